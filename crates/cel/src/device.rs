@@ -3,10 +3,10 @@
 use std::fmt;
 
 use framework::Quantity;
+use framework::device::Version;
 
 use crate::error::EvalError;
 use crate::reads::Reads;
-use crate::semver::Version;
 use crate::value::{Amount, Held, Value};
 
 /// The value of an attribute, as a slice has it.
@@ -22,11 +22,6 @@ pub enum AttributeValue<'a> {
     Version(&'a str),
     /// No field that this version of Kubernetes knows.
     Unsupported,
-}
-
-/// Returns whether an attribute can have this text as its version.
-pub fn is_version(text: &str) -> bool {
-    Version::parse(text).is_ok()
 }
 
 /// The two maps of a device.

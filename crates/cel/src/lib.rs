@@ -52,13 +52,13 @@ mod nesting;
 mod plan;
 mod reads;
 mod selector;
-mod semver;
 mod source;
 mod syntax;
+mod total;
 mod types;
 mod value;
 
-pub use device::{AttributeValue, DeviceView, is_version};
+pub use device::{AttributeValue, DeviceView};
 pub use error::{CompileError, EvalError};
 pub use reads::{Read, Reads};
 pub use selector::{Evaluation, Selector};

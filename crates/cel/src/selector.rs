@@ -10,11 +10,14 @@ use crate::plan::{self, Plan, Refusal};
 use crate::reads::Reads;
 use crate::source::{self, Issue};
 use crate::syntax;
+use crate::total;
 use crate::types::Type;
 use crate::value::{Fault, Outcome, Value};
 
 /// The text of an evaluation that exceeds the cost limit.
 const TOO_EXPENSIVE: &str = "operation cancelled: actual cost limit exceeded";
+/// The length of expressions that cannot exceed the cost limit without loops; the API server allows as much.
+const TOTAL_LENGTH_MAX: usize = 10 * 1024;
 
 /// A compiled expression that selects devices.
 #[derive(Debug)]
@@ -24,6 +27,7 @@ pub struct Selector {
     reads: Reads,
     /// Whether evaluation recurses so far that it needs a stack of its own.
     is_deep: bool,
+    is_total: bool,
 }
 
 /// The outcome of an evaluation.
@@ -87,7 +91,8 @@ impl Selector {
             }
         })?;
         let reads = Reads::of(&plan);
-        Ok(Self { expression: expression.into(), plan, reads, is_deep })
+        let is_total = expression.len() <= TOTAL_LENGTH_MAX && total::is_total(&plan);
+        Ok(Self { expression: expression.into(), plan, reads, is_deep, is_total })
     }
 
     /// Returns whether a device matches.
@@ -115,6 +120,13 @@ impl Selector {
     /// Returns what the result depends on.
     pub fn reads(&self) -> &Reads {
         &self.reads
+    }
+
+    /// Returns whether the expression has a result for every device that has all attributes and capacities of
+    /// [`reads`](Self::reads), if none of these attributes is a version. `reads` then names each of them. False if
+    /// that is not known.
+    pub fn is_total(&self) -> bool {
+        self.is_total
     }
 }
 

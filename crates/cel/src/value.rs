@@ -6,11 +6,12 @@ use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use framework::device::Version;
+
 use crate::device::{DeviceView, Scope};
 use crate::functions::format::NamedFormat;
 use crate::functions::url::Url;
 use crate::meter::Meter;
-use crate::semver::Version;
 
 /// Something borrowed from the device or the expression, or computed and shared.
 #[derive(Debug)]

@@ -12,6 +12,13 @@ pub trait Expression: std::fmt::Debug + Send + Sync {
     /// The expression fails at run time; the text is what follows `CEL runtime error: `.
     fn matches(&self, device: &DeviceDescription) -> Result<bool, Box<str>>;
 
+    /// Returns whether the expression has a result for the device, as far as that can be known without
+    /// evaluating it. It depends only on the driver, on the names and types of attributes, on the names of
+    /// capacities, and on whether an attribute is unreadable.
+    fn cannot_fail(&self, _: &DeviceDescription) -> bool {
+        false
+    }
+
     /// Returns whether the expression has the same result and error for both devices, as far as
     /// that can be known without evaluating it.
     fn reads_alike(&self, one: &DeviceDescription, other: &DeviceDescription) -> bool;

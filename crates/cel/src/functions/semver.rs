@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use framework::device::Version;
+
 use super::{Library, no_overload};
 use crate::meter::Meter;
-use crate::semver::Version;
 use crate::value::{Fault, Held, Outcome, Value};
 
 /// The functions of versions; comparisons are those of quantities.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Amount, find};
+use super::{Amount, Version, find};
 use crate::api;
 
 /// The value of an attribute.
@@ -29,6 +29,14 @@ impl Attribute {
             api::DeviceAttribute { bool: Some(value), .. } => Self::Bool(*value),
             api::DeviceAttribute { version: Some(text), .. } => Self::Version(text.as_str().into()),
             _ => Self::Unsupported,
+        }
+    }
+
+    fn is_readable(&self) -> bool {
+        match self {
+            Self::Int(_) | Self::Bool(_) | Self::String(_) => true,
+            Self::Version(text) => Version::parse(text).is_ok(),
+            Self::Unsupported => false,
         }
     }
 }
@@ -98,6 +106,9 @@ pub struct DeviceDescription {
     pub capacity: Box<[(Arc<str>, DeviceCapacity)]>,
     /// Whether several requests can share the device.
     pub allows_multiple_allocations: bool,
+    /// Whether an attribute has an unknown type, or is a version that does not parse. Every selector fails for
+    /// such a device, even one that does not read the attribute.
+    pub has_unreadable_attribute: bool,
 }
 
 impl DeviceDescription {
@@ -105,6 +116,8 @@ impl DeviceDescription {
     /// then has the other fields.
     pub(super) fn read(driver: &Arc<str>, device: &api::Device) -> (Self, Result<(), Arc<str>>) {
         let attributes = device.attributes.iter();
+        let attributes: Box<[(Arc<str>, Attribute)]> =
+            attributes.map(|(name, raw)| (name.as_str().into(), Attribute::of(raw))).collect();
         let (mut problem, mut capacity) = (Ok(()), Vec::with_capacity(device.capacity.len()));
         for (name, raw) in &device.capacity {
             match DeviceCapacity::read(raw) {
@@ -116,9 +129,8 @@ impl DeviceDescription {
         }
         let description = Self {
             driver: driver.clone(),
-            attributes: attributes
-                .map(|(name, raw)| (name.as_str().into(), Attribute::of(raw)))
-                .collect(),
+            has_unreadable_attribute: attributes.iter().any(|(_, value)| !value.is_readable()),
+            attributes,
             capacity: capacity.into(),
             allows_multiple_allocations: device.allow_multiple_allocations.unwrap_or_default(),
         };

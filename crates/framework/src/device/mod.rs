@@ -11,6 +11,7 @@ mod claim;
 mod class;
 mod description;
 mod node_restriction;
+mod semver;
 mod slice;
 mod taint;
 pub mod template;
@@ -30,6 +31,7 @@ pub use self::description::{
     Attribute, CapacityPolicy, CapacityRange, DeviceCapacity, DeviceDescription,
 };
 pub use self::node_restriction::NodeRestriction;
+pub use self::semver::{Version, VersionError};
 pub use self::slice::{
     CounterConsumption, CounterSet, Device, DevicePool, NodeScope, PoolKey, ResourceSlice,
 };

@@ -64,10 +64,8 @@ impl DeviceSelector {
 
 impl Expression for DeviceSelector {
     fn matches(&self, device: &DeviceDescription) -> Result<bool, Box<str>> {
-        // An attribute without a value is an error, even if it is not read.
-        let Some(latest) = self.of_driver.as_ref().filter(|_| !has_error(device)) else {
-            return self.evaluate(device);
-        };
+        let of_driver = self.of_driver.as_ref().filter(|_| !device.has_unreadable_attribute);
+        let Some(latest) = of_driver else { return self.evaluate(device) };
         // A panic leaves the pair consistent: it is replaced as a whole.
         let mut latest = latest.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((driver, matches)) = &*latest
@@ -80,6 +78,13 @@ impl Expression for DeviceSelector {
         Ok(matches)
     }
 
+    fn cannot_fail(&self, device: &DeviceDescription) -> bool {
+        let Reads::Only(reads) = self.selector.reads() else { return false };
+        self.selector.is_total()
+            && !device.has_unreadable_attribute
+            && reads.iter().all(|read| has_comparable(device, read))
+    }
+
     fn names_attributes(&self) -> bool {
         let is_named = |read: &Read| !matches!(read, Read::AttributeDomain(_));
         matches!(self.selector.reads(), Reads::Only(reads) if reads.iter().all(is_named))
@@ -89,10 +94,9 @@ impl Expression for DeviceSelector {
         match self.selector.reads() {
             Reads::Everything => one == other,
             Reads::Only(reads) => {
-                // An attribute without a value is an error, even if it is not read.
                 one.driver == other.driver
-                    && !has_error(one)
-                    && !has_error(other)
+                    && !one.has_unreadable_attribute
+                    && !other.has_unreadable_attribute
                     && reads.iter().all(|read| is_alike(read, one, other))
             }
         }
@@ -107,31 +111,63 @@ fn view_of<'a>(
     device: &'a DeviceDescription,
     reads: &'a Reads,
 ) -> Result<DeviceView<'a>, EvalError> {
-    let mut view = DeviceView::read_by(reads, &device.driver);
+    let DeviceDescription { driver, attributes, capacity, .. } = device;
+    let mut view = DeviceView::read_by(reads, driver);
     view.set_allow_multiple_allocations(device.allows_multiple_allocations);
-    for (name, value) in &device.attributes {
-        let value = match value {
-            Attribute::Int(number) => AttributeValue::Int(*number),
-            Attribute::Bool(value) => AttributeValue::Bool(*value),
-            Attribute::String(text) => AttributeValue::String(text),
-            Attribute::Version(text) => AttributeValue::Version(text),
-            Attribute::Unsupported => AttributeValue::Unsupported,
-        };
-        view.add_attribute(name, value)?;
+    let add_attributes = |view: &mut DeviceView<'a>| {
+        attributes.iter().try_for_each(|(name, value)| view.add_attribute(name, value_of(value)))
+    };
+    let add_capacities = |view: &mut DeviceView<'a>| {
+        capacity.iter().for_each(|(name, own)| view.add_capacity(name, own.value.quantity()));
+    };
+    let Reads::Only(reads) = reads else {
+        add_attributes(&mut view)?;
+        add_capacities(&mut view);
+        return Ok(view);
+    };
+    if device.has_unreadable_attribute {
+        add_attributes(&mut view)?;
     }
-    for (name, capacity) in &device.capacity {
-        view.add_capacity(name, capacity.value.quantity());
+    for read in reads {
+        match read {
+            Read::Driver | Read::AllowMultipleAllocations => {}
+            Read::Attribute { domain, id } => {
+                if let Some((name, value)) = find_named(attributes, driver, domain, id) {
+                    view.add_attribute(name, value_of(value))?;
+                }
+            }
+            Read::Capacity { domain, id } => {
+                if let Some((name, own)) = find_named(capacity, driver, domain, id) {
+                    view.add_capacity(name, own.value.quantity());
+                }
+            }
+            Read::AttributeDomain(_) => add_attributes(&mut view)?,
+            Read::CapacityDomain(_) => add_capacities(&mut view),
+        }
     }
     Ok(view)
 }
 
-/// Whether an attribute is of an unknown type, or a version that does not parse.
-fn has_error(device: &DeviceDescription) -> bool {
-    device.attributes.iter().any(|(_, value)| match value {
-        Attribute::Unsupported => true,
-        Attribute::Version(text) => !cel::is_version(text),
-        _ => false,
-    })
+fn value_of(value: &Attribute) -> AttributeValue<'_> {
+    match value {
+        Attribute::Int(number) => AttributeValue::Int(*number),
+        Attribute::Bool(value) => AttributeValue::Bool(*value),
+        Attribute::String(text) => AttributeValue::String(text),
+        Attribute::Version(text) => AttributeValue::Version(text),
+        Attribute::Unsupported => AttributeValue::Unsupported,
+    }
+}
+
+/// Whether the device has what is read, and it is no version.
+fn has_comparable(device: &DeviceDescription, read: &Read) -> bool {
+    let DeviceDescription { driver, attributes, capacity, .. } = device;
+    match read {
+        Read::Driver | Read::AllowMultipleAllocations => true,
+        Read::Attribute { domain, id } => find_named(attributes, driver, domain, id)
+            .is_some_and(|(_, value)| !matches!(value, Attribute::Version(_))),
+        Read::Capacity { domain, id } => find_named(capacity, driver, domain, id).is_some(),
+        Read::AttributeDomain(_) | Read::CapacityDomain(_) => false,
+    }
 }
 
 /// Whether both devices, of one driver, have equal values for what is read.
@@ -142,13 +178,16 @@ fn is_alike(read: &Read, one: &DeviceDescription, other: &DeviceDescription) -> 
             one.allows_multiple_allocations == other.allows_multiple_allocations
         }
         Read::Attribute { domain, id } => {
-            find_named(&one.attributes, &one.driver, domain, id)
-                == find_named(&other.attributes, &other.driver, domain, id)
+            let find = |device| -> Option<&Attribute> {
+                let DeviceDescription { attributes, driver, .. }: &DeviceDescription = device;
+                find_named(attributes, driver, domain, id).map(|(_, value)| value)
+            };
+            find(one) == find(other)
         }
         Read::Capacity { domain, id } => {
             let find = |device| -> Option<&Amount> {
                 let DeviceDescription { capacity, driver, .. }: &DeviceDescription = device;
-                find_named(capacity, driver, domain, id).map(|own| &own.value)
+                find_named(capacity, driver, domain, id).map(|(_, own)| &own.value)
             };
             find(one) == find(other)
         }
@@ -158,19 +197,21 @@ fn is_alike(read: &Read, one: &DeviceDescription, other: &DeviceDescription) -> 
     }
 }
 
-/// Returns the value with this domain and id, as selectors read it: the last one. A name without a domain
-/// belongs to that of the driver.
+/// Returns the value with this domain and id, as selectors read it, with its name: the last one. A name
+/// without a domain belongs to that of the driver.
 fn find_named<'a, T>(
     values: &'a [(Arc<str>, T)],
     driver: &str,
     domain: &str,
     id: &str,
-) -> Option<&'a T> {
-    let is_named = |name: &str| {
-        let (own, rest) = name.split_once('/').unwrap_or((driver, name));
-        own == domain && rest == id
+) -> Option<(&'a Arc<str>, &'a T)> {
+    let is_named = |name: &str| match name.strip_suffix(id) {
+        Some("") => driver == domain,
+        Some(rest) => rest.strip_suffix('/') == Some(domain),
+        None => false,
     };
-    values.iter().rev().find(|(name, _)| is_named(name)).map(|(_, value)| value)
+    let found = values.iter().rev().find(|(name, _)| is_named(name));
+    found.map(|(name, value)| (name, value))
 }
 
 #[cfg(test)]
@@ -182,6 +223,7 @@ mod tests {
         DeviceDescription {
             driver: driver.into(),
             attributes: attributes.into(),
+            has_unreadable_attribute: version == "1.2",
             ..DeviceDescription::default()
         }
     }

@@ -34,6 +34,10 @@ impl Expression for Toy {
         evaluate(&self.0, device).map_err(Into::into)
     }
 
+    fn cannot_fail(&self, device: &DeviceDescription) -> bool {
+        evaluate(&self.0, device).is_ok()
+    }
+
     fn reads_alike(&self, one: &DeviceDescription, other: &DeviceDescription) -> bool {
         let (name, _) = self.0.split_once(['=', '!']).unwrap_or((&self.0, ""));
         one.attribute(name) == other.attribute(name)

@@ -1,14 +1,17 @@
-//! Semantic versions: attributes of devices and the CEL function `semver`.
+//! Semantic versions: attributes of devices, and the function `semver` of their selectors.
 
 use std::cmp::Ordering;
 use std::fmt;
 
 /// A semantic version. Equality and order ignore build metadata.
 #[derive(Debug, Clone)]
-pub(crate) struct Version {
-    pub(crate) major: u64,
-    pub(crate) minor: u64,
-    pub(crate) patch: u64,
+pub struct Version {
+    /// The first number.
+    pub major: u64,
+    /// The second number.
+    pub minor: u64,
+    /// The third number.
+    pub patch: u64,
     prerelease: Vec<Identifier>,
 }
 
@@ -21,7 +24,9 @@ enum Identifier {
 
 /// The reason a text is not a version, in the words of the library that Kubernetes uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct VersionError(String);
+pub struct VersionError(String);
+
+impl std::error::Error for VersionError {}
 
 impl fmt::Display for VersionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -35,7 +40,10 @@ fn error<T>(text: impl Into<String>) -> Result<T, VersionError> {
 
 impl Version {
     /// Parses `major.minor.patch` with optional prerelease and build metadata.
-    pub(crate) fn parse(text: &str) -> Result<Self, VersionError> {
+    ///
+    /// # Errors
+    /// The text is not a version.
+    pub fn parse(text: &str) -> Result<Self, VersionError> {
         if let Some([major, minor, patch]) = plain(text) {
             return Ok(Self { major, minor, patch, prerelease: Vec::new() });
         }
@@ -68,7 +76,10 @@ impl Version {
     }
 
     /// Parses a version that may begin with `v`, have leading zeros, and lack minor and patch.
-    pub(crate) fn parse_relaxed(text: &str) -> Result<Self, VersionError> {
+    ///
+    /// # Errors
+    /// The text is not such a version.
+    pub fn parse_relaxed(text: &str) -> Result<Self, VersionError> {
         let text = text.strip_prefix('v').unwrap_or(text);
         let mut parts: Vec<String> = text.splitn(3, '.').map(without_leading_zeros).collect();
         if parts.len() < 3 && parts.last().is_some_and(|last| last.contains(['+', '-'])) {
@@ -79,8 +90,7 @@ impl Version {
     }
 }
 
-/// Returns the numbers of a version that has nothing else. Most are so, and each evaluation of a selector
-/// checks the versions of a device.
+/// Returns the numbers of a version that has nothing else, as most.
 fn plain(text: &str) -> Option<[u64; 3]> {
     let mut numbers = [0; 3];
     let mut parts = text.as_bytes().split(|byte| *byte == b'.');
