@@ -42,7 +42,7 @@ fn main() {
     let named = |shape: &Shape| args.iter().any(|arg| arg == shape.name);
     let any_named = Shape::ALL.iter().any(named);
     println!(
-        "{:>13} {:>6} {:>9} {:>11} {:>11} {:>11} {:>11}",
+        "{:>16} {:>6} {:>9} {:>11} {:>11} {:>11} {:>11}",
         "shape", "nodes", "allocated", "decision", "first", "longest", "change"
     );
     for nodes in sizes {
@@ -84,7 +84,7 @@ fn print_row(workload: &Workload) {
     }
     let longest = decisions.iter().max().copied().unwrap_or_default();
     println!(
-        "{:>13} {:>6} {:>7} % {:>11} {:>11} {:>11} {:>11}",
+        "{:>16} {:>6} {:>7} % {:>11} {:>11} {:>11} {:>11}",
         workload.shape.name,
         workload.nodes,
         workload.allocated,

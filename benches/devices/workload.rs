@@ -36,6 +36,15 @@ pub(crate) enum Wanted {
     /// that is different for each device, so no two nodes look alike, and it is different for each
     /// claim.
     Adversarial,
+    /// The same with a selector that calls a function of the text of the attribute, which would fail for
+    /// another type, so it is evaluated for each device.
+    AdversarialCall,
+}
+
+impl Wanted {
+    const fn is_adversarial(self) -> bool {
+        matches!(self, Self::Adversarial | Self::AdversarialCall)
+    }
 }
 
 /// The shape of pods and cluster.
@@ -60,7 +69,7 @@ const CLAIM: Shape = Shape {
 };
 
 impl Shape {
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self { name: "no-plugin", wanted: Wanted::Nothing, has_plugin: false, ..CLAIM },
         Self { name: "no-devices", wanted: Wanted::Nothing, has_devices: false, ..CLAIM },
         Self { name: "no-claims", wanted: Wanted::Nothing, ..CLAIM },
@@ -72,6 +81,7 @@ impl Shape {
         Self { name: "capacity", wanted: Wanted::Capacity, ..CLAIM },
         Self { name: "first-of-3", wanted: Wanted::FirstAvailable, ..CLAIM },
         Self { name: "adversarial", wanted: Wanted::Adversarial, ..CLAIM },
+        Self { name: "adversarial-call", wanted: Wanted::AdversarialCall, ..CLAIM },
     ];
 }
 
@@ -152,8 +162,7 @@ impl Workload {
 
     fn device(&self, node: usize, number: usize) -> Value {
         let model = if node.is_multiple_of(2) { "a100" } else { "l4" };
-        let board =
-            self.shape.wanted == Wanted::Adversarial && number == DEVICES - 1 && !is_free(node);
+        let board = self.shape.wanted.is_adversarial() && number == DEVICES - 1 && !is_free(node);
         let mut device = json!({
             "name": format!("gpu-{number}"),
             "attributes": {
@@ -241,8 +250,12 @@ impl Workload {
                 names.into_iter().for_each(|(body, name)| body["name"] = json!(name));
                 json!({ "requests": [{ "name": "r", "firstAvailable": [first, second, third] }] })
             }
-            Wanted::Adversarial => {
-                let other = format!("device.attributes['{DRIVER}'].uuid != 'other-{number}'");
+            Wanted::Adversarial | Wanted::AdversarialCall => {
+                let uuid = format!("device.attributes['{DRIVER}'].uuid");
+                let other = match self.shape.wanted {
+                    Wanted::Adversarial => format!("{uuid} != 'other-{number}'"),
+                    _ => format!("!{uuid}.startsWith('other-{number}')"),
+                };
                 json!({
                     "requests": exactly(request(selectors(other), DEVICES)),
                     "constraints": same_board,

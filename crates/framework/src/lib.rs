@@ -27,12 +27,12 @@ pub mod storage;
 pub mod testing;
 
 pub use cluster::{
-    AffinityTermKind, AttachedCounts, BudgetIx, CarriedTerm, Cluster, CpuMemoryColumns, CsiVolume,
-    Decoders, DevicePools, DeviceShape, DeviceShapes, DisruptionBudget, DomainIx, FreeVolumes,
-    ImageState, LabelKeyIx, Namespaces, NodeBits, NodeChange, NodeColumn, NodeIx, NodeView,
-    ObjectName, Overlay, PlacedPod, PodCount, PodIx, PodQuery, PodSums, Posting, ResourceColumns,
-    ScalarAmount, ScalarColumn, Topology, UncountableVolume, VolumeGroup, VolumeGroupIx,
-    VolumeKind, VolumeUses,
+    AffinityTermKind, AttachedCounts, BudgetIx, CarriedTerm, Cluster, CountedDevices,
+    CpuMemoryColumns, CsiVolume, Decoders, DevicePools, DeviceShape, DeviceShapes,
+    DisruptionBudget, DomainIx, FreeVolumes, ImageState, LabelKeyIx, Namespaces, NodeBits,
+    NodeChange, NodeColumn, NodeIx, NodeView, ObjectName, Overlay, PlacedPod, PodCount, PodIx,
+    PodQuery, PodSums, Posting, ResourceColumns, ScalarAmount, ScalarColumn, Topology,
+    UncountableVolume, VolumeGroup, VolumeGroupIx, VolumeKind, VolumeUses,
 };
 pub use model::*;
 pub use plugin::*;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use framework::Cluster;
 use framework::device::{
-    AttributeRule, ClaimSpec, DeviceClass, DeviceConstraint, DeviceRequest, DeviceSelector,
-    RequestBody, RequestKind, ResourceClaim,
+    AttributeRule, ClaimSpec, DeviceClass, DeviceConstraint, DeviceDescription, DeviceRequest,
+    DeviceSelector, RequestBody, RequestKind, ResourceClaim,
 };
 
 use crate::{Compiled, Compiler};
@@ -41,6 +41,18 @@ pub(crate) struct Body {
     pub(crate) selectors: Box<[PreparedSelector]>,
     /// Whether each constraint of the claim restricts the devices.
     pub(crate) constrained: Box<[bool]>,
+}
+
+impl Body {
+    /// Returns whether all selectors have a result for the device, as far as that can be known without
+    /// evaluating them.
+    pub(crate) fn cannot_fail(&self, device: &DeviceDescription) -> bool {
+        let mut selectors = self.class_selectors.iter().chain(&self.selectors);
+        selectors.all(|selector| match selector {
+            Some(Ok(expression)) => expression.cannot_fail(device),
+            _ => false,
+        })
+    }
 }
 
 /// A compiled selector; `None` for one of an unknown kind.

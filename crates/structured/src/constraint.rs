@@ -6,6 +6,9 @@ use framework::device::{Attribute, AttributeRule, DeviceDescription};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+/// The number of different values that are counted without a map.
+const FEW: usize = 4;
+
 /// The constraints of a claim, of which most have at most one.
 pub(crate) type ClaimConstraints<'a> = SmallVec<[ConstraintState<'a>; 1]>;
 
@@ -71,14 +74,7 @@ impl<'a> ConstraintState<'a> {
                 devices.iter().filter(|device| device.attribute(attribute) == Some(value)).count()
             }
             Self::Match { attribute, .. } => {
-                let mut counts: FxHashMap<&Attribute, usize> = FxHashMap::default();
-                let values = devices.iter().filter_map(|device| device.attribute(attribute));
-                let count = |value| {
-                    let count = counts.entry(value).or_default();
-                    *count += 1;
-                    *count
-                };
-                values.map(count).max().unwrap_or(0)
+                most_common(devices.iter().filter_map(|device| device.attribute(attribute)))
             }
             Self::Distinct { .. } => devices.len(),
         }
@@ -91,4 +87,20 @@ impl<'a> ConstraintState<'a> {
             Self::Distinct { values, .. } => values.retain(|(known, _)| *known != request),
         }
     }
+}
+
+/// Returns how many of the values are equal at most.
+fn most_common<'a>(values: impl Iterator<Item = &'a Attribute>) -> usize {
+    // The devices of a node have few different values, mostly one or two.
+    let mut first = SmallVec::<[(&Attribute, usize); FEW]>::new();
+    let mut others: FxHashMap<&Attribute, usize> = FxHashMap::default();
+    for value in values {
+        let has_room = first.len() < FEW;
+        match first.iter_mut().find(|(known, _)| *known == value) {
+            Some((_, count)) => *count += 1,
+            None if has_room => first.push((value, 1)),
+            None => *others.entry(value).or_default() += 1,
+        }
+    }
+    first.into_iter().map(|(_, count)| count).chain(others.into_values()).max().unwrap_or(0)
 }

@@ -23,6 +23,7 @@ mod claims;
 mod constraint;
 mod count;
 mod counters;
+mod counting;
 mod diagnosis;
 mod error;
 mod expression;

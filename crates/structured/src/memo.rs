@@ -6,6 +6,7 @@ use std::sync::Arc;
 use framework::device::{Allocation, DeviceSelector};
 use framework::{Cluster, DeviceShape, DeviceShapes, NodeBits, NodeIx};
 
+use crate::counting::Counting;
 use crate::overlay::Overlaid;
 use crate::search::Buffers;
 use crate::{AllocateError, Allocator, Budget, Claims, Diagnosis, Overlay};
@@ -62,6 +63,8 @@ pub struct Trial {
     claims: Claims,
     /// `None` if a selector may read attributes that shapes do not have.
     memo: Option<Memo>,
+    /// `None` if nodes cannot be rejected by the number of their devices.
+    counting: Option<Counting>,
     buffers: Buffers,
 }
 
@@ -77,12 +80,13 @@ impl Memos {
     /// Starts trials of claims, with the answers for claims that ask for the same.
     pub fn start(&mut self, claims: Claims, cluster: &Cluster) -> Trial {
         if !reads_shapes(&claims, cluster) {
-            return Trial { claims, memo: None, buffers: Buffers::default() };
+            return Trial { claims, memo: None, counting: None, buffers: Buffers::default() };
         }
+        let counting = Counting::of(&claims);
         let known = self.kept.iter().position(|(known, _)| known.asks_like(&claims));
         let memo = known.map(|place| self.kept.remove(place).1);
         let memo = Some(memo.unwrap_or_default());
-        Trial { claims, memo, buffers: Buffers::default() }
+        Trial { claims, memo, counting, buffers: Buffers::default() }
     }
 
     /// Keeps the answers of ended trials.
@@ -160,7 +164,7 @@ impl Memo {
 /// The nodes of a cluster by the shapes of their devices.
 #[derive(Debug)]
 pub struct NodesByShape<'a> {
-    shapes: Option<DeviceShapes<'a>>,
+    pub(crate) shapes: Option<DeviceShapes<'a>>,
     /// The nodes with allocations that the watch does not show.
     overlaid: NodeBits,
     overlaid_devices: HashMap<NodeIx, &'a Arc<[Overlaid]>>,
@@ -209,15 +213,21 @@ impl<'a> Allocator<'a> {
         budget: Budget,
         rank: impl Fn(&[Allocation]) -> i64,
     ) -> Result<Answer, AllocateError> {
-        let Trial { claims, memo, buffers } = trial;
+        let Trial { claims, memo, counting, buffers } = trial;
         let search = || self.search_alone(claims, node, budget, buffers, rank);
         let Some(memo) = memo else { return search() };
         let likeness = Self::likeness(nodes, node);
         if let Some(answer) = memo.get(&likeness) {
             return Ok(answer);
         }
+        let lacks_devices = match (counting, nodes.shapes, &likeness) {
+            (Some(counting), Some(shapes), Likeness::Shape(place, _)) => {
+                counting.lacks_devices(claims, shapes.devices(*place))
+            }
+            _ => false,
+        };
         // The text of an error may name a device of the node.
-        let answer = search()?;
+        let answer = if lacks_devices { Answer::DoesNotFit } else { search()? };
         memo.set(likeness, answer);
         Ok(answer)
     }

@@ -4,18 +4,22 @@
 //! use, not on their names. Nodes with equal devices have one *shape*, and share the answer whether
 //! a claim fits. A shape follows the changes of slices and allocations of its node alone.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::hash::{Hash, Hasher};
+use std::mem::{Discriminant, discriminant};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustc_hash::FxHashMap;
 
 use super::devices::{Devices, PoolSlices};
 use super::{Cluster, DeviceShape, NodeIx};
 use crate::device::{
     Attribute, AttributeRule, ClaimSpec, CounterConsumption, CounterSet, Device, DeviceDescription,
-    DeviceSelector, DeviceTaint, DeviceUse, NodeScope, PoolKey, PoolUse,
+    DeviceSelector, DeviceTaint, DeviceUse, NodeScope, PoolKey,
 };
 
-/// What the search reads of a device.
+/// What the search reads of a device, besides its allocations.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct SearchedDevice {
     /// Without the attributes that no selector names.
@@ -24,14 +28,63 @@ struct SearchedDevice {
     taints: Box<[DeviceTaint]>,
     has_binding_conditions: bool,
     is_spoilt: bool,
-    allocations: Option<DeviceUse>,
 }
 
-/// What the search reads of a pool with devices of one node.
+/// What the search reads of a pool with devices of one node, besides their allocations.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct PoolShape {
+struct PoolLook {
     counter_sets: Box<[CounterSet]>,
     devices: Box<[SearchedDevice]>,
+    /// A device of each layout.
+    examples: Box<[Arc<DeviceDescription>]>,
+    /// The groups of the devices by their values of each attribute that constraints match.
+    groups: Box<[Box<[u8]>]>,
+}
+
+/// What descriptions have in common that differ in values alone.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Layout {
+    driver: Arc<str>,
+    attributes: Box<[(Arc<str>, Discriminant<Attribute>)]>,
+    capacity: Box<[Arc<str>]>,
+    has_unreadable_attribute: bool,
+}
+
+impl Layout {
+    fn of(description: &DeviceDescription) -> Self {
+        let attributes = description.attributes.iter();
+        Self {
+            driver: description.driver.clone(),
+            attributes: attributes.map(|(name, own)| (name.clone(), discriminant(own))).collect(),
+            capacity: description.capacity.iter().map(|(name, _)| name.clone()).collect(),
+            has_unreadable_attribute: description.has_unreadable_attribute,
+        }
+    }
+}
+
+/// What the search reads of a pool with devices of one node. An allocation changes it without a look at what
+/// the devices are.
+#[derive(Debug)]
+struct PoolShape {
+    /// One for all pools that look alike.
+    look: Arc<PoolLook>,
+    /// The allocated devices by their place in the pool.
+    allocated: Box<[(usize, DeviceUse)]>,
+}
+
+impl PartialEq for PoolShape {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.look, &other.look) && self.allocated == other.allocated
+    }
+}
+
+impl Eq for PoolShape {}
+
+impl Hash for PoolShape {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Arc::as_ptr(&self.look).hash(state);
+        self.allocated.hash(state);
+    }
 }
 
 /// The pools of a node in the order of the search.
@@ -49,21 +102,40 @@ const ALONE: u32 = u32::MAX;
 pub(super) struct NodeShapes {
     /// The identifiers of attributes of devices, and whether a selector or constraint names them.
     attributes: BTreeMap<Arc<str>, bool>,
+    /// The first attributes that constraints match, whose values are counted.
+    matched: Vec<Arc<str>>,
+    /// A device of each layout.
+    examples: HashMap<Layout, Arc<DeviceDescription>>,
+    /// The looks of pools.
+    looks: HashSet<Arc<PoolLook>>,
+    /// The number of looks at which unused ones are dropped.
+    sweep_at: usize,
     /// The shapes of the pools whose slices are all for one node, and that are complete.
-    pools: HashMap<PoolKey, Arc<PoolShape>>,
+    pools: FxHashMap<PoolKey, Arc<PoolShape>>,
     /// The shapes that nodes have.
-    shapes: HashMap<NodeShape, Members>,
+    shapes: FxHashMap<NodeShape, Members>,
     /// The shape of each place; place 0 is that of nodes without devices. Places of shapes that no
     /// node has are reused.
     places: Vec<DeviceShape>,
+    /// The pools of the nodes of each place.
+    pools_of: Vec<Option<NodeShape>>,
     free: Vec<u32>,
     /// The places of nodes with devices; their shape, unless they are compared with no other.
-    nodes: HashMap<Arc<str>, (u32, Option<NodeShape>)>,
+    nodes: FxHashMap<Arc<str>, (u32, Option<NodeShape>)>,
     /// The nodes whose place has changed since [`Cluster`] took it into its column.
     moved: Vec<Arc<str>>,
     /// The place of each node, by [`NodeIx::index`].
     column: Vec<u32>,
 }
+
+/// The number of looks up to which unused ones are kept.
+const LOOKS_MIN: usize = 1024;
+/// The number of layouts with an example.
+const EXAMPLES_MAX: usize = 1024;
+/// The number of attributes whose values are counted.
+const MATCHED_MAX: usize = 16;
+/// The number of groups of a pool, with that of devices without the attribute.
+const GROUPS_MAX: usize = 32;
 
 /// The nodes of a shape.
 #[derive(Debug, Clone, Copy)]
@@ -73,6 +145,65 @@ struct Members {
 }
 
 impl NodeShapes {
+    /// Returns the look that all pools share that look alike.
+    fn intern(&mut self, look: PoolLook) -> Arc<PoolLook> {
+        if let Some(known) = self.looks.get(&look) {
+            return known.clone();
+        }
+        if self.looks.len() >= self.sweep_at {
+            self.looks.retain(|known| Arc::strong_count(known) > 1);
+            self.sweep_at = LOOKS_MIN.max(2 * self.looks.len());
+        }
+        let look = Arc::new(look);
+        self.looks.insert(look.clone());
+        look
+    }
+
+    /// Returns the look of a pool; `None` if a slice is not for one node by its name.
+    fn look_of(&mut self, pool: &PoolSlices) -> Option<PoolLook> {
+        let (mut devices, mut counter_sets) = (Vec::new(), Vec::new());
+        for slice in pool.slices() {
+            if !matches!(slice.scope, NodeScope::Node(_)) {
+                return None;
+            }
+            counter_sets.extend(slice.shared_counters.iter().cloned());
+            devices.extend(slice.devices.iter().map(|device| SearchedDevice {
+                description: named_part(&device.description, &self.attributes),
+                consumes_counters: device.consumes_counters.clone(),
+                taints: device.taints.clone(),
+                has_binding_conditions: !device.binding_conditions.is_empty(),
+                is_spoilt: device.problem.is_some(),
+            }));
+        }
+        let mut examples: Vec<Arc<DeviceDescription>> = Vec::new();
+        for device in &devices {
+            let example = self.example(&device.description);
+            if !examples.iter().any(|known| Arc::ptr_eq(known, &example)) {
+                examples.push(example);
+            }
+        }
+        let in_pool = || pool.slices().flat_map(|slice| &slice.devices);
+        let groups = self.matched.iter().map(|attribute| {
+            // Devices with too many values are in one group, so that no value is counted too low.
+            groups(in_pool(), attribute).unwrap_or_else(|| in_pool().map(|_| 1).collect())
+        });
+        Some(PoolLook {
+            counter_sets: counter_sets.into(),
+            groups: groups.collect(),
+            devices: devices.into(),
+            examples: examples.into(),
+        })
+    }
+
+    /// Returns a description with the same layout.
+    fn example(&mut self, description: &DeviceDescription) -> Arc<DeviceDescription> {
+        if self.examples.len() >= EXAMPLES_MAX {
+            self.examples.retain(|_, example| Arc::strong_count(example) > 1);
+        }
+        let example = self.examples.entry(Layout::of(description));
+        example.or_insert_with(|| Arc::new(description.clone())).clone()
+    }
+
     /// Sets the shape of a node with devices; `None` for one that is compared with no other.
     fn set_node(&mut self, node: &Arc<str>, shape: Option<NodeShape>) {
         self.remove_node(node);
@@ -89,6 +220,7 @@ impl NodeShapes {
             members.count -= 1;
             if members.count == 0 {
                 self.shapes.remove(&old);
+                self.pools_of[place as usize] = None;
                 self.free.push(place);
             }
         }
@@ -103,12 +235,15 @@ impl NodeShapes {
         let number = DeviceShape(LATEST.fetch_add(1, Ordering::Relaxed) + 1);
         if self.places.is_empty() {
             self.places.push(DeviceShape(0));
+            self.pools_of.push(None);
         }
         let place = self.free.pop().unwrap_or_else(|| {
             self.places.push(number);
+            self.pools_of.push(None);
             u32::try_from(self.places.len() - 1).expect("fewer than 2^32 shapes")
         });
         self.places[place as usize] = number;
+        self.pools_of[place as usize] = Some(shape.clone());
         self.shapes.insert(shape.clone(), Members { place, count: 1 });
         place
     }
@@ -141,9 +276,11 @@ impl NodeShapes {
 pub struct DeviceShapes<'a> {
     column: &'a [u32],
     shapes: &'a [DeviceShape],
+    pools_of: &'a [Option<NodeShape>],
+    matched: &'a [Arc<str>],
 }
 
-impl DeviceShapes<'_> {
+impl<'a> DeviceShapes<'a> {
     /// Returns the shape of a node and the place of the shape, which is less than the number of
     /// shapes that nodes have had at one time; `None` for a node that is compared with no other.
     #[inline]
@@ -154,6 +291,64 @@ impl DeviceShapes<'_> {
         }
         let place = place as usize;
         Some((place, *self.shapes.get(place)?))
+    }
+
+    /// Returns the devices of the nodes of the shape at a place.
+    pub fn devices(&self, place: usize) -> CountedDevices<'a> {
+        let pools = self.pools_of.get(place).and_then(Option::as_deref).unwrap_or_default();
+        CountedDevices { pools, matched: self.matched }
+    }
+}
+
+/// The devices of a node, to be counted without a look at each of them.
+#[derive(Debug, Clone, Copy)]
+pub struct CountedDevices<'a> {
+    pools: &'a [Arc<PoolShape>],
+    matched: &'a [Arc<str>],
+}
+
+impl<'a> CountedDevices<'a> {
+    /// Returns a description for each driver, with each set of names and types of attributes and of names of
+    /// capacities that the devices have, apart from [hidden](Cluster::names_hidden_attribute) attributes.
+    pub fn examples(&self) -> impl Iterator<Item = &'a Arc<DeviceDescription>> {
+        self.pools.iter().flat_map(|pool| &pool.look.examples)
+    }
+
+    /// Returns how many devices are not allocated as a whole.
+    pub fn free(&self) -> usize {
+        self.pools.iter().map(|pool| pool.free()).sum()
+    }
+
+    /// Returns how many of these devices may have one value of the attribute with this fully qualified name.
+    pub fn most_alike(&self, attribute: &str) -> usize {
+        let Some(number) = self.matched.iter().position(|own| **own == *attribute) else {
+            return self.free();
+        };
+        self.pools.iter().map(|pool| pool.most_alike(number)).sum()
+    }
+}
+
+impl PoolShape {
+    /// Returns the places of the devices that are allocated as a whole.
+    fn dedicated(&self) -> impl Iterator<Item = usize> {
+        self.allocated.iter().filter(|(_, own)| own.dedicated > 0).map(|(place, _)| *place)
+    }
+
+    fn free(&self) -> usize {
+        self.look.devices.len() - self.dedicated().count()
+    }
+
+    /// Returns how many free devices may have one value of an attribute.
+    fn most_alike(&self, attribute: usize) -> usize {
+        let Some(groups) = self.look.groups.get(attribute) else { return self.free() };
+        let mut dedicated = self.dedicated().peekable();
+        let mut counts = [0; GROUPS_MAX];
+        for (place, group) in groups.iter().enumerate() {
+            if dedicated.next_if_eq(&place).is_none() {
+                counts[usize::from(*group)] += 1;
+            }
+        }
+        counts[1..].iter().max().copied().unwrap_or(0)
     }
 }
 
@@ -188,32 +383,80 @@ impl Devices {
             }
         }
         if is_new {
-            let pools: Vec<_> = self.pools.pools().into_iter().cloned().collect();
-            for key in pools {
-                self.reshape_pool(&key, BTreeSet::new());
+            self.reshape_pools();
+        }
+    }
+
+    /// Notes the attributes that the constraints of a claim match. All shapes change if one was not matched
+    /// before.
+    pub(super) fn note_constraints(&mut self, spec: &ClaimSpec) {
+        let before = self.shapes.matched.len();
+        for constraint in &spec.constraints {
+            let matched = &mut self.shapes.matched;
+            if let AttributeRule::Match(name) = &constraint.rule
+                && matched.len() < MATCHED_MAX
+                && !matched.contains(name)
+            {
+                matched.push(name.clone());
             }
         }
+        if self.shapes.matched.len() > before {
+            self.reshape_pools();
+        }
+    }
+
+    fn reshape_pools(&mut self) {
+        let pools: Vec<_> = self.pools.pools().into_iter().cloned().collect();
+        pools.iter().for_each(|key| self.reshape_pool(key, BTreeSet::new()));
     }
 
     /// Computes the shape of a pool again, and that of the nodes that it concerns, besides `nodes`,
     /// which it concerned before.
     pub(super) fn reshape_pool(&mut self, key: &PoolKey, mut nodes: BTreeSet<Arc<str>>) {
         self.pools.add_nodes_of(key, &mut nodes);
-        let allocations = self.allocated.pool(key);
-        let attributes = &self.shapes.attributes;
         let slices = self.pools.sound_slices(key).filter(|_| nodes.len() == 1);
-        let shape = slices.and_then(|slices| pool_shape(slices, allocations, attributes));
-        match shape {
-            Some(shape) => drop(self.shapes.pools.insert(key.clone(), Arc::new(shape))),
+        match slices.and_then(|slices| self.shapes.look_of(slices)) {
+            Some(look) => {
+                let look = self.shapes.intern(look);
+                let allocated = self.allocated_places(key);
+                let shape = Arc::new(PoolShape { look, allocated });
+                self.shapes.pools.insert(key.clone(), shape);
+            }
             None => drop(self.shapes.pools.remove(key)),
         }
-        for node in nodes {
-            let pools = self.pools.pools_naming(&node).map(|key| self.shapes.pools.get(key));
-            let shape: Option<NodeShape> = pools.map(|shape| shape.cloned()).collect();
-            match shape {
-                Some(shape) if shape.is_empty() => self.shapes.remove_node(&node),
-                shape => self.shapes.set_node(&node, shape),
-            }
+        nodes.iter().for_each(|node| self.reshape_node(node));
+    }
+
+    /// Computes the shape of a pool again whose allocations have changed, and that of its node.
+    pub(super) fn reallocate_pool(&mut self, key: &PoolKey) {
+        let allocated = self.allocated_places(key);
+        let Some(shape) = self.shapes.pools.get_mut(key) else { return };
+        if shape.allocated == allocated {
+            return;
+        }
+        *shape = Arc::new(PoolShape { look: shape.look.clone(), allocated });
+        let mut nodes = BTreeSet::new();
+        self.pools.add_nodes_of(key, &mut nodes);
+        nodes.iter().for_each(|node| self.reshape_node(node));
+    }
+
+    /// Returns the allocated devices of a pool by their place.
+    fn allocated_places(&self, key: &PoolKey) -> Box<[(usize, DeviceUse)]> {
+        let Some(allocated) = self.allocated.pool(key) else { return Box::default() };
+        let devices = self.pools.slices(key).flat_map(|slice| &slice.devices).enumerate();
+        let places = devices.filter_map(|(place, device)| {
+            allocated.get(&device.name).map(|own| (place, own.clone()))
+        });
+        places.collect()
+    }
+
+    /// Computes the shape of a node from those of its pools.
+    fn reshape_node(&mut self, node: &Arc<str>) {
+        let pools = self.pools.pools_naming(node).map(|key| self.shapes.pools.get(key));
+        let shape: Option<NodeShape> = pools.map(|shape| shape.cloned()).collect();
+        match shape {
+            Some(shape) if shape.is_empty() => self.shapes.remove_node(node),
+            shape => self.shapes.set_node(node, shape),
         }
     }
 }
@@ -250,28 +493,20 @@ fn identifier(name: &str) -> &str {
     name.rsplit_once('/').map_or(name, |(_, id)| id)
 }
 
-/// Returns the shape of a pool; `None` if a slice is not for one node by its name.
-fn pool_shape(
-    pool: &PoolSlices,
-    allocations: Option<&PoolUse>,
-    attributes: &BTreeMap<Arc<str>, bool>,
-) -> Option<PoolShape> {
-    let (mut devices, mut counter_sets) = (Vec::new(), Vec::new());
-    for slice in pool.slices() {
-        if !matches!(slice.scope, NodeScope::Node(_)) {
-            return None;
-        }
-        counter_sets.extend(slice.shared_counters.iter().cloned());
-        devices.extend(slice.devices.iter().map(|device| SearchedDevice {
-            description: named_part(&device.description, attributes),
-            consumes_counters: device.consumes_counters.clone(),
-            taints: device.taints.clone(),
-            has_binding_conditions: !device.binding_conditions.is_empty(),
-            is_spoilt: device.problem.is_some(),
-            allocations: allocations.and_then(|pool| pool.get(&device.name)).cloned(),
-        }));
-    }
-    Some(PoolShape { counter_sets: counter_sets.into(), devices: devices.into() })
+/// Returns the groups of devices by their values of an attribute. Devices without the attribute have the
+/// number 0. `None` if there are too many groups.
+fn groups<'a>(devices: impl Iterator<Item = &'a Device>, attribute: &str) -> Option<Box<[u8]>> {
+    let mut values: Vec<&Attribute> = Vec::new();
+    let number = |device: &'a Device| {
+        let Some(value) = device.description.attribute(attribute) else { return Some(0) };
+        let known = values.iter().position(|known| *known == value);
+        let place = known.unwrap_or_else(|| {
+            values.push(value);
+            values.len() - 1
+        });
+        u8::try_from(place + 1).ok().filter(|number| usize::from(*number) < GROUPS_MAX)
+    };
+    devices.map(number).collect()
 }
 
 /// Returns the description without attributes that no selector names. Versions and values of
@@ -301,7 +536,8 @@ impl Cluster {
         let Devices { pools, shapes, .. } = &self.devices;
         let is_shared = pools.pools_for_any_node().next().is_some()
             || pools.unsound_pools_with_counters().next().is_some();
-        (!is_shared).then_some(DeviceShapes { column: &shapes.column, shapes: &shapes.places })
+        let NodeShapes { column, places, pools_of, matched, .. } = shapes;
+        (!is_shared).then_some(DeviceShapes { column, shapes: places, pools_of, matched })
     }
 
     /// Returns whether a text names an attribute that shapes leave out, because no selector or

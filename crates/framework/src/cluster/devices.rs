@@ -130,11 +130,10 @@ impl Devices {
                 pools.extend(pools_of(allocation));
             }
             self.note_names(texts_of_claim(&claim.spec));
+            self.note_constraints(&claim.spec);
             self.claims.insert(namespace, name, Arc::new(claim));
         }
-        for key in pools {
-            self.reshape_pool(&key, BTreeSet::new());
-        }
+        pools.iter().for_each(|key| self.reallocate_pool(key));
     }
 
     fn set_class(&mut self, name: &str, class: Option<DeviceClass>) {

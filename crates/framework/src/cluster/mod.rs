@@ -49,7 +49,7 @@ pub use self::columns::{
 };
 pub use self::csi_volumes::{CsiVolume, UncountableVolume};
 pub use self::decoders::Decoders;
-pub use self::device_shapes::DeviceShapes;
+pub use self::device_shapes::{CountedDevices, DeviceShapes};
 pub use self::devices::DevicePools;
 pub use self::free_volumes::{FreeVolumes, VolumeGroup, VolumeGroupIx, VolumeKind};
 pub use self::images::ImageState;

@@ -419,11 +419,15 @@ impl<'a> Search<'a> {
                 continue;
             }
             match self.selectable[self.cell(body, device)] {
+                Selectable::No(_) => continue,
+                Selectable::Yes => {}
+                Selectable::Unknown if self.cannot_fail(body, device) => {}
                 Selectable::Unknown => return false,
-                Selectable::Yes if self.may_leak(device) => return false,
-                Selectable::Yes => left.push(&self.devices[device].device.description),
-                Selectable::No(_) => {}
             }
+            if self.may_leak(device) {
+                return false;
+            }
+            left.push(&self.devices[device].device.description);
         }
         let missing = self.needs[body].devices - place.number;
         let constrained = &self.claims.bodies[body].constrained;

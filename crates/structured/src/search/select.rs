@@ -82,6 +82,14 @@ impl Search<'_> {
         Ok(None)
     }
 
+    /// Returns whether [`select`](Self::select) has a result for the device, as far as that can be known
+    /// without evaluating selectors.
+    pub(super) fn cannot_fail(&self, body: usize, device: usize) -> bool {
+        let Found { device, slice, .. } = &self.devices[device];
+        slice.scope != NodeScope::PerDevice
+            && self.claims.bodies[body].cannot_fail(&device.description)
+    }
+
     /// Returns whether the device has the capacity that the body asks for.
     pub(crate) fn has_capacity(&mut self, body: usize, device: usize) -> bool {
         if !self.gates.consumable_capacity {

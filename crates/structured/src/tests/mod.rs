@@ -1,5 +1,6 @@
 mod cel_text;
 mod corpus;
+mod counting;
 mod giving_up;
 mod memo;
 mod naive;
