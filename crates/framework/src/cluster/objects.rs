@@ -1,7 +1,7 @@
 //! Objects of kinds other than nodes and pods, in their last observed version.
 
 use std::any::Any;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -57,9 +57,74 @@ pub(super) struct Objects {
     /// Objects of custom kinds, which plugins read.
     custom: BTreeMap<Arc<str>, CustomObjects>,
     last_generation: u64,
-    /// Objects whose compact form is stored elsewhere. They are stored here as text for comparison
-    /// with their next version; a JSON tree would take several times as much memory.
-    built_in: HashMap<EventResource, HashMap<Key, Box<str>>>,
+    built_in: BuiltInObjects,
+}
+
+/// The number of objects that are kept as JSON trees.
+const RECENT: usize = 64;
+
+/// Objects whose compact form is stored elsewhere. They are stored here for comparison with their next
+/// version.
+#[derive(Debug, Clone, Default)]
+struct BuiltInObjects {
+    kept: HashMap<EventResource, HashMap<Key, Kept>>,
+    /// The objects that were set last, each with its number.
+    recent: VecDeque<(EventResource, Key, u64)>,
+    last_number: u64,
+}
+
+/// An object. Most objects that change do so again soon, and need not become a text in between.
+#[derive(Debug, Clone)]
+enum Kept {
+    /// An object that was set lately, and its number.
+    Tree(Arc<Value>, u64),
+    /// The JSON. A tree would take several times as much memory.
+    Text(Box<str>),
+}
+
+impl Kept {
+    fn into_object(self) -> Option<Arc<Value>> {
+        match self {
+            Self::Tree(object, _) => Some(object),
+            // The text was written as JSON, so it parses.
+            Self::Text(text) => serde_json::from_str(&text).ok(),
+        }
+    }
+}
+
+impl BuiltInObjects {
+    fn set(
+        &mut self,
+        kind: &EventResource,
+        key: Key,
+        object: Option<Arc<Value>>,
+    ) -> Option<Arc<Value>> {
+        let objects = self.kept.entry(kind.clone()).or_default();
+        let replaced = match object {
+            Some(object) => {
+                self.last_number += 1;
+                self.recent.push_back((kind.clone(), key.clone(), self.last_number));
+                objects.insert(key, Kept::Tree(object, self.last_number))
+            }
+            None => objects.remove(&key),
+        };
+        if self.recent.len() > RECENT {
+            self.write_oldest();
+        }
+        replaced?.into_object()
+    }
+
+    /// Writes the oldest of the recent objects as text, unless it has changed.
+    fn write_oldest(&mut self) {
+        let Some((kind, key, number)) = self.recent.pop_front() else { return };
+        let kept = self.kept.get_mut(&kind).and_then(|objects| objects.get_mut(&key));
+        if let Some(kept) = kept
+            && let Kept::Tree(object, own) = kept
+            && *own == number
+        {
+            *kept = Kept::Text(object.to_string().into());
+        }
+    }
 }
 
 impl Objects {
@@ -78,13 +143,7 @@ impl Objects {
             };
         }
         let key = (namespace.into(), name.into());
-        let objects = self.built_in.entry(kind.clone()).or_default();
-        let replaced = match object {
-            Some(object) => objects.insert(key, object.to_string().into()),
-            None => objects.remove(&key),
-        };
-        // The text was written as JSON, so it parses.
-        replaced.and_then(|text| serde_json::from_str(&text).ok())
+        self.built_in.set(kind, key, object)
     }
 
     fn set_custom(
@@ -215,6 +274,25 @@ mod tests {
             assert_eq!(objects.set(&kind, "", "y", None), None);
             assert_eq!(objects.set(&kind, "", "x", None), before);
             assert_eq!(objects.set(&kind, "", "x", None), None);
+        }
+    }
+
+    #[test]
+    fn old_objects_are_kept_as_text_and_returned_as_they_were() {
+        let (kind, mut objects) = (EventResource::ResourceClaim, Objects::default());
+        let object = |number: usize| Arc::new(json!({"metadata": {"name": "x"}, "n": number}));
+        let name = |number: usize| number.to_string();
+        for number in 0..3 * RECENT {
+            objects.set(&kind, "", &name(number), Some(object(number)));
+            let replaced = objects.set(&kind, "", "changes", Some(object(number)));
+            assert_eq!(replaced, number.checked_sub(1).map(object));
+        }
+        let kept = objects.built_in.kept[&kind].values();
+        let trees = kept.filter(|kept| matches!(kept, Kept::Tree(..))).count();
+        assert_eq!(trees, RECENT / 2 + 1);
+        for number in 0..3 * RECENT {
+            let removed = objects.set(&kind, "", &name(number), None);
+            assert_eq!(removed, Some(object(number)));
         }
     }
 
