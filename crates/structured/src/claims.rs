@@ -53,6 +53,20 @@ impl Body {
             _ => false,
         })
     }
+
+    /// Returns whether no selector fails for the device. Those after the first one that does not match are not
+    /// evaluated.
+    pub(crate) fn has_result(&self, device: &DeviceDescription) -> bool {
+        for selector in self.class_selectors.iter().chain(&self.selectors) {
+            let Some(Ok(expression)) = selector else { return false };
+            match expression.matches(device) {
+                Ok(true) => {}
+                Ok(false) => return true,
+                Err(_) => return false,
+            }
+        }
+        true
+    }
 }
 
 /// A compiled selector; `None` for one of an unknown kind.

@@ -41,16 +41,19 @@ impl Counting {
         is_plain.then_some(Self { requests, examples: Vec::new() })
     }
 
-    /// Returns whether a request asks for more devices than the node has, and no selector can fail before
-    /// the search finds that out. The selectors are not evaluated.
+    /// Returns whether a request asks for more devices than the node has, and no selector fails before the
+    /// search finds that out. Selectors that may fail are evaluated, as kube-scheduler does in any case.
     pub(crate) fn lacks_devices(&mut self, claims: &Claims, devices: CountedDevices<'_>) -> bool {
         let lacks = |request: &Counted| {
             let mut matched = request.matched.iter();
             devices.free() < request.devices
                 || matched.any(|attribute| devices.most_alike(attribute) < request.devices)
         };
+        let has_results =
+            |device: &DeviceDescription| claims.bodies.iter().all(|body| body.has_result(device));
         self.requests.iter().any(lacks)
-            && devices.examples().all(|example| self.cannot_fail(claims, example))
+            && (devices.examples().all(|example| self.cannot_fail(claims, example))
+                || devices.descriptions().all(has_results))
     }
 
     fn cannot_fail(&mut self, claims: &Claims, example: &Arc<DeviceDescription>) -> bool {

@@ -319,6 +319,16 @@ impl<'a> CountedDevices<'a> {
         self.pools.iter().map(|pool| pool.free()).sum()
     }
 
+    /// Returns the descriptions of these devices, without [hidden](Cluster::names_hidden_attribute) attributes.
+    pub fn descriptions(&self) -> impl Iterator<Item = &'a DeviceDescription> {
+        self.pools.iter().flat_map(|pool| {
+            let mut dedicated = pool.dedicated().peekable();
+            let devices = pool.look.devices.iter().enumerate();
+            let free = devices.filter(move |(place, _)| dedicated.next_if_eq(place).is_none());
+            free.map(|(_, device)| &device.description)
+        })
+    }
+
     /// Returns how many of these devices may have one value of the attribute with this fully qualified name.
     pub fn most_alike(&self, attribute: &str) -> usize {
         let Some(number) = self.matched.iter().position(|own| **own == *attribute) else {

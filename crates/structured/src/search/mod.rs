@@ -414,6 +414,7 @@ impl<'a> Search<'a> {
     /// the one before is given up.
     fn is_hopeless(&self, place: Place, body: usize) -> bool {
         let mut left = SmallVec::<[&DeviceDescription; 16]>::new();
+        let mut unknown = SmallVec::<[usize; 16]>::new();
         for device in place.start..self.devices.len() {
             if self.is_busy(place, body, device) {
                 continue;
@@ -421,8 +422,7 @@ impl<'a> Search<'a> {
             match self.selectable[self.cell(body, device)] {
                 Selectable::No(_) => continue,
                 Selectable::Yes => {}
-                Selectable::Unknown if self.cannot_fail(body, device) => {}
-                Selectable::Unknown => return false,
+                Selectable::Unknown => unknown.push(device),
             }
             if self.may_leak(device) {
                 return false;
@@ -431,11 +431,12 @@ impl<'a> Search<'a> {
         }
         let missing = self.needs[body].devices - place.number;
         let constrained = &self.claims.bodies[body].constrained;
-        let constraints = self.constraints[place.claim].iter().zip(constrained);
-        left.len() < missing
-            || constraints
-                .filter(|(_, applies)| **applies)
-                .any(|(constraint, _)| constraint.accepts_at_most(&left) < missing)
+        let mut constraints = self.constraints[place.claim].iter().zip(constrained);
+        let are_too_few = left.len() < missing
+            || constraints.any(|(constraint, applies)| {
+                *applies && constraint.accepts_at_most(&left) < missing
+            });
+        are_too_few && unknown.iter().all(|device| self.cannot_fail(body, *device))
     }
 
     /// Returns whether the device may leave state behind when it is given up.

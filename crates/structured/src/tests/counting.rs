@@ -76,10 +76,19 @@ fn allocated_devices_do_not_count() {
 }
 
 #[test]
-fn node_is_searched_if_a_selector_may_fail() {
-    let mut world = world(ONE_APART, &[]);
-    assert_eq!(lacks_devices(&mut world, &on_one_board(8, "a.com/model!3")), Some(false));
-    assert_eq!(lacks_devices(&mut world, &on_one_board(8, "a.com/uuid!3")), Some(true));
+fn node_is_searched_if_a_selector_fails_for_a_free_device() {
+    let mut world = world(ONE_APART, &[0]);
+    for (selector, lacks) in [
+        ("a.com/model!3", false),
+        ("a.com/uuid!3", true),
+        // It is known only by an evaluation that it does not fail.
+        ("a.com/board?1", true),
+        // It fails for device 7.
+        ("a.com/board?0", false),
+    ] {
+        let rejected = lacks_devices(&mut world, &on_one_board(8, selector));
+        assert_eq!(rejected, Some(lacks), "{selector}");
+    }
 }
 
 #[test]

@@ -53,7 +53,7 @@ fn world(rng: &mut Rng) -> World {
 fn body(rng: &mut Rng) -> Value {
     let mut body = json!({"deviceClassName": "any", "count": 1 + rng.usize(..6)});
     if one_in(rng, 3) {
-        let text = *pick(rng, &["a.com/model=0", "a.com/numa=1", "a.com/model!0"]);
+        let text = *pick(rng, &["a.com/model=0", "a.com/numa=1", "a.com/model!0", "a.com/numa?1"]);
         body["selectors"] = json!([{"cel": {"expression": text}}]);
     }
     body

@@ -147,6 +147,7 @@ fn body(rng: &mut Rng) -> Value {
                 "b.com/numa=0",
                 "b.com/model=0",
                 "a.com/numa!0",
+                "a.com/numa?1",
             ],
         );
         body["selectors"] = json!([{"cel": {"expression": text}}]);

@@ -1,5 +1,5 @@
-//! Selectors of tests: `attribute=value`, or `attribute!value`, which fails for devices without the
-//! attribute.
+//! Selectors of tests: `attribute=value`; `attribute!value`, which fails for devices without the attribute;
+//! and `attribute?value`, which also fails for devices with a greater value.
 
 use std::sync::Arc;
 
@@ -20,11 +20,14 @@ impl Compiler for Toys {
 
 /// Returns whether the device matches; an error if it lacks an attribute that it must have.
 pub(super) fn evaluate(text: &str, device: &DeviceDescription) -> Result<bool, String> {
-    let (name, value) = text.split_once(['=', '!']).unwrap_or((text, ""));
+    let (name, value) = text.split_once(['=', '!', '?']).unwrap_or((text, ""));
     match device.attribute(name) {
+        Some(Attribute::String(own)) if text.contains('?') && **own > *value => {
+            Err(format!("too large: {own}"))
+        }
         Some(Attribute::String(own)) => Ok(**own == *value),
         Some(_) => Ok(false),
-        None if text.contains('!') => Err(format!("no such key: {name}")),
+        None if text.contains(['!', '?']) => Err(format!("no such key: {name}")),
         None => Ok(false),
     }
 }
@@ -35,11 +38,11 @@ impl Expression for Toy {
     }
 
     fn cannot_fail(&self, device: &DeviceDescription) -> bool {
-        evaluate(&self.0, device).is_ok()
+        !self.0.contains('?') && evaluate(&self.0, device).is_ok()
     }
 
     fn reads_alike(&self, one: &DeviceDescription, other: &DeviceDescription) -> bool {
-        let (name, _) = self.0.split_once(['=', '!']).unwrap_or((&self.0, ""));
+        let (name, _) = self.0.split_once(['=', '!', '?']).unwrap_or((&self.0, ""));
         one.attribute(name) == other.attribute(name)
     }
 
