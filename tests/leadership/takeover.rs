@@ -32,7 +32,9 @@ fn elect(world: &mut World) -> Sent {
         world.tick(0);
         (election, others) = requests(world);
     }
-    election.iter().for_each(|(source, request)| world.exchange(0, *source, request));
+    for (source, request) in &election {
+        world.exchange(0, *source, request);
+    }
     others
 }
 
@@ -78,7 +80,9 @@ fn bind_that_arrives_before_the_patch_is_seen_before_the_next_leader_decides() {
     let (source, patch) = &patches[0];
     world.exchange(0, *source, patch);
     let (_, reads) = requests(&mut world);
-    reads.iter().for_each(|(source, read)| world.exchange(0, *source, read));
+    for (source, read) in &reads {
+        world.exchange(0, *source, read);
+    }
     assert_eq!(hold(&world), Some(Hold::CatchingUp));
     world.learn(0);
     assert_eq!(hold(&world), None);
@@ -135,6 +139,60 @@ fn patches_without_an_answer_are_given_up_after_a_minute() {
     assert_eq!(world.now.since(begun).as_secs(), 60);
     let failed: Vec<_> = world.replicas[0].scheduler.take_failed_calls().collect();
     assert!(failed.iter().any(|call| call.action == "stopping earlier binds of"), "{failed:?}");
+}
+
+#[test]
+fn watch_has_to_show_the_version_in_which_a_bound_pod_was_read() {
+    let (mut world, bind) = takeover();
+    world.tick(0);
+    let (_, patches) = requests(&mut world);
+    assert_eq!(world.send(&bind), 201);
+    world.learn(0);
+    world.start("web");
+    let (source, patch) = &patches[0];
+    world.exchange(0, *source, patch);
+    let (_, reads) = requests(&mut world);
+    for (source, read) in &reads {
+        world.exchange(0, *source, read);
+    }
+    assert_eq!(hold(&world), Some(Hold::CatchingUp), "the watch is older than the read");
+    world.learn(0);
+    assert_eq!(hold(&world), None);
+}
+
+#[test]
+fn bind_names_the_version_of_a_patch_that_is_answered_after_the_takeover() {
+    let mut world = World::new(2);
+    world.create_pod("first");
+    world.run(0);
+    world.run(1);
+    world.replicas[0].scheduler.stop(world.now);
+    world.run(0);
+    world.create_pod("web");
+    world.create_pod_in("shop", "cart");
+    world.replicas.remove(0);
+    world.now = world.replicas[0].scheduler.next_deadline().unwrap();
+    world.tick(0);
+    let mut patches = Vec::new();
+    while patches.is_empty() {
+        patches = elect(&mut world);
+    }
+    assert_eq!(patches.len(), 2, "one for each namespace");
+    let (source, first) = &patches[0];
+    world.exchange(0, *source, first);
+    world.learn(0);
+    assert_eq!(hold(&world), None, "one patch shows that the watch is current");
+    assert!(world.schedule_one(0) && world.schedule_one(0));
+    let (source, second) = &patches[1];
+    world.exchange(0, *source, second);
+    let mut refused = 0;
+    while !(world.is_bound("web") && world.is_bound_in("shop", "cart")) {
+        for (source, request) in world.take_requests(0) {
+            refused += usize::from(world.exchange(0, source, &request) == 409);
+        }
+        world.tick(0);
+    }
+    assert_eq!(refused, 0);
 }
 
 #[test]

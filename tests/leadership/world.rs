@@ -79,9 +79,13 @@ impl World {
     }
 
     pub(crate) fn create_pod(&mut self, name: &str) {
+        self.create_pod_in("default", name);
+    }
+
+    pub(crate) fn create_pod_in(&mut self, namespace: &str, name: &str) {
         let pod = json!({
             "apiVersion": "v1", "kind": "Pod",
-            "metadata": { "name": name, "namespace": "default" },
+            "metadata": { "name": name, "namespace": namespace },
             "spec": {
                 "schedulerName": "default-scheduler",
                 "containers": [{ "name": "main", "image": "app" }],
@@ -98,9 +102,22 @@ impl World {
         self.store.get(LEASES, "kube-system", "loadmaster").expect("there is a Lease")
     }
 
+    /// Starts a pod, as its kubelet does. No watch shows it yet.
+    pub(crate) fn start(&mut self, pod: &str) {
+        let path = format!("/api/v1/namespaces/default/pods/{pod}/status");
+        let patch = json!({ "status": { "phase": "Running" } }).to_string();
+        let mut request = api::Request::new("PATCH", &path, patch);
+        "application/merge-patch+json".clone_into(&mut request.content_type);
+        assert_eq!(serve(&mut self.store, &request, self.now).status, 200);
+    }
+
     /// Returns whether the pod has a node.
     pub(crate) fn is_bound(&self, pod: &str) -> bool {
-        let pod = self.store.get(PODS, "default", pod).expect("the pod exists");
+        self.is_bound_in("default", pod)
+    }
+
+    pub(crate) fn is_bound_in(&self, namespace: &str, pod: &str) -> bool {
+        let pod = self.store.get(PODS, namespace, pod).expect("the pod exists");
         !pod["spec"]["nodeName"].is_null()
     }
 
@@ -160,11 +177,17 @@ impl World {
         serve(&mut self.store, &served, self.now)
     }
 
-    /// Carries out a request and passes on the reply.
-    pub(crate) fn exchange(&mut self, number: usize, source: RequestSource, request: &Request) {
+    /// Carries out a request and passes on the reply. Returns the status.
+    pub(crate) fn exchange(
+        &mut self,
+        number: usize,
+        source: RequestSource,
+        request: &Request,
+    ) -> u16 {
         let api::Response { status, body, .. } = self.carry_out(request);
         let reply = Reply::Answered(Response { status, retry_after: None, body: body.to_vec() });
         self.reply(number, source, request, reply);
+        status
     }
 
     pub(crate) fn reply(

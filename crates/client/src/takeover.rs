@@ -230,14 +230,16 @@ impl Takeover {
         has_proof && self.unready(engine).is_none()
     }
 
-    /// Whether the watch of pods has shown our writes, or a new list replaces that proof.
+    /// Whether the watch of pods has shown our writes, or a new list replaces that proof. A pod that was bound
+    /// meanwhile may have changed again before its fence was answered. A pod that is gone was deleted later.
     fn shows_pods(&self, engine: &Engine) -> bool {
-        match &self.newest {
-            Some(written) => engine.pending_pod(&written.pod).is_none_or(|pod| {
-                pod.uid != written.uid || pod.resource_version >= written.version
-            }),
-            None => self.has_listed_pods || self.fenced.is_empty(),
-        }
+        let Some(written) = &self.newest else {
+            return self.has_listed_pods || self.fenced.is_empty();
+        };
+        let pending = engine.pending_pod(&written.pod).filter(|pod| pod.uid == written.uid);
+        let placed = || engine.cache().placed(&written.uid).map(|placed| &placed.pod);
+        let known = pending.or_else(placed);
+        known.is_none_or(|pod| pod.resource_version >= written.version)
     }
 
     pub(crate) fn take_relists(&mut self) -> Vec<Relist> {

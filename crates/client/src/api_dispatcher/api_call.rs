@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::measure::{CallState, CallType};
 use super::object_key::ObjectKey;
 use super::outcome::{Outcome, is_outdated, is_pod_gone, is_refusal_of_bind, rejection};
-use super::own_writes::OwnWrites;
+use super::own_writes::{OwnWrites, WrittenPods};
 use super::pod_status_patch::PodStatusPatch;
 use super::pod_touch::PodTouch;
 use super::read_backoff;
@@ -205,13 +205,20 @@ impl ApiCall {
         )
     }
 
-    /// Returns whether the response to the call shows a pod after a write of ours, which a later bind may
-    /// overtake in the watch. After a touch no pod is bound before the watch has shown the touch.
-    pub(super) fn returns_pod(&self) -> bool {
+    /// Returns which pods in the response to the present request are our own write, which a later bind may
+    /// overtake in the watch. A response to a read is no write.
+    pub(super) fn written_pods(&self) -> WrittenPods {
         match &self.operation {
-            Operation::PatchPodStatus(_) | Operation::Fence(_) => true,
-            Operation::Write(write) => matches!(ObjectKey::of_write(write), ObjectKey::Pod(_)),
-            _ => false,
+            Operation::PatchPodStatus(patch) | Operation::Fence(patch) if !patch.must_read => {
+                WrittenPods::Of(patch.observed_generation)
+            }
+            Operation::Touch(touch) if !touch.must_read => {
+                WrittenPods::Of(touch.observed_generation)
+            }
+            Operation::Write(write) if matches!(ObjectKey::of_write(write), ObjectKey::Pod(_)) => {
+                WrittenPods::Every
+            }
+            _ => WrittenPods::None,
         }
     }
 

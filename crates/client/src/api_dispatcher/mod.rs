@@ -161,10 +161,8 @@ impl ApiDispatcher {
         }
         let tried = reply.as_tried();
         let outcome = Outcome::of(reply);
-        if let Outcome::Succeeded(body) = &outcome
-            && call.returns_pod()
-        {
-            self.own_writes.record(body, now);
+        if let Outcome::Succeeded(body) = &outcome {
+            self.own_writes.record(body, call.written_pods(), now);
         }
         if let Outcome::Throttled { retry_after, .. } = &outcome {
             self.limiter.pause(*retry_after, now);

@@ -12,7 +12,8 @@ const KEEP: Duration = Duration::from_mins(1);
 /// The resourceVersion of each pod in the reply to our last write of it.
 ///
 /// A status patch changes the version of a pod before the watch shows the change. A bind that named the
-/// version of the watch would be refused because of our own patch.
+/// version of the watch would be refused because of our own patch. A version with another specification than
+/// the scheduler knew is left out: a bind that was decided on the old one has to be refused.
 #[derive(Debug, Default)]
 pub(super) struct OwnWrites {
     versions: BTreeMap<Uid, (u64, Time)>,
@@ -31,13 +32,39 @@ struct Object {
 struct Metadata {
     uid: String,
     resource_version: String,
+    generation: Option<i64>,
+}
+
+/// The pods in replies that are recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WrittenPods {
+    None,
+    /// Those with this `metadata.generation`.
+    Of(i64),
+    Every,
+}
+
+impl WrittenPods {
+    fn include(self, generation: Option<i64>) -> bool {
+        match self {
+            Self::None => false,
+            Self::Of(known) => generation.is_none_or(|generation| generation == known),
+            Self::Every => true,
+        }
+    }
 }
 
 impl OwnWrites {
     /// Records the pod in a reply. Ignores a reply that is no object with a numeric resourceVersion.
-    pub(super) fn record(&mut self, pod: &[u8], now: Time) {
+    pub(super) fn record(&mut self, pod: &[u8], recorded: WrittenPods, now: Time) {
         self.forget_old(now);
+        if recorded == WrittenPods::None {
+            return;
+        }
         let Ok(Object { metadata }) = serde_json::from_slice(pod) else { return };
+        if !recorded.include(metadata.generation) {
+            return;
+        }
         let Ok(version) = metadata.resource_version.parse() else { return };
         let uid = Uid::from(&*metadata.uid);
         self.versions.insert(uid.clone(), (version, now));
@@ -70,12 +97,13 @@ mod tests {
     #[test]
     fn version_is_kept_for_a_minute_after_the_last_write() {
         let (mut writes, second) = (OwnWrites::default(), Time::from_secs);
-        writes.record(&pod("a", "5"), second(0));
-        writes.record(&pod("b", "6"), second(0));
-        writes.record(&pod("a", "8"), second(40));
-        writes.record(b"{}", second(70));
+        let mut record = |pod: &[u8], at| writes.record(pod, WrittenPods::Every, second(at));
+        record(&pod("a", "5"), 0);
+        record(&pod("b", "6"), 0);
+        record(&pod("a", "8"), 40);
+        record(b"{}", 70);
         assert_eq!(["a", "b"].map(|uid| writes.version_of(&uid.into())), [8, 0]);
-        writes.record(&pod("c", "opaque"), second(200));
+        writes.record(&pod("c", "opaque"), WrittenPods::Every, second(200));
         assert_eq!((writes.versions.len(), writes.by_time.len()), (0, 0), "nothing is left");
     }
 }

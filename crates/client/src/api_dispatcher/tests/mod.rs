@@ -277,6 +277,46 @@ fn bind_names_the_resource_version_of_the_decision_or_of_our_last_write() {
 }
 
 #[test]
+fn bind_names_the_version_of_a_touch() {
+    let mut harness = harness();
+    harness.add(touch::touch(5, true));
+    let touch = harness.request();
+    harness.add(bind_at(5));
+    harness.reply(&touch, pod_at("6"));
+    assert_eq!(body(&harness.request())["metadata"]["resourceVersion"], "6");
+}
+
+#[test]
+fn bind_does_not_name_a_version_with_another_specification() {
+    let pod = |generation: i64| {
+        let metadata = json!({ "uid": UID, "resourceVersion": "9", "generation": generation });
+        answered(200, &json!({ "metadata": metadata }))
+    };
+    // The pod changed at version 8, which a patch reads after a conflict and then replaces by 9.
+    for (generation, named) in [(1, "9"), (2, "5")] {
+        let mut harness = harness();
+        harness.add(patch_at(5, condition("no room")));
+        harness.exchange(rejected(409, CONFLICT));
+        harness.exchange(read_pod(UID, "", "8"));
+        harness.exchange(pod(generation));
+        harness.add(bind_at(5));
+        assert_eq!(body(&harness.request())["metadata"]["resourceVersion"], named);
+    }
+}
+
+#[test]
+fn version_that_was_only_read_is_not_named_by_a_bind() {
+    let mut harness = harness();
+    harness.add(patch_at(5, condition("no room")));
+    harness.exchange(rejected(409, CONFLICT));
+    harness.exchange(read_pod(UID, "", "8"));
+    let patch = harness.request();
+    harness.add(bind_at(5));
+    harness.reply(&patch, rejected(403, "no"));
+    assert_eq!(body(&harness.request())["metadata"]["resourceVersion"], "5");
+}
+
+#[test]
 fn throttled_bind_names_the_current_version_when_it_is_sent_again() {
     let mut harness = harness();
     harness.add(bind_at(5));

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn touch(resource_version: u64, has_condition: bool) -> EffectKind {
+pub(super) fn touch(resource_version: u64, has_condition: bool) -> EffectKind {
     let (pod, uid) = (PodKey::new("ns", "a"), UID.into());
     let observed_generation = 3;
     EffectKind::TouchPod { pod, uid, observed_generation, resource_version, has_condition }
