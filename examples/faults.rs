@@ -55,26 +55,23 @@ fn main() -> ExitCode {
         .collect();
     bar.finish_and_clear();
     let mut total = simulation::Summary::default();
-    let mut broken = 0;
-    for outcome in outcomes {
-        match outcome {
-            Ok(summary) => total += summary,
-            Err(violation) => {
-                broken += 1;
-                if broken == 1 {
-                    eprintln!("{violation}");
-                } else {
-                    eprintln!("seed {}: {}", violation.seed, violation.text);
-                }
+    let mut broken = Vec::new();
+    for (summary, violation) in outcomes {
+        total += summary;
+        if let Some(violation) = violation {
+            match broken.is_empty() {
+                true => eprintln!("{violation}"),
+                false => eprintln!("seed {}: {}", violation.seed, violation.text),
             }
+            broken.push(violation.seed);
         }
     }
     let coverage = std::mem::take(&mut total.coverage);
     println!("{coverage}");
     println!(
         "{count} seeds: {} pods bound, {} volumes given, {} evicted, {} crashes, {} terms of leaders, {} faults on the \
-         way, {} late binds of killed processes carried out and {} refused, {} pods pending for good reason, {} woken by changes, {} of them in vain; {broken} \
-         seeds broke a rule",
+         way, {} late binds of killed processes carried out and {} refused, {} pods pending for good reason, {} woken by changes, {} of them in vain; {} \
+         seeds broke a rule; fingerprint {:016x}",
         total.bound,
         total.given,
         total.evicted,
@@ -85,12 +82,20 @@ fn main() -> ExitCode {
         total.fenced_binds,
         total.pending,
         total.wake_ups.all,
-        total.wake_ups.idle
+        total.wake_ups.idle,
+        broken.len(),
+        total.fingerprint
     );
+    for seed in &broken {
+        let end = seed + 1;
+        eprintln!(
+            "to replay: cargo run --example faults -- --seeds {seed}..{end} --steps {steps} --trace"
+        );
+    }
     let missing: Vec<&str> = coverage.missing().collect();
     let is_blind = !missing.is_empty() && count >= WHOLE_RUN;
     if is_blind {
         eprintln!("never seen: {}", missing.join(", "));
     }
-    if broken == 0 && !is_blind { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if broken.is_empty() && !is_blind { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

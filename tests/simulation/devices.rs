@@ -1,17 +1,20 @@
-//! Invariants of devices: no device is allocated twice, bound pods have theirs, and nothing is kept for the dead.
+//! Invariants of devices: no device is allocated twice, bound pods have theirs, which are ready, and nothing is kept
+//! for the dead.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use sandbox::resources::{PODS, RESOURCECLAIMS};
 use serde_json::Value;
 
+use super::driver;
+use super::oracle::fault_of;
 use super::rules::{Checked, rule};
 use super::server::{Bound, Server};
 
 /// Driver, pool and name of a device.
 pub(crate) type DeviceId = (String, String, String);
 
-/// Checks that no device is allocated to two claims.
+/// Checks that no device is allocated to two claims, and that each claim has the devices that it requests.
 ///
 /// # Errors
 /// A rule is violated.
@@ -19,6 +22,8 @@ pub(crate) fn after_write(server: &Server) -> Checked {
     let mut holders: BTreeMap<DeviceId, &str> = BTreeMap::new();
     for claim in server.store.objects(RESOURCECLAIMS) {
         let name = text(&claim["metadata"]["name"]);
+        let fault = fault_of(claim);
+        rule(fault.is_none(), || format!("{}: {claim}", fault.unwrap_or_default()))?;
         for device in allocated(claim) {
             let other = holders.insert(device.clone(), name);
             rule(other.is_none(), || format!("{device:?} is allocated to {other:?} and {name}"))?;
@@ -27,7 +32,7 @@ pub(crate) fn after_write(server: &Server) -> Checked {
     Ok(())
 }
 
-/// Checks that the claims of a pod that was bound are allocated for its node, and reserved for it.
+/// Checks that the claims of a pod that was bound are allocated for its node, reserved for it, and ready.
 ///
 /// # Errors
 /// A rule is violated.
@@ -43,6 +48,8 @@ pub(crate) fn after_binding(server: &Server, bound: &Bound) -> Checked {
             broken("its claim is not reserved")
         })?;
         rule(is_usable_on(claim, &bound.node), || broken("its devices are elsewhere"))?;
+        rule(!driver::is_pending(claim), || broken("its devices are not ready"))?;
+        rule(!driver::is_broken(claim), || broken("its devices are broken"))?;
     }
     Ok(())
 }

@@ -9,6 +9,7 @@
 //! - `network`: faults of requests, replies and watch streams.
 //! - `trouble`, `extender`: faults that last and stay in one place.
 //! - `churn`: actions of users, nodes and other schedulers.
+//! - `driver`: a driver of devices that reports late, or that devices are broken.
 //! - `clocks`: wall clocks that are wrong and corrected.
 //! - `coverage`: how often faults and states were met.
 //! - `foreign`: an invariant of nodes on which other schedulers place pods, too.
@@ -16,9 +17,10 @@
 //! - `progress`: pods are bound, whatever else is broken, or say why they wait.
 //! - `view`, `decisions`, `preemptions`, `wake_ups`, `writes`: invariants of the changes that the
 //!   scheduler receives, its decisions, its victims, the pods that it requeues, and its requests.
-//! - `queueing`, `limits`, `calls`, `zones`, `explanations`, `leases`, `farewells`: invariants of turns and
-//!   backoffs, of the number and rate of requests, of the calls of reflectors, of the order of nodes, of what
-//!   users read, of the Lease, and of processes that are asked to end.
+//! - `queueing`, `limits`, `retries`, `calls`, `zones`, `explanations`, `leases`, `farewells`: invariants of turns
+//!   and backoffs, of the number and rate of requests, of repeated requests, of the calls of reflectors, of the
+//!   order of nodes, of what users read, of the Lease, and of processes that are asked to end.
+//! - `counts`: invariants of what the scheduler counts and keeps.
 //! - `volumes`, `devices`: invariants of volumes and devices, and of their claims.
 //! - `oracle`: where pods fit, computed naively.
 
@@ -26,9 +28,11 @@ mod api_servers;
 mod calls;
 mod churn;
 mod clocks;
+mod counts;
 mod coverage;
 mod decisions;
 mod devices;
+mod driver;
 mod explanations;
 mod extender;
 mod farewells;
@@ -42,6 +46,7 @@ mod preemptions;
 mod progress;
 mod queueing;
 mod replica;
+mod retries;
 mod rules;
 mod server;
 mod trouble;
@@ -52,6 +57,8 @@ mod world;
 mod writes;
 mod zones;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 pub(crate) use rules::Violation;
 pub(crate) use world::{Summary, World};
 
@@ -60,13 +67,11 @@ const LASTING: u64 = 4;
 /// One in this many seeds has devices.
 const DEVICES: u64 = 3;
 
-/// Runs one seed: `steps` of churn and faults, then rest, then the final checks.
-///
-/// # Errors
-/// A rule was violated, or a thread panicked; the panic has been printed.
-pub(crate) fn run(seed: u64, steps: u32, trace: bool) -> Result<Summary, Violation> {
+/// Runs one seed: `steps` of churn and faults, then rest, then the final checks. Returns what was covered until
+/// the end, and the first violation of a rule, which may be a panic that has been printed.
+pub(crate) fn run(seed: u64, steps: u32, trace: bool) -> (Summary, Option<Violation>) {
+    let mut world = World::new(seed, trace);
     let life = || {
-        let mut world = World::new(seed, trace);
         if seed.is_multiple_of(LASTING) {
             world.live_through(steps / 4)?;
             world.endure()?;
@@ -75,5 +80,7 @@ pub(crate) fn run(seed: u64, steps: u32, trace: bool) -> Result<Summary, Violati
         }
         world.calm_down()
     };
-    std::panic::catch_unwind(life).unwrap_or_else(|_| Err(Violation::of_panic(seed)))
+    let lived = catch_unwind(AssertUnwindSafe(life));
+    let lived = lived.unwrap_or_else(|_| Err(world.violation("something panicked")));
+    (world.into_summary(), lived.err())
 }

@@ -9,13 +9,13 @@ use client::event_recorder::{self, EventRecorder};
 use client::leader_election::{LeaderElectionConfig, LeaderElector};
 use client::reflector::{CallId, Input, ListWatch, Options, Output, Reflector};
 use client::scheduler::{LeaderElection, Relist, RequestSource, Scheduler};
-use client::{Reply, Request, RequestId};
+use client::{Destination, Reply, Request, RequestId};
 use engine::ports::Ports;
 use engine::queue::Place;
 use engine::{Attempt, Change, Engine, EngineConfig, Outcome};
 use fastrand::Rng;
 use framework::preemption::Preemption;
-use framework::{NominatedPods, Pod, Time, Uid};
+use framework::{Node, NominatedPods, Pod, Time, Uid};
 use loadmaster::config::{self, Gates};
 use loadmaster::wire::{Decoder, Update, watched_kinds};
 use sandbox::api::WatchId;
@@ -23,16 +23,18 @@ use serde_json::{Value, json};
 
 use super::calls::Calls;
 use super::churn::nodes::ZONE;
+use super::counts;
 use super::coverage::Fault;
 use super::decisions;
 use super::explanations::Explanations;
-use super::extender::{self, Extender};
+use super::extender::{self, Extender, Role};
 use super::farewells::Farewell;
 use super::limits::RequestLimits;
 use super::oracle::{Budgets, Related, gives_volumes};
 use super::patience;
 use super::preemptions::Foreseen;
 use super::queueing::{Failures, Turns};
+use super::retries::Retries;
 use super::rules::{Checked, rule};
 use super::server::{DEFAULT, SPREADING};
 use super::trouble::needs_extender;
@@ -43,8 +45,11 @@ use super::zones::Zones;
 /// Skew that the default constraints of the profile [`SPREADING`] allow.
 pub(crate) const DEFAULT_MAX_SKEW: i32 = 1;
 
-/// Maximum time in which a pod is bound that has its volumes, while nothing is wrong.
+/// Maximum time in which a pod is bound that has its volumes and devices, while nothing is wrong.
 const MOST_TO_BIND: Duration = Duration::from_secs(5);
+
+/// Seconds that pods wait for their devices.
+const PATIENCE_FOR_DEVICES: u64 = 20;
 
 /// One run of the scheduler.
 pub(crate) struct Replica {
@@ -60,12 +65,14 @@ pub(crate) struct Replica {
     pub(crate) related: Related,
     /// Number of pods that changes requeued.
     pub(crate) wake_ups: WakeUps,
-    /// Whether it calls the extender.
-    is_extended: bool,
+    /// What the extender does, if there is one.
+    extender: Option<Role>,
     /// Number of waiting calls above which there is a backlog.
     pub(crate) max_waiting: usize,
     /// Its requests, against its limits.
     pub(crate) limits: RequestLimits,
+    /// Its repeated requests.
+    retries: Retries,
     /// Its end, once it is asked to end.
     pub(crate) farewell: Farewell,
     /// The failed attempts of each queued pod.
@@ -89,8 +96,8 @@ pub(crate) struct Replica {
     victims: BTreeSet<Uid>,
     /// The victims of the last attempt of each preemptor.
     evictions: BTreeMap<Uid, Vec<Arc<Pod>>>,
-    /// The times since which pods in their binding cycle have had nothing to wait for.
-    ready: BTreeMap<Uid, Time>,
+    /// The pods in their binding cycle that have nothing to wait for, except for devices.
+    ready: BTreeMap<Uid, Ready>,
     /// The last time at which a nomination ended.
     unnominated: Time,
 }
@@ -100,11 +107,29 @@ pub(crate) struct Replica {
 pub(crate) struct Kind {
     /// Whether they elect a leader.
     pub(crate) elects: bool,
-    /// Whether they call the extender.
-    pub(crate) is_extended: bool,
+    /// What the extender does, if there is one.
+    pub(crate) extender: Option<Role>,
     /// Whether they live through lasting faults. They then have slots for some more groups of calls than can
     /// hang at once; each group takes half of what the others leave.
     pub(crate) has_slots: bool,
+}
+
+/// A pod in its binding cycle that has its volumes.
+#[derive(Debug, Clone, Copy)]
+struct Ready {
+    since: Time,
+    /// Whether it waits for devices.
+    waits: bool,
+}
+
+impl Ready {
+    /// Returns the maximum time until the binding cycle ends.
+    const fn longest(self) -> Duration {
+        match self.waits {
+            true => Duration::from_secs(PATIENCE_FOR_DEVICES + MOST_TO_BIND.as_secs()),
+            false => MOST_TO_BIND,
+        }
+    }
 }
 
 /// An attempt to schedule a pod.
@@ -161,6 +186,8 @@ pub(crate) struct Stream {
     pub(crate) server: usize,
     /// The server's end of the stream.
     pub(crate) watch: WatchId,
+    /// The version of the cache at the last look.
+    pub(crate) seen: Option<u64>,
     /// Arrival time of the last part: parts do not overtake each other.
     pub(crate) last: Time,
     /// Whether the stream has stalled.
@@ -210,7 +237,7 @@ impl Informer {
 impl Replica {
     /// Starts a scheduler.
     pub(crate) fn start(life: u32, seed: u64, kind: Kind, found: Vec<Uid>, now: Time) -> Self {
-        let engine = new_engine(seed, kind.is_extended);
+        let engine = new_engine(seed, kind.extender);
         let kinds = watched_kinds(engine.profiles());
         let mut rng = Rng::with_seed(seed);
         let limits = limits(&mut rng, kind.has_slots);
@@ -250,9 +277,10 @@ impl Replica {
         Self {
             life,
             scheduler,
-            is_extended: kind.is_extended,
+            extender: kind.extender,
             max_waiting,
             limits: RequestLimits::new(limits, !kind.elects),
+            retries: Retries::default(),
             farewell: Farewell::default(),
             failures: Failures::default(),
             explanations: Explanations::default(),
@@ -306,6 +334,7 @@ impl Replica {
     ) -> Checked {
         if source == RequestSource::ApiDispatcher {
             self.limits.replied(id, &reply, now);
+            self.retries.replied(id, &reply, now);
         }
         self.farewell.replied(source, id, &reply);
         let ports = &mut Ports { extenders: &mut (), probe: &mut () };
@@ -419,6 +448,17 @@ impl Replica {
             .map_err(|asleep| format!("{asleep}: {}", latest()))
     }
 
+    /// Checks that the state of the scheduler is consistent, and that of the watches.
+    ///
+    /// # Errors
+    /// A rule is violated.
+    pub(crate) fn counts_agree(&self) -> Checked {
+        let engine = self.scheduler.engine();
+        counts::of_nodes(engine)?;
+        counts::of_pods(engine, &self.placed)?;
+        counts::of_queue(engine)
+    }
+
     /// Checks that binding cycles end soon while nothing is wrong, once their volumes are bound.
     ///
     /// # Errors
@@ -432,11 +472,12 @@ impl Replica {
                 && !self.related.storage.has_unbound(pod)
         });
         let ready = ready.map(|pod| {
-            let since = self.ready.get(&pod.uid).copied().unwrap_or(now);
-            (pod.uid.clone(), since)
+            let waits = self.related.waits_for_devices(pod);
+            let known = self.ready.get(&pod.uid).filter(|ready| ready.waits == waits);
+            (pod.uid.clone(), Ready { since: known.map_or(now, |ready| ready.since), waits })
         });
         self.ready = ready.collect();
-        let late = self.ready.iter().find(|(_, since)| now.since(**since) > MOST_TO_BIND);
+        let late = self.ready.iter().find(|(_, ready)| now.since(ready.since) > ready.longest());
         rule(late.is_none(), || format!("{late:?} has its volumes, and is not bound"))
     }
 
@@ -462,7 +503,7 @@ impl Replica {
     /// # Errors
     /// A decision depends on the difference.
     pub(crate) fn counts_are_right(&mut self, now: Time) -> Checked {
-        let mut fresh = new_engine(0, self.is_extended);
+        let mut fresh = new_engine(0, self.extender);
         let engine = self.scheduler.engine();
         let cluster = engine.cache().cluster();
         let nodes = cluster.nodes().iter().map(|node| Change::Node(cluster.to_node(node)));
@@ -482,8 +523,12 @@ impl Replica {
         now: Time,
     ) -> Result<Vec<(RequestSource, Request)>, String> {
         let requests: Vec<_> = self.scheduler.take_requests().collect();
-        for (_, request) in requests.iter().filter(|(by, _)| *by == RequestSource::ApiDispatcher) {
+        let is_limited = |by: RequestSource, request: &Request| {
+            by == RequestSource::ApiDispatcher && request.destination == Destination::ApiServer
+        };
+        for (_, request) in requests.iter().filter(|(by, request)| is_limited(*by, request)) {
             self.limits.sent(request, now)?;
+            self.retries.sent(request, now)?;
         }
         for (source, request) in &requests {
             self.farewell.sent(*source, request)?;
@@ -588,23 +633,44 @@ impl Replica {
         match &change {
             Change::Node(node) => self.zones.set(node),
             Change::NodeDeleted(node) => self.zones.remove(node),
-            Change::Pod(pod) => {
-                if let Some(node) = &pod.node_name {
-                    self.placed.insert(pod.uid.clone(), node.clone());
-                }
-            }
+            Change::Pod(pod) => match pod.node_name.as_ref().filter(|_| !pod.terminal) {
+                Some(node) => drop(self.placed.insert(pod.uid.clone(), node.clone())),
+                None => drop(self.placed.remove(&pod.uid)),
+            },
             Change::PodDeleted { uid, .. } => drop(self.placed.remove(uid)),
             _ => {}
         }
         let latest = described(&change);
         let arrival = self.arrival(&change);
+        let is_idle = self.changes_nothing(&change);
         let parked = wake_ups::parked(self.scheduler.engine());
         self.scheduler.apply(change, now, &mut Ports { extenders: &mut (), probe: &mut () });
         if let Some(pod) = arrival {
             self.is_nominated_as_shown(&pod)?;
         }
-        self.wake_ups += WakeUps::among(&parked, self.scheduler.engine(), &self.related);
+        let woken = WakeUps::among(&parked, self.scheduler.engine(), &self.related);
+        rule(!is_idle || woken.all == 0, || format!("{latest}, as before, and requeues pods"))?;
+        self.wake_ups += woken;
         self.nobody_oversleeps(now, || latest)
+    }
+
+    /// Whether a change repeats what is known, or changes annotations or the status only.
+    fn changes_nothing(&self, change: &Change) -> bool {
+        let cache = self.scheduler.engine().cache();
+        match change {
+            Change::Node(node) => cache.node(&node.name).is_some_and(|known| {
+                Node { annotations: node.annotations, images: node.images.clone(), ..known }
+                    == *node
+            }),
+            Change::Pod(pod) => cache.placed(&pod.uid).is_some_and(|placed| {
+                let known = &placed.pod;
+                !cache.is_assumed(&pod.uid)
+                    && (&known.labels, &known.spec, &known.requests, known.terminating)
+                        == (&pod.labels, &pod.spec, &pod.requests, pod.terminating)
+                    && !pod.terminal
+            }),
+            _ => false,
+        }
     }
 
     /// Returns the pod of a change that reports it for the first time, without a node.
@@ -654,7 +720,7 @@ fn described(change: &Change) -> String {
 
 /// Creates an engine with the default plugins and a plugin that waits. It has two profiles; one of
 /// them has default spread constraints and visits nodes in turn from each zone.
-fn new_engine(seed: u64, is_extended: bool) -> Engine {
+fn new_engine(seed: u64, extender: Option<Role>) -> Engine {
     let mut spreading = profile(
         SPREADING,
         json!([
@@ -676,7 +742,7 @@ fn new_engine(seed: u64, is_extended: bool) -> Engine {
     let mut registry = plugins::registry();
     registry.register(patience::NAME, patience::plugin).expect("the name is free");
     let profiles = config.build_profiles(&registry).expect("every plugin is there");
-    let extenders = is_extended.then(Extender::config).into_iter().collect();
+    let extenders = extender.map(Role::config).into_iter().collect();
     let queue = config.queue();
     Engine::new(EngineConfig { seed, queue, extenders, ..EngineConfig::new(profiles) })
 }
@@ -685,6 +751,8 @@ fn profile(name: &str, mut plugin_config: Value) -> Value {
     if let Some(configs) = plugin_config.as_array_mut() {
         let args = json!({"ignoredResources": [extender::RESOURCE]});
         configs.push(json!({"name": "NodeResourcesFit", "args": args}));
+        let args = json!({"bindingTimeout": format!("{PATIENCE_FOR_DEVICES}s")});
+        configs.push(json!({"name": "DynamicResources", "args": args}));
     }
     json!({"schedulerName": name, "pluginConfig": plugin_config,
         "plugins": {"multiPoint": {"enabled": [{"name": patience::NAME}]}}})

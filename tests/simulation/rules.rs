@@ -29,13 +29,6 @@ pub(crate) struct Violation {
     pub(crate) trace: Vec<String>,
 }
 
-impl Violation {
-    /// Runs a function, and turns a panic into a violation.
-    pub(crate) fn of_panic(seed: u64) -> Self {
-        Self { seed, text: "something panicked".to_owned(), trace: Vec::new() }
-    }
-}
-
 impl std::error::Error for Violation {}
 
 impl fmt::Display for Violation {

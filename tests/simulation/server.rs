@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fastrand::Rng;
 use framework::{Pod, Time, Uid, api};
 use sandbox::api::{Answer, Frames, Request, Response, WatchId};
 use sandbox::controllers::Controllers;
@@ -15,6 +16,7 @@ use serde_json::Value;
 
 use super::api_servers::ApiServers;
 use super::coverage::Fault;
+use super::driver::Driver;
 
 /// The profile with the defaults.
 pub(crate) const DEFAULT: &str = "loadmaster";
@@ -31,6 +33,8 @@ pub(crate) struct Server {
     pub(crate) api_servers: ApiServers,
     controllers: Controllers,
     kubelets: Kubelets,
+    /// The driver of devices.
+    pub(crate) driver: Driver,
     /// Time until which the controllers pause.
     idle_until: Option<Time>,
     /// The version that controllers and kubelets have seen.
@@ -54,6 +58,7 @@ impl Server {
     /// Creates a server with its namespaces only.
     pub(crate) fn new(seed: u64, api_servers: usize, now: Time) -> Self {
         Self {
+            driver: Driver::new(Rng::with_seed(seed)),
             store: Store::new(seed, now),
             api_servers: ApiServers::new(api_servers),
             controllers: Controllers::new(),
@@ -127,7 +132,8 @@ impl Server {
         self.store.compact_to(version);
     }
 
-    /// Pauses the controllers: volumes are not bound, and dependents of deleted objects stay.
+    /// Pauses controllers and drivers: volumes are not bound, devices do not become ready, and dependents of
+    /// deleted objects stay.
     pub(crate) fn stop_controllers(&mut self, until: Time) {
         self.idle_until = Some(until);
         self.fired.push(Fault::DriverIdle);
@@ -143,13 +149,17 @@ impl Server {
         self.idle_until.take_if(|end| *end <= now);
         if self.idle_until.is_none() {
             self.controllers.step(&mut self.store, now);
+            for (target, patch) in self.driver.reports(&self.store, &mut self.fired, now) {
+                self.request("PATCH", &target, &patch, now);
+            }
         }
         self.kubelets.step(&mut self.store, now);
     }
 
     /// Returns the next deadline of kubelets and controllers.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
-        let controllers = self.idle_until.or_else(|| self.controllers.next_deadline());
+        let working = [self.controllers.next_deadline(), self.driver.next_deadline()];
+        let controllers = self.idle_until.or_else(|| working.into_iter().flatten().min());
         let deadlines = [controllers, self.kubelets.next_deadline()];
         deadlines.into_iter().flatten().min()
     }

@@ -7,6 +7,7 @@ mod seat;
 mod transport;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::AddAssign;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,18 +15,19 @@ use std::time::Duration;
 use client::leader_election::{Notice, Outcome};
 use client::reflector::{Call, Input};
 use client::scheduler::RequestSource;
-use client::{Reply, Request, RequestId};
+use client::{Destination, Reply, Request, RequestId};
 use engine::Outcome as EngineOutcome;
 use fastrand::Rng;
-use framework::Time;
+use framework::{Time, Uid};
 use loadmaster::wire::Update;
 
 use self::endpoints::Freshness;
 use self::seat::{Seat, Seats};
+use self::transport::answer_to;
 use super::churn::Churn;
 use super::clocks::Clock;
 use super::coverage::{Coverage, Fault, State, States};
-use super::extender;
+use super::extender::{self, Role};
 use super::leases::{self, Leases};
 use super::network::{Fate, Network};
 use super::progress::Progress;
@@ -139,6 +141,8 @@ pub(crate) struct Summary {
     pub(crate) wake_ups: WakeUps,
     /// Faults and states.
     pub(crate) coverage: Coverage,
+    /// A number that tells whether two runs were the same: every event and request went into it.
+    pub(crate) fingerprint: u64,
 }
 
 impl AddAssign for Summary {
@@ -154,6 +158,7 @@ impl AddAssign for Summary {
         self.pending += other.pending;
         self.wake_ups += other.wake_ups;
         self.coverage += other.coverage;
+        self.fingerprint = self.fingerprint.wrapping_add(other.fingerprint);
     }
 }
 
@@ -185,8 +190,10 @@ pub(crate) struct World {
     activity: Activity,
     /// Faults that last.
     troubles: Troubles,
-    /// Whether there is an extender.
-    is_extended: bool,
+    /// What the extender does, if there is one.
+    extender: Option<Role>,
+    /// The versions of pods that it has seen, by process.
+    seen_by_extender: BTreeMap<(u32, Uid), u64>,
     progress: Progress,
     /// Binds that were refused and whose answers are under way, with the UIDs of their pods.
     refusals: BTreeMap<(u32, RequestId), Refused>,
@@ -209,6 +216,8 @@ struct Activity {
 struct Trace {
     print: bool,
     last: VecDeque<String>,
+    /// The hash of everything so far.
+    hasher: DefaultHasher,
 }
 
 impl World {
@@ -223,7 +232,7 @@ impl World {
         let replicas = [1, 1, 1, 2, 3][rng.usize(..5)];
         let elects = replicas > 1 || rng.bool();
         let seats = Seats::new((0..replicas).map(|_| Clock::new(&mut rng)));
-        let is_extended = rng.bool();
+        let extender = Role::any(&mut rng);
         let mut world = Self {
             seed,
             now,
@@ -243,12 +252,13 @@ impl World {
             leases: Leases::default(),
             activity: Activity::default(),
             troubles: Troubles::default(),
-            is_extended,
+            extender,
+            seen_by_extender: BTreeMap::new(),
             progress: Progress::default(),
             refusals: BTreeMap::new(),
             coverage: Coverage::default(),
             summary: Summary::default(),
-            trace: Trace { print: trace, last: VecDeque::new() },
+            trace: Trace { print: trace, last: VecDeque::new(), hasher: DefaultHasher::new() },
         };
         for seat in 0..replicas {
             world.at(Duration::ZERO, Event::Start { seat });
@@ -409,6 +419,7 @@ impl World {
             self.coverage.see(number, States::of(replica, now));
             let engine = replica.scheduler.engine();
             rules::at_every_step(engine)?;
+            replica.counts_agree()?;
             if is_running {
                 replica.failures.check(engine, now)?;
             }
@@ -437,8 +448,13 @@ impl World {
             }
             Event::Arrive { life, source, request, fate, server } => {
                 if self.server.api_servers.is_down(server) && !matches!(fate, Fate::Lingers(_)) {
-                    let (id, reply) = (request.id, Reply::Lost("connection reset".to_owned()));
-                    self.at(Duration::ZERO, Event::Learn { life, source, id, reply });
+                    let reply = match request.destination {
+                        Destination::ApiServer => Reply::Lost("connection reset".to_owned()),
+                        Destination::Extender(_) => {
+                            answer_to(&request, 503, b"connection reset".to_vec())
+                        }
+                    };
+                    self.at(Duration::ZERO, Event::Learn { life, source, id: request.id, reply });
                 } else {
                     self.arrive(life, source, &request, fate)?;
                 }
@@ -498,7 +514,7 @@ impl World {
         self.say(|| format!("process {life} starts in seat {seat}"));
         let found = self.server.placed_pods().collect();
         let has_slots = self.seed.is_multiple_of(LASTING);
-        let kind = Kind { elects: self.elects, is_extended: self.is_extended, has_slots };
+        let kind = Kind { elects: self.elects, extender: self.extender, has_slots };
         let seat = self.seats.at(seat);
         let now = seat.start_clock(self.now);
         seat.start(Replica::start(life, seed, kind, found, now));
@@ -643,6 +659,9 @@ impl World {
         let Some(Decided { attempt, preemption, extender, beside }) = decided else {
             return Ok(());
         };
+        if let Some((pod, version)) = &extender.seen {
+            self.seen_by_extender.insert((life, pod.clone()), *version);
+        }
         if extender.failures > 0
             && let Some(fault) = extender.fault
         {
@@ -683,6 +702,7 @@ impl World {
     fn say(&mut self, line: impl FnOnce() -> String) {
         let elapsed = self.now.since(Time::from_secs(BEGINNING));
         let line = format!("{elapsed:>12.3?} {}", line());
+        line.hash(&mut self.trace.hasher);
         if self.trace.print {
             eprintln!("{line}");
         }
@@ -692,7 +712,17 @@ impl World {
         self.trace.last.push_back(line);
     }
 
-    fn violation(&self, text: &str) -> Violation {
+    /// Returns what has happened.
+    pub(crate) fn into_summary(self) -> Summary {
+        let Self { mut summary, coverage, seats, trace, .. } = self;
+        for replica in seats.iter().filter_map(|seat| seat.replica.as_ref()) {
+            summary.wake_ups += replica.wake_ups;
+        }
+        Summary { coverage, fingerprint: trace.hasher.finish(), ..summary }
+    }
+
+    /// Returns the violation of a rule at this time.
+    pub(crate) fn violation(&self, text: &str) -> Violation {
         Violation {
             seed: self.seed,
             text: text.to_owned(),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use client::{Method, Reply, Request, RequestId, Response};
+use client::{Destination, Method, Reply, Request, RequestId, Response};
 use engine::{Engine, Event};
 use framework::preemption::Preemption;
 use framework::{Time, Uid};
@@ -31,7 +31,7 @@ pub(crate) struct Writes {
     silent_victims: BTreeSet<Uid>,
     /// Deletions without a reply, with the UIDs of the pods.
     deletions: BTreeMap<RequestId, Uid>,
-    /// Patches of pods without a reply, apart from those after a takeover.
+    /// Patches of pods without a reply.
     touches: BTreeSet<RequestId>,
     /// The version that the last of them gave each pod, and the time of its reply.
     versions: BTreeMap<String, (u64, Time)>,
@@ -46,6 +46,8 @@ struct SentBinding {
     /// The resourceVersion that it names, if any.
     version: String,
     sent: Time,
+    /// Whether an extender sends it.
+    by_extender: bool,
     /// Whether a patch that would have stopped it was refused.
     is_fence_refused: bool,
 }
@@ -53,13 +55,19 @@ struct SentBinding {
 /// Time in which the watch may not show a write of ours. The scheduler remembers its own writes for a minute.
 const REMEMBERED: Duration = Duration::from_secs(55);
 
+/// Time after which the scheduler takes a lost binding as dead that an extender sends.
+const EXTENDER_WAIT: Duration = Duration::from_secs(90);
+
 /// Time after which the scheduler takes a lost binding as dead whose fence was refused (decision 19).
 const REFUSED_FENCE_WAIT: Duration = Duration::from_mins(10);
 
 impl SentBinding {
     /// Whether the scheduler has to reckon with it.
     fn may_arrive(&self, now: Time) -> bool {
-        !self.is_fence_refused || now.since(self.sent) < REFUSED_FENCE_WAIT
+        match self.by_extender {
+            true => now.since(self.sent) < EXTENDER_WAIT,
+            false => !self.is_fence_refused || now.since(self.sent) < REFUSED_FENCE_WAIT,
+        }
     }
 }
 
@@ -90,14 +98,13 @@ impl Writes {
             self.deletions.insert(request.id, Uid::from(uid.as_str()));
         }
         let is_of_pods = request.path.starts_with("/api/v1/") && request.path.contains("/pods/");
-        // The scheduler does not remember what it patched to stop binds of its predecessor.
-        let is_takeover = body_of(request)["status"]["conditions"][0]["lastProbeTime"].is_string();
-        if request.method == Method::Patch && is_of_pods && !is_takeover {
+        if request.method == Method::Patch && is_of_pods {
             self.touches.insert(request.id);
         }
         let Some(Bound { uid, node }) = Bound::by(request) else { return Ok(()) };
         let version = version_in(&body_of(request));
-        let named = version.parse().unwrap_or(u64::MAX);
+        let by_extender = request.destination != Destination::ApiServer;
+        let named = version.parse().ok().filter(|_| !by_extender).unwrap_or(u64::MAX);
         let own = self.versions.get(&uid).filter(|(_, at)| now.since(*at) < REMEMBERED);
         rule(own.is_none_or(|(own, _)| *own <= named), || {
             format!("{uid} is bound in version {named}, and our own write made it {own:?}")
@@ -112,7 +119,8 @@ impl Writes {
         });
         let broken =
             other.map(|other| format!("{uid} is bound to {node}, and to {} perhaps", other.node));
-        let binding = SentBinding { uid, node, version, sent: now, is_fence_refused: false };
+        let binding =
+            SentBinding { uid, node, version, sent: now, by_extender, is_fence_refused: false };
         self.bindings.insert(request.id, binding);
         broken.map_or(Ok(()), Err)
     }

@@ -6,6 +6,7 @@ use sandbox::resources::{DEVICECLASSES, RESOURCECLAIMS, RESOURCECLAIMTEMPLATES, 
 use serde_json::{Value, json};
 
 use super::super::coverage::Fault;
+use super::super::driver::{BROKEN, READY};
 use super::super::extender;
 use super::super::patience;
 use super::super::server::{DEFAULT, Server};
@@ -22,8 +23,15 @@ pub(crate) const EXTENDED_RESOURCE: &str = "example.com/gpu";
 const NODES: usize = 6;
 /// Maximum number of devices of a node.
 const MOST: usize = 3;
-/// Templates, with the number of devices that their claims request.
-const TEMPLATES: [(&str, u32); 2] = [("one-gpu", 1), ("two-gpus", 2)];
+/// Names of the templates.
+const TEMPLATES: [&str; 8] =
+    ["one-gpu", "one-gpu", "two-gpus", "model-a", "same-numa", "preferred", "all", "tolerant"];
+/// Selects the devices of one model.
+pub(crate) const MODEL_A: &str = "device.attributes['gpu.example.com'].model == 'a'";
+/// The attribute of the memory that a device is near to.
+pub(crate) const NUMA: &str = "gpu.example.com/numa";
+/// A taint that devices sometimes have.
+pub(crate) const FAULTY: &str = "example.com/faulty";
 /// A claim that pods share.
 const SHARED: &str = "shared-gpu";
 
@@ -69,14 +77,28 @@ impl Churn {
         }
     }
 
+    /// Returns a device of a node. Its attributes never change. Some devices have binding conditions or a taint.
+    fn device(&mut self, node: usize, number: usize) -> Value {
+        let attributes = json!({"model": {"string": model(node, number)},
+            "numa": {"int": numa(node, number)}});
+        let mut device = json!({"name": format!("gpu-{number}"), "attributes": attributes});
+        if once_in(&mut self.rng, 6) {
+            device["taints"] = json!([{"key": FAULTY, "effect": "NoSchedule"}]);
+        }
+        if once_in(&mut self.rng, 3) {
+            device["bindingConditions"] = json!([READY]);
+            device["bindingFailureConditions"] = json!([BROKEN]);
+        }
+        device
+    }
+
     /// Publishes the devices of a node, in place of those before, as a driver does after it started or a
     /// device has failed.
     fn publish(&mut self, server: &mut Server, number: usize, now: Time) -> String {
         server.fired.push(Fault::SlicesReplaced);
         let node = format!("n{number}");
         let count = one_of(&mut self.rng, [0, 1, 2, 2, MOST, MOST]);
-        let devices: Vec<Value> =
-            (0..count).map(|device| json!({"name": format!("gpu-{device}")})).collect();
+        let devices: Vec<Value> = (0..count).map(|device| self.device(number, device)).collect();
         self.generation += 1;
         let pool = json!({"name": node, "generation": self.generation, "resourceSliceCount": 1});
         let slice = json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice",
@@ -122,7 +144,7 @@ pub(super) fn request_devices(rng: &mut Rng, pod: &mut Value) {
         return;
     }
     container["resources"]["claims"] = json!([{"name": "devices"}]);
-    let (template, _) = one_of(rng, TEMPLATES);
+    let template = one_of(rng, TEMPLATES);
     let claim = match once_in(rng, 3) {
         true => json!({"name": "devices", "resourceClaimName": SHARED}),
         false => json!({"name": "devices", "resourceClaimTemplateName": template}),
@@ -137,20 +159,62 @@ fn class() -> Value {
 }
 
 fn create_claims(server: &mut Server, namespace: &str, now: Time) -> String {
-    let spec = |count: u32| {
-        let exactly =
-            json!({"deviceClassName": CLASS, "allocationMode": "ExactCount", "count": count});
-        json!({"devices": {"requests": [{"name": "gpus", "exactly": exactly}]}})
-    };
     let object = |kind: &str, name: &str, spec: Value| {
         json!({"apiVersion": "resource.k8s.io/v1", "kind": kind, "spec": spec,
             "metadata": {"name": name, "namespace": namespace}})
     };
     let templates = TEMPLATES
-        .map(|(name, count)| object("ResourceClaimTemplate", name, json!({"spec": spec(count)})));
-    let claims = [object("ResourceClaim", SHARED, spec(1))];
+        .map(|name| object("ResourceClaimTemplate", name, json!({"spec": claim_spec(name)})));
+    let claims = [object("ResourceClaim", SHARED, claim_spec(TEMPLATES[0]))];
     let created = templates.iter().chain(&claims).map(|own| create(server, own, now));
     created.collect::<Vec<_>>().join(", ")
+}
+
+/// Returns the specification of the claims from a template.
+fn claim_spec(template: &str) -> Value {
+    let devices = |count: u32| {
+        let mode = "ExactCount";
+        json!({"deviceClassName": CLASS, "allocationMode": mode, "count": count})
+    };
+    let model_a = |mut request: Value| {
+        request["selectors"] = json!([{"cel": {"expression": MODEL_A}}]);
+        request
+    };
+    let named = |name: &str, mut request: Value| {
+        request["name"] = json!(name);
+        request
+    };
+    let one = |exactly: Value| json!([{"name": "gpus", "exactly": exactly}]);
+    let requests = match template {
+        "two-gpus" => one(devices(2)),
+        "model-a" => one(model_a(devices(1))),
+        "same-numa" => json!([{"name": "left", "exactly": devices(1)},
+            {"name": "right", "exactly": devices(1)}]),
+        "preferred" => json!([{"name": "gpus", "firstAvailable":
+            [named("big", model_a(devices(2))), named("small", devices(1))]}]),
+        "all" => one(json!({"deviceClassName": CLASS, "allocationMode": "All"})),
+        "tolerant" => {
+            let mut tolerant = devices(1);
+            tolerant["tolerations"] = json!([{"key": FAULTY, "operator": "Exists"}]);
+            one(tolerant)
+        }
+        _ => one(devices(1)),
+    };
+    let mut spec = json!({"devices": {"requests": requests}});
+    if template == "same-numa" {
+        spec["devices"]["constraints"] = json!([{"matchAttribute": NUMA}]);
+    }
+    spec
+}
+
+/// Returns the model of a device.
+pub(crate) const fn model(node: usize, device: usize) -> &'static str {
+    if (node + device).is_multiple_of(2) { "a" } else { "b" }
+}
+
+/// Returns the number of the memory that a device is near to.
+pub(crate) const fn numa(node: usize, device: usize) -> usize {
+    (node * 2 + device) / 2 % 2
 }
 
 fn create(server: &mut Server, object: &Value, now: Time) -> String {

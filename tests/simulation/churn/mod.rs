@@ -58,6 +58,11 @@ impl Churn {
         Self { rng, cpus, attachable, claimants, has_devices, generation: 0 }
     }
 
+    /// Whether there are devices.
+    pub(crate) const fn has_devices(&self) -> bool {
+        self.has_devices
+    }
+
     /// Returns the time until the next action.
     pub(crate) fn pause(&mut self) -> Duration {
         Duration::from_millis(match self.rng.u32(..10) {

@@ -54,5 +54,11 @@ named! {
         NodesLost = "a third of the nodes lost",
         SlicesReplaced = "devices of a node replaced",
         ClaimDeleted = "claim of devices deleted",
+        DevicesLate = "devices ready late",
+        DevicesBroken = "devices broken after allocation",
+        DevicesNeverReady = "devices never ready",
+        // Extenders that bind.
+        ExtenderBindLost = "answer of a binding extender lost",
+        ExtenderBindLate = "bind by an extender late",
     }
 }

@@ -18,6 +18,7 @@ named! {
         OnTrial = "pod waits for one of its class",
         Permit = "pod waits at Permit",
         PreBind = "pod in PreBind",
+        ForDevices = "pod waits for its devices",
         Binding = "pod binding",
         UnknownOutcome = "bind of unknown outcome",
         Unconfirmed = "pod bound, not confirmed",
@@ -75,6 +76,10 @@ impl States {
         self.add_if(phases.unknown > 0, State::UnknownOutcome);
         self.add_if(cache.assumed_count() > engine.binding_count(), State::Unconfirmed);
         self.add_if(!engine.nominator().is_empty(), State::Nominated);
+        let assumed = engine.pending().filter(|pod| engine.is_binding(&pod.uid));
+        let mut waiting = assumed.filter(|pod| !pod.spec.resource_claims.is_empty());
+        let is_waiting = waiting.any(|pod| replica.related.waits_for_devices(pod));
+        self.add_if(is_waiting, State::ForDevices);
         for pod in engine.pending() {
             self.add_if(queue.waits_for_trial(&pod.key), State::OnTrial);
             self.add_if(engine.is_preempting(&pod.uid), State::Evicting);

@@ -12,6 +12,7 @@ use sandbox::resources::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::super::driver::is_pending;
 use super::super::server::Server;
 use super::devices;
 use super::storage::{self, Storage};
@@ -143,6 +144,17 @@ impl Related {
         let budgets =
             self.objects.iter().filter(|(key, _)| key.0 == EventResource::PodDisruptionBudget);
         budgets.map(|((_, namespace, name), budget)| (&**namespace, &**name, &**budget))
+    }
+
+    /// Whether a claim that is reserved for the pod has devices that are not ready.
+    pub(crate) fn waits_for_devices(&self, pod: &Pod) -> bool {
+        let uid = pod.uid.to_string();
+        let claims = self.objects.iter().filter(|(key, _)| key.0 == EventResource::ResourceClaim);
+        let is_its = |claim: &Value| {
+            let consumers = claim["status"]["reservedFor"].as_array().into_iter().flatten();
+            consumers.into_iter().any(|consumer| consumer["uid"] == *uid)
+        };
+        claims.map(|(_, claim)| &**claim).any(|claim| is_pending(claim) && is_its(claim))
     }
 
     fn get(&self, kind: EventResource, namespace: &str, name: &str) -> Option<&Arc<Value>> {

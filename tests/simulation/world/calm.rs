@@ -7,7 +7,7 @@ use client::scheduler::Hold;
 use super::super::network::Network;
 use super::super::rules::{self, Violation};
 use super::seat::Seat;
-use super::{Activity, Summary, World};
+use super::{Activity, World};
 
 /// Time without activity before the final checks: longer than the timeout of a stalled watch.
 const CALM: Duration = Duration::from_secs(900);
@@ -19,6 +19,8 @@ const PROMPTLY: Duration = Duration::from_secs(200);
 /// Maximum time from the end of a process that is asked to end until another one decides: five seconds until it
 /// is started again, or until a standby tries to take the Lease, and the time to fill or check the caches.
 const HANDED_OVER: Duration = Duration::from_secs(10);
+/// Time in which only the driver of devices has faults.
+const WITH_DRIVER: Duration = Duration::from_mins(4);
 /// Time for which the world must be at rest.
 const QUIET: Duration = Duration::from_secs(30);
 
@@ -35,7 +37,7 @@ impl Activity {
 impl World {
     /// Ends faults and churn, and checks the world at rest; then adds nodes, so that pods can be
     /// placed, and checks again.
-    pub(crate) fn calm_down(mut self) -> Result<Summary, Violation> {
+    pub(crate) fn calm_down(&mut self) -> Result<(), Violation> {
         self.say(|| "calm".to_owned());
         self.network = Network::calm();
         self.troubles.end_all(&mut self.server, self.now);
@@ -43,6 +45,10 @@ impl World {
         self.calm_since = Some(self.now);
         self.server.api_servers.catch_up();
         self.churn.leave(&mut self.server, self.now);
+        if self.churn.has_devices() {
+            self.run_until(self.now + WITH_DRIVER)?;
+            self.server.driver.recover();
+        }
         self.rest(CALM)?;
         self.hand_over()?;
         self.rush()?;
@@ -56,11 +62,7 @@ impl World {
             let shown = leader.map_or(Ok(()), |own| own.explanations.are_shown(&self.server));
             shown.map_err(|text| self.violation(&text))?;
         }
-        for replica in self.seats.iter().filter_map(|seat| seat.replica.as_ref()) {
-            self.summary.wake_ups += replica.wake_ups;
-        }
-        self.summary.coverage = self.coverage;
-        Ok(self.summary)
+        Ok(())
     }
 
     /// Adds important pods to a full cluster, while the server is sometimes overloaded.

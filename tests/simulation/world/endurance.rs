@@ -36,6 +36,12 @@ impl World {
                     _ => self.pause(seat),
                 }
             }
+            if self.rng.u32(..40) == 0 {
+                self.fall_behind();
+            }
+            if self.rng.u32(..120) == 0 {
+                self.restart_api_servers();
+            }
             while churn < self.now + LOOK {
                 self.at(churn.since(self.now), Event::Churn);
                 churn = churn + Duration::from_millis(self.rng.u64(..LONGEST_CHURN_PAUSE));

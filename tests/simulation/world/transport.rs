@@ -1,15 +1,18 @@
 //! Requests, replies and watch streams in transit, and the checks when they arrive.
 
+use std::hash::Hash;
 use std::time::Duration;
 
 use client::reflector::{Call, Input, Output, WatchEvent};
 use client::scheduler::RequestSource;
-use client::{Reply, Request, RequestId, Response};
+use client::{Destination, Reply, Request, RequestId, Response};
+use fastrand::Rng;
 use framework::Uid;
 use loadmaster::wire::{Update, status_error};
 
 use super::super::coverage::Fault;
 use super::super::devices;
+use super::super::extender::{self, Role};
 use super::super::foreign;
 use super::super::leases;
 use super::super::network::{Fate, Piece};
@@ -133,12 +136,12 @@ impl World {
             };
             match self.server.watch(&path, cached, self.now) {
                 Ok(watch) => {
-                    let stream =
-                        Stream { call: call.id, server, watch, last: self.now, stalled: false };
+                    let (call, last) = (call.id, self.now);
+                    let stream = Stream { call, server, watch, seen: None, last, stalled: false };
                     if let Some(old) = replica.informers[informer].stream.replace(stream) {
                         self.server.store.close(old.watch);
                     }
-                    Input::Opened(call.id)
+                    Input::Opened(call)
                 }
                 // The API server has opened the watch by the time that it knows.
                 Err(response) if is_streaming_list(&path) => {
@@ -185,6 +188,11 @@ impl World {
         let Some(stream) = stream else { return };
         let latest = self.server.store.resource_version();
         let cached = self.server.api_servers.cached(stream.server, path, latest);
+        let due = self.server.store.watch_deadline(stream.watch);
+        if stream.seen == Some(cached) && due.is_some_and(|due| due > self.now) {
+            return;
+        }
+        stream.seen = Some(cached);
         let frames = self.server.frames(stream.watch, cached, self.now);
         if (frames.lines.is_empty() && !frames.ended) || stream.stalled {
             return;
@@ -246,6 +254,8 @@ impl World {
             self.at(Duration::ZERO, Event::Learn { life, source, id: request.id, reply });
             return Ok(());
         }
+        let by_extender = request.destination != Destination::ApiServer;
+        let request = if by_extender { self.bind_of_extender(life, request) } else { request };
         let mut fate = self.network.fate(&mut self.rng);
         let server = self.connect(seat).unwrap_or_else(|| {
             fate = Fate::NotSent;
@@ -253,6 +263,9 @@ impl World {
         });
         if let (Fate::Served, Some(status)) = (fate, self.refusal(server)) {
             fate = Fate::Refused(status);
+        }
+        if by_extender {
+            fate = self.fate_at_extender(life, fate);
         }
         if source == RequestSource::ApiDispatcher {
             self.activity.writes += usize::from(request.method != client::Method::Get);
@@ -262,6 +275,7 @@ impl World {
             seat.volumes.sent(&self.server, replica.scheduler.engine(), &request)?;
         }
         self.say(|| format!("{life} {fate:?}: {} {}", request.method.as_str(), request.path));
+        request.body.hash(&mut self.trace.hasher);
         if let (Some(Bound { uid, .. }), true) = (Bound::by(&request), fate != Fate::Served) {
             self.progress.rejected(&uid);
         }
@@ -269,7 +283,8 @@ impl World {
             self.summary.faults += 1;
             self.fired_at(fault, life);
         }
-        let (id, timeout, delay) = (request.id, request.timeout, self.delay());
+        let timeout = if by_extender { extender::TIMEOUT } else { request.timeout };
+        let (id, delay) = (request.id, self.delay());
         let learn = |reply| Event::Learn { life, source, id, reply };
         let lost = || Reply::Lost("timeout".to_owned());
         match fate {
@@ -277,7 +292,9 @@ impl World {
                 self.at(delay, learn(Reply::NotSent("connection refused".to_owned())));
             }
             Fate::Vanishes => self.at(timeout, learn(lost())),
-            Fate::Refused(status) => self.at(delay, learn(answered(status, b"no".to_vec()))),
+            Fate::Refused(status) => {
+                self.at(delay, learn(answer_to(&request, status, b"no".to_vec())));
+            }
             Fate::Lingers(late) => {
                 self.at(delay, learn(lost()));
                 self.at(delay + late, Event::Arrive { life, source, request, fate, server });
@@ -289,6 +306,52 @@ impl World {
         Ok(())
     }
 
+    /// Returns the request that the extender sends to the API server for a call to bind.
+    fn bind_of_extender(&self, life: u32, call: Request) -> Request {
+        extender::binding(call, |uid| match self.extender {
+            Some(Role::BindInVersion) => self.seen_by_extender.get(&(life, uid.clone())).copied(),
+            _ => None,
+        })
+    }
+
+    /// Returns the fate of a call to bind. Extenders lose and delay calls more often than API servers, and no proxy
+    /// replaces their answers.
+    fn fate_at_extender(&mut self, life: u32, fate: Fate) -> Fate {
+        let late = |rng: &mut Rng| Fate::Lingers(extender::LATEST_BIND.mul_f64(rng.f64()));
+        let fate = match (self.troubles.of_extender(), fate) {
+            (Some(Fault::ExtenderHangs), _) if self.rng.bool() => late(&mut self.rng),
+            (Some(Fault::ExtenderHangs), _) => Fate::Vanishes,
+            (Some(_), _) => Fate::Refused(500),
+            (None, Fate::Served) if !self.is_calm => match self.rng.u32(..10) {
+                0 => Fate::AnswerLost,
+                1 => late(&mut self.rng),
+                _ => Fate::Served,
+            },
+            (None, Fate::Garbled(_)) => Fate::AnswerLost,
+            (None, Fate::Lingers(after)) => Fate::Lingers(after.min(extender::LATEST_BIND)),
+            (None, fate) => fate,
+        };
+        match fate {
+            Fate::AnswerLost => self.fired_at(Fault::ExtenderBindLost, life),
+            Fate::Lingers(_) => self.fired_at(Fault::ExtenderBindLate, life),
+            _ => {}
+        }
+        fate
+    }
+
+    /// Whether the extender ends a call to bind, because its scheduler does not lead any more.
+    fn is_ended_by_extender(&mut self, life: u32, request: &Request) -> bool {
+        if request.destination == Destination::ApiServer || self.extender != Some(Role::Bind) {
+            return false;
+        }
+        let now = self.now;
+        let Some(seat) = self.seats.running(life).map(|seat| self.seats.at(seat)) else {
+            return true;
+        };
+        let clock = seat.clock(now);
+        seat.replica.as_ref().is_none_or(|replica| !replica.scheduler.may_act(clock))
+    }
+
     /// A request reaches an API server.
     pub(super) fn arrive(
         &mut self,
@@ -297,6 +360,9 @@ impl World {
         request: &Request,
         fate: Fate,
     ) -> Result<(), String> {
+        if self.is_ended_by_extender(life, request) {
+            return Ok(());
+        }
         let asked = Bound::by(request);
         if let Some(asked) = &asked {
             rules::before_binding(&self.server, asked)?;
@@ -363,7 +429,7 @@ impl World {
             Fate::Lingers(_) => return Ok(()),
             Fate::AnswerLost => Reply::Lost("connection reset".to_owned()),
             Fate::Garbled(status) => answered(status, b"bad gateway".to_vec()),
-            _ => answered(response.status, response.body.to_vec()),
+            _ => answer_to(request, response.status, response.body.to_vec()),
         };
         let delay = self.delay();
         self.at(delay, Event::Learn { life, source, id: request.id, reply });
@@ -393,7 +459,7 @@ impl World {
             self.refusals.insert((life, request.id), Refused { uid, message });
         }
         let delay = self.delay() + after;
-        let reply = answered(status, body);
+        let reply = answer_to(request, status, body);
         self.at(delay, Event::Learn { life, source, id: request.id, reply });
     }
 
@@ -427,6 +493,15 @@ impl World {
         }
         replica.reply(source, id, reply, now)
     }
+}
+
+/// Returns the reply to a request that is answered like this. An extender passes on the text.
+pub(super) fn answer_to(request: &Request, status: u16, body: Vec<u8>) -> Reply {
+    let Reply::Answered(response) = answered(status, body) else { unreachable!() };
+    Reply::Answered(match request.destination {
+        Destination::ApiServer => response,
+        Destination::Extender(_) => extender::binding_result(&response),
+    })
 }
 
 /// A server that throttles asks for a longer pause than the default.

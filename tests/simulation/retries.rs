@@ -1,0 +1,88 @@
+//! Invariants of requests that are repeated: only after a failure, and after pauses that grow.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use client::{Method, Reply, Request, RequestId, Response};
+use framework::Time;
+
+use super::rules::{Checked, rule};
+
+/// Maximum number of tries of the deletion of a victim.
+const MOST_DELETIONS: u32 = 4;
+
+/// The requests of the API dispatcher of one process, and how the last ones failed.
+#[derive(Debug, Default)]
+pub(crate) struct Retries {
+    under_way: BTreeMap<RequestId, (Call, u32)>,
+    failed: BTreeMap<Call, Failure>,
+}
+
+/// Method and path.
+type Call = (&'static str, String);
+
+/// The failure of the last request of a call.
+#[derive(Debug, Clone, Copy)]
+struct Failure {
+    at: Time,
+    /// Number of tries so far.
+    tries: u32,
+    /// The status of the answer, if there was one.
+    status: Option<u16>,
+    /// The pause that the server asked for.
+    pause: Duration,
+}
+
+impl Retries {
+    /// Checks a request to the API server.
+    ///
+    /// # Errors
+    /// A rule is violated.
+    pub(crate) fn sent(&mut self, request: &Request, now: Time) -> Checked {
+        let call = (request.method.as_str(), request.path.clone());
+        let failed = self.failed.remove(&call);
+        let mut tries = 0;
+        if let Some(tried) = request.retry_of {
+            let path = &request.path;
+            let failure = failed.ok_or_else(|| format!("{path} repeats what has not failed"))?;
+            rule(failure.status == tried.status, || {
+                format!("{path} repeats a request after {tried:?}, and it was {failure:?}")
+            })?;
+            let shortest = shortest_pause(request, failure.tries).max(failure.pause);
+            rule(now.since(failure.at) >= shortest, || {
+                format!("{path} is repeated before {shortest:?} have passed: {failure:?}")
+            })?;
+            let is_deletion = request.method == Method::Delete && request.path.contains("/pods/");
+            rule(!is_deletion || failure.tries < MOST_DELETIONS, || {
+                format!("{path} is repeated too often: {failure:?}")
+            })?;
+            tries = failure.tries;
+        }
+        self.under_way.insert(request.id, (call, tries + 1));
+        Ok(())
+    }
+
+    /// Records a reply.
+    pub(crate) fn replied(&mut self, id: RequestId, reply: &Reply, now: Time) {
+        let Some((call, tries)) = self.under_way.remove(&id) else { return };
+        let (status, pause) = match reply {
+            Reply::Answered(Response { status: ..300, .. }) => return,
+            Reply::Answered(response) => {
+                let asked = response.retry_after.filter(|_| response.status == 429);
+                (Some(response.status), asked.unwrap_or_default())
+            }
+            _ => (None, Duration::ZERO),
+        };
+        self.failed.insert(call, Failure { at: now, tries, status, pause });
+    }
+}
+
+/// Returns the shortest pause after so many failures: 100 ms for binds and writes of plugins, 10 ms for others, which
+/// may belong to a status patch.
+fn shortest_pause(request: &Request, failures: u32) -> Duration {
+    let is_status = request.path.ends_with("/status") && request.path.contains("/pods/");
+    let is_quick = is_status || matches!(request.method, Method::Get | Method::Delete);
+    let (first, longest) = if is_quick { (10, 10_000) } else { (100, 5_000) };
+    let factor = 2_u64.saturating_pow(failures.saturating_sub(1).min(20));
+    Duration::from_millis((first * factor).min(longest))
+}
