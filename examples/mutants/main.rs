@@ -48,9 +48,12 @@ const VERDICTS: &str = "examples/mutants/verdicts.toml";
 #[derive(Parser)]
 #[command(name = "mutants")]
 struct Args {
-    /// Seeds for each mutation
+    /// Seeds that run without a mutation, and show which mutations they reach
     #[arg(long, value_name = "N", default_value_t = 60)]
     seeds: usize,
+    /// Maximum number of seeds for each mutation: those that reach it most often
+    #[arg(long, value_name = "N", default_value_t = usize::MAX)]
+    most: usize,
     /// The first seed
     #[arg(long, value_name = "N", default_value_t = 0)]
     first_seed: u64,
@@ -215,7 +218,7 @@ impl Run {
     /// Tries the mutations with batches of seeds, each batch with those that have survived the ones
     /// before. So most mutations cost one seed or two.
     async fn try_all(&mut self, simulation: &Simulation, chosen: &[usize]) -> anyhow::Result<()> {
-        for batch in batches(self.record.reached.len()) {
+        for batch in batches(self.record.reached.len().min(self.args.most)) {
             let mut open: Vec<(usize, u64)> = Vec::new();
             for number in chosen {
                 let trial = self.record.tried.get(number);
@@ -243,6 +246,9 @@ impl Run {
     ) -> anyhow::Result<()> {
         let bar = bar(open.len(), "runs");
         let groups: Vec<Vec<_>> = open.chunk_by(|a, b| a.0 == b.0).map(<[_]>::to_vec).collect();
+        let reached = self.record.reached.iter();
+        let alone: BTreeMap<u64, String> =
+            reached.map(|(seed, reach)| (*seed, reach.fingerprint.clone())).collect();
         let (end, jobs) = (self.end, self.args.jobs);
         let runs = stream::iter(groups).map(async |group| {
             let mut outcomes = Vec::new();
@@ -250,9 +256,10 @@ impl Run {
                 if !is_before(end) {
                     break;
                 }
-                let outcome = simulation.run(number, seed).await?;
+                let outcome = simulation.run(number, seed, &alone[&seed]).await?;
                 bar.inc(1);
-                let is_found = outcome != trial::Outcome::Survived;
+                let is_found =
+                    !matches!(outcome, trial::Outcome::Survived | trial::Outcome::Unchanged);
                 outcomes.push((number, seed, outcome));
                 if is_found {
                     break;

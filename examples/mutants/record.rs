@@ -33,6 +33,8 @@ enum Line {
 pub(crate) struct Trial {
     /// The seeds that kept all rules.
     pub(crate) survived: BTreeSet<u64>,
+    /// Those of them in which the mutation changed nothing.
+    pub(crate) unchanged: BTreeSet<u64>,
     /// How a seed found it.
     pub(crate) found: Option<Outcome>,
 }
@@ -147,6 +149,11 @@ impl Record {
             }
             Line::Ran { number, seed, outcome: Outcome::Survived } => {
                 self.tried.entry(number).or_default().survived.insert(seed);
+            }
+            Line::Ran { number, seed, outcome: Outcome::Unchanged } => {
+                let trial = self.tried.entry(number).or_default();
+                trial.survived.insert(seed);
+                trial.unchanged.insert(seed);
             }
             Line::Ran { number, outcome, .. } => {
                 self.tried.entry(number).or_default().found = Some(outcome);

@@ -111,10 +111,17 @@ impl Report<'_> {
 
     /// Says how a mutation that no rule found was tried, and why it was not found.
     fn explanation(&self, number: usize) -> Option<String> {
-        let survived = self.record.tried.get(&number).map_or(0, |trial| trial.survived.len());
+        let trial = self.record.tried.get(&number);
+        let survived = trial.map_or(0, |trial| trial.survived.len());
+        let unchanged = trial.map_or(0, |trial| trial.unchanged.len());
         let tried = match (survived, self.record.seeds_for(number).len()) {
             (_, 0) => "not reached".to_owned(),
-            (seeds, reaching) => format!("not found in {seeds} of {reaching} seeds"),
+            (seeds, reaching) if seeds == unchanged => {
+                format!("changes nothing in {seeds} of {reaching} seeds")
+            }
+            (seeds, reaching) => {
+                format!("not found in {seeds} of {reaching} seeds, {unchanged} without a change")
+            }
         };
         let how = match self.result(number) {
             Result::Rule => return None,

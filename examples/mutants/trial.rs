@@ -23,8 +23,10 @@ const MOST_MEMORY: u64 = 6 << 20;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Outcome {
-    /// All rules were kept.
+    /// All rules were kept, and something happened that does not happen without the mutation.
     Survived,
+    /// Everything happened as without the mutation.
+    Unchanged,
     /// A rule was violated or a panic happened.
     Found { seed: u64, rule: String },
     /// The process was killed by a signal: its stack or its memory was used up.
@@ -41,6 +43,8 @@ pub(crate) struct Reach {
     /// The mutations that the program reached, and how often: 1, 2, 3, 4 for once, twice, four times,
     /// eight times. The other mutations change nothing.
     pub(crate) hits: BTreeMap<usize, u32>,
+    /// The number that the program printed for what happened.
+    pub(crate) fingerprint: String,
 }
 
 /// The fault simulation of the copy.
@@ -61,18 +65,26 @@ impl Simulation {
             bail!("seed {seed} fails alone:\n{}", String::from_utf8_lossy(&output.stderr));
         }
         let hits = hits(&file).context("no mutation was reached")?;
-        Ok(Reach { seed, hits })
+        Ok(Reach { seed, hits, fingerprint: fingerprint(&output) })
     }
 
-    /// Runs a seed with a mutation.
+    /// Runs a seed with a mutation. `fingerprint` is that of the seed without it.
     ///
     /// # Errors
     /// The program cannot be started.
-    pub(crate) async fn run(&self, mutation: usize, seed: u64) -> anyhow::Result<Outcome> {
+    pub(crate) async fn run(
+        &self,
+        mutation: usize,
+        seed: u64,
+        fingerprint: &str,
+    ) -> anyhow::Result<Outcome> {
         let mut command = self.command(seed);
         command.env("LOADMASTER_MUTANT", mutation.to_string()).kill_on_drop(true);
         let output = command.output().await.context("cannot run the simulation")?;
-        Ok(outcome(&output))
+        Ok(match outcome(&output) {
+            Outcome::Survived if self::fingerprint(&output) == fingerprint => Outcome::Unchanged,
+            outcome => outcome,
+        })
     }
 
     fn command(&self, seed: u64) -> Command {
@@ -160,6 +172,13 @@ fn hits(file: &Path) -> anyhow::Result<BTreeMap<usize, u32>> {
         *hits.entry(number.parse()?).or_default() += 1;
     }
     Ok(hits)
+}
+
+/// Returns the number that the simulation prints for what happened.
+fn fingerprint(output: &Output) -> String {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let number = text.rsplit_once("fingerprint ").map(|(_, number)| number.trim().to_owned());
+    number.unwrap_or_default()
 }
 
 fn outcome(output: &Output) -> Outcome {
