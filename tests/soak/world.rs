@@ -1,6 +1,7 @@
 //! A scheduler with its informers and an API server, under a virtual clock.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use client::api_dispatcher::{ApiDispatcher, Limits};
@@ -10,9 +11,14 @@ use client::reflector::{CallId, Input, ListWatch, Options, Output, Reflector};
 use client::scheduler::{LeaderElection, Relist, RequestSource, Scheduler};
 use client::{Reply, Request, Response};
 use engine::ports::Ports;
+use engine::profile::Profiles;
 use engine::{Engine, EngineConfig};
 use framework::Time;
 use loadmaster::config::{self, Gates};
+use loadmaster::http::Health;
+use loadmaster::metrics::Metrics;
+use loadmaster::observer::MetricsObserver;
+use loadmaster::scheduling_loop::Observer;
 use loadmaster::wire::{Decoder, Update, WatchedKind, status_error, watched_kinds};
 use sandbox::api::{self, Answer, WatchId};
 use sandbox::controllers::Controllers;
@@ -49,6 +55,11 @@ pub(crate) struct World {
     replies: BTreeMap<String, usize>,
     /// Pods whose bind has failed once.
     failed: BTreeSet<String>,
+    /// The profiles, with the state of their plugins.
+    profiles: Profiles,
+    metrics: Arc<Metrics>,
+    /// What the daemon feeds its metrics with.
+    observer: MetricsObserver,
 }
 
 struct Informer {
@@ -66,7 +77,9 @@ impl World {
         let profiles = profiles.build_profiles(&plugins::registry()).unwrap();
         let kinds = watched_kinds(&profiles);
         let informers = kinds.iter().map(|kind| Informer::new(kind, now)).collect();
-        let engine = Engine::new(EngineConfig { seed: SEED, ..EngineConfig::new(profiles) });
+        let config = EngineConfig { seed: SEED, ..EngineConfig::new(profiles.clone()) };
+        let engine = Engine::new(config);
+        let metrics = Arc::new(Metrics::new());
         let scheduler = Scheduler::new(
             engine,
             ApiDispatcher::new(Limits::default(), SEED),
@@ -88,6 +101,9 @@ impl World {
             informers,
             replies: BTreeMap::new(),
             failed: BTreeSet::new(),
+            profiles,
+            observer: MetricsObserver::new(metrics.clone(), Arc::new(Health::default())),
+            metrics,
         };
         world.run();
         world
@@ -146,11 +162,12 @@ impl World {
     fn run(&mut self) {
         loop {
             self.run_controllers();
-            let ports = &mut Ports { extenders: &mut (), probe: &mut () };
+            let ports = &mut Ports { extenders: &mut (), probe: &mut self.observer };
             self.scheduler.tick(self.now, ports);
             let mut is_active = self.learn();
-            let ports = &mut Ports { extenders: &mut (), probe: &mut () };
+            let ports = &mut Ports { extenders: &mut (), probe: &mut self.observer };
             is_active |= self.scheduler.schedule_one(self.now, ports).is_some();
+            self.observer.observe(&self.scheduler, self.now, 0);
             self.scheduler.take_events().clear();
             self.scheduler.take_notices().clear();
             self.scheduler.take_failed_calls().for_each(drop);
@@ -185,10 +202,11 @@ impl World {
             meant.for_each(|informer| informer.reflector.relist(self.now));
         }
         for informer in &mut self.informers {
-            is_active |= informer.step(&mut self.store, &mut self.scheduler, self.now);
+            let ports = &mut Ports { extenders: &mut (), probe: &mut self.observer };
+            is_active |= informer.step(&mut self.store, &mut self.scheduler, ports, self.now);
         }
         if !was_synced && self.has_synced() {
-            let ports = &mut Ports { extenders: &mut (), probe: &mut () };
+            let ports = &mut Ports { extenders: &mut (), probe: &mut self.observer };
             self.scheduler.set_synced(self.now, ports);
         }
         is_active
@@ -222,7 +240,7 @@ impl World {
             _ => "lost".to_owned(),
         };
         *self.replies.entry(format!("{what} {outcome}")).or_default() += 1;
-        let ports = &mut Ports { extenders: &mut (), probe: &mut () };
+        let ports = &mut Ports { extenders: &mut (), probe: &mut self.observer };
         self.scheduler.handle_reply(source, request.id, reply, self.now, ports);
     }
 
@@ -243,9 +261,17 @@ impl World {
         }
     }
 
-    /// Counts what scheduler and informers hold.
+    /// Counts what scheduler, plugins and informers hold, and the series of each metric.
     pub(crate) fn census(&self) -> Census {
         let mut sizes = census("scheduler", &self.scheduler);
+        for plugin in self.profiles.iter().flat_map(|profile| profile.plugins.values()) {
+            sizes.extend(census(&plugin.name, plugin));
+        }
+        let rendered = self.metrics.render();
+        for line in rendered.lines().filter(|line| !line.starts_with('#')) {
+            let name = line.split(['{', ' ']).next().unwrap_or_default();
+            *sizes.entry(format!("metrics.{name}")).or_default() += 1;
+        }
         for informer in &self.informers {
             sizes.extend(census(&informer.name, &informer.reflector));
         }
@@ -273,13 +299,18 @@ impl Informer {
     }
 
     /// Passes on what the server sends. Returns whether there was something.
-    fn step(&mut self, store: &mut Store, scheduler: &mut Scheduler, now: Time) -> bool {
+    fn step(
+        &mut self,
+        store: &mut Store,
+        scheduler: &mut Scheduler,
+        ports: &mut Ports<'_>,
+        now: Time,
+    ) -> bool {
         self.reflector.tick(now);
         self.read(store, now);
         let outputs: Vec<_> = self.reflector.take_outputs().collect();
         let is_active = !outputs.is_empty();
         for output in outputs {
-            let ports = &mut Ports { extenders: &mut (), probe: &mut () };
             match output {
                 Output::Open(call) => {
                     let request = api::Request::new("GET", &call.path, "");

@@ -183,6 +183,8 @@ pub struct Plugin {
     /// Whether verdicts and hints depend only on the [template](crate::Template) of a pod and on the
     /// cluster. Pods of one template that such plugins reject share the answer of one attempt.
     pub decides_by_template: bool,
+    /// What the plugin keeps, for the `Debug` form.
+    pub state: Option<Arc<dyn fmt::Debug + Send + Sync>>,
 }
 
 impl Plugin {
@@ -221,6 +223,7 @@ impl Plugin {
                 read_kinds: BTreeSet::new(),
                 events: None,
                 decides_by_template: false,
+                state: None,
             },
         }
     }
@@ -251,7 +254,12 @@ impl fmt::Debug for Plugin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let points: Vec<_> =
             ExtensionPoint::ALL.into_iter().filter(|point| self.extends(*point)).collect();
-        f.debug_struct("Plugin").field("name", &self.name).field("points", &points).finish()
+        let mut plugin = f.debug_struct("Plugin");
+        plugin.field("name", &self.name).field("points", &points);
+        if let Some(state) = &self.state {
+            plugin.field("state", state);
+        }
+        plugin.finish()
     }
 }
 
@@ -301,6 +309,16 @@ impl<P: Send + Sync + 'static> PluginBuilder<P> {
     #[must_use]
     pub fn args(mut self, args: &impl Serialize) -> Self {
         self.built.args = serde_json::to_value(args).ok();
+        self
+    }
+
+    /// Shows what the plugin keeps in the `Debug` form of [`Plugin`], so that tests can count it.
+    #[must_use]
+    pub fn debug(mut self) -> Self
+    where
+        P: fmt::Debug,
+    {
+        self.built.state = Some(self.plugin.clone());
         self
     }
 

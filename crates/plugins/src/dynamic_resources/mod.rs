@@ -103,6 +103,7 @@ pub(crate) fn plugin_with(args: &PluginArgs, shared: &Arc<Shared>) -> Result<Plu
         .reserve()
         .pre_bind()
         .timer()
+        .debug()
         .args(&args);
     let plugin = metrics.into_iter().fold(plugin, framework::PluginBuilder::metric);
     Ok(hints::register(plugin).build())

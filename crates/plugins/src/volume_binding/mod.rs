@@ -76,6 +76,7 @@ pub(crate) fn plugin_with(args: &PluginArgs, caches: &Arc<AssumeCaches>) -> Resu
         .score()
         .reserve()
         .pre_bind()
+        .debug()
         .args(&args);
     Ok(hints::register(plugin).build())
 }
