@@ -84,11 +84,11 @@ impl Cluster {
         pod: &Pod,
         volume: &PodVolume,
     ) -> Result<Option<CsiVolume>, UncountableVolume> {
-        if let PodVolumeSource::InTree(plugin, source) = &volume.source {
-            let migration = Migration::of_plugin(*plugin).filter(|own| own.is_on);
+        if let PodVolumeSource::InTree(inline) = &volume.source {
+            let migration = Migration::of_plugin(inline.plugin).filter(|own| own.is_on);
             let Some(migration) = migration else { return Ok(None) };
             let handle =
-                migration.inline_handle(source).map_err(UncountableVolume::Untranslatable)?;
+                migration.inline_handle(inline).map_err(UncountableVolume::Untranslatable)?;
             return Ok(CsiVolume::migrated(migration, &handle));
         }
         let Some(name) = volume.claim_name(&pod.key.name) else { return Ok(None) };

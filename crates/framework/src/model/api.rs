@@ -1,14 +1,20 @@
-//! Lean Kubernetes API types: the JSON fields that a scheduler reads.
+//! Lean Kubernetes API types: the fields that a scheduler reads.
 //!
 //! They decode the JSON of the API server or of `kubectl get -o json`, and are converted at once
 //! into the compact [`Pod`](crate::Pod) and [`Node`](crate::Node). Unknown fields are skipped,
 //! `null` reads as absent, and quantities stay text until the conversion. They do not carry every
 //! field, so they are never used for writes.
+//!
+//! Pods and nodes also decode from [`protobuf`]: their types declare the number of each field beside
+//! its type, so one declaration and one conversion serve both encodings.
 
 use std::collections::BTreeMap;
 
 use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize};
+
+use super::protobuf::{Content, FieldValue, Fields, Malformed, Message};
+use crate::Time;
 
 /// A quantity as written. The conversion of the object parses it, and reports errors with its path.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize)]
@@ -23,6 +29,12 @@ impl<'de> Deserialize<'de> for QuantityText {
             serde_json::Value::Number(number) => Ok(Self(number.to_string())),
             other => Err(D::Error::custom(format!("a quantity is text or a number, not {other}"))),
         }
+    }
+}
+
+impl Message for QuantityText {
+    fn merge(&mut self, number: u64, content: Content<'_>) -> Result<(), Malformed> {
+        if number == 1 { FieldValue::merge(&mut self.0, content) } else { Ok(()) }
     }
 }
 
@@ -47,629 +59,460 @@ macro_rules! api {
     )*};
 }
 
-mod device;
-pub use device::*;
+/// Declares lean API structs that also decode from protobuf: behind each type the number of the field and,
+/// if the type does not say how to read it, the function that does.
+macro_rules! messages {
+    ($($(#[$meta:meta])* struct $name:ident {
+        $($(#[$fmeta:meta])* $field:ident: $ty:ty = $number:literal $(as $read:ident)?,)*
+    })*) => {
+        api! { $($(#[$meta])* struct $name { $($(#[$fmeta])* $field: $ty,)* })* }
 
-api! {
+        $(impl $crate::protobuf::Message for $name {
+            fn merge(
+                &mut self,
+                number: u64,
+                content: $crate::protobuf::Content<'_>,
+            ) -> Result<(), $crate::protobuf::Malformed> {
+                match number {
+                    $($number => messages!(@read self.$field, content $(, $read)?),)*
+                    _ => Ok(()),
+                }
+            }
+        })*
+    };
+    (@read $field:expr, $content:ident) => {
+        $crate::protobuf::FieldValue::merge(&mut $field, $content)
+    };
+    (@read $field:expr, $content:ident, $read:ident) => {
+        $read(&mut $field, $content)
+    };
+}
+
+/// Reads a `meta/v1.Time`: seconds (1) since the epoch. Its nanoseconds (2) do not count, as JSON has none. An
+/// empty message is the zero time, which is `null` in JSON.
+fn timestamp(to: &mut Option<String>, content: Content<'_>) -> Result<(), Malformed> {
+    let message = content.delimited()?;
+    if message.is_empty() {
+        return Ok(());
+    }
+    let mut seconds = 0;
+    for field in Fields::of(message) {
+        if let (1, content) = field? {
+            FieldValue::merge(&mut seconds, content)?;
+        }
+    }
+    *to = Some(Time::from_secs(seconds).to_string());
+    Ok(())
+}
+
+mod device;
+mod storage;
+mod volume;
+pub use device::*;
+pub use storage::*;
+pub use volume::*;
+
+messages! {
     /// `metadata` of any object.
     struct ObjectMeta {
         /// Object name.
-        name: String,
+        name: String = 1,
         /// Namespace, empty for cluster-scoped objects.
-        namespace: String,
+        namespace: String = 3,
         /// Unique id over the lifetime of the cluster.
-        uid: String,
+        uid: String = 5,
         /// Labels.
-        labels: BTreeMap<String, String>,
+        labels: BTreeMap<String, String> = 11,
         /// Annotations.
-        annotations: BTreeMap<String, String>,
+        annotations: BTreeMap<String, String> = 12,
         /// Opaque version of the object.
-        resource_version: String,
+        resource_version: String = 6,
         /// Generation of the desired state.
-        generation: i64,
+        generation: i64 = 7,
         /// RFC 3339 time of creation.
-        creation_timestamp: Option<String>,
+        creation_timestamp: Option<String> = 8 as timestamp,
         /// RFC 3339 time from which the object is being deleted.
-        deletion_timestamp: Option<String>,
+        deletion_timestamp: Option<String> = 9 as timestamp,
         /// Owners of the object.
-        owner_references: Vec<OwnerReference>,
+        owner_references: Vec<OwnerReference> = 13,
         /// Controllers that act before the object is removed.
-        finalizers: Vec<String>,
+        finalizers: Vec<String> = 14,
     }
 
     /// An owner of an object.
     struct OwnerReference {
         /// API version of the owner.
-        api_version: String,
+        api_version: String = 5,
         /// Kind of the owner.
-        kind: String,
+        kind: String = 1,
         /// Name of the owner.
-        name: String,
+        name: String = 3,
         /// UID of the owner.
-        uid: String,
+        uid: String = 4,
         /// Whether the owner is the controller.
-        controller: bool,
+        controller: bool = 6,
     }
 
     /// A `v1` Pod.
     struct Pod {
         /// Standard metadata.
-        metadata: ObjectMeta,
+        metadata: ObjectMeta = 1,
         /// Desired state.
-        spec: PodSpec,
+        spec: PodSpec = 2,
         /// Observed state.
-        status: PodStatus,
+        status: PodStatus = 3,
     }
 
     /// `spec` of a Pod.
     struct PodSpec {
         /// Node the pod is assigned to; empty while unassigned.
-        node_name: String,
+        node_name: String = 10,
         /// Name of the responsible scheduler.
-        scheduler_name: String,
+        scheduler_name: String = 19,
         /// Priority; absent counts as 0.
-        priority: Option<i32>,
+        priority: Option<i32> = 25,
         /// `PreemptLowerPriority` (default) or `Never`.
-        preemption_policy: Option<String>,
+        preemption_policy: Option<String> = 31,
         /// Required labels of the node. An empty map differs from an absent one.
-        node_selector: Option<BTreeMap<String, String>>,
+        node_selector: Option<BTreeMap<String, String>> = 7,
         /// Node and pod affinity.
-        affinity: Option<Affinity>,
+        affinity: Option<Affinity> = 18,
         /// Tolerations.
-        tolerations: Vec<Toleration>,
+        tolerations: Vec<Toleration> = 22,
         /// Regular containers.
-        containers: Vec<Container>,
+        containers: Vec<Container> = 2,
         /// Init containers, sidecars (`restartPolicy: Always`) among them.
-        init_containers: Vec<Container>,
+        init_containers: Vec<Container> = 20,
         /// Overhead of the runtime class.
-        overhead: ResourceList,
+        overhead: ResourceList = 32,
         /// Pod-level resources.
-        resources: Option<ResourceRequirements>,
+        resources: Option<ResourceRequirements> = 40,
         /// Gates that keep the pod from being scheduled.
-        scheduling_gates: Vec<SchedulingGate>,
+        scheduling_gates: Vec<SchedulingGate> = 38,
         /// Topology spread constraints.
-        topology_spread_constraints: Vec<TopologySpreadConstraint>,
+        topology_spread_constraints: Vec<TopologySpreadConstraint> = 33,
         /// Volumes.
-        volumes: Vec<Volume>,
+        volumes: Vec<Volume> = 1,
         /// Claims for dynamic resources.
-        resource_claims: Vec<PodResourceClaim>,
+        resource_claims: Vec<PodResourceClaim> = 39,
         /// Whether the pod uses the network of the host.
-        host_network: bool,
+        host_network: bool = 11,
         /// Whether the pod uses the user namespace of the host; absent counts as true.
-        host_users: Option<bool>,
+        host_users: Option<bool> = 37,
     }
 
     /// `status` of a Pod.
     struct PodStatus {
         /// `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
-        phase: String,
+        phase: String = 1,
         /// The node that is nominated for the pod.
-        nominated_node_name: String,
+        nominated_node_name: String = 11,
         /// RFC 3339 time at which the kubelet acknowledged the pod.
-        start_time: Option<String>,
+        start_time: Option<String> = 7 as timestamp,
         /// Conditions.
-        conditions: Vec<PodCondition>,
+        conditions: Vec<PodCondition> = 2,
         /// Statuses of the regular containers.
-        container_statuses: Vec<ContainerStatus>,
+        container_statuses: Vec<ContainerStatus> = 8,
         /// Statuses of the init containers.
-        init_container_statuses: Vec<ContainerStatus>,
+        init_container_statuses: Vec<ContainerStatus> = 10,
         /// Pod-level resources as actuated.
-        resources: Option<ResourceRequirements>,
+        resources: Option<ResourceRequirements> = 20,
         /// Pod-level resources as admitted.
-        allocated_resources: ResourceList,
+        allocated_resources: ResourceList = 19,
         /// Generated resource claims.
-        resource_claim_statuses: Vec<PodResourceClaimStatus>,
+        resource_claim_statuses: Vec<PodResourceClaimStatus> = 15,
         /// The claim generated for extended resources, used to detect changes.
-        extended_resource_claim_status: Option<serde_json::Value>,
+        extended_resource_claim_status: Option<PodExtendedResourceClaimStatus> = 18,
     }
 
     /// A condition of a pod.
     struct PodCondition {
         /// Type, for example `PodScheduled`.
         #[serde(rename = "type")]
-        type_: String,
+        type_: String = 1,
         /// `True`, `False` or `Unknown`.
-        status: String,
+        status: String = 2,
         /// Machine-readable reason.
-        reason: String,
+        reason: String = 5,
         /// Text for people.
-        message: String,
+        message: String = 6,
     }
 
     /// Status of a container.
     struct ContainerStatus {
         /// Container name.
-        name: String,
+        name: String = 1,
         /// Resources as actuated.
-        resources: Option<ResourceRequirements>,
+        resources: Option<ResourceRequirements> = 11,
         /// Resources as admitted.
-        allocated_resources: ResourceList,
+        allocated_resources: ResourceList = 10,
     }
 
     /// A container.
     struct Container {
         /// Container name.
-        name: String,
+        name: String = 1,
         /// Image reference.
-        image: String,
+        image: String = 2,
         /// Requests and limits.
-        resources: ResourceRequirements,
+        resources: ResourceRequirements = 8,
         /// Ports.
-        ports: Vec<ContainerPort>,
+        ports: Vec<ContainerPort> = 6,
         /// `Always` makes an init container a sidecar.
-        restart_policy: Option<String>,
+        restart_policy: Option<String> = 24,
         /// Rules for container exits.
-        restart_policy_rules: Vec<ContainerRestartRule>,
+        restart_policy_rules: Vec<ContainerRestartRule> = 25,
     }
 
     /// A rule for the exit of a container.
     struct ContainerRestartRule {
         /// The action, for example `RestartAllContainers`.
-        action: String,
+        action: String = 1,
     }
 
     /// Requests and limits.
     struct ResourceRequirements {
         /// Limits.
-        limits: ResourceList,
+        limits: ResourceList = 1,
         /// Requests.
-        requests: ResourceList,
+        requests: ResourceList = 2,
     }
 
     /// A port of a container.
     struct ContainerPort {
         /// Port inside the container.
-        container_port: i32,
+        container_port: i32 = 3,
         /// Port of the node; 0 for none.
-        host_port: i32,
+        host_port: i32 = 2,
         /// Address of the node; empty for all.
         #[serde(rename = "hostIP")]
-        host_ip: String,
+        host_ip: String = 5,
         /// Protocol; empty means `TCP`.
-        protocol: String,
+        protocol: String = 4,
     }
 
     /// A scheduling gate.
     struct SchedulingGate {
         /// Gate name.
-        name: String,
+        name: String = 1,
     }
 
     /// A toleration.
     struct Toleration {
         /// Taint key; empty matches every key.
-        key: String,
+        key: String = 1,
         /// `Equal` (also when empty), `Exists`, `Lt` or `Gt`.
-        operator: String,
+        operator: String = 2,
         /// Taint value.
-        value: String,
+        value: String = 3,
         /// Taint effect; empty matches every effect.
-        effect: String,
+        effect: String = 4,
     }
 
     /// A taint of a node.
     struct Taint {
         /// Taint key.
-        key: String,
+        key: String = 1,
         /// Taint value.
-        value: String,
+        value: String = 2,
         /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
-        effect: String,
+        effect: String = 3,
     }
 
     /// Affinity rules of a pod.
     struct Affinity {
         /// Rules on nodes.
-        node_affinity: Option<NodeAffinity>,
+        node_affinity: Option<NodeAffinity> = 1,
         /// Attraction to other pods.
-        pod_affinity: Option<PodAffinity>,
+        pod_affinity: Option<PodAffinity> = 2,
         /// Repulsion from other pods.
-        pod_anti_affinity: Option<PodAffinity>,
+        pod_anti_affinity: Option<PodAffinity> = 3,
     }
 
     /// Node affinity.
     struct NodeAffinity {
         /// The required terms.
         #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
-        required: Option<NodeSelector>,
+        required: Option<NodeSelector> = 1,
         /// The preferred terms. An absent list differs from an empty one.
         #[serde(rename = "preferredDuringSchedulingIgnoredDuringExecution")]
-        preferred: Option<Vec<PreferredSchedulingTerm>>,
+        preferred: Option<Vec<PreferredSchedulingTerm>> = 2,
     }
 
     /// A node selector: alternatives, one of which must match.
     struct NodeSelector {
         /// Terms, combined with OR.
-        node_selector_terms: Vec<NodeSelectorTerm>,
+        node_selector_terms: Vec<NodeSelectorTerm> = 1,
     }
 
     /// Requirements on one node, combined with AND.
     struct NodeSelectorTerm {
         /// Requirements on labels.
-        match_expressions: Vec<SelectorRequirement>,
+        match_expressions: Vec<SelectorRequirement> = 1,
         /// Requirements on fields.
-        match_fields: Vec<SelectorRequirement>,
+        match_fields: Vec<SelectorRequirement> = 2,
     }
 
     /// One requirement of a selector.
     struct SelectorRequirement {
         /// Label key or field path.
-        key: String,
+        key: String = 1,
         /// `In`, `NotIn`, `Exists`, `DoesNotExist`, `Gt` or `Lt`.
-        operator: String,
+        operator: String = 2,
         /// Values.
-        values: Vec<String>,
+        values: Vec<String> = 3,
     }
 
     /// A weighted preference for nodes.
     struct PreferredSchedulingTerm {
         /// Weight, 1 to 100.
-        weight: i32,
+        weight: i32 = 1,
         /// The preference.
-        preference: NodeSelectorTerm,
+        preference: NodeSelectorTerm = 2,
     }
 
     /// Pod affinity or anti-affinity.
     struct PodAffinity {
         /// The required terms.
         #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
-        required: Vec<PodAffinityTerm>,
+        required: Vec<PodAffinityTerm> = 1,
         /// The preferred terms.
         #[serde(rename = "preferredDuringSchedulingIgnoredDuringExecution")]
-        preferred: Vec<WeightedPodAffinityTerm>,
+        preferred: Vec<WeightedPodAffinityTerm> = 2,
     }
 
     /// A term on the pods of a topology domain.
     struct PodAffinityTerm {
         /// Selects the pods by label; absent selects none.
-        label_selector: Option<LabelSelector>,
+        label_selector: Option<LabelSelector> = 1,
         /// Selects the pods by namespace.
-        namespaces: Vec<String>,
+        namespaces: Vec<String> = 2,
         /// Selects further namespaces by their labels.
-        namespace_selector: Option<LabelSelector>,
+        namespace_selector: Option<LabelSelector> = 4,
         /// The node label whose value names the domain.
-        topology_key: String,
+        topology_key: String = 3,
         /// Label keys of the pod whose values are added to the selector by the API server.
-        match_label_keys: Vec<String>,
+        match_label_keys: Vec<String> = 5,
         /// Label keys of the pod whose values are excluded from the selector by the API server.
-        mismatch_label_keys: Vec<String>,
+        mismatch_label_keys: Vec<String> = 6,
     }
 
     /// A weighted term.
     struct WeightedPodAffinityTerm {
         /// Weight, 1 to 100.
-        weight: i32,
+        weight: i32 = 1,
         /// The term.
-        pod_affinity_term: PodAffinityTerm,
+        pod_affinity_term: PodAffinityTerm = 2,
     }
 
     /// A label selector.
     struct LabelSelector {
         /// Exact pairs.
-        match_labels: BTreeMap<String, String>,
+        match_labels: BTreeMap<String, String> = 1,
         /// Further requirements.
-        match_expressions: Vec<SelectorRequirement>,
+        match_expressions: Vec<SelectorRequirement> = 2,
     }
 
     /// A topology spread constraint.
     struct TopologySpreadConstraint {
         /// Maximum difference between domains.
-        max_skew: i32,
+        max_skew: i32 = 1,
         /// The node label whose value names the domain.
-        topology_key: String,
+        topology_key: String = 2,
         /// `DoNotSchedule` or `ScheduleAnyway`.
-        when_unsatisfiable: String,
+        when_unsatisfiable: String = 3,
         /// Selects the counted pods.
-        label_selector: Option<LabelSelector>,
+        label_selector: Option<LabelSelector> = 4,
         /// Minimum number of domains.
-        min_domains: Option<i32>,
+        min_domains: Option<i32> = 5,
         /// `Honor` (default) or `Ignore`.
-        node_affinity_policy: Option<String>,
+        node_affinity_policy: Option<String> = 6,
         /// `Honor` or `Ignore` (default).
-        node_taints_policy: Option<String>,
+        node_taints_policy: Option<String> = 7,
         /// Label keys of the pod whose values are added to the selector.
-        match_label_keys: Vec<String>,
-    }
-
-    /// A volume; only the fields that affect placement.
-    struct Volume {
-        /// Volume name.
-        name: String,
-        /// Reference to a claim.
-        persistent_volume_claim: Option<ClaimVolumeSource>,
-        /// The template of a claim that the ephemeral volume controller creates.
-        ephemeral: Option<serde_json::Value>,
-        /// An image mounted as a volume.
-        image: Option<ImageVolumeSource>,
-        /// An inline CSI volume.
-        csi: Option<CsiVolumeSource>,
-        /// In-tree disk.
-        aws_elastic_block_store: Option<serde_json::Value>,
-        /// In-tree disk.
-        azure_disk: Option<serde_json::Value>,
-        /// In-tree file share.
-        azure_file: Option<serde_json::Value>,
-        /// In-tree disk.
-        cinder: Option<serde_json::Value>,
-        /// In-tree disk.
-        gce_persistent_disk: Option<serde_json::Value>,
-        /// In-tree disk.
-        iscsi: Option<serde_json::Value>,
-        /// In-tree volume.
-        portworx_volume: Option<serde_json::Value>,
-        /// In-tree disk.
-        rbd: Option<serde_json::Value>,
-        /// In-tree disk.
-        vsphere_volume: Option<serde_json::Value>,
-    }
-
-    /// Reference to a claim in the namespace of the pod.
-    struct ClaimVolumeSource {
-        /// Claim name.
-        claim_name: String,
-    }
-
-    /// Reference to an image.
-    struct ImageVolumeSource {
-        /// Image reference.
-        reference: String,
+        match_label_keys: Vec<String> = 8,
     }
 
     /// Reference to a resource claim.
     struct PodResourceClaim {
         /// Name within the pod.
-        name: String,
+        name: String = 1,
         /// Name of the ResourceClaim.
-        resource_claim_name: Option<String>,
+        resource_claim_name: Option<String> = 3,
         /// Name of the template of which the ResourceClaim of the pod is made.
-        resource_claim_template_name: Option<String>,
+        resource_claim_template_name: Option<String> = 4,
     }
 
     /// The ResourceClaim generated for an entry of `spec.resourceClaims`.
     struct PodResourceClaimStatus {
         /// Name of the entry.
-        name: String,
+        name: String = 1,
         /// Name of the ResourceClaim; absent if none is needed.
-        resource_claim_name: Option<String>,
+        resource_claim_name: Option<String> = 2,
+    }
+
+    /// The ResourceClaim generated for extended resources.
+    struct PodExtendedResourceClaimStatus {
+        /// The requests of the claim, by container and extended resource.
+        request_mappings: Vec<ContainerExtendedResourceRequest> = 1,
+        /// Name of the ResourceClaim.
+        resource_claim_name: String = 2,
+    }
+
+    /// The request for an extended resource of a container in the generated ResourceClaim.
+    struct ContainerExtendedResourceRequest {
+        /// Name of the container.
+        container_name: String = 1,
+        /// Name of the extended resource.
+        resource_name: String = 2,
+        /// Name of the request.
+        request_name: String = 3,
     }
 
     /// A `v1` Node.
     struct Node {
         /// Standard metadata.
-        metadata: ObjectMeta,
+        metadata: ObjectMeta = 1,
         /// Desired state.
-        spec: NodeSpec,
+        spec: NodeSpec = 2,
         /// Observed state.
-        status: NodeStatus,
+        status: NodeStatus = 3,
     }
 
     /// `spec` of a Node.
     struct NodeSpec {
         /// Cordoned.
-        unschedulable: bool,
+        unschedulable: bool = 4,
         /// Taints.
-        taints: Vec<Taint>,
+        taints: Vec<Taint> = 5,
     }
 
     /// `status` of a Node.
     struct NodeStatus {
         /// Resources for pods.
-        allocatable: ResourceList,
+        allocatable: ResourceList = 2,
         /// Conditions.
-        conditions: Vec<NodeCondition>,
+        conditions: Vec<NodeCondition> = 4,
         /// Images present.
-        images: Vec<ContainerImage>,
+        images: Vec<ContainerImage> = 8,
         /// Features the kubelet declares.
-        declared_features: Vec<String>,
+        declared_features: Vec<String> = 14,
     }
 
     /// A condition of a node.
     struct NodeCondition {
         /// Type, for example `Ready`.
         #[serde(rename = "type")]
-        type_: String,
+        type_: String = 1,
         /// `True`, `False` or `Unknown`.
-        status: String,
+        status: String = 2,
     }
 
     /// An image on a node.
     struct ContainerImage {
         /// Names by which the image is known.
-        names: Vec<String>,
+        names: Vec<String> = 1,
         /// Size in bytes.
-        size_bytes: i64,
-    }
-
-    /// A `v1` PersistentVolumeClaim.
-    struct PersistentVolumeClaim {
-        /// Standard metadata.
-        metadata: ObjectMeta,
-        /// Desired state.
-        spec: PersistentVolumeClaimSpec,
-        /// Observed state.
-        status: PhaseStatus,
-    }
-
-    /// `spec` of a PersistentVolumeClaim.
-    struct PersistentVolumeClaimSpec {
-        /// Required access modes.
-        access_modes: Vec<String>,
-        /// Required labels of the volume.
-        selector: Option<LabelSelector>,
-        /// The requested size.
-        resources: ResourceRequirements,
-        /// The volume that the claim is bound to, or should be bound to.
-        volume_name: String,
-        /// StorageClass.
-        storage_class_name: Option<String>,
-        /// `Filesystem` (default) or `Block`.
-        volume_mode: Option<String>,
-        /// VolumeAttributesClass.
-        volume_attributes_class_name: Option<String>,
-    }
-
-    /// The `status` of an object; only the phase is read.
-    struct PhaseStatus {
-        /// Phase.
-        phase: String,
-    }
-
-    /// A `v1` PersistentVolume.
-    struct PersistentVolume {
-        /// Standard metadata.
-        metadata: ObjectMeta,
-        /// Desired state.
-        spec: PersistentVolumeSpec,
-        /// Observed state.
-        status: PhaseStatus,
-    }
-
-    /// `spec` of a PersistentVolume.
-    struct PersistentVolumeSpec {
-        /// The capacity.
-        capacity: ResourceList,
-        /// Supported access modes.
-        access_modes: Vec<String>,
-        /// The claim that the volume is bound to, or should be bound to.
-        claim_ref: Option<ClaimReference>,
-        /// StorageClass.
-        storage_class_name: String,
-        /// `Filesystem` (default) or `Block`.
-        volume_mode: Option<String>,
-        /// VolumeAttributesClass.
-        volume_attributes_class_name: Option<String>,
-        /// The nodes that can use the volume.
-        node_affinity: Option<VolumeNodeAffinity>,
-        /// The CSI source.
-        csi: Option<CsiVolumeSource>,
-        /// Source of an in-tree plugin that a CSI driver replaces.
-        aws_elastic_block_store: Option<serde_json::Value>,
-        /// Source of an in-tree plugin that a CSI driver replaces.
-        azure_disk: Option<serde_json::Value>,
-        /// Source of an in-tree plugin that a CSI driver replaces.
-        cinder: Option<serde_json::Value>,
-        /// Source of an in-tree plugin that a CSI driver replaces.
-        gce_persistent_disk: Option<serde_json::Value>,
-        /// Source of an in-tree plugin that a CSI driver replaces.
-        portworx_volume: Option<serde_json::Value>,
-    }
-
-    /// A reference from a volume to its claim.
-    struct ClaimReference {
-        /// Namespace of the claim.
-        namespace: String,
-        /// Name of the claim.
-        name: String,
-        /// UID of the claim; empty for a reservation by name only.
-        uid: String,
-    }
-
-    /// The nodes that can use a volume.
-    struct VolumeNodeAffinity {
-        /// The selector of the nodes.
-        required: Option<NodeSelector>,
-    }
-
-    /// A volume of a CSI driver.
-    struct CsiVolumeSource {
-        /// Name of the driver.
-        driver: String,
-        /// The volume handle of the driver.
-        volume_handle: String,
-    }
-
-    /// A `storage.k8s.io/v1` StorageClass.
-    struct StorageClass {
-        /// Standard metadata.
-        metadata: ObjectMeta,
-        /// The provisioner of volumes.
-        provisioner: String,
-        /// `Immediate` or `WaitForFirstConsumer`.
-        volume_binding_mode: Option<String>,
-        /// The topologies in which volumes may be provisioned.
-        allowed_topologies: Vec<crate::TopologySelectorTerm>,
-    }
-
-    /// A `storage.k8s.io/v1` CSINode.
-    struct CsiNode {
-        /// Standard metadata; the name is the name of the node.
-        metadata: ObjectMeta,
-        /// Desired state.
-        spec: CsiNodeSpec,
-    }
-
-    /// `spec` of a CSINode.
-    struct CsiNodeSpec {
-        /// Drivers on the node.
-        drivers: Vec<CsiNodeDriver>,
-    }
-
-    /// A driver on a node.
-    struct CsiNodeDriver {
-        /// Name of the driver.
-        name: String,
-        /// The limits of the driver on the node.
-        allocatable: Option<VolumeNodeResources>,
-    }
-
-    /// The limits of a driver on a node.
-    struct VolumeNodeResources {
-        /// Maximum number of attached volumes.
-        count: Option<i32>,
-    }
-
-    /// A `storage.k8s.io/v1` CSIDriver.
-    struct CsiDriver {
-        /// Standard metadata.
-        metadata: ObjectMeta,
-        /// Desired state.
-        spec: CsiDriverSpec,
-    }
-
-    /// `spec` of a CSIDriver.
-    struct CsiDriverSpec {
-        /// Whether the driver reports its capacity in CSIStorageCapacity objects.
-        storage_capacity: Option<bool>,
-        /// Whether a node without the driver takes no pod with its volumes.
-        #[serde(rename = "preventPodSchedulingIfMissing")]
-        prevent_pod_scheduling_if_missing: Option<bool>,
-    }
-
-    /// A `storage.k8s.io/v1` CSIStorageCapacity.
-    struct CsiStorageCapacity {
-        /// Standard metadata.
-        metadata: ObjectMeta,
-        /// The nodes that can use the capacity.
-        node_topology: Option<LabelSelector>,
-        /// The StorageClass.
-        storage_class_name: String,
-        /// Remaining capacity.
-        capacity: Option<QuantityText>,
-        /// Maximum size of a volume.
-        maximum_volume_size: Option<QuantityText>,
-    }
-
-    /// A `storage.k8s.io/v1` VolumeAttachment.
-    struct VolumeAttachment {
-        /// Standard metadata.
-        metadata: ObjectMeta,
-        /// Desired state.
-        spec: VolumeAttachmentSpec,
-    }
-
-    /// `spec` of a VolumeAttachment.
-    struct VolumeAttachmentSpec {
-        /// The CSI driver.
-        attacher: String,
-        /// The node.
-        node_name: String,
-        /// The volume.
-        source: VolumeAttachmentSource,
-    }
-
-    /// The volume that is attached.
-    struct VolumeAttachmentSource {
-        /// Name of the PersistentVolume; absent for an inline volume.
-        persistent_volume_name: Option<String>,
+        size_bytes: i64 = 2,
     }
 }

@@ -17,6 +17,7 @@ mod pod_claims;
 mod pod_volume;
 mod pool;
 mod problem;
+pub mod protobuf;
 mod quantity;
 mod resources;
 mod selector;

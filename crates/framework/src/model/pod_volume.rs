@@ -3,10 +3,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use crate::api;
-use crate::storage::InTreePlugin;
+use crate::storage::{InTreePlugin, InTreeVolume};
 
 /// A volume of a pod.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -27,13 +25,14 @@ pub enum PodVolumeSource {
     /// An inline volume of this CSI driver.
     Csi(Arc<str>),
     /// An inline volume of an in-tree plugin.
-    InTree(InTreePlugin, Arc<Value>),
+    InTree(Arc<InTreeVolume>),
 }
 
 impl PodVolume {
     /// Converts the API object; returns `None` if the volume does not affect placement.
     pub fn of(volume: &api::Volume) -> Option<Self> {
-        let source = claimed(volume).or_else(|| in_tree(volume))?;
+        let in_tree = || Some(PodVolumeSource::InTree(Arc::new(InTreeVolume::of_pod(volume)?)));
+        let source = claimed(volume).or_else(in_tree)?;
         Some(Self { name: volume.name.as_str().into(), source })
     }
 
@@ -42,7 +41,7 @@ impl PodVolume {
         match &self.source {
             PodVolumeSource::Claim(name) => Some(Cow::Borrowed(name)),
             PodVolumeSource::Ephemeral => Some(format!("{pod}-{}", self.name).into()),
-            PodVolumeSource::Csi(_) | PodVolumeSource::InTree(..) => None,
+            PodVolumeSource::Csi(_) | PodVolumeSource::InTree(_) => None,
         }
     }
 
@@ -57,15 +56,14 @@ impl PodVolume {
     /// Returns the identity of the disk behind an inline volume, for plugins whose disks can
     /// conflict. Volumes of different disks never conflict.
     pub fn disk(&self) -> Option<(InTreePlugin, &str)> {
-        let PodVolumeSource::InTree(plugin, source) = &self.source else { return None };
-        let name = match plugin {
-            InTreePlugin::AwsElasticBlockStore => "volumeID",
-            InTreePlugin::GcePersistentDisk => "pdName",
-            InTreePlugin::Iscsi => "iqn",
-            InTreePlugin::Rbd => "image",
-            _ => return None,
-        };
-        Some((*plugin, source[name].as_str().unwrap_or_default()))
+        let PodVolumeSource::InTree(volume) = &self.source else { return None };
+        match volume.plugin {
+            InTreePlugin::AwsElasticBlockStore
+            | InTreePlugin::GcePersistentDisk
+            | InTreePlugin::Iscsi
+            | InTreePlugin::Rbd => Some((volume.plugin, &volume.disk)),
+            _ => None,
+        }
     }
 }
 
@@ -77,21 +75,4 @@ fn claimed(volume: &api::Volume) -> Option<PodVolumeSource> {
         return Some(PodVolumeSource::Ephemeral);
     }
     volume.csi.as_ref().map(|source| PodVolumeSource::Csi(source.driver.as_str().into()))
-}
-
-fn in_tree(volume: &api::Volume) -> Option<PodVolumeSource> {
-    let sources = [
-        (InTreePlugin::AwsElasticBlockStore, &volume.aws_elastic_block_store),
-        (InTreePlugin::AzureDisk, &volume.azure_disk),
-        (InTreePlugin::AzureFile, &volume.azure_file),
-        (InTreePlugin::Cinder, &volume.cinder),
-        (InTreePlugin::GcePersistentDisk, &volume.gce_persistent_disk),
-        (InTreePlugin::Iscsi, &volume.iscsi),
-        (InTreePlugin::Portworx, &volume.portworx_volume),
-        (InTreePlugin::Rbd, &volume.rbd),
-        (InTreePlugin::Vsphere, &volume.vsphere_volume),
-    ];
-    sources.into_iter().find_map(|(plugin, source)| {
-        Some(PodVolumeSource::InTree(plugin, Arc::new(source.clone()?)))
-    })
 }

@@ -16,7 +16,7 @@ mod volume;
 pub use self::claim::{AccessMode, PersistentVolumeClaim, VolumeMode};
 pub use self::class::{StorageClass, VolumeBindingMode};
 pub use self::csi::{CsiDriver, CsiNode, CsiStorageCapacity, VolumeAttachment};
-pub use self::volume::{ClaimRef, InTreePlugin, PersistentVolume, VolumeSource};
+pub use self::volume::{ClaimRef, InTreePlugin, InTreeVolume, PersistentVolume, VolumeSource};
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

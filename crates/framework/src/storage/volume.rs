@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use super::claim::access_modes;
 use super::{
     AccessMode, BOUND_BY_CONTROLLER, PersistentVolumeClaim, StorageSize, VolumeMode, class_name,
@@ -47,6 +45,102 @@ pub enum InTreePlugin {
     Vsphere,
 }
 
+/// A volume of an in-tree plugin: what decides where it can be used.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct InTreeVolume {
+    /// The plugin.
+    pub plugin: InTreePlugin,
+    /// The disk in the words of the plugin: `volumeID`, `diskURI`, `pdName`, `iqn` or `image`. Empty for
+    /// plugins whose disks are not told apart.
+    pub disk: Arc<str>,
+    /// Whether it is mounted read-only.
+    pub read_only: bool,
+    /// Pool of an RBD image.
+    pub pool: Arc<str>,
+    /// Monitors of an RBD image.
+    pub monitors: Box<[Arc<str>]>,
+}
+
+impl InTreeVolume {
+    fn new(plugin: InTreePlugin, disk: &str, read_only: bool) -> Self {
+        let (pool, monitors) = (Arc::default(), Box::default());
+        Self { plugin, disk: disk.into(), read_only, pool, monitors }
+    }
+
+    /// Returns the inline volume of a pod, if it is one.
+    pub(crate) fn of_pod(volume: &api::Volume) -> Option<Self> {
+        let unread = |plugin, source: &Option<api::Unread>| {
+            source.as_ref().map(|_| Self::new(plugin, "", false))
+        };
+        let first = volume.aws_elastic_block_store.as_ref().map(Self::from);
+        first
+            .or_else(|| volume.azure_disk.as_ref().map(Self::from))
+            .or_else(|| unread(InTreePlugin::AzureFile, &volume.azure_file))
+            .or_else(|| volume.cinder.as_ref().map(Self::from))
+            .or_else(|| volume.gce_persistent_disk.as_ref().map(Self::from))
+            .or_else(|| volume.iscsi.as_ref().map(Self::from))
+            .or_else(|| volume.portworx_volume.as_ref().map(Self::from))
+            .or_else(|| volume.rbd.as_ref().map(Self::from))
+            .or_else(|| unread(InTreePlugin::Vsphere, &volume.vsphere_volume))
+    }
+
+    /// Returns the source of a PersistentVolume, if a CSI driver replaces its plugin.
+    fn of_persistent_volume(spec: &api::PersistentVolumeSpec) -> Option<Self> {
+        let first = spec.aws_elastic_block_store.as_ref().map(Self::from);
+        first
+            .or_else(|| spec.azure_disk.as_ref().map(Self::from))
+            .or_else(|| spec.cinder.as_ref().map(Self::from))
+            .or_else(|| spec.gce_persistent_disk.as_ref().map(Self::from))
+            .or_else(|| spec.portworx_volume.as_ref().map(Self::from))
+    }
+}
+
+impl From<&api::AwsElasticBlockStoreVolumeSource> for InTreeVolume {
+    fn from(source: &api::AwsElasticBlockStoreVolumeSource) -> Self {
+        Self::new(InTreePlugin::AwsElasticBlockStore, &source.volume_id, source.read_only)
+    }
+}
+
+impl From<&api::AzureDiskVolumeSource> for InTreeVolume {
+    fn from(source: &api::AzureDiskVolumeSource) -> Self {
+        Self::new(InTreePlugin::AzureDisk, &source.disk_uri, source.read_only)
+    }
+}
+
+impl From<&api::CinderVolumeSource> for InTreeVolume {
+    fn from(source: &api::CinderVolumeSource) -> Self {
+        Self::new(InTreePlugin::Cinder, &source.volume_id, source.read_only)
+    }
+}
+
+impl From<&api::GcePersistentDiskVolumeSource> for InTreeVolume {
+    fn from(source: &api::GcePersistentDiskVolumeSource) -> Self {
+        Self::new(InTreePlugin::GcePersistentDisk, &source.pd_name, source.read_only)
+    }
+}
+
+impl From<&api::IscsiVolumeSource> for InTreeVolume {
+    fn from(source: &api::IscsiVolumeSource) -> Self {
+        Self::new(InTreePlugin::Iscsi, &source.iqn, source.read_only)
+    }
+}
+
+impl From<&api::PortworxVolumeSource> for InTreeVolume {
+    fn from(source: &api::PortworxVolumeSource) -> Self {
+        Self::new(InTreePlugin::Portworx, &source.volume_id, source.read_only)
+    }
+}
+
+impl From<&api::RbdVolumeSource> for InTreeVolume {
+    fn from(source: &api::RbdVolumeSource) -> Self {
+        Self {
+            pool: source.pool.as_str().into(),
+            monitors: source.monitors.iter().map(|name| name.as_str().into()).collect(),
+            ..Self::new(InTreePlugin::Rbd, &source.image, source.read_only)
+        }
+    }
+}
+
 /// The storage behind a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VolumeSource {
@@ -58,29 +152,21 @@ pub enum VolumeSource {
         handle: Arc<str>,
     },
     /// A volume of an in-tree plugin that a CSI driver replaces.
-    InTree(InTreePlugin, Arc<Value>),
+    InTree(Arc<InTreeVolume>),
     /// Any other source.
     Other,
 }
 
 impl VolumeSource {
     fn of(spec: &api::PersistentVolumeSpec) -> Self {
-        if let Some(api::CsiVolumeSource { driver, volume_handle }) = &spec.csi {
+        if let Some(api::CsiPersistentVolumeSource { driver, volume_handle }) = &spec.csi {
             return Self::Csi {
                 driver: driver.as_str().into(),
                 handle: volume_handle.as_str().into(),
             };
         }
-        let in_tree = [
-            (InTreePlugin::AwsElasticBlockStore, &spec.aws_elastic_block_store),
-            (InTreePlugin::AzureDisk, &spec.azure_disk),
-            (InTreePlugin::Cinder, &spec.cinder),
-            (InTreePlugin::GcePersistentDisk, &spec.gce_persistent_disk),
-            (InTreePlugin::Portworx, &spec.portworx_volume),
-        ];
-        let found =
-            in_tree.into_iter().find_map(|(plugin, source)| Some((plugin, source.as_ref()?)));
-        found.map_or(Self::Other, |(plugin, source)| Self::InTree(plugin, Arc::new(source.clone())))
+        let in_tree = InTreeVolume::of_persistent_volume(spec);
+        in_tree.map_or(Self::Other, |volume| Self::InTree(Arc::new(volume)))
     }
 }
 

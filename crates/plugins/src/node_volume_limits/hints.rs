@@ -81,7 +81,7 @@ impl NodeVolumeLimits {
             // Rule node-volume-limits-ephemeral-hint of docs/differences.toml: an ephemeral volume
             // has a claim too.
             PodVolumeSource::Claim(_) | PodVolumeSource::Ephemeral => true,
-            PodVolumeSource::Csi(_) | PodVolumeSource::InTree(..) => {
+            PodVolumeSource::Csi(_) | PodVolumeSource::InTree(_) => {
                 migration_of_inline(volume).is_some_and(|own| *own.driver == *attacher)
             }
         };

@@ -80,7 +80,7 @@ pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
 /// Returns the migration of an inline volume if a CSI driver replaces its in-tree plugin.
 fn migration_of_inline(volume: &PodVolume) -> Option<&'static Migration> {
     match &volume.source {
-        PodVolumeSource::InTree(plugin, _) => Migration::of_plugin(*plugin),
+        PodVolumeSource::InTree(inline) => Migration::of_plugin(inline.plugin),
         _ => None,
     }
 }
@@ -89,7 +89,7 @@ fn migration_of_inline(volume: &PodVolume) -> Option<&'static Migration> {
 fn may_be_limited(pod: &Pod) -> bool {
     pod.spec.volumes.iter().any(|volume| match volume.source {
         PodVolumeSource::Claim(_) | PodVolumeSource::Ephemeral => true,
-        PodVolumeSource::Csi(_) | PodVolumeSource::InTree(..) => {
+        PodVolumeSource::Csi(_) | PodVolumeSource::InTree(_) => {
             migration_of_inline(volume).is_some()
         }
     })

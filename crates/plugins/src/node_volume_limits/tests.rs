@@ -7,7 +7,7 @@ use framework::testing::{
 };
 use framework::{Cluster, EventObjects, NodeIx, Overlay, QueueingHint, api};
 use proptest::prelude::*;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::*;
 use crate::arbitrary::storage::{DRIVERS, StorageObjects};
@@ -405,15 +405,14 @@ mod oracle {
     }
 
     fn inline(volume: &api::Volume) -> Counted {
-        let id = |source: &Value, field| source[field].as_str().unwrap_or_default().to_owned();
         let (driver, handle) = if let Some(source) = &volume.aws_elastic_block_store {
-            (EBS, id(source, "volumeID"))
+            (EBS, source.volume_id.clone())
         } else if let Some(source) = &volume.gce_persistent_disk {
-            let disk = id(source, "pdName");
+            let disk = &source.pd_name;
             let handle = format!("projects/UNSPECIFIED/zones/UNSPECIFIED/disks/{disk}");
             ("pd.csi.storage.gke.io", handle)
         } else if let Some(source) = &volume.cinder {
-            ("cinder.csi.openstack.org", id(source, "volumeID"))
+            ("cinder.csi.openstack.org", source.volume_id.clone())
         } else {
             return Ok(None);
         };
@@ -433,7 +432,7 @@ mod oracle {
                 return counted(&csi.driver, &csi.volume_handle);
             }
             let disk = volume.spec.aws_elastic_block_store.as_ref()?;
-            return counted(EBS, disk["volumeID"].as_str()?);
+            return counted(EBS, &disk.volume_id);
         }
         let class = objects.classes.get(claim.spec.storage_class_name.as_ref()?)?;
         let provisioner = match class.provisioner.as_str() {

@@ -1,8 +1,7 @@
 //! Inline volumes of in-tree plugins that cannot be used twice on one node.
 
-use framework::storage::InTreePlugin;
+use framework::storage::{InTreePlugin, InTreeVolume};
 use framework::{Cluster, NodeBits, Pod, PodVolume, PodVolumeSource};
-use serde_json::Value;
 
 /// Whether some volumes of the two pods conflict.
 pub(super) fn conflict(pod: &Pod, other: &Pod) -> bool {
@@ -25,29 +24,21 @@ pub(super) fn retain_free(pod: &Pod, cluster: &Cluster, nodes: &mut NodeBits) {
 /// Whether two volumes conflict. EBS volumes are never shared; other disks are shared by read-only
 /// users.
 fn volumes_conflict(a: &PodVolume, b: &PodVolume) -> bool {
-    let (PodVolumeSource::InTree(plugin, a_source), PodVolumeSource::InTree(_, b_source)) =
-        (&a.source, &b.source)
+    let (PodVolumeSource::InTree(a_disk), PodVolumeSource::InTree(b_disk)) = (&a.source, &b.source)
     else {
         return false;
     };
-    let both_read = is_read_only(a_source) && is_read_only(b_source);
+    let both_read = a_disk.read_only && b_disk.read_only;
     let same_disk = a.disk().is_some() && a.disk() == b.disk();
     same_disk
-        && match plugin {
+        && match a_disk.plugin {
             InTreePlugin::AwsElasticBlockStore => true,
-            InTreePlugin::Rbd => !both_read && is_same_rbd_image(a_source, b_source),
+            InTreePlugin::Rbd => !both_read && is_same_rbd_image(a_disk, b_disk),
             _ => !both_read,
         }
 }
 
 /// Whether two RBD images are the same: same name, same pool and a common monitor.
-fn is_same_rbd_image(a: &Value, b: &Value) -> bool {
-    let [a_monitors, b_monitors] = [a, b].map(|source| source["monitors"].as_array());
-    let [a_pool, b_pool] = [a, b].map(|source| source["pool"].as_str().unwrap_or_default());
-    let behind = |monitor: &Value| b_monitors.is_some_and(|monitors| monitors.contains(monitor));
-    a_pool == b_pool && a_monitors.into_iter().flatten().any(behind)
-}
-
-fn is_read_only(source: &Value) -> bool {
-    source["readOnly"] == true
+fn is_same_rbd_image(a: &InTreeVolume, b: &InTreeVolume) -> bool {
+    a.pool == b.pool && a.monitors.iter().any(|monitor| b.monitors.contains(monitor))
 }

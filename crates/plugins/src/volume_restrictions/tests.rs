@@ -222,14 +222,20 @@ fn new_claim_requeues_pods_that_name_it() {
 
 /// The rule on API objects.
 mod oracle {
+    use serde::Serialize;
+
     use super::*;
 
     fn both_read(a: &Value, b: &Value) -> bool {
         a["readOnly"] == true && b["readOnly"] == true
     }
 
-    fn share(a: &Option<Value>, b: &Option<Value>, rule: impl Fn(&Value, &Value) -> bool) -> bool {
-        a.as_ref().zip(b.as_ref()).is_some_and(|(a, b)| rule(a, b))
+    fn share<T>(a: &Option<T>, b: &Option<T>, rule: impl Fn(&Value, &Value) -> bool) -> bool
+    where
+        T: Serialize,
+    {
+        let json = |source: &T| serde_json::to_value(source).unwrap();
+        a.as_ref().zip(b.as_ref()).is_some_and(|(a, b)| rule(&json(a), &json(b)))
     }
 
     fn conflict(a: &api::Volume, b: &api::Volume) -> bool {

@@ -3,11 +3,9 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use serde_json::Value;
-
 use super::zones_of;
 use crate::Labels;
-use crate::storage::InTreePlugin;
+use crate::storage::{InTreePlugin, InTreeVolume};
 
 /// The placeholder for the project or zone that a GCE disk does not name.
 const UNSPECIFIED: &str = "UNSPECIFIED";
@@ -57,16 +55,13 @@ impl fmt::Display for TranslationError {
 
 /// Returns the handle of a volume with this source and these labels.
 pub(super) fn translated(
-    plugin: InTreePlugin,
-    source: &Value,
+    volume: &InTreeVolume,
     labels: &Labels,
 ) -> Result<String, TranslationError> {
-    let text = |field: &str| source[field].as_str().unwrap_or_default();
-    match plugin {
-        InTreePlugin::AwsElasticBlockStore => ebs_volume(text("volumeID")),
-        InTreePlugin::AzureDisk => Ok(text("diskURI").to_owned()),
-        InTreePlugin::GcePersistentDisk => gce_disk(text("pdName"), labels),
-        _ => Ok(text("volumeID").to_owned()),
+    match volume.plugin {
+        InTreePlugin::AwsElasticBlockStore => ebs_volume(&volume.disk),
+        InTreePlugin::GcePersistentDisk => gce_disk(&volume.disk, labels),
+        _ => Ok(volume.disk.to_string()),
     }
 }
 

@@ -8,10 +8,8 @@ mod tests;
 
 use std::sync::Arc;
 
-use serde_json::Value;
-
 pub use self::handle::TranslationError;
-use super::{InTreePlugin, PersistentVolume, VolumeSource};
+use super::{InTreePlugin, InTreeVolume, PersistentVolume, VolumeSource};
 use crate::{Cluster, Labels, NodeColumn, NodeSelector};
 
 /// An in-tree plugin that a CSI driver replaces.
@@ -101,8 +99,8 @@ impl Migration {
     ///
     /// # Errors
     /// The volume has no CSI handle.
-    pub fn inline_handle(&self, source: &Value) -> Result<String, TranslationError> {
-        handle::translated(self.plugin, source, &Labels::default())
+    pub fn inline_handle(&self, volume: &InTreeVolume) -> Result<String, TranslationError> {
+        handle::translated(volume, &Labels::default())
     }
 }
 
@@ -112,15 +110,15 @@ pub struct MigratableVolume<'a> {
     /// The plugin and the driver. [`Migration::nodes`] has the nodes on which the driver is active.
     pub migration: &'static Migration,
     volume: &'a PersistentVolume,
-    source: &'a Value,
+    source: &'a InTreeVolume,
 }
 
 impl<'a> MigratableVolume<'a> {
     /// Returns the volume with its migration. Returns `None` for a volume of another kind, or of a
     /// plugin whose volumes do not count as those of the driver.
     pub fn of(volume: &'a PersistentVolume) -> Option<Self> {
-        let VolumeSource::InTree(plugin, source) = &volume.source else { return None };
-        let migration = Migration::of_plugin(*plugin).filter(|own| own.is_on)?;
+        let VolumeSource::InTree(source) = &volume.source else { return None };
+        let migration = Migration::of_plugin(source.plugin).filter(|own| own.is_on)?;
         Some(Self { migration, volume, source })
     }
 
@@ -129,7 +127,7 @@ impl<'a> MigratableVolume<'a> {
     /// # Errors
     /// The volume has no CSI handle.
     pub fn handle(&self) -> Result<String, TranslationError> {
-        handle::translated(self.migration.plugin, self.source, &self.volume.labels)
+        handle::translated(self.source, &self.volume.labels)
     }
 
     /// Returns the nodes on which the driver can use the volume; `None` for all nodes.

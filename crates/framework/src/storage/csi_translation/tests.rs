@@ -1,9 +1,9 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::NodeFields;
 use crate::storage::MIGRATED_PLUGINS;
-use crate::testing::{csi_node, node};
+use crate::testing::{csi_node, node, pod};
+use crate::{NodeFields, PodVolumeSource};
 
 const BETA_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
 const BETA_REGION: &str = "failure-domain.beta.kubernetes.io/region";
@@ -103,7 +103,11 @@ fn volumes_without_csi_handle_are_errors() {
 #[test]
 fn inline_disks_have_no_zone() {
     let migration = Migration::of_plugin(InTreePlugin::GcePersistentDisk).unwrap();
-    let handle = migration.inline_handle(&json!({ "pdName": "d" }));
+    let pod = pod("p").volume(json!({ "gcePersistentDisk": { "pdName": "d" } })).build();
+    let PodVolumeSource::InTree(disk) = &pod.spec.volumes[0].source else {
+        panic!("an in-tree volume is expected: {pod:?}")
+    };
+    let handle = migration.inline_handle(disk);
     let expected = "projects/UNSPECIFIED/zones/UNSPECIFIED/disks/d";
     assert_eq!(handle.as_deref(), Ok(expected));
 }
