@@ -27,7 +27,7 @@ mod object;
 mod openapi;
 pub mod patch;
 pub mod priority;
-mod protobuf;
+pub mod protobuf;
 #[cfg(test)]
 mod recorded;
 pub mod resources;

@@ -128,7 +128,8 @@ impl Connection {
             Some(Answer::Whole(response)) => whole(response),
             Some(Answer::Watch(id)) => {
                 let body = watch::body(self.cluster.clone(), id);
-                http_response(StatusCode::OK, "application/json", body)
+                let content_type = self.cluster.with_store(|store, _| store.watch_content_type(id));
+                http_response(StatusCode::OK, content_type.unwrap_or("application/json"), body)
             }
             None => {
                 let what = format!("{} {} panicked", request.method, request.path);

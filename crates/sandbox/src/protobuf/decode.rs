@@ -3,11 +3,11 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use framework::Time;
+use framework::protobuf::{Content, Fields, varint};
 use serde_json::{Map, Value};
 
 use super::Malformed;
 use super::schema::{Field, Message, Place, SCHEMA, Type};
-use super::wire::{Content, Fields, varint};
 use crate::object::{micro_timestamp, timestamp};
 
 type Object = Map<String, Value>;
@@ -46,7 +46,7 @@ fn put(object: &mut Object, field: &Field, content: Content<'_>) -> Result<(), M
         Place::Map(name) => {
             let map = object.entry(name).or_insert_with(|| Value::Object(Object::new()));
             if let Value::Object(map) = map {
-                let (key, value) = entry(field.holds, delimited(content)?)?;
+                let (key, value) = entry(field.holds, content.delimited()?)?;
                 map.insert(key, value);
             }
         }
@@ -81,7 +81,7 @@ fn entry(of: Type, bytes: &[u8]) -> Result<(String, Value), Malformed> {
     let (mut key, mut found) = (String::new(), None);
     for field in Fields::of(bytes) {
         match field? {
-            (1, content) => key = text(content)?,
+            (1, content) => content.text()?.clone_into(&mut key),
             (2, content) => found = Some(value(of, content)?),
             _ => {}
         }
@@ -95,43 +95,26 @@ fn entry(of: Type, bytes: &[u8]) -> Result<(String, Value), Malformed> {
 
 fn value(of: Type, content: Content<'_>) -> Result<Value, Malformed> {
     Ok(match of {
-        Type::Bool => (varint_of(content)? != 0).into(),
-        Type::Int => varint_of(content)?.cast_signed().into(),
-        Type::String => text(content)?.into(),
-        Type::Bytes => STANDARD.encode(delimited(content)?).into(),
-        Type::Quantity => wrapped(content)?.map(text).transpose()?.unwrap_or_default().into(),
-        Type::IntOrString => int_or_string(delimited(content)?)?,
-        Type::Time => time(delimited(content)?, timestamp)?,
-        Type::MicroTime => time(delimited(content)?, micro_timestamp)?,
+        Type::Bool => (content.varint()? != 0).into(),
+        Type::Int => content.varint()?.cast_signed().into(),
+        Type::String => content.text()?.into(),
+        Type::Bytes => STANDARD.encode(content.delimited()?).into(),
+        Type::Quantity => {
+            wrapped(content)?.map(Content::text).transpose()?.unwrap_or_default().into()
+        }
+        Type::IntOrString => int_or_string(content.delimited()?)?,
+        Type::Time => time(content.delimited()?, timestamp)?,
+        Type::MicroTime => time(content.delimited()?, micro_timestamp)?,
         Type::Raw => raw(content)?,
-        Type::Strings => strings(delimited(content)?)?,
-        Type::Message(place) => object(SCHEMA.message(place), delimited(content)?)?.into(),
+        Type::Strings => strings(content.delimited()?)?,
+        Type::Message(place) => object(SCHEMA.message(place), content.delimited()?)?.into(),
     })
-}
-
-fn varint_of(content: Content<'_>) -> Result<u64, Malformed> {
-    match content {
-        Content::Varint(number) => Ok(number),
-        _ => Err(Malformed::Mismatch),
-    }
-}
-
-pub(super) fn delimited(content: Content<'_>) -> Result<&[u8], Malformed> {
-    match content {
-        Content::Delimited(bytes) => Ok(bytes),
-        _ => Err(Malformed::Mismatch),
-    }
-}
-
-pub(super) fn text(content: Content<'_>) -> Result<String, Malformed> {
-    let text = std::str::from_utf8(delimited(content)?).map_err(|_| Malformed::Text)?;
-    Ok(text.to_owned())
 }
 
 /// Returns field 1 of a message that has no other.
 fn wrapped(content: Content<'_>) -> Result<Option<Content<'_>>, Malformed> {
     let mut found = None;
-    for field in Fields::of(delimited(content)?) {
+    for field in Fields::of(content.delimited()?) {
         if let (1, content) = field? {
             found = Some(content);
         }
@@ -144,9 +127,9 @@ fn int_or_string(bytes: &[u8]) -> Result<Value, Malformed> {
     let (mut is_text, mut number, mut string) = (false, 0, String::new());
     for field in Fields::of(bytes) {
         match field? {
-            (1, content) => is_text = varint_of(content)? == 1,
-            (2, content) => number = varint_of(content)?.cast_signed(),
-            (3, content) => string = text(content)?,
+            (1, content) => is_text = content.varint()? == 1,
+            (2, content) => number = content.varint()?.cast_signed(),
+            (3, content) => content.text()?.clone_into(&mut string),
             _ => {}
         }
     }
@@ -161,8 +144,8 @@ fn time(bytes: &[u8], write: fn(Time) -> String) -> Result<Value, Malformed> {
     let (mut seconds, mut nanos) = (0, 0);
     for field in Fields::of(bytes) {
         match field? {
-            (1, content) => seconds = varint_of(content)?.cast_signed(),
-            (2, content) => nanos = varint_of(content)?.cast_signed(),
+            (1, content) => seconds = content.varint()?.cast_signed(),
+            (2, content) => nanos = content.varint()?.cast_signed(),
             _ => {}
         }
     }
@@ -171,7 +154,7 @@ fn time(bytes: &[u8], write: fn(Time) -> String) -> Result<Value, Malformed> {
 }
 
 fn raw(content: Content<'_>) -> Result<Value, Malformed> {
-    match wrapped(content)?.map(delimited).transpose()? {
+    match wrapped(content)?.map(Content::delimited).transpose()? {
         None | Some([]) => Ok(Value::Null),
         Some(json) => serde_json::from_slice(json).map_err(|_| Malformed::Json),
     }
@@ -181,7 +164,7 @@ fn strings(bytes: &[u8]) -> Result<Value, Malformed> {
     let mut strings = Vec::new();
     for field in Fields::of(bytes) {
         if let (1, content) = field? {
-            strings.push(text(content)?.into());
+            strings.push(content.text()?.into());
         }
     }
     Ok(Value::Array(strings))

@@ -1,46 +1,45 @@
-//! Request bodies in the protobuf of Kubernetes, which Go clients send, converted to JSON. Answers
-//! are JSON, which these clients accept.
+//! The protobuf of Kubernetes, which Go clients send: request bodies become JSON, and reads of nodes and pods
+//! are answered in protobuf to clients that ask for it. All other answers are JSON, which these clients accept.
 
 mod decode;
+mod encode;
 mod schema;
 #[cfg(test)]
 mod tests;
-mod wire;
 
 use std::borrow::Cow;
 
+use bytes::Bytes;
+use framework::protobuf::{self, MEDIA_TYPE, Unknown};
 use serde_json::Value;
 
+pub(crate) use self::encode::{frame, list, message, object, status};
 use self::schema::SCHEMA;
-use self::wire::Fields;
 use crate::api::Request;
+use crate::resources::{NODES, PODS, Resource};
 use crate::status::Status;
-
-/// The media type.
-const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
-
-/// The prefix of bodies.
-const MAGIC: &[u8] = b"k8s\0";
 
 /// Why a body does not decode.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 enum Malformed {
-    #[error("the prefix \"k8s\\0\" is missing")]
-    Magic,
-    #[error("the body ends within a field")]
-    Truncated,
-    #[error("a number has more than ten bytes")]
-    Varint,
-    #[error("wire type {0} is unknown")]
-    WireType(u64),
-    #[error("a field has the wire type of another type")]
-    Mismatch,
-    #[error("a text is not UTF-8")]
-    Text,
+    #[error(transparent)]
+    Wire(#[from] protobuf::Malformed),
     #[error("a field that holds JSON does not parse")]
     Json,
-    #[error("content encoding {0:?} is not supported")]
-    Encoding(String),
+}
+
+/// Returns the frame of a watch event around an object: its length (four bytes), and the event. `None` if the
+/// object is of an unknown kind.
+pub fn watch_frame(event: &str, json: &Value) -> Option<Bytes> {
+    let (api_version, kind) = (json["apiVersion"].as_str()?, json["kind"].as_str()?);
+    let mut message = Vec::new();
+    encode::write_object(&mut message, SCHEMA.kind(api_version, kind)?, json);
+    Some(frame(event, &object(api_version, kind, &message)))
+}
+
+/// Whether reads of the resource are answered in protobuf.
+pub(crate) fn serves(resource: &Resource) -> bool {
+    [NODES, PODS].contains(&resource)
 }
 
 /// Returns the request with a JSON body.
@@ -52,54 +51,19 @@ pub(crate) fn with_json_body(request: &Request) -> Result<Cow<'_, Request>, Stat
     if media_type != MEDIA_TYPE || request.body.is_empty() {
         return Ok(Cow::Borrowed(request));
     }
-    let body = object(&request.body)?.to_string().into();
+    let body = decoded(&request.body)?.to_string().into();
     let content_type = "application/json".to_owned();
     Ok(Cow::Owned(Request { body, content_type, ..request.clone() }))
 }
 
-fn object(body: &[u8]) -> Result<Value, Status> {
-    let malformed = |why| Status::bad_request(format!("the body is no Kubernetes protobuf: {why}"));
-    let Unknown { api_version, kind, raw } = Unknown::read(body).map_err(malformed)?;
-    let message = SCHEMA.kind(&api_version, &kind).ok_or_else(Status::unknown_body_format)?;
+fn decoded(body: &[u8]) -> Result<Value, Status> {
+    let malformed =
+        |why: Malformed| Status::bad_request(format!("the body is no Kubernetes protobuf: {why}"));
+    let Unknown { api_version, kind, raw } =
+        Unknown::read(body).map_err(|error| malformed(error.into()))?;
+    let message = SCHEMA.kind(api_version, kind).ok_or_else(Status::unknown_body_format)?;
     let mut object = decode::object(message, raw).map_err(malformed)?;
     object.insert("apiVersion".to_owned(), api_version.into());
     object.insert("kind".to_owned(), kind.into());
     Ok(object.into())
-}
-
-/// The envelope, `runtime.Unknown`: type and content.
-#[derive(Debug, Default)]
-struct Unknown<'a> {
-    api_version: String,
-    kind: String,
-    raw: &'a [u8],
-}
-
-impl<'a> Unknown<'a> {
-    fn read(body: &'a [u8]) -> Result<Self, Malformed> {
-        let mut unknown = Self::default();
-        for field in Fields::of(body.strip_prefix(MAGIC).ok_or(Malformed::Magic)?) {
-            match field? {
-                (1, content) => unknown.read_type(decode::delimited(content)?)?,
-                (2, content) => unknown.raw = decode::delimited(content)?,
-                (3, content) => match decode::text(content)? {
-                    plain if plain.is_empty() => {}
-                    encoding => return Err(Malformed::Encoding(encoding)),
-                },
-                _ => {}
-            }
-        }
-        Ok(unknown)
-    }
-
-    fn read_type(&mut self, type_meta: &[u8]) -> Result<(), Malformed> {
-        for field in Fields::of(type_meta) {
-            match field? {
-                (1, content) => self.api_version = decode::text(content)?,
-                (2, content) => self.kind = decode::text(content)?,
-                _ => {}
-            }
-        }
-        Ok(())
-    }
 }

@@ -26,6 +26,10 @@ type Places = BTreeMap<(&'static str, &'static str), usize>;
 #[derive(Debug)]
 pub(super) struct Message {
     fields: BTreeMap<u64, Field>,
+    /// The numbers of the fields with names.
+    numbers: BTreeMap<&'static str, u64>,
+    /// The numbers of the fields whose messages are inline.
+    inline: Vec<u64>,
 }
 
 /// A field of a message.
@@ -104,6 +108,17 @@ impl Message {
     pub(super) fn fields(&self) -> impl Iterator<Item = (u64, &Field)> {
         self.fields.iter().map(|(number, field)| (*number, field))
     }
+
+    /// Returns the field that is at the name of a JSON object.
+    pub(super) fn named(&self, name: &str) -> Option<(u64, &Field)> {
+        let number = self.numbers.get(name)?;
+        Some((*number, self.fields.get(number)?))
+    }
+
+    /// Returns the fields whose messages hold further fields of the same JSON object.
+    pub(super) fn inline(&self) -> impl Iterator<Item = (u64, &Field)> {
+        self.inline.iter().filter_map(|number| Some((*number, self.fields.get(number)?)))
+    }
 }
 
 /// Finds a message in its own API, then among the shared ones.
@@ -137,7 +152,18 @@ fn definitions(table: &'static str) -> Vec<Definition> {
 
 impl Definition {
     fn message(&self, places: &Places) -> Message {
-        Message { fields: self.fields.iter().map(|field| self.field(field, places)).collect() }
+        let fields: BTreeMap<u64, Field> =
+            self.fields.iter().map(|field| self.field(field, places)).collect();
+        let (mut numbers, mut inline) = (BTreeMap::new(), Vec::new());
+        for (number, field) in &fields {
+            match field.place {
+                Place::Inline => inline.push(*number),
+                Place::Named { name, .. } | Place::List(name) | Place::Map(name) => {
+                    numbers.insert(name, *number);
+                }
+            }
+        }
+        Message { fields, numbers, inline }
     }
 
     fn field(&self, text: &'static str, places: &Places) -> (u64, Field) {

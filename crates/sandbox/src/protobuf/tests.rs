@@ -1,108 +1,34 @@
 //! Bodies in protobuf: recorded ones, and ones that the tests encode with the table.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use framework::Time;
+use framework::protobuf::{self, Content, Fields, MEDIA_TYPE, Message as _};
+use framework::{Time, api};
 use proptest::prelude::*;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::schema::{Field, Message, Place, SCHEMA, Type};
-use super::wire::{Content, Fields};
-use super::{MAGIC, MEDIA_TYPE, Malformed, decode, object, with_json_body};
+use super::schema::{Message, Place, SCHEMA, Type};
+use super::{decoded, encode, with_json_body};
 use crate::api::{Answer, Request, Response};
-use crate::object::entries;
 use crate::recorded::{dialogue, dialogues};
-use crate::resources::{DEPLOYMENTS, NAMESPACES, PODS};
+use crate::resources::{DEPLOYMENTS, NAMESPACES, NODES, PODS};
 use crate::store::Store;
 
 const NOW: Time = Time::from_secs(1_700_000_000);
-
-fn varint(mut number: u64) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    while number >= 0x80 {
-        bytes.push(number.to_le_bytes()[0] | 0x80);
-        number >>= 7;
-    }
-    bytes.push(number.to_le_bytes()[0]);
-    bytes
-}
-
-fn number(place: u64, number: i64) -> Vec<u8> {
-    [varint(place << 3), varint(number.cast_unsigned())].concat()
-}
-
-fn delimited(place: u64, content: &[u8]) -> Vec<u8> {
-    [varint(place << 3 | 2), varint(content.len() as u64), content.to_vec()].concat()
-}
-
-/// Returns the message of an object as a Go client writes it.
-fn message(message: &Message, object: &Value) -> Vec<u8> {
-    let fields = message.fields();
-    fields.flat_map(|(place, field)| encode_field(place, field, object)).collect()
-}
-
-fn encode_field(place: u64, field: &Field, object: &Value) -> Vec<u8> {
-    let encode = |value: &Value| encode_value(place, field.holds, value);
-    match field.place {
-        Place::Inline => encode(object),
-        Place::Named { name, .. } => object.get(name).map(encode).unwrap_or_default(),
-        Place::List(name) => entries(object, &format!("/{name}")).flat_map(encode).collect(),
-        Place::Map(name) => {
-            let entries = object.get(name).and_then(Value::as_object).into_iter().flatten();
-            let entry = |(key, value): (&String, &Value)| {
-                let value = encode_value(2, field.holds, value);
-                delimited(place, &[delimited(1, key.as_bytes()), value].concat())
-            };
-            entries.flat_map(entry).collect()
-        }
-    }
-}
-
-fn encode_value(place: u64, holds: Type, value: &Value) -> Vec<u8> {
-    let text = value.as_str().unwrap_or_default();
-    match holds {
-        _ if value.is_null() => Vec::new(),
-        Type::Bool => number(place, value.as_bool().unwrap().into()),
-        Type::Int => number(place, value.as_i64().unwrap()),
-        Type::String => delimited(place, text.as_bytes()),
-        Type::Bytes => delimited(place, &STANDARD.decode(text).unwrap()),
-        Type::Quantity => {
-            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            delimited(place, &delimited(1, text.as_bytes()))
-        }
-        Type::IntOrString => {
-            let kind = number(1, value.is_string().into());
-            let int = number(2, value.as_i64().unwrap_or_default());
-            delimited(place, &[kind, int, delimited(3, text.as_bytes())].concat())
-        }
-        Type::Time | Type::MicroTime => {
-            let nanos = Time::parse_rfc3339(text).unwrap().as_nanos();
-            let (seconds, nanos) =
-                (nanos.div_euclid(1_000_000_000), nanos.rem_euclid(1_000_000_000));
-            delimited(place, &[number(1, seconds), number(2, nanos)].concat())
-        }
-        Type::Raw => delimited(place, &delimited(1, value.to_string().as_bytes())),
-        Type::Strings => {
-            let items = entries(value, "").flat_map(|item| encode_value(1, Type::String, item));
-            delimited(place, &items.collect::<Vec<u8>>())
-        }
-        Type::Message(of) => delimited(place, &message(SCHEMA.message(of), value)),
-    }
-}
 
 /// Returns the whole body for an object.
 fn body(object: &Value) -> Vec<u8> {
     let text = |field: &str| object[field].as_str().unwrap();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
-    let raw = message(SCHEMA.kind(api_version, kind).unwrap(), object);
-    envelope(api_version, kind, &raw)
+    let mut raw = Vec::new();
+    encode::write_object(&mut raw, SCHEMA.kind(api_version, kind).unwrap(), object);
+    encode::object(api_version, kind, &raw)
 }
 
-fn envelope(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
-    let type_meta = [delimited(1, api_version.as_bytes()), delimited(2, kind.as_bytes())].concat();
-    let empty = [delimited(3, b""), delimited(4, b"")].concat();
-    [MAGIC.to_vec(), delimited(1, &type_meta), delimited(2, raw), empty].concat()
+/// Returns a field whose content has a length.
+fn delimited(place: u64, content: &[u8]) -> Vec<u8> {
+    let mut field = Vec::new();
+    encode::content(&mut field, place, content);
+    field
 }
 
 fn send(store: &mut Store, method: &str, target: &str, body: impl Into<Bytes>) -> Response {
@@ -136,12 +62,12 @@ fn prune(value: &mut Value) {
 fn recorded_objects(mut stream: &[u8]) -> Vec<Value> {
     let content = |bytes, wanted| {
         let field = Fields::of(bytes).map(Result::unwrap).find(|(place, _)| *place == wanted);
-        decode::delimited(field.unwrap().1).unwrap()
+        field.unwrap().1.delimited().unwrap()
     };
     let mut objects = Vec::new();
     while let Some((length, rest)) = stream.split_first_chunk() {
         let (event, rest) = rest.split_at(u32::from_be_bytes(*length).try_into().unwrap());
-        objects.push(object(content(content(event, 2), 1)).unwrap());
+        objects.push(decoded(content(content(event, 2), 1)).unwrap());
         stream = rest;
     }
     objects
@@ -169,7 +95,7 @@ fn recorded_objects_round_trip_through_protobuf() {
     for dialogue in dialogues().iter().filter(|dialogue| dialogue.creates()) {
         let mut sent = dialogue.response_body().clone();
         prune(&mut sent);
-        let mut received = object(&body(&sent)).unwrap();
+        let mut received = decoded(&body(&sent)).unwrap();
         prune(&mut received);
         assert_eq!(received, sent, "{}", dialogue.name());
     }
@@ -194,10 +120,10 @@ fn zeros_stay_only_where_they_differ_from_absent() {
         "containers": [{"name": "c", "env": [{"name": "A"}],
             "securityContext": {"allowPrivilegeEscalation": false}}],
     });
-    assert_eq!(object(&body(&pod)).unwrap()["spec"], wanted);
+    assert_eq!(decoded(&body(&pod)).unwrap()["spec"], wanted);
     let none = json!({"apiVersion": "apps/v1", "kind": "Deployment",
         "spec": {"replicas": 0, "paused": false, "minReadySeconds": 0}});
-    assert_eq!(object(&body(&none)).unwrap()["spec"], json!({"replicas": 0}));
+    assert_eq!(decoded(&body(&none)).unwrap()["spec"], json!({"replicas": 0}));
 }
 
 #[test]
@@ -217,7 +143,7 @@ fn values_of_every_type_decode_as_in_go() {
             "deletionTimestamp": "1969-12-31T23:59:59Z"}}),
     ];
     for example in examples {
-        assert_eq!(object(&body(&example)).unwrap(), example);
+        assert_eq!(decoded(&body(&example)).unwrap(), example);
     }
 }
 
@@ -225,25 +151,25 @@ fn values_of_every_type_decode_as_in_go() {
 fn packed_numbers_are_a_list() {
     let group = delimited(3, &[1, 0x80, 1]);
     let context = delimited(14, &delimited(4, &group[2..]));
-    let pod = object(&envelope("v1", "Pod", &delimited(2, &context))).unwrap();
+    let pod = decoded(&encode::object("v1", "Pod", &delimited(2, &context))).unwrap();
     assert_eq!(pod["spec"]["securityContext"], json!({"supplementalGroups": [1, 128]}));
 }
 
 #[test]
 fn malformed_bodies_are_refused_with_the_reason() {
-    let faults: [(&[u8], Malformed); 5] = [
-        (b"{}", Malformed::Magic),
-        (b"k8s\0\x0a\x05v1", Malformed::Truncated),
-        (b"k8s\0\x0f", Malformed::WireType(7)),
-        (b"k8s\0\x08\x01", Malformed::Mismatch),
-        (b"k8s\0\x1a\x04gzip", Malformed::Encoding("gzip".to_owned())),
+    let faults: [(&[u8], protobuf::Malformed); 5] = [
+        (b"{}", protobuf::Malformed::Magic),
+        (b"k8s\0\x0a\x05v1", protobuf::Malformed::Truncated),
+        (b"k8s\0\x0f", protobuf::Malformed::WireType(7)),
+        (b"k8s\0\x08\x01", protobuf::Malformed::Mismatch),
+        (b"k8s\0\x1a\x04gzip", protobuf::Malformed::Encoding("gzip".to_owned())),
     ];
     for (body, fault) in faults {
-        let refusal = object(body).unwrap_err();
+        let refusal = decoded(body).unwrap_err();
         assert_eq!(refusal.code, 400);
         assert!(refusal.message.ends_with(&fault.to_string()), "{}", refusal.message);
     }
-    let unknown = object(&envelope("example.com/v1", "Widget", &[])).unwrap_err();
+    let unknown = decoded(&encode::object("example.com/v1", "Widget", &[])).unwrap_err();
     assert_eq!((unknown.code, unknown.reason), (415, "UnsupportedMediaType"));
 }
 
@@ -302,6 +228,138 @@ fn objects_of_another_kind_are_refused_as_in_json() {
     assert_eq!(store.get(NAMESPACES, "", "n"), None);
 }
 
+/// Returns a random JSON object with fields of the message, as an API server writes them: lists and maps are
+/// not empty.
+fn random_object(rng: &mut fastrand::Rng, message: &Message) -> Value {
+    let mut object = Map::new();
+    for (_, field) in message.fields() {
+        if let Place::Inline = field.place {
+            let Value::Object(inline) = random_value(rng, field.holds) else { continue };
+            object.extend(inline);
+            continue;
+        }
+        if rng.u8(..3) > 0 {
+            continue;
+        }
+        let (name, value) = match field.place {
+            Place::Named { name, .. } => (name, random_value(rng, field.holds)),
+            Place::List(name) => {
+                let items = (0..rng.usize(1..3)).map(|_| random_value(rng, field.holds));
+                (name, items.collect::<Vec<_>>().into())
+            }
+            Place::Map(name) => {
+                let keys = ["cpu", "example.com/gpu", ""];
+                let entries = keys.map(|key| (key.to_owned(), random_value(rng, field.holds)));
+                (name, Map::from_iter(entries).into())
+            }
+            Place::Inline => continue,
+        };
+        object.insert(name.to_owned(), value);
+    }
+    object.into()
+}
+
+fn random_value(rng: &mut fastrand::Rng, holds: Type) -> Value {
+    match holds {
+        Type::Bool => rng.bool().into(),
+        Type::Int => {
+            (*rng.choice(&[0, 1, -1, 80, i64::from(i32::MAX), i64::from(i32::MIN)]).unwrap()).into()
+        }
+        Type::String => (*rng.choice(&["", "a", "Always", "True", "é"]).unwrap()).into(),
+        Type::Quantity => (*rng.choice(&["1", "100m", "1Gi", "-3", ""]).unwrap()).into(),
+        Type::Bytes => "AAEC".into(),
+        Type::IntOrString => (*rng.choice(&[json!(8080), json!("http")]).unwrap()).clone(),
+        Type::Time => "2026-11-20T22:12:00Z".into(),
+        Type::MicroTime => "2026-11-20T22:12:00.000001Z".into(),
+        Type::Raw => json!({"f:metadata": {}}),
+        Type::Strings => json!(["a", ""]),
+        Type::Message(place) => random_object(rng, SCHEMA.message(place)),
+    }
+}
+
+/// Decodes both encodings of a random object to the type that the scheduler reads.
+fn decodes_alike<T>(kind: &str, seed: u64)
+where
+    T: protobuf::Message + serde::de::DeserializeOwned + PartialEq + std::fmt::Debug,
+{
+    let message = SCHEMA.kind("v1", kind).unwrap();
+    let json = random_object(&mut fastrand::Rng::with_seed(seed), message);
+    let mut bytes = Vec::new();
+    encode::write_object(&mut bytes, message, &json);
+    let of_json: T = serde_json::from_value(json.clone()).unwrap();
+    assert_eq!(T::decode(&bytes).as_ref(), Ok(&of_json), "{json}");
+}
+
+#[test]
+fn reads_are_answered_in_protobuf_to_clients_that_ask_for_it() {
+    let mut store = Store::new(1, NOW);
+    let pod = json!({"metadata": {"name": "p", "namespace": "default"}, "spec": {"containers": [
+        {"name": "c", "image": "pause"}]}});
+    store.create(PODS, pod, NOW).unwrap();
+    let mut get = |target: &str, accept: &str| {
+        let mut request = Request::new("GET", target, "");
+        request.accept = accept.to_owned();
+        match store.serve(&request, NOW) {
+            Answer::Whole(response) => response,
+            Answer::Watch(_) => panic!("a watch was opened"),
+        }
+    };
+    let both = format!("{MEDIA_TYPE}, */*");
+    let list = get("/api/v1/pods", &both);
+    assert_eq!(list.content_type, MEDIA_TYPE);
+    let list = protobuf::Unknown::read(&list.body).unwrap();
+    assert_eq!((list.api_version, list.kind), ("v1", "PodList"));
+    let pod = get("/api/v1/namespaces/default/pods/p", &both);
+    assert_eq!(decoded(&pod.body).unwrap()["metadata"]["name"], "p");
+    let missing = get("/api/v1/namespaces/default/pods/q", &both);
+    assert_eq!((missing.status, missing.content_type), (404, MEDIA_TYPE));
+    assert_eq!(decoded(&missing.body).unwrap()["reason"], "NotFound");
+    for (target, accept) in [
+        ("/api/v1/namespaces", &*both),
+        ("/api/v1/pods", "application/json"),
+        ("/api/v1/pods", &format!("application/json,{MEDIA_TYPE}")),
+    ] {
+        assert_eq!(get(target, accept).content_type, "application/json", "{target} {accept}");
+    }
+    assert_eq!(get("/api/v1/namespaces", MEDIA_TYPE).status, 406);
+}
+
+#[test]
+fn watch_in_protobuf_has_frames() {
+    let mut store = Store::new(1, NOW);
+    let node = json!({"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "4"}}});
+    store.create(NODES, node, NOW).unwrap();
+    let target = "/api/v1/nodes?watch=true&sendInitialEvents=true&allowWatchBookmarks=true\
+                  &resourceVersionMatch=NotOlderThan";
+    let mut request = Request::new("GET", target, "");
+    request.accept = format!("{MEDIA_TYPE}, */*");
+    let Answer::Watch(watch) = store.serve(&request, NOW) else { panic!("no watch was opened") };
+    let stream = "application/vnd.kubernetes.protobuf;stream=watch";
+    assert_eq!(store.watch_content_type(watch), Some(stream));
+    let lines = store.frames(watch, NOW).lines;
+    let events: Vec<_> = lines
+        .iter()
+        .map(|line| {
+            let (length, event) = line.split_first_chunk().unwrap();
+            assert_eq!(u32::from_be_bytes(*length) as usize, event.len());
+            protobuf::WatchEvent::read(event).unwrap()
+        })
+        .collect();
+    let types: Vec<_> = events.iter().map(|event| (event.type_, event.object.kind)).collect();
+    assert_eq!(types, [("ADDED", "Node"), ("BOOKMARK", "Node")]);
+    let node = api::Node::decode(events[0].object.raw).unwrap();
+    assert_eq!((&*node.metadata.name, &*node.status.allocatable["cpu"].0), ("n", "4"));
+    let bookmark = api::Node::decode(events[1].object.raw).unwrap();
+    assert_eq!(bookmark.metadata.annotations["k8s.io/initial-events-end"], "true");
+    store.compact();
+    request = Request::new("GET", "/api/v1/nodes?watch=true&resourceVersion=1", "");
+    request.accept = MEDIA_TYPE.to_owned();
+    let Answer::Watch(watch) = store.serve(&request, NOW) else { panic!("no watch was opened") };
+    let lines = store.frames(watch, NOW).lines;
+    let event = protobuf::WatchEvent::read(&lines[0][4..]).unwrap();
+    assert_eq!((event.type_, event.object.kind), ("ERROR", "Status"));
+}
+
 /// Returns a valid body, which the tests damage.
 fn right() -> Vec<u8> {
     body(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p",
@@ -313,8 +371,8 @@ fn right() -> Vec<u8> {
 proptest! {
     #[test]
     fn no_bytes_make_it_panic(raw in proptest::collection::vec(any::<u8>(), 0..200)) {
-        let _ = object(&raw);
-        let _ = object(&envelope("v1", "Pod", &raw));
+        let _ = decoded(&raw);
+        let _ = decoded(&encode::object("v1", "Pod", &raw));
         let mut request = Request::new("POST", "/", raw);
         request.content_type = MEDIA_TYPE.to_owned();
         let _ = with_json_body(&request);
@@ -330,13 +388,20 @@ proptest! {
             let place = place.index(body.len());
             body[place] = byte;
         }
-        let _ = object(&body);
-        let _ = object(&body[..end.index(body.len())]);
+        let _ = decoded(&body);
+        let _ = decoded(&body[..end.index(body.len())]);
+    }
+
+    #[test]
+    fn scheduler_reads_both_encodings_alike(seed: u64) {
+        decodes_alike::<api::Pod>("Pod", seed);
+        decodes_alike::<api::Node>("Node", seed);
     }
 
     #[test]
     fn numbers_survive(wanted: i64) {
-        let bytes = number(1, wanted);
+        let mut bytes = Vec::new();
+        encode::integer(&mut bytes, 1, wanted);
         let field = Fields::of(&bytes).next().unwrap().unwrap();
         prop_assert_eq!(field, (1, Content::Varint(wanted.cast_unsigned())));
     }

@@ -9,6 +9,8 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::encoding;
+use crate::protobuf;
+use crate::resources::Resource;
 
 /// Maximum number of changes kept for a resource. A change of a pod takes about ten kilobytes.
 pub(crate) const HISTORY: usize = 20_000;
@@ -50,7 +52,13 @@ pub struct Change {
 }
 
 /// The body of an object as bytes, encoded on first use and shared.
-pub(super) type Encoded = Arc<OnceLock<Bytes>>;
+type Encoded = Arc<Encodings>;
+
+#[derive(Debug, Default)]
+struct Encodings {
+    json: OnceLock<Bytes>,
+    protobuf: OnceLock<Bytes>,
+}
 
 /// An object and its bytes.
 #[derive(Debug, Clone)]
@@ -66,14 +74,19 @@ impl Stored {
 
     /// Returns the object as JSON, without `kind` and `apiVersion`.
     pub(super) fn body(&self) -> &Bytes {
-        self.encoded.get_or_init(|| encoding::body(&self.object))
+        self.encoded.json.get_or_init(|| encoding::body(&self.object))
+    }
+
+    /// Returns the object as a message in protobuf, without its envelope.
+    pub(super) fn message(&self, resource: &Resource) -> &Bytes {
+        self.encoded.protobuf.get_or_init(|| protobuf::message(resource, &self.object))
     }
 }
 
 impl Change {
-    /// Returns the object as JSON, without `kind` and `apiVersion`.
-    pub(super) fn body(&self) -> &Bytes {
-        self.encoded.get_or_init(|| encoding::body(&self.object))
+    /// Returns the object after the write.
+    pub(super) fn stored(&self) -> Stored {
+        Stored { object: self.object.clone(), encoded: self.encoded.clone() }
     }
 }
 

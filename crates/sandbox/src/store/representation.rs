@@ -1,17 +1,20 @@
-//! Representations of objects in answers: objects, metadata or tables, as JSON or YAML.
+//! Representations of objects in answers: objects, metadata or tables, as JSON, YAML or protobuf.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use framework::Time;
+use framework::protobuf::MEDIA_TYPE;
 use serde_json::{Value, json};
 
 use super::collection::Stored;
 use super::encoding;
 use super::list::Page;
-use crate::api::Request;
+use crate::api::{Request, Response};
 use crate::events;
 use crate::metadata;
+use crate::protobuf;
 use crate::resources::{EVENTS_V1, Resource};
 use crate::status::Status;
 use crate::table::{self, IncludeObject, Layout};
@@ -20,7 +23,15 @@ use crate::table::{self, IncludeObject, Layout};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Representation {
     shape: Shape,
-    yaml: bool,
+    format: Format,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Json,
+    Yaml,
+    /// Of whole objects only.
+    Protobuf,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -31,44 +42,77 @@ enum Shape {
 }
 
 impl Representation {
-    /// Returns the first supported representation in `Accept`. Protobuf is not supported.
-    pub(super) fn negotiate(request: &Request) -> Result<Self, Status> {
+    /// Returns the first supported representation in `Accept`. Protobuf is supported for reads of some
+    /// resources.
+    pub(super) fn negotiate(resource: &Resource, request: &Request) -> Result<Self, Status> {
         if request.accept.is_empty() {
-            return Ok(Self { shape: Shape::Object, yaml: false });
+            return Ok(Self { shape: Shape::Object, format: Format::Json });
         }
+        let has_protobuf = request.method == "GET" && protobuf::serves(resource);
         let include = match request.parameter("includeObject") {
             Some("None") => IncludeObject::None,
             Some("Object") => IncludeObject::Object,
             _ => IncludeObject::Metadata,
         };
-        let mut offers = request.accept.split(',').filter_map(|range| offer(range, include));
+        let offers = request.accept.split(',').filter_map(|range| offer(range, include));
+        let mut offers = offers.filter(|offer| has_protobuf || offer.format != Format::Protobuf);
         offers.next().ok_or_else(Status::not_acceptable)
     }
 
-    /// Returns the representation for a watch, which is a stream of JSON lines.
-    pub(super) fn negotiate_stream(request: &Request) -> Result<Self, Status> {
-        let representation = Self::negotiate(request)?;
-        if representation.yaml { Err(Status::not_acceptable()) } else { Ok(representation) }
+    /// Returns the representation for a watch, which is a stream of JSON lines or of frames.
+    pub(super) fn negotiate_stream(resource: &Resource, request: &Request) -> Result<Self, Status> {
+        let representation = Self::negotiate(resource, request)?;
+        match representation.format {
+            Format::Yaml => Err(Status::not_acceptable()),
+            Format::Json | Format::Protobuf => Ok(representation),
+        }
     }
 
     /// Returns the `Content-Type` of the answer.
-    pub(super) fn content_type(self) -> &'static str {
-        if self.yaml { "application/yaml" } else { "application/json" }
+    pub(super) const fn content_type(self) -> &'static str {
+        match self.format {
+            Format::Json => "application/json",
+            Format::Yaml => "application/yaml",
+            Format::Protobuf => MEDIA_TYPE,
+        }
+    }
+
+    /// Returns the `Content-Type` of a watch.
+    pub(super) const fn stream_content_type(self) -> &'static str {
+        match self.format {
+            Format::Json | Format::Yaml => "application/json",
+            Format::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
+        }
     }
 
     /// Encodes a value that has no other shapes.
     pub(super) fn value(self, value: &Value) -> Bytes {
-        if self.yaml {
-            serde_yaml::to_string(value).unwrap_or_default().into()
-        } else {
-            value.to_string().into()
+        match self.format {
+            Format::Yaml => serde_yaml::to_string(value).unwrap_or_default().into(),
+            Format::Json | Format::Protobuf => value.to_string().into(),
+        }
+    }
+
+    /// Returns the answer of a refused request.
+    pub(super) fn refusal(self, status: &Status) -> Response {
+        let response = status.response();
+        match self.format {
+            Format::Json | Format::Yaml => response,
+            Format::Protobuf => {
+                let body = protobuf::status(&status.to_value()).into();
+                Response { content_type: self.content_type(), body, ..response }
+            }
         }
     }
 
     /// Encodes one object. `now` is for the ages in tables.
     pub(super) fn object(self, resource: &'static Resource, stored: &Stored, now: Time) -> Bytes {
         match self.shape {
-            Shape::Object if !self.yaml && resource == resource.storage() => {
+            Shape::Object if self.format == Format::Protobuf => {
+                let api_version = resource.api_version();
+                protobuf::object(&api_version, resource.kind, stored.message(resource)).into()
+            }
+            Shape::Object if self.format == Format::Json && resource == resource.storage() => {
                 let mut bytes = Vec::with_capacity(stored.body().len() + 64);
                 encoding::write_object(&mut bytes, resource, stored.body());
                 bytes.into()
@@ -99,7 +143,11 @@ impl Representation {
     /// Encodes a list.
     pub(super) fn list(self, resource: &'static Resource, page: &Page, now: Time) -> Bytes {
         match self.shape {
-            Shape::Object if !self.yaml && resource == resource.storage() => {
+            Shape::Object if self.format == Format::Protobuf => {
+                let items = page.items.iter().map(|stored| &**stored.message(resource));
+                protobuf::list(resource, &page.metadata(), items)
+            }
+            Shape::Object if self.format == Format::Json && resource == resource.storage() => {
                 list_of_bodies(resource, page)
             }
             _ => self.value(&self.list_value(resource, page, now)),
@@ -136,23 +184,26 @@ impl Representation {
         })
     }
 
-    /// Encodes a watch event of an object; `body` is its encoding if known.
+    /// Encodes a watch event of an object.
     pub(super) fn frame(
         self,
         event: &str,
         resource: &'static Resource,
-        object: &Value,
-        body: Option<&Bytes>,
+        stored: &Stored,
         line: Line,
     ) -> Bytes {
-        match (self.shape, body) {
-            (Shape::Object, Some(body)) if resource == resource.storage() => {
+        match self.shape {
+            Shape::Object if self.format == Format::Protobuf => {
+                protobuf::frame(event, &self.object(resource, stored, line.now))
+            }
+            Shape::Object if resource == resource.storage() => {
+                let body = stored.body();
                 let mut bytes = Vec::with_capacity(body.len() + 64);
                 encoding::write_object(&mut bytes, resource, body);
                 encoding::frame(event, &bytes)
             }
             _ => {
-                let value = self.object_value(resource, object, line.now, line.first);
+                let value = self.object_value(resource, &stored.object, line.now, line.first);
                 encoding::frame(event, value.to_string().as_bytes())
             }
         }
@@ -185,7 +236,24 @@ impl Representation {
                 object
             }
         };
-        encoding::frame("BOOKMARK", object.to_string().as_bytes())
+        match self.format {
+            Format::Protobuf => {
+                let bookmark = Stored::new(Arc::new(object));
+                protobuf::frame("BOOKMARK", &self.object(resource, &bookmark, line.now))
+            }
+            Format::Json | Format::Yaml => {
+                encoding::frame("BOOKMARK", object.to_string().as_bytes())
+            }
+        }
+    }
+
+    /// Encodes the error that ends a watch.
+    pub(super) fn error(self, status: &Status) -> Bytes {
+        let status = status.to_value();
+        match self.format {
+            Format::Protobuf => protobuf::frame("ERROR", &protobuf::status(&status)),
+            Format::Json | Format::Yaml => encoding::frame("ERROR", status.to_string().as_bytes()),
+        }
     }
 }
 
@@ -218,11 +286,13 @@ fn offer(range: &str, include: IncludeObject) -> Option<Representation> {
         }
         _ => return None,
     };
-    match media_type {
-        "application/json" | "application/*" | "*/*" => Some(Representation { shape, yaml: false }),
-        "application/yaml" => Some(Representation { shape, yaml: true }),
-        _ => None,
-    }
+    let format = match media_type {
+        "application/json" | "application/*" | "*/*" => Format::Json,
+        "application/yaml" => Format::Yaml,
+        MEDIA_TYPE if matches!(shape, Shape::Object) => Format::Protobuf,
+        _ => return None,
+    };
+    Some(Representation { shape, format })
 }
 
 /// Converts an object to the requested group and version.

@@ -46,7 +46,11 @@ impl Store {
     /// any version is good enough, and watches, come from the cache; writes and all other reads do not.
     pub fn serve_with_cache(&mut self, request: &Request, cached: u64, now: Time) -> Answer {
         let answer = match Route::of(&request.path, &self.custom) {
-            Some(route) => self.serve_resource(route, request, cached, now),
+            Some(route) => {
+                let representation = Representation::negotiate(route.resource, request);
+                let answer = self.serve_resource(route, request, cached, now);
+                answer.or_else(|status| Ok(Answer::Whole(representation?.refusal(&status))))
+            }
             None => self.serve_path(request).map(Answer::Whole),
         };
         answer.unwrap_or_else(|status| Answer::Whole(status.response()))
@@ -133,7 +137,7 @@ impl Store {
 
     fn serve_list(&self, call: &Call<'_>) -> Result<Response, Status> {
         let Route { resource, namespace, .. } = &call.route;
-        let representation = Representation::negotiate(call.request)?;
+        let representation = Representation::negotiate(resource, call.request)?;
         let options = ListOptions::of(resource, call.request)?;
         let page = self.list(resource, namespace, &options, call.cached)?;
         Ok(whole(200, representation, representation.list(resource, &page, call.now)))
@@ -234,7 +238,7 @@ impl Store {
         if resource.returns_deleted || self.get(resource, namespace, name).is_some() {
             return self.answer(call, 200, &last);
         }
-        let representation = Representation::negotiate(call.request)?;
+        let representation = Representation::negotiate(resource, call.request)?;
         let mut details = json!({
             "name": name, "kind": resource.plural, "uid": metadata::uid(&last),
         });
@@ -250,7 +254,7 @@ impl Store {
 
     fn serve_delete_collection(&mut self, call: &Call<'_>) -> Result<Response, Status> {
         let Route { resource, namespace, .. } = &call.route;
-        let representation = Representation::negotiate(call.request)?;
+        let representation = Representation::negotiate(resource, call.request)?;
         let options = decode::delete_options(call.request)?;
         let options_of_list = ListOptions::of(resource, call.request)?;
         let page = self.list(resource, namespace, &options_of_list, call.cached)?;
@@ -265,7 +269,7 @@ impl Store {
     /// Returns the answer with an object, in the requested representation.
     fn answer(&self, call: &Call<'_>, code: u16, object: &Arc<Value>) -> Result<Response, Status> {
         let resource = call.route.resource;
-        let representation = Representation::negotiate(call.request)?;
+        let representation = Representation::negotiate(resource, call.request)?;
         let stored = self.stored(resource, object);
         Ok(whole(code, representation, representation.object(resource, &stored, call.now)))
     }

@@ -1,13 +1,13 @@
 //! Watches: their start, and the events since the last call.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use framework::Time;
 
 use super::Store;
-use super::collection::{Change, ChangeKind};
-use super::encoding;
+use super::collection::{Change, ChangeKind, Stored};
 use super::list::{ListOptions, parse_version};
 use super::representation::{Line, Representation};
 use crate::api::{Frames, Request, WatchId};
@@ -82,7 +82,7 @@ impl Store {
             resource,
             namespace: namespace.to_owned(),
             selection,
-            representation: Representation::negotiate_stream(request)?,
+            representation: Representation::negotiate_stream(resource, request)?,
             start,
             sent: version.unwrap_or(cached),
             bookmarks,
@@ -111,6 +111,11 @@ impl Store {
             self.watches.insert(id, watch);
         }
         frames
+    }
+
+    /// Returns the `Content-Type` of a watch.
+    pub fn watch_content_type(&self, id: WatchId) -> Option<&'static str> {
+        self.watches.get(&id).map(|watch| watch.representation.stream_content_type())
     }
 
     /// Closes a watch.
@@ -187,7 +192,7 @@ impl Watch {
 
     fn expired(&self, store: &Store) -> Bytes {
         let message = format!("too old resource version: {} ({})", self.sent, store.version);
-        encoding::frame("ERROR", Status::expired(message).to_value().to_string().as_bytes())
+        self.representation.error(&Status::expired(message))
     }
 
     fn send_objects(&mut self, store: &Store, cached: u64, now: Time, lines: &mut Vec<Bytes>) {
@@ -195,8 +200,7 @@ impl Watch {
         let page = store.list(self.resource, &self.namespace, &options, cached);
         for stored in page.into_iter().flat_map(|page| page.items) {
             let line = self.line(now);
-            let (object, body) = (&stored.object, Some(stored.body()));
-            lines.push(self.representation.frame("ADDED", self.resource, object, body, line));
+            lines.push(self.representation.frame("ADDED", self.resource, &stored, line));
         }
         self.sent = cached;
         if self.start == Start::ObjectsAndMark {
@@ -232,8 +236,7 @@ impl Watch {
             (_, true, true) => ChangeKind::Modified,
             (_, true, false) => return self.deletion_of_unselected(change, line),
         };
-        let (object, body) = (&change.object, Some(change.body()));
-        Some(self.representation.frame(event.event(), self.resource, object, body, line))
+        Some(self.representation.frame(event.event(), self.resource, &change.stored(), line))
     }
 
     /// Returns the deletion of an object that left the selection: its last selected state, with the
@@ -242,7 +245,8 @@ impl Watch {
         let mut last = serde_json::Value::clone(change.before.as_ref()?);
         metadata::set(&mut last, "resourceVersion", change.version.to_string());
         let event = ChangeKind::Deleted.event();
-        Some(self.representation.frame(event, self.resource, &last, None, line))
+        let last = Stored::new(Arc::new(last));
+        Some(self.representation.frame(event, self.resource, &last, line))
     }
 
     fn line(&mut self, now: Time) -> Line {
