@@ -1,6 +1,7 @@
 //! The client of the API server: credentials, transport and requests.
 
 mod credentials;
+mod frames;
 mod lines;
 mod server_status;
 mod transport;
@@ -22,6 +23,7 @@ use crate::clock::Clock;
 use crate::metrics::RestClient;
 
 pub use self::credentials::{ConnectError, Credentials};
+pub(crate) use self::frames::{FrameTooLong, Frames};
 pub(crate) use self::lines::Lines;
 pub use self::server_status::{ServerStatus, TOLERANCE};
 pub(crate) use self::transport::{error_chain, https_connector};
@@ -130,7 +132,12 @@ impl ApiClient {
         self.get_as(path, METADATA).await
     }
 
-    async fn get_as(&self, path: &str, accept: &str) -> Result<http::Response<Body>, String> {
+    /// Sends a GET request for `path` in one of the media types of `accept`, and otherwise behaves like
+    /// [`get`](Self::get).
+    ///
+    /// # Errors
+    /// The server did not respond.
+    pub async fn get_as(&self, path: &str, accept: &str) -> Result<http::Response<Body>, String> {
         let request = get_request(path, accept).map_err(|error| error_chain(&error))?;
         let response = self.client.send(request).await;
         let status = response.as_ref().ok().map(|response| response.status().as_u16());
@@ -203,7 +210,7 @@ pub(crate) fn no_response(timeout: Duration) -> String {
 }
 
 /// Media type of whole objects.
-const JSON: &str = "application/json";
+pub(crate) const JSON: &str = "application/json";
 /// Media types of lists of metadata; servers that do not know the first one send whole objects.
 const METADATA: &str =
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";

@@ -60,6 +60,15 @@ impl Configuration {
         let ClientConnection { qps: Float(qps), burst, .. } = self.client_connection;
         (qps > 0.0).then(|| (qps, burst.try_into().unwrap_or(0)))
     }
+
+    /// The media types to ask for, as client-go derives them.
+    pub fn accept(&self) -> String {
+        let ClientConnection { accept_content_types, content_type, .. } = &self.client_connection;
+        match accept_content_types.as_str() {
+            "" => format!("{content_type}, */*"),
+            accepted => accepted.to_owned(),
+        }
+    }
 }
 
 /// Leader election.

@@ -17,8 +17,8 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, info, warn};
 
-use self::calls::Inputs;
-use crate::api_client::{ApiClient, ServerStatus};
+use self::calls::{Caller, Inputs};
+use crate::api_client::{ApiClient, JSON, ServerStatus};
 use crate::clock::Clock;
 use crate::metrics::{Metrics, WatchMetrics};
 use crate::scheduling_loop::{EventSender, LoopEvent, RelistRequests};
@@ -29,11 +29,16 @@ use crate::wire::{Decoder, Update, WatchedKind};
 /// are waiting.
 const MAX_WAITING_BATCHES: usize = 4;
 
+/// Number of objects of a first list after which the log reports the progress.
+const LOGGED_OBJECTS: usize = 100_000;
+
 /// The parts that all informers share.
 #[derive(Clone)]
 pub struct InformerFactory {
     /// Client for lists and watches.
     pub client: ApiClient,
+    /// The media types to ask for, for kinds that are also read in protobuf.
+    pub accept: Arc<str>,
     /// Channel to the scheduling loop.
     pub events: EventSender,
     /// Clock of the daemon.
@@ -58,10 +63,12 @@ impl InformerFactory {
         let options = Options { starts_with_latest, ..Options::default() };
         let reflector = Reflector::new(list_watch, options, seed);
         let metrics = self.metrics.watch(&kind.name);
+        let accept = if decoder.reads_protobuf() { self.accept.clone() } else { JSON.into() };
+        let client = self.client.clone();
         Informer {
             shared: self.clone(),
             kind,
-            decoder,
+            caller: Caller { client, decoder, accept },
             reflector,
             metrics,
             counted_failures: 0,
@@ -69,6 +76,7 @@ impl InformerFactory {
             has_synced: false,
             relists: 0,
             is_relisting: false,
+            logged_objects: 0,
         }
     }
 }
@@ -77,7 +85,7 @@ impl InformerFactory {
 pub struct Informer {
     shared: InformerFactory,
     kind: WatchedKind,
-    decoder: Decoder,
+    caller: Caller,
     reflector: Reflector<Update>,
     metrics: WatchMetrics,
     /// Number of failures that were counted.
@@ -90,6 +98,8 @@ pub struct Informer {
     relists: u64,
     /// Whether a requested list has not ended.
     is_relisting: bool,
+    /// Number of objects of the first list that the log has reported.
+    logged_objects: usize,
 }
 
 impl Informer {
@@ -102,6 +112,7 @@ impl Informer {
         loop {
             self.handle_outputs(&mut call, &sender).await;
             self.update_metrics();
+            self.log_progress();
             self.log_watch_error();
             self.skip_unknown_kind();
             let relists = &mut self.shared.relists;
@@ -133,7 +144,7 @@ impl Informer {
                 Output::Open(opened) => *call = Some(self.open(opened, inputs.clone())),
                 Output::Close(_) => *call = None,
                 Output::Updated(_, update) => updates.push(update),
-                Output::Deleted(meta) => updates.push(self.decoder.deletion(meta).into()),
+                Output::Deleted(meta) => updates.push(self.caller.decoder.deletion(meta).into()),
                 Output::Undecodable { meta, message } => {
                     self.report_undecodable(meta.as_ref(), &message);
                 }
@@ -155,12 +166,12 @@ impl Informer {
 
     fn open(&self, call: Call, inputs: Inputs) -> AbortOnDropHandle<()> {
         debug!(resource = &*self.kind.name, path = call.path, "Listing and watching");
-        let (client, decoder) = (self.shared.client.clone(), self.decoder.clone());
+        let caller = self.caller.clone();
         AbortOnDropHandle::new(tokio::spawn(async move {
             let calling = async {
                 match call.is_watch {
-                    true => calls::watch(&client, &decoder, &call, &inputs).await,
-                    false => calls::list(&client, &decoder, &call).await,
+                    true => caller.watch(&call, &inputs).await,
+                    false => caller.list(&call).await,
                 }
             };
             // A call that panics has failed: the reflector repeats it, and the check `api-server` fails.
@@ -190,6 +201,15 @@ impl Informer {
             self.metrics.failed();
         }
         self.counted_failures = self.reflector.failures();
+    }
+
+    /// Logs how far a long first list has come.
+    fn log_progress(&mut self) {
+        let objects = self.reflector.object_count();
+        if !self.has_synced && objects >= self.logged_objects + LOGGED_OBJECTS {
+            info!(resource = &*self.kind.name, objects, "Listing");
+            self.logged_objects = objects;
+        }
     }
 
     /// Logs a new watch error once, and the recovery from it.

@@ -196,6 +196,7 @@ pub async fn run_scheduler(
     }
     let factory = InformerFactory {
         client: read_client,
+        accept: setup.config.accept().into(),
         events: events.clone(),
         clock,
         metrics,

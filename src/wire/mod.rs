@@ -9,6 +9,7 @@ mod defaults;
 mod documents;
 mod kinds;
 mod label_keys;
+mod messages;
 mod objects;
 mod plurals;
 mod reduced;

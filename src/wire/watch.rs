@@ -1,4 +1,7 @@
 //! Decodes responses of the API server, lists and watch streams, into the compact forms.
+//!
+//! Nodes and pods come as JSON or as protobuf. Either becomes the lean type of the API, and one function turns
+//! that into the compact form.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -6,12 +9,14 @@ use std::time::Duration;
 
 use client::reflector::{NamespacedName, ObjectMeta, Page, StatusError, WatchEvent};
 use engine::Change;
+use framework::protobuf::{self, Message};
 use framework::{EventResource, Extra, ExtraFields, Node, Pod, PodKey, Uid, api};
 use serde::Deserialize;
 use serde::de::Error;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::messages;
 use super::reduced::reduced;
 use super::whole::{Whole, whole};
 
@@ -57,6 +62,9 @@ struct Identity<'a> {
 }
 
 /// The annotation of the bookmark that ends the initial events of a streamed list.
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
+/// That annotation.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Annotations<'a> {
@@ -87,26 +95,26 @@ struct List<'a> {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct ListMeta {
-    resource_version: String,
+pub(super) struct ListMeta {
+    pub(super) resource_version: String,
     #[serde(rename = "continue")]
-    next: String,
+    pub(super) next: String,
 }
 
 /// The fields of a `v1` Status that are read.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Status {
-    code: u16,
-    reason: String,
-    message: String,
-    details: Option<Details>,
+pub(super) struct Status {
+    pub(super) code: u16,
+    pub(super) reason: String,
+    pub(super) message: String,
+    pub(super) details: Option<Details>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Details {
-    retry_after_seconds: u64,
+pub(super) struct Details {
+    pub(super) retry_after_seconds: u64,
 }
 
 /// A decoded object, or its identity if it does not decode.
@@ -123,28 +131,50 @@ impl Decoder {
         Self { whole, ..self }
     }
 
-    /// Decodes one line of a watch.
-    pub fn watch_event(&self, line: &[u8]) -> WatchEvent<Update> {
-        let event: RawEvent<'_> = match serde_json::from_slice(line) {
-            Ok(event) => event,
-            Err(error) => {
-                return WatchEvent::Undecodable {
-                    meta: None,
-                    message: format!("not a watch event: {error}"),
-                };
+    /// Whether this decoder reads objects in protobuf, too: nodes and pods, unless a plugin or an extender
+    /// needs fields that only their JSON has.
+    pub fn reads_protobuf(&self) -> bool {
+        match self.resource {
+            EventResource::Node => self.fields.node.is_empty() && !self.whole.nodes,
+            EventResource::Pod => {
+                let Whole { pending_pods, placed_pods, .. } = self.whole;
+                self.fields.pod.is_empty() && !pending_pods && !placed_pods
             }
-        };
-        match &*event.type_ {
-            "ADDED" | "MODIFIED" => match self.object(event.object) {
+            _ => false,
+        }
+    }
+
+    /// Decodes one line of a watch in JSON.
+    pub fn watch_event(&self, line: &[u8]) -> WatchEvent<Update> {
+        match serde_json::from_slice::<RawEvent<'_>>(line) {
+            Ok(event) => self.event(&event.type_, Encoded::Json(event.object)),
+            Err(error) => no_event(&error),
+        }
+    }
+
+    /// Decodes one frame of a watch in protobuf.
+    pub fn watch_frame(&self, frame: &[u8]) -> WatchEvent<Update> {
+        match protobuf::WatchEvent::read(frame) {
+            Ok(event) => self.event(event.type_, Encoded::Protobuf(event.object.raw)),
+            Err(error) => no_event(&error),
+        }
+    }
+
+    fn event(&self, type_: &str, object: Encoded<'_>) -> WatchEvent<Update> {
+        match type_ {
+            "ADDED" | "MODIFIED" => match self.object(object) {
                 Ok((meta, update)) => WatchEvent::Updated(meta, update),
                 Err((meta, message)) => WatchEvent::Undecodable { meta, message },
             },
-            "DELETED" => match identity(event.object) {
+            "DELETED" => match object.identity() {
                 Ok(found) => WatchEvent::Deleted(found.meta()),
                 Err(message) => WatchEvent::Undecodable { meta: None, message },
             },
-            "BOOKMARK" => bookmark(event.object),
-            "ERROR" => WatchEvent::Error(status_error(0, None, event.object.get().as_bytes())),
+            "BOOKMARK" => bookmark(object),
+            "ERROR" => WatchEvent::Error(match object {
+                Encoded::Json(raw) => status_error(0, None, raw.get().as_bytes()),
+                Encoded::Protobuf(raw) => messages::status(raw).unwrap_or_default().error(0, None),
+            }),
             other => WatchEvent::Undecodable {
                 meta: None,
                 message: format!("an event of the unknown type {other:?}"),
@@ -152,26 +182,39 @@ impl Decoder {
         }
     }
 
-    /// Decodes a page of a list.
+    /// Decodes a page of a list, in JSON or protobuf.
     ///
     /// # Errors
     /// The body is not a list.
     pub fn page(&self, body: &[u8]) -> Result<Page<Update>, String> {
-        let list: List<'_> =
-            serde_json::from_slice(body).map_err(|error| format!("not a list: {error}"))?;
+        if !body.starts_with(protobuf::MAGIC) {
+            let list: List<'_> = serde_json::from_slice(body).map_err(|error| no_list(&error))?;
+            let items = list.items.unwrap_or_default().into_iter().map(Encoded::Json);
+            return Ok(self.page_of(list.metadata, items));
+        }
+        let list = protobuf::Unknown::read(body).and_then(|list| messages::list(list.raw));
+        let (metadata, items) = list.map_err(|error| no_list(&error))?;
+        Ok(self.page_of(metadata, items.into_iter().map(Encoded::Protobuf)))
+    }
+
+    fn page_of<'a>(
+        &self,
+        metadata: ListMeta,
+        items: impl Iterator<Item = Encoded<'a>>,
+    ) -> Page<Update> {
         let mut page = Page {
             items: Vec::new(),
             undecodable: Vec::new(),
-            resource_version: list.metadata.resource_version.into(),
-            continue_token: Some(list.metadata.next).filter(|token| !token.is_empty()),
+            resource_version: metadata.resource_version.into(),
+            continue_token: Some(metadata.next).filter(|token| !token.is_empty()),
         };
-        for item in list.items.unwrap_or_default() {
+        for item in items {
             match self.object(item) {
                 Ok(object) => page.items.push(object),
                 Err(undecodable) => page.undecodable.push(undecodable),
             }
         }
-        Ok(page)
+        page
     }
 
     /// Returns the change that deletes an object.
@@ -186,43 +229,61 @@ impl Decoder {
         }
     }
 
-    fn object(&self, raw: &RawValue) -> Decoded {
-        let decoded = match self.resource {
-            EventResource::Node => self.node(raw),
-            EventResource::Pod => self.pod(raw),
-            _ => self.other(raw),
+    fn object(&self, encoded: Encoded<'_>) -> Decoded {
+        let decoded = match (&self.resource, encoded) {
+            (EventResource::Node, Encoded::Json(raw)) => self.node(raw).map_err(text),
+            (EventResource::Node, Encoded::Protobuf(raw)) => {
+                api::Node::decode(raw).map_err(text).map(|object| self.compact_node(&object, None))
+            }
+            (EventResource::Pod, Encoded::Json(raw)) => self.pod(raw).map_err(text),
+            (EventResource::Pod, Encoded::Protobuf(raw)) => {
+                api::Pod::decode(raw).map_err(text).map(|object| self.compact_pod(&object, None))
+            }
+            (_, Encoded::Json(raw)) => self.other(raw).map_err(text),
+            (_, Encoded::Protobuf(_)) => Err("the kind is not read in protobuf".to_owned()),
         };
         decoded.map_err(|error| {
-            (identity(raw).ok().map(|found| found.meta()), format!("cannot be decoded: {error}"))
+            let meta = encoded.identity().ok().map(|found| found.meta());
+            (meta, format!("cannot be decoded: {error}"))
         })
     }
 
     fn node(&self, raw: &RawValue) -> Result<(ObjectMeta, Update), serde_json::Error> {
         let object: api::Node = serde_json::from_str(raw.get())?;
-        let mut node = Node::from_api(&object).0;
-        if !self.fields.node.is_empty() {
-            node.extra = Extra::of(&serde_json::from_str(raw.get())?, &self.fields.node);
-        }
-        let meta = meta("".into(), node.name.clone(), &object.metadata);
+        let json = parsed(raw, !self.fields.node.is_empty())?;
+        let (meta, update) = self.compact_node(&object, json.as_ref());
         let object = self.whole.nodes.then(|| whole(raw)).transpose()?;
-        Ok((meta, Update { change: Change::Node(node), object }))
+        Ok((meta, Update { object, ..update }))
     }
 
     fn pod(&self, raw: &RawValue) -> Result<(ObjectMeta, Update), serde_json::Error> {
         let object: api::Pod = serde_json::from_str(raw.get())?;
-        let mut pod = Pod::from_api(&object);
-        let json = match self.fields.pod.is_empty() {
-            true => Value::Null,
-            false => serde_json::from_str(raw.get())?,
-        };
-        pod.extra = Extra::of_pod(&object, &json, &self.fields);
-        let meta = meta(pod.key.namespace.clone(), pod.key.name.clone(), &object.metadata);
-        let is_kept = match pod.node_name {
-            None => self.whole.pending_pods,
-            Some(_) => self.whole.placed_pods,
+        let json = parsed(raw, !self.fields.pod.is_empty())?;
+        let (meta, update) = self.compact_pod(&object, json.as_ref());
+        let is_kept = match object.spec.node_name.is_empty() {
+            true => self.whole.pending_pods,
+            false => self.whole.placed_pods,
         };
         let object = is_kept.then(|| whole(raw)).transpose()?;
-        Ok((meta, Update { change: Change::Pod(Box::new(pod)), object }))
+        Ok((meta, Update { object, ..update }))
+    }
+
+    /// Returns the compact form of a node, with the further fields of its JSON that plugins read.
+    fn compact_node(&self, object: &api::Node, json: Option<&Value>) -> (ObjectMeta, Update) {
+        let mut node = Node::from_api(object).0;
+        if let Some(json) = json {
+            node.extra = Extra::of(json, &self.fields.node);
+        }
+        let meta = meta("".into(), node.name.clone(), &object.metadata);
+        (meta, Change::Node(node).into())
+    }
+
+    /// Returns the compact form of a pod, with the further fields of its JSON that plugins read.
+    fn compact_pod(&self, object: &api::Pod, json: Option<&Value>) -> (ObjectMeta, Update) {
+        let mut pod = Pod::from_api(object);
+        pod.extra = Extra::of_pod(object, json.unwrap_or(&Value::Null), &self.fields);
+        let meta = meta(pod.key.namespace.clone(), pod.key.name.clone(), &object.metadata);
+        (meta, Change::Pod(Box::new(pod)).into())
     }
 
     fn other(&self, raw: &RawValue) -> Result<(ObjectMeta, Update), serde_json::Error> {
@@ -235,6 +296,54 @@ impl Decoder {
             object: Some(Arc::new(object.map_err(serde_json::Error::custom)?)),
         };
         Ok((meta, change.into()))
+    }
+}
+
+/// An object as the server sent it.
+#[derive(Debug, Clone, Copy)]
+enum Encoded<'a> {
+    Json(&'a RawValue),
+    Protobuf(&'a [u8]),
+}
+
+impl<'a> Encoded<'a> {
+    fn identity(self) -> Result<Identity<'a>, String> {
+        let found = match self {
+            Self::Json(raw) => serde_json::from_str::<Identified<'_>>(raw.get())
+                .map(|object| object.metadata)
+                .map_err(text),
+            Self::Protobuf(raw) => messages::metadata(raw).map(Identity::from).map_err(text),
+        };
+        found.map_err(|error| format!("has no readable metadata: {error}"))
+    }
+}
+
+fn text(error: impl ToString) -> String {
+    error.to_string()
+}
+
+fn no_event(error: &dyn std::error::Error) -> WatchEvent<Update> {
+    WatchEvent::Undecodable { meta: None, message: format!("not a watch event: {error}") }
+}
+
+fn no_list(error: &dyn std::error::Error) -> String {
+    format!("not a list: {error}")
+}
+
+fn parsed(raw: &RawValue, is_needed: bool) -> Result<Option<Value>, serde_json::Error> {
+    is_needed.then(|| serde_json::from_str(raw.get())).transpose()
+}
+
+impl From<api::ObjectMeta> for Identity<'_> {
+    fn from(mut metadata: api::ObjectMeta) -> Self {
+        let initial_events_end = metadata.annotations.remove(INITIAL_EVENTS_END).map(Into::into);
+        Self {
+            name: metadata.name.into(),
+            namespace: metadata.namespace.into(),
+            uid: metadata.uid.into(),
+            resource_version: metadata.resource_version.into(),
+            annotations: Some(Annotations { initial_events_end }),
+        }
     }
 }
 
@@ -259,14 +368,8 @@ fn meta(namespace: Arc<str>, name: Arc<str>, metadata: &api::ObjectMeta) -> Obje
     }
 }
 
-fn identity(raw: &RawValue) -> Result<Identity<'_>, String> {
-    serde_json::from_str::<Identified<'_>>(raw.get())
-        .map(|object| object.metadata)
-        .map_err(|error| format!("has no readable metadata: {error}"))
-}
-
-fn bookmark(raw: &RawValue) -> WatchEvent<Update> {
-    match identity(raw) {
+fn bookmark(object: Encoded<'_>) -> WatchEvent<Update> {
+    match object.identity() {
         Ok(found) => WatchEvent::Bookmark {
             resource_version: (&*found.resource_version).into(),
             initial_events_end: found
@@ -278,20 +381,29 @@ fn bookmark(raw: &RawValue) -> WatchEvent<Update> {
     }
 }
 
-/// Returns the error of a response: the `Status` in the body or, if the body is not one, the start of the
-/// body. A `code` of 0 stands for the code of the `Status`.
+/// Returns the error of a response: the `Status` in the body, in JSON or protobuf, or, if the body is not one,
+/// the start of the body. A `code` of 0 stands for the code of the `Status`.
 pub fn status_error(code: u16, retry_after: Option<Duration>, body: &[u8]) -> StatusError {
-    let status: Status = serde_json::from_slice(body).unwrap_or_default();
-    let message = match status.message.is_empty() {
-        false => status.message,
-        true => shown(body),
+    let status = match protobuf::Unknown::read(body) {
+        Ok(object) => messages::status(object.raw).unwrap_or_default(),
+        Err(_) => serde_json::from_slice(body).unwrap_or_default(),
     };
-    let in_body = status.details.map(|details| Duration::from_secs(details.retry_after_seconds));
-    StatusError {
-        code: if code == 0 { status.code } else { code },
-        reason: status.reason,
-        message,
-        retry_after: retry_after.or(in_body.filter(|pause| !pause.is_zero())),
+    let mut error = status.error(code, retry_after);
+    if error.message.is_empty() {
+        error.message = shown(body);
+    }
+    error
+}
+
+impl Status {
+    fn error(self, code: u16, retry_after: Option<Duration>) -> StatusError {
+        let in_body = self.details.map(|details| Duration::from_secs(details.retry_after_seconds));
+        StatusError {
+            code: if code == 0 { self.code } else { code },
+            reason: self.reason,
+            message: self.message,
+            retry_after: retry_after.or(in_body.filter(|pause| !pause.is_zero())),
+        }
     }
 }
 
@@ -438,6 +550,52 @@ mod tests {
     fn error_without_a_status_shows_the_body() {
         let status_error = status_error(502, None, b"<html>Bad Gateway</html>\n");
         assert_eq!((status_error.code, &*status_error.message), (502, "<html>Bad Gateway</html>"));
+    }
+
+    #[test]
+    fn status_in_protobuf_has_reason_and_pause() {
+        let body = b"k8s\0\x12\x15\x1a\x03old\x22\x07Expired\x2a\x02\x28\x07\x30\x9a\x03";
+        let error = status_error(0, None, body);
+        assert_eq!((error.code, &*error.reason, &*error.message), (410, "Expired", "old"));
+        assert_eq!(error.retry_after, Some(Duration::from_secs(7)));
+    }
+
+    #[test]
+    fn page_in_protobuf_keeps_decodable_objects() {
+        let list = b"\x0a\x09\x12\x019\x1a\x04more\x12\x0a\x0a\x08\x0a\x01n\x1a\0\x32\x017\x12\x02\x0a\x7f";
+        let body = [&b"k8s\0\x12\x1b"[..], list].concat();
+        let page = decoder(EventResource::Node).page(&body).unwrap();
+        assert_eq!((page.items.len(), page.undecodable.len()), (1, 1));
+        assert_eq!(page.items[0].0.key.to_string(), "n");
+        assert_eq!((&*page.resource_version, page.continue_token.as_deref()), ("9", Some("more")));
+        assert!(decoder(EventResource::Node).page(b"k8s\0\x12\x7f").is_err());
+    }
+
+    #[test]
+    fn kinds_whose_json_is_needed_are_not_read_in_protobuf() {
+        let reads = |resource, fields: ExtraFields, whole| {
+            Decoder::new(resource, fields).keeping(whole).reads_protobuf()
+        };
+        let none = ExtraFields::default;
+        let field = || ["/spec/x".into()].into();
+        let of_pods = || ExtraFields { pod: field(), ..none() };
+        let containers = ExtraFields { containers: true, ..none() };
+        let kept = |nodes, pending_pods, placed_pods| Whole { nodes, pending_pods, placed_pods };
+        use EventResource::{Node, Pod, Service};
+        for (resource, fields, whole, expected) in [
+            (Pod, none(), Whole::NONE, true),
+            (Pod, containers, kept(true, false, false), true),
+            (Pod, of_pods(), Whole::NONE, false),
+            (Pod, none(), kept(false, true, false), false),
+            (Pod, none(), kept(false, false, true), false),
+            (Node, of_pods(), kept(false, true, true), true),
+            (Node, ExtraFields { node: field(), ..none() }, Whole::NONE, false),
+            (Node, none(), kept(true, false, false), false),
+            (Service, none(), Whole::NONE, false),
+        ] {
+            let what = format!("{resource:?} {fields:?} {whole:?}");
+            assert_eq!(reads(resource, fields, whole), expected, "{what}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Pod, PodSchedulingGate};
 use kube::api::{Patch, PatchParams};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::cluster::{Cluster, node_of, run, uid};
 use super::daemon::Daemon;
@@ -34,6 +34,20 @@ fn assert_not_overcommitted(pods: &[Pod], cpus: usize) {
         *nodes.entry(node).or_insert(0) += 1;
     }
     assert!(nodes.values().all(|pods| *pods <= cpus), "{nodes:?}");
+}
+
+/// The other tests read nodes and pods in protobuf.
+#[test]
+fn pod_is_bound_where_json_is_configured() {
+    run(async |cluster| {
+        cluster.add_node("a", 4).await;
+        let json = |config: &mut Value| {
+            config["clientConnection"]["contentType"] = "application/json".into();
+        };
+        let _daemon = Daemon::start_with(cluster, json).await;
+        cluster.create_pod(&cluster.pod("web", 1)).await;
+        assert_eq!(cluster.bound("web").await, cluster.node_name("a"));
+    });
 }
 
 #[test]

@@ -32,5 +32,7 @@ mod waves;
 
 #[cfg(feature = "sandbox")]
 mod api_server;
+#[cfg(feature = "sandbox")]
+mod encodings;
 mod golden_corpus;
 mod plugins;

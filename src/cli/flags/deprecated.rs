@@ -32,7 +32,7 @@ pub(super) struct Deprecated {
         allow_negative_numbers = true)]
     kube_api_burst: i32,
 
-    /// Content type of requests to the API server; accepted, and JSON is used
+    /// Content type in which nodes and pods are read from the API server; anything else is JSON
     #[arg(long, value_name = "TYPE", default_value = "application/vnd.kubernetes.protobuf")]
     kube_api_content_type: String,
 
