@@ -15,7 +15,8 @@
 
 mod node_tree;
 
-use std::collections::HashMap;
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use framework::{
@@ -23,6 +24,7 @@ use framework::{
     PodPool, PodQuery, Uid,
 };
 
+use hashbrown::HashTable;
 use serde_json::Value;
 
 use self::node_tree::NodeTree;
@@ -55,18 +57,39 @@ pub struct NodeUpdate {
     pub change: NodeChange,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct PodState {
-    placed: PodIx,
-    assumed: bool,
+/// Ids of placed pods by UID. The pods themselves have the UIDs, so an entry takes four bytes.
+#[derive(Debug, Default)]
+struct PodsByUid {
+    table: HashTable<PodIx>,
+    hasher: RandomState,
+}
+
+impl PodsByUid {
+    fn get(&self, uid: &Uid, cluster: &Cluster) -> Option<PodIx> {
+        let is_it = |ix: &PodIx| cluster.pod(*ix).pod.uid == *uid;
+        self.table.find(self.hasher.hash_one(uid), is_it).copied()
+    }
+
+    /// Adds a placed pod. No other one has its UID.
+    fn insert(&mut self, uid: &Uid, placed: PodIx, cluster: &Cluster) {
+        let hash_of = |ix: &PodIx| self.hasher.hash_one(&cluster.pod(*ix).pod.uid);
+        self.table.insert_unique(self.hasher.hash_one(uid), placed, hash_of);
+    }
+
+    /// Removes a pod that is still placed.
+    fn remove(&mut self, uid: &Uid, cluster: &Cluster) -> Option<PodIx> {
+        let is_it = |ix: &PodIx| cluster.pod(*ix).pod.uid == *uid;
+        let entry = self.table.find_entry(self.hasher.hash_one(uid), is_it).ok()?;
+        Some(entry.remove().0)
+    }
 }
 
 /// Nodes and placed pods.
 #[derive(Debug, Default)]
 pub struct Cache {
     cluster: Cluster,
-    pods: HashMap<Uid, PodState>,
-    assumed: usize,
+    pods: PodsByUid,
+    assumed: HashSet<PodIx>,
     tree: NodeTree,
     pool: PodPool,
 }
@@ -90,8 +113,8 @@ impl Cache {
     }
 
     /// Number of pods that are assumed and not yet confirmed.
-    pub const fn assumed_count(&self) -> usize {
-        self.assumed
+    pub fn assumed_count(&self) -> usize {
+        self.assumed.len()
     }
 
     /// Replaces the parts of `pod` that equal those of other pods by shared ones, which saves memory.
@@ -101,12 +124,12 @@ impl Cache {
 
     /// Returns the placed pod of this UID.
     pub fn placed(&self, uid: &Uid) -> Option<&PlacedPod> {
-        self.pods.get(uid).map(|state| self.cluster.pod(state.placed))
+        self.pods.get(uid, &self.cluster).map(|placed| self.cluster.pod(placed))
     }
 
     /// Whether the pod is assumed and not yet confirmed.
     pub fn is_assumed(&self, uid: &Uid) -> bool {
-        self.pods.get(uid).is_some_and(|state| state.assumed)
+        self.pods.get(uid, &self.cluster).is_some_and(|placed| self.assumed.contains(&placed))
     }
 
     /// Places the pod on `node` before the API server knows. Returns the pod with its node.
@@ -114,7 +137,7 @@ impl Cache {
     /// # Errors
     /// The pod is known already.
     pub fn assume(&mut self, pod: &Pod, node: &Arc<str>) -> Result<Arc<Pod>, CacheError> {
-        if self.pods.contains_key(&pod.uid) {
+        if self.placed(&pod.uid).is_some() {
             return Err(CacheError::AlreadyKnown { uid: pod.uid.clone(), key: pod.key.clone() });
         }
         let pod = Arc::new(Pod { node_name: Some(node.clone()), ..pod.clone() });
@@ -126,14 +149,13 @@ impl Cache {
     /// node, adds it or updates it. Returns the pod as it was placed before, and whether a property
     /// changed that plugins can see.
     pub fn apply(&mut self, pod: Arc<Pod>, node: &Arc<str>) -> (Option<Arc<Pod>>, bool) {
-        let known = self.pods.get_mut(&pod.uid);
-        if let Some(state) = known
-            && let placed = self.cluster.pod(state.placed)
+        if let Some(ix) = self.pods.get(&pod.uid, &self.cluster)
+            && let placed = self.cluster.pod(ix)
             && self.cluster.node_name(placed.node) == node
         {
             let before = placed.pod.clone();
-            self.assumed -= usize::from(std::mem::take(&mut state.assumed));
-            let changed = self.cluster.update_pod(state.placed, pod);
+            self.assumed.remove(&ix);
+            let changed = self.cluster.update_pod(ix, pod);
             return (Some(before), changed);
         }
         let before = self.take_off(&pod.uid);
@@ -151,22 +173,23 @@ impl Cache {
 
     /// Returns where the pod is placed.
     pub fn placement(&self, uid: &Uid) -> Option<Placement> {
-        let ix = self.pods.get(uid)?.placed;
+        let ix = self.pods.get(uid, &self.cluster)?;
         Some(Placement { node: self.cluster.pod(ix).node, ix })
     }
 
     fn take_off(&mut self, uid: &Uid) -> Option<(Arc<Pod>, Placement)> {
-        let state = self.pods.remove(uid)?;
-        self.assumed -= usize::from(state.assumed);
-        let PlacedPod { pod, node, .. } = self.cluster.remove_pod(state.placed);
-        Some((pod, Placement { node, ix: state.placed }))
+        let ix = self.pods.remove(uid, &self.cluster)?;
+        self.assumed.remove(&ix);
+        let PlacedPod { pod, node, .. } = self.cluster.remove_pod(ix);
+        Some((pod, Placement { node, ix }))
     }
 
     fn place(&mut self, pod: Arc<Pod>, node: &str, assumed: bool) {
-        let uid = pod.uid.clone();
-        let placed = self.cluster.place_pod(pod, node);
-        self.pods.insert(uid, PodState { placed, assumed });
-        self.assumed += usize::from(assumed);
+        let placed = self.cluster.place_pod(pod.clone(), node);
+        self.pods.insert(&pod.uid, placed, &self.cluster);
+        if assumed {
+            self.assumed.insert(placed);
+        }
     }
 
     /// Returns the node called `name`, with the fields that the cluster keeps.
