@@ -1,28 +1,90 @@
 //! The objects that a reflector has reported.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use framework::Uid;
 
 use super::resource_version::ResourceVersion;
 use super::{NamespacedName, ObjectMeta};
 
-/// The objects that were reported and not yet reported as deleted. They are ordered, so that a list
-/// reports deletions in a fixed order.
+/// The objects that were reported and not yet reported as deleted.
 #[derive(Debug, Default)]
 pub(super) struct KnownObjects {
-    objects: BTreeMap<NamespacedName, Entry>,
+    objects: Objects,
     /// The last version of each object that could not be decoded.
     undecodable: BTreeMap<NamespacedName, Entry>,
-    /// The number of the current list. Entries with a lower number were not part of it.
-    list: u64,
+    /// The number of the current list. Entries with another number were not part of it.
+    list: u32,
 }
 
+/// Entries by namespace and name. Names are shared with the objects, and a namespace is kept once.
+#[derive(Debug, Default)]
+struct Objects {
+    namespaces: BTreeMap<Arc<str>, HashMap<Arc<str>, Entry>>,
+    len: usize,
+}
+
+impl Objects {
+    fn get_mut(&mut self, key: &NamespacedName) -> Option<&mut Entry> {
+        self.namespaces.get_mut(&key.namespace)?.get_mut(&key.name)
+    }
+
+    /// Stores an object and returns the entry before it. The name of the new version replaces that of the old
+    /// one, so that it stays shared with the object.
+    fn insert(&mut self, key: &NamespacedName, entry: Entry) -> Option<Entry> {
+        let objects = match self.namespaces.get_mut(&key.namespace) {
+            Some(objects) => objects,
+            None => self.namespaces.entry(key.namespace.clone()).or_default(),
+        };
+        let old = objects.remove(&key.name);
+        objects.insert(key.name.clone(), entry);
+        self.len += usize::from(old.is_none());
+        old
+    }
+
+    fn remove_if(
+        &mut self,
+        key: &NamespacedName,
+        condition: impl Fn(&Entry) -> bool,
+    ) -> Option<Entry> {
+        let objects = self.namespaces.get_mut(&key.namespace)?;
+        if !objects.get(&key.name).is_some_and(condition) {
+            return None;
+        }
+        let removed = objects.remove(&key.name);
+        if objects.is_empty() {
+            self.namespaces.remove(&key.namespace);
+        }
+        self.len -= 1;
+        removed
+    }
+
+    /// Removes and returns the objects that satisfy the condition, in the order of their keys.
+    fn extract_if(&mut self, condition: impl Fn(&Entry) -> bool) -> Vec<ObjectMeta> {
+        let mut extracted = Vec::new();
+        for (namespace, objects) in &mut self.namespaces {
+            let first = extracted.len();
+            extracted.extend(objects.extract_if(|_, entry| condition(entry)).map(
+                |(name, entry)| {
+                    entry.into_meta(NamespacedName { namespace: namespace.clone(), name })
+                },
+            ));
+            extracted[first..].sort_unstable_by(|a: &ObjectMeta, b| a.key.name.cmp(&b.key.name));
+        }
+        self.namespaces.retain(|_, objects| !objects.is_empty());
+        self.len -= extracted.len();
+        extracted
+    }
+}
+
+/// A version of an object, and the number of the last list with it.
 #[derive(Debug)]
-struct Entry {
-    uid: Uid,
-    version: ResourceVersion,
-    list: u64,
+enum Entry {
+    /// As the API server has them. Half the size of [`Entry::Any`].
+    Usual { uid: [u8; 16], version: u64, list: u32 },
+    /// With any other UID or version.
+    Any(Box<(Uid, ResourceVersion, u32)>),
 }
 
 /// The difference between a received version of an object and the reported one.
@@ -37,37 +99,33 @@ pub(super) enum Difference {
 }
 
 impl KnownObjects {
-    pub(super) fn len(&self) -> usize {
-        self.objects.len()
+    pub(super) const fn len(&self) -> usize {
+        self.objects.len
     }
 
     /// Starts a list.
     pub(super) const fn begin_list(&mut self) {
-        self.list += 1;
+        self.list = self.list.wrapping_add(1);
     }
 
     /// Ends a list. Removes and returns the objects that were not part of it.
     pub(super) fn end_list(&mut self) -> Vec<ObjectMeta> {
         let list = self.list;
-        self.undecodable.retain(|_, entry| entry.list == list);
-        self.objects
-            .extract_if(.., |_, entry| entry.list != list)
-            .map(|(key, entry)| entry.into_meta(key))
-            .collect()
+        self.undecodable.retain(|_, entry| entry.list() == list);
+        self.objects.extract_if(|entry| entry.list() != list)
     }
 
     /// Stores a version of an object and returns the difference from the version before it.
     pub(super) fn update(&mut self, meta: &ObjectMeta) -> Difference {
-        self.undecodable.remove(&meta.key);
-        let entry = self.new_entry(meta);
-        let Some(known) = self.objects.get_mut(&meta.key) else {
-            self.objects.insert(meta.key.clone(), entry);
-            return Difference::Updated;
-        };
-        let old = std::mem::replace(known, entry);
-        if old.uid != meta.uid {
+        if !self.undecodable.is_empty() {
+            self.undecodable.remove(&meta.key);
+        }
+        let entry = Entry::new(meta, self.list);
+        let version = entry.version();
+        let Some(old) = self.objects.insert(&meta.key, entry) else { return Difference::Updated };
+        if !old.has_uid(&meta.uid) {
             Difference::Replaced(old.into_meta(meta.key.clone()))
-        } else if old.version == known.version {
+        } else if old.version() == version {
             Difference::None
         } else {
             Difference::Updated
@@ -79,47 +137,71 @@ impl KnownObjects {
     pub(super) fn update_undecodable(&mut self, meta: &ObjectMeta) -> (Option<ObjectMeta>, bool) {
         let list = self.list;
         if let Some(known) = self.objects.get_mut(&meta.key) {
-            known.list = list;
+            known.set_list(list);
         }
-        let replaced = self.remove_if(&meta.key, |known| known.uid != meta.uid);
-        let entry = self.new_entry(meta);
-        let (uid, version) = (entry.uid.clone(), entry.version.clone());
+        let replaced = self.objects.remove_if(&meta.key, |known| !known.has_uid(&meta.uid));
+        let replaced = replaced.map(|old| old.into_meta(meta.key.clone()));
+        let entry = Entry::new(meta, list);
+        let version = entry.version();
         let old = self.undecodable.insert(meta.key.clone(), entry);
-        let is_known = old.is_some_and(|old| old.uid == uid && old.version == version);
+        let is_known = old.is_some_and(|old| old.has_uid(&meta.uid) && old.version() == version);
         (replaced, !is_known)
     }
 
     /// Removes an object. Returns whether it was known: another object of the same name stays.
     pub(super) fn delete(&mut self, meta: &ObjectMeta) -> bool {
-        if self.undecodable.get(&meta.key).is_some_and(|entry| entry.uid == meta.uid) {
+        if self.undecodable.get(&meta.key).is_some_and(|entry| entry.has_uid(&meta.uid)) {
             self.undecodable.remove(&meta.key);
         }
-        self.remove_if(&meta.key, |known| known.uid == meta.uid).is_some()
-    }
-
-    fn remove_if(
-        &mut self,
-        key: &NamespacedName,
-        condition: impl Fn(&Entry) -> bool,
-    ) -> Option<ObjectMeta> {
-        if !self.objects.get(key).is_some_and(condition) {
-            return None;
-        }
-        self.objects.remove_entry(key).map(|(key, entry)| entry.into_meta(key))
-    }
-
-    fn new_entry(&self, meta: &ObjectMeta) -> Entry {
-        Entry {
-            uid: meta.uid.clone(),
-            version: ResourceVersion::from(&meta.resource_version),
-            list: self.list,
-        }
+        self.objects.remove_if(&meta.key, |known| known.has_uid(&meta.uid)).is_some()
     }
 }
 
 impl Entry {
+    fn new(meta: &ObjectMeta, list: u32) -> Self {
+        match (&meta.uid, ResourceVersion::from(&meta.resource_version)) {
+            (Uid::Uuid(uid), ResourceVersion::Number(version)) => {
+                Self::Usual { uid: *uid, version, list }
+            }
+            (uid, version) => Self::Any(Box::new((uid.clone(), version, list))),
+        }
+    }
+
+    fn has_uid(&self, uid: &Uid) -> bool {
+        match self {
+            Self::Usual { uid: own, .. } => *uid == Uid::Uuid(*own),
+            Self::Any(any) => any.0 == *uid,
+        }
+    }
+
+    fn version(&self) -> ResourceVersion {
+        match self {
+            Self::Usual { version, .. } => ResourceVersion::Number(*version),
+            Self::Any(any) => any.1.clone(),
+        }
+    }
+
+    const fn list(&self) -> u32 {
+        match self {
+            Self::Usual { list, .. } => *list,
+            Self::Any(any) => any.2,
+        }
+    }
+
+    fn set_list(&mut self, number: u32) {
+        match self {
+            Self::Usual { list, .. } => *list = number,
+            Self::Any(any) => any.2 = number,
+        }
+    }
+
     fn into_meta(self, key: NamespacedName) -> ObjectMeta {
-        ObjectMeta { key, uid: self.uid, resource_version: self.version.to_string().into() }
+        let resource_version = self.version().to_string().into();
+        let uid = match self {
+            Self::Usual { uid, .. } => Uid::Uuid(uid),
+            Self::Any(any) => any.0,
+        };
+        ObjectMeta { key, uid, resource_version }
     }
 }
 
@@ -150,6 +232,17 @@ mod tests {
         let replaced = Some(meta("a", "u", 3));
         assert_eq!(known.update_undecodable(&meta("a", "v", 4)), (replaced, true));
         assert!(!known.delete(&meta("a", "v", 5)), "it was never reported");
+    }
+
+    #[test]
+    fn usual_entry_is_small() {
+        assert_eq!(size_of::<Entry>(), 32);
+        let mut usual = meta("a", "9b1deb4d-3b7d-4bad-9bdd-2b0d7b3dcb6d", 7);
+        assert!(matches!(Entry::new(&usual, 1), Entry::Usual { version: 7, .. }));
+        assert_eq!(Entry::new(&usual, 1).into_meta(usual.key.clone()), usual);
+        usual.resource_version = "007".into();
+        assert!(matches!(Entry::new(&usual, 1), Entry::Any(_)));
+        assert_eq!(Entry::new(&usual, 1).into_meta(usual.key.clone()), usual);
     }
 
     #[test]
