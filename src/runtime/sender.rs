@@ -14,7 +14,6 @@ use crate::scheduling_loop::{EventSender, LoopEvent, OutgoingRequest};
 use crate::supervision::catch_panic;
 
 /// The connections for requests.
-#[derive(Clone)]
 pub(super) struct Sender {
     /// The connection for writes.
     pub(super) client: ApiClient,
@@ -35,10 +34,11 @@ impl Sender {
         mut requests: UnboundedReceiver<OutgoingRequest>,
         events: EventSender,
     ) {
+        let shared = Arc::new((self, events));
         while let Some(OutgoingRequest { source, request }) = requests.recv().await {
-            let (sender, events) = (self.clone(), events.clone());
+            let shared = shared.clone();
             tokio::spawn(async move {
-                let id = request.id;
+                let ((sender, events), id) = (&*shared, request.id);
                 let sending = within(request.not_after, sender.clock, sender.send(source, request));
                 // Without a reply the pod would wait for ever.
                 let reply = catch_panic(sending).await;

@@ -36,6 +36,8 @@ impl ObjectQueue {
             self.drop_status_patches(&binding.uid);
         }
         if let Some(call) = self.merge(call) {
+            // Most objects have one call at a time, and many objects may have one.
+            self.calls.reserve_exact(1);
             self.calls.push_back(call);
         }
     }
