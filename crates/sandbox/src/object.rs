@@ -10,19 +10,34 @@ pub(crate) fn read<T: DeserializeOwned>(object: &Value) -> Option<T> {
     T::deserialize(object).ok()
 }
 
+/// Returns the value at a JSON pointer. Unlike `Value::pointer` it makes no copy of names without escapes.
+pub(crate) fn at<'a>(object: &'a Value, pointer: &str) -> Option<&'a Value> {
+    if pointer.contains('~') {
+        return object.pointer(pointer);
+    }
+    let Some(names) = pointer.strip_prefix('/') else {
+        return pointer.is_empty().then_some(object);
+    };
+    names.split('/').try_fold(object, |value, name| match value {
+        Value::Object(fields) => fields.get(name),
+        Value::Array(entries) => entries.get(name.parse::<usize>().ok()?),
+        _ => None,
+    })
+}
+
 /// Returns the text at a JSON pointer, empty if there is none.
 pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+    at(object, pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Returns the number at a JSON pointer.
 pub(crate) fn number(object: &Value, pointer: &str) -> Option<i64> {
-    object.pointer(pointer).and_then(Value::as_i64)
+    at(object, pointer).and_then(Value::as_i64)
 }
 
 /// Returns the entries of the list at a JSON pointer.
 pub(crate) fn entries<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
-    object.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
+    at(object, pointer).and_then(Value::as_array).into_iter().flatten()
 }
 
 /// Returns whether the object is being deleted.
@@ -106,6 +121,16 @@ pub(crate) fn micro_timestamp(time: Time) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pointers_find_what_those_of_json_find() {
+        let object = json!({"a": [{"b": 1}, null], "x/y": {"~": 2}, "": {"": 3}});
+        for pointer in
+            ["", "a", "/a", "/a/0/b", "/a/1", "/a/2", "/a/b", "/x~1y/~0", "/", "//", "/z/z"]
+        {
+            assert_eq!(at(&object, pointer), object.pointer(pointer), "{pointer}");
+        }
+    }
 
     #[test]
     fn writing_a_field_creates_its_parents() {

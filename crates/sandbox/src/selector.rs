@@ -3,6 +3,7 @@
 use framework::{Requirement, api};
 use serde_json::Value;
 
+use crate::object::at;
 use crate::resources::{Field, Resource};
 use crate::status::Status;
 
@@ -49,7 +50,7 @@ impl Selection {
 
     /// Returns whether it selects this object.
     pub(crate) fn matches(&self, object: &Value) -> bool {
-        let labels = object.pointer("/metadata/labels");
+        let labels = at(object, "/metadata/labels");
         let label = |key: &str| labels.and_then(|labels| labels.get(key)?.as_str());
         self.labels.iter().all(|term| term.matches(label(term.key())))
             && self.fields.iter().all(|term| term.matches(object))
@@ -58,7 +59,7 @@ impl Selection {
 
 impl FieldTerm {
     fn matches(&self, object: &Value) -> bool {
-        let equal = match object.pointer(self.field.pointer) {
+        let equal = match at(object, self.field.pointer) {
             None | Some(Value::Null) => self.value == self.field.absent,
             Some(Value::String(own)) => self.value == *own,
             Some(Value::Bool(own)) => self.value.parse() == Ok(*own),

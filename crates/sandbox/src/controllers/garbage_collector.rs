@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::informer::{Informer, ObjectEvent};
 use crate::metadata::{name, namespace, uid};
 use crate::object::{entries, put, text};
-use crate::resources::{EVENTS, Resource};
+use crate::resources::{CUSTOMRESOURCEDEFINITIONS, EVENTS, Resource};
 use crate::store::{DeleteOptions, Store};
 
 /// The location of a dependent object.
@@ -16,6 +16,7 @@ type Dependent = (&'static str, &'static str, String, String);
 
 #[derive(Debug)]
 pub(super) struct GarbageCollector {
+    definitions: Informer,
     followed: Vec<(&'static Resource, Informer)>,
     /// Dependents by the UID of an owner.
     dependents: BTreeMap<String, BTreeSet<Dependent>>,
@@ -28,6 +29,7 @@ pub(super) struct GarbageCollector {
 impl GarbageCollector {
     pub(super) fn new() -> Self {
         Self {
+            definitions: Informer::new(CUSTOMRESOURCEDEFINITIONS),
             followed: Vec::new(),
             dependents: BTreeMap::new(),
             suspects: BTreeSet::new(),
@@ -73,6 +75,9 @@ impl GarbageCollector {
 impl GarbageCollector {
     /// Follows every resource, custom ones from when they are served. Events have no dependents.
     fn follow(&mut self, store: &Store) {
+        if self.definitions.events(store).is_empty() && !self.followed.is_empty() {
+            return;
+        }
         for resource in store.stored_resources() {
             let followed = self.followed.iter().any(|(followed, _)| *followed == resource);
             if !followed && resource.storage() != EVENTS {

@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use framework::Time;
-use tokio::time::{interval, sleep};
+use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::Options;
 use super::cluster::Cluster;
 use crate::controllers::Controllers;
 use crate::kubelet::Kubelets;
 
-/// Time between two rounds, so that requests get the lock and one round serves many changes.
-const PACE: Duration = Duration::from_millis(5);
+/// Shortest time between two rounds, so that requests get the lock and one round serves many changes.
+const PACE: Duration = Duration::from_millis(1);
 
 /// Longest time between two rounds.
 const IDLE: Duration = Duration::from_secs(60);
@@ -39,12 +39,15 @@ impl Upkeep {
     pub(super) async fn run(mut self) {
         let mut changes = self.cluster.changes();
         let stopping = self.cluster.stopping.clone();
+        let mut pace = interval(PACE);
+        pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
+            pace.tick().await;
             changes.mark_unchanged();
             let pause = self.round().await;
             tokio::select! {
                 () = stopping.cancelled() => return,
-                _ = changes.changed() => sleep(PACE).await,
+                _ = changes.changed() => {}
                 () = sleep(pause) => {}
             }
         }

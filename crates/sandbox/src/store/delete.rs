@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::Store;
 use super::collection::ChangeKind;
 use crate::metadata::{self, name, namespace};
-use crate::object::{is_terminating, text, timestamp};
+use crate::object::{is_terminating, number, text, timestamp};
 use crate::resources::{CUSTOMRESOURCEDEFINITIONS, NAMESPACES, PODS, Resource};
 use crate::status::Status;
 
@@ -114,7 +114,7 @@ impl Store {
         grace: i64,
     ) -> Arc<Value> {
         let mut marked = current.clone();
-        let generation = marked.pointer("/metadata/generation").and_then(Value::as_i64);
+        let generation = number(&marked, "/metadata/generation");
         if let (Some(generation), false) = (generation, is_terminating(current)) {
             metadata::set(&mut marked, "generation", generation + 1);
         }
@@ -180,7 +180,7 @@ impl DeleteOptions {
 /// Returns the grace period of a pod in seconds; `None` if the pod is terminating and the period
 /// does not become shorter.
 fn grace(pod: &Value, options: &DeleteOptions) -> Option<i64> {
-    let pending = pod.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64);
+    let pending = number(pod, "/metadata/deletionGracePeriodSeconds");
     if let (true, Some(pending)) = (is_terminating(pod), pending) {
         let wanted = options.grace_period_seconds?.max(0);
         return (wanted < pending).then_some(wanted);
@@ -189,7 +189,7 @@ fn grace(pod: &Value, options: &DeleteOptions) -> Option<i64> {
     if finished || text(pod, "/spec/nodeName").is_empty() {
         return Some(0);
     }
-    let own = pod.pointer("/spec/terminationGracePeriodSeconds").and_then(Value::as_i64);
+    let own = number(pod, "/spec/terminationGracePeriodSeconds");
     match options.grace_period_seconds.or(own).unwrap_or(DEFAULT_GRACE) {
         negative if negative < 0 => Some(1),
         seconds => Some(seconds),

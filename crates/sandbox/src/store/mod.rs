@@ -20,6 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use framework::Time;
+use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
 #[cfg(test)]
@@ -40,7 +41,8 @@ use watch::Watch;
 /// A Kubernetes API in memory.
 #[derive(Debug)]
 pub struct Store {
-    collections: BTreeMap<(&'static str, &'static str), Collection>,
+    /// By group and plural name.
+    collections: FxHashMap<(&'static str, &'static str), Collection>,
     /// The resourceVersion of the latest write; all resources share one sequence.
     version: u64,
     identities: Identities,

@@ -10,7 +10,7 @@ use super::collection::ChangeKind;
 use super::{Store, namespaces};
 use crate::claim_status::Writer;
 use crate::metadata::{self, fields_mut, metadata_mut, name, namespace};
-use crate::object::{entries, is_terminating, put, text, timestamp};
+use crate::object::{entries, is_terminating, number, put, text, timestamp};
 use crate::resources::{
     CUSTOMRESOURCEDEFINITIONS, NAMESPACES, NODES, PERSISTENTVOLUMECLAIMS, PODS, PRIORITYCLASSES,
     RESOURCECLAIMS, Resource, STORAGECLASSES,
@@ -226,7 +226,7 @@ impl Store {
         if object == **current {
             return current.clone();
         }
-        let generation = object.pointer("/metadata/generation").and_then(Value::as_i64);
+        let generation = number(&object, "/metadata/generation");
         if let (Some(generation), true) = (generation, spec_differs(resource, current, &object)) {
             metadata::set(&mut object, "generation", generation + 1);
         }
@@ -360,6 +360,6 @@ fn spec_differs(resource: &'static Resource, old: &Value, new: &Value) -> bool {
 
 /// Returns whether the object is terminating and has neither finalizers nor a grace period.
 fn is_finished(object: &Value) -> bool {
-    let grace = object.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64);
+    let grace = number(object, "/metadata/deletionGracePeriodSeconds");
     is_terminating(object) && !metadata::has_finalizers(object) && grace.unwrap_or(0) == 0
 }
