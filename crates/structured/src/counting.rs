@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use framework::CountedDevices;
 use framework::device::{ALLOCATION_RESULTS_MAX, AllocationMode, AttributeRule, DeviceDescription};
+use rustc_hash::FxHashMap;
 
 use crate::Claims;
 use crate::claims::Body;
@@ -12,8 +13,8 @@ use crate::claims::Body;
 #[derive(Debug)]
 pub(crate) struct Counting {
     requests: Box<[Counted]>,
-    /// Examples of devices, and whether no selector can fail for such devices.
-    examples: Vec<(Arc<DeviceDescription>, bool)>,
+    /// Examples of devices, by their address, and whether no selector can fail for such devices.
+    examples: FxHashMap<usize, (Arc<DeviceDescription>, bool)>,
 }
 
 /// A request for a number of devices.
@@ -35,10 +36,11 @@ impl Counting {
             claims.claims.iter().any(|claim| claim.requests.iter().any(|bodies| bodies.len() != 1));
         let mut constraints = claims.claims.iter().flat_map(|claim| &claim.spec.constraints);
         let has_unknown_constraint = constraints.any(|own| own.rule == AttributeRule::Unknown);
-        let devices: usize = requests.iter().map(|request| request.devices).sum();
+        let devices = requests.iter().map(|request| request.devices);
+        let devices = devices.fold(0, usize::saturating_add);
         let is_plain =
             !has_unknown_request && !has_unknown_constraint && devices <= ALLOCATION_RESULTS_MAX;
-        is_plain.then_some(Self { requests, examples: Vec::new() })
+        is_plain.then_some(Self { requests, examples: FxHashMap::default() })
     }
 
     /// Returns whether a request asks for more devices than the node has, and no selector fails before the
@@ -57,13 +59,11 @@ impl Counting {
     }
 
     fn cannot_fail(&mut self, claims: &Claims, example: &Arc<DeviceDescription>) -> bool {
-        let known = self.examples.iter().find(|(known, _)| Arc::ptr_eq(known, example));
-        if let Some((_, cannot_fail)) = known {
-            return *cannot_fail;
-        }
-        let cannot_fail = claims.bodies.iter().all(|body| body.cannot_fail(example));
-        self.examples.push((example.clone(), cannot_fail));
-        cannot_fail
+        let known = self.examples.entry(Arc::as_ptr(example).addr());
+        let (_, cannot_fail) = known.or_insert_with(|| {
+            (example.clone(), claims.bodies.iter().all(|body| body.cannot_fail(example)))
+        });
+        *cannot_fail
     }
 }
 

@@ -130,7 +130,7 @@ pub(super) struct NodeShapes {
 
 /// The number of looks up to which unused ones are kept.
 const LOOKS_MIN: usize = 1024;
-/// The number of layouts with an example.
+/// The number of layouts of which all devices have the same example.
 const EXAMPLES_MAX: usize = 1024;
 /// The number of attributes whose values are counted.
 const MATCHED_MAX: usize = 16;
@@ -198,7 +198,7 @@ impl NodeShapes {
     /// Returns a description with the same layout.
     fn example(&mut self, description: &DeviceDescription) -> Arc<DeviceDescription> {
         if self.examples.len() >= EXAMPLES_MAX {
-            self.examples.retain(|_, example| Arc::strong_count(example) > 1);
+            self.examples.clear();
         }
         let example = self.examples.entry(Layout::of(description));
         example.or_insert_with(|| Arc::new(description.clone())).clone()

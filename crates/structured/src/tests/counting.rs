@@ -115,12 +115,16 @@ fn requests_other_than_plain_numbers_are_searched() {
         body.extend(more.as_object().unwrap().clone());
         devices
     };
+    let huge = ["a", "b", "c"].map(
+        |name| json!({"name": name, "exactly": {"deviceClassName": "any", "count": i64::MAX}}),
+    );
     for devices in [
         body(json!({"allocationMode": "All"})),
         body(json!({"adminAccess": true})),
         body(json!({"deviceClassName": "missing"})),
         body(json!({"selectors": [{}]})),
         body(json!({"count": 33})),
+        json!({"requests": huge}),
         json!({"requests": [{"name": "r"}]}),
         json!({"requests": [{"name": "r", "firstAvailable": [
             {"name": "a", "deviceClassName": "any", "count": 9}]}]}),
