@@ -7,6 +7,7 @@ use std::future::Future;
 use std::io::{self, IsTerminal};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
+use std::thread::available_parallelism;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
@@ -14,6 +15,7 @@ use sandbox::devices::Devices;
 use sandbox::faults::Settings;
 use sandbox::http::{Options, Server, StartError};
 use sandbox::kubelet;
+use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -95,7 +97,8 @@ where
 {
     let options = options(args)?;
     let objects = wire::read_objects(&args.filename)?;
-    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+    let runtime = Builder::new_multi_thread().worker_threads(io_threads()).enable_all().build();
+    let runtime = runtime.context("cannot start the runtime")?;
     runtime.block_on(async {
         let server = Server::start(options).await.map_err(with_advice)?;
         let loaded = server.with_store(|store, now| manifests::load(store, objects, now))?;
@@ -119,6 +122,12 @@ where
         server.stop().await;
         outcome
     })
+}
+
+/// Returns the number of threads that serve requests: half of the cores. Clients need the others, and requests
+/// wait for one another at the store, so more threads mostly wake each other.
+fn io_threads() -> usize {
+    available_parallelism().map_or(1, |cores| cores.get().div_ceil(2))
 }
 
 fn options(args: &Args) -> anyhow::Result<Options> {

@@ -11,6 +11,7 @@ use anyhow::Context;
 use clap::ValueEnum;
 use perf::runner::{self, Scheduler, Server};
 use perf::workload::{File, Selection, Templates, Workload};
+use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::progress::Spinner;
@@ -85,7 +86,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             Scheduler::Program(program, args.map(str::to_owned).into())
         }
     };
-    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+    // Scheduler and API server need the other cores.
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = runtime.context("cannot start the runtime")?;
     let report = runtime.block_on(async {
         tokio::select! {
             report = run_all(&workloads, &templates, &server, &scheduler) => Ok(report),
