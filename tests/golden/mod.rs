@@ -11,7 +11,7 @@
 mod areas;
 mod compare;
 mod config;
-mod corpus;
+pub(crate) mod corpus;
 mod decision;
 mod differences;
 mod fixes;
@@ -38,28 +38,6 @@ use corpus::Area;
 
 pub(crate) use corpus::CorpusError;
 pub(crate) use report::Report;
-
-/// Returns the nodes and pods of all cases in `folder`.
-pub(crate) fn nodes_and_pods(folder: &Path) -> Result<Vec<Value>, CorpusError> {
-    let mut found = Vec::new();
-    for area in corpus::read(folder, &[])? {
-        area.cases.into_iter().for_each(|case| collect(case, &mut found));
-    }
-    Ok(found)
-}
-
-fn collect(value: Value, found: &mut Vec<Value>) {
-    match value {
-        Value::Object(fields)
-            if fields.get("kind").is_some_and(|kind| kind == "Pod" || kind == "Node") =>
-        {
-            found.push(fields.into());
-        }
-        Value::Object(fields) => fields.into_iter().for_each(|(_, value)| collect(value, found)),
-        Value::Array(items) => items.into_iter().for_each(|item| collect(item, found)),
-        _ => {}
-    }
-}
 
 /// Options of a run.
 #[derive(Debug, Default)]

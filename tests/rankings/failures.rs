@@ -118,7 +118,7 @@ fn compare(seed: u64) -> u64 {
                     names += 1;
                     let name = format!("p{names}");
                     let pod = match template.checked_sub(TEMPLATES) {
-                        Some(other) => any_pod(&name, other * 5 + 9),
+                        Some(other) => any_pod(&name, other * 5 + 9, 0),
                         None => greedy_pod(&name, template),
                     };
                     let pod = pod.uid(&names.to_string()).build();

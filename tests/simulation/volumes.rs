@@ -258,10 +258,10 @@ fn share_no_disk(here: &[&Pod]) -> Checked {
     let mut users: BTreeMap<&str, Vec<bool>> = BTreeMap::new();
     for pod in here {
         for volume in &pod.spec.volumes {
-            if let (Some((_, disk)), framework::PodVolumeSource::InTree(_, source)) =
+            if let (Some((_, disk)), framework::PodVolumeSource::InTree(in_tree)) =
                 (volume.disk(), &volume.source)
             {
-                users.entry(disk).or_default().push(source["readOnly"] == true);
+                users.entry(disk).or_default().push(in_tree.read_only);
             }
         }
     }

@@ -591,19 +591,16 @@ impl Engine {
         cx.probe.start(span);
         let (class, log) = (Class::of(profile, subject.pod), self.world.log());
         let verdicts = &fit.diagnosis.verdicts;
-        let mut known = class.as_ref().map(|class| self.rankings.take(class));
-        let own = known.as_mut();
+        let own = class.as_ref().and_then(|class| self.rankings.known_mut(class));
         let kept = own.and_then(|own| own.failures.resume_post_filter(verdicts, log));
         let are_local = kept.is_some();
         kept.into_iter().for_each(|kept| subject.state.resume(kept));
         let (view, settings, rng) = (self.world.view(), &self.settings, &mut self.rng);
         let mut post_filter = PostFilter { view, settings, rng, are_local };
         let result = post_filter.run(&mut subject, verdicts, cx);
-        if let Some((class, mut known)) = class.zip(known) {
-            if are_local {
-                known.failures.suspend_post_filter(subject.state.suspend(), log);
-            }
-            self.rankings.put_back(&class, known);
+        let own = class.filter(|_| are_local).and_then(|class| self.rankings.known_mut(&class));
+        if let Some(own) = own {
+            own.failures.suspend_post_filter(subject.state.suspend(), log);
         }
         cx.probe.stop(span, result.status.code());
         fit.diagnosis.post_filter_message = result.status.message();

@@ -185,7 +185,7 @@ impl Question<'_> {
     fn has_its_disks_for_itself(&self) -> bool {
         let conflicts = |own: &PodVolume, other: &PodVolume| {
             let is_read = |volume: &PodVolume| match &volume.source {
-                PodVolumeSource::InTree(_, source) => source["readOnly"] == true,
+                PodVolumeSource::InTree(in_tree) => in_tree.read_only,
                 _ => false,
             };
             own.disk().is_some() && own.disk() == other.disk() && !(is_read(own) && is_read(other))

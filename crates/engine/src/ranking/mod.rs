@@ -181,6 +181,11 @@ impl Rankings {
         Known { last_used, is_new: true, ..Known::default() }
     }
 
+    /// Returns what is known of a class beside a [use](Self::take) of it. Its memory is counted at the next use.
+    pub(crate) fn known_mut(&mut self, class: &Class) -> Option<&mut Known> {
+        self.classes.get_mut(class)
+    }
+
     /// Puts back what is known of a class.
     pub(crate) fn put_back(&mut self, class: &Class, mut known: Known) {
         let Some(place) = self.classes.get_mut(class) else { return };

@@ -1,3 +1,4 @@
+use std::cell::RefCell;
 use std::sync::LazyLock;
 
 use proptest::prelude::*;
@@ -270,9 +271,9 @@ fn run_again(
     exceptions: &[NodeIx],
 ) -> (Kept, String, Vec<usize>) {
     let incoming = pod("p").cpu("3").priority(100).build();
-    let (parts, tried) = (HandleParts::default(), std::cell::RefCell::default());
+    let (parts, tried) = (HandleParts::default(), RefCell::<Vec<usize>>::default());
     let filter = |node: &NodeView<'_>| {
-        std::cell::RefCell::borrow_mut(&tried).push(node.ix().index());
+        tried.borrow_mut().push(node.ix().index());
         fits(&incoming, node)
     };
     let mut dry_run = FakeDryRun::new(cluster, filter).with_exceptions(exceptions.to_vec());
@@ -287,7 +288,7 @@ fn run_again(
         [Command::Preempt(preemption)] => format!("preempts on {}", preemption.node),
         _ => result.status.message(),
     };
-    let mut tried: Vec<usize> = tried.into_inner();
+    let mut tried = tried.into_inner();
     tried.dedup();
     (state.suspend(), text, tried)
 }
