@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use framework::device::{Allocation, DeviceSelector};
+use framework::device::{Allocation, DeviceSelector, Numbers};
 use framework::{Cluster, DeviceShape, DeviceShapes, NodeBits, NodeIx};
 
 use crate::counting::Counting;
@@ -72,6 +72,8 @@ pub struct Trial {
 /// same.
 #[derive(Debug, Default)]
 pub struct Memos {
+    /// The numbers of the shapes that the answers are for.
+    numbers: Numbers,
     /// The claims that were tried last come first.
     kept: Vec<(Claims, Memo)>,
 }
@@ -81,6 +83,10 @@ impl Memos {
     pub fn start(&mut self, claims: Claims, cluster: &Cluster) -> Trial {
         if !reads_shapes(&claims, cluster) {
             return Trial { claims, memo: None, counting: None, buffers: Buffers::default() };
+        }
+        let numbers = cluster.device_shape_numbers();
+        if !self.numbers.are_same(numbers) {
+            *self = Self { numbers: numbers.clone(), kept: Vec::new() };
         }
         let counting = Counting::of(&claims);
         let known = self.kept.iter().position(|(known, _)| known.asks_like(&claims));

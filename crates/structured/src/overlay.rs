@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use framework::Cluster;
-use framework::device::{AllocatedState, Allocation, DeviceUse, PoolKey};
+use framework::device::{AllocatedState, Allocation, DeviceUse, PoolKey, Seen};
 
 /// A device of a node with allocations that the watch does not show: the number of the pool, that of
 /// the device in the pool, and the allocations.
@@ -21,8 +21,8 @@ pub struct Overlay {
     nodes: BTreeMap<Arc<str>, Arc<[Overlaid]>>,
     /// These nodes by the pools that name them.
     nodes_of: HashMap<PoolKey, BTreeSet<Arc<str>>>,
-    /// The revisions of allocations and slices that `nodes` follows.
-    seen: [u64; 2],
+    /// The changes of allocations and slices that `nodes` follows.
+    seen: [Seen; 2],
 }
 
 /// Overlays are equal if their allocations and nodes are, whatever changed before.
@@ -52,11 +52,9 @@ impl Overlay {
 
     /// Returns whether the nodes are up to date with the allocations and the slices of the cluster.
     pub fn is_current(&self, cluster: &Cluster) -> bool {
-        self.seen == self.revisions(cluster)
-    }
-
-    fn revisions(&self, cluster: &Cluster) -> [u64; 2] {
-        [self.allocated.changes().revision(), cluster.device_pools().changes().revision()]
+        let [allocations, slices] = &self.seen;
+        self.allocated.changes().is_at(allocations)
+            && cluster.device_pools().changes().is_at(slices)
     }
 
     /// Finds the nodes of the pools whose allocations or slices have changed.
@@ -84,7 +82,7 @@ impl Overlay {
             }
         }
         nodes.into_iter().for_each(|node| self.set_node(node, cluster));
-        self.seen = self.revisions(cluster);
+        self.seen = [self.allocated.changes().seen(), cluster.device_pools().changes().seen()];
     }
 
     /// Returns the pools whose allocations or slices have changed; `None` if that is not known, or if
@@ -93,8 +91,8 @@ impl Overlay {
         if self.allocated.is_empty() {
             return None;
         }
-        let allocations = self.allocated.changes().since(self.seen[0])?;
-        let slices = cluster.device_pools().changes().since(self.seen[1])?;
+        let allocations = self.allocated.changes().since(&self.seen[0])?;
+        let slices = cluster.device_pools().changes().since(&self.seen[1])?;
         Some(allocations.chain(slices).cloned().collect())
     }
 

@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{Hash, Hasher};
 use std::mem::{Discriminant, discriminant};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustc_hash::FxHashMap;
 
@@ -16,7 +15,7 @@ use super::devices::{Devices, PoolSlices};
 use super::{Cluster, DeviceShape, NodeIx};
 use crate::device::{
     Attribute, AttributeRule, ClaimSpec, CounterConsumption, CounterSet, Device, DeviceDescription,
-    DeviceSelector, DeviceTaint, DeviceUse, NodeScope, PoolKey,
+    DeviceSelector, DeviceTaint, DeviceUse, NodeScope, Numbers, PoolKey,
 };
 
 /// What the search reads of a device, besides its allocations.
@@ -90,16 +89,14 @@ impl Hash for PoolShape {
 /// The pools of a node in the order of the search.
 type NodeShape = Arc<[Arc<PoolShape>]>;
 
-/// The number of the latest shape in any cluster. A copy of a cluster changes on its own; the
-/// answers that a plugin keeps for a shape stay true in both.
-static LATEST: AtomicU64 = AtomicU64::new(0);
-
 /// The place of nodes that are compared with no other.
 const ALONE: u32 = u32::MAX;
 
 /// The shapes of all nodes.
 #[derive(Debug, Clone, Default)]
 pub(super) struct NodeShapes {
+    /// The numbers of shapes. Answers that a plugin keeps for a shape are true for copies of the cluster, too.
+    numbers: Numbers,
     /// The identifiers of attributes of devices, and whether a selector or constraint names them.
     attributes: BTreeMap<Arc<str>, bool>,
     /// The first attributes that constraints match, whose values are counted.
@@ -232,7 +229,7 @@ impl NodeShapes {
             members.count += 1;
             return members.place;
         }
-        let number = DeviceShape(LATEST.fetch_add(1, Ordering::Relaxed) + 1);
+        let number = DeviceShape(self.numbers.next());
         if self.places.is_empty() {
             self.places.push(DeviceShape(0));
             self.pools_of.push(None);
@@ -554,6 +551,11 @@ impl Cluster {
     /// constraint of a stored class or claim names it.
     pub fn names_hidden_attribute(&self, text: &str) -> bool {
         words(text).any(|id| self.devices.shapes.attributes.get(id) == Some(&false))
+    /// Returns the numbers of shapes, which tell whether answers for shapes belong to this cluster.
+    pub fn device_shape_numbers(&self) -> &Numbers {
+        &self.devices.shapes.numbers
+    }
+
     }
 
     /// Returns the number of distinct shapes of nodes with devices.

@@ -37,7 +37,6 @@ pub(super) struct Devices {
     pub(super) classes: BTreeMap<Arc<str>, Arc<DeviceClass>>,
     /// The classes of an extended resource, the newest first.
     class_names: HashMap<Arc<str>, BTreeSet<ClassRank>>,
-    class_revision: u64,
     taint_rules: BTreeMap<Arc<str>, Arc<DeviceTaintRule>>,
     pub(super) pools: DevicePools,
     pub(super) shapes: NodeShapes,
@@ -137,7 +136,6 @@ impl Devices {
     }
 
     fn set_class(&mut self, name: &str, class: Option<DeviceClass>) {
-        self.class_revision += 1;
         if let Some(old) = self.classes.remove(name)
             && let Some(resource) = &old.extended_resource_name
             && let Some(rivals) = self.class_names.get_mut(resource)
@@ -195,7 +193,6 @@ fn rank(class: &DeviceClass) -> ClassRank {
 #[derive(Debug, Clone, Default)]
 pub(super) struct PoolSlices {
     slices: BTreeMap<Arc<str>, Arc<ResourceSlice>>,
-    revision: u64,
 }
 
 impl PoolSlices {
@@ -360,7 +357,6 @@ impl DevicePools {
         self.unsound.remove(&key);
         self.unsound_with_counters.remove(&key);
         let Some(pool) = self.pools.get_mut(&key) else { return };
-        pool.revision = self.log.revision();
         if !pool.is_sound() {
             if pool.slices().any(|slice| !slice.shared_counters.is_empty()) {
                 self.unsound_with_counters.insert(key.clone());
@@ -406,11 +402,6 @@ impl DevicePools {
     /// Returns the latest changes of slices by pool.
     pub const fn changes(&self) -> &ChangeLog<PoolKey> {
         &self.log
-    }
-
-    /// Returns the number of the latest change of a pool; 0 for a pool without slices.
-    pub fn pool_revision(&self, pool: &PoolKey) -> u64 {
-        self.pools.get(pool).map_or(0, |pool| pool.revision)
     }
 }
 
@@ -485,11 +476,6 @@ impl Cluster {
         (!loses).then_some(class)
     }
 
-    /// Returns a number that changes with every change of a DeviceClass.
-    pub const fn device_class_revision(&self) -> u64 {
-        self.devices.class_revision
-    }
-
     /// Returns the DeviceTaintRules by name.
     pub fn device_taint_rules(&self) -> impl Iterator<Item = &Arc<DeviceTaintRule>> {
         self.devices.taint_rules.values()
@@ -558,17 +544,17 @@ mod tests {
     fn changes_of_pools_are_reported_once_a_slice_differs() {
         let mut cluster = Cluster::default();
         slice(&mut cluster, "s1", "p1", json!({"nodeName": "a"}));
-        let before = cluster.device_pools().changes().revision();
+        let before = cluster.device_pools().changes().seen();
         slice(&mut cluster, "s1", "p1", json!({"nodeName": "a"}));
-        assert_eq!(cluster.device_pools().changes().revision(), before);
+        assert!(cluster.device_pools().changes().is_at(&before));
         slice(&mut cluster, "s1", "p2", json!({"nodeName": "a"}));
         let pools = cluster.device_pools();
-        assert_eq!(names(pools.changes().since(before).unwrap()), ["p1", "p2"]);
-        assert_eq!(pools.changes().since(pools.changes().revision()).unwrap().count(), 0);
+        assert_eq!(names(pools.changes().since(&before).unwrap()), ["p1", "p2"]);
+        assert_eq!(pools.changes().since(&pools.changes().seen()).unwrap().count(), 0);
         for node in 0..2000 {
             slice(&mut cluster, "s1", "p2", json!({"nodeName": node.to_string()}));
         }
-        assert!(cluster.device_pools().changes().since(before).is_none());
+        assert!(cluster.device_pools().changes().since(&before).is_none());
     }
 
     #[test]

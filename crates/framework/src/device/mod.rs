@@ -20,7 +20,7 @@ mod tests;
 
 pub use self::allocated::{AllocatedState, DeviceUse, PoolUse};
 pub use self::allocation::{AllocatedDevice, Allocation, AllocationConfig, ConfigSource};
-pub use self::change_log::ChangeLog;
+pub use self::change_log::{ChangeLog, Numbers, Seen};
 pub use self::claim::{
     AllocatedDeviceStatus, AllocationMode, AttributeRule, CapacityRequest, ClaimConsumer,
     ClaimController, ClaimSpec, DeviceCondition, DeviceConfig, DeviceConstraint, DeviceRequest,

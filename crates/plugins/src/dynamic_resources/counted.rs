@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use framework::device::Allocation;
+use framework::device::{Allocation, Seen};
 use framework::{Cluster, Uid};
 use structured::Overlay;
 
@@ -15,8 +15,8 @@ pub(super) struct Counted {
     overlay: Arc<Overlay>,
     /// Tracked claims that have changed since they were counted.
     noted: BTreeSet<Uid>,
-    /// The latest change of a stored claim that is counted.
-    seen: u64,
+    /// The changes of stored claims that are counted.
+    seen: Seen,
 }
 
 impl Counted {
@@ -34,8 +34,8 @@ impl Counted {
     ) -> Option<BTreeSet<Uid>> {
         let mut changed = std::mem::take(&mut self.noted);
         let log = cluster.resource_claim_changes();
-        let stored = log.since(self.seen);
-        self.seen = log.revision();
+        let stored = log.since(&self.seen);
+        self.seen = log.seen();
         let counts = |uid: &&Uid| self.allocations.contains_key(uid) || is_tracked(uid);
         changed.extend(stored?.filter(counts).cloned());
         Some(changed)
