@@ -67,6 +67,8 @@ pub struct Diagnosis {
     pub obstacles: BTreeMap<Obstacle, usize>,
     /// Whether a pool of the node is being updated.
     pub incomplete_pools: bool,
+    /// Whether the search for this diagnosis ended before it had tried all combinations of devices.
+    pub is_cut_off: bool,
 }
 
 impl fmt::Display for Diagnosis {
@@ -92,6 +94,9 @@ impl fmt::Display for Diagnosis {
         if self.incomplete_pools {
             f.write_str("; a pool is being updated")?;
         }
+        if self.is_cut_off {
+            f.write_str("; not all combinations of devices were tried for this explanation")?;
+        }
         Ok(())
     }
 }
@@ -106,8 +111,8 @@ pub(crate) struct Farthest {
 }
 
 impl Search<'_> {
-    /// Returns why the search found no solution.
-    pub(crate) fn diagnosis(&self) -> Diagnosis {
+    /// Returns why the search found no solution; `is_cut_off` if it ended early.
+    pub(crate) fn diagnosis(&self, is_cut_off: bool) -> Diagnosis {
         let incomplete_pools = self.has_incomplete_pools();
         let Some((body, found)) = self.farthest.body else {
             return Diagnosis {
@@ -123,6 +128,7 @@ impl Search<'_> {
                 devices: self.devices.len(),
                 obstacles: BTreeMap::new(),
                 incomplete_pools,
+                is_cut_off,
             };
         };
         let mut obstacles = BTreeMap::new();
@@ -145,6 +151,7 @@ impl Search<'_> {
             devices: self.devices.len(),
             obstacles,
             incomplete_pools,
+            is_cut_off,
         }
     }
 }

@@ -102,7 +102,7 @@ impl<'a> Allocator<'a> {
     }
 
     /// Returns why the claims cannot be allocated on the node; `None` if they can, or if the search ends
-    /// early.
+    /// with an error, which says why itself. Without steps left it is what was found until then.
     pub(crate) fn diagnosis(
         &self,
         claims: &Claims,
@@ -110,9 +110,10 @@ impl<'a> Allocator<'a> {
         budget: Budget,
     ) -> Option<Diagnosis> {
         let mut search = Search::new(self, claims, node, budget, Buffers::default()).ok()?;
-        match search.run(Effort::Full).ok()? {
-            Outcome::Done => None,
-            Outcome::Failed | Outcome::TooMany => Some(search.diagnosis()),
+        match search.run(Effort::Full) {
+            Ok(Outcome::Done) | Err(AllocateError::Node(_) | AllocateError::Fatal(_)) => None,
+            Ok(Outcome::Failed | Outcome::TooMany) => Some(search.diagnosis(false)),
+            Err(AllocateError::OutOfSteps) => Some(search.diagnosis(true)),
         }
     }
 }

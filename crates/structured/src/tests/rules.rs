@@ -85,3 +85,35 @@ fn identical_devices_are_tried_once() {
     let steps = allocator.allocate(&prepared, &node, Budget(50), 1);
     assert_eq!(steps, Err(AllocateError::OutOfSteps));
 }
+
+#[test]
+fn explanation_says_that_it_is_cut_off() {
+    let mut world = World::new(&["n1"]);
+    world.class("any", &[]);
+    let device = |number: usize| json!({"name": format!("d{number}"), "attributes": {"model": {"string": number.to_string()}}});
+    let pool = json!({"name": "p", "generation": 1, "resourceSliceCount": 1});
+    let devices: Vec<_> = (0..20).map(device).collect();
+    let spec = json!({"driver": "a.com", "pool": pool, "nodeName": "n1", "devices": devices});
+    world.slice("s", spec);
+    let mut wanted = count(2);
+    wanted["constraints"] = json!([{"matchAttribute": "a.com/model"}]);
+    let claims = [claim("c", &wanted)];
+    let prepared = Claims::new(&claims, &world.cluster, &mut Toys);
+    let base = world.cluster.allocated_devices();
+    let allocated = Allocated { base, overlay: None };
+    let allocator = Allocator::new(&world.cluster, Gates::default(), allocated);
+    let node = world.cluster.node(world.cluster.node_named("n1").unwrap());
+    let explain = |budget| allocator.diagnosis(&prepared, &node, budget).unwrap().to_string();
+    let whole = explain(Budget::UNLIMITED);
+    assert!(
+        whole.starts_with("claim ns/c, request r: 1 of 2 devices; the node has 20: "),
+        "{whole}"
+    );
+    assert!(!whole.contains("not all combinations"), "{whole}");
+    let part = explain(Budget(30));
+    let end = "; not all combinations of devices were tried for this explanation";
+    assert!(
+        part.starts_with("claim ns/c, request r: 1 of 2 devices; ") && part.ends_with(end),
+        "{part}"
+    );
+}
