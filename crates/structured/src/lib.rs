@@ -35,6 +35,7 @@ mod request;
 mod result;
 mod search;
 mod share_id;
+mod shared_pools;
 #[cfg(test)]
 mod tests;
 

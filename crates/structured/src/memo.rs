@@ -9,6 +9,7 @@ use framework::{Cluster, DeviceShape, DeviceShapes, NodeBits, NodeIx};
 use crate::counting::Counting;
 use crate::overlay::Overlaid;
 use crate::search::Buffers;
+use crate::shared_pools::SharedPools;
 use crate::{AllocateError, Allocator, Budget, Claims, Diagnosis, Overlay};
 
 /// The number of claims whose answers are kept. Claims of one template have the same answers.
@@ -37,7 +38,12 @@ struct Memo {
     of_shapes: Vec<Option<(DeviceShape, Answer)>>,
     /// For nodes with allocations that the watch does not show.
     of_overlaid: HashMap<(DeviceShape, Arc<[Overlaid]>), Answer>,
+    /// For nodes with shared pools, whose state belongs to one trial.
+    of_groups: HashMap<GroupedNodes, Answer>,
 }
+
+/// The nodes of a group, by their own devices with further allocations.
+type GroupedNodes = (u32, DeviceShape, Option<Arc<[Overlaid]>>);
 
 /// The number of answers for nodes with allocations that the watch does not show, for each memo.
 const OVERLAID_MAX: usize = 1 << 14;
@@ -49,6 +55,8 @@ pub(crate) enum Likeness {
     Shape(usize, DeviceShape),
     /// The nodes of this shape whose devices have these further allocations.
     Overlaid((DeviceShape, Arc<[Overlaid]>)),
+    /// The nodes of this group whose own devices look alike.
+    Grouped(GroupedNodes),
     /// No other node.
     Alone,
 }
@@ -97,7 +105,8 @@ impl Memos {
 
     /// Keeps the answers of ended trials.
     pub fn keep(&mut self, trial: Trial) {
-        let Some(memo) = trial.memo else { return };
+        let Some(mut memo) = trial.memo else { return };
+        memo.of_groups.clear();
         self.kept.insert(0, (trial.claims, memo));
         let mut answers = 0;
         let has_room = |(_, memo): &(Claims, Memo)| {
@@ -144,6 +153,7 @@ impl Memo {
                 (known == *shape).then_some(answer)
             }
             Likeness::Overlaid(key) => self.of_overlaid.get(key).copied(),
+            Likeness::Grouped(key) => self.of_groups.get(key).copied(),
             Likeness::Alone => None,
         }
     }
@@ -162,6 +172,9 @@ impl Memo {
                 }
                 self.of_overlaid.insert(key, answer);
             }
+            Likeness::Grouped(key) => {
+                self.of_groups.insert(key, answer);
+            }
             Likeness::Alone => {}
         }
     }
@@ -170,7 +183,9 @@ impl Memo {
 /// The nodes of a cluster by the shapes of their devices.
 #[derive(Debug)]
 pub struct NodesByShape<'a> {
+    /// `None` if nodes are not compared.
     pub(crate) shapes: Option<DeviceShapes<'a>>,
+    shared: Option<SharedPools<'a>>,
     /// The nodes with allocations that the watch does not show.
     overlaid: NodeBits,
     overlaid_devices: HashMap<NodeIx, &'a Arc<[Overlaid]>>,
@@ -189,10 +204,10 @@ impl<'a> Allocator<'a> {
     /// Returns the nodes by the shapes of their devices.
     pub fn nodes_by_shape(&self) -> NodesByShape<'a> {
         // A rule for taints selects devices by name.
-        let shapes = match self.gates.device_taint_rules {
-            true => None,
-            false => self.cluster.device_shapes(),
-        };
+        let has_rules =
+            self.gates.device_taint_rules && self.cluster.device_taint_rules().next().is_some();
+        let shapes = (!has_rules).then(|| self.cluster.device_shapes());
+        let shared = SharedPools::of(self.cluster);
         let overlay = self.allocated.overlay.filter(|_| shapes.is_some());
         let nodes = overlay.into_iter().flat_map(Overlay::nodes);
         let row = |(name, devices): (&Arc<str>, _)| Some((self.cluster.node_named(name)?, devices));
@@ -201,7 +216,7 @@ impl<'a> Allocator<'a> {
         overlaid_devices.keys().for_each(|node| {
             overlaid.insert(*node);
         });
-        NodesByShape { shapes, overlaid, overlaid_devices }
+        NodesByShape { shapes, shared, overlaid, overlaid_devices }
     }
 
     /// Returns whether the claims fit on the node. It is the answer of [`allocate`](Self::allocate),
@@ -274,11 +289,16 @@ impl<'a> Allocator<'a> {
 
     #[inline]
     pub(crate) fn likeness(nodes: &NodesByShape<'_>, node: NodeIx) -> Likeness {
-        match nodes.shapes.and_then(|shapes| shapes.of(node)) {
-            None => Likeness::Alone,
-            Some((place, shape)) => match nodes.overlaid_devices(node) {
-                Some(devices) => Likeness::Overlaid((shape, devices.clone())),
-                None => Likeness::Shape(place, shape),
+        let Some((place, shape)) = nodes.shapes.and_then(|shapes| shapes.of(node)) else {
+            return Likeness::Alone;
+        };
+        let overlaid = nodes.overlaid_devices(node);
+        match (&nodes.shared, overlaid) {
+            (None, None) => Likeness::Shape(place, shape),
+            (None, Some(devices)) => Likeness::Overlaid((shape, devices.clone())),
+            (Some(shared), devices) => match shared.group_of(node) {
+                Some(group) => Likeness::Grouped((group, shape, devices.cloned())),
+                None => Likeness::Alone,
             },
         }
     }

@@ -535,27 +535,24 @@ impl Cluster {
     /// Returns the shapes of the devices of all nodes according to slices and watched claims. Nodes of
     /// one shape have the same devices in the same order with the same allocations, apart from names
     /// and from [hidden](Self::names_hidden_attribute) attributes. A node is compared with no other if
-    /// devices are not of this node alone, or if one of its pools is being updated or contradicts
-    /// itself.
+    /// a slice or device names it in a pool that is not its own, or if one of its pools is being updated
+    /// or contradicts itself.
     ///
-    /// `None` if every node considers a pool that is not its own.
-    pub fn device_shapes(&self) -> Option<DeviceShapes<'_>> {
-        let Devices { pools, shapes, .. } = &self.devices;
-        let is_shared = pools.pools_for_any_node().next().is_some()
-            || pools.unsound_pools_with_counters().next().is_some();
-        let NodeShapes { column, places, pools_of, matched, .. } = shapes;
-        (!is_shared).then_some(DeviceShapes { column, shapes: places, pools_of, matched })
+    /// Pools for all nodes, or for nodes that match a selector, are no part of a shape.
+    pub fn device_shapes(&self) -> DeviceShapes<'_> {
+        let NodeShapes { column, places, pools_of, matched, .. } = &self.devices.shapes;
+        DeviceShapes { column, shapes: places, pools_of, matched }
     }
 
     /// Returns whether a text names an attribute that shapes leave out, because no selector or
     /// constraint of a stored class or claim names it.
     pub fn names_hidden_attribute(&self, text: &str) -> bool {
         words(text).any(|id| self.devices.shapes.attributes.get(id) == Some(&false))
+    }
+
     /// Returns the numbers of shapes, which tell whether answers for shapes belong to this cluster.
     pub fn device_shape_numbers(&self) -> &Numbers {
         &self.devices.shapes.numbers
-    }
-
     }
 
     /// Returns the number of distinct shapes of nodes with devices.
@@ -610,7 +607,7 @@ mod tests {
 
     fn shape(cluster: &Cluster, node: &str) -> Option<DeviceShape> {
         let node = cluster.node_named(node).unwrap();
-        cluster.device_shapes()?.of(node).map(|(_, shape)| shape)
+        cluster.device_shapes().of(node).map(|(_, shape)| shape)
     }
 
     #[test]

@@ -32,6 +32,46 @@ fn equip(world: &mut World, node: &str, template: &[Value], has_counters: bool) 
     }
 }
 
+/// Adds a pool for all nodes or for those of some zones, with names before, between or after those of the
+/// nodes. One of them lacks a slice.
+fn share(rng: &mut Rng, world: &mut World, style: usize, number: usize) {
+    let name = *pick(rng, &["a", "n3x", "z"]);
+    let has_counters = one_in(rng, 3);
+    let count = 1 + usize::from(has_counters) + usize::from(one_in(rng, 8));
+    let pool = json!({"name": name, "generation": 1, "resourceSliceCount": count});
+    let zones = &NODES[rng.usize(..3)..3 + rng.usize(..3)];
+    let selector = json!({"nodeSelectorTerms": [{"matchExpressions": [
+        {"key": "topology.kubernetes.io/zone", "operator": "In", "values": zones}]}]});
+    let mut devices: Vec<_> = (0..1 + rng.usize(..3))
+        .map(|device| {
+            let device = format!("{name}-{number}-{device}");
+            super::random::device(rng, &device, style, has_counters)
+        })
+        .collect();
+    let mut spec = json!({"driver": *pick(rng, &["a.com", "b.com"]), "pool": pool});
+    match rng.usize(..3) {
+        0 => spec["allNodes"] = json!(true),
+        1 => spec["nodeSelector"] = selector,
+        _ => {
+            spec["perDeviceNodeSelection"] = json!(true);
+            for device in &mut devices {
+                match rng.bool() {
+                    true => device["allNodes"] = json!(true),
+                    false => device["nodeSelector"] = selector.clone(),
+                }
+            }
+        }
+    }
+    if has_counters {
+        let counters = json!([{"name": "set", "counters": {"memory": {"value": "6"}}}]);
+        let mut spec = spec.clone();
+        spec["sharedCounters"] = counters;
+        world.slice(&format!("shared-{number}-c"), spec);
+    }
+    spec["devices"] = devices.into();
+    world.slice(&format!("shared-{number}-d"), spec);
+}
+
 /// Allocates some devices of a node.
 fn occupy(rng: &mut Rng, world: &mut World, node: &str, devices: usize) {
     let results: Vec<_> = (0..devices)
@@ -64,6 +104,19 @@ fn in_flight(rng: &mut Rng, cluster: &Cluster) -> Overlay {
 
 #[test]
 fn nodes_that_look_alike_share_their_answers() {
+    let (fitting, searches) = compare_with_searches(0);
+    assert!(searches * 5 < fitting * 4, "{searches} searches for {fitting} fitting nodes");
+}
+
+#[test]
+fn nodes_that_see_shared_pools_alike_share_their_answers() {
+    let (fitting, searches) = compare_with_searches(2);
+    assert!(searches * 5 < fitting * 4, "{searches} searches for {fitting} fitting nodes");
+}
+
+/// Compares the answers with those of a search on each node, in random clusters with up to so many shared
+/// pools. Returns the number of nodes that fit, and of searches for them.
+fn compare_with_searches(shared: usize) -> (usize, usize) {
     let (mut fitting, mut searches) = (0, 0);
     let mut memos = Memos::default();
     for seed in 0..400 {
@@ -85,6 +138,9 @@ fn nodes_that_look_alike_share_their_answers() {
             if one_in(&mut rng, 3) {
                 occupy(&mut rng, &mut world, node, template.len());
             }
+        }
+        for number in 0..if shared > 0 { 1 + rng.usize(..shared) } else { 0 } {
+            share(&mut rng, &mut world, style, number);
         }
         for round in 0..3 {
             let node = pick(&mut rng, &NODES);
@@ -150,5 +206,44 @@ fn nodes_that_look_alike_share_their_answers() {
             memos.keep(trial);
         }
     }
-    assert!(searches * 5 < fitting * 4, "{searches} searches for {fitting} fitting nodes");
+    (fitting, searches)
+}
+
+#[test]
+fn shared_pool_is_searched_once_for_nodes_that_see_it_alike() {
+    let names: Vec<String> = (0..100).map(|number| format!("n{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let zones = |zones: &[&str]| {
+        json!({"nodeSelectorTerms": [{"matchExpressions": [
+            {"key": "topology.kubernetes.io/zone", "operator": "In", "values": zones}]}]})
+    };
+    let device = json!([{"name": "d"}]);
+    let pool = json!({"name": "p", "generation": 1, "resourceSliceCount": 1});
+    let whole = json!({"driver": "a.com", "pool": pool, "allNodes": true, "devices": device});
+    let selector = zones(&names[..40]);
+    let part =
+        json!({"driver": "a.com", "pool": pool, "nodeSelector": selector, "devices": device});
+    for (spec, fitting, most_searches) in [(whole, 100, 1), (part, 40, 1)] {
+        let mut world = World::new(&names);
+        world.class("any", &[]);
+        world.slice("s", spec);
+        let requests = json!([{"name": "r", "exactly": {"deviceClassName": "any"}}]);
+        let wanted = [super::world::claim("c", &json!({"requests": requests}))];
+        let claims = Claims::new(&wanted, &world.cluster, &mut Toys);
+        let allocated = Allocated { base: world.cluster.allocated_devices(), overlay: None };
+        let allocator = Allocator::new(&world.cluster, Gates::default(), allocated);
+        let by_shape = allocator.nodes_by_shape();
+        let mut trial = Memos::default().start(claims, &world.cluster);
+        let searches = std::cell::Cell::new(0);
+        let mut fits = |name: &&&str| {
+            let node = world.cluster.node_named(name).unwrap();
+            let answer = allocator.fits(&mut trial, &by_shape, node, Budget::UNLIMITED, |_| {
+                searches.set(searches.get() + 1);
+                0
+            });
+            answer == Ok(Answer::Fits { rank: 0 })
+        };
+        assert_eq!(names.iter().filter(|name| fits(name)).count(), fitting);
+        assert!(searches.get() <= most_searches, "{} searches", searches.get());
+    }
 }
