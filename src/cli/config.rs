@@ -339,8 +339,9 @@ profiles:
         let rows = [
             ("Bogus=true", "unrecognized feature gate: Bogus"),
             (
-                "DRADeviceTaintRules=true",
-                "feature gate DRADeviceTaintRules is on, but DeviceTaintRules is not built yet",
+                "DRAListTypeAttributes=true",
+                "feature gate DRAListTypeAttributes is on, but the allocator of dynamic resources is not \
+                 built yet",
             ),
         ];
         for (gates, expected) in rows {

@@ -232,6 +232,7 @@ impl Gates {
         PluginGates {
             toleration_comparison: self.is_on("TaintTolerationComparisonOperators"),
             volume_limit_scaling: self.is_on("VolumeLimitScaling"),
+            device_taint_rules: self.is_on("DRADeviceTaintRules"),
         }
     }
 

@@ -253,7 +253,7 @@ fn yaml_shows_the_same_as_json() {
 fn invalid_feature_gates_are_rejected() {
     let rows = [
         ("Bogus=true", "error: unrecognized feature gate: Bogus\n"),
-        ("DRADeviceTaintRules=true", "error: feature gate DRADeviceTaintRules is on, but "),
+        ("DRAListTypeAttributes=true", "error: feature gate DRAListTypeAttributes is on, but "),
     ];
     for (gates, expected) in rows {
         for place in [["config", "defaults"], ["config", "show"], ["config", "validate"]] {

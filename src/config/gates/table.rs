@@ -94,7 +94,7 @@ pub(super) const GATES: &[Gate] = &[
     Gate::fixed("DRAConsumableCapacity", Beta).needs(DRA),
     Gate::on("DRADeviceBindingConditions", Beta)
         .needs(&["DynamicResourceAllocation", "DRAResourceClaimDeviceStatus"]),
-    Gate::off("DRADeviceTaintRules", Beta, "DeviceTaintRules").needs(&["DRADeviceTaints"]),
+    Gate::new("DRADeviceTaintRules", Beta, false, Support::Follows).needs(&["DRADeviceTaints"]),
     Gate::fixed("DRADeviceTaints", Beta).needs(DRA),
     Gate::fixed("DRAExtendedResource", Beta).needs(DRA),
     Gate::off("DRAListTypeAttributes", Alpha, ALLOCATOR).needs(DRA),

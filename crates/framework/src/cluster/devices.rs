@@ -13,13 +13,11 @@ use super::short_set::ShortSet;
 use super::storage::{Name, Namespaced, read};
 use super::texts::Texts;
 use crate::device::{
-    AllocatedState, Allocation, ChangeLog, Device, DeviceClass, DeviceDescription, DeviceTaintRule,
-    NodeScope, PoolKey, ResourceClaim, ResourceSlice,
+    AllocatedState, Allocation, ChangeLog, DEVICE_TAINT_RULES, Device, DeviceClass,
+    DeviceDescription, DeviceTaintRule, NodeScope, PoolKey, ResourceClaim, ResourceSlice,
 };
 use crate::{EventResource, Pod, Time, Uid};
 
-/// DeviceTaintRules, which no plugin of the default profile watches unless their gate is on.
-const TAINT_RULES: &str = "devicetaintrules.v1beta2.resource.k8s.io";
 /// Prefix of the implicit extended resource of a DeviceClass, followed by the name of the class.
 const IMPLICIT_PREFIX: &str = "deviceclass.resource.kubernetes.io/";
 /// The number of descriptions up to which unused ones are kept.
@@ -67,7 +65,7 @@ impl Devices {
                 let class = read(object).map(|class| DeviceClass::from_api(&class));
                 self.set_class(name, class);
             }
-            EventResource::Custom(kind) if **kind == *TAINT_RULES => {
+            EventResource::Custom(kind) if **kind == *DEVICE_TAINT_RULES => {
                 match read(object).map(|rule| Arc::new(DeviceTaintRule::from_api(&rule))) {
                     Some(rule) => drop(self.taint_rules.insert(name.into(), rule)),
                     None => drop(self.taint_rules.remove(name)),

@@ -35,7 +35,7 @@ pub use self::semver::{Version, VersionError};
 pub use self::slice::{
     CounterConsumption, CounterSet, Device, DevicePool, NodeScope, PoolKey, ResourceSlice,
 };
-pub use self::taint::{DeviceTaint, DeviceTaintRule, DeviceToleration};
+pub use self::taint::{DEVICE_TAINT_RULES, DeviceTaint, DeviceTaintRule, DeviceToleration};
 
 use std::fmt;
 use std::hash::{Hash, Hasher};

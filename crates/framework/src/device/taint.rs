@@ -5,6 +5,9 @@ use std::sync::Arc;
 use super::DeviceId;
 use crate::api;
 
+/// DeviceTaintRules as a kind to watch. The plugin does so if their gate is on.
+pub const DEVICE_TAINT_RULES: &str = "devicetaintrules.v1beta2.resource.k8s.io";
+
 /// A taint of a device.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct DeviceTaint {

@@ -18,10 +18,16 @@ pub struct PluginGates {
     pub toleration_comparison: bool,
     /// VolumeLimitScaling: a node without a CSI driver that says so takes no pod with its volumes.
     pub volume_limit_scaling: bool,
+    /// DRADeviceTaintRules: rules add taints to devices.
+    pub device_taint_rules: bool,
 }
 
 impl PluginGates {
-    const DEFAULT: Self = Self { toleration_comparison: false, volume_limit_scaling: false };
+    const DEFAULT: Self = Self {
+        toleration_comparison: false,
+        volume_limit_scaling: false,
+        device_taint_rules: false,
+    };
 }
 
 /// The arguments of a plugin, as given in `pluginConfig`, and the feature gates.

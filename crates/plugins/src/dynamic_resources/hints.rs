@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use framework::device::ResourceClaim;
+use framework::device::{DEVICE_TAINT_RULES, ResourceClaim};
 use framework::{
     ActionType, ClusterEvent, EventObjects, EventResource, Handle, PluginBuilder, Pod, QueueingHint,
 };
@@ -14,12 +14,20 @@ use crate::hint::{queue_if, update_of};
 
 /// Registers the events of the plugin. 1.36 leaves out the deletion of a claim, because a claim is usually
 /// deallocated before. Rule dynamic-resources-deleted-claim-hint of docs/differences.toml.
-pub(super) fn register(plugin: PluginBuilder<DynamicResources>) -> PluginBuilder<DynamicResources> {
+pub(super) fn register(
+    plugin: PluginBuilder<DynamicResources>,
+    has_taint_rules: bool,
+) -> PluginBuilder<DynamicResources> {
     use EventResource as R;
     let changes = ActionType::ADD | ActionType::UPDATE;
     let nodes =
         ActionType::ADD | ActionType::UPDATE_NODE_LABEL | ActionType::UPDATE_NODE_ALLOCATABLE;
     let generated = ActionType::UPDATE_POD_GENERATED_RESOURCE_CLAIM;
+    let plugin = match has_taint_rules {
+        // In 1.36 a rule that changes is a change of the slices whose devices it selects.
+        true => plugin.on(ClusterEvent::new(R::Custom(DEVICE_TAINT_RULES.into()), ActionType::ALL)),
+        false => plugin,
+    };
     plugin
         .on(ClusterEvent::new(R::Node, nodes))
         .on_with_hint(

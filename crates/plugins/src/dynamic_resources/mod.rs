@@ -90,8 +90,10 @@ pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
 /// # Errors
 /// Returns the invalid argument.
 pub(crate) fn plugin_with(args: &PluginArgs, shared: &Arc<Shared>) -> Result<Plugin, String> {
+    let device_taint_rules = args.gates().device_taint_rules;
     let args = Args::decode(args)?;
-    let plugin = DynamicResources::new(&args, shared)?;
+    let mut plugin = DynamicResources::new(&args, shared)?;
+    plugin.gates.device_taint_rules = device_taint_rules;
     let metrics = plugin.metrics.all();
     let plugin = Plugin::new(NAME, plugin)
         .pre_enqueue()
@@ -106,7 +108,7 @@ pub(crate) fn plugin_with(args: &PluginArgs, shared: &Arc<Shared>) -> Result<Plu
         .debug()
         .args(&args);
     let plugin = metrics.into_iter().fold(plugin, framework::PluginBuilder::metric);
-    Ok(hints::register(plugin).build())
+    Ok(hints::register(plugin, device_taint_rules).build())
 }
 
 /// The cycle state of Reserve: the claims of a pod with a chosen node; `None` after Unreserve.

@@ -15,6 +15,42 @@ fn nodes_without_enough_devices_are_rejected() {
     assert_eq!(world.messages(&pod), [lacking.clone(), lacking]);
 }
 
+/// DRADeviceTaintRules is off by default, and rules then have no effect.
+#[test]
+fn rules_taint_the_devices_that_they_select() {
+    let one = claim("c", 1);
+    let mut tolerant = claim("t", 1);
+    tolerant["spec"]["devices"]["requests"][0]["exactly"]["tolerations"] =
+        json!([{"key": "broken", "operator": "Exists", "effect": "NoExecute"}]);
+    let rule = |selector: serde_json::Value| {
+        json!({"metadata": {"name": "rule"}, "spec": {"deviceSelector": selector,
+            "taint": {"key": "broken", "value": "yes", "effect": "NoExecute"}}})
+    };
+    let lacking = "cannot allocate all claims";
+    for is_on in [true, false] {
+        let gates = framework::PluginGates {
+            device_taint_rules: is_on,
+            ..framework::PluginGates::default()
+        };
+        let args = framework::PluginArgs::default().with_gates(gates);
+        let claims = [("resourceclaims", one.clone()), ("resourceclaims", tolerant.clone())];
+        let mut world = World::with(args, claims);
+        for (selector, expected) in [
+            (json!({"driver": "d", "pool": "a"}), [lacking, ""]),
+            (json!({"driver": "e"}), ["", ""]),
+            (json!({"pool": "b", "device": "0"}), ["", ""]),
+            (json!({}), [lacking, lacking]),
+        ] {
+            world.put("devicetaintrules", rule(selector.clone()));
+            let expected = if is_on { expected } else { ["", ""] };
+            assert_eq!(world.messages(&pod_using("p", &["c"])), expected, "{selector}");
+            assert_eq!(world.messages(&pod_using("p", &["t"])), ["", ""], "{selector}");
+        }
+        world.delete("devicetaintrules", "rule");
+        assert_eq!(world.messages(&pod_using("p", &["c"])), ["", ""]);
+    }
+}
+
 #[test]
 fn allocated_claim_fits_only_its_nodes() {
     let mut world = World::new([("resourceclaims", claim("c", 1))]);

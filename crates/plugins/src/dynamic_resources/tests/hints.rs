@@ -74,6 +74,23 @@ fn generated_claims_wake_their_pod() {
     }
 }
 
+/// 1.36 reports changes of rules as changes of the slices that they select.
+#[test]
+fn changes_of_taint_rules_wake_pods_if_their_gate_is_on() {
+    for is_on in [false, true] {
+        let gates = framework::PluginGates {
+            device_taint_rules: is_on,
+            ..framework::PluginGates::default()
+        };
+        let world = World::with(PluginArgs::default().with_gates(gates), []);
+        let kind = EventResource::Custom(framework::device::DEVICE_TAINT_RULES.into());
+        let mut events = world.plugin.events.as_ref().unwrap().iter();
+        let own = events.find(|own| own.event.resource == kind);
+        assert_eq!(own.map(|own| own.event.action), is_on.then_some(ActionType::ALL));
+        assert_eq!(world.plugin.watched_kinds.len(), usize::from(is_on));
+    }
+}
+
 #[test]
 fn registered_events_are_those_of_kube_scheduler_and_deleted_claims() {
     use EventResource as R;

@@ -149,6 +149,9 @@ impl World {
         let (kind, namespace) = match resource {
             "resourceclaims" => (EventResource::ResourceClaim, "default"),
             "resourceslices" => (EventResource::ResourceSlice, ""),
+            "devicetaintrules" => {
+                (EventResource::Custom(framework::device::DEVICE_TAINT_RULES.into()), "")
+            }
             _ => (EventResource::DeviceClass, ""),
         };
         self.cluster.set_object(&kind, namespace, name, object.map(Arc::new));
