@@ -7,6 +7,7 @@
 //! count only at admission.
 
 mod admission;
+mod device_claims;
 mod heartbeat;
 mod pod_status;
 #[cfg(test)]
@@ -23,7 +24,7 @@ use serde_json::Value;
 use crate::informer::{Informer, ObjectEvent};
 use crate::metadata::{has_finalizers, name, namespace, uid};
 use crate::object::{entries, is_terminating, number, text};
-use crate::resources::{NODES, PODS};
+use crate::resources::{NODES, PODS, RESOURCECLAIMS};
 use crate::status::Status;
 use crate::store::{DeleteOptions, Store};
 
@@ -63,10 +64,13 @@ pub struct Kubelets {
     settings: Settings,
     nodes: Informer,
     pods: Informer,
+    claims: Informer,
     /// Kubelets by node.
     kubelets: BTreeMap<String, Kubelet>,
     /// Pods bound to nodes without a kubelet, by node.
     waiting: BTreeMap<String, BTreeSet<ObjectRef>>,
+    /// Admitted pods whose claims for devices are not all allocated and reserved for them.
+    unprepared: BTreeSet<ObjectRef>,
     /// Planned tasks, by time and in the order of planning.
     agenda: BTreeMap<(Time, u64), Task>,
     planned: u64,
@@ -131,8 +135,10 @@ impl Kubelets {
             settings,
             nodes: Informer::new(NODES),
             pods: Informer::new(PODS),
+            claims: Informer::new(RESOURCECLAIMS),
             kubelets: BTreeMap::new(),
             waiting: BTreeMap::new(),
+            unprepared: BTreeSet::new(),
             agenda: BTreeMap::new(),
             planned: 0,
             addresses: 0,
@@ -163,6 +169,7 @@ impl Kubelets {
         for node in arriving {
             self.start_kubelet(store, &node, now);
         }
+        self.meet_claims(store, now);
         while let Some(task) = self.pop_due(now) {
             self.carry_out(store, task, now);
         }
@@ -181,6 +188,25 @@ impl Kubelets {
     fn pop_due(&mut self, now: Time) -> Option<Task> {
         let entry = self.agenda.first_entry().filter(|entry| entry.key().0 <= now)?;
         Some(entry.remove())
+    }
+
+    /// Starts the pods that a changed claim may have kept waiting.
+    fn meet_claims(&mut self, store: &Store, now: Time) {
+        let events = self.claims.events(store);
+        if self.unprepared.is_empty() {
+            return;
+        }
+        let changed: BTreeSet<String> = events
+            .iter()
+            .map(|event| match event {
+                ObjectEvent::Present(claim) | ObjectEvent::Removed(claim) => {
+                    namespace(claim).to_owned()
+                }
+            })
+            .collect();
+        let retried = self.unprepared.extract_if(.., |pod| changed.contains(&pod.namespace));
+        let retried: Vec<ObjectRef> = retried.collect();
+        retried.into_iter().for_each(|pod| self.plan(now, Task::Start(pod)));
     }
 
     fn knows_node(&self, object: &Value) -> bool {
@@ -299,6 +325,7 @@ impl Kubelets {
     }
 
     fn forget_pod(&mut self, pod: &Value) {
+        self.unprepared.remove(&ObjectRef::of(pod));
         let node = text(pod, "/spec/nodeName");
         if let Some(kubelet) = self.kubelets.get_mut(node) {
             kubelet.pods.remove(uid(pod));
@@ -341,6 +368,10 @@ impl Kubelets {
         let Some(object) = current(store, pod) else { return };
         let Some(kubelet) = self.kubelets.get(text(&object, "/spec/nodeName")) else { return };
         if !kubelet.pods.contains_key(&pod.uid) || is_terminating(&object) {
+            return;
+        }
+        if !device_claims::are_ready(store, &object) {
+            self.unprepared.insert(pod.clone());
             return;
         }
         let host_ip = kubelet.address.clone();

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{KUBELET_ANNOTATION, Kubelets, RUN_SECONDS_ANNOTATION, Settings};
 use crate::metadata::name;
 use crate::object::{condition_status, put, text};
-use crate::resources::{LEASES, NODES, PODS};
+use crate::resources::{LEASES, NODES, PODS, RESOURCECLAIMS};
 use crate::store::{DeleteOptions, Store};
 
 struct Cluster {
@@ -85,6 +85,46 @@ fn bound_pod_runs_after_the_start_delay() {
     assert_eq!(condition_status(pod, "Ready"), "True");
     assert_eq!(pod["status"]["hostIP"], "192.168.0.1");
     assert_eq!(pod["status"]["podIP"], "10.0.0.1");
+}
+
+#[test]
+fn pod_starts_once_its_claims_are_allocated_and_reserved_for_it() {
+    let mut cluster = Cluster::with_node(Settings::default());
+    let request = json!({"name": "r", "exactly": {"deviceClassName": "gpu"}});
+    let claim = |name: &str| json!({"metadata": {"name": name}, "spec": {"devices": {"requests": [request]}}});
+    for name in ["named", "generated"] {
+        cluster.store.create(RESOURCECLAIMS, claim(name), cluster.now).unwrap();
+    }
+    cluster.add_pod("p", "1", |pod| {
+        pod["spec"]["resourceClaims"] = json!([
+            {"name": "a", "resourceClaimName": "named"},
+            {"name": "b", "resourceClaimTemplateName": "t"},
+            {"name": "c", "resourceClaimTemplateName": "t"},
+        ]);
+    });
+    cluster.step();
+    assert_eq!(cluster.phase("p"), "Pending");
+    let statuses = json!([{"name": "b", "resourceClaimName": "generated"}, {"name": "c"}]);
+    let pod = cluster.store.get(PODS, "default", "p").unwrap();
+    let user = json!({"resource": "pods", "name": "p", "uid": pod["metadata"]["uid"]});
+    let generate = |pod: &mut Value| {
+        pod["status"]["resourceClaimStatuses"] = statuses;
+        Ok(())
+    };
+    cluster.store.modify(PODS, "default", "p", cluster.now, generate).unwrap();
+    for (name, users) in
+        [("named", json!([user])), ("generated", json!([])), ("generated", json!([user]))]
+    {
+        cluster.step();
+        assert_eq!(cluster.phase("p"), "Pending", "before {name} is reserved for {users}");
+        let allocate = |claim: &mut Value| {
+            claim["status"] = json!({"allocation": {"devices": {}}, "reservedFor": users});
+            Ok(())
+        };
+        cluster.store.modify(RESOURCECLAIMS, "default", name, cluster.now, allocate).unwrap();
+    }
+    cluster.step();
+    assert_eq!(cluster.phase("p"), "Running");
 }
 
 #[test]
