@@ -515,6 +515,10 @@ resources! {
     /// DeviceClasses.
     DEVICECLASSES = Resource::new(DRA, "v1", "deviceclasses", "deviceclass", "DeviceClass")
         .cluster_wide().counted().returned();
+    /// DeviceTaintRules, which an API server serves if this beta version is enabled.
+    DEVICETAINTRULES =
+        Resource::new(DRA, "v1beta2", "devicetaintrules", "devicetaintrule", "DeviceTaintRule")
+            .cluster_wide().counted().with(&[STATUS]).returned();
     /// ResourceClaims.
     RESOURCECLAIMS = Resource::new(DRA, "v1", "resourceclaims", "resourceclaim", "ResourceClaim")
         .with(&[STATUS]).returned();

@@ -114,7 +114,7 @@ fn kube_scheduler() -> Vec<Value> {
         allow(READ, &["apps"], &["statefulsets"]),
         allow(READ, &["policy"], &["poddisruptionbudgets"]),
         allow(READ, &["storage.k8s.io"], &storage),
-        allow(READ, &["resource.k8s.io"], &["deviceclasses", "resourceslices"]),
+        allow(READ, &["resource.k8s.io"], &["deviceclasses", "devicetaintrules", "resourceslices"]),
         allow(&change, &["resource.k8s.io"], &claims),
         allow(&["create", "delete"], &["resource.k8s.io"], &["resourceclaims"]),
         allow(&["patch", "update"], &["resource.k8s.io"], &["resourceclaims/binding"]),

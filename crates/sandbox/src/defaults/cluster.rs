@@ -1,6 +1,7 @@
 //! Defaults of nodes, namespaces, services, network policies and devices.
 
 use base64::Engine as _;
+use framework::Time;
 use serde_json::{Value, json};
 
 use super::fill::{Object, default, defaults, ensure, get, items, text};
@@ -128,6 +129,30 @@ pub(super) fn role_binding(object: &mut Object) {
 pub(super) fn resource_claim(object: &mut Object) {
     ensure(object, "spec").into_iter().for_each(claim_spec);
     ensure(object, "status");
+}
+
+/// Sets the defaults of DeviceTaintRules.
+pub(super) fn device_taint_rule(object: &mut Object) {
+    ensure(object, "spec");
+    ensure(object, "status");
+}
+
+/// Sets the time of the taints of a new ResourceSlice or DeviceTaintRule.
+pub(super) fn device_taints(object: &mut Value, now: Time) {
+    let now = now.floor_to_second().to_string();
+    let stamp = |taint: &mut Value| {
+        if let Some(taint) = taint.as_object_mut() {
+            default(taint, "timeAdded", now.as_str());
+        }
+    };
+    if let Some(rule) = object.pointer_mut("/spec/taint") {
+        stamp(rule);
+    }
+    let devices = object.pointer_mut("/spec/devices").and_then(Value::as_array_mut);
+    for device in devices.into_iter().flatten() {
+        let taints = device.get_mut("taints").and_then(Value::as_array_mut);
+        taints.into_iter().flatten().for_each(&stamp);
+    }
 }
 
 /// Sets the defaults of ResourceClaimTemplates.

@@ -26,6 +26,9 @@ pub fn complete(resource: &Resource, object: &mut Value, now: Time) {
         fields.remove("status");
     }
     set_defaults(resource, object);
+    if resource == resources::RESOURCESLICES || resource == resources::DEVICETAINTRULES {
+        cluster::device_taints(object, now);
+    }
     if resource == resources::CUSTOMRESOURCEDEFINITIONS && object.is_object() {
         object["status"] = custom::initial_status(object);
     }
@@ -96,6 +99,7 @@ fn defaulting(resource: &Resource) -> Option<fn(&mut fill::Object)> {
         ("rbac.authorization.k8s.io", "rolebindings" | "clusterrolebindings") => {
             cluster::role_binding
         }
+        ("resource.k8s.io", "devicetaintrules") => cluster::device_taint_rule,
         ("resource.k8s.io", "resourceclaims") => cluster::resource_claim,
         ("resource.k8s.io", "resourceclaimtemplates") => cluster::resource_claim_template,
         _ => return None,
@@ -210,5 +214,20 @@ mod tests {
             complete(resource, &mut object, now());
             assert_eq!(object, expected, "{}", resource.plural);
         }
+    }
+
+    #[test]
+    fn new_taints_of_devices_have_a_time() {
+        let now = Time::from_secs(1_000_000);
+        let added = "1970-01-12T13:46:40Z";
+        let mut rule = json!({"spec": {"taint": {"key": "a", "effect": "NoSchedule"}}});
+        complete(resources::DEVICETAINTRULES, &mut rule, now);
+        assert_eq!(rule["spec"]["taint"]["timeAdded"], added);
+        let older = json!({"key": "b", "effect": "None", "timeAdded": "1970-01-01T00:00:00Z"});
+        let taints = json!([{"key": "a", "effect": "NoSchedule"}, older]);
+        let mut slice = json!({"spec": {"devices": [{"name": "d", "taints": taints}]}});
+        complete(resources::RESOURCESLICES, &mut slice, now);
+        let taints = &slice["spec"]["devices"][0]["taints"];
+        assert_eq!([&taints[0]["timeAdded"], &taints[1]], [&json!(added), &older]);
     }
 }

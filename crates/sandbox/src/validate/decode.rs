@@ -26,6 +26,9 @@ pub(super) fn check(resource: &Resource, object: &Value) -> Result<(), Status> {
         decodes::<api::ResourceSlice>(object).and_then(|()| quantities(&object["spec"]))
     } else if resource == resources::DEVICECLASSES {
         decodes::<api::DeviceClass>(object)
+    } else if resource == resources::DEVICETAINTRULES {
+        decodes::<api::DeviceTaintRule>(object)
+            .and_then(|()| time("spec.taint.timeAdded", &object["spec"]["taint"]["timeAdded"]))
     } else if resource.custom.is_some() {
         decodes::<api::ObjectMeta>(&object["metadata"])
     } else {
@@ -72,6 +75,16 @@ fn times(spec: &Value) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Checks a time, if it is set.
+fn time(field: &str, value: &Value) -> Result<(), String> {
+    match value.as_str() {
+        Some(text) if Time::parse_rfc3339(text).is_err() => Err(format!(
+            "{field}: parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse {text:?} as \"2006\""
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Checks that every amount of a resource, at any depth, is a quantity.

@@ -205,6 +205,11 @@ impl Faults {
         count <= most
     }
 
+    /// Adds the fault of a list or map with too many entries.
+    pub(super) fn too_many(&mut self, field: &Field<'_>, count: usize, most: usize) {
+        self.0.push(Cause::too_many(field.path(), count, most));
+    }
+
     /// Checks that no two items of a list have the same value in the field `key`. A fault names the item.
     pub(super) fn distinct_by(&mut self, list: &Field<'_>, key: &str) {
         let mut seen: Vec<&Value> = Vec::new();

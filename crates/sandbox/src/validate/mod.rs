@@ -109,6 +109,7 @@ fn content(resource: &Resource, object: &Field<'_>, faults: &mut Faults) {
         ("resource.k8s.io", "resourceclaims") => device::claim(object, faults),
         ("resource.k8s.io", "resourceclaimtemplates") => device::template(object, faults),
         ("resource.k8s.io", "deviceclasses") => device::class(object, faults),
+        ("resource.k8s.io", "devicetaintrules") => device::taint_rule(object, faults),
         ("resource.k8s.io", "resourceslices") => device::slice(object, faults),
         ("apiextensions.k8s.io", "customresourcedefinitions") => {
             faults.extend(custom::check(object.value()));

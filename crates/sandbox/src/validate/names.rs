@@ -15,6 +15,9 @@ const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alpha
 const SERVICE: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', \
      start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  \
      or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
+const IDENTIFIER: &str = "a valid C identifier must start with alphabetic character or '_', followed by a \
+     string of alphanumeric characters or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName', regex used for \
+     validation is '[A-Za-z_][A-Za-z0-9_]*')";
 const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric \
      characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. \
      'MyValue',  or 'my_value',  or '12345', regex used for validation is \
@@ -39,9 +42,28 @@ pub(super) fn subdomain_text(field: &Field<'_>, part: &str, faults: &mut Faults)
     }
 }
 
+/// Checks that a part of the field is an identifier of C.
+pub(super) fn identifier_text(field: &Field<'_>, part: &str, faults: &mut Faults) {
+    let is_start = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
+    let starts = part.bytes().next().is_some_and(is_start);
+    if !starts || !part.bytes().all(|byte| is_start(byte) || byte.is_ascii_digit()) {
+        faults.invalid_text(field.path(), part, IDENTIFIER);
+    }
+}
+
 /// Checks a DNS label, the form of names of containers, volumes and namespaces.
 pub(super) fn dns_label(field: &Field<'_>, faults: &mut Faults) {
     form(field, faults, LABEL_MAX, LABEL, is_dns_label);
+}
+
+/// Checks that a part of the field is a DNS label.
+pub(super) fn dns_label_text(field: &Field<'_>, part: &str, faults: &mut Faults) {
+    if part.len() > LABEL_MAX {
+        faults.invalid_text(field.path(), part, &too_long(LABEL_MAX));
+    }
+    if !is_dns_label(part) {
+        faults.invalid_text(field.path(), part, LABEL);
+    }
 }
 
 /// Checks a DNS label that starts with a letter, the form of names of services.

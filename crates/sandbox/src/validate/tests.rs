@@ -674,6 +674,31 @@ fn slices_have_valid_pools_and_devices() {
             "spec.devices[0].consumesCounters[0].counters: Required value",
         ),
         (
+            device(json!({"name": "d", "attributes": {"d.io/a b": {"int": 1}}})),
+            "spec.devices[0].attributes[d.io/a b]: Invalid value: \"a b\": a valid C identifier must \
+             start with alphabetic character or '_', followed by a string of alphanumeric characters \
+             or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName', regex used for validation is \
+             '[A-Za-z_][A-Za-z0-9_]*')",
+        ),
+        (
+            device(json!({"name": "d", "attributes": {"v": {"version": "1.2"}}})),
+            "spec.devices[0].attributes[v].version: Invalid value: \"1.2\": must be a string \
+             compatible with semver.org spec 2.0.0",
+        ),
+        (device(json!({"name": "d", "attributes": {"v": {"version": "1.2.3-rc.1+b.2"}}})), ""),
+        (
+            device(json!({"name": "d", "bindingConditions": ["d.io/ready"]})),
+            "spec.devices[0].bindingFailureConditions: Invalid value: null: \
+             bindingFailureConditions are required to use bindingConditions",
+        ),
+        (
+            device(
+                json!({"name": "d", "bindingConditions": ["a"], "bindingFailureConditions": ["a"]}),
+            ),
+            "spec.devices[0].bindingFailureConditions[0]: Invalid value: \"a\": \
+             bindingFailureConditions must not overlap with bindingConditions",
+        ),
+        (
             json!({"devices": [{"name": "d"}], "sharedCounters":
                 [{"name": "c", "counters": {"memory": {"value": "1"}}}]}),
             "spec: Invalid value: \"\": only one of `sharedCounters` or `devices` is allowed",
@@ -702,4 +727,109 @@ fn pods_name_their_claims_for_devices_in_one_way() {
     let expected = "spec.containers[0].resources.claims[0]: Not found: \"gpu\": must be one of the \
                     names in pod.spec.resourceClaims which is empty";
     assert_eq!(faults(resources::PODS, pod(&json!({"containers": [container]}))), [expected]);
+}
+
+#[test]
+fn request_policies_agree_with_their_capacity() {
+    let faults_of = |policy: Value| {
+        let capacity = json!({"memory": {"value": "8Gi", "requestPolicy": policy}});
+        let device = json!({"name": "d", "allowMultipleAllocations": true, "capacity": capacity});
+        let pool = json!({"name": "n", "generation": 1, "resourceSliceCount": 1});
+        let spec = json!({"driver": "d.io", "nodeName": "n", "pool": pool, "devices": [device]});
+        let slice = json!({"metadata": {"name": "s"}, "spec": spec});
+        let found = faults(resources::RESOURCESLICES, slice).join("; ");
+        found.replace("spec.devices[0].capacity[memory].requestPolicy", "P")
+    };
+    let range = |range: Value| json!({"default": "2Gi", "validRange": range});
+    for (policy, expected) in [
+        (json!({"default": "1Gi"}), ""),
+        (json!({"default": "1Gi", "validValues": ["1Gi", "4Gi"]}), ""),
+        (range(json!({"min": "1Gi", "max": "7Gi", "step": "1Gi"})), ""),
+        (
+            json!({"default": "1Gi", "validValues": ["1Gi"], "validRange": {"min": "1Gi"}}),
+            "P: Forbidden: exactly one policy can be specified, cannot specify \"validValues\" and \
+             \"validRange\" at the same time",
+        ),
+        (
+            json!({"validValues": ["1Gi"]}),
+            "P.default: Required value: required when validValues is defined",
+        ),
+        (
+            json!({"default": "2Gi", "validValues": ["4Gi", "1Gi"]}),
+            "P.validValues[1]: Invalid value: \"1Gi\": values must be sorted in ascending order; \
+             P.validValues: Invalid value: \"2Gi\": default value is not valid according to the \
+             requestPolicy",
+        ),
+        (
+            json!({"default": "1Gi", "validValues": ["1Gi", "1024Mi", "9Gi"]}),
+            "P.validValues[2]: Invalid value: \"9Gi\": option is larger than capacity value: 8Gi; \
+             P.validValues[1]: Duplicate value: \"1073741824\"",
+        ),
+        (
+            json!({"validRange": {"min": "1Gi"}}),
+            "P.default: Required value: required when validRange is defined",
+        ),
+        (
+            range(json!({"max": "4Gi"})),
+            "P.validRange.min: Required value: required when validRange is defined",
+        ),
+        (
+            range(json!({"min": "3Gi", "max": "9Gi"})),
+            "P.validRange.default: Invalid value: \"2Gi\": default is less than min: 3Gi; \
+             P.validRange.max: Invalid value: \"9Gi\": max is larger than capacity value: 8Gi",
+        ),
+        (
+            range(json!({"min": "1Gi", "step": "0"})),
+            "P.validRange.step: Invalid value: \"0\": must be greater than zero",
+        ),
+        (
+            range(json!({"min": "1Gi", "max": "5Gi", "step": "3Gi"})),
+            "P.validRange.step: Invalid value: \"2Gi\": value is not a multiple of a given step (3Gi) \
+             from (1Gi); P.validRange.step: Invalid value: \"5Gi\": value is not a multiple of a given \
+             step (3Gi) from (1Gi)",
+        ),
+        (
+            range(json!({"min": "2Gi", "step": "7Gi"})),
+            "P.validRange.step: Invalid value: \"7Gi\": one step 9Gi is larger than capacity value: \
+             8Gi",
+        ),
+    ] {
+        assert_eq!(faults_of(policy.clone()), expected, "{policy}");
+    }
+}
+
+#[test]
+fn costly_selectors_are_refused() {
+    let mut expression = "true".to_owned();
+    for variable in ["a", "b", "c", "d"] {
+        expression = format!("device.attributes['d.io'].x.all({variable}, {expression})");
+    }
+    let selectors = json!([{"cel": {"expression": expression}}]);
+    let class = json!({"metadata": {"name": "c"}, "spec": {"selectors": selectors}});
+    let expected = "spec.selectors[0].cel.expression: Forbidden: too complex, exceeds cost limit";
+    assert_eq!(faults(resources::DEVICECLASSES, class), [expected]);
+}
+
+#[test]
+fn rules_for_taints_select_devices_by_valid_names() {
+    let rule = |spec: Value| json!({"metadata": {"name": "r"}, "spec": spec});
+    let taint = json!({"key": "a", "effect": "NoSchedule"});
+    for (spec, expected) in [
+        (json!({"taint": taint}), ""),
+        (
+            json!({"deviceSelector": {"driver": "d.io", "pool": "n/1", "device": "gpu-0"}, "taint": taint}),
+            "",
+        ),
+        (
+            json!({"deviceSelector": {"driver": ""}, "taint": taint}),
+            "spec.deviceSelector.driver: Required value",
+        ),
+        (
+            json!({"taint": {"key": "a", "effect": "Never"}}),
+            "spec.taint.effect: Unsupported value: \"Never\": supported values: \"NoExecute\", \
+             \"NoSchedule\", \"None\"",
+        ),
+    ] {
+        assert_eq!(faults(resources::DEVICETAINTRULES, rule(spec)).join("; "), expected);
+    }
 }

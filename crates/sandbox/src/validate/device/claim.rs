@@ -2,7 +2,8 @@
 
 use super::super::field::{Faults, Field};
 use super::super::names;
-use super::{CONFIG_MAX, configuration, selectors};
+use super::taint::EFFECTS;
+use super::{CONFIG_MAX, configuration, qualified_identifier, selectors};
 
 /// Maximum number of requests of a claim, and of requests that a constraint names.
 const REQUESTS_MAX: usize = 32;
@@ -103,13 +104,12 @@ fn toleration(toleration: &Field<'_>, faults: &mut Faults) {
         "Exists" if !value.is_empty() => {
             faults.invalid(&value, "must be empty for operator `Exists`");
         }
-        "Equal" if key.is_empty() => faults.required(&key, ""),
         "Equal" => names::label_value(&value, faults),
         "" => faults.required(&operator, ""),
         _ => faults.one_of(&operator, &["Equal", "Exists"]),
     }
     if !effect.is_empty() {
-        faults.one_of(&effect, &["NoExecute", "NoSchedule"]);
+        faults.one_of(&effect, &EFFECTS);
     }
 }
 
@@ -121,7 +121,7 @@ fn constraint(constraint: &Field<'_>, requests: &Field<'_>, faults: &mut Faults)
             let why = "a fully qualified name must be a domain and a name separated by a slash";
             faults.invalid(attribute, why);
         }
-        Some(_) => {}
+        Some(attribute) => qualified_identifier(attribute, attribute.text(), faults),
         None => {
             let why = "exactly one of \"matchAttribute\" or \"distinctAttribute\" is required, but multiple \
                        fields are set";

@@ -1,14 +1,17 @@
 //! The rules of claims for devices, their templates, slices and classes.
 
+mod capacity;
 mod claim;
 mod claim_status;
 mod go_structure;
 mod slice;
+mod taint;
 
 use cel::Selector;
 
 pub(super) use claim::{claim, template};
 pub(super) use slice::{change as slice_change, slice};
+pub(super) use taint::taint_rule;
 
 use super::field::{Faults, Field};
 use super::names;
@@ -19,6 +22,8 @@ const EXPRESSION_MAX: usize = 10 * 1024;
 const SELECTORS_MAX: usize = 32;
 /// Maximum number of configurations of a claim or class.
 const CONFIG_MAX: usize = 32;
+/// Maximum worst cost of a CEL expression.
+const COST_MAX: u64 = 1_000_000;
 
 /// Checks a change of a claim: its spec is immutable.
 pub(super) fn claim_change(old: &Field<'_>, new: &Field<'_>, faults: &mut Faults) {
@@ -66,9 +71,43 @@ fn selectors(selectors: &Field<'_>, faults: &mut Faults) {
 fn expression(expression: &Field<'_>, faults: &mut Faults) {
     if expression.text().len() > EXPRESSION_MAX {
         faults.too_long(expression, EXPRESSION_MAX);
-    } else if let Err(error) = Selector::compile(expression.text()) {
-        faults.invalid(expression, &error.to_string());
+        return;
     }
+    match Selector::worst_cost(expression.text()) {
+        Err(error) => faults.invalid(expression, &error.to_string()),
+        Ok(cost) if cost > COST_MAX => {
+            faults.forbidden(expression, "too complex, exceeds cost limit");
+        }
+        Ok(_) => {}
+    }
+}
+
+/// Checks the name of an attribute or capacity in `field`: an identifier, with or without a domain.
+fn qualified_identifier(field: &Field<'_>, name: &str, faults: &mut Faults) {
+    const DOMAIN_MAX: usize = 63;
+    const IDENTIFIER_MAX: usize = 32;
+    let (domain, identifier) = match name.split_once('/') {
+        Some((domain, identifier)) => (Some(domain), identifier),
+        None => (None, name),
+    };
+    match domain {
+        Some("") => faults.invalid_text(field.path(), "", "the domain must not be empty"),
+        Some(domain) => {
+            if domain.len() > DOMAIN_MAX {
+                faults.too_long(field, DOMAIN_MAX);
+            }
+            names::subdomain_text(field, domain, faults);
+        }
+        None => {}
+    }
+    if domain.is_some() && identifier.is_empty() {
+        faults.invalid_text(field.path(), "", "the name must not be empty");
+        return;
+    }
+    if identifier.len() > IDENTIFIER_MAX {
+        faults.too_long(field, IDENTIFIER_MAX);
+    }
+    names::identifier_text(field, identifier, faults);
 }
 
 /// Checks the configuration of devices in a claim or class.

@@ -2,7 +2,8 @@
 
 use super::super::field::{Faults, Field};
 use super::super::{names, scheduling};
-use super::{driver_name, pool_name};
+use super::taint::taint;
+use super::{capacity, driver_name, pool_name, qualified_identifier};
 
 /// Maximum number of devices of a slice.
 const DEVICES_MAX: usize = 128;
@@ -18,6 +19,10 @@ const TAINTS_MAX: usize = 16;
 const CONSUMPTIONS_MAX: usize = 2;
 /// Maximum length of an attribute.
 const ATTRIBUTE_MAX: usize = 64;
+/// Maximum number of counters of a counter set, and of those that a device consumes from one.
+const COUNTERS_MAX: usize = 32;
+/// Maximum number of binding conditions, and of binding failure conditions.
+const CONDITIONS_MAX: usize = 4;
 
 /// Checks ResourceSlices.
 pub(crate) fn slice(slice: &Field<'_>, faults: &mut Faults) {
@@ -110,16 +115,24 @@ fn places(of: &Field<'_>, names: &[&str], faults: &mut Faults) -> Vec<String> {
 fn device(device: &Field<'_>, has_its_nodes: bool, faults: &mut Faults) {
     names::dns_label(&device.child("name"), faults);
     let (attributes, capacity) = (device.child("attributes"), device.child("capacity"));
-    if attributes.entries().count() + capacity.entries().count() > ATTRIBUTES_MAX {
+    let count = attributes.entries().count() + capacity.entries().count();
+    if count > ATTRIBUTES_MAX {
         let why = format!(
             "the total number of attributes and capacities must not exceed {ATTRIBUTES_MAX}"
         );
-        faults.invalid(device, &why);
+        faults.invalid_printed(device, &count.to_string(), &why);
     }
-    attributes.entries().for_each(|(_, item)| attribute(&item, faults));
-    for (_, capacity) in capacity.entries() {
-        let policy = capacity.child("requestPolicy");
-        if policy.is_set() && *device.child("allowMultipleAllocations").value() != true {
+    for (name, item) in attributes.entries() {
+        qualified_identifier(&item, name, faults);
+        attribute(&item, faults);
+    }
+    let is_shared = *device.child("allowMultipleAllocations").value() == true;
+    for (name, item) in capacity.entries() {
+        qualified_identifier(&item, name, faults);
+        let policy = item.child("requestPolicy");
+        if policy.is_set() && is_shared {
+            capacity::request_policy(&item, faults);
+        } else if policy.is_set() {
             faults.forbidden(&policy, "allowMultipleAllocations must be true");
         }
     }
@@ -133,6 +146,30 @@ fn device(device: &Field<'_>, has_its_nodes: bool, faults: &mut Faults) {
         faults.distinct_by(&consumptions, "counterSet");
     }
     nodes(device, has_its_nodes, faults);
+    binding_conditions(device, faults);
+}
+
+/// Checks the conditions that a driver reports before a pod is bound: both kinds or none, each once.
+fn binding_conditions(device: &Field<'_>, faults: &mut Faults) {
+    let lists = ["bindingConditions", "bindingFailureConditions"].map(|name| device.child(name));
+    for list in &lists {
+        if faults.at_most(list, CONDITIONS_MAX) {
+            list.items().for_each(|kind| names::qualified_name(&kind, faults));
+        }
+    }
+    let [ready, failed] = &lists;
+    faults.distinct(ready.items());
+    faults.distinct(failed.items());
+    for kind in failed.items().filter(|kind| ready.items().any(|own| own.value() == kind.value())) {
+        faults.invalid(&kind, "bindingFailureConditions must not overlap with bindingConditions");
+    }
+    for (list, other) in [(ready, failed), (failed, ready)] {
+        if list.is_empty() && !other.is_empty() {
+            let [own, needed] =
+                [list, other].map(|list| list.path().rsplit('.').next().unwrap_or_default());
+            faults.invalid(list, &format!("{own} are required to use {needed}"));
+        }
+    }
 }
 
 fn nodes(device: &Field<'_>, has_its_nodes: bool, faults: &mut Faults) {
@@ -157,6 +194,10 @@ fn nodes(device: &Field<'_>, has_its_nodes: bool, faults: &mut Faults) {
 }
 
 fn attribute(attribute: &Field<'_>, faults: &mut Faults) {
+    let version = attribute.child("version");
+    if version.is_set() && !is_version(version.text()) {
+        faults.invalid(&version, "must be a string compatible with semver.org spec 2.0.0");
+    }
     for name in ["string", "version"] {
         let text = attribute.child(name);
         if text.text().len() > ATTRIBUTE_MAX {
@@ -170,13 +211,19 @@ fn attribute(attribute: &Field<'_>, faults: &mut Faults) {
     }
 }
 
-fn taint(taint: &Field<'_>, faults: &mut Faults) {
-    let (key, effect) = (taint.child("key"), taint.child("effect"));
-    names::qualified_name(&key, faults);
-    names::label_value(&taint.child("value"), faults);
-    if faults.require(&effect) {
-        faults.one_of(&effect, &["NoExecute", "NoSchedule", "None"]);
-    }
+/// Whether a text is a version as semver.org defines it.
+fn is_version(text: &str) -> bool {
+    let (rest, build) = text.split_once('+').map_or((text, None), |(rest, own)| (rest, Some(own)));
+    let (core, pre) = rest.split_once('-').map_or((rest, None), |(core, own)| (core, Some(own)));
+    let is_part = |part: &str| {
+        !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    };
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let has_no_zero = |part: &str| !is_number(part) || part == "0" || !part.starts_with('0');
+    core.split('.').count() == 3
+        && core.split('.').all(|part| is_number(part) && has_no_zero(part))
+        && pre.is_none_or(|pre| pre.split('.').all(|part| is_part(part) && has_no_zero(part)))
+        && build.is_none_or(|build| build.split('.').all(is_part))
 }
 
 /// Checks a counter set, or the counters that a device consumes from one.
@@ -185,5 +232,16 @@ fn named_counters(set: &Field<'_>, name: &str, faults: &mut Faults) {
     if faults.require(&name) {
         names::dns_label(&name, faults);
     }
-    faults.require(&set.child("counters"));
+    let counters = set.child("counters");
+    if !faults.require(&counters) {
+        return;
+    }
+    let count = counters.entries().count();
+    if count > COUNTERS_MAX {
+        faults.too_many(&counters, count, COUNTERS_MAX);
+        return;
+    }
+    for (name, counter) in counters.entries() {
+        names::dns_label_text(&counter, name, faults);
+    }
 }
