@@ -1,6 +1,7 @@
-//! The memory of a node, a pod and a volume in the engine: `cargo bench --bench memory`.
+//! The memory of a node, a pod and a volume: `cargo bench --bench memory`.
 //!
-//! Compares the resident set of this process before and after adding them. Nodes have 8 labels and
+//! Compares the resident set of this process before and after adding them to the engine; nodes and pods also to the
+//! reflectors that the daemon has for them. Nodes have 8 labels and
 //! 20 images with two names each; pods are of 8 templates with unique UIDs and names; volumes have
 //! claims and are like those of a CSI provisioner.
 
@@ -10,8 +11,11 @@ mod templates;
 
 use std::sync::Arc;
 
-use engine::Change;
-use framework::{EventResource, Pod};
+use client::reflector::{
+    CallId, Input, ListWatch, NamespacedName, ObjectMeta, Options, Output, Reflector, WatchEvent,
+};
+use engine::{Change, Engine};
+use framework::{EventResource, Pod, Time};
 use serde_json::{Value, json};
 
 const NODES: usize = 100_000;
@@ -22,14 +26,19 @@ fn main() {
     let config = support::config(&support::default_plugins(), &plugins::registry());
     let (mut engine, _) = templates::engine(config, 0);
     let before = resident_bytes();
+    let mut nodes = Watch::new();
     for number in 0..NODES {
-        support::apply(&mut engine, Change::Node(support::node(number)));
+        let node = support::node(number);
+        let meta = meta("".into(), node.name.clone(), number);
+        nodes.take_in(meta, Change::Node(node), &mut engine);
     }
     let with_nodes = resident_bytes();
+    let mut pods = Watch::new();
     for number in 0..PODS {
         let name = support::node_name(number % NODES);
         let pod = Pod { node_name: Some(name.into()), ..templates::pod(number) };
-        support::apply(&mut engine, Change::Pod(Box::new(pod)));
+        let meta = meta(pod.key.namespace.clone(), pod.key.name.clone(), number);
+        pods.take_in(meta, Change::Pod(Box::new(pod)), &mut engine);
     }
     let with_pods = resident_bytes();
     for number in 0..VOLUMES {
@@ -43,6 +52,45 @@ fn main() {
         "{VOLUMES} volumes: {} bytes a claim and volume",
         (with_volumes - with_pods) / VOLUMES
     );
+}
+
+/// The reflector of a kind, during its first list.
+struct Watch {
+    reflector: Reflector<Change>,
+    call: CallId,
+}
+
+impl Watch {
+    fn new() -> Self {
+        let list_watch = ListWatch { path: "/api".to_owned(), field_selector: None };
+        let mut reflector = Reflector::new(list_watch, Options::default(), 1);
+        reflector.start(Time::ZERO);
+        let call = reflector.take_outputs().find_map(|output| match output {
+            Output::Open(call) => Some(call.id),
+            _ => None,
+        });
+        let call = call.expect("a reflector starts with a call");
+        reflector.step(Input::Opened(call), Time::ZERO);
+        Self { reflector, call }
+    }
+
+    fn take_in(&mut self, meta: ObjectMeta, change: Change, engine: &mut Engine) {
+        let event = WatchEvent::Updated(meta, change);
+        self.reflector.step(Input::Event(self.call, event), Time::ZERO);
+        for output in self.reflector.take_outputs() {
+            if let Output::Updated(_, change) = output {
+                support::apply(engine, change);
+            }
+        }
+    }
+}
+
+fn meta(namespace: Arc<str>, name: Arc<str>, number: usize) -> ObjectMeta {
+    ObjectMeta {
+        key: NamespacedName { namespace, name },
+        uid: uid(number).as_str().into(),
+        resource_version: (100_000_000 + number).to_string().into(),
+    }
 }
 
 fn uid(number: usize) -> String {
