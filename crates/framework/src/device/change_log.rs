@@ -75,7 +75,7 @@ impl<K> ChangeLog<K> {
 
     /// Returns what changed after this, oldest change first, possibly several times; `None` if that is not
     /// known: too long ago, or in another log.
-    pub fn since(&self, seen: &Seen) -> Option<impl Iterator<Item = &K>> {
+    pub fn since<'a>(&'a self, seen: &Seen) -> Option<impl Iterator<Item = &'a K> + use<'a, K>> {
         let seen = match &seen.latest {
             None => 0,
             Some((numbers, at)) => numbers.are_same(&self.numbers).then_some(*at)?,
