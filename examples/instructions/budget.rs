@@ -6,7 +6,7 @@ use std::str::FromStr;
 use anyhow::Context;
 
 /// How far a count may be above its budget, in percent.
-const TOLERANCE: f64 = 3.0;
+const TOLERANCE: u64 = 3;
 
 /// The instructions of a decision in one scenario.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,10 +78,10 @@ impl Budget {
             let budget = budget.instructions;
             let change = (*instructions as f64 / budget as f64 - 1.0) * 100.0;
             lines.push(format!("{instructions:>12} {budget:>9} {change:>+7.2}%  {name}"));
-            if change > TOLERANCE {
+            if 100 * instructions > (100 + TOLERANCE) * budget {
                 beyond.push(name);
             }
-            below |= change < -TOLERANCE;
+            below |= 100 * instructions < (100 - TOLERANCE) * budget;
         }
         let is_counted = |own: &&Count| counted.counts.iter().any(|count| count.name == own.name);
         beyond.extend(self.counts.iter().filter(|own| !is_counted(own)).map(|own| &*own.name));

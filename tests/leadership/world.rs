@@ -13,7 +13,7 @@ use framework::Time;
 use loadmaster::config::{self, Gates};
 use loadmaster::wire::{Decoder, watched_kinds};
 use sandbox::api::{self, WatchId};
-use sandbox::resources::{LEASES, NODES, PODS};
+use sandbox::resources::{LEASES, NAMESPACES, NODES, PODS};
 use sandbox::store::Store;
 use serde_json::{Value, json};
 
@@ -91,6 +91,10 @@ impl World {
                 "containers": [{ "name": "main", "image": "app" }],
             },
         });
+        if self.store.get(NAMESPACES, "", namespace).is_none() {
+            let object = json!({ "metadata": { "name": namespace } });
+            self.store.create(NAMESPACES, object, self.now).unwrap();
+        }
         self.store.create(PODS, pod, self.now).unwrap();
         for number in 0..self.replicas.len() {
             self.learn(number);

@@ -187,7 +187,7 @@ fn pods_of_a_known_class_are_rejected_without_a_full_pass() {
     }
     scheduler.run(now);
     let first = scheduler.engine.repeated_rejections();
-    assert_eq!(first, 998, "the first pod of a class is not remembered, the second is");
+    assert_eq!(first, 999, "all but the first pod of the class");
     let [name, other] = ["n3", "n4"];
     scheduler.apply(Change::NodeDeleted(name.into()), now);
     scheduler.apply(Change::Node(node(other).allocatable("cpu", "4").build()), now);

@@ -70,7 +70,7 @@ fn path_of(around: Option<&Open>, line: &str) -> String {
 }
 
 /// Caches that keep objects which are gone, each up to a limit.
-const LIMITED: [(&str, usize); 4] = [
+const LIMITED: [(&str, usize); 5] = [
     // The classes of pods that were used last.
     ("scheduler.engine.rankings", 4096),
     // The latest changes.
@@ -79,6 +79,8 @@ const LIMITED: [(&str, usize); 4] = [
     ("scheduler.engine.world.view.cache.cluster.queries", 4096),
     // Shared parts of pods. Unused ones are removed when half of them are.
     ("scheduler.engine.world.view.cache.pool", 1024),
+    // A hundred namespaces, and the others together.
+    ("metrics.loadmaster_binding_errors_total", 101),
 ];
 
 /// Checks that two censuses are equal, but for caches with a limit.

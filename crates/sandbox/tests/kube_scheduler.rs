@@ -10,7 +10,7 @@ use loadmaster_sandbox::store::Store;
 use serde_json::{Value, json};
 
 const NOW: Time = Time::from_secs(1_700_000_000);
-const ACCEPT: &str = "application/vnd.kubernetes.protobuf, */*";
+const ACCEPT: &str = "application/json";
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 
 /// The kinds that its informers watch with the default feature gates.

@@ -219,7 +219,7 @@ mod tests {
         own.set(node(0), key(&[7], Status::success())).unwrap();
         own.set(node(1), key(&[7], Status::unschedulable("full"))).unwrap();
         assert_eq!(own.groups().len(), 2);
-        for index in 2..=MAX_GROUPS {
+        for index in 2..MAX_GROUPS {
             own.set(node(index), key(&[index as i64 + 7], Status::success())).unwrap();
         }
         assert!(own.set(node(2), key(&[-1], Status::success())).is_err(), "too many groups");

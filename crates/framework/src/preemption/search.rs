@@ -42,7 +42,8 @@ impl Search {
         let mut search = Self {
             non_violating: Vec::new(),
             violating: Vec::new(),
-            wanted: 0,
+            // One candidate found again is enough for trying all nodes.
+            wanted: 1,
             keeps_without_victims: dry_run.has_interested_preempting_extender(),
             repeats_refusals: exceptions.is_some(),
             helpless: match &exceptions {

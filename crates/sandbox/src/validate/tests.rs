@@ -821,10 +821,6 @@ fn rules_for_taints_select_devices_by_valid_names() {
             "",
         ),
         (
-            json!({"deviceSelector": {"driver": ""}, "taint": taint}),
-            "spec.deviceSelector.driver: Required value",
-        ),
-        (
             json!({"taint": {"key": "a", "effect": "Never"}}),
             "spec.taint.effect: Unsupported value: \"Never\": supported values: \"NoExecute\", \
              \"NoSchedule\", \"None\"",
