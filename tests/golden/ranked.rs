@@ -25,6 +25,9 @@ pub(crate) fn hold(
     set_form: &Value,
     comparison: &mut Comparison,
 ) -> Result<u64, String> {
+    if leaves_traces(case) {
+        return Ok(0);
+    }
     let mut world = World::ranked(setting);
     let objects = case["objects"].as_array().map_or(&[][..], Vec::as_slice);
     let (early, late) = objects.split_at(objects.len() / 2);
@@ -34,6 +37,13 @@ pub(crate) fn hold(
     warm_up(&mut world, pod);
     compare(&mut world, pod, set_form, &case["expected"], comparison);
     Ok(world.engine().ranked_decisions())
+}
+
+/// Whether pods like the one of the case may change what is decided about it: they may take back the nomination of a
+/// pod by their own preemption, or allocate a claim.
+fn leaves_traces(case: &Value) -> bool {
+    let text = case.to_string();
+    ["nominatedNodeName", "resourceClaims", "DeviceClass"].iter().any(|name| text.contains(name))
 }
 
 /// Decides about pods like this one, which are gone again.
