@@ -1,6 +1,6 @@
 //! The passes over the nodes that have changed since the last decision for a class, or over all nodes.
 
-use framework::{ExtensionPoint, Filter, NodeBits, NodeIx, PluginName, ScoreScope, Status};
+use framework::{Code, ExtensionPoint, Filter, NodeBits, NodeIx, PluginName, ScoreScope, Status};
 
 use super::ranked::{Scoped, Unusable};
 use super::{Cycle, Form};
@@ -10,10 +10,10 @@ use crate::ranking::{LocalScore, LocalScores, Missed, Ranking};
 
 /// Number of nodes that are scored at once, so that their scores stay in the cache of the processor.
 const CHUNK: usize = 1 << 15;
-/// The set form looks at all words of a bit set. So many nodes of each node to look at make the one-node form
-/// faster.
+/// The one-node form is faster for fewer nodes than one in so many, because the set form looks at all words of a
+/// bit set.
 const NODES_PER_FEW: usize = 4096;
-/// Number of nodes for which the one-node form is faster in any cluster.
+/// The one-node form is faster for fewer nodes than this in any cluster.
 const FEW: usize = 4;
 
 /// Buffers of the passes.
@@ -107,7 +107,7 @@ impl Cycle<'_, '_> {
         self.start(ExtensionPoint::Score);
         let scored = self.score_local(local, scoped, columns);
         let ranked = scored.and_then(|()| self.rank(ranking, local, missed, scoped, columns));
-        let code = if ranked.is_ok() { framework::Code::Success } else { framework::Code::Error };
+        let code = if ranked.is_ok() { Code::Success } else { Code::Error };
         self.stop(ExtensionPoint::Score, code);
         ranked
     }
