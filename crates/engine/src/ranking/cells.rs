@@ -140,8 +140,8 @@ impl Cells {
                     left -= count;
                     continue;
                 }
-                let wanted = of_nodes.iter().enumerate().filter(|(_, id)| is_wanted(id));
-                let (offset, _) = wanted.skip(left).next()?;
+                let mut wanted = of_nodes.iter().enumerate().filter(|(_, id)| is_wanted(id));
+                let (offset, _) = wanted.nth(left)?;
                 return Some(NodeIx::new(block * BLOCK + stride * STRIDE + offset));
             }
         }
