@@ -13,7 +13,7 @@ SEEDS ?= 23..96
 MINUTES ?= 1
 
 # The parts of `make test`. The tests come last, so that their count ends the output.
-PARTS := fmt-check clippy image deny doc golden faults chaos documents doctests instructions tests
+PARTS := fmt-check clippy image deny doc golden faults chaos documents doctests tests
 
 # cargo-deny goes here when it is not installed; nothing outside target/ changes.
 TOOLS := $(CURDIR)/target/tools

@@ -4,6 +4,7 @@
 //! are read. Two informers read them over HTTP, and the engine takes them in. The memory is the growth of the resident set of the process: nodes and pods in
 //! the engine, what the reflectors remember of them, and the buffers between.
 
+#[expect(dead_code, reason = "this benchmark makes its nodes in JSON")]
 mod support;
 
 use std::convert::Infallible;

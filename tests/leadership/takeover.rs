@@ -161,43 +161,6 @@ fn watch_has_to_show_the_version_in_which_a_bound_pod_was_read() {
 }
 
 #[test]
-fn bind_names_the_version_of_a_patch_that_is_answered_after_the_takeover() {
-    let mut world = World::new(2);
-    world.create_pod("first");
-    world.run(0);
-    world.run(1);
-    world.replicas[0].scheduler.stop(world.now);
-    world.run(0);
-    world.create_pod("web");
-    world.create_pod_in("shop", "cart");
-    world.replicas.remove(0);
-    world.now = world.replicas[0].scheduler.next_deadline().unwrap();
-    world.tick(0);
-    let mut patches = Vec::new();
-    while patches.is_empty() {
-        patches = elect(&mut world);
-    }
-    assert_eq!(patches.len(), 2, "one for each namespace");
-    let (source, first) = &patches[0];
-    world.exchange(0, *source, first);
-    world.learn(0);
-    assert_eq!(hold(&world), None, "one patch shows that the watch is current");
-    assert!(world.schedule_one(0) && world.schedule_one(0));
-    let (source, second) = &patches[1];
-    world.exchange(0, *source, second);
-    let mut refused = 0;
-    for _ in 0..20 {
-        for (source, request) in world.take_requests(0) {
-            refused += usize::from(world.exchange(0, source, &request) == 409);
-        }
-        world.learn(0);
-        world.tick(0);
-    }
-    assert!(world.is_bound("web") && world.is_bound_in("shop", "cart"));
-    assert_eq!(refused, 0);
-}
-
-#[test]
 fn clean_takeover_patches_one_pod() {
     let mut world = World::new(2);
     world.create_pod("first");

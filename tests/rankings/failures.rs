@@ -93,7 +93,7 @@ fn compare(seed: u64) -> u64 {
     let mut rng = Rng::with_seed(seed);
     // Half of the profiles run the filters that look at groups before those that look at nodes.
     let first: &[&str] =
-        if seed % 2 == 0 { &[] } else { &["InterPodAffinity", "PodTopologySpread"] };
+        if seed.is_multiple_of(2) { &[] } else { &["InterPodAffinity", "PodTopologySpread"] };
     let new = |form, check_one_in| Scheduler::with(seed, form, check_one_in, first);
     let mut all = [new(Form::Set, u64::MAX), new(Form::Ranked, u64::MAX), new(Form::Ranked, 1)];
     let apply = |all: &mut [Scheduler; 3], change: Change, now: Time| {

@@ -61,7 +61,7 @@ impl Scheduler {
 
     /// One decision in `check_one_in` is checked. The filters of `first` run before the others.
     fn with(seed: u64, form: Form, check_one_in: u64, first: &[&str]) -> Self {
-        let enabled = first.iter().map(|name| PluginRef::new(*name, 0)).collect();
+        let enabled = first.iter().map(|name| PluginRef::new(name, 0)).collect();
         let mut profile = SchedulerProfile {
             scheduler_name: "default-scheduler".to_owned(),
             ..SchedulerProfile::default()

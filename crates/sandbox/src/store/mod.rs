@@ -128,9 +128,7 @@ impl Store {
 
     /// Expires the history before `version` for clients.
     pub fn compact_to(&mut self, version: u64) {
-        for collection in self.collections.values_mut() {
-            collection.compact(version);
-        }
+        self.collections.values_mut().for_each(|collection| collection.compact(version));
     }
 
     /// Returns the RBAC policy of the objects in the store.
