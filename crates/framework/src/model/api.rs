@@ -5,7 +5,7 @@
 //! `null` reads as absent, and quantities stay text until the conversion. They do not carry every
 //! field, so they are never used for writes.
 //!
-//! Pods and nodes also decode from [`protobuf`]: their types declare the number of each field beside
+//! Pods and nodes also decode from [`protobuf`](super::protobuf): their types declare the number of each field beside
 //! its type, so one declaration and one conversion serve both encodings.
 
 use std::collections::BTreeMap;
