@@ -69,10 +69,6 @@ impl Evaluator for DefaultPreemption {
     fn candidates_wanted(&self, nodes: usize) -> usize {
         self.args.candidates_wanted(nodes)
     }
-
-    fn repeats_refusals(&self) -> bool {
-        true
-    }
 }
 
 impl PostFilter for DefaultPreemption {
