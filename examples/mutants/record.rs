@@ -33,7 +33,7 @@ enum Line {
 pub(crate) struct Trial {
     /// The seeds that kept all rules.
     pub(crate) survived: BTreeSet<u64>,
-    /// Those of them in which the mutation changed nothing.
+    /// The seeds in which the mutation changed nothing.
     pub(crate) unchanged: BTreeSet<u64>,
     /// How a seed found it.
     pub(crate) found: Option<Outcome>,

@@ -54,8 +54,8 @@ impl Body {
         })
     }
 
-    /// Returns whether no selector fails for the device. Those after the first one that does not match are not
-    /// evaluated.
+    /// Returns whether no selector fails for the device. Selectors after the first one that does not match
+    /// are not evaluated.
     pub(crate) fn has_result(&self, device: &DeviceDescription) -> bool {
         for selector in self.class_selectors.iter().chain(&self.selectors) {
             let Some(Ok(expression)) = selector else { return false };

@@ -39,7 +39,7 @@ struct Metadata {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WrittenPods {
     None,
-    /// Those with this `metadata.generation`.
+    /// Versions with this `metadata.generation`.
     Of(i64),
     Every,
 }

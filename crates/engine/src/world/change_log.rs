@@ -8,7 +8,7 @@ use framework::{ChangedNodes, NodeBits, NodeChange, NodeIx, PodIx};
 /// further behind does as well to look at every node.
 const MIN_CAPACITY: usize = 65_536;
 
-/// So many changes per node are collected in a set of all nodes. Fewer are sorted.
+/// Changes are sorted if there are fewer than one for this many nodes. Otherwise a set of all nodes collects them.
 const MANY: usize = 64;
 
 /// One change of the cluster.
