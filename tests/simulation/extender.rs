@@ -25,8 +25,8 @@ pub(crate) enum Role {
     Filter,
     /// It binds pods in any version. It ends calls of a scheduler that does not lead.
     Bind,
-    /// It binds pods in the version that the scheduler sent with the nodes, so that a late bind is refused
-    /// (docs/reliability.md).
+    /// It binds pods in the version that the scheduler sent with the nodes, or in that of the nomination that came
+    /// after, so that a late bind is refused (docs/reliability.md).
     BindInVersion,
 }
 
@@ -108,6 +108,12 @@ pub(crate) fn binding(call: Request, version: impl FnOnce(&Uid) -> Option<u64>) 
         "target": {"kind": "Node", "name": text("Node")}});
     let path = format!("/api/v1/namespaces/{namespace}/pods/{name}/binding");
     Request { path, body: body.to_string().into_bytes(), ..call }
+}
+
+/// Whether the scheduler nominates a node for a pod with this request.
+pub(crate) fn is_nomination(request: &Request) -> bool {
+    let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+    request.path.ends_with("/status") && body["status"]["nominatedNodeName"].is_string()
 }
 
 /// Returns the answer of the extender to a call to bind after this response of the API server.

@@ -13,6 +13,9 @@ use super::server::{DEFAULT, Server};
 /// The time for which a Lease is valid after each write.
 const LEASE: Duration = Duration::from_secs(15);
 
+/// The time after a renewal in which a process may still act, and release the Lease.
+const RENEW_DEADLINE: Duration = Duration::from_secs(10);
+
 /// The history of the Lease.
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
@@ -26,6 +29,12 @@ pub(crate) fn stored(server: &Server) -> Option<Arc<Value>> {
 }
 
 impl Leases {
+    /// Whether the holder of the Lease may still act. A process that was suspended for longer leaves the Lease to
+    /// expire.
+    pub(crate) fn has_authority(&self, now: Time) -> bool {
+        self.written.is_some_and(|written| now.since(written) < RENEW_DEADLINE)
+    }
+
     /// Checks a write of the Lease by the process of this number. Only the holder renews and releases it.
     /// Another process takes it once it is released or has expired, and counts the transition.
     ///

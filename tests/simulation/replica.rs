@@ -96,6 +96,7 @@ pub(crate) struct Replica {
     victims: BTreeSet<Uid>,
     /// The victims of the last attempt of each preemptor.
     evictions: BTreeMap<Uid, Vec<Arc<Pod>>>,
+    last_decisions: LastDecisions,
     /// The pods in their binding cycle that have nothing to wait for, except for devices.
     ready: BTreeMap<Uid, Ready>,
     /// The last time at which a nomination ended.
@@ -234,6 +235,24 @@ impl Informer {
     }
 }
 
+/// The number of the last decision about each pod, and of the last one that chose each node.
+#[derive(Debug, Default)]
+struct LastDecisions {
+    count: u64,
+    of_pod: BTreeMap<Uid, u64>,
+    of_node: BTreeMap<Arc<str>, u64>,
+}
+
+impl LastDecisions {
+    fn include(&mut self, attempt: &Attempt) {
+        self.count += 1;
+        self.of_pod.insert(attempt.pod.uid.clone(), self.count);
+        if let Outcome::Assumed(node) = &attempt.outcome {
+            self.of_node.insert(node.clone(), self.count);
+        }
+    }
+}
+
 impl Replica {
     /// Starts a scheduler.
     pub(crate) fn start(life: u32, seed: u64, kind: Kind, found: Vec<Uid>, now: Time) -> Self {
@@ -297,6 +316,7 @@ impl Replica {
             nominations: BTreeSet::new(),
             victims: BTreeSet::new(),
             evictions: BTreeMap::new(),
+            last_decisions: LastDecisions::default(),
             ready: BTreeMap::new(),
             unnominated: now,
         }
@@ -362,6 +382,7 @@ impl Replica {
         self.limits.may_decide(now)?;
         turns.include(&attempt)?;
         self.explanations.decided(&attempt);
+        self.last_decisions.include(&attempt);
         self.zones.are_in_turn(self.scheduler.engine(), &attempt)?;
         let engine = self.scheduler.engine();
         let is_out = decisions::is_extender_out(engine);
@@ -379,6 +400,11 @@ impl Replica {
             _ => BTreeSet::new(),
         };
         Ok(Some(Decided { attempt, preemption, extender, beside }))
+    }
+
+    /// Whether a pod was placed on `node` after the last attempt of this one, which no event tells it.
+    pub(crate) fn got_a_pod_since(&self, node: &str, pod: &Uid) -> bool {
+        self.last_decisions.of_node.get(node) > self.last_decisions.of_pod.get(pod)
     }
 
     /// Returns the pods that the watch has shown on a node.

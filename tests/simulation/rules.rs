@@ -150,7 +150,7 @@ pub(crate) fn at_rest(server: &Server, replica: &mut Replica, now: Time) -> Resu
     for pod in &waiting {
         nothing_takes(&oracle, pod, engine)?;
         if leads {
-            nobody_makes_room(&oracle, pod, engine, now)?;
+            nobody_makes_room(&oracle, pod, replica, now)?;
         }
     }
     nominations_agree(&waiting, engine)?;
@@ -264,8 +264,9 @@ fn nothing_takes(oracle: &Oracle<'_>, pod: &Value, engine: &Engine) -> Checked {
 }
 
 /// Checks that preemption would not help it either, unless the pod may not preempt now, waits for
-/// victims that do not terminate, or would evict others in vain.
-fn nobody_makes_room(oracle: &Oracle<'_>, pod: &Value, engine: &Engine, now: Time) -> Checked {
+/// victims that do not terminate, or would evict others in vain, or pods that were placed after its last attempt.
+fn nobody_makes_room(oracle: &Oracle<'_>, pod: &Value, replica: &Replica, now: Time) -> Checked {
+    let engine = replica.scheduler.engine();
     let is_open = may_be_placed(pod);
     let pod = read_pod(pod);
     if !is_open || !pod.spec.may_preempt || oracle.waits_for_victims(&pod) {
@@ -273,7 +274,10 @@ fn nobody_makes_room(oracle: &Oracle<'_>, pod: &Value, engine: &Engine, now: Tim
     }
     let pauses = Pauses::of(&pod, engine, now);
     let mut givers = oracle.givers(&pod);
-    givers.retain(|node| !pauses.include(node) && !oracle.has_namesake_of_claim(node, &pod));
+    givers.retain(|node| {
+        let is_known = !replica.got_a_pod_since(node, &pod.uid);
+        is_known && !pauses.include(node) && !oracle.has_namesake_of_claim(node, &pod)
+    });
     rule(givers.is_empty(), || {
         let place = engine.queue().get(&pod.key).map(|(place, _)| place);
         let (key, nominated) = (&pod.key, &pod.nominated_node_name);

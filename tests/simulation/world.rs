@@ -628,7 +628,7 @@ impl World {
         }
         let outcome = replica.scheduler.outcome();
         replica.farewell.is_kept(outcome.is_some())?;
-        if outcome == Some(Outcome::Stopped) {
+        if outcome == Some(Outcome::Stopped) && self.leases.has_authority(self.now) {
             replica.farewell.leaves(life, leases::stored(&self.server).as_deref())?;
         }
         let has_ready = replica.scheduler.engine().queue().has_ready(now);

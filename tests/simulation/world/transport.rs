@@ -9,6 +9,7 @@ use client::{Destination, Reply, Request, RequestId, Response};
 use fastrand::Rng;
 use framework::Uid;
 use loadmaster::wire::{Update, status_error};
+use serde_json::Value;
 
 use super::super::coverage::Fault;
 use super::super::devices;
@@ -314,6 +315,19 @@ impl World {
         })
     }
 
+    /// An extender that binds in a version follows the nomination that comes before a bind.
+    fn extender_sees(&mut self, life: u32, request: &Request, answer: &[u8]) {
+        if self.extender != Some(Role::BindInVersion) || !extender::is_nomination(request) {
+            return;
+        }
+        let pod: Value = serde_json::from_slice(answer).unwrap_or_default();
+        let metadata = &pod["metadata"];
+        let version = metadata["resourceVersion"].as_str().and_then(|version| version.parse().ok());
+        if let (Some(uid), Some(version)) = (metadata["uid"].as_str(), version) {
+            self.seen_by_extender.insert((life, uid.into()), version);
+        }
+    }
+
     /// Returns the fate of a call to bind. Extenders lose and delay calls more often than API servers, and no proxy
     /// replaces their answers.
     fn fate_at_extender(&mut self, life: u32, fate: Fate) -> Fate {
@@ -380,6 +394,7 @@ impl World {
             let after = leases::stored(&self.server).unwrap_or_default();
             self.leases.written(life, lease.as_deref(), &after, self.now)?;
         }
+        self.extender_sees(life, request, &response.body);
         let is_fenced = asked.is_some() && response.status == 409 && {
             let body = String::from_utf8_lossy(&response.body);
             body.contains("ResourceVersion in precondition")

@@ -215,6 +215,10 @@ impl ApiCall {
             Operation::Touch(touch) if !touch.must_read => {
                 WrittenPods::Of(touch.observed_generation)
             }
+            // The condition of a victim, which is deleted next. If that fails, the victim may be bound later.
+            Operation::Evict(eviction) if eviction.condition_message.is_some() => {
+                WrittenPods::Of(eviction.observed_generation)
+            }
             Operation::Write(write) if matches!(ObjectKey::of_write(write), ObjectKey::Pod(_)) => {
                 WrittenPods::Every
             }

@@ -287,6 +287,16 @@ fn bind_names_the_version_of_a_touch() {
 }
 
 #[test]
+fn bind_names_the_version_of_the_condition_of_a_victim_that_stays() {
+    let mut harness = harness();
+    harness.add(eviction::evict(Some("room is needed")));
+    harness.exchange(pod_at("6"));
+    harness.exchange(rejected(403, "pods \"v\" is forbidden"));
+    harness.add(bind_at(5));
+    assert_eq!(body(&harness.request())["metadata"]["resourceVersion"], "6");
+}
+
+#[test]
 fn bind_does_not_name_a_version_with_another_specification() {
     let pod = |generation: i64| {
         let metadata = json!({ "uid": UID, "resourceVersion": "9", "generation": generation });
