@@ -69,6 +69,10 @@ impl Evaluator for DefaultPreemption {
     fn candidates_wanted(&self, nodes: usize) -> usize {
         self.args.candidates_wanted(nodes)
     }
+
+    fn repeats_refusals(&self) -> bool {
+        true
+    }
 }
 
 impl PostFilter for DefaultPreemption {
