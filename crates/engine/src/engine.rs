@@ -4,6 +4,9 @@
 //! and preemptions are machines of their own. None of them calls another: each returns what happened,
 //! and the engine passes it on.
 
+mod remote;
+
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,6 +41,8 @@ use crate::queue::{Queue, QueueConfig};
 use crate::ranking::{Class, Rankings};
 use crate::timers::Timers;
 use crate::world::{ChangeLog, Changed, World};
+
+pub use self::remote::Settled;
 
 /// The configuration of an engine.
 pub struct EngineConfig {
@@ -100,6 +105,10 @@ pub struct Engine {
     next_start: usize,
     effects: Effects,
     extender_health: ExtenderHealth,
+    /// Pods in a binding cycle that a placement began.
+    placed: BTreeSet<Uid>,
+    /// How such binding cycles ended.
+    settled: Vec<Settled>,
 }
 
 /// Looking in.
@@ -129,6 +138,8 @@ impl Engine {
             rankings: Rankings::default(),
             next_start: 0,
             effects: Effects::default(),
+            placed: BTreeSet::new(),
+            settled: Vec::new(),
         }
     }
 
@@ -664,7 +675,8 @@ impl Engine {
         }
     }
 
-    fn bound(&self, cycle: &BindingCycle, cx: &mut Context<'_>) {
+    fn bound(&mut self, cycle: &BindingCycle, cx: &mut Context<'_>) {
+        self.settle(&cycle.pod.uid, Ok(cycle.node.clone()));
         let (profile, queued) = (&cycle.profile, &cycle.queued);
         let note = format!("Successfully assigned {} to {}", cycle.pod.key, cycle.node);
         let event = PodEvent::normal("Scheduled", "Binding", &note);
@@ -699,6 +711,7 @@ impl Engine {
         cx: &mut Context<'_>,
     ) {
         let pod = cycle.pod.clone();
+        self.settle(&pod.uid, Err(status.message()));
         self.undo(&mut cycle, cx);
         let rejected = status.is_rejection();
         cx.probe.count(Count::BindingFailed {
@@ -719,6 +732,7 @@ impl Engine {
     /// Undoes the attempt of a pod whose specification has changed, and tries the pod again at once: the
     /// attempt did not fail.
     fn decide_again(&mut self, mut cycle: BindingCycle, cx: &mut Context<'_>) {
+        self.settle(&cycle.pod.uid, Err("the pod has changed".to_owned()));
         self.undo(&mut cycle, cx);
         self.room_freed(&cycle.pod, cx);
         self.world.requeue_outdated(cycle.queued, cx);

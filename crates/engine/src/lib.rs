@@ -47,7 +47,7 @@ pub use binding::BindingPhases;
 pub use change::Change;
 pub use cycle::TieBreak;
 pub use effect::{Effect, EffectId, EffectKind, Event, Eviction, ObjectRef};
-pub use engine::{Engine, EngineConfig};
+pub use engine::{Engine, EngineConfig, Settled};
 pub use explain::{Evaluation, PostFilterEvaluation};
 pub use framework::EventType;
 pub use nominator::Nominator;

@@ -64,7 +64,7 @@ impl<'a> Cycle<'a, '_> {
     }
 
     /// Returns the nodes to filter: all, or those to which PreFilter restricts the search.
-    fn candidates(&self, pre_filtered: &PreFiltered) -> NodeBits {
+    pub(super) fn candidates(&self, pre_filtered: &PreFiltered) -> NodeBits {
         let cluster = self.view.cluster();
         match &pre_filtered.restriction {
             None => cluster.nodes().clone(),

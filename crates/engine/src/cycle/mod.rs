@@ -15,6 +15,7 @@ mod placement;
 mod post_filter;
 mod ranked;
 mod rejected;
+mod sample;
 mod sampling;
 mod score;
 
@@ -31,6 +32,7 @@ pub use self::extender::Extender;
 pub(crate) use self::extender_preemption::PreemptingExtenders;
 pub(crate) use self::placement::Placement;
 pub(crate) use self::post_filter::PostFilter;
+pub use self::sample::{DrawNodes, MAX_DRAWS, Sample, SampledNode, Selection};
 pub use self::sampling::{Sampling, num_feasible_nodes_to_find};
 pub use self::score::NodeScores;
 
@@ -107,6 +109,20 @@ pub enum ScheduleError {
     Fit(Box<FitError>),
     /// A plugin or an extender failed.
     Error(Status),
+}
+
+impl ScheduleError {
+    /// Returns the error as a status.
+    pub(crate) fn into_status(self) -> Status {
+        match self {
+            Self::NoNodes => Status::unresolvable(NO_NODES),
+            Self::Fit(fit) if fit.diagnosis.pre_filter.is_success() => {
+                Status::unschedulable(fit.message())
+            }
+            Self::Fit(fit) => fit.diagnosis.pre_filter,
+            Self::Error(status) => status,
+        }
+    }
 }
 
 impl HasCode for ScheduleError {
@@ -390,11 +406,20 @@ impl Cycle<'_, '_> {
         if let Some(best) = self.search_ranking(pre_filtered)? {
             return Ok(Some(best));
         }
+        self.filter_all(pre_filtered, own).map(|()| None)
+    }
+
+    /// Finds the nodes that can take the pod by a full pass, whose verdicts are kept if there is none.
+    fn filter_all(
+        &mut self,
+        pre_filtered: &PreFiltered,
+        own: Option<(NodeIx, Status)>,
+    ) -> Result<(), ScheduleError> {
         let filtered = self.filter(pre_filtered, own);
         if let Err(error) = &filtered {
             self.keep_rejections(error);
         }
-        filtered.map(|()| None)
+        filtered
     }
 
     /// Reports on all nodes, although the nominated node `chosen` decides. A sampled search does not move

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use framework::{Filter, FilterScope, NodeIx, PluginName, PodPart, ScoreScope, Status};
 
 use super::score::FeasibleNodes;
-use super::{Cycle, Depth, Form, PreFiltered, Sampling, ScheduleError, TieBreak};
+use super::{Cycle, Depth, Form, PreFiltered, SampledNode, Sampling, ScheduleError, TieBreak};
 use crate::plugin_call::call_beside;
 use crate::ports::Count;
 use crate::profile::{Named, ScorePlugin};
@@ -72,21 +72,49 @@ impl<'a> Cycle<'a, '_> {
         &mut self,
         pre_filtered: &PreFiltered,
     ) -> Result<Option<NodeIx>, ScheduleError> {
+        self.search_class(pre_filtered, |cycle, known, scopes| {
+            cycle.search_nodes(known, scopes, pre_filtered)
+        })
+    }
+
+    /// Returns up to `count` nodes with the highest totals from the ranking of the pod's class; `None` if the
+    /// plugins have to look at all nodes.
+    ///
+    /// # Errors
+    /// No node is feasible.
+    pub(super) fn search_top(
+        &mut self,
+        pre_filtered: &PreFiltered,
+        count: usize,
+    ) -> Result<Option<Vec<SampledNode>>, ScheduleError> {
+        self.search_class(pre_filtered, |cycle, known, scopes| {
+            cycle.top_of_ranking(known, scopes, count)
+        })
+    }
+
+    /// Searches what is known of the pod's class, if a ranking can decide about the pod. `search` searches the
+    /// ranking.
+    fn search_class<T>(
+        &mut self,
+        pre_filtered: &PreFiltered,
+        search: impl FnOnce(&mut Self, &mut Known, &Scopes) -> Option<T>,
+    ) -> Result<Option<T>, ScheduleError> {
         if !self.may_rank(pre_filtered) {
             return Ok(None);
         }
         let Some(mut known) = self.known.take() else { return Ok(None) };
-        let found = self.search_known(&mut known, pre_filtered);
+        let found = self.search_known(&mut known, pre_filtered, search);
         self.known = Some(known);
         found
     }
 
     /// Looks first at what answered the last pod of the class: the verdicts, or the ranking.
-    fn search_known(
+    fn search_known<T>(
         &mut self,
         known: &mut Known,
         pre_filtered: &PreFiltered,
-    ) -> Result<Option<NodeIx>, ScheduleError> {
+        search: impl FnOnce(&mut Self, &mut Known, &Scopes) -> Option<T>,
+    ) -> Result<Option<T>, ScheduleError> {
         let (filters, scores) = self.scopes();
         if self.state.take_regrouped() {
             known.drop_keys();
@@ -99,15 +127,15 @@ impl<'a> Cycle<'a, '_> {
         }
         known.failures.last = false;
         let scopes = scores.map(|scores| Scopes { filters, scores });
-        let best = scopes.and_then(|scopes| self.search_nodes(known, &scopes, pre_filtered));
-        if best.is_none()
+        let found = scopes.and_then(|scopes| search(self, known, &scopes));
+        if found.is_none()
             && !has_failed
             && let Some(error) = self.repeat_rejection(known, pre_filtered)
         {
             known.failures.last = true;
             return Err(error);
         }
-        Ok(best)
+        Ok(found)
     }
 
     fn search_nodes(
@@ -128,6 +156,24 @@ impl<'a> Cycle<'a, '_> {
             return None;
         }
         Some(best.node)
+    }
+
+    fn top_of_ranking(
+        &mut self,
+        known: &mut Known,
+        scopes: &Scopes,
+        count: usize,
+    ) -> Option<Vec<SampledNode>> {
+        let mut ranking = known.take_ranking()?;
+        let Ok(added) = self.rank_groups(&mut ranking, scopes) else {
+            known.refuse();
+            return None;
+        };
+        // A single feasible node has not been scored by groups.
+        let is_scored = ranking.feasible_count(&added) > 1;
+        let top = is_scored.then(|| ranking.top(&added, count, self.rng));
+        known.keep_ranking(ranking);
+        Some(top?.into_iter().map(|(node, score)| SampledNode { node, score }).collect())
     }
 
     /// Counts a decision. Returns whether a full pass is to make it again.
@@ -211,14 +257,7 @@ impl<'a> Cycle<'a, '_> {
         ranking: &mut Ranking,
         scopes: &Scopes,
     ) -> Result<Option<Best>, Unusable> {
-        let skip = self.pre_score_unless_grouped(scopes)?;
-        let scoped = self.scoped(scopes, &skip);
-        self.repair(ranking, &scoped)?;
-        self.leave_out_nominated(ranking)?;
-        if ranking.is_empty() {
-            return Ok(None);
-        }
-        let added = self.decide_groups(&ranking.groups(), &scoped)?;
+        let added = self.rank_groups(ranking, scopes)?;
         let ties = ranking.best(&added);
         let count = ties.count();
         if count == 0 {
@@ -226,6 +265,23 @@ impl<'a> Cycle<'a, '_> {
         }
         let place = self.rng.usize(..count);
         Ok(ties.nth(place).map(|node| Best { node, ties: count }))
+    }
+
+    /// Repairs the ranking and returns what is added to the scores of each of its groups; `None` for a group
+    /// that is not feasible.
+    fn rank_groups(
+        &mut self,
+        ranking: &mut Ranking,
+        scopes: &Scopes,
+    ) -> Result<Vec<Option<i64>>, Unusable> {
+        let skip = self.pre_score_unless_grouped(scopes)?;
+        let scoped = self.scoped(scopes, &skip);
+        self.repair(ranking, &scoped)?;
+        self.leave_out_nominated(ranking)?;
+        if ranking.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.decide_groups(&ranking.groups(), &scoped)
     }
 
     /// Runs PreScore, apart from plugins that need the groups. Returns the plugins whose Score is skipped.

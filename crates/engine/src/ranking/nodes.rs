@@ -1,5 +1,8 @@
 //! The order of the nodes of one class.
 
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
 use framework::{ChangedNodes, FilterScope, NodeGroup, NodeIx, PodPart, ScoreScope};
 use rustc_hash::FxHashMap;
 
@@ -312,13 +315,60 @@ impl Ranking {
     /// Returns the nodes with the highest total, given what is added to the scores of each
     /// [group](Self::groups); `None` for a group that is not feasible.
     pub(crate) fn best(&self, added: &[Option<i64>]) -> Ties<'_> {
-        let with_nodes = self.groups.iter().filter_map(|group| Some((group, group.best_cell()?)));
-        let feasible = with_nodes
-            .zip(added)
-            .filter_map(|((group, cell), added)| Some((group.best.get()? + (*added)?, cell)));
+        let feasible = self
+            .feasible(added)
+            .filter_map(|(group, added)| Some((group.best.get()? + added, group.best_cell()?)));
         let highest = feasible.clone().map(|(total, _)| total).max();
         let is_best = |(total, cell)| (Some(total) == highest).then_some(cell);
         Ties { cells: &self.cells, tied: feasible.filter_map(is_best).collect() }
+    }
+
+    /// Number of nodes in the feasible groups.
+    pub(crate) fn feasible_count(&self, added: &[Option<i64>]) -> usize {
+        self.feasible(added).map(|(group, _)| group.passing).sum()
+    }
+
+    /// Returns the `count` nodes with the highest totals, with these, the highest first. Draws among equally good nodes if
+    /// not all of them are wanted.
+    pub(crate) fn top(
+        &self,
+        added: &[Option<i64>],
+        count: usize,
+        rng: &mut fastrand::Rng,
+    ) -> Vec<(NodeIx, i64)> {
+        let mut cells: Vec<(i64, CellId)> = Vec::new();
+        for (group, added) in self.feasible(added) {
+            let mut left = count;
+            for id in group.cells.iter().rev().copied().filter(|id| *id != CellId::NONE) {
+                let cell = self.cells.get(id);
+                let Some(score) = cell.score.get() else { break };
+                cells.push((score + added, id));
+                left = left.saturating_sub(cell.len);
+                if left == 0 {
+                    break;
+                }
+            }
+        }
+        cells.sort_by_key(|(total, _)| Reverse(*total));
+        let mut top = Vec::new();
+        for level in cells.chunk_by(|one, other| one.0 == other.0) {
+            let tied = level.iter().map(|(_, id)| *id).collect();
+            let ties = Ties { cells: &self.cells, tied };
+            let wanted = ties.count().min(count - top.len());
+            let places = distinct_below(ties.count(), wanted, rng);
+            let nodes = places.into_iter().filter_map(|place| ties.nth(place));
+            top.extend(nodes.map(|node| (node, level[0].0)));
+        }
+        top
+    }
+
+    /// Returns the feasible groups with what is added to their scores.
+    fn feasible<'a>(
+        &'a self,
+        added: &'a [Option<i64>],
+    ) -> impl Iterator<Item = (&'a Group, i64)> + Clone {
+        let with_nodes = self.groups.iter().filter(|group| group.passing > 0);
+        with_nodes.zip(added).filter_map(|(group, added)| Some((group, (*added)?)))
     }
 }
 
@@ -346,4 +396,16 @@ impl Ties<'_> {
     pub(crate) fn nth(&self, place: usize) -> Option<NodeIx> {
         self.cells.nth(&self.tied, place)
     }
+}
+
+/// Draws `wanted` distinct numbers below `bound`, which is at least as high (Floyd's algorithm).
+fn distinct_below(bound: usize, wanted: usize, rng: &mut fastrand::Rng) -> BTreeSet<usize> {
+    let mut drawn = BTreeSet::new();
+    for highest in bound - wanted..bound {
+        let number = rng.usize(..=highest);
+        if !drawn.insert(number) {
+            drawn.insert(highest);
+        }
+    }
+    drawn
 }

@@ -117,6 +117,52 @@ fn group_that_is_not_feasible_has_no_best_node() {
     assert_eq!(ranking.best(&[None, None]).count(), 0);
 }
 
+proptest! {
+    #[test]
+    fn top_nodes_have_the_highest_totals(
+        places in prop::collection::vec((0_i64..3, prop::option::weighted(0.8, 0_i64..4)), 1..60),
+        added in prop::collection::vec(prop::option::of(0_i64..3), 3),
+        count in 1_usize..70,
+        seed in any::<u64>(),
+    ) {
+        let mut ranking = Ranking::default();
+        for (number, (key, score)) in places.iter().enumerate() {
+            ranking.insert(NodeIx::new(number), &[*key], local(*score)).unwrap();
+        }
+        let key_of = |node: NodeIx| usize::try_from(places[node.index()].0).unwrap();
+        let by_group: Vec<Option<i64>> =
+            ranking.groups().iter().map(|group| added[key_of(group.node)]).collect();
+        let top = ranking.top(&by_group, count, &mut fastrand::Rng::with_seed(seed));
+        let total = |node: NodeIx| Some(added[key_of(node)]? + places[node.index()].1?);
+        for (node, own) in &top {
+            prop_assert_eq!(total(*node), Some(*own));
+        }
+        let mut expected: Vec<i64> =
+            (0..places.len()).filter_map(|number| total(NodeIx::new(number))).collect();
+        prop_assert_eq!(ranking.feasible_count(&by_group), expected.len());
+        expected.sort_by_key(|total| std::cmp::Reverse(*total));
+        expected.truncate(count);
+        prop_assert_eq!(top.iter().map(|(_, total)| *total).collect::<Vec<_>>(), expected);
+        let distinct: std::collections::BTreeSet<NodeIx> = top.iter().map(|(node, _)| *node).collect();
+        prop_assert_eq!(distinct.len(), top.len());
+    }
+}
+
+#[test]
+fn equally_good_nodes_are_drawn_without_bias() {
+    let mut ranking = Ranking::default();
+    for node in 0..10 {
+        ranking.insert(NodeIx::new(node), &[], local(Some(5))).unwrap();
+    }
+    let (mut rng, mut drawn) = (fastrand::Rng::with_seed(1), [0_u32; 10]);
+    for _ in 0..3_000 {
+        for (node, _) in ranking.top(&[Some(0)], 3, &mut rng) {
+            drawn[node.index()] += 1;
+        }
+    }
+    assert!(drawn.iter().all(|count| (800..1_000).contains(count)), "{drawn:?}");
+}
+
 #[test]
 fn ranking_of_too_many_groups_or_scores_is_refused() {
     let nodes = |count: i64| (0..count).map(|node| (usize::try_from(node).unwrap(), node, 0));
