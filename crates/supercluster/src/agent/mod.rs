@@ -1,0 +1,320 @@
+//! The agent of a member cluster.
+//!
+//! The agent owns an [`Engine`] that watches the cluster. Samples and conflict checks run the plugins of one
+//! profile of that engine, so that they respect taints, spread, affinity, volumes and devices of the cluster.
+//!
+//! - `strategy`: which nodes a sample looks at.
+//! - `sampling`: the sampling pipeline.
+//! - `commits`: the binding pipeline: check, hold the room, create the delegate, bind it.
+//! - `journal`: what became of the commits of each pod.
+//!
+//! Inputs are methods that get the time. What the agent asks for is taken with [`Agent::take_outputs`].
+
+mod checks;
+mod commits;
+mod journal;
+mod sampling;
+mod strategy;
+#[cfg(all(test, feature = "simulation"))]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::ports::Ports;
+use engine::{Change, Effect, EffectId, Engine};
+use framework::{Answer, Cluster, Pod, PodKey, Time, Uid};
+
+pub use self::checks::{CheckConflicts, CommitView};
+pub use self::strategy::{
+    All, Best, Random, RoundRobin, SamplingStrategy, Source, Strategies, sample_size,
+};
+
+use self::commits::Undoing;
+use self::journal::Journal;
+use crate::delegate::DelegateMark;
+use crate::message::{CommitOutcome, PodObject, Refusal, RefusalCode, Response, SealOutcome};
+
+/// A request to an agent, as the caller numbers it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CallId(pub u64);
+
+/// A write or read of a delegate, under the number that its answer names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WriteId(u64);
+
+/// The configuration of an agent.
+#[derive(Clone)]
+pub struct AgentConfig {
+    /// Identifies the cluster: the UID of its namespace `kube-system`.
+    pub cluster: Arc<str>,
+    /// A text that no earlier start of the agent had.
+    pub incarnation: Arc<str>,
+    /// Scheduler name of the profile that samples, checks and binds.
+    pub profile: Arc<str>,
+    /// The sampling strategies.
+    pub strategies: Strategies,
+    /// Checks in addition to those of the profile.
+    pub checks: Vec<Arc<dyn CheckConflicts>>,
+    /// Longest age of a sample that a commit may rest on.
+    pub max_sample_age: Duration,
+    /// Seed of the random choices.
+    pub seed: u64,
+}
+
+impl AgentConfig {
+    /// The defaults for a cluster.
+    pub fn new(cluster: &str, incarnation: &str, profile: &str) -> Self {
+        Self {
+            cluster: cluster.into(),
+            incarnation: incarnation.into(),
+            profile: profile.into(),
+            strategies: Strategies::default(),
+            checks: Vec::new(),
+            max_sample_age: Duration::from_mins(1),
+            seed: 0,
+        }
+    }
+}
+
+/// What an agent asks its caller to do.
+#[derive(Debug)]
+pub enum AgentOutput {
+    /// Send this answer to a request.
+    Reply(CallId, Response),
+    /// Carry out an effect of the engine; the answer is passed to [`Agent::effect_answered`].
+    Effect(Effect),
+    /// Create the delegate of a pod; the answer is passed to [`Agent::write_answered`], as for the rest.
+    Create {
+        /// Number of the write.
+        id: WriteId,
+        /// The original pod.
+        pod: PodObject,
+        /// The mark of the delegate.
+        mark: DelegateMark,
+    },
+    /// Read a pod.
+    Read {
+        /// Number of the read.
+        id: WriteId,
+        /// Namespace and name.
+        pod: PodKey,
+    },
+    /// Delete a pod that is not bound. UID and resourceVersion are preconditions.
+    Delete {
+        /// Number of the write.
+        id: WriteId,
+        /// Namespace and name.
+        pod: PodKey,
+        /// UID.
+        uid: Uid,
+        /// `metadata.resourceVersion`.
+        resource_version: u64,
+    },
+}
+
+/// The answer to a write or read of a delegate.
+#[derive(Debug, Clone)]
+pub enum WriteAnswer {
+    /// The pod as it was created or read.
+    Pod(Arc<Pod>, Option<DelegateMark>),
+    /// The write was carried out.
+    Done,
+    /// No pod has the name, or the UID.
+    NotFound,
+    /// A pod of the name exists, or a precondition failed.
+    Conflict,
+    /// The API server refused the write.
+    Refused(String),
+    /// The answer was lost.
+    Unknown(String),
+}
+
+/// The agent of a member cluster.
+pub struct Agent {
+    config: AgentConfig,
+    engine: Engine,
+    /// Whether the engine knows all objects of the cluster.
+    synced: bool,
+    journal: Journal,
+    /// Delegates that are not bound and are being deleted.
+    undoing: BTreeMap<Uid, Undoing>,
+    /// What each write or read belongs to.
+    writes: BTreeMap<WriteId, commits::Purpose>,
+    /// Writes to repeat, by time.
+    retries: BTreeMap<(Time, WriteId), commits::Purpose>,
+    next_write: u64,
+    rng: fastrand::Rng,
+    outputs: Vec<AgentOutput>,
+}
+
+impl std::fmt::Debug for Agent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Agent").field("cluster", &self.config.cluster).finish_non_exhaustive()
+    }
+}
+
+/// Looking in.
+impl Agent {
+    /// Makes an agent whose engine knows no object.
+    pub fn new(config: AgentConfig, engine: Engine) -> Self {
+        Self {
+            rng: fastrand::Rng::with_seed(config.seed),
+            config,
+            engine,
+            synced: false,
+            journal: Journal::default(),
+            undoing: BTreeMap::new(),
+            writes: BTreeMap::new(),
+            retries: BTreeMap::new(),
+            next_write: 0,
+            outputs: Vec::new(),
+        }
+    }
+
+    /// The engine.
+    pub const fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// The nodes of the cluster and the pods on them.
+    pub const fn cluster(&self) -> &Cluster {
+        self.engine.cache().cluster()
+    }
+
+    /// The names of the sampling strategies.
+    pub fn strategies(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.config.strategies.names()
+    }
+
+    /// Number of pods whose commits are remembered.
+    pub fn remembered(&self) -> usize {
+        self.journal.len()
+    }
+
+    /// Returns what the agent asks for since the last call, in order.
+    pub fn take_outputs(&mut self) -> Vec<AgentOutput> {
+        std::mem::take(&mut self.outputs)
+    }
+
+    /// Returns the time at which [`tick`](Self::tick) has work to do next.
+    pub fn next_deadline(&self) -> Option<Time> {
+        let retry = self.retries.first_key_value().map(|((time, _), _)| *time);
+        [self.engine.next_deadline(), retry].into_iter().flatten().min()
+    }
+}
+
+/// Inputs.
+impl Agent {
+    /// Takes in the new state of an object; `mark` says that it is a delegate.
+    pub fn apply(
+        &mut self,
+        change: Change,
+        mark: Option<&DelegateMark>,
+        now: Time,
+        ports: &mut Ports<'_>,
+    ) {
+        let seen = match &change {
+            Change::Pod(pod) => mark.map(|_| Arc::new((**pod).clone())),
+            _ => None,
+        };
+        let gone = match &change {
+            Change::PodDeleted { uid, .. } => Some(uid.clone()),
+            Change::Pod(pod) if pod.terminal => Some(pod.uid.clone()),
+            _ => None,
+        };
+        self.engine.apply(change, now, ports);
+        if let (Some(pod), Some(mark)) = (seen, mark) {
+            self.delegate_seen(&pod, mark, now, ports);
+        }
+        if let Some(uid) = gone {
+            self.delegate_gone(&uid, now, ports);
+        }
+        self.collect(now);
+    }
+
+    /// Takes in that the engine knows all objects of the cluster.
+    pub fn set_synced(&mut self) {
+        self.synced = true;
+    }
+
+    /// Takes in a request. A sample is answered at once, a commit when its outcome is known.
+    pub fn call(
+        &mut self,
+        call: CallId,
+        request: &crate::message::Request,
+        now: Time,
+        ports: &mut Ports<'_>,
+    ) {
+        use crate::message::Request;
+        let not_ready = || Refusal::new(RefusalCode::NotReady, "the agent reads the cluster");
+        match request {
+            Request::Sample(_) if !self.synced => {
+                self.reply(call, Response::Sample(Err(not_ready())));
+            }
+            Request::Commit(_) if !self.synced => {
+                self.reply(call, Response::Commit(CommitOutcome::Rejected(not_ready())));
+            }
+            Request::Seal(_) if !self.synced => {
+                self.reply(call, Response::Seal(SealOutcome::Rejected(not_ready())));
+            }
+            Request::Sample(request) => {
+                let sample = self.sample(request, now, ports).map(Arc::new);
+                self.reply(call, Response::Sample(sample));
+            }
+            Request::Commit(request) => self.commit(call, request, now, ports),
+            Request::Seal(request) => self.seal(call, &request.key, now),
+        }
+        self.collect(now);
+    }
+
+    /// Takes in the answer to an effect of the engine.
+    pub fn effect_answered(
+        &mut self,
+        effect: EffectId,
+        answer: &Answer,
+        now: Time,
+        ports: &mut Ports<'_>,
+    ) {
+        self.engine.answer(effect, answer, now, ports);
+        self.collect(now);
+    }
+
+    /// Takes in the answer to a write or read of a delegate.
+    pub fn write_answered(
+        &mut self,
+        id: WriteId,
+        answer: WriteAnswer,
+        now: Time,
+        ports: &mut Ports<'_>,
+    ) {
+        if let Some(purpose) = self.writes.remove(&id) {
+            self.resume(purpose, answer, now, ports);
+        }
+        self.collect(now);
+    }
+
+    /// Takes in the time.
+    pub fn tick(&mut self, now: Time, ports: &mut Ports<'_>) {
+        self.engine.tick(now, ports);
+        while let Some(entry) = self.retries.first_entry().filter(|entry| entry.key().0 <= now) {
+            let purpose = entry.remove();
+            self.repeat(purpose);
+        }
+        self.journal.forget_closed(now);
+        self.collect(now);
+    }
+
+    fn reply(&mut self, call: CallId, response: Response) {
+        self.outputs.push(AgentOutput::Reply(call, response));
+    }
+
+    /// Takes effects of the engine, and ends the commits whose binding cycles have ended.
+    fn collect(&mut self, now: Time) {
+        for settled in self.engine.take_settled() {
+            self.binding_settled(&settled.uid, settled.outcome, now);
+        }
+        self.outputs.extend(self.engine.take_effects().into_iter().map(AgentOutput::Effect));
+    }
+}

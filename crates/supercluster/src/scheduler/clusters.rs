@@ -1,0 +1,159 @@
+//! The member clusters as a scheduler knows them, and which of them answer.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use framework::{Labels, Time};
+
+/// A member cluster.
+#[derive(Debug, Clone, Default)]
+pub struct Cluster {
+    /// Its name, unique among the members.
+    pub name: Arc<str>,
+    /// Labels, for cluster affinity and spread.
+    pub labels: Labels,
+    /// Properties of its ClusterProfile.
+    pub properties: BTreeMap<Arc<str>, Arc<str>>,
+}
+
+/// Index of a cluster in the list of members.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClusterIx(pub usize);
+
+/// Number of calls without an answer after which a cluster is not asked for a while.
+const FAILURES_BEFORE_BREAK: u32 = 3;
+/// The first pause; the next ones are longer, up to [`LONGEST_BREAK`].
+const FIRST_BREAK: Duration = Duration::from_secs(1);
+const LONGEST_BREAK: Duration = Duration::from_secs(30);
+
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) cluster: Cluster,
+    /// The ID that its agent reports.
+    id: Option<Arc<str>>,
+    /// The member that reported the same ID before.
+    duplicate_of: Option<Arc<str>>,
+    /// Number of consecutive calls without an answer.
+    failures: u32,
+    /// Not asked before this time.
+    closed_until: Time,
+}
+
+/// The members.
+#[derive(Debug, Default)]
+pub(super) struct Members(Vec<Member>);
+
+impl Members {
+    pub(super) fn new(clusters: Vec<Cluster>) -> Self {
+        let member = |cluster| Member {
+            cluster,
+            id: None,
+            duplicate_of: None,
+            failures: 0,
+            closed_until: Time::ZERO,
+        };
+        Self(clusters.into_iter().map(member).collect())
+    }
+
+    pub(super) fn get(&self, ix: ClusterIx) -> &Cluster {
+        &self.0[ix.0].cluster
+    }
+
+    pub(super) fn named(&self, name: &str) -> Option<ClusterIx> {
+        self.0.iter().position(|member| *member.cluster.name == *name).map(ClusterIx)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (ClusterIx, &Member)> {
+        self.0.iter().enumerate().map(|(place, member)| (ClusterIx(place), member))
+    }
+
+    /// Takes in that the agent of a cluster has answered, and the ID of its cluster.
+    ///
+    /// # Errors
+    /// Another member is the same cluster.
+    pub(super) fn answered(&mut self, ix: ClusterIx, id: &Arc<str>) -> Result<(), String> {
+        if self.0[ix.0].id.as_ref() != Some(id) {
+            let mut others = self.0.iter().enumerate().filter(|(place, _)| *place != ix.0);
+            let same = others.find(|(_, member)| {
+                member.id.as_ref() == Some(id) && member.duplicate_of.is_none()
+            });
+            let duplicate_of = same.map(|(_, member)| member.cluster.name.clone());
+            let member = &mut self.0[ix.0];
+            (member.id, member.duplicate_of) = (Some(id.clone()), duplicate_of);
+        }
+        let member = &mut self.0[ix.0];
+        (member.failures, member.closed_until) = (0, Time::ZERO);
+        match &member.duplicate_of {
+            None => Ok(()),
+            Some(other) => Err(format!("it is the same cluster as {other}")),
+        }
+    }
+
+    /// Takes in that a call was not answered in time.
+    pub(super) fn failed(&mut self, ix: ClusterIx, now: Time) {
+        let member = &mut self.0[ix.0];
+        member.failures += 1;
+        if member.failures >= FAILURES_BEFORE_BREAK {
+            let doublings = (member.failures - FAILURES_BEFORE_BREAK).min(5);
+            let pause = (FIRST_BREAK * (1 << doublings)).min(LONGEST_BREAK);
+            member.closed_until = now + pause;
+        }
+    }
+}
+
+impl Member {
+    /// Returns why the cluster is not asked for samples.
+    pub(super) fn closed(&self, now: Time) -> Option<String> {
+        match &self.duplicate_of {
+            Some(other) => Some(format!("it is the same cluster as {other}")),
+            None if self.closed_until > now => {
+                Some(format!("its agent did not answer {} times", self.failures))
+            }
+            None => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn members() -> Members {
+        let cluster = |name: &str| Cluster { name: name.into(), ..Cluster::default() };
+        Members::new(vec![cluster("a"), cluster("b")])
+    }
+
+    #[test]
+    fn silent_cluster_is_asked_again_after_growing_pauses() {
+        let mut members = members();
+        let (a, now) = (ClusterIx(0), Time::from_secs(100));
+        let closed = |members: &Members, at: i64| members.0[0].closed(Time::from_secs(at));
+        members.failed(a, now);
+        members.failed(a, now);
+        assert_eq!(closed(&members, 100), None, "two lost answers are no outage");
+        members.failed(a, now);
+        assert!(closed(&members, 100).is_some() && closed(&members, 101).is_none());
+        members.failed(a, Time::from_secs(101));
+        assert!(closed(&members, 102).is_some() && closed(&members, 103).is_none());
+        for _ in 0..20 {
+            members.failed(a, Time::from_secs(103));
+        }
+        assert!(closed(&members, 132).is_some() && closed(&members, 133).is_none());
+        members.answered(a, &"id".into()).unwrap();
+        members.failed(a, Time::from_secs(140));
+        assert_eq!(closed(&members, 140), None, "an answer starts the count anew");
+    }
+
+    #[test]
+    fn cluster_that_is_listed_twice_is_used_once() {
+        let mut members = members();
+        members.answered(ClusterIx(0), &"same".into()).unwrap();
+        let error = members.answered(ClusterIx(1), &"same".into()).unwrap_err();
+        assert_eq!(error, "it is the same cluster as a");
+        assert_eq!(members.0[1].closed(Time::ZERO), Some(error));
+        assert_eq!(members.0[0].closed(Time::ZERO), None);
+        members.answered(ClusterIx(1), &"other".into()).unwrap();
+        assert_eq!(members.0[1].closed(Time::ZERO), None, "the member was replaced");
+    }
+}

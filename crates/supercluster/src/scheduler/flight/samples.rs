@@ -1,0 +1,191 @@
+//! SampleNodes and the decision.
+
+use std::sync::Arc;
+
+use engine::ports::Ports;
+use framework::{CycleState, Status, Time, Uid};
+
+use super::{Flight, Phase, Sampling};
+use crate::message::{Request, Response, SampleRequest, SampleResponse};
+use crate::scheduler::clusters::ClusterIx;
+use crate::scheduler::decision::{self, Choice, DecisionPod};
+use crate::scheduler::{CallId, Decision, Scheduler, SchedulerOutput};
+
+impl Scheduler {
+    /// Begins a round: asks a share of the clusters for samples.
+    pub(super) fn ask_for_samples(&mut self, uid: &Uid, now: Time, ports: &mut Ports<'_>) {
+        let Some(flight) = self.flights.get_mut(uid) else { return };
+        flight.rounds += 1;
+        let (object, asks_all) = (flight.object.clone(), flight.asks_all);
+        let retries = self.retries.get(uid).copied().unwrap_or(0);
+        let pod =
+            DecisionPod { object: &object, scheduling_retry_count: retries, placed: &self.placed };
+        let mut state = CycleState::new();
+        for own in &self.config.plugins {
+            let status = own.plugin.pre_filter(&mut state, &pod);
+            if !status.is_success() {
+                return self.back_off(uid, &status, now, ports);
+            }
+        }
+        let (mut open, mut reasons) = (Vec::new(), Vec::new());
+        for (ix, member) in self.members.iter() {
+            let rejected = self.config.plugins.iter().find_map(|own| {
+                own.plugin.filter_cluster(&state, &pod, &member.cluster).ok().err()
+            });
+            match rejected.map(|status| status.message()).or_else(|| member.closed(now)) {
+                Some(reason) => reasons.push((ix, reason)),
+                None => open.push(ix),
+            }
+        }
+        let share = match asks_all {
+            true => open.len(),
+            false => decision::clusters_to_ask(open.len(), self.config.clusters_to_sample_bp),
+        };
+        for place in 0..share {
+            let other = self.rng.usize(place..open.len());
+            open.swap(place, other);
+        }
+        let is_complete = share == open.len();
+        open.truncate(share);
+        let request = Arc::new(SampleRequest {
+            pod: object,
+            scheduling_retry_count: retries,
+            strategy: self.config.strategy.clone(),
+            nodes_to_sample_bp: self.config.nodes_to_sample_bp,
+            node_labels: self.config.node_labels.clone(),
+        });
+        let asked = open.into_iter().map(|cluster| {
+            (cluster, Some(self.call(uid, cluster, Request::Sample(request.clone()))))
+        });
+        let asked: Vec<_> = asked.collect();
+        let is_empty = asked.is_empty();
+        let deadline = now + self.config.sample_timeout;
+        let samples = Vec::new();
+        let sampling = Sampling { state, asked, samples, reasons, deadline, is_complete };
+        self.enter(uid, Phase::Sampling(sampling));
+        match is_empty {
+            true => self.decide(uid, now, ports),
+            false => self.set_timer(uid, Some(deadline)),
+        }
+    }
+
+    pub(super) fn sampled(
+        &mut self,
+        (uid, cluster, id): (&Uid, ClusterIx, CallId),
+        answer: Result<Response, String>,
+        now: Time,
+        ports: &mut Ports<'_>,
+    ) {
+        let Some(Flight { phase: Phase::Sampling(sampling), .. }) = self.flights.get_mut(uid)
+        else {
+            return;
+        };
+        let Some((_, call)) = sampling.asked.iter_mut().find(|(_, call)| *call == Some(id)) else {
+            return;
+        };
+        *call = None;
+        let checked = match answer {
+            Ok(Response::Sample(Ok(sample))) => {
+                match self.members.answered(cluster, &sample.cluster) {
+                    Ok(()) => check_sample(sample),
+                    Err(reason) => Err(reason),
+                }
+            }
+            Ok(Response::Sample(Err(refusal))) => Err(refusal.message),
+            Ok(_) => Err("its agent gave the answer to another request".to_owned()),
+            Err(error) => {
+                self.members.failed(cluster, now);
+                Err(error)
+            }
+        };
+        match checked {
+            Ok(sample) if sample.nodes.is_empty() => {
+                let reason = sample.reason.clone().unwrap_or_else(|| "no node fits".to_owned());
+                sampling.reasons.push((cluster, reason));
+            }
+            Ok(sample) => sampling.samples.push((cluster, sample)),
+            Err(reason) => sampling.reasons.push((cluster, reason)),
+        }
+        let open = sampling.asked.iter().filter(|(_, call)| call.is_some()).count();
+        let answered = sampling.asked.len() - open;
+        if open == 0 {
+            return self.decide(uid, now, ports);
+        }
+        if answered * 2 >= sampling.asked.len() && !sampling.samples.is_empty() {
+            // Stragglers do not hold up the pod.
+            let deadline = sampling.deadline.min(now + self.config.straggler_wait);
+            sampling.deadline = deadline;
+            self.set_timer(uid, Some(deadline));
+        }
+    }
+
+    /// Decides with the samples that have come.
+    pub(super) fn decide(&mut self, uid: &Uid, now: Time, ports: &mut Ports<'_>) {
+        self.set_timer(uid, None);
+        let Some(flight) = self.flights.get_mut(uid) else { return };
+        let Phase::Sampling(sampling) = &mut flight.phase else { return };
+        for (cluster, call) in &sampling.asked {
+            if call.is_some() {
+                self.members.failed(*cluster, now);
+                sampling.reasons.push((*cluster, "its agent did not answer in time".to_owned()));
+            }
+        }
+        let retries = self.retries.get(uid).copied().unwrap_or(0);
+        let pod = DecisionPod {
+            object: &flight.object,
+            scheduling_retry_count: retries,
+            placed: &self.placed,
+        };
+        let choice = Choice {
+            candidates: self.config.commit_candidates,
+            agents_choose: self.config.agents_choose,
+            tolerance_milli: self.config.tolerance_milli,
+        };
+        let (state, samples) = (&mut sampling.state, &*sampling.samples);
+        let plugins = &self.config.plugins;
+        let parts = (samples, choice, &mut self.rng);
+        let decided = decision::decide(plugins, &self.members, &pod, state, parts);
+        match decided {
+            Err(status) => self.back_off(uid, &status, now, ports),
+            Ok(candidates) if candidates.is_empty() => self.no_candidate(uid, now, ports),
+            Ok(candidates) => {
+                self.stats.rounds += 1;
+                self.outputs.push(SchedulerOutput::Decided(Decision {
+                    pod: uid.clone(),
+                    scheduling_retry_count: retries,
+                    candidates: candidates.clone(),
+                }));
+                self.claim(uid, candidates);
+            }
+        }
+    }
+
+    /// Asks all clusters if only some were asked. Otherwise no node can take the pod now.
+    fn no_candidate(&mut self, uid: &Uid, now: Time, ports: &mut Ports<'_>) {
+        self.stats.empty_rounds += 1;
+        let Some(flight) = self.flights.get_mut(uid) else { return };
+        let Phase::Sampling(sampling) = &flight.phase else { return };
+        if !sampling.is_complete && !flight.asks_all {
+            flight.asks_all = true;
+            return self.begin_round(uid, now, ports);
+        }
+        let mut reasons = sampling.reasons.clone();
+        reasons.sort();
+        let reasons = reasons.iter().map(|(cluster, reason)| {
+            format!("{}: {}", self.members.get(*cluster).name, reason.trim_end_matches('.'))
+        });
+        let reasons: Vec<String> = reasons.collect();
+        let count = self.members.iter().count();
+        let text = format!("0/{count} clusters are available: {}.", reasons.join("; "));
+        self.back_off(uid, &Status::unschedulable(text), now, ports);
+    }
+}
+
+/// Checks what an agent has answered, which may have a bug or lie. The commit checks the rest.
+fn check_sample(sample: Arc<SampleResponse>) -> Result<Arc<SampleResponse>, String> {
+    let highest = sample.score_weight.saturating_mul(framework::MAX_NODE_SCORE);
+    let is_valid = sample.score_weight >= 0
+        && sample.score_weight <= i64::from(u32::MAX)
+        && sample.nodes.iter().all(|node| (0..=highest).contains(&node.score));
+    if is_valid { Ok(sample) } else { Err("its agent gave scores out of range".to_owned()) }
+}

@@ -1,0 +1,158 @@
+//! The in-tree plugins of the decision pipeline.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use framework::{CycleState, LabelSelector, MAX_NODE_SCORE, Status, api};
+
+use super::clusters::Cluster;
+use super::decision::{DecisionNode, DecisionPlugin, DecisionPod, WeightedPlugin};
+
+/// Annotation with a label selector on clusters, as JSON (`{"matchLabels": ..}`).
+pub const CLUSTER_SELECTOR: &str = "supercluster.loadmaster.io/cluster-selector";
+
+/// Returns the plugins that run unless others are configured: ClusterAffinity, which has no score.
+pub fn defaults() -> Vec<WeightedPlugin> {
+    vec![WeightedPlugin { plugin: Arc::new(ClusterAffinity), weight: 0 }]
+}
+
+/// Asks only clusters whose labels match the selector in the annotation [`CLUSTER_SELECTOR`] of the pod.
+#[derive(Debug, Default)]
+pub struct ClusterAffinity;
+
+impl DecisionPlugin for ClusterAffinity {
+    fn name(&self) -> &'static str {
+        "ClusterAffinity"
+    }
+
+    fn pre_filter(&self, state: &mut CycleState, pod: &DecisionPod<'_>) -> Status {
+        let Some(text) = pod.object.annotation(CLUSTER_SELECTOR) else { return Status::success() };
+        let refused = |error: String| {
+            Status::unresolvable(format!(
+                "annotation {CLUSTER_SELECTOR} is no label selector: {error}"
+            ))
+        };
+        match serde_json::from_str::<api::LabelSelector>(text) {
+            Err(error) => refused(error.to_string()),
+            Ok(selector) => match LabelSelector::compile(Some(&selector)) {
+                Err(error) => refused(error.messages().join(", ")),
+                Ok(selector) => {
+                    state.write(selector);
+                    Status::success()
+                }
+            },
+        }
+    }
+
+    fn filter_cluster(&self, state: &CycleState, _: &DecisionPod<'_>, cluster: &Cluster) -> Status {
+        match state.read::<LabelSelector>() {
+            Some(selector) if !selector.matches(&cluster.labels) => {
+                Status::unresolvable("it does not match the cluster selector of the pod")
+            }
+            _ => Status::success(),
+        }
+    }
+}
+
+/// Prefers clusters with fewer pods of the same workload, or clusters of domains with fewer, for example regions.
+#[derive(Debug, Default)]
+pub struct ClusterSpread {
+    /// Key of the label whose value names the domain of a cluster; `None` for the cluster itself.
+    pub topology: Option<Arc<str>>,
+}
+
+/// The number of pods by domain, and the highest number.
+#[derive(Clone)]
+struct Counts(BTreeMap<Arc<str>, u64>, u64);
+
+impl ClusterSpread {
+    fn domain(&self, cluster: &Cluster) -> Arc<str> {
+        match &self.topology {
+            None => cluster.name.clone(),
+            Some(key) => cluster.labels.get(key).unwrap_or_default().into(),
+        }
+    }
+}
+
+impl DecisionPlugin for ClusterSpread {
+    fn name(&self) -> &'static str {
+        "ClusterSpread"
+    }
+
+    fn pre_score(
+        &self,
+        state: &mut CycleState,
+        pod: &DecisionPod<'_>,
+        nodes: &[DecisionNode<'_>],
+    ) -> Status {
+        let by_cluster = pod.placed.of_workload(&pod.object.pod);
+        let mut counts = BTreeMap::new();
+        let mut last: Option<&Arc<str>> = None;
+        for cluster in nodes.iter().map(|node| node.cluster) {
+            // Nodes of one cluster follow each other.
+            if last.replace(&cluster.name).is_some_and(|name| *name == cluster.name) {
+                continue;
+            }
+            let count = by_cluster.and_then(|counts| counts.get(&cluster.name)).copied();
+            *counts.entry(self.domain(cluster)).or_default() += count.unwrap_or(0);
+        }
+        let highest = counts.values().copied().max().unwrap_or(0);
+        state.write(Counts(counts, highest));
+        Status::success()
+    }
+
+    fn score(&self, state: &CycleState, _: &DecisionPod<'_>, node: &DecisionNode<'_>) -> i64 {
+        let Some(Counts(counts, highest)) = state.read::<Counts>() else { return 0 };
+        let own = counts.get(&self.domain(node.cluster)).copied().unwrap_or(0);
+        let share = (highest - own) * MAX_NODE_SCORE.unsigned_abs();
+        share.checked_div(*highest).map_or(MAX_NODE_SCORE, |score| score.cast_signed())
+    }
+}
+
+/// Prefers clusters in which a property is a low number, for example the cost of a node.
+#[derive(Debug)]
+pub struct ClusterCost {
+    /// Name of the property. A cluster without it, or with a text that is no number, scores 0.
+    pub property: Arc<str>,
+}
+
+/// The lowest and the highest cost.
+#[derive(Clone)]
+struct CostRange(f64, f64);
+
+impl ClusterCost {
+    fn cost(&self, cluster: &Cluster) -> Option<f64> {
+        let cost: f64 = cluster.properties.get(&self.property)?.parse().ok()?;
+        cost.is_finite().then_some(cost)
+    }
+}
+
+impl DecisionPlugin for ClusterCost {
+    fn name(&self) -> &'static str {
+        "ClusterCost"
+    }
+
+    fn pre_score(
+        &self,
+        state: &mut CycleState,
+        _: &DecisionPod<'_>,
+        nodes: &[DecisionNode<'_>],
+    ) -> Status {
+        let costs = nodes.iter().filter_map(|node| self.cost(node.cluster));
+        let range = costs.fold(None, |range: Option<(f64, f64)>, cost| {
+            let (low, high) = range.unwrap_or((cost, cost));
+            Some((low.min(cost), high.max(cost)))
+        });
+        range.into_iter().for_each(|(low, high)| state.write(CostRange(low, high)));
+        Status::success()
+    }
+
+    fn score(&self, state: &CycleState, _: &DecisionPod<'_>, node: &DecisionNode<'_>) -> i64 {
+        let Some(CostRange(low, high)) = state.read::<CostRange>() else { return 0 };
+        match self.cost(node.cluster) {
+            None => 0,
+            Some(_) if high <= low => MAX_NODE_SCORE,
+            Some(cost) => ((high - cost) / (high - low) * MAX_NODE_SCORE as f64) as i64,
+        }
+    }
+}

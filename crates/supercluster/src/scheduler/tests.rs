@@ -1,0 +1,488 @@
+//! The scheduler, with answers that the tests give.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::EffectKind;
+use engine::ports::Ports;
+use framework::testing::{PodBuilder, pod};
+use framework::{Pod, Time, Uid};
+use serde_json::json;
+
+use super::*;
+use crate::message::*;
+use crate::simulation::{SCHEDULER_NAME, engine};
+
+struct Bench {
+    scheduler: Scheduler,
+    now: Time,
+    /// Calls that are not answered yet.
+    calls: Vec<(CallId, usize, Request)>,
+    intents: Vec<(WriteId, u64, Intent)>,
+    placements: Vec<(WriteId, Placement)>,
+    decisions: Vec<Decision>,
+    conditions: Vec<String>,
+    abandoned: Vec<Committed>,
+}
+
+fn ports<T>(run: impl FnOnce(&mut Ports<'_>) -> T) -> T {
+    run(&mut Ports { extenders: &mut (), probe: &mut () })
+}
+
+fn config(clusters: usize) -> SchedulerConfig {
+    let member = |n: usize| Cluster {
+        name: format!("c{n}").into(),
+        labels: [("region", if n == 0 { "eu" } else { "us" })].into_iter().collect(),
+        properties: [("cost".into(), format!("{n}").into())].into(),
+    };
+    let members = (0..clusters).map(member).collect();
+    SchedulerConfig { clusters_to_sample_bp: 10_000, ..SchedulerConfig::new("me", members) }
+}
+
+fn job(name: &str) -> PodBuilder {
+    pod(name).uid(&format!("uid-{name}")).scheduler(SCHEDULER_NAME).cpu("1").label("app", "a")
+}
+
+fn original(pod: PodBuilder, version: u64) -> OriginalPod {
+    let api = pod.with(|pod| pod.metadata.resource_version = version.to_string()).api();
+    let object = Arc::new(json!(api));
+    OriginalPod::new(PodObject { pod: Arc::new(Pod::from_api(&api)), object })
+}
+
+/// Answers with nodes of these names and scores.
+fn sample(cluster: usize, nodes: &[(&str, i64)]) -> Response {
+    let node = |(name, score): &(&str, i64)| NodeSample {
+        name: (*name).into(),
+        score: *score,
+        free: FreeResources::default(),
+        labels: BTreeMap::new(),
+    };
+    let snapshot =
+        Snapshot { incarnation: format!("life-{cluster}").into(), taken_ms: 7, revision: 3 };
+    Response::Sample(Ok(Arc::new(SampleResponse {
+        cluster: format!("id-{cluster}").into(),
+        snapshot,
+        nodes: nodes.iter().map(node).collect(),
+        score_weight: 10,
+        total_nodes: 100,
+        looked_at: 2,
+        reason: nodes.is_empty().then(|| "0/100 nodes are available: 100 full.".to_owned()),
+    })))
+}
+
+fn conflict() -> Response {
+    let conflict = Conflict { code: ConflictCode::Resources, message: "full".to_owned() };
+    Response::Commit(CommitOutcome::Conflict(conflict))
+}
+
+fn committed(request: &CommitRequest) -> Committed {
+    Committed { key: request.key.clone(), uid: "d".into(), node: request.target.node.clone() }
+}
+
+impl Bench {
+    fn new(config: SchedulerConfig) -> Self {
+        Self {
+            scheduler: Scheduler::new(config, engine(SCHEDULER_NAME, 1)),
+            now: Time::from_secs(1_000),
+            calls: Vec::new(),
+            intents: Vec::new(),
+            placements: Vec::new(),
+            decisions: Vec::new(),
+            conditions: Vec::new(),
+            abandoned: Vec::new(),
+        }
+    }
+
+    fn take(&mut self) {
+        for output in self.scheduler.take_outputs() {
+            match output {
+                SchedulerOutput::Call { id, cluster, request } => {
+                    self.calls.push((id, cluster.0, request));
+                }
+                SchedulerOutput::WriteIntent { id, resource_version, intent, .. } => {
+                    self.intents.push((id, resource_version, intent));
+                }
+                SchedulerOutput::WritePlacement { id, placement, .. } => {
+                    self.placements.push((id, placement));
+                }
+                SchedulerOutput::Decided(decision) => self.decisions.push(decision),
+                SchedulerOutput::Abandoned { committed, .. } => self.abandoned.push(committed),
+                SchedulerOutput::Effect(effect) => {
+                    if let EffectKind::PatchPodStatus { patch, .. } = effect.kind {
+                        let condition = patch.condition.map(|own| own.message.to_string());
+                        self.conditions.extend(condition);
+                    }
+                }
+            }
+        }
+    }
+
+    fn see(&mut self, original: OriginalPod) {
+        ports(|ports| self.scheduler.original(original, self.now, ports));
+        self.take();
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now = self.now + time;
+        ports(|ports| self.scheduler.tick(self.now, ports));
+        self.take();
+    }
+
+    fn answer(&mut self, id: CallId, response: Response) {
+        ports(|ports| self.scheduler.called(id, Ok(response), self.now, ports));
+        self.take();
+    }
+
+    /// Answers the sample request to a cluster.
+    fn sampled(&mut self, cluster: usize, nodes: &[(&str, i64)]) {
+        let is_own = |(_, own, request): &(CallId, usize, Request)| {
+            *own == cluster && matches!(request, Request::Sample(_))
+        };
+        let place = self.calls.iter().position(is_own).expect("the cluster was asked");
+        let (id, ..) = self.calls.remove(place);
+        self.answer(id, sample(cluster, nodes));
+    }
+
+    fn claimed(&mut self) -> Intent {
+        let (id, version, intent) = self.intents.remove(0);
+        let done = WriteAnswer::Done(version + 1);
+        ports(|ports| self.scheduler.written(id, done, self.now, ports));
+        self.take();
+        intent
+    }
+
+    /// Takes the one open commit request.
+    fn commit(&mut self) -> (CallId, usize, Arc<CommitRequest>) {
+        let is_commit =
+            |(_, _, request): &(CallId, usize, Request)| matches!(request, Request::Commit(_));
+        let place = self.calls.iter().position(is_commit).expect("a commit was requested");
+        match self.calls.remove(place) {
+            (id, cluster, Request::Commit(request)) => (id, cluster, request),
+            _ => unreachable!("it is a commit"),
+        }
+    }
+
+    fn seal(&mut self) -> (CallId, usize, CommitKey) {
+        match self.calls.remove(0) {
+            (id, cluster, Request::Seal(request)) => (id, cluster, request.key),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn names(&self) -> Vec<&str> {
+        let last = self.decisions.last().expect("a decision was made");
+        last.candidates.iter().map(|candidate| &*candidate.node).collect()
+    }
+}
+
+#[test]
+fn highest_scores_of_all_clusters_are_tried_in_order() {
+    let mut bench = Bench::new(config(3));
+    bench.see(original(job("p"), 5));
+    bench.sampled(0, &[("a1", 700), ("a2", 300)]);
+    bench.sampled(2, &[]);
+    assert!(bench.intents.is_empty(), "a cluster has not answered");
+    bench.sampled(1, &[("b1", 650), ("b2", 100)]);
+    assert_eq!(bench.names(), ["a1", "b1", "a2"]);
+    let intent = bench.claimed();
+    assert_eq!((intent.attempt, &*intent.scheduler), (1, "me"));
+    assert_eq!(intent.clusters, ["c0".into(), "c1".into()]);
+
+    let (id, cluster, request) = bench.commit();
+    assert_eq!((cluster, &*request.target.node, request.key.number.candidate), (0, "a1", 0));
+    assert_eq!(&*request.snapshot.incarnation, "life-0");
+    bench.answer(id, conflict());
+    let (id, cluster, request) = bench.commit();
+    assert_eq!((cluster, &*request.target.node, request.key.number.candidate), (1, "b1", 1));
+    let done = Response::Commit(CommitOutcome::Committed(committed(&request)));
+    bench.answer(id, done);
+    let (id, placement) = bench.placements.remove(0);
+    assert_eq!((&*placement.cluster, &*placement.committed.node), ("c1", "b1"));
+    ports(|p| bench.scheduler.written(id, WriteAnswer::Done(9), bench.now, p));
+    assert_eq!(bench.scheduler.explain(&Uid::from("uid-p")), None);
+    let stats = bench.scheduler.stats();
+    assert_eq!((stats.commits, stats.conflicts, stats.failed_rounds, stats.placed), (2, 1, 0, 1));
+}
+
+#[test]
+fn fresh_samples_follow_when_every_candidate_met_a_conflict() {
+    let mut bench = Bench::new(SchedulerConfig { commit_candidates: 1, ..config(1) });
+    bench.see(original(job("p"), 5));
+    bench.sampled(0, &[("a", 700)]);
+    bench.claimed();
+    let (id, ..) = bench.commit();
+    bench.answer(id, conflict());
+    let Some((_, _, Request::Sample(request))) = bench.calls.first() else { panic!("a sample") };
+    assert_eq!(request.scheduling_retry_count, 1, "plugins of the agent know the retry count");
+    bench.sampled(0, &[("b", 700)]);
+    let (_, version, _) = bench.intents[0].clone();
+    assert_eq!(version, 6, "the version after the scheduler's own write");
+    assert_eq!(bench.claimed().attempt, 2);
+    let (_, _, request) = bench.commit();
+    assert_eq!(&*request.target.node, "b");
+    assert_eq!(bench.scheduler.stats().failed_rounds, 1);
+}
+
+#[test]
+fn equally_good_nodes_are_chosen_at_random() {
+    let mut first = std::collections::BTreeSet::new();
+    for seed in 0..40 {
+        let mut bench = Bench::new(SchedulerConfig { seed, ..config(1) });
+        bench.see(original(job("p"), 5));
+        bench.sampled(0, &[("a", 500), ("b", 500), ("c", 500), ("d", 500), ("low", 499)]);
+        assert!(!bench.names().contains(&"low"));
+        first.insert(bench.names()[0].to_owned());
+    }
+    assert_eq!(first.len(), 4, "{first:?}");
+}
+
+#[test]
+fn lost_answer_is_asked_for_and_sealed_before_another_cluster_is_tried() {
+    let mut bench = Bench::new(config(2));
+    bench.see(original(job("p"), 5));
+    bench.sampled(0, &[("a", 700)]);
+    bench.sampled(1, &[("b", 600)]);
+    bench.claimed();
+    let (late, _, request) = bench.commit();
+    bench.pass(Duration::from_secs(5));
+    let (_, cluster, key) = bench.seal();
+    assert_eq!((cluster, &key), (0, &request.key));
+    for _ in 0..5 {
+        bench.pass(Duration::from_secs(10));
+    }
+    let mut asked = bench.calls.drain(..).map(|(id, cluster, request)| {
+        assert!(
+            matches!(request, Request::Seal(_)) && cluster == 0,
+            "only the first cluster is asked"
+        );
+        id
+    });
+    let last = asked.next_back().expect("the question is repeated");
+    asked.for_each(drop);
+    let doing = bench.scheduler.explain(&Uid::from("uid-p")).unwrap();
+    assert_eq!(doing, "waiting for c0 to say whether it has placed the pod");
+    bench.answer(last, Response::Seal(SealOutcome::Sealed));
+    let (_, cluster, next) = bench.commit();
+    assert_eq!((cluster, &*next.target.node), (1, "b"));
+    // The answer to the sealed commit changes nothing.
+    bench.answer(late, conflict());
+    assert!(bench.calls.is_empty());
+}
+
+#[test]
+fn late_answer_and_restarted_agent_are_told_apart() {
+    let mut bench = Bench::new(config(2));
+    bench.see(original(job("p"), 5));
+    bench.sampled(0, &[("a", 700)]);
+    bench.sampled(1, &[("b", 600)]);
+    bench.claimed();
+    let (late, _, request) = bench.commit();
+    bench.pass(Duration::from_secs(5));
+    let done = Response::Commit(CommitOutcome::Committed(committed(&request)));
+    bench.answer(late, done);
+    assert_eq!(bench.placements.len(), 1, "a late answer is one");
+
+    for code in [RefusalCode::OtherIncarnation, RefusalCode::NotReady] {
+        let mut bench = Bench::new(config(2));
+        bench.see(original(job("p"), 5));
+        bench.sampled(0, &[("a", 700)]);
+        bench.sampled(1, &[("b", 600)]);
+        bench.claimed();
+        let (id, ..) = bench.commit();
+        let refusal = Refusal::new(code, "started anew");
+        bench.answer(id, Response::Commit(CommitOutcome::Rejected(refusal)));
+        let (_, cluster, _) = bench.seal();
+        assert_eq!(cluster, 0, "an earlier copy of the commit may have been carried out");
+    }
+}
+
+#[test]
+fn stragglers_do_not_hold_up_a_pod() {
+    let mut bench = Bench::new(config(4));
+    bench.see(original(job("p"), 5));
+    bench.sampled(0, &[("a", 100)]);
+    bench.sampled(1, &[("b", 200)]);
+    assert!(bench.decisions.is_empty());
+    bench.pass(Duration::from_millis(101));
+    assert_eq!(bench.names(), ["b", "a"], "half of the clusters have answered");
+
+    let mut bench = Bench::new(config(2));
+    for round in 0..3 {
+        bench.see(original(job(&format!("p{round}")), 5));
+        bench.pass(Duration::from_millis(1_001));
+    }
+    let condition = bench.conditions.first().unwrap();
+    assert_eq!(
+        condition,
+        "0/2 clusters are available: c0: its agent did not answer in time; \
+         c1: its agent did not answer in time."
+    );
+    let asked = bench.calls.len();
+    bench.see(original(job("q"), 5));
+    assert_eq!(bench.calls.len(), asked, "silent clusters are left alone for a while");
+}
+
+#[test]
+fn pod_is_unschedulable_only_if_all_clusters_have_said_so() {
+    let mut bench = Bench::new(SchedulerConfig { clusters_to_sample_bp: 1, ..config(3) });
+    bench.see(original(job("p"), 5));
+    assert_eq!(bench.calls.len(), 1);
+    let first = bench.calls[0].1;
+    bench.sampled(first, &[]);
+    assert_eq!(bench.calls.len(), 3, "then all are asked");
+    (0..3).for_each(|cluster| bench.sampled(cluster, &[]));
+    let text = "0/3 clusters are available: c0: 0/100 nodes are available: 100 full; \
+        c1: 0/100 nodes are available: 100 full; c2: 0/100 nodes are available: 100 full.";
+    assert_eq!(bench.conditions, [text]);
+    bench.pass(Duration::from_secs(2));
+    assert!(!bench.calls.is_empty(), "it is tried again after a backoff");
+}
+
+#[test]
+fn intent_of_another_scheduler_is_respected_and_taken_over_after_a_seal() {
+    let mut bench = Bench::new(config(3));
+    let intent = json!({"attempt": 4, "scheduler": "other", "clusters": ["c1", "c2"]}).to_string();
+    let claimed = job("p").with(move |pod| {
+        pod.metadata.annotations.insert(INTENT.to_owned(), intent);
+    });
+    bench.see(original(claimed, 5));
+    assert!(bench.calls.is_empty());
+    bench.pass(Duration::from_secs(31));
+    let seals = [bench.seal(), bench.seal()];
+    assert_eq!(seals.each_ref().map(|(_, cluster, _)| *cluster), [1, 2]);
+    assert_eq!(seals[0].2.number, TryNumber::last_of(4));
+    bench.answer(seals[0].0, Response::Seal(SealOutcome::Sealed));
+    assert!(bench.calls.is_empty(), "the other cluster may run the pod");
+    bench.answer(seals[1].0, Response::Seal(SealOutcome::Sealed));
+    (0..3).for_each(|cluster| bench.sampled(cluster, &[("n", 100)]));
+    assert_eq!(bench.claimed().attempt, 5);
+
+    // The other scheduler had placed it.
+    let mut bench = Bench::new(config(3));
+    let intent = json!({"attempt": 4, "scheduler": "me", "clusters": ["c1"]}).to_string();
+    let own = job("p").with(move |pod| {
+        pod.metadata.annotations.insert(INTENT.to_owned(), intent);
+    });
+    bench.see(original(own, 5));
+    let (id, _, key) = bench.seal();
+    let committed = Committed { key, uid: "d".into(), node: "n".into() };
+    bench.answer(id, Response::Seal(SealOutcome::Committed(committed)));
+    assert_eq!(&*bench.placements[0].1.cluster, "c1", "a restarted scheduler finds its commit");
+}
+
+#[test]
+fn lost_claim_commits_nothing() {
+    let mut bench = Bench::new(config(1));
+    bench.see(original(job("p"), 5));
+    bench.sampled(0, &[("a", 700)]);
+    let (id, version, _) = bench.intents.remove(0);
+    assert_eq!(version, 5);
+    ports(|p| bench.scheduler.written(id, WriteAnswer::Conflict, bench.now, p));
+    bench.take();
+    assert!(bench.calls.is_empty());
+    let intent = json!({"attempt": 1, "scheduler": "other", "clusters": ["c0"]}).to_string();
+    bench.see(original(
+        job("p").with(move |pod| {
+            pod.metadata.annotations.insert(INTENT.to_owned(), intent);
+        }),
+        6,
+    ));
+    bench.pass(Duration::from_secs(1));
+    assert!(bench.calls.is_empty(), "the other scheduler goes on");
+}
+
+#[test]
+fn pod_that_is_deleted_during_its_commit_leaves_no_delegate() {
+    let mut bench = Bench::new(config(1));
+    let seen = original(job("p"), 5);
+    let (key, uid) = (seen.object.pod.key.clone(), seen.object.pod.uid.clone());
+    bench.see(seen);
+    bench.sampled(0, &[("a", 700)]);
+    bench.claimed();
+    let (id, _, request) = bench.commit();
+    ports(|p| bench.scheduler.pod_deleted(&key, &uid, bench.now, p));
+    let done = committed(&request);
+    bench.answer(id, Response::Commit(CommitOutcome::Committed(done.clone())));
+    assert_eq!(bench.abandoned, [done]);
+    assert!(bench.placements.is_empty());
+}
+
+#[test]
+fn best_nodes_get_the_score_of_the_next_candidate_as_a_floor() {
+    let mut bench = Bench::new(config(3).with_strategy("best"));
+    bench.see(original(job("p"), 5));
+    bench.sampled(0, &[("a1", 700), ("a2", 690)]);
+    bench.sampled(1, &[("b", 655)]);
+    bench.sampled(2, &[("c", 100)]);
+    let candidates = &bench.decisions[0].candidates;
+    let named: Vec<_> = candidates.iter().map(|own| (&*own.node, own.best_of_at_least)).collect();
+    assert_eq!(named, [("a1", Some(655)), ("b", Some(100)), ("c", Some(0))]);
+}
+
+#[test]
+fn agent_that_lies_and_cluster_that_is_listed_twice_are_left_out() {
+    let mut bench = Bench::new(config(3));
+    bench.see(original(job("p"), 5));
+    bench.sampled(0, &[("a", 1_001)]);
+    bench.sampled(1, &[("b", 100)]);
+    let place = bench.calls.iter().position(|(_, cluster, _)| *cluster == 2).unwrap();
+    let (id, ..) = bench.calls.remove(place);
+    bench.answer(id, sample(1, &[("b", 100)]));
+    assert_eq!(bench.names(), ["b"], "10 plugins cannot give 1,001 points; c2 is c1");
+}
+
+#[test]
+fn pods_choose_clusters_and_spread_over_them() {
+    let mut bench = Bench::new(config(3));
+    let selector = json!({"matchLabels": {"region": "eu"}}).to_string();
+    let annotated = |text: String| {
+        move |pod: &mut framework::api::Pod| {
+            pod.metadata.annotations.insert(plugins::CLUSTER_SELECTOR.to_owned(), text);
+        }
+    };
+    bench.see(original(job("p").with(annotated(selector)), 5));
+    let asked: Vec<usize> = bench.calls.iter().map(|(_, cluster, _)| *cluster).collect();
+    assert_eq!(asked, [0]);
+    bench.sampled(0, &[]);
+    let text = bench.conditions.last().unwrap();
+    assert!(text.contains("c1: it does not match the cluster selector of the pod"), "{text}");
+    bench.see(original(job("q").with(annotated("{".to_owned())), 5));
+    let text = bench.conditions.last().unwrap();
+    assert!(text.contains("is no label selector"), "{text}");
+
+    let spread = plugins::ClusterSpread::default();
+    let plugin = WeightedPlugin { plugin: Arc::new(spread), weight: 10 };
+    let mut bench = Bench::new(SchedulerConfig { plugins: vec![plugin], ..config(3) });
+    for name in ["s1", "s2", "s3"] {
+        bench.see(original(job(name), 5));
+        // Without spreading c0 would be best each time.
+        let scores = [600, 590, 580];
+        (0..3).for_each(|cluster| bench.sampled(cluster, &[("n", scores[cluster])]));
+        bench.claimed();
+        let (id, _, request) = bench.commit();
+        let done = Response::Commit(CommitOutcome::Committed(committed(&request)));
+        bench.answer(id, done);
+    }
+    let mut clusters: Vec<_> =
+        bench.placements.iter().map(|(_, placement)| placement.cluster.to_string()).collect();
+    clusters.sort_unstable();
+    assert_eq!(clusters, ["c0", "c1", "c2"]);
+
+    let cost = plugins::ClusterCost { property: "cost".into() };
+    let plugin = WeightedPlugin { plugin: Arc::new(cost), weight: 1 };
+    let mut bench = Bench::new(SchedulerConfig { plugins: vec![plugin], ..config(3) });
+    bench.see(original(job("p"), 5));
+    (0..3).for_each(|cluster| bench.sampled(cluster, &[(["a", "b", "c"][cluster], 500)]));
+    assert_eq!(bench.names(), ["a", "b", "c"], "the cheapest first");
+}
+
+#[test]
+fn pods_beyond_the_maximum_in_flight_wait_in_the_queue() {
+    let mut bench = Bench::new(SchedulerConfig { max_in_flight: 2, ..config(1) });
+    for name in ["p", "q", "r"] {
+        bench.see(original(job(name), 5));
+    }
+    assert_eq!(bench.calls.len(), 2);
+    bench.sampled(0, &[]);
+    assert_eq!(bench.calls.len(), 2, "the third one starts");
+}

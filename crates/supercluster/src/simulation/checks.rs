@@ -1,0 +1,58 @@
+//! What must hold whatever happens, counted apart from schedulers and agents. Pods of other schedulers do not count:
+//! nothing keeps them from taking the room of a commit.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use framework::{CpuMemory, Node, Pod};
+
+/// What the pods that were bound use, and which pods were bound.
+#[derive(Debug, Default)]
+pub(super) struct Checks {
+    free: HashMap<(usize, Arc<str>), (CpuMemory, i64)>,
+    /// Number of binds of each original pod.
+    binds: HashMap<Arc<str>, u32>,
+    pub(super) overcommitted: u64,
+    pub(super) bound_twice: u64,
+}
+
+impl Checks {
+    pub(super) fn add_node(&mut self, cluster: usize, node: &Node) {
+        let (milli_cpu, memory) = (node.allocatable.milli_cpu, node.allocatable.memory);
+        let free = CpuMemory { milli_cpu, memory };
+        self.free.insert((cluster, node.name.clone()), (free, node.allowed_pods));
+    }
+
+    /// Takes in a bind of a delegate.
+    pub(super) fn bound(&mut self, cluster: usize, pod: &Pod, origin: &Arc<str>) {
+        let binds = self.binds.entry(origin.clone()).or_default();
+        *binds += 1;
+        self.bound_twice += u64::from(*binds == 2);
+        self.count(cluster, pod, -1);
+    }
+
+    /// Takes in that a bound pod is gone.
+    pub(super) fn gone(&mut self, cluster: usize, pod: &Pod) {
+        self.count(cluster, pod, 1);
+    }
+
+    fn count(&mut self, cluster: usize, pod: &Pod, sign: i64) {
+        let Some(node) = pod.node_name.clone() else { return };
+        let placed = &pod.requests.placed;
+        let Some((free, pods)) = self.free.get_mut(&(cluster, node)) else {
+            self.overcommitted += u64::from(sign < 0);
+            return;
+        };
+        free.milli_cpu += sign * placed.milli_cpu;
+        free.memory += sign * placed.memory;
+        *pods += sign;
+        if sign < 0 && (free.milli_cpu < 0 || free.memory < 0 || *pods < 0) {
+            self.overcommitted += 1;
+        }
+    }
+
+    /// Number of original pods that were bound.
+    pub(super) fn bound_pods(&self) -> usize {
+        self.binds.len()
+    }
+}

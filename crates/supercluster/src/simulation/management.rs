@@ -1,0 +1,96 @@
+//! The API server of the management cluster: original pods with intents and placements.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use framework::{Pod, Uid};
+use serde_json::Value;
+
+use crate::message::PodObject;
+use crate::scheduler::{Intent, OriginalPod, Placement, WriteAnswer};
+
+/// A write.
+#[derive(Debug, Clone)]
+pub(super) enum ManagementOperation {
+    Intent {
+        uid: Uid,
+        resource_version: u64,
+        intent: Intent,
+    },
+    Placement {
+        uid: Uid,
+        placement: Placement,
+    },
+    /// The condition `PodScheduled`, with its message.
+    Condition {
+        uid: Uid,
+        message: String,
+    },
+}
+
+/// An original pod.
+#[derive(Debug, Clone)]
+pub(super) struct ManagementPod {
+    pub(super) pod: Arc<Pod>,
+    pub(super) intent: Option<Intent>,
+    pub(super) placement: Option<Placement>,
+    pub(super) condition: Option<String>,
+    /// The scheduler whose pod it is; `None` if all schedulers see it.
+    pub(super) owner: Option<usize>,
+}
+
+/// The original pods.
+#[derive(Debug)]
+pub(super) struct ManagementApi {
+    pub(super) pods: BTreeMap<Uid, ManagementPod>,
+    version: u64,
+    object: Arc<Value>,
+}
+
+impl ManagementApi {
+    pub(super) fn new() -> Self {
+        Self { pods: BTreeMap::new(), version: 0, object: Arc::new(Value::Null) }
+    }
+
+    pub(super) fn create(&mut self, pod: Pod, owner: Option<usize>) -> Uid {
+        self.version += 1;
+        let pod = Arc::new(Pod { resource_version: self.version, ..pod });
+        let uid = pod.uid.clone();
+        let (intent, placement, condition) = (None, None, None);
+        self.pods.insert(uid.clone(), ManagementPod { pod, intent, placement, condition, owner });
+        uid
+    }
+
+    /// Returns the pod as schedulers see it.
+    pub(super) fn original(&self, uid: &Uid) -> Option<OriginalPod> {
+        let known = self.pods.get(uid)?;
+        let object = PodObject { pod: known.pod.clone(), object: self.object.clone() };
+        let (intent, placement) = (known.intent.clone(), known.placement.clone());
+        Some(OriginalPod { object, intent, placement })
+    }
+
+    /// Carries out a write.
+    pub(super) fn carry_out(&mut self, operation: &ManagementOperation) -> (WriteAnswer, bool) {
+        let (ManagementOperation::Intent { uid, .. }
+        | ManagementOperation::Placement { uid, .. }
+        | ManagementOperation::Condition { uid, .. }) = operation;
+        let Some(known) = self.pods.get_mut(uid) else { return (WriteAnswer::Gone, false) };
+        match operation {
+            ManagementOperation::Intent { resource_version, .. }
+                if known.pod.resource_version != *resource_version =>
+            {
+                return (WriteAnswer::Conflict, false);
+            }
+            ManagementOperation::Intent { intent, .. } => known.intent = Some(intent.clone()),
+            ManagementOperation::Placement { placement, .. } => {
+                known.placement = Some(placement.clone());
+            }
+            ManagementOperation::Condition { message, .. } => {
+                known.condition = Some(message.clone());
+            }
+        }
+        self.version += 1;
+        Arc::make_mut(&mut known.pod).resource_version = self.version;
+        (WriteAnswer::Done(self.version), true)
+    }
+}

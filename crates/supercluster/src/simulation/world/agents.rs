@@ -1,0 +1,181 @@
+//! Agents, and the API servers of their clusters.
+
+use engine::EffectKind;
+use engine::ports::Ports;
+use framework::{Time, Uid};
+
+use super::{API_TIMEOUT, Asker, Event, SHORTEST_TICK, World, with_ports};
+use crate::agent::{self, Agent, AgentOutput};
+use crate::message::Request;
+use crate::simulation::member::{MemberEvent, MemberOperation, MemberPod};
+
+impl World {
+    pub(super) fn with_agent(
+        &mut self,
+        cluster: usize,
+        life: u32,
+        run: impl FnOnce(&mut Agent, Time, &mut Ports<'_>),
+    ) {
+        let (member, now) = (&mut self.members[cluster], self.now);
+        if member.life != life {
+            return;
+        }
+        if let Some(agent) = &mut member.agent {
+            with_ports(|ports| run(agent, now, ports));
+            self.after_agent(cluster);
+        }
+    }
+
+    pub(super) fn work_of_agent(&mut self, cluster: usize) {
+        let member = &mut self.members[cluster];
+        if member.is_busy || member.agent.is_none() {
+            if member.agent.is_none() {
+                member.waiting.clear();
+            }
+            return;
+        }
+        let Some((caller, request)) = member.waiting.pop_front() else { return };
+        member.is_busy = true;
+        member.next_call += 1;
+        let call = agent::CallId(member.next_call);
+        member.callers.insert(call, caller);
+        let life = member.life;
+        let work = match &request {
+            Request::Sample(_) => self.settings.latencies.sample,
+            _ => self.settings.latencies.commit,
+        };
+        self.measure_before(cluster, &request);
+        self.push(self.now + work, Event::AgentFree(cluster));
+        self.with_agent(cluster, life, |agent, now, ports| agent.call(call, &request, now, ports));
+    }
+
+    /// Carries out what the agent asks for.
+    pub(super) fn after_agent(&mut self, cluster: usize) {
+        let member = &mut self.members[cluster];
+        let Some(agent) = &mut member.agent else { return };
+        let (outputs, deadline, life) = (agent.take_outputs(), agent.next_deadline(), member.life);
+        for output in outputs {
+            let (asker, operation) = match output {
+                AgentOutput::Reply(call, response) => {
+                    if let Some(caller) = self.members[cluster].callers.remove(&call) {
+                        let work = self.settings.latencies.sample;
+                        self.send(work, move || Event::Response {
+                            caller,
+                            response: response.clone(),
+                        });
+                    }
+                    continue;
+                }
+                AgentOutput::Create { id, pod, mark } => {
+                    (Asker::Agent(id), MemberOperation::Create { pod: pod.pod, mark })
+                }
+                AgentOutput::Read { id, pod } => (Asker::Agent(id), MemberOperation::Read { pod }),
+                AgentOutput::Delete { id, pod, uid, resource_version } => {
+                    (Asker::Agent(id), MemberOperation::Delete { pod, uid, resource_version })
+                }
+                AgentOutput::Effect(effect) => {
+                    let operation = match effect.kind {
+                        EffectKind::Bind { binding, resource_version, .. } => {
+                            let (pod, uid, node) = (binding.pod, binding.uid, binding.node);
+                            MemberOperation::Bind { pod, uid, node, resource_version }
+                        }
+                        EffectKind::ReadPod { pod, .. } => MemberOperation::ReadForBind { pod },
+                        EffectKind::Fence { pod, uid, resource_version, .. } => {
+                            MemberOperation::Fence { pod, uid, resource_version }
+                        }
+                        _ => continue,
+                    };
+                    (Asker::Engine(effect.id), operation)
+                }
+            };
+            self.operate(cluster, life, asker, operation);
+        }
+        let tick = &mut self.members[cluster].tick;
+        if let Some(deadline) = deadline.filter(|time| tick.is_none_or(|tick| *time < tick)) {
+            *tick = Some(deadline);
+            self.push(deadline.max(self.now + SHORTEST_TICK), Event::AgentTick { cluster, life });
+        }
+    }
+
+    fn operate(&mut self, cluster: usize, life: u32, asker: Asker, operation: MemberOperation) {
+        let takes = self.around(self.settings.latencies.api.div_f64(2.0));
+        if self.rng.f64() >= self.settings.faults.lost_writes {
+            let event = Event::Operation { cluster, life, asker: Some(asker), operation };
+            return self.push(self.now + takes, event);
+        }
+        let answer = operation.lost();
+        self.push(self.now + API_TIMEOUT, Event::Answer { cluster, life, asker, answer });
+        match self.rng.u8(..3) {
+            0 => {}
+            1 => {
+                let event = Event::Operation { cluster, life, asker: None, operation };
+                self.push(self.now + takes, event);
+            }
+            _ => {
+                let late = self.settings.faults.longest_delay.mul_f64(self.rng.f64());
+                let event = Event::Operation { cluster, life, asker: None, operation };
+                self.push(self.now + late, event);
+            }
+        }
+    }
+
+    pub(super) fn carry_out(
+        &mut self,
+        cluster: usize,
+        life: u32,
+        asker: Option<Asker>,
+        operation: &MemberOperation,
+    ) {
+        let (answer, event) = self.members[cluster].api.carry_out(operation);
+        if let (MemberOperation::Bind { .. }, Some(MemberEvent::Changed(bound))) =
+            (operation, &event)
+        {
+            self.delegate_bound(cluster, &bound.clone());
+        }
+        if let Some(event) = event {
+            self.watch(cluster, event);
+        }
+        if let Some(asker) = asker {
+            let takes = self.around(self.settings.latencies.api.div_f64(2.0));
+            self.push(self.now + takes, Event::Answer { cluster, life, asker, answer });
+        }
+    }
+
+    fn delegate_bound(&mut self, cluster: usize, bound: &MemberPod) {
+        let Some(mark) = &bound.mark else { return };
+        let origin = &mark.key.pod;
+        self.checks.bound(cluster, &bound.pod, origin);
+        self.measurement.committed += 1;
+        self.measurement.last_bind = self.now;
+        self.bound.push_back((cluster, bound.pod.key.clone(), origin.clone()));
+        if self.settings.live.is_some_and(|live| self.bound.len() > live) {
+            self.end_oldest();
+        }
+    }
+
+    /// The pod that was bound first ends: its delegate and the original are deleted.
+    fn end_oldest(&mut self) {
+        let Some((cluster, key, origin)) = self.bound.pop_front() else { return };
+        if let Some(gone) = self.members[cluster].api.remove(&key) {
+            self.checks.gone(cluster, &gone.pod);
+            self.watch(cluster, MemberEvent::Deleted(gone));
+        }
+        let uid = Uid::from(&*origin);
+        if let Some(pod) = self.management.pods.remove(&uid) {
+            for seat in self.seats_of(pod.owner) {
+                self.shown(seat, Err((pod.pod.key.clone(), uid.clone())));
+            }
+        }
+    }
+
+    pub(super) fn watch(&mut self, cluster: usize, event: MemberEvent) {
+        let takes = self.around(self.settings.latencies.watch);
+        let member = &mut self.members[cluster];
+        let time = (self.now + takes).max(member.last_shown);
+        member.last_shown = time;
+        let life = member.life;
+        if member.agent.is_some() {
+            self.push(time, Event::Watch { cluster, life, event });
+        }
+    }
+}

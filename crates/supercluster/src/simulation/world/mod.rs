@@ -1,0 +1,639 @@
+//! The world of a simulation: events in virtual time.
+
+mod agents;
+mod measurements;
+mod schedulers;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::ports::Ports;
+use engine::{Change, EffectId};
+use fastrand::Rng;
+use framework::{Node, Pod, PodKey, Time, Uid};
+
+use super::checks::Checks;
+use super::management::{ManagementApi, ManagementOperation};
+use super::measure::{Measurement, Report};
+use super::member::{MemberAnswer, MemberApi, MemberEvent, MemberOperation, MemberPod};
+use super::{AGENT_PROFILE, SCHEDULER_NAME, Settings, engine};
+use crate::agent::{self, Agent, AgentConfig};
+use crate::message::{Request, Response};
+use crate::scheduler::{self, OriginalPod, Scheduler};
+
+/// Time after which a client takes an answer of an API server as lost.
+const API_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Time passes from one tick to the next.
+const SHORTEST_TICK: Duration = Duration::from_micros(100);
+
+/// Who waits for the answer of a member's API server.
+#[derive(Debug, Clone, Copy)]
+enum Asker {
+    Agent(agent::WriteId),
+    Engine(EffectId),
+}
+
+/// Where the answer of an agent goes.
+#[derive(Debug, Clone, Copy)]
+struct Caller {
+    scheduler: usize,
+    life: u32,
+    call: scheduler::CallId,
+}
+
+#[derive(Debug)]
+enum Event {
+    /// A pod is created.
+    Arrival(Pod),
+    /// A request arrives at an agent.
+    Request {
+        cluster: usize,
+        caller: Caller,
+        request: Request,
+    },
+    /// An answer arrives at a scheduler.
+    Response {
+        caller: Caller,
+        response: Response,
+    },
+    /// An agent or a scheduler has finished a piece of work.
+    AgentFree(usize),
+    SchedulerFree(usize),
+    /// An operation reaches the API server of a member. `asker` is `None` if its client has given up.
+    Operation {
+        cluster: usize,
+        life: u32,
+        asker: Option<Asker>,
+        operation: MemberOperation,
+    },
+    Answer {
+        cluster: usize,
+        life: u32,
+        asker: Asker,
+        answer: MemberAnswer,
+    },
+    Watch {
+        cluster: usize,
+        life: u32,
+        event: MemberEvent,
+    },
+    /// The same for the management cluster.
+    Write {
+        scheduler: usize,
+        life: u32,
+        id: Option<scheduler::WriteId>,
+        operation: ManagementOperation,
+    },
+    Written {
+        scheduler: usize,
+        life: u32,
+        id: scheduler::WriteId,
+        answer: scheduler::WriteAnswer,
+    },
+    Shown {
+        scheduler: usize,
+        life: u32,
+        original: Result<Box<OriginalPod>, (PodKey, Uid)>,
+    },
+    AgentTick {
+        cluster: usize,
+        life: u32,
+    },
+    SchedulerTick {
+        scheduler: usize,
+        life: u32,
+    },
+    StopAgent(usize),
+    StartAgent(usize),
+    StopScheduler(usize),
+    StartScheduler(usize),
+    ForeignPod,
+}
+
+struct Entry {
+    time: Time,
+    number: u64,
+    event: Event,
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+}
+
+impl Eq for Entry {}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.time, self.number).cmp(&(other.time, other.number))
+    }
+}
+
+/// A member cluster.
+struct Member {
+    nodes: Vec<Node>,
+    api: MemberApi,
+    /// `None` while the agent is down.
+    agent: Option<Agent>,
+    life: u32,
+    /// Requests that wait while the agent works.
+    waiting: VecDeque<(Caller, Request)>,
+    is_busy: bool,
+    /// The requests that the agent answers later.
+    callers: HashMap<agent::CallId, Caller>,
+    next_call: u64,
+    last_shown: Time,
+    tick: Option<Time>,
+}
+
+/// A scheduler.
+struct Seat {
+    scheduler: Option<Scheduler>,
+    life: u32,
+    waiting: VecDeque<(scheduler::CallId, Response)>,
+    is_busy: bool,
+    last_shown: Time,
+    tick: Option<Time>,
+}
+
+/// A pod that is not placed at the end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pending {
+    /// Its name.
+    pub pod: PodKey,
+    /// Its condition, or what a scheduler does about it.
+    pub explanation: Option<String>,
+}
+
+/// Schedulers, agents and API servers.
+pub struct World {
+    settings: Settings,
+    rng: Rng,
+    now: Time,
+    events: BinaryHeap<Reverse<Entry>>,
+    next_event: u64,
+    members: Vec<Member>,
+    seats: Vec<Seat>,
+    management: ManagementApi,
+    checks: Checks,
+    measurement: Measurement,
+    /// Bound pods in the order of their binds.
+    bound: VecDeque<(usize, PodKey, Arc<str>)>,
+    retired: scheduler::Stats,
+    arrivals: usize,
+    /// Number of pods that have arrived or are going to.
+    planned: usize,
+    foreign: u64,
+}
+
+fn with_ports<T>(run: impl FnOnce(&mut Ports<'_>) -> T) -> T {
+    run(&mut Ports { extenders: &mut (), probe: &mut () })
+}
+
+/// Setting up.
+impl World {
+    /// Creates clusters with these nodes, their agents, and the schedulers.
+    pub fn new(settings: Settings, clusters: Vec<Vec<Node>>) -> Self {
+        let mut world = Self {
+            rng: Rng::with_seed(settings.seed),
+            now: Time::from_secs(1_000),
+            events: BinaryHeap::new(),
+            next_event: 0,
+            members: Vec::new(),
+            seats: Vec::new(),
+            management: ManagementApi::new(),
+            checks: Checks::default(),
+            measurement: Measurement::default(),
+            bound: VecDeque::new(),
+            retired: scheduler::Stats::default(),
+            arrivals: 0,
+            planned: 0,
+            foreign: 0,
+            settings,
+        };
+        for (cluster, nodes) in clusters.into_iter().enumerate() {
+            nodes.iter().for_each(|node| world.checks.add_node(cluster, node));
+            world.members.push(Member {
+                nodes,
+                api: MemberApi::new(cluster, AGENT_PROFILE),
+                agent: None,
+                life: 0,
+                waiting: VecDeque::new(),
+                is_busy: false,
+                callers: HashMap::new(),
+                next_call: 0,
+                last_shown: Time::ZERO,
+                tick: None,
+            });
+            world.start_agent(cluster);
+        }
+        for seat in 0..world.settings.schedulers {
+            let (waiting, last_shown) = (VecDeque::new(), Time::ZERO);
+            world.seats.push(Seat {
+                scheduler: None,
+                life: 0,
+                waiting,
+                is_busy: false,
+                last_shown,
+                tick: None,
+            });
+            world.start_scheduler(seat);
+        }
+        world.plan_restarts();
+        world
+    }
+
+    /// Creates a pod at this time after the start. Its scheduler name is replaced.
+    pub fn arrive(&mut self, mut pod: Pod, after: Duration) {
+        if *pod.spec.scheduler_name != *SCHEDULER_NAME {
+            Arc::make_mut(&mut pod.spec).scheduler_name = SCHEDULER_NAME.into();
+        }
+        self.planned += 1;
+        self.push(Time::from_secs(1_000) + after, Event::Arrival(pod));
+    }
+
+    fn plan_restarts(&mut self) {
+        for cluster in 0..self.members.len() {
+            self.plan(self.settings.faults.agent_restarts, Event::StopAgent(cluster));
+        }
+        for seat in 0..self.seats.len() {
+            self.plan(self.settings.faults.scheduler_restarts, Event::StopScheduler(seat));
+        }
+        self.plan(self.settings.faults.foreign_pods, Event::ForeignPod);
+    }
+
+    fn plan(&mut self, mean: Option<Duration>, event: Event) {
+        if let Some(mean) = mean {
+            let wait = mean.mul_f64(0.1 + 1.8 * self.rng.f64());
+            self.push(self.now + wait, event);
+        }
+    }
+
+    fn push(&mut self, time: Time, event: Event) {
+        self.next_event += 1;
+        self.events.push(Reverse(Entry { time, number: self.next_event, event }));
+    }
+
+    fn start_agent(&mut self, cluster: usize) {
+        let member = &mut self.members[cluster];
+        member.life += 1;
+        let incarnation = format!("c{cluster}-{}", member.life);
+        let mut config = AgentConfig::new(&format!("id-{cluster}"), &incarnation, AGENT_PROFILE);
+        config.seed = self.settings.seed ^ ((cluster as u64) << 32) ^ u64::from(member.life);
+        let mut agent = Agent::new(config.clone(), engine(AGENT_PROFILE, config.seed));
+        let now = self.now;
+        with_ports(|ports| {
+            for node in &member.nodes {
+                agent.apply(Change::Node(node.clone()), None, now, ports);
+            }
+            for MemberPod { pod, mark } in member.api.pods.values() {
+                agent.apply(Change::Pod(Box::new((**pod).clone())), mark.as_ref(), now, ports);
+            }
+        });
+        agent.set_synced();
+        member.agent = Some(agent);
+        self.after_agent(cluster);
+    }
+
+    fn start_scheduler(&mut self, seat: usize) {
+        self.seats[seat].life += 1;
+        let mut config = self.settings.scheduler.clone();
+        config.name = format!("s{seat}").into();
+        config.turn = match self.settings.shared_pods {
+            true => (seat as u64, self.settings.schedulers as u64),
+            false => (0, 1),
+        };
+        config.seed = self.settings.seed ^ ((seat as u64) << 40) ^ u64::from(self.seats[seat].life);
+        let mut scheduler = Scheduler::new(config.clone(), engine(SCHEDULER_NAME, config.seed));
+        let uids: Vec<Uid> = self.management.pods.keys().cloned().collect();
+        for uid in uids {
+            if let Some(original) = self.visible(seat, &uid) {
+                with_ports(|ports| scheduler.original(original, self.now, ports));
+            }
+        }
+        self.seats[seat].scheduler = Some(scheduler);
+        self.after_scheduler(seat);
+    }
+
+    /// Returns the pod if this scheduler sees it.
+    fn visible(&self, seat: usize, uid: &Uid) -> Option<OriginalPod> {
+        let owner = self.management.pods.get(uid)?.owner;
+        self.management.original(uid).filter(|_| owner.is_none_or(|owner| owner == seat))
+    }
+}
+
+/// Running.
+impl World {
+    /// Runs until all pods are placed, or until this time after the start.
+    pub fn run(&mut self, limit: Duration) {
+        let end = Time::from_secs(1_000) + limit;
+        while let Some(Reverse(entry)) = self.events.pop() {
+            if entry.time > end {
+                self.events.push(Reverse(entry));
+                break;
+            }
+            self.now = entry.time.max(self.now);
+            self.handle(entry.event);
+            if self.checks.bound_pods() >= self.planned {
+                break;
+            }
+        }
+    }
+
+    /// Lets everything that is under way arrive, without further faults.
+    pub fn calm(&mut self, time: Duration) {
+        self.settings.faults = super::Faults::default();
+        for cluster in 0..self.members.len() {
+            if self.members[cluster].agent.is_none() {
+                self.start_agent(cluster);
+            }
+        }
+        for seat in 0..self.seats.len() {
+            if self.seats[seat].scheduler.is_none() {
+                self.start_scheduler(seat);
+            }
+        }
+        let end = self.now + time;
+        while let Some(Reverse(entry)) = self.events.pop() {
+            if entry.time > end {
+                self.events.push(Reverse(entry));
+                break;
+            }
+            self.now = entry.time.max(self.now);
+            self.handle(entry.event);
+        }
+        self.now = end;
+    }
+
+    /// Returns the result.
+    pub fn report(&self, wall: Duration) -> Report {
+        let mut stats = self.retired;
+        for scheduler in self.seats.iter().filter_map(|seat| seat.scheduler.as_ref()) {
+            add(&mut stats, &scheduler.stats());
+        }
+        let measured = &self.measurement;
+        let share = |part: u64, whole: u64| round(part as f64 / whole.max(1) as f64);
+        let began = measured.first_arrival.unwrap_or(Time::ZERO);
+        let took = measured.last_bind.since(began).as_secs_f64();
+        let windows = measured.windows.max(1);
+        Report {
+            bound: self.checks.bound_pods(),
+            pods_per_s: round(self.checks.bound_pods() as f64 / took.max(1e-9)),
+            commits: stats.commits,
+            conflicts: stats.conflicts,
+            conflict_share: share(stats.failed_rounds, stats.rounds),
+            regret_mean: round(measured.sample_regret.of_milli()),
+            overcommitted: self.checks.overcommitted,
+            bound_twice: self.checks.bound_twice,
+            wall_s: round(wall.as_secs_f64()),
+            first_conflict_share: share(stats.first_conflicts, stats.rounds),
+            others_in_window: round(measured.others as f64 / windows as f64),
+            window_ms: round(measured.window.as_secs_f64() * 1e3 / windows as f64),
+            commit_regret_mean: round(measured.commit_regret.of_milli()),
+            decisions: stats.rounds,
+            virtual_s: round(took),
+        }
+    }
+
+    /// Returns the pods that are not placed, with what is known about them.
+    pub fn pending(&self) -> Vec<Pending> {
+        let all = self.management.pods.iter().filter(|(_, pod)| pod.placement.is_none());
+        let mut pending: Vec<Pending> = all
+            .map(|(uid, pod)| {
+                let schedulers = self.seats.iter().filter_map(|seat| seat.scheduler.as_ref());
+                let doing = schedulers.filter_map(|scheduler| scheduler.explain(uid)).next();
+                Pending { pod: pod.pod.key.clone(), explanation: pod.condition.clone().or(doing) }
+            })
+            .collect();
+        pending.sort_unstable_by(|one, other| one.pod.cmp(&other.pod));
+        pending
+    }
+
+    /// Returns what is wrong at rest: placements without their delegate, and delegates without a placement.
+    pub fn differences(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        let mut placed: BTreeMap<String, String> = BTreeMap::new();
+        for (uid, pod) in &self.management.pods {
+            if let Some(placement) = &pod.placement {
+                placed.insert(uid.to_string(), placement.committed.uid.to_string());
+            }
+        }
+        for (cluster, member) in self.members.iter().enumerate() {
+            for MemberPod { pod, mark } in member.api.pods.values() {
+                let Some(mark) = mark else { continue };
+                let is_placed = placed.get(&*mark.key.pod) == Some(&pod.uid.to_string());
+                if pod.node_name.is_none() {
+                    wrong.push(format!("c{cluster}: delegate {} is not bound", pod.key));
+                } else if !is_placed {
+                    wrong.push(format!("c{cluster}: delegate {} is not recorded", pod.key));
+                } else {
+                    placed.remove(&*mark.key.pod);
+                }
+            }
+            let agent = member.agent.as_ref().map(|agent| agent.engine().cache().assumed_count());
+            if agent.is_some_and(|assumed| assumed > 0) {
+                wrong.push(format!("c{cluster}: room is held for nothing"));
+            }
+        }
+        wrong.extend(placed.keys().map(|uid| format!("no delegate of {uid} runs")));
+        wrong
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Arrival(pod) => self.arrived(pod),
+            Event::Request { cluster, caller, request } => {
+                self.members[cluster].waiting.push_back((caller, request));
+                self.work_of_agent(cluster);
+            }
+            Event::Response { caller, response } => {
+                let seat = &mut self.seats[caller.scheduler];
+                if seat.life == caller.life && seat.scheduler.is_some() {
+                    seat.waiting.push_back((caller.call, response));
+                    self.work_of_scheduler(caller.scheduler);
+                }
+            }
+            Event::AgentFree(cluster) => {
+                self.members[cluster].is_busy = false;
+                self.work_of_agent(cluster);
+            }
+            Event::SchedulerFree(seat) => {
+                self.seats[seat].is_busy = false;
+                self.work_of_scheduler(seat);
+            }
+            Event::Operation { cluster, life, asker, operation } => {
+                self.carry_out(cluster, life, asker, &operation);
+            }
+            Event::Answer { cluster, life, asker, answer } => {
+                self.with_agent(cluster, life, |agent, now, ports| match (asker, answer) {
+                    (Asker::Agent(id), MemberAnswer::Agent(answer)) => {
+                        agent.write_answered(id, answer, now, ports);
+                    }
+                    (Asker::Engine(id), MemberAnswer::Engine(answer)) => {
+                        agent.effect_answered(id, &answer, now, ports);
+                    }
+                    _ => {}
+                });
+            }
+            Event::Watch { cluster, life, event } => {
+                self.with_agent(cluster, life, |agent, now, ports| match event {
+                    MemberEvent::Changed(MemberPod { pod, mark }) => {
+                        let change = Change::Pod(Box::new((*pod).clone()));
+                        agent.apply(change, mark.as_ref(), now, ports);
+                    }
+                    MemberEvent::Deleted(MemberPod { pod, mark }) => {
+                        let (key, uid) = (pod.key.clone(), pod.uid.clone());
+                        agent.apply(Change::PodDeleted { key, uid }, mark.as_ref(), now, ports);
+                    }
+                });
+            }
+            Event::Write { scheduler, life, id, operation } => {
+                self.write(scheduler, life, id, &operation);
+            }
+            Event::Written { scheduler, life, id, answer } => {
+                self.with_scheduler(scheduler, life, |scheduler, now, ports| {
+                    scheduler.written(id, answer, now, ports);
+                });
+            }
+            Event::Shown { scheduler, life, original } => {
+                self.with_scheduler(scheduler, life, |scheduler, now, ports| match original {
+                    Ok(original) => scheduler.original(*original, now, ports),
+                    Err((key, uid)) => scheduler.pod_deleted(&key, &uid, now, ports),
+                });
+            }
+            Event::AgentTick { cluster, life } => {
+                if self.members[cluster].life == life {
+                    self.members[cluster].tick = None;
+                }
+                self.with_agent(cluster, life, |agent, now, ports| agent.tick(now, ports));
+            }
+            Event::SchedulerTick { scheduler, life } => {
+                if self.seats[scheduler].life == life {
+                    self.seats[scheduler].tick = None;
+                }
+                self.with_scheduler(scheduler, life, |scheduler, now, ports| {
+                    scheduler.tick(now, ports);
+                });
+            }
+            Event::StopAgent(cluster) => self.stop_agent(cluster),
+            Event::StartAgent(cluster) => {
+                if self.members[cluster].agent.is_none() {
+                    self.start_agent(cluster);
+                }
+                self.plan(self.settings.faults.agent_restarts, Event::StopAgent(cluster));
+            }
+            Event::StopScheduler(seat) => self.stop_scheduler(seat),
+            Event::StartScheduler(seat) => {
+                if self.seats[seat].scheduler.is_none() {
+                    self.start_scheduler(seat);
+                }
+                self.plan(self.settings.faults.scheduler_restarts, Event::StopScheduler(seat));
+            }
+            Event::ForeignPod => self.add_foreign_pod(),
+        }
+    }
+
+    fn arrived(&mut self, pod: Pod) {
+        self.measurement.first_arrival.get_or_insert(self.now);
+        let owner = (!self.settings.shared_pods).then_some(self.arrivals % self.seats.len().max(1));
+        self.arrivals += 1;
+        let uid = self.management.create(pod, owner);
+        self.show(&uid);
+    }
+
+    fn stop_agent(&mut self, cluster: usize) {
+        if self.settings.faults.agent_restarts.is_none() {
+            return;
+        }
+        let member = &mut self.members[cluster];
+        (member.agent, member.is_busy, member.tick) = (None, false, None);
+        member.waiting.clear();
+        member.callers.clear();
+        let down = self.settings.faults.longest_restart.mul_f64(self.rng.f64());
+        self.push(self.now + down, Event::StartAgent(cluster));
+    }
+
+    fn stop_scheduler(&mut self, seat: usize) {
+        if self.settings.faults.scheduler_restarts.is_none() {
+            return;
+        }
+        let own = &mut self.seats[seat];
+        if let Some(scheduler) = own.scheduler.take() {
+            add(&mut self.retired, &scheduler.stats());
+        }
+        (own.is_busy, own.tick) = (false, None);
+        own.waiting.clear();
+        let down = self.settings.faults.longest_restart.mul_f64(self.rng.f64());
+        self.push(self.now + down, Event::StartScheduler(seat));
+    }
+
+    /// Another scheduler puts a small pod on a node that has room, as the API server shows it.
+    fn add_foreign_pod(&mut self) {
+        self.plan(self.settings.faults.foreign_pods, Event::ForeignPod);
+        if self.settings.faults.foreign_pods.is_none() {
+            return;
+        }
+        let cluster = self.rng.usize(..self.members.len());
+        let Some(node) = self.rng.choice(&self.members[cluster].nodes) else { return };
+        let node = node.name.clone();
+        self.foreign += 1;
+        let mut pod = Pod::from_api(&framework::api::Pod::default());
+        pod.key = PodKey::new("foreign", &format!("f{}", self.foreign));
+        pod.uid = Uid::from(&*format!("foreign-{}", self.foreign));
+        let mut requests = framework::PodRequests::clone(&pod.requests);
+        (requests.placed.milli_cpu, requests.fit.milli_cpu) = (500, 500);
+        pod.requests = Arc::new(requests);
+        pod.node_name = Some(node);
+        let event = self.members[cluster].api.add_foreign(pod);
+        self.watch(cluster, event);
+    }
+}
+
+/// The network.
+impl World {
+    /// Returns a time around this one: between half of it and one and a half.
+    fn around(&mut self, mean: Duration) -> Duration {
+        mean.mul_f64(0.5 + self.rng.f64())
+    }
+
+    /// Sends a message between a scheduler and an agent.
+    fn send(&mut self, work: Duration, event: impl Fn() -> Event) {
+        let faults = self.settings.faults;
+        if self.rng.f64() < faults.lost {
+            return;
+        }
+        let copies = 1 + usize::from(self.rng.f64() < faults.repeated);
+        for _ in 0..copies {
+            let takes = match self.rng.f64() < faults.late {
+                true => faults.longest_delay.mul_f64(self.rng.f64()),
+                false => self.around(self.settings.latencies.network),
+            };
+            self.push(self.now + work + takes, event());
+        }
+    }
+}
+
+fn add(sum: &mut scheduler::Stats, other: &scheduler::Stats) {
+    sum.rounds += other.rounds;
+    sum.failed_rounds += other.failed_rounds;
+    sum.first_conflicts += other.first_conflicts;
+    sum.commits += other.commits;
+    sum.conflicts += other.conflicts;
+    sum.empty_rounds += other.empty_rounds;
+    sum.lost_answers += other.lost_answers;
+    sum.placed += other.placed;
+}
+
+fn round(number: f64) -> f64 {
+    (number * 1e4).round() / 1e4
+}

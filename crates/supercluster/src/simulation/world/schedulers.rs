@@ -1,0 +1,161 @@
+//! Schedulers, and the API server of the management cluster.
+
+use std::time::Duration;
+
+use engine::EffectKind;
+use engine::ports::Ports;
+use framework::{PodKey, Time, Uid};
+
+use super::{API_TIMEOUT, Caller, Event, SHORTEST_TICK, World, with_ports};
+use crate::scheduler::{self, ClusterIx, OriginalPod, Scheduler, SchedulerOutput};
+use crate::simulation::management::ManagementOperation;
+use crate::simulation::member::MemberEvent;
+
+impl World {
+    pub(super) fn with_scheduler(
+        &mut self,
+        seat: usize,
+        life: u32,
+        run: impl FnOnce(&mut Scheduler, Time, &mut Ports<'_>),
+    ) {
+        let (own, now) = (&mut self.seats[seat], self.now);
+        if own.life != life {
+            return;
+        }
+        if let Some(scheduler) = &mut own.scheduler {
+            with_ports(|ports| run(scheduler, now, ports));
+            self.after_scheduler(seat);
+        }
+    }
+
+    pub(super) fn work_of_scheduler(&mut self, seat: usize) {
+        let own = &mut self.seats[seat];
+        if own.is_busy {
+            return;
+        }
+        let Some((call, response)) = own.waiting.pop_front() else { return };
+        own.is_busy = true;
+        let life = own.life;
+        self.push(self.now + self.settings.latencies.message, Event::SchedulerFree(seat));
+        self.with_scheduler(seat, life, |scheduler, now, ports| {
+            scheduler.called(call, Ok(response), now, ports);
+        });
+    }
+
+    /// Carries out what the scheduler asks for.
+    pub(super) fn after_scheduler(&mut self, seat: usize) {
+        let own = &mut self.seats[seat];
+        let Some(scheduler) = &mut own.scheduler else { return };
+        let (outputs, deadline) = (scheduler.take_outputs(), scheduler.next_deadline());
+        let life = own.life;
+        for output in outputs {
+            match output {
+                SchedulerOutput::Call { id, cluster: ClusterIx(cluster), request } => {
+                    let caller = Caller { scheduler: seat, life, call: id };
+                    self.send(Duration::ZERO, move || Event::Request {
+                        cluster,
+                        caller,
+                        request: request.clone(),
+                    });
+                }
+                SchedulerOutput::WriteIntent { id, uid, resource_version, intent, .. } => {
+                    let operation = ManagementOperation::Intent { uid, resource_version, intent };
+                    self.write_later(seat, life, Some(id), operation);
+                }
+                SchedulerOutput::WritePlacement { id, uid, placement, .. } => {
+                    let operation = ManagementOperation::Placement { uid, placement };
+                    self.write_later(seat, life, Some(id), operation);
+                }
+                SchedulerOutput::Effect(effect) => {
+                    if let EffectKind::PatchPodStatus { uid, patch, .. } = effect.kind
+                        && let Some(condition) = patch.condition
+                    {
+                        let message = condition.message.to_string();
+                        let operation = ManagementOperation::Condition { uid, message };
+                        self.write_later(seat, life, None, operation);
+                    }
+                }
+                SchedulerOutput::Decided(decision) => self.measure_decision(&decision),
+                SchedulerOutput::Abandoned { cluster, committed } => {
+                    let pods = &self.members[cluster.0].api.pods;
+                    let found = pods.values().find(|own| own.pod.uid == Uid::from(&*committed.uid));
+                    let Some(key) = found.map(|own| own.pod.key.clone()) else { continue };
+                    if let Some(gone) = self.members[cluster.0].api.remove(&key) {
+                        self.checks.gone(cluster.0, &gone.pod);
+                        self.watch(cluster.0, MemberEvent::Deleted(gone));
+                    }
+                }
+            }
+        }
+        let tick = &mut self.seats[seat].tick;
+        if let Some(deadline) = deadline.filter(|time| tick.is_none_or(|tick| *time < tick)) {
+            *tick = Some(deadline);
+            let tick = Event::SchedulerTick { scheduler: seat, life };
+            self.push(deadline.max(self.now + SHORTEST_TICK), tick);
+        }
+    }
+
+    fn write_later(
+        &mut self,
+        scheduler: usize,
+        life: u32,
+        id: Option<scheduler::WriteId>,
+        operation: ManagementOperation,
+    ) {
+        let takes = self.around(self.settings.latencies.api.div_f64(2.0));
+        let Some(own) = id.filter(|_| self.rng.f64() < self.settings.faults.lost_writes) else {
+            return self.push(self.now + takes, Event::Write { scheduler, life, id, operation });
+        };
+        let answer = scheduler::WriteAnswer::Failed("no answer in time".to_owned());
+        self.push(self.now + API_TIMEOUT, Event::Written { scheduler, life, id: own, answer });
+        if self.rng.bool() {
+            let late = self.settings.faults.longest_delay.mul_f64(self.rng.f64());
+            self.push(self.now + late, Event::Write { scheduler, life, id: None, operation });
+        }
+    }
+
+    pub(super) fn write(
+        &mut self,
+        scheduler: usize,
+        life: u32,
+        id: Option<scheduler::WriteId>,
+        operation: &ManagementOperation,
+    ) {
+        let (answer, is_changed) = self.management.carry_out(operation);
+        if is_changed {
+            let (ManagementOperation::Intent { uid, .. }
+            | ManagementOperation::Placement { uid, .. }
+            | ManagementOperation::Condition { uid, .. }) = operation;
+            self.show(uid);
+        }
+        if let Some(id) = id {
+            let takes = self.around(self.settings.latencies.api.div_f64(2.0));
+            self.push(self.now + takes, Event::Written { scheduler, life, id, answer });
+        }
+    }
+
+    pub(super) fn seats_of(&self, owner: Option<usize>) -> Vec<usize> {
+        owner.map_or_else(|| (0..self.seats.len()).collect(), |owner| vec![owner])
+    }
+
+    /// Lets the watches show a pod.
+    pub(super) fn show(&mut self, uid: &Uid) {
+        let Some(owner) = self.management.pods.get(uid).map(|pod| pod.owner) else { return };
+        for seat in self.seats_of(owner) {
+            if let Some(original) = self.management.original(uid) {
+                self.shown(seat, Ok(Box::new(original)));
+            }
+        }
+    }
+
+    pub(super) fn shown(&mut self, seat: usize, original: Result<Box<OriginalPod>, (PodKey, Uid)>) {
+        let takes = self.around(self.settings.latencies.watch);
+        let own = &mut self.seats[seat];
+        let time = (self.now + takes).max(own.last_shown);
+        own.last_shown = time;
+        let life = own.life;
+        if own.scheduler.is_some() {
+            self.push(time, Event::Shown { scheduler: seat, life, original });
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Several schedulers and three agents while messages are lost, repeated and late and everything restarts: no pod is
+//! committed twice, no node is overcommitted by our own commits, and every pod is placed or explained.
+//!
+//! `SUPERCLUSTER_SEEDS=FROM..TO` runs other seeds.
+
+use std::time::Duration;
+
+use framework::testing::{node, pod};
+use framework::{Node, Pod};
+use loadmaster_supercluster::scheduler::{Cluster, SchedulerConfig};
+use loadmaster_supercluster::simulation::{Faults, Latencies, Settings, World};
+
+const CLUSTERS: usize = 3;
+const NODES: usize = 8;
+
+fn clusters() -> Vec<Vec<Node>> {
+    let nodes = |cluster: usize| {
+        (0..NODES)
+            .map(|n| {
+                let cpu = 2 + (n + cluster) % 3 * 2;
+                node(&format!("n{n}"))
+                    .allocatable("cpu", &cpu.to_string())
+                    .allocatable("memory", "16Gi")
+                    .allocatable("pods", "6")
+                    .label("kubernetes.io/hostname", &format!("n{n}"))
+                    .build()
+            })
+            .collect()
+    };
+    (0..CLUSTERS).map(nodes).collect()
+}
+
+fn job(number: usize) -> Pod {
+    let cpu = ["500m", "1", "2", "1"][number % 4];
+    let uid = format!("{number:08x}-aaaa-4000-8000-000000000000");
+    pod(&format!("p-{number}")).uid(&uid).cpu(cpu).memory("64Mi").label("app", "a").build()
+}
+
+fn settings(seed: u64, strategy: &str) -> Settings {
+    let cluster = |n| Cluster { name: format!("c{n}").into(), ..Cluster::default() };
+    let mut scheduler = SchedulerConfig::new("s", (0..CLUSTERS).map(cluster).collect());
+    scheduler = scheduler.with_strategy(strategy);
+    scheduler.nodes_to_sample_bp = 2_500;
+    scheduler.clusters_to_sample_bp = 6_000;
+    scheduler.commit_timeout = Duration::from_secs(1);
+    scheduler.takeover_wait = Duration::from_secs(4);
+    Settings {
+        seed,
+        scheduler,
+        schedulers: 3,
+        shared_pods: true,
+        latencies: Latencies::default(),
+        faults: Faults::default(),
+        live: None,
+        measure_every: None,
+    }
+}
+
+fn faults() -> Faults {
+    Faults {
+        lost: 0.05,
+        repeated: 0.05,
+        late: 0.05,
+        longest_delay: Duration::from_secs(8),
+        lost_writes: 0.05,
+        agent_restarts: Some(Duration::from_secs(6)),
+        scheduler_restarts: Some(Duration::from_secs(9)),
+        longest_restart: Duration::from_secs(2),
+        foreign_pods: Some(Duration::from_secs(3)),
+    }
+}
+
+/// Runs one seed and checks it.
+fn check(seed: u64) {
+    let strategy = ["random", "round-robin", "all", "best"][(seed % 4) as usize];
+    let pods = if seed.is_multiple_of(3) { 150 } else { 60 };
+    let settings = Settings { faults: faults(), ..settings(seed, strategy) };
+    let mut world = World::new(settings, clusters());
+    for number in 0..pods {
+        world.arrive(job(number), Duration::from_millis(100 * number as u64));
+    }
+    world.run(Duration::from_secs(60));
+    world.calm(Duration::from_secs(400));
+    let report = world.report(Duration::ZERO);
+    let context = format!("seed {seed}, {strategy}: {report:?}");
+    assert_eq!(report.bound_twice, 0, "{context}");
+    assert_eq!(report.overcommitted, 0, "{context}");
+    assert_eq!(world.differences(), [""; 0], "{context}");
+    let pending = world.pending();
+    for pod in &pending {
+        let explained = pod.explanation.as_deref().is_some_and(|text| !text.is_empty());
+        assert!(explained, "{context}: {} is not explained", pod.pod);
+    }
+    // The capacity is 24 nodes of 4 CPU on average; foreign pods take some of it.
+    let is_small = pods == 60;
+    assert!(!is_small || pending.is_empty(), "{context}: {pending:?}");
+    assert!(report.bound >= 55, "{context}");
+}
+
+#[test]
+fn no_pod_runs_twice_and_no_node_is_overcommitted() {
+    let seeds = std::env::var("SUPERCLUSTER_SEEDS").unwrap_or_else(|_| "0..16".to_owned());
+    let (from, to) = seeds.split_once("..").expect("SUPERCLUSTER_SEEDS is FROM..TO");
+    for seed in from.parse().unwrap()..to.parse().unwrap() {
+        check(seed);
+    }
+}
+
+#[test]
+fn equal_seeds_give_equal_runs() {
+    let run = |seed| {
+        let settings = Settings { faults: faults(), ..settings(seed, "random") };
+        let mut world = World::new(settings, clusters());
+        (0..60).for_each(|n| world.arrive(job(n), Duration::from_millis(50 * n as u64)));
+        world.run(Duration::from_secs(30));
+        format!("{:?}", world.report(Duration::ZERO))
+    };
+    assert_eq!(run(5), run(5));
+    assert_ne!(run(5), run(6));
+}
+
+#[test]
+fn pod_that_fits_nowhere_says_why_for_every_cluster() {
+    let mut world = World::new(settings(1, "random"), clusters());
+    let mut large = job(0);
+    large = pod(&large.key.name).uid("11111111-aaaa-4000-8000-000000000000").cpu("64").build();
+    world.arrive(large, Duration::ZERO);
+    world.calm(Duration::from_secs(20));
+    let [pending] = &world.pending()[..] else { panic!("the pod is pending") };
+    let text = pending.explanation.as_deref().unwrap();
+    assert_eq!(
+        text,
+        "0/3 clusters are available: c0: 0/8 nodes are available: 8 Insufficient cpu; \
+         c1: 0/8 nodes are available: 8 Insufficient cpu; \
+         c2: 0/8 nodes are available: 8 Insufficient cpu."
+    );
+}
+
+#[test]
+fn full_clusters_are_filled_to_the_last_node() {
+    for strategy in ["random", "best"] {
+        let mut world = World::new(settings(7, strategy), clusters());
+        // 12 pods of 2 CPU in each cluster of 2, 4 and 6 CPU, whatever is sampled first.
+        let capacity: usize = clusters()
+            .iter()
+            .flatten()
+            .map(|node| node.allocatable.milli_cpu as usize / 2_000)
+            .sum();
+        for number in 0..capacity {
+            let uid = format!("{number:08x}-bbbb-4000-8000-000000000000");
+            let own = pod(&format!("p-{number}")).uid(&uid).cpu("2").build();
+            world.arrive(own, Duration::ZERO);
+        }
+        world.run(Duration::from_secs(300));
+        world.calm(Duration::from_secs(5));
+        let report = world.report(Duration::ZERO);
+        assert_eq!((report.bound, report.overcommitted), (capacity, 0), "{strategy}: {report:?}");
+        assert_eq!(world.differences(), [""; 0], "{strategy}");
+    }
+}

@@ -1,0 +1,4 @@
+//! Schedulers and agents in virtual time: faults, and conflicts and regrets beside the formulas.
+
+mod faults;
+mod theory;
