@@ -20,7 +20,6 @@ mod flow_control;
 #[cfg(feature = "http")]
 pub mod http;
 mod informer;
-mod known_fields;
 pub mod kubelet;
 mod metadata;
 mod object;
@@ -38,4 +37,5 @@ mod storage_protection;
 pub mod store;
 mod subresources;
 pub mod table;
+mod unknown_fields;
 pub mod validate;

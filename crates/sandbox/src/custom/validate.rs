@@ -3,8 +3,8 @@
 use serde_json::{Number, Value};
 
 use super::schema::{Schema, is_object_header};
-use crate::known_fields::Path;
 use crate::status::Cause;
+use known_fields::Path;
 
 /// Returns what is wrong with an object. Its metadata is validated elsewhere.
 pub(super) fn validate(schema: &Schema, object: &Value) -> Vec<Cause> {

@@ -4,11 +4,11 @@ use serde_json::Value;
 
 use super::delete::{DeleteOptions, Propagation};
 use crate::api::Request;
-use crate::known_fields;
 use crate::metadata;
 use crate::object::text;
 use crate::resources::{self, Resource};
 use crate::status::Status;
+use crate::unknown_fields;
 
 /// An object with the warnings about it.
 pub(super) struct Decoded {
@@ -43,7 +43,7 @@ pub(super) fn check_fields(
     object: &mut Value,
     duplicates: &[String],
 ) -> Result<Vec<String>, Status> {
-    let unknown = known_fields::remove_unknown(resource, object);
+    let unknown = unknown_fields::remove_unknown(resource, object);
     let unknown = unknown.iter().map(|path| format!("unknown field {path:?}"));
     let duplicates = duplicates.iter().map(|path| format!("duplicate field {path:?}"));
     let faults: Vec<String> = unknown.chain(duplicates).collect();

@@ -1,4 +1,6 @@
-//! Unknown and duplicate fields of objects.
+//! The fields of the kinds of Kubernetes: unknown and duplicate fields of objects.
+//!
+//! The API server finds them with `fieldValidation`, kubectl with `--validate`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -6,13 +8,11 @@ use std::sync::LazyLock;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-use crate::resources::{EVENTS_V1, Resource};
-
 /// The fields of a type with the types of their values; an empty type allows anything.
 type Fields = BTreeMap<&'static str, &'static str>;
 
 static TYPES: LazyLock<BTreeMap<&str, Fields>> = LazyLock::new(|| {
-    let lines = include_str!("known_fields.txt").lines();
+    let lines = include_str!("kinds.txt").lines();
     lines
         .filter_map(|line| line.split_once(": "))
         .map(|(name, line)| (name, fields(line)))
@@ -23,51 +23,80 @@ fn fields(line: &'static str) -> Fields {
     line.split(' ').map(|field| field.split_once('=').unwrap_or((field, ""))).collect()
 }
 
-/// Removes unknown fields of the object and returns their paths. Kinds without a table keep all
-/// fields.
-pub(crate) fn remove_unknown(resource: &Resource, object: &mut Value) -> Vec<String> {
+/// Whether the fields of this kind or type are known.
+pub fn has(name: &str) -> bool {
+    TYPES.contains_key(name)
+}
+
+/// Returns the paths of unknown fields of an object of this kind; none of a kind without a table.
+pub fn unknown(kind: &str, object: &Value) -> Vec<String> {
     let mut unknown = Vec::new();
-    if let Some(definition) = resource.custom {
-        if let (Some(known), Some(metadata)) = (TYPES.get("ObjectMeta"), object.get_mut("metadata"))
-        {
-            prune(known, metadata, &Path::Field(&Path::Root, "metadata"), &mut unknown);
-        }
-        unknown.extend(definition.prune(object));
-        return unknown;
-    }
-    if let (Some(known), true) = (TYPES.get(resource.kind), resource != EVENTS_V1) {
-        prune(known, object, &Path::Root, &mut unknown);
+    if let Some(known) = TYPES.get(kind) {
+        find(known, object, &Path::Root, &mut unknown);
     }
     unknown
 }
 
-fn prune(known: &Fields, value: &mut Value, path: &Path<'_>, unknown: &mut Vec<String>) {
+/// Removes the unknown fields of an object of this kind and returns their paths.
+pub fn remove_unknown(kind: &str, object: &mut Value) -> Vec<String> {
+    remove_unknown_at(kind, object, &Path::Root)
+}
+
+/// The same for a value of this type at a path.
+pub fn remove_unknown_at(name: &str, value: &mut Value, path: &Path<'_>) -> Vec<String> {
+    let mut unknown = Vec::new();
+    if let Some(known) = TYPES.get(name) {
+        find(known, value, path, &mut unknown);
+        if !unknown.is_empty() {
+            prune(known, value);
+        }
+    }
+    unknown
+}
+
+fn find(known: &Fields, value: &Value, path: &Path<'_>, unknown: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {
-            for (name, value) in fields.iter_mut() {
+            for (name, value) in fields {
                 let path = Path::Field(path, name);
                 match known.get(name.as_str()) {
                     None => unknown.push(path.to_string()),
-                    Some(type_name) => {
-                        if let Some(known) = TYPES.get(type_name) {
-                            prune(known, value, &path, unknown);
+                    Some(name) => {
+                        if let Some(known) = TYPES.get(name) {
+                            find(known, value, &path, unknown);
                         }
                     }
                 }
             }
-            fields.retain(|name, _| known.contains_key(name.as_str()));
         }
         Value::Array(items) => {
-            for (index, item) in items.iter_mut().enumerate() {
-                prune(known, item, &Path::Item(path, index), unknown);
+            for (index, item) in items.iter().enumerate() {
+                find(known, item, &Path::Item(path, index), unknown);
             }
         }
         _ => {}
     }
 }
 
+fn prune(known: &Fields, value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|name, _| known.contains_key(name.as_str()));
+            for (name, value) in fields {
+                let known = known.get(name.as_str()).and_then(|name| TYPES.get(name));
+                if let Some(known) = known {
+                    prune(known, value);
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| prune(known, item)),
+        _ => {}
+    }
+}
+
 /// The path of a value, formatted only for a fault.
-pub(crate) enum Path<'a> {
+#[derive(Debug)]
+pub enum Path<'a> {
     /// The object itself.
     Root,
     /// A field of an object.
@@ -88,7 +117,7 @@ impl std::fmt::Display for Path<'_> {
 }
 
 /// Returns the paths of fields that occur more than once in a JSON text; none if it does not parse.
-pub(crate) fn duplicates(json: &[u8]) -> Vec<String> {
+pub fn duplicates(json: &[u8]) -> Vec<String> {
     let mut found = Vec::new();
     let search = Search { path: &Path::Root, found: &mut found };
     // The decoder of the body reports syntax errors.
@@ -170,48 +199,30 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::resources::{CONFIGMAPS, CSINODES, INGRESSES, PODS, RESOURCECLAIMS};
 
     #[test]
-    fn unknown_fields_are_removed_and_reported() {
+    fn unknown_fields_are_found_and_removed() {
         let mut pod = json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "labels": {"any": "x"}},
             "bogus": 1,
             "spec": {"containers": [{"name": "c", "imag": "x"}], "nodeSelector": {"any": "x"}},
         });
-        assert_eq!(remove_unknown(PODS, &mut pod), ["bogus", "spec.containers[0].imag"]);
+        let expected = ["bogus", "spec.containers[0].imag"];
+        assert_eq!(unknown("Pod", &pod), expected);
+        assert_eq!(remove_unknown("Pod", &mut pod), expected);
         assert_eq!(pod["spec"]["containers"], json!([{"name": "c"}]));
-        assert_eq!(pod["metadata"]["labels"]["any"], "x");
-        assert!(remove_unknown(PODS, &mut pod).is_empty());
-    }
-
-    #[test]
-    fn kinds_without_a_table_keep_all_fields() {
-        let mut ingress = json!({"spec": {"whatever": 1}});
-        assert!(remove_unknown(INGRESSES, &mut ingress).is_empty());
-        assert_eq!(ingress["spec"]["whatever"], 1);
-    }
-
-    #[test]
-    fn claims_for_devices_differ_from_the_claims_that_a_container_names() {
-        let mut claim =
-            json!({"metadata": {"name": "c"}, "name": "c", "spec": {"devices": {"request": []}}});
-        assert_eq!(remove_unknown(RESOURCECLAIMS, &mut claim), ["name", "spec.devices.request"]);
-        assert_eq!(claim, json!({"metadata": {"name": "c"}, "spec": {"devices": {}}}));
-        let containers = json!([{"resources": {"claims": [{"name": "gpu", "spec": 1}]}}]);
-        let mut pod = json!({"spec": {"containers": containers}});
-        let unknown = remove_unknown(PODS, &mut pod);
-        assert_eq!(unknown, ["spec.containers[0].resources.claims[0].spec"]);
+        assert_eq!((&pod["metadata"]["labels"]["any"], pod.get("bogus")), (&json!("x"), None));
+        assert!(remove_unknown("Pod", &mut pod).is_empty());
     }
 
     #[test]
     fn every_referenced_type_is_in_the_table() {
         for (name, fields) in TYPES.iter() {
             for value in fields.values().filter(|value| !value.is_empty()) {
-                assert!(TYPES.contains_key(value), "{value} of {name}");
+                assert!(has(value), "{value} of {name}");
             }
         }
-        assert!(TYPES.contains_key(CONFIGMAPS.kind) && TYPES.contains_key(CSINODES.kind));
+        assert!(has("ConfigMap") && has("CSINode") && !has("Ingress"));
     }
 
     #[test]

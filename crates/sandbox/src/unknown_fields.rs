@@ -1,0 +1,55 @@
+//! Unknown fields of objects, by resource.
+
+use known_fields::Path;
+use serde_json::Value;
+
+use crate::resources::{EVENTS_V1, Resource};
+
+/// Removes unknown fields of the object and returns their paths. Kinds without a table keep all
+/// fields.
+pub(crate) fn remove_unknown(resource: &Resource, object: &mut Value) -> Vec<String> {
+    if let Some(definition) = resource.custom {
+        let mut unknown = match object.get_mut("metadata") {
+            Some(metadata) => {
+                let path = Path::Field(&Path::Root, "metadata");
+                known_fields::remove_unknown_at("ObjectMeta", metadata, &path)
+            }
+            None => Vec::new(),
+        };
+        unknown.extend(definition.prune(object));
+        return unknown;
+    }
+    // The table has the kind of the same name in the core group.
+    if resource == EVENTS_V1 {
+        Vec::new()
+    } else {
+        known_fields::remove_unknown(resource.kind, object)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::resources::{INGRESSES, PODS, RESOURCECLAIMS};
+
+    #[test]
+    fn kinds_without_a_table_keep_all_fields() {
+        let mut ingress = json!({"spec": {"whatever": 1}});
+        assert!(remove_unknown(INGRESSES, &mut ingress).is_empty());
+        assert_eq!(ingress["spec"]["whatever"], 1);
+    }
+
+    #[test]
+    fn claims_for_devices_differ_from_the_claims_that_a_container_names() {
+        let mut claim =
+            json!({"metadata": {"name": "c"}, "name": "c", "spec": {"devices": {"request": []}}});
+        assert_eq!(remove_unknown(RESOURCECLAIMS, &mut claim), ["name", "spec.devices.request"]);
+        assert_eq!(claim, json!({"metadata": {"name": "c"}, "spec": {"devices": {}}}));
+        let containers = json!([{"resources": {"claims": [{"name": "gpu", "spec": 1}]}}]);
+        let mut pod = json!({"spec": {"containers": containers}});
+        let unknown = remove_unknown(PODS, &mut pod);
+        assert_eq!(unknown, ["spec.containers[0].resources.claims[0].spec"]);
+    }
+}
