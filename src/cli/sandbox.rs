@@ -31,7 +31,7 @@ use crate::wire;
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Files or folders with initial objects, `-` for standard input; may be repeated. Manifests or
-    /// a dump (`kubectl get nodes,pods -A -o yaml`), also of custom resources and their definitions;
+    /// a dump (docs/simulate.md has the command), also of custom resources and their definitions;
     /// missing namespaces and priority classes are created
     #[arg(short, long, value_name = "PATH", num_args = 1..)]
     filename: Vec<PathBuf>,

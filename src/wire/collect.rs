@@ -7,14 +7,18 @@ use engine::profile::Profiles;
 use framework::{EventResource, Extra, ExtraFields, Node, Pod, PodKey, Time, Uid, api};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
 
+use super::absent_kinds::{self, DUMP};
 use super::defaults::{self, PriorityClasses};
+use super::doubts::{Doubts, Validation};
 use super::kinds::needed_kinds;
-use super::label_keys;
 use super::objects::Object;
 use super::plurals::Plurals;
 use super::watched_object::{self, NAME_LABEL, WatchedObject};
+use super::workloads::{self, is_workload};
 use super::{Fault, Faults, Location};
+use super::{known_kinds, label_keys};
 
 /// Number of names that a warning lists.
 const NAMED: usize = 3;
@@ -32,6 +36,8 @@ pub struct Input {
     pub objects: Vec<WatchedObject>,
     /// ResourceClaimTemplates, if a plugin reads claims; a controller would make claims from them.
     pub claim_templates: Vec<Value>,
+    /// Workloads, from which controllers would make pods, in the order of the input.
+    pub workloads: Vec<Box<RawValue>>,
     /// Number of objects of every other kind.
     pub others: BTreeMap<String, usize>,
     /// Warnings about input that is usable but probably a mistake.
@@ -57,7 +63,7 @@ impl Wanted {
     }
 
     /// Whether objects of this kind are wanted.
-    fn reads(&self, kind: &EventResource) -> bool {
+    pub(super) fn reads(&self, kind: &EventResource) -> bool {
         self.kinds.values().any(|wanted| wanted == kind)
     }
 
@@ -84,10 +90,28 @@ impl Wanted {
 pub struct PodObject {
     /// The compact form.
     pub pod: Pod,
-    /// The object as it was read; dropped if the pod has a node already.
-    pub raw: Value,
+    /// The object as it was read; `None` if the pod has a node already.
+    pub raw: Option<Arc<RawValue>>,
     /// Time of its creation.
     pub created: Option<Time>,
+    /// Its controller.
+    pub owner: Option<Owner>,
+}
+
+/// The controller of a pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner {
+    /// Its kind.
+    pub kind: Box<str>,
+    /// Its name.
+    pub name: Box<str>,
+}
+
+impl Owner {
+    fn of(owners: &[api::OwnerReference]) -> Option<Self> {
+        let owner = owners.iter().find(|owner| owner.controller)?;
+        Some(Self { kind: owner.kind.as_str().into(), name: owner.name.as_str().into() })
+    }
 }
 
 impl PodObject {
@@ -107,6 +131,10 @@ pub(crate) struct Collector<'a> {
     classes: PriorityClasses,
     plurals: Plurals,
     unnamed: Vec<Unnamed>,
+    validation: Validation,
+    doubts: Doubts,
+    /// Number of objects of the input.
+    taken: usize,
     faults: Vec<Fault>,
 }
 
@@ -123,7 +151,7 @@ struct Unnamed {
 type Placed<K> = HashMap<K, (usize, Location)>;
 
 impl<'a> Collector<'a> {
-    pub(crate) fn new(wanted: &'a Wanted) -> Self {
+    pub(crate) fn new(wanted: &'a Wanted, validation: Validation) -> Self {
         Self {
             wanted,
             input: Input::default(),
@@ -132,6 +160,9 @@ impl<'a> Collector<'a> {
             classes: PriorityClasses::default(),
             plurals: Plurals::default(),
             unnamed: Vec::new(),
+            validation,
+            doubts: Doubts::default(),
+            taken: 0,
             faults: Vec::new(),
         }
     }
@@ -141,18 +172,78 @@ impl<'a> Collector<'a> {
         self.faults.push(fault);
     }
 
-    /// Adds an object.
+    /// Adds an object of the input.
     pub(crate) fn take(&mut self, object: Object) {
-        let Object { at, api_version, kind, value } = object;
-        let taken = match (api_version.as_str(), kind.as_str()) {
+        self.taken += 1;
+        self.validate(&object);
+        let Object { at, api_version, kind, value, .. } = object;
+        if is_workload(&api_version, &kind) {
+            if let Err(message) = workloads::check(&value, &kind) {
+                return self.refuse(Fault::new(at, message));
+            }
+            self.input.workloads.extend(to_raw_value(&value));
+        }
+        self.add(at, &api_version, &kind, value);
+    }
+
+    fn add(&mut self, at: Location, api_version: &str, kind: &str, value: Value) {
+        let taken = match (api_version, kind) {
             ("v1", "Node") => self.take_node(&at, &value),
             ("v1", "Pod") => self.take_pod(&at, value),
             _ => {
-                self.take_other(&at, &api_version, &kind, value);
+                self.take_other(&at, api_version, kind, value);
                 Ok(())
             }
         };
         taken.unwrap_or_else(|message| self.refuse(Fault::new(at, message)));
+    }
+
+    /// Returns what has been taken, for the controllers that make further objects from it.
+    pub(crate) fn input(&self) -> &Input {
+        &self.input
+    }
+
+    /// Adds objects that controllers made. A claim that the input has stays as it is.
+    pub(crate) fn take_made(&mut self, objects: Vec<Value>) {
+        let key = |namespace: &str, name: &str| (namespace.to_owned(), name.to_owned());
+        let claims = self.input.objects.iter();
+        let claims = claims.filter(|own| own.kind == EventResource::PersistentVolumeClaim);
+        let claims: BTreeSet<_> = claims.map(|own| key(&own.namespace, &own.name)).collect();
+        for value in objects {
+            let text =
+                |pointer: &str| value.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+            let [version, kind] = ["/apiVersion", "/kind"].map(|field| text(field).to_owned());
+            let is_claim = kind == "PersistentVolumeClaim";
+            if is_claim
+                && claims.contains(&key(text("/metadata/namespace"), text("/metadata/name")))
+            {
+                continue;
+            }
+            self.add(Location::named("workloads"), &version, &kind, value);
+        }
+    }
+
+    /// Records what no one reads of an object: its kind, or some of its fields.
+    fn validate(&mut self, object: &Object) {
+        if self.validation == Validation::Ignore {
+            return;
+        }
+        let Object { at, api_version, kind, value, repeated } = object;
+        if let Some(doubt) = known_kinds::doubt(api_version, kind) {
+            self.doubts.add_kind(at, doubt);
+        }
+        if !known_kinds::is_read(api_version, kind) {
+            return;
+        }
+        let unknown = known_fields::unknown(kind, value);
+        if unknown.is_empty() && repeated.is_empty() {
+            return;
+        }
+        let name = described(value, kind);
+        let unknown = unknown.iter().map(|path| ("unknown", path));
+        for (fault, path) in unknown.chain(repeated.iter().map(|path| ("duplicate", path))) {
+            self.doubts.add_field(at, kind, &name, fault, path);
+        }
     }
 
     fn take_node(&mut self, at: &Location, value: &Value) -> Result<(), String> {
@@ -203,8 +294,9 @@ impl<'a> Collector<'a> {
         }
         let created = object.metadata.creation_timestamp.as_deref();
         let created = created.and_then(|text| Time::parse_rfc3339(text).ok());
-        let raw = if pending { raw } else { Value::Null };
-        self.add_pod(at, PodObject { pod, raw, created });
+        let raw = if pending { to_raw_value(&raw).ok().map(Arc::from) } else { None };
+        let owner = Owner::of(&object.metadata.owner_references);
+        self.add_pod(at, PodObject { pod, raw, created, owner });
         Ok(())
     }
 
@@ -221,25 +313,31 @@ impl<'a> Collector<'a> {
     }
 
     fn take_other(&mut self, at: &Location, version: &str, kind: &str, object: Value) {
-        if version.starts_with("scheduling.k8s.io/") && kind == "PriorityClass" {
-            self.classes.add(&object);
+        match (version, kind) {
+            ("scheduling.k8s.io/v1", "PriorityClass") => return self.classes.add(&object),
+            ("apiextensions.k8s.io/v1", "CustomResourceDefinition") => self.plurals.learn(&object),
+            ("resource.k8s.io/v1", "ResourceClaimTemplate")
+                if self.wanted.reads(&EventResource::ResourceClaim) =>
+            {
+                return self.input.claim_templates.push(object);
+            }
+            _ => {}
         }
-        let is_template = version == "resource.k8s.io/v1" && kind == "ResourceClaimTemplate";
-        if is_template && self.wanted.reads(&EventResource::ResourceClaim) {
-            self.input.claim_templates.push(object);
-            return;
-        }
-        if kind == "CustomResourceDefinition" {
-            self.plurals.learn(&object);
-        }
-        let name = self.plurals.resource_name(version, kind);
-        match self.wanted.kinds.get(name.as_str()).cloned() {
+        let name = self.plurals.resource_name(version, kind, &object);
+        match name.and_then(|name| self.wanted.kinds.get(name.as_str()).cloned()) {
             Some(resource) => self.add_other(at, &resource, kind, object),
             None if self.wanted.has_custom_kind_of(version) => {
                 let (at, version, kind) = (at.clone(), version.to_owned(), kind.to_owned());
                 self.unnamed.push(Unnamed { at, version, kind, object });
             }
-            None => *self.input.others.entry(kind.to_owned()).or_default() += 1,
+            None => self.leave_out(version, kind),
+        }
+    }
+
+    /// Counts an object that no plugin reads. Workloads count as read, because pods are made from them.
+    fn leave_out(&mut self, version: &str, kind: &str) {
+        if !is_workload(version, kind) {
+            *self.input.others.entry(kind.to_owned()).or_default() += 1;
         }
     }
 
@@ -252,12 +350,23 @@ impl<'a> Collector<'a> {
 
     /// Adds the objects whose plural a later definition has defined.
     fn add_unnamed(&mut self) {
+        let mut unknown = BTreeMap::<(String, String), usize>::new();
         for Unnamed { at, version, kind, object } in std::mem::take(&mut self.unnamed) {
-            let name = self.plurals.resource_name(&version, &kind);
+            let Some(name) = self.plurals.resource_name(&version, &kind, &object) else {
+                self.leave_out(&version, &kind);
+                *unknown.entry((version, kind)).or_default() += 1;
+                continue;
+            };
             match self.wanted.kinds.get(name.as_str()).cloned() {
                 Some(resource) => self.add_other(&at, &resource, &kind, object),
-                None => *self.input.others.entry(kind).or_default() += 1,
+                None => self.leave_out(&version, &kind),
             }
+        }
+        for ((version, kind), number) in unknown {
+            self.warn(format!(
+                "{} of {version} left out: a plugin reads resources of that version, and only the                  CustomResourceDefinition of {kind} says which one it is; add it to the input (kubectl get crd -o yaml)",
+                count(number, &kind)
+            ));
         }
     }
 
@@ -268,8 +377,13 @@ impl<'a> Collector<'a> {
     /// Returns the result after the last object.
     ///
     /// # Errors
-    /// All errors.
+    /// All errors, and doubts if validation is strict.
     pub(crate) fn finish(mut self) -> Result<Input, Faults> {
+        let doubts = std::mem::take(&mut self.doubts).faults();
+        match self.validation {
+            Validation::Strict => self.faults.extend(doubts),
+            _ => self.input.warnings.extend(doubts.iter().map(ToString::to_string)),
+        }
         if !self.faults.is_empty() {
             return Err(Faults(self.faults));
         }
@@ -278,8 +392,23 @@ impl<'a> Collector<'a> {
         self.input.warnings.extend(warnings);
         self.make_uids_unique();
         self.warn_of_unknown_nodes();
+        self.input.warnings.extend(absent_kinds::warnings(&self.input, self.wanted));
         self.add_unseen_namespaces();
         Ok(self.input)
+    }
+
+    /// Returns what the input has, if that is nothing to schedule and no node.
+    pub(crate) fn nothing(&self) -> Option<String> {
+        let input = &self.input;
+        if !(input.nodes.is_empty() && input.pods.is_empty() && input.workloads.is_empty()) {
+            return None;
+        }
+        let found = match (self.taken, input.ended) {
+            (0, _) => "no object".to_owned(),
+            (taken, 0) => format!("no node, pod or workload among {}", count(taken, "object")),
+            (_, ended) => format!("no node, and no pod but {ended} that ended"),
+        };
+        Some(format!("{found}; a complete dump: {DUMP}"))
     }
 
     /// Every pod has a namespace, but not every dump contains it.
@@ -348,16 +477,19 @@ fn replaces(at: &Location, before: &Location, kind: &str, name: &impl std::fmt::
 }
 
 /// Decodes an object; the error names it and the field.
-fn decode<T: DeserializeOwned>(value: &Value, kind: &str) -> Result<T, String> {
-    serde_path_to_error::deserialize(value).map_err(|error| {
-        let text = |field: &str| value["metadata"][field].as_str();
-        let name = match (text("namespace"), text("name")) {
-            (Some(namespace), Some(name)) => format!("{kind} {namespace}/{name}"),
-            (None, Some(name)) => format!("{kind} {name}"),
-            (_, None) => kind.to_owned(),
-        };
-        format!("{name}: {}: {}", error.path(), error.inner())
-    })
+pub(super) fn decode<T: DeserializeOwned>(value: &Value, kind: &str) -> Result<T, String> {
+    serde_path_to_error::deserialize(value)
+        .map_err(|error| format!("{}: {}: {}", described(value, kind), error.path(), error.inner()))
+}
+
+/// Returns kind and name of an object.
+fn described(value: &Value, kind: &str) -> String {
+    let text = |field: &str| value["metadata"][field].as_str();
+    match (text("namespace"), text("name")) {
+        (Some(namespace), Some(name)) => format!("{kind} {namespace}/{name}"),
+        (None, Some(name)) => format!("{kind} {name}"),
+        (_, None) => kind.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -371,7 +503,7 @@ mod tests {
     fn collect(objects: impl IntoIterator<Item = Value>) -> Result<Input, Faults> {
         let profiles = config::defaults(&Gates::default()).build_profiles(&plugins::registry());
         let wanted = Wanted::of(&profiles.unwrap());
-        let mut collector = Collector::new(&wanted);
+        let mut collector = Collector::new(&wanted, Validation::Warn);
         for object in objects.into_iter().flat_map(unrolled) {
             match object {
                 Ok(object) => collector.take(object),
@@ -410,7 +542,7 @@ mod tests {
             "metadata": {"name": "chassis.example.com"},
             "spec": {"group": "example.com", "names": {"kind": "Chassis", "plural": "chassis"}},
         });
-        let mut collector = Collector::new(&wanted);
+        let mut collector = Collector::new(&wanted, Validation::Warn);
         for object in [object("Chassis"), object("Rack"), definition].into_iter().flat_map(unrolled)
         {
             collector.take(object.unwrap());
@@ -418,6 +550,9 @@ mod tests {
         let input = collector.finish().unwrap();
         assert_eq!(input.objects.len(), 1);
         assert_eq!((input.others["Rack"], input.others.get("Chassis")), (1, None));
+        let [warning] = &input.warnings[..] else { panic!("{:?}", input.warnings) };
+        let expected = "1 Rack of example.com/v1 left out: ";
+        assert!(warning.starts_with(expected), "no plural is guessed: {warning}");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use framework::{
 use serde_json::{Value, json};
 
 use super::Location;
-use super::collect::PodObject;
+use super::collect::{PodObject, count, some_of};
 
 pub(super) const DEFAULT_NAMESPACE: &str = "default";
 const DEFAULT_SCHEDULER: &str = "default-scheduler";
@@ -247,24 +247,28 @@ impl PriorityClasses {
         }
     }
 
-    /// Sets the priorities of the pods; returns warnings about unknown classes.
+    /// Sets the priorities of the pods; returns a warning for each unknown class.
     pub(super) fn apply(&self, pods: &mut [PodObject]) -> Vec<String> {
-        let mut warnings = Vec::new();
+        let mut unknown: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         for PodObject { pod, .. } in pods {
             match self.wanted.get(&pod.key) {
                 None => {}
                 Some(None) => set_priority(pod, self.default),
                 Some(Some(class)) => match self.value(class) {
                     Some(value) => set_priority(pod, Some(value)),
-                    None => warnings.push(format!(
-                        "Pod {}: spec.priorityClassName: there is no PriorityClass {class} in the \
-                         input; the pod counts with priority 0",
-                        pod.key
-                    )),
+                    None => unknown.entry(class).or_default().push(pod.key.to_string()),
                 },
             }
         }
-        warnings
+        let warning = |(class, pods): (&str, Vec<String>)| {
+            format!(
+                "{} ({}) with spec.priorityClassName {class}: there is no such PriorityClass in the input; priority 0 \
+                 counts",
+                count(pods.len(), "pod"),
+                some_of(pods.iter().map(String::as_str))
+            )
+        };
+        unknown.into_iter().map(warning).collect()
     }
 
     fn value(&self, class: &str) -> Option<i32> {
@@ -347,12 +351,12 @@ mod tests {
             let raw = json!({"metadata": {"name": index.to_string()}, "spec": spec});
             let pod = Pod::from_api(&complete(raw.clone()));
             classes.remember(&pod.key, &raw);
-            pods.push(PodObject { pod, raw, created: None });
+            pods.push(PodObject { pod, raw: None, created: None, owner: None });
         }
         let warnings = classes.apply(&mut pods);
         let found: Vec<i32> = pods.iter().map(|object| object.pod.priority()).collect();
         assert_eq!(found, rows.map(|(_, priority)| priority));
         assert_eq!(warnings.len(), 1);
-        assert!(warnings[0].contains("there is no PriorityClass unknown"), "{warnings:?}");
+        assert!(warnings[0].contains("priorityClassName unknown: there is no"), "{warnings:?}");
     }
 }

@@ -1,31 +1,95 @@
-//! Splits the text of a file into JSON values.
+//! Splits the text of a file into the texts of its objects, so that no more than one is parsed at a time.
 
-use serde_json::Value;
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use super::source::Source;
+use super::value::{self, Parsed};
 use super::{Fault, Location, yaml};
 
-/// One document of a file.
-#[derive(Debug)]
-pub(crate) struct Document {
-    /// Line of its beginning, from 1.
-    pub(crate) line: usize,
-    /// Its content.
-    pub(crate) value: Value,
+/// The text of a value.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Text<'a> {
+    Json(&'a RawValue),
+    Yaml(yaml::Part<'a>),
 }
 
-/// Parses every document of a source, with its line.
+/// A list of objects whose items are not parsed.
+#[derive(Debug)]
+pub(crate) struct List<'a> {
+    /// Its `apiVersion`.
+    pub(crate) version: String,
+    /// Its `kind`, which ends with `List`.
+    pub(crate) kind: String,
+    /// The texts of its items.
+    pub(crate) items: Vec<Text<'a>>,
+}
+
+impl<'a> Text<'a> {
+    /// Parses the text.
+    ///
+    /// # Errors
+    /// The text does not parse.
+    pub(crate) fn parse(&self) -> Result<Parsed, String> {
+        match self {
+            Self::Json(raw) => {
+                let mut deserializer = serde_json::Deserializer::from_str(raw.get());
+                value::read(&mut deserializer, usize::MAX).map_err(|error| error.to_string())
+            }
+            Self::Yaml(part) => part.parse(),
+        }
+    }
+
+    /// Returns the items, if the text is a list that can be split without parsing it.
+    pub(crate) fn list(&self) -> Option<List<'a>> {
+        match self {
+            Self::Json(raw) => json_list(raw),
+            Self::Yaml(part) => part.list(),
+        }
+    }
+}
+
+/// The fields of a list, and of other objects as far as they have them.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Head<'a> {
+    #[serde(borrow)]
+    api_version: Cow<'a, str>,
+    #[serde(borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    items: &'a RawValue,
+}
+
+fn json_list(raw: &RawValue) -> Option<List<'_>> {
+    let head: Head<'_> = serde_json::from_str(raw.get()).ok()?;
+    if !head.kind.ends_with("List") {
+        return None;
+    }
+    let items: Vec<&RawValue> = serde_json::from_str(head.items.get()).ok()?;
+    Some(List {
+        version: head.api_version.into_owned(),
+        kind: head.kind.into_owned(),
+        items: items.into_iter().map(Text::Json).collect(),
+    })
+}
+
+/// Returns the texts of the documents of a source, with their lines.
 ///
 /// # Errors
-/// The first document that does not parse.
-pub(crate) fn of(source: &Source) -> Result<Vec<(Location, Value)>, Fault> {
+/// The text is no sequence of JSON values.
+pub(crate) fn of(source: &Source) -> Result<Vec<(Location, Text<'_>)>, Fault> {
     let text = source.text.trim_start_matches('\u{feff}');
-    let documents = if is_json(source, text) { json_stream(text) } else { yaml::documents(text) };
-    let documents = documents.map_err(|message| Fault::new(Location::of(source), message))?;
+    let documents: Vec<(usize, Text<'_>)> = match is_json(source, text) {
+        true => json_stream(text).map_err(|message| Fault::new(Location::of(source), message))?,
+        false => yaml::documents(text).map(|part| (part.line, Text::Yaml(part))).collect(),
+    };
     let several = documents.len() > 1;
-    let located = documents.into_iter().enumerate().map(|(index, document)| {
-        let place = several.then_some((index + 1, document.line));
-        (Location::of(source).with_document(place), document.value)
+    let located = documents.into_iter().enumerate().map(|(index, (line, text))| {
+        let place = several.then_some((index + 1, line));
+        (Location::of(source).with_document(place), text)
     });
     Ok(located.collect())
 }
@@ -39,25 +103,27 @@ fn is_json(source: &Source, text: &str) -> bool {
     }
 }
 
-/// Parses a sequence of JSON values.
-fn json_stream(text: &str) -> Result<Vec<Document>, String> {
-    let mut stream = serde_json::Deserializer::from_str(text).into_iter();
+/// Splits a sequence of JSON values, each with its line from 1.
+fn json_stream(text: &str) -> Result<Vec<(usize, Text<'_>)>, String> {
+    let mut stream = serde_json::Deserializer::from_str(text).into_iter::<&RawValue>();
     let mut documents = Vec::new();
     let (mut line, mut counted) = (1, 0);
     loop {
         let start = stream.byte_offset();
         let Some(value) = stream.next() else { return Ok(documents) };
         // Errors count lines from the beginning of the stream.
-        let value = value.map_err(|error: serde_json::Error| error.to_string())?;
+        let value = value.map_err(|error| error.to_string())?;
         let start = start + text[start..].find(|c: char| !c.is_whitespace()).unwrap_or(0);
         line += text[counted..start].matches('\n').count();
         counted = start;
-        documents.push(Document { line, value });
+        documents.push((line, Text::Json(value)));
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn source(name: &str, text: &str) -> Source {
@@ -66,23 +132,36 @@ mod tests {
 
     #[test]
     fn json_stream_is_split_into_values() {
-        let found = of(&source("-", "{\"a\":\n1}\n\n{\"b\": 2} {\"c\": 3}")).unwrap();
+        let source = source("-", "{\"a\":\n1}\n\n{\"b\": 2} {\"c\": 3}");
+        let found = of(&source).unwrap();
         let places: Vec<_> = found.iter().map(|(place, _)| place.to_string()).collect();
         assert_eq!(
             places,
             ["-: document 1 (line 1)", "-: document 2 (line 4)", "-: document 3 (line 4)"]
         );
+        assert_eq!(found[1].1.parse().unwrap().value, json!({"b": 2}));
+    }
+
+    #[test]
+    fn json_list_is_split_into_its_items() {
+        let text = r#"{"items": [{"a": 1}, {"b": {}}], "kind": "List", "apiVersion": "v1"}"#;
+        let source = source("-", text);
+        let list = of(&source).unwrap()[0].1.list().unwrap();
+        assert_eq!((&*list.version, &*list.kind), ("v1", "List"));
+        let items: Vec<_> = list.items.iter().map(|item| item.parse().unwrap().value).collect();
+        assert_eq!(items, [json!({"a": 1}), json!({"b": {}})]);
     }
 
     #[test]
     fn single_document_has_no_number() {
-        let found = of(&source("pod.yaml", "a: 1\n")).unwrap();
-        assert_eq!(found[0].0.to_string(), "pod.yaml");
+        let source = source("pod.yaml", "a: 1\n");
+        assert_eq!(of(&source).unwrap()[0].0.to_string(), "pod.yaml");
     }
 
     #[test]
     fn json_syntax_error_names_its_line() {
-        let fault = of(&source("dump.json", "{\"a\": 1}\n{\"b\": }\n")).unwrap_err();
+        let source = source("dump.json", "{\"a\": 1}\n{\"b\": }\n");
+        let fault = of(&source).unwrap_err();
         assert_eq!(fault.to_string(), "dump.json: expected value at line 2 column 7");
     }
 }

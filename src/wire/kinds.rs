@@ -34,6 +34,8 @@ pub(super) struct BuiltIn {
     resource: EventResource,
     /// `<plural>.<version>[.<group>]`.
     name: &'static str,
+    /// The kind of its objects.
+    kind: &'static str,
     /// Whether its objects are namespaced.
     pub(super) namespaced: bool,
     /// Fields that are kept of an object, by section and name; all fields if empty.
@@ -41,12 +43,12 @@ pub(super) struct BuiltIn {
 }
 
 impl BuiltIn {
-    const fn namespaced(resource: EventResource, name: &'static str) -> Self {
-        Self { resource, name, namespaced: true, fields: &[] }
+    const fn namespaced(resource: EventResource, name: &'static str, kind: &'static str) -> Self {
+        Self { resource, name, kind, namespaced: true, fields: &[] }
     }
 
-    const fn cluster_wide(resource: EventResource, name: &'static str) -> Self {
-        Self { resource, name, namespaced: false, fields: &[] }
+    const fn cluster_wide(resource: EventResource, name: &'static str, kind: &'static str) -> Self {
+        Self { resource, name, kind, namespaced: false, fields: &[] }
     }
 
     /// A kind with many objects whose status changes often: the objects stay small, and a change of
@@ -58,6 +60,16 @@ impl BuiltIn {
 
     pub(super) fn of(resource: &EventResource) -> Option<&'static Self> {
         BUILT_IN.iter().find(|kind| kind.resource == *resource)
+    }
+
+    /// Returns the name of the resource of these objects, `<plural>.<version>[.<group>]`.
+    pub(super) fn name_of(api_version: &str, kind: &str) -> Option<&'static str> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let is_meant = |own: &&Self| {
+            let place = own.name.split_once('.').map_or("", |(_, place)| place);
+            own.kind == kind && place.split_once('.').unwrap_or((place, "")) == (version, group)
+        };
+        BUILT_IN.iter().find(is_meant).map(|own| own.name)
     }
 }
 
@@ -76,25 +88,35 @@ static BUILT_IN: [BuiltIn; 19] = {
     ];
     let (namespaced, cluster_wide) = (BuiltIn::namespaced, BuiltIn::cluster_wide);
     [
-        cluster_wide(R::Node, "nodes.v1"),
-        namespaced(R::Pod, "pods.v1"),
-        cluster_wide(R::Namespace, "namespaces.v1").keeping(LABELS),
-        namespaced(R::Service, "services.v1").keeping(SELECTOR),
-        namespaced(R::ReplicationController, "replicationcontrollers.v1").keeping(SELECTOR),
-        namespaced(R::ReplicaSet, "replicasets.v1.apps").keeping(SELECTOR),
-        namespaced(R::StatefulSet, "statefulsets.v1.apps").keeping(SELECTOR),
-        namespaced(R::PodDisruptionBudget, "poddisruptionbudgets.v1.policy").keeping(BUDGET),
-        cluster_wide(R::PersistentVolume, "persistentvolumes.v1"),
-        namespaced(R::PersistentVolumeClaim, "persistentvolumeclaims.v1"),
-        cluster_wide(R::CsiNode, "csinodes.v1.storage.k8s.io"),
-        cluster_wide(R::CsiDriver, "csidrivers.v1.storage.k8s.io"),
-        cluster_wide(R::VolumeAttachment, "volumeattachments.v1.storage.k8s.io"),
-        namespaced(R::CsiStorageCapacity, "csistoragecapacities.v1.storage.k8s.io"),
-        cluster_wide(R::StorageClass, "storageclasses.v1.storage.k8s.io"),
-        namespaced(R::ResourceClaim, "resourceclaims.v1.resource.k8s.io"),
-        cluster_wide(R::ResourceSlice, "resourceslices.v1.resource.k8s.io"),
-        cluster_wide(R::DeviceClass, "deviceclasses.v1.resource.k8s.io"),
-        namespaced(R::PodGroup, "podgroups.v1alpha2.scheduling.k8s.io"),
+        cluster_wide(R::Node, "nodes.v1", "Node"),
+        namespaced(R::Pod, "pods.v1", "Pod"),
+        cluster_wide(R::Namespace, "namespaces.v1", "Namespace").keeping(LABELS),
+        namespaced(R::Service, "services.v1", "Service").keeping(SELECTOR),
+        namespaced(R::ReplicationController, "replicationcontrollers.v1", "ReplicationController")
+            .keeping(SELECTOR),
+        namespaced(R::ReplicaSet, "replicasets.v1.apps", "ReplicaSet").keeping(SELECTOR),
+        namespaced(R::StatefulSet, "statefulsets.v1.apps", "StatefulSet").keeping(SELECTOR),
+        namespaced(R::PodDisruptionBudget, "poddisruptionbudgets.v1.policy", "PodDisruptionBudget")
+            .keeping(BUDGET),
+        cluster_wide(R::PersistentVolume, "persistentvolumes.v1", "PersistentVolume"),
+        namespaced(R::PersistentVolumeClaim, "persistentvolumeclaims.v1", "PersistentVolumeClaim"),
+        cluster_wide(R::CsiNode, "csinodes.v1.storage.k8s.io", "CSINode"),
+        cluster_wide(R::CsiDriver, "csidrivers.v1.storage.k8s.io", "CSIDriver"),
+        cluster_wide(
+            R::VolumeAttachment,
+            "volumeattachments.v1.storage.k8s.io",
+            "VolumeAttachment",
+        ),
+        namespaced(
+            R::CsiStorageCapacity,
+            "csistoragecapacities.v1.storage.k8s.io",
+            "CSIStorageCapacity",
+        ),
+        cluster_wide(R::StorageClass, "storageclasses.v1.storage.k8s.io", "StorageClass"),
+        namespaced(R::ResourceClaim, "resourceclaims.v1.resource.k8s.io", "ResourceClaim"),
+        cluster_wide(R::ResourceSlice, "resourceslices.v1.resource.k8s.io", "ResourceSlice"),
+        cluster_wide(R::DeviceClass, "deviceclasses.v1.resource.k8s.io", "DeviceClass"),
+        namespaced(R::PodGroup, "podgroups.v1alpha2.scheduling.k8s.io", "PodGroup"),
     ]
 };
 

@@ -1,31 +1,38 @@
 //! Reads the output of `kubectl get -o yaml|json`, and manifests, into the compact forms.
 //!
-//! A file is split into documents (`documents`), lists are flattened and objects classified
-//! (`collect`), and absent fields get the defaults of the API server (`defaults`). Errors name
+//! A file is split into documents (`documents`), lists are flattened (`objects`), objects are classified
+//! (`collect`), what no one reads is found (`doubts`, `absent_kinds`), and absent fields get the defaults of the API server (`defaults`). Errors name
 //! file, document or line, object and field.
 
+mod absent_kinds;
 mod collect;
 mod defaults;
 mod documents;
+mod doubts;
 mod kinds;
+mod known_kinds;
 mod label_keys;
 mod messages;
 mod objects;
 mod plurals;
 mod reduced;
 mod source;
+mod value;
 mod watch;
 mod watched_object;
 mod whole;
+mod workloads;
 mod yaml;
 
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use serde_json::Value;
 use thiserror::Error;
 
-pub use collect::{Input, PodObject, Wanted};
+pub use collect::{Input, Owner, PodObject, Wanted};
+pub use doubts::Validation;
 pub use kinds::{WatchedKind, feeds, watched_kinds};
 #[cfg(test)]
 pub(crate) use objects::unrolled;
@@ -42,17 +49,29 @@ use self::source::Source;
 
 /// Reads all objects of the paths: files, folders, or `-` for standard input. Of kinds other than
 /// nodes and pods, and of fields that scheduling itself does not read, only the `wanted` ones are
-/// kept.
+/// kept. `controllers` returns the objects that controllers would make from those of the input.
 ///
 /// # Errors
 /// All errors, not only the first.
-pub fn read(paths: &[PathBuf], wanted: &Wanted) -> Result<Input, Faults> {
-    let mut collector = Collector::new(wanted);
+pub fn read(
+    paths: &[PathBuf],
+    wanted: &Wanted,
+    validation: Validation,
+    controllers: impl FnOnce(&Input) -> Vec<Value>,
+) -> Result<Input, Faults> {
+    let mut collector = Collector::new(wanted, validation);
     for_each_object(paths, |object| match object {
         Ok(object) => collector.take(object),
         Err(fault) => collector.refuse(fault),
     })?;
-    collector.finish()
+    let made = controllers(collector.input());
+    collector.take_made(made);
+    let nothing = collector.nothing();
+    let input = collector.finish()?;
+    match nothing {
+        Some(nothing) => Err(Fault::new(Location::named("the input"), nothing).into()),
+        None => Ok(input),
+    }
 }
 
 /// The place of an object: file, document if there are several, index in a list.

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use super::{Fault, Faults, Location, documents, source};
+use super::documents::{self, Text};
+use super::value::Parsed;
+use super::{Fault, Faults, Location, source};
 
 /// An object of the input.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,6 +20,8 @@ pub struct Object {
     pub kind: String,
     /// The whole object.
     pub value: Value,
+    /// The paths of fields that are given twice.
+    pub(crate) repeated: Vec<String>,
 }
 
 /// Reads all objects of the paths: files, folders, or `-` for standard input.
@@ -42,9 +46,16 @@ pub(super) fn for_each_object(
     mut each: impl FnMut(Result<Object, Fault>),
 ) -> Result<(), Fault> {
     for path in source::files(paths)? {
-        match source::read(&path).and_then(|source| documents::of(&source)) {
+        let source = match source::read(&path) {
+            Ok(source) => source,
+            Err(fault) => {
+                each(Err(fault));
+                continue;
+            }
+        };
+        match documents::of(&source) {
             Ok(documents) => {
-                documents.into_iter().for_each(|(at, value)| unroll(&at, value, None, &mut each))
+                documents.into_iter().for_each(|(at, text)| read(&at, text, None, &mut each))
             }
             Err(fault) => each(Err(fault)),
         }
@@ -52,11 +63,37 @@ pub(super) fn for_each_object(
     Ok(())
 }
 
+/// Parses a text, item by item if it is a list, and passes on its objects.
+fn read(
+    at: &Location,
+    text: Text<'_>,
+    inherited: Option<&(String, String)>,
+    each: &mut dyn FnMut(Result<Object, Fault>),
+) {
+    if let Some(list) = text.list() {
+        let inherited = of_items(list.version, &list.kind);
+        for (index, item) in list.items.into_iter().enumerate() {
+            read(&at.item(index), item, inherited.as_ref(), each);
+        }
+        return;
+    }
+    match text.parse() {
+        Ok(parsed) => unroll(at, parsed, inherited, each),
+        Err(message) => each(Err(Fault::new(at.clone(), message))),
+    }
+}
+
+/// Returns version and kind of the items of a list without their own; `None` for a list of any kind.
+fn of_items(version: String, kind: &str) -> Option<(String, String)> {
+    let item = kind.strip_suffix("List").filter(|item| !item.is_empty())?;
+    Some((version, item.to_owned()))
+}
+
 /// Passes on the object in a value, or each object of a list. `inherited` is version and kind of
 /// items without their own, as in a `PodList`.
 fn unroll(
     at: &Location,
-    mut value: Value,
+    Parsed { mut value, repeated }: Parsed,
     inherited: Option<&(String, String)>,
     each: &mut dyn FnMut(Result<Object, Fault>),
 ) {
@@ -68,27 +105,29 @@ fn unroll(
         Ok(type_) => type_,
         Err(message) => return each(Err(Fault::new(at.clone(), message))),
     };
-    match kind.strip_suffix("List") {
-        Some(item) if value.get("items").is_some() => {
-            let inherited = (!item.is_empty()).then(|| (api_version, item.to_owned()));
-            unroll_items(at, &kind, value["items"].take(), inherited.as_ref(), each);
-        }
-        _ => each(Ok(Object { at: at.clone(), api_version, kind, value })),
+    if kind.ends_with("List") && value.get("items").is_some() {
+        let inherited = of_items(api_version, &kind);
+        let items = Parsed { value: value["items"].take(), repeated };
+        return unroll_items(at, &kind, items, inherited.as_ref(), each);
     }
+    each(Ok(Object { at: at.clone(), api_version, kind, value, repeated }));
 }
 
 fn unroll_items(
     at: &Location,
     kind: &str,
-    items: Value,
+    items: Parsed,
     inherited: Option<&(String, String)>,
     each: &mut dyn FnMut(Result<Object, Fault>),
 ) {
-    match items {
+    match items.value {
         Value::Null => {}
-        Value::Array(items) => {
-            for (index, item) in items.into_iter().enumerate() {
-                unroll(&at.item(index), item, inherited, each);
+        Value::Array(values) => {
+            for (index, value) in values.into_iter().enumerate() {
+                let prefix = format!("items[{index}].");
+                let repeated = items.repeated.iter().filter_map(|path| path.strip_prefix(&prefix));
+                let repeated = repeated.map(str::to_owned).collect();
+                unroll(&at.item(index), Parsed { value, repeated }, inherited, each);
             }
         }
         other => {
@@ -129,7 +168,8 @@ fn sort_of(value: &Value) -> String {
 #[cfg(test)]
 pub(crate) fn unrolled(value: Value) -> Vec<Result<Object, Fault>> {
     let mut found = Vec::new();
-    unroll(&Location::named("-"), value, None, &mut |object| found.push(object));
+    let parsed = Parsed { value, repeated: Vec::new() };
+    unroll(&Location::named("-"), parsed, None, &mut |object| found.push(object));
     found
 }
 

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::kinds::BuiltIn;
+
 /// The plurals of the metrics server: it names them after the objects that it measures.
 const METRICS: [(&str, &str); 2] = [("NodeMetrics", "nodes"), ("PodMetrics", "pods")];
 const METRICS_GROUP: &str = "metrics.k8s.io";
@@ -32,26 +34,34 @@ impl Plurals {
         }
     }
 
-    /// Returns `<plural>.<version>[.<group>]` of a kind. A plural that is not known is taken to be the
-    /// usual one.
-    pub(super) fn resource_name(&self, api_version: &str, kind: &str) -> String {
-        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let known = self.0.get(&(group.to_owned(), kind.to_owned()));
-        let plural = known.cloned().unwrap_or_else(|| usual_plural(kind));
-        match group {
-            "" => format!("{plural}.{version}"),
-            group => format!("{plural}.{version}.{group}"),
+    /// Returns the name of the resource that an object belongs to, `<plural>.<version>[.<group>]`: that of a kind of
+    /// Kubernetes, or the plural in a CustomResourceDefinition or in the `selfLink` of the object. Otherwise the
+    /// resource is not known, because a plural may be any word.
+    pub(super) fn resource_name(
+        &self,
+        api_version: &str,
+        kind: &str,
+        object: &Value,
+    ) -> Option<String> {
+        if let Some(name) = BuiltIn::name_of(api_version, kind) {
+            return Some(name.to_owned());
         }
+        let (group, version) = api_version.split_once('/')?;
+        let known = self.0.get(&(group.to_owned(), kind.to_owned())).map(String::as_str);
+        let plural = known.or_else(|| plural_in_link(object, api_version))?;
+        Some(format!("{plural}.{version}.{group}"))
     }
 }
 
-fn usual_plural(kind: &str) -> String {
-    let singular = kind.to_lowercase();
-    match singular.strip_suffix('y') {
-        Some(stem) if !stem.ends_with(['a', 'e', 'o', 'u']) => format!("{stem}ies"),
-        _ if singular.ends_with(['s', 'x']) || singular.ends_with("ch") => format!("{singular}es"),
-        _ => format!("{singular}s"),
-    }
+/// Returns the plural in `metadata.selfLink`, which servers up to Kubernetes 1.19 write.
+fn plural_in_link<'a>(object: &'a Value, api_version: &str) -> Option<&'a str> {
+    let link = object["metadata"]["selfLink"].as_str()?;
+    let path = link.strip_prefix("/apis/")?.strip_prefix(api_version)?.strip_prefix('/')?;
+    let path = match path.strip_prefix("namespaces/") {
+        Some(path) => path.split_once('/')?.1,
+        None => path,
+    };
+    path.split('/').next()
 }
 
 #[cfg(test)]
@@ -60,28 +70,44 @@ mod tests {
 
     use super::*;
 
+    fn name_of(plurals: &Plurals, api_version: &str, kind: &str) -> Option<String> {
+        plurals.resource_name(api_version, kind, &json!({}))
+    }
+
     #[test]
-    fn usual_plurals_are_formed() {
+    fn kinds_of_kubernetes_have_their_plurals() {
         let plurals = Plurals::default();
         for (api_version, kind, expected) in [
-            ("v1", "Service", "services.v1"),
-            ("apps/v1", "ReplicaSet", "replicasets.v1.apps"),
-            ("storage.k8s.io/v1", "StorageClass", "storageclasses.v1.storage.k8s.io"),
-            ("example.com/v1", "TeamPolicy", "teampolicies.v1.example.com"),
-            ("example.com/v1", "Gateway", "gateways.v1.example.com"),
-            ("metrics.k8s.io/v1beta1", "NodeMetrics", "nodes.v1beta1.metrics.k8s.io"),
+            ("v1", "Service", Some("services.v1")),
+            ("apps/v1", "ReplicaSet", Some("replicasets.v1.apps")),
+            ("storage.k8s.io/v1", "StorageClass", Some("storageclasses.v1.storage.k8s.io")),
+            ("metrics.k8s.io/v1beta1", "NodeMetrics", Some("nodes.v1beta1.metrics.k8s.io")),
+            ("policy/v1beta1", "PodDisruptionBudget", None),
+            ("v1", "ReplicaSet", None),
+            ("example.com/v1", "Gateway", None),
         ] {
-            assert_eq!(plurals.resource_name(api_version, kind), expected);
+            assert_eq!(name_of(&plurals, api_version, kind).as_deref(), expected, "{kind}");
         }
     }
 
     #[test]
-    fn definition_names_an_irregular_plural() {
+    fn definition_or_link_names_the_plural() {
         let mut plurals = Plurals::default();
         let names = json!({"kind": "Chassis", "plural": "chassis"});
         plurals.learn(&json!({"spec": {"group": "example.com", "names": names}}));
         plurals.learn(&json!({"spec": {"group": "example.com"}}));
-        assert_eq!(plurals.resource_name("example.com/v1", "Chassis"), "chassis.v1.example.com");
-        assert_eq!(plurals.resource_name("other.com/v1", "Chassis"), "chassises.v1.other.com");
+        let found = name_of(&plurals, "example.com/v1", "Chassis");
+        assert_eq!(found.as_deref(), Some("chassis.v1.example.com"));
+        assert_eq!(name_of(&plurals, "other.com/v1", "Chassis"), None);
+        for (link, expected) in [
+            ("/apis/other.com/v1/racks/r", Some("racks.v1.other.com")),
+            ("/apis/other.com/v1/namespaces/n/racks/r", Some("racks.v1.other.com")),
+            ("/apis/other.com/v2/racks/r", None),
+            ("racks/r", None),
+        ] {
+            let object = json!({"metadata": {"selfLink": link}});
+            let found = plurals.resource_name("other.com/v1", "Rack", &object);
+            assert_eq!(found.as_deref(), expected, "{link}");
+        }
     }
 }

@@ -1,28 +1,88 @@
 //! YAML text from and to JSON values. The only module of `wire` that uses the YAML library.
 
-use std::cell::Cell;
-use std::fmt;
+use serde::Serialize;
+use serde_json::Value;
 
-use serde::de::{
-    DeserializeSeed, Deserializer, Error, IntoDeserializer, MapAccess, SeqAccess, Visitor,
-};
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use super::documents::{List, Text};
+use super::value::{self, Parsed};
 
-use super::documents::Document;
+/// A text without its own `---` lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Part<'a> {
+    /// Number of its first line in the stream, from 1.
+    pub(crate) line: usize,
+    /// Its text.
+    pub(crate) text: &'a str,
+    /// Whether it is the item of a list, with its dash.
+    is_item: bool,
+}
 
 /// Splits a stream into its documents. Documents without content are left out.
-///
-/// # Errors
-/// The first document that does not parse, with the line in the stream.
-pub(crate) fn documents(text: &str) -> Result<Vec<Document>, String> {
-    let mut documents = Vec::new();
-    for (line, part) in parts(text) {
-        if has_content(part) {
-            documents.push(Document { line, value: parse(part, line)? });
+pub(crate) fn documents(text: &str) -> impl Iterator<Item = Part<'_>> {
+    let parts = parts(text).into_iter().filter(|(_, part)| has_content(part));
+    parts.map(|(line, text)| Part { line, text, is_item: false })
+}
+
+impl<'a> Part<'a> {
+    /// Parses the text.
+    ///
+    /// # Errors
+    /// The text does not parse; with the line in the stream.
+    pub(crate) fn parse(&self) -> Result<Parsed, String> {
+        let mut parsed = parse(self.text, self.line)?;
+        if self.is_item
+            && let Value::Array(items) = &mut parsed.value
+        {
+            parsed.value = items.pop().unwrap_or_default();
+            for path in &mut parsed.repeated {
+                *path = path.strip_prefix("[0].").unwrap_or(path).to_owned();
+            }
         }
+        Ok(parsed)
     }
-    Ok(documents)
+
+    /// Splits a list in the form of kubectl into its items: the items begin with a dash at the beginning of a line,
+    /// after a line `items:`. Returns `None` for other forms, and for a text that may have aliases, because an
+    /// item may then refer to another.
+    pub(crate) fn list(&self) -> Option<List<'a>> {
+        if self.is_item || self.text.contains(": &") || self.text.contains("- &") {
+            return None;
+        }
+        let (mut version, mut kind) = (None, None);
+        let (mut starts, mut end) = (Vec::new(), None);
+        let (mut is_inside, mut offset) = (false, 0);
+        for (index, line) in self.text.split_inclusive('\n').enumerate() {
+            let field = |name: &str| Some(line.strip_prefix(name)?.trim());
+            match line.as_bytes() {
+                [b'-', b' ' | b'\n', ..] if is_inside => starts.push((offset, self.line + index)),
+                [b' ', ..] if is_inside && starts.is_empty() && !line.trim().is_empty() => {
+                    return None;
+                }
+                [b' ' | b'#' | b'\n' | b'\r', ..] => {}
+                _ if line.trim_end() == "items:" && starts.is_empty() => is_inside = true,
+                _ => {
+                    if std::mem::take(&mut is_inside) {
+                        end = Some(offset);
+                    }
+                    match (field("apiVersion:"), field("kind:"), field("metadata:")) {
+                        (Some(own), ..) => version = Some(own),
+                        (_, Some(own), _) => kind = Some(own),
+                        (.., Some(_)) => {}
+                        _ => return None,
+                    }
+                }
+            }
+            offset += line.len();
+        }
+        let ends = starts.iter().skip(1).map(|(start, _)| *start);
+        let ends = ends.chain([end.unwrap_or(self.text.len())]);
+        let items = starts.iter().zip(ends).map(|(&(start, line), end)| {
+            Text::Yaml(Part { line, text: &self.text[start..end], is_item: true })
+        });
+        let items: Vec<_> = items.collect();
+        let is_list = kind.is_some_and(|kind| kind.ends_with("List")) && !items.is_empty();
+        is_list.then_some(List { version: version?.to_owned(), kind: kind?.to_owned(), items })
+    }
 }
 
 /// Serializes one document.
@@ -39,96 +99,14 @@ pub(crate) const fn most_values(text: &str) -> usize {
 }
 
 /// Parses one document that begins at this line of its stream.
-fn parse(part: &str, line: usize) -> Result<Value, String> {
-    let read = |text: &str| {
-        let left = Cell::new(most_values(part));
-        Bounded(&left).deserialize(serde_yaml::Deserializer::from_str(text))
-    };
+fn parse(part: &str, line: usize) -> Result<Parsed, String> {
+    let read =
+        |text: &str| value::read(serde_yaml::Deserializer::from_str(text), most_values(part));
     read(part).or_else(|_| {
         // Parses again after that many empty lines, to get the line numbers of the stream.
         let padded = "\n".repeat(line.saturating_sub(1)) + part;
         read(&padded).map_err(|error| error.to_string())
     })
-}
-
-/// Reads a value, as long as its document has not used up what is left: a value costs one, and a text its length.
-/// Aliases of aliases would grow without a bound.
-#[derive(Clone, Copy)]
-struct Bounded<'a>(&'a Cell<usize>);
-
-impl<'de> DeserializeSeed<'de> for Bounded<'_> {
-    type Value = Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        self.charge(1)?;
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl Bounded<'_> {
-    fn charge<E: Error>(self, size: usize) -> Result<(), E> {
-        let left = self.0.get().checked_sub(size);
-        self.0.set(left.ok_or_else(|| E::custom("document contains excessive aliasing"))?);
-        Ok(())
-    }
-}
-
-impl<'de> Visitor<'de> for Bounded<'_> {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("any valid JSON value")
-    }
-
-    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_i128<E: Error>(self, value: i128) -> Result<Value, E> {
-        Value::deserialize(value.into_deserializer())
-    }
-
-    fn visit_u128<E: Error>(self, value: u128) -> Result<Value, E> {
-        Value::deserialize(value.into_deserializer())
-    }
-
-    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
-        self.charge(value.len())?;
-        Ok(value.into())
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        let mut values = Vec::new();
-        while let Some(value) = items.next_element_seed(self)? {
-            values.push(value);
-        }
-        Ok(values.into())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
-        let mut values = Map::new();
-        while let Some(key) = fields.next_key::<String>()? {
-            self.charge(key.len())?;
-            values.insert(key, fields.next_value_seed(self)?);
-        }
-        Ok(values.into())
-    }
 }
 
 /// Returns the texts between the `---` lines, each with the number of its first line.
@@ -165,12 +143,15 @@ mod tests {
 
     use super::*;
 
+    /// Returns the line and the value of each document.
+    fn parsed(text: &str) -> Result<Vec<(usize, Value)>, String> {
+        documents(text).map(|part| Ok((part.line, part.parse()?.value))).collect()
+    }
+
     #[test]
     fn documents_have_line_numbers_and_empty_ones_are_left_out() {
         let text = "# a comment\n---\na: 1\n---\n---\n# nothing\n--- \nb:\n- 2\n---\n";
-        let documents = documents(text).unwrap();
-        let found: Vec<_> = documents.iter().map(|d| (d.line, d.value.clone())).collect();
-        assert_eq!(found, [(2, json!({"a": 1})), (7, json!({"b": [2]}))]);
+        assert_eq!(parsed(text).unwrap(), [(2, json!({"a": 1})), (7, json!({"b": [2]}))]);
     }
 
     #[test]
@@ -181,27 +162,68 @@ mod tests {
             let aliases = vec![format!("*{before}"); 9].join(", ");
             text += &format!("{name}: &{name} [{aliases}]\n");
         }
-        let error = documents(&text).unwrap_err();
+        let error = parsed(&text).unwrap_err();
         assert!(error.contains("document contains excessive aliasing"), "{error}");
-        let some = documents("a: &a [1, 2]\nb: [*a, *a, *a]\n").unwrap();
-        assert_eq!(some[0].value["b"], json!([[1, 2], [1, 2], [1, 2]]));
+        let some = parsed("a: &a [1, 2]\nb: [*a, *a, *a]\n").unwrap();
+        assert_eq!(some[0].1["b"], json!([[1, 2], [1, 2], [1, 2]]));
     }
 
     #[test]
     fn error_names_the_line_of_the_stream() {
-        let error = documents("a: 1\n---\nb: 2\nc: [\n").unwrap_err();
+        let error = parsed("a: 1\n---\nb: 2\nc: [\n").unwrap_err();
         assert!(error.contains("line 5"), "{error}");
     }
 
     #[test]
     fn dashes_inside_a_text_do_not_separate() {
-        let documents = documents("a: |\n  --- x\n  ---\nb: ---x\n").unwrap();
+        let documents = parsed("a: |\n  --- x\n  ---\nb: ---x\n").unwrap();
         assert_eq!(documents.len(), 1);
-        assert_eq!(documents[0].value, json!({"a": "--- x\n---\n", "b": "---x"}));
+        assert_eq!(documents[0].1, json!({"a": "--- x\n---\n", "b": "---x"}));
     }
 
     #[test]
     fn content_may_follow_the_dashes() {
-        assert_eq!(documents("--- {a: 1}\n").unwrap()[0].value, json!({"a": 1}));
+        assert_eq!(parsed("--- {a: 1}\n").unwrap()[0].1, json!({"a": 1}));
+    }
+
+    /// Returns the values of the items, if the text is split into them.
+    fn items(text: &str) -> Option<Vec<Result<Value, String>>> {
+        let list = documents(text).next()?.list()?;
+        assert_eq!((&*list.version, &*list.kind), ("v1", "PodList"), "{text}");
+        Some(list.items.iter().map(|item| Ok(item.parse()?.value)).collect())
+    }
+
+    #[test]
+    fn list_of_kubectl_is_split_into_its_items() {
+        let text = "apiVersion: v1\nitems:\n- a: |\n    - x\n\n    y\n# why\n- b:\n  - c\n  d: 'e\n\n    f'\n\
+                    kind: PodList\nmetadata:\n  resourceVersion: \"\"\n";
+        let expected = [json!({"a": "- x\n\ny\n"}), json!({"b": ["c"], "d": "e\nf"})];
+        assert_eq!(items(text).unwrap(), expected.map(Ok));
+        let first = "kind: PodList\napiVersion: v1\nitems:\n- a: 1\n- a: [\n";
+        let found = items(first).unwrap();
+        assert_eq!(found[0], Ok(json!({"a": 1})));
+        assert!(found[1].as_ref().is_err_and(|error| error.contains("line 6")), "{found:?}");
+    }
+
+    #[test]
+    fn other_forms_of_lists_are_parsed_at_once() {
+        let rows = [
+            "kind: PodList\napiVersion: v1\nitems: []\n",
+            "kind: PodList\napiVersion: v1\nitems:\n  - a: 1\n",
+            "kind: PodList\napiVersion: v1\nitems:\n- a: &a 1\n- b: *a\n",
+            "kind: Pod\napiVersion: v1\nitems:\n- a: 1\n",
+            "kind: PodList\napiVersion: v1\nother: 1\nitems:\n- a: 1\n",
+            "{kind: PodList, apiVersion: v1, items: [{a: 1}]}\n",
+        ];
+        for text in rows {
+            assert_eq!(items(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn fields_that_are_given_twice_have_their_path_in_the_item() {
+        let text = "kind: List\napiVersion: v1\nitems:\n- a: {b: 1, b: 2}\n";
+        let list = documents(text).next().unwrap().list().unwrap();
+        assert_eq!(list.items[0].parse().unwrap().repeated, ["a.b"]);
     }
 }

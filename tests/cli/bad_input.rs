@@ -132,3 +132,133 @@ fn usage_errors_exit_with_2() {
         loadmaster(args).refused(2);
     }
 }
+
+/// A pod with an unknown field and a field given twice, a misspelt kind, an old version, and a kind that is not read.
+const DOUBTFUL: &str = "\
+apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec: {nodeSelecter: {a: b}, containers: [{name: c, resources: {requests: {cpu: 1, cpu: 2}}}]}
+---
+apiVersion: apps/v1
+kind: Deploymnt
+metadata: {name: d}
+---
+apiVersion: policy/v1beta1
+kind: PodDisruptionBudget
+metadata: {name: b}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: m}
+";
+
+#[test]
+fn whatever_is_not_read_is_said() {
+    let said = [
+        "-: document 1 (line 1): Pod p: unknown field \"spec.nodeSelecter\"",
+        "-: document 1 (line 1): Pod p: duplicate field \"spec.containers[0].resources.requests.cpu\"",
+        "-: document 2 (line 5): Deploymnt of apps/v1 is ignored: there is no such kind; did you mean \
+         Deployment?",
+        "-: document 3 (line 9): PodDisruptionBudget of policy/v1beta1 is ignored: it is read as policy/v1",
+    ];
+    let args = ["simulate", "-f", "nodes.yaml", "-"];
+    let answer = loadmaster_with(&args, DOUBTFUL);
+    let warnings: Vec<&str> = answer.err.lines().collect();
+    assert_eq!(warnings, said.map(|text| format!("warning: {text}")));
+    let text = answer.text();
+    assert!(
+        text.contains("No plugin reads: ConfigMap (1), Deploymnt (1), PodDisruptionBudget (1)."),
+        "{text}"
+    );
+
+    for strict in ["--validate", "--validate=strict", "--validate=true"] {
+        let error = loadmaster_with(&[&args[..], &[strict]].concat(), DOUBTFUL).refused(1);
+        assert_eq!(error.lines().collect::<Vec<_>>(), said.map(|text| format!("error: {text}")));
+    }
+    let answer = loadmaster_with(&[&args[..], &["--validate=ignore"]].concat(), DOUBTFUL);
+    assert_eq!((answer.code, &*answer.err), (Some(0), ""));
+}
+
+#[test]
+fn workloads_that_cannot_be_decoded_are_errors() {
+    let workload = |spec: &str| {
+        format!("apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: d}}\nspec: {spec}\n")
+    };
+    let rows = [
+        ("{replicas: many}", "Deployment d: spec.replicas: invalid type: string \"many\""),
+        (
+            "{template: {spec: {priority: high}}}",
+            "Deployment d: spec.template.spec.priority: invalid type: string \"high\"",
+        ),
+    ];
+    for (spec, expected) in rows {
+        let error = loadmaster_with(&["simulate", "-f", "-"], &workload(spec)).refused(1);
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn input_without_anything_to_schedule_is_an_error() {
+    let configs = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\n";
+    let ended = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nstatus: {phase: Failed}\n";
+    let rows = [
+        ("", "no object"),
+        ("# nothing\n---\n", "no object"),
+        ("{\"apiVersion\": \"v1\", \"kind\": \"List\", \"items\": []}", "no object"),
+        (configs, "no node, pod or workload among 1 object"),
+        (ended, "no node, and no pod but 1 that ended"),
+    ];
+    for (input, expected) in rows {
+        let error = loadmaster_with(&["simulate", "-f", "-"], input).refused(1);
+        let start =
+            format!("error: the input: {expected}; a complete dump: kubectl get nodes,pods,");
+        assert!(error.starts_with(&start), "{error}");
+    }
+}
+
+#[test]
+fn kinds_that_pods_need_and_the_dump_lacks_are_named() {
+    let claim =
+        "{containers: [{name: c}], volumes: [{name: v, persistentVolumeClaim: {claimName: x}}]}";
+    let devices = "{containers: [{name: c}], resourceClaims: [{name: r, resourceClaimName: x}]}";
+    let priority = "{containers: [{name: c}], priorityClassName: high}";
+    let owned = pod("owned", "{containers: [{name: c}]}").replace(
+        "name: owned",
+        "name: owned, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: web, controller: true}]",
+    );
+    let rows = [
+        (pod("p", claim), "1 pending pod (default/p) name PersistentVolumeClaims"),
+        (pod("p", devices), "1 pending pod (default/p) name ResourceClaims"),
+        (pod("p", devices), "1 pending pod (default/p) need devices of ResourceSlices"),
+        (owned, "1 pending pod (default/owned) belong to ReplicaSets"),
+        (
+            pod("p", priority),
+            "1 pod (default/p) with spec.priorityClassName high: there is no such PriorityClass",
+        ),
+    ];
+    for (pod, expected) in rows {
+        let answer = loadmaster_with(&["simulate", "-f", "nodes.yaml", "-"], &pod);
+        assert!(answer.err.contains(expected), "{}", answer.err);
+    }
+}
+
+/// Every document shows the command that the messages show.
+#[test]
+fn there_is_one_dump_command() {
+    let error = loadmaster_with(&["simulate", "-f", "-"], "").refused(1);
+    let (_, command) = error.trim_end().split_once("a complete dump: ").unwrap();
+    let help = loadmaster(&["simulate", "--help"]).text();
+    let spaces = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(spaces(&help).contains(command), "{help}");
+    for document in ["docs/simulate.md", "docs/tour.md", "docs/guides/troubleshooting.md"] {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(document);
+        let text = std::fs::read_to_string(path).unwrap();
+        assert!(text.contains(command), "{document}: {command}");
+        assert_eq!(
+            text.matches("kubectl get nodes,pods").count(),
+            text.matches(command).count(),
+            "{document}"
+        );
+    }
+}

@@ -236,8 +236,7 @@ fn pod_affinity_is_ignored_if_its_plugin_is_disabled() {
     let answer = loadmaster(&args).json();
     let web = ("web-1".to_owned(), "a1".to_owned());
     assert!(placements(&answer).contains(&web), "it has more room: {:?}", placements(&answer));
-    let unread = json!({"ReplicaSet": 1, "Service": 2});
-    assert_eq!(answer["simulation"]["otherKinds"], unread);
+    assert_eq!(answer["simulation"]["otherKinds"], json!({"Service": 2}), "workloads are read");
 }
 
 #[test]
@@ -367,4 +366,49 @@ fn pod_of_higher_priority_evicts_the_least_important_pod() {
     assert!(text.starts_with("2 pending pods: 1 placed, 1 left pending, 1 pod evicted."), "{text}");
     let row = ["batch", "cleanup", "open", "shop/urgent"];
     assert!(text.lines().any(|line| line.split_whitespace().eq(row)), "{text}");
+}
+
+#[test]
+fn workloads_make_the_pods_that_they_lack() {
+    let answer = loadmaster(&["simulate", "-f", "workloads.yaml", "-o", "json"]).json();
+    let simulation = &answer["simulation"];
+    let workloads = simulation["workloads"].as_array().unwrap().iter();
+    let numbers = workloads.map(|own| {
+        let number = |key: &str| own[key].as_u64().unwrap();
+        let name = format!("{} {}", own["kind"].as_str().unwrap(), own["name"].as_str().unwrap());
+        (name, ["wanted", "running", "placed", "left"].map(number))
+    });
+    let expected = [
+        ("Deployment web", [3, 0, 2, 1]),
+        ("ReplicaSet cache", [2, 1, 1, 0]),
+        ("StatefulSet db", [2, 0, 2, 0]),
+        ("DaemonSet agent", [2, 0, 2, 0]),
+        ("CronJob report", [2, 0, 2, 0]),
+    ];
+    let expected = expected.map(|(name, numbers)| (name.to_owned(), numbers));
+    assert_eq!(numbers.collect::<Vec<_>>(), expected);
+    let nodes_of = |prefix: &str| {
+        let placed = placements(&answer).into_iter().filter(|(pod, _)| pod.starts_with(prefix));
+        placed.map(|(_, node)| node).collect::<Vec<_>>()
+    };
+    assert_eq!(nodes_of("agent-"), ["a", "b"], "one for each node");
+    assert_eq!(nodes_of("db-"), ["a", "a"], "with volumes");
+    assert_eq!(simulation["left"][0]["state"], "unschedulable");
+    assert_eq!(simulation["otherKinds"], json!({}), "all of them are read");
+    assert_eq!(simulation["warnings"], json!([]));
+
+    let text = loadmaster(&["simulate", "-f", "workloads.yaml"]).text();
+    let row = ["Deployment", "shop", "web", "3", "0", "2", "1"];
+    assert!(text.lines().any(|line| line.split_whitespace().eq(row)), "{text}");
+}
+
+#[test]
+fn placed_pods_of_workloads_are_not_made_again() {
+    let run = ["simulate", "-f", "workloads.yaml", "-o", "yaml"];
+    let placed = loadmaster(&run).text();
+    let args = ["simulate", "-f", "workloads.yaml", "-", "-o", "json"];
+    let again = loadmaster_with(&args, &placed).json();
+    let summary = &again["simulation"]["summary"];
+    let numbers = ["running", "pending"].map(|key| summary[key].as_u64());
+    assert_eq!(numbers, [10, 1].map(Some), "{summary}");
 }

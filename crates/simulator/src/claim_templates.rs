@@ -47,7 +47,8 @@ impl ClaimTemplates {
                 names.extend(made.map(|claim| (entry.name.clone(), claim.clone())));
                 continue;
             }
-            let wanted = template_name(&object.raw, &entry.name);
+            let read = object.object();
+            let wanted = template_name(&read, &entry.name);
             let key = (pod.key.namespace.to_string(), wanted.to_owned());
             let Some(template) = self.0.get(&key) else {
                 warnings.push(format!(
@@ -93,6 +94,7 @@ mod tests {
         let raw = json!({"metadata": {"name": "p", "namespace": "ns", "uid": "u"},
             "spec": {"containers": [{"name": "c"}], "resourceClaims": claims}, "status": status});
         let pod = Pod::from_api(&serde_json::from_value(raw.clone()).unwrap());
+        let raw = serde_json::value::to_raw_value(&raw).ok().map(Arc::from);
         DumpedPod { pod, raw, created: None }
     }
 

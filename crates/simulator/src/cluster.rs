@@ -9,10 +9,11 @@ use serde_json::Value;
 use crate::claim_templates::ClaimTemplates;
 pub use crate::claims::PlacedDevice;
 use crate::explain::{Explanation, explain};
+use crate::manifest::Manifest;
+use crate::workloads::Workload;
 use crate::world::Evicted;
 use crate::{
-    BuildError, DumpedPod, NodeUsage, Object, Settings, State, Usage, World, ephemeral, manifest,
-    usage,
+    BuildError, DumpedPod, NodeUsage, Object, Settings, State, Usage, World, ephemeral, usage,
 };
 
 /// A cluster dump, decoded.
@@ -28,6 +29,8 @@ pub struct Dump {
     pub objects: Vec<Object>,
     /// ResourceClaimTemplates, from which pending pods get their claims.
     pub claim_templates: Vec<Value>,
+    /// Workloads whose pods are among those of the dump.
+    pub workloads: Vec<Workload>,
     /// Number of objects of every other kind.
     pub other_kinds: BTreeMap<String, usize>,
     /// Warnings of the decoder.
@@ -57,6 +60,8 @@ pub struct Simulation {
     pub scheduler_names: Vec<String>,
     /// Numbers of nodes and pods.
     pub summary: Summary,
+    /// The workloads that no other workload controls, in the order of the input.
+    pub workloads: Vec<WorkloadOutcome>,
     /// Placed pods, in the order of the decisions.
     pub placed: Vec<Placement>,
     /// Pods that stay pending, in the order of the input.
@@ -77,7 +82,27 @@ pub struct Simulation {
     pub explanations: Vec<Explanation>,
     /// The placed pods as objects.
     #[serde(skip)]
-    pub manifests: Vec<Value>,
+    pub manifests: Vec<Manifest>,
+}
+
+/// The pods of a workload.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkloadOutcome {
+    /// The kind.
+    pub kind: &'static str,
+    /// The namespace.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+    /// Number of pods that it wants.
+    pub wanted: usize,
+    /// Number of its pods that had a node before the run.
+    pub running: usize,
+    /// Number of its pods that were placed.
+    pub placed: usize,
+    /// Number of its pods that stay pending.
+    pub left: usize,
 }
 
 /// Numbers of nodes and pods.
@@ -225,7 +250,7 @@ pub fn simulate(dump: Dump, question: &Question) -> Result<Simulation, Error> {
     pending.sort_by_key(|object| (object.created.is_none(), object.created));
     let templates = ClaimTemplates::new(dump.claim_templates);
     for object in &mut pending {
-        ephemeral::claims_of(object).for_each(|claim| world.add_missing_claim(claim));
+        ephemeral::claims_of(object).into_iter().for_each(|claim| world.add_missing_claim(claim));
         for claim in templates.complete(object, &mut warnings) {
             world.add_object(claim);
         }
@@ -234,6 +259,7 @@ pub fn simulate(dump: Dump, question: &Question) -> Result<Simulation, Error> {
     world.run_until_idle();
 
     let (placed, manifests) = placements(&mut world, &pending);
+    let workloads = dump.workloads.iter().map(|workload| outcome(&world, workload)).collect();
     let left = left_pods(&world, &pending);
     let evicted: Vec<_> = world.evicted().iter().map(evicted_pod).collect();
     (summary.placed, summary.left) = (placed.len(), left.len());
@@ -246,6 +272,7 @@ pub fn simulate(dump: Dump, question: &Question) -> Result<Simulation, Error> {
         seed: question.settings.seed,
         scheduler_names: names.into_iter().collect(),
         summary,
+        workloads,
         placed,
         left,
         evicted,
@@ -288,7 +315,7 @@ fn scheduler_names(pods: &[DumpedPod], asked: &[String]) -> BTreeSet<String> {
 }
 
 /// Returns the placed pods in the order of the decisions, and their objects.
-fn placements(world: &mut World, pending: &[DumpedPod]) -> (Vec<Placement>, Vec<Value>) {
+fn placements(world: &mut World, pending: &[DumpedPod]) -> (Vec<Placement>, Vec<Manifest>) {
     let by_key: BTreeMap<&PodKey, &DumpedPod> =
         pending.iter().map(|object| (&object.pod.key, object)).collect();
     let mut placements = Vec::new();
@@ -299,7 +326,7 @@ fn placements(world: &mut World, pending: &[DumpedPod]) -> (Vec<Placement>, Vec<
         };
         let State::Placed { node, .. } = &history.state else { continue };
         let devices = world.devices_of(&object.pod);
-        manifests.push(manifest::placed_pod(&object.raw, node));
+        manifests.extend(object.raw.clone().map(|raw| Manifest { raw, node: node.clone() }));
         placements.push(Placement {
             namespace: key.namespace.to_string(),
             name: key.name.to_string(),
@@ -311,6 +338,23 @@ fn placements(world: &mut World, pending: &[DumpedPod]) -> (Vec<Placement>, Vec<
         });
     }
     (placements, manifests)
+}
+
+/// Counts the pods of a workload that had no node before the run. Pods of other schedulers stay pending.
+fn outcome(world: &World, workload: &Workload) -> WorkloadOutcome {
+    let is_placed = |pod: &&PodKey| {
+        world.history(pod).is_some_and(|history| matches!(history.state, State::Placed { .. }))
+    };
+    let placed = workload.pending.iter().filter(is_placed).count();
+    WorkloadOutcome {
+        kind: workload.kind,
+        namespace: workload.namespace.clone(),
+        name: workload.name.clone(),
+        wanted: workload.wanted,
+        running: workload.running,
+        placed,
+        left: workload.pending.len() - placed,
+    }
 }
 
 fn evicted_pod(evicted: &Evicted) -> EvictedPod {

@@ -1,18 +1,23 @@
 //! The claims of generic ephemeral volumes. In a cluster, the ephemeral volume controller creates
 //! them.
 
-use framework::EventResource;
+use framework::{EventResource, PodVolumeSource};
 use serde_json::{Value, json};
 
 use crate::{DumpedPod, Object};
 
 /// Returns the claims of the ephemeral volumes of a pod. The pod owns them.
-pub(super) fn claims_of(pod: &DumpedPod) -> impl Iterator<Item = Object> {
-    let volumes = pod.raw["spec"]["volumes"].as_array().into_iter().flatten();
-    volumes.filter_map(|volume| {
+pub(super) fn claims_of(pod: &DumpedPod) -> Vec<Object> {
+    if pod.pod.spec.volumes.iter().all(|volume| volume.source != PodVolumeSource::Ephemeral) {
+        return Vec::new();
+    }
+    let object = pod.object();
+    let volumes = object["spec"]["volumes"].as_array().into_iter().flatten();
+    let claims = volumes.filter_map(|volume| {
         let template = volume["ephemeral"].get("volumeClaimTemplate")?;
         Some(claim(pod, volume["name"].as_str()?, template))
-    })
+    });
+    claims.collect()
 }
 
 fn claim(object: &DumpedPod, volume: &str, template: &Value) -> Object {

@@ -3,6 +3,7 @@
 //! - [`cluster`]: schedules the pending pods of a cluster dump.
 //! - [`trace`]: recorded clusters; [`replay`] and [`inflation`] schedule them, as recorded or drawn
 //!   to a chosen size.
+//! - [`workloads`]: the pods that controllers make from workloads.
 //! - [`World`]: an engine, a clock, and the parts of an API server that the engine notices.
 //! - [`explain`]: why a pod can or cannot run on each node.
 //! - [`report`]: the results as text, JSON and plots.
@@ -23,10 +24,12 @@ mod settings;
 pub mod trace;
 mod usage;
 mod volumes;
+pub mod workloads;
 mod world;
 
 use serde::Serialize;
 
+pub use manifest::Manifest;
 pub use object::{DumpedPod, Object};
 pub use settings::{BuildError, PluginMonitor, Settings};
 pub use usage::{NodeUsage, Usage};

@@ -1,7 +1,28 @@
 //! Writes a scheduled pod: the object as it was read, with its node, in a form that `kubectl
 //! create` accepts.
 
+use std::sync::Arc;
+
+use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
+
+/// A placed pod, to be written.
+#[derive(Debug, Clone)]
+pub struct Manifest {
+    /// The pod as it was read.
+    pub(crate) raw: Arc<RawValue>,
+    /// Its node.
+    pub(crate) node: Arc<str>,
+}
+
+impl Serialize for Manifest {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let object: Value =
+            serde_json::from_str(self.raw.get()).map_err(serde::ser::Error::custom)?;
+        placed_pod(&object, &self.node).serialize(serializer)
+    }
+}
 
 /// Fields that the API server fills in and refuses or ignores in a new object.
 const SERVER_OWNED: [&str; 6] =
@@ -9,7 +30,7 @@ const SERVER_OWNED: [&str; 6] =
 
 /// Returns the pod with `spec.nodeName`, without its status and its server-side metadata. All other
 /// fields stay unchanged, whether or not Loadmaster knows them.
-pub(crate) fn placed_pod(raw: &Value, node: &str) -> Value {
+fn placed_pod(raw: &Value, node: &str) -> Value {
     let mut pod = raw.as_object().cloned().unwrap_or_default();
     pod.remove("status");
     if let Some(metadata) = pod.get_mut("metadata").and_then(Value::as_object_mut) {

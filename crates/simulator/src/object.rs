@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use framework::{EventResource, Pod, Time};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 /// An object of a kind that a plugin reads, other than nodes and pods.
 #[derive(Debug, Clone)]
@@ -23,8 +24,8 @@ pub struct Object {
 pub struct DumpedPod {
     /// The fields that scheduling reads.
     pub pod: Pod,
-    /// The object as it was read; only pending pods need it.
-    pub raw: Value,
+    /// The object as it was read; only pending pods need it. As text it takes a fraction of the memory.
+    pub raw: Option<Arc<RawValue>>,
     /// The creation time.
     pub created: Option<Time>,
 }
@@ -33,5 +34,11 @@ impl DumpedPod {
     /// Returns whether the pod waits for a node.
     pub(crate) fn is_pending(&self) -> bool {
         self.pod.node_name.is_none()
+    }
+
+    /// Returns the object as it was read.
+    pub(crate) fn object(&self) -> Value {
+        let raw = self.raw.as_ref();
+        raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
     }
 }

@@ -4,6 +4,7 @@ mod gpu_share;
 mod progress;
 mod settings;
 
+use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,30 +13,30 @@ use anyhow::{Context, bail};
 use clap::{ArgGroup, ValueEnum};
 use framework::{PodKey, Registry};
 use serde::Serialize;
-use serde_json::Value;
-use simulator::cluster::{self, Dump, Question, Simulation};
+use simulator::cluster::{self, Question, Simulation};
 use simulator::report::arrivals::{self, Arrivals};
 use simulator::report::cluster::Detail;
 use simulator::report::comparison::{Comparison, TraceComparison};
 use simulator::report::{allocation, cluster as report};
 use simulator::trace::{Trace, openb};
-use simulator::{Course, Settings, inflation, replay};
+use simulator::{Course, Manifest, Settings, inflation, replay};
 use table::Colour;
 
 use self::progress::Bar;
 use self::settings::Setup;
 use super::{complain, print};
-use crate::wire;
+use crate::wire::{self, Validation};
 
 /// Number of warnings printed; `-o json` has all of them.
 const WARNINGS_SHOWN: usize = 20;
 
 /// Schedules a cluster dump, or a trace, without a server
 ///
-/// With -f, Loadmaster schedules the pending pods of a dump
-/// (`kubectl get nodes,pods,ns,svc,rc,rs,sts,pdb,pvc,pv,sc,csinodes -A -o yaml`). If the dump has
-/// resourceclaims, resourceclaimtemplates, resourceslices and deviceclasses, pods get devices. The output shows
-/// each placement, the reason for each pod left pending, and the usage of each node.
+/// With -f, Loadmaster schedules the pending pods of a dump, and the pods that controllers make from its
+/// workloads (Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs, CronJobs). The output shows each placement,
+/// the reason for each pod left pending, and the usage of each node. A complete dump:
+///
+/// kubectl get nodes,pods,ns,svc,rc,rs,sts,deploy,ds,jobs,pdb,pvc,pv,sc,pc,csinodes,csidrivers,csistoragecapacities,volumeattachments,resourceclaims,resourceclaimtemplates,resourceslices,deviceclasses -A -o yaml
 ///
 /// With --trace, the pods of a recorded cluster arrive one by one. --replay keeps the recorded
 /// times: a pod leaves its recorded lifetime after the simulation placed it. --inflate draws pods
@@ -49,6 +50,11 @@ pub(super) struct Args {
     /// Files or folders with objects, `-` for standard input; can be repeated
     #[arg(short, long, value_name = "PATH", num_args = 1..)]
     filename: Vec<PathBuf>,
+
+    /// What happens to unknown fields, fields given twice, and unknown kinds or versions, as with kubectl
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = Validate::Warn,
+        num_args = 0..=1, require_equals = true, default_missing_value = "strict", conflicts_with = "trace")]
+    validate: Validate,
 
     /// Output format: json and yaml print a List of the placed pods that kubectl accepts, with
     /// everything else under the key `simulation`
@@ -132,6 +138,28 @@ enum Output {
     Json,
     /// YAML
     Yaml,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Validate {
+    /// They are errors
+    #[value(alias = "true")]
+    Strict,
+    /// They cause warnings
+    Warn,
+    /// Nothing is said
+    #[value(alias = "false")]
+    Ignore,
+}
+
+impl From<Validate> for Validation {
+    fn from(validate: Validate) -> Self {
+        match validate {
+            Validate::Strict => Self::Strict,
+            Validate::Warn => Self::Warn,
+            Validate::Ignore => Self::Ignore,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -221,8 +249,8 @@ impl Args {
 }
 
 fn run_cluster(args: &Args, setup: &Setup) -> anyhow::Result<()> {
-    let input = wire::read(&args.filename, &setup.wanted()?)?;
-    let simulation = cluster::simulate(input.into(), &args.question(setup.settings(args)?))?;
+    let dump = settings::read(args, &setup.wanted()?)?;
+    let simulation = cluster::simulate(dump, &args.question(setup.settings(args)?))?;
     warn(&simulation.warnings);
     match args.output {
         Output::Table | Output::Wide => {
@@ -238,7 +266,7 @@ fn compare_clusters(args: &Args, named: &[(String, Setup)]) -> anyhow::Result<()
     for (_, setup) in named {
         wanted.extend(setup.wanted()?);
     }
-    let dump = Dump::from(wire::read(&args.filename, &wanted)?);
+    let dump = settings::read(args, &wanted)?;
     let simulations = named
         .iter()
         .map(|(name, setup)| {
@@ -265,7 +293,7 @@ struct PlacedPods<'a> {
     api_version: &'static str,
     kind: &'static str,
     simulation: &'a Simulation,
-    items: &'a [Value],
+    items: &'a [Manifest],
 }
 
 impl<'a> PlacedPods<'a> {
@@ -343,9 +371,14 @@ fn warn(warnings: &[String]) {
     }
 }
 
+/// Writes JSON to standard output, not by way of a text of the same size. A closed pipe is not an error.
 fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
-    let text = serde_json::to_string_pretty(value).context("cannot write JSON")?;
-    print(&(text + "\n"))
+    let mut out = BufWriter::new(io::stdout().lock());
+    let written = serde_json::to_writer_pretty(&mut out, value).map_err(io::Error::from);
+    match written.and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        outcome => outcome.context("cannot write JSON to standard output"),
+    }
 }
 
 fn print_yaml(value: &impl Serialize) -> anyhow::Result<()> {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use framework::Registry;
 use simulator::cluster::Dump;
+use simulator::workloads::{self, Made, OwnedPod};
 use simulator::{DumpedPod, Object, PluginMonitor};
 
 use super::Args;
@@ -13,7 +14,7 @@ use crate::cli::complain;
 use crate::cli::config::read as read_config;
 use crate::config::{self, BuildError, Configuration, Gates};
 use crate::plugin_watchdog::PluginWatchdog;
-use crate::wire::{Input, PodObject, Wanted, WatchedObject};
+use crate::wire::{self, Faults, Input, PodObject, Wanted, WatchedObject};
 
 /// A configuration in effect and the plugins that it can enable.
 pub(super) struct Setup {
@@ -84,6 +85,26 @@ impl PluginMonitor for PluginWatchdog {
     }
 }
 
+/// Reads the input with the pods that controllers make from its workloads.
+///
+/// # Errors
+/// The input cannot be used.
+pub(super) fn read(args: &Args, wanted: &Wanted) -> Result<Dump, Faults> {
+    let mut made = Made::default();
+    let input = wire::read(&args.filename, wanted, args.validate.into(), |input| {
+        let owned = input.pods.iter().filter_map(|PodObject { pod, owner, .. }| {
+            let owner = owner.as_ref()?;
+            Some(OwnedPod { pod, kind: &owner.kind, name: &owner.name })
+        });
+        let owned: Vec<_> = owned.collect();
+        made = workloads::make(&input.workloads, &input.nodes, &owned);
+        std::mem::take(&mut made.objects)
+    })?;
+    let mut dump = Dump { workloads: made.workloads, ..input.into() };
+    dump.warnings.append(&mut made.warnings);
+    Ok(dump)
+}
+
 impl From<Input> for Dump {
     fn from(input: Input) -> Self {
         Self {
@@ -92,6 +113,7 @@ impl From<Input> for Dump {
             ended: input.ended,
             objects: input.objects.into_iter().map(Object::from).collect(),
             claim_templates: input.claim_templates,
+            workloads: Vec::new(),
             other_kinds: input.others,
             warnings: input.warnings,
         }
@@ -99,7 +121,7 @@ impl From<Input> for Dump {
 }
 
 impl From<PodObject> for DumpedPod {
-    fn from(PodObject { pod, raw, created }: PodObject) -> Self {
+    fn from(PodObject { pod, raw, created, .. }: PodObject) -> Self {
         Self { pod, raw, created }
     }
 }

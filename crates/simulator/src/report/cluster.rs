@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 
 use table::{Cell, Colour, Column, Table, Tone};
 
-use crate::cluster::{EvictedPod, LeftPod, LeftState, PlacedDevice, Placement, Simulation};
+use crate::cluster::{
+    EvictedPod, LeftPod, LeftState, PlacedDevice, Placement, Simulation, WorkloadOutcome,
+};
 use crate::explain::{Explanation, Ranked, Verdict};
 use crate::{NodeUsage, Usage};
 
@@ -31,6 +33,12 @@ const FULL: f64 = 90.0;
 /// Renders a simulation.
 pub fn simulation(simulation: &Simulation, detail: Detail, colour: Colour) -> String {
     let mut text = summary(simulation);
+    let workloads: Vec<_> =
+        simulation.workloads.iter().filter(|own| is_shown(own, detail)).collect();
+    if !workloads.is_empty() {
+        text += "\nWORKLOADS, number of pods\n";
+        text += &self::workloads(&workloads).render(colour);
+    }
     if !simulation.placed.is_empty() {
         text += "\nPLACED\n";
         text += &placed(&simulation.placed, detail).render(colour);
@@ -78,7 +86,32 @@ fn summary(simulation: &Simulation) -> String {
     if summary.ended > 0 {
         text += &format!(" Left out {} that ended.", counted(summary.ended, "pod"));
     }
-    text + "\n"
+    text += "\n";
+    if !simulation.other_kinds.is_empty() {
+        let kinds =
+            simulation.other_kinds.iter().map(|(kind, number)| format!("{kind} ({number})"));
+        text += &format!("No plugin reads: {}.\n", kinds.collect::<Vec<_>>().join(", "));
+    }
+    text
+}
+
+/// Whether to list the workload: one whose pods all ran before is of interest only in detail.
+fn is_shown(workload: &WorkloadOutcome, detail: Detail) -> bool {
+    workload.placed + workload.left > 0 || detail == Detail::Wide && workload.wanted > 0
+}
+
+fn workloads(workloads: &[&WorkloadOutcome]) -> Table {
+    let words = ["KIND", "NAMESPACE", "NAME"].map(Column::words);
+    let numbers = ["WANTED", "RUNNING", "PLACED", "PENDING"].map(Column::numbers);
+    let mut table = Table::new(words.into_iter().chain(numbers));
+    for own in workloads {
+        let words = [Cell::from(own.kind), Cell::from(&own.namespace), Cell::from(&own.name)];
+        let numbers = [own.wanted, own.running, own.placed].map(|number| number.to_string().into());
+        let tone = if own.left > 0 { Tone::Bad } else { Tone::Plain };
+        let left = Cell::toned(own.left.to_string(), tone);
+        table.row(words.into_iter().chain(numbers).chain([left]));
+    }
+    table
 }
 
 /// Returns a number with its noun.

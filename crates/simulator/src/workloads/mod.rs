@@ -1,0 +1,255 @@
+//! The pods that the controllers of Kubernetes would make from the workloads of a dump.
+//!
+//! Each controller compares what its workload wants with the pods of the dump that it owns, and makes the missing
+//! ones. A rollout is not simulated: existing pods count whatever template they have. Controllers own the pods
+//! that name them in `ownerReferences`, and adopt no others.
+
+mod cron_job;
+mod daemon_set;
+mod deployment;
+mod job;
+mod replica_set;
+mod stateful_set;
+mod template;
+
+use std::collections::{BTreeMap, HashSet};
+
+use framework::{Node, Pod, PodKey};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use self::deployment::ReplicaSets;
+use self::template::{is_terminating, name, namespace, text};
+
+/// A pod of a dump and its controller.
+#[derive(Debug, Clone, Copy)]
+pub struct OwnedPod<'a> {
+    /// The pod.
+    pub pod: &'a Pod,
+    /// The kind of its controller.
+    pub kind: &'a str,
+    /// The name of its controller.
+    pub name: &'a str,
+}
+
+/// What the controllers made.
+#[derive(Debug, Default)]
+pub struct Made {
+    /// ReplicaSets, PersistentVolumeClaims and pods, in the order of the workloads.
+    pub objects: Vec<Value>,
+    /// The workloads that no other workload of the dump controls.
+    pub workloads: Vec<Workload>,
+    /// Workloads that could not be followed, and the reason.
+    pub warnings: Vec<String>,
+}
+
+/// A workload and its pods.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Workload {
+    /// The kind.
+    pub kind: &'static str,
+    /// The namespace.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+    /// The number of pods that it wants now.
+    pub wanted: usize,
+    /// The number of its pods that have a node.
+    pub running: usize,
+    /// Its pods that wait for a node, those of the dump first.
+    pub pending: Vec<PodKey>,
+}
+
+/// The kinds that own pods. Deployments and CronJobs own other workloads.
+const KINDS: [(&str, &str); 7] = [
+    ("apps/v1", "DaemonSet"),
+    ("apps/v1", "Deployment"),
+    ("apps/v1", "ReplicaSet"),
+    ("apps/v1", "StatefulSet"),
+    ("batch/v1", "CronJob"),
+    ("batch/v1", "Job"),
+    ("v1", "ReplicationController"),
+];
+
+/// Returns the pods that the controllers of these workloads make, with the objects that they make for them.
+/// Later workloads replace earlier ones of the same kind and name.
+pub fn make(workloads: &[Box<RawValue>], nodes: &[Node], pods: &[OwnedPod<'_>]) -> Made {
+    let mut last = BTreeMap::new();
+    let parsed = |raw: &RawValue| serde_json::from_str::<Value>(raw.get()).ok();
+    let mut sets = ReplicaSets::default();
+    let mut jobs = HashSet::new();
+    for (place, raw) in workloads.iter().enumerate() {
+        let Some(workload) = parsed(raw) else { continue };
+        let Some(kind) = kind_of(&workload) else { continue };
+        match kind {
+            "ReplicaSet" => sets.add(&workload),
+            "Job" if !job::is_over(&workload) => jobs.extend(cron_job::of_job(&workload)),
+            _ => {}
+        }
+        last.insert((kind, namespace(&workload).to_owned(), name(&workload).to_owned()), place);
+    }
+    let mut controllers = Controllers {
+        nodes,
+        pods: by_owner(pods),
+        taken: pods.iter().map(|owned| owned.pod.key.clone()).collect(),
+        known: last.keys().cloned().collect(),
+        sets,
+        jobs,
+        made: Made::default(),
+        numbers: BTreeMap::new(),
+        places: BTreeMap::new(),
+    };
+    let mut order: Vec<usize> = last.into_values().collect();
+    order.sort_unstable();
+    for workload in order.into_iter().filter_map(|place| parsed(&workloads[place])) {
+        controllers.sync(&workload);
+    }
+    controllers.made
+}
+
+fn kind_of(workload: &Value) -> Option<&'static str> {
+    let own = (text(workload, "/apiVersion"), text(workload, "/kind"));
+    KINDS.into_iter().find(|kind| *kind == own).map(|(_, kind)| kind)
+}
+
+/// Maximum number of objects that are made, the number of pods that Kubernetes supports in a cluster.
+const MOST_PODS: usize = 150_000;
+
+/// Kind, namespace and name of a workload.
+type Key = (&'static str, String, String);
+
+type ByOwner<'a> = BTreeMap<(String, String, String), Vec<&'a Pod>>;
+
+/// Returns the active pods by kind, namespace and name of their controllers.
+fn by_owner<'a>(pods: &[OwnedPod<'a>]) -> ByOwner<'a> {
+    let mut by_owner = ByOwner::new();
+    for OwnedPod { pod, kind, name } in pods.iter().filter(|owned| !owned.pod.terminating) {
+        let key = ((*kind).to_owned(), pod.key.namespace.to_string(), (*name).to_owned());
+        by_owner.entry(key).or_default().push(pod);
+    }
+    by_owner
+}
+
+/// The controllers, and what they know of the dump.
+struct Controllers<'a> {
+    nodes: &'a [Node],
+    /// The active pods by kind, namespace and name of their controllers.
+    pods: ByOwner<'a>,
+    /// The names in use.
+    taken: HashSet<PodKey>,
+    /// The workloads of the dump.
+    known: HashSet<Key>,
+    sets: ReplicaSets,
+    /// Namespaces and names of CronJobs that have a Job under way.
+    jobs: HashSet<(String, String)>,
+    made: Made,
+    /// The number of the next generated name, by namespace and base.
+    numbers: BTreeMap<(String, String), u64>,
+    /// The place of each workload in the result.
+    places: BTreeMap<Key, usize>,
+}
+
+impl<'a> Controllers<'a> {
+    fn sync(&mut self, workload: &Value) {
+        if is_terminating(workload) {
+            return;
+        }
+        match kind_of(workload) {
+            Some("DaemonSet") => daemon_set::sync(self, workload),
+            Some("Deployment") => deployment::sync(self, workload),
+            Some("ReplicaSet") => replica_set::sync(self, workload, "ReplicaSet"),
+            Some("ReplicationController") => {
+                replica_set::sync(self, workload, "ReplicationController");
+            }
+            Some("StatefulSet") => stateful_set::sync(self, workload),
+            Some("CronJob") => cron_job::sync(self, workload),
+            Some("Job") => job::sync(self, workload),
+            _ => {}
+        }
+    }
+
+    /// Returns the active pods of a controller.
+    fn pods_of(&self, kind: &str, workload: &Value) -> Vec<&'a Pod> {
+        let key = (kind.to_owned(), namespace(workload).to_owned(), name(workload).to_owned());
+        self.pods.get(&key).cloned().unwrap_or_default()
+    }
+
+    /// Whether the dump has this workload.
+    fn has(&self, kind: &'static str, namespace: &str, name: &str) -> bool {
+        self.known.contains(&(kind, namespace.to_owned(), name.to_owned()))
+    }
+
+    fn warn(&mut self, kind: &str, workload: &Value, message: &str) {
+        let (namespace, name) = (namespace(workload), name(workload));
+        self.made.warnings.push(format!("{kind} {namespace}/{name}: {message}"));
+    }
+
+    /// Counts pods that the workload `root` wants, and those that it has.
+    fn count(&mut self, root: Key, wanted: usize, present: &[&Pod]) {
+        let place = *self.places.entry(root.clone()).or_insert_with(|| {
+            let (kind, namespace, name) = root;
+            let (wanted, running, pending) = (0, 0, Vec::new());
+            let workload = Workload { kind, namespace, name, wanted, running, pending };
+            self.made.workloads.push(workload);
+            self.made.workloads.len() - 1
+        });
+        let workload = &mut self.made.workloads[place];
+        workload.wanted += wanted;
+        let pending = present.iter().filter(|pod| pod.node_name.is_none());
+        workload.pending.extend(pending.map(|pod| pod.key.clone()));
+        workload.running += present.iter().filter(|pod| pod.node_name.is_some()).count();
+    }
+
+    /// Adds a pod of the workload `root`, which has been counted.
+    fn add_pod(&mut self, root: &Key, pod: Value) {
+        let key = PodKey::new(namespace(&pod), name(&pod));
+        self.taken.insert(key.clone());
+        if let Some(place) = self.places.get(root) {
+            self.made.workloads[*place].pending.push(key);
+        }
+        self.made.objects.push(pod);
+    }
+
+    /// Adds pods with names after `base`. `missing` is their number, `pod` is one without a name.
+    fn add_pods(&mut self, root: &Key, owner: &Value, base: &str, missing: usize, pod: &Value) {
+        for _ in 0..missing.min(self.room()) {
+            let name = self.free_name(namespace(owner), base);
+            let mut pod = pod.clone();
+            pod["metadata"]["name"] = name.into();
+            self.add_pod(root, pod);
+        }
+        self.warn_if_full(root.0, owner);
+    }
+
+    /// Returns a name that no pod has, as the API server makes it from `generateName`.
+    fn free_name(&mut self, namespace: &str, base: &str) -> String {
+        let number = self.numbers.entry((namespace.to_owned(), base.to_owned())).or_insert(0);
+        loop {
+            let name = template::generated_name(base, *number);
+            *number += 1;
+            if !self.taken.contains(&PodKey::new(namespace, &name)) {
+                return name;
+            }
+        }
+    }
+
+    /// Returns how many pods may still be added.
+    fn room(&self) -> usize {
+        MOST_PODS.saturating_sub(self.made.objects.len())
+    }
+
+    fn warn_if_full(&mut self, kind: &str, workload: &Value) {
+        if self.room() == 0 {
+            let message =
+                format!("workloads are limited to {MOST_PODS} new objects; the rest is left out");
+            self.warn(kind, workload, &message);
+        }
+    }
+}
+
+fn key_of(kind: &'static str, workload: &Value) -> Key {
+    (kind, namespace(workload).to_owned(), name(workload).to_owned())
+}
+
+#[cfg(test)]
+mod tests;
