@@ -189,15 +189,37 @@ fn equal_configurations_place_equally() {
 }
 
 #[test]
-fn comparison_needs_two_configurations() {
+fn single_configuration_is_compared_with_the_defaults() {
     let [default, packing] = both("one");
-    let error = simulate("any", &["--compare", &default]).refused(1);
-    assert_eq!(
-        error,
-        "error: --compare needs at least two configurations: give it once for each\n"
-    );
+    let answer = simulate("default-scheduler", &["--compare", &packing, "-o", "json"]).json();
+    let names = [0, 1].map(|place| answer["configurations"][place]["configuration"].clone());
+    assert_eq!(names, ["defaults".into(), json!(packing)]);
+    assert_eq!(answer["differing"].as_array().unwrap().len(), 1);
     let config = ["--compare", &default, "--compare", &packing, "--config", &default];
     simulate("any", &config).refused(2);
+}
+
+#[test]
+fn comparison_has_the_distribution_over_nodes() {
+    let files = both("nodes");
+    let answer = compare(&files, &["-o", "json"]).json();
+    let cpu = [0, 1].map(|place| answer["configurations"][place]["perNode"]["cpu"].clone());
+    let even = json!({"least": 25.0, "median": 25.0, "most": 25.0});
+    assert_eq!(cpu, [even, json!({"least": 0.0, "median": 25.0, "most": 50.0})]);
+    let text = compare(&files, &[]).text();
+    let expected = ["25.0/25.0/25.0", "0.0/25.0/50.0"];
+    assert_eq!(values(&text, "on a node: least/median/most"), expected, "{text}");
+}
+
+#[test]
+fn comparison_counts_pending_pods_by_reason() {
+    let args = ["simulate", "-f", "nodes.yaml", "-f", "pods.json", "--compare"];
+    let [default, _] = both("reasons");
+    let answer = loadmaster(&[&args[..], &[&default, "-o", "json"]].concat()).json();
+    let expected = json!({"Insufficient memory": 1});
+    assert_eq!(answer["configurations"][0]["pendingBy"], expected);
+    let text = loadmaster(&[&args[..], &[&default]].concat()).text();
+    assert_eq!(values(&text, "pending: Insufficient memory"), ["1", "1"], "{text}");
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use serde_json::json;
+
 use super::{Answer, loadmaster, written};
 
 const NODES: &str = "sn,cpu_milli,memory_mib,gpu,model\nn0,8000,16384,2,T4\nn1,8000,16384,0,\n";
@@ -29,6 +31,40 @@ fn replayed_pods_wait_and_leave() {
     let numbers = ["arrived", "atOnce", "afterWaiting", "never"].map(|key| run[key].as_u64());
     assert_eq!(numbers, [4, 2, 1, 1].map(Some));
     assert_eq!(answer["peak"]["gpu"], 100.0);
+    let waiting = &answer["waiting"];
+    let numbers = ["placed", "waited", "medianSeconds", "longestSeconds", "mostAtOnce"];
+    let found = numbers.map(|key| waiting[key].as_u64());
+    assert_eq!(found, [3, 1, 80, 80, 2].map(Some), "from second 20 to the departure in second 100");
+    let over_time = answer["overTime"].as_array().unwrap();
+    let at = |seconds: u64| over_time.iter().rfind(|own| own["seconds"].as_u64() <= Some(seconds));
+    let gpu = [0, 15, 110].map(|seconds| at(seconds).unwrap()["gpu"].clone());
+    assert_eq!(gpu, [50.0, 100.0, 100.0].map(|share| json!(share)));
+    let plot = written("replay.svg", b"");
+    let text = small("replay-plot", &["--replay", "--plot", &plot]).text();
+    let sentence = "1 of 3 placed pods waited: half of them up to 1m20s, 95 % up to 1m20s, the longest 1m20s. At most \
+                    2 pods waited at once.";
+    assert!(text.contains(sentence), "{text}");
+    let svg = std::fs::read_to_string(&plot).unwrap();
+    assert!(svg.contains("time since the first arrival"), "{svg}");
+}
+
+/// One node with two GPUs, and pods that want one or two: the drawings end at 50 % or 100 %.
+#[test]
+fn means_say_over_how_many_runs_they_are() {
+    let nodes = "sn,cpu_milli,memory_mib,gpu,model\nn0,8000,16384,2,T4\n";
+    let pods = "name,cpu_milli,memory_mib,num_gpu,gpu_milli\np0,1,1,1,1000\np1,1,1,2,1000\n";
+    let (nodes, pods) =
+        (written("runs-nodes.csv", nodes.as_bytes()), written("runs-pods.csv", pods.as_bytes()));
+    let args = ["simulate", "--trace", "openb", "--nodes", &nodes, "--pods", &pods];
+    let drive = ["--inflate", "100", "--seeds", "10"];
+    let answer = loadmaster(&[&args[..], &drive, &["-o", "json"]].concat()).json();
+    let marks = answer["allocation"].as_array().unwrap();
+    let runs: Vec<_> = marks.iter().map(|mark| mark["runs"].as_u64().unwrap()).collect();
+    assert_eq!((runs.len(), runs[0]), (2, 10), "{marks:?}");
+    assert!(runs[1] < 10, "some drawings end early: {marks:?}");
+    let text = loadmaster(&[&args[..], &drive].concat()).text();
+    let row = ["100", &runs[1].to_string()];
+    assert!(text.lines().any(|line| line.split_whitespace().take(2).eq(row)), "{text}");
 }
 
 #[test]

@@ -71,5 +71,6 @@ fn course(
         samples.push(meter.sample());
         progress.arrived();
     }
-    Ok(Course { seed: settings.seed, tally, samples, warnings: world.warnings() })
+    let (moments, waits) = (Vec::new(), Vec::new());
+    Ok(Course { seed: settings.seed, tally, samples, moments, waits, warnings: world.warnings() })
 }

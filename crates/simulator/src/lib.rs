@@ -36,6 +36,7 @@ pub use usage::{NodeUsage, Usage};
 pub use world::{PodHistory, State, World};
 
 use report::allocation::Sample;
+use report::waiting::Moment;
 
 /// The number of pods of a trace, by outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -77,6 +78,10 @@ pub struct Course {
     pub tally: Tally,
     /// The state of the cluster after each arrival.
     pub samples: Vec<Sample>,
+    /// The state of a replay after each arrival and departure; empty without times.
+    pub moments: Vec<Moment>,
+    /// The time between arrival and placement of each placed pod of a replay, in seconds.
+    pub waits: Vec<u64>,
     /// A warning for each plugin that panicked or was slow.
     pub warnings: Vec<String>,
 }

@@ -12,6 +12,7 @@ use std::collections::{BinaryHeap, HashMap};
 use framework::{Node, Pod, PodKey, Time};
 
 use crate::report::allocation::Meter;
+use crate::report::waiting::Moment;
 use crate::trace::{TimelineError, Trace, TracePod};
 use crate::{BuildError, Course, Progress, Settings, State, Tally, World};
 
@@ -56,6 +57,9 @@ pub fn replay(
         tally: Tally::default(),
         pods: HashMap::new(),
         departures: BinaryHeap::new(),
+        began: arrivals.first().map_or(Time::ZERO, |(at, _)| seconds(*at)),
+        moments: Vec::new(),
+        waits: Vec::new(),
     };
     let mut samples = Vec::with_capacity(arrivals.len());
     for (at, pod) in arrivals {
@@ -66,7 +70,8 @@ pub fn replay(
     }
     replay.run_out();
     let warnings = replay.world.warnings();
-    Ok(Course { seed: settings.seed, tally: replay.tally, samples, warnings })
+    let Replay { tally, moments, waits, .. } = replay;
+    Ok(Course { seed: settings.seed, tally, samples, moments, waits, warnings })
 }
 
 struct Replay<'a> {
@@ -78,6 +83,11 @@ struct Replay<'a> {
     pods: HashMap<PodKey, usize>,
     /// The departures, the next one on top.
     departures: BinaryHeap<Reverse<(Time, usize)>>,
+    /// The time of the first arrival.
+    began: Time,
+    moments: Vec<Moment>,
+    /// Seconds between arrival and placement of each placed pod.
+    waits: Vec<u64>,
 }
 
 impl Replay<'_> {
@@ -90,6 +100,7 @@ impl Replay<'_> {
         self.world.add_pod(pod);
         self.world.run_ready();
         self.record_placed();
+        self.record_moment();
     }
 
     /// Removes the pods whose departure is not later than `time`.
@@ -124,6 +135,15 @@ impl Replay<'_> {
         self.world.remove_pod(&pod);
         self.world.run_ready();
         self.record_placed();
+        self.record_moment();
+    }
+
+    fn record_moment(&mut self) {
+        self.moments.push(Moment {
+            seconds: self.world.now().since(self.began).as_secs(),
+            allocated: self.meter.sample().allocated,
+            waiting: self.tally.never,
+        });
     }
 
     fn record_placed(&mut self) {
@@ -134,6 +154,7 @@ impl Replay<'_> {
             };
             let State::Placed { at, .. } = history.state else { continue };
             self.tally.place(history);
+            self.waits.push(at.since(history.arrived).as_secs());
             let row = &self.trace.pods[index];
             self.meter.allocate(row.demand());
             if let Some(lifetime) = lifetime(row) {

@@ -17,7 +17,7 @@ use simulator::cluster::{self, Question, Simulation};
 use simulator::report::arrivals::{self, Arrivals};
 use simulator::report::cluster::Detail;
 use simulator::report::comparison::{Comparison, TraceComparison};
-use simulator::report::{allocation, cluster as report};
+use simulator::report::{allocation, cluster as report, waiting};
 use simulator::trace::{Trace, openb};
 use simulator::{Course, Manifest, Settings, inflation, replay};
 use table::Colour;
@@ -77,7 +77,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Runs the input under several configurations and shows the differences; give it once for each
+    /// Runs the input under several configurations and shows the differences: give it once for each, or once to
+    /// compare with the defaults
     #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "explain", "plot"])]
     compare: Vec<PathBuf>,
 
@@ -123,7 +124,7 @@ pub(super) struct Args {
     #[arg(long, value_enum, requires = "trace", conflicts_with_all = ["config", "compare"])]
     gpu_share: Option<GpuStrategy>,
 
-    /// Writes a plot of the allocation over arrivals to this file
+    /// Writes a plot of the allocation to this file: over arrivals, or over time with --replay
     #[arg(long, value_name = "SVG", requires = "trace")]
     plot: Option<PathBuf>,
 }
@@ -205,7 +206,6 @@ pub(super) fn run(args: &Args, registry: Registry) -> anyhow::Result<()> {
     match (args.trace, args.compare.as_slice()) {
         (None, []) => run_cluster(args, &setup()?),
         (Some(TraceFormat::Openb), []) => run_trace(args, setup()?.settings(args)?),
-        (_, [_]) => bail!("--compare needs at least two configurations: give it once for each"),
         (None, files) => compare_clusters(args, &args.named_setups(files, &registry)?),
         (Some(TraceFormat::Openb), files) => {
             compare_traces(args, &args.named_setups(files, &registry)?)
@@ -214,16 +214,18 @@ pub(super) fn run(args: &Args, registry: Registry) -> anyhow::Result<()> {
 }
 
 impl Args {
-    /// Reads several configurations, each with the name of its file.
+    /// Reads several configurations, each with the name of its file. A single one is compared with the defaults.
     fn named_setups(
         &self,
         files: &[PathBuf],
         registry: &Arc<Registry>,
     ) -> anyhow::Result<Vec<(String, Setup)>> {
-        let named = |file: &PathBuf| {
-            Ok((file.display().to_string(), Setup::read(self, Some(file), registry.clone())?))
+        let named = |file: Option<&PathBuf>| {
+            let name = file.map_or("defaults".to_owned(), |file| file.display().to_string());
+            Ok((name, Setup::read(self, file.map(PathBuf::as_path), registry.clone())?))
         };
-        files.iter().map(named).collect()
+        let defaults = (files.len() == 1).then_some(None);
+        defaults.into_iter().chain(files.iter().map(Some)).map(named).collect()
     }
 
     fn detail(&self) -> Detail {
@@ -311,7 +313,12 @@ fn run_trace(args: &Args, settings: Settings) -> anyhow::Result<()> {
     let (mode, courses) = drive(args, &trace, &settings)?;
     let curve = arrivals::curve(&courses);
     if let Some(path) = &args.plot {
-        let plot = allocation::plot(format!("openb, {mode}"), &curve, args.note());
+        let title = format!("openb, {mode}");
+        let replayed = courses.iter().find(|course| !course.moments.is_empty());
+        let plot = match replayed {
+            Some(course) => waiting::plot(title, &course.moments, args.note()),
+            None => allocation::plot(title, &curve, args.note()),
+        };
         write(path, &plot.to_svg()?)?;
     }
     let arrivals = Arrivals::of(mode, &trace, &courses, &curve, args.note());

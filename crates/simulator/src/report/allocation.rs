@@ -5,7 +5,7 @@
 //! [`plot`] draws the result. All functions are pure. Shares are percentages of the capacity of the
 //! cluster.
 
-use super::svg::{Plot, Series};
+use super::svg::{Plot, Series, Unit};
 use crate::trace::Amounts;
 
 /// The note for GPU shares that are counted per device.
@@ -190,9 +190,12 @@ pub fn summarise<S: AsRef<[Sample]>>(runs: &[S], grid: Grid) -> Vec<GridPoint> {
 }
 
 /// Plots allocation over arrived demand. There is one line per resource, with a band from minimum
-/// to maximum for several runs. The diagonal shows the demand. `note` is printed below.
+/// to maximum for several runs. The lines end at the last point that all runs reach: a mean over fewer runs does not
+/// continue them. The diagonal shows the demand. `note` is printed below.
 pub fn plot(title: String, points: &[GridPoint], note: &'static str) -> Plot {
     let runs = points.iter().map(|point| point.runs).max().unwrap_or_default();
+    let common = points.iter().take_while(|point| point.runs == runs).count();
+    let points = &points[..common];
     let reach = points.last().map_or(0.0, |point| point.arrived);
     let series = |name, of: fn(&GridPoint) -> Spread| {
         let spreads = points.iter().map(|point| (point.arrived, of(point)));
@@ -212,14 +215,16 @@ pub fn plot(title: String, points: &[GridPoint], note: &'static str) -> Plot {
         title,
         subtitle,
         x_label: "GPU demand arrived, as share of GPU capacity",
+        x_unit: Unit::Percent,
         reach: reach.max(1.0),
         y_label: "allocated share of capacity",
+        y_reach: 100.0,
         series: vec![
             series("GPU", |point| point.gpu),
             series("CPU", |point| point.cpu),
             series("memory", |point| point.memory),
         ],
-        diagonal: "every requested GPU is placed",
+        diagonal: Some("every requested GPU is placed"),
         note,
     }
 }
@@ -306,6 +311,14 @@ mod tests {
     fn grid_with_step_zero_counts_by_ones() {
         let points: Vec<f64> = Grid { step: 0, end: 3 }.points().collect();
         assert_eq!(points, [0.0, 1.0, 2.0, 3.0]);
+    }
+
+    #[test]
+    fn lines_end_where_the_first_run_ends() {
+        let runs = [vec![sample(10.0, 10.0), sample(40.0, 30.0)], vec![sample(10.0, 8.0)]];
+        let plot = plot("openb".to_owned(), &summarise(&runs, TENS), "note");
+        assert_eq!(plot.series[0].line, [(0.0, 0.0), (10.0, 9.0)]);
+        assert_eq!(plot.reach, 10.0);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use serde::Serialize;
 use table::{Colour, Column, Table};
 
 use super::allocation::{Grid, GridPoint, Spread, summarise};
+use super::waiting::{State, Waiting, over_time};
 use crate::trace::Trace;
 use crate::{Course, Tally};
 
@@ -29,6 +30,12 @@ pub struct Arrivals {
     pub allocation: Vec<Mark>,
     /// The maximum allocation after any arrival of any run.
     pub peak: Peak,
+    /// How long the pods of a replay waited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<Waiting>,
+    /// The state of a replay over time.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub over_time: Vec<State>,
     /// How GPUs were counted.
     pub note: &'static str,
 }
@@ -129,12 +136,15 @@ impl Arrivals {
         note: &'static str,
     ) -> Self {
         let runs = courses.iter().map(|course| Run { seed: course.seed, tally: course.tally });
+        let replayed = courses.iter().find(|course| !course.moments.is_empty());
         Self {
             mode,
             nodes: trace.nodes.len(),
             runs: runs.collect(),
             allocation: marks(curve).map(Mark::from).collect(),
             peak: Peak::of(courses),
+            waiting: replayed.map(|course| Waiting::of(course.waits.clone(), &course.moments)),
+            over_time: replayed.map_or_else(Vec::new, |course| over_time(&course.moments)),
             note,
         }
     }
@@ -143,6 +153,9 @@ impl Arrivals {
     pub fn render(&self, colour: Colour) -> String {
         let mut text = format!("{} on {} nodes\n\nPODS\n", self.mode, self.nodes);
         text += &self.tallies().render(colour);
+        if let Some(waiting) = &self.waiting {
+            text += &format!("{}\n", waiting.sentence());
+        }
         text += "\nALLOCATED, % of capacity";
         if self.runs.len() > 1 {
             text += &format!(": mean over {} seeds (least-most)", self.runs.len());
@@ -166,15 +179,19 @@ impl Arrivals {
     }
 
     fn marks(&self) -> Table {
-        let headers = ["ARRIVED GPU DEMAND", "GPU", "CPU", "MEMORY"];
-        let mut table = Table::new(headers.map(Column::numbers));
+        let several = self.runs.len() > 1;
+        let headers = ["ARRIVED GPU DEMAND"].into_iter().chain(several.then_some("RUNS"));
+        let headers = headers.chain(["GPU", "CPU", "MEMORY"]).map(Column::numbers);
+        let mut table = Table::new(headers);
         for mark in &self.allocation {
             let range = |range: Range| match self.runs.len() {
                 1 => format!("{:.2}", range.mean),
                 _ => format!("{:.2} ({:.2}-{:.2})", range.mean, range.min, range.max),
             };
             let arrived = format!("{:.0}", mark.arrived_percent);
-            table.row([arrived, range(mark.gpu), range(mark.cpu), range(mark.memory)]);
+            let runs = several.then(|| mark.runs.to_string());
+            let shares = [mark.gpu, mark.cpu, mark.memory].map(range);
+            table.row([arrived].into_iter().chain(runs).chain(shares));
         }
         table
     }

@@ -6,8 +6,9 @@ use serde::Serialize;
 use table::{Cell, Colour, Column, Table, Tone};
 
 use super::arrivals::Arrivals;
-use crate::Tally;
-use crate::cluster::{Simulation, Summary};
+use super::waiting::{Waiting, duration};
+use crate::cluster::{LeftPod, LeftState, Simulation, Summary};
+use crate::{NodeUsage, Tally};
 
 /// Maximum number of listed pods on a terminal; JSON lists all.
 const LISTED: usize = 50;
@@ -33,8 +34,36 @@ pub struct Compared {
     pub summary: Summary,
     /// Requested share of each resource, in percent.
     pub utilisation: BTreeMap<String, f64>,
+    /// Requested share of each resource on single nodes that have it, in percent.
+    pub per_node: BTreeMap<String, Distribution>,
     /// Number of nodes without pods.
     pub empty_nodes: usize,
+    /// Number of pods left pending by reason. A pod counts for each reason that some node has.
+    pub pending_by: BTreeMap<String, usize>,
+}
+
+/// The distribution of a number over the nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[expect(missing_docs, reason = "the fields are what the type says")]
+pub struct Distribution {
+    pub least: f64,
+    pub median: f64,
+    pub most: f64,
+}
+
+impl Distribution {
+    /// Returns the distribution of these numbers; `None` without a number.
+    fn of(mut numbers: Vec<f64>) -> Option<Self> {
+        numbers.sort_by(f64::total_cmp);
+        let (least, most) = (*numbers.first()?, *numbers.last()?);
+        let upper = numbers[numbers.len() / 2];
+        let median = match numbers.len() % 2 {
+            0 => f64::midpoint(numbers[numbers.len() / 2 - 1], upper),
+            _ => upper,
+        };
+        Some(Self { least, median, most })
+    }
 }
 
 /// A pod and its node under each configuration, in their order; `None` if it stays pending.
@@ -104,6 +133,19 @@ impl Comparison {
                 let share = compared.utilisation.get(resource).copied().unwrap_or_default();
                 format!("{share:.1}")
             });
+            row("  on a node: least/median/most", &|compared| {
+                let of_nodes = compared.per_node.get(resource);
+                of_nodes.map_or_else(String::new, |Distribution { least, median, most }| {
+                    format!("{least:.1}/{median:.1}/{most:.1}")
+                })
+            });
+        }
+        let reasons = self.configurations.iter().flat_map(|compared| compared.pending_by.keys());
+        let reasons: BTreeSet<&String> = reasons.collect();
+        for reason in reasons {
+            row(&format!("pending: {reason}"), &|compared| {
+                compared.pending_by.get(reason).copied().unwrap_or_default().to_string()
+            });
         }
         table
     }
@@ -131,8 +173,64 @@ impl Compared {
                 .iter()
                 .filter_map(|(resource, usage)| Some((resource.clone(), usage.percent()?)))
                 .collect(),
+            per_node: per_node(&simulation.nodes),
             empty_nodes: simulation.nodes.iter().filter(|node| node.pods() == 0.0).count(),
+            pending_by: pending_by(&simulation.left),
         }
+    }
+}
+
+/// Returns the distribution of the requested share of each resource over the nodes that have it.
+fn per_node(nodes: &[NodeUsage]) -> BTreeMap<String, Distribution> {
+    let mut shares: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for (resource, usage) in nodes.iter().flat_map(|node| &node.resources) {
+        shares.entry(resource.clone()).or_default().extend(usage.percent());
+    }
+    let of_nodes = |(resource, shares)| Some((resource, Distribution::of(shares)?));
+    shares.into_iter().filter_map(of_nodes).collect()
+}
+
+fn pending_by(left: &[LeftPod]) -> BTreeMap<String, usize> {
+    let mut numbers = BTreeMap::new();
+    for pod in left {
+        let reasons = match pod.state {
+            LeftState::Unschedulable => reasons(&pod.reason),
+            state => [state.name()].into(),
+        };
+        for reason in reasons {
+            *numbers.entry(reason.to_owned()).or_insert(0) += 1;
+        }
+    }
+    numbers
+}
+
+/// Returns the reasons in a message of kube-scheduler, such as `0/5 nodes are available: 2 Insufficient cpu, 3 node(s)
+/// were unschedulable. preemption: ...`, without their numbers of nodes.
+fn reasons(message: &str) -> BTreeSet<&str> {
+    let Some((_, rest)) = message.split_once(" nodes are available: ") else {
+        return [message].into();
+    };
+    let text = rest.split_once(". ").map_or(rest, |(text, _)| text).trim_end_matches('.');
+    let mut reasons = BTreeSet::new();
+    let (mut start, mut end) = (0, 0);
+    // A comma separates two reasons if a number follows it.
+    for part in text.split_inclusive(", ") {
+        let begins = part.split(' ').next().is_some_and(|word| word.parse::<u64>().is_ok());
+        if begins && end > start {
+            reasons.insert(without_number(&text[start..end]));
+            start = end;
+        }
+        end += part.len();
+    }
+    reasons.insert(without_number(&text[start..]));
+    reasons
+}
+
+fn without_number(reason: &str) -> &str {
+    let reason = reason.trim_end_matches(", ");
+    match reason.split_once(' ') {
+        Some((number, reason)) if number.parse::<u64>().is_ok() => reason,
+        _ => reason,
     }
 }
 
@@ -160,8 +258,20 @@ impl TraceComparison {
             let arrived = arrived.map_or(0.0, |mark| mark.arrived_percent);
             row(&format!("GPU allocated at {arrived:.0} %"), &|arrivals| {
                 let mark = arrivals.allocation.get(place);
-                mark.map_or_else(String::new, |mark| format!("{:.2}", mark.gpu.mean))
+                mark.map_or_else(String::new, |mark| match arrivals.runs.len() {
+                    runs if mark.runs < runs => {
+                        format!("{:.2} ({} of {runs} runs)", mark.gpu.mean, mark.runs)
+                    }
+                    _ => format!("{:.2}", mark.gpu.mean),
+                })
             });
+        }
+        if self.0.iter().all(|(_, arrivals)| arrivals.waiting.is_some()) {
+            let of = |arrivals: &Arrivals, value: fn(&Waiting) -> u64| {
+                arrivals.waiting.as_ref().map_or_else(String::new, |own| duration(value(own)))
+            };
+            row("median wait", &|arrivals| of(arrivals, |own| own.median_seconds));
+            row("longest wait", &|arrivals| of(arrivals, |own| own.longest_seconds));
         }
         table.render(colour)
     }
@@ -171,4 +281,38 @@ fn mean(arrivals: &Arrivals, of: impl Fn(&Tally) -> usize) -> String {
     let sum: usize = arrivals.runs.iter().map(|run| of(&run.tally)).sum();
     let mean = sum as f64 / arrivals.runs.len().max(1) as f64;
     format!("{mean:.1}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_taken_from_the_message() {
+        let rows: [(&str, &[&str]); 4] = [
+            (
+                "0/12 nodes are available: 1 node(s) were unschedulable, 11 Insufficient nvidia.com/gpu. no new \
+                 claims to deallocate, preemption: 0/12 nodes are available: 12 Preemption is not helpful.",
+                &["Insufficient nvidia.com/gpu", "node(s) were unschedulable"],
+            ),
+            (
+                "0/3 nodes are available: claim \"a\", of b, not found.",
+                &["claim \"a\", of b, not found"],
+            ),
+            ("0/3 nodes are available: 3 one, two, 1 three.", &["one, two", "three"]),
+            ("no nodes available to schedule pods", &["no nodes available to schedule pods"]),
+        ];
+        for (message, expected) in rows {
+            assert_eq!(reasons(message), expected.iter().copied().collect(), "{message}");
+        }
+    }
+
+    #[test]
+    fn distribution_has_the_middle_of_the_numbers() {
+        let of = |numbers: &[f64]| Distribution::of(numbers.to_vec());
+        let distribution = |least, median, most| Some(Distribution { least, median, most });
+        assert_eq!(of(&[3.0, 1.0, 10.0]), distribution(1.0, 3.0, 10.0));
+        assert_eq!(of(&[3.0, 1.0, 10.0, 4.0]), distribution(1.0, 3.5, 10.0));
+        assert_eq!(of(&[]), None);
+    }
 }

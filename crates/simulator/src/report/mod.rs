@@ -5,3 +5,4 @@ pub mod arrivals;
 pub mod cluster;
 pub mod comparison;
 pub mod svg;
+pub mod waiting;

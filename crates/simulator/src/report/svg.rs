@@ -54,23 +54,46 @@ pub struct Series {
     pub band: Vec<(f64, f64, f64)>,
 }
 
-/// A plot of percentages over a percentage.
+/// The unit of the x axis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the units of these names")]
+pub enum Unit {
+    Percent,
+    Hours,
+    Days,
+}
+
+impl Unit {
+    const fn suffix(self) -> &'static str {
+        match self {
+            Self::Percent => "%",
+            Self::Hours => " h",
+            Self::Days => " d",
+        }
+    }
+}
+
+/// A plot of percentages over a percentage or over time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plot {
     /// The first line of text.
     pub title: String,
     /// The second line of text.
     pub subtitle: String,
-    /// Label of the x axis, which spans 0 to `reach` percent.
+    /// Label of the x axis, which spans 0 to `reach`.
     pub x_label: &'static str,
-    /// Last percentage of the x axis.
+    /// Unit of the x axis.
+    pub x_unit: Unit,
+    /// Last number of the x axis.
     pub reach: f64,
-    /// Label of the y axis, which spans 0 to 100 percent.
+    /// Label of the y axis, which spans 0 to `y_reach` percent.
     pub y_label: &'static str,
+    /// Last percentage of the y axis.
+    pub y_reach: f64,
     /// The lines, the topmost first.
     pub series: Vec<Series>,
-    /// Name of the dashed diagonal on which both axes are equal.
-    pub diagonal: &'static str,
+    /// Name of the dashed diagonal on which both axes are equal, if there is one.
+    pub diagonal: Option<&'static str>,
     /// Small print below, wrapped at spaces.
     pub note: &'static str,
 }
@@ -121,11 +144,12 @@ impl Plot {
             canvas.draw(&PathElement::new(ends, line_style(colour)))?;
             x = name_swatch(canvas, x + swatch + 8, LINE, series.name)?;
         }
+        let Some(diagonal) = self.diagonal else { return Ok(()) };
         for dash in [0, 10, 20] {
             let ends = vec![(px(x + dash), px(LINE)), (px(x + dash + 5), px(LINE))];
             canvas.draw(&PathElement::new(ends, guide_style()))?;
         }
-        name_swatch(canvas, x + swatch + 8, LINE, self.diagonal)?;
+        name_swatch(canvas, x + swatch + 8, LINE, diagonal)?;
         Ok(())
     }
 
@@ -134,8 +158,11 @@ impl Plot {
         let mut chart = ChartBuilder::on(&area)
             .set_label_area_size(LabelAreaPosition::Left, px(LEFT - 20))
             .set_label_area_size(LabelAreaPosition::Bottom, px(AXIS_LABELS))
-            .build_cartesian_2d(0.0..self.reach, 0.0..100.0)?;
-        let percent = |number: &f64| format!("{number:.0}%");
+            .build_cartesian_2d(0.0..self.reach, 0.0..self.y_reach)?;
+        let decimals = |reach: f64| usize::from(reach < 8.0);
+        let (x_decimals, y_decimals) = (decimals(self.reach), decimals(self.y_reach));
+        let x_number = |number: &f64| format!("{number:.x_decimals$}{}", self.x_unit.suffix());
+        let y_number = |number: &f64| format!("{number:.y_decimals$}%");
         chart
             .configure_mesh()
             .max_light_lines(0)
@@ -144,8 +171,8 @@ impl Plot {
             .set_all_tick_mark_size(px(5))
             .x_labels(8)
             .y_labels(6)
-            .x_label_formatter(&percent)
-            .y_label_formatter(&percent)
+            .x_label_formatter(&x_number)
+            .y_label_formatter(&y_number)
             .label_style(font(13.0, FontStyle::Normal, TEXT))
             .x_desc(self.x_label)
             .y_desc(self.y_label)
@@ -163,10 +190,12 @@ impl Plot {
                 chart.draw_series([Polygon::new(edge, colour.mix(SHADE))])?;
             }
         }
-        let end = f64::min(self.reach, 100.0);
-        let dash = px(5);
-        let diagonal = [(0.0, 0.0), (end, end)];
-        chart.draw_series(DashedLineSeries::new(diagonal, dash, dash, guide_style()))?;
+        if self.diagonal.is_some() {
+            let end = f64::min(self.reach, 100.0);
+            let dash = px(5);
+            let diagonal = [(0.0, 0.0), (end, end)];
+            chart.draw_series(DashedLineSeries::new(diagonal, dash, dash, guide_style()))?;
+        }
         for (series, colour) in self.series.iter().zip(COLOURS).rev() {
             let line = series.line.iter().copied();
             chart.draw_series(LineSeries::new(line, line_style(colour)))?;
@@ -251,10 +280,12 @@ mod tests {
             title: "a <title> & more".to_owned(),
             subtitle: "ten seeds".to_owned(),
             x_label: "arrived",
+            x_unit: Unit::Percent,
             reach: 130.0,
             y_label: "allocated",
+            y_reach: 100.0,
             series: vec![Series { name: "GPU", line, band }],
-            diagonal: "all of it",
+            diagonal: Some("all of it"),
             note: "small print",
         }
     }
