@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use framework::{ControllerKind, EventResource, Pod, PodClaimSource};
+use serde_json::Value;
 
 use super::collect::{Input, Wanted, count, some_of};
-use super::watched_object::WatchedObject;
 
 /// The command that dumps everything that a simulation reads.
 pub(crate) const DUMP: &str = "kubectl get nodes,pods,ns,svc,rc,rs,sts,deploy,ds,jobs,pdb,pvc,pv,sc,pc,csinodes,\
@@ -33,8 +33,8 @@ pub(super) fn warnings(input: &Input, wanted: &Wanted) -> Vec<String> {
     let pods = |has: &dyn Fn(&Pod) -> bool| -> Vec<String> {
         pending().filter(|pod| has(pod)).map(|pod| pod.key.to_string()).collect()
     };
-    let claims = |has: &dyn Fn(&WatchedObject) -> bool| -> Vec<String> {
-        let own = claims().filter(|claim| has(claim));
+    let claims = |has: &dyn Fn(&Value) -> bool| -> Vec<String> {
+        let own = claims().filter(|claim| has(&claim.value()));
         own.map(|claim| format!("{}/{}", claim.namespace, claim.name)).collect()
     };
     if is_absent(&R::PersistentVolumeClaim) {
@@ -92,6 +92,6 @@ pub(super) fn warnings(input: &Input, wanted: &Wanted) -> Vec<String> {
     warnings
 }
 
-fn text<'a>(object: &'a WatchedObject, pointer: &str) -> &'a str {
-    object.object.pointer(pointer).and_then(serde_json::Value::as_str).unwrap_or_default()
+fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }

@@ -425,7 +425,7 @@ impl<'a> Collector<'a> {
                 some_of(unseen.iter().map(AsRef::as_ref))
             ));
         }
-        self.input.objects.extend(unseen.into_iter().map(WatchedObject::namespace));
+        self.input.objects.extend(unseen.into_iter().filter_map(WatchedObject::namespace));
     }
 
     /// Copied manifests may repeat the uid of another pod; a uid must belong to one pod only.
@@ -601,7 +601,7 @@ mod tests {
         let mut labelled = object("v1", "Namespace", "", "shop");
         labelled["metadata"]["labels"] = json!({"team": "a"});
         let input = collect([labelled, pod("a", "", "")]).unwrap();
-        let told = |object: &WatchedObject| object.object["metadata"].to_string();
+        let told = |object: &WatchedObject| object.value()["metadata"].to_string();
         let found: Vec<String> = input.objects.iter().map(told).collect();
         let mut expected =
             ["shop", "default"].map(|name| json!({"name": name, "labels": {NAME_LABEL: name}}));

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use framework::{EventResource, Pod, PodAffinity, PodAffinityTerm};
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
 use super::defaults::{DEFAULT_NAMESPACE, complete_storage};
@@ -22,8 +23,8 @@ pub struct WatchedObject {
     pub namespace: Arc<str>,
     /// Its name.
     pub name: Arc<str>,
-    /// The fields that are kept.
-    pub object: Arc<Value>,
+    /// The fields that are kept. As text they take a fraction of the memory.
+    pub object: Arc<RawValue>,
 }
 
 impl WatchedObject {
@@ -53,16 +54,25 @@ impl WatchedObject {
             kind: kind.clone(),
             namespace: namespace.into(),
             name: name.into(),
-            object: Arc::new(object),
+            object: to_raw(&object)?,
         })
     }
 
+    /// Returns the fields that are kept.
+    pub(super) fn value(&self) -> Value {
+        serde_json::from_str(self.object.get()).unwrap_or_default()
+    }
+
     /// Returns a namespace of which only the name is known.
-    pub(super) fn namespace(name: Arc<str>) -> Self {
+    pub(super) fn namespace(name: Arc<str>) -> Option<Self> {
         let object = json!({"metadata": {"name": &*name, "labels": {NAME_LABEL: &*name}}});
         let kind = EventResource::Namespace;
-        Self { kind, namespace: "".into(), name, object: Arc::new(object) }
+        Some(Self { kind, namespace: "".into(), name, object: to_raw(&object).ok()? })
     }
+}
+
+fn to_raw(object: &Value) -> Result<Arc<RawValue>, String> {
+    to_raw_value(object).map(Arc::from).map_err(|error| error.to_string())
 }
 
 /// Returns the namespaces of pods that are absent from the objects.

@@ -9,7 +9,7 @@ use client::extender;
 use client::reflector::{Call, Input, ListWatch, Options, Output, Reflector};
 use framework::{LabelSelector, Labels, NodeSelector, Quantity, Time, api};
 use loadmaster::config::{self, Gates};
-use loadmaster::wire::{self, Decoder, Update, Wanted};
+use loadmaster::wire::{self, Decoder, Update, Validation, Wanted};
 use simulator::Settings;
 use simulator::trace::{Trace, openb};
 
@@ -109,7 +109,8 @@ fn manifests() {
     fuzz("manifests", |input| {
         for path in &files {
             fs::write(path, input).unwrap();
-            match wire::read(std::slice::from_ref(path), &wanted) {
+            let paths = std::slice::from_ref(path);
+            match wire::read(paths, &wanted, Validation::Warn, |_| Vec::new()) {
                 Ok(read) => {
                     let objects = read.nodes.len() + read.pods.len() + read.objects.len();
                     bounded(

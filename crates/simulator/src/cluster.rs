@@ -13,7 +13,7 @@ use crate::manifest::Manifest;
 use crate::workloads::Workload;
 use crate::world::Evicted;
 use crate::{
-    BuildError, DumpedPod, NodeUsage, Object, Settings, State, Usage, World, ephemeral, usage,
+    BuildError, DumpedObject, DumpedPod, NodeUsage, Settings, State, Usage, World, ephemeral, usage,
 };
 
 /// A cluster dump, decoded.
@@ -26,7 +26,7 @@ pub struct Dump {
     /// Number of ended pods (`Succeeded` or `Failed`).
     pub ended: usize,
     /// Objects of kinds that a plugin reads, in the order of the input.
-    pub objects: Vec<Object>,
+    pub objects: Vec<DumpedObject>,
     /// ResourceClaimTemplates, from which pending pods get their claims.
     pub claim_templates: Vec<Value>,
     /// Workloads whose pods are among those of the dump.
@@ -242,7 +242,7 @@ pub fn simulate(dump: Dump, question: &Question) -> Result<Simulation, Error> {
         ..Summary::default()
     };
     for object in dump.objects {
-        world.add_object(object);
+        world.add_object(object.parsed());
     }
     for object in running {
         world.add_pod(object.pod);

@@ -30,7 +30,7 @@ mod world;
 use serde::Serialize;
 
 pub use manifest::Manifest;
-pub use object::{DumpedPod, Object};
+pub use object::{DumpedObject, DumpedPod, Object};
 pub use settings::{BuildError, PluginMonitor, Settings};
 pub use usage::{NodeUsage, Usage};
 pub use world::{PodHistory, State, World};

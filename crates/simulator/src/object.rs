@@ -19,6 +19,27 @@ pub struct Object {
     pub object: Arc<Value>,
 }
 
+/// An object of a dump, not parsed.
+#[derive(Debug, Clone)]
+pub struct DumpedObject {
+    /// The kind.
+    pub kind: EventResource,
+    /// The namespace; empty for cluster-scoped objects.
+    pub namespace: Arc<str>,
+    /// The name.
+    pub name: Arc<str>,
+    /// The fields that are kept, as text: parsed, they take several times the memory.
+    pub raw: Arc<RawValue>,
+}
+
+impl DumpedObject {
+    pub(crate) fn parsed(self) -> Object {
+        let Self { kind, namespace, name, raw } = self;
+        let object: Value = serde_json::from_str(raw.get()).unwrap_or_default();
+        Object { kind, namespace, name, object: object.into() }
+    }
+}
+
 /// A pod of a dump, decoded and as it was read.
 #[derive(Debug, Clone)]
 pub struct DumpedPod {

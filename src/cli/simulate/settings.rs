@@ -7,7 +7,7 @@ use anyhow::Context;
 use framework::Registry;
 use simulator::cluster::Dump;
 use simulator::workloads::{self, Made, OwnedPod};
-use simulator::{DumpedPod, Object, PluginMonitor};
+use simulator::{DumpedObject, DumpedPod, PluginMonitor};
 
 use super::Args;
 use crate::cli::complain;
@@ -111,7 +111,7 @@ impl From<Input> for Dump {
             nodes: input.nodes,
             pods: input.pods.into_iter().map(DumpedPod::from).collect(),
             ended: input.ended,
-            objects: input.objects.into_iter().map(Object::from).collect(),
+            objects: input.objects.into_iter().map(DumpedObject::from).collect(),
             claim_templates: input.claim_templates,
             workloads: Vec::new(),
             other_kinds: input.others,
@@ -126,8 +126,8 @@ impl From<PodObject> for DumpedPod {
     }
 }
 
-impl From<WatchedObject> for Object {
-    fn from(WatchedObject { kind, namespace, name, object }: WatchedObject) -> Self {
-        Self { kind, namespace, name, object }
+impl From<WatchedObject> for DumpedObject {
+    fn from(WatchedObject { kind, namespace, name, object: raw }: WatchedObject) -> Self {
+        Self { kind, namespace, name, raw }
     }
 }

@@ -116,7 +116,10 @@ fn replicas_of_a_dump_are_not_made_again() {
 fn terminating_replicas_are_replaced() {
     let set = workload("apps/v1", "ReplicaSet", "web", json!({}));
     let mut pod = owned("ReplicaSet", "web", "web-x", "a", &json!({}));
-    assert!(names(&made(&[set.clone()], &[("ReplicaSet", "web", pod.clone())]), "Pod").is_empty());
+    assert!(
+        names(&made(std::slice::from_ref(&set), &[("ReplicaSet", "web", pod.clone())]), "Pod")
+            .is_empty()
+    );
     pod.terminating = true;
     assert_eq!(names(&made(&[set], &[("ReplicaSet", "web", pod)]), "Pod").len(), 1);
 }
@@ -225,7 +228,7 @@ fn cron_job_runs_once_unless_a_job_is_under_way() {
     let spec =
         json!({"jobTemplate": {"spec": {"parallelism": 2, "template": template(&json!({}))}}});
     let cron = workload("batch/v1", "CronJob", "nightly", spec);
-    let found = made(&[cron.clone()], &[]);
+    let found = made(std::slice::from_ref(&cron), &[]);
     let pods = of_kind(&found, "Pod");
     assert_eq!(pods.len(), 2);
     assert_eq!(pods[0]["metadata"]["ownerReferences"][0]["name"], "nightly-0");
