@@ -27,7 +27,7 @@ use crate::cycle::{
     ScheduleError, Scratch, Search, Settings, Subject, TieBreak,
 };
 use crate::effect::{Effect, EffectId, EffectKind, Event, note};
-use crate::explain::{Evaluation, Explanation};
+use crate::explain::{Evaluation, Explanation, Trial};
 use crate::extender_calls::{ExtenderCalls, ExtenderHealth};
 use crate::failure::Failure;
 use crate::nominator::Nominator;
@@ -39,6 +39,7 @@ use crate::preemption::{self, Preemptions};
 use crate::profile::{Profile, Profiles};
 use crate::queue::{Queue, QueueConfig};
 use crate::ranking::{Class, Rankings};
+use crate::record::{Choice, Finding, Head, Records, cut};
 use crate::timers::Timers;
 use crate::world::{ChangeLog, Changed, World};
 
@@ -109,6 +110,7 @@ pub struct Engine {
     placed: BTreeSet<Uid>,
     /// How such binding cycles ended.
     settled: Vec<Settled>,
+    records: Records,
 }
 
 /// Looking in.
@@ -140,7 +142,13 @@ impl Engine {
             effects: Effects::default(),
             placed: BTreeSet::new(),
             settled: Vec::new(),
+            records: Records::default(),
         }
+    }
+
+    /// The records of the latest attempts.
+    pub const fn records(&self) -> &Records {
+        &self.records
     }
 
     /// Nodes and the pods on them.
@@ -367,6 +375,22 @@ impl Engine {
         })
     }
 
+    /// Tries `pod` on the cluster as it is, also with evictions, and changes nothing: not the decision records,
+    /// not the seeded generator. Returns `None` if no profile is responsible for the pod.
+    pub fn try_pod(&mut self, pod: &Arc<Pod>, now: Time, ports: &mut Ports<'_>) -> Option<Trial> {
+        self.run(now, ports, |engine, cx| {
+            let profile = engine.world.view().profile_of(pod)?.clone();
+            engine.prepare_sampling(&profile);
+            let explanation = Explanation {
+                view: engine.world.view(),
+                settings: &engine.settings,
+                rng: engine.rng.clone(),
+                next_start: engine.next_start,
+            };
+            Some(explanation.try_pod(&profile, pod, cx))
+        })
+    }
+
     /// Runs one call: builds its context, applies the commands of plugins, keeps the effects.
     fn run<T>(
         &mut self,
@@ -415,11 +439,13 @@ impl Engine {
     fn handle_changed(&mut self, changed: Changed, cx: &mut Context<'_>) {
         match changed {
             Changed::Bound { pod, node } => {
+                self.records.forget(&pod);
                 self.preemptions.preemptor_leaves(&pod, &mut self.world, cx.now);
                 let transition = self.binding.confirmed(&pod, &node, cx);
                 self.apply_transition(transition, cx);
             }
             Changed::PendingDeleted(pod) => {
+                self.records.forget(&pod);
                 self.preemptions.preemptor_leaves(&pod, &mut self.world, cx.now);
             }
             Changed::AssumedDeleted(pod) => self.assumed_pod_deleted(&pod, cx),
@@ -475,19 +501,33 @@ impl Engine {
     ) -> Outcome {
         cx.probe.start(Span::Attempt(&profile.scheduler_name));
         let mut state = CycleState::new();
+        let head = Head::of(&queued, self.world.log().state(), cx.now);
         cx.probe.start(Span::Algorithm);
         let found = self
             .find_node(&queued.pod, profile, &mut state, cx)
             .map_err(|error| self.diagnose(error, &queued.pod, profile, &mut state, cx));
-        let code = found.as_ref().map_or_else(Failure::code, |_| Code::Success);
+        let code = found.as_ref().map_or_else(|(failure, _)| failure.code(), |_| Code::Success);
         cx.probe.stop(Span::Algorithm, code);
-        let outcome = match found {
-            Ok(node) => {
+        let (outcome, finding) = match found {
+            Ok(choice) => {
                 state.end_search();
-                self.assume_and_bind(queued, profile, node, state, cx)
+                let node = choice.node.clone();
+                let outcome = self.assume_and_bind(queued, profile, node, state, cx);
+                let finding = match &outcome {
+                    Outcome::Assumed(_) => Finding::Chosen(choice),
+                    Outcome::Unschedulable(message) | Outcome::Error(message) => {
+                        failed(&format!("on node {}: {message}", choice.node))
+                    }
+                    Outcome::Skipped => failed("another pod of this name has replaced the pod"),
+                };
+                (outcome, finding)
             }
-            Err(failure) => failure.handle(queued, profile, &mut self.world, cx),
+            Err((failure, finding)) => {
+                (failure.handle(queued, profile, &mut self.world, cx), finding)
+            }
         };
+        let is_pending = !matches!(outcome, Outcome::Skipped);
+        self.records.push(head.found(finding), is_pending);
         cx.probe.stop(Span::Attempt(&profile.scheduler_name), outcome.code());
         outcome
     }
@@ -498,7 +538,7 @@ impl Engine {
         profile: &Profile,
         state: &mut CycleState,
         cx: &mut Context<'_>,
-    ) -> Result<Arc<str>, ScheduleError> {
+    ) -> Result<Choice, ScheduleError> {
         self.register_queries(pod, profile, cx);
         self.prepare_sampling(profile);
         let subject = Subject { profile, pod, state };
@@ -509,8 +549,13 @@ impl Engine {
             ranker: Some(ranker),
             rng: &mut self.rng,
         };
-        let node = Cycle::new(self.world.view(), &self.settings, subject, search, cx).run()?;
-        Ok(self.cache().cluster().node_name(node).clone())
+        let chosen = Cycle::new(self.world.view(), &self.settings, subject, search, cx).run()?;
+        Ok(Choice {
+            node: self.cache().cluster().node_name(chosen.node).clone(),
+            ties: chosen.ties as u64,
+            total: chosen.total,
+            feasible: chosen.feasible.map(|count| u32::try_from(count).unwrap_or(u32::MAX)),
+        })
     }
 
     /// Registers the queries whose answers the plugins of the profile read in this attempt. A panic is
@@ -531,7 +576,7 @@ impl Engine {
         }
     }
 
-    /// Runs PostFilter if no node fits, and returns the failure of the attempt.
+    /// Runs PostFilter if no node fits, and returns the failure of the attempt, also for its record.
     fn diagnose(
         &mut self,
         error: ScheduleError,
@@ -539,18 +584,26 @@ impl Engine {
         profile: &Profile,
         state: &mut CycleState,
         cx: &mut Context<'_>,
-    ) -> Failure {
-        match error {
-            ScheduleError::NoNodes => Failure::error(&Status::unresolvable(NO_NODES)),
-            ScheduleError::Error(status) => Failure::error(&status),
-            ScheduleError::Fit(mut fit) => {
-                let subject = Subject { profile, pod, state };
-                let result = self.post_filter(&mut fit, subject, cx);
-                let template_rejected =
-                    self.is_template_rejected(pod, profile, &fit, &result, cx.now);
-                Failure::fit(*fit, result.nominating).of_template(template_rejected)
+    ) -> (Failure, Finding) {
+        let mut fit = match error {
+            ScheduleError::Fit(fit) => fit,
+            ScheduleError::NoNodes => return failed_with(&Status::unresolvable(NO_NODES)),
+            ScheduleError::Error(status) => return failed_with(&status),
+        };
+        let subject = Subject { profile, pod, state };
+        let result = self.post_filter(&mut fit, subject, cx);
+        let template_rejected = self.is_template_rejected(pod, profile, &fit, &result, cx.now);
+        let victims = self.world.view().commands().find_map(|command| match command {
+            Command::Preempt(preemption) if preemption.uid == pod.uid => {
+                Some(preemption.victims.iter().map(|victim| victim.key.clone()).collect())
             }
-        }
+            _ => None,
+        });
+        let victims: Vec<PodKey> = victims.unwrap_or_default();
+        let cluster = self.world.view().cache().cluster();
+        let rejected = self.records.rejected(&fit, &result, &victims, cluster);
+        let failure = Failure::fit(*fit, result.nominating).of_template(template_rejected);
+        (failure, Finding::Rejected(rejected))
     }
 
     /// Whether an attempt that found no node says that no node can take any pod of the template: its
@@ -654,6 +707,14 @@ impl Engine {
     }
 }
 
+fn failed(message: &str) -> Finding {
+    Finding::Failed(cut(message).into())
+}
+
+fn failed_with(status: &Status) -> (Failure, Finding) {
+    (Failure::error(status), failed(&status.message()))
+}
+
 /// Binding cycles.
 impl Engine {
     /// Acts on the transition of a binding cycle: runs PreBind, reports the bind, or undoes the attempt.
@@ -722,6 +783,12 @@ impl Engine {
         if !rejected {
             self.room_freed(&pod, cx);
         }
+        let head = Head::of(&cycle.queued, self.world.log().state(), cx.now);
+        let text = format!("on node {}: {}", cycle.node, status.message());
+        // The pod may be gone, and then nothing would forget a record beside it.
+        let pending = self.pending_pod(&pod.key);
+        let is_pending = pending.is_some_and(|pending| pending.uid == pod.uid);
+        self.records.push(head.found(failed(&text)), is_pending);
         let failure = failure.after_nomination(cycle.nominated);
         failure.handle(cycle.queued, &cycle.profile, &mut self.world, cx);
         if rejected {

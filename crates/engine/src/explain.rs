@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use framework::preemption::{Candidate, Candidates, Preemption};
 use framework::{
-    Command, CycleState, Detail, NodeBits, NodeIx, PluginName, Pod, PostFilterResult, Status,
-    Verdicts,
+    Command, CycleState, Detail, ExtensionPoint, NodeBits, NodeIx, PluginName, Pod,
+    PostFilterResult, Status, Verdicts,
 };
 
 use crate::context::Context;
@@ -14,7 +14,7 @@ use crate::cycle::{
     Cycle, FitError, Form, NO_NODES, NodeScores, PostFilter, ScheduleError, Scratch, Search,
     Settings, Subject,
 };
-use crate::plugin_call::call_beside;
+use crate::plugin_call::{call_beside, call_plugin};
 use crate::profile::Profile;
 use crate::world::View;
 
@@ -40,8 +40,38 @@ pub struct Evaluation {
     pub post_filter: Option<PostFilterEvaluation>,
     /// The error that ended the attempt.
     pub error: Option<Status>,
+    /// For each filter plugin that was not skipped, the nodes that pass it by itself, in profile order. Empty if
+    /// PreFilter rejected the pod. Nominated pods are left out.
+    pub passes: Vec<(PluginName, NodeBits)>,
     /// Where the next sampled search would start.
     pub next_start: usize,
+}
+
+/// The outcome of trying a pod without any effect.
+#[derive(Debug, Clone)]
+pub enum Trial {
+    /// A PreEnqueue plugin gates the pod.
+    Gated(Status),
+    /// A node can take the pod.
+    Fits {
+        /// One of the best nodes.
+        node: NodeIx,
+        /// Number of feasible nodes.
+        feasible: usize,
+    },
+    /// Evictions make room for the pod.
+    Preempts(Preemption),
+    /// No node can take the pod.
+    Rejected(Box<FitError>),
+    /// The trial ended with an error.
+    Failed(Status),
+}
+
+impl Trial {
+    /// Whether the pod gets a node, possibly after evictions.
+    pub const fn succeeds(&self) -> bool {
+        matches!(self, Self::Fits { .. } | Self::Preempts(_))
+    }
 }
 
 /// What PostFilter would do for a pod that fits nowhere.
@@ -115,11 +145,80 @@ impl Explanation<'_> {
             }
         }
         evaluation.details = self.details(&evaluation, profile, (pod, &state), cx);
+        evaluation.passes = self.passes(&evaluation, profile, (pod, &state), cx);
         if let Some(fit) = &mut evaluation.fit_error {
             let subject = Subject { profile, pod, state: &mut state };
             evaluation.post_filter = self.post_filter(fit, subject, cx);
         }
         evaluation
+    }
+
+    /// Tries a pod, and evictions for it if it fits nowhere.
+    pub(crate) fn try_pod(
+        mut self,
+        profile: &Profile,
+        pod: &Arc<Pod>,
+        cx: &mut Context<'_>,
+    ) -> Trial {
+        for gate in &profile.pre_enqueue {
+            let handle = self.view.handle(cx.now);
+            let status = call_plugin(ExtensionPoint::PreEnqueue, &gate.name, cx.probe, || {
+                gate.plugin.pre_enqueue(pod, &handle)
+            });
+            let status = status.unwrap_or_else(|status| status);
+            if !status.is_success() {
+                return Trial::Gated(status.by(&gate.name));
+            }
+        }
+        let (mut state, mut scratch) = (CycleState::new(), Scratch::default());
+        let subject = Subject { profile, pod, state: &mut state };
+        let search = Search {
+            scratch: &mut scratch,
+            next_start: &mut self.next_start,
+            ranker: None,
+            rng: &mut self.rng,
+        };
+        match Cycle::new(self.view, self.settings, subject, search, cx).run() {
+            Ok(chosen) => {
+                Trial::Fits { node: chosen.node, feasible: scratch.feasible().nodes.len() }
+            }
+            Err(ScheduleError::NoNodes) => Trial::Failed(Status::unresolvable(NO_NODES)),
+            Err(ScheduleError::Error(status)) => Trial::Failed(status),
+            Err(ScheduleError::Fit(mut fit)) => {
+                let subject = Subject { profile, pod, state: &mut state };
+                let made = self.post_filter(&mut fit, subject, cx);
+                match made.and_then(|made| made.preemption) {
+                    Some(preemption) => Trial::Preempts(preemption),
+                    None => Trial::Rejected(fit),
+                }
+            }
+        }
+    }
+
+    /// Runs each filter plugin over all nodes by itself.
+    fn passes(
+        &self,
+        evaluation: &Evaluation,
+        profile: &Profile,
+        (pod, state): (&Pod, &CycleState),
+        cx: &mut Context<'_>,
+    ) -> Vec<(PluginName, NodeBits)> {
+        let pre_filter = evaluation.fit_error.as_ref().map(|fit| &fit.diagnosis.pre_filter);
+        if evaluation.error.is_some() || pre_filter.is_some_and(|status| !status.is_success()) {
+            return Vec::new();
+        }
+        let handle = self.view.handle(cx.now);
+        let mut passes = Vec::new();
+        for plugin in profile.filter.iter().filter(|plugin| !state.skips_filter(&plugin.name)) {
+            let mut left = handle.cluster.nodes().clone();
+            let ran = call_plugin(ExtensionPoint::Filter, &plugin.name, cx.probe, || {
+                plugin.plugin.filter_set(state, pod, &handle, &mut left)
+            });
+            if ran.flatten().is_ok() {
+                passes.push((plugin.name.clone(), left));
+            }
+        }
+        passes
     }
 
     /// Asks the filter plugins for details about the nodes that they rejected.

@@ -11,6 +11,7 @@
 //! - `binding`: the binding cycles: PreBind, Bind and what follows a lost answer.
 //! - `preemption`: the evictions that make room for a pod.
 //! - `engine`: mediates between them.
+//! - [`record`]: what each attempt found, kept in bounded memory.
 //! - [`profile`]: the plugins that run for the pods of a scheduler name.
 //! - [`ports`]: extenders and measurements.
 //!
@@ -39,6 +40,7 @@ mod preemption;
 pub mod profile;
 pub mod queue;
 mod ranking;
+pub mod record;
 mod timers;
 pub mod world;
 
@@ -48,7 +50,7 @@ pub use change::Change;
 pub use cycle::TieBreak;
 pub use effect::{Effect, EffectId, EffectKind, Event, Eviction, ObjectRef};
 pub use engine::{Engine, EngineConfig, Settled};
-pub use explain::{Evaluation, PostFilterEvaluation};
+pub use explain::{Evaluation, PostFilterEvaluation, Trial};
 pub use framework::EventType;
 pub use nominator::Nominator;
 pub use object_event::{ObjectEvent, Objects};

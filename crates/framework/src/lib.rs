@@ -31,8 +31,8 @@ pub use cluster::{
     CpuMemoryColumns, CsiVolume, Decoders, DevicePools, DeviceShape, DeviceShapes,
     DisruptionBudget, DomainIx, FreeVolumes, ImageState, LabelKeyIx, Namespaces, NodeBits,
     NodeChange, NodeColumn, NodeIx, NodeView, ObjectName, Overlay, PlacedPod, PodCount, PodIx,
-    PodQuery, PodSums, Posting, ResourceColumns, ScalarAmount, ScalarColumn, Topology,
-    UncountableVolume, VolumeGroup, VolumeGroupIx, VolumeKind, VolumeUses,
+    PodQuery, PodSums, Posting, ResourceColumns, ScalarAmount, ScalarColumn, StoredObject,
+    Topology, UncountableVolume, VolumeGroup, VolumeGroupIx, VolumeKind, VolumeUses,
 };
 pub use model::*;
 pub use plugin::*;

@@ -151,13 +151,26 @@ pub(crate) struct Feasible {
 }
 
 impl Feasible {
-    /// Returns the nodes with the highest total, in order.
-    fn best(&self) -> impl Iterator<Item = NodeIx> + Clone {
+    /// Returns the highest total, if nodes were scored, and the nodes that have it, in order.
+    fn best(&self) -> (Option<i64>, impl Iterator<Item = NodeIx> + Clone) {
         let best = self.totals.iter().max();
-        self.nodes.iter().enumerate().filter_map(move |(place, node)| {
+        let nodes = self.nodes.iter().enumerate().filter_map(move |(place, node)| {
             (best.is_none() || self.totals.get(place) == best).then_some(*node)
-        })
+        });
+        (best.copied(), nodes)
     }
+}
+
+/// The node that a cycle chose, with what the search knows of the choice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Chosen {
+    pub(crate) node: NodeIx,
+    /// Number of nodes that are as good, this one included.
+    pub(crate) ties: usize,
+    /// Total score; `None` for a single feasible node, which needs no score.
+    pub(crate) total: Option<i64>,
+    /// Number of feasible nodes; `None` from a ranking, which does not count them.
+    pub(crate) feasible: Option<usize>,
 }
 
 /// Buffers that cycles reuse, so that a decision allocates nothing per node.
@@ -310,7 +323,7 @@ impl Cycle<'_, '_> {
     ///
     /// # Errors
     /// No node can take the pod, or a plugin or extender failed.
-    pub(crate) fn run(&mut self) -> Result<NodeIx, ScheduleError> {
+    pub(crate) fn run(&mut self) -> Result<Chosen, ScheduleError> {
         let class = self.resume_class();
         let ranked = self.find_best_nodes();
         if let Some(class) = class {
@@ -339,7 +352,7 @@ impl Cycle<'_, '_> {
 
     /// Returns one of the best nodes from a ranking. Without a ranking it finds the nodes that can take the
     /// pod and scores them, into the scratch.
-    fn find_best_nodes(&mut self) -> Result<Option<NodeIx>, ScheduleError> {
+    fn find_best_nodes(&mut self) -> Result<Option<Chosen>, ScheduleError> {
         self.scratch.feasible.nodes.clear();
         self.scratch.feasible.totals.clear();
         if self.view.cluster().node_count() == 0 {
@@ -354,19 +367,23 @@ impl Cycle<'_, '_> {
     }
 
     /// Returns one of the best nodes in the scratch.
-    fn select_host(&mut self) -> NodeIx {
-        let mut ties = self.scratch.feasible.best();
-        match self.settings.tie_break {
+    fn select_host(&mut self) -> Chosen {
+        let feasible = &self.scratch.feasible;
+        let (total, mut ties) = feasible.best();
+        let count = ties.clone().count();
+        let node = match self.settings.tie_break {
             TieBreak::FirstByName => {
                 let cluster = self.view.cluster();
                 ties.min_by_key(|node| cluster.node_name(*node))
             }
-            TieBreak::Random => {
-                let count = ties.clone().count();
-                ties.nth(self.rng.usize(..count.max(1)))
-            }
+            TieBreak::Random => ties.nth(self.rng.usize(..count.max(1))),
+        };
+        Chosen {
+            node: node.expect("a cycle without error leaves a feasible node"),
+            ties: count,
+            total,
+            feasible: Some(feasible.nodes.len()),
         }
-        .expect("a cycle without error leaves a feasible node")
     }
 
     /// Rejects a pod that could not be decoded in full: some of its requirements are unknown.
@@ -377,7 +394,7 @@ impl Cycle<'_, '_> {
         Err(self.rejected(Diagnosis::by_pre_filter(status)))
     }
 
-    fn find_feasible_nodes(&mut self) -> Result<Option<NodeIx>, ScheduleError> {
+    fn find_feasible_nodes(&mut self) -> Result<Option<Chosen>, ScheduleError> {
         let pre_filtered = self.pre_filter()?;
         // An error over the nominated node leaves it to the full search, as in kube-scheduler.
         match self.filter_nominated_node().unwrap_or_default() {
@@ -402,7 +419,7 @@ impl Cycle<'_, '_> {
         &mut self,
         pre_filtered: &PreFiltered,
         own: Option<(NodeIx, Status)>,
-    ) -> Result<Option<NodeIx>, ScheduleError> {
+    ) -> Result<Option<Chosen>, ScheduleError> {
         if let Some(best) = self.search_ranking(pre_filtered)? {
             return Ok(Some(best));
         }

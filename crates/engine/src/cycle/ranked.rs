@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 use framework::{Filter, FilterScope, NodeIx, PluginName, PodPart, ScoreScope, Status};
 
 use super::score::FeasibleNodes;
-use super::{Cycle, Depth, Form, PreFiltered, SampledNode, Sampling, ScheduleError, TieBreak};
+use super::{
+    Chosen, Cycle, Depth, Form, PreFiltered, SampledNode, Sampling, ScheduleError, TieBreak,
+};
 use crate::plugin_call::call_beside;
 use crate::ports::Count;
 use crate::profile::{Named, ScorePlugin};
@@ -30,13 +32,6 @@ impl From<Overflow> for Unusable {
     fn from(_: Overflow) -> Self {
         Self
     }
-}
-
-/// The node that a ranking chose.
-struct Best {
-    node: NodeIx,
-    /// Number of nodes that are as good, this one included.
-    ties: usize,
 }
 
 /// The plugins of a decision, by what they depend on.
@@ -71,7 +66,7 @@ impl<'a> Cycle<'a, '_> {
     pub(super) fn search_ranking(
         &mut self,
         pre_filtered: &PreFiltered,
-    ) -> Result<Option<NodeIx>, ScheduleError> {
+    ) -> Result<Option<Chosen>, ScheduleError> {
         self.search_class(pre_filtered, |cycle, known, scopes| {
             cycle.search_nodes(known, scopes, pre_filtered)
         })
@@ -143,7 +138,7 @@ impl<'a> Cycle<'a, '_> {
         known: &mut Known,
         scopes: &Scopes,
         pre_filtered: &PreFiltered,
-    ) -> Option<NodeIx> {
+    ) -> Option<Chosen> {
         let mut ranking = known.take_ranking()?;
         let Ok(best) = self.best_of(&mut ranking, scopes) else {
             known.refuse();
@@ -155,7 +150,7 @@ impl<'a> Cycle<'a, '_> {
             known.distrust();
             return None;
         }
-        Some(best.node)
+        Some(best)
     }
 
     fn top_of_ranking(
@@ -187,13 +182,13 @@ impl<'a> Cycle<'a, '_> {
 
     /// Whether a full pass finds as many best nodes, and this one among them. The plugins start without what
     /// they have kept.
-    fn is_confirmed(&mut self, best: &Best, pre_filtered: &PreFiltered) -> bool {
+    fn is_confirmed(&mut self, best: &Chosen, pre_filtered: &PreFiltered) -> bool {
         let own = std::mem::take(self.state);
         let succeeds = self.run_pre_filter().is_ok()
             && self.filter(pre_filtered, None).is_ok()
             && (self.scratch.feasible.nodes.len() < 2 || self.score().is_ok());
         *self.state = own;
-        let ties: Vec<NodeIx> = self.scratch.feasible.best().collect();
+        let ties: Vec<NodeIx> = self.scratch.feasible.best().1.collect();
         let agrees = succeeds && ties.len() == best.ties && ties.contains(&best.node);
         self.scratch.feasible.nodes.clear();
         self.scratch.feasible.totals.clear();
@@ -256,7 +251,7 @@ impl<'a> Cycle<'a, '_> {
         &mut self,
         ranking: &mut Ranking,
         scopes: &Scopes,
-    ) -> Result<Option<Best>, Unusable> {
+    ) -> Result<Option<Chosen>, Unusable> {
         let added = self.rank_groups(ranking, scopes)?;
         let ties = ranking.best(&added);
         let count = ties.count();
@@ -264,7 +259,9 @@ impl<'a> Cycle<'a, '_> {
             return Ok(None);
         }
         let place = self.rng.usize(..count);
-        Ok(ties.nth(place).map(|node| Best { node, ties: count }))
+        let total = ties.total();
+        let chosen = |node| Chosen { node, ties: count, total, feasible: None };
+        Ok(ties.nth(place).map(chosen))
     }
 
     /// Repairs the ranking and returns what is added to the scores of each of its groups; `None` for a group

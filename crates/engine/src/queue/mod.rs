@@ -43,7 +43,9 @@ mod unschedulable;
 use std::sync::Arc;
 use std::time::Duration;
 
-use framework::{ClusterEvent, EventResource, Handle, Pod, PodKey, QueuedPod, Template, Time, Uid};
+use framework::{
+    ClusterEvent, EventResource, Handle, Pod, PodKey, QueuedPod, Template, Time, Uid, Waiting,
+};
 
 use crate::classify::pod_updates;
 use crate::object_event::{ObjectEvent, Objects};
@@ -320,6 +322,7 @@ impl Queue {
             let mut pod = self.take_next(cx)?;
             if self.in_flight.start(&pod.pod) {
                 pod.attempts = pod.attempts.saturating_add(1);
+                pod.times.enter(None, cx.handle.now);
                 return Some(pod);
             }
             self.try_next_of_class(&pod.pod.uid, cx);
@@ -693,6 +696,7 @@ impl Queue {
     /// Makes a pod active that has passed PreEnqueue.
     fn push_active(&mut self, mut pod: QueuedPod, label: &str, cx: &mut Context<'_>) -> Place {
         pod.initial_attempt.get_or_insert(cx.handle.now);
+        pod.times.enter(Some(Waiting::Active), cx.handle.now);
         self.active.push(pod, &mut SortPlugin::of(cx));
         count_incoming(Place::Active, label, cx)
     }
@@ -705,6 +709,7 @@ impl Queue {
         cx: &mut Context<'_>,
     ) -> Place {
         if pre_enqueue::passes(&mut pod, cx) {
+            pod.times.enter(Some(Waiting::Backoff), cx.handle.now);
             let place = self.backoff.push(pod, &mut SortPlugin::of(cx));
             self.pace.refuse_until(None);
             count_incoming(place, label, cx)
@@ -715,10 +720,13 @@ impl Queue {
 
     fn add_to_unschedulable_pods(
         &mut self,
-        pod: QueuedPod,
+        mut pod: QueuedPod,
         label: &str,
         cx: &mut Context<'_>,
     ) -> Place {
+        let part =
+            if pod.gating_plugin.is_some() { Waiting::Gated } else { Waiting::Unschedulable };
+        pod.times.enter(Some(part), cx.handle.now);
         let place = self.unschedulable.insert(pod);
         count_incoming(place, label, cx)
     }

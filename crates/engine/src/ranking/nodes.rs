@@ -320,7 +320,8 @@ impl Ranking {
             .filter_map(|(group, added)| Some((group.best.get()? + added, group.best_cell()?)));
         let highest = feasible.clone().map(|(total, _)| total).max();
         let is_best = |(total, cell)| (Some(total) == highest).then_some(cell);
-        Ties { cells: &self.cells, tied: feasible.filter_map(is_best).collect() }
+        let tied = feasible.filter_map(is_best).collect();
+        Ties { cells: &self.cells, tied, total: highest }
     }
 
     /// Number of nodes in the feasible groups.
@@ -353,7 +354,7 @@ impl Ranking {
         let mut top = Vec::new();
         for level in cells.chunk_by(|one, other| one.0 == other.0) {
             let tied = level.iter().map(|(_, id)| *id).collect();
-            let ties = Ties { cells: &self.cells, tied };
+            let ties = Ties { cells: &self.cells, tied, total: Some(level[0].0) };
             let wanted = ties.count().min(count - top.len());
             let places = distinct_below(ties.count(), wanted, rng);
             let nodes = places.into_iter().filter_map(|place| ties.nth(place));
@@ -384,12 +385,18 @@ fn slot_of(keys: &[i64]) -> usize {
 pub(crate) struct Ties<'a> {
     cells: &'a Cells,
     tied: Vec<CellId>,
+    total: Option<i64>,
 }
 
 impl Ties<'_> {
     /// Number of nodes.
     pub(crate) fn count(&self) -> usize {
         self.tied.iter().map(|id| self.cells.get(*id).len).sum()
+    }
+
+    /// Total score of these nodes; `None` if there are none.
+    pub(crate) const fn total(&self) -> Option<i64> {
+        self.total
     }
 
     /// Returns the node at this place in the order of all of them.

@@ -49,6 +49,8 @@ mod preemption_wars;
 #[cfg(test)]
 mod quota_preemption;
 #[cfg(test)]
+mod records;
+#[cfg(test)]
 mod reserve_permit;
 #[cfg(test)]
 mod sampling;

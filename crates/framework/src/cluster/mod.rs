@@ -55,7 +55,7 @@ pub use self::free_volumes::{FreeVolumes, VolumeGroup, VolumeGroupIx, VolumeKind
 pub use self::images::ImageState;
 pub use self::labels::{DomainIx, LabelKeyIx, Topology};
 pub use self::node_change::NodeChange;
-pub use self::objects::ObjectName;
+pub use self::objects::{ObjectName, StoredObject};
 pub use self::pod_query::{Namespaces, PodQuery};
 pub use self::pods::{PlacedPod, PodIx};
 pub use self::posting::Posting;

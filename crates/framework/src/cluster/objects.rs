@@ -1,7 +1,8 @@
 //! Objects of kinds other than nodes and pods, in their last observed version.
 
 use std::any::Any;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -67,7 +68,8 @@ const RECENT: usize = 64;
 /// version.
 #[derive(Debug, Clone, Default)]
 struct BuiltInObjects {
-    kept: HashMap<EventResource, HashMap<Key, Kept>>,
+    /// By kind, namespace and name.
+    kept: BTreeMap<EventResource, BTreeMap<Key, Kept>>,
     /// The objects that were set last, each with its number.
     recent: VecDeque<(EventResource, Key, u64)>,
     last_number: u64,
@@ -79,15 +81,15 @@ enum Kept {
     /// An object that was set lately, and its number.
     Tree(Arc<Value>, u64),
     /// The JSON. A tree would take several times as much memory.
-    Text(Box<str>),
+    Text(Arc<str>),
 }
 
 impl Kept {
-    fn into_object(self) -> Option<Arc<Value>> {
+    fn to_object(&self) -> Option<Arc<Value>> {
         match self {
-            Self::Tree(object, _) => Some(object),
+            Self::Tree(object, _) => Some(object.clone()),
             // The text was written as JSON, so it parses.
-            Self::Text(text) => serde_json::from_str(&text).ok(),
+            Self::Text(text) => serde_json::from_str(text).ok(),
         }
     }
 }
@@ -111,7 +113,7 @@ impl BuiltInObjects {
         if self.recent.len() > RECENT {
             self.write_oldest();
         }
-        replaced?.into_object()
+        replaced?.to_object()
     }
 
     /// Writes the oldest of the recent objects as text, unless it has changed.
@@ -199,6 +201,79 @@ impl Objects {
 
 fn all(objects: &CustomObjects) -> impl Iterator<Item = &CustomObject> {
     objects.values().flat_map(BTreeMap::values)
+}
+
+/// An object of a kind other than node and pod, for a copy of the cluster.
+#[derive(Debug, Clone)]
+pub struct StoredObject {
+    /// The kind.
+    pub kind: EventResource,
+    /// Namespace and name.
+    pub name: ObjectName,
+    kept: Kept,
+}
+
+impl StoredObject {
+    /// Returns the object. Parses it if the cluster keeps it as text.
+    pub fn json(&self) -> Option<Arc<Value>> {
+        self.kept.to_object()
+    }
+}
+
+/// Objects of all kinds other than nodes and pods, for a copy of the cluster.
+impl Cluster {
+    /// Returns the stored version of an object.
+    pub fn stored_object(
+        &self,
+        kind: &EventResource,
+        namespace: &str,
+        name: &str,
+    ) -> Option<Arc<Value>> {
+        if let EventResource::Custom(kind) = kind {
+            return self.object(kind, namespace, name).cloned();
+        }
+        let of_kind = self.objects.built_in.kept.get(kind)?;
+        of_kind.get(&(namespace.into(), name.into()))?.to_object()
+    }
+
+    /// Returns the objects behind this one in the order of kind, namespace and name; with `None`, all
+    /// objects.
+    pub fn stored_objects_after(
+        &self,
+        last: Option<&StoredObject>,
+    ) -> impl Iterator<Item = StoredObject> {
+        let first = last.map_or(Bound::Unbounded, |last| Bound::Included(last.kind.clone()));
+        let is_behind = move |kind: &EventResource, namespace: &str, name: &str| {
+            last.is_none_or(|last| {
+                let key = (&last.kind, &*last.name.namespace, &*last.name.name);
+                (kind, namespace, name) > key
+            })
+        };
+        let built_in = self.objects.built_in.kept.range((first, Bound::Unbounded));
+        let built_in = built_in.flat_map(move |(kind, objects)| {
+            let start = last.filter(|last| last.kind == *kind).map_or(Bound::Unbounded, |last| {
+                Bound::Excluded((last.name.namespace.clone(), last.name.name.clone()))
+            });
+            objects.range((start, Bound::Unbounded)).map(move |((namespace, name), kept)| {
+                let name = ObjectName { namespace: namespace.clone(), name: name.clone() };
+                StoredObject { kind: kind.clone(), name, kept: kept.clone() }
+            })
+        });
+        let custom = self.objects.custom.iter().flat_map(move |(kind, objects)| {
+            let kind = EventResource::Custom(kind.clone());
+            all(objects)
+                .filter({
+                    let kind = kind.clone();
+                    move |object| is_behind(&kind, &object.name.namespace, &object.name.name)
+                })
+                .map(move |object| StoredObject {
+                    kind: kind.clone(),
+                    name: object.name.clone(),
+                    kept: Kept::Tree(object.json.clone(), object.generation),
+                })
+        });
+        built_in.filter(|object| !matches!(object.kind, EventResource::Custom(_))).chain(custom)
+    }
 }
 
 /// Objects of custom kinds that a plugin watches. A kind is named `<plural>.<version>.<group>`; the
@@ -297,6 +372,37 @@ mod tests {
     }
 
     const KIND: &str = "quotas.v1.example.com";
+
+    #[test]
+    fn stored_objects_are_listed_in_slices() {
+        let mut cluster = Cluster::default();
+        let kinds = [
+            EventResource::Custom("a.v1.b".into()),
+            EventResource::PersistentVolumeClaim,
+            EventResource::StorageClass,
+        ];
+        for kind in &kinds {
+            for (namespace, name) in [("a", "x"), ("a", "y"), ("b", "x")] {
+                let object = json!({"metadata": {"name": name}});
+                cluster.set_object(kind, namespace, name, Some(Arc::new(object)));
+            }
+        }
+        let (mut listed, mut last) = (Vec::new(), None);
+        loop {
+            let slice: Vec<_> = cluster.stored_objects_after(last.as_ref()).take(2).collect();
+            let Some(end) = slice.last() else { break };
+            last = Some(end.clone());
+            listed.extend(slice);
+        }
+        assert_eq!(listed.len(), 9);
+        for object in listed {
+            let ObjectName { namespace, name } = &object.name;
+            let stored = cluster.stored_object(&object.kind, namespace, name);
+            assert_eq!(object.json().unwrap()["metadata"]["name"], **name);
+            assert_eq!(object.json(), stored);
+        }
+        assert_eq!(cluster.stored_object(&kinds[1], "a", "z"), None);
+    }
 
     #[derive(Debug, Deserialize, PartialEq)]
     struct Quota {

@@ -134,6 +134,11 @@ impl Commands {
         self.0.take()
     }
 
+    /// Returns what `of` returns first for one of the commands.
+    pub fn find_map<T>(&self, of: impl FnMut(&Command) -> Option<T>) -> Option<T> {
+        self.0.borrow().iter().find_map(of)
+    }
+
     /// Whether there are no commands.
     pub fn is_empty(&self) -> bool {
         self.0.borrow().is_empty()

@@ -37,7 +37,7 @@ pub use self::metrics::{
     Counter, CounterVec, Gauge, GaugeVec, Histogram, HistogramSnapshot, HistogramVec, Metric,
     MetricKind, MetricVec, Sample, SampleValue,
 };
-pub use self::queued::QueuedPod;
+pub use self::queued::{QueueTimes, QueuedPod, Waiting};
 pub use self::registration::{EventRegistration, ExtensionPoint, HintFn, Plugin, PluginBuilder};
 pub use self::registry::{Factory, PluginArgs, PluginGates, PluginName, Registry, RegistryError};
 pub use self::scope::{FilterScope, NodeGroup, PodPart, ScoreScope};

@@ -2,8 +2,61 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::{PluginName, Pod, Time};
+
+/// The parts of the queue in which a pod spends time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waiting {
+    /// Ready for an attempt.
+    Active,
+    /// Backing off after a failed attempt.
+    Backoff,
+    /// Rejected, waiting for an event.
+    Unschedulable,
+    /// Gated by a PreEnqueue plugin.
+    Gated,
+}
+
+/// The time that a pod has spent in each part of the queue, over all its attempts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct QueueTimes {
+    /// Ready for an attempt.
+    pub active: Duration,
+    /// Backing off after a failed attempt.
+    pub backoff: Duration,
+    /// Rejected, waiting for an event.
+    pub unschedulable: Duration,
+    /// Gated by a PreEnqueue plugin.
+    pub gated: Duration,
+    /// Where the pod waits, and since when; `None` during an attempt.
+    current: Option<(Waiting, Time)>,
+}
+
+impl QueueTimes {
+    /// Counts the time until `now` for the part that the pod leaves, and notes the part that it enters,
+    /// `None` for an attempt.
+    pub fn enter(&mut self, part: Option<Waiting>, now: Time) {
+        if let Some((left, since)) = self.current {
+            let spent = now.since(since);
+            match left {
+                Waiting::Active => self.active += spent,
+                Waiting::Backoff => self.backoff += spent,
+                Waiting::Unschedulable => self.unschedulable += spent,
+                Waiting::Gated => self.gated += spent,
+            }
+        }
+        self.current = part.map(|part| (part, now));
+    }
+
+    /// Returns the times including the wait that goes on at `now`.
+    #[must_use]
+    pub fn until(mut self, now: Time) -> Self {
+        self.enter(self.current.map(|(part, _)| part), now);
+        self
+    }
+}
 
 /// A pod in the scheduling queue, with its history (`QueuedPodInfo` in Kubernetes).
 #[derive(Debug, Clone)]
@@ -32,6 +85,8 @@ pub struct QueuedPod {
     pub backoff_expiration: Option<Time>,
     /// Whether it was requeued because it was unschedulable for too long, not because of an event.
     pub flushed: bool,
+    /// The time that it has spent in each part of the queue.
+    pub times: QueueTimes,
 }
 
 impl QueuedPod {
@@ -50,6 +105,7 @@ impl QueuedPod {
             gating_plugin: None,
             backoff_expiration: None,
             flushed: false,
+            times: QueueTimes::default(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! The rejections of nodes, without a status per node.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
 use crate::{Code, NodeBits, NodeIx, PluginName, Status};
@@ -191,6 +192,33 @@ impl Verdicts {
         counts
     }
 
+    /// Returns each distinct status with its number of nodes and the first of these nodes, at most `N`. The
+    /// status of the most nodes comes first; of equals, that of the first node.
+    pub fn examples<const N: usize>(&self) -> Vec<(&Status, usize, [Option<NodeIx>; N])> {
+        let counts = self.counts();
+        let places: HashMap<&Status, usize> =
+            counts.iter().enumerate().map(|(place, (status, _))| (*status, place)).collect();
+        let of_table = self.table.iter().map(|status| places.get(status).copied());
+        let places: Vec<Option<usize>> = std::iter::once(None).chain(of_table).collect();
+        let mut nodes = vec![[None; N]; counts.len()];
+        let mut missing: usize = counts.iter().map(|(_, count)| *count.min(&N)).sum();
+        for (index, id) in self.column.iter().enumerate() {
+            if missing == 0 {
+                break;
+            }
+            let Some(place) = places[*id as usize] else { continue };
+            if let Some(free) = nodes[place].iter_mut().find(|node| node.is_none()) {
+                *free = Some(NodeIx::new(index));
+                missing -= 1;
+            }
+        }
+        let found = counts.into_iter().zip(nodes);
+        let mut found: Vec<_> =
+            found.map(|((status, count), nodes)| (status, count, nodes)).collect();
+        found.sort_by_key(|(_, count, nodes)| (Reverse(*count), nodes.first().copied()));
+        found
+    }
+
     /// Returns, for each reason, the number of nodes among `nodes` that it rejects. A node with several
     /// reasons counts for each.
     pub fn reason_counts(&self, nodes: usize) -> BTreeMap<&str, usize> {
@@ -248,6 +276,12 @@ mod tests {
         let counts: Vec<_> =
             verdicts.counts().into_iter().map(|(status, n)| (status.message(), n)).collect();
         assert_eq!(counts, [("Too many pods".to_owned(), 3), ("Insufficient cpu".to_owned(), 1)]);
+        let examples: Vec<_> = verdicts
+            .examples::<2>()
+            .into_iter()
+            .map(|(_, count, nodes)| (count, nodes.map(|node| node.map(NodeIx::index))))
+            .collect();
+        assert_eq!(examples, [(3, [Some(0), Some(2)]), (1, [Some(1), None])]);
         assert_eq!(verdicts.explicit_count(), 4);
         assert_eq!(verdicts.get(NodeIx::new(3)).message(), "elsewhere");
         assert!(verdicts.explicit(NodeIx::new(3)).is_none());
