@@ -37,6 +37,15 @@ impl ImageIndex {
         self.ids.get(name).map(|id| &self.images[id.index()].1)
     }
 
+    /// Returns the images with these ids, each with one name.
+    pub(super) fn of(&self, ids: &[ImageId]) -> Box<[NodeImage]> {
+        let image = |id: &ImageId| {
+            let (name, state) = &self.images[id.index()];
+            NodeImage { names: [name.clone()].into(), size: state.size }
+        };
+        ids.iter().map(image).collect()
+    }
+
     /// Replaces the images of a node, whose ids are in `row`, each once. Returns whether a value
     /// that decisions read has changed.
     ///

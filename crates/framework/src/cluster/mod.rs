@@ -347,6 +347,16 @@ impl Cluster {
     }
 }
 
+/// Copies of nodes.
+impl Cluster {
+    /// Returns a node as an object that stands for it in another cluster. Each name of an image is an image of its
+    /// own there, with the size on record.
+    pub fn copy_of_node(&self, node: NodeIx) -> Node {
+        let images = self.images.of(&self.rows[node.index()].images);
+        Node { images, ..self.to_node(node) }
+    }
+}
+
 /// Changes, for the engine and for tests that build a cluster.
 impl Cluster {
     /// Places `pod` on the node with this name. An unknown node becomes a ghost.

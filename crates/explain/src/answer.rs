@@ -1,0 +1,425 @@
+//! The answers. Their JSON form is an interface: fields are added, never renamed.
+
+use std::collections::BTreeMap;
+
+use engine::Change;
+use serde::{Deserialize, Serialize};
+
+/// The answer about one pod.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodAnswer {
+    /// What the scheduler knows of the pod.
+    pub facts: PodFacts,
+    /// Every node for the pod, computed for this answer; `None` if no profile is responsible for the pod.
+    pub now: Option<Now>,
+    /// The node that the question names.
+    pub node: Option<NodeCheck>,
+    /// Changes that would get the pod a node, the smallest first.
+    pub help: Vec<Suggestion>,
+    /// Whether the search for them ended early, because it took too long.
+    pub help_is_incomplete: bool,
+    /// What the answer leaves out, for people.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// Stands for a pod that the caller may not read.
+const OTHER: &str = "(a pod of another namespace)";
+
+impl PodAnswer {
+    /// Removes the names of pods of other namespaces, for a caller that may read only the pods of its own.
+    pub fn restrict(&mut self) {
+        let own = format!("{}/", self.facts.namespace);
+        let hide = |names: &mut Vec<String>| {
+            names
+                .iter_mut()
+                .filter(|name| !name.starts_with(&own))
+                .for_each(|name| *name = OTHER.into());
+        };
+        for attempt in &mut self.facts.history {
+            hide(&mut attempt.victims);
+        }
+        if let Some(preemption) = self.now.as_mut().and_then(|now| now.preemption.as_mut()) {
+            hide(&mut preemption.victims);
+        }
+        let namespace = &self.facts.namespace;
+        let is_own = |change: &Change| match change {
+            Change::PodDeleted { key, .. } => *key.namespace == **namespace,
+            Change::Pod(pod) => *pod.key.namespace == **namespace,
+            _ => true,
+        };
+        let before = self.help.len();
+        self.help.retain(|suggestion| suggestion.changes.iter().all(is_own));
+        if self.help.len() < before {
+            self.notes.push("suggestions about pods of other namespaces are left out".to_owned());
+        }
+        self.help.iter_mut().for_each(|suggestion| hide(&mut suggestion.evicts));
+    }
+}
+
+/// What the scheduler knows of a pod without computing.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodFacts {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// UID.
+    pub uid: String,
+    /// Its scheduler name.
+    pub scheduler_name: String,
+    /// Its priority.
+    pub priority: i32,
+    /// `running`, `assumed` (a node is chosen and the bind is under way), `waitingOnPermit`, `active`, `backoff`,
+    /// `errorBackoff`, `unschedulable`, `gated`, `inFlight`, or `unknown`.
+    pub state: String,
+    /// Its node.
+    pub node: Option<String>,
+    /// The node that is nominated for it.
+    pub nominated: Option<String>,
+    /// Whether evictions for it are under way.
+    pub is_preempting: bool,
+    /// Number of attempts.
+    pub attempts: u32,
+    /// Seconds since the pod entered the queue for its first attempt.
+    pub pending_seconds: Option<f64>,
+    /// Seconds that it has spent in each part of the queue.
+    pub times: QueueTimes,
+    /// Seconds until its backoff ends.
+    pub backoff_seconds: Option<f64>,
+    /// The plugins that it waits for, with the events that may help.
+    pub waits_for: Vec<Waiting>,
+    /// Its recorded attempts, oldest first. Attempts between the first and the last ones are not kept.
+    pub history: Vec<Attempt>,
+    /// Number of the state of the cluster when the facts were read.
+    pub state_number: u64,
+}
+
+/// Seconds that a pod has spent in each part of the queue.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct QueueTimes {
+    /// Ready for an attempt.
+    pub active: f64,
+    /// Backing off.
+    pub backoff: f64,
+    /// Waiting for an event.
+    pub unschedulable: f64,
+    /// Gated.
+    pub gated: f64,
+}
+
+/// A plugin that a pod waits for.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Waiting {
+    /// The plugin.
+    pub plugin: String,
+    /// The events that it registered.
+    pub events: Vec<String>,
+}
+
+/// A recorded attempt.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Attempt {
+    /// Its number, from 1.
+    pub number: u32,
+    /// Seconds since the attempt.
+    pub seconds_ago: f64,
+    /// Number of the state of the cluster that it read.
+    pub state_number: u64,
+    /// `chosen`, `rejected` or `failed`.
+    pub outcome: String,
+    /// The chosen node.
+    pub node: Option<String>,
+    /// Number of nodes that were as good as the chosen one, itself included.
+    pub ties: Option<u64>,
+    /// Total score of the chosen node, if nodes were scored.
+    pub total: Option<i64>,
+    /// Number of feasible nodes; absent if the node came from a ranking, which does not count them.
+    pub feasible: Option<u32>,
+    /// Number of nodes that were rejected.
+    pub nodes: Option<u32>,
+    /// The rejections of the most nodes.
+    pub rejections: Vec<Rejection>,
+    /// Number of further distinct rejections.
+    pub further_rejections: u32,
+    /// The message of PostFilter, or of the failure.
+    pub message: String,
+    /// The node that was nominated.
+    pub nominated: Option<String>,
+    /// The pods that were evicted for it, `namespace/name`.
+    pub victims: Vec<String>,
+    /// Number of further victims.
+    pub further_victims: u32,
+    /// Seconds that the pod had spent in each part of the queue.
+    pub times: QueueTimes,
+}
+
+/// A rejection that some nodes share.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Rejection {
+    /// The plugin; empty if the framework rejected the nodes.
+    pub plugin: String,
+    /// The status code.
+    pub code: String,
+    /// The reasons.
+    pub reasons: Vec<String>,
+    /// Number of nodes.
+    pub count: usize,
+    /// Some of the nodes, sorted by name.
+    pub nodes: Vec<String>,
+    /// What the plugin says beyond its reasons.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub details: Vec<Detail>,
+}
+
+/// What a plugin says about nodes that it rejected beyond its reasons.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Detail {
+    /// The text.
+    pub text: String,
+    /// Number of nodes.
+    pub count: usize,
+}
+
+/// Every node for a pod, computed for the answer.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Now {
+    /// Always `now`: this was not recorded at the time of a decision.
+    pub as_of: String,
+    /// The message of the PreEnqueue plugin that gates the pod.
+    pub gate: Option<String>,
+    /// Number of nodes.
+    pub nodes: usize,
+    /// Number of nodes that can take the pod.
+    pub feasible: usize,
+    /// The rejections of the other nodes, the most frequent first.
+    pub rejections: Vec<Rejection>,
+    /// What each filter plugin rejects by itself.
+    pub constraints: Vec<Constraint>,
+    /// The best nodes.
+    pub best: Vec<Best>,
+    /// The plugins without which another node would win.
+    pub without: Vec<Without>,
+    /// The evictions that the next attempt would ask for.
+    pub preemption: Option<Preemption>,
+    /// The message of the `PodScheduled` condition.
+    pub message: Option<String>,
+    /// The error, if the evaluation failed.
+    pub error: Option<String>,
+}
+
+/// What one filter plugin rejects, whatever the others say.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Constraint {
+    /// The plugin.
+    pub plugin: String,
+    /// Number of nodes that it rejects.
+    pub rejects: usize,
+    /// Number of nodes that it rejects and all other plugins accept.
+    pub alone: usize,
+}
+
+/// A node that can take the pod.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Best {
+    /// The node.
+    pub node: String,
+    /// Sum of the scores; absent for a single feasible node.
+    pub total: Option<i64>,
+    /// The scores of each plugin.
+    pub scores: Vec<PluginScore>,
+}
+
+/// The score of one plugin for one node.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PluginScore {
+    /// The plugin.
+    pub plugin: String,
+    /// Before normalising, for plugins that normalise.
+    pub raw: Option<i64>,
+    /// Normalised and weighted.
+    pub weighted: i64,
+}
+
+/// What one score plugin decides.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Without {
+    /// The plugin.
+    pub plugin: String,
+    /// The node that would win without it.
+    pub node: String,
+}
+
+/// Evictions.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Preemption {
+    /// The node.
+    pub node: String,
+    /// The victims, `namespace/name`.
+    pub victims: Vec<String>,
+}
+
+/// One node for one pod, computed for the answer.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeCheck {
+    /// Always `now`.
+    pub as_of: String,
+    /// The node.
+    pub node: String,
+    /// Whether the node exists.
+    pub exists: bool,
+    /// Whether it can take the pod.
+    pub feasible: bool,
+    /// The reasons of the verdict.
+    pub reasons: Vec<String>,
+    /// Every filter plugin that rejects the node, not only the first.
+    pub rejecting: Vec<String>,
+    /// Its scores, if it is feasible and nodes were scored.
+    pub scores: Vec<PluginScore>,
+    /// Its total score.
+    pub total: Option<i64>,
+    /// The number of feasible nodes with a higher total.
+    pub better: Option<usize>,
+}
+
+/// A change that would get the pod a node. The engine has tried it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Suggestion {
+    /// What to change, for people.
+    pub text: String,
+    /// What happens then: `the pod fits on 3 nodes`.
+    pub effect: String,
+    /// The pods that are evicted then, `namespace/name`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evicts: Vec<String>,
+    /// The kind of the change, one word.
+    pub kind: String,
+    /// How large the change is. It sorts suggestions; the number has no unit.
+    pub size: f64,
+    /// A command, if one line says it.
+    pub command: Option<String>,
+    /// The changes as the engine took them in.
+    #[serde(skip)]
+    pub changes: Vec<Change>,
+}
+
+/// The answer about one node.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeAnswer {
+    /// Always `now`.
+    pub as_of: String,
+    /// The node.
+    pub node: String,
+    /// Whether it is cordoned.
+    pub unschedulable: bool,
+    /// Its taints that keep pods away.
+    pub taints: Vec<String>,
+    /// Number of pods, and the maximum.
+    pub pods: (i64, i64),
+    /// Requested and allocatable amounts by resource.
+    pub resources: BTreeMap<String, (String, String)>,
+    /// Number of pending pods that were asked about.
+    pub pending: usize,
+    /// Number of pending pods that fit on the node now.
+    pub fitting: usize,
+    /// Why the others do not, the most frequent first.
+    pub rejections: Vec<PendingCause>,
+    /// Whether there were more pending pods than were asked about.
+    pub is_incomplete: bool,
+}
+
+/// Pending pods with one cause.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PendingCause {
+    /// The plugins and reasons, as one line.
+    pub cause: String,
+    /// Number of pods.
+    pub count: usize,
+    /// Some of the pods, `namespace/name`.
+    pub pods: Vec<String>,
+    /// The smallest change that helps the first of these pods.
+    pub help: Option<String>,
+}
+
+/// The answer about the pods of one controller.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GroupAnswer {
+    /// Always `now`.
+    pub as_of: String,
+    /// The controller, `namespace/kind/name`.
+    pub group: String,
+    /// Number of its pods.
+    pub pods: usize,
+    /// Number of its pods with a node.
+    pub placed: usize,
+    /// Why the others wait, the most frequent first.
+    pub causes: Vec<PendingCause>,
+    /// Number of its pods on each node, the most first.
+    pub nodes: Vec<GroupPod>,
+}
+
+/// Pods of a group on one node.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GroupPod {
+    /// The node.
+    pub node: String,
+    /// Number of pods.
+    pub count: usize,
+}
+
+/// The answer about the cluster.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterAnswer {
+    /// Always `now`.
+    pub as_of: String,
+    /// Number of nodes.
+    pub nodes: usize,
+    /// Number of pods with a node.
+    pub placed: usize,
+    /// Number of pods without one.
+    pub pending: usize,
+    /// Pending pods by cause, the most frequent first.
+    pub causes: Vec<PendingCause>,
+    /// Free amounts that no pending pod can use.
+    pub stranded: Vec<Stranded>,
+    /// What each constraint costs: node-and-pod pairs that only this plugin rejects.
+    pub constraints: Vec<Constraint>,
+    /// Number of templates of pending pods that were evaluated.
+    pub templates: usize,
+    /// Whether there were more templates than were evaluated.
+    pub is_incomplete: bool,
+}
+
+/// The free amount of one resource.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Stranded {
+    /// The resource.
+    pub resource: String,
+    /// The free amount on all nodes.
+    pub free: String,
+    /// The part of it on nodes that can take no pending pod.
+    pub stranded: String,
+    /// That part in percent of the free amount.
+    pub percent: f64,
+}

@@ -1,0 +1,130 @@
+//! Another node: like one of the cluster, or large enough for the pod.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use engine::Change;
+use framework::{Labels, Node, Resources, Taint};
+
+use super::labels::{LabelChange, applied, missing, missing_for};
+use super::{Proposal, size, verified};
+use crate::answer::Suggestion;
+use crate::lab::Lab;
+use crate::now::Findings;
+use crate::quantity;
+
+const HOSTNAME: &str = "kubernetes.io/hostname";
+/// Number of pools whose node is tried.
+const POOLS: usize = 16;
+/// Maximum number of pods on a node that no pool has.
+const PODS: i64 = 110;
+
+/// Returns the smallest node that would take the pod: another of a pool of the cluster, or else one made for the pod.
+pub(super) fn search(lab: &mut Lab<'_>, findings: &Findings) -> Option<Suggestion> {
+    let pools = pools(lab);
+    for (like, node) in pools.iter().take(POOLS) {
+        let text = format!("another node like {like} ({})", capacity(&node.allocatable));
+        let proposal = new_node(text, size::NEW_NODE, node.clone());
+        if let Some(suggestion) = verified(lab, &findings.pod, proposal) {
+            return Some(suggestion);
+        }
+    }
+    let (node, labels) = made_for(lab, findings, pools.last().map(|(_, node)| node));
+    let mut text = format!("a node with {}", capacity(&node.allocatable));
+    let required =
+        labels.iter().filter_map(|(key, value)| Some(format!("{key}={}", value.as_ref()?)));
+    let required: Vec<String> = required.collect();
+    if !required.is_empty() {
+        text = format!("{text} and the labels {}", required.join(", "));
+    }
+    text = format!("{text}: no node of the cluster is like that");
+    verified(lab, &findings.pod, new_node(text, size::NEW_NODE + 1.0, node))
+}
+
+fn new_node(text: String, size: f64, node: Node) -> Proposal {
+    Proposal::new("node", size, text, vec![Change::Node(node)])
+}
+
+/// Returns one new node for each distinct kind of node, the smallest first, with the name of a node like it.
+fn pools(lab: &Lab<'_>) -> Vec<(Arc<str>, Node)> {
+    type Kind = (i64, i64, Vec<(String, String)>, Vec<Taint>, Vec<(Arc<str>, i64)>);
+    let cluster = lab.cluster();
+    let mut kinds: BTreeMap<Kind, (Arc<str>, Node)> = BTreeMap::new();
+    for node in cluster.nodes().iter() {
+        let object = cluster.to_node(node);
+        let own = |(key, value): (&str, &str)| {
+            (key != HOSTNAME && value != &*object.name).then(|| (key.to_owned(), value.to_owned()))
+        };
+        let allocatable = &object.allocatable;
+        let kind = (
+            allocatable.milli_cpu,
+            allocatable.memory,
+            object.labels.iter().filter_map(own).collect(),
+            object.taints.to_vec(),
+            allocatable.scalars.to_vec(),
+        );
+        kinds.entry(kind).or_insert_with(|| (object.name.clone(), renamed(object)));
+    }
+    kinds.into_values().collect()
+}
+
+/// Returns a new, schedulable node like this one.
+fn renamed(node: Node) -> Node {
+    let name: Arc<str> = format!("{}-new", node.name).into();
+    let hostname: LabelChange = (HOSTNAME.into(), Some(name.to_string()));
+    let labels = applied(&node.labels, &[hostname]);
+    let kept = node.taints.iter().filter(|taint| !taint.key.starts_with("node.kubernetes.io/"));
+    let taints = kept.cloned().collect();
+    Node { labels, name, taints, unschedulable: false, ..node }
+}
+
+/// Returns a node that is large enough for the pod, like the largest of the cluster, and the labels that the pod and
+/// its volumes need there.
+fn made_for(lab: &Lab<'_>, findings: &Findings, like: Option<&Node>) -> (Node, Vec<LabelChange>) {
+    let requests = &findings.pod.requests.fit;
+    let mut node = like.cloned().unwrap_or_default();
+    node.name = "node-for-the-pod".into();
+    node.taints = Box::default();
+    node.allowed_pods = node.allowed_pods.max(PODS);
+    let own = &mut node.allocatable;
+    own.milli_cpu = own.milli_cpu.max(requests.milli_cpu);
+    own.memory = own.memory.max(requests.memory);
+    own.ephemeral_storage = own.ephemeral_storage.max(requests.ephemeral_storage);
+    for (name, amount) in &requests.scalars {
+        let missing = amount - own.scalar(name);
+        super::resources::change(own, name, missing.max(0));
+    }
+    let hostname: LabelChange = (HOSTNAME.into(), Some(node.name.to_string()));
+    let labels = applied(&node.labels, &[hostname]);
+    let needed = needed_labels(lab, findings);
+    node.labels = applied(&labels, &needed);
+    (node, needed)
+}
+
+/// Returns the labels that a node needs for the pod and for the volumes of its claims.
+fn needed_labels(lab: &Lab<'_>, findings: &Findings) -> Vec<LabelChange> {
+    let (cluster, pod) = (lab.cluster(), &findings.pod);
+    let mut needed = missing(pod, &Labels::default()).unwrap_or_default();
+    for volume in &pod.spec.volumes {
+        let claim = volume.claim_name(&pod.key.name);
+        let claim = claim.and_then(|name| cluster.claim(&pod.key.namespace, &name));
+        let volume = claim.and_then(|claim| cluster.volume(claim.volume_name.as_ref()?));
+        let selector = volume.and_then(|volume| volume.node_selector.as_ref());
+        let own = selector.and_then(|selector| missing_for(selector, &Labels::default()));
+        needed.extend(own.unwrap_or_default());
+    }
+    needed.sort_unstable();
+    needed.dedup();
+    needed
+}
+
+fn capacity(resources: &Resources) -> String {
+    let Resources { milli_cpu, memory, scalars, .. } = resources;
+    let mut texts = vec![
+        format!("{} cpu", quantity::text("cpu", *milli_cpu)),
+        format!("{} memory", quantity::text("memory", *memory)),
+    ];
+    let scalars = scalars.iter().filter(|(_, amount)| *amount > 0);
+    texts.extend(scalars.map(|(name, amount)| format!("{} {name}", quantity::text(name, *amount))));
+    texts.join(", ")
+}

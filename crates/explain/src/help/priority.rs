@@ -1,0 +1,45 @@
+//! A priority with which evictions make room.
+
+use std::collections::BTreeSet;
+
+use engine::Trial;
+
+use super::{Proposal, size, verified, with_spec};
+use crate::answer::Suggestion;
+use crate::lab::Lab;
+use crate::now::Findings;
+
+/// Returns the lowest priority with which the pod gets room, or that it may preempt if its policy forbids that.
+pub(super) fn search(lab: &mut Lab<'_>, findings: &Findings) -> Option<Suggestion> {
+    let pod = &findings.pod;
+    if !pod.spec.may_preempt {
+        let changed = with_spec(pod, |spec| spec.may_preempt = true);
+        let text = "let the pod preempt others (preemptionPolicy: PreemptLowerPriority)".to_owned();
+        let mut proposal = Proposal::of_pod("preemptionPolicy", 0.0, text, changed);
+        proposal.size = size::PRIORITY - 0.5;
+        return verified(lab, pod, proposal);
+    }
+    let own = pod.priority();
+    let higher = lab.cluster().pods().map(|placed| placed.pod.priority());
+    let higher: BTreeSet<i32> = higher.filter(|priority| *priority >= own).collect();
+    let priorities: Vec<i32> = higher.iter().filter_map(|found| found.checked_add(1)).collect();
+    // What a priority can evict, a higher one can evict, too.
+    let (mut low, mut high) = (0, priorities.len());
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let changed = with_spec(pod, |spec| spec.priority = priorities[middle]);
+        let changes = [engine::Change::Pod(Box::new(changed))];
+        match lab.try_with(pod, &changes)? {
+            Trial::Fits { .. } | Trial::Preempts(_) => high = middle,
+            _ => low = middle + 1,
+        }
+    }
+    let priority = *priorities.get(low)?;
+    let changed = with_spec(pod, |spec| spec.priority = priority);
+    let text = format!(
+        "a priority of at least {priority} (it is {own}), with which the pod evicts others"
+    );
+    let mut proposal = Proposal::of_pod("priority", 0.0, text, changed);
+    proposal.size = size::PRIORITY;
+    verified(lab, pod, proposal)
+}

@@ -1,0 +1,97 @@
+//! Help for pods that cordons and taints keep away.
+
+use framework::{NodeIx, Taint, Toleration, TolerationOperator};
+
+use super::{Proposal, size, with_node, with_spec};
+use crate::lab::Lab;
+use crate::now::Findings;
+
+const TAINTS: &str = "TaintToleration";
+const CORDON: &str = "NodeUnschedulable";
+const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
+
+pub(super) fn proposals(lab: &Lab<'_>, findings: &Findings) -> Vec<Proposal> {
+    let cluster = lab.cluster();
+    let mut proposals = Vec::new();
+    for node in findings.rejected_only_by(&[TAINTS, CORDON], cluster).iter() {
+        let view = cluster.node(node);
+        let tolerations = &findings.pod.spec.tolerations;
+        let is_untolerated = |taint: &&Taint| {
+            taint.effect.forbids_scheduling() && !tolerations.iter().any(|own| own.tolerates(taint))
+        };
+        let untolerated: Vec<&Taint> = view.taints().iter().filter(is_untolerated).collect();
+        let (of_cordon, others): (Vec<_>, Vec<_>) =
+            untolerated.into_iter().partition(|taint| &*taint.key == CORDON_TAINT);
+        let is_cordoned = view.is_unschedulable() || !of_cordon.is_empty();
+        match (is_cordoned, others.is_empty()) {
+            (true, true) => proposals.push(uncordon(lab, node)),
+            (false, false) => proposals.extend(of_taints(lab, findings, node, &others)),
+            _ => {}
+        }
+    }
+    proposals
+}
+
+fn uncordon(lab: &Lab<'_>, node: NodeIx) -> Proposal {
+    let changed = with_node(lab, node, |node| {
+        node.unschedulable = false;
+        let kept = node.taints.iter().filter(|taint| &*taint.key != CORDON_TAINT);
+        node.taints = kept.cloned().collect();
+    });
+    let name = changed.name.clone();
+    let text = format!("lift the cordon of node {name}");
+    let mut proposal =
+        Proposal::of_node("cordon", 0.0, text, changed).command(format!("kubectl uncordon {name}"));
+    proposal.size = size::NODE_STATE;
+    proposal
+}
+
+fn of_taints(lab: &Lab<'_>, findings: &Findings, node: NodeIx, taints: &[&Taint]) -> Vec<Proposal> {
+    let without = with_node(lab, node, |node| {
+        let kept = node.taints.iter().filter(|taint| !taints.contains(taint));
+        node.taints = kept.cloned().collect();
+    });
+    let (name, extent) = (without.name.clone(), 0.1 * taints.len() as f64);
+    let texts: Vec<String> = taints.iter().map(|taint| text_of(taint)).collect();
+    let texts = texts.join(", ");
+    if taints.iter().any(|taint| is_of_health(taint)) {
+        let text = format!("node {name} becomes healthy again, which ends its taint {texts}");
+        let mut proposal = Proposal::of_node("health", 0.0, text, without);
+        proposal.size = size::NODE_STATE + 0.5;
+        return vec![proposal];
+    }
+    let tolerant = with_spec(&findings.pod, |spec| {
+        let own = taints.iter().map(|taint| Toleration {
+            key: taint.key.clone(),
+            operator: TolerationOperator::Equal,
+            value: taint.value.clone(),
+            effect: Some(taint.effect.clone()),
+        });
+        spec.tolerations = spec.tolerations.iter().cloned().chain(own).collect();
+    });
+    let removals: Vec<String> = taints.iter().map(|taint| format!("{}-", text_of(taint))).collect();
+    vec![
+        Proposal::of_pod("toleration", extent, format!("tolerate {texts} in the pod"), tolerant),
+        Proposal::of_node(
+            "taint",
+            extent,
+            format!("remove the taint {texts} of node {name}"),
+            without,
+        )
+        .command(format!("kubectl taint node {name} {}", removals.join(" "))),
+    ]
+}
+
+/// Whether Kubernetes sets the taint while something is wrong with the node.
+fn is_of_health(taint: &Taint) -> bool {
+    taint.key.starts_with("node.kubernetes.io/")
+        || taint.key.starts_with("node.cloudprovider.kubernetes.io/")
+}
+
+pub(super) fn text_of(taint: &Taint) -> String {
+    let Taint { key, value, effect } = taint;
+    match value.is_empty() {
+        true => format!("{key}:{}", effect.as_str()),
+        false => format!("{key}={value}:{}", effect.as_str()),
+    }
+}

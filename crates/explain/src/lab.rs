@@ -1,0 +1,127 @@
+//! Trials: changes that are applied to an engine, tried, and taken back.
+
+use std::sync::Arc;
+
+use engine::cycle::Form;
+use engine::ports::Ports;
+use engine::{Change, Engine, Evaluation, Trial};
+use framework::{Cluster, Pod, Time};
+
+/// An engine of one's own, for trials. Its effects are dropped.
+pub struct Lab<'e> {
+    engine: &'e mut Engine,
+    now: Time,
+    left: usize,
+    /// Says whether the time for the answer is over.
+    is_over: &'e dyn Fn() -> bool,
+}
+
+/// Number of trials for one pod.
+const TRIALS: usize = 300;
+
+impl<'e> Lab<'e> {
+    /// Creates a lab. `is_over` is asked before each trial.
+    pub fn new(engine: &'e mut Engine, now: Time, is_over: &'e dyn Fn() -> bool) -> Self {
+        Self { engine, now, left: TRIALS, is_over }
+    }
+
+    /// Returns the engine.
+    pub fn engine(&self) -> &Engine {
+        self.engine
+    }
+
+    /// Returns the cluster.
+    pub fn cluster(&self) -> &Cluster {
+        self.engine.cache().cluster()
+    }
+
+    /// Returns the time.
+    pub const fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Whether no more trials are made.
+    pub fn is_exhausted(&self) -> bool {
+        self.left == 0 || (self.is_over)()
+    }
+
+    /// Allows as many trials as at the start.
+    pub fn renew(&mut self) {
+        self.left = TRIALS;
+    }
+
+    /// Evaluates a pod in full.
+    pub fn evaluate(&mut self, pod: &Arc<Pod>) -> Option<Evaluation> {
+        let ports = &mut Ports { extenders: &mut (), probe: &mut () };
+        self.engine.evaluate(pod, Form::Set, None, self.now, ports)
+    }
+
+    /// Tries a pod on the cluster as it is.
+    pub fn try_pod(&mut self, pod: &Arc<Pod>) -> Option<Trial> {
+        let ports = &mut Ports { extenders: &mut (), probe: &mut () };
+        self.engine.try_pod(pod, self.now, ports)
+    }
+
+    /// Applies the changes, tries the pod, and takes the changes back. A change of the pod itself replaces the
+    /// pod. Returns `None` if the trial was not made: no profile is responsible, or no trials are left.
+    pub fn try_with(&mut self, pod: &Arc<Pod>, changes: &[Change]) -> Option<Trial> {
+        if self.is_exhausted() {
+            return None;
+        }
+        self.left -= 1;
+        let own = changes.iter().rev().find_map(|change| match change {
+            Change::Pod(changed) if changed.key == pod.key => Some(Arc::new(Pod::clone(changed))),
+            _ => None,
+        });
+        let others = || {
+            changes
+                .iter()
+                .filter(|change| !matches!(change, Change::Pod(changed) if changed.key == pod.key))
+        };
+        let mut back: Vec<Change> = Vec::new();
+        for change in others() {
+            back.extend(self.inverse(change));
+            self.apply(change.clone());
+        }
+        let trial = self.try_pod(own.as_ref().unwrap_or(pod));
+        back.into_iter().rev().for_each(|change| self.apply(change));
+        trial
+    }
+
+    /// Removes a pod that has a node, for a question about it.
+    pub fn take_off(&mut self, pod: &Pod) {
+        self.apply(Change::PodDeleted { key: pod.key.clone(), uid: pod.uid.clone() });
+    }
+
+    fn apply(&mut self, change: Change) {
+        let ports = &mut Ports { extenders: &mut (), probe: &mut () };
+        self.engine.apply(change, self.now, ports);
+        self.engine.take_effects();
+    }
+
+    fn inverse(&self, change: &Change) -> Option<Change> {
+        let cluster = self.cluster();
+        Some(match change {
+            Change::Node(node) => match cluster.node_named(&node.name) {
+                Some(known) => Change::Node(cluster.copy_of_node(known)),
+                None => Change::NodeDeleted(node.name.clone()),
+            },
+            Change::NodeDeleted(name) => {
+                Change::Node(cluster.copy_of_node(cluster.node_named(name)?))
+            }
+            Change::Pod(pod) => match self.engine.cache().placed(&pod.uid) {
+                Some(placed) => Change::Pod(Box::new(Pod::clone(&placed.pod))),
+                None => Change::PodDeleted { key: pod.key.clone(), uid: pod.uid.clone() },
+            },
+            Change::PodDeleted { uid, .. } => {
+                Change::Pod(Box::new(Pod::clone(&self.engine.cache().placed(uid)?.pod)))
+            }
+            Change::Object { kind, namespace, name, .. } => Change::Object {
+                kind: kind.clone(),
+                namespace: namespace.clone(),
+                name: name.clone(),
+                object: cluster.stored_object(kind, namespace, name),
+            },
+        })
+    }
+}

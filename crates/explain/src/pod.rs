@@ -1,0 +1,42 @@
+//! The answer about one pod.
+
+use std::sync::Arc;
+
+use framework::{Pod, PodKey};
+
+use crate::answer::{PodAnswer, PodFacts};
+use crate::help;
+use crate::lab::Lab;
+use crate::now::Findings;
+
+/// Answers a question about a pod, and about one node for it.
+///
+/// A pod that has a node is removed for the evaluation, so that its own requests and terms do not count. The engine
+/// of the lab is without the pod afterwards. Returns `None` if the lab does not know the pod.
+pub fn explain_pod(lab: &mut Lab<'_>, facts: PodFacts, node: Option<&str>) -> Option<PodAnswer> {
+    let key = PodKey::new(&facts.namespace, &facts.name);
+    let pending = lab.engine().pending_pod(&key).cloned();
+    let pod = match pending {
+        Some(pod) if facts.node.is_none() => pod,
+        _ => {
+            let uid = facts.uid.as_str().into();
+            let pod = lab.engine().cache().placed(&uid)?.pod.clone();
+            lab.take_off(&pod);
+            Arc::new(Pod { node_name: None, ..Pod::clone(&pod) })
+        }
+    };
+    let findings = Findings::of(lab, &pod);
+    let cluster = lab.cluster();
+    let now = findings.as_ref().map(|findings| findings.now(cluster));
+    let check = findings.as_ref().zip(node).map(|(findings, node)| findings.check(cluster, node));
+    let waits = facts.node.is_none();
+    let help = findings.filter(|_| waits).map(|findings| help::search(lab, &findings));
+    Some(PodAnswer {
+        facts,
+        now,
+        node: check,
+        help_is_incomplete: waits && lab.is_exhausted(),
+        help: help.unwrap_or_default(),
+        notes: Vec::new(),
+    })
+}

@@ -1,0 +1,678 @@
+//! Pods that wait for different reasons: the first suggestion is about the cause, and after it the pod has a node.
+
+use std::sync::Arc;
+
+use engine::profile::{PluginRef, PluginSet, PluginSets, Profiles, SchedulerProfile};
+use engine::queue::QueueConfig;
+use engine::{Change, Engine, EngineConfig};
+use explain::{
+    ClusterCopy, Lab, PodAnswer, explain_cluster, explain_group, explain_node, explain_pod, facts,
+};
+use framework::testing::{NodeBuilder, PodBuilder, node, pod};
+use framework::{EventResource, Node, Pod, PodKey, Time};
+use loadmaster_explain as explain;
+use serde_json::{Value, json};
+use simulator::{Object, Settings, State, World};
+
+/// A pod that waits, and what the answer has to say.
+struct Case {
+    /// The cause, for messages.
+    cause: &'static str,
+    nodes: Vec<NodeBuilder>,
+    objects: Vec<Object>,
+    /// Pods with nodes.
+    running: Vec<PodBuilder>,
+    pending: PodBuilder,
+    /// The kind of the first suggestion.
+    kind: &'static str,
+    /// A part of its text.
+    text: &'static str,
+}
+
+fn case(cause: &'static str, pending: PodBuilder, kind: &'static str, text: &'static str) -> Case {
+    let nodes = vec![small("n1"), small("n2")];
+    Case { cause, nodes, objects: Vec::new(), running: Vec::new(), pending, kind, text }
+}
+
+impl Case {
+    fn nodes(self, nodes: impl IntoIterator<Item = NodeBuilder>) -> Self {
+        Self { nodes: nodes.into_iter().collect(), ..self }
+    }
+
+    fn objects(self, objects: impl IntoIterator<Item = Object>) -> Self {
+        Self { objects: objects.into_iter().collect(), ..self }
+    }
+
+    fn running(self, pods: impl IntoIterator<Item = PodBuilder>) -> Self {
+        Self { running: pods.into_iter().collect(), ..self }
+    }
+}
+
+fn small(name: &str) -> NodeBuilder {
+    node(name)
+        .allocatable("cpu", "4")
+        .allocatable("memory", "8Gi")
+        .allocatable("ephemeral-storage", "20Gi")
+        .allocatable("pods", "110")
+        .label("kubernetes.io/hostname", name)
+        .image("registry.example.com/web:1", 500 << 20)
+}
+
+fn waits() -> PodBuilder {
+    pod("waits").cpu("100m").memory("64Mi")
+}
+
+fn object(kind: EventResource, namespace: &str, name: &str, mut object: Value) -> Object {
+    object["metadata"]["name"] = json!(name);
+    object["metadata"]["uid"] = json!(format!("uid-{name}"));
+    if !namespace.is_empty() {
+        object["metadata"]["namespace"] = json!(namespace);
+    }
+    Object { kind, namespace: namespace.into(), name: name.into(), object: Arc::new(object) }
+}
+
+fn class(name: &str, mode: &str) -> Object {
+    let spec = json!({"provisioner": "csi.example.com", "volumeBindingMode": mode});
+    object(EventResource::StorageClass, "", name, spec)
+}
+
+fn claim(name: &str, class: &str, modes: &[&str], volume: Option<&str>) -> Object {
+    let mut spec = json!({
+        "spec": {
+            "storageClassName": class,
+            "accessModes": modes,
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+        "status": {"phase": "Pending"},
+    });
+    if let Some(volume) = volume {
+        spec["spec"]["volumeName"] = json!(volume);
+        spec["metadata"]["annotations"] = json!({"pv.kubernetes.io/bind-completed": "yes"});
+        spec["status"]["phase"] = json!("Bound");
+    }
+    object(EventResource::PersistentVolumeClaim, "default", name, spec)
+}
+
+fn volume(name: &str, claim: &str, zone: Option<&str>) -> Object {
+    let mut spec = json!({
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "fast",
+            "claimRef": {"namespace": "default", "name": claim, "uid": format!("uid-{claim}")},
+            "csi": {"driver": "csi.example.com", "volumeHandle": name},
+        },
+        "status": {"phase": "Bound"},
+    });
+    if let Some(zone) = zone {
+        let expression =
+            json!({"key": "topology.kubernetes.io/zone", "operator": "In", "values": [zone]});
+        spec["spec"]["nodeAffinity"] =
+            json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}});
+    }
+    object(EventResource::PersistentVolume, "", name, spec)
+}
+
+fn with_api(pod: PodBuilder, part: Value) -> PodBuilder {
+    pod.with(|own| {
+        let affinity: framework::api::PodSpec =
+            serde_json::from_value(part).expect("a part of a pod");
+        own.spec.affinity = affinity.affinity;
+        own.spec.topology_spread_constraints = affinity.topology_spread_constraints;
+        own.spec.resource_claims = affinity.resource_claims;
+        own.spec.volumes = affinity.volumes;
+    })
+}
+
+fn anti_affinity(pod: PodBuilder, app: &str) -> PodBuilder {
+    with_api(pod, near("podAntiAffinity", app, "kubernetes.io/hostname"))
+}
+
+fn near(kind: &str, app: &str, key: &str) -> Value {
+    let term = json!({"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}});
+    let mut affinity = json!({});
+    affinity[kind] = json!({"requiredDuringSchedulingIgnoredDuringExecution": [term]});
+    json!({"affinity": affinity})
+}
+
+fn required_node(key: &str, operator: &str, values: &[&str]) -> Value {
+    let expression = json!({"key": key, "operator": operator, "values": values});
+    json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": [{"matchExpressions": [expression]}]}}}})
+}
+
+fn spread(key: &str) -> Value {
+    json!({"topologySpreadConstraints": [{
+        "maxSkew": 1,
+        "topologyKey": key,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }]})
+}
+
+/// Spreads over at least three domains.
+fn few_domains(key: &str) -> Value {
+    let mut spread = spread(key);
+    spread["topologySpreadConstraints"][0]["minDomains"] = json!(3);
+    spread
+}
+
+fn uses_disk(pod: PodBuilder) -> PodBuilder {
+    let disk = json!({"name": "disk", "gcePersistentDisk": {"pdName": "disk-1"}});
+    with_api(pod, json!({"volumes": [disk]}))
+}
+
+fn deleted(mut object: Object) -> Object {
+    Arc::make_mut(&mut object.object)["metadata"]["deletionTimestamp"] =
+        json!("2026-01-01T00:00:00Z");
+    object
+}
+
+fn device_class(name: &str) -> Object {
+    object(EventResource::DeviceClass, "", name, json!({"spec": {}}))
+}
+
+fn slice(node: &str, devices: &[&str]) -> Object {
+    let devices: Vec<_> = devices.iter().map(|name| json!({"name": name})).collect();
+    let spec = json!({"spec": {
+        "driver": "gpu.example.com",
+        "nodeName": node,
+        "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+        "devices": devices,
+    }});
+    object(EventResource::ResourceSlice, "", &format!("slice-{node}"), spec)
+}
+
+fn resource_claim(name: &str, class: &str, allocated: Option<(&str, &str)>) -> Object {
+    let mut spec = json!({"spec": {"devices": {"requests": [{
+        "name": "gpu",
+        "exactly": {"deviceClassName": class, "allocationMode": "ExactCount", "count": 1},
+    }]}}});
+    if let Some((node, device)) = allocated {
+        spec["status"] = json!({
+            "allocation": {"devices": {"results": [{
+                "request": "gpu", "driver": "gpu.example.com", "pool": node, "device": device,
+            }]}},
+            "reservedFor": [{"resource": "pods", "name": "other", "uid": "uid-other"}],
+        });
+    }
+    object(EventResource::ResourceClaim, "default", name, spec)
+}
+
+fn uses_devices(pod: PodBuilder, claim: &str) -> PodBuilder {
+    with_api(pod, json!({"resourceClaims": [{"name": "gpu", "resourceClaimName": claim}]}))
+}
+
+fn full(name: &str, node: &str) -> PodBuilder {
+    pod(name).cpu("3500m").memory("1Gi").on(node)
+}
+
+fn cases() -> Vec<Case> {
+    let zone = "topology.kubernetes.io/zone";
+    vec![
+        case("cpu", pod("waits").cpu("1"), "request", "request 500m less cpu")
+            .running([full("a", "n1"), full("b", "n2")]),
+        case("memory", pod("waits").memory("2Gi"), "request", "request 1Gi less memory").running([
+            pod("a").memory("7Gi").on("n1"),
+            pod("b").memory("7Gi").on("n2"),
+        ]),
+        case("ephemeral storage", pod("waits").request("ephemeral-storage", "30Gi"), "request", "10Gi less"),
+        case("larger than every node", pod("waits").cpu("64"), "node", "a node with 64 cpu"),
+        case("devices of a device plugin", pod("waits").request("example.com/gpu", "1"), "capacity", "1 more example.com/gpu on node n1")
+            .nodes([small("n1").allocatable("example.com/gpu", "1")])
+            .running([pod("a").request("example.com/gpu", "1").on("n1")]),
+        case("too many pods", waits(), "slot", "1 more pods allowed on node n1")
+            .nodes([small("n1").allocatable("pods", "1")])
+            .running([pod("a").on("n1")]),
+        case("taint", waits(), "toleration", "tolerate team=red:NoSchedule")
+            .nodes([small("n1").taint("team", "red", "NoSchedule")]),
+        case("cordon", waits(), "cordon", "lift the cordon of node n1").nodes([small("n1").unschedulable()]),
+        case("node that is not ready", waits(), "health", "node n1 becomes healthy")
+            .nodes([small("n1").taint("node.kubernetes.io/not-ready", "", "NoSchedule")]),
+        case("node selector", waits().node_selector("disk", "ssd"), "label", "label node n1 disk=ssd"),
+        case("node affinity", with_api(waits(), required_node("cores", "Gt", &["8"])), "label", "label node n1 cores=9"),
+        case("resource that no node has", waits().request("example.com/fpga", "1"), "capacity", "1 more example.com/fpga on node n1"),
+        case("host that is gone", waits().node_selector("kubernetes.io/hostname", "n9"), "node", "kubernetes.io/hostname=n9"),
+        case("zone without nodes", waits().node_selector(zone, "c"), "node", "topology.kubernetes.io/zone=c"),
+        case("host port", waits().host_port(80), "port", "default/a uses the host port")
+            .nodes([small("n1")])
+            .running([pod("a").host_port(80).on("n1")]),
+        case("own anti-affinity", anti_affinity(waits(), "web"), "antiAffinity", "keeps the pod away from default/a")
+            .nodes([small("n1")])
+            .running([pod("a").label("app", "web").on("n1")]),
+        case("anti-affinity of another pod", waits().label("app", "web"), "antiAffinity", "keeps the pod away from default/a")
+            .nodes([small("n1")])
+            .running([anti_affinity(pod("a"), "web").on("n1")]),
+        case("anti-affinity to several pods", anti_affinity(waits(), "web"), "priority", "a priority of at least 1")
+            .nodes([small("n1")])
+            .running(["a", "b"].map(|name| pod(name).label("app", "web").on("n1"))),
+        case("affinity", with_api(waits(), near("podAffinity", "db", "kubernetes.io/hostname")), "affinity", "a running pod labelled app=db"),
+        case("topology without label", with_api(waits(), near("podAffinity", "db", "rack")), "label", "label node n2 rack=r1")
+            .nodes([small("n1").label("rack", "r1").allocatable("pods", "1"), small("n2")])
+            .running([pod("a").label("app", "db").on("n1")]),
+        case("topology spread", with_api(waits().label("app", "web"), spread(zone)), "cordon", "lift the cordon of node n2")
+            .nodes([small("n1").zone("a"), small("n2").zone("b").unschedulable()])
+            .running([pod("a").label("app", "web").on("n1")]),
+        case("skew", with_api(waits().label("app", "web").cpu("2"), spread(zone)), "skew", "allow a skew of 2")
+            .nodes([small("n1").zone("a"), small("n2").zone("b")])
+            .running([pod("a").label("app", "web").on("n1"), pod("b").cpu("4").memory("8Gi").on("n2")]),
+        case("too few domains", with_api(waits().label("app", "web"), few_domains(zone)), "skew", "allow a skew of 2")
+            .nodes([small("n1").zone("a"), small("n2").zone("b")])
+            .running([pod("a").label("app", "web").on("n1"), pod("b").label("app", "web").on("n2")]),
+        case("spread label", with_api(waits().label("app", "web"), spread("rack")), "label", "label node n1 rack="),
+        case("missing claim", waits().claim("data"), "claim", "create the PersistentVolumeClaim default/data")
+            .objects([class("fast", "WaitForFirstConsumer")]),
+        case("missing class", waits().claim("data"), "class", "create the StorageClass fast")
+            .objects([claim("data", "fast", &["ReadWriteOnce"], None)]),
+        case("claim without volume", waits().claim("data"), "volume", "create a PersistentVolume of 1Gi of class manual")
+            .objects([
+                object(EventResource::StorageClass, "", "manual", json!({"provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "Immediate"})),
+                claim("data", "manual", &["ReadWriteOnce"], None),
+            ]),
+        case("volume of a zone without nodes", waits().claim("data"), "node", "the labels topology.kubernetes.io/zone=b")
+            .nodes([small("n1").zone("a")])
+            .objects([
+                class("fast", "WaitForFirstConsumer"),
+                claim("data", "fast", &["ReadWriteOnce"], Some("v1")),
+                volume("v1", "data", Some("b")),
+            ]),
+        case("volume of a full zone", waits().claim("data"), "capacity", "100m more cpu on node n2")
+            .nodes([small("n1").zone("a"), small("n2").zone("b")])
+            .running([full("a", "n2"), pod("b").cpu("500m").on("n2")])
+            .objects([
+                class("fast", "WaitForFirstConsumer"),
+                claim("data", "fast", &["ReadWriteOnce"], Some("v1")),
+                volume("v1", "data", Some("b")),
+            ]),
+        case("claim without a class", waits().claim("data"), "volume", "create a PersistentVolume of 1Gi for claim default/data")
+            .objects([claim("data", "", &["ReadWriteOnce"], None)]),
+        case("claim that is being deleted", waits().claim("data"), "claim", "create the PersistentVolumeClaim default/data again")
+            .objects([
+                class("fast", "WaitForFirstConsumer"),
+                deleted(claim("data", "fast", &["ReadWriteOnce"], Some("v1"))),
+                volume("v1", "data", None),
+            ]),
+        case("lost volume", waits().claim("data"), "volume", "restore the PersistentVolume v1")
+            .objects([
+                class("fast", "WaitForFirstConsumer"),
+                claim("data", "fast", &["ReadWriteOnce"], Some("v1")),
+            ]),
+        case("disk of another pod", uses_disk(waits()), "exclusive", "default/a uses the same disk on node n1")
+            .nodes([small("n1")])
+            .running([uses_disk(pod("a")).on("n1")]),
+        case("storage capacity", waits().claim("data"), "storageCapacity", "1Gi of free storage of class local on node n1")
+            .objects([
+                object(EventResource::StorageClass, "", "local", json!({"provisioner": "csi.example.com", "volumeBindingMode": "WaitForFirstConsumer"})),
+                object(EventResource::CsiDriver, "", "csi.example.com", json!({"spec": {"storageCapacity": true}})),
+                claim("data", "local", &["ReadWriteOnce"], None),
+            ]),
+        case("claim for one pod", waits().claim("data"), "exclusive", "default/a uses claim data")
+            .running([pod("a").claim("data").on("n1")])
+            .objects([
+                class("fast", "WaitForFirstConsumer"),
+                claim("data", "fast", &["ReadWriteOncePod"], Some("v1")),
+                volume("v1", "data", None),
+            ]),
+        case("limit of attached volumes", waits().claim("data"), "limit", "one pod with a volume fewer on node n1")
+            .nodes([small("n1")])
+            .running([pod("a").claim("other").on("n1")])
+            .objects([
+                class("fast", "WaitForFirstConsumer"),
+                claim("data", "fast", &["ReadWriteOnce"], Some("v1")),
+                volume("v1", "data", None),
+                claim("other", "fast", &["ReadWriteOnce"], Some("v2")),
+                volume("v2", "other", None),
+                object(EventResource::CsiNode, "", "n1", json!({"spec": {"drivers": [{
+                    "name": "csi.example.com", "nodeID": "n1", "allocatable": {"count": 1}}]}})),
+            ]),
+        case("scheduling gate", waits().gate("example.com/quota"), "gate", "remove the scheduling gates"),
+        case("missing resource claim", uses_devices(waits(), "gpu"), "deviceClaim", "create the ResourceClaim default/gpu")
+            .objects([device_class("gpu"), slice("n1", &["gpu0"])]),
+        case("missing device class", uses_devices(waits(), "gpu"), "deviceClass", "create the DeviceClass gpu")
+            .objects([slice("n1", &["gpu0"]), resource_claim("gpu", "gpu", None)]),
+        case("devices in use", uses_devices(waits(), "gpu"), "device", "one more device like gpu0 on node n1")
+            .objects([
+                device_class("gpu"),
+                slice("n1", &["gpu0"]),
+                resource_claim("gpu", "gpu", None),
+                resource_claim("taken", "gpu", Some(("n1", "gpu0"))),
+            ]),
+        case("two shortages and low priority", pod("waits").cpu("3").memory("6Gi"), "priority", "a priority of at least 1")
+            .running([
+                pod("a").cpu("4").memory("8Gi").on("n1"),
+                pod("b").cpu("4").memory("8Gi").on("n2"),
+            ]),
+        case("pod that may not preempt", pod("waits").cpu("3").memory("6Gi").priority(9)
+            .with(|pod| pod.spec.preemption_policy = Some("Never".to_owned())), "preemptionPolicy", "let the pod preempt others")
+            .running([
+                pod("a").cpu("4").memory("8Gi").on("n1"),
+                pod("b").cpu("4").memory("8Gi").on("n2"),
+            ]),
+        case("no nodes", waits(), "node", "a node with 100m cpu").nodes([]),
+    ]
+}
+
+fn profile() -> SchedulerProfile {
+    let enabled = plugins::catalogue::defaults()
+        .map(|entry| PluginRef::new(entry.name, entry.default_weight));
+    let multi_point = PluginSet { enabled: enabled.collect(), ..PluginSet::default() };
+    SchedulerProfile {
+        scheduler_name: "default-scheduler".to_owned(),
+        plugins: PluginSets { multi_point, ..PluginSets::default() },
+        ..SchedulerProfile::default()
+    }
+}
+
+fn world(case: &Case) -> World {
+    let settings = Settings {
+        seed: 0,
+        percentage_of_nodes_to_score: 0,
+        adaptive_sampling: false,
+        queue: QueueConfig::default(),
+        profiles: vec![profile()],
+        registry: Arc::new(plugins::registry()),
+        monitor: || Box::new(()),
+    };
+    let mut world = World::new(&settings, ["default-scheduler"]).expect("a world");
+    case.nodes.iter().for_each(|node| world.add_node(node.clone().build()));
+    case.objects.iter().for_each(|object| world.add_object(object.clone()));
+    case.running.iter().for_each(|pod| world.add_pod(pod.clone().build()));
+    world.add_pod(case.pending.clone().build());
+    world.run_until_idle();
+    world
+}
+
+fn config() -> EngineConfig {
+    let registry = plugins::registry();
+    EngineConfig::new(
+        Profiles::build(&[profile()], &[], &registry, false).expect("the profile is in order"),
+    )
+}
+
+/// Asks a copy of the engine, as the daemon does.
+fn ask<T>(world: &World, question: impl FnOnce(&mut Lab<'_>) -> T) -> T {
+    let now = world.now();
+    let mut engine = ClusterCopy::of(world.engine(), now).engine(config(), now);
+    question(&mut Lab::new(&mut engine, now, &|| false))
+}
+
+fn explained(world: &World, name: &str, node: Option<&str>) -> PodAnswer {
+    let facts = facts(world.engine(), &PodKey::new("default", name), world.now())
+        .expect("the pod is known");
+    ask(world, |lab| explain_pod(lab, facts, node)).expect("the pod is known")
+}
+
+/// Carries a suggestion out.
+fn carry_out(world: &mut World, changes: &[Change]) {
+    for change in changes.iter().cloned() {
+        match change {
+            Change::Node(node) => world.add_node(node),
+            Change::Pod(pod) => {
+                // Most fields of a pod cannot be changed: its controller makes another.
+                if let Some(pending) = world.engine().pending_pod(&pod.key).cloned() {
+                    world.remove_pod(&pending);
+                }
+                world.add_pod(*pod);
+            }
+            Change::PodDeleted { uid, .. } => {
+                let pod = Pod::clone(
+                    &world.engine().cache().placed(&uid).expect("the pod is placed").pod,
+                );
+                world.remove_pod(&pod);
+            }
+            Change::Object { kind, namespace, name, object: Some(object) } => {
+                world.add_object(Object { kind, namespace, name, object });
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn node_of(world: &World) -> Option<String> {
+    match &world.history(&PodKey::new("default", "waits"))?.state {
+        State::Placed { node, .. } => Some(node.to_string()),
+        _ => None,
+    }
+}
+
+#[test]
+fn first_suggestion_is_about_the_cause_and_schedules_the_pod() {
+    let mut failures = Vec::new();
+    for case in cases() {
+        let mut world = world(&case);
+        assert_eq!(node_of(&world), None, "{}: the pod does not wait", case.cause);
+        let answer = explained(&world, "waits", None);
+        let Some(first) = answer.help.first() else {
+            let now = answer.now.map(|now| (now.message, now.gate, now.error, now.constraints));
+            failures.push(format!("{}: no suggestion: {now:?}", case.cause));
+            continue;
+        };
+        if first.kind != case.kind || !first.text.contains(case.text) {
+            let all: Vec<_> =
+                answer.help.iter().map(|own| (&own.kind, &own.text, own.size)).collect();
+            failures.push(format!(
+                "{}: expected {}: {}, got {all:#?}",
+                case.cause, case.kind, case.text
+            ));
+        }
+        carry_out(&mut world, &first.changes);
+        world.run_until_idle();
+        if node_of(&world).is_none() {
+            let state = &world.history(&PodKey::new("default", "waits")).unwrap().state;
+            failures.push(format!("{}: {} did not help: {state:?}", case.cause, first.text));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn every_suggestion_schedules_the_pod() {
+    for case in cases() {
+        for suggestion in explained(&world(&case), "waits", None).help {
+            let mut world = world(&case);
+            carry_out(&mut world, &suggestion.changes);
+            world.run_until_idle();
+            assert!(node_of(&world).is_some(), "{}: {}", case.cause, suggestion.text);
+        }
+    }
+}
+
+#[test]
+fn trials_leave_the_engine_as_it_was() {
+    for case in cases() {
+        let world = world(&case);
+        let facts =
+            || facts(world.engine(), &PodKey::new("default", "waits"), world.now()).unwrap();
+        let texts = ask(&world, |lab| {
+            [(), ()].map(|()| {
+                let answer = explain_pod(lab, facts(), None).unwrap();
+                lab.renew();
+                let cluster = lab.cluster();
+                let nodes: Vec<Node> =
+                    cluster.nodes().iter().map(|node| cluster.copy_of_node(node)).collect();
+                let expected = case.nodes.iter().map(|node| node.clone().build());
+                assert_eq!(nodes, expected.collect::<Vec<_>>(), "{}", case.cause);
+                serde_json::to_string(&answer).unwrap()
+            })
+        });
+        assert_eq!(texts[0], texts[1], "{}", case.cause);
+    }
+}
+
+#[test]
+fn answer_about_one_node_names_every_plugin_that_rejects_it() {
+    let case = case("", waits().node_selector("disk", "ssd").cpu("5"), "", "");
+    let answer = explained(&world(&case), "waits", Some("n1"));
+    let check = answer.node.unwrap();
+    assert!(check.exists && !check.feasible);
+    assert_eq!(check.rejecting, ["NodeAffinity", "NodeResourcesFit"]);
+    assert_eq!(answer.facts.state, "unschedulable");
+    assert_eq!(answer.facts.history[0].outcome, "rejected");
+    assert!(!answer.facts.waits_for.is_empty());
+    let check = explained(&world(&case), "waits", Some("n9")).node.unwrap();
+    assert!(!check.exists);
+}
+
+#[test]
+fn placed_pod_is_explained_without_itself() {
+    let case = case("", waits().cpu("3"), "", "");
+    let world = world(&case);
+    let node = node_of(&world).unwrap();
+    let answer = explained(&world, "waits", Some(&node));
+    assert_eq!(
+        (answer.facts.state.as_str(), answer.facts.node.as_deref()),
+        ("running", Some(&*node))
+    );
+    assert!(answer.node.unwrap().feasible && answer.help.is_empty());
+    let now = answer.now.unwrap();
+    assert_eq!((now.feasible, now.best.len()), (2, 2));
+    assert!(!now.best[0].scores.is_empty());
+}
+
+#[test]
+fn scores_count_the_images_of_nodes() {
+    let image = "registry.example.com/web:2";
+    let case = case("", waits().image(image), "", "")
+        .nodes([small("n1"), small("n2").image(image, 900 << 20)]);
+    let answer = explained(&world(&case), "waits", None);
+    let best = &answer.now.unwrap().best[0];
+    let score = best.scores.iter().find(|score| score.plugin == "ImageLocality").unwrap();
+    assert!(best.node == "n2" && score.weighted > 0, "{best:?}");
+}
+
+#[test]
+fn pod_that_may_evict_others_needs_no_help() {
+    let case = case("", pod("waits").cpu("4").priority(5), "", "")
+        .running([pod("a").cpu("4").on("n1"), pod("b").cpu("4").on("n2")]);
+    let (world, now) = (world(&case), Time::from_secs(9));
+    // The simulation evicts at once, so ask an engine that has decided nothing.
+    let mut engine = Engine::new(config());
+    let ports = &mut engine::ports::Ports { extenders: &mut (), probe: &mut () };
+    for node in case.nodes {
+        engine.apply(Change::Node(node.build()), now, ports);
+    }
+    for pod in case.running.into_iter().chain([case.pending]) {
+        engine.apply(Change::Pod(Box::new(pod.build())), now, ports);
+    }
+    let facts = facts(&engine, &PodKey::new("default", "waits"), now).unwrap();
+    let answer = explain_pod(&mut Lab::new(&mut engine, now, &|| false), facts, None).unwrap();
+    assert_eq!(answer.now.unwrap().preemption.unwrap().victims.len(), 1);
+    assert!(answer.help.is_empty(), "{:?}", answer.help);
+    assert!(node_of(&world).is_some());
+}
+
+#[test]
+fn controller_is_answered_by_cause() {
+    let replica = |name: &str| {
+        pod(name).cpu("2").label("app", "web").label("pod-template-hash", "5d9f").with(|pod| {
+            let owner = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-5d9f", "controller": true}]);
+            pod.metadata.owner_references = serde_json::from_value(owner).unwrap();
+        })
+    };
+    let case = case("", replica("waits"), "", "").running(
+        [("a", "n1"), ("b", "n1"), ("c", "n2"), ("d", "n2")]
+            .map(|(name, node)| replica(name).on(node)),
+    );
+    let world = world(&case);
+    for name in ["web", "web-5d9f"] {
+        let answer = ask(&world, |lab| explain_group(lab, "default", name)).unwrap();
+        assert_eq!((answer.pods, answer.placed), (5, 4));
+        assert_eq!(answer.causes[0].pods, ["default/waits"]);
+        assert_eq!(answer.causes[0].cause, "Insufficient cpu");
+        assert!(answer.causes[0].help.is_some());
+    }
+    assert!(ask(&world, |lab| explain_group(lab, "default", "none")).is_none());
+    let cluster = ask(&world, explain_cluster);
+    assert_eq!((cluster.nodes, cluster.placed, cluster.pending), (2, 4, 1));
+    assert_eq!(
+        (cluster.causes[0].count, cluster.causes[0].cause.as_str()),
+        (1, "Insufficient cpu")
+    );
+    let memory = cluster.stranded.iter().find(|own| own.resource == "memory").unwrap();
+    assert_eq!((memory.free.as_str(), memory.percent), ("16Gi", 100.0));
+    assert_eq!(
+        (cluster.constraints[0].plugin.as_str(), cluster.constraints[0].alone),
+        ("NodeResourcesFit", 2)
+    );
+    let node = ask(&world, |lab| explain_node(lab, "n1")).unwrap();
+    assert_eq!((node.pods.0, node.pending, node.fitting), (2, 1, 0));
+    assert_eq!(node.rejections[0].cause, "Insufficient cpu");
+    assert!(ask(&world, |lab| explain_node(lab, "n9")).is_none());
+}
+
+#[test]
+fn names_of_other_namespaces_are_hidden_from_a_restricted_caller() {
+    let mut hidden = case("", pod("waits").cpu("3").memory("6Gi"), "", "").running([
+        pod("a").namespace("secret").cpu("4").memory("8Gi").on("n1"),
+        pod("b").namespace("secret").cpu("4").memory("8Gi").on("n2"),
+    ]);
+    hidden.pending = hidden.pending.host_port(80);
+    let mut answer = explained(&world(&hidden), "waits", None);
+    assert!(serde_json::to_string(&answer).unwrap().contains("secret/"));
+    answer.restrict();
+    assert!(!serde_json::to_string(&answer).unwrap().contains("secret/"), "{answer:?}");
+}
+
+/// A cluster with this many nodes, on which pods of some templates were scheduled, two for each node.
+fn large(nodes: usize) -> World {
+    let settings = Settings {
+        seed: 0,
+        percentage_of_nodes_to_score: 0,
+        adaptive_sampling: false,
+        queue: QueueConfig::default(),
+        profiles: vec![profile()],
+        registry: Arc::new(plugins::registry()),
+        monitor: || Box::new(()),
+    };
+    let mut world = World::new(&settings, ["default-scheduler"]).expect("a world");
+    for number in 0..nodes {
+        world.add_node(small(&format!("n{number}")).zone(["a", "b", "c"][number % 3]).build());
+    }
+    for number in 0..2 * nodes {
+        let app = format!("app-{}", number % 8);
+        let pod = pod(&format!("p{number}")).cpu("500m").memory("512Mi").label("app", &app);
+        world.add_pod(pod.build());
+    }
+    world.run_until_idle();
+    world
+}
+
+/// `EXPLAIN_NODES` sets the size, to measure: the times are printed.
+#[test]
+fn copy_is_evaluated_like_the_original() {
+    let nodes = std::env::var("EXPLAIN_NODES").ok().and_then(|text| text.parse().ok());
+    let mut world = large(nodes.unwrap_or(120));
+    let waits = waits().cpu("3900m").label("app", "web");
+    world.add_pod(
+        with_api(waits, near("podAffinity", "app-1", "topology.kubernetes.io/zone")).build(),
+    );
+    world.run_until_idle();
+    let (now, key) = (world.now(), PodKey::new("default", "waits"));
+    let started = elapsed();
+    let copy = ClusterCopy::of(world.engine(), now);
+    let copied = elapsed();
+    let mut engine = copy.engine(config(), now);
+    let built = elapsed();
+    let facts = facts(world.engine(), &key, now).unwrap();
+    let mut lab = Lab::new(&mut engine, now, &|| false);
+    let answer = explain_pod(&mut lab, facts, None).unwrap();
+    let answered = elapsed();
+    println!(
+        "copy {:?}, build {:?}, answer {:?}",
+        copied - started,
+        built - copied,
+        answered - built
+    );
+    let recorded = &answer.facts.history.last().unwrap().rejections;
+    let now = &answer.now.unwrap().rejections;
+    let counts = |rejections: &[explain::Rejection]| {
+        let counts = rejections.iter().map(|own| (own.reasons.clone(), own.count));
+        counts.collect::<std::collections::BTreeMap<_, _>>()
+    };
+    assert_eq!(counts(recorded), counts(now), "the attempt, and its evaluation in a copy");
+    assert!(!answer.help.is_empty());
+}
+
+fn elapsed() -> std::time::Duration {
+    std::time::SystemTime::UNIX_EPOCH.elapsed().expect("a time after 1970")
+}
