@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use secrecy::ExposeSecret;
 use thiserror::Error;
 
 use super::transport::error_chain;
@@ -69,6 +70,48 @@ impl Credentials {
             return Err(ConnectError::Proxy);
         }
         Ok(Self(config))
+    }
+
+    /// Loads the credentials of a person: from a kubeconfig, by default that of kubectl, and one of its contexts.
+    ///
+    /// # Errors
+    /// There are no credentials, or they are invalid.
+    pub async fn of_user(
+        kubeconfig: Option<&Path>,
+        context: Option<&str>,
+    ) -> Result<Self, ConnectError> {
+        let path = kubeconfig.map_or_else(|| PathBuf::from("(of kubectl)"), Path::to_owned);
+        let invalid =
+            |error| ConnectError::Kubeconfig { path: path.clone(), error: Box::new(error) };
+        let file = match kubeconfig {
+            Some(path) => Kubeconfig::read_from(path),
+            None => Kubeconfig::read(),
+        };
+        let context = context.map(str::to_owned);
+        let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
+        let file = file.map_err(invalid)?;
+        Ok(Self(kube::Config::from_custom_kubeconfig(file, &options).await.map_err(invalid)?))
+    }
+
+    /// Returns the same credentials for another server, whose certificate is checked against the authorities of the
+    /// kubeconfig unless it is `insecure`.
+    ///
+    /// # Errors
+    /// The address is invalid.
+    pub fn at(mut self, server: &str, insecure: bool) -> Result<Self, ConnectError> {
+        self.0.cluster_url = server.parse().map_err(|_| ConnectError::Master(server.to_owned()))?;
+        self.0.accept_invalid_certs = insecure;
+        self.0.tls_server_name = None;
+        Ok(self)
+    }
+
+    /// Returns the bearer token, if the credentials have one as text or in a file.
+    pub fn token(&self) -> Option<String> {
+        let own = &self.0.auth_info;
+        let read = |path: &String| std::fs::read_to_string(path).ok();
+        let token = own.token.as_ref().map(|token| token.expose_secret().to_owned());
+        let token = token.or_else(|| own.token_file.as_ref().and_then(read))?;
+        Some(token.trim().to_owned()).filter(|token| !token.is_empty())
     }
 
     /// Parses the text of a kubeconfig.

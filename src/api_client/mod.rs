@@ -132,6 +132,23 @@ impl ApiClient {
         self.get_as(path, METADATA).await
     }
 
+    /// Sends a GET request for `path` with this header, and otherwise behaves like [`get`](Self::get).
+    ///
+    /// # Errors
+    /// The header is invalid, or the server did not respond.
+    pub async fn get_with(
+        &self,
+        path: &str,
+        header: Option<(&'static str, &str)>,
+    ) -> Result<http::Response<Body>, String> {
+        let request = http::Request::get(path).header(ACCEPT, JSON);
+        let request =
+            header.into_iter().fold(request, |own, (name, value)| own.header(name, value));
+        let request = request.body(Body::empty()).map_err(|error| error.to_string())?;
+        let response = self.client.send(request).await;
+        response.map_err(|error| error_chain(&error))
+    }
+
     /// Sends a GET request for `path` in one of the media types of `accept`, and otherwise behaves like
     /// [`get`](Self::get).
     ///

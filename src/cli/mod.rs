@@ -4,6 +4,7 @@
 //! command line of the daemon, as in kube-scheduler; 2 for an invalid command line of another command.
 
 mod config;
+mod explain;
 mod flags;
 mod in_effect;
 #[cfg(feature = "sandbox")]
@@ -17,8 +18,9 @@ mod sandbox;
 mod simulate;
 mod usage;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -60,6 +62,7 @@ enum Command {
     Simulate(simulate::Args),
     #[cfg(feature = "sandbox")]
     Perf(perf::Args),
+    Explain(Box<explain::Args>),
     Config(config::ConfigCommand),
     /// Prints the version
     Version,
@@ -72,6 +75,11 @@ pub fn run(registry: Registry) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return reject(&error, args.get(1)),
     };
+    let is_daemon = matches!(command, None | Some(Command::Run(_)));
+    if is_daemon && args.first().is_some_and(|name| is_plugin_of_kubectl(name)) {
+        complain("error", "kubectl loadmaster runs no scheduler: see `kubectl loadmaster --help`");
+        return ExitCode::from(2);
+    }
     let outcome = match command.unwrap_or_else(|| Command::Run(Box::new(flags))) {
         Command::Run(flags) => match flags.version {
             VersionRequest::No => run::run(&flags, registry),
@@ -87,6 +95,7 @@ pub fn run(registry: Registry) -> ExitCode {
         Command::Simulate(args) => simulate::run(&args, registry).map(|()| ExitCode::SUCCESS),
         #[cfg(feature = "sandbox")]
         Command::Perf(args) => perf::run(&args),
+        Command::Explain(args) => explain::run(&args, registry),
         Command::Config(command) => Ok(command.run(&registry)),
         Command::Version => print_version(),
     };
@@ -94,6 +103,11 @@ pub fn run(registry: Registry) -> ExitCode {
         format!("{error:#}").lines().for_each(|line| complain("error", line));
         ExitCode::FAILURE
     })
+}
+
+/// Whether the binary was called as a plugin of kubectl, under the name `kubectl-loadmaster`.
+fn is_plugin_of_kubectl(name: &OsStr) -> bool {
+    Path::new(name).file_stem().is_some_and(|name| name == "kubectl-loadmaster")
 }
 
 /// Reports an invalid command line, or prints the help that it asks for. `first` is the first

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use engine::EngineConfig;
 use engine::cycle::Form;
 use framework::Registry;
 use jiff::Timestamp;
@@ -19,7 +20,7 @@ use super::flags::Flags;
 use super::in_effect;
 use crate::api_client::Credentials;
 use crate::config::{self, Configuration, Gates};
-use crate::http::{self, Access, AccessError, App, Health};
+use crate::http::{self, Access, AccessError, App, Explainer, Health};
 use crate::logs::{self, Streams, Verbosity};
 use crate::metrics::Metrics;
 use crate::observer::MetricsObserver;
@@ -106,6 +107,7 @@ fn serve(flags: &Flags, gates: &Gates, registry: Registry, log: &Log) -> anyhow:
             None => None,
         };
         let channel = channel();
+        let explainer = explainer(&config, &registry, flags.adaptive_sampling);
         let app = App {
             metrics: metrics.clone(),
             health: health.clone(),
@@ -113,6 +115,7 @@ fn serve(flags: &Flags, gates: &Gates, registry: Registry, log: &Log) -> anyhow:
             flagz: gates.is_on("ComponentFlagz").then(|| flags.values().collect()),
             statusz: gates.is_on("ComponentStatusz").then(Timestamp::now),
             events: channel.0.clone(),
+            explainer,
             verbosity: config.enable_profiling.then(|| log.verbosity.clone()),
         };
         let setup = Setup {
@@ -174,6 +177,22 @@ fn serve(flags: &Flags, gates: &Gates, registry: Registry, log: &Log) -> anyhow:
     // Dropping the runtime would wait for the scheduling loop, which a plugin may hold up for ever.
     runtime.shutdown_background();
     outcome
+}
+
+/// Returns what answers questions about decisions. Its engines have plugins of their own and ask no extender.
+fn explainer(config: &Configuration, registry: &Registry, adaptive_sampling: bool) -> Explainer {
+    let extended = !config.extenders.is_empty();
+    let note = extended.then(|| "extenders were not asked".to_owned());
+    let (config, registry) = (config.clone(), registry.clone());
+    let new_config = move || {
+        let profiles = config.build_profiles(&registry).map_err(|error| error.to_string())?;
+        Ok(EngineConfig {
+            percentage_of_nodes_to_score: config.percentage_of_nodes_to_score,
+            adaptive_sampling,
+            ..EngineConfig::new(profiles)
+        })
+    };
+    Explainer::new(new_config, note.into_iter().collect())
 }
 
 /// Returns the access of callers to the endpoints.

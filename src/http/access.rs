@@ -9,6 +9,7 @@ use axum::http::{HeaderName, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Router, middleware};
+use k8s_openapi::api::authorization::v1::ResourceAttributes;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tracing::{error, warn};
@@ -20,7 +21,7 @@ use super::authentication::{
 use super::authorization::{
     AlwaysAllowPaths, AuthorizationOptions, Authorizer, Decision, SubjectAccessReviewer,
 };
-use super::reviews::Reviews;
+use super::reviews::{ReviewError, Reviews};
 use crate::api_client::{ApiClient, ConnectError, Credentials};
 use crate::metrics::{Authentication, Authorization, DelegatedAuth, Metrics};
 
@@ -103,12 +104,40 @@ impl Access {
     pub(super) fn guard<S: Clone + Send + Sync + 'static>(&self, router: Router<S>) -> Router<S> {
         let authenticate = middleware::from_fn_with_state(self.gate.clone(), authenticate);
         let authorize = middleware::from_fn_with_state(self.gate.clone(), authorize);
-        router.layer(authorize).layer(authenticate)
+        let resources = Extension(ResourceAccess(self.gate.clone()));
+        router.layer(resources).layer(authorize).layer(authenticate)
     }
 
     /// Follows the changes of the trusted authorities; never ends.
     pub(super) async fn follow(self) {
         self.sources.follow().await;
+    }
+}
+
+/// Access of callers to resources of the API server, for endpoints that show parts of them.
+#[derive(Clone)]
+pub(super) struct ResourceAccess(Arc<Gate>);
+
+impl ResourceAccess {
+    /// Returns whether the user may do this with the resource.
+    ///
+    /// # Errors
+    /// The API server did not review the access.
+    pub(super) async fn permits(
+        &self,
+        user: &User,
+        resource: ResourceAttributes,
+    ) -> Result<bool, ReviewError> {
+        let started = Instant::now();
+        let decision = self.0.authorizer.authorize_resource(user, resource).await;
+        let result = match &decision {
+            Ok(Decision::Allowed) => Authorization::Allowed,
+            Ok(Decision::Denied(_)) => Authorization::Denied,
+            Ok(Decision::NoOpinion(_)) => Authorization::NoOpinion,
+            Err(_) => Authorization::Error,
+        };
+        self.0.metrics.authorized(result, started.elapsed());
+        Ok(decision? == Decision::Allowed)
     }
 }
 

@@ -8,6 +8,7 @@ mod access;
 mod authentication;
 mod authorization;
 mod connection;
+mod explain;
 mod files;
 mod flagz;
 mod health;
@@ -28,8 +29,11 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
+pub use self::explain::Explainer;
 pub use access::{Access, AccessError};
-pub use authentication::{AuthenticationOptions, RequestHeaderNames, TrustError};
+pub use authentication::{
+    AuthenticationOptions, PROXIED_AUTHORIZATION, RequestHeaderNames, TrustError,
+};
 pub use authorization::AuthorizationOptions;
 pub use files::ReadError;
 pub use flagz::Flagz;
@@ -59,6 +63,8 @@ pub struct App {
     pub statusz: Option<Timestamp>,
     /// The scheduling loop, whose cache `/metrics/resources` shows.
     pub events: EventSender,
+    /// Answers `/explain/`.
+    pub explainer: Explainer,
     /// Changed by `PUT /debug/flags/v`; `None` if `enableProfiling` is off, and then there is no
     /// `/debug/pprof/` either.
     pub verbosity: Option<Verbosity>,

@@ -18,7 +18,7 @@ use tracing::{info, trace};
 use super::access::Access;
 use super::connection::Handling;
 use super::health::Endpoint;
-use super::{App, profiling, resources, statusz};
+use super::{App, explain, profiling, resources, statusz};
 use crate::config;
 use crate::logs::Verbosity;
 use crate::metrics;
@@ -37,7 +37,11 @@ pub(super) fn router(mut app: App, access: &Access) -> Router {
         .route("/metrics", get(show_metrics).delete(reset_metrics).layer(compressed()))
         .route("/metrics/slis", get(show_slis).delete(reset_slis).layer(compressed()))
         .route("/metrics/resources", get(resources::show).layer(compressed()))
-        .route("/configz", get(show_configuration));
+        .route("/configz", get(show_configuration))
+        .route("/explain/pods/{namespace}/{name}", get(explain::pod).layer(compressed()))
+        .route("/explain/groups/{namespace}/{name}", get(explain::group).layer(compressed()))
+        .route("/explain/nodes/{name}", get(explain::node).layer(compressed()))
+        .route("/explain/cluster", get(explain::cluster).layer(compressed()));
     if let Some(flagz) = app.flagz.clone() {
         let show = async move |headers: HeaderMap| flagz.page().answer(&headers);
         router = router.route("/flagz", get(show));

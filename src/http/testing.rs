@@ -104,7 +104,18 @@ pub(super) fn self_signed() -> Tls {
 
 /// Returns an access for the users of this authority. The API server permits nothing.
 pub(super) fn access(users: &Authority, metrics: &Metrics) -> Access {
-    let server = ApiServer::start(|_, _| (201, json!({"spec": {}, "status": {"allowed": false}})));
+    access_by(users, metrics, |_| false)
+}
+
+/// Returns an access for the users of this authority. `permits` decides about the specification of each review.
+pub(super) fn access_by(
+    users: &Authority,
+    metrics: &Metrics,
+    permits: impl Fn(&Value) -> bool + Send + Sync + 'static,
+) -> Access {
+    let server = ApiServer::start(move |_, body| {
+        (201, json!({"spec": {}, "status": {"allowed": permits(&body["spec"])}}))
+    });
     let folder = Folder::new();
     let authentication = AuthenticationOptions {
         client_ca_file: Some(folder.write("ca.crt", &users.pem())),

@@ -19,7 +19,16 @@ use crate::logs;
 use crate::metrics::Pending;
 use crate::scheduling_loop::{EventReceiver, LoopEvent, Snapshot, channel};
 
+mod explain;
 mod fuzz;
+
+/// Returns the configuration of an engine with the default plugins.
+fn engine_config() -> Result<engine::EngineConfig, String> {
+    let config = crate::config::defaults(&crate::config::Gates::default());
+    let profiles =
+        config.build_profiles(&plugins::registry()).map_err(|error| error.to_string())?;
+    Ok(engine::EngineConfig::new(profiles))
+}
 
 /// The caller of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,6 +84,7 @@ impl Server {
             flagz: Some([("v", "2")].into_iter().collect()),
             statusz: Some(Timestamp::now()),
             events: channel.0,
+            explainer: Explainer::new(engine_config, Vec::new()),
             verbosity: profiling.then(|| verbosity.clone()),
         };
         let authority = Authority::new("users");
@@ -90,13 +100,23 @@ impl Server {
         caller: Caller,
         body: &str,
     ) -> (StatusCode, HeaderMap, String) {
-        let mut request = Request::new(Body::from(body.to_owned()));
-        *request.method_mut() = method;
-        *request.uri_mut() = path.parse().unwrap();
         let certificates = match caller {
             Admin => self.authority.issue("admin", &["system:masters"]),
             Anonymous => Vec::new(),
         };
+        self.request_as(method, path, certificates, body).await
+    }
+
+    async fn request_as(
+        &self,
+        method: Method,
+        path: &str,
+        certificates: Vec<rustls::pki_types::CertificateDer<'static>>,
+        body: &str,
+    ) -> (StatusCode, HeaderMap, String) {
+        let mut request = Request::new(Body::from(body.to_owned()));
+        *request.method_mut() = method;
+        *request.uri_mut() = path.parse().unwrap();
         request.extensions_mut().insert(PeerCertificates(certificates.into()));
         let response = self.router.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();

@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use client::scheduler::{Relist, RequestSource};
 use client::{Reply, RequestId};
+use explain::PodFacts;
+use framework::{PodKey, Uid};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
+use super::questions::{Copied, Question};
 use super::snapshot::Snapshot;
 use crate::wire::Update;
 
@@ -27,6 +30,8 @@ pub enum LoopEvent {
     Reply(RequestSource, RequestId, Reply),
     /// A snapshot of the cache is requested.
     Snapshot(oneshot::Sender<Arc<Snapshot>>),
+    /// A question about the engine.
+    Question(Question),
     /// Whether the extender with this index has answered a call for which the loop did not wait.
     ExtenderProbed(usize, Result<(), String>),
     /// A line of a watch of the Lease.
@@ -103,6 +108,20 @@ impl EventSender {
         let (sender, snapshot) = oneshot::channel();
         self.send(LoopEvent::Snapshot(sender));
         snapshot.await.ok()
+    }
+
+    /// Requests a copy of the cluster and waits for it. Returns `None` if the loop has ended.
+    pub async fn copy(&self) -> Option<Copied> {
+        let (sender, copy) = oneshot::channel();
+        self.send(LoopEvent::Question(Question::Copy(sender)));
+        copy.await.ok()
+    }
+
+    /// Asks what the engine knows of a pod. Returns `None` if it does not know the pod, or if the loop has ended.
+    pub async fn facts(&self, pod: PodKey, uid: Uid) -> Option<PodFacts> {
+        let (sender, facts) = oneshot::channel();
+        self.send(LoopEvent::Question(Question::Facts(pod, uid, sender)));
+        facts.await.ok().flatten()
     }
 
     /// Sends any other event. Does nothing if the loop has ended, because then the process ends.

@@ -10,6 +10,7 @@
 mod channel;
 mod heartbeat;
 mod log;
+mod questions;
 mod relists;
 mod snapshot;
 #[cfg(test)]
@@ -31,6 +32,8 @@ use tracing::info;
 pub use self::channel::{EventChannel, EventReceiver, EventSender, LoopEvent, channel};
 pub use self::heartbeat::Heartbeat;
 use self::log::{ElectionLog, log_attempt, log_event, log_failed_call};
+use self::questions::Copies;
+pub use self::questions::{Copied, Question};
 pub use self::relists::{RelistRequests, Relists};
 use self::snapshot::Snapshots;
 pub use self::snapshot::{NodeSnapshot, Snapshot};
@@ -100,6 +103,7 @@ pub struct SchedulingLoop<O> {
     /// Number of informers that have not synced.
     unsynced_informers: usize,
     snapshots: Snapshots,
+    copies: Copies,
     relists: Relists,
     leading: Arc<SetOnce<()>>,
     election_log: ElectionLog,
@@ -146,6 +150,7 @@ impl<O: Observer> SchedulingLoop<O> {
             last_observed: Time::ZERO,
             unsynced_informers: informers,
             snapshots: Snapshots::default(),
+            copies: Copies::default(),
             leading,
             heartbeat,
             relists,
@@ -169,7 +174,11 @@ impl<O: Observer> SchedulingLoop<O> {
                 .flatten();
             self.send_requests();
             self.snapshots.advance(&self.scheduler, now);
-            let is_idle = is_up_to_date && attempt.is_none() && self.snapshots.is_idle();
+            self.copies.advance(&self.scheduler, now);
+            let is_idle = is_up_to_date
+                && attempt.is_none()
+                && self.snapshots.is_idle()
+                && self.copies.is_idle();
             attempt.iter().for_each(log_attempt);
             if let Some(outcome) = self.outcome() {
                 return outcome;
@@ -224,6 +233,7 @@ impl<O: Observer> SchedulingLoop<O> {
                 self.scheduler.handle_extender_probed(extender, outcome, now, ports);
             }
             LoopEvent::Snapshot(receiver) => self.snapshots.request(receiver),
+            LoopEvent::Question(question) => self.copies.ask(question, &self.scheduler, now),
             LoopEvent::LeaseEvent(event) => self.scheduler.handle_lease_event(&event, now),
             LoopEvent::Stop => {
                 self.scheduler.stop(now);

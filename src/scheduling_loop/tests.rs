@@ -1,4 +1,4 @@
-//! The loop with a plugin that does not return.
+//! The loop with a plugin that does not return, and with many questions.
 
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
@@ -53,7 +53,7 @@ struct Running {
 }
 
 /// Starts a loop with the plugin [`Endless`].
-fn start(health: &Arc<Health>) -> Running {
+fn start_endless(health: &Arc<Health>) -> Running {
     let (entering, entered) = mpsc::channel();
     let (release, releasing) = mpsc::channel();
     let plugin = Endless { entered: entering, released: Arc::new(Mutex::new(releasing)) };
@@ -61,7 +61,17 @@ fn start(health: &Arc<Health>) -> Running {
     let made = move |_: &_| Ok(Plugin::new("Endless", plugin.clone()).filter().build());
     registry.register("Endless", made).unwrap();
     let config = config::load(CONFIG, &Gates::default()).unwrap().config;
-    let engine = Engine::new(EngineConfig::new(config.build_profiles(&registry).unwrap()));
+    let (thread, events) = start(&config, &registry, health);
+    Running { thread, events, entered, release }
+}
+
+/// Starts a loop whose requests nothing answers.
+fn start(
+    config: &config::Configuration,
+    registry: &framework::Registry,
+    health: &Arc<Health>,
+) -> (JoinHandle<Outcome>, EventSender) {
+    let engine = Engine::new(EngineConfig::new(config.build_profiles(registry).unwrap()));
     let dispatcher = ApiDispatcher::new(Limits::default(), 7);
     let recorder = EventRecorder::new(event_recorder::Options::default(), 7);
     let (metrics, clock) = (Arc::new(Metrics::new()), Clock::start());
@@ -75,7 +85,7 @@ fn start(health: &Arc<Health>) -> Running {
     };
     let scheduling = SchedulingLoop::new(LoopParts {
         scheduler: Scheduler::new(engine, dispatcher, recorder),
-        extenders: Extenders::new(&config, wait, clock, metrics.clone()).unwrap(),
+        extenders: Extenders::new(config, wait, clock, metrics.clone()).unwrap(),
         events: received,
         requests: tokio::sync::mpsc::unbounded_channel().0,
         clock,
@@ -90,7 +100,7 @@ fn start(health: &Arc<Health>) -> Running {
         reason = "a blocking task would hold the paused time back"
     )]
     let thread = thread::spawn(|| scheduling.run());
-    Running { thread, events, entered, release }
+    (thread, events)
 }
 
 /// The lines of a log.
@@ -113,7 +123,7 @@ async fn plugin_that_loops_makes_the_loop_stuck_and_is_named_in_the_log() {
     let writer = lines.clone();
     let (layer, _verbosity) = logs::layer(logs::Format::Text, 0, move || writer.clone());
     let _logging = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
-    let Running { thread, events, entered, release } = start(&health);
+    let Running { thread, events, entered, release } = start_endless(&health);
     events.send_updates(vec![Change::Node(node("a").build()).into()]).await;
     events.send(LoopEvent::Synced);
     // Pods that the first list shows are patched before they are scheduled, and nothing answers here.
@@ -139,6 +149,40 @@ async fn plugin_that_loops_makes_the_loop_stuck_and_is_named_in_the_log() {
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     // The pod is bound or not; nothing answers.
+    events.send(LoopEvent::Stop);
+    drop((events, thread));
+}
+
+#[tokio::test]
+async fn thousand_questions_do_not_stop_decisions() {
+    const PODS: usize = 20;
+    let health = Arc::<Health>::default();
+    let config = config::defaults(&Gates::default());
+    let (thread, events) = start(&config, &plugins::registry(), &health);
+    let node = |number: usize| {
+        let node = node(&format!("n{number}")).allocatable("cpu", "4").allocatable("pods", "9");
+        Change::Node(node.build()).into()
+    };
+    events.send_updates((0..30).map(node).collect()).await;
+    events.send(LoopEvent::Synced);
+    let pods = (0..PODS).map(|number| {
+        let pod = pod(&format!("p{number}")).build();
+        Change::Pod(Box::new(pod)).into()
+    });
+    events.send_updates(pods.collect()).await;
+    let ask = |_| {
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        events.send(LoopEvent::Question(Question::Copy(sender)));
+        receiver
+    };
+    let mut copies: Vec<_> = (0..1000).map(ask).collect();
+    let Copied { cluster, now, .. } = copies.remove(PODS).await.unwrap();
+    let profiles = config.build_profiles(&plugins::registry()).unwrap();
+    let copied = cluster.engine(EngineConfig::new(profiles), now);
+    assert_eq!(copied.cache().cluster().pod_count(), PODS, "decisions wait for questions");
+    for copy in copies {
+        copy.await.unwrap();
+    }
     events.send(LoopEvent::Stop);
     drop((events, thread));
 }

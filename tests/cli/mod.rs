@@ -8,6 +8,7 @@ mod bad_input;
 mod compare;
 mod config;
 mod daemon;
+mod explain;
 #[cfg(feature = "sandbox")]
 mod perf;
 #[cfg(feature = "simulator")]

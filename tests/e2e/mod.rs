@@ -14,6 +14,7 @@ mod custom_resources;
 mod daemon;
 mod devices;
 mod endpoints;
+mod explain;
 mod extenders;
 mod faults;
 mod leader_election;

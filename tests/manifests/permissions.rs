@@ -234,3 +234,22 @@ fn metrics_readers_may_read_the_scraped_paths_and_nothing_else() {
         ("prometheus-k8s", Some("monitoring"))
     );
 }
+
+#[test]
+fn explain_groups_may_ask_questions_and_nothing_else() {
+    let file = &rendering("everything");
+    let mut roles = find_all::<ClusterRole>(file).into_iter();
+    let is_reader = |name: Option<&str>| name == Some("shop-scheduler-explain-reader");
+    let role = roles.find(|role| is_reader(role.metadata.name.as_deref()));
+    let [rule] = role.unwrap().rules.unwrap().try_into().unwrap();
+    assert_eq!((&rule.resources, &rule.api_groups), (&None, &None));
+    assert_eq!(
+        (rule.verbs, rule.non_resource_urls.unwrap()),
+        (vec!["get".to_owned()], vec!["/explain/*".to_owned()])
+    );
+
+    let mut bindings = find_all::<ClusterRoleBinding>(file).into_iter();
+    let binding = bindings.find(|one| is_reader(Some(&one.role_ref.name))).unwrap();
+    let [subject] = binding.subjects.unwrap().try_into().unwrap();
+    assert_eq!((subject.kind.as_str(), subject.name.as_str()), ("Group", "shop-support"));
+}

@@ -29,7 +29,10 @@ impl TokenReviewer {
     ///
     /// # Errors
     /// The token is not valid, or cannot be reviewed.
-    pub(super) async fn authenticate(&self, headers: &HeaderMap) -> Result<Option<User>, String> {
+    pub(in crate::http) async fn authenticate(
+        &self,
+        headers: &HeaderMap,
+    ) -> Result<Option<User>, String> {
         let Some(token) = bearer_token(headers) else { return Ok(None) };
         let review = self.review(token.clone());
         let user = self.cache.get(Key::of(token.as_bytes()), review, |_| self.ttl).await;
@@ -65,10 +68,15 @@ impl From<UserInfo> for User {
     }
 }
 
-/// Returns the token of the `Authorization` header. Other schemes count as no credentials, as in
+/// The header of a token behind the proxy of the API server, which takes the header `Authorization` for itself and
+/// does not pass it on.
+pub const PROXIED_AUTHORIZATION: &str = "x-loadmaster-authorization";
+
+/// Returns the token of the `Authorization` header, or else of [`PROXIED_AUTHORIZATION`]. Other schemes count as no credentials, as in
 /// kube-scheduler.
 fn bearer_token(headers: &HeaderMap) -> Option<String> {
-    let header = String::from_utf8_lossy(headers.get(AUTHORIZATION)?.as_bytes());
+    let header = headers.get(AUTHORIZATION).or_else(|| headers.get(PROXIED_AUTHORIZATION))?;
+    let header = String::from_utf8_lossy(header.as_bytes());
     let mut words = header.trim().split(' ');
     let scheme = words.next()?;
     let token = words.next().filter(|token| !token.is_empty())?;

@@ -16,6 +16,7 @@ use axum::http::HeaderMap;
 use rustls::pki_types::CertificateDer;
 use tokio::sync::watch;
 
+pub use self::bearer_token::PROXIED_AUTHORIZATION;
 pub(super) use self::bearer_token::TokenReviewer;
 pub use self::request_header::RequestHeaderNames;
 pub use self::trust::TrustError;

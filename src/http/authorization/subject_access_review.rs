@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::authorization::v1::{
-    NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+    NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
 };
 
 use super::super::authentication::User;
@@ -46,7 +46,24 @@ impl SubjectAccessReviewer {
         verb: &str,
         path: &str,
     ) -> Result<Decision, ReviewError> {
-        let spec = spec(user, verb, path);
+        self.decide(spec(user, verb, path)).await
+    }
+
+    /// Returns whether the user may access the resource.
+    pub(super) async fn review_resource(
+        &self,
+        user: &User,
+        resource: ResourceAttributes,
+    ) -> Result<Decision, ReviewError> {
+        let spec = SubjectAccessReviewSpec {
+            non_resource_attributes: None,
+            resource_attributes: Some(resource),
+            ..spec(user, "", "")
+        };
+        self.decide(spec).await
+    }
+
+    async fn decide(&self, spec: SubjectAccessReviewSpec) -> Result<Decision, ReviewError> {
         let key = Key::of(&serde_json::to_vec(&spec).map_err(ReviewError::new)?);
         let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
         let decide = async {

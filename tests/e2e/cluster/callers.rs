@@ -29,14 +29,24 @@ impl Cluster {
 
     /// Creates a service account that may read these paths.
     pub(in crate::e2e) async fn add_caller(&self, account: &str, paths: &[&str]) {
+        self.add_caller_with(account, paths, Vec::new()).await;
+    }
+
+    /// Creates a service account that may read these paths, and has these permissions in the cluster.
+    pub(in crate::e2e) async fn add_caller_with(
+        &self,
+        account: &str,
+        paths: &[&str],
+        mut rules: Vec<PolicyRule>,
+    ) {
         create(&self.service_accounts(), &named::<ServiceAccount>(account)).await;
         let name = format!("{}-{account}", self.name);
-        let rule = PolicyRule {
+        rules.push(PolicyRule {
             verbs: vec!["get".to_owned()],
             non_resource_urls: Some(paths.iter().map(|path| (*path).to_owned()).collect()),
             ..PolicyRule::default()
-        };
-        let mut role = ClusterRole { rules: Some(vec![rule]), ..named(&name) };
+        });
+        let mut role = ClusterRole { rules: Some(rules), ..named(&name) };
         role.metadata.labels = Some([(LABEL.to_owned(), self.name.clone())].into());
         create(&self.roles(), &role).await;
         let binding = ClusterRoleBinding {

@@ -1,0 +1,122 @@
+//! Answers from a dump of a cluster.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use engine::ports::Ports;
+use engine::profile::{Profiles, SchedulerProfile};
+use engine::{Change, Engine, EngineConfig};
+use explain::{
+    ClusterAnswer, GroupAnswer, Lab, NodeAnswer, PodAnswer, explain_cluster, explain_group,
+    explain_node, explain_pod, facts,
+};
+use framework::{PodKey, Registry, Time};
+
+use super::Source;
+use crate::cli::complain;
+use crate::cli::config::read;
+use crate::clock::Clock;
+use crate::config::{self, Gates};
+use crate::wire::{self, Input, Validation, Wanted};
+
+/// Time after which no further trial is made.
+const TRIALS_TIMEOUT: Duration = Duration::from_secs(30);
+
+pub(super) fn pod(
+    source: &Source,
+    registry: Registry,
+    name: &str,
+    node: Option<&str>,
+) -> anyhow::Result<PodAnswer> {
+    let key = PodKey::new(&source.namespace, name);
+    let known = in_lab(source, registry, |lab| {
+        let facts = facts(lab.engine(), &key, lab.now())?;
+        explain_pod(lab, facts, node)
+    })?;
+    let mut answer =
+        known.ok_or_else(|| anyhow!("the dump has no pod {key} that runs or waits"))?;
+    answer.notes.push("a dump has no history of attempts".to_owned());
+    Ok(answer)
+}
+
+pub(super) fn node(source: &Source, registry: Registry, name: &str) -> anyhow::Result<NodeAnswer> {
+    let known = in_lab(source, registry, |lab| explain_node(lab, name))?;
+    known.ok_or_else(|| anyhow!("the dump has no node {name}"))
+}
+
+pub(super) fn group(
+    source: &Source,
+    registry: Registry,
+    name: &str,
+) -> anyhow::Result<GroupAnswer> {
+    let namespace = &source.namespace;
+    let known = in_lab(source, registry, |lab| explain_group(lab, namespace, name))?;
+    known.ok_or_else(|| anyhow!("the dump has no pods of a controller {namespace}/{name}"))
+}
+
+pub(super) fn cluster(source: &Source, registry: Registry) -> anyhow::Result<ClusterAnswer> {
+    in_lab(source, registry, explain_cluster)
+}
+
+fn in_lab<T>(
+    source: &Source,
+    registry: Registry,
+    question: impl FnOnce(&mut Lab<'_>) -> T,
+) -> anyhow::Result<T> {
+    let mut engine = engine(source, registry)?;
+    let clock = Clock::start();
+    Ok(question(&mut Lab::new(&mut engine, Time::ZERO, &|| clock.elapsed() > TRIALS_TIMEOUT)))
+}
+
+/// Builds an engine that knows the dump. Pods of a scheduler name without a profile use the first one.
+fn engine(source: &Source, registry: Registry) -> anyhow::Result<Engine> {
+    let gates = Gates::default();
+    let config = match &source.config {
+        None => config::defaults(&gates),
+        Some(file) => {
+            let loaded = config::load(&read(file)?, &gates);
+            loaded.with_context(|| file.display().to_string())?.config
+        }
+    };
+    if !config.extenders.is_empty() {
+        complain("warning", "extenders are not asked");
+    }
+    let wanted = Wanted::of(&config.build_profiles(&registry)?);
+    // Only the pods of the dump: explanations are about what is there.
+    let input = wire::read(&source.dump, &wanted, Validation::Warn, |_| Vec::new())?;
+    input.warnings.iter().for_each(|warning| complain("warning", warning));
+    let config = config.with_ignored_resources()?;
+    let mut profiles: Vec<SchedulerProfile> = config.scheduler_profiles();
+    for object in &input.pods {
+        let name = &*object.pod.spec.scheduler_name;
+        let known = profiles.iter().any(|profile| profile.scheduler_name == name);
+        if let Some(first) = profiles.first().filter(|_| !known) {
+            profiles.push(SchedulerProfile { scheduler_name: name.to_owned(), ..first.clone() });
+        }
+    }
+    let registry = Arc::new(registry.with_gates(config.plugin_gates));
+    let profiles = Profiles::build(&profiles, &[], &registry, false)?;
+    let mut engine = Engine::new(EngineConfig {
+        percentage_of_nodes_to_score: config.percentage_of_nodes_to_score,
+        ..EngineConfig::new(profiles)
+    });
+    fill(&mut engine, input);
+    Ok(engine)
+}
+
+fn fill(engine: &mut Engine, input: Input) {
+    let ports = &mut Ports { extenders: &mut (), probe: &mut () };
+    let objects = input.objects.into_iter().map(|own| Change::Object {
+        kind: own.kind,
+        namespace: own.namespace,
+        name: own.name,
+        object: serde_json::from_str(own.object.get()).ok(),
+    });
+    let nodes = input.nodes.into_iter().map(Change::Node);
+    let pods = input.pods.into_iter().map(|own| Change::Pod(Box::new(own.pod)));
+    for change in objects.chain(nodes).chain(pods) {
+        engine.apply(change, Time::ZERO, ports);
+    }
+    engine.take_effects();
+}

@@ -1,0 +1,365 @@
+//! Answers as text for people.
+
+use std::fmt::Write;
+
+use explain::{
+    Attempt, ClusterAnswer, GroupAnswer, NodeAnswer, Now, PendingCause, PodAnswer, PodFacts,
+    Rejection, Suggestion,
+};
+use table::{Colour, Column, Table};
+
+/// Number of rejections, attempts and pods that the short form shows.
+const SHOWN: usize = 5;
+
+pub(super) fn pod(answer: &PodAnswer, wide: bool) -> String {
+    let mut out = headline(&answer.facts);
+    if let Some(now) = &answer.now {
+        out += &now_text(now, answer.facts.node.is_some(), wide);
+    } else {
+        out += "\nNo profile of this scheduler is responsible for the pod.\n";
+    }
+    if let Some(check) = &answer.node {
+        let node = &check.node;
+        let verdict = match (check.exists, check.feasible) {
+            (false, _) => format!("Node {node} does not exist."),
+            (true, true) => match (check.total, check.better) {
+                (Some(total), Some(better)) => {
+                    format!(
+                        "Node {node} can take the pod: total {total}, {better} nodes have more."
+                    )
+                }
+                _ => format!("Node {node} can take the pod."),
+            },
+            (true, false) => format!(
+                "Node {node} cannot take the pod: {}. Rejected by {}.",
+                check.reasons.join(", "),
+                check.rejecting.join(", ")
+            ),
+        };
+        push(&mut out, &format!("\n{verdict} (now)"));
+        for score in &check.scores {
+            push(&mut out, &format!("  {} {}", score.plugin, score.weighted));
+        }
+    }
+    out += &help(&answer.help, answer.help_is_incomplete, wide);
+    out += &waiting(&answer.facts, wide);
+    out += &history(&answer.facts.history, wide);
+    for note in &answer.notes {
+        push(&mut out, &format!("\nNote: {note}."));
+    }
+    out
+}
+
+/// Adds a line. Control characters are removed, so that no name can move the cursor; tables escape them.
+fn push(out: &mut String, line: &str) {
+    out.extend(line.chars().filter(|c| *c == '\n' || !c.is_control()));
+    out.push('\n');
+}
+
+fn headline(facts: &PodFacts) -> String {
+    let PodFacts { namespace, name, state, node, attempts, .. } = facts;
+    let on = node.as_ref().map(|node| format!(" on node {node}")).unwrap_or_default();
+    let mut line = match state.as_str() {
+        "running" => format!("Pod {namespace}/{name} runs{on}."),
+        "assumed" => format!("Pod {namespace}/{name} is being bound{on}."),
+        "waitingOnPermit" => format!("Pod {namespace}/{name} waits in Permit{on}."),
+        "unschedulable" => format!("Pod {namespace}/{name} is pending: no node can take it."),
+        "gated" => format!("Pod {namespace}/{name} is gated."),
+        "backoff" | "errorBackoff" => format!("Pod {namespace}/{name} is pending and backs off."),
+        _ => format!("Pod {namespace}/{name} is pending."),
+    };
+    if let Some(pending) = facts.pending_seconds {
+        let plural = if *attempts == 1 { "attempt" } else { "attempts" };
+        let _ = write!(line, " It has waited {} over {attempts} {plural}.", duration(pending));
+    }
+    if let Some(seconds) = facts.backoff_seconds {
+        let _ = write!(line, " Its backoff ends in {}.", duration(seconds));
+    }
+    if let Some(nominated) = &facts.nominated {
+        let _ = write!(line, " It is nominated to node {nominated}.");
+    }
+    if facts.is_preempting {
+        line += " Pods are being evicted for it.";
+    }
+    let mut out = String::new();
+    push(&mut out, &line);
+    out
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "seconds for people")]
+fn duration(seconds: f64) -> String {
+    match seconds.max(0.0) as u64 {
+        seconds @ 0..120 => format!("{seconds} s"),
+        seconds @ 120..7_200 => format!("{} min", seconds / 60),
+        seconds @ 7_200..172_800 => format!("{} h", seconds / 3_600),
+        seconds => format!("{} days", seconds / 86_400),
+    }
+}
+
+fn now_text(now: &Now, is_placed: bool, wide: bool) -> String {
+    let mut out = String::new();
+    if let Some(gate) = &now.gate {
+        push(&mut out, &format!("\nGated: {gate}."));
+    }
+    let without = if is_placed { ", without the pod itself" } else { "" };
+    let (feasible, nodes) = (now.feasible, now.nodes);
+    push(&mut out, &format!("\nNow{without}, {feasible} of {nodes} nodes can take the pod."));
+    if let Some(error) = &now.error {
+        push(&mut out, &format!("The evaluation failed: {error}."));
+    }
+    if !now.best.is_empty() {
+        let mut table = Table::new([
+            Column::words("BEST NODES"),
+            Column::numbers("TOTAL"),
+            Column::words("SCORES"),
+        ]);
+        for best in &now.best {
+            let scores = best.scores.iter().map(|own| match (wide, own.raw) {
+                (true, Some(raw)) => format!("{} {} (raw {raw})", own.plugin, own.weighted),
+                _ => format!("{} {}", own.plugin, own.weighted),
+            });
+            let total = best.total.map(|total| total.to_string()).unwrap_or_default();
+            table.row([best.node.clone(), total, scores.collect::<Vec<_>>().join(", ")]);
+        }
+        out += &table.render(Colour::of_stdout());
+    }
+    for without in &now.without {
+        push(&mut out, &format!("Without {}, node {} would win.", without.plugin, without.node));
+    }
+    out += &rejections(&now.rejections, wide);
+    if wide && !now.constraints.is_empty() {
+        let mut table = Table::new([
+            Column::words("CONSTRAINT"),
+            Column::numbers("REJECTS"),
+            Column::numbers("ALONE"),
+        ]);
+        for own in &now.constraints {
+            table.row([own.plugin.clone(), own.rejects.to_string(), own.alone.to_string()]);
+        }
+        out += &table.render(Colour::of_stdout());
+    }
+    if let Some(preemption) = &now.preemption {
+        let victims = preemption.victims.join(", ");
+        push(
+            &mut out,
+            &format!("The next attempt evicts {victims} from node {}.", preemption.node),
+        );
+    }
+    out
+}
+
+fn rejections(rejections: &[Rejection], wide: bool) -> String {
+    if rejections.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new([
+        Column::numbers("NODES"),
+        Column::words("PLUGIN"),
+        Column::words("REASON"),
+        Column::words("FOR EXAMPLE"),
+    ]);
+    let shown = if wide { rejections.len() } else { SHOWN };
+    for own in rejections.iter().take(shown) {
+        let named = if wide { own.nodes.len() } else { 3 };
+        let nodes = own.nodes.iter().take(named).cloned().collect::<Vec<_>>();
+        let details = own.details.iter().take(named);
+        let details = details.map(|own| format!("; {}: {} nodes", own.text, own.count));
+        let reason = own.reasons.join(", ") + &details.collect::<String>();
+        table.row([own.count.to_string(), own.plugin.clone(), reason, nodes.join(", ")]);
+    }
+    let mut out = table.render(Colour::of_stdout());
+    if rejections.len() > shown {
+        push(
+            &mut out,
+            &format!("and {} more reasons; -o wide shows all", rejections.len() - shown),
+        );
+    }
+    out
+}
+
+fn help(help: &[Suggestion], is_incomplete: bool, wide: bool) -> String {
+    if help.is_empty() {
+        return match is_incomplete {
+            true => "\nThe search for what would help took too long.\n".to_owned(),
+            false => String::new(),
+        };
+    }
+    let mut out = "\nWhat would help, each change by itself and tried:\n".to_owned();
+    let shown = if wide { help.len() } else { SHOWN };
+    for (number, own) in help.iter().take(shown).enumerate() {
+        push(&mut out, &format!("  {}. {}: {}", number + 1, own.text, own.effect));
+        if !own.evicts.is_empty() {
+            push(&mut out, &format!("     evicted: {}", own.evicts.join(", ")));
+        }
+        if let Some(command) = &own.command {
+            push(&mut out, &format!("     {command}"));
+        }
+    }
+    out
+}
+
+fn waiting(facts: &PodFacts, wide: bool) -> String {
+    if facts.waits_for.is_empty() {
+        return String::new();
+    }
+    let mut out = "\nThe pod is tried again at:\n".to_owned();
+    for own in &facts.waits_for {
+        let shown = if wide { own.events.len() } else { SHOWN };
+        let mut events = own.events.iter().take(shown).cloned().collect::<Vec<_>>().join(", ");
+        if own.events.len() > shown {
+            events += ", ...";
+        }
+        push(&mut out, &format!("  {}: {events}", own.plugin));
+    }
+    if wide {
+        let times = &facts.times;
+        let text = format!(
+            "Time in the queue: active {}, backoff {}, waiting for events {}, gated {}.",
+            duration(times.active),
+            duration(times.backoff),
+            duration(times.unschedulable),
+            duration(times.gated),
+        );
+        push(&mut out, &text);
+    }
+    out
+}
+
+fn history(history: &[Attempt], wide: bool) -> String {
+    if history.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new([
+        Column::numbers("ATTEMPT"),
+        Column::words("AGO"),
+        Column::words("OUTCOME (RECORDED)"),
+    ]);
+    let left_out = if wide { 0 } else { history.len().saturating_sub(SHOWN) };
+    for own in history.iter().skip(left_out) {
+        let outcome = match own.outcome.as_str() {
+            "chosen" => {
+                let node = own.node.as_deref().unwrap_or_default();
+                let ties = own.ties.filter(|ties| *ties > 1);
+                let ties = ties.map(|ties| format!(", one of {ties} equally good nodes"));
+                let total = own.total.map(|total| format!(", total {total}"));
+                format!("node {node}{}{}", total.unwrap_or_default(), ties.unwrap_or_default())
+            }
+            "rejected" => {
+                let reasons = own.rejections.iter().take(if wide { 6 } else { 3 });
+                let reasons =
+                    reasons.map(|own| format!("{} {}", own.count, own.reasons.join(", ")));
+                let nominated = own.nominated.as_ref().map(|node| {
+                    format!("; nominated to {node}, evicts {}", own.victims.join(", "))
+                });
+                reasons.collect::<Vec<_>>().join("; ") + &nominated.unwrap_or_default()
+            }
+            _ => own.message.clone(),
+        };
+        table.row([own.number.to_string(), duration(own.seconds_ago), outcome]);
+    }
+    format!("\n{}", table.render(Colour::of_stdout()))
+}
+
+fn causes(causes: &[PendingCause], wide: bool) -> String {
+    if causes.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new([
+        Column::numbers("PODS"),
+        Column::words("CAUSE"),
+        Column::words("FOR EXAMPLE"),
+        Column::words("WHAT WOULD HELP"),
+    ]);
+    for own in causes {
+        let named = if wide { own.pods.len() } else { 2 };
+        let pods = own.pods.iter().take(named).cloned().collect::<Vec<_>>().join(", ");
+        let help = own.help.clone().unwrap_or_default();
+        table.row([own.count.to_string(), own.cause.clone(), pods, help]);
+    }
+    table.render(Colour::of_stdout())
+}
+
+pub(super) fn node(answer: &NodeAnswer, wide: bool) -> String {
+    let NodeAnswer { node, pods: (pods, allowed), pending, fitting, .. } = answer;
+    let mut out = String::new();
+    let text = format!(
+        "Node {node} runs {pods} of {allowed} pods. {fitting} of {pending} pending pods fit on it now."
+    );
+    push(&mut out, &text);
+    if answer.unschedulable {
+        out += "It is cordoned.\n";
+    }
+    if !answer.taints.is_empty() {
+        push(&mut out, &format!("Taints: {}.", answer.taints.join(", ")));
+    }
+    let mut table = Table::new([
+        Column::words("RESOURCE"),
+        Column::numbers("REQUESTED"),
+        Column::numbers("ALLOCATABLE"),
+    ]);
+    for (name, (requested, allocatable)) in &answer.resources {
+        table.row([name.clone(), requested.clone(), allocatable.clone()]);
+    }
+    out += &table.render(Colour::of_stdout());
+    out += &causes(&answer.rejections, wide);
+    out
+}
+
+pub(super) fn group(answer: &GroupAnswer, wide: bool) -> String {
+    let GroupAnswer { group, pods, placed, .. } = answer;
+    let mut out = String::new();
+    push(&mut out, &format!("{group}: {} of {pods} pods are pending.", pods - placed));
+    out += &causes(&answer.causes, wide);
+    if wide {
+        let mut table = Table::new([Column::words("NODE"), Column::numbers("PODS")]);
+        for own in &answer.nodes {
+            table.row([own.node.clone(), own.count.to_string()]);
+        }
+        out += &table.render(Colour::of_stdout());
+    }
+    out
+}
+
+pub(super) fn cluster(answer: &ClusterAnswer, wide: bool) -> String {
+    let ClusterAnswer { nodes, placed, pending, .. } = answer;
+    let mut out = format!("{nodes} nodes, {placed} pods with a node, {pending} pending.\n");
+    out += &causes(&answer.causes, wide);
+    if !answer.stranded.is_empty() {
+        let mut table = Table::new([
+            Column::words("RESOURCE"),
+            Column::numbers("FREE"),
+            Column::numbers("STRANDED"),
+            Column::numbers("PERCENT"),
+        ]);
+        for own in &answer.stranded {
+            table.row([
+                own.resource.clone(),
+                own.free.clone(),
+                own.stranded.clone(),
+                own.percent.to_string(),
+            ]);
+        }
+        push(&mut out, "\nFree amounts on nodes that can take no pending pod are stranded:");
+        out += &table.render(Colour::of_stdout());
+    }
+    if !answer.constraints.is_empty() {
+        let mut table = Table::new([
+            Column::words("CONSTRAINT"),
+            Column::numbers("REJECTS"),
+            Column::numbers("ALONE"),
+        ]);
+        for own in &answer.constraints {
+            table.row([own.plugin.clone(), own.rejects.to_string(), own.alone.to_string()]);
+        }
+        let text = format!(
+            "\nPairs of a node and one of {} kinds of pending pods that a constraint rejects, and that only it rejects:",
+            answer.templates
+        );
+        push(&mut out, &text);
+        out += &table.render(Colour::of_stdout());
+    }
+    if answer.is_incomplete {
+        out += "Some kinds of pending pods were not evaluated.\n";
+    }
+    out
+}

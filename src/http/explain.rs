@@ -1,0 +1,310 @@
+//! `/explain/`: questions about pods, nodes, controllers and the cluster.
+//!
+//! A caller needs permission for the path, like for `/metrics`, and for what the answer shows: `get` on the pod or
+//! node, `list` on pods. A pod that the caller may not read is answered like a pod that does not exist.
+//!
+//! The scheduling loop only copies the cluster, in slices. Everything else is computed on a thread of its own, for
+//! one question at a time and for a limited time.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::explain::{Lab, PodAnswer, explain_cluster, explain_group, explain_node, explain_pod};
+use axum::Extension;
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderName, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use engine::{Engine, EngineConfig};
+use framework::{PodKey, Time};
+use k8s_openapi::api::authorization::v1::ResourceAttributes;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout};
+use tracing::error;
+
+use super::App;
+use super::access::ResourceAccess;
+use super::authentication::User;
+use crate::scheduling_loop::Copied;
+
+/// Maximum number of questions that are worked on or wait; further ones are refused.
+const QUESTIONS: usize = 8;
+/// Time after which no further trial is made.
+const TRIALS_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time for one answer, with the wait for those before it.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+const JSON: [(HeaderName, &str); 1] = [(header::CONTENT_TYPE, "application/json")];
+
+/// Makes the configuration of an engine with plugins of its own, so that trials cannot touch the plugins of the
+/// scheduler.
+type NewConfig = dyn Fn() -> Result<EngineConfig, String> + Send + Sync;
+
+/// Answers questions, a few at a time.
+#[derive(Clone)]
+pub struct Explainer {
+    new_config: Arc<NewConfig>,
+    /// Questions that are worked on or wait.
+    admitted: Arc<Semaphore>,
+    /// The question that is worked on.
+    working: Arc<Semaphore>,
+    /// What answers leave out.
+    notes: Arc<[String]>,
+}
+
+impl fmt::Debug for Explainer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Explainer").finish_non_exhaustive()
+    }
+}
+
+impl Explainer {
+    /// Creates an explainer whose engines have this configuration. `notes` say what its answers leave out.
+    pub fn new(
+        new_config: impl Fn() -> Result<EngineConfig, String> + Send + Sync + 'static,
+        notes: Vec<String>,
+    ) -> Self {
+        Self {
+            new_config: Arc::new(new_config),
+            admitted: Arc::new(Semaphore::new(QUESTIONS)),
+            working: Arc::new(Semaphore::new(1)),
+            notes: notes.into(),
+        }
+    }
+}
+
+/// Why there is no answer.
+enum Refusal {
+    /// There is no such object, or the caller may not read it.
+    Unknown(String),
+    Forbidden(String),
+    Busy,
+    NotReady(&'static str),
+    TimedOut,
+    Failed(String),
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let (code, message) = match self {
+            Self::Unknown(what) => (
+                StatusCode::NOT_FOUND,
+                format!("{what} is not known to this scheduler, or the caller may not read it"),
+            ),
+            Self::Forbidden(what) => (StatusCode::FORBIDDEN, what),
+            Self::Busy => (
+                StatusCode::TOO_MANY_REQUESTS,
+                "too many questions at once: try again in a moment".to_owned(),
+            ),
+            Self::NotReady(reason) => (StatusCode::SERVICE_UNAVAILABLE, reason.to_owned()),
+            Self::TimedOut => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                format!("no answer within {} s: the scheduler is busy", TIMEOUT.as_secs()),
+            ),
+            Self::Failed(reason) => {
+                error!(err = reason, "Cannot answer a question");
+                (StatusCode::INTERNAL_SERVER_ERROR, "the question cannot be answered".to_owned())
+            }
+        };
+        let retry = (code == StatusCode::TOO_MANY_REQUESTS).then_some([(header::RETRY_AFTER, "1")]);
+        (code, retry, JSON, json!({"message": message}).to_string()).into_response()
+    }
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct PodQuery {
+    node: Option<String>,
+}
+
+/// Answers about one pod, and with `?node=NAME` about one node for it.
+pub(super) async fn pod(
+    State(app): State<App>,
+    Extension(user): Extension<User>,
+    Extension(access): Extension<ResourceAccess>,
+    Path((namespace, name)): Path<(String, String)>,
+    Query(query): Query<PodQuery>,
+) -> Response {
+    let unknown = || Refusal::Unknown(format!("pod {namespace}/{name}"));
+    let asked = async {
+        permit(&access, &user, attributes("get", "pods", &namespace, &name), unknown).await?;
+        let all = attributes("list", "pods", "", "");
+        let sees_all = permits(&access, &user, all).await?;
+        let admitted = admit(&app).await?;
+        let copied = &admitted.copied;
+        let key = PodKey::new(&namespace, &name);
+        let known = copied.cluster.pod(&key).map(|pod| pod.uid.clone());
+        let uid = known.ok_or_else(unknown)?;
+        let facts = app.events.facts(key, uid).await.ok_or_else(unknown)?;
+        let notes = notes(&app, copied);
+        let node = query.node;
+        let answer = work(&app, admitted, move |lab| {
+            let mut answer: PodAnswer = explain_pod(lab, facts, node.as_deref())?;
+            answer.notes = notes;
+            if !sees_all {
+                answer.restrict();
+            }
+            Some(answer)
+        });
+        answer.await?.ok_or_else(unknown)
+    };
+    respond(asked.await)
+}
+
+/// Answers about the pods of one controller.
+pub(super) async fn group(
+    State(app): State<App>,
+    Extension(user): Extension<User>,
+    Extension(access): Extension<ResourceAccess>,
+    Path((namespace, name)): Path<(String, String)>,
+) -> Response {
+    let unknown = || Refusal::Unknown(format!("the controller {namespace}/{name}"));
+    let asked = async {
+        permit(&access, &user, attributes("list", "pods", &namespace, ""), unknown).await?;
+        let sees_all = permits(&access, &user, attributes("list", "pods", "", "")).await?;
+        let admitted = admit(&app).await?;
+        let (namespace, name) = (namespace.clone(), name.clone());
+        let answer = work(&app, admitted, move |lab| {
+            let mut answer = explain_group(lab, &namespace, &name)?;
+            if !sees_all {
+                // A suggestion may name a pod of another namespace.
+                answer.causes.iter_mut().for_each(|cause| cause.help = None);
+            }
+            Some(answer)
+        });
+        answer.await?.ok_or_else(unknown)
+    };
+    respond(asked.await)
+}
+
+/// Answers about one node.
+pub(super) async fn node(
+    State(app): State<App>,
+    Extension(user): Extension<User>,
+    Extension(access): Extension<ResourceAccess>,
+    Path(name): Path<String>,
+) -> Response {
+    let unknown = || Refusal::Unknown(format!("node {name}"));
+    let asked = async {
+        permit(&access, &user, attributes("get", "nodes", "", &name), unknown).await?;
+        permit(&access, &user, attributes("list", "pods", "", ""), of_all_pods).await?;
+        let admitted = admit(&app).await?;
+        let node = name.clone();
+        let answer = work(&app, admitted, move |lab| explain_node(lab, &node));
+        answer.await?.ok_or_else(unknown)
+    };
+    respond(asked.await)
+}
+
+/// Answers about the cluster.
+pub(super) async fn cluster(
+    State(app): State<App>,
+    Extension(user): Extension<User>,
+    Extension(access): Extension<ResourceAccess>,
+) -> Response {
+    let asked = async {
+        permit(&access, &user, attributes("list", "pods", "", ""), of_all_pods).await?;
+        permit(&access, &user, attributes("list", "nodes", "", ""), of_all_pods).await?;
+        let admitted = admit(&app).await?;
+        work(&app, admitted, explain_cluster).await
+    };
+    respond(asked.await)
+}
+
+fn of_all_pods() -> Refusal {
+    Refusal::Forbidden(
+        "the answer shows pods of all namespaces: it needs list on pods and nodes".into(),
+    )
+}
+
+fn respond(asked: Result<impl Serialize, Refusal>) -> Response {
+    match asked.map(|answer| serde_json::to_vec(&answer)) {
+        Ok(Ok(text)) => (JSON, text).into_response(),
+        Ok(Err(error)) => Refusal::Failed(error.to_string()).into_response(),
+        Err(refusal) => refusal.into_response(),
+    }
+}
+
+fn attributes(verb: &str, resource: &str, namespace: &str, name: &str) -> ResourceAttributes {
+    let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+    ResourceAttributes {
+        verb: text(verb),
+        resource: text(resource),
+        version: text("v1"),
+        namespace: text(namespace),
+        name: text(name),
+        ..ResourceAttributes::default()
+    }
+}
+
+async fn permits(
+    access: &ResourceAccess,
+    user: &User,
+    attributes: ResourceAttributes,
+) -> Result<bool, Refusal> {
+    access.permits(user, attributes).await.map_err(|error| Refusal::Failed(error.to_string()))
+}
+
+async fn permit(
+    access: &ResourceAccess,
+    user: &User,
+    attributes: ResourceAttributes,
+    refusal: impl FnOnce() -> Refusal,
+) -> Result<(), Refusal> {
+    match permits(access, user, attributes).await? {
+        true => Ok(()),
+        false => Err(refusal()),
+    }
+}
+
+fn notes(app: &App, copied: &Copied) -> Vec<String> {
+    let standby = (!copied.leads).then(|| {
+        "this replica does not lead: the history of attempts is that of the leader".to_owned()
+    });
+    app.explainer.notes.iter().cloned().chain(standby).collect()
+}
+
+/// Waits for the turn of a question, and copies the cluster.
+async fn admit(app: &App) -> Result<Admitted, Refusal> {
+    if !app.health.is_synced() {
+        return Err(Refusal::NotReady("the watches have not synced yet"));
+    }
+    let admitted = app.explainer.admitted.clone().try_acquire_owned();
+    let admitted = admitted.map_err(|_| Refusal::Busy)?;
+    let turn = async {
+        // The semaphore is never closed.
+        let working = app.explainer.working.clone().acquire_owned().await;
+        let working = working.map_err(|error| Refusal::Failed(error.to_string()))?;
+        let copied = app.events.copy().await.ok_or(Refusal::NotReady("the scheduler stops"))?;
+        Ok::<_, Refusal>(Admitted { copied, _permits: [admitted, working] })
+    };
+    timeout(TIMEOUT, turn).await.unwrap_or(Err(Refusal::TimedOut))
+}
+
+/// A question whose turn it is. The permits are held until its answer is complete, also if the caller goes away.
+struct Admitted {
+    copied: Copied,
+    _permits: [OwnedSemaphorePermit; 2],
+}
+
+/// Answers on a thread of its own, in an engine that is built from the copy.
+async fn work<T: Send + 'static>(
+    app: &App,
+    admitted: Admitted,
+    answer: impl FnOnce(&mut Lab<'_>) -> T + Send + 'static,
+) -> Result<T, Refusal> {
+    let new_config = app.explainer.new_config.clone();
+    let working = tokio::task::spawn_blocking(move || {
+        let Admitted { copied: Copied { cluster, now, .. }, _permits } = admitted;
+        let mut engine: Engine = cluster.engine(new_config()?, now);
+        Ok::<T, String>(in_lab(&mut engine, now, answer))
+    });
+    let worked = working.await.map_err(|error| Refusal::Failed(error.to_string()))?;
+    worked.map_err(Refusal::Failed)
+}
+
+fn in_lab<T>(engine: &mut Engine, now: Time, answer: impl FnOnce(&mut Lab<'_>) -> T) -> T {
+    let end = Instant::now() + TRIALS_TIMEOUT;
+    answer(&mut Lab::new(engine, now, &|| Instant::now() >= end))
+}

@@ -1,0 +1,86 @@
+//! `loadmaster explain` against a running daemon.
+
+use std::fs;
+use std::process::Command;
+
+use http::StatusCode;
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use serde_json::{Value, json};
+
+use super::cluster::run;
+use super::daemon::{Daemon, folder};
+
+#[test]
+fn first_suggestion_schedules_the_pending_pod() {
+    run(async |cluster| {
+        cluster.add_node_with("a", 4, json!({"unschedulable": true})).await;
+        let daemon = Daemon::start(cluster).await;
+        cluster.create_pod(&cluster.pod("web", 1)).await;
+        cluster.rejected("web").await;
+        let path = format!("/explain/pods/{}/web", cluster.name);
+        let (status, text) = daemon.endpoints.get(&path).await.unwrap();
+        assert_eq!(status, StatusCode::OK, "{text}");
+        let answer: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(answer["facts"]["state"], "unschedulable", "{text}");
+        assert_eq!(answer["facts"]["history"][0]["outcome"], "rejected", "{text}");
+        let first = &answer["help"][0];
+        let node = cluster.node_name("a");
+        assert_eq!(first["command"], format!("kubectl uncordon {node}"), "{text}");
+        cluster.patch_node("a", json!({"unschedulable": null})).await;
+        assert_eq!(cluster.bound("web").await, node);
+        let (_, text) = daemon.endpoints.get(&path).await.unwrap();
+        let answer: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(answer["facts"]["node"], node, "{text}");
+        let attempts = answer["facts"]["history"].as_array().unwrap();
+        assert_eq!(attempts.last().unwrap()["outcome"], "chosen", "{text}");
+    });
+}
+
+#[test]
+fn command_asks_the_port_with_the_token_of_a_kubeconfig() {
+    run(async |cluster| {
+        cluster.add_node("a", 4).await;
+        let daemon = Daemon::start(cluster).await;
+        cluster.create_pod(&cluster.pod("large", 6)).await;
+        cluster.rejected("large").await;
+        let may_read_pods = PolicyRule {
+            api_groups: Some(vec![String::new()]),
+            resources: Some(vec!["pods".to_owned()]),
+            verbs: vec!["get".to_owned()],
+            ..PolicyRule::default()
+        };
+        cluster.add_caller_with("support", &["/explain/*"], vec![may_read_pods]).await;
+        cluster.add_caller("stranger", &["/explain/*"]).await;
+        let folder = folder(cluster);
+        let ask = async |account: &str, pod: &str| {
+            let token = cluster.token_of(account).await;
+            let kubeconfig = cluster.kubeconfig_of(json!({"token": token}));
+            let file = folder.join(account);
+            fs::write(&file, serde_json::to_string(&kubeconfig).unwrap()).unwrap();
+            let mut command = Command::new(env!("CARGO_BIN_EXE_loadmaster"));
+            command.args([
+                "explain",
+                "pod",
+                pod,
+                "-n",
+                &cluster.name,
+                "--insecure-skip-tls-verify",
+            ]);
+            command.arg(format!("--server=https://127.0.0.1:{}", daemon.port));
+            command.arg(format!("--kubeconfig={}", file.display()));
+            let output =
+                tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap();
+            let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+            (output.status.success(), text(output.stdout), text(output.stderr))
+        };
+        let (succeeds, out, err) = ask("support", "large").await;
+        assert!(succeeds, "{err}");
+        assert!(out.contains("is pending: no node can take it."), "{out}");
+        assert!(out.contains("Insufficient cpu") && out.contains("What would help"), "{out}");
+        let (succeeds, _, of_unknown) = ask("support", "never").await;
+        assert!(!succeeds && of_unknown.contains("status 404"), "{of_unknown}");
+        let (succeeds, _, of_stranger) = ask("stranger", "large").await;
+        assert!(!succeeds, "{of_stranger}");
+        assert_eq!(of_stranger.replace("large", "never"), of_unknown);
+    });
+}
