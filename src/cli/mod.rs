@@ -16,6 +16,7 @@ mod run;
 mod sandbox;
 #[cfg(feature = "simulator")]
 mod simulate;
+mod ui;
 mod usage;
 
 use std::ffi::{OsStr, OsString};
@@ -63,6 +64,7 @@ enum Command {
     #[cfg(feature = "sandbox")]
     Perf(perf::Args),
     Explain(Box<explain::Args>),
+    Ui(Box<ui::Args>),
     Config(config::ConfigCommand),
     /// Prints the version
     Version,
@@ -96,6 +98,7 @@ pub fn run(registry: Registry) -> ExitCode {
         #[cfg(feature = "sandbox")]
         Command::Perf(args) => perf::run(&args),
         Command::Explain(args) => explain::run(&args, registry),
+        Command::Ui(args) => ui::run(&args, registry),
         Command::Config(command) => Ok(command.run(&registry)),
         Command::Version => print_version(),
     };

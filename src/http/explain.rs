@@ -10,7 +10,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::explain::{Lab, PodAnswer, explain_cluster, explain_group, explain_node, explain_pod};
+use ::explain::{
+    Lab, PodAnswer, explain_cluster, explain_group, explain_node, explain_pod, list_nodes,
+};
 use axum::Extension;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderName, StatusCode, header};
@@ -193,6 +195,21 @@ pub(super) async fn node(
         let node = name.clone();
         let answer = work(&app, admitted, move |lab| explain_node(lab, &node));
         answer.await?.ok_or_else(unknown)
+    };
+    respond(asked.await)
+}
+
+/// Lists all nodes.
+pub(super) async fn nodes(
+    State(app): State<App>,
+    Extension(user): Extension<User>,
+    Extension(access): Extension<ResourceAccess>,
+) -> Response {
+    let asked = async {
+        permit(&access, &user, attributes("list", "pods", "", ""), of_all_pods).await?;
+        permit(&access, &user, attributes("list", "nodes", "", ""), of_all_pods).await?;
+        let admitted = admit(&app).await?;
+        work(&app, admitted, |lab| list_nodes(lab.cluster())).await
     };
     respond(asked.await)
 }

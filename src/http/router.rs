@@ -40,6 +40,7 @@ pub(super) fn router(mut app: App, access: &Access) -> Router {
         .route("/configz", get(show_configuration))
         .route("/explain/pods/{namespace}/{name}", get(explain::pod).layer(compressed()))
         .route("/explain/groups/{namespace}/{name}", get(explain::group).layer(compressed()))
+        .route("/explain/nodes", get(explain::nodes).layer(compressed()))
         .route("/explain/nodes/{name}", get(explain::node).layer(compressed()))
         .route("/explain/cluster", get(explain::cluster).layer(compressed()));
     if let Some(flagz) = app.flagz.clone() {

@@ -15,6 +15,7 @@ mod perf;
 mod simulate;
 #[cfg(feature = "simulator")]
 mod trace;
+mod ui;
 
 use std::fs;
 use std::io::Write;

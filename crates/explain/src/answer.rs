@@ -334,6 +334,9 @@ pub struct NodeAnswer {
     pub pods: (i64, i64),
     /// Requested and allocatable amounts by resource.
     pub resources: BTreeMap<String, (String, String)>,
+    /// The pods on the node, those with the highest priority first.
+    #[serde(default)]
+    pub placed: Vec<NodePod>,
     /// Number of pending pods that were asked about.
     pub pending: usize,
     /// Number of pending pods that fit on the node now.
@@ -342,6 +345,48 @@ pub struct NodeAnswer {
     pub rejections: Vec<PendingCause>,
     /// Whether there were more pending pods than were asked about.
     pub is_incomplete: bool,
+}
+
+/// All nodes, for a picture or a table.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodesAnswer {
+    /// Always `now`.
+    pub as_of: String,
+    /// The nodes, by name.
+    pub nodes: Vec<NodeRow>,
+}
+
+/// A node in a list.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeRow {
+    /// The node.
+    pub name: String,
+    /// Its zone: the label `topology.kubernetes.io/zone`.
+    pub zone: Option<String>,
+    /// Its pool: the label of the provider or autoscaler, or else its instance type.
+    pub pool: Option<String>,
+    /// Whether it is cordoned.
+    pub unschedulable: bool,
+    /// Number of pods, and the maximum.
+    pub pods: (i64, i64),
+    /// Requested and allocatable amounts by resource: milli-CPU, bytes, or numbers.
+    pub resources: BTreeMap<String, (i64, i64)>,
+}
+
+/// A pod on a node.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodePod {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// Its priority.
+    pub priority: i32,
+    /// Its requests by resource.
+    pub requests: BTreeMap<String, String>,
 }
 
 /// Pending pods with one cause.

@@ -88,6 +88,11 @@ impl<'e> Lab<'e> {
         trial
     }
 
+    /// Adds a pod that has a node again.
+    pub fn put_back(&mut self, pod: &Pod) {
+        self.apply(Change::Pod(Box::new(pod.clone())));
+    }
+
     /// Removes a pod that has a node, for a question about it.
     pub fn take_off(&mut self, pod: &Pod) {
         self.apply(Change::PodDeleted { key: pod.key.clone(), uid: pod.uid.clone() });

@@ -4,7 +4,7 @@
 //!   records. It takes microseconds.
 //! - [`ClusterCopy`] copies the cluster in slices, so that a question delays no decision noticeably. An engine
 //!   built from the copy answers everything else.
-//! - [`explain_pod`], [`explain_node`], [`explain_group`] and [`explain_cluster`] ask that engine. What they
+//! - [`explain_pod`], [`explain_node`], [`list_nodes`], [`explain_group`] and [`explain_cluster`] ask that engine. What they
 //!   compute describes the state of the copy and is labelled `now`; what was recorded at the time of an attempt
 //!   is in the facts.
 //! - [`help`] finds changes that would get a pending pod a node. Each is tried in the engine.
@@ -19,14 +19,15 @@ mod group;
 pub mod help;
 mod lab;
 mod node;
+mod nodes;
 mod now;
 mod pod;
 mod quantity;
 
 pub use answer::{
     Attempt, Best, ClusterAnswer, Constraint, Detail, GroupAnswer, GroupPod, NodeAnswer, NodeCheck,
-    Now, PendingCause, PluginScore, PodAnswer, PodFacts, Preemption, QueueTimes, Rejection,
-    Stranded, Suggestion, Waiting, Without,
+    NodePod, NodeRow, NodesAnswer, Now, PendingCause, PluginScore, PodAnswer, PodFacts, Preemption,
+    QueueTimes, Rejection, Stranded, Suggestion, Waiting, Without,
 };
 pub use cluster::explain_cluster;
 pub use copy::ClusterCopy;
@@ -34,4 +35,5 @@ pub use facts::{facts, facts_by_uid};
 pub use group::explain_group;
 pub use lab::Lab;
 pub use node::explain_node;
+pub use nodes::list_nodes;
 pub use pod::explain_pod;

@@ -2,12 +2,14 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use framework::{Cluster, NodeIx, Taint};
+use framework::{Cluster, NodeIx, Pod, Taint};
 
-use crate::answer::{NodeAnswer, PendingCause};
+use crate::answer::{NodeAnswer, NodePod, PendingCause};
 use crate::group::{Templates, waiting};
 use crate::lab::Lab;
+use crate::nodes::amount_texts;
 use crate::now::NOW;
 use crate::quantity;
 
@@ -26,7 +28,8 @@ pub fn explain_node(lab: &mut Lab<'_>, name: &str) -> Option<NodeAnswer> {
         unschedulable: view.is_unschedulable(),
         taints: view.taints().iter().filter(repelling).map(crate::help::taint_text).collect(),
         pods: (view.pod_count(), view.allowed_pods()),
-        resources: resources(cluster, node),
+        resources: amount_texts(cluster, node),
+        placed: placed(cluster, node),
         ..NodeAnswer::default()
     };
     let evaluated = Templates::of(waiting(lab)).evaluate(lab);
@@ -55,29 +58,23 @@ pub fn explain_node(lab: &mut Lab<'_>, name: &str) -> Option<NodeAnswer> {
     Some(answer)
 }
 
-/// Returns requested and allocatable amounts.
-fn resources(cluster: &Cluster, node: NodeIx) -> BTreeMap<String, (String, String)> {
-    let view = cluster.node(node);
-    let (requested, allocatable) = (view.requested(), view.allocatable());
-    let mut rows = vec![
-        ("cpu".to_owned(), requested.milli_cpu, allocatable.milli_cpu),
-        ("memory".to_owned(), requested.memory, allocatable.memory),
-        (
-            "ephemeral-storage".to_owned(),
-            requested.ephemeral_storage,
-            allocatable.ephemeral_storage,
-        ),
-    ];
-    let scalars = cluster.to_node(node).allocatable.scalars;
-    rows.extend(
-        scalars
-            .iter()
-            .map(|(name, amount)| (name.to_string(), view.scalar(name).requested, *amount)),
-    );
-    let texts = rows.into_iter().map(|(name, requested, allocatable)| {
-        let (requested, allocatable) =
-            (quantity::text(&name, requested), quantity::text(&name, allocatable));
-        (name, (requested, allocatable))
-    });
-    texts.collect()
+/// Returns the pods on a node, those with the highest priority first.
+fn placed(cluster: &Cluster, node: NodeIx) -> Vec<NodePod> {
+    let mut pods: Vec<_> = cluster.node(node).pods().collect();
+    pods.sort_by(|a, b| b.priority().cmp(&a.priority()).then_with(|| a.key.cmp(&b.key)));
+    let row = |pod: &Arc<Pod>| NodePod {
+        namespace: pod.key.namespace.to_string(),
+        name: pod.key.name.to_string(),
+        priority: pod.priority(),
+        requests: requests(pod),
+    };
+    pods.into_iter().map(row).collect()
+}
+
+fn requests(pod: &Pod) -> BTreeMap<String, String> {
+    let own = &pod.requests.fit;
+    let basic = [("cpu", own.milli_cpu), ("memory", own.memory)];
+    let scalars = own.scalars.iter().map(|(name, amount)| (&**name, *amount));
+    let rows = basic.into_iter().chain(scalars).filter(|(_, amount)| *amount > 0);
+    rows.map(|(name, amount)| (name.to_owned(), quantity::text(name, amount))).collect()
 }

@@ -11,26 +11,30 @@ use crate::now::Findings;
 
 /// Answers a question about a pod, and about one node for it.
 ///
-/// A pod that has a node is removed for the evaluation, so that its own requests and terms do not count. The engine
-/// of the lab is without the pod afterwards. Returns `None` if the lab does not know the pod.
+/// A pod that has a node is removed for the evaluation, so that its own requests and terms do not count. Returns
+/// `None` if the lab does not know the pod.
 pub fn explain_pod(lab: &mut Lab<'_>, facts: PodFacts, node: Option<&str>) -> Option<PodAnswer> {
     let key = PodKey::new(&facts.namespace, &facts.name);
-    let pending = lab.engine().pending_pod(&key).cloned();
-    let pod = match pending {
-        Some(pod) if facts.node.is_none() => pod,
-        _ => {
-            let uid = facts.uid.as_str().into();
-            let pod = lab.engine().cache().placed(&uid)?.pod.clone();
+    let pending = lab.engine().pending_pod(&key).filter(|_| facts.node.is_none()).cloned();
+    let placed = match pending {
+        Some(_) => None,
+        None => {
+            let pod = lab.engine().cache().placed(&facts.uid.as_str().into())?.pod.clone();
             lab.take_off(&pod);
-            Arc::new(Pod { node_name: None, ..Pod::clone(&pod) })
+            Some(pod)
         }
     };
+    let without_node = |pod: &Arc<Pod>| Arc::new(Pod { node_name: None, ..Pod::clone(pod) });
+    let pod = pending.or_else(|| placed.as_ref().map(without_node))?;
     let findings = Findings::of(lab, &pod);
     let cluster = lab.cluster();
     let now = findings.as_ref().map(|findings| findings.now(cluster));
     let check = findings.as_ref().zip(node).map(|(findings, node)| findings.check(cluster, node));
     let waits = facts.node.is_none();
     let help = findings.filter(|_| waits).map(|findings| help::search(lab, &findings));
+    if let Some(placed) = placed {
+        lab.put_back(&placed);
+    }
     Some(PodAnswer {
         facts,
         now,

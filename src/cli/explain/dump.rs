@@ -8,8 +8,8 @@ use engine::ports::Ports;
 use engine::profile::{Profiles, SchedulerProfile};
 use engine::{Change, Engine, EngineConfig};
 use explain::{
-    ClusterAnswer, GroupAnswer, Lab, NodeAnswer, PodAnswer, explain_cluster, explain_group,
-    explain_node, explain_pod, facts,
+    ClusterAnswer, GroupAnswer, Lab, NodeAnswer, NodesAnswer, PodAnswer, explain_cluster,
+    explain_group, explain_node, explain_pod, facts, list_nodes,
 };
 use framework::{PodKey, Registry, Time};
 
@@ -23,50 +23,76 @@ use crate::wire::{self, Input, Validation, Wanted};
 /// Time after which no further trial is made.
 const TRIALS_TIMEOUT: Duration = Duration::from_secs(30);
 
-pub(super) fn pod(
-    source: &Source,
-    registry: Registry,
-    name: &str,
-    node: Option<&str>,
-) -> anyhow::Result<PodAnswer> {
-    let key = PodKey::new(&source.namespace, name);
-    let known = in_lab(source, registry, |lab| {
-        let facts = facts(lab.engine(), &key, lab.now())?;
-        explain_pod(lab, facts, node)
-    })?;
-    let mut answer =
-        known.ok_or_else(|| anyhow!("the dump has no pod {key} that runs or waits"))?;
-    answer.notes.push("a dump has no history of attempts".to_owned());
-    Ok(answer)
+/// A cluster from a dump, in an engine that makes no attempts.
+pub(in crate::cli) struct Dump {
+    engine: Engine,
 }
 
-pub(super) fn node(source: &Source, registry: Registry, name: &str) -> anyhow::Result<NodeAnswer> {
-    let known = in_lab(source, registry, |lab| explain_node(lab, name))?;
-    known.ok_or_else(|| anyhow!("the dump has no node {name}"))
-}
+impl Dump {
+    /// Reads a dump.
+    ///
+    /// # Errors
+    /// The configuration or an object is invalid, or a file cannot be read.
+    pub(in crate::cli) fn read(source: &Source, registry: Registry) -> anyhow::Result<Self> {
+        Ok(Self { engine: engine(source, registry)? })
+    }
 
-pub(super) fn group(
-    source: &Source,
-    registry: Registry,
-    name: &str,
-) -> anyhow::Result<GroupAnswer> {
-    let namespace = &source.namespace;
-    let known = in_lab(source, registry, |lab| explain_group(lab, namespace, name))?;
-    known.ok_or_else(|| anyhow!("the dump has no pods of a controller {namespace}/{name}"))
-}
+    /// Answers about a pod, and about one node for it.
+    ///
+    /// # Errors
+    /// The dump has no such pod.
+    pub(in crate::cli) fn pod(
+        &mut self,
+        key: &PodKey,
+        node: Option<&str>,
+    ) -> anyhow::Result<PodAnswer> {
+        let known = self.in_lab(|lab| {
+            let facts = facts(lab.engine(), key, lab.now())?;
+            explain_pod(lab, facts, node)
+        });
+        let mut answer =
+            known.ok_or_else(|| anyhow!("the dump has no pod {key} that runs or waits"))?;
+        answer.notes.push("a dump has no history of attempts".to_owned());
+        Ok(answer)
+    }
 
-pub(super) fn cluster(source: &Source, registry: Registry) -> anyhow::Result<ClusterAnswer> {
-    in_lab(source, registry, explain_cluster)
-}
+    /// Answers about a node.
+    ///
+    /// # Errors
+    /// The dump has no such node.
+    pub(in crate::cli) fn node(&mut self, name: &str) -> anyhow::Result<NodeAnswer> {
+        let known = self.in_lab(|lab| explain_node(lab, name));
+        known.ok_or_else(|| anyhow!("the dump has no node {name}"))
+    }
 
-fn in_lab<T>(
-    source: &Source,
-    registry: Registry,
-    question: impl FnOnce(&mut Lab<'_>) -> T,
-) -> anyhow::Result<T> {
-    let mut engine = engine(source, registry)?;
-    let clock = Clock::start();
-    Ok(question(&mut Lab::new(&mut engine, Time::ZERO, &|| clock.elapsed() > TRIALS_TIMEOUT)))
+    /// Answers about the pods of a controller.
+    ///
+    /// # Errors
+    /// The dump has no pods of such a controller.
+    pub(in crate::cli) fn group(
+        &mut self,
+        namespace: &str,
+        name: &str,
+    ) -> anyhow::Result<GroupAnswer> {
+        let known = self.in_lab(|lab| explain_group(lab, namespace, name));
+        known.ok_or_else(|| anyhow!("the dump has no pods of a controller {namespace}/{name}"))
+    }
+
+    /// Answers about the cluster.
+    pub(in crate::cli) fn cluster(&mut self) -> ClusterAnswer {
+        self.in_lab(explain_cluster)
+    }
+
+    /// Lists the nodes.
+    pub(in crate::cli) fn nodes(&self) -> NodesAnswer {
+        list_nodes(self.engine.cache().cluster())
+    }
+
+    fn in_lab<T>(&mut self, question: impl FnOnce(&mut Lab<'_>) -> T) -> T {
+        let clock = Clock::start();
+        let is_over = || clock.elapsed() > TRIALS_TIMEOUT;
+        question(&mut Lab::new(&mut self.engine, Time::ZERO, &is_over))
+    }
 }
 
 /// Builds an engine that knows the dump. Pods of a scheduler name without a profile use the first one.

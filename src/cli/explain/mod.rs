@@ -2,18 +2,21 @@
 
 mod dump;
 mod remote;
+mod source;
 mod text;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use explain::{ClusterAnswer, GroupAnswer, NodeAnswer, PodAnswer};
-use framework::Registry;
+use framework::{PodKey, Registry};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub(super) use self::dump::Dump;
+pub(super) use self::remote::get_async;
+pub(super) use self::source::Source;
 use super::print;
 use crate::wire;
 
@@ -38,32 +41,32 @@ enum Question {
         #[arg(long, value_name = "NODE")]
         node: Option<String>,
         #[command(flatten)]
-        source: Source,
+        form: Form,
     },
     /// Explains what a node offers, and why pending pods do not run there
     Node {
         /// Name of the node
         name: String,
         #[command(flatten)]
-        source: Source,
+        form: Form,
     },
     /// Explains why pods of a controller wait: a Deployment, ReplicaSet, StatefulSet or Job
     Group {
         /// Name of the controller
         name: String,
         #[command(flatten)]
-        source: Source,
+        form: Form,
     },
     /// Explains which pods wait and why, what is stranded, and what each constraint costs
     Cluster {
         #[command(flatten)]
-        source: Source,
+        form: Form,
     },
 }
 
-/// Where the answer comes from, and its form.
+/// Namespace and form of an answer, and where it comes from.
 #[derive(Debug, Clone, clap::Args)]
-struct Source {
+struct Form {
     /// Namespace of the pod or controller
     #[arg(short, long, default_value = "default")]
     namespace: String,
@@ -72,38 +75,8 @@ struct Source {
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
 
-    /// Kubeconfig file; otherwise $KUBECONFIG or ~/.kube/config
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
-
-    /// Context of the kubeconfig
-    #[arg(long, value_name = "NAME")]
-    context: Option<String>,
-
-    /// Lease of the scheduler, whose holder is asked
-    #[arg(long, value_name = "NAMESPACE/NAME", default_value = "kube-system/loadmaster")]
-    lease: String,
-
-    /// Pod of the scheduler, instead of the holder of the Lease
-    #[arg(long, value_name = "NAMESPACE/NAME")]
-    scheduler: Option<String>,
-
-    /// Address of the secure port of the scheduler, such as https://127.0.0.1:10259, with the credentials of the
-    /// kubeconfig
-    #[arg(long, value_name = "URL", conflicts_with_all = ["lease", "scheduler"])]
-    server: Option<String>,
-
-    /// Accepts any certificate of --server, for example the one that the scheduler generates
-    #[arg(long, requires = "server")]
-    insecure_skip_tls_verify: bool,
-
-    /// Answers from these files or folders with objects, `-` for standard input, instead of a scheduler
-    #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with_all = ["server", "scheduler"])]
-    dump: Vec<PathBuf>,
-
-    /// KubeSchedulerConfiguration for --dump
-    #[arg(long, value_name = "FILE", requires = "dump")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    source: Source,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -153,38 +126,42 @@ impl Answer for ClusterAnswer {
 /// There is no answer, or it cannot be written.
 pub(super) fn run(args: &Args, registry: Registry) -> anyhow::Result<ExitCode> {
     match &args.question {
-        Question::Pod { name, node, source } => {
+        Question::Pod { name, node, form } => {
             check_name(name)?;
             let node_query =
                 node.as_ref().map(|node| format!("?node={}", escaped(node))).unwrap_or_default();
-            let path = format!("pods/{}/{}{node_query}", escaped(&source.namespace), escaped(name));
-            if !source.dump.is_empty() {
-                return show(source, &dump::pod(source, registry, name, node.as_deref())?);
-            }
-            ask::<PodAnswer>(source, &path)
+            let path = format!("pods/{}/{}{node_query}", escaped(&form.namespace), escaped(name));
+            let key = PodKey::new(&form.namespace, name);
+            answer(form, registry, &path, |dump| dump.pod(&key, node.as_deref()))
         }
-        Question::Node { name, source } => {
+        Question::Node { name, form } => {
             check_name(name)?;
-            if !source.dump.is_empty() {
-                return show(source, &dump::node(source, registry, name)?);
-            }
-            ask::<NodeAnswer>(source, &format!("nodes/{}", escaped(name)))
+            let path = format!("nodes/{}", escaped(name));
+            answer(form, registry, &path, |dump| dump.node(name))
         }
-        Question::Group { name, source } => {
+        Question::Group { name, form } => {
             check_name(name)?;
-            if !source.dump.is_empty() {
-                return show(source, &dump::group(source, registry, name)?);
-            }
-            let path = format!("groups/{}/{}", escaped(&source.namespace), escaped(name));
-            ask::<GroupAnswer>(source, &path)
+            let path = format!("groups/{}/{}", escaped(&form.namespace), escaped(name));
+            answer(form, registry, &path, |dump| dump.group(&form.namespace, name))
         }
-        Question::Cluster { source } => {
-            if !source.dump.is_empty() {
-                return show(source, &dump::cluster(source, registry)?);
-            }
-            ask::<ClusterAnswer>(source, "cluster")
-        }
+        Question::Cluster { form } => answer(form, registry, "cluster", |dump| Ok(dump.cluster())),
     }
+}
+
+/// Shows the answer of the scheduler at this path, or that of the dump.
+fn answer<A: Answer>(
+    form: &Form,
+    registry: Registry,
+    path: &str,
+    ask: impl FnOnce(&mut Dump) -> anyhow::Result<A>,
+) -> anyhow::Result<ExitCode> {
+    if !form.source.dump.is_empty() {
+        return show(form, &ask(&mut Dump::read(&form.source, registry)?)?);
+    }
+    let body = remote::get(&form.source, path)?;
+    let answer: A = serde_json::from_slice(&body)
+        .context("the answer cannot be read: is the scheduler of another version?")?;
+    show(form, &answer)
 }
 
 fn check_name(name: &str) -> anyhow::Result<()> {
@@ -199,15 +176,8 @@ fn escaped(name: &str) -> String {
     percent_encoding::utf8_percent_encode(name, percent_encoding::NON_ALPHANUMERIC).to_string()
 }
 
-fn ask<A: Answer>(source: &Source, path: &str) -> anyhow::Result<ExitCode> {
-    let body = remote::get(source, path)?;
-    let answer: A = serde_json::from_slice(&body)
-        .context("the answer cannot be read: is the scheduler of another version?")?;
-    show(source, &answer)
-}
-
-fn show<A: Answer>(source: &Source, answer: &A) -> anyhow::Result<ExitCode> {
-    let text = match source.output {
+fn show<A: Answer>(form: &Form, answer: &A) -> anyhow::Result<ExitCode> {
+    let text = match form.output {
         Output::Table => answer.text(false),
         Output::Wide => answer.text(true),
         Output::Json => serde_json::to_string_pretty(answer).context("cannot write JSON")? + "\n",

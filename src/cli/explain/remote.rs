@@ -24,7 +24,11 @@ pub(super) fn get(source: &Source, path: &str) -> anyhow::Result<Vec<u8>> {
     runtime.context("cannot start the runtime")?.block_on(get_async(source, path))
 }
 
-async fn get_async(source: &Source, path: &str) -> anyhow::Result<Vec<u8>> {
+/// Gets what is at `/explain/PATH`.
+///
+/// # Errors
+/// The scheduler cannot be asked, or refuses to answer.
+pub(in crate::cli) async fn get_async(source: &Source, path: &str) -> anyhow::Result<Vec<u8>> {
     let credentials =
         Credentials::of_user(source.kubeconfig.as_deref(), source.context.as_deref()).await?;
     if let Some(server) = &source.server {

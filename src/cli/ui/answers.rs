@@ -1,0 +1,82 @@
+//! The answers that the page shows, of a scheduler or a dump.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::bail;
+use framework::{PodKey, Registry};
+use percent_encoding::percent_decode_str;
+use serde::Serialize;
+
+use super::super::explain::{Dump, Source, get_async};
+
+/// Answers questions by the path that a scheduler has below `/explain/`.
+#[derive(Clone)]
+pub(super) enum Answers {
+    /// Asks the scheduler with each question.
+    Scheduler(Source),
+    /// Answers one question at a time.
+    Dump { text: String, dump: Arc<Mutex<Dump>> },
+}
+
+impl Answers {
+    /// # Errors
+    /// The dump cannot be read.
+    pub(super) fn new(source: &Source, registry: Registry) -> anyhow::Result<Self> {
+        if source.dump.is_empty() {
+            return Ok(Self::Scheduler(source.clone()));
+        }
+        let dump = Arc::new(Mutex::new(Dump::read(source, registry)?));
+        Ok(Self::Dump { text: source.text(), dump })
+    }
+
+    /// Describes where the answers come from.
+    pub(super) fn text(&self) -> String {
+        match self {
+            Self::Scheduler(source) => source.text(),
+            Self::Dump { text, .. } => text.clone(),
+        }
+    }
+
+    /// Returns an answer as JSON.
+    ///
+    /// # Errors
+    /// There is no answer, for this reason.
+    pub(super) async fn get(&self, path: String) -> anyhow::Result<Vec<u8>> {
+        match self {
+            Self::Scheduler(source) => get_async(source, &path).await,
+            Self::Dump { dump, .. } => {
+                let dump = dump.clone();
+                // A question that panicked has changed nothing that the next one reads.
+                let ask = move || {
+                    of_dump(&mut dump.lock().unwrap_or_else(PoisonError::into_inner), &path)
+                };
+                tokio::task::spawn_blocking(ask).await?
+            }
+        }
+    }
+}
+
+fn of_dump(dump: &mut Dump, path: &str) -> anyhow::Result<Vec<u8>> {
+    let (path, query) = path.split_once('?').unwrap_or((path, ""));
+    let node = query.strip_prefix("node=").map(decoded);
+    let parts: Vec<String> = path.split('/').map(decoded).collect();
+    let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+    match parts[..] {
+        ["pods", namespace, name] => {
+            json(&dump.pod(&PodKey::new(namespace, name), node.as_deref())?)
+        }
+        ["groups", namespace, name] => json(&dump.group(namespace, name)?),
+        ["nodes", name] => json(&dump.node(name)?),
+        ["nodes"] => json(&dump.nodes()),
+        ["cluster"] => json(&dump.cluster()),
+        _ => bail!("there is no answer at {path}"),
+    }
+}
+
+fn decoded(text: &str) -> String {
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
+}
+
+fn json(answer: &impl Serialize) -> anyhow::Result<Vec<u8>> {
+    Ok(serde_json::to_vec(answer)?)
+}

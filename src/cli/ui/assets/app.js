@@ -1,0 +1,71 @@
+// Shows the view that the address names.
+
+import { address, el, place } from './dom.js';
+import * as views from './views.js';
+
+const main = document.getElementById('main');
+const routes = { '': views.cluster, nodes: views.nodes, node: views.node, pod: views.pod, group: views.group };
+let asked = 0;
+
+async function ask(path) {
+  const response = await fetch(`/explain/${path}`);
+  const answer = await response.json().catch(() => ({}));
+  if (!response.ok) throw new Error(answer.message ?? `The page got no answer (status ${response.status}).`);
+  return answer;
+}
+
+async function show() {
+  const { parts: [view = '', ...names], query } = place();
+  const own = ++asked;
+  const shown = (title, content) => {
+    if (own !== asked) return;
+    document.title = title === 'Cluster' ? 'Loadmaster' : `${title} · Loadmaster`;
+    main.replaceChildren(el('h1', {}, title), ...el('div', {}, content).childNodes);
+    main.dataset.ready = view || 'cluster';
+  };
+  for (const link of document.querySelectorAll('nav a')) {
+    if (link.getAttribute('href') === `#/${view}`) link.setAttribute('aria-current', 'page');
+    else link.removeAttribute('aria-current');
+  }
+  delete main.dataset.ready;
+  const busy = setTimeout(() => { if (own === asked) main.replaceChildren(el('p', { class: 'busy' }, 'Asking')); }, 150);
+  try {
+    const route = routes[view];
+    if (!route || route.length > 2 + names.length) throw new Error('There is no such view.');
+    shown(...await route(ask, query, ...names));
+  } catch (error) {
+    shown('No answer', [el('p', { class: 'error' }, error.message)]);
+  } finally {
+    clearTimeout(busy);
+  }
+}
+
+/** Opens what the words of the search field name. */
+function search(words) {
+  const [first = '', second] = words.trim().split(/\s+/);
+  const pair = (text) => (text.includes('/') ? text.split(/\/(.*)/).slice(0, 2) : ['default', text]);
+  if (first === 'node' && second) return address(['node', second]);
+  if (first === 'group' && second) return address(['group', ...pair(second)]);
+  if (first === 'pod' && second) return address(['pod', ...pair(second)]);
+  return address(['pod', ...pair(first)]);
+}
+
+const question = document.getElementById('question');
+document.getElementById('search').addEventListener('submit', (event) => {
+  event.preventDefault();
+  if (question.value.trim()) location.hash = search(question.value);
+});
+document.getElementById('reload').addEventListener('click', show);
+document.addEventListener('keydown', (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
+  if (event.key === '/') { event.preventDefault(); question.focus(); }
+  if (event.key === 'r') show();
+});
+window.addEventListener('hashchange', () => { show(); main.focus({ preventScroll: true }); window.scrollTo(0, 0); });
+matchMedia('(prefers-color-scheme: dark)').addEventListener('change', show);
+
+fetch('/source').then((response) => response.json()).then(({ source }) => {
+  document.getElementById('source').textContent = source;
+  document.getElementById('source').title = source;
+});
+show();

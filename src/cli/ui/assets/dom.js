@@ -1,0 +1,65 @@
+// Elements, addresses and amounts.
+
+/** Creates an element. Attributes that start with `on` are event listeners; null and false are left out. */
+export function el(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith('on')) element.addEventListener(name.slice(2), value);
+    else if (name === 'style') for (const [key, own] of Object.entries(value)) element.style.setProperty(key, own);
+    else element.setAttribute(name, value === true ? '' : value);
+  }
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+/** The view and its parameters, as in `#/node/n1?color=cpu`. */
+export function place() {
+  const [path, query = ''] = location.hash.replace(/^#/, '').split('?');
+  const parts = path.split('/').filter(Boolean).map(decodeURIComponent);
+  return { parts, query: new URLSearchParams(query) };
+}
+
+/** The address of a view. */
+export function address(parts, query = {}) {
+  const text = new URLSearchParams(Object.entries(query).filter(([, value]) => value)).toString();
+  return `#/${parts.map(encodeURIComponent).join('/')}${text ? `?${text}` : ''}`;
+}
+
+/** Changes parameters of the present view without a new entry in the history. */
+export function setParameters(changes) {
+  const { parts, query } = place();
+  const own = { ...Object.fromEntries(query), ...changes };
+  history.replaceState(null, '', address(parts, own));
+}
+
+export const nodeLink = (name) => el('a', { href: address(['node', name]) }, name);
+
+export function podLink(key) {
+  const [namespace, ...rest] = key.split('/');
+  return rest.length ? el('a', { href: address(['pod', namespace, rest.join('/')]) }, key) : key;
+}
+
+/** Formats an amount: milli-CPU in cores, bytes in binary units. */
+export function amount(resource, value) {
+  if (resource === 'cpu') return `${+(value / 1000).toFixed(2)}`;
+  if (resource === 'memory' || resource === 'ephemeral-storage' || resource.startsWith('hugepages-')) {
+    const units = ['', 'Ki', 'Mi', 'Gi', 'Ti', 'Pi'];
+    let unit = 0;
+    while (Math.abs(value) >= 1024 && unit < units.length - 1) { value /= 1024; unit += 1; }
+    return `${+value.toFixed(1)}${units[unit]}`;
+  }
+  return String(value);
+}
+
+export const percent = (part, whole) => (whole > 0 ? part / whole : part > 0 ? 1 : 0);
+export const count = (number, one, many = `${one}s`) => `${number.toLocaleString('en')} ${number === 1 ? one : many}`;
+
+/** Formats seconds. */
+export function duration(seconds) {
+  if (seconds === null || seconds === undefined) return '';
+  if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
+  if (seconds < 120) return `${+seconds.toFixed(1)} s`;
+  if (seconds < 7200) return `${Math.round(seconds / 60)} min`;
+  return `${+(seconds / 3600).toFixed(1)} h`;
+}

@@ -1,0 +1,236 @@
+// The views: cluster, nodes, node, pod and group.
+
+import { address, amount, count, duration, el, nodeLink, percent, podLink, setParameters } from './dom.js';
+import { colourings, heatmap, legend } from './heatmap.js';
+import { table } from './table.js';
+
+const text = (title, value, link) => ({ title, value, cell: (row) => (link ? link(row) : value(row) ?? '') });
+const number = (title, value, cell) => ({ title, value, number: true, cell: cell ?? ((row) => value(row).toLocaleString('en')) });
+const tile = (value, title, kind) => el('div', { class: 'tile' }, el('b', { class: kind }, value), el('span', {}, title));
+const section = (title, ...children) => [el('h2', {}, title), children];
+
+function causes(rows) {
+  return table([
+    number('Pods', (row) => row.count),
+    text('Cause', (row) => row.cause),
+    text('Pods', (row) => row.pods[0] ?? '', (row) => row.pods.slice(0, 4).flatMap((pod, index) => [index ? ', ' : '', podLink(pod)])),
+    text('What would help the first', (row) => row.help ?? ''),
+  ], rows, { sorted: { column: 0, descending: true } });
+}
+
+function constraints(rows, what) {
+  return table([
+    text('Plugin', (row) => row.plugin),
+    number(`${what} it rejects`, (row) => row.rejects),
+    number('rejected by it alone', (row) => row.alone),
+  ], rows, { sorted: { column: 2, descending: true } });
+}
+
+export async function cluster(ask, query) {
+  const [{ nodes }, answer] = await Promise.all([ask('nodes'), ask('cluster')]);
+  const ways = colourings(nodes);
+  const sum = (name) => nodes.reduce(([requested, all], node) => {
+    const [own, whole] = node.resources[name] ?? [0, 0];
+    return [requested + own, all + whole];
+  }, [0, 0]);
+  const share = (name) => `${Math.round(percent(...sum(name)) * 100)} %`;
+  const map = el('div');
+  const own = { color: query.get('color') ?? 'most', group: query.get('group') ?? 'zone' };
+  const show = () => {
+    const way = ways.find(({ key }) => key === own.color) ?? ways[0];
+    map.replaceChildren(heatmap(nodes, way, own.group));
+  };
+  const choice = (name, title, options) => el('label', {}, `${title} `, el('select', {
+    onchange: (event) => { own[name] = event.target.value; setParameters(own); show(); },
+  }, options.map(([value, label]) => el('option', { value, selected: own[name] === value }, label))));
+  show();
+  return ['Cluster', [
+    el('div', { class: 'tiles' },
+      tile(answer.nodes.toLocaleString('en'), 'nodes'),
+      tile(answer.placed.toLocaleString('en'), 'pods with a node'),
+      tile(answer.pending.toLocaleString('en'), 'pending pods', answer.pending ? 'bad' : 'good'),
+      tile(share('cpu'), 'of CPU requested'),
+      tile(share('memory'), 'of memory requested')),
+    section('Nodes',
+      el('div', { class: 'controls' },
+        choice('color', 'Colour:', ways.map(({ key, title }) => [key, title])),
+        choice('group', 'Group by:', [['zone', 'zone'], ['pool', 'pool'], ['none', 'nothing']]), legend()), map),
+    section('Pending pods by cause', answer.causes.length ? causes(answer.causes) : el('p', { class: 'good' }, 'No pod waits.')),
+    answer.isIncomplete && el('p', { class: 'faint' }, `Only the pods of ${answer.templates} templates were evaluated.`),
+    answer.stranded.length > 0 && section('Free, and of no use to any pending pod', table([
+      text('Resource', (row) => row.resource), text('Free', (row) => row.free),
+      text('Stranded', (row) => row.stranded), number('Share', (row) => row.percent, (row) => `${row.percent} %`),
+    ], answer.stranded, { sorted: { column: 3, descending: true } })),
+    answer.constraints.length > 0 && section('What each constraint costs pending pods',
+      constraints(answer.constraints, 'pairs of node and template')),
+  ]];
+}
+
+export async function nodes(ask, query) {
+  const { nodes: all } = await ask('nodes');
+  const names = [...new Set(all.flatMap((node) => Object.keys(node.resources)))].filter((name) => name !== 'ephemeral-storage');
+  const of = (node, name) => node.resources[name] ?? [0, 0];
+  const meter = (requested, whole, label) => [el('meter', { min: 0, max: 1, high: 0.9, value: Math.min(1, percent(requested, whole)), title: label }), ` ${label}`];
+  const columns = [
+    text('Node', (node) => node.name, (node) => nodeLink(node.name)),
+    text('Zone', (node) => node.zone ?? ''), text('Pool', (node) => node.pool ?? ''),
+    text('', (node) => (node.unschedulable ? 'cordoned' : '')),
+    number('Pods', (node) => node.pods[0], (node) => `${node.pods[0]} / ${node.pods[1]}`),
+    ...names.map((name) => number(name, (node) => percent(...of(node, name)), (node) => {
+      const [requested, whole] = of(node, name);
+      return whole || requested ? meter(requested, whole, `${amount(name, requested)} / ${amount(name, whole)}`) : '';
+    })),
+  ];
+  const sorted = { column: Number(query.get('sort') ?? 0), descending: query.get('order') === 'descending' };
+  const onSort = ({ column, descending }) => setParameters({ sort: String(column), order: descending ? 'descending' : 'ascending' });
+  const rows = table(columns, all, { sorted, onSort, virtual: true });
+  const shown = el('span', { class: 'faint' });
+  const filter = (word) => {
+    const parts = word.toLowerCase().split(/\s+/).filter(Boolean);
+    const own = all.filter((node) => parts.every((part) => [node.name, node.zone, node.pool, node.unschedulable ? 'cordoned' : '']
+      .some((field) => field?.toLowerCase().includes(part))));
+    rows.setRows(own);
+    shown.textContent = `${own.length.toLocaleString('en')} of ${count(all.length, 'node')}`;
+  };
+  const input = el('input', { type: 'search', value: query.get('q') ?? '', placeholder: 'name, zone, pool, cordoned', 'aria-label': 'Filter',
+    oninput: (event) => { setParameters({ q: event.target.value }); filter(event.target.value); } });
+  filter(input.value);
+  return ['Nodes', [el('div', { class: 'controls' }, input, shown), rows]];
+}
+
+export async function node(ask, _, name) {
+  const answer = await ask(`nodes/${encodeURIComponent(name)}`);
+  const resources = Object.entries(answer.resources);
+  return [`Node ${name}`, [
+    el('p', {}, answer.unschedulable ? el('span', { class: 'chip bad' }, 'cordoned') : null,
+      answer.taints.map((taint) => el('span', { class: 'chip' }, taint))),
+    el('div', { class: 'tiles' }, tile(`${answer.pods[0]} / ${answer.pods[1]}`, 'pods'),
+      resources.map(([resource, [requested, all]]) => tile(`${requested} / ${all}`, `${resource} requested`))),
+    section(`Pending pods (${answer.pending})`,
+      answer.pending === 0 ? el('p', { class: 'good' }, 'No pod waits.')
+        : el('p', {}, `${count(answer.fitting, 'pod')} of ${answer.pending} would fit here now.`),
+      answer.rejections.length > 0 && causes(answer.rejections)),
+    section(`Pods on this node (${answer.placed.length})`, table([
+      text('Pod', (pod) => `${pod.namespace}/${pod.name}`, (pod) => podLink(`${pod.namespace}/${pod.name}`)),
+      number('Priority', (pod) => pod.priority),
+      text('Requests', (pod) => Object.entries(pod.requests).map(([key, value]) => `${key} ${value}`).join(', ')),
+    ], answer.placed)),
+  ]];
+}
+
+/** How many nodes each plugin leaves, as bars. */
+function funnel(now) {
+  const byPlugin = new Map();
+  for (const { plugin, count: rejected, reasons } of now.rejections) {
+    const own = byPlugin.get(plugin) ?? { rejected: 0, reasons: [] };
+    own.rejected += rejected;
+    own.reasons.push(`${reasons.join(', ') || 'rejected'} (${rejected})`);
+    byPlugin.set(plugin, own);
+  }
+  const width = (nodes) => `${Math.max(0.4, (nodes / Math.max(1, now.nodes)) * 70)}%`;
+  let left = now.nodes;
+  const step = (name, kept, gone, reasons) => [
+    el('div', { class: 'name' }, name),
+    el('div', { class: 'step' }, kept > 0 && el('i', { class: 'left', style: { width: width(kept) } }),
+      gone > 0 && el('i', { class: 'gone', style: { width: width(gone) } }),
+      gone > 0 ? `${kept.toLocaleString('en')} left, ${gone.toLocaleString('en')} rejected` : count(kept, 'node')),
+    reasons && el('div', { class: 'reason' }, reasons),
+  ];
+  const steps = [...byPlugin].sort(([, a], [, b]) => b.rejected - a.rejected).map(([plugin, { rejected, reasons }]) => {
+    left -= rejected;
+    return step(plugin || 'the scheduler', left, rejected, reasons.slice(0, 4).join('; '));
+  });
+  return el('div', { class: 'funnel' }, step('all nodes', now.nodes, 0), steps, step('can take the pod', now.feasible, 0));
+}
+
+/** The scores of the best nodes, as stacked bars. */
+function scores(best) {
+  const plugins = [...new Set(best.flatMap(({ scores: own }) => own.map(({ plugin }) => plugin)))]
+    .filter((plugin) => best.some(({ scores: own }) => own.some((one) => one.plugin === plugin && one.weighted > 0)));
+  const colour = (plugin) => `var(--c${plugins.indexOf(plugin) % 10})`;
+  const most = Math.max(1, ...best.map(({ total }) => total ?? 0));
+  return [
+    el('div', { class: 'legend' }, plugins.map((plugin) => el('span', {}, el('span', { class: 'swatch', style: { background: colour(plugin) } }), plugin))),
+    table([
+      text('Node', (row) => row.node, (row) => nodeLink(row.node)),
+      number('Score', (row) => row.total ?? 0, (row) => row.total ?? 'the only one'),
+      { title: 'By plugin', value: (row) => row.total ?? 0, cell: (row) => el('div', { class: 'bar' }, row.scores.filter(({ weighted }) => weighted > 0)
+        .map(({ plugin, weighted, raw }) => el('i', {
+          style: { width: `${(weighted / most) * 100}%`, background: colour(plugin) },
+          title: `${plugin}: ${weighted}${raw === null || raw === undefined ? '' : ` (raw ${raw})`}`,
+        }))) },
+    ], best),
+  ];
+}
+
+function suggestion({ text: what, effect, evicts, command }) {
+  return el('li', {}, el('b', {}, what), ` — ${effect}`,
+    evicts?.length > 0 && el('div', { class: 'bad' }, 'evicts ', evicts.flatMap((pod, index) => [index ? ', ' : '', podLink(pod)])),
+    command && el('div', {}, el('code', {}, command), ' ',
+      el('button', { type: 'button', onclick: (event) => { navigator.clipboard?.writeText(command); event.target.textContent = 'Copied'; } }, 'Copy')));
+}
+
+const STATES = {
+  running: 'runs', assumed: 'has a node, and its bind is under way', waitingOnPermit: 'has a node and waits in Permit',
+  active: 'is ready for an attempt', backoff: 'backs off', errorBackoff: 'backs off after an error',
+  unschedulable: 'fits on no node and waits for a change', gated: 'is gated', inFlight: 'is being tried', unknown: 'is not in the queue',
+};
+
+export async function pod(ask, query, namespace, name) {
+  const node = query.get('node');
+  const path = `pods/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`;
+  const { facts, now, node: check, help, helpIsIncomplete, notes = [] } = await ask(node ? `${path}?node=${encodeURIComponent(node)}` : path);
+  const form = el('form', { class: 'controls', onsubmit: (event) => {
+    event.preventDefault();
+    location.hash = address(['pod', namespace, name], { node: event.target.elements.node.value.trim() });
+  } }, el('label', {}, 'Why not on node ', el('input', { name: 'node', value: node ?? '', autocomplete: 'off' })), el('button', {}, 'Ask'));
+  const waits = facts.node === null || facts.node === undefined;
+  return [`Pod ${namespace}/${name}`, [
+    el('p', {}, `It ${STATES[facts.state] ?? facts.state}`, facts.node ? [' on ', nodeLink(facts.node)] : null,
+      facts.nominated ? [', nominated to ', nodeLink(facts.nominated)] : null, '. ',
+      facts.pendingSeconds ? `Pending for ${duration(facts.pendingSeconds)}, ${count(facts.attempts, 'attempt')}. ` : null,
+      `Priority ${facts.priority}, scheduler ${facts.schedulerName}.`),
+    notes.map((note) => el('p', { class: 'faint' }, note)),
+    now?.error && el('p', { class: 'error' }, now.error),
+    now?.gate && el('p', { class: 'error' }, `Gated: ${now.gate}`),
+    waits && now?.message && el('p', { class: 'error' }, now.message),
+    waits && section('What would help',
+      help.length ? el('ol', { class: 'help' }, help.map(suggestion)) : el('p', { class: 'faint' }, now?.feasible ? 'It fits: it waits for its turn.' : 'No single change was found that helps.'),
+      helpIsIncomplete && el('p', { class: 'faint' }, 'The search ended early: it took too long.')),
+    now && !now.gate && section('Nodes, filter by filter (now)', funnel(now)),
+    now?.preemption && section('Evictions that the next attempt would ask for',
+      el('p', {}, 'On ', nodeLink(now.preemption.node), ': ', now.preemption.victims.flatMap((victim, index) => [index ? ', ' : '', podLink(victim)]))),
+    now?.best.length > 0 && section('The best nodes (now)', scores(now.best),
+      now.without.length > 0 && el('p', { class: 'faint' }, now.without.map(({ plugin, node: other }) => `Without ${plugin}: ${other}. `))),
+    section('One node', form, check && el('div', {},
+      el('p', { class: check.feasible ? 'good' : 'bad' }, !check.exists ? `There is no node ${check.node}.` : check.feasible
+        ? `${check.node} can take the pod${check.total === null || check.total === undefined ? '' : `: score ${check.total}, ${count(check.better ?? 0, 'node')} better`}.`
+        : `${check.node} cannot take the pod: ${check.reasons.join(', ')}.`),
+      check.rejecting.length > 0 && el('p', {}, 'Rejecting plugins: ', check.rejecting.join(', ')),
+      check.scores.length > 0 && scores([{ node: check.node, total: check.total, scores: check.scores }]))),
+    now?.constraints.length > 0 && section('What each plugin rejects by itself (now)', constraints(now.constraints, 'nodes')),
+    facts.waitsFor.length > 0 && section('What it waits for', table([
+      text('Plugin', (row) => row.plugin), text('Events', (row) => row.events.join(', ')),
+    ], facts.waitsFor)),
+    facts.history.length > 0 && section('Attempts', table([
+      number('No.', (row) => row.number),
+      text('Ago', (row) => row.secondsAgo, (row) => duration(row.secondsAgo)),
+      text('Outcome', (row) => row.outcome),
+      text('Node', (row) => row.node ?? '', (row) => (row.node ? nodeLink(row.node) : row.nominated ? ['nominated ', nodeLink(row.nominated)] : '')),
+      text('Why', (row) => row.message || row.rejections.map((own) => `${own.count} ${own.reasons.join(', ')}`).join('; ')),
+      text('Victims', (row) => row.victims.join(', ')),
+    ], [...facts.history].reverse())),
+  ]];
+}
+
+export async function group(ask, _, namespace, name) {
+  const answer = await ask(`groups/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`);
+  const waiting = answer.pods - answer.placed;
+  return [`Group ${answer.group}`, [
+    el('div', { class: 'tiles' }, tile(answer.pods, 'pods'), tile(answer.placed, 'with a node'), tile(waiting, 'pending', waiting ? 'bad' : 'good')),
+    answer.causes.length > 0 && section('Why pods wait', causes(answer.causes)),
+    answer.nodes.length > 0 && section('Where its pods are', table([
+      text('Node', (row) => row.node, (row) => nodeLink(row.node)), number('Pods', (row) => row.count),
+    ], answer.nodes, { sorted: { column: 1, descending: true } })),
+  ]];
+}

@@ -1,0 +1,159 @@
+//! The page and its files.
+//!
+//! The address has a token, which the first request exchanges for a cookie, so that the token stays in no history.
+//! Requests for another host name are refused, so that no other page can reach this one by a name of its own.
+
+use std::net::SocketAddr;
+
+use axum::Router;
+use axum::extract::{Query, Request, State};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use serde::Deserialize;
+use serde_json::json;
+use tower_http::CompressionLevel;
+use tower_http::compression::CompressionLayer;
+
+use super::answers::Answers;
+
+const COOKIE: &str = "loadmaster-ui";
+const HTML: &str = include_str!("assets/index.html");
+const STYLE: &str = include_str!("assets/style.css");
+const SCRIPTS: [(&str, &str); 5] = [
+    ("/app.js", include_str!("assets/app.js")),
+    ("/dom.js", include_str!("assets/dom.js")),
+    ("/heatmap.js", include_str!("assets/heatmap.js")),
+    ("/table.js", include_str!("assets/table.js")),
+    ("/views.js", include_str!("assets/views.js")),
+];
+const NO_TOKEN: &str =
+    "This page needs its token: open the address that `loadmaster ui` printed.\n";
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+                      img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// The page.
+#[derive(Clone)]
+pub(super) struct Page {
+    answers: Answers,
+    address: SocketAddr,
+    token: String,
+}
+
+impl Page {
+    pub(super) const fn new(answers: Answers, address: SocketAddr, token: String) -> Self {
+        Self { answers, address, token }
+    }
+
+    /// Returns the address with the token.
+    pub(super) fn address(&self) -> String {
+        format!("http://{}/?token={}", self.address, self.token)
+    }
+
+    /// Returns the name of the cookie. Cookies do not know ports, and two pages may be open.
+    fn cookie(&self) -> String {
+        format!("{COOKIE}-{}", self.address.port())
+    }
+
+    pub(super) fn router(self) -> Router {
+        let compressed = CompressionLayer::new().quality(CompressionLevel::Fastest);
+        let mut router = Router::new()
+            .route("/style.css", get(async || typed("text/css; charset=utf-8", STYLE)))
+            .route("/explain/{*path}", get(answer).layer(compressed))
+            .route("/source", get(source));
+        for (path, text) in SCRIPTS {
+            router = router
+                .route(path, get(async move || typed("text/javascript; charset=utf-8", text)));
+        }
+        let guard = middleware::from_fn_with_state(self.clone(), guard);
+        router
+            .layer(guard)
+            .route("/", get(start))
+            .layer(middleware::from_fn_with_state(self.clone(), check_host))
+            .layer(middleware::map_response(protected))
+            .with_state(self)
+    }
+
+    fn is_known(&self, request: &Request) -> bool {
+        let cookies = request.headers().get_all(header::COOKIE).iter();
+        let mut cookies =
+            cookies.filter_map(|value| value.to_str().ok()).flat_map(|text| text.split("; "));
+        let own = (self.cookie(), self.token.as_str());
+        cookies.any(|cookie| {
+            cookie.split_once('=').is_some_and(|(name, value)| (name, value) == (&*own.0, own.1))
+        })
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct Start {
+    token: Option<String>,
+}
+
+/// Exchanges the token for a cookie, or shows the page.
+async fn start(State(page): State<Page>, Query(query): Query<Start>, request: Request) -> Response {
+    match query.token {
+        Some(token) if token == page.token => {
+            let cookie = format!("{}={token}; HttpOnly; SameSite=Strict; Path=/", page.cookie());
+            let headers = [(header::SET_COOKIE, cookie), (header::LOCATION, "/".to_owned())];
+            (StatusCode::SEE_OTHER, headers).into_response()
+        }
+        _ if page.is_known(&request) => typed("text/html; charset=utf-8", HTML),
+        _ => (StatusCode::UNAUTHORIZED, NO_TOKEN).into_response(),
+    }
+}
+
+async fn guard(State(page): State<Page>, request: Request, next: Next) -> Response {
+    match page.is_known(&request) {
+        true => next.run(request).await,
+        false => (StatusCode::UNAUTHORIZED, NO_TOKEN).into_response(),
+    }
+}
+
+async fn check_host(State(page): State<Page>, request: Request, next: Next) -> Response {
+    let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+    let port = page.address.port();
+    let is_own = host.is_some_and(|host| {
+        host == format!("127.0.0.1:{port}") || host == format!("localhost:{port}")
+    });
+    match is_own {
+        true => next.run(request).await,
+        false => (StatusCode::MISDIRECTED_REQUEST, "This page is served for 127.0.0.1 only.\n")
+            .into_response(),
+    }
+}
+
+async fn protected(mut response: Response) -> Response {
+    let headers = [
+        (header::CACHE_CONTROL, "no-store"),
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    for (name, value) in headers {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+async fn source(State(page): State<Page>) -> Response {
+    typed("application/json", json!({"source": page.answers.text()}).to_string())
+}
+
+async fn answer(State(page): State<Page>, request: Request) -> Response {
+    let target = request.uri().path_and_query().map_or("", |target| target.as_str());
+    let path = target.trim_start_matches("/explain/").to_owned();
+    match page.answers.get(path).await {
+        Ok(body) => typed("application/json", body),
+        Err(error) => {
+            let body = json!({"message": format!("{error:#}")}).to_string();
+            (StatusCode::BAD_GATEWAY, typed("application/json", body)).into_response()
+        }
+    }
+}
+
+fn typed(content_type: &'static str, body: impl IntoResponse) -> Response {
+    let name: HeaderName = header::CONTENT_TYPE;
+    ([(name, content_type)], body).into_response()
+}

@@ -1,0 +1,155 @@
+//! `ui`: the page, over HTTP and in Chromium.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use super::{fixtures, loadmaster};
+
+const FILES: [&str; 3] = ["--dump", "nodes.yaml", "pods.json"];
+
+/// A page that is served until the end of the test.
+struct Page {
+    process: Child,
+    /// `127.0.0.1:PORT`.
+    host: String,
+    token: String,
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Serves a page over the dump.
+fn page() -> Page {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_loadmaster"));
+    command.arg("ui").args(FILES).current_dir(fixtures()).stdout(Stdio::piped());
+    let mut process = command.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let (host, token) =
+        line.trim().strip_prefix("http://").unwrap().split_once("/?token=").unwrap();
+    Page { process, host: host.to_owned(), token: token.to_owned() }
+}
+
+impl Page {
+    fn address(&self) -> String {
+        format!("http://{}/?token={}", self.host, self.token)
+    }
+
+    /// Returns status, headers and body.
+    fn get(&self, path: &str, host: &str, cookie: &str) -> (u16, String, String) {
+        let mut connection = TcpStream::connect(&self.host).unwrap();
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nHost: {host}\r\nCookie: {cookie}\r\nConnection: close\r\n\r\n"
+        );
+        connection.write_all(request.as_bytes()).unwrap();
+        let mut text = String::new();
+        connection.read_to_string(&mut text).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        (head[9..12].parse().unwrap(), head.to_lowercase(), body.to_owned())
+    }
+
+    fn cookie(&self) -> String {
+        let (status, head, _) = self.get(&format!("/?token={}", self.token), &self.host, "");
+        assert_eq!(status, 303);
+        let line = head.lines().find_map(|line| line.strip_prefix("set-cookie: ")).unwrap();
+        assert!(line.contains("httponly") && line.contains("samesite=strict"), "{line}");
+        line.split_once(';').unwrap().0.to_owned()
+    }
+}
+
+#[test]
+fn page_needs_its_token_and_its_own_host_name() {
+    let page = page();
+    for path in ["/", "/?token=wrong", "/explain/cluster", "/app.js", "/source"] {
+        let (status, _, body) = page.get(path, &page.host, "loadmaster-ui=wrong");
+        assert_eq!((status, body.contains("needs its token")), (401, true), "{path}");
+    }
+    let cookie = page.cookie();
+    let (status, head, body) = page.get("/", &page.host, &cookie);
+    assert_eq!((status, body.contains("<main")), (200, true));
+    assert!(head.contains("content-security-policy: default-src 'none'"), "{head}");
+    let (status, ..) = page.get("/explain/cluster", "evil.example", &cookie);
+    assert_eq!(status, 421, "a name of another site may lead to the page");
+}
+
+#[test]
+fn page_answers_like_the_command_and_says_why_there_is_no_answer() {
+    let page = page();
+    let cookie = page.cookie();
+    let (_, _, body) = page.get("/explain/pods/b/huge?node=small", &page.host, &cookie);
+    let shown: Value = serde_json::from_str(&body).unwrap();
+    let args = ["explain", "pod", "huge", "-n", "b", "--node", "small", "-o", "json"];
+    assert_eq!(shown, loadmaster(&[&args[..], &FILES].concat()).json());
+    let (status, _, body) = page.get("/explain/nodes", &page.host, &cookie);
+    let nodes: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!((status, nodes["nodes"].as_array().map(Vec::len)), (200, Some(2)));
+    let (status, _, body) = page.get("/explain/pods/b/never", &page.host, &cookie);
+    assert_eq!((status, body.contains("the dump has no pod b/never")), (502, true), "{body}");
+}
+
+#[test]
+fn placed_pod_can_be_asked_about_again_and_again() {
+    let page = page();
+    let cookie = page.cookie();
+    let (_, _, body) = page.get("/explain/nodes/small", &page.host, &cookie);
+    let node: Value = serde_json::from_str(&body).unwrap();
+    let pod = &node["placed"][0];
+    let path = format!(
+        "/explain/pods/{}/{}",
+        pod["namespace"].as_str().unwrap(),
+        pod["name"].as_str().unwrap()
+    );
+    let ask = || {
+        let (_, _, body) = page.get(&path, &page.host, &cookie);
+        serde_json::from_str::<Value>(&body).unwrap()["now"].clone()
+    };
+    let first = ask();
+    assert_eq!(first["nodes"], 2, "{first}");
+    assert_eq!(ask(), first);
+    assert_eq!(page.get("/explain/nodes/small", &page.host, &cookie).2, body);
+}
+
+/// Returns the page as Chromium shows it at this place.
+fn shown(chromium: &str, page: &Page, place: &str) -> String {
+    let profile = tempfile::tempdir().unwrap();
+    let output = Command::new(chromium)
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
+        .args(["--virtual-time-budget=10000", "--window-size=1300,900", "--dump-dom"])
+        .arg(format!("--user-data-dir={}", profile.path().display()))
+        .arg(format!("{}{place}", page.address()))
+        .output()
+        .unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn chromium_shows_the_cluster_the_nodes_and_a_decision() {
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    let is_there = |name: &&&str| Command::new(name).arg("--version").output().is_ok();
+    let Some(chromium) = names.iter().find(is_there) else {
+        eprintln!("skipped: Chromium is not installed (package `chromium`)");
+        return;
+    };
+    let page = page();
+    let rows: [(&str, &str, &[&str]); 6] = [
+        ("", "cluster", &["<b>2</b>", "Pending pods by cause", "Insufficient", "<canvas"]),
+        ("#/nodes?q=small", "nodes", &["1 of 2 nodes", ">small</a>"]),
+        ("#/node/small", "node", &["Node small", "Pods on this node"]),
+        ("#/pod/b/huge", "pod", &["What would help", "can take the pod", "NodeResourcesFit"]),
+        ("#/pod/b/huge?node=small", "pod", &["small cannot take the pod"]),
+        ("#/pod/b/never", "pod", &["No answer", "the dump has no pod b/never"]),
+    ];
+    for (place, view, texts) in rows {
+        let text = shown(chromium, &page, place);
+        assert!(text.contains(&format!("data-ready=\"{view}\"")), "{place}: {text}");
+        texts.iter().for_each(|own| assert!(text.contains(own), "{place} lacks {own}: {text}"));
+        assert!(!text.contains("[object") && !text.contains("undefined"), "{place}: {text}");
+    }
+}
