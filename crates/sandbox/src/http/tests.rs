@@ -93,6 +93,34 @@ async fn first_valid_credential_counts_and_no_credential_is_anonymous() {
     }
 }
 
+/// A scheduler asks so about the callers of its port.
+#[tokio::test]
+async fn servers_may_have_the_token_of_the_administrator_reviewed() {
+    let connection = connection(&[]);
+    let review = async |path: &str, spec: Value| {
+        let response =
+            answer(&connection, request("POST", path, json!({"spec": spec}).to_string()));
+        body(response.await).await["status"].take()
+    };
+    let tokens = "/apis/authentication.k8s.io/v1/tokenreviews";
+    let stranger = review(tokens, json!({"token": "wrong"})).await;
+    assert_eq!(stranger, json!({"user": {}, "error": "invalid bearer token"}));
+    let known = review(tokens, json!({"token": TOKEN})).await;
+    assert_eq!(known["authenticated"], true);
+    assert_eq!(known["user"]["username"], "kubernetes-admin");
+
+    let accesses = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+    let asked = json!({"verb": "get", "path": "/explain/cluster"});
+    for (groups, allowed) in
+        [(known["user"]["groups"].clone(), true), (json!(["system:authenticated"]), false)]
+    {
+        let spec = json!({
+            "user": "kubernetes-admin", "groups": groups, "nonResourceAttributes": asked,
+        });
+        assert_eq!(review(accesses, spec).await["allowed"], allowed, "{groups}");
+    }
+}
+
 #[tokio::test]
 async fn bad_token_is_refused_as_recorded() {
     let Some(recorded) = recorded::dialogue("unauthorized") else { return };
