@@ -18,6 +18,13 @@ impl Folder {
     pub(crate) fn path(&self) -> &Path {
         &self.0
     }
+
+    /// Writes a file, and returns its path as text.
+    pub(crate) fn write(&self, name: &str, text: &str) -> io::Result<String> {
+        let file = self.0.join(name);
+        fs::write(&file, text)?;
+        Ok(file.display().to_string())
+    }
 }
 
 impl Drop for Folder {

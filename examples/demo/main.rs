@@ -1,14 +1,17 @@
 //! `make demo`: a cluster in memory, the daemon connected to it, and pods that get their nodes.
 //!
 //! The API server runs in this process, `loadmaster run` in another; they communicate over HTTPS.
-//! The script decides on the actions. A terminal shows the nodes; any other output gets a line per
-//! decision. The demo ends on its own and leaves no files behind.
+//! The script decides on the actions. A terminal shows the nodes, and the cluster stays with a page of `loadmaster ui`
+//! until Ctrl-C. Any other output gets a line per decision, and the demo ends with its script. It leaves no files
+//! behind.
 
 mod claims;
 mod cluster;
 mod devices;
 mod explanation;
 mod folder;
+mod page;
+mod process;
 mod scheduler;
 mod screen;
 mod script;
@@ -23,7 +26,8 @@ use tokio::time::interval;
 
 use cluster::Cluster;
 use folder::Folder;
-use scheduler::Scheduler;
+use page::Page;
+use process::Process;
 use screen::Screen;
 use script::{END, SCRIPT};
 
@@ -35,8 +39,10 @@ fn main() -> ExitCode {
     let outcome = runtime.map_err(anyhow::Error::from).and_then(|runtime| {
         runtime.block_on(async {
             tokio::select! {
-                outcome = demo() => outcome,
+                // Ctrl-C also ends the other processes, which is no error then.
+                biased;
                 interrupted = interrupted() => interrupted.map_err(anyhow::Error::from),
+                outcome = demo() => outcome,
             }
         })
     });
@@ -49,21 +55,48 @@ fn main() -> ExitCode {
     }
 }
 
-/// Waits for Ctrl-C or SIGTERM. Dropping `demo` ends everything that it started.
+/// Waits for Ctrl-C, SIGTERM or the end of the terminal. Dropping `demo` ends everything that it started.
 async fn interrupted() -> io::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
+    let mut hang_up = signal(SignalKind::hangup())?;
     tokio::select! {
         interrupt = tokio::signal::ctrl_c() => interrupt,
         _ = terminate.recv() => Ok(()),
+        _ = hang_up.recv() => Ok(()),
     }
 }
 
 async fn demo() -> anyhow::Result<()> {
     let folder = Folder::new()?;
     let cluster = Cluster::start().await?;
-    let mut scheduler = Scheduler::start(&folder, &cluster.kubeconfig())?;
-    let mut screen = Screen::new(io::stdout().is_terminal());
-    screen.open(&cluster.url())?;
+    let kubeconfig = folder.write("kubeconfig", &cluster.kubeconfig())?;
+    let on_terminal = io::stdout().is_terminal();
+    let port = on_terminal.then(scheduler::free_port).transpose()?;
+    let mut scheduler = scheduler::start(&folder, &kubeconfig, port)?;
+    let page = match port {
+        Some(port) => Some(Page::start(&folder, &kubeconfig, port).await?),
+        None => None,
+    };
+    let address = page.as_ref().map(Page::address);
+    let mut screen = Screen::new(on_terminal);
+    screen.open(&cluster.url(), address)?;
+    play(&cluster, &mut scheduler, &mut screen).await?;
+    let summary = [claims::of(&cluster), devices::of(&cluster)].join("\n");
+    screen.close(&summary, &explanation::of(&cluster), address)?;
+    if let Some(page) = page {
+        return stay(scheduler, page).await;
+    }
+    scheduler.stop().await?;
+    cluster.stop().await;
+    Ok(())
+}
+
+/// Performs the script.
+async fn play(
+    cluster: &Cluster,
+    scheduler: &mut Process,
+    screen: &mut Screen,
+) -> anyhow::Result<()> {
     let mut script = SCRIPT.iter().peekable();
     let mut frames = interval(FRAME);
     let began = frames.tick().await;
@@ -76,12 +109,17 @@ async fn demo() -> anyhow::Result<()> {
         }
         screen.show(cluster.snapshot(), elapsed)?;
         if elapsed >= END {
-            break;
+            return Ok(());
         }
     }
-    let summary = [claims::of(&cluster), devices::of(&cluster)].join("\n");
-    screen.close(&summary, &explanation::of(&cluster))?;
-    scheduler.stop().await?;
-    cluster.stop().await;
-    Ok(())
+}
+
+/// Waits until a process ends, which is an error.
+async fn stay(mut scheduler: Process, mut page: Page) -> anyhow::Result<()> {
+    let mut frames = interval(FRAME);
+    loop {
+        frames.tick().await;
+        scheduler.check()?;
+        page.check()?;
+    }
 }

@@ -39,12 +39,18 @@ impl Screen {
         }
     }
 
-    /// Prints the introduction.
-    pub(crate) fn open(&self, url: &str) -> io::Result<()> {
+    /// Prints the introduction, with the address of the page if there is one.
+    pub(crate) fn open(&self, url: &str, page: Option<&str>) -> io::Result<()> {
+        let seconds = END.as_secs();
+        let end = match page {
+            Some(page) => format!(
+                "Nodes, pending pods and decisions are on a page:\n  {page}\nThe script takes \
+                 {seconds} seconds; the cluster and the page stay until Ctrl-C."
+            ),
+            None => format!("Ends by itself after {seconds} seconds, or with Ctrl-C."),
+        };
         write(&format!(
-            "A Kubernetes API at {url}, and `loadmaster run` connected to it.\nEnds by itself \
-             after {} seconds, or with Ctrl-C.\n\n",
-            END.as_secs()
+            "A Kubernetes API at {url}, and `loadmaster run` connected to it.\n{end}\n\n"
         ))
     }
 
@@ -73,9 +79,19 @@ impl Screen {
     }
 
     /// Prints the summary: claims and their devices, the explanation of the pending pod, and counts.
-    pub(crate) fn close(&self, claims: &str, explanation: &str) -> io::Result<()> {
+    pub(crate) fn close(
+        &self,
+        claims: &str,
+        explanation: &str,
+        page: Option<&str>,
+    ) -> io::Result<()> {
         let (bound, counts) = (self.bound, counts(&self.last));
-        write(&format!("\n{claims}\n{explanation}\n{bound} bindings; {counts}.\n"))
+        let stay = page.map_or_else(String::new, |page| {
+            format!(
+                "\nThe cluster, the scheduler and the page keep running until Ctrl-C:\n  {page}\n"
+            )
+        });
+        write(&format!("\n{claims}\n{explanation}\n{bound} bindings; {counts}.\n{stay}"))
     }
 
     fn decisions_since(&mut self, now: &Snapshot) -> Vec<String> {
