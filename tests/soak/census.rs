@@ -70,7 +70,9 @@ fn path_of(around: Option<&Open>, line: &str) -> String {
 }
 
 /// Caches that keep objects which are gone, each up to a limit.
-const LIMITED: [(&str, usize); 5] = [
+const LIMITED: [(&str, usize); 6] = [
+    // The last attempts.
+    ("scheduler.engine.records.recent", 16_384),
     // The classes of pods that were used last.
     ("scheduler.engine.rankings", 4096),
     // The latest changes.
