@@ -21,7 +21,7 @@ use clap::Parser;
 use claim::Checked;
 
 /// Subcommands whose output depends on nothing but their input.
-const DETERMINISTIC: [&str; 2] = ["simulate", "config"];
+const DETERMINISTIC: [&str; 3] = ["simulate", "whatif", "config"];
 
 /// Set for the processes in which this program acts as `loadmaster`.
 const AS_LOADMASTER: &str = "LOADMASTER_DOCUMENTS_COMMAND";

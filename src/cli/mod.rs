@@ -18,6 +18,8 @@ mod sandbox;
 mod simulate;
 mod ui;
 mod usage;
+#[cfg(feature = "simulator")]
+mod what_if;
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
@@ -61,6 +63,9 @@ enum Command {
     Sandbox(sandbox::Args),
     #[cfg(feature = "simulator")]
     Simulate(simulate::Args),
+    #[cfg(feature = "simulator")]
+    #[command(name = "whatif")]
+    WhatIf(what_if::Args),
     #[cfg(feature = "sandbox")]
     Perf(perf::Args),
     Explain(Box<explain::Args>),
@@ -95,6 +100,8 @@ pub fn run(registry: Registry) -> ExitCode {
         }
         #[cfg(feature = "simulator")]
         Command::Simulate(args) => simulate::run(&args, registry).map(|()| ExitCode::SUCCESS),
+        #[cfg(feature = "simulator")]
+        Command::WhatIf(args) => what_if::run(&args, registry),
         #[cfg(feature = "sandbox")]
         Command::Perf(args) => perf::run(&args),
         Command::Explain(args) => explain::run(&args, registry),

@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use engine::profile::Profiles;
-use framework::{EventResource, Extra, ExtraFields, Node, Pod, PodKey, Time, Uid, api};
+use framework::{
+    EventResource, Extra, ExtraFields, Node, Pod, PodClaimSource, PodKey, PodVolumeSource, Time,
+    Uid, api,
+};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
@@ -90,7 +93,7 @@ impl Wanted {
 pub struct PodObject {
     /// The compact form.
     pub pod: Pod,
-    /// The object as it was read; `None` if the pod has a node already.
+    /// The object as it was read; `None` if the pod has a node already and no claims are made from its templates.
     pub raw: Option<Arc<RawValue>>,
     /// Time of its creation.
     pub created: Option<Time>,
@@ -122,7 +125,7 @@ impl PodObject {
 }
 
 /// Collects objects one by one.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Collector<'a> {
     wanted: &'a Wanted,
     input: Input,
@@ -135,11 +138,13 @@ pub(crate) struct Collector<'a> {
     doubts: Doubts,
     /// Number of objects of the input.
     taken: usize,
+    /// Whether objects replace others on purpose.
+    is_change: bool,
     faults: Vec<Fault>,
 }
 
 /// An object whose plural a later CustomResourceDefinition may define.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Unnamed {
     at: Location,
     version: String,
@@ -163,6 +168,7 @@ impl<'a> Collector<'a> {
             validation,
             doubts: Doubts::default(),
             taken: 0,
+            is_change: false,
             faults: Vec::new(),
         }
     }
@@ -184,6 +190,30 @@ impl<'a> Collector<'a> {
             self.input.workloads.extend(to_raw_value(&value));
         }
         self.add(at, &api_version, &kind, value);
+    }
+
+    /// Adds the manifests of a change, which replace objects of the same name. What no one reads of them is an
+    /// error, unless nothing is validated.
+    #[cfg(feature = "simulator")]
+    pub(crate) fn take_changes(&mut self, objects: Vec<Object>) {
+        self.is_change = true;
+        let doubts = std::mem::take(&mut self.doubts);
+        objects.into_iter().for_each(|object| self.take(object));
+        let own = std::mem::replace(&mut self.doubts, doubts);
+        self.faults.extend(own.faults());
+    }
+
+    /// Changes what has been taken.
+    #[cfg(feature = "simulator")]
+    pub(crate) fn change(&mut self, change: impl FnOnce(&mut Input) -> Result<(), Faults>) {
+        if let Err(Faults(mut faults)) = change(&mut self.input) {
+            self.faults.append(&mut faults);
+        }
+        let at = Location::named("the change");
+        let nodes = self.input.nodes.iter().enumerate();
+        self.nodes = nodes.map(|(place, node)| (node.name.clone(), (place, at.clone()))).collect();
+        let pods = self.input.pods.iter().enumerate();
+        self.pods = pods.map(|(place, own)| (own.pod.key.clone(), (place, at.clone()))).collect();
     }
 
     fn add(&mut self, at: Location, api_version: &str, kind: &str, value: Value) {
@@ -262,7 +292,9 @@ impl<'a> Collector<'a> {
         match self.nodes.insert(name.clone(), (self.input.nodes.len(), at.clone())) {
             None => self.input.nodes.push(node),
             Some((index, before)) => {
-                self.warn(replaces(at, &before, "Node", &name));
+                if !self.is_change {
+                    self.warn(replaces(at, &before, "Node", &name));
+                }
                 self.input.nodes[index] = node;
                 self.nodes.insert(name, (index, at.clone()));
             }
@@ -294,7 +326,8 @@ impl<'a> Collector<'a> {
         }
         let created = object.metadata.creation_timestamp.as_deref();
         let created = created.and_then(|text| Time::parse_rfc3339(text).ok());
-        let raw = if pending { to_raw_value(&raw).ok().map(Arc::from) } else { None };
+        let is_kept = pending || has_claim_templates(&pod);
+        let raw = if is_kept { to_raw_value(&raw).ok().map(Arc::from) } else { None };
         let owner = Owner::of(&object.metadata.owner_references);
         self.add_pod(at, PodObject { pod, raw, created, owner });
         Ok(())
@@ -305,7 +338,9 @@ impl<'a> Collector<'a> {
         match self.pods.insert(key.clone(), (self.input.pods.len(), at.clone())) {
             None => self.input.pods.push(object),
             Some((index, before)) => {
-                self.warn(replaces(at, &before, "Pod", &key));
+                if !self.is_change {
+                    self.warn(replaces(at, &before, "Pod", &key));
+                }
                 self.input.pods[index] = object;
                 self.pods.insert(key, (index, at.clone()));
             }
@@ -458,6 +493,14 @@ impl<'a> Collector<'a> {
             self.warn(warning);
         }
     }
+}
+
+/// Whether controllers make claims for the pod, from templates that only the object has.
+fn has_claim_templates(pod: &Pod) -> bool {
+    let mut volumes = pod.spec.volumes.iter();
+    let mut claims = pod.spec.resource_claims.iter();
+    volumes.any(|own| own.source == PodVolumeSource::Ephemeral)
+        || claims.any(|own| own.source == PodClaimSource::Template)
 }
 
 /// Formats a number with its noun.

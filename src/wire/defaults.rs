@@ -221,7 +221,7 @@ fn pod_requests_from_limits(spec: &mut api::PodSpec) {
 }
 
 /// Priority classes of the input, and the pods that name a class and lack its priority.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct PriorityClasses {
     values: BTreeMap<String, i32>,
     default: Option<i32>,

@@ -17,14 +17,14 @@ pub enum Validation {
 }
 
 /// Doubts about the input, one for all objects that share it.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Doubts {
     found: Vec<Doubt>,
     /// The place of each doubt, by kind and text.
     places: HashMap<String, usize>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Doubt {
     at: Location,
     text: String,

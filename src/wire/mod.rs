@@ -74,6 +74,42 @@ pub fn read(
     }
 }
 
+/// Reads a dump, and the dump with a change: the manifests `changes`, and what `change` does to the result, of which
+/// it learns how many workloads are those of the dump. `controllers` returns the objects that controllers would make from those of each input.
+///
+/// # Errors
+/// All errors, not only the first.
+#[cfg(feature = "simulator")]
+pub fn read_with_change(
+    paths: &[PathBuf],
+    changes: Vec<Object>,
+    (wanted, validation): (&Wanted, Validation),
+    mut controllers: impl FnMut(&Input) -> Vec<Value>,
+    change: impl FnOnce(&mut Input, usize) -> Result<(), Faults>,
+) -> Result<(Input, Input), Faults> {
+    let mut before = Collector::new(wanted, validation);
+    for_each_object(paths, |object| match object {
+        Ok(object) => before.take(object),
+        Err(fault) => before.refuse(fault),
+    })?;
+    if let Some(nothing) = before.nothing() {
+        before.finish()?;
+        return Err(Fault::new(Location::named("the dump"), nothing).into());
+    }
+    let mut after = before.clone();
+    after.take_changes(changes);
+    let workloads = before.input().workloads.len();
+    after.change(|input| change(input, workloads));
+    let mut finished = |mut collector: Collector<'_>| {
+        let made = controllers(collector.input());
+        collector.take_made(made);
+        collector.finish()
+    };
+    // The errors of the dump are among those of the changed dump.
+    let after = finished(after)?;
+    Ok((finished(before)?, after))
+}
+
 /// The place of an object: file, document if there are several, index in a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Location {

@@ -3,8 +3,10 @@
 
 use std::path::PathBuf;
 
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::collect::decode;
 use super::documents::{self, Text};
 use super::value::Parsed;
 use super::{Fault, Faults, Location, source};
@@ -22,6 +24,24 @@ pub struct Object {
     pub value: Value,
     /// The paths of fields that are given twice.
     pub(crate) repeated: Vec<String>,
+}
+
+impl Object {
+    /// Decodes the object.
+    ///
+    /// # Errors
+    /// A field is unknown, is given twice, or has another type.
+    pub fn decode<T: DeserializeOwned>(&self) -> Result<T, Fault> {
+        if let Some(path) = self.repeated.first() {
+            return Err(self.fault(&format!("duplicate field {path:?}")));
+        }
+        decode(&self.value, &self.kind).map_err(|message| Fault::new(self.at.clone(), message))
+    }
+
+    /// Returns an error about the object.
+    pub fn fault(&self, message: &str) -> Fault {
+        Fault::new(self.at.clone(), format!("{}: {message}", self.kind))
+    }
 }
 
 /// Reads all objects of the paths: files, folders, or `-` for standard input.

@@ -11,7 +11,7 @@ const METRICS: [(&str, &str); 2] = [("NodeMetrics", "nodes"), ("PodMetrics", "po
 const METRICS_GROUP: &str = "metrics.k8s.io";
 
 /// The known plural names, by group and kind.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Plurals(BTreeMap<(String, String), String>);
 
 impl Default for Plurals {

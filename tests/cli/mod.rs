@@ -16,6 +16,8 @@ mod simulate;
 #[cfg(feature = "simulator")]
 mod trace;
 mod ui;
+#[cfg(feature = "simulator")]
+mod what_if;
 
 use std::fs;
 use std::io::Write;

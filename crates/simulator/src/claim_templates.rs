@@ -95,7 +95,7 @@ mod tests {
             "spec": {"containers": [{"name": "c"}], "resourceClaims": claims}, "status": status});
         let pod = Pod::from_api(&serde_json::from_value(raw.clone()).unwrap());
         let raw = serde_json::value::to_raw_value(&raw).ok().map(Arc::from);
-        DumpedPod { pod, raw, created: None }
+        DumpedPod { pod, raw, created: None, owner: None }
     }
 
     fn templates() -> ClaimTemplates {

@@ -25,6 +25,8 @@ pub struct Dump {
     pub pods: Vec<DumpedPod>,
     /// Number of ended pods (`Succeeded` or `Failed`).
     pub ended: usize,
+    /// Running pods that leave before the run and free their devices.
+    pub leaving: Vec<Pod>,
     /// Objects of kinds that a plugin reads, in the order of the input.
     pub objects: Vec<DumpedObject>,
     /// ResourceClaimTemplates, from which pending pods get their claims.
@@ -246,6 +248,10 @@ pub fn simulate(dump: Dump, question: &Question) -> Result<Simulation, Error> {
     }
     for object in running {
         world.add_pod(object.pod);
+    }
+    for pod in dump.leaving {
+        world.add_pod(pod.clone());
+        world.remove_pod(&pod);
     }
     pending.sort_by_key(|object| (object.created.is_none(), object.created));
     let templates = ClaimTemplates::new(dump.claim_templates);

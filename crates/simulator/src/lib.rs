@@ -4,6 +4,7 @@
 //! - [`trace`]: recorded clusters; [`replay`] and [`inflation`] schedule them, as recorded or drawn
 //!   to a chosen size.
 //! - [`workloads`]: the pods that controllers make from workloads.
+//! - [`what_if`]: what a change of a cluster does to its pods.
 //! - [`World`]: an engine, a clock, and the parts of an API server that the engine notices.
 //! - [`explain`]: why a pod can or cannot run on each node.
 //! - [`report`]: the results as text, JSON and plots.
@@ -24,13 +25,14 @@ mod settings;
 pub mod trace;
 mod usage;
 mod volumes;
+pub mod what_if;
 pub mod workloads;
 mod world;
 
 use serde::Serialize;
 
 pub use manifest::Manifest;
-pub use object::{DumpedObject, DumpedPod, Object};
+pub use object::{DumpedObject, DumpedPod, Object, Owner};
 pub use settings::{BuildError, PluginMonitor, Settings};
 pub use usage::{NodeUsage, Usage};
 pub use world::{PodHistory, State, World};

@@ -45,10 +45,21 @@ impl DumpedObject {
 pub struct DumpedPod {
     /// The fields that scheduling reads.
     pub pod: Pod,
-    /// The object as it was read; only pending pods need it. As text it takes a fraction of the memory.
+    /// The object as it was read; pending pods need it, and pods whose claims are made from templates. As text it takes a fraction of the memory.
     pub raw: Option<Arc<RawValue>>,
     /// The creation time.
     pub created: Option<Time>,
+    /// The controller.
+    pub owner: Option<Owner>,
+}
+
+/// The controller of a pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner {
+    /// Its kind.
+    pub kind: Box<str>,
+    /// Its name.
+    pub name: Box<str>,
 }
 
 impl DumpedPod {

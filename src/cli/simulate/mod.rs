@@ -2,7 +2,7 @@
 
 mod gpu_share;
 mod progress;
-mod settings;
+pub(super) mod settings;
 
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ use simulator::{Course, Manifest, Settings, inflation, replay};
 use table::Colour;
 
 use self::progress::Bar;
-use self::settings::Setup;
+use self::settings::{EngineArgs, Setup};
 use super::{complain, print};
 use crate::wire::{self, Validation};
 
@@ -69,9 +69,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME", conflicts_with = "trace")]
     scheduler_name: Vec<String>,
 
-    /// Seed of random choices: equal input and seed give equal output
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    seed: u64,
+    #[command(flatten)]
+    engine: EngineArgs,
 
     /// KubeSchedulerConfiguration; pods of a scheduler name without a profile use the first one
     #[arg(long, value_name = "FILE")]
@@ -81,18 +80,6 @@ pub(super) struct Args {
     /// compare with the defaults
     #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "explain", "plot"])]
     compare: Vec<PathBuf>,
-
-    /// Feature gates, as `Name=true,Other=false`; can be repeated
-    #[arg(long, value_name = "GATES")]
-    feature_gates: Vec<String>,
-
-    /// Considers this percentage of the nodes; overrides the configuration; 0 means all
-    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(i32).range(0..=100))]
-    percentage_of_nodes_to_score: Option<i32>,
-
-    /// Samples nodes like kube-scheduler does by default
-    #[arg(long)]
-    adaptive_sampling: bool,
 
     /// Reads a trace in this format
     #[arg(long, value_enum, requires_all = ["nodes", "pods", "drive"])]
@@ -130,7 +117,7 @@ pub(super) struct Args {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Output {
+pub(super) enum Output {
     /// Text in columns
     Table,
     /// The table with further columns, all names, and an explanation of each pod left pending
@@ -142,7 +129,7 @@ enum Output {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Validate {
+pub(super) enum Validate {
     /// They are errors
     #[value(alias = "true")]
     Strict,
@@ -202,10 +189,10 @@ fn pod_key(text: &str) -> Result<PodKey, String> {
 /// The input or a configuration cannot be used, or the answer cannot be written.
 pub(super) fn run(args: &Args, registry: Registry) -> anyhow::Result<()> {
     let registry = Arc::new(registry);
-    let setup = || Setup::read(args, args.config.as_deref(), registry.clone());
+    let setup = || Setup::read(&args.engine, args.config.as_deref(), registry.clone());
     match (args.trace, args.compare.as_slice()) {
         (None, []) => run_cluster(args, &setup()?),
-        (Some(TraceFormat::Openb), []) => run_trace(args, setup()?.settings(args)?),
+        (Some(TraceFormat::Openb), []) => run_trace(args, setup()?.settings(&args.engine)?),
         (None, files) => compare_clusters(args, &args.named_setups(files, &registry)?),
         (Some(TraceFormat::Openb), files) => {
             compare_traces(args, &args.named_setups(files, &registry)?)
@@ -222,7 +209,7 @@ impl Args {
     ) -> anyhow::Result<Vec<(String, Setup)>> {
         let named = |file: Option<&PathBuf>| {
             let name = file.map_or("defaults".to_owned(), |file| file.display().to_string());
-            Ok((name, Setup::read(self, file.map(PathBuf::as_path), registry.clone())?))
+            Ok((name, Setup::read(&self.engine, file.map(PathBuf::as_path), registry.clone())?))
         };
         let defaults = (files.len() == 1).then_some(None);
         defaults.into_iter().chain(files.iter().map(Some)).map(named).collect()
@@ -252,7 +239,7 @@ impl Args {
 
 fn run_cluster(args: &Args, setup: &Setup) -> anyhow::Result<()> {
     let dump = settings::read(args, &setup.wanted()?)?;
-    let simulation = cluster::simulate(dump, &args.question(setup.settings(args)?))?;
+    let simulation = cluster::simulate(dump, &args.question(setup.settings(&args.engine)?))?;
     warn(&simulation.warnings);
     match args.output {
         Output::Table | Output::Wide => {
@@ -272,7 +259,7 @@ fn compare_clusters(args: &Args, named: &[(String, Setup)]) -> anyhow::Result<()
     let simulations = named
         .iter()
         .map(|(name, setup)| {
-            let question = args.question(setup.settings(args)?);
+            let question = args.question(setup.settings(&args.engine)?);
             let simulation = cluster::simulate(dump.clone(), &question)?;
             Ok((name.clone(), simulation))
         })
@@ -332,7 +319,7 @@ fn run_trace(args: &Args, settings: Settings) -> anyhow::Result<()> {
 fn compare_traces(args: &Args, named: &[(String, Setup)]) -> anyhow::Result<()> {
     let trace = read_trace(args)?;
     let arrivals = |(name, setup): &(String, Setup)| {
-        let (mode, courses) = drive(args, &trace, &setup.settings(args)?)?;
+        let (mode, courses) = drive(args, &trace, &setup.settings(&args.engine)?)?;
         let curve = arrivals::curve(&courses);
         Ok((name.clone(), Arrivals::of(mode, &trace, &courses, &curve, args.note())))
     };
@@ -363,13 +350,13 @@ fn drive(args: &Args, trace: &Trace, settings: &Settings) -> anyhow::Result<(Str
         warn(&course.warnings);
         return Ok(("replay".to_owned(), vec![course]));
     };
-    let seeds: Vec<u64> = (0..args.seeds).map(|n| args.seed.wrapping_add(n)).collect();
+    let seeds: Vec<u64> = (0..args.seeds).map(|n| args.engine.seed.wrapping_add(n)).collect();
     let courses = inflation::run(trace, percent, &seeds, settings, &bar)?;
     courses.iter().for_each(|course| warn(&course.warnings));
     Ok((format!("inflated to {percent} % of the GPU capacity"), courses))
 }
 
-fn warn(warnings: &[String]) {
+pub(super) fn warn(warnings: &[String]) {
     for warning in warnings.iter().take(WARNINGS_SHOWN) {
         complain("warning", warning);
     }
@@ -379,7 +366,7 @@ fn warn(warnings: &[String]) {
 }
 
 /// Writes JSON to standard output, not by way of a text of the same size. A closed pipe is not an error.
-fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
+pub(super) fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
     let written = serde_json::to_writer_pretty(&mut out, value).map_err(io::Error::from);
     match written.and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()) {
@@ -388,7 +375,7 @@ fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
     }
 }
 
-fn print_yaml(value: &impl Serialize) -> anyhow::Result<()> {
+pub(super) fn print_yaml(value: &impl Serialize) -> anyhow::Result<()> {
     match wire::to_yaml(value) {
         Ok(text) => print(&text),
         Err(error) => bail!("cannot write YAML: {error}"),

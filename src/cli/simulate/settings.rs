@@ -14,10 +14,30 @@ use crate::cli::complain;
 use crate::cli::config::read as read_config;
 use crate::config::{self, BuildError, Configuration, Gates};
 use crate::plugin_watchdog::PluginWatchdog;
-use crate::wire::{self, Faults, Input, PodObject, Wanted, WatchedObject};
+use crate::wire::{self, Faults, Input, Owner, PodObject, Wanted, WatchedObject};
+
+/// Options of the engine.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct EngineArgs {
+    /// Seed of random choices: equal input and seed give equal output
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(super) seed: u64,
+
+    /// Feature gates, as `Name=true,Other=false`; can be repeated
+    #[arg(long, value_name = "GATES")]
+    feature_gates: Vec<String>,
+
+    /// Considers this percentage of the nodes; overrides the configuration; 0 means all
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(i32).range(0..=100))]
+    percentage_of_nodes_to_score: Option<i32>,
+
+    /// Samples nodes like kube-scheduler does by default
+    #[arg(long)]
+    adaptive_sampling: bool,
+}
 
 /// A configuration in effect and the plugins that it can enable.
-pub(super) struct Setup {
+pub(in crate::cli) struct Setup {
     config: Configuration,
     registry: Arc<Registry>,
 }
@@ -27,8 +47,8 @@ impl Setup {
     ///
     /// # Errors
     /// The file cannot be read, or no scheduler can be built from it.
-    pub(super) fn read(
-        args: &Args,
+    pub(in crate::cli) fn read(
+        args: &EngineArgs,
         file: Option<&Path>,
         registry: Arc<Registry>,
     ) -> anyhow::Result<Self> {
@@ -56,7 +76,7 @@ impl Setup {
     ///
     /// # Errors
     /// A profile cannot be built.
-    pub(super) fn wanted(&self) -> Result<Wanted, BuildError> {
+    pub(in crate::cli) fn wanted(&self) -> Result<Wanted, BuildError> {
         Ok(Wanted::of(&self.config.build_profiles(&self.registry)?))
     }
 
@@ -64,7 +84,10 @@ impl Setup {
     ///
     /// # Errors
     /// A profile lacks NodeResourcesFit, which an extender needs.
-    pub(super) fn settings(&self, args: &Args) -> Result<simulator::Settings, BuildError> {
+    pub(in crate::cli) fn settings(
+        &self,
+        args: &EngineArgs,
+    ) -> Result<simulator::Settings, BuildError> {
         let config = self.config.clone().with_ignored_resources()?;
         let percentage = args.percentage_of_nodes_to_score;
         Ok(simulator::Settings {
@@ -92,17 +115,27 @@ impl PluginMonitor for PluginWatchdog {
 pub(super) fn read(args: &Args, wanted: &Wanted) -> Result<Dump, Faults> {
     let mut made = Made::default();
     let input = wire::read(&args.filename, wanted, args.validate.into(), |input| {
-        let owned = input.pods.iter().filter_map(|PodObject { pod, owner, .. }| {
-            let owner = owner.as_ref()?;
-            Some(OwnedPod { pod, kind: &owner.kind, name: &owner.name })
-        });
-        let owned: Vec<_> = owned.collect();
-        made = workloads::make(&input.workloads, &input.nodes, &owned);
+        made = make(input);
         std::mem::take(&mut made.objects)
     })?;
+    Ok(dump_of(input, made))
+}
+
+/// Returns what controllers make from the workloads of the input.
+pub(in crate::cli) fn make(input: &Input) -> Made {
+    let owned = input.pods.iter().filter_map(|PodObject { pod, owner, .. }| {
+        let owner = owner.as_ref()?;
+        Some(OwnedPod { pod, kind: &owner.kind, name: &owner.name })
+    });
+    let owned: Vec<_> = owned.collect();
+    workloads::make(&input.workloads, &input.nodes, &owned)
+}
+
+/// Returns the dump with what controllers made, whose objects are among those of the input.
+pub(in crate::cli) fn dump_of(input: Input, mut made: Made) -> Dump {
     let mut dump = Dump { workloads: made.workloads, ..input.into() };
     dump.warnings.append(&mut made.warnings);
-    Ok(dump)
+    dump
 }
 
 impl From<Input> for Dump {
@@ -111,6 +144,7 @@ impl From<Input> for Dump {
             nodes: input.nodes,
             pods: input.pods.into_iter().map(DumpedPod::from).collect(),
             ended: input.ended,
+            leaving: Vec::new(),
             objects: input.objects.into_iter().map(DumpedObject::from).collect(),
             claim_templates: input.claim_templates,
             workloads: Vec::new(),
@@ -121,13 +155,27 @@ impl From<Input> for Dump {
 }
 
 impl From<PodObject> for DumpedPod {
-    fn from(PodObject { pod, raw, created, .. }: PodObject) -> Self {
-        Self { pod, raw, created }
+    fn from(PodObject { pod, raw, created, owner }: PodObject) -> Self {
+        let owner = owner.map(|Owner { kind, name }| simulator::Owner { kind, name });
+        Self { pod, raw, created, owner }
+    }
+}
+
+impl From<DumpedPod> for PodObject {
+    fn from(DumpedPod { pod, raw, created, owner }: DumpedPod) -> Self {
+        let owner = owner.map(|simulator::Owner { kind, name }| Owner { kind, name });
+        Self { pod, raw, created, owner }
     }
 }
 
 impl From<WatchedObject> for DumpedObject {
     fn from(WatchedObject { kind, namespace, name, object: raw }: WatchedObject) -> Self {
         Self { kind, namespace, name, raw }
+    }
+}
+
+impl From<DumpedObject> for WatchedObject {
+    fn from(DumpedObject { kind, namespace, name, raw: object }: DumpedObject) -> Self {
+        Self { kind, namespace, name, object }
     }
 }

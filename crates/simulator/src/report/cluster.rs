@@ -227,8 +227,9 @@ fn usage_cells(resources: &BTreeMap<String, Usage>) -> Vec<Cell> {
     let mut cells = Vec::new();
     for name in USUAL {
         let usage = resources.get(name).copied().unwrap_or_default();
-        let amount = |number| if name == "memory" { bytes(number) } else { plain(number) };
-        cells.push(format!("{}/{}", amount(usage.requested), amount(usage.allocatable)).into());
+        let [requested, allocatable] =
+            [usage.requested, usage.allocatable].map(|number| amount(name, number));
+        cells.push(format!("{requested}/{allocatable}").into());
         cells.push(percent_cell(usage));
     }
     let others = resources.iter().filter(|(name, usage)| is_listed(name, **usage));
@@ -244,9 +245,13 @@ fn is_listed(name: &str, usage: Usage) -> bool {
 }
 
 fn other(name: &str, usage: Usage) -> String {
-    let in_bytes = name == "ephemeral-storage" || name.starts_with("hugepages-");
-    let amount = |number| if in_bytes { bytes(number) } else { plain(number) };
-    format!("{name} {}/{}", amount(usage.requested), amount(usage.allocatable))
+    format!("{name} {}/{}", amount(name, usage.requested), amount(name, usage.allocatable))
+}
+
+/// Formats an amount of a resource.
+pub(super) fn amount(resource: &str, number: f64) -> String {
+    let in_bytes = matches!(resource, "memory" | "ephemeral-storage");
+    if in_bytes || resource.starts_with("hugepages-") { bytes(number) } else { plain(number) }
 }
 
 fn percent_cell(usage: Usage) -> Cell {

@@ -6,3 +6,4 @@ pub mod cluster;
 pub mod comparison;
 pub mod svg;
 pub mod waiting;
+pub mod what_if;

@@ -9,7 +9,7 @@ use super::template::{
 };
 use super::{Controllers, Key, key_of};
 
-const HASH_LABEL: &str = "pod-template-hash";
+pub(crate) const HASH_LABEL: &str = "pod-template-hash";
 
 /// The ReplicaSets of the dump, by namespace and name.
 #[derive(Debug, Default)]

@@ -6,11 +6,11 @@
 
 mod cron_job;
 mod daemon_set;
-mod deployment;
+pub(crate) mod deployment;
 mod job;
 mod replica_set;
 mod stateful_set;
-mod template;
+pub(crate) mod template;
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -107,7 +107,7 @@ pub fn make(workloads: &[Box<RawValue>], nodes: &[Node], pods: &[OwnedPod<'_>]) 
     controllers.made
 }
 
-fn kind_of(workload: &Value) -> Option<&'static str> {
+pub(crate) fn kind_of(workload: &Value) -> Option<&'static str> {
     let own = (text(workload, "/apiVersion"), text(workload, "/kind"));
     KINDS.into_iter().find(|kind| *kind == own).map(|(_, kind)| kind)
 }
@@ -116,7 +116,7 @@ fn kind_of(workload: &Value) -> Option<&'static str> {
 const MOST_PODS: usize = 150_000;
 
 /// Kind, namespace and name of a workload.
-type Key = (&'static str, String, String);
+pub(crate) type Key = (&'static str, String, String);
 
 type ByOwner<'a> = BTreeMap<(String, String, String), Vec<&'a Pod>>;
 

@@ -11,33 +11,33 @@ const LONGEST_BASE: usize = 58;
 /// Length of the suffix of a generated name.
 const SUFFIX: usize = 5;
 
-pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-pub(super) fn name(object: &Value) -> &str {
+pub(crate) fn name(object: &Value) -> &str {
     text(object, "/metadata/name")
 }
 
-pub(super) fn namespace(object: &Value) -> &str {
+pub(crate) fn namespace(object: &Value) -> &str {
     match text(object, "/metadata/namespace") {
         "" => "default",
         namespace => namespace,
     }
 }
 
-pub(super) fn is_terminating(object: &Value) -> bool {
+pub(crate) fn is_terminating(object: &Value) -> bool {
     !text(object, "/metadata/deletionTimestamp").is_empty()
 }
 
 /// Returns a number of pods; negative numbers count as 0.
-pub(super) fn count(object: &Value, pointer: &str) -> Option<usize> {
+pub(crate) fn count(object: &Value, pointer: &str) -> Option<usize> {
     let number = object.pointer(pointer)?.as_i64()?;
     Some(usize::try_from(number).unwrap_or(0))
 }
 
 /// Returns the controller in `ownerReferences`, if it is of this kind.
-pub(super) fn controller<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
+pub(crate) fn controller<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
     let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
     let mut owners = owners.into_iter().flatten();
     owners.find(|owner| owner["controller"] == true).filter(|owner| owner["kind"] == kind)
@@ -74,7 +74,7 @@ pub(super) fn pod_of(owner: &Value) -> Option<Value> {
 }
 
 /// Sets a value in an object, and makes the objects around it.
-pub(super) fn put(object: &mut Value, path: &[&str], value: Value) {
+pub(crate) fn put(object: &mut Value, path: &[&str], value: Value) {
     let mut place = object;
     for field in path {
         if !place.is_object() {

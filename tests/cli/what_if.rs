@@ -1,0 +1,247 @@
+//! `whatif`: changes of a dump, and their effects.
+
+use serde_json::{Value, json};
+
+use super::{Answer, loadmaster, written};
+
+/// A dump with two nodes, a Deployment, a DaemonSet, a StatefulSet and single pods.
+const DUMP: &str = "whatif/dump.yaml";
+
+/// The header of a document with changes.
+const HEADER: &str = "apiVersion: whatif.loadmaster.io/v1\nkind: Changes\n";
+
+/// Asks about a change, written to a file of this name.
+fn ask(name: &str, change: &str, more: &[&str]) -> Answer {
+    let file = written(&format!("whatif-{name}.yaml"), change.as_bytes());
+    loadmaster(&[&["whatif", "-f", &file, "--dump", DUMP][..], more].concat())
+}
+
+fn answer(name: &str, changes: &str) -> Value {
+    ask(name, &format!("{HEADER}{changes}"), &["-o", "json"]).json()
+}
+
+/// The names of a list, and one field each.
+fn listed(answer: &Value, list: &str, field: &str) -> Vec<(String, String)> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let mut pods: Vec<_> = answer[list]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|pod| (text(&pod["name"]), text(&pod[field])))
+        .collect();
+    pods.sort();
+    pods
+}
+
+fn pairs<const N: usize>(pairs: [(&str, &str); N]) -> Vec<(String, String)> {
+    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()
+}
+
+#[test]
+fn drained_pods_move_and_pods_without_a_controller_are_lost() {
+    let answer = answer("drain", "drain: [a]\n");
+    assert_eq!(listed(&answer, "moved", "to"), pairs([("db-0", "b"), ("web-1-x", "b")]));
+    assert_eq!(
+        listed(&answer, "moved", "cause"),
+        pairs([("db-0", "drained"), ("web-1-x", "drained")])
+    );
+    assert_eq!(listed(&answer, "lost", "node"), pairs([("single", "a")]));
+    assert_eq!(answer["pending"], json!([]));
+    let summary = &answer["summary"];
+    assert_eq!(summary["nodes"], json!({"before": 2, "after": 2}));
+    assert_eq!(summary["running"], json!({"before": 6, "after": 5}), "the daemons stay");
+    assert_eq!(summary["pendingAnyway"], 1, "huge fits nowhere");
+    assert_eq!(answer["utilisation"]["after"]["pods"]["requested"], 5);
+}
+
+#[test]
+fn daemons_go_with_a_removed_node_and_come_with_a_new_one() {
+    let text = "removeNodes: [a]\naddNodes: [{like: b, count: 2}]\n";
+    let answer = answer("pool", text);
+    assert_eq!(answer["summary"]["goneWithNodes"], 1);
+    assert_eq!(answer["summary"]["nodes"], json!({"before": 2, "after": 3}));
+    let placed = listed(&answer, "placed", "node");
+    let nodes: Vec<&str> = placed.iter().map(|(_, node)| node.as_str()).collect();
+    assert!(nodes.contains(&"b-new-1") && nodes.contains(&"b-new-2"), "{placed:?}");
+    assert!(placed.iter().all(|(name, _)| name.starts_with("agent-")), "{placed:?}");
+    let capacity = &answer["utilisation"]["after"]["cpu"]["allocatable"];
+    assert_eq!(*capacity, 12);
+}
+
+#[test]
+fn scaling_down_removes_pods_and_scaling_up_adds_them() {
+    let down =
+        answer("down", "scale: [{kind: Deployment, namespace: shop, name: web, replicas: 1}]\n");
+    assert_eq!(listed(&down, "scaledDown", "node"), pairs([("web-1-y", "b")]), "the newer pod");
+    assert_eq!(down["summary"]["running"]["after"], 5);
+    let up = answer(
+        "up",
+        "scale:\n- {kind: Deployment, namespace: shop, name: web, replicas: 3}\n\
+         - {kind: StatefulSet, namespace: shop, name: db, replicas: 9}\n",
+    );
+    let placed = up["placed"].as_array().unwrap();
+    assert!(placed.iter().all(|pod| pod["isNew"] == true), "{placed:?}");
+    let pending = listed(&up, "pending", "state");
+    assert_eq!(placed.len() + pending.len(), 1 + 8, "{up}");
+    assert!(!pending.is_empty() && pending.iter().all(|(_, state)| state == "unschedulable"));
+    assert!(up["pending"][0]["reason"].as_str().unwrap().contains("Insufficient cpu"));
+}
+
+#[test]
+fn manifests_are_added_and_replace_objects() {
+    let class = "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: high}\nvalue: 1000\n";
+    let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: urgent}\nspec:\n  priorityClassName: high\n  \
+         nodeName: null\n  containers:\n  - {name: c, resources: {requests: {cpu: '3'}}}\n";
+    let node = "apiVersion: v1\nkind: Node\nmetadata: {name: b}\nstatus: {allocatable: {cpu: '16', memory: 16Gi, pods: '20'}}\n";
+    let preempting = ask("preempt", &format!("{class}---\n{pod}"), &["-o", "json"]).json();
+    assert_eq!(listed(&preempting, "placed", "node"), pairs([("urgent", "b")]));
+    let victims = listed(&preempting, "evicted", "preemptor");
+    assert!(!victims.is_empty(), "{preempting}");
+    assert!(victims.iter().all(|(_, preemptor)| preemptor == "default/urgent"), "{victims:?}");
+    let larger = ask("larger", node, &["-o", "json"]).json();
+    assert_eq!(listed(&larger, "placed", "node"), pairs([("huge", "b")]));
+    assert_eq!(larger["placed"][0]["isNew"], false);
+    let warnings = larger["warnings"].as_array().unwrap();
+    assert!(warnings.iter().all(|own| !own.to_string().contains("given twice")), "{warnings:?}");
+}
+
+#[test]
+fn new_taint_moves_pods_that_do_not_tolerate_it() {
+    let text = "taint: [{nodeSelector: {pool: left}, taint: 'old=yes:NoExecute'}]\n";
+    let evicting = answer("taint", text);
+    assert_eq!(
+        listed(&evicting, "moved", "cause"),
+        pairs([("db-0", "tainted"), ("web-1-x", "tainted")])
+    );
+    let text = "taint: [{nodes: [a], taint: 'old:NoSchedule'}]\n";
+    let quiet = answer("no-schedule", text);
+    assert_eq!((&quiet["moved"], &quiet["lost"]), (&json!([]), &json!([])));
+}
+
+#[test]
+fn labels_and_priorities_change() {
+    let pod = "---\napiVersion: v1\nkind: Pod\nmetadata: {name: picky}\nspec:\n  nodeSelector: {disk: ssd}\n  \
+         containers: [{name: c, resources: {requests: {cpu: '3'}}}]\n";
+    let text = format!(
+        "{HEADER}label: [{{nodes: [b], labels: {{disk: ssd}}}}]\npriority: [{{kind: Pod, name: single, value: 7}}]\n{pod}"
+    );
+    let labelled = ask("label", &text, &["-o", "json"]).json();
+    let [waiting] = labelled["pending"].as_array().unwrap().as_slice() else {
+        panic!("{labelled}")
+    };
+    let reason = waiting["reason"].as_str().unwrap();
+    assert!(reason.contains("1 Insufficient cpu") && reason.contains("selector"), "{reason}");
+    let text = text.replace("name: single, value: 7", "name: single, value: -7")
+        + "---\n"
+        + HEADER
+        + "priority: [{kind: Deployment, namespace: shop, name: web, value: -9}]\n";
+    let lowered = ask("lowered", &text, &["-o", "json"]).json();
+    assert_eq!(listed(&lowered, "evicted", "node"), pairs([("web-1-y", "b")]));
+    assert_eq!(lowered["evicted"][0]["priority"], -9);
+}
+
+#[test]
+fn exit_code_says_whether_pods_are_left_without_a_node() {
+    let fits = format!("{HEADER}cordon: [a]\n");
+    assert_eq!(ask("fits", &fits, &["--fail-if-pending"]).code, Some(0));
+    let full = format!(
+        "{HEADER}removeNodes: [b]\n---\napiVersion: v1\nkind: Node\nmetadata: {{name: a}}\n\
+         status: {{allocatable: {{cpu: '3', memory: 8Gi, pods: '20'}}}}\n"
+    );
+    let answer = ask("full", &full, &["--fail-if-pending", "-o", "json"]);
+    assert_eq!(answer.code, Some(1));
+    let found: Value = serde_json::from_str(&answer.out).unwrap();
+    assert_eq!(found["pending"][0]["from"], "b");
+    assert_eq!(ask("full-table", &full, &[]).code, Some(0));
+}
+
+#[test]
+fn text_has_a_table_for_each_effect() {
+    let text = ask("text", &format!("{HEADER}drain: [a]\n"), &[]).text();
+    assert!(text.starts_with("The change moves 2 pods, places 0, leaves 0 pending"), "{text}");
+    for title in ["\nMOVED\n", "\nLOST, no controller makes them again\n", "\nUTILISATION"] {
+        assert!(text.contains(title), "{text}");
+    }
+    assert!(!text.contains("\nEVICTED"), "{text}");
+    let lines: Vec<String> =
+        text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    assert!(lines.contains(&"shop web-1-x a b drained".to_owned()), "{text}");
+}
+
+#[test]
+fn changes_that_cannot_be_made_are_errors_with_file_and_field() {
+    let rows = [
+        ("drain: [c]", "drain[0]: there is no node \"c\""),
+        ("drain: [a]\nremoveNodes: [a]", "drain[0]: node \"a\": drain contradicts removeNodes[0]"),
+        ("cordon: [a]\nuncordon: [a]", "uncordon[0]: node \"a\": uncordon contradicts cordon[0]"),
+        ("drain: [a, a]", "drain[1]: node \"a\" is named twice, also by drain[0]"),
+        ("drian: [a]", "unknown field `drian`"),
+        ("scale: [{kind: Deployment, name: web}]", "scale[0]: missing field `replicas`"),
+        (
+            "scale: [{kind: Deployment, name: web, replicas: 1}]",
+            "scale[0].name: there is no Deployment default/web",
+        ),
+        (
+            "scale: [{kind: Deployment, namespace: shop, name: web, replicas: -1}]",
+            "scale[0].replicas: Deployment shop/web: -1 is no number of replicas",
+        ),
+        (
+            "scale: [{kind: ReplicaSet, namespace: shop, name: web-1, replicas: 1}]",
+            "scale[0].name: ReplicaSet shop/web-1 belongs to Deployment web, which sets its replicas; scale that",
+        ),
+        (
+            "scale: [{kind: DaemonSet, namespace: shop, name: agent, replicas: 1}]",
+            "scale[0].kind: \"DaemonSet\" is none of",
+        ),
+        ("taint: [{nodes: [a], taint: x}]", "taint[0].taint: \"x\": has no effect"),
+        (
+            "taint: [{nodes: [a], taint: 'x:Never'}]",
+            "taint[0].taint: \"x:Never\": effect \"Never\"",
+        ),
+        ("taint: [{taint: 'x:NoSchedule'}]", "taint[0]: names no node"),
+        (
+            "taint: [{nodeSelector: {a: b}, taint: 'x:NoSchedule'}]",
+            "taint[0].nodeSelector: selects no node",
+        ),
+        ("untaint: [{nodes: [a], taint: x}]", "untaint[0].taint: node \"a\" has no taint \"x\""),
+        (
+            "label: [{nodes: [a], labels: {x: y}}, {nodes: [a], labels: {x: z}}]",
+            "label[1].labels[x]: node \"a\": contradicts label[0]",
+        ),
+        ("addNodes: [{like: a, count: 0}]", "addNodes[0].count: is 0"),
+        (
+            "priority: [{kind: Pod, name: none, value: 1}]",
+            "priority[0].name: there is no Pod default/none",
+        ),
+        ("drain: []", "changes nothing"),
+    ];
+    for (index, (changes, expected)) in rows.into_iter().enumerate() {
+        let name = format!("bad-{index}");
+        let error = ask(&name, &format!("{HEADER}{changes}\n"), &[]).refused(1);
+        assert!(error.contains(&format!("whatif-{name}.yaml: Changes: ")), "{error}");
+        assert!(error.contains(expected), "{changes}: {error}");
+    }
+}
+
+#[test]
+fn misspelt_manifest_of_a_change_is_an_error() {
+    let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {nodeSelektor: {a: b}, containers: [{name: c}]}\n";
+    let error = ask("misspelt", pod, &[]).refused(1);
+    assert!(error.contains("Pod p: unknown field \"spec.nodeSelektor\""), "{error}");
+    assert_eq!(ask("ignored", pod, &["--validate=ignore"]).code, Some(0));
+    let error =
+        ask("version", "apiVersion: whatif.loadmaster.io/v2\nkind: Changes\n", &[]).refused(1);
+    assert!(error.contains("expected Changes of whatif.loadmaster.io/v1"), "{error}");
+    assert!(ask("empty", "", &[]).refused(1).contains("the change has no object"));
+}
+
+#[test]
+fn another_configuration_is_a_change() {
+    let spread = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n- \
+         schedulerName: default-scheduler\n  plugins: {multiPoint: {disabled: [{name: NodeResourcesFit}]}}\n";
+    let file = written("whatif-config.yaml", spread.as_bytes());
+    let args = ["whatif", "--dump", DUMP, "--config-after", &file, "-o", "json"];
+    let answer = loadmaster(&args).json();
+    let placed = listed(&answer, "placed", "name");
+    assert_eq!(placed, pairs([("huge", "huge")]), "room does not count");
+}
