@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use secrecy::ExposeSecret;
+use serde_json::json;
 use thiserror::Error;
 
 use super::transport::error_chain;
@@ -128,10 +129,51 @@ impl Credentials {
         Ok(Self(kube::Config::from_custom_kubeconfig(file, &options).await.map_err(invalid)?))
     }
 
+    /// Returns the credentials for a server whose files are named one by one. A token file is read again when the
+    /// token has changed.
+    ///
+    /// # Errors
+    /// The address or a file is invalid.
+    pub async fn of_files(files: ServerFiles<'_>) -> Result<Self, ConnectError> {
+        let path = |path: Option<&Path>| path.map(|path| path.display().to_string());
+        let kubeconfig = json!({
+            "current-context": "server",
+            "contexts": [{"name": "server", "context": {"cluster": "server", "user": "server"}}],
+            "clusters": [{"name": "server", "cluster": {
+                "server": files.server,
+                "certificate-authority": path(files.certificate_authority),
+                "tls-server-name": files.tls_server_name,
+            }}],
+            "users": [{"name": "server", "user": {
+                "tokenFile": path(files.token_file),
+                "client-certificate": path(files.client_certificate),
+                "client-key": path(files.client_key),
+            }}],
+        });
+        Self::parse(&kubeconfig.to_string()).await
+    }
+
     /// Returns the address of the API server.
     pub fn server(&self) -> String {
         self.0.cluster_url.to_string()
     }
+}
+
+/// A server, and the files with which it and this process prove who they are.
+#[derive(Debug, Clone, Copy)]
+pub struct ServerFiles<'a> {
+    /// URL.
+    pub server: &'a str,
+    /// Authorities of its certificate, in PEM; those of the system without it.
+    pub certificate_authority: Option<&'a Path>,
+    /// The name in its certificate, if it is not the one in the URL.
+    pub tls_server_name: Option<&'a str>,
+    /// File with a bearer token.
+    pub token_file: Option<&'a Path>,
+    /// Client certificate, in PEM.
+    pub client_certificate: Option<&'a Path>,
+    /// Its key, in PEM.
+    pub client_key: Option<&'a Path>,
 }
 
 async fn from_file(path: &Path) -> Result<kube::Config, ConnectError> {

@@ -15,20 +15,44 @@ use bytes::Bytes;
 use client::{Method, Reply, Request, Response, Tried};
 use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Limited};
 use kube::client::Body;
 
 use self::transport::{CONNECT_TIMEOUT, connect, was_not_sent};
 use crate::clock::Clock;
 use crate::metrics::RestClient;
 
-pub use self::credentials::{ConnectError, Credentials};
+pub use self::credentials::{ConnectError, Credentials, ServerFiles};
 pub(crate) use self::frames::{FrameTooLong, Frames};
 pub(crate) use self::lines::Lines;
 pub use self::server_status::{ServerStatus, TOLERANCE};
 pub(crate) use self::transport::{error_chain, https_connector};
 pub use self::version::{Version, VersionError};
 pub use self::watch::WatchFailed;
+
+/// Maximum size in bytes of the response to a request other than a list or a watch: many times the size of an
+/// object.
+const MAX_RESPONSE: usize = 64 * 1024 * 1024;
+
+/// Media type of JSON.
+pub const APPLICATION_JSON: &str = "application/json";
+/// Media type of a JSON merge patch.
+pub const MERGE_PATCH: &str = "application/merge-patch+json";
+
+/// A request outside of the machines of the crate `client`, to be sent once.
+#[derive(Debug, Clone)]
+pub struct JsonRequest {
+    /// HTTP method.
+    pub method: Method,
+    /// Path and query.
+    pub path: String,
+    /// Media type of the body.
+    pub content_type: &'static str,
+    /// Body.
+    pub body: Vec<u8>,
+    /// Time to wait for the reply.
+    pub timeout: Duration,
+}
 
 /// An HTTP request, to be sent once.
 struct HttpCall {
@@ -90,6 +114,12 @@ impl ApiClient {
     pub async fn create(&self, path: &str, body: Vec<u8>, timeout: Duration) -> Reply {
         let (method, path) = (Method::Post, path.to_owned());
         self.call(HttpCall { method, path, content_type: "application/json", body, timeout }).await
+    }
+
+    /// Sends a request with a body of JSON once and waits for the reply.
+    pub async fn request(&self, request: JsonRequest) -> Reply {
+        let JsonRequest { method, path, content_type, body, timeout } = request;
+        self.call(HttpCall { method, path, content_type, body, timeout }).await
     }
 
     async fn call(&self, call: HttpCall) -> Reply {
@@ -204,7 +234,8 @@ impl ApiClient {
             .map_err(kube::Error::HttpError)?;
         let response = self.client.send(http).await?;
         let (status, retry_after) = (response.status().as_u16(), retry_after(response.headers()));
-        let body = read_body(response.into_body()).await?;
+        let body = Limited::new(response.into_body(), MAX_RESPONSE).collect().await;
+        let body = body.map_err(kube::Error::Service)?.to_bytes();
         Ok(Response { status, retry_after, body: body.into() })
     }
 }

@@ -183,7 +183,7 @@ struct RequestRate {
 fn show(flags: &Flags, output: Output, registry: &Registry) -> anyhow::Result<()> {
     let gates = checked(flags.gates()?)?;
     flags.warnings().iter().for_each(|warning| super::complain("warning", warning));
-    let config = in_effect::configuration(flags, &gates)?;
+    let config = in_effect::configuration(flags, &gates, |_| {})?;
     let expansion = expand(&config, registry)?;
     let shown = |expansion| {
         let rate = config.request_rate().map(|(qps, burst)| RequestRate { qps, burst });

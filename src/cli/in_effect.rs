@@ -9,11 +9,21 @@ use crate::config::{self, Configuration, Gates, Loaded};
 
 /// Loads the configuration file, if there is one, applies the flags and validates the result.
 ///
+/// `set_defaults` changes the defaults for a role; a configuration file replaces them.
+///
 /// # Errors
 /// The file cannot be read, or a value is invalid.
-pub(super) fn configuration(flags: &Flags, gates: &Gates) -> anyhow::Result<Configuration> {
+pub(super) fn configuration(
+    flags: &Flags,
+    gates: &Gates,
+    set_defaults: impl FnOnce(&mut Configuration),
+) -> anyhow::Result<Configuration> {
     let mut config = match &flags.config {
-        None => config::defaults(gates),
+        None => {
+            let mut config = config::defaults(gates);
+            set_defaults(&mut config);
+            config
+        }
         Some(path) => load(path, gates)?.in_effect(),
     };
     flags.apply(&mut config);

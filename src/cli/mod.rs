@@ -59,6 +59,8 @@ struct Cli {
 enum Command {
     /// Schedules the pods of a cluster
     Run(Box<Flags>),
+    /// Serves samples of the nodes of this cluster and commits to them, for a scheduler over many clusters
+    Agent(Box<Flags>),
     #[cfg(feature = "sandbox")]
     Sandbox(sandbox::Args),
     #[cfg(feature = "simulator")]
@@ -88,11 +90,8 @@ pub fn run(registry: Registry) -> ExitCode {
         return ExitCode::from(2);
     }
     let outcome = match command.unwrap_or_else(|| Command::Run(Box::new(flags))) {
-        Command::Run(flags) => match flags.version {
-            VersionRequest::No => run::run(&flags, registry),
-            VersionRequest::Version => print_version(),
-            VersionRequest::Raw => print_versions(),
-        },
+        Command::Run(flags) => run_daemon(&flags, run::Role::of_run, registry),
+        Command::Agent(flags) => run_daemon(&flags, run::Role::of_agent, registry),
         #[cfg(feature = "sandbox")]
         Command::Sandbox(args) => {
             let schedule = |kubeconfig, stop| in_process::schedule(registry, kubeconfig, stop);
@@ -118,6 +117,19 @@ pub fn run(registry: Registry) -> ExitCode {
 /// Whether the binary was called as a plugin of kubectl, under the name `kubectl-loadmaster`.
 fn is_plugin_of_kubectl(name: &OsStr) -> bool {
     Path::new(name).file_stem().is_some_and(|name| name == "kubectl-loadmaster")
+}
+
+/// Runs the daemon in a role, or prints the version that the flags ask for.
+fn run_daemon(
+    flags: &Flags,
+    role: fn(&Flags) -> anyhow::Result<run::Role>,
+    registry: Registry,
+) -> anyhow::Result<ExitCode> {
+    match flags.version {
+        VersionRequest::No => run::run(flags, role, registry),
+        VersionRequest::Version => print_version(),
+        VersionRequest::Raw => print_versions(),
+    }
 }
 
 /// Reports an invalid command line, or prints the help that it asks for. `first` is the first

@@ -1,4 +1,4 @@
-//! `loadmaster run`: schedules the pods of a cluster.
+//! `loadmaster run`: schedules the pods of a cluster, or over many clusters. `loadmaster agent`: the agent of one.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -6,10 +6,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
+use axum::Router;
 use engine::EngineConfig;
 use engine::cycle::Form;
 use framework::Registry;
+use futures::FutureExt;
+use futures::future::LocalBoxFuture;
 use jiff::Timestamp;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -25,14 +28,20 @@ use crate::logs::{self, Streams, Verbosity};
 use crate::metrics::Metrics;
 use crate::observer::MetricsObserver;
 use crate::runtime::{self, Setup};
-use crate::scheduling_loop::channel;
+use crate::scheduling_loop::{EventSender, channel, role_channel};
+use crate::supercluster::agent::{self, AgentShell};
+use crate::supercluster::scheduler::{self, ClustersFile};
 use crate::supervision::{TaskFailed, Tasks};
 
 /// Number of threads for I/O and decoding.
 const IO_THREADS: usize = 1;
 
 /// Runs the daemon with these flags. Errors are logged, except those of the log itself.
-pub(super) fn run(flags: &Flags, registry: Registry) -> anyhow::Result<ExitCode> {
+pub(super) fn run(
+    flags: &Flags,
+    role: fn(&Flags) -> anyhow::Result<Role>,
+    registry: Registry,
+) -> anyhow::Result<ExitCode> {
     let gates = flags.check_versions().map_err(anyhow::Error::from);
     let gates = gates.and_then(|()| Ok(flags.gates()?));
     // Without gates the log has its defaults, so that the error is logged.
@@ -51,7 +60,7 @@ pub(super) fn run(flags: &Flags, registry: Registry) -> anyhow::Result<ExitCode>
     let verbosity = logs::init(&options)?;
     logs::log_panics();
     let log = Log { verbosity, streams: options.streams, flush_frequency: options.flush_frequency };
-    let outcome = gates.and_then(|gates| serve(flags, &gates, registry, &log));
+    let outcome = gates.and_then(|gates| serve(flags, &gates, role(flags)?, (registry, &log)));
     if let Err(failure) = &outcome {
         error!(err = format!("{failure:#}"), "command failed");
     }
@@ -66,7 +75,84 @@ struct Log {
     flush_frequency: Duration,
 }
 
-fn serve(flags: &Flags, gates: &Gates, registry: Registry, log: &Log) -> anyhow::Result<()> {
+/// What the daemon is.
+pub(super) enum Role {
+    Scheduler,
+    Agent,
+    Supercluster(Box<ClustersFile>),
+}
+
+impl Role {
+    /// Returns the role of `run`.
+    pub(super) fn of_run(flags: &Flags) -> anyhow::Result<Self> {
+        let Some(path) = &flags.clusters else { return Ok(Self::Scheduler) };
+        Ok(Self::Supercluster(Box::new(ClustersFile::read(path).context("--clusters")?)))
+    }
+
+    /// Returns the role of `agent`.
+    pub(super) fn of_agent(flags: &Flags) -> anyhow::Result<Self> {
+        match flags.clusters {
+            Some(_) => bail!("--clusters is a flag of `loadmaster run`"),
+            None => Ok(Self::Agent),
+        }
+    }
+
+    /// Sets the names of this role in a configuration that comes from no file.
+    fn set_defaults(&self, config: &mut Configuration) {
+        let (profile, lease) = match self {
+            Self::Scheduler => return,
+            Self::Agent => (agent::PROFILE, agent::LEASE),
+            Self::Supercluster(_) => (scheduler::PROFILE, scheduler::LEASE),
+        };
+        config.profiles.iter_mut().for_each(|own| own.scheduler_name = profile.into());
+        config.leader_election.resource_name = lease.into();
+    }
+}
+
+/// The running role: its end, and what the endpoints show of it.
+struct Running<'a> {
+    outcome: LocalBoxFuture<'a, anyhow::Result<()>>,
+    /// The scheduling loop, whose cache an endpoint shows.
+    events: Option<EventSender>,
+    /// Endpoints of its own.
+    routes: Router,
+}
+
+impl<'a> Running<'a> {
+    /// Prepares a role. It runs when its outcome is awaited. `setup` and `observer` are what all roles share.
+    fn new(
+        role: Role,
+        setup: Setup<Infallible>,
+        observer: MetricsObserver,
+        stop: &'a CancellationToken,
+    ) -> Self {
+        match role {
+            Role::Scheduler => Self {
+                events: Some(setup.channel.0.clone()),
+                outcome: runtime::run_scheduler(setup, observer, stop).boxed_local(),
+                routes: Router::new(),
+            },
+            Role::Agent => {
+                let (shell, channel) = (AgentShell::default(), role_channel());
+                let routes = shell.routes(channel.0.clone());
+                let outcome = shell.run(setup.with_channel(channel), observer, stop);
+                Self { outcome: outcome.boxed_local(), events: None, routes }
+            }
+            Role::Supercluster(file) => {
+                let setup = setup.with_channel(role_channel());
+                let outcome = scheduler::run(setup, *file, observer, stop).boxed_local();
+                Self { outcome, events: None, routes: Router::new() }
+            }
+        }
+    }
+}
+
+fn serve(
+    flags: &Flags,
+    gates: &Gates,
+    role: Role,
+    (registry, log): (Registry, &Log),
+) -> anyhow::Result<()> {
     info!(version = env!("CARGO_PKG_VERSION"), "Starting Loadmaster");
     if log.verbosity.get() >= 1 {
         for (flag, value) in flags.values() {
@@ -80,7 +166,7 @@ fn serve(flags: &Flags, gates: &Gates, registry: Registry, log: &Log) -> anyhow:
     }
     gates.check_built()?;
     let selection = flags.metrics.selection()?;
-    let config = in_effect::configuration(flags, gates)?;
+    let config = in_effect::configuration(flags, gates, |config| role.set_defaults(config))?;
     debug!(
         config = config::to_yaml(&config::redacted(config.to_value())),
         "Using component config"
@@ -106,18 +192,8 @@ fn serve(flags: &Flags, gates: &Gates, registry: Registry, log: &Log) -> anyhow:
             Some(listener) => Some((listener, access(flags, &credentials, &metrics).await?)),
             None => None,
         };
-        let channel = channel();
+        let (configz, profiling) = (config.to_value(), config.enable_profiling);
         let explainer = explainer(&config, &registry, flags.adaptive_sampling);
-        let app = App {
-            metrics: metrics.clone(),
-            health: health.clone(),
-            configz: config.to_value(),
-            flagz: gates.is_on("ComponentFlagz").then(|| flags.values().collect()),
-            statusz: gates.is_on("ComponentStatusz").then(Timestamp::now),
-            events: channel.0.clone(),
-            explainer,
-            verbosity: config.enable_profiling.then(|| log.verbosity.clone()),
-        };
         let setup = Setup {
             request_rate: config.request_rate(),
             config,
@@ -130,10 +206,23 @@ fn serve(flags: &Flags, gates: &Gates, registry: Registry, log: &Log) -> anyhow:
             metrics: metrics.clone(),
             server_status: health.server_status(),
             heartbeat: health.heartbeat(),
-            channel,
+            channel: channel(),
             debug_signal: Some(listen(SignalKind::user_defined2())?),
         };
         let stop = CancellationToken::new();
+        let observer = MetricsObserver::new(metrics.clone(), health.clone());
+        let mut running = Running::new(role, setup, observer, &stop);
+        let app = App {
+            metrics: metrics.clone(),
+            health: health.clone(),
+            configz,
+            flagz: gates.is_on("ComponentFlagz").then(|| flags.values().collect()),
+            statusz: gates.is_on("ComponentStatusz").then(Timestamp::now),
+            events: running.events.take(),
+            explainer,
+            verbosity: profiling.then(|| log.verbosity.clone()),
+            routes: std::mem::take(&mut running.routes),
+        };
         let mut tasks = Tasks::default();
         let signals = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
         let stopping = stop_on_signals(signals, stop.clone(), health.clone());
@@ -158,8 +247,7 @@ fn serve(flags: &Flags, gates: &Gates, registry: Registry, log: &Log) -> anyhow:
             answered.map_err(|error| TaskFailed::joined("the server of the endpoints", error))
         };
         let scheduling = async {
-            let observer = MetricsObserver::new(metrics, health);
-            let outcome = runtime::run_scheduler(setup, observer, &stop).await;
+            let outcome = running.outcome.await;
             ended.cancel();
             outcome
         };

@@ -18,18 +18,24 @@ use crate::metrics::Metrics;
 use crate::scheduling_loop::EventSender;
 use crate::wire::WatchedKind;
 
-/// The parts that all feeds share.
-#[derive(Clone)]
-pub struct FeedFactory {
+/// The parts that all feeds share. The loop has events `M` of its own.
+pub struct FeedFactory<M = Infallible> {
     /// Client for lists.
     pub client: ApiClient,
     /// Channel to the scheduling loop.
-    pub events: EventSender,
+    pub events: EventSender<M>,
     /// Metrics, which count undecodable objects.
     pub metrics: Arc<Metrics>,
 }
 
-impl FeedFactory {
+impl<M> Clone for FeedFactory<M> {
+    fn clone(&self) -> Self {
+        let Self { client, events, metrics } = self;
+        Self { client: client.clone(), events: events.clone(), metrics: metrics.clone() }
+    }
+}
+
+impl<M> FeedFactory<M> {
     /// Runs a feed that brings objects of `kind`. Never ends.
     pub async fn run(self, kind: WatchedKind, feed: Feed) -> Infallible {
         match feed {

@@ -20,8 +20,8 @@ const MIN_INTERVAL: Duration = Duration::from_secs(1);
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The poll of one kind.
-pub(super) struct Poll {
-    shared: FeedFactory,
+pub(super) struct Poll<M> {
+    shared: FeedFactory<M>,
     kind: WatchedKind,
     decoder: Decoder,
     interval: Duration,
@@ -46,8 +46,8 @@ impl Listed {
     }
 }
 
-impl Poll {
-    pub(super) fn new(shared: FeedFactory, kind: WatchedKind, interval: Duration) -> Self {
+impl<M> Poll<M> {
+    pub(super) fn new(shared: FeedFactory<M>, kind: WatchedKind, interval: Duration) -> Self {
         let decoder = Decoder::new(kind.resource.clone(), framework::ExtraFields::default());
         let interval = interval.max(MIN_INTERVAL);
         Self { shared, kind, decoder, interval, listed: Listed::default(), logged_error: None }

@@ -26,10 +26,10 @@ const MAX_PAUSE: Duration = Duration::from_mins(1);
 
 /// Runs the task of a plugin, and sends the changes that it reports. Never ends: a task that ends or
 /// panics is started again after a pause. Meanwhile its objects stay as they are.
-pub(super) async fn run(
+pub(super) async fn run<M>(
     kind: WatchedKind,
     task: &(dyn Fn(FeedSink) -> FeedFuture + Send + Sync),
-    events: &EventSender,
+    events: &EventSender<M>,
 ) -> Infallible {
     let (sender, changes) = mpsc::unbounded_channel();
     let resource = kind.resource.clone();
@@ -66,7 +66,7 @@ fn change(kind: &EventResource, namespace: &str, name: &str, object: Option<Valu
 }
 
 /// Sends changes to the scheduling loop until every sink is dropped.
-async fn forward(mut changes: UnboundedReceiver<Change>, events: &EventSender) {
+async fn forward<M>(mut changes: UnboundedReceiver<Change>, events: &EventSender<M>) {
     let mut batch = Vec::new();
     while changes.recv_many(&mut batch, MAX_BATCH).await > 0 {
         events.send_updates(batch.drain(..).map(Update::from).collect()).await;

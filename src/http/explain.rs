@@ -29,7 +29,7 @@ use tracing::error;
 use super::App;
 use super::access::ResourceAccess;
 use super::authentication::User;
-use crate::scheduling_loop::Copied;
+use crate::scheduling_loop::{Copied, EventSender};
 
 /// Maximum number of questions that are worked on or wait; further ones are refused.
 const QUESTIONS: usize = 8;
@@ -138,7 +138,7 @@ pub(super) async fn pod(
         let key = PodKey::new(&namespace, &name);
         let known = copied.cluster.pod(&key).map(|pod| pod.uid.clone());
         let uid = known.ok_or_else(unknown)?;
-        let facts = app.events.facts(key, uid).await.ok_or_else(unknown)?;
+        let facts = events(&app)?.facts(key, uid).await.ok_or_else(unknown)?;
         let notes = notes(&app, copied);
         let node = query.node;
         let answer = work(&app, admitted, move |lab| {
@@ -282,6 +282,11 @@ fn notes(app: &App, copied: &Copied) -> Vec<String> {
     app.explainer.notes.iter().cloned().chain(standby).collect()
 }
 
+/// Returns the scheduling loop. There are explanations only if there is one.
+fn events(app: &App) -> Result<&EventSender, Refusal> {
+    app.events.as_ref().ok_or(Refusal::NotReady("this role has no scheduling loop"))
+}
+
 /// Waits for the turn of a question, and copies the cluster.
 async fn admit(app: &App) -> Result<Admitted, Refusal> {
     if !app.health.is_synced() {
@@ -293,7 +298,7 @@ async fn admit(app: &App) -> Result<Admitted, Refusal> {
         // The semaphore is never closed.
         let working = app.explainer.working.clone().acquire_owned().await;
         let working = working.map_err(|error| Refusal::Failed(error.to_string()))?;
-        let copied = app.events.copy().await.ok_or(Refusal::NotReady("the scheduler stops"))?;
+        let copied = events(app)?.copy().await.ok_or(Refusal::NotReady("the scheduler stops"))?;
         Ok::<_, Refusal>(Admitted { copied, _permits: [admitted, working] })
     };
     timeout(TIMEOUT, turn).await.unwrap_or(Err(Refusal::TimedOut))

@@ -26,6 +26,7 @@ mod zpages;
 
 use std::sync::Arc;
 
+use axum::Router;
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -61,13 +62,15 @@ pub struct App {
     pub flagz: Option<Flagz>,
     /// The start of the process, for `/statusz`; `None` if the gate ComponentStatusz is off.
     pub statusz: Option<Timestamp>,
-    /// The scheduling loop, whose cache `/metrics/resources` shows.
-    pub events: EventSender,
-    /// Answers `/explain/`.
+    /// The scheduling loop, whose cache `/metrics/resources` shows; `None` in roles without one.
+    pub events: Option<EventSender>,
+    /// Answers `/explain/`, in roles with a scheduling loop.
     pub explainer: Explainer,
     /// Changed by `PUT /debug/flags/v`; `None` if `enableProfiling` is off, and then there is no
     /// `/debug/pprof/` either.
     pub verbosity: Option<Verbosity>,
+    /// Further routes of a role, behind the same authentication and authorization.
+    pub routes: Router,
 }
 
 #[cfg(test)]

@@ -14,9 +14,9 @@ use crate::metrics::{self, PodResources};
 /// Streams the metrics of a snapshot of the cache. There are none until the watches have
 /// synced, and none on a standby.
 pub(super) async fn show(State(app): State<App>) -> Response {
-    let snapshot = match app.health.is_synced() {
-        true => app.events.snapshot().await,
-        false => None,
+    let snapshot = match &app.events {
+        Some(events) if app.health.is_synced() => events.snapshot().await,
+        _ => None,
     };
     let pods = snapshot.filter(|snapshot| snapshot.leads).map(|snapshot| {
         tokio::task::spawn_blocking(move || PodResources::new(snapshot.pods().cloned()))

@@ -38,11 +38,10 @@ pub(super) fn router(mut app: App, access: &Access) -> Router {
         .route("/metrics/slis", get(show_slis).delete(reset_slis).layer(compressed()))
         .route("/metrics/resources", get(resources::show).layer(compressed()))
         .route("/configz", get(show_configuration))
-        .route("/explain/pods/{namespace}/{name}", get(explain::pod).layer(compressed()))
-        .route("/explain/groups/{namespace}/{name}", get(explain::group).layer(compressed()))
-        .route("/explain/nodes", get(explain::nodes).layer(compressed()))
-        .route("/explain/nodes/{name}", get(explain::node).layer(compressed()))
-        .route("/explain/cluster", get(explain::cluster).layer(compressed()));
+        .merge(std::mem::take(&mut app.routes).with_state(()));
+    if app.events.is_some() {
+        router = with_explanations(router);
+    }
     if let Some(flagz) = app.flagz.clone() {
         let show = async move |headers: HeaderMap| flagz.page().answer(&headers);
         router = router.route("/flagz", get(show));
@@ -66,6 +65,16 @@ pub(super) fn router(mut app: App, access: &Access) -> Router {
         .layer(middleware::from_fn(keep_open))
         .layer(RequestBodyTimeoutLayer::new(BODY_TIMEOUT))
         .with_state(app)
+}
+
+/// Adds the explanations of decisions.
+fn with_explanations(router: Router<App>) -> Router<App> {
+    router
+        .route("/explain/pods/{namespace}/{name}", get(explain::pod).layer(compressed()))
+        .route("/explain/groups/{namespace}/{name}", get(explain::group).layer(compressed()))
+        .route("/explain/nodes", get(explain::nodes).layer(compressed()))
+        .route("/explain/nodes/{name}", get(explain::node).layer(compressed()))
+        .route("/explain/cluster", get(explain::cluster).layer(compressed()))
 }
 
 /// Compresses responses with gzip if the caller accepts it. A scrape has many similar lines, so that the

@@ -83,9 +83,10 @@ impl Server {
             configz: json!({"kind": "KubeSchedulerConfiguration", "token": "secret"}),
             flagz: Some([("v", "2")].into_iter().collect()),
             statusz: Some(Timestamp::now()),
-            events: channel.0,
+            events: Some(channel.0),
             explainer: Explainer::new(engine_config, Vec::new()),
             verbosity: profiling.then(|| verbosity.clone()),
+            routes: Router::new(),
         };
         let authority = Authority::new("users");
         let router = router::router(app, access);

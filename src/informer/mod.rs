@@ -32,15 +32,14 @@ const MAX_WAITING_BATCHES: usize = 4;
 /// Number of objects of a first list after which the log reports the progress.
 const LOGGED_OBJECTS: usize = 100_000;
 
-/// The parts that all informers share.
-#[derive(Clone)]
-pub struct InformerFactory {
+/// The parts that all informers share. The loop has events `M` of its own.
+pub struct InformerFactory<M = Infallible> {
     /// Client for lists and watches.
     pub client: ApiClient,
     /// The media types to ask for, for kinds that are also read in protobuf.
     pub accept: Arc<str>,
     /// Channel to the scheduling loop.
-    pub events: EventSender,
+    pub events: EventSender<M>,
     /// Clock of the daemon.
     pub clock: Clock,
     /// Metrics, which count undecodable objects.
@@ -51,9 +50,23 @@ pub struct InformerFactory {
     pub relists: watch::Receiver<RelistRequests>,
 }
 
-impl InformerFactory {
+impl<M> Clone for InformerFactory<M> {
+    fn clone(&self) -> Self {
+        Self {
+            client: self.client.clone(),
+            accept: self.accept.clone(),
+            events: self.events.clone(),
+            clock: self.clock,
+            metrics: self.metrics.clone(),
+            status: self.status.clone(),
+            relists: self.relists.clone(),
+        }
+    }
+}
+
+impl<M> InformerFactory<M> {
     /// Creates the informer of a kind. The seed determines the jitter of its delays and timeouts.
-    pub fn informer(&self, kind: WatchedKind, decoder: Decoder, seed: u64) -> Informer {
+    pub fn informer(&self, kind: WatchedKind, decoder: Decoder, seed: u64) -> Informer<M> {
         let list_watch = ListWatch {
             path: kind.path.to_string(),
             field_selector: kind.field_selector.map(str::to_owned),
@@ -82,8 +95,8 @@ impl InformerFactory {
 }
 
 /// An informer of one kind.
-pub struct Informer {
-    shared: InformerFactory,
+pub struct Informer<M = Infallible> {
+    shared: InformerFactory<M>,
     kind: WatchedKind,
     caller: Caller,
     reflector: Reflector<Update>,
@@ -102,7 +115,7 @@ pub struct Informer {
     logged_objects: usize,
 }
 
-impl Informer {
+impl<M> Informer<M> {
     /// Lists and watches without end.
     pub async fn run(mut self) -> Infallible {
         let (sender, mut inputs) = mpsc::channel(MAX_WAITING_BATCHES);

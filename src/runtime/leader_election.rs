@@ -1,5 +1,6 @@
 //! The leader election of the daemon.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ const WATCH_TIMEOUT: Duration = Duration::from_mins(5);
 ///
 /// # Errors
 /// The durations do not fit together.
-pub(super) fn new_election(
+pub(crate) fn new_election(
     config: &Configuration,
     seed: u64,
 ) -> anyhow::Result<Option<LeaderElection>> {
@@ -49,7 +50,7 @@ pub(super) fn new_election(
 }
 
 /// Returns the unique name of this process: `<hostname>_<random UUID>`.
-fn identity() -> anyhow::Result<String> {
+pub(crate) fn identity() -> anyhow::Result<String> {
     let path = "/proc/sys/kernel/random/uuid";
     let uuid = std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
     Ok(format!("{}_{}", hostname(), uuid.trim()))
@@ -73,16 +74,16 @@ pub(super) fn warn_of_slow_extenders(extenders: &Extenders, settings: &LeaderEle
 /// A watch of the Lease, by which a standby notices at once that the Lease is free.
 ///
 /// The election does not depend on it: a standby also reads the Lease regularly.
-pub(super) struct LeaseWatch {
+pub(crate) struct LeaseWatch<M = Infallible> {
     client: ApiClient,
     path: String,
     retry_period: Duration,
-    events: EventSender,
+    events: EventSender<M>,
     logged_error: Option<String>,
 }
 
-impl LeaseWatch {
-    pub(super) fn new(client: ApiClient, elector: &LeaderElector, events: EventSender) -> Self {
+impl<M> LeaseWatch<M> {
+    pub(crate) fn new(client: ApiClient, elector: &LeaderElector, events: EventSender<M>) -> Self {
         Self {
             client,
             path: elector.watch_path(WATCH_TIMEOUT),
@@ -93,7 +94,7 @@ impl LeaseWatch {
     }
 
     /// Watches the Lease until this replica leads.
-    pub(super) async fn run(mut self, leading: Arc<SetOnce<()>>) {
+    pub(crate) async fn run(mut self, leading: Arc<SetOnce<()>>) {
         let watching = async {
             loop {
                 let watched = catch_panic(self.watch()).await;

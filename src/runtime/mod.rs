@@ -3,9 +3,11 @@
 mod connect;
 mod leader_election;
 mod permissions;
+mod role;
 mod sender;
 mod served_names;
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,8 +47,12 @@ use crate::scheduling_loop::{
 use crate::supervision::{TaskFailed, Tasks};
 use crate::wire::{Decoder, WatchedKind, Whole, feeds, watched_kinds};
 
-/// The configuration and the plugins of a scheduler, and its API server.
-pub struct Setup {
+pub(crate) use self::leader_election::identity;
+pub use self::role::{Role, RoleParts, Watches, run_role};
+pub(crate) use self::sender::within;
+
+/// The configuration and the plugins of a scheduler, and its API server. Its loop has events `M` of its own.
+pub struct Setup<M = Infallible> {
     /// Configuration with defaults applied.
     pub config: Configuration,
     /// Available plugins.
@@ -70,7 +76,7 @@ pub struct Setup {
     /// Receives the turns of the scheduling loop.
     pub heartbeat: Arc<Heartbeat>,
     /// The channel of events for the scheduling loop.
-    pub channel: EventChannel,
+    pub channel: EventChannel<M>,
     /// The signal at which the cache debugger compares and dumps, if any.
     pub debug_signal: Option<Signal>,
 }
@@ -83,15 +89,34 @@ struct Sources {
     feeds: Vec<(WatchedKind, Feed)>,
 }
 
-impl Setup {
+impl<M> Setup<M> {
+    /// Returns the same setup for the loop of another role.
+    pub fn with_channel<N>(self, channel: EventChannel<N>) -> Setup<N> {
+        Setup {
+            channel,
+            config: self.config,
+            registry: self.registry,
+            credentials: self.credentials,
+            request_rate: self.request_rate,
+            adaptive_sampling: self.adaptive_sampling,
+            form: self.form,
+            longest_preemption_pause: self.longest_preemption_pause,
+            unschedulable_timeout: self.unschedulable_timeout,
+            metrics: self.metrics,
+            server_status: self.server_status,
+            heartbeat: self.heartbeat,
+            debug_signal: self.debug_signal,
+        }
+    }
+
     fn connect(&self, component: &str) -> Result<ApiClient, ConnectError> {
         let (metrics, status) = (self.metrics.rest_client(), self.server_status.clone());
         ApiClient::new(&self.credentials, component, metrics, status)
     }
 
-    /// Creates the scheduler and the lists of kinds to watch and of feeds. `whole` selects the objects
-    /// that are kept as JSON for extenders.
-    fn scheduler(&self, whole: Whole, clock: Clock) -> anyhow::Result<(Scheduler, Sources)> {
+    /// Creates the engine and the lists of kinds to watch and of feeds. `whole` selects the objects that are
+    /// kept as JSON.
+    fn engine(&self, whole: Whole, seed: u64) -> anyhow::Result<(Engine, Sources)> {
         let config = self.config.clone().with_ignored_resources()?;
         let profiles = config.build_profiles(&self.registry)?;
         let unused = self.config.unused_plugin_config(&profiles, &self.registry);
@@ -104,8 +129,6 @@ impl Setup {
             |kind: &WatchedKind| Decoder::new(kind.resource.clone(), fields.clone()).keeping(whole);
         let kinds = kinds.into_iter().map(|kind| (decoder(&kind), kind)).collect();
         let sources = Sources { kinds, feeds: feeds(&profiles) };
-        // Two schedulers should not have the same seed.
-        let seed = clock.now().as_nanos().unsigned_abs();
         let mut queue = config.queue();
         queue.max_in_unschedulable = self.unschedulable_timeout;
         let engine = Engine::new(EngineConfig {
@@ -118,17 +141,12 @@ impl Setup {
             extenders: config.engine_extenders(),
             ..EngineConfig::new(profiles)
         });
+        Ok((engine, sources))
+    }
+
+    fn limits(&self) -> Limits {
         let (qps, burst) = self.request_rate.unzip();
-        let limits = Limits { qps, burst: burst.unwrap_or_default(), ..Limits::default() };
-        let api_dispatcher = ApiDispatcher::new(limits, seed);
-        let options =
-            event_recorder::Options { hostname: hostname(), ..event_recorder::Options::default() };
-        let event_recorder = EventRecorder::new(options, seed);
-        let mut scheduler = Scheduler::new(engine, api_dispatcher, event_recorder);
-        if let Some(election) = new_election(&config, seed)? {
-            scheduler = scheduler.with_leader_election(election);
-        }
-        Ok((scheduler, sources))
+        Limits { qps, burst: burst.unwrap_or_default(), ..Limits::default() }
     }
 
     fn register_plugin_metrics(&self, profiles: &Profiles) {
@@ -140,6 +158,31 @@ impl Setup {
             warn!("{error}");
         }
     }
+}
+
+impl Setup {
+    /// Creates the scheduler and the lists of kinds to watch and of feeds. `whole` selects the objects
+    /// that are kept as JSON for extenders.
+    fn scheduler(&self, whole: Whole, clock: Clock) -> anyhow::Result<(Scheduler, Sources)> {
+        let seed = seed_of(clock);
+        let (engine, sources) = self.engine(whole, seed)?;
+        let api_dispatcher = ApiDispatcher::new(self.limits(), seed);
+        let event_recorder = EventRecorder::new(recorder_options(), seed);
+        let mut scheduler = Scheduler::new(engine, api_dispatcher, event_recorder);
+        if let Some(election) = new_election(&self.config, seed)? {
+            scheduler = scheduler.with_leader_election(election);
+        }
+        Ok((scheduler, sources))
+    }
+}
+
+/// Returns a seed. Two schedulers should not have the same one.
+fn seed_of(clock: Clock) -> u64 {
+    clock.now().as_nanos().unsigned_abs()
+}
+
+fn recorder_options() -> event_recorder::Options {
+    event_recorder::Options { hostname: hostname(), ..event_recorder::Options::default() }
 }
 
 /// Runs a scheduler until `stop` is cancelled, then waits for its requests in flight and releases its
@@ -256,7 +299,12 @@ fn spawn_scheduling(parts: LoopParts<impl Observer + Send + 'static>) -> JoinHan
 }
 
 /// Spawns the watches of all kinds and the feeds of plugins. They begin when `starts` is set.
-fn watch(factory: InformerFactory, sources: Sources, starts: &Arc<SetOnce<()>>, tasks: &mut Tasks) {
+fn watch<M: Send + 'static>(
+    factory: InformerFactory<M>,
+    sources: Sources,
+    starts: &Arc<SetOnce<()>>,
+    tasks: &mut Tasks,
+) {
     let InformerFactory { client, events, clock, metrics, .. } = factory.clone();
     let feeds = FeedFactory { client, events, metrics };
     let seeds = clock.now().as_nanos().unsigned_abs()..;

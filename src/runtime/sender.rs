@@ -14,25 +14,25 @@ use crate::scheduling_loop::{EventSender, LoopEvent, OutgoingRequest};
 use crate::supervision::catch_panic;
 
 /// The connections for requests.
-pub(super) struct Sender {
+pub(crate) struct Sender {
     /// The connection for writes.
-    pub(super) client: ApiClient,
+    pub(crate) client: ApiClient,
     /// The connection for the Lease. Other requests cannot delay its renewal.
-    pub(super) lease_client: ApiClient,
+    pub(crate) lease_client: ApiClient,
     /// The connection for events, which do not take streams from other writes.
-    pub(super) event_client: ApiClient,
+    pub(crate) event_client: ApiClient,
     /// The extenders, for binds.
-    pub(super) extenders: Arc<[HttpExtender]>,
-    pub(super) clock: Clock,
+    pub(crate) extenders: Arc<[HttpExtender]>,
+    pub(crate) clock: Clock,
 }
 
 impl Sender {
     /// Sends each request in a task of its own and passes the reply to the scheduling loop. Ends with the
     /// loop.
-    pub(super) async fn run(
+    pub(crate) async fn run<M: Send + 'static>(
         self,
         mut requests: UnboundedReceiver<OutgoingRequest>,
-        events: EventSender,
+        events: EventSender<M>,
     ) {
         let shared = Arc::new((self, events));
         while let Some(OutgoingRequest { source, request }) = requests.recv().await {
@@ -66,7 +66,7 @@ impl Sender {
 
 /// Sends a request, unless its time has passed. It may have passed if the process was paused, or while
 /// the request waits for a connection; a request that is abandoned does not leave later.
-async fn within(
+pub(crate) async fn within(
     not_after: Option<Time>,
     clock: Clock,
     sending: impl Future<Output = Reply>,

@@ -1,5 +1,6 @@
 //! The channel of events for the scheduling loop.
 
+use std::convert::Infallible;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -17,9 +18,9 @@ use crate::wire::Update;
 /// are not read.
 const MAX_WAITING_UPDATES: u32 = 16_384;
 
-/// An event for the scheduling loop.
+/// An event for the scheduling loop, or for the loop of another role, whose own events are `M`.
 #[derive(Debug)]
-pub enum LoopEvent {
+pub enum LoopEvent<M = Infallible> {
     /// Watched objects changed. Dropping the permit frees the space of the updates in the channel.
     Updates(Vec<Update>, OwnedSemaphorePermit),
     /// One informer has synced.
@@ -38,39 +39,52 @@ pub enum LoopEvent {
     LeaseEvent(Vec<u8>),
     /// The loop has to stop scheduling and to end when the requests in flight have ended.
     Stop,
+    /// An event that only the loop of another role has.
+    Own(M),
 }
 
 /// The sending end of the channel.
-#[derive(Debug, Clone)]
-pub struct EventSender {
-    sender: mpsc::Sender<LoopEvent>,
+#[derive(Debug)]
+pub struct EventSender<M = Infallible> {
+    sender: mpsc::Sender<LoopEvent<M>>,
     update_permits: Arc<Semaphore>,
 }
 
 /// The receiving end of the channel.
 #[derive(Debug)]
-pub struct EventReceiver {
-    receiver: mpsc::Receiver<LoopEvent>,
+pub struct EventReceiver<M = Infallible> {
+    receiver: mpsc::Receiver<LoopEvent<M>>,
     update_permits: Arc<Semaphore>,
 }
 
 /// Both ends of the channel.
-pub type EventChannel = (EventSender, EventReceiver);
+pub type EventChannel<M = Infallible> = (EventSender<M>, EventReceiver<M>);
 
-/// Creates the channel.
+impl<M> Clone for EventSender<M> {
+    fn clone(&self) -> Self {
+        Self { sender: self.sender.clone(), update_permits: self.update_permits.clone() }
+    }
+}
+
+/// Creates the channel of a scheduling loop.
 pub fn channel() -> EventChannel {
+    role_channel()
+}
+
+/// Creates the channel of the loop of a role.
+pub fn role_channel<M>() -> EventChannel<M> {
     let (sender, receiver) = mpsc::channel();
     let update_permits = Arc::new(Semaphore::new(MAX_WAITING_UPDATES as usize));
     let sender = EventSender { sender, update_permits: update_permits.clone() };
     (sender, EventReceiver { receiver, update_permits })
 }
 
-impl EventReceiver {
+impl<M> EventReceiver<M> {
     /// Returns the next event, if there is one.
     ///
     /// # Errors
     /// There is none.
-    pub fn try_recv(&self) -> Result<LoopEvent, mpsc::TryRecvError> {
+    pub fn try_recv(&self) -> Result<LoopEvent<M>, mpsc::TryRecvError> {
         self.receiver.try_recv()
     }
 
@@ -78,12 +92,12 @@ impl EventReceiver {
     ///
     /// # Errors
     /// None arrived in time, or all senders are gone.
-    pub fn recv_timeout(&self, timeout: Duration) -> Result<LoopEvent, mpsc::RecvTimeoutError> {
+    pub fn recv_timeout(&self, timeout: Duration) -> Result<LoopEvent<M>, mpsc::RecvTimeoutError> {
         self.receiver.recv_timeout(timeout)
     }
 
     /// Waits for events until all senders are gone.
-    pub fn iter(&self) -> impl Iterator<Item = LoopEvent> {
+    pub fn iter(&self) -> impl Iterator<Item = LoopEvent<M>> {
         self.receiver.iter()
     }
 
@@ -93,7 +107,7 @@ impl EventReceiver {
     }
 }
 
-impl EventSender {
+impl<M> EventSender<M> {
     /// Sends updates. Waits while the channel holds too many.
     pub async fn send_updates(&self, updates: Vec<Update>) {
         let count = u32::try_from(updates.len()).unwrap_or(u32::MAX).min(MAX_WAITING_UPDATES);
@@ -125,7 +139,7 @@ impl EventSender {
     }
 
     /// Sends any other event. Does nothing if the loop has ended, because then the process ends.
-    pub fn send(&self, event: LoopEvent) {
+    pub fn send(&self, event: LoopEvent<M>) {
         let _ = self.sender.send(event);
     }
 }

@@ -25,7 +25,7 @@ pub(super) fn log_attempt(attempt: &Attempt) {
 }
 
 /// Logs an event about a pod.
-pub(super) fn log_event(event: &Event) {
+pub(crate) fn log_event(event: &Event) {
     let (pod, note) = (&event.regarding, event.note.as_str());
     match &*event.reason {
         "Scheduled" => debug!(%pod, note, "Successfully bound pod to node"),
@@ -34,13 +34,13 @@ pub(super) fn log_event(event: &Event) {
 }
 
 /// Logs a failed API call.
-pub(super) fn log_failed_call(call: &FailedCall) {
+pub(crate) fn log_failed_call(call: &FailedCall) {
     let FailedCall { action, object, error } = call;
     warn!(object, err = error, "{action} failed");
 }
 
 /// The log of an election, with the texts and levels of client-go.
-pub(super) struct ElectionLog {
+pub(crate) struct ElectionLog {
     /// Namespace and name of the Lease.
     lock: String,
     /// The last problem in the log, and when it was logged.
@@ -48,13 +48,13 @@ pub(super) struct ElectionLog {
 }
 
 impl ElectionLog {
-    pub(super) fn new(elector: Option<&LeaderElector>) -> Self {
+    pub(crate) fn new(elector: Option<&LeaderElector>) -> Self {
         let config = elector.map(LeaderElector::config);
         let lock = config.map(|config| format!("{}/{}", config.namespace, config.name));
         Self { lock: lock.unwrap_or_default(), problem: None }
     }
 
-    pub(super) fn log(&mut self, notice: &Notice, now: Time) {
+    pub(crate) fn log(&mut self, notice: &Notice, now: Time) {
         let Self { lock, problem } = self;
         let lock = &**lock;
         match notice {

@@ -29,9 +29,12 @@ use tokio::sync::SetOnce;
 use tokio::sync::mpsc::UnboundedSender;
 use tracing::info;
 
-pub use self::channel::{EventChannel, EventReceiver, EventSender, LoopEvent, channel};
+pub use self::channel::{
+    EventChannel, EventReceiver, EventSender, LoopEvent, channel, role_channel,
+};
 pub use self::heartbeat::Heartbeat;
-use self::log::{ElectionLog, log_attempt, log_event, log_failed_call};
+use self::log::log_attempt;
+pub(crate) use self::log::{ElectionLog, log_event, log_failed_call};
 use self::questions::Copies;
 pub use self::questions::{Copied, Question};
 pub use self::relists::{RelistRequests, Relists};
@@ -239,6 +242,7 @@ impl<O: Observer> SchedulingLoop<O> {
                 self.scheduler.stop(now);
                 self.drain_deadline = Some(now + DRAIN_TIMEOUT);
             }
+            LoopEvent::Own(never) => match never {},
         }
     }
 

@@ -137,8 +137,9 @@ impl Decoder {
         match self.resource {
             EventResource::Node => self.fields.node.is_empty() && !self.whole.nodes,
             EventResource::Pod => {
-                let Whole { pending_pods, placed_pods, .. } = self.whole;
-                self.fields.pod.is_empty() && !pending_pods && !placed_pods
+                let Whole { pending_pods, placed_pods, labelled, .. } = self.whole;
+                let keeps = pending_pods || placed_pods || labelled.is_some();
+                self.fields.pod.is_empty() && !keeps
             }
             _ => false,
         }
@@ -260,10 +261,12 @@ impl Decoder {
         let object: api::Pod = serde_json::from_str(raw.get())?;
         let json = parsed(raw, !self.fields.pod.is_empty())?;
         let (meta, update) = self.compact_pod(&object, json.as_ref());
-        let is_kept = match object.spec.node_name.is_empty() {
-            true => self.whole.pending_pods,
-            false => self.whole.placed_pods,
-        };
+        let labels = &object.metadata.labels;
+        let is_kept = self.whole.labelled.is_some_and(|label| labels.contains_key(label))
+            || match object.spec.node_name.is_empty() {
+                true => self.whole.pending_pods,
+                false => self.whole.placed_pods,
+            };
         let object = is_kept.then(|| whole(raw)).transpose()?;
         Ok((meta, Update { object, ..update }))
     }
@@ -580,7 +583,13 @@ mod tests {
         let field = || ["/spec/x".into()].into();
         let of_pods = || ExtraFields { pod: field(), ..none() };
         let containers = ExtraFields { containers: true, ..none() };
-        let kept = |nodes, pending_pods, placed_pods| Whole { nodes, pending_pods, placed_pods };
+        let kept = |nodes, pending_pods, placed_pods| Whole {
+            nodes,
+            pending_pods,
+            placed_pods,
+            ..Whole::NONE
+        };
+        let labelled = Whole { labelled: Some("example.com/kept"), ..Whole::NONE };
         use EventResource::{Node, Pod, Service};
         for (resource, fields, whole, expected) in [
             (Pod, none(), Whole::NONE, true),
@@ -588,6 +597,7 @@ mod tests {
             (Pod, of_pods(), Whole::NONE, false),
             (Pod, none(), kept(false, true, false), false),
             (Pod, none(), kept(false, false, true), false),
+            (Pod, none(), labelled, false),
             (Node, of_pods(), kept(false, true, true), true),
             (Node, ExtraFields { node: field(), ..none() }, Whole::NONE, false),
             (Node, none(), kept(true, false, false), false),
@@ -596,6 +606,20 @@ mod tests {
             let what = format!("{resource:?} {fields:?} {whole:?}");
             assert_eq!(reads(resource, fields, whole), expected, "{what}");
         }
+    }
+
+    #[test]
+    fn pods_with_a_label_are_kept() {
+        let whole = Whole { labelled: Some("example.com/kept"), ..Whole::NONE };
+        let decoder = decoder(EventResource::Pod).keeping(whole);
+        let is_kept = |object: &Value| match event(&decoder, "ADDED", object) {
+            WatchEvent::Updated(_, update) => update.object.is_some(),
+            other => panic!("a changed object is expected, not {other:?}"),
+        };
+        let mut pod = pod();
+        assert!(!is_kept(&pod));
+        pod["metadata"]["labels"] = json!({"example.com/kept": "true"});
+        assert!(is_kept(&pod), "with a node or without one");
     }
 
     #[test]

@@ -13,11 +13,14 @@ pub struct Whole {
     pub pending_pods: bool,
     /// Pods with a node.
     pub placed_pods: bool,
+    /// Pods with this label.
+    pub labelled: Option<&'static str>,
 }
 
 impl Whole {
     /// None.
-    pub const NONE: Self = Self { nodes: false, pending_pods: false, placed_pods: false };
+    pub const NONE: Self =
+        Self { nodes: false, pending_pods: false, placed_pods: false, labelled: None };
 }
 
 type Fields<'a> = BTreeMap<String, &'a RawValue>;

@@ -30,7 +30,7 @@ impl From<&str> for Log {
 
 impl Log {
     /// Collects the output of this process until it ends.
-    fn of(child: &mut Child) -> Self {
+    pub(super) fn of(child: &mut Child) -> Self {
         let (log, errors) = (Self::default(), child.stderr.take().unwrap());
         let lines = log.0.clone();
         tokio::task::spawn_blocking(move || {

@@ -25,6 +25,7 @@ mod process;
 mod proxy;
 mod radius;
 mod scheduling;
+mod supercluster;
 mod supervision;
 mod topology;
 mod volumes;

@@ -7,6 +7,7 @@ use std::process::Command;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use loadmaster::config::{self, Gates};
+use loadmaster::supercluster::scheduler::ClustersFile;
 
 use super::{DEFAULT, args, find, find_all, flag, rendered, rendering};
 
@@ -44,8 +45,20 @@ fn binary_accepts_the_arguments() {
     for file in &rendered() {
         let args = args(&deployment(file));
         can_be_read(&args).unwrap_or_else(|error| panic!("{file}: {error}"));
-        assert_eq!(args[0], "run");
+        let role = if *file == rendering("agent") { "agent" } else { "run" };
+        assert_eq!(args[0], role, "{file}");
     }
+}
+
+#[test]
+fn clusters_of_the_configuration_are_accepted() {
+    let file = rendering("supercluster");
+    let clusters = config_map(&file).data.unwrap().remove("clusters.yaml").unwrap();
+    let written = Path::new(env!("CARGO_TARGET_TMPDIR")).join("clusters.yaml");
+    fs::write(&written, clusters).unwrap();
+    ClustersFile::read(&written).unwrap();
+    let given = flag(&args(&deployment(&file)), "clusters").unwrap().to_owned();
+    assert_eq!(given, "/etc/loadmaster/clusters.yaml");
 }
 
 #[test]
@@ -113,6 +126,8 @@ fn test_pods_name_each_scheduler_once() {
     for file in rendered().into_iter().filter(|file| file != DEFAULT) {
         let pods = find_all::<Pod>(&file).into_iter();
         let named: Vec<_> = pods.map(|pod| pod.spec.unwrap().scheduler_name.unwrap()).collect();
-        assert_eq!(named, served(&file), "{file}");
+        // In the other roles a pod of the cluster is not scheduled.
+        let is_scheduler = !["agent", "supercluster"].map(rendering).contains(&file);
+        assert_eq!(named, if is_scheduler { served(&file) } else { Vec::new() }, "{file}");
     }
 }

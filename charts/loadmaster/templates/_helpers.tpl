@@ -61,9 +61,25 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end -}}
 {{- end -}}
 
+{{/* The scheduler name. Delegates have another one than the pods of a scheduler in their cluster. */}}
+{{- define "loadmaster.schedulerName" -}}
+{{- if and (eq .Values.role "agent") (eq .Values.schedulerName "loadmaster") -}}
+loadmaster-agent
+{{- else -}}
+{{- .Values.schedulerName -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The SuperclusterConfiguration of the role supercluster. */}}
+{{- define "loadmaster.clusters" -}}
+apiVersion: supercluster.loadmaster.io/v1alpha1
+kind: SuperclusterConfiguration
+{{ toYaml .Values.supercluster.config }}
+{{- end -}}
+
 {{/* Profiles in effect: those of the configuration, or one with the default plugins. */}}
 {{- define "loadmaster.profiles" -}}
-{{- default (list (dict "schedulerName" .Values.schedulerName)) .Values.config.profiles | toYaml -}}
+{{- default (list (dict "schedulerName" (include "loadmaster.schedulerName" .))) .Values.config.profiles | toYaml -}}
 {{- end -}}
 
 {{/* The scheduler names of the profiles, as a YAML list. */}}
@@ -195,12 +211,13 @@ tolerations:
 {{/*
 The update strategy. With leader election an update starts the new pods first, so a standby is always
 ready. If replicas may not share a node, an additional pod may find no node, so one old pod stops first.
-Two schedulers without leader election would bind the same pods, so the old one stops first.
+Two schedulers without leader election would bind the same pods, so the old one stops first. So does an agent, and
+a scheduler over many clusters: they read their cluster only when they lead.
 */}}
 {{- define "loadmaster.strategy" -}}
 {{- if .Values.strategy -}}
 {{ toYaml .Values.strategy }}
-{{- else if not .Values.leaderElection.enabled -}}
+{{- else if or (not .Values.leaderElection.enabled) (ne .Values.role "scheduler") -}}
 type: Recreate
 {{- else -}}
 type: RollingUpdate

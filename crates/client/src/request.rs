@@ -162,7 +162,7 @@ struct Cause {
 
 impl Response {
     /// Returns whether the server carried out the request.
-    pub(crate) const fn is_success(&self) -> bool {
+    pub const fn is_success(&self) -> bool {
         matches!(self.status, 200..=299)
     }
 
@@ -177,7 +177,7 @@ impl Response {
 
     /// Returns the message of the `Status` in the body, or, if there is none, the HTTP status and the
     /// start of the body.
-    pub(crate) fn error_message(&self) -> String {
+    pub fn error_message(&self) -> String {
         let message = self.as_status().message;
         if !message.is_empty() {
             return message;
@@ -215,6 +215,13 @@ pub(crate) fn collection_path(api_version: &str, namespace: &str, resource: &str
         push_segment(&mut path, namespace);
     }
     push_segment(&mut path, resource);
+    path
+}
+
+/// Returns the path of the pods of a namespace, or of one of them.
+pub fn pod_path(namespace: &str, name: Option<&str>) -> String {
+    let mut path = collection_path("v1", namespace, "pods");
+    name.iter().for_each(|name| push_segment(&mut path, name));
     path
 }
 

@@ -47,6 +47,10 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
+    /// Schedules over the member clusters of this SuperclusterConfiguration, through their agents
+    #[arg(long, value_name = "FILE")]
+    pub clusters: Option<PathBuf>,
+
     /// URL of the API server; overrides the kubeconfig
     #[arg(long, value_name = "URL")]
     pub master: Option<String>,

@@ -1,0 +1,410 @@
+//! The HTTPS API of an agent. `openapi.json` describes it.
+//!
+//! Authentication and authorization are those of the endpoints: a caller needs the verb of the request, in lower
+//! case, on its path as a nonResourceURL.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{DefaultBodyLimit, Query, State};
+use axum::http::{HeaderName, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use supercluster::message::{self, RefusalCode, Request, Versioned};
+use tokio::sync::{Semaphore, oneshot};
+
+use super::super::messages::{AgentStatus, DelegatesQuery, DeletionRequest, ROOT, StrategyList};
+use super::{AgentEvent, Shared, Started};
+use crate::scheduling_loop::{EventSender, LoopEvent};
+
+/// The document that describes the API.
+const OPENAPI: &str = include_str!("openapi.json");
+/// Maximum size of the body of a request in bytes: a pod is at most 1.5 MiB.
+const MAX_BODY: usize = 2 * 1024 * 1024;
+/// Maximum number of samples that are taken or wait.
+const MAX_SAMPLES: usize = 512;
+/// Maximum number of commits, seals and deletions that are under way.
+const MAX_COMMITS: usize = 2048;
+/// Maximum number of callers that wait for changes of delegates.
+const MAX_LISTS: usize = 64;
+/// Time after which a sample is not worth waiting for.
+const SAMPLE_DEADLINE: Duration = Duration::from_secs(5);
+/// Time after which the answer to a commit or a seal counts as lost. Its caller asks what became of it.
+const COMMIT_DEADLINE: Duration = Duration::from_secs(45);
+
+/// What the handlers share.
+pub(super) struct Api {
+    events: EventSender<AgentEvent>,
+    shared: Arc<Shared>,
+    samples: Semaphore,
+    commits: Semaphore,
+    lists: Semaphore,
+}
+
+impl Api {
+    pub(super) fn new(events: EventSender<AgentEvent>, shared: Arc<Shared>) -> Self {
+        Self {
+            events,
+            shared,
+            samples: Semaphore::new(MAX_SAMPLES),
+            commits: Semaphore::new(MAX_COMMITS),
+            lists: Semaphore::new(MAX_LISTS),
+        }
+    }
+
+    /// Returns what the agent knows since its start; an error until then.
+    fn started(&self) -> Result<&Started, Failure> {
+        self.shared.started.get().ok_or(Failure::NotReady)
+    }
+
+    /// Asks the loop.
+    async fn ask(
+        &self,
+        request: Request,
+        deadline: Duration,
+    ) -> Result<message::Response, Failure> {
+        let (reply, answer) = oneshot::channel();
+        self.events.send(LoopEvent::Own(AgentEvent::Call(request, reply)));
+        match tokio::time::timeout(deadline, answer).await {
+            Ok(Ok(response)) => Ok(response),
+            // The loop has ended, or has dropped the request.
+            Ok(Err(_)) => Err(Failure::NotReady),
+            Err(_) => Err(Failure::TimedOut(deadline)),
+        }
+    }
+}
+
+/// Returns the routes.
+pub(super) fn routes(api: Api) -> Router {
+    let path = |name: &str| format!("{ROOT}/{name}");
+    Router::new()
+        .route(&path("samples"), post(sample))
+        .route(&path("commits"), post(commit))
+        .route(&path("seals"), post(seal))
+        .route(&path("deletions"), post(delete))
+        .route(&path("delegates"), get(delegates))
+        .route(&path("strategies"), get(strategies))
+        .route(&path("status"), get(status))
+        .route("/openapi/v3", get(openapi))
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .with_state(Arc::new(api))
+}
+
+type Body = Result<Bytes, BytesRejection>;
+
+async fn sample(State(api): State<Arc<Api>>, body: Body) -> Result<Response, Failure> {
+    let _permit = api.samples.try_acquire().map_err(|_| Failure::TooMany)?;
+    let request = Request::Sample(Arc::new(decode(body)?));
+    match api.ask(request, SAMPLE_DEADLINE).await? {
+        message::Response::Sample(Ok(sample)) => Ok(versioned(StatusCode::OK, &*sample)),
+        message::Response::Sample(Err(refusal)) => {
+            let status = match refusal.code {
+                RefusalCode::Malformed => StatusCode::BAD_REQUEST,
+                RefusalCode::NotReady => StatusCode::SERVICE_UNAVAILABLE,
+                _ => StatusCode::INTERNAL_SERVER_ERROR,
+            };
+            Ok(versioned(status, refusal))
+        }
+        _ => Err(Failure::Confused),
+    }
+}
+
+async fn commit(State(api): State<Arc<Api>>, body: Body) -> Result<Response, Failure> {
+    let _permit = api.commits.try_acquire().map_err(|_| Failure::TooMany)?;
+    let request = Request::Commit(Arc::new(decode(body)?));
+    match api.ask(request, COMMIT_DEADLINE).await? {
+        message::Response::Commit(outcome) => Ok(versioned(StatusCode::OK, outcome)),
+        _ => Err(Failure::Confused),
+    }
+}
+
+async fn seal(State(api): State<Arc<Api>>, body: Body) -> Result<Response, Failure> {
+    let _permit = api.commits.try_acquire().map_err(|_| Failure::TooMany)?;
+    let request = Request::Seal(decode(body)?);
+    match api.ask(request, COMMIT_DEADLINE).await? {
+        message::Response::Seal(outcome) => Ok(versioned(StatusCode::OK, outcome)),
+        _ => Err(Failure::Confused),
+    }
+}
+
+async fn delete(State(api): State<Arc<Api>>, body: Body) -> Result<Response, Failure> {
+    let _permit = api.commits.try_acquire().map_err(|_| Failure::TooMany)?;
+    let deletion: DeletionRequest = decode(body)?;
+    let outcome = api.started()?.writes.delete_delegate(&deletion).await;
+    Ok(versioned(StatusCode::OK, outcome.map_err(Failure::ApiServer)?))
+}
+
+async fn delegates(
+    State(api): State<Arc<Api>>,
+    Query(query): Query<DelegatesQuery>,
+) -> Result<Response, Failure> {
+    let _permit = api.lists.try_acquire().map_err(|_| Failure::TooMany)?;
+    // Before that, a delegate that is not in the list may exist.
+    api.shared.synced.get().ok_or(Failure::NotReady)?;
+    let list = api.shared.delegates.list(&api.started()?.incarnation, &query).await;
+    Ok(versioned(StatusCode::OK, list))
+}
+
+async fn strategies(State(api): State<Arc<Api>>) -> Result<Response, Failure> {
+    let strategies = api.started()?.strategies.clone();
+    Ok(versioned(StatusCode::OK, StrategyList { strategies }))
+}
+
+async fn status(State(api): State<Arc<Api>>) -> Result<Response, Failure> {
+    let started = api.started()?;
+    let status = AgentStatus {
+        cluster: started.cluster.clone(),
+        incarnation: started.incarnation.clone(),
+        is_synced: api.shared.synced.get().is_some(),
+        delegates: api.shared.delegates.len(),
+    };
+    Ok(versioned(StatusCode::OK, status))
+}
+
+async fn openapi() -> Response {
+    ([JSON], OPENAPI).into_response()
+}
+
+const JSON: (HeaderName, &str) = (header::CONTENT_TYPE, "application/json");
+
+/// Reads a message of this version.
+fn decode<T: DeserializeOwned>(body: Body) -> Result<T, Failure> {
+    let body = body.map_err(Failure::Body)?;
+    let message: Versioned<T> =
+        serde_json::from_slice(&body).map_err(|error| Failure::Malformed(error.to_string()))?;
+    message.into_message().map_err(|refusal| Failure::Malformed(refusal.message))
+}
+
+fn versioned<T: Serialize>(status: StatusCode, message: T) -> Response {
+    match serde_json::to_string(&Versioned::new(message)) {
+        Ok(text) => (status, [JSON], text).into_response(),
+        Err(error) => Failure::ApiServer(error.to_string()).into_response(),
+    }
+}
+
+/// Why a request is not answered with a message. The answer is a `Status` of Kubernetes.
+#[derive(Debug)]
+enum Failure {
+    /// The body cannot be read, or is too large.
+    Body(BytesRejection),
+    /// The body is no message of this version.
+    Malformed(String),
+    /// The agent has not read its cluster yet.
+    NotReady,
+    /// Too many requests are under way.
+    TooMany,
+    /// The agent has not answered in time.
+    TimedOut(Duration),
+    /// The API server of the member refuses a write, or does not answer.
+    ApiServer(String),
+    /// The loop gave the answer to another request.
+    Confused,
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let (code, reason, message) = match self {
+            Self::Body(rejection) => match rejection.status() {
+                StatusCode::PAYLOAD_TOO_LARGE => {
+                    let text = format!("the body is longer than {MAX_BODY} bytes");
+                    (StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", text)
+                }
+                status => (status, "BadRequest", rejection.body_text()),
+            },
+            Self::Malformed(text) => (StatusCode::BAD_REQUEST, "BadRequest", text),
+            Self::NotReady => {
+                let text = "the agent has not read its cluster yet".to_owned();
+                (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", text)
+            }
+            Self::TooMany => {
+                let text = "too many requests are under way".to_owned();
+                (StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", text)
+            }
+            Self::TimedOut(deadline) => {
+                let text = format!("no answer within {deadline:?}");
+                (StatusCode::GATEWAY_TIMEOUT, "Timeout", text)
+            }
+            Self::ApiServer(text) => (StatusCode::BAD_GATEWAY, "InternalError", text),
+            Self::Confused => {
+                let text = "the answer is one to another request".to_owned();
+                (StatusCode::INTERNAL_SERVER_ERROR, "InternalError", text)
+            }
+        };
+        let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {},
+            "status": "Failure", "reason": reason, "message": message, "code": code.as_u16()});
+        (code, [JSON], status.to_string()).into_response()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+    use supercluster::message::{
+        CommitKey, CommitOutcome, CommitRequest, CommitTarget, Committed, Conflict, ConflictCode,
+        FreeResources, NodeSample, PodObject, Refusal, SampleRequest, SampleResponse, SealOutcome,
+        SealRequest, Snapshot, TryNumber,
+    };
+
+    use super::super::super::messages::{Delegate, DelegateList, DeletionOutcome, GoneDelegate};
+    use super::*;
+
+    /// The fields of a message with all its fields set, by the name of its schema.
+    fn messages() -> Vec<(&'static str, Value)> {
+        let key = CommitKey { pod: "u".into(), number: TryNumber { attempt: 1, candidate: 0 } };
+        let snapshot = Snapshot { incarnation: "i".into(), taken_ms: 1, revision: 1 };
+        let pod = PodObject::from_json(json!({"metadata": {"name": "p"}})).unwrap();
+        let free =
+            FreeResources { extended: [("gpu".into(), 1)].into(), ..FreeResources::default() };
+        let node = NodeSample {
+            name: "n".into(),
+            score: 1,
+            free: free.clone(),
+            labels: [("a".into(), "b".into())].into(),
+        };
+        let committed = Committed { key: key.clone(), uid: "d".into(), node: "n".into() };
+        let refusal = Refusal::new(RefusalCode::Busy, "text");
+        let conflict = Conflict { code: ConflictCode::Ports, message: "text".to_owned() };
+        let delegate = Delegate {
+            pod: "u".into(),
+            number: key.number,
+            namespace: "ns".into(),
+            name: "p".into(),
+            uid: "d".into(),
+            node: Some("n".into()),
+            terminating: false,
+            status: json!({}),
+        };
+        let of = |mut message: Value| {
+            message["apiVersion"] = json!(message::API_VERSION);
+            message
+        };
+        vec![
+            ("Snapshot", json!(snapshot)),
+            ("CommitKey", json!(key)),
+            ("Committed", json!(committed)),
+            ("FreeResources", json!(free)),
+            ("NodeSample", json!(node)),
+            ("Delegate", json!(delegate)),
+            (
+                "SampleRequest",
+                of(json!(SampleRequest {
+                    pod: pod.clone(),
+                    scheduling_retry_count: 1,
+                    strategy: "all".into(),
+                    nodes_to_sample_bp: 1,
+                    node_labels: vec!["a".into()],
+                })),
+            ),
+            (
+                "SampleResponse",
+                of(json!(SampleResponse {
+                    cluster: "c".into(),
+                    snapshot: snapshot.clone(),
+                    nodes: vec![node],
+                    score_weight: 1,
+                    total_nodes: 1,
+                    looked_at: 1,
+                    reason: Some("text".to_owned()),
+                })),
+            ),
+            (
+                "CommitRequest",
+                of(json!(CommitRequest {
+                    key: key.clone(),
+                    snapshot,
+                    pod,
+                    target: CommitTarget { node: "n".into(), best_of_at_least: Some(1) },
+                })),
+            ),
+            ("CommitOutcome", of(json!(CommitOutcome::Committed(committed.clone())))),
+            ("CommitOutcome", of(json!(CommitOutcome::Conflict(conflict)))),
+            ("CommitOutcome", of(json!(CommitOutcome::Rejected(refusal.clone())))),
+            ("SealRequest", of(json!(SealRequest { key }))),
+            ("SealOutcome", of(json!(SealOutcome::Committed(committed)))),
+            ("SealOutcome", of(json!(SealOutcome::Rejected(refusal.clone())))),
+            ("Refusal", of(json!(refusal))),
+            (
+                "DeletionRequest",
+                of(json!(DeletionRequest {
+                    pod: "u".into(),
+                    namespace: "ns".into(),
+                    name: "p".into(),
+                    grace_period_seconds: Some(1),
+                })),
+            ),
+            ("DeletionOutcome", of(json!(DeletionOutcome::Gone))),
+            (
+                "DelegateList",
+                of(json!(DelegateList {
+                    incarnation: "i".into(),
+                    revision: 1,
+                    begins_anew: false,
+                    more: false,
+                    delegates: vec![Arc::new(delegate)],
+                    gone: vec![GoneDelegate { pod: "u".into(), uid: "d".into() }],
+                })),
+            ),
+            ("StrategyList", of(json!(StrategyList { strategies: Vec::new() }))),
+            (
+                "AgentStatus",
+                of(json!(AgentStatus {
+                    cluster: "c".into(),
+                    incarnation: "i".into(),
+                    is_synced: true,
+                    delegates: 0,
+                })),
+            ),
+        ]
+    }
+
+    #[test]
+    fn document_describes_every_field_of_every_message() {
+        let document: Value = serde_json::from_str(OPENAPI).unwrap();
+        let schemas = &document["components"]["schemas"];
+        let mut documented = BTreeSet::new();
+        for (name, message) in messages() {
+            let properties = schemas[name]["properties"].as_object();
+            let properties = properties.unwrap_or_else(|| panic!("{name} is not described"));
+            for field in message.as_object().unwrap().keys() {
+                assert!(properties.contains_key(field), "{name}: {field} is not described");
+            }
+            for field in schemas[name]["required"].as_array().unwrap() {
+                assert!(message.get(field.as_str().unwrap()).is_some(), "{name}: {field}");
+            }
+            documented.insert(name);
+        }
+        let described: BTreeSet<&str> =
+            schemas.as_object().unwrap().keys().map(|own| &**own).collect();
+        let others: Vec<&&str> = described.difference(&documented).collect();
+        assert_eq!(others, [&"Status"]);
+    }
+
+    #[tokio::test]
+    async fn every_documented_path_is_served_and_says_that_the_agent_has_not_started() {
+        let (events, _received) = crate::scheduling_loop::role_channel();
+        let routes = routes(Api::new(events, Arc::default()));
+        let document: Value = serde_json::from_str(OPENAPI).unwrap();
+        for (path, operations) in document["paths"].as_object().unwrap() {
+            for method in operations.as_object().unwrap().keys() {
+                let request = axum::http::Request::builder().uri(path);
+                let request = request.method(method.to_uppercase().as_str());
+                let request = request.body(axum::body::Body::from("{")).unwrap();
+                let answer = tower::ServiceExt::oneshot(routes.clone(), request).await.unwrap();
+                let expected = match (method.as_str(), path.as_str()) {
+                    ("post", _) => StatusCode::BAD_REQUEST,
+                    (_, "/openapi/v3") => StatusCode::OK,
+                    _ => StatusCode::SERVICE_UNAVAILABLE,
+                };
+                assert_eq!(answer.status(), expected, "{method} {path}");
+            }
+        }
+    }
+}

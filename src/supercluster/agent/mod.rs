@@ -1,0 +1,270 @@
+//! `loadmaster agent`: samples, commits and delegates of a member cluster.
+//!
+//! ```text
+//!   API server ──▶ informers ──▶ loop: supercluster::agent::Agent ──▶ writes of delegates, binds
+//!   schedulers ──▶ HTTPS API (`api`) ──▶│        └──▶ answers
+//!                        └──▶ table of delegates (`delegates`) ◀── informers
+//! ```
+
+mod api;
+mod delegates;
+mod writes;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail};
+use axum::Router;
+use client::Method;
+use engine::ports::Ports;
+use engine::{Change, Effect, EffectId, Engine};
+use framework::{Answer, Time};
+use serde_json::Value;
+use supercluster::agent::{Agent, AgentConfig, AgentOutput, CallId, WriteAnswer, WriteId};
+use supercluster::delegate::{DELEGATE, DelegateMark};
+use supercluster::message::{Request, Response};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, trace, warn};
+
+use self::api::Api;
+use self::delegates::Delegates;
+use self::writes::Writes;
+use super::messages::Delegate;
+use super::replies::Written;
+use crate::api_client::{APPLICATION_JSON, ApiClient, JsonRequest};
+use crate::observer::MetricsObserver;
+use crate::runtime::{Role, RoleParts, Setup, Watches, identity, run_role};
+use crate::scheduling_loop::EventSender;
+use crate::wire::{Update, WatchedKind, Whole};
+
+/// The scheduler name of delegates, unless a configuration file has another one.
+pub const PROFILE: &str = "loadmaster-agent";
+/// Name of the Lease of the agent, unless a configuration file has another one.
+pub const LEASE: &str = "loadmaster-agent";
+
+/// An event for the loop of the agent.
+#[derive(Debug)]
+pub enum AgentEvent {
+    /// A request of a scheduler, and where the answer goes.
+    Call(Request, oneshot::Sender<Response>),
+    /// The answer to a write or read of a delegate.
+    Written(WriteId, WriteAnswer),
+}
+
+/// What the API of an agent knows once the agent has started.
+struct Started {
+    cluster: Arc<str>,
+    incarnation: Arc<str>,
+    strategies: Vec<Arc<str>>,
+    writes: Writes,
+}
+
+/// What the API shares with the loop.
+#[derive(Default)]
+struct Shared {
+    started: OnceLock<Started>,
+    /// Set when the agent answers.
+    synced: OnceLock<()>,
+    delegates: Delegates,
+}
+
+/// An agent that does not run yet.
+#[derive(Default)]
+pub struct AgentShell {
+    shared: Arc<Shared>,
+}
+
+impl AgentShell {
+    /// Returns the routes of its API. They answer with status 503 until it has started.
+    pub fn routes(&self, events: EventSender<AgentEvent>) -> Router {
+        api::routes(Api::new(events, self.shared.clone()))
+    }
+
+    /// Runs the agent until `stop` is cancelled.
+    ///
+    /// # Errors
+    /// As [`run_role`]; also if the ID of the cluster cannot be read.
+    pub async fn run(
+        self,
+        setup: Setup<AgentEvent>,
+        observer: MetricsObserver,
+        stop: &CancellationToken,
+    ) -> anyhow::Result<()> {
+        let Some(profile) = setup.config.profiles.first() else { bail!("there is no profile") };
+        let profile: Arc<str> = profile.scheduler_name.as_str().into();
+        let whole = Whole { labelled: Some(DELEGATE), ..Whole::NONE };
+        let watches = Watches { whole, kinds: watched };
+        let start = |parts| AgentRole::start(self.shared, profile, parts);
+        run_role(setup, watches, start, observer, stop).await
+    }
+}
+
+/// Pods that have ended are watched, too: schedulers mirror how they ended.
+fn watched(kind: WatchedKind) -> Option<WatchedKind> {
+    Some(WatchedKind { field_selector: None, ..kind })
+}
+
+/// The agent with its connections.
+struct AgentRole {
+    agent: Agent,
+    shared: Arc<Shared>,
+    writes: Writes,
+    /// Where the answers to requests go.
+    replies: BTreeMap<CallId, oneshot::Sender<Response>>,
+    next_call: u64,
+}
+
+impl AgentRole {
+    async fn start(
+        shared: Arc<Shared>,
+        profile: Arc<str>,
+        parts: RoleParts<AgentEvent>,
+    ) -> anyhow::Result<Self> {
+        let RoleParts { engine, client, events, clock, seed, runtime } = parts;
+        let cluster = cluster_id(&client).await?;
+        let incarnation: Arc<str> = identity()?.into();
+        info!(cluster = &*cluster, incarnation = &*incarnation, "Starting the agent");
+        let config = AgentConfig { seed, ..AgentConfig::new(&cluster, &incarnation, &profile) };
+        let agent = Agent::new(config, engine);
+        let writes = Writes { client, events, clock, runtime, profile };
+        let strategies = agent.strategies().cloned().collect();
+        let started = Started { cluster, incarnation, strategies, writes: writes.clone() };
+        if shared.started.set(started).is_err() {
+            bail!("the agent has started already");
+        }
+        let replies = BTreeMap::new();
+        Ok(Self { agent, shared, writes, replies, next_call: 0 })
+    }
+
+    /// Takes in a pod with its mark, if it is a delegate.
+    fn delegate_of(&self, update: &Update) -> Option<DelegateMark> {
+        let object: Value = match &update.change {
+            Change::Pod(_) => serde_json::from_str(update.object.as_ref()?.get()).ok()?,
+            Change::PodDeleted { uid, .. } => {
+                self.shared.delegates.remove(uid);
+                return None;
+            }
+            _ => return None,
+        };
+        let Change::Pod(pod) = &update.change else { return None };
+        let mark = DelegateMark::of(&object)?;
+        let delegate = Delegate {
+            pod: mark.key.pod.clone(),
+            number: mark.key.number,
+            namespace: pod.key.namespace.clone(),
+            name: pod.key.name.clone(),
+            uid: pod.uid.to_string().into(),
+            node: pod.node_name.clone(),
+            terminating: pod.terminating,
+            status: object.get("status").cloned().unwrap_or_default(),
+        };
+        self.shared.delegates.set(&pod.uid, delegate);
+        Some(mark)
+    }
+}
+
+impl Role for AgentRole {
+    type Event = AgentEvent;
+
+    fn engine(&self) -> &Engine {
+        self.agent.engine()
+    }
+
+    fn update(&mut self, update: Update, now: Time, ports: &mut Ports<'_>) {
+        let mark = self.delegate_of(&update);
+        self.agent.apply(update.change, mark.as_ref(), now, ports);
+    }
+
+    fn synced(&mut self, _: Time, _: &mut Ports<'_>) {
+        self.agent.set_synced();
+        let _ = self.shared.synced.set(());
+    }
+
+    fn event(&mut self, event: AgentEvent, now: Time, ports: &mut Ports<'_>) {
+        match event {
+            // The caller has given up. A commit is not begun then either: it will be asked for, and sealed.
+            AgentEvent::Call(_, reply) if reply.is_closed() => {}
+            AgentEvent::Call(request, reply) => {
+                self.next_call += 1;
+                let call = CallId(self.next_call);
+                self.replies.insert(call, reply);
+                self.agent.call(call, &request, now, ports);
+            }
+            AgentEvent::Written(id, answer) => self.agent.write_answered(id, answer, now, ports),
+        }
+    }
+
+    fn effect_answered(
+        &mut self,
+        effect: EffectId,
+        answer: &Answer,
+        now: Time,
+        ports: &mut Ports<'_>,
+    ) {
+        self.agent.effect_answered(effect, answer, now, ports);
+    }
+
+    fn tick(&mut self, now: Time, ports: &mut Ports<'_>) {
+        self.agent.tick(now, ports);
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        self.agent.next_deadline()
+    }
+
+    fn carry_out(&mut self, not_after: Option<Time>) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        for output in self.agent.take_outputs() {
+            match output {
+                AgentOutput::Reply(call, response) => {
+                    if let Some(reply) = self.replies.remove(&call) {
+                        trace!(call = call.0, ?response, "Answered");
+                        // The caller may have given up.
+                        let _ = reply.send(response);
+                    }
+                }
+                AgentOutput::Effect(effect) => effects.push(effect),
+                AgentOutput::Create { id, pod, mark } => {
+                    self.writes.create(id, &pod, &mark, not_after);
+                }
+                AgentOutput::Read { id, pod } => self.writes.read(id, &pod, not_after),
+                AgentOutput::Delete { id, pod, uid, resource_version } => {
+                    self.writes.delete(id, &pod, (&uid, resource_version), not_after);
+                }
+            }
+        }
+        effects
+    }
+}
+
+/// Time to wait for the ID of the cluster, and between two attempts to read it.
+const ID_TIMEOUT: Duration = Duration::from_secs(5);
+const ID_PATH: &str = "/api/v1/namespaces/kube-system";
+
+/// Returns the UID of the namespace `kube-system`.
+async fn cluster_id(client: &ApiClient) -> anyhow::Result<Arc<str>> {
+    const WHY: &str = "cannot read the namespace kube-system, whose UID identifies the cluster";
+    loop {
+        let request = JsonRequest {
+            method: Method::Get,
+            path: ID_PATH.to_owned(),
+            content_type: APPLICATION_JSON,
+            body: Vec::new(),
+            timeout: ID_TIMEOUT,
+        };
+        match client.request(request).await.into() {
+            Written::Done(body) => {
+                let namespace: Value = serde_json::from_slice(&body).context(WHY)?;
+                let uid = namespace["metadata"]["uid"].as_str().filter(|uid| !uid.is_empty());
+                return Ok(uid.ok_or_else(|| anyhow!("{WHY}: it has none"))?.into());
+            }
+            Written::Unknown(err) => warn!(err, "{WHY}; retrying"),
+            Written::NotFound(err) | Written::Conflict(err) | Written::Refused(err) => {
+                bail!("{WHY}: {err}");
+            }
+        }
+        tokio::time::sleep(ID_TIMEOUT).await;
+    }
+}

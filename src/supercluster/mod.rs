@@ -1,0 +1,10 @@
+//! The roles of a scheduler over many clusters, around the state machines of the crate `supercluster`.
+//!
+//! - [`agent`]: the role in a member cluster, with its HTTPS API.
+//! - [`scheduler`]: the role above the clusters, with the clients of agents and the mirror of delegates.
+//! - `messages`: what the two send each other beside samples, commits and seals.
+
+pub mod agent;
+mod messages;
+mod replies;
+pub mod scheduler;

@@ -1,0 +1,407 @@
+//! The file of `run --clusters`: the member clusters, and the settings of the decision pipeline.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use framework::Labels;
+use serde::Deserialize;
+use supercluster::message::{ALL_BASIS_POINTS, API_VERSION};
+use supercluster::scheduler::plugins::{self, ClusterAffinity, ClusterCost, ClusterSpread};
+use supercluster::scheduler::{Cluster, SchedulerConfig, WeightedPlugin};
+use thiserror::Error;
+
+use crate::api_client::ServerFiles;
+use crate::config::Duration;
+
+/// The kind of the file.
+const KIND: &str = "SuperclusterConfiguration";
+
+/// An error in the file. The text names the field.
+#[derive(Debug, Error)]
+pub enum ClustersError {
+    /// The file cannot be read.
+    #[error("{}: {error}", path.display())]
+    Read {
+        /// Path of the file.
+        path: PathBuf,
+        /// The reason.
+        error: std::io::Error,
+    },
+    /// The file is not valid.
+    #[error("{}: {message}", path.display())]
+    Invalid {
+        /// Path of the file.
+        path: PathBuf,
+        /// Field and reason.
+        message: String,
+    },
+}
+
+/// The file.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ClustersFile {
+    api_version: String,
+    kind: String,
+    /// Identifies this scheduler among several of one scheduler name.
+    instance: Option<String>,
+    /// The turn of this scheduler among several.
+    turn: Option<Turn>,
+    strategy: Option<String>,
+    nodes_to_sample_bp: Option<u32>,
+    clusters_to_sample_bp: Option<u32>,
+    commit_candidates: Option<usize>,
+    rounds: Option<u32>,
+    max_in_flight: Option<usize>,
+    sample_timeout: Option<String>,
+    straggler_wait: Option<String>,
+    commit_timeout: Option<String>,
+    takeover_wait: Option<String>,
+    decision_pipeline: Option<DecisionPipeline>,
+    /// The members.
+    pub(super) clusters: Vec<Member>,
+}
+
+/// The turn of one of several schedulers.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Turn {
+    index: u64,
+    of: u64,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct DecisionPipeline {
+    plugins: Vec<PluginEntry>,
+}
+
+/// A plugin of the decision pipeline.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct PluginEntry {
+    name: String,
+    weight: Option<i64>,
+    /// Of ClusterSpread: the label whose values are the domains; the cluster itself without it.
+    topology_key: Option<String>,
+    /// Of ClusterCost: the property with the cost.
+    property: Option<String>,
+}
+
+/// A member cluster and how to reach its agent.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Member {
+    /// A name, unique in the file.
+    pub(super) name: String,
+    /// URL of the agent.
+    server: String,
+    /// File with the authorities of its certificate, in PEM; those of the system without it.
+    certificate_authority: Option<PathBuf>,
+    /// The name in its certificate, if it is not the one in the URL.
+    tls_server_name: Option<String>,
+    /// File with the bearer token; it is read again when it changes.
+    token_file: Option<PathBuf>,
+    /// File with the client certificate, in PEM.
+    client_certificate: Option<PathBuf>,
+    /// File with its key, in PEM.
+    client_key: Option<PathBuf>,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+    #[serde(default)]
+    properties: BTreeMap<String, String>,
+}
+
+impl ClustersFile {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// The file cannot be read, has a field that is unknown or not valid, or lists a cluster twice.
+    pub fn read(path: &Path) -> Result<Self, ClustersError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| ClustersError::Read { path: path.to_owned(), error })?;
+        let parsed = Self::parse(&text);
+        parsed.map_err(|message| ClustersError::Invalid { path: path.to_owned(), message })
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let document = serde_yaml::Deserializer::from_str(text);
+        let file: Self =
+            serde_path_to_error::deserialize(document).map_err(|error| error.to_string())?;
+        file.check()?;
+        Ok(file)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if (&*self.api_version, &*self.kind) != (API_VERSION, KIND) {
+            let (version, kind) = (&self.api_version, &self.kind);
+            return Err(format!(
+                "apiVersion and kind are {version:?} and {kind:?}, not {API_VERSION:?} and {KIND:?}"
+            ));
+        }
+        if self.clusters.is_empty() {
+            return Err("clusters: is empty".to_owned());
+        }
+        let (mut names, mut servers) = (BTreeMap::new(), BTreeMap::new());
+        for (place, member) in self.clusters.iter().enumerate() {
+            member.check().map_err(|text| format!("clusters[{place}].{text}"))?;
+            let server = member.server.trim_end_matches('/').to_lowercase();
+            if let Some(other) = servers.insert(server, place) {
+                let server = &member.server;
+                return Err(format!(
+                    "clusters[{place}].server: {server:?} is that of clusters[{other}]"
+                ));
+            }
+            if let Some(other) = names.insert(&member.name, place) {
+                let name = &member.name;
+                return Err(format!(
+                    "clusters[{place}].name: {name:?} is that of clusters[{other}]"
+                ));
+            }
+        }
+        let at_most = |field: &str, value: Option<u32>| match value {
+            Some(value) if !(1..=ALL_BASIS_POINTS).contains(&value) => {
+                Err(format!("{field}: {value} is not from 1 to {ALL_BASIS_POINTS}"))
+            }
+            _ => Ok(()),
+        };
+        at_most("nodesToSampleBp", self.nodes_to_sample_bp)?;
+        at_most("clustersToSampleBp", self.clusters_to_sample_bp)?;
+        let positive = [
+            ("commitCandidates", self.commit_candidates),
+            ("maxInFlight", self.max_in_flight),
+            ("rounds", self.rounds.map(|rounds| rounds as usize)),
+        ];
+        if let Some((field, _)) = positive.iter().find(|(_, value)| *value == Some(0)) {
+            return Err(format!("{field}: 0 is too few"));
+        }
+        if let Some(Turn { index, of }) = self.turn
+            && index >= of
+        {
+            return Err(format!("turn.index: {index} is not below turn.of, {of}"));
+        }
+        self.plugins().map(drop)?;
+        self.durations().map(drop)
+    }
+
+    fn plugins(&self) -> Result<Vec<WeightedPlugin>, String> {
+        let Some(pipeline) = &self.decision_pipeline else { return Ok(plugins::defaults()) };
+        let entries = pipeline.plugins.iter().enumerate();
+        let plugins = entries.map(|(place, entry)| {
+            entry.plugin().map_err(|text| format!("decisionPipeline.plugins[{place}].{text}"))
+        });
+        plugins.collect()
+    }
+
+    /// Returns the durations that are set: of samples, of stragglers, of commits, of the takeover.
+    fn durations(&self) -> Result<[Option<std::time::Duration>; 4], String> {
+        let parse = |field: &str, text: &Option<String>| {
+            let Some(text) = text else { return Ok(None) };
+            let time: Duration = text.parse().map_err(|error| format!("{field}: {error}"))?;
+            let time = time.to_std();
+            match time.is_zero() {
+                true => Err(format!("{field}: {text} is too short")),
+                false => Ok(Some(time)),
+            }
+        };
+        Ok([
+            parse("sampleTimeout", &self.sample_timeout)?,
+            parse("stragglerWait", &self.straggler_wait)?,
+            parse("commitTimeout", &self.commit_timeout)?,
+            parse("takeoverWait", &self.takeover_wait)?,
+        ])
+    }
+
+    /// Returns the configuration of the scheduler of this scheduler name.
+    ///
+    /// # Errors
+    /// A value is not valid.
+    pub(super) fn config(
+        &self,
+        scheduler_name: &str,
+        seed: u64,
+    ) -> Result<SchedulerConfig, String> {
+        let name = match &self.instance {
+            Some(instance) => format!("{scheduler_name}/{instance}"),
+            None => scheduler_name.to_owned(),
+        };
+        let clusters = self.clusters.iter().map(Member::cluster).collect();
+        let mut config = SchedulerConfig { seed, ..SchedulerConfig::new(&name, clusters) };
+        if let Some(strategy) = &self.strategy {
+            config = config.with_strategy(strategy);
+        }
+        set(&mut config.nodes_to_sample_bp, self.nodes_to_sample_bp);
+        set(&mut config.clusters_to_sample_bp, self.clusters_to_sample_bp);
+        set(&mut config.commit_candidates, self.commit_candidates);
+        set(&mut config.rounds, self.rounds);
+        set(&mut config.max_in_flight, self.max_in_flight);
+        set(&mut config.turn, self.turn.map(|turn| (turn.index, turn.of)));
+        let [sample, straggler, commit, takeover] = self.durations()?;
+        set(&mut config.sample_timeout, sample);
+        set(&mut config.straggler_wait, straggler);
+        set(&mut config.commit_timeout, commit);
+        set(&mut config.takeover_wait, takeover);
+        config.plugins = self.plugins()?;
+        Ok(config)
+    }
+}
+
+fn set<T>(field: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *field = value;
+    }
+}
+
+impl PluginEntry {
+    fn plugin(&self) -> Result<WeightedPlugin, String> {
+        let weight = self.weight.unwrap_or(1);
+        if !(0..=100).contains(&weight) {
+            return Err(format!("weight: {weight} is not from 0 to 100"));
+        }
+        let only = |field: &str, value: &Option<String>, plugin: &str| match value {
+            Some(_) if self.name != plugin => Err(format!("{field}: belongs to {plugin}")),
+            _ => Ok(()),
+        };
+        only("topologyKey", &self.topology_key, "ClusterSpread")?;
+        only("property", &self.property, "ClusterCost")?;
+        match self.name.as_str() {
+            // It has no score.
+            "ClusterAffinity" => {
+                Ok(WeightedPlugin { plugin: Arc::new(ClusterAffinity), weight: 0 })
+            }
+            "ClusterSpread" => {
+                let topology = self.topology_key.as_deref().map(Arc::from);
+                Ok(WeightedPlugin { plugin: Arc::new(ClusterSpread { topology }), weight })
+            }
+            "ClusterCost" => {
+                let property = self.property.as_deref().map(Arc::from);
+                let property = property.ok_or("property: is missing")?;
+                Ok(WeightedPlugin { plugin: Arc::new(ClusterCost { property }), weight })
+            }
+            name => {
+                Err(format!("name: {name:?} is not ClusterAffinity, ClusterSpread or ClusterCost"))
+            }
+        }
+    }
+}
+
+impl Member {
+    fn check(&self) -> Result<(), String> {
+        if self.name.is_empty() {
+            return Err("name: is empty".to_owned());
+        }
+        let uri: Option<http::Uri> = self.server.parse().ok();
+        if uri.is_none_or(|uri| uri.scheme_str() != Some("https") || uri.authority().is_none()) {
+            let server = &self.server;
+            return Err(format!(
+                "server: {server:?} is no URL like https://agent.example.com:10259"
+            ));
+        }
+        match (&self.client_certificate, &self.client_key) {
+            (Some(_), None) => return Err("clientKey: is missing".to_owned()),
+            (None, Some(_)) => return Err("clientCertificate: is missing".to_owned()),
+            _ => {}
+        }
+        if self.token_file.is_none() && self.client_certificate.is_none() {
+            return Err("tokenFile: is missing, and so is clientCertificate".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Returns the server and the files for its connection.
+    pub(super) fn files(&self) -> ServerFiles<'_> {
+        ServerFiles {
+            server: &self.server,
+            certificate_authority: self.certificate_authority.as_deref(),
+            tls_server_name: self.tls_server_name.as_deref(),
+            token_file: self.token_file.as_deref(),
+            client_certificate: self.client_certificate.as_deref(),
+            client_key: self.client_key.as_deref(),
+        }
+    }
+
+    fn cluster(&self) -> Cluster {
+        let labels = self.labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        let properties = self.properties.iter();
+        Cluster {
+            name: self.name.as_str().into(),
+            labels: labels.collect::<Labels>(),
+            properties: properties
+                .map(|(name, value)| (name.as_str().into(), value.as_str().into()))
+                .collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MEMBERS: &str = "
+apiVersion: supercluster.loadmaster.io/v1alpha1
+kind: SuperclusterConfiguration
+clusters:
+- {name: eu, server: 'https://eu:10259', tokenFile: token, labels: {region: eu}}
+- {name: us, server: 'https://us:10259', clientCertificate: a.crt, clientKey: a.key}
+";
+
+    fn error(from: &str, to: &str) -> String {
+        assert!(MEMBERS.contains(from), "{from}");
+        ClustersFile::parse(&MEMBERS.replace(from, to)).unwrap_err()
+    }
+
+    #[test]
+    fn members_and_settings_are_read() {
+        let text = format!(
+            "{MEMBERS}strategy: best\ncommitCandidates: 2\nsampleTimeout: 250ms\ninstance: b\n\
+             turn: {{index: 1, of: 2}}\ndecisionPipeline: {{plugins: [{{name: ClusterSpread, \
+             topologyKey: region, weight: 3}}]}}\n"
+        );
+        let config = ClustersFile::parse(&text).unwrap().config("over", 1).unwrap();
+        assert_eq!((&*config.name, &*config.strategy), ("over/b", "best"));
+        assert!(config.agents_choose);
+        assert_eq!((config.commit_candidates, config.turn), (2, (1, 2)));
+        assert_eq!(config.sample_timeout, std::time::Duration::from_millis(250));
+        assert_eq!((config.plugins.len(), config.plugins[0].weight), (1, 3));
+        assert_eq!(&*config.clusters[1].name, "us");
+        assert_eq!(config.clusters[0].labels.get("region"), Some("eu"));
+    }
+
+    #[test]
+    fn cluster_that_is_listed_twice_is_named() {
+        let twice = error("name: us", "name: eu");
+        assert_eq!(twice, "clusters[1].name: \"eu\" is that of clusters[0]");
+        let same = error("https://us:10259", "https://EU:10259/");
+        assert_eq!(same, "clusters[1].server: \"https://EU:10259/\" is that of clusters[0]");
+    }
+
+    #[test]
+    fn invalid_field_is_named() {
+        let rows = [
+            ("v1alpha1", "v9", "apiVersion and kind are \"supercluster.loadmaster.io/v9\""),
+            ("labels:", "lables:", "clusters[0].lables: "),
+            (", clientKey: a.key", "", "clusters[1].clientKey: is missing"),
+            (", tokenFile: token", "", "clusters[0].tokenFile: is missing"),
+            ("https://eu", "http://eu", "clusters[0].server: "),
+            ("kind:", "nodesToSampleBp: 10001\nkind:", "nodesToSampleBp: 10001 is not from 1"),
+            ("kind:", "commitCandidates: 0\nkind:", "commitCandidates: 0 is too few"),
+            ("kind:", "sampleTimeout: 5\nkind:", "sampleTimeout: time: missing unit"),
+            ("kind:", "turn: {index: 2, of: 2}\nkind:", "turn.index: 2 is not below"),
+            (
+                "kind:",
+                "decisionPipeline: {plugins: [{name: ClusterCost}]}\nkind:",
+                "decisionPipeline.plugins[0].property: is missing",
+            ),
+            (
+                "kind:",
+                "decisionPipeline: {plugins: [{name: Cheap}]}\nkind:",
+                "decisionPipeline.plugins[0].name: \"Cheap\" is not",
+            ),
+        ];
+        for (from, to, expected) in rows {
+            let text = error(from, to);
+            assert!(text.starts_with(expected), "{text}");
+        }
+    }
+}

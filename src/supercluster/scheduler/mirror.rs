@@ -1,0 +1,615 @@
+//! The mirror between original pods and their delegates.
+//!
+//! | Change | Effect |
+//! |---|---|
+//! | status of the delegate | written on the original |
+//! | no answer of the agent for [`UNREACHABLE_AFTER`] | condition Ready of the original is False |
+//! | original is deleted | attempts are sealed, the delegate is deleted, then the finalizer is removed |
+//! | delegate is gone, and its agent confirms it | the original is deleted, and its owner creates another one |
+//!
+//! It compares both sides like a controller: a changed pod is put into a set, and is looked at as a whole.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use framework::{PodKey, Uid};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use supercluster::message::{CommitKey, SealOutcome, SealRequest, TryNumber};
+use supercluster::scheduler::OriginalPod;
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use super::super::messages::{Delegate, DelegateList, DeletionOutcome, DeletionRequest};
+use super::agents::AgentClient;
+use super::originals::{FINALIZER, Originals};
+use crate::supervision::catch_panic;
+
+/// Time without an answer of an agent after which its pods are not Ready, as for a node.
+const UNREACHABLE_AFTER: Duration = Duration::from_secs(40);
+/// Maximum number of pods that are looked at at the same time.
+const MAX_CONCURRENT: usize = 64;
+/// First pause before a pod is looked at again whose writes have failed; doubled up to [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// An original pod.
+#[derive(Debug, Clone)]
+struct Original {
+    pod: OriginalPod,
+    /// What is written on it: the cluster, the version of the delegate there, and whether its agent answers.
+    mirrored: Option<(usize, u64, bool)>,
+}
+
+impl Original {
+    fn finalizers(&self) -> Vec<String> {
+        let object = &self.pod.object.object;
+        let list = object.pointer("/metadata/finalizers").and_then(Value::as_array);
+        let names = list.into_iter().flatten().filter_map(Value::as_str);
+        names.map(str::to_owned).collect()
+    }
+}
+
+/// What is known of a member.
+#[derive(Debug)]
+struct Member {
+    /// The life of its agent, and the last revision that it gave.
+    incarnation: Arc<str>,
+    revision: u64,
+    /// The delegates by UID of the original, each with a number that grows with every change.
+    delegates: BTreeMap<Uid, (Arc<Delegate>, u64)>,
+    /// Delegates that a list that has begun anew has not shown yet.
+    unconfirmed: BTreeSet<Uid>,
+    /// Whether all delegates are known.
+    is_complete: bool,
+    last_answer: Instant,
+    is_reachable: bool,
+}
+
+#[derive(Debug)]
+struct State {
+    originals: BTreeMap<Uid, Original>,
+    members: Vec<Member>,
+    /// Pods to look at.
+    changed: BTreeSet<Uid>,
+    /// Pods that are looked at, which are not looked at twice at the same time.
+    busy: BTreeSet<Uid>,
+    /// The pause after the last failure.
+    pauses: BTreeMap<Uid, Duration>,
+    changes: u64,
+}
+
+/// The mirror.
+pub(super) struct Mirror {
+    state: Mutex<State>,
+    wake: Notify,
+    agents: Arc<[AgentClient]>,
+    originals: Originals,
+    /// Number of pods that are looked at.
+    slots: Arc<Semaphore>,
+}
+
+/// What is to be done about a pod.
+#[derive(Debug)]
+enum Plan {
+    Nothing,
+    /// Write this status. `mirrored` is noted when it is done.
+    WriteStatus {
+        pod: PodKey,
+        status: Value,
+        mirrored: (usize, u64, bool),
+    },
+    /// The delegate of this commit is not in the list of its agent.
+    Missing {
+        pod: PodKey,
+        member: usize,
+        key: CommitKey,
+    },
+    /// The original is being deleted.
+    Release {
+        pod: PodKey,
+        attempt: u32,
+        members: Vec<usize>,
+        resource_version: u64,
+        finalizers: Vec<String>,
+    },
+    /// A cluster that may run the pod is no member any more.
+    Stuck(String),
+}
+
+impl Mirror {
+    pub(super) fn new(agents: Arc<[AgentClient]>, originals: Originals) -> Self {
+        let member = || Member {
+            incarnation: "".into(),
+            revision: 0,
+            delegates: BTreeMap::new(),
+            unconfirmed: BTreeSet::new(),
+            is_complete: false,
+            last_answer: Instant::now(),
+            is_reachable: true,
+        };
+        let state = State {
+            originals: BTreeMap::new(),
+            members: agents.iter().map(|_| member()).collect(),
+            changed: BTreeSet::new(),
+            busy: BTreeSet::new(),
+            pauses: BTreeMap::new(),
+            changes: 0,
+        };
+        let slots = Arc::new(Semaphore::new(MAX_CONCURRENT));
+        Self { state: Mutex::new(state), wake: Notify::new(), agents, originals, slots }
+    }
+
+    /// Takes in an original pod as the watch shows it.
+    pub(super) fn see(&self, pod: OriginalPod) {
+        let uid = pod.object.pod.uid.clone();
+        let mut state = self.lock();
+        let mirrored = state.originals.get(&uid).and_then(|original| original.mirrored);
+        state.originals.insert(uid.clone(), Original { pod, mirrored });
+        state.changed.insert(uid);
+        drop(state);
+        self.wake.notify_one();
+    }
+
+    /// Takes in that an original pod is gone.
+    pub(super) fn forget(&self, uid: &Uid) {
+        let mut state = self.lock();
+        state.originals.remove(uid);
+        state.changed.remove(uid);
+        state.pauses.remove(uid);
+    }
+
+    /// Returns the finalizers of an original pod.
+    pub(super) fn finalizers(&self, uid: &Uid) -> Vec<String> {
+        self.lock().originals.get(uid).map(Original::finalizers).unwrap_or_default()
+    }
+
+    /// Seals a commit for a pod that is gone, and deletes its delegate.
+    pub(super) async fn abandon(self: Arc<Self>, member: usize, pod: PodKey, key: CommitKey) {
+        let mut pause = FIRST_PAUSE;
+        while let Err(err) = self.release(member, &pod, &key).await {
+            info!(%pod, err, "Deleting the delegate of a pod that is gone; retrying");
+            tokio::time::sleep(pause).await;
+            pause = LONGEST_PAUSE.min(pause * 2);
+        }
+    }
+
+    /// Looks at changed pods without end.
+    pub(super) async fn run(self: Arc<Self>) -> Infallible {
+        loop {
+            let Ok(slot) = self.slots.clone().acquire_owned().await else {
+                // The semaphore is never closed.
+                std::future::pending::<()>().await;
+                continue;
+            };
+            let Some(uid) = self.next() else {
+                drop(slot);
+                self.wake.notified().await;
+                continue;
+            };
+            let own = self.clone();
+            tokio::spawn(async move {
+                let result = catch_panic(own.reconcile(&uid)).await;
+                own.reconciled(&uid, result.unwrap_or_else(|panic| Err(panic.to_string())));
+                drop(slot);
+            });
+        }
+    }
+
+    fn next(&self) -> Option<Uid> {
+        let mut state = self.lock();
+        let uid = state.changed.iter().find(|uid| !state.busy.contains(*uid)).cloned()?;
+        state.changed.remove(&uid);
+        state.busy.insert(uid.clone());
+        Some(uid)
+    }
+
+    /// Ends a look at a pod. After a failure it is looked at again.
+    fn reconciled(self: &Arc<Self>, uid: &Uid, result: Result<(), String>) {
+        let mut state = self.lock();
+        state.busy.remove(uid);
+        let Some(original) = state.originals.get(uid) else { return };
+        let pod = original.pod.object.pod.key.clone();
+        match result {
+            Ok(()) => drop(state.pauses.remove(uid)),
+            Err(err) => {
+                let pause = state.pauses.get(uid).map_or(FIRST_PAUSE, |last| *last * 2);
+                let pause = pause.min(LONGEST_PAUSE);
+                if pause == LONGEST_PAUSE {
+                    warn!(%pod, err, "A pod and its delegate differ");
+                }
+                state.pauses.insert(uid.clone(), pause);
+                let (own, uid) = (self.clone(), uid.clone());
+                tokio::spawn(async move {
+                    tokio::time::sleep(pause).await;
+                    own.lock().changed.insert(uid);
+                    own.wake.notify_one();
+                });
+            }
+        }
+        drop(state);
+        self.wake.notify_one();
+    }
+
+    async fn reconcile(&self, uid: &Uid) -> Result<(), String> {
+        let plan = self.lock().plan(uid, &self.agents);
+        match plan {
+            Plan::Nothing => Ok(()),
+            Plan::Stuck(reason) => Err(reason),
+            Plan::WriteStatus { pod, status, mirrored } => {
+                self.originals.write_status(&pod, uid, &status).await?;
+                if let Some(original) = self.lock().originals.get_mut(uid) {
+                    original.mirrored = Some(mirrored);
+                }
+                Ok(())
+            }
+            Plan::Missing { pod, member, key } => {
+                match self.agents[member].seal(&SealRequest { key }).await? {
+                    SealOutcome::Sealed => {
+                        let cluster = &*self.agents[member].name;
+                        info!(%pod, cluster, "The delegate is gone: deleting the pod");
+                        self.originals.delete(&pod, uid).await
+                    }
+                    SealOutcome::Committed(_) => Err("the list does not show it yet".to_owned()),
+                    SealOutcome::Rejected(refusal) => Err(refusal.message),
+                }
+            }
+            Plan::Release { pod, attempt, members, resource_version, finalizers } => {
+                let number = TryNumber::last_of(attempt);
+                let key = CommitKey { pod: uid.to_string().into(), number };
+                for member in members {
+                    self.release(member, &pod, &key).await?;
+                }
+                let version = (resource_version, &*finalizers);
+                self.originals.remove_finalizer(&pod, uid, version).await
+            }
+        }
+    }
+
+    /// Seals the commits for a pod up to this one in a cluster, and deletes its delegate there. An error if it
+    /// still exists.
+    async fn release(&self, member: usize, pod: &PodKey, key: &CommitKey) -> Result<(), String> {
+        let agent = &self.agents[member];
+        let sealed = agent.seal(&SealRequest { key: key.clone() }).await?;
+        if let SealOutcome::Rejected(refusal) = sealed {
+            return Err(refusal.message);
+        }
+        let deletion = DeletionRequest {
+            pod: key.pod.clone(),
+            namespace: pod.namespace.clone(),
+            name: pod.name.clone(),
+            grace_period_seconds: None,
+        };
+        match (agent.delete(&deletion).await?, sealed) {
+            (DeletionOutcome::Gone, SealOutcome::Sealed) => Ok(()),
+            _ => Err(format!("its delegate in {} ends", agent.name)),
+        }
+    }
+
+    /// Follows the delegates of a member without end.
+    pub(super) async fn follow(self: Arc<Self>, member: usize) -> Infallible {
+        let agent = self.agents[member].clone();
+        let mut pause = FIRST_PAUSE;
+        let mut logged: Option<String> = None;
+        loop {
+            let (incarnation, revision) = {
+                let state = self.lock();
+                let own = &state.members[member];
+                (own.incarnation.clone(), own.revision)
+            };
+            match agent.delegates(&incarnation, revision).await {
+                Ok(list) => {
+                    if logged.take().is_some() {
+                        info!(cluster = &*agent.name, "The agent answers again");
+                    }
+                    pause = FIRST_PAUSE;
+                    self.lock().take(member, list);
+                    self.wake.notify_one();
+                }
+                Err(err) => {
+                    if logged.as_ref() != Some(&err) {
+                        warn!(cluster = &*agent.name, err, "Cannot list the delegates; retrying");
+                        logged = Some(err);
+                    }
+                    self.lock().no_answer(member, &agent.name);
+                    self.wake.notify_one();
+                    tokio::time::sleep(pause).await;
+                    pause = Duration::from_secs(5).min(pause * 2);
+                }
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // No code that holds the lock panics.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Takes in a list of delegates.
+    fn take(&mut self, member: usize, list: DelegateList) {
+        let own = &mut self.members[member];
+        own.last_answer = Instant::now();
+        if list.begins_anew {
+            own.unconfirmed = own.delegates.keys().cloned().collect();
+            own.is_complete = false;
+        }
+        (own.incarnation, own.revision) = (list.incarnation, list.revision);
+        for delegate in list.delegates {
+            self.changes += 1;
+            let pod = Uid::from(&*delegate.pod);
+            own.unconfirmed.remove(&pod);
+            own.delegates.insert(pod.clone(), (delegate, self.changes));
+            self.changed.insert(pod);
+        }
+        for gone in list.gone {
+            let pod = Uid::from(&*gone.pod);
+            if own.delegates.get(&pod).is_some_and(|(known, _)| known.uid == gone.uid) {
+                own.delegates.remove(&pod);
+                self.changed.insert(pod);
+            }
+        }
+        if !list.more {
+            for pod in std::mem::take(&mut own.unconfirmed) {
+                own.delegates.remove(&pod);
+                self.changed.insert(pod);
+            }
+            if !std::mem::replace(&mut own.is_complete, true) {
+                self.look_at_all();
+            }
+        }
+        if !std::mem::replace(&mut self.members[member].is_reachable, true) {
+            self.look_at_all();
+        }
+    }
+
+    /// Takes in that an agent has not answered.
+    fn no_answer(&mut self, member: usize, cluster: &str) {
+        let own = &mut self.members[member];
+        if own.is_reachable && own.last_answer.elapsed() >= UNREACHABLE_AFTER {
+            own.is_reachable = false;
+            let seconds = UNREACHABLE_AFTER.as_secs();
+            warn!(
+                cluster,
+                seconds, "The agent does not answer: its pods are not Ready. They stay there"
+            );
+            self.look_at_all();
+        }
+    }
+
+    fn look_at_all(&mut self) {
+        self.changed.extend(self.originals.keys().cloned());
+    }
+
+    fn plan(&self, uid: &Uid, agents: &[AgentClient]) -> Plan {
+        let Some(original) = self.originals.get(uid) else { return Plan::Nothing };
+        let pod = &original.pod.object.pod;
+        let key = pod.key.clone();
+        let find = |name: &str| agents.iter().position(|agent| *agent.name == *name);
+        if pod.terminating {
+            return Self::plan_release(original, find);
+        }
+        let Some(placement) = &original.pod.placement else { return Plan::Nothing };
+        let Some(member) = find(&placement.cluster) else { return Plan::Nothing };
+        let own = &self.members[member];
+        let delegate = own.delegates.get(uid);
+        let delegate = delegate.filter(|(known, _)| known.uid == placement.committed.uid);
+        let Some((delegate, version)) = delegate else {
+            let is_missing = own.is_complete && own.is_reachable && !pod.terminal;
+            // The attempt is over, so that its last number asks for the delegate that exists, if there is one.
+            let attempt = placement.committed.key.number.attempt;
+            let number = TryNumber::last_of(attempt);
+            let commit = CommitKey { pod: placement.committed.key.pod.clone(), number };
+            return match is_missing {
+                true => Plan::Missing { pod: key, member, key: commit },
+                false => Plan::Nothing,
+            };
+        };
+        let mirrored = (member, *version, own.is_reachable);
+        if original.mirrored == Some(mirrored) {
+            return Plan::Nothing;
+        }
+        let mut status = status_of(delegate);
+        if !own.is_reachable {
+            set_unreachable(&mut status, &placement.cluster);
+        }
+        Plan::WriteStatus { pod: key, status, mirrored }
+    }
+
+    fn plan_release(original: &Original, find: impl Fn(&str) -> Option<usize>) -> Plan {
+        let finalizers = original.finalizers();
+        if !finalizers.iter().any(|own| own == FINALIZER) {
+            return Plan::Nothing;
+        }
+        let OriginalPod { object, intent, placement } = &original.pod;
+        let placed = placement.as_ref().map(|placement| &placement.cluster);
+        let intended = intent.iter().flat_map(|intent| &intent.clusters);
+        let mut members = BTreeSet::new();
+        for name in intended.chain(placed) {
+            match find(name) {
+                Some(member) => drop(members.insert(member)),
+                None => {
+                    return Plan::Stuck(format!(
+                        "cluster {name:?} may run the pod and is no member: list it again, or remove the \
+                         finalizer {FINALIZER} by hand"
+                    ));
+                }
+            }
+        }
+        let committed = placement.as_ref().map_or(0, |own| own.committed.key.number.attempt);
+        let attempt = intent.as_ref().map_or(0, |intent| intent.attempt).max(committed);
+        Plan::Release {
+            pod: object.pod.key.clone(),
+            attempt,
+            members: members.into_iter().collect(),
+            resource_version: object.pod.resource_version,
+            finalizers,
+        }
+    }
+}
+
+/// Returns the status of a delegate as its original shows it: without what refers to objects of the member. The
+/// condition PodScheduled is shown once it is True: a delegate that is not scheduled is none of an autoscaler's
+/// business here.
+fn status_of(delegate: &Delegate) -> Value {
+    let mut status = delegate.status.clone();
+    let Some(fields) = status.as_object_mut() else { return json!({}) };
+    for field in ["nominatedNodeName", "resourceClaimStatuses", "observedGeneration"] {
+        fields.remove(field);
+    }
+    if let Some(conditions) = fields.get_mut("conditions").and_then(Value::as_array_mut) {
+        conditions.retain(|own| own["type"] != "PodScheduled" || own["status"] == "True");
+    }
+    status
+}
+
+/// Says that the pod is not Ready, because nobody knows.
+fn set_unreachable(status: &mut Value, cluster: &str) {
+    let Some(fields) = status.as_object_mut() else { return };
+    let conditions = fields.entry("conditions").or_insert_with(|| json!([]));
+    let Some(conditions) = conditions.as_array_mut() else { return };
+    conditions.retain(|own| own["type"] != "Ready");
+    conditions.push(json!({"type": "Ready", "status": "False", "reason": "ClusterUnreachable",
+        "message": format!("the agent of {cluster} does not answer"),
+        "lastTransitionTime": Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()}));
+}
+
+#[cfg(test)]
+mod tests {
+    use supercluster::message::{Committed, PodObject};
+    use supercluster::scheduler::{Intent, Placement};
+
+    use super::*;
+
+    fn delegate(pod: &str, uid: &str, status: Value) -> Arc<Delegate> {
+        Arc::new(Delegate {
+            pod: pod.into(),
+            number: TryNumber { attempt: 2, candidate: 0 },
+            namespace: "ns".into(),
+            name: pod.into(),
+            uid: uid.into(),
+            node: Some("n".into()),
+            terminating: false,
+            status,
+        })
+    }
+
+    fn original(uid: &str, finalizers: &[&str], clusters: &[&str]) -> Original {
+        let object = json!({"metadata": {"name": uid, "namespace": "ns", "uid": uid,
+            "resourceVersion": "7", "finalizers": finalizers}, "spec": {}});
+        let key = CommitKey { pod: uid.into(), number: TryNumber { attempt: 2, candidate: 0 } };
+        let committed = Committed { key, uid: "d".into(), node: "n".into() };
+        let intended: Vec<Arc<str>> = clusters.iter().map(|name| (*name).into()).collect();
+        let placement = Placement { cluster: intended[0].clone(), committed };
+        let intent = Intent { attempt: 3, scheduler: "s".into(), clusters: intended };
+        let object = PodObject::from_json(object).unwrap();
+        let pod = OriginalPod { object, intent: Some(intent), placement: Some(placement) };
+        Original { pod, mirrored: None }
+    }
+
+    fn list(begins_anew: bool, more: bool, pods: &[&str]) -> DelegateList {
+        let delegates = pods.iter().map(|pod| delegate(pod, "d", json!({})));
+        DelegateList {
+            incarnation: "life".into(),
+            revision: 1,
+            begins_anew,
+            more,
+            delegates: delegates.collect(),
+            gone: Vec::new(),
+        }
+    }
+
+    fn state() -> State {
+        let member = Member {
+            incarnation: "".into(),
+            revision: 0,
+            delegates: BTreeMap::new(),
+            unconfirmed: BTreeSet::new(),
+            is_complete: false,
+            last_answer: Instant::now(),
+            is_reachable: true,
+        };
+        State {
+            originals: BTreeMap::new(),
+            members: vec![member],
+            changed: BTreeSet::new(),
+            busy: BTreeSet::new(),
+            pauses: BTreeMap::new(),
+            changes: 0,
+        }
+    }
+
+    #[test]
+    fn status_keeps_what_is_true_in_both_clusters() {
+        let condition = |kind: &str, status: &str| json!({"type": kind, "status": status});
+        let status = json!({"phase": "Pending", "nominatedNodeName": "n", "podIP": "10.0.0.1",
+            "resourceClaimStatuses": [{"name": "c", "resourceClaimName": "c-x1"}],
+            "conditions": [condition("PodScheduled", "False"), condition("Ready", "False")]});
+        let expected = json!({"phase": "Pending", "podIP": "10.0.0.1",
+            "conditions": [condition("Ready", "False")]});
+        assert_eq!(status_of(&delegate("p", "d", status)), expected);
+        let scheduled = json!({"conditions": [condition("PodScheduled", "True")]});
+        assert_eq!(status_of(&delegate("p", "d", scheduled.clone())), scheduled);
+        assert_eq!(status_of(&delegate("p", "d", Value::Null)), json!({}));
+    }
+
+    #[test]
+    fn pod_of_a_silent_cluster_is_not_ready() {
+        let mut status = json!({"phase": "Running",
+            "conditions": [{"type": "Ready", "status": "True"}]});
+        set_unreachable(&mut status, "eu");
+        assert_eq!(status["conditions"].as_array().unwrap().len(), 1);
+        assert_eq!(status["conditions"][0]["status"], "False");
+        assert_eq!(status["conditions"][0]["message"], "the agent of eu does not answer");
+    }
+
+    #[test]
+    fn deleted_pod_is_released_in_every_cluster_that_may_run_it() {
+        let find = |name: &str| ["eu", "us"].iter().position(|own| *own == name);
+        let plan = State::plan_release(&original("p", &[FINALIZER, "x"], &["us", "eu"]), find);
+        let Plan::Release { attempt, members, resource_version, finalizers, .. } = plan else {
+            panic!("{plan:?}")
+        };
+        assert_eq!((attempt, &*members, resource_version), (3, &[0, 1][..], 7));
+        assert_eq!(finalizers, [FINALIZER, "x"]);
+        let plan = State::plan_release(&original("p", &[FINALIZER], &["us", "asia"]), find);
+        assert!(matches!(&plan, Plan::Stuck(reason) if reason.contains("asia")), "{plan:?}");
+        let plan = State::plan_release(&original("p", &["x"], &["us"]), find);
+        assert!(matches!(plan, Plan::Nothing), "the finalizer is gone: {plan:?}");
+    }
+
+    #[test]
+    fn delegate_that_a_whole_list_does_not_show_is_gone() {
+        let mut state = state();
+        state.take(0, list(true, false, &["p", "q"]));
+        assert!(state.members[0].is_complete);
+        state.changed.clear();
+        // The agent has been restarted, and lists in two pages.
+        state.take(0, list(true, true, &["p"]));
+        assert!(!state.members[0].is_complete, "the rest may be on the next page");
+        assert_eq!(state.members[0].delegates.len(), 2);
+        state.take(0, list(false, false, &["r"]));
+        let known: Vec<String> =
+            state.members[0].delegates.keys().map(ToString::to_string).collect();
+        assert_eq!(known, ["p", "r"]);
+        assert!(state.changed.contains(&Uid::from("q")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_of_an_agent_is_noticed_and_forgiven() {
+        let mut state = state();
+        state.originals.insert(Uid::from("p"), original("p", &[], &["eu"]));
+        state.no_answer(0, "eu");
+        assert!(state.members[0].is_reachable, "it has answered a moment ago");
+        tokio::time::advance(UNREACHABLE_AFTER).await;
+        state.no_answer(0, "eu");
+        assert!(!state.members[0].is_reachable && state.changed.contains(&Uid::from("p")));
+        state.changed.clear();
+        state.take(0, list(false, false, &[]));
+        assert!(state.members[0].is_reachable && state.changed.contains(&Uid::from("p")));
+    }
+}

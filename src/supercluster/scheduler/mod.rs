@@ -1,0 +1,225 @@
+//! `loadmaster run --clusters`: the scheduler over many clusters.
+//!
+//! ```text
+//!   management API server ──▶ informer of pods ──▶ loop: supercluster::scheduler::Scheduler
+//!            ▲                                        │             │
+//!            ├── intents, placements, conditions ◀────┘             ▼ samples, commits, seals
+//!            └── status, finalizers ◀── mirror ◀── delegates ── agents of the members
+//! ```
+
+mod agents;
+mod clusters;
+mod mirror;
+mod originals;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use anyhow::anyhow;
+use engine::ports::Ports;
+use engine::{Change, Effect, EffectId, Engine};
+use framework::{Answer, EventResource, PodKey, Time, Uid};
+use serde_json::Value;
+use supercluster::message::{Committed, PodObject, Response};
+use supercluster::scheduler::{
+    CallId, ClusterIx, OriginalPod, Scheduler, SchedulerOutput, WriteAnswer, WriteId,
+};
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, trace};
+
+pub use self::clusters::{ClustersError, ClustersFile};
+
+use self::agents::AgentClient;
+use self::mirror::Mirror;
+use self::originals::Originals;
+use crate::observer::MetricsObserver;
+use crate::runtime::{Role, RoleParts, Setup, Watches, run_role};
+use crate::scheduling_loop::{EventSender, LoopEvent};
+use crate::supervision::catch_panic;
+use crate::wire::{Update, WatchedKind, Whole};
+
+/// The scheduler name of the pods, unless a configuration file has another one.
+pub const PROFILE: &str = "supercluster";
+/// Name of the Lease, unless a configuration file has another one.
+pub const LEASE: &str = "loadmaster-supercluster";
+
+/// An event for the loop of the scheduler.
+#[derive(Debug)]
+pub enum SchedulerEvent {
+    /// The answer of an agent, or an error if there is none.
+    Called(CallId, Result<Response, String>),
+    /// The answer to a write of an original pod.
+    Written(WriteId, WriteAnswer),
+}
+
+/// Runs the scheduler over the clusters of a file until `stop` is cancelled.
+///
+/// # Errors
+/// As [`run_role`]; also if the credentials for an agent cannot be read.
+pub async fn run(
+    setup: Setup<SchedulerEvent>,
+    file: ClustersFile,
+    observer: MetricsObserver,
+    stop: &CancellationToken,
+) -> anyhow::Result<()> {
+    let names = setup.config.profiles.iter().map(|profile| profile.scheduler_name.as_str().into());
+    let names: BTreeSet<Arc<str>> = names.collect();
+    let metrics = setup.metrics.clone();
+    let watches = Watches { whole: Whole { pending_pods: true, ..Whole::NONE }, kinds: watched };
+    let start = async |parts: RoleParts<SchedulerEvent>| {
+        let name = names.first().cloned().unwrap_or_default();
+        let config = file.config(&name, parts.seed).map_err(|error| anyhow!(error))?;
+        let mut agents = Vec::new();
+        for member in &file.clusters {
+            let timeout = config.sample_timeout;
+            agents.push(AgentClient::new(member, timeout, metrics.rest_client()).await?);
+        }
+        let agents: Arc<[AgentClient]> = agents.into();
+        let RoleParts { engine, client, events, clock, runtime, .. } = parts;
+        let originals =
+            Originals { client, events: events.clone(), clock, runtime: runtime.clone() };
+        let mirror = Arc::new(Mirror::new(agents.clone(), originals.clone()));
+        runtime.spawn(mirror.clone().run());
+        for member in 0..agents.len() {
+            runtime.spawn(mirror.clone().follow(member));
+        }
+        let scheduler = Scheduler::new(config, engine);
+        let departed = BTreeMap::new();
+        Ok(SchedulerRole { scheduler, names, agents, originals, mirror, events, runtime, departed })
+    };
+    run_role(setup, watches, start, observer, stop).await
+}
+
+/// Of the kinds of a scheduler only pods are watched, those that have ended, too: their delegates are deleted with
+/// them.
+fn watched(kind: WatchedKind) -> Option<WatchedKind> {
+    let is_pod = kind.resource == EventResource::Pod;
+    is_pod.then_some(WatchedKind { field_selector: None, ..kind })
+}
+
+/// The scheduler with its connections.
+struct SchedulerRole {
+    scheduler: Scheduler,
+    /// The scheduler names whose pods are placed.
+    names: BTreeSet<Arc<str>>,
+    agents: Arc<[AgentClient]>,
+    originals: Originals,
+    mirror: Arc<Mirror>,
+    events: EventSender<SchedulerEvent>,
+    runtime: Handle,
+    /// Pods that were deleted while they were placed.
+    departed: BTreeMap<Uid, PodKey>,
+}
+
+impl SchedulerRole {
+    fn pod_deleted(&mut self, key: &PodKey, uid: &Uid, now: Time, ports: &mut Ports<'_>) {
+        if self.scheduler.explain(uid).is_some() {
+            self.departed.insert(uid.clone(), key.clone());
+        }
+        self.scheduler.pod_deleted(key, uid, now, ports);
+    }
+
+    /// Deletes a delegate that was created for a pod that was deleted meanwhile. The finalizer of the pod keeps it
+    /// until the mirror has done so, unless somebody has removed the finalizer.
+    fn abandon(&mut self, cluster: ClusterIx, committed: Committed) {
+        let uid = Uid::from(&*committed.key.pod);
+        let Some(pod) = self.departed.remove(&uid) else { return };
+        self.runtime.spawn(self.mirror.clone().abandon(cluster.0, pod, committed.key));
+    }
+
+    fn call(&self, id: CallId, cluster: ClusterIx, request: supercluster::message::Request) {
+        let (agent, events) = (self.agents[cluster.0].clone(), self.events.clone());
+        self.runtime.spawn(async move {
+            let answer = catch_panic(agent.call(&request)).await;
+            let answer = answer.unwrap_or_else(|panic| Err(panic.to_string()));
+            if let Err(err) = &answer {
+                debug!(cluster = &*agent.name, err, "No answer");
+            }
+            events.send(LoopEvent::Own(SchedulerEvent::Called(id, answer)));
+        });
+    }
+}
+
+impl Role for SchedulerRole {
+    type Event = SchedulerEvent;
+
+    fn engine(&self) -> &Engine {
+        self.scheduler.engine()
+    }
+
+    fn update(&mut self, update: Update, now: Time, ports: &mut Ports<'_>) {
+        let pod = match update.change {
+            Change::PodDeleted { key, uid } => {
+                self.mirror.forget(&uid);
+                return self.pod_deleted(&key, &uid, now, ports);
+            }
+            Change::Pod(pod) if self.names.contains(&pod.spec.scheduler_name) => Arc::new(*pod),
+            _ => return,
+        };
+        // A pod that somebody has bound in the management cluster has no object here.
+        let object: Option<Value> =
+            update.object.and_then(|raw| serde_json::from_str(raw.get()).ok());
+        let Some(object) = object else { return };
+        let object = PodObject { pod: pod.clone(), object: Arc::new(object) };
+        let original = OriginalPod::new(object);
+        self.mirror.see(original.clone());
+        match pod.terminating {
+            // What is under way is sealed by the mirror.
+            true => self.pod_deleted(&pod.key, &pod.uid, now, ports),
+            false => self.scheduler.original(original, now, ports),
+        }
+    }
+
+    fn synced(&mut self, _: Time, _: &mut Ports<'_>) {}
+
+    fn event(&mut self, event: SchedulerEvent, now: Time, ports: &mut Ports<'_>) {
+        match event {
+            SchedulerEvent::Called(id, answer) => self.scheduler.called(id, answer, now, ports),
+            SchedulerEvent::Written(id, answer) => self.scheduler.written(id, answer, now, ports),
+        }
+    }
+
+    fn effect_answered(
+        &mut self,
+        effect: EffectId,
+        answer: &Answer,
+        now: Time,
+        ports: &mut Ports<'_>,
+    ) {
+        self.scheduler.effect_answered(effect, answer, now, ports);
+    }
+
+    fn tick(&mut self, now: Time, ports: &mut Ports<'_>) {
+        self.scheduler.tick(now, ports);
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        self.scheduler.next_deadline()
+    }
+
+    fn carry_out(&mut self, not_after: Option<Time>) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        for output in self.scheduler.take_outputs() {
+            match output {
+                SchedulerOutput::Call { id, cluster, request } => self.call(id, cluster, request),
+                SchedulerOutput::WriteIntent { id, pod, uid, resource_version, intent } => {
+                    let finalizers = self.mirror.finalizers(&uid);
+                    let (call, version) = ((id, not_after), (&uid, resource_version));
+                    self.originals.write_intent(call, &pod, version, &intent, &finalizers);
+                }
+                SchedulerOutput::WritePlacement { id, pod, uid, placement } => {
+                    self.originals.write_placement((id, not_after), &pod, &uid, &placement);
+                }
+                SchedulerOutput::Effect(effect) => effects.push(effect),
+                SchedulerOutput::Decided(decision) => trace!(?decision, "Decided"),
+                SchedulerOutput::Abandoned { cluster, committed } => {
+                    self.abandon(cluster, committed);
+                }
+            }
+        }
+        let scheduler = &self.scheduler;
+        self.departed.retain(|uid, _| scheduler.explain(uid).is_some());
+        effects
+    }
+}

@@ -1,0 +1,167 @@
+//! Writes of original pods at the API server of the management cluster.
+
+use std::time::Duration;
+
+use client::{Method, pod_path};
+use framework::{PodKey, Time, Uid};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use supercluster::scheduler::{INTENT, Intent, PLACEMENT, Placement, WriteAnswer, WriteId};
+use tokio::runtime::Handle;
+
+use super::super::replies::Written;
+use super::SchedulerEvent;
+use crate::api_client::{APPLICATION_JSON, ApiClient, JsonRequest, MERGE_PATCH};
+use crate::clock::Clock;
+use crate::runtime::within;
+use crate::scheduling_loop::{EventSender, LoopEvent};
+use crate::supervision::catch_panic;
+
+/// Keeps an original pod until its delegate is gone. Written with the intent, before there can be a delegate.
+pub(super) const FINALIZER: &str = "supercluster.loadmaster.io/delegate";
+/// Time to wait for the response to a write.
+const TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The connection for original pods.
+#[derive(Clone)]
+pub(super) struct Originals {
+    pub(super) client: ApiClient,
+    pub(super) events: EventSender<SchedulerEvent>,
+    pub(super) clock: Clock,
+    pub(super) runtime: Handle,
+}
+
+impl Originals {
+    /// Writes the intent and the finalizer, if the pod has this version.
+    pub(super) fn write_intent(
+        &self,
+        (id, not_after): (WriteId, Option<Time>),
+        pod: &PodKey,
+        (uid, resource_version): (&Uid, u64),
+        intent: &Intent,
+        finalizers: &[String],
+    ) {
+        let mut metadata = json!({"uid": uid.to_string(),
+            "resourceVersion": resource_version.to_string(),
+            "annotations": {INTENT: json!(intent).to_string()}});
+        if !finalizers.iter().any(|own| own == FINALIZER) {
+            let finalizers = finalizers.iter().map(String::as_str).chain([FINALIZER]);
+            metadata["finalizers"] = finalizers.collect();
+        }
+        self.patch((id, not_after), pod, metadata);
+    }
+
+    /// Writes the placement.
+    pub(super) fn write_placement(
+        &self,
+        (id, not_after): (WriteId, Option<Time>),
+        pod: &PodKey,
+        uid: &Uid,
+        placement: &Placement,
+    ) {
+        let metadata = json!({"uid": uid.to_string(),
+            "annotations": {PLACEMENT: json!(placement).to_string()}});
+        self.patch((id, not_after), pod, metadata);
+    }
+
+    fn patch(&self, (id, not_after): (WriteId, Option<Time>), pod: &PodKey, metadata: Value) {
+        let path = pod_path(&pod.namespace, Some(&pod.name));
+        let request = patch(path, &json!({"metadata": metadata}));
+        let own = self.clone();
+        self.runtime.spawn(async move {
+            let sending = within(not_after, own.clock, own.client.request(request));
+            let answer = match catch_panic(sending).await {
+                Ok(reply) => answer_of(reply.into()),
+                Err(panic) => WriteAnswer::Failed(panic.to_string()),
+            };
+            own.events.send(LoopEvent::Own(SchedulerEvent::Written(id, answer)));
+        });
+    }
+
+    /// Removes the finalizer from a pod of this version.
+    pub(super) async fn remove_finalizer(
+        &self,
+        pod: &PodKey,
+        uid: &Uid,
+        (resource_version, finalizers): (u64, &[String]),
+    ) -> Result<(), String> {
+        let others: Vec<&String> = finalizers.iter().filter(|own| *own != FINALIZER).collect();
+        let metadata = json!({"uid": uid.to_string(),
+            "resourceVersion": resource_version.to_string(), "finalizers": others});
+        let path = pod_path(&pod.namespace, Some(&pod.name));
+        self.wait_for(patch(path, &json!({"metadata": metadata}))).await
+    }
+
+    /// Writes the status.
+    pub(super) async fn write_status(
+        &self,
+        pod: &PodKey,
+        uid: &Uid,
+        status: &Value,
+    ) -> Result<(), String> {
+        let path = format!("{}/status", pod_path(&pod.namespace, Some(&pod.name)));
+        let body = json!({"metadata": {"uid": uid.to_string()}, "status": status});
+        self.wait_for(patch(path, &body)).await
+    }
+
+    /// Deletes the pod, because its delegate is gone.
+    pub(super) async fn delete(&self, pod: &PodKey, uid: &Uid) -> Result<(), String> {
+        let body = json!({"apiVersion": "v1", "kind": "DeleteOptions",
+            "preconditions": {"uid": uid.to_string()}});
+        let request = JsonRequest {
+            method: Method::Delete,
+            path: pod_path(&pod.namespace, Some(&pod.name)),
+            content_type: APPLICATION_JSON,
+            body: body.to_string().into_bytes(),
+            timeout: TIMEOUT,
+        };
+        self.wait_for(request).await
+    }
+
+    /// Sends a write. A pod that is gone needs none.
+    async fn wait_for(&self, request: JsonRequest) -> Result<(), String> {
+        match self.client.request(request).await.into() {
+            Written::Done(_) | Written::NotFound(_) => Ok(()),
+            Written::Conflict(text) | Written::Refused(text) | Written::Unknown(text) => Err(text),
+        }
+    }
+}
+
+fn patch(path: String, body: &Value) -> JsonRequest {
+    JsonRequest {
+        method: Method::Patch,
+        path,
+        content_type: MERGE_PATCH,
+        body: body.to_string().into_bytes(),
+        timeout: TIMEOUT,
+    }
+}
+
+fn answer_of(written: Written) -> WriteAnswer {
+    #[derive(Deserialize)]
+    struct Object {
+        metadata: Metadata,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Metadata {
+        resource_version: String,
+    }
+    match written {
+        Written::Done(body) => {
+            let object: Option<Object> = serde_json::from_slice(&body).ok();
+            let version = object.and_then(|object| object.metadata.resource_version.parse().ok());
+            version.map_or_else(
+                || WriteAnswer::Failed("the answer has no resourceVersion".to_owned()),
+                WriteAnswer::Done,
+            )
+        }
+        Written::NotFound(_) => WriteAnswer::Gone,
+        // Another pod has the name by now.
+        Written::Conflict(text) if text.contains("UID") || text.contains("uid") => {
+            WriteAnswer::Gone
+        }
+        Written::Conflict(_) => WriteAnswer::Conflict,
+        Written::Refused(text) | Written::Unknown(text) => WriteAnswer::Failed(text),
+    }
+}

@@ -1,0 +1,168 @@
+//! Many clusters: agents and the scheduler over them.
+//!
+//! The processes have the permissions that the chart grants to their roles.
+
+mod api;
+mod world;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+use kube::ResourceExt;
+use serde_json::json;
+
+use self::world::{World, cpus_of, phase_of, placement_of, run};
+use super::wait::eventually;
+
+#[test]
+fn pods_of_the_management_cluster_run_in_members_and_both_sides_are_mirrored() {
+    run(2, async |world| {
+        for member in &world.members {
+            member.cluster.add_node("a", 4).await;
+        }
+        for number in 0..8 {
+            let name = format!("web-{number}");
+            world.management.create_pod(&name, "1", "supercluster").await;
+        }
+        world.start_scheduler(json!({})).await;
+        let pods = world.running(8).await;
+        let clusters: BTreeSet<String> =
+            pods.iter().map(|pod| placement_of(pod).unwrap().0).collect();
+        assert_eq!(clusters.len(), 2, "eight CPUs are four in each cluster");
+
+        // A ninth one fits nowhere, and says so for each cluster.
+        world.management.create_pod("late", "1", "supercluster").await;
+        let message = world.rejected("late").await;
+        assert!(message.starts_with("0/2 clusters are available: m0: "), "{message}");
+        assert!(message.contains("; m1: 0/1 nodes are available: 1 Insufficient cpu"), "{message}");
+
+        // The original is deleted: so is its delegate, and the room is used.
+        world.management.delete("web-0").await;
+        world.gone("web-0").await;
+        eventually("the late pod runs", async || {
+            let pod = world.management.pods.get("late").await.unwrap();
+            (phase_of(&pod) == "Running").then_some(())
+        })
+        .await;
+
+        // The delegate is deleted: so is its original.
+        for member in &world.members {
+            if member.cluster.pods.get_opt("web-1").await.unwrap().is_some() {
+                member.cluster.delete("web-1").await;
+            }
+        }
+        world.gone("web-1").await;
+    });
+}
+
+#[test]
+fn pods_are_bound_once_while_agents_are_killed_and_others_take_the_room() {
+    const PODS: usize = 36;
+    run(3, async |world| {
+        for member in &world.members {
+            member.cluster.add_node("a", 8).await;
+            member.cluster.add_node("b", 8).await;
+        }
+        world.start_scheduler(json!({"commitTimeout": "1s"})).await;
+        for number in 0..PODS {
+            let name = format!("web-{number}");
+            world.management.create_pod(&name, "1", "supercluster").await;
+            if number % 12 == 5 {
+                // Another scheduler takes half of a node.
+                let member = &world.members[number / 12].cluster;
+                member.create_pod_on("foreign", "4", "a").await;
+            }
+            if number == 10 || number == 20 {
+                let member = number / 10;
+                world.members[member].agent = None;
+                world.start_agent(member).await;
+            }
+        }
+        // A scheduler that is killed is no trouble either.
+        world.scheduler = None;
+        world.start_scheduler(json!({"commitTimeout": "1s"})).await;
+        eventually("all pods are placed", async || {
+            let pods = world.management.list().await;
+            let placed = pods.iter().filter(|pod| placement_of(pod).is_some());
+            (placed.count() == PODS).then_some(())
+        })
+        .await;
+        world.assert_bound_once_without_overcommit().await;
+    });
+}
+
+#[test]
+fn pods_go_elsewhere_while_an_agent_hangs_and_all_is_well_when_it_is_back() {
+    run(2, async |world| {
+        for member in &world.members {
+            member.cluster.add_node("a", 8).await;
+            member.cluster.add_node("b", 8).await;
+        }
+        let settings = json!({"sampleTimeout": "300ms", "commitTimeout": "500ms"});
+        world.start_scheduler(settings).await;
+        world.create_pods("before", 4).await;
+        world.running(4).await;
+        let agent = |world: &World| world.members[1].agent.as_ref().unwrap().id();
+        signal("STOP", agent(world));
+        world.create_pods("meanwhile", 6).await;
+        let pods = world.running(10).await;
+        let meanwhile = pods.iter().filter(|pod| pod.name_any().starts_with("meanwhile"));
+        let clusters: BTreeSet<String> =
+            meanwhile.map(|pod| placement_of(pod).unwrap().0).collect();
+        assert_eq!(clusters, ["m0".to_owned()].into());
+
+        // A pod that runs there is deleted: it waits for its cluster.
+        let there = pods.iter().find(|pod| placement_of(pod).unwrap().0 == "m1");
+        if let Some(there) = there {
+            world.management.delete(&there.name_any()).await;
+        }
+        signal("CONT", agent(world));
+        if let Some(there) = there {
+            world.gone(&there.name_any()).await;
+        }
+        world.create_pods("after", 6).await;
+        world.running(15).await;
+        world.assert_bound_once_without_overcommit().await;
+    });
+}
+
+fn signal(name: &str, process: u32) {
+    let args = [format!("-{name}"), process.to_string()];
+    assert!(Command::new("kill").args(args).status().unwrap().success());
+}
+
+impl World {
+    async fn create_pods(&self, prefix: &str, count: usize) {
+        for number in 0..count {
+            let name = format!("{prefix}-{number}");
+            self.management.create_pod(&name, "1", "supercluster").await;
+        }
+    }
+
+    /// Checks that each pod has one delegate, where its placement says, and that no node has more pods than CPUs.
+    async fn assert_bound_once_without_overcommit(&self) {
+        let mut delegates = BTreeMap::new();
+        for member in &self.members {
+            let mut used: BTreeMap<String, u32> = BTreeMap::new();
+            for pod in member.cluster.list().await {
+                let name = pod.metadata.name.clone().unwrap();
+                let Some(node) = pod.spec.as_ref().unwrap().node_name.clone() else {
+                    panic!("{name} is not bound in {}", member.name);
+                };
+                if !matches!(phase_of(&pod), "Failed" | "Succeeded") {
+                    *used.entry(node.clone()).or_default() += cpus_of(&pod);
+                }
+                if name != "foreign" {
+                    let twice = delegates.insert(name.clone(), (member.name.clone(), node));
+                    assert_eq!(twice, None, "{name} is bound twice");
+                }
+            }
+            assert!(used.values().all(|cpus| *cpus <= 8), "{}: {used:?}", member.name);
+        }
+        for pod in self.management.list().await {
+            let name = pod.metadata.name.clone().unwrap();
+            assert_eq!(placement_of(&pod), delegates.remove(&name), "{name}");
+        }
+        assert!(delegates.is_empty(), "without an original: {delegates:?}");
+    }
+}
