@@ -20,12 +20,13 @@ TOOLS := $(CURDIR)/target/tools
 DENY_VERSION := 0.20.2
 export PATH := $(TOOLS)/bin:$(PATH)
 
-.PHONY: help parts demo test fmt fmt-check clippy image tests doctests doc golden faults chaos documents bench \
+.PHONY: help parts demo demo-clusters test fmt fmt-check clippy image tests doctests doc golden faults chaos documents bench \
 	alerts deny cargo-deny render-chart instructions instructions-budget plots
 .NOTPARALLEL:
 
 help:
 	@echo "make demo    build quickly, then watch the scheduler work on an API server in memory"
+	@echo "make demo-clusters  the same with three clusters and one scheduler over them"
 	@echo "make test    all checks: $(PARTS)"
 	@echo "make fmt     format the code"
 	@echo "make clippy  lints"
@@ -51,6 +52,11 @@ demo:
 	$(CARGO) build --profile demo --no-default-features --features sandbox \
 		--bin loadmaster --example demo
 	target/demo/examples/demo
+
+demo-clusters:
+	$(CARGO) build --profile demo --no-default-features --features sandbox \
+		--bin loadmaster --example demo
+	target/demo/examples/demo clusters
 
 test: $(PARTS)
 

@@ -7,6 +7,7 @@
 
 mod claims;
 mod cluster;
+mod clusters;
 mod devices;
 mod explanation;
 mod folder;
@@ -42,7 +43,7 @@ fn main() -> ExitCode {
                 // Ctrl-C also ends the other processes, which is no error then.
                 biased;
                 interrupted = interrupted() => interrupted.map_err(anyhow::Error::from),
-                outcome = demo() => outcome,
+                outcome = chosen() => outcome,
             }
         })
     });
@@ -63,6 +64,14 @@ async fn interrupted() -> io::Result<()> {
         interrupt = tokio::signal::ctrl_c() => interrupt,
         _ = terminate.recv() => Ok(()),
         _ = hang_up.recv() => Ok(()),
+    }
+}
+
+/// Runs the demo of many clusters for the argument `clusters`.
+async fn chosen() -> anyhow::Result<()> {
+    match std::env::args().nth(1).as_deref() {
+        Some("clusters") => clusters::demo().await,
+        _ => demo().await,
     }
 }
 

@@ -67,7 +67,7 @@ impl Process {
 }
 
 /// Returns the path of the binary. Cargo builds examples into a folder beside the binaries.
-fn program() -> anyhow::Result<PathBuf> {
+pub(crate) fn program() -> anyhow::Result<PathBuf> {
     let here = std::env::current_exe()?;
     let program = here.ancestors().nth(2).map(|folder| folder.join("loadmaster"));
     program

@@ -1,4 +1,4 @@
-//! The scheduler that a sandbox runs in its own process: a daemon without endpoints.
+//! The roles that a sandbox runs in its own process: daemons without endpoints, except those of agents.
 
 use std::sync::Arc;
 
@@ -9,14 +9,22 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api_client::Credentials;
 use crate::config::{self, Configuration, Gates, Profile};
-use crate::http::Health;
+use crate::http::{
+    self, Access, App, AuthenticationOptions, AuthorizationOptions, Explainer, Health, Listener,
+    RequestHeaderNames,
+};
 use crate::metrics::Metrics;
 use crate::observer::MetricsObserver;
 use crate::runtime::{self, Setup};
-use crate::scheduling_loop::channel;
+use crate::scheduling_loop::{EventChannel, channel, role_channel};
+use crate::supercluster::agent::{self, AgentShell};
+use crate::supercluster::scheduler::{self, ClustersFile};
 
 /// The scheduler names of its profiles: the default one, and that of Loadmaster.
 const NAMES: [&str; 2] = ["default-scheduler", "loadmaster"];
+
+/// Time for which the answers of reviews are kept.
+const REVIEW_TTL: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// Schedules with the default plugins until `stop`.
 ///
@@ -27,35 +35,133 @@ pub(super) async fn schedule(
     kubeconfig: String,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
-    let (metrics, health) = (Arc::new(Metrics::new()), Arc::new(Health::default()));
-    let config = config();
-    let setup = Setup {
-        unschedulable_timeout: config.queue().max_in_unschedulable,
-        config,
-        registry,
-        credentials: Credentials::parse(&kubeconfig).await?,
-        request_rate: None,
-        adaptive_sampling: false,
-        form: Form::Ranked,
-        longest_preemption_pause: LONGEST_PAUSE,
-        metrics: metrics.clone(),
-        server_status: health.server_status(),
-        heartbeat: health.heartbeat(),
-        channel: channel(),
-        debug_signal: None,
-    };
-    let observer = MetricsObserver::new(metrics, health);
-    runtime::run_scheduler(setup, observer, &stop).await
+    let credentials = Credentials::parse(&kubeconfig).await?;
+    let parts = Parts::new(registry, credentials, &NAMES);
+    let observer = parts.observer();
+    runtime::run_scheduler(parts.setup(channel()), observer, &stop).await
 }
 
-fn config() -> Configuration {
+/// Runs the agent of the cluster of this kubeconfig until `stop`. It authenticates and authorizes callers at that
+/// cluster.
+///
+/// # Errors
+/// The API of the kubeconfig cannot be used, or the listener failed.
+pub(super) async fn agent(
+    registry: Registry,
+    kubeconfig: String,
+    listener: Listener,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    let credentials = Credentials::parse(&kubeconfig).await?;
+    let parts = Parts::new(registry, credentials.clone(), &[agent::PROFILE]);
+    let (shell, channel) = (AgentShell::default(), role_channel());
+    let app = App {
+        metrics: parts.metrics.clone(),
+        health: parts.health.clone(),
+        configz: parts.config.to_value(),
+        flagz: None,
+        statusz: None,
+        events: None,
+        explainer: Explainer::new(|| Err("an agent explains nothing".to_owned()), Vec::new()),
+        verbosity: None,
+        routes: shell.routes(channel.0.clone()),
+    };
+    let access = access(&credentials, &parts.metrics).await?;
+    let serving = http::serve(listener, access, app, stop.clone().cancelled_owned());
+    let observer = parts.observer();
+    let (served, ran) = tokio::join!(serving, shell.run(parts.setup(channel), observer, &stop));
+    ran?;
+    Ok(served?)
+}
+
+/// Schedules over the clusters of a file until `stop`.
+///
+/// # Errors
+/// The API of the kubeconfig or an agent cannot be used.
+pub(super) async fn supercluster(
+    registry: Registry,
+    kubeconfig: String,
+    file: ClustersFile,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    let credentials = Credentials::parse(&kubeconfig).await?;
+    let parts = Parts::new(registry, credentials, &[scheduler::PROFILE]);
+    let observer = parts.observer();
+    scheduler::run(parts.setup(role_channel()), file, observer, &stop).await
+}
+
+/// What the setups of all roles have in common.
+struct Parts {
+    registry: Registry,
+    credentials: Credentials,
+    config: Configuration,
+    metrics: Arc<Metrics>,
+    health: Arc<Health>,
+}
+
+impl Parts {
+    fn new(registry: Registry, credentials: Credentials, names: &[&str]) -> Self {
+        let (metrics, health) = (Arc::new(Metrics::new()), Arc::new(Health::default()));
+        Self { registry, credentials, config: config(names), metrics, health }
+    }
+
+    fn observer(&self) -> MetricsObserver {
+        MetricsObserver::new(self.metrics.clone(), self.health.clone())
+    }
+
+    fn setup<M>(self, channel: EventChannel<M>) -> Setup<M> {
+        Setup {
+            unschedulable_timeout: self.config.queue().max_in_unschedulable,
+            config: self.config,
+            registry: self.registry,
+            credentials: self.credentials,
+            request_rate: None,
+            adaptive_sampling: false,
+            form: Form::Ranked,
+            longest_preemption_pause: LONGEST_PAUSE,
+            metrics: self.metrics,
+            server_status: self.health.server_status(),
+            heartbeat: self.health.heartbeat(),
+            channel,
+            debug_signal: None,
+        }
+    }
+}
+
+fn config(names: &[&str]) -> Configuration {
     let mut config = config::defaults(&Gates::default());
     // No other replica knows the sandbox of this process.
     config.leader_election.leader_elect = false;
-    let named = |name: &str| {
-        let named = |profile: &Profile| Profile { scheduler_name: name.into(), ..profile.clone() };
+    let named = |name: &&str| {
+        let named =
+            |profile: &Profile| Profile { scheduler_name: (*name).into(), ..profile.clone() };
         config.profiles.first().map(named)
     };
-    config.profiles = NAMES.into_iter().filter_map(named).collect();
+    config.profiles = names.iter().filter_map(named).collect();
     config
+}
+
+async fn access(credentials: &Credentials, metrics: &Metrics) -> anyhow::Result<Access> {
+    let authentication = AuthenticationOptions {
+        kubeconfig: None,
+        skip_lookup: true,
+        tolerate_lookup_failure: true,
+        token_ttl: REVIEW_TTL,
+        client_ca_file: None,
+        request_header_ca_file: None,
+        request_header_names: RequestHeaderNames {
+            allowed: Vec::new(),
+            username: Vec::new(),
+            uid: Vec::new(),
+            group: Vec::new(),
+            extra_prefix: Vec::new(),
+        },
+    };
+    let authorization = AuthorizationOptions {
+        kubeconfig: None,
+        always_allow_paths: vec!["/healthz".to_owned(), "/livez".to_owned(), "/readyz".to_owned()],
+        authorized_ttl: REVIEW_TTL,
+        unauthorized_ttl: REVIEW_TTL,
+    };
+    Ok(Access::load(&authentication, &authorization, credentials, metrics).await?)
 }

@@ -93,10 +93,7 @@ pub fn run(registry: Registry) -> ExitCode {
         Command::Run(flags) => run_daemon(&flags, run::Role::of_run, registry),
         Command::Agent(flags) => run_daemon(&flags, run::Role::of_agent, registry),
         #[cfg(feature = "sandbox")]
-        Command::Sandbox(args) => {
-            let schedule = |kubeconfig, stop| in_process::schedule(registry, kubeconfig, stop);
-            sandbox::run(&args, schedule).map(|()| ExitCode::SUCCESS)
-        }
+        Command::Sandbox(args) => sandbox::run(&args, registry).map(|()| ExitCode::SUCCESS),
         #[cfg(feature = "simulator")]
         Command::Simulate(args) => simulate::run(&args, registry).map(|()| ExitCode::SUCCESS),
         #[cfg(feature = "simulator")]

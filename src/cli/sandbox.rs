@@ -1,9 +1,9 @@
 //! `loadmaster sandbox`: a Kubernetes API in memory for experiments and tests.
 
+mod clusters;
 mod manifests;
 mod secrets;
 
-use std::future::Future;
 use std::io::{self, IsTerminal};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
@@ -11,6 +11,7 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use framework::Registry;
 use sandbox::devices::Devices;
 use sandbox::faults::Settings;
 use sandbox::http::{Options, Server, StartError};
@@ -20,7 +21,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use self::manifests::Loaded;
-use super::{complain, print};
+use super::{complain, in_process, print};
 use crate::wire;
 
 /// Runs a Kubernetes API in memory, with kubelets, controllers and a scheduler
@@ -83,18 +84,27 @@ pub(super) struct Args {
     #[arg(long = "fault", value_name = "NAME=VALUE")]
     faults: Vec<String>,
 
+    /// Runs so many member clusters with agents, and one more for management, whose pods of the scheduler
+    /// `supercluster` are placed in the members. Nodes of --filename are in each member, namespaces in all
+    /// clusters, other objects in the management cluster. Without nodes each member has three
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=16))]
+    clusters: Option<u8>,
+
+    /// Folder for the kubeconfigs, tokens and certificates of --clusters, and for `clusters.yaml`, the file of
+    /// `loadmaster run --clusters`
+    #[arg(long, value_name = "FOLDER", default_value = "sandbox-clusters")]
+    write_clusters: PathBuf,
+
     /// Seed of uids, generated names and faults
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 }
 
-/// Runs a sandbox until it is interrupted. `scheduler` schedules with the credentials of a
-/// kubeconfig until the token is cancelled.
-pub(super) fn run<S, F>(args: &Args, scheduler: S) -> anyhow::Result<()>
-where
-    S: FnOnce(String, CancellationToken) -> F,
-    F: Future<Output = anyhow::Result<()>>,
-{
+/// Runs a sandbox until it is interrupted, with a scheduler that has the plugins of the registry.
+pub(super) fn run(args: &Args, registry: Registry) -> anyhow::Result<()> {
+    if let Some(members) = args.clusters {
+        return clusters::run(args, members, &registry);
+    }
     let options = options(args)?;
     let objects = wire::read_objects(&args.filename)?;
     let runtime = Builder::new_multi_thread().worker_threads(io_threads()).enable_all().build();
@@ -116,7 +126,7 @@ where
                 stop.cancelled().await;
                 return Ok(());
             }
-            scheduler(kubeconfig, stop.clone()).await
+            in_process::schedule(registry, kubeconfig, stop.clone()).await
         };
         let outcome = until_interrupted(scheduling, &stop).await;
         server.stop().await;

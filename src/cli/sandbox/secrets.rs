@@ -42,6 +42,25 @@ pub(super) fn write_pki(folder: &Path, server: &Server) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Writes a file of `--write-clusters`.
+///
+/// # Errors
+/// It cannot be written, or is one that the sandbox did not write.
+pub(super) fn write_config(path: &Path, text: &str) -> anyhow::Result<()> {
+    write(path, text, "--write-clusters")
+}
+
+/// Writes a token, which is the whole content of its file.
+///
+/// # Errors
+/// The file cannot be written.
+pub(super) fn write_token(path: &Path, token: &str) -> anyhow::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(MODE);
+    let written = options.open(path).and_then(|mut file| file.write_all(token.as_bytes()));
+    written.with_context(|| format!("cannot write {}", path.display()))
+}
+
 fn write(path: &Path, text: &str, flag: &str) -> anyhow::Result<()> {
     let name = path.display();
     let refused =
