@@ -117,15 +117,16 @@ fn agent_answers_callers_with_the_role_of_the_chart_and_no_others() {
         assert_eq!((status, &answer["reason"]), (StatusCode::BAD_REQUEST, &json!("BadRequest")));
         let (status, _) = caller.send(Method::POST, "commits", "[".to_owned()).await;
         assert_eq!(status, StatusCode::BAD_REQUEST);
+        let unknown_strategy = json!({"pod": pod("a", "1"), "strategy": "x", "nodesToSampleBp": 1});
+        let (status, refusal) = caller.post("samples", unknown_strategy).await;
+        assert_eq!((status, &refusal["code"]), (StatusCode::BAD_REQUEST, &json!("Malformed")));
+
         // The agent does not read all of it, so that the connection may break before the answer is read.
         let (status, answer) = eventually("a long body is refused", async || {
             caller.try_send(Method::POST, "commits", " ".repeat(3 << 20)).await
         })
         .await;
         assert_eq!((status, &answer["code"]), (StatusCode::PAYLOAD_TOO_LARGE, &json!(413)));
-        let unknown_strategy = json!({"pod": pod("a", "1"), "strategy": "x", "nodesToSampleBp": 1});
-        let (status, refusal) = caller.post("samples", unknown_strategy).await;
-        assert_eq!((status, &refusal["code"]), (StatusCode::BAD_REQUEST, &json!("Malformed")));
     });
 }
 
