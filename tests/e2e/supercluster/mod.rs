@@ -6,6 +6,7 @@ mod api;
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::process::Command;
 
 use kube::ResourceExt;
@@ -103,7 +104,7 @@ fn pods_go_elsewhere_while_an_agent_hangs_and_all_is_well_when_it_is_back() {
         world.create_pods("before", 4).await;
         world.running(4).await;
         let agent = |world: &World| world.members[1].agent.as_ref().unwrap().id();
-        signal("STOP", agent(world));
+        suspend(agent(world)).await;
         world.create_pods("meanwhile", 6).await;
         let pods = world.running(10).await;
         let meanwhile = pods.iter().filter(|pod| pod.name_any().starts_with("meanwhile"));
@@ -129,6 +130,20 @@ fn pods_go_elsewhere_while_an_agent_hangs_and_all_is_well_when_it_is_back() {
 fn signal(name: &str, process: u32) {
     let args = [format!("-{name}"), process.to_string()];
     assert!(Command::new("kill").args(args).status().unwrap().success());
+}
+
+/// Suspends a process. On a busy machine its threads go on for a while after the signal.
+async fn suspend(process: u32) {
+    signal("STOP", process);
+    let is_stopped = |task: fs::DirEntry| {
+        let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('T'))
+    };
+    eventually("all threads are stopped", async || {
+        let tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap();
+        tasks.map(Result::unwrap).all(is_stopped).then_some(())
+    })
+    .await;
 }
 
 impl World {
