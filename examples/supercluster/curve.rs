@@ -56,7 +56,9 @@ pub(crate) fn conflicts(args: &Args) -> anyhow::Result<()> {
 /// Runs several strategies and shares, and prints regrets and conflicts.
 pub(crate) fn quality(args: &Args) -> anyhow::Result<()> {
     let one_node = 10_000_u32.div_ceil(args.nodes);
-    let shares = [one_node, 50, 100, 200, 400, 1_000];
+    let mut shares = vec![one_node, 50, 100, 200, 400, 1_000];
+    shares.sort_unstable();
+    shares.dedup();
     let mut runs: Vec<(&str, u32)> = Vec::new();
     for strategy in ["random", "round-robin"] {
         runs.extend(shares.iter().map(|share| (strategy, *share)));
