@@ -205,13 +205,7 @@ pub(super) async fn nodes(
     Extension(user): Extension<User>,
     Extension(access): Extension<ResourceAccess>,
 ) -> Response {
-    let asked = async {
-        permit(&access, &user, attributes("list", "pods", "", ""), of_all_pods).await?;
-        permit(&access, &user, attributes("list", "nodes", "", ""), of_all_pods).await?;
-        let admitted = admit(&app).await?;
-        work(&app, admitted, |lab| list_nodes(lab.cluster())).await
-    };
-    respond(asked.await)
+    of_cluster(&app, &user, &access, |lab| list_nodes(lab.cluster())).await
 }
 
 /// Answers about the cluster.
@@ -220,11 +214,21 @@ pub(super) async fn cluster(
     Extension(user): Extension<User>,
     Extension(access): Extension<ResourceAccess>,
 ) -> Response {
+    of_cluster(&app, &user, &access, explain_cluster).await
+}
+
+/// Answers a caller that may list all nodes and pods.
+async fn of_cluster<T: Serialize + Send + 'static>(
+    app: &App,
+    user: &User,
+    access: &ResourceAccess,
+    answer: impl FnOnce(&mut Lab<'_>) -> T + Send + 'static,
+) -> Response {
     let asked = async {
-        permit(&access, &user, attributes("list", "pods", "", ""), of_all_pods).await?;
-        permit(&access, &user, attributes("list", "nodes", "", ""), of_all_pods).await?;
-        let admitted = admit(&app).await?;
-        work(&app, admitted, explain_cluster).await
+        permit(access, user, attributes("list", "pods", "", ""), of_all_pods).await?;
+        permit(access, user, attributes("list", "nodes", "", ""), of_all_pods).await?;
+        let admitted = admit(app).await?;
+        work(app, admitted, answer).await
     };
     respond(asked.await)
 }

@@ -267,15 +267,30 @@ pub async fn run_scheduler(
         heartbeat: heartbeat.clone(),
         relists,
     });
+    let stop_loop = || events.send(LoopEvent::Stop);
+    until_ended(&mut scheduling, stop, stop_loop, &mut tasks, &heartbeat).await
+}
+
+/// Waits until the loop ends, and stops it when `stop` says so.
+///
+/// # Errors
+/// The loop or another task has ended although it was not stopped, or the loop does not end.
+async fn until_ended(
+    running: &mut JoinHandle<Outcome>,
+    stop: &CancellationToken,
+    stop_loop: impl FnOnce(),
+    tasks: &mut Tasks,
+    heartbeat: &Heartbeat,
+) -> anyhow::Result<()> {
     let ending = async {
         tokio::select! {
-            ended = &mut scheduling => return Ok(ended),
-            () = stop.cancelled() => events.send(LoopEvent::Stop),
+            ended = &mut *running => return Ok(ended),
+            () = stop.cancelled() => stop_loop(),
         }
-        tokio::time::timeout(STOP_TIMEOUT, &mut scheduling).await
+        tokio::time::timeout(STOP_TIMEOUT, running).await
     };
     let ended = tokio::select! {
-        ended = ending => ended.map_err(|_| does_not_end(&heartbeat))?,
+        ended = ending => ended.map_err(|_| does_not_end(heartbeat))?,
         failed = tasks.failure() => return Err(failed.into()),
     };
     match ended.map_err(|error| TaskFailed::joined("the scheduling loop", error))? {

@@ -1,6 +1,7 @@
 //! What the engine would decide about a pod now, and why. Nothing is changed by it.
 
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use framework::preemption::{Candidate, Candidates, Preemption};
@@ -45,6 +46,27 @@ pub struct Evaluation {
     pub passes: Vec<(PluginName, NodeBits)>,
     /// Where the next sampled search would start.
     pub next_start: usize,
+}
+
+impl Evaluation {
+    /// Returns every distinct rejection with its nodes, that of the most nodes first.
+    pub fn rejections(&self, nodes: &NodeBits) -> Vec<(&Status, NodeBits)> {
+        let mut place: HashMap<&Status, usize> = HashMap::new();
+        let mut groups: Vec<(&Status, NodeBits)> = Vec::new();
+        for node in nodes.iter() {
+            let status = self.verdicts.get(node);
+            if status.is_success() {
+                continue;
+            }
+            let group = *place.entry(status).or_insert_with(|| {
+                groups.push((status, NodeBits::default()));
+                groups.len() - 1
+            });
+            groups[group].1.insert(node);
+        }
+        groups.sort_by_key(|(_, nodes)| Reverse(nodes.count()));
+        groups
+    }
 }
 
 /// The outcome of trying a pod without any effect.

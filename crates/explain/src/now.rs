@@ -146,27 +146,13 @@ impl Findings {
 
 /// Returns every distinct rejection with its nodes.
 fn rejections(cluster: &Cluster, evaluation: &Evaluation) -> Vec<Rejection> {
-    let mut place: HashMap<&Status, usize> = HashMap::new();
-    let mut groups: Vec<(&Status, NodeBits)> = Vec::new();
-    for node in cluster.nodes().iter() {
-        let status = evaluation.verdicts.get(node);
-        if status.is_success() {
-            continue;
-        }
-        let group = *place.entry(status).or_insert_with(|| {
-            groups.push((status, NodeBits::default()));
-            groups.len() - 1
-        });
-        groups[group].1.insert(node);
-    }
-    groups.sort_by_key(|(_, nodes)| Reverse(nodes.count()));
     let rejection = |(status, nodes): (&Status, NodeBits)| Rejection {
         count: nodes.count(),
         nodes: names(cluster, &nodes),
         details: details(evaluation, status, &nodes),
         ..of_status(status)
     };
-    groups.into_iter().map(rejection).collect()
+    evaluation.rejections(cluster.nodes()).into_iter().map(rejection).collect()
 }
 
 fn details(evaluation: &Evaluation, status: &Status, nodes: &NodeBits) -> Vec<Detail> {

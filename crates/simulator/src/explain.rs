@@ -1,7 +1,6 @@
 //! Explanations: why a pod fits some nodes and not others, in the current state.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use engine::Evaluation;
@@ -133,20 +132,6 @@ fn of_evaluation(pod: &PodKey, cluster: &Cluster, evaluation: &Evaluation) -> Ex
 
 /// Returns every distinct rejection with its nodes.
 fn verdicts(cluster: &Cluster, evaluation: &Evaluation) -> Vec<Verdict> {
-    let mut place: HashMap<&Status, usize> = HashMap::new();
-    let mut groups: Vec<(&Status, NodeBits)> = Vec::new();
-    for node in cluster.nodes().iter() {
-        let status = evaluation.verdicts.get(node);
-        if status.is_success() {
-            continue;
-        }
-        let group = *place.entry(status).or_insert_with(|| {
-            groups.push((status, NodeBits::default()));
-            groups.len() - 1
-        });
-        groups[group].1.insert(node);
-    }
-    groups.sort_by_key(|(_, nodes)| Reverse(nodes.count()));
     let verdict = |(status, nodes): (&Status, NodeBits)| Verdict {
         plugin: status.plugin().map(ToString::to_string).unwrap_or_default(),
         code: status.code().name(),
@@ -154,7 +139,7 @@ fn verdicts(cluster: &Cluster, evaluation: &Evaluation) -> Vec<Verdict> {
         details: details(cluster, evaluation, status, &nodes),
         nodes: sorted_names(cluster, &nodes),
     };
-    groups.into_iter().map(verdict).collect()
+    evaluation.rejections(cluster.nodes()).into_iter().map(verdict).collect()
 }
 
 /// Returns the details of the plugin about nodes that have this verdict.

@@ -6,7 +6,6 @@ mod role_loop;
 use std::sync::Arc;
 
 use anyhow::bail;
-use client::leader_election::Outcome;
 use engine::Engine;
 use tokio::runtime::Handle;
 use tokio::sync::SetOnce;
@@ -20,13 +19,13 @@ use self::role_loop::RoleLoop;
 use super::connect::{report_outages, wait_for_api_server};
 use super::leader_election::{LeaseWatch, new_election};
 use super::sender::Sender;
-use super::{STOP_TIMEOUT, Setup, already, does_not_end, recorder_options, seed_of, watch};
+use super::{Setup, already, recorder_options, seed_of, until_ended, watch};
 use crate::api_client::ApiClient;
 use crate::clock::Clock;
 use crate::informer::InformerFactory;
 use crate::observer::MetricsObserver;
 use crate::scheduling_loop::{ElectionLog, EventSender, LoopEvent, Relists};
-use crate::supervision::{TaskFailed, Tasks};
+use crate::supervision::Tasks;
 use crate::wire::{WatchedKind, Whole};
 
 /// What a role gets to begin with.
@@ -146,20 +145,6 @@ where
         drain_deadline: None,
     };
     let mut running = tokio::task::spawn_blocking(|| role_loop.run());
-    let ending = async {
-        tokio::select! {
-            ended = &mut running => return Ok(ended),
-            () = stop.cancelled() => events.send(LoopEvent::Stop),
-        }
-        tokio::time::timeout(STOP_TIMEOUT, &mut running).await
-    };
-    let ended = tokio::select! {
-        ended = ending => ended.map_err(|_| does_not_end(&heartbeat))?,
-        failed = tasks.failure() => return Err(failed.into()),
-    };
-    match ended.map_err(|error| TaskFailed::joined("the loop", error))? {
-        _ if stop.is_cancelled() => Ok(()),
-        Outcome::Lost => bail!("Leaderelection lost"),
-        Outcome::Stopped => bail!("the loop has ended although it was not stopped"),
-    }
+    let stop_loop = || events.send(LoopEvent::Stop);
+    until_ended(&mut running, stop, stop_loop, &mut tasks, &heartbeat).await
 }
