@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodAnswer {
-    /// What the scheduler knows of the pod.
+    /// The facts that the scheduler knows of the pod.
     pub facts: PodFacts,
     /// Every node for the pod, computed for this answer; `None` if no profile is responsible for the pod.
     pub now: Option<Now>,
@@ -19,7 +19,7 @@ pub struct PodAnswer {
     pub help: Vec<Suggestion>,
     /// Whether the search for them ended early, because it took too long.
     pub help_is_incomplete: bool,
-    /// What the answer leaves out, for people.
+    /// Notes for people about parts that the answer leaves out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
@@ -58,7 +58,7 @@ impl PodAnswer {
     }
 }
 
-/// What the scheduler knows of a pod without computing.
+/// The facts that the scheduler knows of a pod without computing.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodFacts {
@@ -173,12 +173,12 @@ pub struct Rejection {
     pub count: usize,
     /// Some of the nodes, sorted by name.
     pub nodes: Vec<String>,
-    /// What the plugin says beyond its reasons.
+    /// The details that the plugin adds to its reasons.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub details: Vec<Detail>,
 }
 
-/// What a plugin says about nodes that it rejected beyond its reasons.
+/// A detail that a plugin adds to its reasons, about nodes that it rejected.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Detail {
@@ -202,7 +202,7 @@ pub struct Now {
     pub feasible: usize,
     /// The rejections of the other nodes, the most frequent first.
     pub rejections: Vec<Rejection>,
-    /// What each filter plugin rejects by itself.
+    /// The nodes that each filter plugin rejects by itself.
     pub constraints: Vec<Constraint>,
     /// The best nodes.
     pub best: Vec<Best>,
@@ -216,7 +216,7 @@ pub struct Now {
     pub error: Option<String>,
 }
 
-/// What one filter plugin rejects, whatever the others say.
+/// The nodes that one filter plugin rejects, whatever the other plugins do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Constraint {
@@ -252,7 +252,7 @@ pub struct PluginScore {
     pub weighted: i64,
 }
 
-/// What one score plugin decides.
+/// The effect of one score plugin on the choice.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Without {
@@ -300,9 +300,9 @@ pub struct NodeCheck {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Suggestion {
-    /// What to change, for people.
+    /// The change, for people.
     pub text: String,
-    /// What happens then: `the pod fits on 3 nodes`.
+    /// The effect of the change: `the pod fits on 3 nodes`.
     pub effect: String,
     /// The pods that are evicted then, `namespace/name`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -447,7 +447,7 @@ pub struct ClusterAnswer {
     pub causes: Vec<PendingCause>,
     /// Free amounts that no pending pod can use.
     pub stranded: Vec<Stranded>,
-    /// What each constraint costs: node-and-pod pairs that only this plugin rejects.
+    /// The cost of each constraint: pairs of node and pod that only this plugin rejects.
     pub constraints: Vec<Constraint>,
     /// Number of templates of pending pods that were evaluated.
     pub templates: usize,

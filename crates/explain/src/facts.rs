@@ -1,4 +1,4 @@
-//! What a running engine knows of a pod without computing.
+//! The facts that a running engine knows of a pod without computing.
 
 use std::time::Duration;
 

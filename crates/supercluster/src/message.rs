@@ -162,7 +162,7 @@ pub struct NodeSample {
 pub struct SampleResponse {
     /// Identifies the cluster: the UID of its namespace `kube-system`.
     pub cluster: Arc<str>,
-    /// What the sample shows.
+    /// The snapshot that the sample shows.
     pub snapshot: Snapshot,
     /// The nodes; the highest score first. Empty if no node of the cluster can take the pod.
     pub nodes: Vec<NodeSample>,
@@ -195,7 +195,7 @@ pub struct CommitTarget {
 pub struct CommitRequest {
     /// Identifies the commit.
     pub key: CommitKey,
-    /// What the decision rests on.
+    /// The snapshot that the decision rests on.
     pub snapshot: Snapshot,
     /// The pod.
     pub pod: PodObject,

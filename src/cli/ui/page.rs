@@ -143,7 +143,7 @@ async fn source(State(page): State<Page>) -> Response {
 
 async fn answer(State(page): State<Page>, request: Request) -> Response {
     let target = request.uri().path_and_query().map_or("", |target| target.as_str());
-    let path = target.trim_start_matches("/explain/").to_owned();
+    let path = target.strip_prefix("/explain/").unwrap_or_default().to_owned();
     match page.answers.get(path).await {
         Ok(body) => typed("application/json", body),
         Err(error) => {

@@ -1,4 +1,4 @@
-//! What would help: changes that would get a pending pod a node.
+//! Changes that would get a pending pod a node.
 //!
 //! Each module proposes changes for one kind of cause. Proposals are cheap and may be wrong; `search` tries
 //! each in the engine and keeps those after which the pod gets a node. A change of a node is proposed only for

@@ -23,7 +23,7 @@ pub(super) fn search(lab: &mut Lab<'_>, findings: &Findings) -> Option<Suggestio
     let higher = lab.cluster().pods().map(|placed| placed.pod.priority());
     let higher: BTreeSet<i32> = higher.filter(|priority| *priority >= own).collect();
     let priorities: Vec<i32> = higher.iter().filter_map(|found| found.checked_add(1)).collect();
-    // What a priority can evict, a higher one can evict, too.
+    // A higher priority can evict every pod that a lower one can.
     let (mut low, mut high) = (0, priorities.len());
     while low < high {
         let middle = low + (high - low) / 2;

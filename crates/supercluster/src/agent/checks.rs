@@ -15,7 +15,7 @@ pub struct CommitView<'a> {
     pub target: &'a CommitTarget,
     /// The node on which the delegate is to run.
     pub node: &'a str,
-    /// What the decision rests on.
+    /// The snapshot that the decision rests on.
     pub snapshot: &'a Snapshot,
     /// The nodes, and the pods that run or are assumed to run on them.
     pub cluster: &'a Cluster,

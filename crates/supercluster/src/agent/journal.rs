@@ -1,4 +1,4 @@
-//! What became of the commits of each pod.
+//! The outcome of the commits of each pod.
 //!
 //! A record stays while its delegate exists or its commit is under way, and for [`RETENTION`] after that: longer
 //! than a commit may be delayed, because a commit that rests on an older sample is refused.
@@ -28,7 +28,7 @@ pub(super) enum State {
     },
     /// The engine binds the delegate.
     Binding { pod: Arc<Pod> },
-    /// The delegate is deleted. The outcome is told when it is gone.
+    /// The agent deletes the delegate, and reports the outcome when the delegate is gone.
     Undoing { uid: Uid, then: CommitOutcome },
     /// A delegate runs, or ran.
     Committed { committed: Committed, exists: bool },
@@ -58,7 +58,7 @@ impl Commit {
     }
 }
 
-/// What is known of a pod.
+/// The known state of a pod.
 #[derive(Debug, Default)]
 pub(super) struct Record {
     /// Tries up to this one are refused.

@@ -78,7 +78,7 @@ impl AgentConfig {
     }
 }
 
-/// What an agent asks its caller to do.
+/// A request of an agent to its caller.
 #[derive(Debug)]
 pub enum AgentOutput {
     /// Send this answer to a request.
@@ -140,7 +140,7 @@ pub struct Agent {
     journal: Journal,
     /// Delegates that are not bound and are being deleted.
     undoing: BTreeMap<Uid, Undoing>,
-    /// What each write or read belongs to.
+    /// The purpose of each write or read.
     writes: BTreeMap<WriteId, commits::Purpose>,
     /// Writes to repeat, by time.
     retries: BTreeMap<(Time, WriteId), commits::Purpose>,

@@ -109,7 +109,7 @@ pub struct Candidate {
     pub node: Arc<str>,
     /// Mean score of all plugins on both sides, in thousandths of a point.
     pub total_milli: i64,
-    /// What the decision rests on.
+    /// The snapshot that the decision rests on.
     pub snapshot: Snapshot,
     /// For the strategy `best`: the lowest score of the sampling pipeline with which this cluster is still
     /// preferred to the next candidate.

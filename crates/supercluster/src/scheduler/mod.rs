@@ -128,7 +128,7 @@ pub struct Decision {
     pub candidates: Vec<Candidate>,
 }
 
-/// What a scheduler asks its caller to do.
+/// A request of a scheduler to its caller.
 #[derive(Debug)]
 pub enum SchedulerOutput {
     /// Call an agent; the answer is passed to [`Scheduler::called`].

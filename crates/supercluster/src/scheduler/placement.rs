@@ -1,4 +1,4 @@
-//! What schedulers write on an original pod: their intent before the first commit of an attempt, and the placement
+//! The annotations that schedulers write on an original pod: their intent before the first commit of an attempt, and the placement
 //! after one has succeeded.
 //!
 //! The intent is written with the resourceVersion of the pod as a precondition, so that of several schedulers that

@@ -1,4 +1,4 @@
-//! What must hold whatever happens, counted apart from schedulers and agents. Pods of other schedulers do not count:
+//! The invariants, counted apart from schedulers and agents. Pods of other schedulers do not count:
 //! nothing keeps them from taking the room of a commit.
 
 use std::collections::HashMap;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use framework::{CpuMemory, Node, Pod};
 
-/// What the pods that were bound use, and which pods were bound.
+/// The room that bound pods use, and which pods were bound.
 #[derive(Debug, Default)]
 pub(super) struct Checks {
     free: HashMap<(usize, Arc<str>), (CpuMemory, i64)>,

@@ -38,7 +38,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// deleted.
 const MAX_TRIES: u32 = 5;
 
-/// What a write or a read is for.
+/// The purpose of a write or a read.
 #[derive(Debug, Clone)]
 pub(super) enum Purpose {
     /// Creates the delegate of a commit.
@@ -240,7 +240,7 @@ impl Agent {
     }
 }
 
-/// What the journal says of a commit.
+/// The state of a commit in the journal.
 enum Found {
     New,
     Waits,

@@ -90,7 +90,7 @@ impl Scheduler {
         let Some(flight) = self.flights.get(uid) else { return };
         let is_over = match flight.phase {
             Phase::Elsewhere { .. } | Phase::Recovering { .. } | Phase::Sampling(_) => true,
-            // What was sent may still be carried out: its answer decides.
+            // A commit that was sent may still be carried out: its answer decides.
             Phase::Claiming { .. } | Phase::Committing { .. } | Phase::Asking { .. } => false,
             Phase::Recording { .. } => true,
         };

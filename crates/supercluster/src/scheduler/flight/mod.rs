@@ -11,8 +11,8 @@
 //!    └▶ Recovering ── sealed everywhere: Sampling; committed: Recording
 //! ```
 //!
-//! A pod leaves Asking and Recovering only when the agents have answered: until then it may run somewhere. Such pods
-//! do not count against the maximum number in flight.
+//! In Asking and Recovering a pod may run in a member, so it stays there until the agents have answered. Pods in these
+//! two phases do not count against the maximum number in flight.
 
 mod commits;
 mod earlier;

@@ -1,4 +1,4 @@
-//! What is measured before a request is handled, and at decisions.
+//! Measurements before a request is handled, and at decisions.
 
 use std::sync::Arc;
 

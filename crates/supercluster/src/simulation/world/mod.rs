@@ -29,7 +29,7 @@ const API_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time passes from one tick to the next.
 const SHORTEST_TICK: Duration = Duration::from_micros(100);
 
-/// Who waits for the answer of a member's API server.
+/// The part of an agent that waits for the answer of the member's API server.
 #[derive(Debug, Clone, Copy)]
 enum Asker {
     Agent(agent::WriteId),
