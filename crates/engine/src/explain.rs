@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use framework::preemption::{Candidate, Candidates, Preemption};
 use framework::{
-    Command, CycleState, Detail, ExtensionPoint, NodeBits, NodeIx, PluginName, Pod,
+    Cluster, Command, CycleState, Detail, ExtensionPoint, NodeBits, NodeIx, PluginName, Pod,
     PostFilterResult, Status, Verdicts,
 };
 
@@ -49,6 +49,15 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
+    /// Returns the feasible nodes with their totals, the best first, equally good ones by name.
+    pub fn best_first(&self, cluster: &Cluster) -> Vec<(NodeIx, Option<i64>)> {
+        let mut ranked = self.feasible.clone();
+        ranked.sort_by(|(a, a_total), (b, b_total)| {
+            b_total.cmp(a_total).then_with(|| cluster.node_name(*a).cmp(cluster.node_name(*b)))
+        });
+        ranked
+    }
+
     /// Returns every distinct rejection with its nodes, that of the most nodes first.
     pub fn rejections(&self, nodes: &NodeBits) -> Vec<(&Status, NodeBits)> {
         let mut place: HashMap<&Status, usize> = HashMap::new();

@@ -167,16 +167,12 @@ fn sorted_names(cluster: &Cluster, nodes: &NodeBits) -> Vec<String> {
 }
 
 fn best(cluster: &Cluster, evaluation: &Evaluation) -> Vec<Ranked> {
-    let mut ranked = evaluation.feasible.clone();
-    ranked.sort_by(|(a, a_total), (b, b_total)| {
-        b_total.cmp(a_total).then_with(|| cluster.node_name(*a).cmp(cluster.node_name(*b)))
-    });
     let of_node = |(node, total): (NodeIx, Option<i64>)| Ranked {
         node: cluster.node_name(node).to_string(),
         total,
         scores: scores(evaluation, node),
     };
-    ranked.into_iter().take(BEST).map(of_node).collect()
+    evaluation.best_first(cluster).into_iter().take(BEST).map(of_node).collect()
 }
 
 /// Returns the scores of a node, without plugins that are not implemented.
