@@ -13,14 +13,14 @@ SEEDS ?= 42..74
 MINUTES ?= 1
 
 # The parts of `make test`. The tests come last, so that their count ends the output.
-PARTS := fmt-check clippy image deny doc golden faults chaos documents doctests tests
+PARTS := fmt-check clippy image deny doc golden instructions trouble documents doctests tests
 
 # cargo-deny goes here when it is not installed; nothing outside target/ changes.
 TOOLS := $(CURDIR)/target/tools
 DENY_VERSION := 0.20.2
 export PATH := $(TOOLS)/bin:$(PATH)
 
-.PHONY: help parts demo demo-clusters test fmt fmt-check clippy image tests doctests doc golden faults chaos documents bench \
+.PHONY: help parts demo demo-clusters test fmt fmt-check clippy image tests doctests doc golden trouble faults chaos documents bench \
 	alerts deny cargo-deny render-chart instructions instructions-budget plots
 .NOTPARALLEL:
 
@@ -36,6 +36,7 @@ help:
 	@echo "make golden  decisions recorded from kube-scheduler (GOLDEN=folder for others)"
 	@echo "make faults  simulation with injected faults (SEEDS=A..B)"
 	@echo "make chaos   two replicas as processes, killed and cut off (MINUTES=M)"
+	@echo "make trouble  faults and chaos at once"
 	@echo "make documents  output of commands in the documents (openb: needs ../shared/data/openb)"
 	@echo "make instructions  instructions of decisions, held to a budget (needs valgrind)"
 	@echo "make instructions-budget  write the budget anew"
@@ -98,12 +99,19 @@ faults:
 chaos:
 	$(CARGO) run --example chaos -- --minutes $(MINUTES)
 
+# The replicas mostly wait, so the simulation runs beside them.
+trouble:
+	$(CARGO) build --example faults --example chaos
+	@mkdir -p target/tmp
+	@$(MAKE) --no-print-directory chaos > target/tmp/chaos.log 2>&1 & chaos=$$!; \
+	$(MAKE) --no-print-directory faults; faults=$$?; \
+	wait $$chaos; chaos=$$?; cat target/tmp/chaos.log; exit $$((faults | chaos))
+
 documents:
 	$(CARGO) run --example documents
 
-# The development profile: CI has built its crates already, so the part costs one link and the run under
-# callgrind. A release build of them alone would take longer than all of that. Without incremental compilation, which divides
-# crates otherwise and so changes what is inlined.
+# The development profile: CI has built its crates already, so the part costs one link and the run under callgrind. Without
+# incremental compilation, which divides crates otherwise and so changes what is inlined.
 instructions:
 	CARGO_INCREMENTAL=0 $(CARGO) run --example instructions
 

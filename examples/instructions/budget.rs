@@ -23,7 +23,7 @@ pub(crate) struct Budget {
 }
 
 const HEADER: &str =
-    "# Instructions of one decision at 1,000 nodes. Written by `make instructions-budget`.";
+    "# Instructions of one decision at 400 nodes. Written by `make instructions-budget`.";
 
 impl fmt::Display for Budget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

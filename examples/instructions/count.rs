@@ -31,7 +31,7 @@ pub(crate) fn all() -> anyhow::Result<Vec<Count>> {
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())
         .env("GLIBC_TUNABLES", TUNABLES)
         .args(["--tool=callgrind", "--toggle-collect=*scenarios::counted*"])
-        .arg("--dump-after=*scenarios::counted*")
+        .arg("--dump-before=*scenarios::end*")
         .arg(format!("--callgrind-out-file={}", parts.display()))
         .arg(std::env::current_exe()?)
         .arg("--counted")

@@ -15,6 +15,7 @@ use engine::{Change, Effect, EffectKind, Engine, EngineConfig};
 use fastrand::Rng;
 use framework::testing::{NodeBuilder, PodBuilder, node, pod};
 use framework::{Answer, EventResource, Pod, PodKey, Time, api};
+use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use serde_json::{Value, json};
 
 /// Number of histories.
@@ -308,7 +309,7 @@ fn compare(seed: u64, extent: &Extent) -> u64 {
 #[test]
 fn ranked_decisions_are_those_of_the_full_pass() {
     let extent = Extent { steps: STEPS, nodes: 60, variants: 2 };
-    let ranked: u64 = (0..HISTORIES).map(|seed| compare(seed, &extent)).sum();
+    let ranked: u64 = (0..HISTORIES).into_par_iter().map(|seed| compare(seed, &extent)).sum();
     assert!(ranked > 40 * HISTORIES, "only {ranked} decisions were made by rankings");
 }
 
@@ -316,6 +317,6 @@ fn ranked_decisions_are_those_of_the_full_pass() {
 fn hundreds_of_classes_take_turns() {
     let extent = Extent { steps: LONG_STEPS, nodes: 400, variants: 12 };
     let seeds = HISTORIES..HISTORIES + LONG_HISTORIES;
-    let ranked: u64 = seeds.map(|seed| compare(seed, &extent)).sum();
+    let ranked: u64 = seeds.into_par_iter().map(|seed| compare(seed, &extent)).sum();
     assert!(ranked > 400 * LONG_HISTORIES, "only {ranked} decisions were made by rankings");
 }
