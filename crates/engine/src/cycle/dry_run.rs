@@ -1,5 +1,6 @@
 //! The filters of a profile on one node: as it is, or with other pods on it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use framework::preemption::Candidate;
@@ -120,21 +121,26 @@ impl<'a> NodeFilters<'a> {
         probe: &mut dyn Probe,
     ) -> Result<Status, Status> {
         let view = self.handle.cluster.node(trial.node);
+        let mut filters = trial.filters;
         if !nominated.is_empty() {
             let mut overlay = trial.overlay.cloned().unwrap_or_default();
-            let mut state = state.clone();
+            let mut beside = Cow::Borrowed(state);
             for pod in nominated {
                 overlay.add(pod.clone());
-                self.extend(Extension::AddPod, &mut state, pod, &view.with(&overlay), probe)?;
+                if !self.extensions.is_empty() {
+                    let node = view.with(&overlay);
+                    self.extend(Extension::AddPod, beside.to_mut(), pod, &node, probe)?;
+                }
             }
-            let status = self.run(&state, &view.with(&overlay), trial.filters, probe)?;
+            let status = self.run(&beside, &view.with(&overlay), filters, probe)?;
             if !status.is_success() {
                 return Ok(status);
             }
+            filters = FilterSubset::DependingOnPods;
         }
         match trial.overlay {
-            Some(overlay) => self.run(state, &view.with(overlay), trial.filters, probe),
-            None => self.run(state, &view, trial.filters, probe),
+            Some(overlay) => self.run(state, &view.with(overlay), filters, probe),
+            None => self.run(state, &view, filters, probe),
         }
     }
 

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use framework::{ExtensionPoint, NodeBits, NodeIx, PluginName, Pod, Status, Verdicts};
+use framework::{CycleState, ExtensionPoint, NodeBits, NodeIx, PluginName, Pod, Status, Verdicts};
 
 use super::dry_run::{FilterSubset, FilteredNode, NodeFilters, filter_error};
 use super::sampling::{Sampling, num_feasible_nodes_to_find};
-use super::{Cycle, Depth, Diagnosis, Form, PreFiltered, ScheduleError};
+use super::{Cycle, Depth, Diagnosis, Form, Panics, PreFiltered, ScheduleError};
 use crate::plugin_call::{HasCode, call_beside, call_plugin};
+use crate::ports::Probe;
 use crate::profile::EXTENDER;
 
 impl<'a> Cycle<'a, '_> {
@@ -108,6 +109,9 @@ impl<'a> Cycle<'a, '_> {
 
     /// Filters again the nodes to which other pods of at least this priority are nominated: the pod must
     /// fit beside them, and without them. Returns the verdicts that replace those of the set pass.
+    ///
+    /// The set pass measures the plugins. Here only their panics are counted: in a wave of preemptors, thousands of
+    /// short calls would cost less than their measurement.
     pub(super) fn filter_nominated(
         &mut self,
         candidates: &NodeBits,
@@ -118,6 +122,8 @@ impl<'a> Cycle<'a, '_> {
             return Ok(verdicts);
         }
         let filters = self.node_filters();
+        let mut panics = Panics::default();
+        let mut failed = Ok(());
         for name in nominator.nodes() {
             let node = self.view.cluster().node_named(name);
             let Some(node) = node.filter(|node| candidates.contains(*node)) else { continue };
@@ -125,30 +131,27 @@ impl<'a> Cycle<'a, '_> {
             if nominated.is_empty() {
                 continue;
             }
-            let status = self.run_filters(&filters, node, &nominated)?;
-            if !status.is_success() {
-                self.scratch.candidates.remove(node);
-                verdicts.push((node, status));
+            match run_filters(&filters, node, &nominated, self.state, &mut panics) {
+                Ok(status) if status.is_success() => {}
+                Ok(status) => {
+                    self.scratch.candidates.remove(node);
+                    verdicts.push((node, status));
+                }
+                Err(error) => {
+                    failed = Err(error);
+                    break;
+                }
             }
         }
-        Ok(verdicts)
+        panics.report(self.cx.probe);
+        failed.map(|()| verdicts)
     }
 
     /// Returns the verdict on one node: beside the pods nominated to it, then without them.
     pub(super) fn filter_one(&mut self, node: NodeIx) -> Result<Status, ScheduleError> {
         let filters = self.node_filters();
-        self.run_filters(&filters, node, &filters.nominated_before(node))
-    }
-
-    fn run_filters(
-        &mut self,
-        filters: &NodeFilters<'_>,
-        node: NodeIx,
-        nominated: &[Arc<Pod>],
-    ) -> Result<Status, ScheduleError> {
-        let node = FilteredNode { node, overlay: None, filters: FilterSubset::All };
-        let verdict = filters.run_with_nominated(nominated, self.state, &node, self.cx.probe);
-        verdict.map_err(ScheduleError::Error)
+        let nominated = filters.nominated_before(node);
+        run_filters(&filters, node, &nominated, self.state, self.cx.probe)
     }
 
     fn node_filters(&self) -> NodeFilters<'a> {
@@ -234,6 +237,17 @@ impl<'a> Cycle<'a, '_> {
             verdicts.record(*node, status.clone());
         }
     }
+}
+
+fn run_filters(
+    filters: &NodeFilters<'_>,
+    node: NodeIx,
+    nominated: &[Arc<Pod>],
+    state: &CycleState,
+    probe: &mut dyn Probe,
+) -> Result<Status, ScheduleError> {
+    let node = FilteredNode { node, overlay: None, filters: FilterSubset::All };
+    filters.run_with_nominated(nominated, state, &node, probe).map_err(ScheduleError::Error)
 }
 
 /// Runs the one-node form over a set, also for plugins that have a set form.
