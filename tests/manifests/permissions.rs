@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use super::{DEFAULT, EVERYTHING, find, find_all, rendered, rendering};
 
 /// Group, resource and verb of every permission that the default plugins need.
-pub(super) const NEEDED: [(&str, &str, &str); 51] = [
+pub(super) const NEEDED: [(&str, &str, &str); 52] = [
     ("", "namespaces", "list"),
     ("", "namespaces", "watch"),
     ("", "nodes", "list"),
@@ -41,6 +41,7 @@ pub(super) const NEEDED: [(&str, &str, &str); 51] = [
     ("resource.k8s.io", "resourceclaims", "patch"),
     ("resource.k8s.io", "resourceclaims", "watch"),
     ("resource.k8s.io", "resourceclaims/binding", "patch"),
+    ("resource.k8s.io", "resourceclaims/driver", "arbitrary-node:patch"),
     ("resource.k8s.io", "resourceclaims/status", "patch"),
     ("resource.k8s.io", "resourceslices", "list"),
     ("resource.k8s.io", "resourceslices", "watch"),

@@ -118,6 +118,8 @@ impl Cluster {
             return server.stop().await;
         }
         let (now, mine) = (DeleteParams::default().grace_period(0), self.labelled());
+        // The API server may not serve them.
+        let _ = self.device_taint_rules().delete_collection(&now, &mine).await;
         let outcomes = [
             self.pods.delete_collection(&now, &ListParams::default()).await.err(),
             self.nodes.delete_collection(&now, &mine).await.err(),
@@ -276,6 +278,19 @@ impl Cluster {
 /// Returns the permissions that the chart grants.
 pub(super) fn chart_rules() -> Vec<PolicyRule> {
     find::<ClusterRole>(DEFAULT).unwrap().rules.unwrap()
+}
+
+/// Returns the permissions that the chart grants with the gate `DRADeviceTaintRules`.
+pub(super) fn chart_rules_with_device_taint_rules() -> Vec<PolicyRule> {
+    let mut rules = chart_rules();
+    let text = |text: &str| vec![text.to_owned()];
+    rules.push(PolicyRule {
+        api_groups: Some(text("resource.k8s.io")),
+        resources: Some(text("devicetaintrules")),
+        verbs: vec!["list".to_owned(), "watch".to_owned()],
+        ..PolicyRule::default()
+    });
+    rules
 }
 
 /// Returns the permissions that the chart grants with extenders.

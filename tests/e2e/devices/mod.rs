@@ -1,5 +1,9 @@
 //! Pods with devices.
 
+mod conditions;
+mod pools;
+mod taint_rules;
+
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -62,6 +66,16 @@ async fn assert_reserved_rightly(cluster: &Cluster, count: usize) {
         let are_users_alive = claims.iter().all(|claim| users_of(claim).iter().all(exists));
         let bound = pods.iter().filter(|pod| node_of(pod).is_some());
         (are_users_alive && bound.clone().all(is_right)).then_some(())
+    })
+    .await;
+}
+
+/// Waits until the explanation of a pod has this text.
+async fn explanation(daemon: &Daemon, cluster: &Cluster, pod: &str, text: &str) {
+    let path = format!("/explain/pods/{}/{pod}", cluster.name);
+    eventually(&format!("the explanation of {pod} has {text:?}"), async || {
+        let (_, answer) = daemon.endpoints.get(&path).await?;
+        answer.contains(text).then_some(())
     })
     .await;
 }
