@@ -184,3 +184,38 @@ fn clean_takeover_patches_one_pod() {
     }
     assert_eq!(patches, 1);
 }
+
+/// After a clean handover the first answer is enough, so that a pod may be chosen a node before the answer to its own
+/// patch.
+#[test]
+fn bind_names_the_version_of_a_patch_that_no_watch_has_shown() {
+    let mut world = World::new(2);
+    world.create_pod("first");
+    world.run(0);
+    world.run(1);
+    world.replicas[0].scheduler.stop(world.now);
+    world.run(0);
+    for namespace in ["default", "other"] {
+        world.create_pod_in(namespace, "web");
+    }
+    world.replicas.remove(0);
+    for _ in 0..10 {
+        if !world.replicas[0].scheduler.may_act(world.now) {
+            assert!(elect(&mut world).is_empty());
+        }
+    }
+    world.tick(0);
+    let (_, patches) = requests(&mut world);
+    let [(source, early), (_, late)] = &patches[..] else { panic!("{patches:?}") };
+    world.exchange(0, *source, early);
+    world.learn(0);
+    assert_eq!(hold(&world), None);
+    assert!(world.schedule_one(0) && world.schedule_one(0));
+    let (_, binds) = requests(&mut world);
+    assert_eq!(binds.len(), 1, "the other pod is being patched: {binds:?}");
+    world.exchange(0, *source, late);
+    let (_, binds) = requests(&mut world);
+    let [(_, bind)] = &binds[..] else { panic!("{binds:?}") };
+    assert_eq!(bind.path.trim_end_matches("/binding"), late.path.trim_end_matches("/status"));
+    assert_eq!(world.send(bind), 201);
+}
