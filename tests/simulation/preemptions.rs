@@ -14,6 +14,9 @@ use super::extender::Extender;
 use super::oracle::{Budgets, Oracle, Related};
 use super::rules::{Checked, rule};
 
+/// How the result of an attempt begins after which no node is a candidate for evictions.
+const NO_CANDIDATE: &str = " preemption: 0/";
+
 /// What the next attempt should do, for every pod that may be tried next.
 #[derive(Debug, Default)]
 pub(crate) struct Foreseen {
@@ -84,6 +87,7 @@ impl Foreseen {
         {
             rule(best.contains(node), || format!("{} is put on {node}, not on {best:?}", pod.key))?;
         }
+        gives_up_its_nomination(attempt, engine)?;
         let preemption = self.evictions.remove(&pod.uid).flatten();
         let Some(preemption) = preemption.filter(|_| matches!(outcome, Outcome::Unschedulable(_)))
         else {
@@ -103,6 +107,15 @@ impl Foreseen {
         }
         Ok(Some(preemption))
     }
+}
+
+/// Checks that a pod for which no evictions make room loses its nomination.
+fn gives_up_its_nomination(Attempt { pod, outcome }: &Attempt, engine: &Engine) -> Checked {
+    let Outcome::Unschedulable(text) = outcome else { return Ok(()) };
+    let nomination = engine.nominator().node_of(&pod.uid);
+    rule(nomination.is_none() || !text.contains(NO_CANDIDATE), || {
+        format!("{} stays nominated to {nomination:?}, and is told {text:?}", pod.key)
+    })
 }
 
 /// Returns the pods one of which is tried next: pods of the highest priority in the active queue

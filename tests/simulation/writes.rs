@@ -69,12 +69,17 @@ impl SentBinding {
             false => !self.is_fence_refused || now.since(self.sent) < REFUSED_FENCE_WAIT,
         }
     }
+
+    /// Whether the server would carry it out for this pod.
+    fn may_bind(&self, pod: &Value) -> bool {
+        is_open(pod, &self.uid) && !names_old_version(&self.version, pod)
+    }
 }
 
 impl Writes {
     /// Checks an outgoing request. It is the only one for its object, and a write names the UID. No
-    /// other binding may take effect on its pod, except for the same node. The status of a bound
-    /// pod is not written. A request that names an old resourceVersion has no effect, so no bind names a
+    /// other binding may take effect on its pod, except for the same node after the server has refused a patch
+    /// that would have stopped it. The status of a bound pod is not written. A request that names an old resourceVersion has no effect, so no bind names a
     /// version that an earlier write of ours has replaced.
     ///
     /// # Errors
@@ -111,14 +116,21 @@ impl Writes {
         })?;
         let mut others = self.bindings.values();
         let other = others.find(|other| {
-            let mut pods = server.live_pods();
             other.uid == uid
                 && other.node != node
                 && other.may_arrive(now)
-                && pods.any(|pod| is_open(pod, &uid) && !names_old_version(&other.version, pod))
+                && server.live_pods().any(|pod| other.may_bind(pod))
         });
         let broken =
             other.map(|other| format!("{uid} is bound to {node}, and to {} perhaps", other.node));
+        let mut earlier = self.bindings.values().filter(|other| other.uid == uid);
+        let unfenced = earlier.find(|other| {
+            let is_ours = !by_extender && !other.by_extender && !other.is_fence_refused;
+            is_ours && server.live_pods().any(|pod| other.may_bind(pod))
+        });
+        rule(unfenced.is_none(), || {
+            format!("{uid} is bound again, and no patch was answered since {unfenced:?}")
+        })?;
         let binding =
             SentBinding { uid, node, version, sent: now, by_extender, is_fence_refused: false };
         self.bindings.insert(request.id, binding);
