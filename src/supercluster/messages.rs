@@ -28,6 +28,9 @@ pub(super) struct Delegate {
     pub(super) name: Arc<str>,
     /// UID of the delegate.
     pub(super) uid: Arc<str>,
+    /// UID of the namespace `kube-system` of the management cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) origin: Option<Arc<str>>,
     /// Its node; `None` while it is not bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) node: Option<Arc<str>>,
@@ -88,6 +91,9 @@ pub(super) struct DeletionRequest {
     pub(super) namespace: Arc<str>,
     /// Name of the pod.
     pub(super) name: Arc<str>,
+    /// UID of the delegate; without it, any delegate of the pod is deleted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) delegate: Option<Arc<str>>,
     /// Time to end its containers in seconds; that of its specification if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) grace_period_seconds: Option<u64>,

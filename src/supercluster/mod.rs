@@ -2,9 +2,12 @@
 //!
 //! - [`agent`]: the role in a member cluster, with its HTTPS API.
 //! - [`scheduler`]: the role above the clusters, with the clients of agents and the mirror of delegates.
+//! - `leases`: the Leases of the members, and when they were renewed.
 //! - `messages`: what the two send each other beside samples, commits and seals.
 
 pub mod agent;
+mod cluster_id;
+mod leases;
 mod messages;
 mod replies;
 pub mod scheduler;

@@ -123,6 +123,8 @@ leaderElection:
   resourceName: {{ include "loadmaster.leaseName" $ }}
   resourceNamespace: {{ include "loadmaster.leaseNamespace" $ }}
   retryPeriod: {{ .retryPeriod }}
+{{- else if ne $.Values.role "scheduler" }}
+  resourceNamespace: {{ include "loadmaster.leaseNamespace" $ }}
 {{- end }}
 {{- end }}
 {{- with omit .Values.config "profiles" }}

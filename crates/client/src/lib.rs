@@ -27,5 +27,7 @@ mod takeover;
 mod window;
 
 pub use failed_call::FailedCall;
-pub use request::{Destination, Method, Reply, Request, RequestId, Response, Tried, pod_path};
+pub use request::{
+    Destination, Method, Reply, Request, RequestId, Response, Tried, collection_path, pod_path,
+};
 pub use request_limiter::TokenBucket;

@@ -207,7 +207,7 @@ impl Response {
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Returns the path of the objects of a resource. An empty namespace stands for a cluster-scoped resource.
-pub(crate) fn collection_path(api_version: &str, namespace: &str, resource: &str) -> String {
+pub fn collection_path(api_version: &str, namespace: &str, resource: &str) -> String {
     let root = if api_version.contains('/') { "/apis" } else { "/api" };
     let mut path = format!("{root}/{api_version}");
     if !namespace.is_empty() {

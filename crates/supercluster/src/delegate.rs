@@ -8,16 +8,22 @@ use std::sync::Arc;
 use framework::PodKey;
 use serde_json::{Map, Value, json};
 
-use crate::message::{CommitKey, TryNumber};
+use crate::message::{CommitKey, LeaseTerms, TryNumber};
 
 /// Annotation with the UID of the original pod.
 pub const ORIGIN_UID: &str = "supercluster.loadmaster.io/origin-uid";
+/// Annotation with the UID of the namespace `kube-system` of the management cluster.
+pub const ORIGIN_CLUSTER: &str = "supercluster.loadmaster.io/origin-cluster";
 /// Annotation with the number of the try, as `ATTEMPT.CANDIDATE`.
 pub const TRY: &str = "supercluster.loadmaster.io/try";
 /// Annotation with the node that was decided on.
 pub const NODE: &str = "supercluster.loadmaster.io/node";
 /// Annotation with the incarnation of the agent that created the delegate.
 pub const INCARNATION: &str = "supercluster.loadmaster.io/incarnation";
+/// Annotation with the UID of the lease of a delegate that may be replaced.
+pub const LEASE: &str = "supercluster.loadmaster.io/lease";
+/// Annotation with the time in seconds after which it is deleted if the lease is not renewed.
+pub const FENCE_AFTER: &str = "supercluster.loadmaster.io/fence-after";
 /// Label of every delegate.
 pub const DELEGATE: &str = "supercluster.loadmaster.io/delegate";
 
@@ -30,6 +36,10 @@ pub struct DelegateMark {
     pub node: Arc<str>,
     /// The incarnation of the agent that created it.
     pub incarnation: Arc<str>,
+    /// UID of the namespace `kube-system` of the management cluster.
+    pub origin: Option<Arc<str>>,
+    /// Set if it may be replaced when its cluster is lost.
+    pub terms: Option<LeaseTerms>,
 }
 
 impl DelegateMark {
@@ -40,21 +50,31 @@ impl DelegateMark {
         let (attempt, candidate) = text(TRY)?.split_once('.')?;
         let number =
             TryNumber { attempt: attempt.parse().ok()?, candidate: candidate.parse().ok()? };
+        let terms = text(LEASE).zip(text(FENCE_AFTER)).and_then(|(lease, seconds)| {
+            Some(LeaseTerms { lease: lease.into(), fence_after_s: seconds.parse().ok()? })
+        });
         Some(Self {
+            terms,
+            origin: text(ORIGIN_CLUSTER).map(Arc::from),
             key: CommitKey { pod: text(ORIGIN_UID)?.into(), number },
             node: text(NODE)?.into(),
             incarnation: text(INCARNATION)?.into(),
         })
     }
 
-    fn annotations(&self) -> [(&'static str, String); 4] {
+    fn annotations(&self) -> impl Iterator<Item = (&'static str, String)> {
         let TryNumber { attempt, candidate } = self.key.number;
-        [
+        let terms = self.terms.iter().flat_map(|terms| {
+            [(LEASE, terms.lease.to_string()), (FENCE_AFTER, terms.fence_after_s.to_string())]
+        });
+        let own = [
             (ORIGIN_UID, self.key.pod.to_string()),
             (TRY, format!("{attempt}.{candidate}")),
             (NODE, self.node.to_string()),
             (INCARNATION, self.incarnation.to_string()),
-        ]
+        ];
+        let origin = self.origin.iter().map(|origin| (ORIGIN_CLUSTER, origin.to_string()));
+        own.into_iter().chain(origin).chain(terms)
     }
 
     /// Returns the delegate of a pod: its labels, annotations and specification under the same name, without what
@@ -121,6 +141,8 @@ mod tests {
             key: CommitKey { pod: "u".into(), number: TryNumber { attempt: 4, candidate: 2 } },
             node: "n1".into(),
             incarnation: "i".into(),
+            origin: Some("management".into()),
+            terms: Some(LeaseTerms { lease: "l".into(), fence_after_s: 90 }),
         };
         let delegate = mark.delegate_of(&PodKey::new("ns", "p"), &original, "agent");
         assert_eq!(DelegateMark::of(&delegate), Some(mark));

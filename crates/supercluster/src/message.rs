@@ -189,6 +189,48 @@ pub struct CommitTarget {
     pub best_of_at_least: Option<i64>,
 }
 
+/// The terms under which a delegate runs that may be replaced when its cluster is lost.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LeaseTerms {
+    /// UID of the Lease of the cluster in the management cluster.
+    pub lease: Arc<str>,
+    /// Time without a renewal of the lease after which the agent deletes the delegate, in seconds.
+    pub fence_after_s: u32,
+}
+
+/// A time on the clock of an agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Stamp {
+    /// The life of the agent.
+    pub incarnation: Arc<str>,
+    /// Milliseconds of its clock.
+    pub taken_ms: u64,
+}
+
+/// Renews a lease. `heard` is the stamp of an earlier answer: the lease then counts as renewed at that time of the
+/// agent's clock, however long this request was under way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RenewRequest {
+    /// UID of the Lease of the cluster in the management cluster.
+    pub lease: Arc<str>,
+    /// The stamp of an earlier answer. Without it, only a stamp is asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heard: Option<Stamp>,
+}
+
+/// The answer to a [`RenewRequest`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RenewResponse {
+    /// Identifies the cluster: the UID of its namespace `kube-system`.
+    pub cluster: Arc<str>,
+    /// The time of this answer.
+    pub stamp: Stamp,
+}
+
 /// Asks to create and bind a delegate of a pod.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -201,6 +243,12 @@ pub struct CommitRequest {
     pub pod: PodObject,
     /// The node.
     pub target: CommitTarget,
+    /// UID of the namespace `kube-system` of the management cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Arc<str>>,
+    /// Set if the delegate may be replaced when its cluster is lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub terms: Option<LeaseTerms>,
 }
 
 /// Asks what became of a commit whose answer was lost, and refuses it from now on if it was not made.
@@ -221,6 +269,9 @@ pub struct Committed {
     pub uid: Arc<str>,
     /// Its node.
     pub node: Arc<str>,
+    /// The time of its [`LeaseTerms`], if it has some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fence_after_s: Option<u32>,
 }
 
 /// The check that found a conflict.
@@ -302,6 +353,8 @@ pub enum RefusalCode {
     Sealed,
     /// Another commit for the pod is under way.
     Busy,
+    /// The lease of the delegate has ended, or ends too soon.
+    NoLease,
     /// The API server refused the delegate, or a plugin failed.
     Failed,
 }
@@ -356,6 +409,8 @@ pub enum Request {
     Commit(Arc<CommitRequest>),
     /// Asks what became of a commit.
     Seal(SealRequest),
+    /// Renews a lease.
+    Renew(RenewRequest),
 }
 
 /// The answer of an agent.
@@ -367,6 +422,8 @@ pub enum Response {
     Commit(CommitOutcome),
     /// To a seal request.
     Seal(SealOutcome),
+    /// To a renewal.
+    Renew(Result<RenewResponse, Refusal>),
 }
 
 /// The body of a message with its version.
@@ -418,12 +475,14 @@ mod tests {
             snapshot: Snapshot { incarnation: "a-1".into(), taken_ms: 5, revision: 9 },
             pod: PodObject::from_json(pod_json()).unwrap(),
             target: CommitTarget { node: "n".into(), best_of_at_least: Some(-4) },
+            origin: Some("management".into()),
+            terms: Some(LeaseTerms { lease: "l".into(), fence_after_s: 240 }),
         };
         let text = serde_json::to_string(&Versioned::new(request.clone())).unwrap();
         let read: Versioned<CommitRequest> = serde_json::from_str(&text).unwrap();
         let read = read.into_message().unwrap();
         assert_eq!((&read.key, &read.snapshot), (&request.key, &request.snapshot));
-        assert_eq!(read.target, request.target);
+        assert_eq!((&read.target, &read.terms), (&request.target, &request.terms));
         assert_eq!(*read.pod.object, pod_json(), "unknown fields too");
         assert_eq!(read.pod.pod.requests.placed.milli_cpu, 2_000);
         assert_eq!(read.pod.annotation("example.com/a"), Some("b"));

@@ -42,6 +42,8 @@ pub struct RoleParts<M> {
     pub seed: u64,
     /// The runtime for requests.
     pub runtime: Handle,
+    /// The namespace of the Lease of leader election, and of other Leases.
+    pub lease_namespace: Arc<str>,
 }
 
 /// What a role watches.
@@ -98,6 +100,7 @@ where
         clock,
         seed,
         runtime: Handle::current(),
+        lease_namespace: setup.config.leader_election.resource_namespace.as_str().into(),
     };
     let role = tokio::select! {
         role = start(parts) => role?,

@@ -31,7 +31,7 @@ const MAX_BODY: usize = 2 * 1024 * 1024;
 const MAX_SAMPLES: usize = 512;
 /// Maximum number of commits, seals and deletions that are under way.
 const MAX_COMMITS: usize = 2048;
-/// Maximum number of callers that wait for changes of delegates.
+/// Maximum number of callers that wait for changes of delegates, or renew leases.
 const MAX_LISTS: usize = 64;
 /// Time after which a sample is not worth waiting for.
 const SAMPLE_DEADLINE: Duration = Duration::from_secs(5);
@@ -87,6 +87,7 @@ pub(super) fn routes(api: Api) -> Router {
         .route(&path("samples"), post(sample))
         .route(&path("commits"), post(commit))
         .route(&path("seals"), post(seal))
+        .route(&path("renewals"), post(renew))
         .route(&path("deletions"), post(delete))
         .route(&path("delegates"), get(delegates))
         .route(&path("strategies"), get(strategies))
@@ -129,6 +130,24 @@ async fn seal(State(api): State<Arc<Api>>, body: Body) -> Result<Response, Failu
     let request = Request::Seal(decode(body)?);
     match api.ask(request, COMMIT_DEADLINE).await? {
         message::Response::Seal(outcome) => Ok(versioned(StatusCode::OK, outcome)),
+        _ => Err(Failure::Confused),
+    }
+}
+
+async fn renew(State(api): State<Arc<Api>>, body: Body) -> Result<Response, Failure> {
+    let _permit = api.lists.try_acquire().map_err(|_| Failure::TooMany)?;
+    match api.ask(Request::Renew(decode(body)?), COMMIT_DEADLINE).await? {
+        message::Response::Renew(Ok(renewed)) => Ok(versioned(StatusCode::OK, renewed)),
+        message::Response::Renew(Err(refusal)) => {
+            let status = match refusal.code {
+                RefusalCode::Malformed => StatusCode::BAD_REQUEST,
+                RefusalCode::NotReady => StatusCode::SERVICE_UNAVAILABLE,
+                RefusalCode::Busy => StatusCode::TOO_MANY_REQUESTS,
+                RefusalCode::OtherIncarnation => StatusCode::CONFLICT,
+                _ => StatusCode::INTERNAL_SERVER_ERROR,
+            };
+            Ok(versioned(status, refusal))
+        }
         _ => Err(Failure::Confused),
     }
 }
@@ -249,8 +268,8 @@ mod tests {
     use serde_json::Value;
     use supercluster::message::{
         CommitKey, CommitOutcome, CommitRequest, CommitTarget, Committed, Conflict, ConflictCode,
-        FreeResources, NodeSample, PodObject, Refusal, SampleRequest, SampleResponse, SealOutcome,
-        SealRequest, Snapshot, TryNumber,
+        FreeResources, LeaseTerms, NodeSample, PodObject, Refusal, RenewRequest, RenewResponse,
+        SampleRequest, SampleResponse, SealOutcome, SealRequest, Snapshot, Stamp, TryNumber,
     };
 
     use super::super::super::messages::{Delegate, DelegateList, DeletionOutcome, GoneDelegate};
@@ -269,7 +288,14 @@ mod tests {
             free: free.clone(),
             labels: [("a".into(), "b".into())].into(),
         };
-        let committed = Committed { key: key.clone(), uid: "d".into(), node: "n".into() };
+        let committed = Committed {
+            key: key.clone(),
+            uid: "d".into(),
+            node: "n".into(),
+            fence_after_s: Some(1),
+        };
+        let terms = LeaseTerms { lease: "l".into(), fence_after_s: 1 };
+        let stamp = Stamp { incarnation: "i".into(), taken_ms: 1 };
         let refusal = Refusal::new(RefusalCode::Busy, "text");
         let conflict = Conflict { code: ConflictCode::Ports, message: "text".to_owned() };
         let delegate = Delegate {
@@ -277,6 +303,7 @@ mod tests {
             number: key.number,
             namespace: "ns".into(),
             name: "p".into(),
+            origin: Some("m".into()),
             uid: "d".into(),
             node: Some("n".into()),
             terminating: false,
@@ -290,6 +317,13 @@ mod tests {
             ("Snapshot", json!(snapshot)),
             ("CommitKey", json!(key)),
             ("Committed", json!(committed)),
+            ("LeaseTerms", json!(terms)),
+            ("Stamp", json!(stamp)),
+            (
+                "RenewRequest",
+                of(json!(RenewRequest { lease: "l".into(), heard: Some(stamp.clone()) })),
+            ),
+            ("RenewResponse", of(json!(RenewResponse { cluster: "c".into(), stamp }))),
             ("FreeResources", json!(free)),
             ("NodeSample", json!(node)),
             ("Delegate", json!(delegate)),
@@ -322,6 +356,8 @@ mod tests {
                     snapshot,
                     pod,
                     target: CommitTarget { node: "n".into(), best_of_at_least: Some(1) },
+                    origin: Some("m".into()),
+                    terms: Some(terms.clone()),
                 })),
             ),
             ("CommitOutcome", of(json!(CommitOutcome::Committed(committed.clone())))),
@@ -337,6 +373,7 @@ mod tests {
                     pod: "u".into(),
                     namespace: "ns".into(),
                     name: "p".into(),
+                    delegate: Some("d".into()),
                     grace_period_seconds: Some(1),
                 })),
             ),

@@ -136,6 +136,7 @@ mod tests {
             number: TryNumber { attempt: 1, candidate: 0 },
             namespace: "ns".into(),
             name: name.into(),
+            origin: None,
             uid: uid.as_str().into(),
             node: None,
             terminating: false,

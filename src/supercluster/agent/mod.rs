@@ -12,11 +12,9 @@ mod writes;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::bail;
 use axum::Router;
-use client::Method;
 use engine::ports::Ports;
 use engine::{Change, Effect, EffectId, Engine};
 use framework::{Answer, Time};
@@ -31,9 +29,9 @@ use tracing::{info, trace, warn};
 use self::api::Api;
 use self::delegates::Delegates;
 use self::writes::Writes;
+use super::cluster_id::cluster_id;
+use super::leases::KeptLeases;
 use super::messages::Delegate;
-use super::replies::Written;
-use crate::api_client::{APPLICATION_JSON, ApiClient, JsonRequest};
 use crate::observer::MetricsObserver;
 use crate::runtime::{Role, RoleParts, Setup, Watches, identity, run_role};
 use crate::scheduling_loop::EventSender;
@@ -122,13 +120,26 @@ impl AgentRole {
         profile: Arc<str>,
         parts: RoleParts<AgentEvent>,
     ) -> anyhow::Result<Self> {
-        let RoleParts { engine, client, events, clock, seed, runtime } = parts;
+        let RoleParts { engine, client, events, clock, seed, runtime, lease_namespace } = parts;
         let cluster = cluster_id(&client).await?;
+        let leases = KeptLeases { client: client.clone(), namespace: lease_namespace };
+        // Without the permission for it, the agent agrees to no lease.
+        let renewed = match leases.read(clock.now(), clock.wall_offset()).await {
+            Ok(renewed) => renewed,
+            Err(err) => {
+                warn!(
+                    err,
+                    "Cannot read when leases were renewed; no pod that may be replaced is accepted"
+                );
+                BTreeMap::new()
+            }
+        };
         let incarnation: Arc<str> = identity()?.into();
         info!(cluster = &*cluster, incarnation = &*incarnation, "Starting the agent");
-        let config = AgentConfig { seed, ..AgentConfig::new(&cluster, &incarnation, &profile) };
+        let config =
+            AgentConfig { seed, renewed, ..AgentConfig::new(&cluster, &incarnation, &profile) };
         let agent = Agent::new(config, engine);
-        let writes = Writes { client, events, clock, runtime, profile };
+        let writes = Writes { client, events, clock, runtime, profile, leases };
         let strategies = agent.strategies().cloned().collect();
         let started = Started { cluster, incarnation, strategies, writes: writes.clone() };
         if shared.started.set(started).is_err() {
@@ -155,6 +166,7 @@ impl AgentRole {
             number: mark.key.number,
             namespace: pod.key.namespace.clone(),
             name: pod.key.name.clone(),
+            origin: mark.origin.clone(),
             uid: pod.uid.to_string().into(),
             node: pod.node_name.clone(),
             terminating: pod.terminating,
@@ -233,38 +245,13 @@ impl Role for AgentRole {
                 AgentOutput::Delete { id, pod, uid, resource_version } => {
                     self.writes.delete(id, &pod, (&uid, resource_version), not_after);
                 }
+                AgentOutput::Fence { id, pod, uid } => {
+                    warn!(%pod, "Deleting a delegate whose lease was not renewed");
+                    self.writes.fence(id, &pod, &uid, not_after);
+                }
+                AgentOutput::KeepLeases { id, renewed } => self.writes.keep_leases(id, renewed),
             }
         }
         effects
-    }
-}
-
-/// Time to wait for the ID of the cluster, and between two attempts to read it.
-const ID_TIMEOUT: Duration = Duration::from_secs(5);
-const ID_PATH: &str = "/api/v1/namespaces/kube-system";
-
-/// Returns the UID of the namespace `kube-system`.
-async fn cluster_id(client: &ApiClient) -> anyhow::Result<Arc<str>> {
-    const WHY: &str = "cannot read the namespace kube-system, whose UID identifies the cluster";
-    loop {
-        let request = JsonRequest {
-            method: Method::Get,
-            path: ID_PATH.to_owned(),
-            content_type: APPLICATION_JSON,
-            body: Vec::new(),
-            timeout: ID_TIMEOUT,
-        };
-        match client.request(request).await.into() {
-            Written::Done(body) => {
-                let namespace: Value = serde_json::from_slice(&body).context(WHY)?;
-                let uid = namespace["metadata"]["uid"].as_str().filter(|uid| !uid.is_empty());
-                return Ok(uid.ok_or_else(|| anyhow!("{WHY}: it has none"))?.into());
-            }
-            Written::Unknown(err) => warn!(err, "{WHY}; retrying"),
-            Written::NotFound(err) | Written::Conflict(err) | Written::Refused(err) => {
-                bail!("{WHY}: {err}");
-            }
-        }
-        tokio::time::sleep(ID_TIMEOUT).await;
     }
 }

@@ -1,5 +1,6 @@
 //! Writes and reads of delegates at the API server of the member.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use supercluster::delegate::DelegateMark;
 use supercluster::message::PodObject;
 use tokio::runtime::Handle;
 
+use super::super::leases::KeptLeases;
 use super::super::messages::{DeletionOutcome, DeletionRequest};
 use super::super::replies::Written;
 use super::AgentEvent;
@@ -32,6 +34,8 @@ pub(super) struct Writes {
     pub(super) runtime: Handle,
     /// `spec.schedulerName` of delegates.
     pub(super) profile: Arc<str>,
+    /// The Lease with the renewals.
+    pub(super) leases: KeptLeases,
 }
 
 impl Writes {
@@ -66,6 +70,28 @@ impl Writes {
             json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions});
         let path = pod_path(&pod.namespace, Some(&pod.name));
         self.send(id, request(Method::Delete, path, body.to_string()), not_after);
+    }
+
+    /// Deletes a delegate whose lease has ended.
+    pub(super) fn fence(&self, id: WriteId, pod: &PodKey, uid: &Uid, not_after: Option<Time>) {
+        let body = json!({"apiVersion": "v1", "kind": "DeleteOptions",
+            "preconditions": {"uid": uid.to_string()}});
+        let path = pod_path(&pod.namespace, Some(&pod.name));
+        self.send(id, request(Method::Delete, path, body.to_string()), not_after);
+    }
+
+    /// Stores when leases were renewed. An agent that does not lead any more may store it: the times are true.
+    pub(super) fn keep_leases(&self, id: WriteId, renewed: BTreeMap<Arc<str>, Time>) {
+        let own = self.clone();
+        self.runtime.spawn(async move {
+            let writing = own.leases.write(renewed, own.clock.wall_offset());
+            let answer = match catch_panic(writing).await {
+                Ok(Ok(())) => WriteAnswer::Done,
+                Ok(Err(text)) => WriteAnswer::Unknown(text),
+                Err(panic) => WriteAnswer::Unknown(panic.to_string()),
+            };
+            own.events.send(LoopEvent::Own(AgentEvent::Written(id, answer)));
+        });
     }
 
     /// Sends a request in a task of its own and passes the answer to the loop.
@@ -108,11 +134,13 @@ impl Writes {
             }
         };
         let is_delegate = DelegateMark::of(&found).is_some_and(|mark| mark.key.pod == deletion.pod);
-        if !is_delegate {
+        let uid = &found["metadata"]["uid"];
+        let is_other = deletion.delegate.as_ref().is_some_and(|own| *uid != **own);
+        if !is_delegate || is_other {
             return Ok(DeletionOutcome::Gone);
         }
         let mut options = json!({"apiVersion": "v1", "kind": "DeleteOptions",
-            "preconditions": {"uid": found["metadata"]["uid"]}});
+            "preconditions": {"uid": uid}});
         if let Some(seconds) = deletion.grace_period_seconds {
             options["gracePeriodSeconds"] = seconds.into();
         }

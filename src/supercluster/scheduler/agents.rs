@@ -17,6 +17,8 @@ use crate::metrics::RestClient;
 /// Time to wait for the answer to a commit, a seal or a deletion. The scheduler asks what became of a commit long
 /// before; its answer may still come.
 const TIMEOUT: Duration = Duration::from_secs(50);
+/// Time to wait for the answer to a renewal.
+const RENEW_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for which a list of delegates waits for changes.
 const LIST_WAIT: Duration = Duration::from_secs(10);
 /// Time to wait for a list of delegates.
@@ -64,6 +66,10 @@ impl AgentClient {
                 success(self.post("commits", &**commit, TIMEOUT).await?).map(Response::Commit)
             }
             Request::Seal(seal) => self.seal(seal).await.map(Response::Seal),
+            Request::Renew(renew) => {
+                let renewed = success(self.post("renewals", renew, RENEW_TIMEOUT).await?);
+                renewed.map(Ok).map(Response::Renew)
+            }
         }
     }
 

@@ -58,6 +58,8 @@ pub struct ClustersFile {
     straggler_wait: Option<String>,
     commit_timeout: Option<String>,
     takeover_wait: Option<String>,
+    /// Time after which the pods of a lost cluster are placed anew, unless they say otherwise; `never` without it.
+    replace_after: Option<String>,
     decision_pipeline: Option<DecisionPipeline>,
     /// The members.
     pub(super) clusters: Vec<Member>,
@@ -194,8 +196,9 @@ impl ClustersFile {
         plugins.collect()
     }
 
-    /// Returns the durations that are set: of samples, of stragglers, of commits, of the takeover.
-    fn durations(&self) -> Result<[Option<std::time::Duration>; 4], String> {
+    /// Returns the durations that are set: of samples, of stragglers, of commits, of the takeover,
+    /// of a lost cluster.
+    fn durations(&self) -> Result<[Option<std::time::Duration>; 5], String> {
         let parse = |field: &str, text: &Option<String>| {
             let Some(text) = text else { return Ok(None) };
             let time: Duration = text.parse().map_err(|error| format!("{field}: {error}"))?;
@@ -210,6 +213,10 @@ impl ClustersFile {
             parse("stragglerWait", &self.straggler_wait)?,
             parse("commitTimeout", &self.commit_timeout)?,
             parse("takeoverWait", &self.takeover_wait)?,
+            match self.replace_after.as_deref() {
+                Some("never") => None,
+                _ => parse("replaceAfter", &self.replace_after)?,
+            },
         ])
     }
 
@@ -237,7 +244,8 @@ impl ClustersFile {
         set(&mut config.rounds, self.rounds);
         set(&mut config.max_in_flight, self.max_in_flight);
         set(&mut config.turn, self.turn.map(|turn| (turn.index, turn.of)));
-        let [sample, straggler, commit, takeover] = self.durations()?;
+        let [sample, straggler, commit, takeover, replace_after] = self.durations()?;
+        config.replace_after = replace_after;
         set(&mut config.sample_timeout, sample);
         set(&mut config.straggler_wait, straggler);
         set(&mut config.commit_timeout, commit);
@@ -288,8 +296,13 @@ impl PluginEntry {
 
 impl Member {
     fn check(&self) -> Result<(), String> {
-        if self.name.is_empty() {
-            return Err("name: is empty".to_owned());
+        // It is a part of the name of its Lease.
+        let is_inner = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
+        let is_end = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+        let name = self.name.as_bytes();
+        let is_valid = name.iter().copied().all(is_inner) && name.len() <= 200;
+        if !is_valid || !is_end(name.first()) || !is_end(name.last()) {
+            return Err(format!("name: {:?} is no DNS name in lower case", self.name));
         }
         let uri: Option<http::Uri> = self.server.parse().ok();
         if uri.is_none_or(|uri| uri.scheme_str() != Some("https") || uri.authority().is_none()) {

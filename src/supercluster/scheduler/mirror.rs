@@ -5,7 +5,9 @@
 //! | status of the delegate | written on the original |
 //! | no answer of the agent for [`UNREACHABLE_AFTER`] | condition Ready of the original is False |
 //! | original is deleted | attempts are sealed, the delegate is deleted, then the finalizer is removed |
-//! | delegate is gone, and its agent confirms it | the original is deleted, and its owner creates another one |
+//! | delegate is gone, and its agent confirms it | the original is deleted, and its owner creates another one; one that may be replaced is placed anew |
+//! | delegate is left over from an earlier try, or its original is gone | the delegate is deleted |
+//! | original was taken out of a lost cluster | its status is Pending |
 //!
 //! It compares both sides like a controller: a changed pod is put into a set, and is looked at as a whole.
 
@@ -24,8 +26,10 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::super::messages::{Delegate, DelegateList, DeletionOutcome, DeletionRequest};
+use super::SchedulerEvent;
 use super::agents::AgentClient;
 use super::originals::{FINALIZER, Originals};
+use crate::scheduling_loop::LoopEvent;
 use crate::supervision::catch_panic;
 
 /// Time without an answer of an agent after which its pods are not Ready, as for a node.
@@ -80,6 +84,25 @@ struct State {
     /// The pause after the last failure.
     pauses: BTreeMap<Uid, Duration>,
     changes: u64,
+    /// Whether all originals are known.
+    is_synced: bool,
+    /// Deleted pods with the lost clusters in which their delegates are gone.
+    released: BTreeMap<Uid, BTreeSet<Arc<str>>>,
+}
+
+impl State {
+    fn new(members: Vec<Member>) -> Self {
+        Self {
+            originals: BTreeMap::new(),
+            members,
+            changed: BTreeSet::new(),
+            busy: BTreeSet::new(),
+            pauses: BTreeMap::new(),
+            changes: 0,
+            is_synced: false,
+            released: BTreeMap::new(),
+        }
+    }
 }
 
 /// The mirror.
@@ -88,6 +111,8 @@ pub(super) struct Mirror {
     wake: Notify,
     agents: Arc<[AgentClient]>,
     originals: Originals,
+    /// The ID of the management cluster.
+    origin: Arc<str>,
     /// Number of pods that are looked at.
     slots: Arc<Semaphore>,
 }
@@ -107,12 +132,22 @@ enum Plan {
         pod: PodKey,
         member: usize,
         key: CommitKey,
+        delegate: Arc<str>,
+        is_replaceable: bool,
+    },
+    /// A delegate that no original has. `is_orphan` says that its original is not known.
+    LeftOver {
+        member: usize,
+        delegate: Arc<Delegate>,
+        is_orphan: bool,
     },
     /// The original is being deleted.
     Release {
         pod: PodKey,
         attempt: u32,
         members: Vec<usize>,
+        /// Clusters that may be lost, and the time without a renewal after which no delegate runs there.
+        may_be_lost: Vec<(Arc<str>, Duration)>,
         resource_version: u64,
         finalizers: Vec<String>,
     },
@@ -121,7 +156,7 @@ enum Plan {
 }
 
 impl Mirror {
-    pub(super) fn new(agents: Arc<[AgentClient]>, originals: Originals) -> Self {
+    pub(super) fn new(agents: Arc<[AgentClient]>, originals: Originals, origin: Arc<str>) -> Self {
         let member = || Member {
             incarnation: "".into(),
             revision: 0,
@@ -131,16 +166,9 @@ impl Mirror {
             last_answer: Instant::now(),
             is_reachable: true,
         };
-        let state = State {
-            originals: BTreeMap::new(),
-            members: agents.iter().map(|_| member()).collect(),
-            changed: BTreeSet::new(),
-            busy: BTreeSet::new(),
-            pauses: BTreeMap::new(),
-            changes: 0,
-        };
+        let state = State::new(agents.iter().map(|_| member()).collect());
         let slots = Arc::new(Semaphore::new(MAX_CONCURRENT));
-        Self { state: Mutex::new(state), wake: Notify::new(), agents, originals, slots }
+        Self { state: Mutex::new(state), wake: Notify::new(), agents, originals, origin, slots }
     }
 
     /// Takes in an original pod as the watch shows it.
@@ -158,8 +186,34 @@ impl Mirror {
     pub(super) fn forget(&self, uid: &Uid) {
         let mut state = self.lock();
         state.originals.remove(uid);
-        state.changed.remove(uid);
         state.pauses.remove(uid);
+        state.released.remove(uid);
+        // It may have left a delegate.
+        state.changed.insert(uid.clone());
+        drop(state);
+        self.wake.notify_one();
+    }
+
+    /// Takes in that all originals are known: a delegate of another one is an orphan.
+    pub(super) fn set_synced(&self) {
+        let mut state = self.lock();
+        state.is_synced = true;
+        let listed = state.members.iter().flat_map(|member| member.delegates.keys());
+        let listed: Vec<Uid> = listed.cloned().collect();
+        state.changed.extend(listed);
+        drop(state);
+        self.wake.notify_one();
+    }
+
+    /// Takes in that the delegate of a deleted pod in a lost cluster is gone.
+    pub(super) fn released(&self, cluster: &Arc<str>, pod: &Uid) {
+        let mut state = self.lock();
+        if state.originals.contains_key(pod) {
+            state.released.entry(pod.clone()).or_default().insert(cluster.clone());
+            state.changed.insert(pod.clone());
+        }
+        drop(state);
+        self.wake.notify_one();
     }
 
     /// Returns the finalizers of an original pod.
@@ -211,15 +265,15 @@ impl Mirror {
     fn reconciled(self: &Arc<Self>, uid: &Uid, result: Result<(), String>) {
         let mut state = self.lock();
         state.busy.remove(uid);
-        let Some(original) = state.originals.get(uid) else { return };
-        let pod = original.pod.object.pod.key.clone();
+        let pod = state.originals.get(uid).map(|original| original.pod.object.pod.key.to_string());
+        let pod = pod.unwrap_or_else(|| format!("(deleted) {uid}"));
         match result {
             Ok(()) => drop(state.pauses.remove(uid)),
             Err(err) => {
                 let pause = state.pauses.get(uid).map_or(FIRST_PAUSE, |last| *last * 2);
                 let pause = pause.min(LONGEST_PAUSE);
                 if pause == LONGEST_PAUSE {
-                    warn!(%pod, err, "A pod and its delegate differ");
+                    warn!(pod, err, "A pod and its delegate differ");
                 }
                 state.pauses.insert(uid.clone(), pause);
                 let (own, uid) = (self.clone(), uid.clone());
@@ -235,7 +289,7 @@ impl Mirror {
     }
 
     async fn reconcile(&self, uid: &Uid) -> Result<(), String> {
-        let plan = self.lock().plan(uid, &self.agents);
+        let plan = self.lock().plan(uid, &self.agents, &self.origin);
         match plan {
             Plan::Nothing => Ok(()),
             Plan::Stuck(reason) => Err(reason),
@@ -246,8 +300,34 @@ impl Mirror {
                 }
                 Ok(())
             }
-            Plan::Missing { pod, member, key } => {
+            Plan::LeftOver { member, delegate, is_orphan } => {
+                let pod = PodKey::new(&delegate.namespace, &delegate.name);
+                if is_orphan && !self.originals.is_gone(&pod, &delegate.pod).await? {
+                    return Ok(());
+                }
+                let agent = &self.agents[member];
+                info!(%pod, cluster = &*agent.name, "Deleting a delegate that its original does not have");
+                let deletion = DeletionRequest {
+                    pod: delegate.pod.clone(),
+                    namespace: delegate.namespace.clone(),
+                    name: delegate.name.clone(),
+                    delegate: Some(delegate.uid.clone()),
+                    grace_period_seconds: None,
+                };
+                match agent.delete(&deletion).await? {
+                    DeletionOutcome::Gone => Ok(()),
+                    DeletionOutcome::Deleting => Err("it ends".to_owned()),
+                }
+            }
+            Plan::Missing { pod, member, key, delegate, is_replaceable } => {
                 match self.agents[member].seal(&SealRequest { key }).await? {
+                    SealOutcome::Sealed if is_replaceable => {
+                        let cluster = &*self.agents[member].name;
+                        info!(%pod, cluster, "The delegate is gone: placing the pod anew");
+                        self.tell(SchedulerEvent::DelegateGone(uid.clone(), delegate));
+                        // Until the pod shows that it has been taken out.
+                        Err("the pod is about to be placed anew".to_owned())
+                    }
                     SealOutcome::Sealed => {
                         let cluster = &*self.agents[member].name;
                         info!(%pod, cluster, "The delegate is gone: deleting the pod");
@@ -257,16 +337,27 @@ impl Mirror {
                     SealOutcome::Rejected(refusal) => Err(refusal.message),
                 }
             }
-            Plan::Release { pod, attempt, members, resource_version, finalizers } => {
+            Plan::Release { pod, attempt, members, may_be_lost, resource_version, finalizers } => {
+                let is_waiting = !may_be_lost.is_empty();
+                for (cluster, after) in may_be_lost {
+                    self.tell(SchedulerEvent::AwaitEnd(cluster, uid.clone(), after));
+                }
                 let number = TryNumber::last_of(attempt);
                 let key = CommitKey { pod: uid.to_string().into(), number };
                 for member in members {
                     self.release(member, &pod, &key).await?;
                 }
+                if is_waiting {
+                    return Err("its delegate may run in a cluster that does not answer".to_owned());
+                }
                 let version = (resource_version, &*finalizers);
                 self.originals.remove_finalizer(&pod, uid, version).await
             }
         }
+    }
+
+    fn tell(&self, event: SchedulerEvent) {
+        self.originals.events.send(LoopEvent::Own(event));
     }
 
     /// Seals the commits for a pod up to this one in a cluster, and deletes its delegate there. An error if it
@@ -281,6 +372,7 @@ impl Mirror {
             pod: key.pod.clone(),
             namespace: pod.namespace.clone(),
             name: pod.name.clone(),
+            delegate: None,
             grace_period_seconds: None,
         };
         match (agent.delete(&deletion).await?, sealed) {
@@ -385,15 +477,24 @@ impl State {
         self.changed.extend(self.originals.keys().cloned());
     }
 
-    fn plan(&self, uid: &Uid, agents: &[AgentClient]) -> Plan {
+    fn plan(&self, uid: &Uid, agents: &[AgentClient], origin: &str) -> Plan {
+        if let Some((member, delegate)) = self.left_over(uid, origin) {
+            let is_orphan = !self.originals.contains_key(uid);
+            return Plan::LeftOver { member, delegate, is_orphan };
+        }
         let Some(original) = self.originals.get(uid) else { return Plan::Nothing };
         let pod = &original.pod.object.pod;
         let key = pod.key.clone();
         let find = |name: &str| agents.iter().position(|agent| *agent.name == *name);
         if pod.terminating {
-            return Self::plan_release(original, find);
+            let none = BTreeSet::new();
+            let released = self.released.get(uid).unwrap_or(&none);
+            return Self::plan_release(original, released, |name| {
+                let member = find(name)?;
+                Some((member, self.members[member].is_reachable))
+            });
         }
-        let Some(placement) = &original.pod.placement else { return Plan::Nothing };
+        let Some(placement) = &original.pod.placement else { return plan_pending(original) };
         let Some(member) = find(&placement.cluster) else { return Plan::Nothing };
         let own = &self.members[member];
         let delegate = own.delegates.get(uid);
@@ -404,8 +505,10 @@ impl State {
             let attempt = placement.committed.key.number.attempt;
             let number = TryNumber::last_of(attempt);
             let commit = CommitKey { pod: placement.committed.key.pod.clone(), number };
+            let is_replaceable = original.pod.placed_for().is_some();
+            let delegate = placement.committed.uid.clone();
             return match is_missing {
-                true => Plan::Missing { pod: key, member, key: commit },
+                true => Plan::Missing { pod: key, member, key: commit, delegate, is_replaceable },
                 false => Plan::Nothing,
             };
         };
@@ -420,18 +523,43 @@ impl State {
         Plan::WriteStatus { pod: key, status, mirrored }
     }
 
-    fn plan_release(original: &Original, find: impl Fn(&str) -> Option<usize>) -> Plan {
+    /// Returns a delegate that the original does not have, and its member.
+    fn left_over(&self, uid: &Uid, origin: &str) -> Option<(usize, Arc<Delegate>)> {
+        let original = self.originals.get(uid);
+        let members = self.members.iter().enumerate();
+        let mut listed = members.filter_map(|(ix, own)| Some((ix, &own.delegates.get(uid)?.0)));
+        let (member, delegate) = listed.find(|(_, delegate)| match original {
+            // A pod that is being deleted is released in all its clusters.
+            Some(original) if original.pod.object.pod.terminating => false,
+            Some(original) => original.pod.is_left_over(&delegate.uid, delegate.number),
+            None => self.is_synced && delegate.origin.as_deref() == Some(origin),
+        })?;
+        Some((member, delegate.clone()))
+    }
+
+    /// `find` returns the member of this name, and whether its agent answers.
+    fn plan_release(
+        original: &Original,
+        released: &BTreeSet<Arc<str>>,
+        find: impl Fn(&str) -> Option<(usize, bool)>,
+    ) -> Plan {
         let finalizers = original.finalizers();
         if !finalizers.iter().any(|own| own == FINALIZER) {
             return Plan::Nothing;
         }
-        let OriginalPod { object, intent, placement } = &original.pod;
+        let OriginalPod { object, intent, placement, .. } = &original.pod;
         let placed = placement.as_ref().map(|placement| &placement.cluster);
         let intended = intent.iter().flat_map(|intent| &intent.clusters);
-        let mut members = BTreeSet::new();
-        for name in intended.chain(placed) {
-            match find(name) {
-                Some(member) => drop(members.insert(member)),
+        let (mut members, mut may_be_lost) = (BTreeSet::new(), Vec::new());
+        for name in intended.chain(placed).filter(|name| !released.contains(*name)) {
+            let found = find(name);
+            let after = original.pod.gone_after(name);
+            if let Some(after) = after.filter(|_| !found.is_some_and(|(_, answers)| answers)) {
+                may_be_lost.push((name.clone(), after));
+            }
+            match found {
+                Some((member, _)) => drop(members.insert(member)),
+                None if after.is_some() => {}
                 None => {
                     return Plan::Stuck(format!(
                         "cluster {name:?} may run the pod and is no member: list it again, or remove the \
@@ -446,10 +574,33 @@ impl State {
             pod: object.pod.key.clone(),
             attempt,
             members: members.into_iter().collect(),
+            may_be_lost,
             resource_version: object.pod.resource_version,
             finalizers,
         }
     }
+}
+
+/// A pod that was taken out of a cluster is Pending again, until its next delegate has a status.
+fn plan_pending(original: &Original) -> Plan {
+    let OriginalPod { object, intent, .. } = &original.pod;
+    let phase = object.object.pointer("/status/phase").and_then(Value::as_str);
+    let was_placed = intent.is_some() && phase.is_some_and(|phase| phase != "Pending");
+    if !was_placed || object.pod.terminal {
+        return Plan::Nothing;
+    }
+    let condition = json!({"type": "PodScheduled", "status": "False", "reason": "DelegateGone",
+        "message": "the pod has no delegate any more, and is placed anew",
+        "lastTransitionTime": now_text()});
+    let status = json!({"phase": "Pending", "conditions": [condition], "startTime": null,
+        "containerStatuses": null, "initContainerStatuses": null, "hostIP": null, "hostIPs": null,
+        "podIP": null, "podIPs": null});
+    let mirrored = (usize::MAX, 0, true);
+    Plan::WriteStatus { pod: object.pod.key.clone(), status, mirrored }
+}
+
+fn now_text() -> String {
+    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// Returns the status of a delegate as its original shows it: without what refers to objects of the member. The
@@ -475,7 +626,7 @@ fn set_unreachable(status: &mut Value, cluster: &str) {
     conditions.retain(|own| own["type"] != "Ready");
     conditions.push(json!({"type": "Ready", "status": "False", "reason": "ClusterUnreachable",
         "message": format!("the agent of {cluster} does not answer"),
-        "lastTransitionTime": Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()}));
+        "lastTransitionTime": now_text()}));
 }
 
 #[cfg(test)]
@@ -491,6 +642,7 @@ mod tests {
             number: TryNumber { attempt: 2, candidate: 0 },
             namespace: "ns".into(),
             name: pod.into(),
+            origin: None,
             uid: uid.into(),
             node: Some("n".into()),
             terminating: false,
@@ -502,12 +654,13 @@ mod tests {
         let object = json!({"metadata": {"name": uid, "namespace": "ns", "uid": uid,
             "resourceVersion": "7", "finalizers": finalizers}, "spec": {}});
         let key = CommitKey { pod: uid.into(), number: TryNumber { attempt: 2, candidate: 0 } };
-        let committed = Committed { key, uid: "d".into(), node: "n".into() };
+        let committed = Committed { key, uid: "d".into(), node: "n".into(), fence_after_s: None };
         let intended: Vec<Arc<str>> = clusters.iter().map(|name| (*name).into()).collect();
         let placement = Placement { cluster: intended[0].clone(), committed };
-        let intent = Intent { attempt: 3, scheduler: "s".into(), clusters: intended };
-        let object = PodObject::from_json(object).unwrap();
-        let pod = OriginalPod { object, intent: Some(intent), placement: Some(placement) };
+        let (attempt, scheduler, clusters) = (3, "s".into(), intended);
+        let intent = Intent { attempt, scheduler, clusters, fence_after_s: None };
+        let mut pod = OriginalPod::new(PodObject::from_json(object).unwrap());
+        (pod.intent, pod.placement) = (Some(intent), Some(placement));
         Original { pod, mirrored: None }
     }
 
@@ -533,14 +686,7 @@ mod tests {
             last_answer: Instant::now(),
             is_reachable: true,
         };
-        State {
-            originals: BTreeMap::new(),
-            members: vec![member],
-            changed: BTreeSet::new(),
-            busy: BTreeSet::new(),
-            pauses: BTreeMap::new(),
-            changes: 0,
-        }
+        State::new(vec![member])
     }
 
     #[test]
@@ -569,17 +715,68 @@ mod tests {
 
     #[test]
     fn deleted_pod_is_released_in_every_cluster_that_may_run_it() {
-        let find = |name: &str| ["eu", "us"].iter().position(|own| *own == name);
-        let plan = State::plan_release(&original("p", &[FINALIZER, "x"], &["us", "eu"]), find);
+        let find = |name: &str| {
+            ["eu", "us"].iter().position(|own| *own == name).map(|member| (member, true))
+        };
+        let none = BTreeSet::new();
+        let pod = original("p", &[FINALIZER, "x"], &["us", "eu"]);
+        let plan = State::plan_release(&pod, &none, find);
         let Plan::Release { attempt, members, resource_version, finalizers, .. } = plan else {
             panic!("{plan:?}")
         };
         assert_eq!((attempt, &*members, resource_version), (3, &[0, 1][..], 7));
         assert_eq!(finalizers, [FINALIZER, "x"]);
-        let plan = State::plan_release(&original("p", &[FINALIZER], &["us", "asia"]), find);
+        let plan = State::plan_release(&original("p", &[FINALIZER], &["us", "asia"]), &none, find);
         assert!(matches!(&plan, Plan::Stuck(reason) if reason.contains("asia")), "{plan:?}");
-        let plan = State::plan_release(&original("p", &["x"], &["us"]), find);
+        let plan = State::plan_release(&original("p", &["x"], &["us"]), &none, find);
         assert!(matches!(plan, Plan::Nothing), "the finalizer is gone: {plan:?}");
+    }
+
+    #[test]
+    fn deleted_pod_that_may_be_replaced_is_released_without_a_lost_cluster() {
+        let mut pod = original("p", &[FINALIZER], &["asia"]);
+        pod.pod.placement.as_mut().unwrap().committed.fence_after_s = Some(60);
+        let plan = State::plan_release(&pod, &BTreeSet::new(), |_| None);
+        let Plan::Release { members, may_be_lost, .. } = plan else { panic!("{plan:?}") };
+        let after = Duration::from_secs(60 + 30 + 15);
+        assert_eq!((members.len(), &*may_be_lost), (0, &[("asia".into(), after)][..]));
+        let plan = State::plan_release(&pod, &["asia".into()].into(), |_| Some((0, false)));
+        let Plan::Release { members, may_be_lost, .. } = plan else { panic!("{plan:?}") };
+        assert!(members.is_empty() && may_be_lost.is_empty());
+    }
+
+    #[test]
+    fn delegate_without_an_original_is_an_orphan_of_its_own_management_cluster() {
+        let mut state = state();
+        state.take(0, list(true, false, &["p"]));
+        let uid = Uid::from("p");
+        let set_origin = |state: &mut State, origin: Option<&str>| {
+            let (known, _) = state.members[0].delegates.get_mut(&Uid::from("p")).unwrap();
+            Arc::make_mut(known).origin = origin.map(Arc::from);
+        };
+        set_origin(&mut state, Some("own"));
+        assert!(state.left_over(&uid, "own").is_none(), "its original may not be listed yet");
+        state.is_synced = true;
+        assert!(state.left_over(&uid, "own").is_some());
+        set_origin(&mut state, Some("other"));
+        assert!(state.left_over(&uid, "own").is_none());
+        state.originals.insert(uid.clone(), original("p", &[], &["eu"]));
+        assert!(state.left_over(&uid, "own").is_none(), "it is placed there");
+        let later = TryNumber { attempt: 4, candidate: 0 };
+        let own = state.originals.get_mut(&uid).unwrap().pod.placement.as_mut().unwrap();
+        (own.committed.key.number, own.committed.uid) = (later, "e".into());
+        assert!(state.left_over(&uid, "own").is_some(), "the pod runs elsewhere since");
+    }
+
+    #[test]
+    fn pod_that_lost_its_delegate_is_pending() {
+        let mut pod = original("p", &[], &["eu"]);
+        pod.pod.placement = None;
+        assert!(matches!(plan_pending(&pod), Plan::Nothing), "it has no status");
+        Arc::make_mut(&mut pod.pod.object.object)["status"]["phase"] = "Running".into();
+        let Plan::WriteStatus { status, .. } = plan_pending(&pod) else { panic!("a status") };
+        assert_eq!(status["phase"], "Pending");
+        assert!(status["podIP"].is_null());
     }
 
     #[test]

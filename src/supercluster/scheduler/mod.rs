@@ -14,6 +14,7 @@ mod originals;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::anyhow;
 use engine::ports::Ports;
@@ -22,19 +23,23 @@ use framework::{Answer, EventResource, PodKey, Time, Uid};
 use serde_json::Value;
 use supercluster::message::{Committed, PodObject, Response};
 use supercluster::scheduler::{
-    CallId, ClusterIx, OriginalPod, Scheduler, SchedulerOutput, WriteAnswer, WriteId,
+    CallId, ClusterIx, LeaseAnswer, LeaseOperation, OriginalPod, Scheduler, SchedulerOutput,
+    WriteAnswer, WriteId,
 };
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, trace};
+use tracing::{debug, trace, warn};
 
 pub use self::clusters::{ClustersError, ClustersFile};
 
 use self::agents::AgentClient;
 use self::mirror::Mirror;
 use self::originals::Originals;
+use super::cluster_id::cluster_id;
+use super::leases::MemberLeases;
+use crate::clock::Clock;
 use crate::observer::MetricsObserver;
-use crate::runtime::{Role, RoleParts, Setup, Watches, run_role};
+use crate::runtime::{Role, RoleParts, Setup, Watches, identity, run_role};
 use crate::scheduling_loop::{EventSender, LoopEvent};
 use crate::supervision::catch_panic;
 use crate::wire::{Update, WatchedKind, Whole};
@@ -51,6 +56,12 @@ pub enum SchedulerEvent {
     Called(CallId, Result<Response, String>),
     /// The answer to a write of an original pod.
     Written(WriteId, WriteAnswer),
+    /// The answer to a read or write of a Lease.
+    Leased(WriteId, LeaseAnswer),
+    /// The delegate of a pod that may be replaced is gone; UIDs of the pod and the delegate.
+    DelegateGone(Uid, Arc<str>),
+    /// A deleted pod waits for its delegate in this cluster, which is gone when the lease was not renewed for this time.
+    AwaitEnd(Arc<str>, Uid, Duration),
 }
 
 /// Runs the scheduler over the clusters of a file until `stop` is cancelled.
@@ -69,24 +80,39 @@ pub async fn run(
     let watches = Watches { whole: Whole { pending_pods: true, ..Whole::NONE }, kinds: watched };
     let start = async |parts: RoleParts<SchedulerEvent>| {
         let name = names.first().cloned().unwrap_or_default();
-        let config = file.config(&name, parts.seed).map_err(|error| anyhow!(error))?;
+        let mut config = file.config(&name, parts.seed).map_err(|error| anyhow!(error))?;
+        let origin = cluster_id(&parts.client).await?;
+        config.origin = Some(origin.clone());
         let mut agents = Vec::new();
         for member in &file.clusters {
             let timeout = config.sample_timeout;
             agents.push(AgentClient::new(member, timeout, metrics.rest_client()).await?);
         }
         let agents: Arc<[AgentClient]> = agents.into();
-        let RoleParts { engine, client, events, clock, runtime, .. } = parts;
+        let RoleParts { engine, client, events, clock, runtime, lease_namespace, .. } = parts;
+        let (namespace, holder) = (lease_namespace, identity()?.into());
+        let leases = MemberLeases { client: client.clone(), namespace, holder };
         let originals =
             Originals { client, events: events.clone(), clock, runtime: runtime.clone() };
-        let mirror = Arc::new(Mirror::new(agents.clone(), originals.clone()));
+        let mirror = Arc::new(Mirror::new(agents.clone(), originals.clone(), origin));
         runtime.spawn(mirror.clone().run());
         for member in 0..agents.len() {
             runtime.spawn(mirror.clone().follow(member));
         }
         let scheduler = Scheduler::new(config, engine);
         let departed = BTreeMap::new();
-        Ok(SchedulerRole { scheduler, names, agents, originals, mirror, events, runtime, departed })
+        Ok(SchedulerRole {
+            scheduler,
+            names,
+            agents,
+            originals,
+            leases,
+            mirror,
+            events,
+            clock,
+            runtime,
+            departed,
+        })
     };
     run_role(setup, watches, start, observer, stop).await
 }
@@ -105,8 +131,10 @@ struct SchedulerRole {
     names: BTreeSet<Arc<str>>,
     agents: Arc<[AgentClient]>,
     originals: Originals,
+    leases: MemberLeases,
     mirror: Arc<Mirror>,
     events: EventSender<SchedulerEvent>,
+    clock: Clock,
     runtime: Handle,
     /// Pods that were deleted while they were placed.
     departed: BTreeMap<Uid, PodKey>,
@@ -126,6 +154,26 @@ impl SchedulerRole {
         let uid = Uid::from(&*committed.key.pod);
         let Some(pod) = self.departed.remove(&uid) else { return };
         self.runtime.spawn(self.mirror.clone().abandon(cluster.0, pod, committed.key));
+    }
+
+    /// Reads or writes the Lease of a member. Its precondition makes a late write harmless.
+    fn carry_out_lease(&self, id: WriteId, cluster: Arc<str>, operation: LeaseOperation) {
+        let (leases, events) = (self.leases.clone(), self.events.clone());
+        let now = self.clock.wall_offset().wall_time(self.clock.now());
+        if matches!(operation, LeaseOperation::Fence(_)) {
+            warn!(
+                cluster = &*cluster,
+                "The cluster is lost: pods that may be replaced are placed anew"
+            );
+        }
+        self.runtime.spawn(async move {
+            let answer = catch_panic(leases.carry_out(&cluster, &operation, now)).await;
+            let answer = answer.unwrap_or_else(|panic| LeaseAnswer::Failed(panic.to_string()));
+            if let LeaseAnswer::Failed(err) = &answer {
+                warn!(cluster = &*cluster, err, "Cannot read or write the Lease of the cluster");
+            }
+            events.send(LoopEvent::Own(SchedulerEvent::Leased(id, answer)));
+        });
     }
 
     fn call(&self, id: CallId, cluster: ClusterIx, request: supercluster::message::Request) {
@@ -171,12 +219,21 @@ impl Role for SchedulerRole {
         }
     }
 
-    fn synced(&mut self, _: Time, _: &mut Ports<'_>) {}
+    fn synced(&mut self, _: Time, _: &mut Ports<'_>) {
+        self.mirror.set_synced();
+    }
 
     fn event(&mut self, event: SchedulerEvent, now: Time, ports: &mut Ports<'_>) {
         match event {
             SchedulerEvent::Called(id, answer) => self.scheduler.called(id, answer, now, ports),
             SchedulerEvent::Written(id, answer) => self.scheduler.written(id, answer, now, ports),
+            SchedulerEvent::Leased(id, answer) => {
+                self.scheduler.lease_answered(id, answer, now, ports);
+            }
+            SchedulerEvent::DelegateGone(pod, delegate) => self.scheduler.replace(&pod, &delegate),
+            SchedulerEvent::AwaitEnd(cluster, pod, after) => {
+                self.scheduler.await_end(&cluster, &pod, after, now);
+            }
         }
     }
 
@@ -211,6 +268,10 @@ impl Role for SchedulerRole {
                 SchedulerOutput::WritePlacement { id, pod, uid, placement } => {
                     self.originals.write_placement((id, not_after), &pod, &uid, &placement);
                 }
+                SchedulerOutput::Lease { id, cluster, operation } => {
+                    self.carry_out_lease(id, cluster, operation);
+                }
+                SchedulerOutput::Released { cluster, pod } => self.mirror.released(&cluster, &pod),
                 SchedulerOutput::Effect(effect) => effects.push(effect),
                 SchedulerOutput::Decided(decision) => trace!(?decision, "Decided"),
                 SchedulerOutput::Abandoned { cluster, committed } => {

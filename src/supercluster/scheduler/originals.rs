@@ -32,7 +32,7 @@ pub(super) struct Originals {
 }
 
 impl Originals {
-    /// Writes the intent and the finalizer, if the pod has this version.
+    /// Writes the intent and the finalizer, and removes the placement, if the pod has this version.
     pub(super) fn write_intent(
         &self,
         (id, not_after): (WriteId, Option<Time>),
@@ -43,7 +43,7 @@ impl Originals {
     ) {
         let mut metadata = json!({"uid": uid.to_string(),
             "resourceVersion": resource_version.to_string(),
-            "annotations": {INTENT: json!(intent).to_string()}});
+            "annotations": {INTENT: json!(intent).to_string(), PLACEMENT: null}});
         if !finalizers.iter().any(|own| own == FINALIZER) {
             let finalizers = finalizers.iter().map(String::as_str).chain([FINALIZER]);
             metadata["finalizers"] = finalizers.collect();
@@ -102,6 +102,26 @@ impl Originals {
         let path = format!("{}/status", pod_path(&pod.namespace, Some(&pod.name)));
         let body = json!({"metadata": {"uid": uid.to_string()}, "status": status});
         self.wait_for(patch(path, &body)).await
+    }
+
+    /// Whether the pod does not exist. An error if the API server does not say so.
+    pub(super) async fn is_gone(&self, pod: &PodKey, uid: &str) -> Result<bool, String> {
+        let request = JsonRequest {
+            method: Method::Get,
+            path: pod_path(&pod.namespace, Some(&pod.name)),
+            content_type: APPLICATION_JSON,
+            body: Vec::new(),
+            timeout: TIMEOUT,
+        };
+        match self.client.request(request).await.into() {
+            Written::Done(body) => {
+                let found: Value =
+                    serde_json::from_slice(&body).map_err(|error| error.to_string())?;
+                Ok(found["metadata"]["uid"] != uid)
+            }
+            Written::NotFound(_) => Ok(true),
+            Written::Conflict(text) | Written::Refused(text) | Written::Unknown(text) => Err(text),
+        }
     }
 
     /// Deletes the pod, because its delegate is gone.

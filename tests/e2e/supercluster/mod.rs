@@ -9,10 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::process::Command;
 
+use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
+use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use self::world::{World, cpus_of, phase_of, placement_of, run};
+use self::world::{PLACEMENT, World, cpus_of, phase_of, placement_of, run};
 use super::wait::eventually;
 
 #[test]
@@ -124,6 +126,110 @@ fn pods_go_elsewhere_while_an_agent_hangs_and_all_is_well_when_it_is_back() {
         world.create_pods("after", 6).await;
         world.running(15).await;
         world.assert_bound_once_without_overcommit().await;
+    });
+}
+
+#[test]
+fn pods_of_a_lost_cluster_are_placed_anew_once_and_others_stay() {
+    run(2, async |world| {
+        for member in &world.members {
+            member.cluster.add_node("a", 8).await;
+        }
+        let settings = json!({"sampleTimeout": "300ms", "commitTimeout": "500ms"});
+        world.start_scheduler(settings).await;
+        // A pod that ends at once is replaced after 30 s at the earliest.
+        let moves = json!({"supercluster.loadmaster.io/replace-after": "30s"});
+        for number in 0..4 {
+            let name = format!("moves-{number}");
+            world.management.create_annotated(&name, "1", moves.clone()).await;
+        }
+        world.create_pods("stays", 4).await;
+        let before = world.running(8).await;
+        let in_m1 = |prefix: &str| {
+            let named = before.iter().filter(|pod| pod.name_any().starts_with(prefix));
+            let there = named.filter(|pod| placement_of(pod).unwrap().0 == "m1");
+            there.map(ResourceExt::name_any).collect::<Vec<_>>()
+        };
+        let (moving, staying) = (in_m1("moves"), in_m1("stays"));
+        let agent = world.members[1].agent.as_ref().unwrap().id();
+        suspend(agent).await;
+        for name in &moving {
+            eventually("the pod runs elsewhere", async || {
+                let pod = world.management.pods.get(name).await.unwrap();
+                let there = placement_of(&pod).is_some_and(|(cluster, _)| cluster == "m0");
+                (there && phase_of(&pod) == "Running").then_some(())
+            })
+            .await;
+        }
+        for name in &staying {
+            let pod = world.management.pods.get(name).await.unwrap();
+            assert_eq!(placement_of(&pod).unwrap().0, "m1", "{name} stays");
+        }
+        // The agent was suspended, so its delegates run on. It ends them as soon as it is back.
+        signal("CONT", agent);
+        for name in &moving {
+            eventually("the old delegate is gone", async || {
+                let delegate = world.members[1].cluster.pods.get_opt(name).await.unwrap();
+                delegate.is_none().then_some(())
+            })
+            .await;
+        }
+        let after = world.running(8).await;
+        let uid = |pods: &[Pod], name: &str| {
+            pods.iter().find(|pod| pod.name_any() == name).unwrap().uid()
+        };
+        assert!(moving.iter().all(|name| uid(&before, name) == uid(&after, name)), "the same pods");
+        world.assert_bound_once_without_overcommit().await;
+    });
+}
+
+#[test]
+fn agent_without_word_ends_the_delegates_that_may_be_replaced() {
+    run(1, async |world| {
+        world.members[0].cluster.add_node("a", 8).await;
+        world.start_scheduler(json!({"replaceAfter": "30s"})).await;
+        let never = json!({"supercluster.loadmaster.io/replace-after": "never"});
+        world.management.create_annotated("stays", "1", never).await;
+        world.create_pods("moves", 1).await;
+        let before = world.running(2).await;
+        world.scheduler = None;
+        let member = &world.members[0].cluster;
+        eventually("the lease ends", async || {
+            member.pods.get_opt("moves-0").await.unwrap().is_none().then_some(())
+        })
+        .await;
+        assert!(member.pods.get_opt("stays").await.unwrap().is_some());
+        world.start_scheduler(json!({"replaceAfter": "30s"})).await;
+        let attempt = |pods: &[Pod]| {
+            let pod = pods.iter().find(|pod| pod.name_any() == "moves-0").unwrap();
+            pod.annotations()[PLACEMENT].clone()
+        };
+        eventually("the pod is placed anew", async || {
+            let pods = world.running(2).await;
+            (attempt(&pods) != attempt(&before)).then_some(())
+        })
+        .await;
+        world.assert_bound_once_without_overcommit().await;
+    });
+}
+
+#[test]
+fn delegate_whose_pod_went_while_no_scheduler_ran_is_deleted() {
+    run(1, async |world| {
+        world.members[0].cluster.add_node("a", 8).await;
+        world.start_scheduler(json!({})).await;
+        world.create_pods("p", 2).await;
+        world.running(2).await;
+        world.scheduler = None;
+        // Somebody removes the finalizer and the pod.
+        let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        world.management.pods.patch("p-0", &PatchParams::default(), &patch).await.unwrap();
+        world.management.delete("p-0").await;
+        world.members[0].cluster.create_pod_on("other", "1", "a").await;
+        world.start_scheduler(json!({})).await;
+        world.gone("p-0").await;
+        assert!(world.members[0].cluster.pods.get_opt("other").await.unwrap().is_some());
+        world.running(1).await;
     });
 }
 

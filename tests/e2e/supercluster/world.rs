@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod, ServiceAccount};
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{AuthInfo, Config, KubeConfigOptions, Kubeconfig};
@@ -126,6 +126,15 @@ impl ApiServer {
         let role =
             roles.into_iter().find(|role| role.metadata.name.as_deref() == Some(SYSTEM_NAME));
         self.permit(SYSTEM_NAME, role.unwrap().rules.unwrap()).await;
+        // The names of its Leases are those of the members of the rendering.
+        let roles: Vec<Role> = find_all(&file);
+        let is_leases = |role: &&Role| role.metadata.name.as_deref() == Some("loadmaster-leases");
+        let mut rules = roles.iter().find(is_leases).unwrap().rules.clone().unwrap();
+        if rendering == "supercluster" {
+            rules[1].resource_names =
+                Some((0..4).map(|number| format!("loadmaster-member-m{number}")).collect());
+        }
+        self.permit_in(SYSTEM, rules).await;
         let token = self.token(SYSTEM_NAME);
         let kubeconfig = folder.join(format!("{name}-{rendering}.kubeconfig"));
         fs::write(&kubeconfig, self.server.kubeconfig_for(&token)).unwrap();
@@ -147,6 +156,21 @@ impl ApiServer {
             "subjects": [{"kind": "ServiceAccount", "namespace": SYSTEM, "name": name}]});
         let binding: ClusterRoleBinding = serde_json::from_value(binding).unwrap();
         Api::all(self.client.clone()).create(&post, &binding).await.unwrap();
+    }
+
+    /// Gives the account of the role these permissions in a namespace.
+    async fn permit_in(&self, namespace: &str, rules: Vec<PolicyRule>) {
+        let post = PostParams::default();
+        let object = json!({"metadata": {"name": "loadmaster-leases"}});
+        let role: Role = serde_json::from_value(object).unwrap();
+        let role = Role { rules: Some(rules), ..role };
+        Api::namespaced(self.client.clone(), namespace).create(&post, &role).await.unwrap();
+        let binding = json!({"metadata": {"name": "loadmaster-leases"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role",
+                "name": "loadmaster-leases"},
+            "subjects": [{"kind": "ServiceAccount", "namespace": SYSTEM, "name": SYSTEM_NAME}]});
+        let binding: RoleBinding = serde_json::from_value(binding).unwrap();
+        Api::namespaced(self.client.clone(), namespace).create(&post, &binding).await.unwrap();
     }
 
     /// Returns a token of a service account that [`permit`](Self::permit) has created.
@@ -171,7 +195,18 @@ impl ApiServer {
     }
 
     pub(super) async fn create_pod(&self, name: &str, cpus: &str, scheduler: &str) -> Pod {
-        let pod = json!({"metadata": {"name": name, "labels": {"app": "web"}}, "spec": {
+        self.create_with(json!({"name": name}), cpus, scheduler).await
+    }
+
+    /// Creates a pod for the scheduler over the clusters with these annotations.
+    pub(super) async fn create_annotated(&self, name: &str, cpus: &str, annotations: Value) -> Pod {
+        let metadata = json!({"name": name, "annotations": annotations});
+        self.create_with(metadata, cpus, "supercluster").await
+    }
+
+    async fn create_with(&self, mut metadata: Value, cpus: &str, scheduler: &str) -> Pod {
+        metadata["labels"] = json!({"app": "web"});
+        let pod = json!({"metadata": metadata, "spec": {
             "schedulerName": scheduler, "terminationGracePeriodSeconds": 0,
             "automountServiceAccountToken": false,
             "containers": [{"name": "c", "image": "pause",

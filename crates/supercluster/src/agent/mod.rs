@@ -7,18 +7,20 @@
 //! - `sampling`: the sampling pipeline.
 //! - `commits`: the binding pipeline: check, hold the room, create the delegate, bind it.
 //! - `journal`: what became of the commits of each pod.
+//! - `leases`: which delegates may run without word from the management cluster, and how long.
 //!
 //! Inputs are methods that get the time. What the agent asks for is taken with [`Agent::take_outputs`].
 
 mod checks;
 mod commits;
 mod journal;
+mod leases;
 mod sampling;
 mod strategy;
 #[cfg(all(test, feature = "simulation"))]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +35,7 @@ pub use self::strategy::{
 
 use self::commits::Undoing;
 use self::journal::Journal;
+use self::leases::Leases;
 use crate::delegate::DelegateMark;
 use crate::message::{CommitOutcome, PodObject, Refusal, RefusalCode, Response, SealOutcome};
 
@@ -59,6 +62,8 @@ pub struct AgentConfig {
     pub checks: Vec<Arc<dyn CheckConflicts>>,
     /// Longest age of a sample that a commit may rest on.
     pub max_sample_age: Duration,
+    /// When each lease was renewed last, as an earlier incarnation has stored it.
+    pub renewed: BTreeMap<Arc<str>, Time>,
     /// Seed of the random choices.
     pub seed: u64,
 }
@@ -73,6 +78,7 @@ impl AgentConfig {
             strategies: Strategies::default(),
             checks: Vec::new(),
             max_sample_age: Duration::from_mins(1),
+            renewed: BTreeMap::new(),
             seed: 0,
         }
     }
@@ -112,6 +118,22 @@ pub enum AgentOutput {
         /// `metadata.resourceVersion`.
         resource_version: u64,
     },
+    /// Delete a delegate whose lease has ended, bound or not. The UID is a precondition.
+    Fence {
+        /// Number of the write.
+        id: WriteId,
+        /// Namespace and name.
+        pod: PodKey,
+        /// UID.
+        uid: Uid,
+    },
+    /// Store when each lease was renewed, for the next incarnation.
+    KeepLeases {
+        /// Number of the write.
+        id: WriteId,
+        /// The leases by UID.
+        renewed: BTreeMap<Arc<str>, Time>,
+    },
 }
 
 /// The answer to a write or read of a delegate.
@@ -140,6 +162,9 @@ pub struct Agent {
     journal: Journal,
     /// Delegates that are not bound and are being deleted.
     undoing: BTreeMap<Uid, Undoing>,
+    leases: Leases,
+    /// Delegates that are being deleted.
+    ending: BTreeSet<Uid>,
     /// The purpose of each write or read.
     writes: BTreeMap<WriteId, commits::Purpose>,
     /// Writes to repeat, by time.
@@ -161,6 +186,8 @@ impl Agent {
     pub fn new(config: AgentConfig, engine: Engine) -> Self {
         Self {
             rng: fastrand::Rng::with_seed(config.seed),
+            leases: Leases::new(&config.renewed),
+            ending: BTreeSet::new(),
             config,
             engine,
             synced: false,
@@ -201,7 +228,8 @@ impl Agent {
     /// Returns the time at which [`tick`](Self::tick) has work to do next.
     pub fn next_deadline(&self) -> Option<Time> {
         let retry = self.retries.first_key_value().map(|((time, _), _)| *time);
-        [self.engine.next_deadline(), retry].into_iter().flatten().min()
+        let fence = self.leases.next_end().filter(|_| self.synced);
+        [self.engine.next_deadline(), retry, fence].into_iter().flatten().min()
     }
 }
 
@@ -226,9 +254,17 @@ impl Agent {
         };
         self.engine.apply(change, now, ports);
         if let (Some(pod), Some(mark)) = (seen, mark) {
+            if let Some(terms) = mark.terms.as_ref().filter(|_| !pod.terminal) {
+                self.leases.add(&pod.uid, &pod.key, terms);
+            }
+            if pod.terminating {
+                self.ending.insert(pod.uid.clone());
+            }
             self.delegate_seen(&pod, mark, now, ports);
         }
         if let Some(uid) = gone {
+            self.leases.remove(&uid);
+            self.ending.remove(&uid);
             self.delegate_gone(&uid, now, ports);
         }
         self.collect(now);
@@ -259,6 +295,10 @@ impl Agent {
             Request::Seal(_) if !self.synced => {
                 self.reply(call, Response::Seal(SealOutcome::Rejected(not_ready())));
             }
+            Request::Renew(_) if !self.synced => {
+                self.reply(call, Response::Renew(Err(not_ready())));
+            }
+            Request::Renew(request) => self.renew(call, request, now),
             Request::Sample(request) => {
                 let sample = self.sample(request, now, ports).map(Arc::new);
                 self.reply(call, Response::Sample(sample));
@@ -302,6 +342,7 @@ impl Agent {
             let purpose = entry.remove();
             self.repeat(purpose);
         }
+        self.fence_ended(now);
         self.journal.forget_closed(now);
         self.collect(now);
     }

@@ -103,6 +103,12 @@ impl Cluster {
                     AgentOutput::Delete { id, pod, uid, resource_version } => {
                         self.write(id, MemberOperation::Delete { pod, uid, resource_version });
                     }
+                    AgentOutput::Fence { id, pod, uid } => {
+                        self.write(id, MemberOperation::End { pod, uid });
+                    }
+                    AgentOutput::KeepLeases { id, renewed } => {
+                        self.write(id, MemberOperation::KeepLeases { renewed });
+                    }
                     AgentOutput::Effect(effect) => {
                         if let EffectKind::Bind { binding, resource_version, .. } = effect.kind {
                             self.last_bind = Some(effect.id);
@@ -146,7 +152,9 @@ impl Cluster {
     /// The agent crashes, and starts anew from lists.
     fn restart(&mut self) {
         self.lives += 1;
-        let config = AgentConfig::new("cluster-id", &format!("life-{}", self.lives), AGENT_PROFILE);
+        let mut config =
+            AgentConfig::new("cluster-id", &format!("life-{}", self.lives), AGENT_PROFILE);
+        config.renewed = self.api.renewed.clone();
         let cluster = self.agent.cluster();
         let nodes: Vec<_> = cluster.nodes().iter().map(|node| cluster.to_node(node)).collect();
         self.agent = Agent::new(config, engine(AGENT_PROFILE, 2));
@@ -211,7 +219,41 @@ impl Cluster {
         let number = TryNumber { attempt: number.0, candidate: number.1 };
         let key = CommitKey { pod: pod.pod.uid.to_string().into(), number };
         let target = CommitTarget { node: node.into(), best_of_at_least: None };
-        Request::Commit(Arc::new(CommitRequest { key, snapshot, pod, target }))
+        let (origin, terms) = (None, None);
+        Request::Commit(Arc::new(CommitRequest { key, snapshot, pod, target, origin, terms }))
+    }
+
+    /// Requests a commit of a delegate that is fenced after this time.
+    fn replaceable(&mut self, name: &str, number: (u32, u16), fence_after_s: u32) -> Request {
+        let Request::Commit(request) = self.request(job(name, "1"), "a", number) else {
+            unreachable!("it is a commit")
+        };
+        let terms = Some(LeaseTerms { lease: "lease".into(), fence_after_s });
+        Request::Commit(Arc::new(CommitRequest { terms, ..(*request).clone() }))
+    }
+
+    fn stamp(&mut self) -> Stamp {
+        self.renew(None).expect("a stamp is always given")
+    }
+
+    fn renew(&mut self, heard: Option<Stamp>) -> Result<Stamp, RefusalCode> {
+        match self.call(&Request::Renew(RenewRequest { lease: "lease".into(), heard })) {
+            Some(Response::Renew(answer)) => {
+                answer.map(|renewed| renewed.stamp).map_err(|refusal| refusal.code)
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Lets time pass.
+    fn pass(&mut self, seconds: u64) {
+        self.now = self.now + Duration::from_secs(seconds);
+        ports(|ports| self.agent.tick(self.now, ports));
+        self.work();
+    }
+
+    fn is_ending(&self, pod: &str) -> bool {
+        self.api.pods[&PodKey::new("default", pod)].pod.terminating
     }
 
     fn commit(&mut self, pod: PodBuilder, node: &str) -> CommitOutcome {
@@ -678,4 +720,87 @@ fn closed_records_are_forgotten_after_a_while() {
     cluster.now = cluster.now + Duration::from_secs(301);
     ports(|ports| cluster.agent.tick(cluster.now, ports));
     assert_eq!(cluster.agent.remembered(), 0);
+}
+
+#[test]
+fn delegate_ends_when_its_lease_is_not_renewed() {
+    let mut cluster = Cluster::new([small("a")]);
+    let request = cluster.replaceable("early", (1, 0), 60);
+    let refusal = outcome(cluster.call(&request));
+    let CommitOutcome::Rejected(Refusal { code: RefusalCode::NoLease, .. }) = refusal else {
+        panic!("{refusal:?}: no scheduler has renewed the lease")
+    };
+    let stamp = cluster.stamp();
+    cluster.renew(Some(stamp.clone())).unwrap();
+    for (name, fence_after_s) in [("short", 60), ("long", 100)] {
+        let request = cluster.replaceable(name, (1, 0), fence_after_s);
+        let done = outcome(cluster.call(&request));
+        let CommitOutcome::Committed(committed) = done else { panic!("{done:?}") };
+        assert_eq!(committed.fence_after_s, Some(fence_after_s));
+    }
+    cluster.commit(job("stays", "1"), "a");
+    cluster.pass(59);
+    assert!(!cluster.is_ending("short"));
+    // An old stamp renews nothing, and one that is too late saves none.
+    cluster.renew(Some(stamp)).unwrap();
+    let late = cluster.stamp();
+    cluster.now = cluster.now + Duration::from_secs(1);
+    cluster.renew(Some(late)).unwrap();
+    assert!(cluster.is_ending("short") && !cluster.is_ending("long"));
+    cluster.pass(98);
+    assert!(!cluster.is_ending("long"));
+    cluster.pass(1);
+    assert!(cluster.is_ending("long") && !cluster.is_ending("stays"));
+    let request = cluster.replaceable("late", (1, 0), 60);
+    assert!(matches!(outcome(cluster.call(&request)), CommitOutcome::Rejected(_)));
+}
+
+#[test]
+fn later_commit_does_not_get_a_delegate_that_ends() {
+    let mut cluster = Cluster::new([small("a")]);
+    let stamp = cluster.stamp();
+    cluster.renew(Some(stamp)).unwrap();
+    let request = cluster.replaceable("p", (1, 0), 60);
+    outcome(cluster.call(&request));
+    cluster.pass(60);
+    let stamp = cluster.stamp();
+    cluster.renew(Some(stamp)).unwrap();
+    let request = cluster.replaceable("p", (3, 0), 60);
+    assert_eq!(conflict(outcome(cluster.call(&request))), ConflictCode::NameTaken);
+    let gone = cluster.api.remove(&PodKey::new("default", "p")).unwrap();
+    cluster.show(MemberEvent::Deleted(gone));
+    // The scheduler has gone on since.
+    assert!(matches!(outcome(cluster.call(&request)), CommitOutcome::Rejected(_)));
+    let request = cluster.replaceable("p", (3, 1), 60);
+    assert!(matches!(outcome(cluster.call(&request)), CommitOutcome::Committed(_)));
+}
+
+#[test]
+fn restarted_agent_knows_when_leases_were_renewed() {
+    let mut cluster = Cluster::new([small("a")]);
+    let stamp = cluster.stamp();
+    cluster.renew(Some(stamp.clone())).unwrap();
+    for name in ["p", "q"] {
+        let fence_after_s = if name == "p" { 30 } else { 90 };
+        let request = cluster.replaceable(name, (1, 0), fence_after_s);
+        outcome(cluster.call(&request));
+    }
+    cluster.now = cluster.now + Duration::from_secs(40);
+    cluster.restart();
+    assert_eq!(cluster.renew(Some(stamp)), Err(RefusalCode::OtherIncarnation));
+    cluster.pass(0);
+    assert!(cluster.is_ending("p") && !cluster.is_ending("q"));
+    cluster.pass(50);
+    assert!(cluster.is_ending("q"));
+}
+
+#[test]
+fn renewal_that_is_not_stored_does_not_count() {
+    let mut cluster = Cluster::new([small("a")]);
+    let stamp = cluster.stamp();
+    cluster.holds_back = |operation| matches!(operation, MemberOperation::KeepLeases { .. });
+    let renewal = Request::Renew(RenewRequest { lease: "lease".into(), heard: Some(stamp) });
+    assert!(cluster.call(&renewal).is_none(), "the answer waits for the write");
+    let request = cluster.replaceable("p", (1, 0), 60);
+    assert!(matches!(outcome(cluster.call(&request)), CommitOutcome::Rejected(_)));
 }

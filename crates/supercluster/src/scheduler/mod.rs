@@ -3,6 +3,7 @@
 //! - `clusters`: the members, and which of them answer.
 //! - `decision`: the decision pipeline over the merged samples; `plugins`: its in-tree plugins.
 //! - `flight`: the way of one pod: sample, decide, claim, commit, record.
+//! - `leases`: the leases of the members, and the pods of clusters that are lost.
 //! - `placement`: what is written on the original pod.
 //!
 //! The queue is that of an [`Engine`] without nodes: priorities, backoff, gates and hints are those of the scheduler of
@@ -12,6 +13,7 @@
 mod clusters;
 mod decision;
 mod flight;
+mod leases;
 mod placed;
 mod placement;
 pub mod plugins;
@@ -28,11 +30,13 @@ use framework::{Answer, PodKey, Time, Uid};
 
 pub use self::clusters::{Cluster, ClusterIx};
 pub use self::decision::{Candidate, DecisionNode, DecisionPlugin, DecisionPod, WeightedPlugin};
+pub use self::leases::{LeaseAnswer, LeaseOperation, LeaseRecord};
 pub use self::placed::PlacedPods;
-pub use self::placement::{INTENT, Intent, OriginalPod, PLACEMENT, Placement};
+pub use self::placement::{INTENT, Intent, OriginalPod, PLACEMENT, Placement, REPLACE_AFTER};
 
 use self::clusters::Members;
 use self::flight::Flight;
+use self::leases::Leases;
 use crate::message::{Committed, PodObject, Request, Response};
 
 /// A call of an agent, under the number that its answer names.
@@ -48,6 +52,8 @@ pub struct WriteId(u64);
 pub struct SchedulerConfig {
     /// Identifies this scheduler among several.
     pub name: Arc<str>,
+    /// Identifies the management cluster: the UID of its namespace `kube-system`. It is written on delegates.
+    pub origin: Option<Arc<str>>,
     /// The members.
     pub clusters: Vec<Cluster>,
     /// The sampling strategy.
@@ -77,6 +83,8 @@ pub struct SchedulerConfig {
     /// The turn of this scheduler among several, and their number. A pod that is another one's turn is left alone
     /// for `takeover_wait`, so that they do not all sample for it at once.
     pub turn: (u64, u64),
+    /// Time after which a pod without an annotation is placed anew if its cluster is lost; `None` if it stays.
+    pub replace_after: Option<Duration>,
     /// Number of rounds, each with fresh samples, before a pod backs off.
     pub rounds: u32,
     /// Maximum number of pods that are sampled, decided or committed at the same time.
@@ -90,6 +98,7 @@ impl SchedulerConfig {
     pub fn new(name: &str, clusters: Vec<Cluster>) -> Self {
         Self {
             name: name.into(),
+            origin: None,
             clusters,
             strategy: "random".into(),
             nodes_to_sample_bp: 200,
@@ -104,6 +113,7 @@ impl SchedulerConfig {
             commit_timeout: Duration::from_secs(5),
             takeover_wait: Duration::from_secs(30),
             turn: (0, 1),
+            replace_after: None,
             rounds: 11,
             max_in_flight: 400,
             seed: 0,
@@ -140,8 +150,8 @@ pub enum SchedulerOutput {
         /// The request.
         request: Request,
     },
-    /// Write the intent on the pod. The resourceVersion is a precondition. The answer is passed to
-    /// [`Scheduler::written`].
+    /// Write the intent on the pod, and remove the placement. The resourceVersion is a precondition. The answer is
+    /// passed to [`Scheduler::written`].
     WriteIntent {
         /// Number of the write.
         id: WriteId,
@@ -164,6 +174,22 @@ pub enum SchedulerOutput {
         uid: Uid,
         /// The placement.
         placement: Placement,
+    },
+    /// Read or write the Lease of a cluster; the answer is passed to [`Scheduler::lease_answered`].
+    Lease {
+        /// Number of the read or write.
+        id: WriteId,
+        /// Name of the cluster.
+        cluster: Arc<str>,
+        /// The read or write.
+        operation: LeaseOperation,
+    },
+    /// The delegate of a deleted pod in this cluster, which is lost, is gone. See [`Scheduler::await_end`].
+    Released {
+        /// Name of the cluster.
+        cluster: Arc<str>,
+        /// UID of the pod.
+        pod: Uid,
     },
     /// Carry out an effect of the engine; the answer is passed to [`Scheduler::effect_answered`].
     Effect(Effect),
@@ -210,6 +236,8 @@ pub struct Stats {
     pub lost_answers: u64,
     /// Pods that were placed.
     pub placed: u64,
+    /// Pods that were taken out of a cluster to be placed anew.
+    pub replaced: u64,
 }
 
 /// The scheduler over many clusters.
@@ -219,6 +247,7 @@ pub struct Scheduler {
     members: Members,
     pods: HashMap<Uid, OriginalPod>,
     placed: PlacedPods,
+    leases: Leases,
     /// The failed attempts of each pod that is not placed.
     retries: HashMap<Uid, u32>,
     flights: HashMap<Uid, Flight>,
@@ -251,6 +280,7 @@ impl Scheduler {
             engine,
             pods: HashMap::new(),
             placed: PlacedPods::default(),
+            leases: Leases::default(),
             retries: HashMap::new(),
             flights: HashMap::new(),
             active: 0,
@@ -291,7 +321,8 @@ impl Scheduler {
     /// Returns the time at which [`tick`](Self::tick) has work to do next.
     pub fn next_deadline(&self) -> Option<Time> {
         let timer = self.timers.first().map(|(time, _)| *time);
-        [self.engine.next_deadline(), timer].into_iter().flatten().min()
+        let lease = self.leases.next_deadline();
+        [self.engine.next_deadline(), timer, lease].into_iter().flatten().min()
     }
 }
 
@@ -305,19 +336,27 @@ impl Scheduler {
     /// Takes in an original pod whose annotations have been read.
     pub fn original(&mut self, mut original: OriginalPod, now: Time, ports: &mut Ports<'_>) {
         let pod = original.object.pod.clone();
-        if original.placement.is_none() {
-            // The watch may not show yet what this scheduler has written.
-            original.placement = self.pods.get(&pod.uid).and_then(|own| own.placement.clone());
+        let known = self.pods.get(&pod.uid);
+        if let Some(known) = known.filter(|known| known.version > original.version) {
+            // The watch does not show yet what this scheduler has written.
+            original.version = known.version;
+            (original.intent, original.placement) = (known.intent.clone(), known.placement.clone());
         }
+        let was_placed = known.is_some_and(|known| known.placement.is_some());
         let placed = original.placement.as_ref().map(|placement| placement.cluster.clone());
         if pod.terminal {
             return self.pod_deleted(&pod.key, &pod.uid, now, ports);
         }
+        self.lease_wanted(&original, now);
         self.pods.insert(pod.uid.clone(), original);
+        if was_placed && placed.is_none() && !self.flights.contains_key(&pod.uid) {
+            self.placed.remove(&pod.uid);
+        }
         match placed {
             Some(cluster) => {
                 // The queue has the pods that wait for a placement.
                 self.placed.insert(&pod, &cluster);
+                self.leases.forget(&pod.uid);
                 self.retries.remove(&pod.uid);
                 let change = Change::PodDeleted { key: pod.key.clone(), uid: pod.uid.clone() };
                 self.engine.apply(change, now, ports);
@@ -334,6 +373,7 @@ impl Scheduler {
     /// Takes in that an original pod is gone.
     pub fn pod_deleted(&mut self, key: &PodKey, uid: &Uid, now: Time, ports: &mut Ports<'_>) {
         self.pods.remove(uid);
+        self.leases.forget(uid);
         self.retries.remove(uid);
         if !self.flights.contains_key(uid) {
             self.placed.remove(uid);
@@ -357,7 +397,8 @@ impl Scheduler {
         now: Time,
         ports: &mut Ports<'_>,
     ) {
-        if let Some((uid, cluster)) = self.calls.remove(&id) {
+        if self.lease_called(id, &answer, now) {
+        } else if let Some((uid, cluster)) = self.calls.remove(&id) {
             self.answered((uid, cluster, id), answer, now, ports);
         }
         self.advance(now, ports);
@@ -365,7 +406,8 @@ impl Scheduler {
 
     /// Takes in the answer to a write of an original pod.
     pub fn written(&mut self, id: WriteId, answer: WriteAnswer, now: Time, ports: &mut Ports<'_>) {
-        if let Some(uid) = self.writes.remove(&id) {
+        if self.replacement_written(id, &answer, now, ports) {
+        } else if let Some(uid) = self.writes.remove(&id) {
             self.write_answered((&uid, id), answer, now, ports);
         }
         self.advance(now, ports);
@@ -389,6 +431,7 @@ impl Scheduler {
         while let Some((_, uid)) = self.timers.first().filter(|(time, _)| *time <= now).cloned() {
             self.timer_fired(&uid, now, ports);
         }
+        self.renew_leases(now);
         self.advance(now, ports);
     }
 

@@ -23,6 +23,8 @@ struct Bench {
     decisions: Vec<Decision>,
     conditions: Vec<String>,
     abandoned: Vec<Committed>,
+    leases: Vec<(WriteId, LeaseOperation)>,
+    released: Vec<Uid>,
 }
 
 fn ports<T>(run: impl FnOnce(&mut Ports<'_>) -> T) -> T {
@@ -76,7 +78,9 @@ fn conflict() -> Response {
 }
 
 fn committed(request: &CommitRequest) -> Committed {
-    Committed { key: request.key.clone(), uid: "d".into(), node: request.target.node.clone() }
+    let fence_after_s = request.terms.as_ref().map(|terms| terms.fence_after_s);
+    let (key, node) = (request.key.clone(), request.target.node.clone());
+    Committed { key, uid: "d".into(), node, fence_after_s }
 }
 
 impl Bench {
@@ -90,6 +94,8 @@ impl Bench {
             decisions: Vec::new(),
             conditions: Vec::new(),
             abandoned: Vec::new(),
+            leases: Vec::new(),
+            released: Vec::new(),
         }
     }
 
@@ -107,6 +113,8 @@ impl Bench {
                 }
                 SchedulerOutput::Decided(decision) => self.decisions.push(decision),
                 SchedulerOutput::Abandoned { committed, .. } => self.abandoned.push(committed),
+                SchedulerOutput::Lease { id, operation, .. } => self.leases.push((id, operation)),
+                SchedulerOutput::Released { pod, .. } => self.released.push(pod),
                 SchedulerOutput::Effect(effect) => {
                     if let EffectKind::PatchPodStatus { patch, .. } = effect.kind {
                         let condition = patch.condition.map(|own| own.message.to_string());
@@ -141,6 +149,30 @@ impl Bench {
         let place = self.calls.iter().position(is_own).expect("the cluster was asked");
         let (id, ..) = self.calls.remove(place);
         self.answer(id, sample(cluster, nodes));
+    }
+
+    /// Answers the read or write of a Lease, which must be the only one. Returns it.
+    fn lease(&mut self, answer: LeaseAnswer) -> LeaseOperation {
+        let [(id, operation)] =
+            std::mem::take(&mut self.leases).try_into().expect("one operation is under way");
+        ports(|p| self.scheduler.lease_answered(id, answer, self.now, p));
+        self.take();
+        operation
+    }
+
+    /// Answers the renewal of a lease, which must be requested.
+    fn stamp(&mut self) -> Option<Stamp> {
+        let is_renewal =
+            |(_, _, request): &(CallId, usize, Request)| matches!(request, Request::Renew(_));
+        let place = self.calls.iter().position(is_renewal).expect("a renewal is requested");
+        let (id, _, request) = self.calls.remove(place);
+        let Request::Renew(RenewRequest { heard, .. }) = request else { unreachable!() };
+        let taken_ms =
+            u64::try_from(self.now.as_nanos() / 1_000_000).expect("the time is not negative");
+        let stamp = Stamp { incarnation: "life-0".into(), taken_ms };
+        let renewed = RenewResponse { cluster: "id-0".into(), stamp };
+        self.answer(id, Response::Renew(Ok(renewed)));
+        heard
     }
 
     fn claimed(&mut self) -> Intent {
@@ -365,7 +397,7 @@ fn intent_of_another_scheduler_is_respected_and_taken_over_after_a_seal() {
     });
     bench.see(original(own, 5));
     let (id, _, key) = bench.seal();
-    let committed = Committed { key, uid: "d".into(), node: "n".into() };
+    let committed = Committed { key, uid: "d".into(), node: "n".into(), fence_after_s: None };
     bench.answer(id, Response::Seal(SealOutcome::Committed(committed)));
     assert_eq!(&*bench.placements[0].1.cluster, "c1", "a restarted scheduler finds its commit");
 }
@@ -485,4 +517,120 @@ fn pods_beyond_the_maximum_in_flight_wait_in_the_queue() {
     assert_eq!(bench.calls.len(), 2);
     bench.sampled(0, &[]);
     assert_eq!(bench.calls.len(), 2, "the third one starts");
+}
+
+fn record(renewals: u64, fences: u64) -> LeaseRecord {
+    let resource_version = renewals + fences;
+    LeaseRecord { uid: "lease".into(), resource_version, renewals, fences }
+}
+
+/// A pod that may be replaced is placed in the only cluster, whose lease was renewed once.
+fn placed_with_a_lease(bench: &mut Bench) {
+    bench.see(original(job("p"), 5));
+    assert_eq!(
+        bench.conditions,
+        ["0/1 clusters are available: c0: its agent has not agreed to a lease."]
+    );
+    assert_eq!(bench.lease(LeaseAnswer::Record(record(0, 0))), LeaseOperation::Read);
+    assert_eq!(bench.stamp(), None, "first only a stamp is asked for");
+    let written = bench.lease(LeaseAnswer::Record(record(1, 0)));
+    assert_eq!(written, LeaseOperation::Renew(LeaseRecord { resource_version: 0, ..record(1, 0) }));
+    assert!(bench.stamp().is_some(), "the agent is told which answer was heard");
+    bench.pass(Duration::from_secs(2));
+    bench.sampled(0, &[("a", 500)]);
+    assert_eq!(bench.claimed().fence_after_s, Some(15));
+    let (id, _, request) = bench.commit();
+    assert_eq!(request.terms, Some(LeaseTerms { lease: "lease".into(), fence_after_s: 15 }));
+    let done = Response::Commit(CommitOutcome::Committed(committed(&request)));
+    bench.answer(id, done);
+    let (id, placement) = bench.placements.remove(0);
+    assert_eq!(placement.committed.fence_after_s, Some(15));
+    ports(|p| bench.scheduler.written(id, WriteAnswer::Done(9), bench.now, p));
+    bench.take();
+}
+
+#[test]
+fn pod_of_a_lost_cluster_is_replaced_after_its_lease_was_fenced() {
+    let minute = Some(Duration::from_secs(60));
+    let mut bench = Bench::new(SchedulerConfig { replace_after: minute, ..config(1) });
+    placed_with_a_lease(&mut bench);
+    // The agent is silent from now on. The Lease is read in between, because another scheduler may renew it.
+    let mut reads = 0;
+    while bench.now < Time::from_secs(1_000 + 59) {
+        bench.pass(Duration::from_secs(1));
+        if let Some((_, operation)) = bench.leases.first().cloned() {
+            let renewed =
+                LeaseOperation::Renew(LeaseRecord { resource_version: 1, ..record(2, 0) });
+            // The stamp of the last answer is used for one more renewal, which fails.
+            let answer = match operation == renewed {
+                true => LeaseAnswer::Failed("no answer".to_owned()),
+                false => LeaseAnswer::Record(record(1, 0)),
+            };
+            reads += 1;
+            bench.lease(answer);
+        }
+        bench.calls.clear();
+    }
+    assert!(reads > 4 && bench.intents.is_empty());
+    let fence = LeaseOperation::Fence(LeaseRecord { resource_version: 1, ..record(1, 1) });
+    while bench.leases.first().is_none_or(|(_, operation)| *operation != fence) {
+        bench.pass(Duration::from_secs(1));
+        bench.calls.clear();
+        if bench.leases.first().is_some_and(|(_, operation)| *operation == LeaseOperation::Read) {
+            bench.lease(LeaseAnswer::Record(record(1, 0)));
+        }
+        assert!(bench.now < Time::from_secs(1_080), "the lease is fenced");
+    }
+    assert!(bench.intents.is_empty(), "another scheduler may have renewed it");
+    bench.lease(LeaseAnswer::Record(record(1, 1)));
+    assert!(bench.now >= Time::from_secs(1_060));
+    let (id, version, intent) = bench.intents.remove(0);
+    assert_eq!((version, intent.attempt, intent.clusters.len()), (9, 2, 0));
+    ports(|p| bench.scheduler.written(id, WriteAnswer::Done(10), bench.now, p));
+    bench.take();
+    assert_eq!(bench.scheduler.stats().replaced, 1);
+    let waiting = bench.scheduler.engine().pending_pod(&PodKey::new("default", "p"));
+    assert!(waiting.is_some(), "the pod is in the queue again");
+    // The watch shows the pod as it was, and then as it is.
+    let placed = json!({"cluster": "c0", "committed": {"pod": "uid-p", "attempt": 1, "candidate": 0,
+        "uid": "d", "node": "a"}});
+    let old = job("p").with(move |pod| {
+        pod.metadata.annotations.insert(PLACEMENT.to_owned(), placed.to_string());
+    });
+    bench.see(original(old, 9));
+    let waiting = bench.scheduler.engine().pending_pod(&PodKey::new("default", "p"));
+    assert!(waiting.is_some(), "the scheduler knows better");
+}
+
+#[test]
+fn lease_that_another_scheduler_renews_is_not_fenced() {
+    let minute = Some(Duration::from_secs(60));
+    let mut bench = Bench::new(SchedulerConfig { replace_after: minute, ..config(1) });
+    placed_with_a_lease(&mut bench);
+    let mut renewals = 1;
+    while bench.now < Time::from_secs(1_000 + 300) {
+        bench.pass(Duration::from_secs(1));
+        bench.calls.clear();
+        if let Some((_, operation)) = bench.leases.first().cloned() {
+            let answer = match operation {
+                LeaseOperation::Read => {
+                    renewals += 1;
+                    LeaseAnswer::Record(record(renewals, 0))
+                }
+                _ => LeaseAnswer::Conflict,
+            };
+            bench.lease(answer);
+        }
+    }
+    assert!(renewals > 10 && bench.intents.is_empty());
+}
+
+#[test]
+fn pod_that_names_no_time_says_so() {
+    let mut bench = Bench::new(config(1));
+    let annotated = job("p").with(|pod| {
+        pod.metadata.annotations.insert(REPLACE_AFTER.to_owned(), "soon".to_owned());
+    });
+    bench.see(original(annotated, 5));
+    assert!(bench.conditions[0].contains("\"soon\" is no time like 5m"), "{:?}", bench.conditions);
 }

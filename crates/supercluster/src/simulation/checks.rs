@@ -6,12 +6,16 @@ use std::sync::Arc;
 
 use framework::{CpuMemory, Node, Pod};
 
+use crate::delegate::DelegateMark;
+
 /// The room that bound pods use, and which pods were bound.
 #[derive(Debug, Default)]
 pub(super) struct Checks {
     free: HashMap<(usize, Arc<str>), (CpuMemory, i64)>,
     /// Number of binds of each original pod.
     binds: HashMap<Arc<str>, u32>,
+    /// The delegates that run, by original pod.
+    running: HashMap<Arc<str>, u32>,
     pub(super) overcommitted: u64,
     pub(super) bound_twice: u64,
 }
@@ -23,16 +27,22 @@ impl Checks {
         self.free.insert((cluster, node.name.clone()), (free, node.allowed_pods));
     }
 
-    /// Takes in a bind of a delegate.
-    pub(super) fn bound(&mut self, cluster: usize, pod: &Pod, origin: &Arc<str>) {
+    /// Takes in a bind of a delegate. A pod that may be replaced is bound again when its delegate is gone.
+    pub(super) fn bound(&mut self, cluster: usize, pod: &Pod, mark: &DelegateMark) {
+        let origin = &mark.key.pod;
         let binds = self.binds.entry(origin.clone()).or_default();
         *binds += 1;
-        self.bound_twice += u64::from(*binds == 2);
+        let running = self.running.entry(origin.clone()).or_default();
+        *running += 1;
+        let is_twice = if mark.terms.is_some() { *running == 2 } else { *binds == 2 };
+        self.bound_twice += u64::from(is_twice);
         self.count(cluster, pod, -1);
     }
 
-    /// Takes in that a bound pod is gone.
-    pub(super) fn gone(&mut self, cluster: usize, pod: &Pod) {
+    /// Takes in that a bound delegate is gone.
+    pub(super) fn gone(&mut self, cluster: usize, pod: &Pod, mark: Option<&DelegateMark>) {
+        let running = mark.and_then(|mark| self.running.get_mut(&mark.key.pod));
+        running.into_iter().for_each(|running| *running -= 1);
         self.count(cluster, pod, 1);
     }
 

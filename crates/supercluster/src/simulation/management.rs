@@ -7,7 +7,9 @@ use framework::{Pod, Uid};
 use serde_json::Value;
 
 use crate::message::PodObject;
-use crate::scheduler::{Intent, OriginalPod, Placement, WriteAnswer};
+use crate::scheduler::{
+    Intent, LeaseAnswer, LeaseOperation, LeaseRecord, OriginalPod, Placement, WriteAnswer,
+};
 
 /// A write.
 #[derive(Debug, Clone)]
@@ -43,13 +45,15 @@ pub(super) struct ManagementPod {
 #[derive(Debug)]
 pub(super) struct ManagementApi {
     pub(super) pods: BTreeMap<Uid, ManagementPod>,
+    leases: BTreeMap<Arc<str>, LeaseRecord>,
     version: u64,
     object: Arc<Value>,
 }
 
 impl ManagementApi {
     pub(super) fn new() -> Self {
-        Self { pods: BTreeMap::new(), version: 0, object: Arc::new(Value::Null) }
+        let (pods, leases) = (BTreeMap::new(), BTreeMap::new());
+        Self { pods, leases, version: 0, object: Arc::new(Value::Null) }
     }
 
     pub(super) fn create(&mut self, pod: Pod, owner: Option<usize>) -> Uid {
@@ -66,7 +70,27 @@ impl ManagementApi {
         let known = self.pods.get(uid)?;
         let object = PodObject { pod: known.pod.clone(), object: self.object.clone() };
         let (intent, placement) = (known.intent.clone(), known.placement.clone());
-        Some(OriginalPod { object, intent, placement })
+        let version = known.pod.resource_version;
+        Some(OriginalPod { object, intent, placement, version })
+    }
+
+    /// Reads or writes a Lease.
+    pub(super) fn lease(&mut self, cluster: &Arc<str>, operation: &LeaseOperation) -> LeaseAnswer {
+        self.version += 1;
+        let created = LeaseRecord {
+            uid: format!("lease-{cluster}").into(),
+            resource_version: self.version,
+            renewals: 0,
+            fences: 0,
+        };
+        let record = self.leases.entry(cluster.clone()).or_insert(created);
+        if let LeaseOperation::Renew(written) | LeaseOperation::Fence(written) = operation {
+            if written.resource_version != record.resource_version {
+                return LeaseAnswer::Conflict;
+            }
+            *record = LeaseRecord { resource_version: self.version, ..written.clone() };
+        }
+        LeaseAnswer::Record(record.clone())
     }
 
     /// Carries out a write.
@@ -81,7 +105,9 @@ impl ManagementApi {
             {
                 return (WriteAnswer::Conflict, false);
             }
-            ManagementOperation::Intent { intent, .. } => known.intent = Some(intent.clone()),
+            ManagementOperation::Intent { intent, .. } => {
+                (known.intent, known.placement) = (Some(intent.clone()), None);
+            }
             ManagementOperation::Placement { placement, .. } => {
                 known.placement = Some(placement.clone());
             }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use framework::{Answer, Pod, PodKey, PodSpec, Uid};
+use framework::{Answer, Pod, PodKey, PodSpec, Time, Uid};
 use serde_json::{Value, json};
 
 use crate::agent::WriteAnswer;
@@ -30,6 +30,15 @@ pub(crate) enum MemberOperation {
         pod: PodKey,
         uid: Uid,
         resource_version: u64,
+    },
+    /// Begins to end a delegate; one that is not bound is gone at once.
+    End {
+        pod: PodKey,
+        uid: Uid,
+    },
+    /// Stores when the leases were renewed.
+    KeepLeases {
+        renewed: BTreeMap<Arc<str>, Time>,
     },
     Bind {
         pod: PodKey,
@@ -61,9 +70,11 @@ impl MemberOperation {
     pub(crate) fn lost(&self) -> MemberAnswer {
         let text = "no answer in time".to_owned();
         match self {
-            Self::Create { .. } | Self::Read { .. } | Self::Delete { .. } => {
-                MemberAnswer::Agent(WriteAnswer::Unknown(text))
-            }
+            Self::Create { .. }
+            | Self::Read { .. }
+            | Self::Delete { .. }
+            | Self::End { .. }
+            | Self::KeepLeases { .. } => MemberAnswer::Agent(WriteAnswer::Unknown(text)),
             _ => MemberAnswer::Engine(Answer::Unknown(text)),
         }
     }
@@ -80,6 +91,8 @@ pub(crate) enum MemberEvent {
 #[derive(Debug)]
 pub(crate) struct MemberApi {
     pub(crate) pods: BTreeMap<PodKey, MemberPod>,
+    /// When each lease was renewed, as the agent has stored it.
+    pub(crate) renewed: BTreeMap<Arc<str>, Time>,
     cluster: usize,
     version: u64,
     created: u64,
@@ -92,6 +105,7 @@ impl MemberApi {
     pub(crate) fn new(cluster: usize, profile: &str) -> Self {
         Self {
             pods: BTreeMap::new(),
+            renewed: BTreeMap::new(),
             cluster,
             version: 0,
             created: 0,
@@ -148,6 +162,11 @@ impl MemberApi {
                     (Agent(WriteAnswer::Done), gone)
                 }
             },
+            MemberOperation::End { pod, uid } => (Agent(WriteAnswer::Done), self.end(pod, uid)),
+            MemberOperation::KeepLeases { renewed } => {
+                self.renewed.clone_from(renewed);
+                (Agent(WriteAnswer::Done), None)
+            }
             MemberOperation::Bind { pod, uid, node, resource_version } => {
                 let version = self.next_version();
                 let Some(known) = self.pods.get_mut(pod).filter(|known| known.pod.uid == *uid)
@@ -199,6 +218,21 @@ impl MemberApi {
         };
         self.pods.insert(pod.key.clone(), created.clone());
         created
+    }
+
+    /// Begins to end a pod; one that is not bound is gone at once.
+    pub(crate) fn end(&mut self, pod: &PodKey, uid: &Uid) -> Option<MemberEvent> {
+        let version = self.next_version();
+        let known = self.pods.get_mut(pod).filter(|known| known.pod.uid == *uid)?;
+        if known.pod.node_name.is_none() {
+            return self.remove(pod).map(MemberEvent::Deleted);
+        }
+        if known.pod.terminating {
+            return None;
+        }
+        let ending = Arc::make_mut(&mut known.pod);
+        (ending.terminating, ending.resource_version) = (true, version);
+        Some(MemberEvent::Changed(known.clone()))
     }
 
     /// Removes a pod.

@@ -77,6 +77,10 @@ pub struct Faults {
     pub scheduler_restarts: Option<Duration>,
     /// Longest time that a restart takes.
     pub longest_restart: Duration,
+    /// Mean time between two times at which no message reaches a member or leaves it.
+    pub cuts: Option<Duration>,
+    /// Longest time that this takes.
+    pub longest_cut: Duration,
     /// Mean time between two pods that another scheduler puts on some node of a member.
     pub foreign_pods: Option<Duration>,
 }

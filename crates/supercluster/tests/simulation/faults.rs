@@ -67,7 +67,17 @@ fn faults() -> Faults {
         scheduler_restarts: Some(Duration::from_secs(9)),
         longest_restart: Duration::from_secs(2),
         foreign_pods: Some(Duration::from_secs(3)),
+        cuts: None,
+        longest_cut: Duration::ZERO,
     }
+}
+
+/// Returns the seeds to run.
+fn seeds(default: &str) -> std::ops::Range<u64> {
+    let seeds = std::env::var("SUPERCLUSTER_SEEDS").unwrap_or_else(|_| default.to_owned());
+    let (from, to) = seeds.split_once("..").expect("SUPERCLUSTER_SEEDS is FROM..TO");
+    let seed = |text: &str| text.parse().expect("a seed is a number");
+    seed(from)..seed(to)
 }
 
 /// Runs one seed and checks it.
@@ -99,11 +109,36 @@ fn check(seed: u64) {
 
 #[test]
 fn no_pod_runs_twice_and_no_node_is_overcommitted() {
-    let seeds = std::env::var("SUPERCLUSTER_SEEDS").unwrap_or_else(|_| "0..16".to_owned());
-    let (from, to) = seeds.split_once("..").expect("SUPERCLUSTER_SEEDS is FROM..TO");
-    for seed in from.parse().unwrap()..to.parse().unwrap() {
-        check(seed);
+    seeds("0..16").for_each(check);
+}
+
+/// Runs one seed with clusters that are cut off for longer than their pods wait. Returns the number of replaced pods.
+fn check_lost_clusters(seed: u64) -> u64 {
+    let mut settings = Settings { faults: faults(), ..settings(seed, "random") };
+    settings.scheduler.replace_after = Some(Duration::from_secs(90));
+    settings.faults.cuts = Some(Duration::from_secs(200));
+    settings.faults.longest_cut = Duration::from_secs(300);
+    settings.faults.scheduler_restarts = Some(Duration::from_secs(90));
+    settings.faults.foreign_pods = None;
+    let mut world = World::new(settings, clusters());
+    for number in 0..40 {
+        world.arrive(job(number), Duration::from_secs(5 * number as u64));
     }
+    world.run_on(Duration::from_secs(1_200));
+    world.calm(Duration::from_secs(600));
+    let (report, stats) = (world.report(Duration::ZERO), world.stats());
+    let context = format!("seed {seed}: {report:?} {stats:?}");
+    assert_eq!(report.bound_twice, 0, "{context}");
+    assert_eq!(report.overcommitted, 0, "{context}");
+    assert_eq!(world.differences(), [""; 0], "{context}");
+    assert_eq!(world.pending(), [], "{context}");
+    stats.replaced
+}
+
+#[test]
+fn pods_of_lost_clusters_are_replaced_and_never_run_twice() {
+    let replaced: u64 = seeds("0..8").map(check_lost_clusters).sum();
+    assert!(replaced > 20, "{replaced}");
 }
 
 #[test]

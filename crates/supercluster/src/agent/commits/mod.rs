@@ -38,6 +38,9 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// deleted.
 const MAX_TRIES: u32 = 5;
 
+/// Time that a commit may take; its lease must not end earlier.
+const COMMIT_TIME: Duration = Duration::from_secs(5);
+
 /// The purpose of a write or a read.
 #[derive(Debug, Clone)]
 pub(super) enum Purpose {
@@ -49,6 +52,10 @@ pub(super) enum Purpose {
     Delete(Uid),
     /// Reads an unbound delegate that is to be deleted.
     ReadUnbound(Uid),
+    /// Deletes a delegate whose lease has ended.
+    Fence(Uid),
+    /// Stores when the leases were renewed.
+    KeepLeases,
 }
 
 /// An unbound delegate that is being deleted.
@@ -68,7 +75,7 @@ impl Agent {
         now: Time,
         ports: &mut Ports<'_>,
     ) {
-        let outcome = match self.find_commit(call, request) {
+        let outcome = match self.find_commit(call, request, now) {
             Found::Waits => return,
             Found::Closed(outcome) => outcome,
             Found::New => match self.admit(request, now, ports) {
@@ -108,10 +115,17 @@ impl Agent {
     }
 
     /// Looks the commit up in the journal.
-    fn find_commit(&mut self, call: CallId, request: &CommitRequest) -> Found {
+    fn find_commit(&mut self, call: CallId, request: &CommitRequest, now: Time) -> Found {
         let rejected =
             |code, text: &str| Found::Closed(CommitOutcome::Rejected(Refusal::new(code, text)));
         let key = &request.key;
+        if self.ends_now(key) {
+            // A copy of the request must not be carried out when the delegate is gone.
+            self.journal.seal(&key.pod, key.number, now);
+            let message = "an earlier delegate of the pod ends".to_owned();
+            let conflict = Conflict { code: ConflictCode::NameTaken, message };
+            return Found::Closed(CommitOutcome::Conflict(conflict));
+        }
         let Some(record) = self.journal.get_mut(&key.pod) else { return Found::New };
         if let Some(commit) = &mut record.commit {
             match &commit.state {
@@ -138,6 +152,15 @@ impl Agent {
         Found::New
     }
 
+    /// Whether the delegate of an earlier commit for the pod exists and is being deleted.
+    fn ends_now(&mut self, key: &CommitKey) -> bool {
+        let Some(Commit { key: earlier, state, .. }) = self.journal.commit_mut(&key.pod) else {
+            return false;
+        };
+        let State::Committed { committed, exists: true } = state else { return false };
+        *earlier < *key && self.ending.contains(&Uid::from(&*committed.uid))
+    }
+
     /// Checks a new commit. Returns its node.
     fn admit(
         &mut self,
@@ -153,6 +176,11 @@ impl Agent {
         let age = millis(now).saturating_sub(snapshot.taken_ms);
         if u128::from(age) > self.config.max_sample_age.as_millis() {
             return Err(rejected(RefusalCode::StaleSample, &format!("the sample is {age} ms old")));
+        }
+        if let Some(terms) = &request.terms
+            && !self.leases.allow(terms, now + COMMIT_TIME)
+        {
+            return Err(rejected(RefusalCode::NoLease, "the lease of the delegate is not renewed"));
         }
         let node = match request.target.best_of_at_least {
             None => self.check_node(request, now, ports)?,
@@ -271,6 +299,8 @@ impl Agent {
             Purpose::ReadName(key) => self.name_read(&key, answer, now, ports),
             Purpose::Delete(uid) => self.delete_answered(uid, answer, now, ports),
             Purpose::ReadUnbound(uid) => self.unbound_read(uid, answer, now, ports),
+            Purpose::Fence(uid) => self.fence_answered(uid, &answer, now),
+            Purpose::KeepLeases => self.leases_kept(&answer, now),
         }
     }
 
@@ -358,14 +388,27 @@ impl Agent {
     /// Binds the delegate.
     fn created(&mut self, key: &CommitKey, pod: &Arc<Pod>, now: Time, ports: &mut Ports<'_>) {
         let Some(commit) = self.journal.commit_mut(&key.pod) else { return };
-        let State::Creating { node, hold, .. } = &commit.state else { return };
+        let State::Creating { request, node, hold, .. } = &commit.state else { return };
         let (node, hold) = (node.clone(), hold.clone());
+        let (origin, terms) = (request.origin.clone(), request.terms.clone());
         commit.state = State::Binding { pod: pod.clone() };
         self.journal.set_delegate(pod.uid.clone(), &key.pod);
-        if let Err(status) = self.engine.place(pod, &node, &hold, now, ports) {
+        let may_run = terms.as_ref().is_none_or(|terms| self.leases.allow(terms, now));
+        if let Some(terms) = &terms {
+            self.leases.add(&pod.uid, &pod.key, terms);
+        }
+        let placed = match may_run {
+            true => self.engine.place(pod, &node, &hold, now, ports).map_err(|s| outcome_of(&s)),
+            false => {
+                self.engine.release(&hold, now, ports);
+                let text = "the lease of the delegate has ended";
+                Err(CommitOutcome::Rejected(Refusal::new(RefusalCode::NoLease, text)))
+            }
+        };
+        if let Err(outcome) = placed {
             let incarnation = self.config.incarnation.clone();
-            let mark = DelegateMark { key: key.clone(), node, incarnation };
-            self.undo(pod, mark, outcome_of(&status));
+            let mark = DelegateMark { key: key.clone(), node, incarnation, origin, terms };
+            self.undo(pod, mark, outcome);
         }
     }
 
@@ -384,15 +427,16 @@ impl Agent {
             Err(message) => {
                 let conflict = Conflict { code: ConflictCode::Binding, message };
                 let (node, incarnation) = ("".into(), self.config.incarnation.clone());
-                let mark = DelegateMark { key, node, incarnation };
+                let mark = DelegateMark { key, node, incarnation, origin: None, terms: None };
                 self.undo(&pod, mark, CommitOutcome::Conflict(conflict));
             }
         }
     }
 
     fn committed(&mut self, key: &CommitKey, uid: &Uid, node: Arc<str>, now: Time) {
+        let fence_after_s = self.leases.fence_after_s(uid);
         let uid = uid.to_string().into();
-        let committed = Committed { key: key.clone(), uid, node };
+        let committed = Committed { key: key.clone(), uid, node, fence_after_s };
         let Some(commit) = self.journal.commit_mut(&key.pod) else { return };
         commit.state = State::Committed { committed: committed.clone(), exists: true };
         self.close(key, CommitOutcome::Committed(committed), now);

@@ -80,6 +80,7 @@ impl Agent {
                 key: mark.key.clone(),
                 uid: uid.to_string().into(),
                 node: node.clone(),
+                fence_after_s: mark.terms.as_ref().map(|terms| terms.fence_after_s),
             };
             let state = State::Committed { committed, exists: true };
             self.journal.begin(Commit::new(mark.key.clone(), state));

@@ -8,7 +8,7 @@ use crate::agent::{Agent, AgentOutput, WriteId};
 use crate::delegate::DelegateMark;
 
 impl Agent {
-    pub(super) fn retry(&mut self, purpose: Purpose, now: Time) {
+    pub(in crate::agent) fn retry(&mut self, purpose: Purpose, now: Time) {
         let id = self.next_id();
         self.retries.insert((now + PAUSE, id), purpose);
     }
@@ -22,6 +22,8 @@ impl Agent {
                 })
             }
             Purpose::Delete(uid) | Purpose::ReadUnbound(uid) => self.undoing.contains_key(uid),
+            Purpose::Fence(uid) => self.leases.pod(uid).is_some(),
+            Purpose::KeepLeases => false,
         };
         if is_wanted {
             self.write(purpose);
@@ -33,7 +35,7 @@ impl Agent {
         WriteId(self.next_write)
     }
 
-    pub(super) fn write(&mut self, purpose: Purpose) {
+    pub(in crate::agent) fn write(&mut self, purpose: Purpose) {
         let id = self.next_id();
         let output = match &purpose {
             Purpose::Create(key) | Purpose::ReadName(key) => {
@@ -44,7 +46,8 @@ impl Agent {
                 };
                 let (pod, node) = (request.pod.clone(), node.clone());
                 let incarnation = self.config.incarnation.clone();
-                let mark = DelegateMark { key: key.clone(), node, incarnation };
+                let (origin, terms) = (request.origin.clone(), request.terms.clone());
+                let mark = DelegateMark { key: key.clone(), node, incarnation, origin, terms };
                 match &purpose {
                     Purpose::Create(_) => AgentOutput::Create { id, pod, mark },
                     _ => AgentOutput::Read { id, pod: pod.pod.key.clone() },
@@ -60,6 +63,11 @@ impl Agent {
                     _ => AgentOutput::Read { id, pod },
                 }
             }
+            Purpose::Fence(uid) => {
+                let Some(pod) = self.leases.pod(uid).cloned() else { return };
+                AgentOutput::Fence { id, pod, uid: uid.clone() }
+            }
+            Purpose::KeepLeases => AgentOutput::KeepLeases { id, renewed: self.leases.to_keep() },
         };
         self.writes.insert(id, purpose);
         self.outputs.push(output);

@@ -32,7 +32,12 @@ impl Scheduler {
             pod: pod.key.clone(),
             uid: uid.clone(),
             resource_version: pod.resource_version.max(flight.version),
-            intent: Intent { attempt: flight.attempt, scheduler, clusters },
+            intent: Intent {
+                attempt: flight.attempt,
+                scheduler,
+                clusters,
+                fence_after_s: flight.fence_after_s,
+            },
         };
         self.outputs.push(output);
         self.writes.insert(write, uid.clone());
@@ -66,7 +71,8 @@ impl Scheduler {
                 }
             },
             Phase::Recording { pause, .. } => match answer {
-                WriteAnswer::Done(_) | WriteAnswer::Gone => self.recorded(uid, now, ports),
+                WriteAnswer::Done(version) => self.recorded(uid, version, now, ports),
+                WriteAnswer::Gone => self.drop_pod(uid, now, ports),
                 WriteAnswer::Conflict | WriteAnswer::Failed(_) => {
                     let wait = *pause;
                     *pause = (wait * 2).min(LONGEST_PAUSE);
@@ -89,7 +95,15 @@ impl Scheduler {
         let Some(object) = self.flights.get(uid).map(|flight| flight.object.clone()) else {
             return;
         };
-        while place < candidates.len() && !self.reserve(&object, candidates[place].cluster) {
+        let fence_after_s = self.flights.get(uid).and_then(|flight| flight.fence_after_s);
+        let mut terms = None;
+        while let Some(candidate) = candidates.get(place) {
+            let name = &self.members.get(candidate.cluster).name;
+            terms = fence_after_s.and_then(|seconds| self.leases.terms(name, seconds));
+            let has_terms = terms.is_some() == fence_after_s.is_some();
+            if has_terms && self.reserve(&object, candidate.cluster) {
+                break;
+            }
             place += 1;
         }
         let Some(candidate) = candidates.get(place) else {
@@ -104,6 +118,8 @@ impl Scheduler {
                 node: candidate.node.clone(),
                 best_of_at_least: candidate.best_of_at_least,
             },
+            origin: self.config.origin.clone(),
+            terms,
         };
         let cluster = candidate.cluster;
         self.placed.insert(&request.pod.pod, &self.members.get(cluster).name);
@@ -219,12 +235,14 @@ impl Scheduler {
         self.set_timer(uid, Some(now + LONGEST_PAUSE));
     }
 
-    fn recorded(&mut self, uid: &Uid, now: Time, ports: &mut Ports<'_>) {
+    fn recorded(&mut self, uid: &Uid, version: u64, now: Time, ports: &mut Ports<'_>) {
         self.retries.remove(uid);
         if let Some(Flight { phase: Phase::Recording { placement, .. }, .. }) =
             self.flights.get(uid)
             && let Some(original) = self.pods.get_mut(uid)
+            && original.version < version
         {
+            original.version = version;
             original.placement = Some(placement.clone());
         }
         self.drop_pod(uid, now, ports);

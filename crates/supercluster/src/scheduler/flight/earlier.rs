@@ -6,7 +6,7 @@ use engine::ports::Ports;
 use framework::{Status, Time, Uid};
 
 use super::{FIRST_PAUSE, LONGEST_PAUSE, Phase};
-use crate::message::{Request, SealRequest, TryNumber};
+use crate::message::{Request, SealOutcome, SealRequest, TryNumber};
 use crate::scheduler::Scheduler;
 use crate::scheduler::clusters::ClusterIx;
 use crate::scheduler::placement::Intent;
@@ -14,7 +14,9 @@ use crate::scheduler::placement::Intent;
 impl Scheduler {
     /// Takes over from an earlier attempt, once its clusters have said that it has failed for good.
     pub(super) fn recover(&mut self, uid: &Uid, intent: &Intent, now: Time, ports: &mut Ports<'_>) {
-        let members = intent.clusters.iter().map(|name| self.members.named(name).ok_or(name));
+        let clusters = intent.clusters.iter();
+        let left = clusters.filter(|name| !self.leases.is_given_up(uid, name, intent.attempt));
+        let members = left.map(|name| self.members.named(name).ok_or(name));
         match members.collect::<Result<BTreeSet<ClusterIx>, _>>() {
             Ok(waiting) => {
                 if let Some(flight) = self.flights.get_mut(uid) {
@@ -33,6 +35,29 @@ impl Scheduler {
                 self.back_off(uid, &Status::error(text), now, ports);
             }
         }
+    }
+
+    /// Gives up the commits of clusters that are lost. Returns whether no cluster is left to ask.
+    pub(super) fn give_up_lost(&mut self, uid: &Uid, now: Time, ports: &mut Ports<'_>) -> bool {
+        let (members, leases) = (&self.members, &self.leases);
+        let Some(flight) = self.flights.get_mut(uid) else { return true };
+        let attempt = flight.attempt;
+        let is_lost = |ix: ClusterIx| leases.is_given_up(uid, &members.get(ix).name, attempt);
+        match &mut flight.phase {
+            Phase::Recovering { waiting, .. } => {
+                waiting.retain(|ix| !is_lost(*ix));
+                if waiting.is_empty() {
+                    self.attempt_failed(uid, now, ports);
+                    return true;
+                }
+            }
+            Phase::Asking { candidates, place, .. } if is_lost(candidates[*place].cluster) => {
+                self.sealed(uid, SealOutcome::Sealed, now, ports);
+                return true;
+            }
+            _ => {}
+        }
+        false
     }
 
     /// Asks the clusters that may have placed the pod.

@@ -51,6 +51,8 @@ pub(super) struct Flight {
     version: u64,
     /// Number of rounds in this flight.
     rounds: u32,
+    /// The terms of the delegate, if the pod may be replaced when its cluster is lost.
+    fence_after_s: Option<u32>,
     /// Whether the next round asks all clusters, because the last one found no node.
     asks_all: bool,
     phase: Phase,
@@ -170,6 +172,7 @@ impl Scheduler {
             closed: 0,
             version: 0,
             rounds: 0,
+            fence_after_s: None,
             asks_all: false,
             phase: Phase::Elsewhere { takes_over: false },
             timer: None,
@@ -189,8 +192,12 @@ impl Scheduler {
             return self.drop_pod(uid, now, ports);
         };
         let (object, intent) = (original.object.clone(), original.intent.clone());
+        let fence_after_s = match original.fence_after_s(self.config.replace_after) {
+            Ok(fence_after_s) => fence_after_s,
+            Err(error) => return self.back_off(uid, &Status::unresolvable(error), now, ports),
+        };
         let Some(flight) = self.flights.get_mut(uid) else { return };
-        flight.object = object;
+        (flight.object, flight.fence_after_s) = (object, fence_after_s);
         match intent.filter(|intent| intent.attempt > flight.closed) {
             None => self.ask_for_samples(uid, now, ports),
             // This scheduler wrote it in an earlier flight or an earlier life, which has ended.
@@ -367,7 +374,11 @@ impl Scheduler {
                 self.members.failed(candidates[*place].cluster, now);
                 self.ask_agent(uid, now);
             }
-            Phase::Asking { .. } | Phase::Recovering { .. } => self.ask_what_became(uid, now),
+            Phase::Asking { .. } | Phase::Recovering { .. } => {
+                if !self.give_up_lost(uid, now, ports) {
+                    self.ask_what_became(uid, now);
+                }
+            }
             Phase::Recording { .. } => self.write_placement(uid, now),
             Phase::Claiming { .. } => {}
             Phase::Elsewhere { takes_over: false } => self.begin_round(uid, now, ports),

@@ -16,7 +16,8 @@ impl Scheduler {
     pub(super) fn ask_for_samples(&mut self, uid: &Uid, now: Time, ports: &mut Ports<'_>) {
         let Some(flight) = self.flights.get_mut(uid) else { return };
         flight.rounds += 1;
-        let (object, asks_all) = (flight.object.clone(), flight.asks_all);
+        let (object, asks_all, fence) =
+            (flight.object.clone(), flight.asks_all, flight.fence_after_s);
         let retries = self.retries.get(uid).copied().unwrap_or(0);
         let pod =
             DecisionPod { object: &object, scheduling_retry_count: retries, placed: &self.placed };
@@ -32,7 +33,12 @@ impl Scheduler {
             let rejected = self.config.plugins.iter().find_map(|own| {
                 own.plugin.filter_cluster(&state, &pod, &member.cluster).ok().err()
             });
-            match rejected.map(|status| status.message()).or_else(|| member.closed(now)) {
+            let without_lease = || {
+                let terms = self.leases.terms(&member.cluster.name, fence?);
+                terms.is_none().then(|| "its agent has not agreed to a lease".to_owned())
+            };
+            let rejected = rejected.map(|status| status.message());
+            match rejected.or_else(|| member.closed(now)).or_else(without_lease) {
                 Some(reason) => reasons.push((ix, reason)),
                 None => open.push(ix),
             }

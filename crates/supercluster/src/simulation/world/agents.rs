@@ -4,7 +4,7 @@ use engine::EffectKind;
 use engine::ports::Ports;
 use framework::{Time, Uid};
 
-use super::{API_TIMEOUT, Asker, Event, SHORTEST_TICK, World, with_ports};
+use super::{API_TIMEOUT, Asker, Event, GRACE_PERIOD, SHORTEST_TICK, World, with_ports};
 use crate::agent::{self, Agent, AgentOutput};
 use crate::message::Request;
 use crate::simulation::member::{MemberEvent, MemberOperation, MemberPod};
@@ -59,7 +59,7 @@ impl World {
                 AgentOutput::Reply(call, response) => {
                     if let Some(caller) = self.members[cluster].callers.remove(&call) {
                         let work = self.settings.latencies.sample;
-                        self.send(work, move || Event::Response {
+                        self.send(cluster, work, move || Event::Response {
                             caller,
                             response: response.clone(),
                         });
@@ -72,6 +72,12 @@ impl World {
                 AgentOutput::Read { id, pod } => (Asker::Agent(id), MemberOperation::Read { pod }),
                 AgentOutput::Delete { id, pod, uid, resource_version } => {
                     (Asker::Agent(id), MemberOperation::Delete { pod, uid, resource_version })
+                }
+                AgentOutput::Fence { id, pod, uid } => {
+                    (Asker::Agent(id), MemberOperation::End { pod, uid })
+                }
+                AgentOutput::KeepLeases { id, renewed } => {
+                    (Asker::Agent(id), MemberOperation::KeepLeases { renewed })
                 }
                 AgentOutput::Effect(effect) => {
                     let operation = match effect.kind {
@@ -133,7 +139,7 @@ impl World {
             self.delegate_bound(cluster, &bound.clone());
         }
         if let Some(event) = event {
-            self.watch(cluster, event);
+            self.member_changed(cluster, event);
         }
         if let Some(asker) = asker {
             let takes = self.around(self.settings.latencies.api.div_f64(2.0));
@@ -141,10 +147,26 @@ impl World {
         }
     }
 
+    /// Shows a change of a member. A pod that is being ended is gone after a part of its grace period.
+    pub(super) fn member_changed(&mut self, cluster: usize, event: MemberEvent) {
+        match &event {
+            MemberEvent::Changed(MemberPod { pod, .. }) if pod.terminating => {
+                let takes = GRACE_PERIOD.mul_f64(self.rng.f64());
+                let (pod, uid) = (pod.key.clone(), pod.uid.clone());
+                self.push(self.now + takes, Event::Ended { cluster, pod, uid });
+            }
+            MemberEvent::Deleted(MemberPod { pod, mark }) if pod.node_name.is_some() => {
+                self.checks.gone(cluster, pod, mark.as_ref());
+            }
+            _ => {}
+        }
+        self.watch(cluster, event);
+    }
+
     fn delegate_bound(&mut self, cluster: usize, bound: &MemberPod) {
         let Some(mark) = &bound.mark else { return };
         let origin = &mark.key.pod;
-        self.checks.bound(cluster, &bound.pod, origin);
+        self.checks.bound(cluster, &bound.pod, mark);
         self.measurement.committed += 1;
         self.measurement.last_bind = self.now;
         self.bound.push_back((cluster, bound.pod.key.clone(), origin.clone()));
@@ -157,8 +179,7 @@ impl World {
     fn end_oldest(&mut self) {
         let Some((cluster, key, origin)) = self.bound.pop_front() else { return };
         if let Some(gone) = self.members[cluster].api.remove(&key) {
-            self.checks.gone(cluster, &gone.pod);
-            self.watch(cluster, MemberEvent::Deleted(gone));
+            self.member_changed(cluster, MemberEvent::Deleted(gone));
         }
         let uid = Uid::from(&*origin);
         if let Some(pod) = self.management.pods.remove(&uid) {

@@ -21,10 +21,15 @@ use super::member::{MemberAnswer, MemberApi, MemberEvent, MemberOperation, Membe
 use super::{AGENT_PROFILE, SCHEDULER_NAME, Settings, engine};
 use crate::agent::{self, Agent, AgentConfig};
 use crate::message::{Request, Response};
-use crate::scheduler::{self, OriginalPod, Scheduler};
+use crate::scheduler::{self, LeaseAnswer, LeaseOperation, OriginalPod, Scheduler};
 
 /// Time after which a client takes an answer of an API server as lost.
 const API_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Longest time that a bound delegate takes to end.
+const GRACE_PERIOD: Duration = Duration::from_secs(30);
+/// Time between two looks of the mirror.
+const MIRROR_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Time passes from one tick to the next.
 const SHORTEST_TICK: Duration = Duration::from_micros(100);
@@ -98,6 +103,30 @@ enum Event {
         life: u32,
         original: Result<Box<OriginalPod>, (PodKey, Uid)>,
     },
+    /// The same for the Leases of clusters.
+    LeaseWrite {
+        scheduler: usize,
+        life: u32,
+        id: Option<scheduler::WriteId>,
+        cluster: Arc<str>,
+        operation: LeaseOperation,
+    },
+    LeaseAnswered {
+        scheduler: usize,
+        life: u32,
+        id: scheduler::WriteId,
+        answer: LeaseAnswer,
+    },
+    /// The containers of a pod that was deleted have ended.
+    Ended {
+        cluster: usize,
+        pod: PodKey,
+        uid: Uid,
+    },
+    Mirror,
+    /// A member is cut off, or reached again.
+    Cut(usize),
+    Mend(usize),
     AgentTick {
         cluster: usize,
         life: u32,
@@ -146,6 +175,8 @@ struct Member {
     /// `None` while the agent is down.
     agent: Option<Agent>,
     life: u32,
+    /// Whether no message reaches it or leaves it.
+    is_cut: bool,
     /// Requests that wait while the agent works.
     waiting: VecDeque<(Caller, Request)>,
     is_busy: bool,
@@ -228,6 +259,7 @@ impl World {
                 api: MemberApi::new(cluster, AGENT_PROFILE),
                 agent: None,
                 life: 0,
+                is_cut: false,
                 waiting: VecDeque::new(),
                 is_busy: false,
                 callers: HashMap::new(),
@@ -265,6 +297,10 @@ impl World {
     fn plan_restarts(&mut self) {
         for cluster in 0..self.members.len() {
             self.plan(self.settings.faults.agent_restarts, Event::StopAgent(cluster));
+            self.plan(self.settings.faults.cuts, Event::Cut(cluster));
+        }
+        if self.settings.scheduler.replace_after.is_some() {
+            self.push(self.now + MIRROR_INTERVAL, Event::Mirror);
         }
         for seat in 0..self.seats.len() {
             self.plan(self.settings.faults.scheduler_restarts, Event::StopScheduler(seat));
@@ -290,6 +326,7 @@ impl World {
         let incarnation = format!("c{cluster}-{}", member.life);
         let mut config = AgentConfig::new(&format!("id-{cluster}"), &incarnation, AGENT_PROFILE);
         config.seed = self.settings.seed ^ ((cluster as u64) << 32) ^ u64::from(member.life);
+        config.renewed = member.api.renewed.clone();
         let mut agent = Agent::new(config.clone(), engine(AGENT_PROFILE, config.seed));
         let now = self.now;
         with_ports(|ports| {
@@ -336,7 +373,15 @@ impl World {
 impl World {
     /// Runs until all pods are placed, or until this time after the start.
     pub fn run(&mut self, limit: Duration) {
-        let end = Time::from_secs(1_000) + limit;
+        self.run_until(Time::from_secs(1_000) + limit, true);
+    }
+
+    /// Runs for this time, whether pods are left to be placed or not.
+    pub fn run_on(&mut self, time: Duration) {
+        self.run_until(self.now + time, false);
+    }
+
+    fn run_until(&mut self, end: Time, ends_when_placed: bool) {
         while let Some(Reverse(entry)) = self.events.pop() {
             if entry.time > end {
                 self.events.push(Reverse(entry));
@@ -344,7 +389,7 @@ impl World {
             }
             self.now = entry.time.max(self.now);
             self.handle(entry.event);
-            if self.checks.bound_pods() >= self.planned {
+            if ends_when_placed && self.checks.bound_pods() >= self.planned {
                 break;
             }
         }
@@ -358,29 +403,29 @@ impl World {
                 self.start_agent(cluster);
             }
         }
+        self.members.iter_mut().for_each(|member| member.is_cut = false);
         for seat in 0..self.seats.len() {
             if self.seats[seat].scheduler.is_none() {
                 self.start_scheduler(seat);
             }
         }
         let end = self.now + time;
-        while let Some(Reverse(entry)) = self.events.pop() {
-            if entry.time > end {
-                self.events.push(Reverse(entry));
-                break;
-            }
-            self.now = entry.time.max(self.now);
-            self.handle(entry.event);
-        }
+        self.run_until(end, false);
         self.now = end;
     }
 
-    /// Returns the result.
-    pub fn report(&self, wall: Duration) -> Report {
+    /// Returns the numbers of all schedulers.
+    pub fn stats(&self) -> scheduler::Stats {
         let mut stats = self.retired;
         for scheduler in self.seats.iter().filter_map(|seat| seat.scheduler.as_ref()) {
             add(&mut stats, &scheduler.stats());
         }
+        stats
+    }
+
+    /// Returns the result.
+    pub fn report(&self, wall: Duration) -> Report {
+        let stats = self.stats();
         let measured = &self.measurement;
         let share = |part: u64, whole: u64| round(part as f64 / whole.max(1) as f64);
         let began = measured.first_arrival.unwrap_or(Time::ZERO);
@@ -511,6 +556,35 @@ impl World {
                     Err((key, uid)) => scheduler.pod_deleted(&key, &uid, now, ports),
                 });
             }
+            Event::LeaseWrite { scheduler, life, id, cluster, operation } => {
+                self.write_lease((scheduler, life), id, &cluster, &operation);
+            }
+            Event::LeaseAnswered { scheduler, life, id, answer } => {
+                self.with_scheduler(scheduler, life, |scheduler, now, ports| {
+                    scheduler.lease_answered(id, answer, now, ports);
+                });
+            }
+            Event::Ended { cluster, pod, uid } => {
+                let known = self.members[cluster].api.pods.get(&pod);
+                if known.is_some_and(|known| known.pod.uid == uid)
+                    && let Some(gone) = self.members[cluster].api.remove(&pod)
+                {
+                    self.member_changed(cluster, MemberEvent::Deleted(gone));
+                }
+            }
+            Event::Mirror => {
+                self.mirror();
+                self.push(self.now + MIRROR_INTERVAL, Event::Mirror);
+            }
+            Event::Cut(cluster) => {
+                self.members[cluster].is_cut = self.settings.faults.cuts.is_some();
+                let time = self.settings.faults.longest_cut.mul_f64(self.rng.f64());
+                self.push(self.now + time, Event::Mend(cluster));
+            }
+            Event::Mend(cluster) => {
+                self.members[cluster].is_cut = false;
+                self.plan(self.settings.faults.cuts, Event::Cut(cluster));
+            }
             Event::AgentTick { cluster, life } => {
                 if self.members[cluster].life == life {
                     self.members[cluster].tick = None;
@@ -606,10 +680,10 @@ impl World {
         mean.mul_f64(0.5 + self.rng.f64())
     }
 
-    /// Sends a message between a scheduler and an agent.
-    fn send(&mut self, work: Duration, event: impl Fn() -> Event) {
+    /// Sends a message between a scheduler and the agent of a cluster.
+    fn send(&mut self, cluster: usize, work: Duration, event: impl Fn() -> Event) {
         let faults = self.settings.faults;
-        if self.rng.f64() < faults.lost {
+        if self.rng.f64() < faults.lost || self.members[cluster].is_cut {
             return;
         }
         let copies = 1 + usize::from(self.rng.f64() < faults.repeated);
@@ -632,6 +706,7 @@ fn add(sum: &mut scheduler::Stats, other: &scheduler::Stats) {
     sum.empty_rounds += other.empty_rounds;
     sum.lost_answers += other.lost_answers;
     sum.placed += other.placed;
+    sum.replaced += other.replaced;
 }
 
 fn round(number: f64) -> f64 {

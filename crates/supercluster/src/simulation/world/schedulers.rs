@@ -1,5 +1,6 @@
 //! Schedulers, and the API server of the management cluster.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use engine::EffectKind;
@@ -7,7 +8,9 @@ use engine::ports::Ports;
 use framework::{PodKey, Time, Uid};
 
 use super::{API_TIMEOUT, Caller, Event, SHORTEST_TICK, World, with_ports};
-use crate::scheduler::{self, ClusterIx, OriginalPod, Scheduler, SchedulerOutput};
+use crate::scheduler::{
+    self, ClusterIx, LeaseAnswer, LeaseOperation, OriginalPod, Scheduler, SchedulerOutput,
+};
 use crate::simulation::management::ManagementOperation;
 use crate::simulation::member::MemberEvent;
 
@@ -52,7 +55,7 @@ impl World {
             match output {
                 SchedulerOutput::Call { id, cluster: ClusterIx(cluster), request } => {
                     let caller = Caller { scheduler: seat, life, call: id };
-                    self.send(Duration::ZERO, move || Event::Request {
+                    self.send(cluster, Duration::ZERO, move || Event::Request {
                         cluster,
                         caller,
                         request: request.clone(),
@@ -66,6 +69,10 @@ impl World {
                     let operation = ManagementOperation::Placement { uid, placement };
                     self.write_later(seat, life, Some(id), operation);
                 }
+                SchedulerOutput::Lease { id, cluster, operation } => {
+                    self.write_lease_later(seat, life, id, (cluster, operation));
+                }
+                SchedulerOutput::Released { .. } => {}
                 SchedulerOutput::Effect(effect) => {
                     if let EffectKind::PatchPodStatus { uid, patch, .. } = effect.kind
                         && let Some(condition) = patch.condition
@@ -81,8 +88,7 @@ impl World {
                     let found = pods.values().find(|own| own.pod.uid == Uid::from(&*committed.uid));
                     let Some(key) = found.map(|own| own.pod.key.clone()) else { continue };
                     if let Some(gone) = self.members[cluster.0].api.remove(&key) {
-                        self.checks.gone(cluster.0, &gone.pod);
-                        self.watch(cluster.0, MemberEvent::Deleted(gone));
+                        self.member_changed(cluster.0, MemberEvent::Deleted(gone));
                     }
                 }
             }
@@ -111,6 +117,86 @@ impl World {
         if self.rng.bool() {
             let late = self.settings.faults.longest_delay.mul_f64(self.rng.f64());
             self.push(self.now + late, Event::Write { scheduler, life, id: None, operation });
+        }
+    }
+
+    fn write_lease_later(
+        &mut self,
+        scheduler: usize,
+        life: u32,
+        id: scheduler::WriteId,
+        (cluster, operation): (Arc<str>, LeaseOperation),
+    ) {
+        let takes = self.around(self.settings.latencies.api.div_f64(2.0));
+        let is_lost = self.rng.f64() < self.settings.faults.lost_writes;
+        let asker = (!is_lost).then_some(id);
+        let event = |asker| Event::LeaseWrite { scheduler, life, id: asker, cluster, operation };
+        if !is_lost {
+            return self.push(self.now + takes, event(asker));
+        }
+        let answer = LeaseAnswer::Failed("no answer in time".to_owned());
+        self.push(self.now + API_TIMEOUT, Event::LeaseAnswered { scheduler, life, id, answer });
+        if self.rng.bool() {
+            let late = self.settings.faults.longest_delay.mul_f64(self.rng.f64());
+            self.push(self.now + late, event(None));
+        }
+    }
+
+    pub(super) fn write_lease(
+        &mut self,
+        (scheduler, life): (usize, u32),
+        id: Option<scheduler::WriteId>,
+        cluster: &Arc<str>,
+        operation: &LeaseOperation,
+    ) {
+        let answer = self.management.lease(cluster, operation);
+        if let Some(id) = id {
+            let takes = self.around(self.settings.latencies.api.div_f64(2.0));
+            let answered = Event::LeaseAnswered { scheduler, life, id, answer };
+            self.push(self.now + takes, answered);
+        }
+    }
+
+    /// The mirror of the program, which sees both sides of every cluster that answers: delegates that are left over from an
+    /// earlier try are deleted, and pods whose delegate is gone are placed anew.
+    pub(super) fn mirror(&mut self) {
+        for cluster in 0..self.members.len() {
+            let member = &self.members[cluster];
+            if member.is_cut || member.agent.is_none() {
+                continue;
+            }
+            let left_over = member.api.pods.values().filter(|own| {
+                let Some(mark) = &own.mark else { return false };
+                let original = self.management.original(&Uid::from(&*mark.key.pod));
+                let uid = own.pod.uid.to_string();
+                !own.pod.terminating
+                    && original.is_none_or(|pod| pod.is_left_over(&uid, mark.key.number))
+            });
+            let left_over: Vec<(PodKey, Uid)> =
+                left_over.map(|own| (own.pod.key.clone(), own.pod.uid.clone())).collect();
+            let exists = |key: &PodKey, uid: &str| {
+                let known = member.api.pods.get(key);
+                known.is_some_and(|known| known.pod.uid == Uid::from(uid))
+            };
+            let missing = self.management.pods.iter().filter(|(_, pod)| {
+                let here =
+                    pod.placement.as_ref().filter(|own| *own.cluster == format!("c{cluster}"));
+                here.is_some_and(|own| !exists(&pod.pod.key, &own.committed.uid))
+            });
+            let missing = missing.filter_map(|(uid, pod)| {
+                Some((uid.clone(), pod.placement.as_ref()?.committed.uid.clone()))
+            });
+            let missing: Vec<(Uid, Arc<str>)> = missing.collect();
+            for (pod, uid) in left_over {
+                if let Some(event) = self.members[cluster].api.end(&pod, &uid) {
+                    self.member_changed(cluster, event);
+                }
+            }
+            let seat = self.rng.usize(..self.seats.len());
+            let life = self.seats[seat].life;
+            self.with_scheduler(seat, life, |scheduler, _, _| {
+                missing.iter().for_each(|(uid, delegate)| scheduler.replace(uid, delegate));
+            });
         }
     }
 
