@@ -10,6 +10,8 @@ use supercluster::message::TryNumber;
 /// [`API_VERSION`](supercluster::message::API_VERSION). It does not begin with `/apis`: the role `system:discovery` lets
 /// every user of a cluster get the paths below that.
 pub(super) const ROOT: &str = "/supercluster.loadmaster.io/v1alpha1";
+/// Maximum number of events of a delegate, the latest ones.
+pub(super) const MAX_EVENTS: usize = 10;
 /// Maximum number of delegates of an answer.
 pub(super) const PAGE: usize = 500;
 
@@ -39,6 +41,28 @@ pub(super) struct Delegate {
     pub(super) terminating: bool,
     /// Its status.
     pub(super) status: Value,
+    /// Its latest events.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) events: Vec<DelegateEvent>,
+}
+
+/// An event of a delegate.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct DelegateEvent {
+    /// UID of the Event in the member.
+    pub(super) uid: Arc<str>,
+    /// Whether its type is Warning.
+    #[serde(default)]
+    pub(super) warning: bool,
+    /// Reason.
+    pub(super) reason: Arc<str>,
+    /// Text for people.
+    pub(super) message: Arc<str>,
+    /// The component that reported it.
+    pub(super) component: Arc<str>,
+    /// Number of occurrences.
+    pub(super) count: u32,
 }
 
 /// A delegate that does not exist any more.

@@ -272,7 +272,9 @@ mod tests {
         SampleRequest, SampleResponse, SealOutcome, SealRequest, Snapshot, Stamp, TryNumber,
     };
 
-    use super::super::super::messages::{Delegate, DelegateList, DeletionOutcome, GoneDelegate};
+    use super::super::super::messages::{
+        Delegate, DelegateEvent, DelegateList, DeletionOutcome, GoneDelegate,
+    };
     use super::*;
 
     /// The fields of a message with all its fields set, by the name of its schema.
@@ -298,6 +300,14 @@ mod tests {
         let stamp = Stamp { incarnation: "i".into(), taken_ms: 1 };
         let refusal = Refusal::new(RefusalCode::Busy, "text");
         let conflict = Conflict { code: ConflictCode::Ports, message: "text".to_owned() };
+        let event = DelegateEvent {
+            uid: "e".into(),
+            warning: true,
+            reason: "BackOff".into(),
+            message: "text".into(),
+            component: "kubelet".into(),
+            count: 1,
+        };
         let delegate = Delegate {
             pod: "u".into(),
             number: key.number,
@@ -308,6 +318,7 @@ mod tests {
             node: Some("n".into()),
             terminating: false,
             status: json!({}),
+            events: vec![event.clone()],
         };
         let of = |mut message: Value| {
             message["apiVersion"] = json!(message::API_VERSION);
@@ -327,6 +338,7 @@ mod tests {
             ("FreeResources", json!(free)),
             ("NodeSample", json!(node)),
             ("Delegate", json!(delegate)),
+            ("DelegateEvent", json!(event)),
             (
                 "SampleRequest",
                 of(json!(SampleRequest {

@@ -7,7 +7,9 @@ use std::time::Duration;
 use framework::Uid;
 use tokio::sync::watch;
 
-use super::super::messages::{Delegate, DelegateList, DelegatesQuery, GoneDelegate, PAGE};
+use super::super::messages::{
+    Delegate, DelegateEvent, DelegateList, DelegatesQuery, GoneDelegate, MAX_EVENTS, PAGE,
+};
 
 /// Number of delegates that are gone and still reported. A scheduler that missed more lists all delegates anew.
 const MAX_GONE: usize = 10_000;
@@ -40,14 +42,39 @@ impl Default for Delegates {
 
 impl Delegates {
     /// Takes in a delegate as the watch shows it.
-    pub(super) fn set(&self, uid: &Uid, delegate: Delegate) {
+    pub(super) fn set(&self, uid: &Uid, mut delegate: Delegate) {
         let mut table = self.lock();
         table.revision += 1;
         let revision = table.revision;
         if let Some(old) = table.revisions.insert(uid.clone(), revision) {
-            table.by_revision.remove(&old);
+            let known = table.by_revision.remove(&old);
+            delegate.events = known.map(|known| known.events.clone()).unwrap_or_default();
         }
         table.by_revision.insert(revision, Arc::new(delegate));
+        drop(table);
+        self.changed.send_replace(revision);
+    }
+
+    /// Takes in an event of a pod, which may be no delegate.
+    pub(super) fn add_event(&self, uid: &Uid, event: DelegateEvent) {
+        let mut table = self.lock();
+        let Some(old) = table.revisions.get(uid).copied() else { return };
+        let Some(known) = table.by_revision.get(&old) else { return };
+        let mut changed = Delegate::clone(known);
+        match changed.events.iter_mut().find(|known| known.uid == event.uid) {
+            // A watch that begins anew shows it again.
+            Some(known) if *known == event => return,
+            Some(known) => *known = event,
+            None => changed.events.push(event),
+        }
+        if changed.events.len() > MAX_EVENTS {
+            changed.events.remove(0);
+        }
+        table.revision += 1;
+        let revision = table.revision;
+        table.by_revision.remove(&old);
+        table.by_revision.insert(revision, Arc::new(changed));
+        table.revisions.insert(uid.clone(), revision);
         drop(table);
         self.changed.send_replace(revision);
     }
@@ -141,6 +168,7 @@ mod tests {
             node: None,
             terminating: false,
             status,
+            events: Vec::new(),
         };
         delegates.set(&Uid::from(&*uid), delegate);
     }
@@ -172,6 +200,34 @@ mod tests {
         assert!(nothing.delegates.is_empty() && nothing.gone.is_empty());
         let other_life = list(&delegates, "earlier", changed.revision).await;
         assert_eq!((names(&other_life), other_life.begins_anew), (vec!["c", "a"], true));
+    }
+
+    #[tokio::test]
+    async fn latest_events_of_a_delegate_are_listed_once() {
+        let delegates = Delegates::default();
+        set(&delegates, "a", json!({}));
+        let event = |number: usize, count| DelegateEvent {
+            uid: format!("e{number}").into(),
+            warning: false,
+            reason: "Pulled".into(),
+            message: "image".into(),
+            component: "kubelet".into(),
+            count,
+        };
+        let uid = Uid::from("uid-a");
+        delegates.add_event(&Uid::from("no delegate"), event(0, 1));
+        for number in 0..MAX_EVENTS + 2 {
+            delegates.add_event(&uid, event(number, 1));
+        }
+        let listed = list(&delegates, "life", 1).await;
+        assert_eq!(listed.delegates[0].events.len(), MAX_EVENTS);
+        assert_eq!(listed.delegates[0].events[0], event(2, 1));
+        delegates.add_event(&uid, event(5, 1));
+        assert!(list(&delegates, "life", listed.revision).await.delegates.is_empty());
+        delegates.add_event(&uid, event(5, 2));
+        set(&delegates, "a", json!({"phase": "Running"}));
+        let listed = list(&delegates, "life", listed.revision).await;
+        assert_eq!(listed.delegates[0].events[3], event(5, 2), "they stay when the status changes");
     }
 
     #[tokio::test]

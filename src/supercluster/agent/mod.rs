@@ -3,11 +3,12 @@
 //! ```text
 //!   API server ──▶ informers ──▶ loop: supercluster::agent::Agent ──▶ writes of delegates, binds
 //!   schedulers ──▶ HTTPS API (`api`) ──▶│        └──▶ answers
-//!                        └──▶ table of delegates (`delegates`) ◀── informers
+//!                        └──▶ table of delegates (`delegates`) ◀── informers, watch of events (`events`)
 //! ```
 
 mod api;
 mod delegates;
+mod events;
 mod writes;
 
 use std::collections::BTreeMap;
@@ -145,6 +146,7 @@ impl AgentRole {
         if shared.started.set(started).is_err() {
             bail!("the agent has started already");
         }
+        writes.runtime.spawn(events::follow(writes.client.clone(), shared.clone()));
         let replies = BTreeMap::new();
         Ok(Self { agent, shared, writes, replies, next_call: 0 })
     }
@@ -171,6 +173,7 @@ impl AgentRole {
             node: pod.node_name.clone(),
             terminating: pod.terminating,
             status: object.get("status").cloned().unwrap_or_default(),
+            events: Vec::new(),
         };
         self.shared.delegates.set(&pod.uid, delegate);
         Some(mark)

@@ -3,6 +3,7 @@
 //! | Change | Effect |
 //! |---|---|
 //! | status of the delegate | written on the original |
+//! | event of the delegate | created on the original, at most [`MAX_SHOWN`] |
 //! | no answer of the agent for [`UNREACHABLE_AFTER`] | condition Ready of the original is False |
 //! | original is deleted | attempts are sealed, the delegate is deleted, then the finalizer is removed |
 //! | delegate is gone, and its agent confirms it | the original is deleted, and its owner creates another one; one that may be replaced is placed anew |
@@ -28,6 +29,7 @@ use tracing::{info, warn};
 use super::super::messages::{Delegate, DelegateList, DeletionOutcome, DeletionRequest};
 use super::SchedulerEvent;
 use super::agents::AgentClient;
+use super::events;
 use super::originals::{FINALIZER, Originals};
 use crate::scheduling_loop::LoopEvent;
 use crate::supervision::catch_panic;
@@ -36,6 +38,8 @@ use crate::supervision::catch_panic;
 const UNREACHABLE_AFTER: Duration = Duration::from_secs(40);
 /// Maximum number of pods that are looked at at the same time.
 const MAX_CONCURRENT: usize = 64;
+/// Maximum number of events of its delegates that are shown on a pod by this process.
+const MAX_SHOWN: usize = 50;
 /// First pause before a pod is looked at again whose writes have failed; doubled up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -46,7 +50,14 @@ struct Original {
     pod: OriginalPod,
     /// What is written on it: the cluster, the version of the delegate there, and whether its agent answers.
     mirrored: Option<(usize, u64, bool)>,
+    /// The status that was written last.
+    written: Option<Arc<Value>>,
+    /// Events that are shown, by name, with their counts.
+    shown: BTreeMap<String, u32>,
 }
+
+/// An event to show: its name, the object, and its count if it exists.
+type ShownEvent = (String, Value, Option<Value>, u32);
 
 impl Original {
     fn finalizers(&self) -> Vec<String> {
@@ -54,6 +65,27 @@ impl Original {
         let list = object.pointer("/metadata/finalizers").and_then(Value::as_array);
         let names = list.into_iter().flatten().filter_map(Value::as_str);
         names.map(str::to_owned).collect()
+    }
+
+    /// Returns the events of a delegate that are not shown yet, or with another count.
+    fn events_to_show(&self, delegate: &Delegate, cluster: &str) -> Vec<ShownEvent> {
+        let pod = &self.pod.object.pod;
+        let (key, uid, now) = (&pod.key, pod.uid.to_string(), Timestamp::now());
+        let mut room = MAX_SHOWN.saturating_sub(self.shown.len());
+        let to_show = delegate.events.iter().filter_map(|event| {
+            let name = events::name(event, cluster, &uid);
+            let repeated = match self.shown.get(&name) {
+                Some(count) if *count == event.count => return None,
+                Some(_) => Some(events::repeated(event, now)),
+                None => {
+                    room = room.checked_sub(1)?;
+                    None
+                }
+            };
+            let created = events::shown(event, cluster, (key, &uid), now);
+            Some((name, created, repeated, event.count))
+        });
+        to_show.collect()
     }
 }
 
@@ -126,6 +158,7 @@ enum Plan {
         pod: PodKey,
         status: Value,
         mirrored: (usize, u64, bool),
+        events: Vec<ShownEvent>,
     },
     /// The delegate of this commit is not in the list of its agent.
     Missing {
@@ -175,8 +208,13 @@ impl Mirror {
     pub(super) fn see(&self, pod: OriginalPod) {
         let uid = pod.object.pod.uid.clone();
         let mut state = self.lock();
-        let mirrored = state.originals.get(&uid).and_then(|original| original.mirrored);
-        state.originals.insert(uid.clone(), Original { pod, mirrored });
+        match state.originals.get_mut(&uid) {
+            Some(original) => original.pod = pod,
+            None => {
+                let (mirrored, written, shown) = (None, None, BTreeMap::new());
+                state.originals.insert(uid.clone(), Original { pod, mirrored, written, shown });
+            }
+        }
         state.changed.insert(uid);
         drop(state);
         self.wake.notify_one();
@@ -293,10 +331,25 @@ impl Mirror {
         match plan {
             Plan::Nothing => Ok(()),
             Plan::Stuck(reason) => Err(reason),
-            Plan::WriteStatus { pod, status, mirrored } => {
-                self.originals.write_status(&pod, uid, &status).await?;
+            Plan::WriteStatus { pod, status, mirrored, events } => {
+                let is_written = {
+                    let state = self.lock();
+                    let known = state.originals.get(uid).and_then(|own| own.written.as_ref());
+                    known.is_some_and(|known| **known == status)
+                };
+                if !is_written {
+                    self.originals.write_status(&pod, uid, &status).await?;
+                }
+                for (name, created, repeated, count) in events {
+                    let event = (&*name, created, repeated);
+                    self.originals.write_event(&pod.namespace, event).await?;
+                    if let Some(original) = self.lock().originals.get_mut(uid) {
+                        original.shown.insert(name, count);
+                    }
+                }
                 if let Some(original) = self.lock().originals.get_mut(uid) {
                     original.mirrored = Some(mirrored);
+                    original.written = Some(Arc::new(status));
                 }
                 Ok(())
             }
@@ -520,7 +573,8 @@ impl State {
         if !own.is_reachable {
             set_unreachable(&mut status, &placement.cluster);
         }
-        Plan::WriteStatus { pod: key, status, mirrored }
+        let events = original.events_to_show(delegate, &placement.cluster);
+        Plan::WriteStatus { pod: key, status, mirrored, events }
     }
 
     /// Returns a delegate that the original does not have, and its member.
@@ -596,7 +650,7 @@ fn plan_pending(original: &Original) -> Plan {
         "containerStatuses": null, "initContainerStatuses": null, "hostIP": null, "hostIPs": null,
         "podIP": null, "podIPs": null});
     let mirrored = (usize::MAX, 0, true);
-    Plan::WriteStatus { pod: object.pod.key.clone(), status, mirrored }
+    Plan::WriteStatus { pod: object.pod.key.clone(), status, mirrored, events: Vec::new() }
 }
 
 fn now_text() -> String {
@@ -631,6 +685,7 @@ fn set_unreachable(status: &mut Value, cluster: &str) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::messages::DelegateEvent;
     use supercluster::message::{Committed, PodObject};
     use supercluster::scheduler::{Intent, Placement};
 
@@ -647,6 +702,7 @@ mod tests {
             node: Some("n".into()),
             terminating: false,
             status,
+            events: Vec::new(),
         })
     }
 
@@ -661,7 +717,7 @@ mod tests {
         let intent = Intent { attempt, scheduler, clusters, fence_after_s: None };
         let mut pod = OriginalPod::new(PodObject::from_json(object).unwrap());
         (pod.intent, pod.placement) = (Some(intent), Some(placement));
-        Original { pod, mirrored: None }
+        Original { pod, mirrored: None, written: None, shown: BTreeMap::new() }
     }
 
     fn list(begins_anew: bool, more: bool, pods: &[&str]) -> DelegateList {
@@ -766,6 +822,36 @@ mod tests {
         let own = state.originals.get_mut(&uid).unwrap().pod.placement.as_mut().unwrap();
         (own.committed.key.number, own.committed.uid) = (later, "e".into());
         assert!(state.left_over(&uid, "own").is_some(), "the pod runs elsewhere since");
+    }
+
+    #[test]
+    fn events_of_a_delegate_are_shown_once_and_in_bounds() {
+        let mut pod = original("p", &[], &["eu"]);
+        let mut own = Delegate::clone(&delegate("p", "d", json!({})));
+        let event = |number: usize, count| DelegateEvent {
+            uid: number.to_string().into(),
+            warning: false,
+            reason: "Pulled".into(),
+            message: "image".into(),
+            component: "kubelet".into(),
+            count,
+        };
+        own.events = vec![event(1, 1), event(2, 1)];
+        let first = pod.events_to_show(&own, "eu");
+        assert_eq!(first.len(), 2);
+        assert!(first.iter().all(|(_, _, repeated, _)| repeated.is_none()));
+        for (name, _, _, count) in first {
+            pod.shown.insert(name, count);
+        }
+        own.events = vec![event(1, 1), event(2, 3)];
+        let [(_, _, Some(repeated), 3)] = &pod.events_to_show(&own, "eu")[..] else {
+            panic!("the count has changed")
+        };
+        assert_eq!(repeated["series"]["count"], 3);
+        own.events = (0..100).map(|number| event(number, 1)).collect();
+        let shown = pod.events_to_show(&own, "eu");
+        let created = shown.iter().filter(|(_, _, repeated, _)| repeated.is_none()).count();
+        assert_eq!(created, MAX_SHOWN - 2);
     }
 
     #[test]

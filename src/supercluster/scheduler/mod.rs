@@ -9,6 +9,7 @@
 
 mod agents;
 mod clusters;
+mod events;
 mod mirror;
 mod originals;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use client::{Method, pod_path};
+use client::{Method, collection_path, pod_path};
 use framework::{PodKey, Time, Uid};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -121,6 +121,33 @@ impl Originals {
             }
             Written::NotFound(_) => Ok(true),
             Written::Conflict(text) | Written::Refused(text) | Written::Unknown(text) => Err(text),
+        }
+    }
+
+    /// Creates an event, unless it exists, or shows how often it has occurred.
+    pub(super) async fn write_event(
+        &self,
+        namespace: &str,
+        (name, created, repeated): (&str, Value, Option<Value>),
+    ) -> Result<(), String> {
+        let path = collection_path("events.k8s.io/v1", namespace, "events");
+        let request = match repeated {
+            Some(repeated) => patch(format!("{path}/{name}"), &repeated),
+            None => JsonRequest {
+                method: Method::Post,
+                path,
+                content_type: APPLICATION_JSON,
+                body: created.to_string().into_bytes(),
+                timeout: TIMEOUT,
+            },
+        };
+        match self.client.request(request).await.into() {
+            // A namespace that is being deleted takes no events.
+            Written::Done(_)
+            | Written::Conflict(_)
+            | Written::NotFound(_)
+            | Written::Refused(_) => Ok(()),
+            Written::Unknown(text) => Err(text),
         }
     }
 

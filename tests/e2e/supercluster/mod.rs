@@ -9,12 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::process::Command;
 
-use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt;
-use kube::api::{Patch, PatchParams};
+use k8s_openapi::api::core::v1::{Event, Pod};
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::{Api, ResourceExt};
 use serde_json::json;
 
-use self::world::{PLACEMENT, World, cpus_of, phase_of, placement_of, run};
+use self::world::{NAMESPACE, PLACEMENT, World, cpus_of, phase_of, placement_of, run};
 use super::wait::eventually;
 
 #[test]
@@ -32,6 +32,21 @@ fn pods_of_the_management_cluster_run_in_members_and_both_sides_are_mirrored() {
         let clusters: BTreeSet<String> =
             pods.iter().map(|pod| placement_of(pod).unwrap().0).collect();
         assert_eq!(clusters.len(), 2, "eight CPUs are four in each cluster");
+
+        // Events of a delegate are shown on its pod, with its cluster.
+        let events: Api<Event> = Api::namespaced(world.management.client.clone(), NAMESPACE);
+        let uid = pods[0].uid().unwrap();
+        let (cluster, node) = placement_of(&pods[0]).unwrap();
+        eventually("the pod has the event of its delegate", async || {
+            let list = ListParams::default().fields(&format!("involvedObject.uid={uid}"));
+            let mut shown = events.list(&list).await.unwrap().items;
+            shown.retain(|event| event.reason.as_deref() == Some("Scheduled"));
+            let note = shown.first()?.message.clone()?;
+            assert!(note.starts_with(&format!("{cluster}: Successfully assigned")), "{note}");
+            assert!(note.ends_with(&node) && shown.len() == 1, "{note}");
+            Some(())
+        })
+        .await;
 
         // A ninth one fits nowhere, and says so for each cluster.
         world.management.create_pod("late", "1", "supercluster").await;
