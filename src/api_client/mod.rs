@@ -162,6 +162,21 @@ impl ApiClient {
         self.get_as(path, METADATA).await
     }
 
+    /// Returns whether the object at `path` exists, of which only the metadata is asked for; `None` if the server does not say so.
+    pub async fn exists(&self, path: &str) -> Option<bool> {
+        let response = self.get_metadata(path).await.ok()?;
+        match response.status().as_u16() {
+            200 => Some(true),
+            // The API server says the same of a path that it does not serve, without naming an object.
+            404 => {
+                let body = read_body(response.into_body()).await.ok()?;
+                let status: serde_json::Value = serde_json::from_slice(&body).ok()?;
+                status["details"]["name"].is_string().then_some(false)
+            }
+            _ => None,
+        }
+    }
+
     /// Sends a GET request for `path` with this header, and otherwise behaves like [`get`](Self::get).
     ///
     /// # Errors

@@ -16,7 +16,9 @@ use axum::routing::{get, post};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
-use supercluster::message::{self, RefusalCode, Request, Versioned};
+use supercluster::message::{
+    self, RefusalCode, Request, SampleRequest, SampleResponse, Snapshot, Versioned,
+};
 use tokio::sync::{Semaphore, oneshot};
 
 use super::super::messages::{AgentStatus, DelegatesQuery, DeletionRequest, ROOT, StrategyList};
@@ -80,6 +82,22 @@ impl Api {
     }
 }
 
+impl Started {
+    /// The answer to a sample request if no node of the cluster can take the pod. No commit can rest on it.
+    fn no_node(&self, reason: String) -> SampleResponse {
+        let incarnation = self.incarnation.clone();
+        SampleResponse {
+            cluster: self.cluster.clone(),
+            snapshot: Snapshot { incarnation, taken_ms: 0, revision: 0 },
+            nodes: Vec::new(),
+            score_weight: 0,
+            total_nodes: 0,
+            looked_at: 0,
+            reason: Some(reason),
+        }
+    }
+}
+
 /// Returns the routes.
 pub(super) fn routes(api: Api) -> Router {
     let path = |name: &str| format!("{ROOT}/{name}");
@@ -101,8 +119,14 @@ type Body = Result<Bytes, BytesRejection>;
 
 async fn sample(State(api): State<Arc<Api>>, body: Body) -> Result<Response, Failure> {
     let _permit = api.samples.try_acquire().map_err(|_| Failure::TooMany)?;
-    let request = Request::Sample(Arc::new(decode(body)?));
-    match api.ask(request, SAMPLE_DEADLINE).await? {
+    let request: SampleRequest = decode(body)?;
+    if let Ok(started) = api.started() {
+        let (namespace, pod) = (&request.pod.pod.key.namespace, &request.pod.object);
+        if let Some(missing) = started.references.missing(namespace, pod).await {
+            return Ok(versioned(StatusCode::OK, started.no_node(missing)));
+        }
+    }
+    match api.ask(Request::Sample(Arc::new(request)), SAMPLE_DEADLINE).await? {
         message::Response::Sample(Ok(sample)) => Ok(versioned(StatusCode::OK, &*sample)),
         message::Response::Sample(Err(refusal)) => {
             let status = match refusal.code {
@@ -269,7 +293,7 @@ mod tests {
     use supercluster::message::{
         CommitKey, CommitOutcome, CommitRequest, CommitTarget, Committed, Conflict, ConflictCode,
         FreeResources, LeaseTerms, NodeSample, PodObject, Refusal, RenewRequest, RenewResponse,
-        SampleRequest, SampleResponse, SealOutcome, SealRequest, Snapshot, Stamp, TryNumber,
+        SealOutcome, SealRequest, Stamp, TryNumber,
     };
 
     use super::super::super::messages::{

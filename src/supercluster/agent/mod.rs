@@ -9,6 +9,7 @@
 mod api;
 mod delegates;
 mod events;
+mod references;
 mod writes;
 
 use std::collections::BTreeMap;
@@ -29,6 +30,7 @@ use tracing::{info, trace, warn};
 
 use self::api::Api;
 use self::delegates::Delegates;
+use self::references::References;
 use self::writes::Writes;
 use super::cluster_id::cluster_id;
 use super::leases::KeptLeases;
@@ -58,6 +60,7 @@ struct Started {
     incarnation: Arc<str>,
     strategies: Vec<Arc<str>>,
     writes: Writes,
+    references: References,
 }
 
 /// What the API shares with the loop.
@@ -142,7 +145,9 @@ impl AgentRole {
         let agent = Agent::new(config, engine);
         let writes = Writes { client, events, clock, runtime, profile, leases };
         let strategies = agent.strategies().cloned().collect();
-        let started = Started { cluster, incarnation, strategies, writes: writes.clone() };
+        let references = References::new(writes.client.clone());
+        let started =
+            Started { cluster, incarnation, strategies, writes: writes.clone(), references };
         if shared.started.set(started).is_err() {
             bail!("the agent has started already");
         }

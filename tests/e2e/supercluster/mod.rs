@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::process::Command;
 
-use k8s_openapi::api::core::v1::{Event, Pod};
-use kube::api::{ListParams, Patch, PatchParams};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod, Secret};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 
@@ -195,6 +195,30 @@ fn pods_of_a_lost_cluster_are_placed_anew_once_and_others_stay() {
         };
         assert!(moving.iter().all(|name| uid(&before, name) == uid(&after, name)), "the same pods");
         world.assert_bound_once_without_overcommit().await;
+    });
+}
+
+#[test]
+fn objects_that_a_member_lacks_are_named_until_they_exist() {
+    run(1, async |world| {
+        world.members[0].cluster.add_node("a", 8).await;
+        world.start_scheduler(json!({})).await;
+        let member = &world.members[0].cluster;
+        let volumes = json!([{"name": "v", "secret": {"secretName": "tls"}},
+            {"name": "w", "configMap": {"name": "settings"}},
+            {"name": "x", "configMap": {"name": "extra", "optional": true}}]);
+        world.management.create_with_volumes("web", volumes).await;
+        let message = world.rejected("web").await;
+        let expected =
+            "0/1 clusters are available: m0: it has no Secret \"tls\", no ConfigMap \"settings\".";
+        assert_eq!(message, expected);
+        let (name, post) = (json!({"metadata": {"name": "tls"}}), PostParams::default());
+        let secret: Secret = serde_json::from_value(name).unwrap();
+        Api::namespaced(member.client.clone(), NAMESPACE).create(&post, &secret).await.unwrap();
+        let name = json!({"metadata": {"name": "settings"}});
+        let map: ConfigMap = serde_json::from_value(name).unwrap();
+        Api::namespaced(member.client.clone(), NAMESPACE).create(&post, &map).await.unwrap();
+        world.running(1).await;
     });
 }
 

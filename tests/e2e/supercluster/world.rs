@@ -204,6 +204,16 @@ impl ApiServer {
         self.create_with(metadata, cpus, "supercluster").await
     }
 
+    /// Creates a pod for the scheduler over the clusters with these volumes.
+    pub(super) async fn create_with_volumes(&self, name: &str, volumes: Value) {
+        let pod = json!({"metadata": {"name": name}, "spec": {"schedulerName": "supercluster",
+            "terminationGracePeriodSeconds": 0, "automountServiceAccountToken": false,
+            "volumes": volumes, "containers": [{"name": "c", "image": "pause",
+                "resources": {"requests": {"cpu": "1"}}}]}});
+        let pod: Pod = serde_json::from_value(pod).unwrap();
+        self.pods.create(&PostParams::default(), &pod).await.unwrap();
+    }
+
     async fn create_with(&self, mut metadata: Value, cpus: &str, scheduler: &str) -> Pod {
         metadata["labels"] = json!({"app": "web"});
         let pod = json!({"metadata": metadata, "spec": {
