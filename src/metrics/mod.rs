@@ -6,6 +6,7 @@
 mod bindings;
 mod buckets;
 mod cache_mismatches;
+mod clusters;
 mod delegated_auth;
 mod family;
 mod leader_election;
@@ -32,6 +33,7 @@ use engine::profile::Profiles;
 use framework::{ExtensionPoint, Metric};
 use prometheus::{IntGauge, Registry};
 
+pub use clusters::{ClusterMetrics, MemberMetrics};
 pub use delegated_auth::{Authentication, Authorization, DelegatedAuth};
 pub use plugin_metrics::ExportError;
 pub use probe::EngineProbe;
@@ -104,6 +106,7 @@ pub struct Metrics {
     bindings: Bindings,
     api_calls: ApiCalls,
     watches: Watches,
+    clusters: ClusterMetrics,
     rest_client: RestClient,
     delegated_auth: DelegatedAuth,
     leader_election: LeaderElection,
@@ -142,6 +145,7 @@ impl Metrics {
         let bindings = Bindings::register(&mut table);
         let api_calls = ApiCalls::register(&mut table);
         let watches = Watches::register(&mut table);
+        let clusters = ClusterMetrics::register(&mut table);
         let rest_client = RestClient::register(&mut table);
         let delegated_auth = DelegatedAuth::register(&mut table);
         let leader_election = LeaderElection::register(&mut table);
@@ -200,6 +204,7 @@ impl Metrics {
             bindings,
             api_calls,
             watches,
+            clusters,
             rest_client,
             delegated_auth,
             leader_election,
@@ -237,6 +242,11 @@ impl Metrics {
     /// Returns the number of resets. A reset detaches the series that were resolved before.
     fn resets(&self) -> u64 {
         self.resets.load(Ordering::Relaxed)
+    }
+
+    /// Returns the metrics of the scheduler over many clusters.
+    pub fn clusters(&self) -> ClusterMetrics {
+        self.clusters.clone()
     }
 
     /// Returns the metrics of requests to the API server.

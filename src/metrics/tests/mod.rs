@@ -59,6 +59,11 @@ fn with_samples() -> Arc<Metrics> {
     metrics.set_extenders([("http://extender", true)]);
     metrics.set_oldest_pods([("active", Duration::from_secs(1))]);
     metrics.watch("pods").failed();
+    let member = metrics.clusters().member("eu");
+    member.sampled("nodes");
+    member.committed("conflict", "Resources");
+    member.lost_answer();
+    member.replaced();
     probe.start(Span::Change);
     probe.count(Count::Event(&event));
     probe.stop(Span::Change, Code::Success);

@@ -31,6 +31,7 @@ use super::SchedulerEvent;
 use super::agents::AgentClient;
 use super::events;
 use super::originals::{FINALIZER, Originals};
+use crate::metrics::MemberMetrics;
 use crate::scheduling_loop::LoopEvent;
 use crate::supervision::catch_panic;
 
@@ -145,6 +146,8 @@ pub(super) struct Mirror {
     originals: Originals,
     /// The ID of the management cluster.
     origin: Arc<str>,
+    /// The metrics of the members.
+    metrics: Vec<MemberMetrics>,
     /// Number of pods that are looked at.
     slots: Arc<Semaphore>,
 }
@@ -189,7 +192,12 @@ enum Plan {
 }
 
 impl Mirror {
-    pub(super) fn new(agents: Arc<[AgentClient]>, originals: Originals, origin: Arc<str>) -> Self {
+    pub(super) fn new(
+        agents: Arc<[AgentClient]>,
+        originals: Originals,
+        origin: Arc<str>,
+        metrics: Vec<MemberMetrics>,
+    ) -> Self {
         let member = || Member {
             incarnation: "".into(),
             revision: 0,
@@ -201,7 +209,15 @@ impl Mirror {
         };
         let state = State::new(agents.iter().map(|_| member()).collect());
         let slots = Arc::new(Semaphore::new(MAX_CONCURRENT));
-        Self { state: Mutex::new(state), wake: Notify::new(), agents, originals, origin, slots }
+        Self {
+            state: Mutex::new(state),
+            wake: Notify::new(),
+            agents,
+            originals,
+            origin,
+            metrics,
+            slots,
+        }
     }
 
     /// Takes in an original pod as the watch shows it.
@@ -252,6 +268,13 @@ impl Mirror {
         }
         drop(state);
         self.wake.notify_one();
+    }
+
+    /// Returns the member in which a pod is placed.
+    pub(super) fn member_of(&self, uid: &Uid) -> Option<usize> {
+        let state = self.lock();
+        let cluster = &state.originals.get(uid)?.pod.placement.as_ref()?.cluster;
+        self.agents.iter().position(|agent| agent.name == *cluster)
     }
 
     /// Returns the finalizers of an original pod.
@@ -451,6 +474,7 @@ impl Mirror {
                         info!(cluster = &*agent.name, "The agent answers again");
                     }
                     pause = FIRST_PAUSE;
+                    self.metrics[member].answered();
                     self.lock().take(member, list);
                     self.wake.notify_one();
                 }
@@ -459,7 +483,9 @@ impl Mirror {
                         warn!(cluster = &*agent.name, err, "Cannot list the delegates; retrying");
                         logged = Some(err);
                     }
-                    self.lock().no_answer(member, &agent.name);
+                    if !self.lock().no_answer(member, &agent.name) {
+                        self.metrics[member].unreachable();
+                    }
                     self.wake.notify_one();
                     tokio::time::sleep(pause).await;
                     pause = Duration::from_secs(5).min(pause * 2);
@@ -512,8 +538,8 @@ impl State {
         }
     }
 
-    /// Takes in that an agent has not answered.
-    fn no_answer(&mut self, member: usize, cluster: &str) {
+    /// Takes in that an agent has not answered. Returns whether it still counts as reachable.
+    fn no_answer(&mut self, member: usize, cluster: &str) -> bool {
         let own = &mut self.members[member];
         if own.is_reachable && own.last_answer.elapsed() >= UNREACHABLE_AFTER {
             own.is_reachable = false;
@@ -524,6 +550,7 @@ impl State {
             );
             self.look_at_all();
         }
+        self.members[member].is_reachable
     }
 
     fn look_at_all(&mut self) {

@@ -22,7 +22,7 @@ use engine::ports::Ports;
 use engine::{Change, Effect, EffectId, Engine};
 use framework::{Answer, EventResource, PodKey, Time, Uid};
 use serde_json::Value;
-use supercluster::message::{Committed, PodObject, Response};
+use supercluster::message::{CommitOutcome, Committed, PodObject, Response};
 use supercluster::scheduler::{
     CallId, ClusterIx, LeaseAnswer, LeaseOperation, OriginalPod, Scheduler, SchedulerOutput,
     WriteAnswer, WriteId,
@@ -39,6 +39,7 @@ use self::originals::Originals;
 use super::cluster_id::cluster_id;
 use super::leases::MemberLeases;
 use crate::clock::Clock;
+use crate::metrics::MemberMetrics;
 use crate::observer::MetricsObserver;
 use crate::runtime::{Role, RoleParts, Setup, Watches, identity, run_role};
 use crate::scheduling_loop::{EventSender, LoopEvent};
@@ -84,10 +85,11 @@ pub async fn run(
         let mut config = file.config(&name, parts.seed).map_err(|error| anyhow!(error))?;
         let origin = cluster_id(&parts.client).await?;
         config.origin = Some(origin.clone());
-        let mut agents = Vec::new();
+        let (mut agents, mut members) = (Vec::new(), Vec::new());
         for member in &file.clusters {
             let timeout = config.sample_timeout;
             agents.push(AgentClient::new(member, timeout, metrics.rest_client()).await?);
+            members.push(metrics.clusters().member(&member.name));
         }
         let agents: Arc<[AgentClient]> = agents.into();
         let RoleParts { engine, client, events, clock, runtime, lease_namespace, .. } = parts;
@@ -95,7 +97,8 @@ pub async fn run(
         let leases = MemberLeases { client: client.clone(), namespace, holder };
         let originals =
             Originals { client, events: events.clone(), clock, runtime: runtime.clone() };
-        let mirror = Arc::new(Mirror::new(agents.clone(), originals.clone(), origin));
+        let mirror =
+            Arc::new(Mirror::new(agents.clone(), originals.clone(), origin, members.clone()));
         runtime.spawn(mirror.clone().run());
         for member in 0..agents.len() {
             runtime.spawn(mirror.clone().follow(member));
@@ -106,6 +109,7 @@ pub async fn run(
             scheduler,
             names,
             agents,
+            members,
             originals,
             leases,
             mirror,
@@ -131,6 +135,8 @@ struct SchedulerRole {
     /// The scheduler names whose pods are placed.
     names: BTreeSet<Arc<str>>,
     agents: Arc<[AgentClient]>,
+    /// The metrics of the members.
+    members: Vec<MemberMetrics>,
     originals: Originals,
     leases: MemberLeases,
     mirror: Arc<Mirror>,
@@ -179,14 +185,43 @@ impl SchedulerRole {
 
     fn call(&self, id: CallId, cluster: ClusterIx, request: supercluster::message::Request) {
         let (agent, events) = (self.agents[cluster.0].clone(), self.events.clone());
+        let metrics = self.members[cluster.0].clone();
         self.runtime.spawn(async move {
             let answer = catch_panic(agent.call(&request)).await;
             let answer = answer.unwrap_or_else(|panic| Err(panic.to_string()));
+            count(&metrics, &request, &answer);
             if let Err(err) = &answer {
                 debug!(cluster = &*agent.name, err, "No answer");
             }
             events.send(LoopEvent::Own(SchedulerEvent::Called(id, answer)));
         });
+    }
+}
+
+/// Counts the answer of an agent.
+fn count(
+    metrics: &MemberMetrics,
+    request: &supercluster::message::Request,
+    answer: &Result<Response, String>,
+) {
+    use supercluster::message::Request;
+    match (request, answer) {
+        (Request::Sample(_), Ok(Response::Sample(Ok(sample)))) => {
+            metrics.sampled(if sample.nodes.is_empty() { "empty" } else { "nodes" });
+        }
+        (Request::Sample(_), Ok(_)) => metrics.sampled("refused"),
+        (Request::Sample(_), Err(_)) => metrics.sampled("no_answer"),
+        (Request::Commit(_), Ok(Response::Commit(outcome))) => match outcome {
+            CommitOutcome::Committed(_) => metrics.committed("committed", ""),
+            CommitOutcome::Conflict(conflict) => {
+                metrics.committed("conflict", &format!("{:?}", conflict.code));
+            }
+            CommitOutcome::Rejected(refusal) => {
+                metrics.committed("rejected", &format!("{:?}", refusal.code));
+            }
+        },
+        (Request::Commit(_), _) => metrics.lost_answer(),
+        (Request::Seal(_) | Request::Renew(_), _) => {}
     }
 }
 
@@ -263,6 +298,11 @@ impl Role for SchedulerRole {
                 SchedulerOutput::Call { id, cluster, request } => self.call(id, cluster, request),
                 SchedulerOutput::WriteIntent { id, pod, uid, resource_version, intent } => {
                     let finalizers = self.mirror.finalizers(&uid);
+                    if intent.clusters.is_empty()
+                        && let Some(member) = self.mirror.member_of(&uid)
+                    {
+                        self.members[member].replaced();
+                    }
                     let (call, version) = ((id, not_after), (&uid, resource_version));
                     self.originals.write_intent(call, &pod, version, &intent, &finalizers);
                 }

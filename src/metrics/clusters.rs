@@ -1,0 +1,111 @@
+//! Metrics of the scheduler over many clusters.
+
+use std::sync::Arc;
+
+use super::family::{GaugeVec, IntCounterVec, IntGaugeVec};
+use super::table::Stability::Alpha;
+use super::table::Table;
+use super::unix_time;
+
+/// Metrics of all members.
+#[derive(Debug, Clone)]
+pub struct ClusterMetrics {
+    samples: IntCounterVec,
+    commits: IntCounterVec,
+    lost_answers: IntCounterVec,
+    replaced: IntCounterVec,
+    reachable: IntGaugeVec,
+    last_answer: GaugeVec,
+}
+
+impl ClusterMetrics {
+    pub(super) fn register(table: &mut Table) -> Self {
+        let member = &["member"];
+        Self {
+            samples: table.counters(
+                Alpha,
+                "loadmaster_member_samples_total",
+                "Samples that agents were asked for.",
+                &["member", "result"],
+            ),
+            commits: table.counters(
+                Alpha,
+                "loadmaster_member_commits_total",
+                "Commits that agents have answered.",
+                &["member", "outcome", "code"],
+            ),
+            lost_answers: table.counters(
+                Alpha,
+                "loadmaster_member_lost_answers_total",
+                "Commits whose answer was lost, so that the agent is asked what became of them.",
+                member,
+            ),
+            replaced: table.counters(
+                Alpha,
+                "loadmaster_member_replaced_pods_total",
+                "Pods that were taken out of the member to be placed anew.",
+                member,
+            ),
+            reachable: table.gauges(
+                Alpha,
+                "loadmaster_member_reachable",
+                "1 if the agent answers, 0 if it has not for 40 seconds.",
+                member,
+            ),
+            last_answer: table.timestamps(
+                Alpha,
+                "loadmaster_member_last_answer_timestamp_seconds",
+                "Time at which the agent last listed its delegates, in seconds since 1970. \
+                 Initially the start of the scheduler.",
+                member,
+            ),
+        }
+    }
+
+    /// Returns the metrics of a member, from which an answer is expected from now on.
+    pub fn member(&self, name: &str) -> MemberMetrics {
+        let own = MemberMetrics { name: name.into(), of: self.clone() };
+        own.answered();
+        own
+    }
+}
+
+/// The metrics of one member. The families are kept, because a reset of the metrics detaches resolved counters.
+#[derive(Debug, Clone)]
+pub struct MemberMetrics {
+    name: Arc<str>,
+    of: ClusterMetrics,
+}
+
+impl MemberMetrics {
+    /// Counts a sample: `nodes`, `empty`, `refused` or `no_answer`.
+    pub fn sampled(&self, result: &str) {
+        self.of.samples.with_label_values(&[&self.name, result]).inc();
+    }
+
+    /// Counts a commit: `committed`, `conflict` or `rejected`, with its code.
+    pub fn committed(&self, outcome: &str, code: &str) {
+        self.of.commits.with_label_values(&[&self.name, outcome, code]).inc();
+    }
+
+    /// Counts a commit without an answer.
+    pub fn lost_answer(&self) {
+        self.of.lost_answers.with_label_values(&[&self.name]).inc();
+    }
+
+    /// Counts a pod that was taken out of the member.
+    pub fn replaced(&self) {
+        self.of.replaced.with_label_values(&[&self.name]).inc();
+    }
+
+    /// Records that the agent has just answered.
+    pub fn answered(&self) {
+        self.of.last_answer.with_label_values(&[&self.name]).set(unix_time());
+        self.of.reachable.with_label_values(&[&self.name]).set(1);
+    }
+
+    /// Records that the agent has not answered for a while.
+    pub fn unreachable(&self) {
+        self.of.reachable.with_label_values(&[&self.name]).set(0);
+    }
+}
