@@ -70,8 +70,8 @@ fn main() -> ExitCode {
     println!("{coverage}");
     println!(
         "{count} seeds: {} pods bound, {} volumes given, {} evicted, {} crashes, {} terms of leaders, {} faults on the \
-         way, {} late binds of killed processes carried out and {} refused, {} pods pending for good reason, {} woken by changes, {} of them in vain; {} \
-         seeds broke a rule; fingerprint {:016x}",
+         way, {} late binds of killed processes carried out and {} refused, {} pods pending for good reason, {} woken by changes, {} of them in vain; {} changes \
+         recorded in {} bytes and replayed; {} seeds broke a rule; fingerprint {:016x}",
         total.bound,
         total.given,
         total.evicted,
@@ -83,6 +83,8 @@ fn main() -> ExitCode {
         total.pending,
         total.wake_ups.all,
         total.wake_ups.idle,
+        total.changes,
+        total.recorded,
         broken.len(),
         total.fingerprint
     );

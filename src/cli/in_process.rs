@@ -124,6 +124,7 @@ impl Parts {
             heartbeat: self.health.heartbeat(),
             channel,
             debug_signal: None,
+            recording: None,
         }
     }
 }

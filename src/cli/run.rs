@@ -97,6 +97,17 @@ impl Role {
         }
     }
 
+    /// Returns why this role is not recorded, if it is asked for.
+    const fn not_recorded(&self) -> Option<&'static str> {
+        match self {
+            Self::Scheduler => None,
+            Self::Agent => Some("--record has no effect: an agent is not recorded"),
+            Self::Supercluster(_) => {
+                Some("--record has no effect: a scheduler over many clusters is not recorded")
+            }
+        }
+    }
+
     /// Sets the names of this role in a configuration that comes from no file.
     fn set_defaults(&self, config: &mut Configuration) {
         let (profile, lease) = match self {
@@ -161,6 +172,9 @@ fn serve(
         }
     }
     flags.warnings().iter().for_each(|warning| warn!("{warning}"));
+    if let Some(warning) = role.not_recorded().filter(|_| flags.recording().is_some()) {
+        warn!("{warning}");
+    }
     for notice in gates.notices() {
         info!(featureGate = notice.gate, value = notice.value, "{}", notice.text);
     }
@@ -208,6 +222,7 @@ fn serve(
             heartbeat: health.heartbeat(),
             channel: channel(),
             debug_signal: Some(listen(SignalKind::user_defined2())?),
+            recording: flags.recording(),
         };
         let stop = CancellationToken::new();
         let observer = MetricsObserver::new(metrics.clone(), health.clone());

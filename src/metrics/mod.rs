@@ -31,7 +31,7 @@ use client::scheduler::Hold;
 use engine::BindingPhases;
 use engine::profile::Profiles;
 use framework::{ExtensionPoint, Metric};
-use prometheus::{IntGauge, Registry};
+use prometheus::{IntCounter, IntGauge, Registry};
 
 pub use clusters::{ClusterMetrics, MemberMetrics};
 pub use delegated_auth::{Authentication, Authorization, DelegatedAuth};
@@ -117,6 +117,8 @@ pub struct Metrics {
     waiting_updates: IntGauge,
     holds: IntGaugeVec,
     extenders: IntGaugeVec,
+    recorded_bytes: IntCounter,
+    recordings_ended: IntCounterVec,
     plugin_metrics: PluginMetrics,
     resettable: Vec<Resettable>,
     resets: AtomicU64,
@@ -191,6 +193,20 @@ impl Metrics {
             "0 if the extender does not answer and is not called until it does, otherwise 1.",
             &["extender"],
         );
+        let recorded_bytes = table.counter(
+            Alpha,
+            "loadmaster_recorded_bytes_total",
+            "Bytes that --record has written.",
+        );
+        let recordings_ended = table.counters(
+            Alpha,
+            "loadmaster_recordings_ended_total",
+            "Recordings that ended although the scheduler goes on, by cause: disk or backlog.",
+            &["cause"],
+        );
+        for cause in ["disk", "backlog"] {
+            recordings_ended.with_label_values(&[cause]);
+        }
         let resettable = table.take_resettable();
         let (registry, names) = table.finish();
         let plugin_metrics = PluginMetrics::default();
@@ -215,6 +231,8 @@ impl Metrics {
             waiting_updates,
             holds,
             extenders,
+            recorded_bytes,
+            recordings_ended,
             plugin_metrics,
             resettable,
             resets: AtomicU64::new(0),
@@ -398,6 +416,16 @@ impl Metrics {
     /// Counts an object of this resource (`pods`) that was skipped because it could not be decoded.
     pub fn undecodable(&self, resource: &str) {
         self.undecodable_objects.with_label_values(&[resource]).inc();
+    }
+
+    /// Counts bytes of a recording.
+    pub fn recorded(&self, bytes: usize) {
+        self.recorded_bytes.inc_by(bytes as u64);
+    }
+
+    /// Counts a recording that ended early for this cause.
+    pub fn recording_ended(&self, cause: &str) {
+        self.recordings_ended.with_label_values(&[cause]).inc();
     }
 
     /// Counts events with this reason that were not written.

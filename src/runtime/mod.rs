@@ -20,6 +20,7 @@ use engine::cycle::Form;
 use engine::profile::Profiles;
 use engine::{Engine, EngineConfig};
 use framework::{Feed, Registry};
+use recording::RecordedEngine;
 use tokio::runtime::Handle;
 use tokio::signal::unix::Signal;
 use tokio::sync::SetOnce;
@@ -41,6 +42,7 @@ use crate::extender::{Extenders, LoopWait};
 use crate::feed::FeedFactory;
 use crate::informer::InformerFactory;
 use crate::metrics::Metrics;
+use crate::recorder::{self, RecordedSetup, Recording, RecordingOptions};
 use crate::scheduling_loop::{
     DRAIN_TIMEOUT, EventChannel, Heartbeat, LoopEvent, LoopParts, Observer, Relists, SchedulingLoop,
 };
@@ -79,6 +81,8 @@ pub struct Setup<M = Infallible> {
     pub channel: EventChannel<M>,
     /// The signal at which the cache debugger compares and dumps, if any.
     pub debug_signal: Option<Signal>,
+    /// Where what enters and leaves the engine is recorded, if it is.
+    pub recording: Option<RecordingOptions>,
 }
 
 /// The sources of the objects that the scheduler reads.
@@ -106,6 +110,7 @@ impl<M> Setup<M> {
             server_status: self.server_status,
             heartbeat: self.heartbeat,
             debug_signal: self.debug_signal,
+            recording: self.recording,
         }
     }
 
@@ -163,16 +168,49 @@ impl<M> Setup<M> {
 impl Setup {
     /// Creates the scheduler and the lists of kinds to watch and of feeds. `whole` selects the objects
     /// that are kept as JSON for extenders.
-    fn scheduler(&self, whole: Whole, clock: Clock) -> anyhow::Result<(Scheduler, Sources)> {
+    fn scheduler(
+        &self,
+        whole: Whole,
+        clock: Clock,
+    ) -> anyhow::Result<(Scheduler, Sources, Option<Recording>)> {
         let seed = seed_of(clock);
         let (engine, sources) = self.engine(whole, seed)?;
+        let recording = self.recording.as_ref();
+        let recording = recording.and_then(|options| {
+            let begun = recorder::begin(options, &self.recorded_setup(clock), seed, &self.metrics);
+            Some((options, begun?))
+        });
+        let (engine, recording) = match recording {
+            Some((options, begun)) => {
+                (RecordedEngine::recording(engine, options.encoder()), Some(begun))
+            }
+            None => (engine.into(), None),
+        };
         let api_dispatcher = ApiDispatcher::new(self.limits(), seed);
         let event_recorder = EventRecorder::new(recorder_options(), seed);
         let mut scheduler = Scheduler::new(engine, api_dispatcher, event_recorder);
         if let Some(election) = new_election(&self.config, seed)? {
             scheduler = scheduler.with_leader_election(election);
         }
-        Ok((scheduler, sources))
+        Ok((scheduler, sources, recording))
+    }
+
+    /// Returns what the decisions depend on beside what is recorded of the engine.
+    fn recorded_setup(&self, clock: Clock) -> RecordedSetup {
+        RecordedSetup {
+            started: clock.now().to_string(),
+            host: hostname(),
+            configuration: RecordedSetup::recorded_configuration(&self.config),
+            feature_gates: self
+                .recording
+                .iter()
+                .flat_map(|own| own.feature_gates.clone())
+                .collect(),
+            adaptive_sampling: self.adaptive_sampling,
+            rankings: self.form == Form::Ranked,
+            longest_preemption_pause: self.longest_preemption_pause,
+            unschedulable_timeout: self.unschedulable_timeout,
+        }
     }
 }
 
@@ -204,7 +242,9 @@ pub async fn run_scheduler(
     let wait = LoopWait { runtime, heartbeat, stop: stop.clone(), events: loop_events };
     let extenders = Extenders::new(&setup.config, wait, clock, metrics.clone())
         .context("couldn't build extenders")?;
-    let (scheduler, sources) = setup.scheduler(extenders.needs(), clock)?;
+    let (scheduler, sources, recording) = setup.scheduler(extenders.needs(), clock)?;
+    let (recorder, writer) = recording.unzip();
+    let writing = writer.map(|writer| tokio::task::spawn_blocking(|| writer.run()));
     // Several connections, so that lists, watches and events do not delay writes, nor these the lease.
     let (read_client, write_client) = (setup.connect("scheduler")?, setup.connect("scheduler")?);
     let (lease_client, event_client) =
@@ -266,10 +306,19 @@ pub async fn run_scheduler(
         leading,
         heartbeat: heartbeat.clone(),
         relists,
+        recorder,
     });
     let stop_loop = || events.send(LoopEvent::Stop);
-    until_ended(&mut scheduling, stop, stop_loop, &mut tasks, &heartbeat).await
+    let outcome = until_ended(&mut scheduling, stop, stop_loop, &mut tasks, &heartbeat).await;
+    if let Some(writing) = writing.filter(|_| scheduling.is_finished()) {
+        // The loop has handed over the last operations. A disk that hangs does not keep the process.
+        let _ = tokio::time::timeout(LAST_WRITE, writing).await;
+    }
+    outcome
 }
+
+/// Time that the recording gets to be complete after the end of the scheduling loop.
+const LAST_WRITE: Duration = Duration::from_secs(5);
 
 /// Waits until the loop ends, and stops it when `stop` says so.
 ///

@@ -24,7 +24,7 @@ use client::Request;
 use client::leader_election::{Notice, Outcome};
 use client::scheduler::{RequestSource, Scheduler};
 use engine::ports::{Ports, Probe};
-use framework::Time;
+use framework::{Time, WallOffset};
 use tokio::sync::SetOnce;
 use tokio::sync::mpsc::UnboundedSender;
 use tracing::info;
@@ -42,11 +42,14 @@ use self::snapshot::Snapshots;
 pub use self::snapshot::{NodeSnapshot, Snapshot};
 use crate::clock::Clock;
 use crate::extender::Extenders;
+use crate::recorder::Recorder;
 
 /// Maximum number of events handled before the next pod is scheduled.
 const MAX_EVENTS_PER_ROUND: usize = 256;
 /// Shortest wait for an event. It prevents a busy loop when a deadline has just passed.
 const MIN_WAIT: Duration = Duration::from_millis(1);
+/// Smallest correction of the wall clock that is followed.
+const LEAST_CORRECTION: Duration = Duration::from_millis(1);
 /// Maximum interval between two calls of the observer.
 const OBSERVE_INTERVAL: Duration = Duration::from_secs(1);
 /// Time to wait for the requests in flight after the loop was stopped.
@@ -93,6 +96,8 @@ pub struct LoopParts<O> {
     pub heartbeat: Arc<Heartbeat>,
     /// Asks informers to list again.
     pub relists: Relists,
+    /// Takes what was recorded of the engine, if it is recorded.
+    pub recorder: Option<Recorder>,
 }
 
 /// A scheduling loop. [`run`](Self::run) blocks, so it needs a thread of its own.
@@ -108,6 +113,8 @@ pub struct SchedulingLoop<O> {
     snapshots: Snapshots,
     copies: Copies,
     relists: Relists,
+    recorder: Option<Recorder>,
+    wall_offset: WallOffset,
     leading: Arc<SetOnce<()>>,
     election_log: ElectionLog,
     heartbeat: Arc<Heartbeat>,
@@ -142,6 +149,7 @@ impl<O: Observer> SchedulingLoop<O> {
             leading,
             heartbeat,
             relists,
+            recorder,
         } = parts;
         Self {
             election_log: ElectionLog::new(scheduler.leader_elector()),
@@ -157,6 +165,8 @@ impl<O: Observer> SchedulingLoop<O> {
             leading,
             heartbeat,
             relists,
+            recorder,
+            wall_offset: WallOffset::default(),
             drain_deadline: None,
         }
     }
@@ -168,7 +178,7 @@ impl<O: Observer> SchedulingLoop<O> {
             self.heartbeat.beat();
             let is_up_to_date = self.handle_waiting_events();
             let now = self.clock.now();
-            self.scheduler.set_wall_offset(self.clock.wall_offset());
+            self.follow_wall_clock();
             self.scheduler.tick(now, &mut self.environment.ports());
             // A pod that backs off is popped early only if no change that may help it waits here.
             let may_pop = is_up_to_date || self.scheduler.engine().queue().has_active();
@@ -183,7 +193,11 @@ impl<O: Observer> SchedulingLoop<O> {
                 && self.snapshots.is_idle()
                 && self.copies.is_idle();
             attempt.iter().for_each(log_attempt);
+            self.recorder.take_if(|recorder| !recorder.advance(self.scheduler.engine_mut(), now));
             if let Some(outcome) = self.outcome() {
+                if let Some(recorder) = self.recorder {
+                    recorder.finish(self.scheduler.engine_mut());
+                }
                 return outcome;
             }
             if is_idle {
@@ -192,6 +206,16 @@ impl<O: Observer> SchedulingLoop<O> {
             if now.since(self.last_observed) >= OBSERVE_INTERVAL {
                 self.observe(now);
             }
+        }
+    }
+
+    /// Notes a correction of the wall clock. Two readings of it always differ by a little.
+    fn follow_wall_clock(&mut self) {
+        let (known, shown) = (self.wall_offset, self.clock.wall_offset());
+        let [known, new] = [known, shown].map(|offset| offset.wall_time(Time::ZERO));
+        if known.since(new).max(new.since(known)) >= LEAST_CORRECTION {
+            self.wall_offset = shown;
+            self.scheduler.set_wall_offset(shown);
         }
     }
 

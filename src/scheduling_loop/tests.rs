@@ -84,7 +84,7 @@ fn start(
         events: events.clone(),
     };
     let scheduling = SchedulingLoop::new(LoopParts {
-        scheduler: Scheduler::new(engine, dispatcher, recorder),
+        scheduler: Scheduler::new(engine.into(), dispatcher, recorder),
         extenders: Extenders::new(config, wait, clock, metrics.clone()).unwrap(),
         events: received,
         requests: tokio::sync::mpsc::unbounded_channel().0,
@@ -94,6 +94,7 @@ fn start(
         leading: Arc::default(),
         heartbeat: health.heartbeat(),
         relists: Relists::new(1),
+        recorder: None,
     });
     #[expect(
         clippy::disallowed_methods,

@@ -46,6 +46,7 @@ pub(super) async fn setup(server: &Server) -> Setup {
         heartbeat: Arc::default(),
         channel: channel(),
         debug_signal: None,
+        recording: None,
     }
 }
 

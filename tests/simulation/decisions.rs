@@ -9,6 +9,7 @@ use engine::queue::Place;
 use engine::{Attempt, Engine, Outcome};
 use framework::storage::PersistentVolumeClaim;
 use framework::{Pod, Time};
+use recording::RecordedEngine;
 use serde_json::json;
 
 use super::extender::Extender;
@@ -69,7 +70,7 @@ struct Decision {
 
 impl Decision {
     /// Returns the decision; `None` if the pod belongs to another scheduler.
-    fn on(pod: &Arc<Pod>, engine: &mut Engine, form: Form, now: Time) -> Option<Self> {
+    fn on(pod: &Arc<Pod>, engine: &mut RecordedEngine, form: Form, now: Time) -> Option<Self> {
         let ports = &mut Ports { extenders: &mut Extender::default(), probe: &mut () };
         let evaluation = engine.evaluate(pod, form, None, now, ports)?;
         let cluster = engine.cache().cluster();
@@ -90,8 +91,8 @@ impl Decision {
 /// no other volume is withheld. Pods that need the extender are left out while it does not answer: a decision
 /// would try it again.
 pub(crate) fn forms_agree(
-    engine: &mut Engine,
-    fresh: &mut Engine,
+    engine: &mut RecordedEngine,
+    fresh: &mut RecordedEngine,
     related: &Related,
     now: Time,
 ) -> Checked {

@@ -22,6 +22,7 @@
 //!   order of nodes, of what users read, of the Lease, and of processes that are asked to end.
 //! - `counts`: invariants of what the scheduler counts and keeps.
 //! - `volumes`, `devices`: invariants of volumes and devices, and of their claims.
+//! - `recording`: the recording of each process, which is replayed at the end.
 //! - `oracle`: where pods fit, computed naively.
 
 mod api_servers;
@@ -45,6 +46,7 @@ mod patience;
 mod preemptions;
 mod progress;
 mod queueing;
+mod recording;
 mod replica;
 mod retries;
 mod rules;
@@ -78,7 +80,8 @@ pub(crate) fn run(seed: u64, steps: u32, trace: bool) -> (Summary, Option<Violat
         } else {
             world.live_through(steps)?;
         }
-        world.calm_down()
+        world.calm_down()?;
+        world.replay_recordings()
     };
     let lived = catch_unwind(AssertUnwindSafe(life));
     let lived = lived.unwrap_or_else(|_| Err(world.violation("something panicked")));

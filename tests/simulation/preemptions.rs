@@ -9,6 +9,7 @@ use engine::queue::Place;
 use engine::{Attempt, Engine, Outcome};
 use framework::preemption::Preemption;
 use framework::{NominatedPods, Pod, Time, Uid};
+use recording::RecordedEngine;
 
 use super::extender::Extender;
 use super::oracle::{Budgets, Oracle, Related};
@@ -33,7 +34,7 @@ impl Foreseen {
     /// # Errors
     /// A rule is violated.
     pub(crate) fn by(
-        engine: &mut Engine,
+        engine: &mut RecordedEngine,
         related: &Related,
         probed: &mut Vec<usize>,
         now: Time,

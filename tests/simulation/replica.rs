@@ -18,6 +18,7 @@ use framework::preemption::Preemption;
 use framework::{Node, NominatedPods, Pod, Time, Uid};
 use loadmaster::config::{self, Gates};
 use loadmaster::wire::{Decoder, Update, watched_kinds};
+use recording::RecordedEngine;
 use sandbox::api::WatchId;
 use serde_json::{Value, json};
 
@@ -34,6 +35,7 @@ use super::oracle::{Budgets, Related, gives_volumes};
 use super::patience;
 use super::preemptions::Foreseen;
 use super::queueing::{Failures, Turns};
+use super::recording::Recording;
 use super::retries::Retries;
 use super::rules::{Checked, rule};
 use super::server::{DEFAULT, SPREADING};
@@ -65,6 +67,8 @@ pub(crate) struct Replica {
     pub(crate) related: Related,
     /// Number of pods that changes requeued.
     pub(crate) wake_ups: WakeUps,
+    /// Its recording.
+    recording: Recording,
     /// What the extender does, if there is one.
     extender: Option<Role>,
     /// Number of waiting calls above which there is a backlog.
@@ -256,7 +260,7 @@ impl LastDecisions {
 impl Replica {
     /// Starts a scheduler.
     pub(crate) fn start(life: u32, seed: u64, kind: Kind, found: Vec<Uid>, now: Time) -> Self {
-        let engine = new_engine(seed, kind.extender);
+        let (recording, engine) = Recording::begin(seed, kind.extender);
         let kinds = watched_kinds(engine.profiles());
         let mut rng = Rng::with_seed(seed);
         let limits = limits(&mut rng, kind.has_slots);
@@ -296,6 +300,7 @@ impl Replica {
         Self {
             life,
             scheduler,
+            recording,
             extender: kind.extender,
             max_waiting,
             limits: RequestLimits::new(limits, !kind.elects),
@@ -529,7 +534,7 @@ impl Replica {
     /// # Errors
     /// A decision depends on the difference.
     pub(crate) fn counts_are_right(&mut self, now: Time) -> Checked {
-        let mut fresh = new_engine(0, self.extender);
+        let mut fresh = RecordedEngine::from(new_engine(0, self.extender));
         let engine = self.scheduler.engine();
         let cluster = engine.cache().cluster();
         let nodes = cluster.nodes().iter().map(|node| Change::Node(cluster.to_node(node)));
@@ -548,6 +553,7 @@ impl Replica {
         &mut self,
         now: Time,
     ) -> Result<Vec<(RequestSource, Request)>, String> {
+        self.recording.keep(self.scheduler.engine_mut());
         let requests: Vec<_> = self.scheduler.take_requests().collect();
         let is_limited = |by: RequestSource, request: &Request| {
             by == RequestSource::ApiDispatcher && request.destination == Destination::ApiServer
@@ -576,6 +582,12 @@ impl Replica {
         let ports = &mut Ports { extenders: &mut (), probe: &mut () };
         self.scheduler.handle_extender_probed(extender, outcome, now, ports);
         self.nobody_oversleeps(now, || "an extender is tried again".to_owned())
+    }
+
+    /// Ends the recording, and returns it.
+    pub(crate) fn into_recording(mut self) -> Recording {
+        self.recording.end(self.scheduler.engine_mut());
+        self.recording
     }
 
     /// Returns whether all informers have synced.
@@ -746,7 +758,7 @@ fn described(change: &Change) -> String {
 
 /// Creates an engine with the default plugins and a plugin that waits. It has two profiles; one of
 /// them has default spread constraints and visits nodes in turn from each zone.
-fn new_engine(seed: u64, extender: Option<Role>) -> Engine {
+pub(crate) fn new_engine(seed: u64, extender: Option<Role>) -> Engine {
     let mut spreading = profile(
         SPREADING,
         json!([

@@ -31,6 +31,7 @@ use super::extender::{self, Role};
 use super::leases::{self, Leases};
 use super::network::{Fate, Network};
 use super::progress::Progress;
+use super::recording::Recording;
 use super::replica::{Decided, Kind, Replica};
 use super::rules::{self, Violation};
 use super::server::Server;
@@ -139,6 +140,10 @@ pub(crate) struct Summary {
     pub(crate) pending: usize,
     /// Pods that changes requeued.
     pub(crate) wake_ups: WakeUps,
+    /// Changes that were recorded and replayed.
+    pub(crate) changes: u64,
+    /// The size of the recordings, in bytes.
+    pub(crate) recorded: usize,
     /// Faults and states.
     pub(crate) coverage: Coverage,
     /// A number that tells whether two runs were the same: every event and request went into it.
@@ -157,6 +162,8 @@ impl AddAssign for Summary {
         self.evicted += other.evicted;
         self.pending += other.pending;
         self.wake_ups += other.wake_ups;
+        self.changes += other.changes;
+        self.recorded += other.recorded;
         self.coverage += other.coverage;
         self.fingerprint = self.fingerprint.wrapping_add(other.fingerprint);
     }
@@ -197,6 +204,8 @@ pub(crate) struct World {
     progress: Progress,
     /// Binds that were refused and whose answers are under way, with the UIDs of their pods.
     refusals: BTreeMap<(u32, RequestId), Refused>,
+    /// The recordings of processes that have ended.
+    recordings: Vec<Recording>,
     /// Faults and states so far.
     coverage: Coverage,
     summary: Summary,
@@ -256,6 +265,7 @@ impl World {
             seen_by_extender: BTreeMap::new(),
             progress: Progress::default(),
             refusals: BTreeMap::new(),
+            recordings: Vec::new(),
             coverage: Coverage::default(),
             summary: Summary::default(),
             trace: Trace { print: trace, last: VecDeque::new(), hasher: DefaultHasher::new() },
@@ -582,9 +592,10 @@ impl World {
         let unfinished = replica.scheduler.api_dispatcher().unfinished();
         self.say(|| format!("process {life} {how}, {unfinished} effects are unfinished"));
         self.summary.wake_ups += replica.wake_ups;
-        for stream in replica.informers.into_iter().filter_map(|informer| informer.stream) {
+        for stream in replica.informers.iter().filter_map(|informer| informer.stream.as_ref()) {
             self.server.store.close(stream.watch);
         }
+        self.recordings.push(replica.into_recording());
         let pause = Duration::from_millis(1 + self.rng.u64(..5000));
         self.at(pause, Event::Start { seat });
     }
@@ -710,6 +721,26 @@ impl World {
             self.trace.last.pop_front();
         }
         self.trace.last.push_back(line);
+    }
+
+    /// Replays the recordings of all processes.
+    ///
+    /// # Errors
+    /// An engine that gets the same decides otherwise.
+    pub(crate) fn replay_recordings(&mut self) -> Result<(), Violation> {
+        for seat in self.seats.iter_mut() {
+            if let Some(replica) = seat.end() {
+                self.summary.wake_ups += replica.wake_ups;
+                self.recordings.push(replica.into_recording());
+            }
+        }
+        for recording in std::mem::take(&mut self.recordings) {
+            let changes = recording.replays();
+            let changes = changes.map_err(|text| self.violation(&format!("replay: {text}")))?;
+            self.summary.changes += changes;
+            self.summary.recorded += recording.size();
+        }
+        Ok(())
     }
 
     /// Returns what has happened.

@@ -72,15 +72,15 @@ fn path_of(around: Option<&Open>, line: &str) -> String {
 /// Caches that keep objects which are gone, each up to a limit.
 const LIMITED: [(&str, usize); 6] = [
     // The last attempts.
-    ("scheduler.engine.records.recent", 16_384),
+    ("scheduler.engine.engine.records.recent", 16_384),
     // The classes of pods that were used last.
-    ("scheduler.engine.rankings", 4096),
+    ("scheduler.engine.engine.rankings", 4096),
     // The latest changes.
-    ("scheduler.engine.world.log.entries", 65_536),
+    ("scheduler.engine.engine.world.log.entries", 65_536),
     // Standing queries, of which the one that was not asked for the longest is forgotten first.
-    ("scheduler.engine.world.view.cache.cluster.queries", 4096),
+    ("scheduler.engine.engine.world.view.cache.cluster.queries", 4096),
     // Shared parts of pods. Unused ones are removed when half of them are.
-    ("scheduler.engine.world.view.cache.pool", 1024),
+    ("scheduler.engine.engine.world.view.cache.pool", 1024),
     // A hundred namespaces, and the others together.
     ("metrics.loadmaster_binding_errors_total", 101),
 ];

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use engine::ports::{Count, Ports};
 use engine::{Attempt, Change, Effect, EffectKind, Engine, Event, EventType};
 use framework::{Code, PodKey, Time, Uid, WallOffset};
+use recording::RecordedEngine;
 
 use crate::api_dispatcher::{ApiDispatcher, CallCounts};
 use crate::event_recorder::{DropCause, EventRecorder, ObjectKind};
@@ -101,7 +102,7 @@ enum Phase {
 /// request leaves the scheduler.
 #[derive(Debug)]
 pub struct Scheduler {
-    engine: Engine,
+    engine: RecordedEngine,
     api_dispatcher: ApiDispatcher,
     event_recorder: EventRecorder,
     leader_election: Option<LeaderElection>,
@@ -121,7 +122,7 @@ pub struct Scheduler {
 impl Scheduler {
     /// Creates a scheduler whose caches are empty. It takes part in no election.
     pub const fn new(
-        engine: Engine,
+        engine: RecordedEngine,
         api_dispatcher: ApiDispatcher,
         event_recorder: EventRecorder,
     ) -> Self {
@@ -146,12 +147,12 @@ impl Scheduler {
     }
 
     /// Returns the engine.
-    pub const fn engine(&self) -> &Engine {
+    pub fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// Returns the engine for queries that use its buffers.
-    pub const fn engine_mut(&mut self) -> &mut Engine {
+    /// Returns the engine for evaluations and for what was recorded of it.
+    pub const fn engine_mut(&mut self) -> &mut RecordedEngine {
         &mut self.engine
     }
 

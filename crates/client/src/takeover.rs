@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use engine::{EffectId, Engine};
 use framework::{Answer, Pod, PodKey, Time, Uid};
+use recording::RecordedEngine;
 
 use crate::failed_call::FailedCall;
 
@@ -98,7 +99,12 @@ pub(crate) struct Takeover {
 
 impl Takeover {
     /// Begins a takeover. With `were_synced` the caches were filled before, so they may be old.
-    pub(crate) fn begin(scope: Scope, were_synced: bool, engine: &mut Engine, now: Time) -> Self {
+    pub(crate) fn begin(
+        scope: Scope,
+        were_synced: bool,
+        engine: &mut RecordedEngine,
+        now: Time,
+    ) -> Self {
         let mut takeover = Self {
             scope,
             fences_end: now + FENCE_TIMEOUT,
@@ -121,7 +127,7 @@ impl Takeover {
     }
 
     /// Fences a pod that was reported, if it has to be.
-    pub(crate) fn consider(&mut self, pod: &PodKey, engine: &mut Engine, now: Time) {
+    pub(crate) fn consider(&mut self, pod: &PodKey, engine: &mut RecordedEngine, now: Time) {
         let Some(pod) = engine.pending_pod(pod).filter(|pod| self.has_to_fence(pod)).cloned()
         else {
             return;
@@ -130,7 +136,7 @@ impl Takeover {
             self.fences_end = now + FENCE_TIMEOUT;
             self.pods_listed_at = now + WATCH_TIMEOUT;
         }
-        self.open.insert(engine.touch(&pod));
+        self.open.extend(engine.touch(&pod.key));
         self.fenced.insert(pod.uid.clone());
         self.namespaces.insert(pod.key.namespace.clone());
     }

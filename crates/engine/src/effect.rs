@@ -5,10 +5,23 @@ use std::fmt;
 use std::sync::Arc;
 
 use framework::{Binding, EventType, PodKey, ScheduledCondition, StatusPatch, Time, Uid, Write};
+use serde::Serialize;
 
 /// Identifies an effect in its answer. Ids grow by one and are never reused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct EffectId(pub(crate) u64);
+
+impl EffectId {
+    /// Returns the id of this number, for a recording of answers.
+    pub const fn from_u64(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// Returns the number of the id.
+    pub const fn as_u64(self) -> u64 {
+        self.0
+    }
+}
 
 impl fmt::Display for EffectId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -17,7 +30,7 @@ impl fmt::Display for EffectId {
 }
 
 /// A request, and the id under which its answer is expected.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Effect {
     /// The id.
     pub id: EffectId,
@@ -26,7 +39,7 @@ pub struct Effect {
 }
 
 /// Kinds of requests. Effects on one object are carried out in the order of their ids.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub enum EffectKind {
     /// Post a Binding; answered with [`Engine::answer`](crate::Engine::answer).
     Bind {
@@ -107,7 +120,7 @@ pub enum EffectKind {
 
 /// An eviction: the condition `DisruptionTarget` is patched into the status of the victim, then the
 /// victim is deleted. A pod of the same name with another UID is left alone.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Eviction {
     /// Namespace and name of the victim.
     pub pod: PodKey,
@@ -122,7 +135,7 @@ pub struct Eviction {
 }
 
 /// An `events.k8s.io/v1` event about a pod.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Event {
     /// Namespace and name of the pod.
     pub regarding: PodKey,
@@ -143,7 +156,7 @@ pub struct Event {
 }
 
 /// Refers to a pod.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ObjectRef {
     /// Namespace and name.
     pub pod: PodKey,

@@ -12,6 +12,7 @@ mod label_limits;
 mod leader_election;
 mod logs;
 mod metrics;
+mod record_limit;
 mod serving;
 #[cfg(test)]
 mod tests;
@@ -31,8 +32,10 @@ pub(crate) use versions::{VersionError, VersionRequest};
 
 use crate::config::gates::GateError;
 use crate::config::{Configuration, Duration, Gates};
+use crate::recorder::RecordingOptions;
 use deprecated::Deprecated;
 use gates::GateSetting;
+use record_limit::RecordLimit;
 use values::Values;
 use versions::VersionFlags;
 
@@ -76,6 +79,14 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "BOOL", value_parser = go::boolean, num_args = 0..=1,
         require_equals = true, default_value = "false", default_missing_value = "true")]
     pub no_rankings: bool,
+
+    /// Records what enters and leaves the scheduler in this directory, for `loadmaster replay`
+    #[arg(long, value_name = "DIR", value_parser = go::path)]
+    record: Option<PathBuf>,
+
+    /// Maximum size of the recordings in that directory; the oldest files are removed
+    #[arg(long, value_name = "SIZE", default_value = "2Gi")]
+    record_limit: RecordLimit,
 
     /// Prints the version and exits; `raw` prints more
     #[arg(long, value_name = "BOOL|raw", num_args = 0..=1, require_equals = true,
@@ -153,6 +164,15 @@ impl Flags {
             config.client_connection.kubeconfig = kubeconfig;
         }
         self.leader_election.apply(&self.values, &mut config.leader_election);
+    }
+
+    /// Returns where to record, if anywhere.
+    pub(crate) fn recording(&self) -> Option<RecordingOptions> {
+        Some(RecordingOptions {
+            directory: go::given(self.record.as_ref())?,
+            limit: self.record_limit.bytes(),
+            feature_gates: self.feature_gates.iter().map(|gate| gate.as_str().to_owned()).collect(),
+        })
     }
 
     /// Returns a warning for each flag without effect, with the reason.

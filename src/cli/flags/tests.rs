@@ -365,8 +365,14 @@ const DEFAULTS: &str = "
     write-config-to=";
 
 /// Flags of Loadmaster.
-const OWN: [&str; 4] =
-    ["adaptive-sampling=false", "clusters=", "longest-preemption-pause=5m0s", "no-rankings=false"];
+const OWN: [&str; 6] = [
+    "adaptive-sampling=false",
+    "clusters=",
+    "longest-preemption-pause=5m0s",
+    "no-rankings=false",
+    "record-limit=2Gi",
+    "record=",
+];
 
 #[test]
 fn every_flag_has_the_default_of_kube_scheduler() {

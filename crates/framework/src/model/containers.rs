@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::resources::{Resources, is_sidecar, parse_resource_list};
 use crate::api;
 
 /// When a container runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ContainerKind {
     /// An init container: it ends before the next container starts.
     Init,
@@ -17,7 +19,7 @@ pub enum ContainerKind {
 }
 
 /// The requests and limits of one container, as its spec has them.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ContainerResources {
     /// Name of the container.

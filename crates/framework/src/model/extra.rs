@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::containers::ContainerResources;
@@ -35,12 +36,13 @@ impl ExtraFields {
 }
 
 /// The kept fields of one object. An object without such fields takes one word.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Extra(Option<Arc<Kept>>);
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Kept {
     /// Fields by pointer, sorted.
+    #[serde(with = "json_texts")]
     fields: Box<[(Arc<str>, Value)]>,
     containers: Arc<[ContainerResources]>,
 }
@@ -90,6 +92,32 @@ impl Extra {
     pub(super) fn containers_mut(&mut self) -> Option<&mut Arc<[ContainerResources]>> {
         let kept = Arc::get_mut(self.0.as_mut()?)?;
         (!kept.containers.is_empty()).then_some(&mut kept.containers)
+    }
+}
+
+/// Fields as JSON texts, for formats that do not describe themselves.
+mod json_texts {
+    use std::sync::Arc;
+
+    use serde::de::Error as _;
+    use serde::{Deserialize, Deserializer, Serializer};
+    use serde_json::Value;
+
+    pub(super) fn serialize<S: Serializer>(
+        fields: &[(Arc<str>, Value)],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(fields.iter().map(|(pointer, value)| (pointer, value.to_string())))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Box<[(Arc<str>, Value)]>, D::Error> {
+        let texts = Vec::<(Arc<str>, String)>::deserialize(deserializer)?;
+        let field = |(pointer, text): (Arc<str>, String)| {
+            Ok((pointer, serde_json::from_str(&text).map_err(D::Error::custom)?))
+        };
+        texts.into_iter().map(field).collect()
     }
 }
 

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::selector::{
     LabelSelector, OperatorKind, Requirement, SelectorError, invalid, json_list, not_supported,
 };
@@ -23,7 +25,7 @@ pub trait NodeFields {
 }
 
 /// The operator of a requirement on a field.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum FieldOperator {
     /// The field equals the value.
     In,
@@ -32,7 +34,7 @@ pub enum FieldOperator {
 }
 
 /// A requirement on one field of a node.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FieldRequirement {
     /// Path of the field; every path other than `metadata.name` reads as empty.
     pub key: Arc<str>,
@@ -73,7 +75,7 @@ impl FieldRequirement {
 }
 
 /// One alternative of a node selector; a node must meet all its requirements.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct NodeSelectorTerm {
     /// Requirements on labels.
     pub expressions: Box<[Requirement]>,
@@ -138,7 +140,7 @@ fn is_empty(term: &api::NodeSelectorTerm) -> bool {
 }
 
 /// The node names that a selector allows by its requirements on `metadata.name`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum NodeNameRestriction {
     /// At least one alternative allows any name.
     Unrestricted,
@@ -184,7 +186,7 @@ fn names_of(term: &api::NodeSelectorTerm) -> Option<BTreeSet<&str>> {
 ///
 /// Invalid terms are kept as errors. They match no node, and are reported only if no valid term
 /// matches.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct NodeSelector {
     terms: Box<[Result<NodeSelectorTerm, SelectorError>]>,
     names: NodeNameRestriction,
@@ -252,7 +254,7 @@ impl NodeSelector {
 }
 
 /// The required node affinity of a pod: `nodeSelector` and required terms.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RequiredNodeAffinity {
     labels: Option<LabelSelector>,
     selector: Option<NodeSelector>,
@@ -292,7 +294,7 @@ impl RequiredNodeAffinity {
 }
 
 /// A term and its weight.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct WeightedNodeSelectorTerm {
     /// Weight, added to the score of matching nodes; not 0.
     pub weight: i32,
@@ -301,7 +303,7 @@ pub struct WeightedNodeSelectorTerm {
 }
 
 /// Weighted preferences for nodes.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PreferredSchedulingTerms(Box<[WeightedNodeSelectorTerm]>);
 
 impl PreferredSchedulingTerms {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::pod_claims::{ExtendedRequest, GeneratedClaims, PodResourceClaim};
@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The UID of an object: 16 bytes for a UUID, text otherwise.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Uid {
     /// A UUID in its canonical, lower-case form.
     Uuid([u8; 16]),
@@ -71,7 +71,7 @@ impl fmt::Debug for Uid {
 }
 
 /// Namespace and name of a pod; prints as `namespace/name`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PodKey {
     /// Namespace.
     pub namespace: Arc<str>,
@@ -99,7 +99,7 @@ pub const DISRUPTION_TARGET: &str = "DisruptionTarget";
 pub const PREEMPTION_BY_SCHEDULER: &str = "PreemptionByScheduler";
 
 /// The fields of the `PodScheduled` condition that its writer compares.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScheduledCondition {
     /// `True` or `False`.
     pub status: bool,
@@ -154,7 +154,7 @@ pub struct Pod {
 }
 
 /// The part of a pod that the pods of a template have in common.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PodSpec {
     /// Name of the responsible scheduler.
     pub scheduler_name: Arc<str>,
@@ -207,7 +207,7 @@ impl PodSpec {
 }
 
 /// Pod affinity or anti-affinity. One malformed term makes its whole category an error.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PodAffinity {
     /// The required terms.
     pub required: Result<Box<[PodAffinityTerm]>, SelectorError>,
@@ -216,7 +216,7 @@ pub struct PodAffinity {
 }
 
 /// A term on the pods of a topology domain.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PodAffinityTerm {
     /// Selects the pods by label.
     pub selector: LabelSelector,
@@ -230,7 +230,7 @@ pub struct PodAffinityTerm {
 }
 
 /// A weighted term.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct WeightedPodAffinityTerm {
     /// Weight, 1 to 100.
     pub weight: i32,
@@ -239,7 +239,7 @@ pub struct WeightedPodAffinityTerm {
 }
 
 /// The action for a pod that would violate a topology spread constraint.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum WhenUnsatisfiable {
     /// Reject the node: a hard constraint.
     DoNotSchedule,
@@ -260,7 +260,7 @@ impl From<&str> for WhenUnsatisfiable {
 }
 
 /// A topology spread constraint.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TopologySpreadConstraint {
     /// Maximum difference between domains.
     pub max_skew: i32,
@@ -298,7 +298,7 @@ impl TopologySpreadConstraint {
 }
 
 /// The kinds of controllers whose selector identifies pods that belong together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the kinds of these names")]
 pub enum ControllerKind {
     ReplicationController,
@@ -307,7 +307,7 @@ pub enum ControllerKind {
 }
 
 /// The controller of a pod.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Controller {
     /// Its kind.
     pub kind: ControllerKind,
@@ -369,7 +369,7 @@ impl PodAffinity {
 }
 
 /// The protocol of a host port.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Protocol {
     /// TCP; also the default.
     Tcp,
@@ -382,7 +382,7 @@ pub enum Protocol {
 }
 
 /// A port of the node that a container reserves.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct HostPort {
     /// Address of the node; `0.0.0.0` means all addresses.
     pub ip: Arc<str>,

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::node::digest;
 use super::resources::{is_extended_resource_name, is_sidecar, parse_resource_list};
 use crate::api;
@@ -16,7 +18,7 @@ pub fn may_be_device_resource(name: &str) -> bool {
 }
 
 /// An entry of `spec.resourceClaims` of a pod.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PodResourceClaim {
     /// Name within the pod.
     pub name: Arc<str>,
@@ -25,7 +27,7 @@ pub struct PodResourceClaim {
 }
 
 /// Where the ResourceClaim of a pod comes from.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum PodClaimSource {
     /// The ResourceClaim of this name.
     Claim(Arc<str>),
@@ -50,7 +52,7 @@ impl PodResourceClaim {
 type GeneratedClaim = (Arc<str>, Option<Arc<str>>);
 
 /// The ResourceClaims that the status of a pod names.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GeneratedClaims {
     /// For each entry of `spec.resourceClaims` with a template, by its name: the name of the ResourceClaim,
     /// or `None` if the pod needs none.
@@ -87,7 +89,7 @@ impl GeneratedClaims {
 }
 
 /// The request of a container for a resource that a DeviceClass may provide.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ExtendedRequest {
     /// Name of the container.
     pub container: Arc<str>,

@@ -3,11 +3,13 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::api;
 use crate::storage::{InTreePlugin, InTreeVolume};
 
 /// A volume of a pod.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PodVolume {
     /// Name of the volume in the pod.
     pub name: Arc<str>,
@@ -16,7 +18,7 @@ pub struct PodVolume {
 }
 
 /// The source of a volume of a pod.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum PodVolumeSource {
     /// The claim of this name.
     Claim(Arc<str>),

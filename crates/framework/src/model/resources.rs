@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use serde::{Deserialize, Serialize};
+
 use super::labels::label_key_fault;
 use super::problem::Problem;
 use super::quantity::Quantity;
@@ -26,7 +28,7 @@ pub const DEFAULT_MILLI_CPU_REQUEST: i64 = 100;
 pub const DEFAULT_MEMORY_REQUEST: i64 = 200 * 1024 * 1024;
 
 /// Amounts of the resources that scheduling counts. Arithmetic saturates at the limits of `i64`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Resources {
     /// CPU, in thousandths.
     pub milli_cpu: i64,
@@ -79,7 +81,7 @@ impl Resources {
 }
 
 /// Amounts of CPU and memory.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CpuMemory {
     /// CPU, in thousandths.
     pub milli_cpu: i64,
@@ -147,7 +149,7 @@ pub fn parse_resource_list(
 /// A default replaces the CPU or memory request that a container does not name; an explicit 0 counts
 /// as named. For a pod with pod-level requests, `placed_non_zero` uses defaults only for resources
 /// that the pod level does not name.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PodRequests {
     /// The free resources that a node needs (Filter of NodeResourcesFit).
     pub fit: Resources,

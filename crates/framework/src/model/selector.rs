@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::labels::{Labels, label_key_fault, label_value_fault};
 use crate::api;
 
 /// The errors of an invalid selector, each with the path of its field.
 ///
 /// The texts are those of Kubernetes. Several errors print as `[first, second]`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error, Serialize, Deserialize)]
 #[error("{}", bracketed(.0))]
 pub struct SelectorError(Vec<String>);
 
@@ -40,7 +42,7 @@ fn bracketed(messages: &[String]) -> String {
 }
 
 /// The operator of a requirement on a label.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Operator {
     /// The label has the value; plain key-value pairs are compiled to it.
     Equals,
@@ -59,7 +61,7 @@ pub enum Operator {
 }
 
 /// A requirement on one label.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Requirement {
     key: Arc<str>,
     operator: Operator,
@@ -235,10 +237,10 @@ fn sorted(values: &[String]) -> Box<[Arc<str>]> {
 }
 
 /// A compiled label selector.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LabelSelector(Form);
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 enum Form {
     Nothing,
     /// Matches objects that meet all requirements, sorted by key. Without requirements it matches

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::api;
 
 /// The effect of a taint on pods that do not tolerate it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum TaintEffect {
     /// The node rejects new pods.
     NoSchedule,
@@ -46,7 +48,7 @@ impl From<&str> for TaintEffect {
 }
 
 /// A taint of a node.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Taint {
     /// Key.
     pub key: Arc<str>,
@@ -67,7 +69,7 @@ impl From<&api::Taint> for Taint {
 }
 
 /// How a toleration compares the value of a taint.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum TolerationOperator {
     /// The values are equal; an empty operator is the same.
     Equal,
@@ -107,7 +109,7 @@ impl From<&str> for TolerationOperator {
 }
 
 /// A toleration of a pod.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Toleration {
     /// Key of the taint; empty matches every key.
     pub key: Arc<str>,

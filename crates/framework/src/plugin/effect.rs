@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use serde::Serialize;
+
 use crate::{PodKey, ScheduledCondition, Uid};
 
 /// A Binding of a pod to a node. The UID of the pod is its precondition.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Binding {
     /// Namespace and name of the pod.
     pub pod: PodKey,
@@ -16,7 +18,7 @@ pub struct Binding {
 }
 
 /// A change to the status of a pod. Fields that are `None` stay unchanged.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct StatusPatch {
     /// The `PodScheduled` condition.
     pub condition: Option<ScheduledCondition>,
@@ -25,7 +27,7 @@ pub struct StatusPatch {
 }
 
 /// The type of an event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum EventType {
     /// Expected behaviour.
     Normal,
@@ -34,7 +36,7 @@ pub enum EventType {
 }
 
 /// An event about a pod, recorded on behalf of a plugin.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PodEvent {
     /// Namespace and name of the pod.
     pub pod: PodKey,
@@ -51,7 +53,7 @@ pub struct PodEvent {
 }
 
 /// A write of an object, requested by a plugin.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Write {
     /// Group and version, for example `v1` or `resource.k8s.io/v1`.
     pub api_version: Arc<str>,
@@ -84,7 +86,7 @@ impl Write {
 
 /// What a [`Write`] does to its object. After a lost answer a write may be repeated, so each action is safe
 /// to be carried out twice, or a precondition refuses the second time.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub enum WriteAction {
     /// Applies this JSON merge patch. `metadata.uid` and `metadata.resourceVersion` in it are preconditions.
     MergePatch(serde_json::Value),

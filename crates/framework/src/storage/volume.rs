@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::claim::access_modes;
 use super::{
     AccessMode, BOUND_BY_CONTROLLER, PersistentVolumeClaim, StorageSize, VolumeMode, class_name,
@@ -31,7 +33,7 @@ impl ClaimRef {
 }
 
 /// A volume plugin that is, or was, part of Kubernetes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the plugins of these names")]
 pub enum InTreePlugin {
     AwsElasticBlockStore,
@@ -46,7 +48,7 @@ pub enum InTreePlugin {
 }
 
 /// A volume of an in-tree plugin: what decides where it can be used.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct InTreeVolume {
     /// The plugin.
     pub plugin: InTreePlugin,

@@ -1,0 +1,32 @@
+//! Recordings of what enters and leaves the engine, and their replay.
+//!
+//! The engine is deterministic: equal inputs in equal order with an equal seed give equal effects. A recording
+//! holds these inputs, so an engine of the same configuration makes the same decisions again.
+//!
+//! - [`RecordedEngine`] owns an engine and passes every call on to it. With an [`Encoder`] it writes each call
+//!   down. There is no way to the engine beside it.
+//! - [`Encoder`] and [`Decoder`] turn [`Operation`]s into bytes and back. Equal parts of pods and nodes are
+//!   written once and then named by number. Secrets are not written, nor fields that the engine does not read.
+//! - [`Compressor`] and [`FileReader`] put chunks of such bytes into files that can be read up to the point
+//!   where they are cut off or damaged.
+//! - [`Replayer`] feeds operations to a fresh engine and compares what comes out.
+//!
+//! Nothing here does I/O beyond the reader and the buffers that its caller passes in.
+
+mod decoder;
+mod encoder;
+mod file;
+mod operation;
+mod record;
+mod recorded_engine;
+mod replayer;
+#[cfg(test)]
+mod tests;
+mod value;
+
+pub use decoder::{DecodeError, Decoder};
+pub use encoder::{Chunk, Encoder};
+pub use file::{Compressor, Ending, FileReader, Header, OpenError, VERSION};
+pub use operation::{Called, Decided, EffectSummary, Operation, Taken};
+pub use recorded_engine::RecordedEngine;
+pub use replayer::{Difference, Replayer};

@@ -1,0 +1,260 @@
+//! Operations: the calls into the engine, and what came of them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use engine::cycle::Form;
+use engine::ports::{CallError, Filtered, HostPriorities, MetaVictims};
+use engine::{Attempt, Change, Effect, EffectId, EffectKind, Outcome};
+use framework::{Answer, Pod, PodKey, Time, WallOffset};
+
+/// A call into the engine, or a result of the call before.
+#[derive(Debug, Clone)]
+pub enum Operation {
+    /// The offset of the wall clock changed.
+    WallOffset(WallOffset),
+    /// An object was added, changed or deleted.
+    Change {
+        /// The time of the call.
+        now: Time,
+        /// The change.
+        change: Change,
+    },
+    /// An effect was answered.
+    Answer {
+        /// The time of the call.
+        now: Time,
+        /// The effect.
+        effect: EffectId,
+        /// The answer.
+        answer: Answer,
+    },
+    /// A call that tried an extender again has ended.
+    ExtenderProbed {
+        /// The time of the call.
+        now: Time,
+        /// Index of the extender.
+        extender: usize,
+        /// Whether the extender answered.
+        outcome: Result<(), String>,
+    },
+    /// Time passed, and something was due.
+    Tick {
+        /// The time of the call.
+        now: Time,
+    },
+    /// A change of the resourceVersion of a pending pod was asked for.
+    Touch {
+        /// The pod.
+        pod: PodKey,
+    },
+    /// The next pod of the queue was tried.
+    Schedule {
+        /// The time of the call.
+        now: Time,
+    },
+    /// A pod was evaluated without a decision. This can take the turn in which an extender is tried again.
+    Evaluate {
+        /// The time of the call.
+        now: Time,
+        /// The pod.
+        pod: Arc<Pod>,
+        /// The form of the plugins.
+        form: Form,
+        /// Where a sampled search starts.
+        start: Option<usize>,
+    },
+    /// An extender was called during the call before.
+    Called(Called),
+    /// The result of the last [`Schedule`](Self::Schedule).
+    Attempt {
+        /// The pod.
+        pod: PodKey,
+        /// The outcome.
+        outcome: Decided,
+    },
+    /// The effects of the calls before were taken.
+    Effects(Taken),
+}
+
+impl Operation {
+    /// Returns the time of a call, if it has one.
+    pub const fn time(&self) -> Option<Time> {
+        match self {
+            Self::Change { now, .. }
+            | Self::Answer { now, .. }
+            | Self::ExtenderProbed { now, .. }
+            | Self::Tick { now }
+            | Self::Schedule { now }
+            | Self::Evaluate { now, .. } => Some(*now),
+            Self::WallOffset(_)
+            | Self::Touch { .. }
+            | Self::Called(_)
+            | Self::Attempt { .. }
+            | Self::Effects(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::WallOffset(_) => f.write_str("correction of the wall clock"),
+            Self::Change { change, .. } => match change {
+                Change::Node(node) => write!(f, "change of node {}", node.name),
+                Change::NodeDeleted(name) => write!(f, "deletion of node {name}"),
+                Change::Pod(pod) => write!(f, "change of pod {}", pod.key),
+                Change::PodDeleted { key, .. } => write!(f, "deletion of pod {key}"),
+                Change::Object { kind, namespace, name, object } => {
+                    let what = if object.is_some() { "change" } else { "deletion" };
+                    let slash = if namespace.is_empty() { "" } else { "/" };
+                    write!(f, "{what} of {} {namespace}{slash}{name}", kind.name())
+                }
+            },
+            Self::Answer { effect, .. } => write!(f, "answer to effect {effect}"),
+            Self::ExtenderProbed { extender, .. } => write!(f, "probe of extender {extender}"),
+            Self::Tick { .. } => f.write_str("timers"),
+            Self::Touch { pod } => write!(f, "fence of pod {pod}"),
+            Self::Schedule { .. } => f.write_str("attempt to schedule the next pod"),
+            Self::Evaluate { pod, .. } => write!(f, "evaluation of pod {}", pod.key),
+            Self::Called(called) => write!(f, "call of {called}"),
+            Self::Attempt { pod, outcome } => write!(f, "attempt for pod {pod}: {outcome}"),
+            Self::Effects(_) => f.write_str("effects"),
+        }
+    }
+}
+
+/// The result of a call of an extender, and the time at which it arrived.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Called {
+    /// A filter call.
+    Filter(Result<Filtered, CallError>, Time),
+    /// Prioritize calls.
+    Prioritize(Vec<Result<HostPriorities, CallError>>, Time),
+    /// A preempt call.
+    Preempt(Result<BTreeMap<String, MetaVictims>, CallError>, Time),
+}
+
+impl fmt::Display for Called {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Filter(..) => "an extender to filter",
+            Self::Prioritize(..) => "extenders to prioritize",
+            Self::Preempt(..) => "an extender to preempt",
+        })
+    }
+}
+
+/// The outcome of an attempt, without its text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decided {
+    /// The pod is assumed on this node.
+    Assumed(Arc<str>),
+    /// No node can take the pod.
+    Unschedulable,
+    /// A plugin, an extender or the engine failed.
+    Error,
+    /// No attempt was made.
+    Skipped,
+}
+
+impl Decided {
+    /// Returns the outcome of an attempt.
+    pub fn of(attempt: &Attempt) -> Self {
+        match &attempt.outcome {
+            Outcome::Assumed(node) => Self::Assumed(node.clone()),
+            Outcome::Unschedulable(_) => Self::Unschedulable,
+            Outcome::Error(_) => Self::Error,
+            Outcome::Skipped => Self::Skipped,
+        }
+    }
+}
+
+impl fmt::Display for Decided {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Assumed(node) => write!(f, "node {node}"),
+            Self::Unschedulable => f.write_str("unschedulable"),
+            Self::Error => f.write_str("error"),
+            Self::Skipped => f.write_str("skipped"),
+        }
+    }
+}
+
+/// Effects that were taken from the engine at once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Taken {
+    /// What each effect is about.
+    pub effects: Vec<EffectSummary>,
+    /// Digest of these effects and of all before, in all their details.
+    pub digest: [u8; 3],
+}
+
+/// What an effect is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EffectSummary {
+    /// A Binding of the pod to the node.
+    Bind(PodKey, Arc<str>),
+    /// A bind of the pod to the node by an extender.
+    ExtenderBind(PodKey, Arc<str>),
+    /// An eviction of the pod for another pod.
+    Evict(PodKey, PodKey),
+    /// An event of this reason about the pod.
+    Event(PodKey, Arc<str>),
+    /// A patch of the status of the pod.
+    Patch(PodKey),
+    /// A write of a plugin: the resource, the namespace and the name.
+    Write(Arc<str>, Arc<str>, Arc<str>),
+    /// A read of the pod.
+    Read(PodKey),
+    /// A patch that stops binds of the pod that are under way.
+    Fence(PodKey),
+    /// A patch of a pending pod that stops binds of earlier schedulers.
+    Touch(PodKey),
+}
+
+impl EffectSummary {
+    /// Returns what the effect is about.
+    pub fn of(effect: &Effect) -> Self {
+        match &effect.kind {
+            EffectKind::Bind { binding, .. } => {
+                Self::Bind(binding.pod.clone(), binding.node.clone())
+            }
+            EffectKind::ExtenderBind { binding, .. } => {
+                Self::ExtenderBind(binding.pod.clone(), binding.node.clone())
+            }
+            EffectKind::Write(write) => {
+                Self::Write(write.resource.clone(), write.namespace.clone(), write.name.clone())
+            }
+            EffectKind::Evict(eviction) => {
+                Self::Evict(eviction.pod.clone(), eviction.preemptor.clone())
+            }
+            EffectKind::ReadPod { pod, .. } => Self::Read(pod.clone()),
+            EffectKind::Fence { pod, .. } => Self::Fence(pod.clone()),
+            EffectKind::PatchPodStatus { pod, .. } => Self::Patch(pod.clone()),
+            EffectKind::TouchPod { pod, .. } => Self::Touch(pod.clone()),
+            EffectKind::Event(event) => {
+                Self::Event(event.regarding.clone(), event.reason.as_ref().into())
+            }
+        }
+    }
+}
+
+impl fmt::Display for EffectSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bind(pod, node) => write!(f, "bind {pod} to {node}"),
+            Self::ExtenderBind(pod, node) => write!(f, "let an extender bind {pod} to {node}"),
+            Self::Evict(pod, preemptor) => write!(f, "evict {pod} for {preemptor}"),
+            Self::Event(pod, reason) => write!(f, "event {reason} about {pod}"),
+            Self::Patch(pod) => write!(f, "patch the status of {pod}"),
+            Self::Write(resource, namespace, name) => {
+                let slash = if namespace.is_empty() { "" } else { "/" };
+                write!(f, "write {resource} {namespace}{slash}{name}")
+            }
+            Self::Read(pod) => write!(f, "read {pod}"),
+            Self::Fence(pod) | Self::Touch(pod) => write!(f, "fence {pod}"),
+        }
+    }
+}

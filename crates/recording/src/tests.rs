@@ -1,0 +1,285 @@
+//! Recordings of an engine with the default plugins.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use engine::cycle::{Extender, Form};
+use engine::ports::{CallError, ExtenderCall, ExtenderClient, Filtered, HostPriorities, Ports};
+use engine::profile::{PluginRef, PluginSet, PluginSets, Profiles, SchedulerProfile};
+use engine::{Change, EffectKind, Engine, EngineConfig};
+use framework::testing::{node, pod};
+use framework::{Answer, EventResource, PodKey, Time, WallOffset};
+use serde_json::json;
+
+use super::*;
+
+fn engine() -> Engine {
+    let enabled = plugins::catalogue::defaults()
+        .map(|entry| PluginRef::new(entry.name, entry.default_weight));
+    let multi_point = PluginSet { enabled: enabled.collect(), ..PluginSet::default() };
+    let profile = SchedulerProfile {
+        scheduler_name: "default-scheduler".to_owned(),
+        plugins: PluginSets { multi_point, ..PluginSets::default() },
+        ..SchedulerProfile::default()
+    };
+    let profiles = Profiles::build(&[profile], &[], &plugins::registry(), true).unwrap();
+    let extender = Extender {
+        name: "https://extender.example".into(),
+        filter: true,
+        prioritize: true,
+        preempt: false,
+        bind: false,
+        weight: 1,
+        ignorable: false,
+        managed_resources: ["example.com/extended".into()].into_iter().collect(),
+    };
+    let extenders = vec![extender];
+    Engine::new(EngineConfig { seed: 7, extenders, ..EngineConfig::new(profiles) })
+}
+
+/// An extender that rejects the first node and prefers the last one.
+struct LastNode;
+
+impl ExtenderClient for LastNode {
+    fn filter(
+        &mut self,
+        call: &ExtenderCall<'_>,
+        now: Time,
+    ) -> (Result<Filtered, CallError>, Time) {
+        let mut nodes: Vec<String> = call.nodes.iter().map(|node| (*node).to_owned()).collect();
+        let failed = vec![(nodes.remove(0), "too old".to_owned())];
+        (Ok(Filtered { nodes, failed, ..Filtered::default() }), now)
+    }
+
+    fn prioritize(
+        &mut self,
+        calls: &[ExtenderCall<'_>],
+        now: Time,
+    ) -> (Vec<Result<HostPriorities, CallError>>, Time) {
+        let scores = |call: &ExtenderCall<'_>| {
+            Ok(call.nodes.last().map(|node| ((*node).to_owned(), 10)).into_iter().collect())
+        };
+        (calls.iter().map(scores).collect(), now)
+    }
+}
+
+/// Places pods on three nodes, answers their binds, and preempts one of them. Returns the chunks.
+fn record(reset_after: usize) -> Vec<Chunk> {
+    let mut engine = RecordedEngine::recording(engine(), Encoder::new(reset_after));
+    let mut now = Time::from_secs(1_000_000);
+    let mut chunks = Vec::new();
+    engine.set_wall_offset(WallOffset::between(Time::ZERO, Time::from_secs(5)));
+    let extended = |name: &str| pod(name).cpu("1").request("example.com/extended", "1");
+    let names = ["a", "b", "c"];
+    let nodes = names.map(|name| {
+        let node = node(name).zone(name).allocatable("cpu", "2").allocatable("memory", "8Gi");
+        Change::Node(node.allocatable("example.com/extended", "9").allocatable("pods", "9").build())
+    });
+    let pods = (0..6).map(|number| pod(&format!("web-{number}")).label("app", "web").cpu("500m"));
+    let pods = [extended("extended")].into_iter().chain(pods);
+    let pods = pods.chain([pod("urgent").cpu("2").priority(100)]);
+    let pods = pods.map(|pod| Change::Pod(Box::new(pod.build())));
+    let service = json!({"metadata": {"name": "s"}, "spec": {"selector": {"app": "web"}}});
+    let service = Change::Object {
+        kind: EventResource::Service,
+        namespace: "default".into(),
+        name: "s".into(),
+        object: Some(Arc::new(service)),
+    };
+    for change in nodes.into_iter().chain([service]).chain(pods) {
+        let ports = &mut Ports { extenders: &mut LastNode, probe: &mut () };
+        now = now + std::time::Duration::from_millis(700);
+        engine.apply(change, now, ports);
+        engine.tick(now, ports);
+        engine.schedule_one(now, ports);
+        let mut effects = engine.take_effects();
+        while !effects.is_empty() {
+            for effect in effects {
+                if !matches!(effect.kind, EffectKind::Event(_) | EffectKind::PatchPodStatus { .. })
+                {
+                    engine.answer(effect.id, &Answer::ok(), now, ports);
+                }
+                if let EffectKind::Evict(eviction) = effect.kind {
+                    let deleted = Change::PodDeleted { key: eviction.pod, uid: eviction.uid };
+                    engine.apply(deleted, now, ports);
+                }
+            }
+            effects = engine.take_effects();
+        }
+        chunks.extend(engine.take_recorded(0));
+    }
+    let ports = &mut Ports { extenders: &mut LastNode, probe: &mut () };
+    let pending = Arc::new(pod("question").cpu("1").build());
+    engine.evaluate(&pending, Form::Set, None, now, ports);
+    engine.touch(&PodKey::new("default", "urgent"));
+    engine.extender_probed(0, Err("no answer".to_owned()), now, ports);
+    engine.apply(Change::NodeDeleted("a".into()), now, ports);
+    engine.take_effects();
+    chunks.extend(engine.take_recorded(0));
+    chunks
+}
+
+fn operations(chunks: &[Chunk]) -> Vec<Operation> {
+    let (mut decoder, mut all) = (Decoder::default(), Vec::new());
+    for chunk in chunks {
+        let taken = decoder.read(&chunk.bytes, |operation| {
+            all.push(operation);
+            true
+        });
+        assert_eq!(taken, Ok(chunk.bytes.len()));
+    }
+    all
+}
+
+fn replay(operations: impl IntoIterator<Item = Operation>) -> Result<(), Box<Difference>> {
+    let mut replayer = Replayer::new(engine());
+    operations.into_iter().try_for_each(|operation| replayer.step(operation))?;
+    replayer.finish()
+}
+
+#[test]
+fn replay_makes_the_same_decisions() {
+    for reset_after in [usize::MAX, 1] {
+        let chunks = record(reset_after);
+        let starts = chunks.iter().filter(|chunk| chunk.starts).count();
+        assert_eq!(starts, if reset_after == 1 { chunks.len() } else { 1 });
+        let operations = operations(&chunks);
+        let is =
+            |wanted: fn(&Operation) -> bool| operations.iter().filter(|own| wanted(own)).count();
+        assert!(is(|own| matches!(own, Operation::Called(_))) > 0, "an extender was called");
+        let evicts = |effect: &EffectSummary| matches!(effect, EffectSummary::Evict(..));
+        assert!(operations.iter().any(
+            |own| matches!(own, Operation::Effects(taken) if taken.effects.iter().any(evicts))
+        ));
+        assert_eq!(replay(operations), Ok(()));
+    }
+}
+
+#[test]
+fn missing_input_is_a_difference() {
+    let all = operations(&record(usize::MAX));
+    for (index, missing) in all.iter().enumerate() {
+        let is_needed = match missing {
+            Operation::Change { change: Change::Pod(_), .. } => true,
+            Operation::Schedule { .. } => {
+                matches!(all.get(index + 1), Some(Operation::Attempt { .. }))
+            }
+            Operation::Called(_) => !matches!(all[index - 1], Operation::Evaluate { .. }),
+            _ => false,
+        };
+        if is_needed {
+            let rest = all.iter().enumerate().filter(|(own, _)| *own != index);
+            let difference = replay(rest.map(|(_, operation)| operation.clone()));
+            assert!(difference.is_err(), "without {missing}, the same comes out");
+        }
+    }
+}
+
+#[test]
+fn difference_names_the_operation_and_both_sides() {
+    let mut all = operations(&record(usize::MAX));
+    let first = all.iter_mut().find_map(|operation| match operation {
+        Operation::Attempt { outcome, .. } => Some(outcome),
+        _ => None,
+    });
+    *first.unwrap() = Decided::Assumed("elsewhere".into());
+    let text = replay(all).unwrap_err().to_string();
+    assert!(
+        text.contains("attempt to schedule the next pod: recorded was an attempt for pod"),
+        "{text}"
+    );
+    assert!(text.contains("node elsewhere, the replay has"), "{text}");
+}
+
+fn file(chunks: &[Chunk]) -> Vec<u8> {
+    let setup = json!({"a": 1});
+    let header = Header { loadmaster: "1.2.3".to_owned(), file: 1, seed: 7, setup };
+    let (mut compressor, mut bytes) = Compressor::begin(&header);
+    for chunk in chunks {
+        bytes.extend(compressor.frame(&chunk.bytes));
+    }
+    bytes
+}
+
+fn read(bytes: &[u8]) -> Result<(Vec<Operation>, Ending), OpenError> {
+    let (mut reader, header) = FileReader::open(bytes)?;
+    assert_eq!((header.seed, &*header.loadmaster), (7, "1.2.3"));
+    let (mut decoder, mut all) = (Decoder::default(), Vec::new());
+    while let Some(frame) = reader.next_frame()? {
+        let read = decoder.read(&frame, |operation| {
+            all.push(operation);
+            true
+        });
+        read.unwrap();
+    }
+    Ok((all, reader.ending()))
+}
+
+#[test]
+fn file_is_read_up_to_its_last_whole_frame() {
+    let chunks = record(usize::MAX);
+    let bytes = file(&chunks);
+    let (all, ending) = read(&bytes).unwrap();
+    assert_eq!((all.len(), ending), (operations(&chunks).len(), Ending::Whole));
+    let mut counts = BTreeMap::<usize, usize>::new();
+    for end in 0..bytes.len() {
+        match read(&bytes[..end]) {
+            Ok((part, ending)) => {
+                assert!(part.len() <= all.len() && ending != Ending::Damaged, "{end}");
+                assert_eq!(replay(part.clone()), Ok(()), "cut off at {end}");
+                *counts.entry(part.len()).or_default() += 1;
+            }
+            Err(error) => assert!(matches!(error, OpenError::Empty), "{end}: {error}"),
+        }
+    }
+    assert!(counts.len() >= chunks.len(), "{counts:?}");
+}
+
+#[test]
+fn damaged_and_foreign_files_are_told_apart() {
+    let bytes = file(&record(usize::MAX));
+    let mut damaged = bytes.clone();
+    let last = damaged.len() - 20;
+    damaged[last] ^= 1;
+    assert_eq!(read(&damaged).unwrap().1, Ending::Damaged);
+    let newer = bytes.iter().position(|byte| *byte == b'\n').unwrap();
+    let mut newer_bytes = bytes.clone();
+    newer_bytes[newer - 1] = b'9';
+    assert!(matches!(read(&newer_bytes), Err(OpenError::Newer(9))));
+    assert!(matches!(read(b"apiVersion: v1\n"), Err(OpenError::Foreign)));
+    assert!(matches!(read(b""), Err(OpenError::Empty)));
+    let mut header = bytes;
+    header[newer + 12] ^= 1;
+    assert!(matches!(read(&header), Err(OpenError::Header)));
+}
+
+#[test]
+fn frames_of_every_size_are_read_as_written() {
+    let mut rng = fastrand(3);
+    for size in [0, 1, 100, 4096, 5000, 70_000, 3_000_000] {
+        let noise: Vec<u8> = (0..size).map(|_| rng()).collect();
+        let (mut compressor, mut bytes) = Compressor::begin(&Header {
+            loadmaster: String::new(),
+            file: 1,
+            seed: 0,
+            setup: json!(null),
+        });
+        bytes.extend(compressor.frame(&noise));
+        bytes.extend(compressor.frame(&vec![0; size]));
+        let (mut reader, _) = FileReader::open(&*bytes).unwrap();
+        assert_eq!(reader.next_frame().unwrap().as_deref(), Some(&*noise), "{size}");
+        assert_eq!(reader.next_frame().unwrap(), Some(vec![0; size]), "{size}");
+        assert_eq!(reader.next_frame().unwrap(), None);
+        assert_eq!(reader.ending(), Ending::Whole);
+    }
+}
+
+/// Returns a generator of bytes.
+fn fastrand(seed: u64) -> impl FnMut() -> u8 {
+    let mut state = seed;
+    move || {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    }
+}

@@ -1,0 +1,129 @@
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use engine::Change;
+use engine::ports::Ports;
+use framework::testing::node;
+
+use super::*;
+use crate::config::{self, Gates};
+
+fn setup() -> RecordedSetup {
+    let mut config = config::defaults(&Gates::default());
+    config.client_connection.kubeconfig = "/secret/place".to_owned();
+    RecordedSetup {
+        started: "2026-03-01T02:00:00Z".to_owned(),
+        host: "host/../name".to_owned(),
+        configuration: RecordedSetup::recorded_configuration(&config),
+        feature_gates: vec!["DRADeviceTaintRules=true".to_owned()],
+        adaptive_sampling: false,
+        rankings: true,
+        longest_preemption_pause: Duration::ZERO,
+        unschedulable_timeout: Duration::from_mins(5),
+    }
+}
+
+fn engine(options: &RecordingOptions) -> RecordedEngine {
+    let engine = setup().engine(&plugins::registry(), 1).unwrap();
+    RecordedEngine::recording(engine, options.encoder())
+}
+
+fn options(directory: PathBuf) -> RecordingOptions {
+    RecordingOptions { directory, limit: 1 << 20, feature_gates: Vec::new() }
+}
+
+fn add_node(engine: &mut RecordedEngine, name: &str) {
+    let ports = &mut Ports { extenders: &mut (), probe: &mut () };
+    engine.apply(Change::Node(node(name).build()), Time::ZERO, ports);
+}
+
+fn ended(metrics: &Metrics, cause: &str) -> bool {
+    let text = metrics.render();
+    text.contains(&format!("loadmaster_recordings_ended_total{{cause=\"{cause}\"}} 1\n"))
+}
+
+#[test]
+fn setup_is_read_as_written_and_has_no_connection() {
+    let setup = setup();
+    let value = setup.to_value();
+    assert!(!value.to_string().contains("/secret/place"), "{value}");
+    assert_eq!(RecordedSetup::of_header(&value).unwrap(), setup);
+    let config = setup.configuration().unwrap();
+    let expected = config::defaults(&Gates::parse(["DRADeviceTaintRules=true"]).unwrap());
+    assert_eq!((config.profiles, config.plugin_gates), (expected.profiles, expected.plugin_gates));
+    assert_eq!(setup.folder_name(), "20260301T020000Z-host..name");
+}
+
+#[test]
+fn full_channel_ends_the_recording_and_not_the_scheduling() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = options(directory.path().to_owned());
+    let metrics = Arc::new(Metrics::new());
+    let (mut recorder, _chunks) = Recorder::new(metrics.clone());
+    let mut engine = engine(&options);
+    let mut now = Time::from_secs(1);
+    for _ in 0..MAX_WAITING {
+        add_node(&mut engine, "a");
+        assert!(recorder.advance(&mut engine, now));
+        now = now + FLUSH_INTERVAL;
+    }
+    add_node(&mut engine, "b");
+    assert!(!recorder.advance(&mut engine, now));
+    assert!(ended(&metrics, "backlog"));
+    add_node(&mut engine, "c");
+    assert_eq!(engine.take_recorded(0), None);
+    assert_eq!(engine.cache().cluster().node_count(), 3);
+}
+
+#[test]
+fn directory_that_cannot_be_written_ends_the_recording() {
+    let metrics = Arc::new(Metrics::new());
+    assert!(begin(&options("/dev/null/recordings".into()), &setup(), 1, &metrics).is_none());
+    assert!(ended(&metrics, "disk"));
+    let directory = tempfile::tempdir().unwrap();
+    let options = options(directory.path().join("new"));
+    let metrics = Arc::new(Metrics::new());
+    let (recorder, writer) = begin(&options, &setup(), 1, &metrics).unwrap();
+    fs::remove_dir_all(writer.folder()).unwrap();
+    recorder.finish(&mut engine(&options));
+    writer.run();
+    assert!(ended(&metrics, "disk"));
+}
+
+#[test]
+fn files_stay_within_the_limit_and_another_process_has_its_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = options(directory.path().to_owned());
+    for _ in 0..2 {
+        let metrics = Arc::new(Metrics::new());
+        let (mut recorder, writer) = begin(&options, &setup(), 1, &metrics).unwrap();
+        let mut engine = engine(&options);
+        let writing = tokio::runtime::Builder::new_multi_thread().build().unwrap();
+        let writing = (writing.spawn_blocking(|| writer.run()), writing);
+        let mut now = Time::from_secs(1);
+        for number in 0..30 {
+            // Names that do not compress.
+            let mut rng = fastrand::Rng::with_seed(number);
+            for _ in 0..2000 {
+                add_node(&mut engine, &format!("{:x}", rng.u128(..)));
+            }
+            now = now + FLUSH_INTERVAL;
+            assert!(recorder.advance(&mut engine, now));
+        }
+        recorder.finish(&mut engine);
+        let (ended_task, runtime) = writing;
+        runtime.block_on(ended_task).unwrap();
+        assert!(!ended(&metrics, "disk"));
+        let runs = Runs::find(directory.path()).unwrap();
+        let sizes = runs.0.iter().flat_map(|run| &run.files).map(|(_, size)| size);
+        let size: u64 = sizes.sum();
+        assert!(size < options.limit * 3 / 2, "{size} bytes");
+    }
+    let runs = Runs::find(directory.path()).unwrap().0;
+    let last = &runs.last().unwrap();
+    let folder = last.files[0].0.parent().unwrap();
+    assert_eq!(fs::metadata(folder).unwrap().permissions().mode() & 0o777, 0o700);
+    assert!(last.name.ends_with("-2") && last.files.len() > 1, "{runs:?}");
+    assert!(!last.files[0].0.ends_with("00001.rec"), "the first file was removed");
+}
