@@ -11,6 +11,7 @@ mod in_effect;
 mod in_process;
 #[cfg(feature = "sandbox")]
 mod perf;
+mod replay;
 mod run;
 #[cfg(feature = "sandbox")]
 mod sandbox;
@@ -71,6 +72,7 @@ enum Command {
     #[cfg(feature = "sandbox")]
     Perf(perf::Args),
     Explain(Box<explain::Args>),
+    Replay(Box<replay::Args>),
     Ui(Box<ui::Args>),
     Config(config::ConfigCommand),
     /// Prints the version
@@ -101,6 +103,7 @@ pub fn run(registry: Registry) -> ExitCode {
         #[cfg(feature = "sandbox")]
         Command::Perf(args) => perf::run(&args),
         Command::Explain(args) => explain::run(&args, registry),
+        Command::Replay(args) => replay::run(&args, registry),
         Command::Ui(args) => ui::run(&args, registry),
         Command::Config(command) => Ok(command.run(&registry)),
         Command::Version => print_version(),

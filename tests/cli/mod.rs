@@ -12,6 +12,8 @@ mod explain;
 #[cfg(feature = "sandbox")]
 mod perf;
 #[cfg(feature = "simulator")]
+mod replay;
+#[cfg(feature = "simulator")]
 mod simulate;
 #[cfg(feature = "simulator")]
 mod trace;
@@ -50,6 +52,16 @@ impl Answer {
     fn refused(self, code: i32) -> String {
         assert_eq!(self.code, Some(code), "{}{}", self.out, self.err);
         assert_eq!(self.out, "", "nothing is printed beside the error");
+        self.err
+    }
+}
+
+impl Answer {
+    /// Standard error of a call that failed with this code after it had printed something.
+    #[track_caller]
+    #[cfg(feature = "simulator")]
+    fn refused_after_output(self, code: i32) -> String {
+        assert_eq!(self.code, Some(code), "{}{}", self.out, self.err);
         self.err
     }
 }

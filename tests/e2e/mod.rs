@@ -24,6 +24,7 @@ mod preemption;
 mod process;
 mod proxy;
 mod radius;
+mod recording;
 mod scheduling;
 mod supercluster;
 mod supervision;

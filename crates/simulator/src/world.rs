@@ -171,6 +171,16 @@ impl World {
         self.apply(Change::Node(node));
     }
 
+    /// Removes a node. Its pods stay on it until they are removed.
+    pub fn remove_node(&mut self, name: &Arc<str>) {
+        self.apply(Change::NodeDeleted(name.clone()));
+    }
+
+    /// Removes an object that a plugin reads.
+    pub fn remove_object(&mut self, kind: EventResource, namespace: Arc<str>, name: Arc<str>) {
+        self.apply(Change::Object { kind, namespace, name, object: None });
+    }
+
     /// Adds or replaces an object that a plugin reads.
     pub fn add_object(&mut self, mut object: Object) {
         self.volumes.keep(&object);

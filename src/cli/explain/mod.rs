@@ -120,6 +120,11 @@ impl Answer for ClusterAnswer {
     }
 }
 
+/// Returns the answer about a pod as text.
+pub(super) fn pod_text(answer: &PodAnswer) -> String {
+    text::pod(answer, false)
+}
+
 /// Runs the command. The exit code is 0 if there is an answer, also for a pod that waits.
 ///
 /// # Errors

@@ -1,0 +1,185 @@
+//! What happened to each pod of a recording.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::Change;
+use framework::{PodKey, Time, Uid};
+use recording::{Decided, EffectSummary, Operation};
+
+/// What happened to one pod.
+#[derive(Debug, Clone)]
+pub(super) struct Life {
+    /// Namespace and name.
+    pub(super) pod: PodKey,
+    /// The wall time at which it was first seen.
+    pub(super) arrived: Time,
+    /// Whether it came without a node, for a profile of the scheduler.
+    pub(super) is_ours: bool,
+    /// Number of attempts.
+    pub(super) attempts: u32,
+    /// The first attempt that found no node, if it has no node since.
+    pub(super) first_failure: Option<Time>,
+    /// Number of attempts that found no node.
+    pub(super) failures: u32,
+    /// When the watch showed it bound, and its node.
+    pub(super) bound: Option<(Time, Arc<str>)>,
+    /// When its eviction began, and for which pod.
+    pub(super) preempted: Option<(Time, PodKey)>,
+    /// When it was gone or had ended.
+    pub(super) ended: Option<Time>,
+}
+
+impl Life {
+    /// Returns how long the pod waited for a node. `end` is the end of the recording.
+    pub(super) fn waited(&self, end: Time) -> Duration {
+        self.end_of_wait(end).since(self.arrived)
+    }
+
+    /// Returns the end of its wait.
+    pub(super) fn end_of_wait(&self, end: Time) -> Time {
+        let bound = self.bound.as_ref().map(|(at, _)| *at);
+        bound.or(self.ended).unwrap_or(end)
+    }
+
+    /// Whether it waits at the end.
+    pub(super) const fn is_pending(&self) -> bool {
+        self.is_ours && self.bound.is_none() && self.ended.is_none()
+    }
+}
+
+/// The pods of a recording, in the order of their arrival.
+#[derive(Debug, Default)]
+pub(super) struct Lives {
+    scheduler_names: Vec<String>,
+    lives: Vec<Life>,
+    by_uid: BTreeMap<Uid, usize>,
+    /// The last pod of each name.
+    by_name: BTreeMap<PodKey, usize>,
+    /// The time of the last operation.
+    pub(super) end: Time,
+}
+
+impl Lives {
+    /// Creates a collection for a scheduler with these names of profiles.
+    pub(super) fn of(scheduler_names: Vec<String>) -> Self {
+        Self { scheduler_names, ..Self::default() }
+    }
+
+    /// Returns the names of the profiles.
+    #[cfg(feature = "simulator")]
+    pub(super) fn scheduler_names(&self) -> &[String] {
+        &self.scheduler_names
+    }
+
+    /// Returns when the watch showed the pod bound.
+    #[cfg(feature = "simulator")]
+    pub(super) fn bound_at(&self, uid: &Uid) -> Option<Time> {
+        Some(self.lives.get(*self.by_uid.get(uid)?)?.bound.as_ref()?.0)
+    }
+
+    /// Returns the pods.
+    pub(super) fn pods(&self) -> &[Life] {
+        &self.lives
+    }
+
+    /// Takes in an operation.
+    pub(super) fn step(&mut self, at: Time, operation: &Operation) {
+        self.end = self.end.max(at);
+        match operation {
+            Operation::Change { change: Change::Pod(pod), .. } => {
+                let number = *self.by_uid.entry(pod.uid.clone()).or_insert_with(|| {
+                    let name = &*pod.spec.scheduler_name;
+                    let is_ours = pod.node_name.is_none()
+                        && self.scheduler_names.iter().any(|own| own == name);
+                    self.lives.push(Life {
+                        pod: pod.key.clone(),
+                        arrived: at,
+                        is_ours,
+                        attempts: 0,
+                        first_failure: None,
+                        failures: 0,
+                        bound: None,
+                        preempted: None,
+                        ended: None,
+                    });
+                    self.lives.len() - 1
+                });
+                self.by_name.insert(pod.key.clone(), number);
+                let Some(life) = self.lives.get_mut(number) else { return };
+                if let (Some(node), None) = (&pod.node_name, &life.bound) {
+                    life.bound = Some((at, node.clone()));
+                }
+                if pod.terminal {
+                    life.ended.get_or_insert(at);
+                }
+            }
+            Operation::Change { change: Change::PodDeleted { uid, .. }, .. } => {
+                let known = self.by_uid.get(uid);
+                if let Some(life) = known.and_then(|number| self.lives.get_mut(*number)) {
+                    life.ended.get_or_insert(at);
+                }
+            }
+            Operation::Attempt { pod, outcome } => {
+                let Some(life) = self.named(pod) else { return };
+                match outcome {
+                    Decided::Assumed(_) => life.attempts += 1,
+                    Decided::Unschedulable | Decided::Error => {
+                        life.attempts += 1;
+                        life.failures += 1;
+                        life.first_failure.get_or_insert(at);
+                    }
+                    Decided::Skipped => {}
+                }
+            }
+            Operation::Effects(taken) => {
+                for effect in &taken.effects {
+                    if let EffectSummary::Evict(victim, preemptor) = effect
+                        && let Some(life) = self.named(victim)
+                    {
+                        life.preempted.get_or_insert_with(|| (at, preemptor.clone()));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn named(&mut self, pod: &PodKey) -> Option<&mut Life> {
+        self.lives.get_mut(*self.by_name.get(pod)?)
+    }
+}
+
+/// Returns a duration for people: `1h2m3s`, or `1.25s` if it is short.
+pub(super) fn duration_text(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    if seconds < 10 {
+        let text = format!("{:.3}", duration.as_secs_f64());
+        let text = text.trim_end_matches('0').trim_end_matches('.');
+        return format!("{text}s");
+    }
+    let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
+    let mut text = String::new();
+    if hours > 0 {
+        text += &format!("{hours}h");
+    }
+    if minutes > 0 || hours > 0 {
+        text += &format!("{minutes}m");
+    }
+    text + &format!("{}s", seconds % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_short() {
+        for (millis, expected) in
+            [(0, "0s"), (1250, "1.25s"), (60_000, "1m0s"), (3_723_000, "1h2m3s"), (45_900, "45s")]
+        {
+            assert_eq!(duration_text(Duration::from_millis(millis)), expected);
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! `--config`: the recorded nodes and pods with another configuration.
+//!
+//! What came from outside is fed to the simulator: nodes, pods of users, deletions, other objects. What the recorded
+//! scheduler did is not: where it bound pods, and that its victims ended. Both configurations are simulated, so that
+//! the difference between them is one of the configurations alone.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use engine::Change;
+use framework::{EventResource, Pod, PodKey, Registry, Time, Uid};
+use recording::{EffectSummary, Operation};
+use simulator::{Object, Settings, State, World};
+use table::{Colour, Column, Table};
+
+use super::find::lives_of;
+use super::lives::{Lives, duration_text};
+use super::moment::Moment;
+use super::run::Run;
+use crate::cli::config::read;
+use crate::cli::{complain, print};
+use crate::config::{self, Configuration, Gates};
+use crate::plugin_watchdog::PluginWatchdog;
+
+/// Number of pods that are named for each kind of difference.
+const NAMED: usize = 10;
+
+/// Simulates the run with both configurations, and prints how they compare.
+///
+/// # Errors
+/// The recording or the configuration cannot be used.
+pub(super) fn compare(
+    run: &Run,
+    file: &Path,
+    until: Option<&Moment>,
+    registry: Registry,
+) -> anyhow::Result<ExitCode> {
+    run.check_beginning()?;
+    let gates = Gates::parse(run.setup.feature_gates.iter().map(String::as_str))?;
+    let other = config::load(&read(file)?, &gates).with_context(|| file.display().to_string())?;
+    let registry = Arc::new(registry);
+    let recorded = run.setup.configuration()?;
+    if !recorded.extenders.is_empty() || !other.config.extenders.is_empty() {
+        complain("warning", "a simulation does not call extenders");
+    }
+    let (lives, notes) = lives_of(run, until)?;
+    let mut sides = Vec::new();
+    for config in [&recorded, &other.config] {
+        let settings = settings(run, config, &registry)?;
+        sides.push(Side::simulate(run, until, &settings, &lives)?);
+    }
+    let [before, after] = &*sides else { return Ok(ExitCode::FAILURE) };
+    for note in notes {
+        complain("note", &note);
+    }
+    print(&report(run, &lives, before, after))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn settings(
+    run: &Run,
+    config: &Configuration,
+    registry: &Arc<Registry>,
+) -> anyhow::Result<Settings> {
+    let config = config.clone().with_ignored_resources()?;
+    let mut queue = config.queue();
+    queue.max_in_unschedulable = run.setup.unschedulable_timeout;
+    Ok(Settings {
+        seed: run.header.seed,
+        percentage_of_nodes_to_score: config.percentage_of_nodes_to_score,
+        adaptive_sampling: run.setup.adaptive_sampling,
+        queue,
+        profiles: config.scheduler_profiles(),
+        registry: Arc::new(Registry::clone(registry).with_gates(config.plugin_gates)),
+        monitor: || Box::new(PluginWatchdog::default()),
+    })
+}
+
+/// What became of the pods under one configuration.
+struct Side {
+    /// The node of each pod that was placed, with the time.
+    placed: BTreeMap<PodKey, (Arc<str>, Time)>,
+    evicted: usize,
+    warnings: Vec<String>,
+}
+
+/// A pod of the recording in the simulation.
+struct Guest {
+    pod: Pod,
+    /// Whether the scheduler has to find a node.
+    is_ours: bool,
+    /// Whether it was added and not removed.
+    is_present: bool,
+}
+
+/// Feeds what came from outside.
+struct Feeder<'a> {
+    world: World,
+    lives: &'a Lives,
+    guests: BTreeMap<Uid, Guest>,
+    /// The UID of the last pod of each name.
+    uids: BTreeMap<PodKey, Uid>,
+    /// The victims of the recorded scheduler, whose end is not fed.
+    victims: Vec<PodKey>,
+    /// When pods that end by themselves do so.
+    departures: BTreeMap<(Time, Uid), ()>,
+}
+
+impl Side {
+    fn simulate(
+        run: &Run,
+        until: Option<&Moment>,
+        settings: &Settings,
+        lives: &Lives,
+    ) -> anyhow::Result<Self> {
+        let names = lives.scheduler_names().iter().map(String::as_str);
+        let mut feeder = Feeder {
+            world: World::new(settings, names)?,
+            lives,
+            guests: BTreeMap::new(),
+            uids: BTreeMap::new(),
+            victims: Vec::new(),
+            departures: BTreeMap::new(),
+        };
+        run.operations(until, |at, operation| {
+            feeder.step(at, operation);
+            true
+        })?;
+        feeder.advance_to(lives.end);
+        Ok(feeder.into_side())
+    }
+}
+
+impl Feeder<'_> {
+    fn step(&mut self, at: Time, operation: Operation) {
+        match operation {
+            Operation::Change { change, .. } => {
+                self.advance_to(at);
+                self.change(change, at);
+            }
+            // The recorded scheduler was free to decide. Before, it waited for its informers or for the API server.
+            Operation::Schedule { .. } => {
+                self.advance_to(at);
+                self.world.run_ready();
+            }
+            Operation::Effects(taken) => {
+                for effect in taken.effects {
+                    if let EffectSummary::Evict(victim, _) = effect {
+                        self.victims.push(victim);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn advance_to(&mut self, time: Time) {
+        while let Some(((at, uid), ())) = self.departures.pop_first() {
+            if at > time {
+                self.departures.insert((at, uid), ());
+                break;
+            }
+            self.world.advance_to(at);
+            self.leave(&uid);
+            self.world.run_ready();
+        }
+        self.world.advance_to(time);
+    }
+
+    fn change(&mut self, change: Change, at: Time) {
+        match change {
+            Change::Node(node) => self.world.add_node(node),
+            Change::NodeDeleted(name) => self.world.remove_node(&name),
+            Change::Object { kind, namespace, name, object } => match object {
+                Some(_) if is_written_by_us(&kind) && self.knows(&kind, &namespace, &name) => {}
+                Some(object) => self.world.add_object(Object { kind, namespace, name, object }),
+                None => self.world.remove_object(kind, namespace, name),
+            },
+            Change::Pod(pod) => self.pod(*pod, at),
+            Change::PodDeleted { key, uid } => {
+                let is_victim = self.victims.contains(&key);
+                let leaves_later = self.departures.keys().any(|(_, leaving)| *leaving == uid);
+                if !is_victim && !leaves_later {
+                    self.leave(&uid);
+                }
+            }
+        }
+    }
+
+    /// Whether an object that the scheduler writes is known, whose later forms may be its own work.
+    fn knows(&self, kind: &EventResource, namespace: &str, name: &str) -> bool {
+        self.world.engine().cache().cluster().stored_object(kind, namespace, name).is_some()
+    }
+
+    fn pod(&mut self, mut pod: Pod, at: Time) {
+        let uid = pod.uid.clone();
+        self.uids.insert(pod.key.clone(), uid.clone());
+        let is_ours = match self.guests.get(&uid) {
+            Some(guest) => guest.is_ours,
+            None => pod.node_name.is_none(),
+        };
+        if pod.terminal {
+            self.ends(&uid, at);
+            return;
+        }
+        if is_ours {
+            // Its node, its nomination and its condition are what the recorded scheduler did.
+            let placed = self.world.engine().cache().placed(&uid);
+            let cluster = self.world.engine().cache().cluster();
+            pod.node_name = placed.map(|placed| cluster.node_name(placed.node).clone());
+            pod.nominated_node_name = None;
+            pod.scheduled_condition = None;
+            pod.start_time = None;
+            pod.terminating = pod.terminating && !self.victims.contains(&pod.key);
+            pod.preempted = false;
+        }
+        pod.resource_version = 0;
+        let known = self.guests.get(&uid);
+        if known.is_some_and(|guest| guest.pod == pod || !guest.is_present) {
+            return;
+        }
+        self.world.add_pod(pod.clone());
+        self.guests.insert(uid, Guest { pod, is_ours, is_present: true });
+    }
+
+    /// Lets a pod end that has run for as long as in the recording.
+    fn ends(&mut self, uid: &Uid, at: Time) {
+        let Some(guest) = self.guests.get(uid) else { return };
+        let ran = self.lives.bound_at(uid).map(|bound| at.since(bound));
+        let placed = match self.world.history(&guest.pod.key).map(|history| &history.state) {
+            Some(State::Placed { at, .. }) => Some(*at),
+            _ => None,
+        };
+        match (ran, placed) {
+            (Some(ran), Some(placed)) if placed + ran > at => {
+                self.departures.insert((placed + ran, uid.clone()), ());
+            }
+            _ => self.leave(uid),
+        }
+    }
+
+    fn leave(&mut self, uid: &Uid) {
+        if let Some(guest) = self.guests.get_mut(uid).filter(|guest| guest.is_present) {
+            guest.is_present = false;
+            let pod = guest.pod.clone();
+            self.world.remove_pod(&pod);
+        }
+    }
+
+    fn into_side(self) -> Side {
+        let ours = self.guests.values().filter(|guest| guest.is_ours);
+        let placed = ours.filter_map(|guest| {
+            let key = &guest.pod.key;
+            match &self.world.history(key)?.state {
+                State::Placed { node, at } => Some((key.clone(), (node.clone(), *at))),
+                _ => None,
+            }
+        });
+        Side {
+            placed: placed.collect(),
+            evicted: self.world.evicted().len(),
+            warnings: self.world.warnings(),
+        }
+    }
+}
+
+/// Whether plugins write objects of this kind while they schedule.
+const fn is_written_by_us(kind: &EventResource) -> bool {
+    matches!(
+        kind,
+        EventResource::PersistentVolume
+            | EventResource::PersistentVolumeClaim
+            | EventResource::ResourceClaim
+    )
+}
+
+fn report(run: &Run, lives: &Lives, before: &Side, after: &Side) -> String {
+    let ours: Vec<_> = lives.pods().iter().filter(|life| life.is_ours).collect();
+    let arrivals: BTreeMap<&PodKey, Time> =
+        ours.iter().map(|life| (&life.pod, life.arrived)).collect();
+    let waits = |side: &Side| {
+        let wait =
+            |(pod, (_, at)): (&PodKey, &(Arc<str>, Time))| Some(at.since(*arrivals.get(pod)?));
+        let mut waits: Vec<Duration> = side.placed.iter().filter_map(wait).collect();
+        waits.sort_unstable();
+        waits
+    };
+    let quantile = |waits: &[Duration], percent: usize| {
+        let place = (waits.len() * percent / 100).min(waits.len().saturating_sub(1));
+        waits.get(place).map_or_else(|| "-".to_owned(), |wait| duration_text(*wait))
+    };
+    let mut table = Table::new([
+        Column::words(""),
+        Column::numbers("RECORDED CONFIGURATION"),
+        Column::numbers("OTHER CONFIGURATION"),
+    ]);
+    let (waits_before, waits_after) = (waits(before), waits(after));
+    let count = ours.len();
+    let mut row = |name: &str, values: [String; 2]| {
+        let [before, after] = values;
+        table.row([name.to_owned(), before, after]);
+    };
+    row("pods to schedule", [count, count].map(|count| count.to_string()));
+    row("placed", [before, after].map(|side| side.placed.len().to_string()));
+    row(
+        "without a node",
+        [before, after].map(|side| (count - side.placed.len().min(count)).to_string()),
+    );
+    row("evicted", [before, after].map(|side| side.evicted.to_string()));
+    for (name, percent) in [("wait, median", 50), ("wait, 95 %", 95), ("wait, longest", 100)] {
+        row(name, [&waits_before, &waits_after].map(|waits| quantile(waits, percent)));
+    }
+    let mut text = format!("run {}, simulated with both configurations\n", run.name());
+    text += &table.render(Colour::of_stdout());
+    let as_recorded = ours.iter().filter(|life| {
+        let simulated = before.placed.get(&life.pod).map(|(node, _)| node);
+        simulated == life.bound.as_ref().map(|(_, node)| node)
+    });
+    text += &format!(
+        "\nWith the recorded configuration, {} of {count} pods are where they were recorded.\n",
+        as_recorded.count()
+    );
+    let side = |title: &str, pods: Vec<String>| match pods.len() {
+        0 => String::new(),
+        count => {
+            let mut text = format!("\n{title}: {count} pods\n");
+            for pod in pods.iter().take(NAMED) {
+                text += &format!("  {pod}\n");
+            }
+            if count > NAMED {
+                text += &format!("  and {} more\n", count - NAMED);
+            }
+            text
+        }
+    };
+    let only = |one: &Side, other: &Side| {
+        let pods = one.placed.iter().filter(|(pod, _)| !other.placed.contains_key(*pod));
+        pods.map(|(pod, (node, _))| format!("{pod} on {node}")).collect::<Vec<_>>()
+    };
+    let elsewhere = before.placed.iter().filter_map(|(pod, (node, _))| {
+        let (other, _) = after.placed.get(pod)?;
+        (other != node).then(|| format!("{pod} on {other} instead of {node}"))
+    });
+    text += &side("Placed on another node", elsewhere.collect());
+    text += &side("Placed only with the other configuration", only(after, before));
+    text += &side("Placed only with the recorded configuration", only(before, after));
+    for warning in before.warnings.iter().chain(&after.warnings) {
+        text += &format!("\nwarning: {warning}\n");
+    }
+    text
+}
