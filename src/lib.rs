@@ -13,6 +13,7 @@
 //! - [`debugger`]: compares the cache with the API server and dumps it on SIGUSR2.
 //! - [`observer`]: updates metrics and health; [`plugin_watchdog`]: detects faulty plugins;
 //!   [`supervision`]: notices tasks that panic.
+//! - [`what_if`]: what a change of a cluster does to its pods.
 //!
 //! Plugin authors register their plugins and call [`run_with`].
 
@@ -34,6 +35,7 @@ pub mod runtime;
 pub mod scheduling_loop;
 pub mod supercluster;
 pub mod supervision;
+pub mod what_if;
 pub mod wire;
 
 use std::process::ExitCode;

@@ -177,19 +177,25 @@ impl ApiClient {
         }
     }
 
-    /// Sends a GET request for `path` with this header, and otherwise behaves like [`get`](Self::get).
+    /// Sends a GET request for `path` with this header, or a POST request if there is a body of YAML. Otherwise
+    /// behaves like [`get`](Self::get).
     ///
     /// # Errors
     /// The header is invalid, or the server did not respond.
-    pub async fn get_with(
+    pub async fn ask(
         &self,
         path: &str,
         header: Option<(&'static str, &str)>,
+        body: Option<Vec<u8>>,
     ) -> Result<http::Response<Body>, String> {
-        let request = http::Request::get(path).header(ACCEPT, JSON);
+        let request = match body {
+            Some(_) => http::Request::post(path).header(CONTENT_TYPE, YAML),
+            None => http::Request::get(path),
+        };
         let request =
             header.into_iter().fold(request, |own, (name, value)| own.header(name, value));
-        let request = request.body(Body::empty()).map_err(|error| error.to_string())?;
+        let body = body.map_or_else(Body::empty, Body::from);
+        let request = request.header(ACCEPT, JSON).body(body).map_err(|error| error.to_string())?;
         let response = self.client.send(request).await;
         response.map_err(|error| error_chain(&error))
     }
@@ -274,6 +280,7 @@ pub(crate) fn no_response(timeout: Duration) -> String {
 
 /// Media type of whole objects.
 pub(crate) const JSON: &str = "application/json";
+const YAML: &str = "application/yaml";
 /// Media types of lists of metadata; servers that do not know the first one send whole objects.
 const METADATA: &str =
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";

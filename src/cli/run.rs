@@ -32,6 +32,7 @@ use crate::scheduling_loop::{EventSender, channel, role_channel};
 use crate::supercluster::agent::{self, AgentShell};
 use crate::supercluster::scheduler::{self, ClustersFile};
 use crate::supervision::{TaskFailed, Tasks};
+use crate::what_if::Trial;
 
 /// Number of threads for I/O and decoding.
 const IO_THREADS: usize = 1;
@@ -207,7 +208,16 @@ fn serve(
             None => None,
         };
         let (configz, profiling) = (config.to_value(), config.enable_profiling);
-        let explainer = explainer(&config, &registry, flags.adaptive_sampling);
+        let mut explainer = explainer(&config, &registry, flags.adaptive_sampling);
+        if flags.what_if {
+            explainer = explainer.with_trial(Trial {
+                config: config.clone(),
+                registry: Arc::new(registry.clone()),
+                gates: gates.clone(),
+                adaptive_sampling: flags.adaptive_sampling,
+                every_scheduler: false,
+            });
+        }
         let setup = Setup {
             request_rate: config.request_rate(),
             config,

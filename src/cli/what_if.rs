@@ -4,46 +4,41 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
+use dry_run::cluster::Question;
+use dry_run::what_if::{self, Sides, WhatIf};
 use framework::Registry;
-use simulator::cluster::{Dump, Question};
+use serde_json::json;
 use simulator::report::cluster::Detail;
-use simulator::report::what_if as report;
-use simulator::what_if::{self, Applied, Changes, Inventory, Sides};
-use simulator::workloads::Made;
+use simulator::report::{heat_map, what_if as report};
 use table::Colour;
 
+use super::explain::{Source, ask};
 use super::print;
-use super::simulate::settings::{EngineArgs, Setup, dump_of, make};
-use super::simulate::{Output, Validate, print_json, print_yaml, warn};
-use crate::wire::{self, Faults, Input, Object, Wanted};
+use super::simulate::settings::{EngineArgs, Setup};
+use super::simulate::{Output, Validate, print_json, print_yaml, warn, write};
+use crate::what_if::{Change, Changed};
+use crate::wire::{self, Object};
 
-/// `apiVersion` and kind of documents with changes.
-const VERSION: &str = "whatif.loadmaster.io/v1";
-const KIND: &str = "Changes";
-
-/// Says what a change of a cluster does to its pods, without a server
+/// Says what a change of a cluster does to its pods
 ///
-/// Schedules a dump as it is and with the change, and compares the two: pods that move, pods that get or lose a node
-/// because of the change, evicted and lost pods, and the utilisation. The dump is one that `loadmaster simulate -f`
-/// reads.
+/// Asks the running scheduler, in the ways of `loadmaster explain`, or with --dump works on a dump without a server.
+/// The cluster is scheduled as it is and with the change, and the two are compared: pods that move, pods that get or
+/// lose a node because of the change, evicted and lost pods, and the utilisation. Nothing changes in the cluster.
 ///
-/// Files with changes have Kubernetes manifests, which are added or replace the object of the same kind and name, and
-/// documents of this form, in which every list is optional:
+/// Files with changes have Kubernetes manifests, which are added or replace the object of the same kind and name, a
+/// KubeSchedulerConfiguration for the run with the change, and documents of this form, in which every list is optional:
 ///
 /// {apiVersion: whatif.loadmaster.io/v1, kind: Changes, drain: [node-1], cordon: [node-2], uncordon: [node-3],
-/// removeNodes: [node-4], addNodes: [{like: node-1, count: 3}], scale: [{kind: Deployment, namespace: shop, name: web,
-/// replicas: 5}], taint: [{nodeSelector: {pool: gpu}, taint: "team=ml:NoSchedule"}], untaint: [{nodes: [node-5], taint:
-/// spot}], label: [{nodes: [node-6], labels: {disk: ssd}}], priority: [{kind: Pod, name: a, value: 1000}]}
+/// removeNodes: [node-4], addNodes: [{like: node-1, count: 3}], upgrade: [{nodeSelector: {pool: a}}], scale: [{kind:
+/// Deployment, namespace: shop, name: web, replicas: 5}], taint: [{nodeSelector: {pool: gpu}, taint:
+/// "team=ml:NoSchedule"}], untaint: [{nodes: [node-5], taint: spot}], label: [{nodes: [node-6], labels: {disk: ssd}}],
+/// priority: [{kind: Pod, name: a, value: 1000}]}
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Files or folders with the change, `-` for standard input; can be repeated
     #[arg(short, long, value_name = "CHANGES", num_args = 1.., required_unless_present = "config_after")]
     filename: Vec<PathBuf>,
-
-    /// Files or folders with the dump, `-` for standard input; can be repeated
-    #[arg(long, value_name = "PATH", num_args = 1.., required = true)]
-    dump: Vec<PathBuf>,
 
     /// What happens to unknown fields, fields given twice, and unknown kinds or versions of the dump; in a change
     /// they are errors, unless ignored
@@ -60,16 +55,19 @@ pub(super) struct Args {
     #[arg(long)]
     fail_if_pending: bool,
 
-    /// Schedules only pods of this scheduler name instead of all pending pods; can be repeated
-    #[arg(long, value_name = "NAME")]
+    /// Writes a picture to this file: the nodes without and with the change, coloured by what is requested of them
+    #[arg(long, value_name = "SVG")]
+    plot: Option<PathBuf>,
+
+    /// Schedules only pods of this scheduler name instead of all pending pods; can be repeated; for --dump
+    #[arg(long, value_name = "NAME", requires = "dump")]
     scheduler_name: Vec<String>,
 
     #[command(flatten)]
     engine: EngineArgs,
 
-    /// KubeSchedulerConfiguration; pods of a scheduler name without a profile use the first one
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    source: Source,
 
     /// Another KubeSchedulerConfiguration for the run with the change
     #[arg(long, value_name = "FILE")]
@@ -79,35 +77,26 @@ pub(super) struct Args {
 /// Runs the command with these plugins.
 ///
 /// # Errors
-/// The dump, the change or a configuration cannot be used, or the answer cannot be written.
+/// The dump, the change or a configuration cannot be used, the scheduler does not answer, or the answer cannot be
+/// written.
 pub(super) fn run(args: &Args, registry: Registry) -> anyhow::Result<ExitCode> {
     let stdin = Path::new("-");
-    if args.filename.iter().chain(&args.dump).filter(|path| *path == stdin).count() > 1 {
+    if args.filename.iter().chain(&args.source.dump).filter(|path| *path == stdin).count() > 1 {
         bail!("standard input can only be read once");
     }
-    let registry = Arc::new(registry);
-    let read = |file: Option<&PathBuf>| {
-        Setup::read(&args.engine, file.map(PathBuf::as_path), registry.clone())
+    let objects = match args.filename.as_slice() {
+        [] => Vec::new(),
+        files => wire::read_objects(files)?,
     };
-    let before = read(args.config.as_ref())?;
-    let after = args.config_after.as_ref().map(|file| read(Some(file))).transpose()?;
-    let mut wanted = before.wanted()?;
-    if let Some(after) = &after {
-        wanted.extend(after.wanted()?);
-    }
-    let (dump, changed, applied) = read_dumps(args, &wanted)?;
-    let question = |setup: &Setup| -> anyhow::Result<Question> {
-        Ok(Question {
-            settings: setup.settings(&args.engine)?,
-            scheduler_names: args.scheduler_name.clone(),
-            explain: Vec::new(),
-            explain_left: false,
-        })
+    let mut answer = match args.source.dump.as_slice() {
+        [] => of_scheduler(args, objects)?,
+        _ => of_dump(args, objects, registry)?,
     };
-    let questions =
-        Sides { before: question(&before)?, after: question(after.as_ref().unwrap_or(&before))? };
-    let answer = what_if::answer(dump, changed, applied, &questions)?;
     warn(&answer.warnings);
+    let nodes = answer.nodes.take();
+    if let Some((path, Sides { before, after })) = args.plot.as_ref().zip(nodes) {
+        write(path, &heat_map::plot(&before, &after).to_svg()?)?;
+    }
     let detail = if args.output == Output::Wide { Detail::Wide } else { Detail::Usual };
     match args.output {
         Output::Table | Output::Wide => {
@@ -120,90 +109,58 @@ pub(super) fn run(args: &Args, registry: Registry) -> anyhow::Result<ExitCode> {
     Ok(if fails { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Reads the dump, and the dump with the change.
-fn read_dumps(args: &Args, wanted: &Wanted) -> anyhow::Result<(Dump, Dump, Applied)> {
-    let (documents, manifests) = read_changes(args)?;
-    if documents.changes.is_empty() && manifests.is_empty() && args.config_after.is_none() {
-        bail!("the change has no object: expected manifests, or {KIND} of {VERSION}");
+/// Asks the scheduler.
+fn of_scheduler(args: &Args, mut objects: Vec<Object>) -> anyhow::Result<WhatIf> {
+    if !args.engine.are_default() {
+        bail!("only --seed may be given for a running scheduler: the others need --dump");
     }
-    let mut applied = Applied::default();
-    let mut made = Vec::<Made>::new();
-    let controllers = |input: &Input| {
-        made.push(make(input));
-        made.last_mut().map(|made| std::mem::take(&mut made.objects)).unwrap_or_default()
+    if let Some(file) = &args.config_after {
+        objects.extend(wire::read_objects(std::slice::from_ref(file))?);
+    }
+    // The scheduler does not know the files, so that errors in documents are found here.
+    Change::of(objects.clone())?.check_not_empty()?;
+    let items: Vec<_> = objects.into_iter().map(|object| object.value).collect();
+    let body = serde_json::to_vec(&json!({"apiVersion": "v1", "kind": "List", "items": items}))?;
+    let nodes = if args.plot.is_some() { "&nodes=true" } else { "" };
+    let validate = if args.validate == Validate::Ignore { "&validate=ignore" } else { "" };
+    let path = format!("/whatif/v1?seed={}{nodes}{validate}", args.engine.seed);
+    let body = ask(&args.source, &path, Some(body))?;
+    serde_json::from_slice(&body)
+        .context("the answer cannot be read: is the scheduler of another version?")
+}
+
+/// Answers from a dump.
+fn of_dump(args: &Args, objects: Vec<Object>, registry: Registry) -> anyhow::Result<WhatIf> {
+    let registry = Arc::new(registry);
+    let read = |file: Option<&PathBuf>| {
+        Setup::read(&args.engine, file.map(PathBuf::as_path), registry.clone())
     };
-    let change = |input: &mut Input, first_changed: usize| {
-        let mut inventory = inventory_of(input, first_changed);
-        let outcome = what_if::apply(&mut inventory, &documents.changes);
-        give_back(inventory, input);
-        applied = outcome.map_err(|objections| documents.faults(objections))?;
-        Ok(())
+    let before = read(args.source.config.as_ref())?;
+    let change = Change::of(objects)?;
+    let given = change.configuration(&args.engine.gates()?)?;
+    let after = match (&args.config_after, given) {
+        (Some(_), Some(_)) => bail!("the change has a configuration, and so has --config-after"),
+        (Some(file), None) => Some(read(Some(file))?),
+        (None, given) => given.map(|config| before.with(config)),
     };
-    let reading = (wanted, args.validate.into());
-    let (before, after) =
-        wire::read_with_change(&args.dump, manifests, reading, controllers, change)?;
-    // The changed dump is made first.
-    let (before_made, after_made) = (made.pop(), made.pop());
-    let dump = dump_of(before, before_made.unwrap_or_default());
-    Ok((dump, dump_of(after, after_made.unwrap_or_default()), applied))
-}
-
-/// Documents with changes.
-struct Documents {
-    objects: Vec<Object>,
-    changes: Vec<Changes>,
-}
-
-impl Documents {
-    /// Returns the errors that name the documents.
-    fn faults(&self, objections: Vec<what_if::Objection>) -> Faults {
-        let fault = |own: what_if::Objection| {
-            self.objects[own.document].fault(&format!("{}: {}", own.field, own.message))
-        };
-        Faults(objections.into_iter().map(fault).collect())
+    if after.is_none() {
+        change.check_not_empty()?;
     }
-}
-
-/// Reads the change: its documents, and its manifests.
-fn read_changes(args: &Args) -> Result<(Documents, Vec<Object>), Faults> {
-    let objects = wire::read_objects(&args.filename)?;
-    let group = VERSION.split('/').next().unwrap_or_default();
-    let is_ours = |object: &Object| object.api_version.split('/').next() == Some(group);
-    let (objects, manifests): (Vec<Object>, Vec<Object>) = objects.into_iter().partition(is_ours);
-    let (mut changes, mut faults) = (Vec::new(), Vec::new());
-    for object in &objects {
-        if (object.api_version.as_str(), object.kind.as_str()) != (VERSION, KIND) {
-            let message = format!("{}: expected {KIND} of {VERSION}", object.api_version);
-            faults.push(object.fault(&message));
-            continue;
-        }
-        match object.decode::<Changes>() {
-            Ok(change) if change.is_empty() => faults.push(object.fault("changes nothing")),
-            Ok(change) => changes.push(change),
-            Err(fault) => faults.push(fault),
-        }
+    let mut wanted = before.wanted()?;
+    if let Some(after) = &after {
+        wanted.extend(after.wanted()?);
     }
-    if faults.is_empty() {
-        Ok((Documents { objects, changes }, manifests))
-    } else {
-        Err(Faults(faults))
-    }
-}
-
-/// Takes what a change concerns from the input.
-fn inventory_of(input: &mut Input, first_changed: usize) -> Inventory {
-    Inventory {
-        nodes: std::mem::take(&mut input.nodes),
-        pods: std::mem::take(&mut input.pods).into_iter().map(Into::into).collect(),
-        objects: std::mem::take(&mut input.objects).into_iter().map(Into::into).collect(),
-        workloads: std::mem::take(&mut input.workloads),
-        first_changed,
-    }
-}
-
-fn give_back(inventory: Inventory, input: &mut Input) {
-    input.nodes = inventory.nodes;
-    input.pods = inventory.pods.into_iter().map(Into::into).collect();
-    input.objects = inventory.objects.into_iter().map(Into::into).collect();
-    input.workloads = inventory.workloads;
+    let Changed { before: dump, after: changed, applied } =
+        change.of_dump(&args.source.dump, &wanted, args.validate.into())?;
+    let question = |setup: &Setup| -> anyhow::Result<Question> {
+        Ok(Question {
+            settings: setup.settings(&args.engine)?,
+            scheduler_names: args.scheduler_name.clone(),
+            explain: Vec::new(),
+            explain_left: false,
+        })
+    };
+    let questions =
+        Sides { before: question(&before)?, after: question(after.as_ref().unwrap_or(&before))? };
+    Ok(what_if::answer(dump, changed, applied, &questions)?)
 }

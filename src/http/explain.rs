@@ -4,14 +4,15 @@
 //! node, `list` on pods. A pod that the caller may not read is answered like a pod that does not exist.
 //!
 //! The scheduling loop only copies the cluster, in slices. Everything else is computed on a thread of its own, for
-//! one question at a time and for a limited time.
+//! one question at a time and for a limited time, in an engine that is kept for a while for the next question.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ::explain::{
-    Lab, PodAnswer, explain_cluster, explain_group, explain_node, explain_pod, list_nodes,
+    ClusterAnswer, Follower, Lab, NodeAnswer, PodAnswer, explain_cluster, explain_group,
+    explain_node, explain_pod, list_nodes,
 };
 use axum::Extension;
 use axum::extract::{Path, Query, State};
@@ -23,13 +24,15 @@ use k8s_openapi::api::authorization::v1::ResourceAttributes;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, timeout};
+use tokio::task::{AbortHandle, spawn_blocking};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::error;
 
 use super::App;
 use super::access::ResourceAccess;
 use super::authentication::User;
 use crate::scheduling_loop::{Copied, EventSender};
+use crate::what_if::Trial;
 
 /// Maximum number of questions that are worked on or wait; further ones are refused.
 const QUESTIONS: usize = 8;
@@ -37,6 +40,8 @@ const QUESTIONS: usize = 8;
 const TRIALS_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for one answer, with the wait for those before it.
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// Time for which the engine of the last question is kept.
+const KEPT: Duration = Duration::from_mins(3);
 
 const JSON: [(HeaderName, &str); 1] = [(header::CONTENT_TYPE, "application/json")];
 
@@ -54,6 +59,35 @@ pub struct Explainer {
     working: Arc<Semaphore>,
     /// What answers leave out.
     notes: Arc<[String]>,
+    kept: Arc<Kept>,
+    /// Tries changes; `None` if the scheduler does not answer such questions.
+    pub(super) trial: Option<Arc<Trial>>,
+}
+
+/// The engine of the last question, so that the next one needs only what has changed since.
+#[derive(Default)]
+struct Kept(Mutex<Option<(Follower, AbortHandle)>>);
+
+impl Kept {
+    fn take(&self) -> Option<Follower> {
+        let taken = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        taken.map(|(follower, release)| {
+            release.abort();
+            follower
+        })
+    }
+
+    /// Keeps an engine until it is taken, or for a while.
+    fn put(self: &Arc<Self>, follower: Follower) {
+        let kept = self.clone();
+        let mut place = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let release = tokio::spawn(async move {
+            sleep(KEPT).await;
+            // It takes milliseconds to free a large engine.
+            spawn_blocking(move || kept.0.lock().unwrap_or_else(PoisonError::into_inner).take());
+        });
+        *place = Some((follower, release.abort_handle()));
+    }
 }
 
 impl fmt::Debug for Explainer {
@@ -73,15 +107,27 @@ impl Explainer {
             admitted: Arc::new(Semaphore::new(QUESTIONS)),
             working: Arc::new(Semaphore::new(1)),
             notes: notes.into(),
+            kept: Arc::default(),
+            trial: None,
         }
+    }
+
+    /// Answers at `/whatif/`, too.
+    pub fn with_trial(self, trial: Trial) -> Self {
+        Self { trial: Some(Arc::new(trial)), ..self }
     }
 }
 
 /// Why there is no answer.
-enum Refusal {
+pub(super) enum Refusal {
     /// There is no such object, or the caller may not read it.
     Unknown(String),
     Forbidden(String),
+    /// The scheduler does not answer such questions.
+    Off(&'static str),
+    /// The question cannot be understood.
+    Invalid(String),
+    TooLarge(String),
     Busy,
     NotReady(&'static str),
     TimedOut,
@@ -96,6 +142,9 @@ impl IntoResponse for Refusal {
                 format!("{what} is not known to this scheduler, or the caller may not read it"),
             ),
             Self::Forbidden(what) => (StatusCode::FORBIDDEN, what),
+            Self::Off(reason) => (StatusCode::NOT_FOUND, reason.to_owned()),
+            Self::Invalid(what) => (StatusCode::BAD_REQUEST, what),
+            Self::TooLarge(what) => (StatusCode::PAYLOAD_TOO_LARGE, what),
             Self::Busy => (
                 StatusCode::TOO_MANY_REQUESTS,
                 "too many questions at once: try again in a moment".to_owned(),
@@ -167,8 +216,10 @@ pub(super) async fn group(
         let sees_all = permits(&access, &user, attributes("list", "pods", "", "")).await?;
         let admitted = admit(&app).await?;
         let (namespace, name) = (namespace.clone(), name.clone());
+        let notes = app.explainer.notes.to_vec();
         let answer = work(&app, admitted, move |lab| {
             let mut answer = explain_group(lab, &namespace, &name)?;
+            answer.notes = notes;
             if !sees_all {
                 // A suggestion may name a pod of another namespace.
                 answer.causes.iter_mut().for_each(|cause| cause.help = None);
@@ -193,7 +244,10 @@ pub(super) async fn node(
         permit(&access, &user, attributes("list", "pods", "", ""), of_all_pods).await?;
         let admitted = admit(&app).await?;
         let node = name.clone();
-        let answer = work(&app, admitted, move |lab| explain_node(lab, &node));
+        let notes = app.explainer.notes.to_vec();
+        let explain =
+            move |lab: &mut Lab<'_>| Some(NodeAnswer { notes, ..explain_node(lab, &node)? });
+        let answer = work(&app, admitted, explain);
         answer.await?.ok_or_else(unknown)
     };
     respond(asked.await)
@@ -214,7 +268,9 @@ pub(super) async fn cluster(
     Extension(user): Extension<User>,
     Extension(access): Extension<ResourceAccess>,
 ) -> Response {
-    of_cluster(&app, &user, &access, explain_cluster).await
+    let notes = app.explainer.notes.to_vec();
+    let explain = move |lab: &mut Lab<'_>| ClusterAnswer { notes, ..explain_cluster(lab) };
+    of_cluster(&app, &user, &access, explain).await
 }
 
 /// Answers a caller that may list all nodes and pods.
@@ -233,13 +289,13 @@ async fn of_cluster<T: Serialize + Send + 'static>(
     respond(asked.await)
 }
 
-fn of_all_pods() -> Refusal {
+pub(super) fn of_all_pods() -> Refusal {
     Refusal::Forbidden(
         "the answer shows pods of all namespaces: it needs list on pods and nodes".into(),
     )
 }
 
-fn respond(asked: Result<impl Serialize, Refusal>) -> Response {
+pub(super) fn respond(asked: Result<impl Serialize, Refusal>) -> Response {
     match asked.map(|answer| serde_json::to_vec(&answer)) {
         Ok(Ok(text)) => (JSON, text).into_response(),
         Ok(Err(error)) => Refusal::Failed(error.to_string()).into_response(),
@@ -247,7 +303,12 @@ fn respond(asked: Result<impl Serialize, Refusal>) -> Response {
     }
 }
 
-fn attributes(verb: &str, resource: &str, namespace: &str, name: &str) -> ResourceAttributes {
+pub(super) fn attributes(
+    verb: &str,
+    resource: &str,
+    namespace: &str,
+    name: &str,
+) -> ResourceAttributes {
     let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
     ResourceAttributes {
         verb: text(verb),
@@ -267,7 +328,7 @@ async fn permits(
     access.permits(user, attributes).await.map_err(|error| Refusal::Failed(error.to_string()))
 }
 
-async fn permit(
+pub(super) async fn permit(
     access: &ResourceAccess,
     user: &User,
     attributes: ResourceAttributes,
@@ -293,38 +354,59 @@ fn events(app: &App) -> Result<&EventSender, Refusal> {
 
 /// Waits for the turn of a question, and copies the cluster.
 async fn admit(app: &App) -> Result<Admitted, Refusal> {
+    let turn = turn(app).await?;
+    Ok(Admitted { copied: copy(app).await?, _turn: turn })
+}
+
+/// Waits for the turn of a question.
+pub(super) async fn turn(app: &App) -> Result<Turn, Refusal> {
     if !app.health.is_synced() {
         return Err(Refusal::NotReady("the watches have not synced yet"));
     }
     let admitted = app.explainer.admitted.clone().try_acquire_owned();
     let admitted = admitted.map_err(|_| Refusal::Busy)?;
-    let turn = async {
-        // The semaphore is never closed.
-        let working = app.explainer.working.clone().acquire_owned().await;
-        let working = working.map_err(|error| Refusal::Failed(error.to_string()))?;
-        let copied = events(app)?.copy().await.ok_or(Refusal::NotReady("the scheduler stops"))?;
-        Ok::<_, Refusal>(Admitted { copied, _permits: [admitted, working] })
-    };
-    timeout(TIMEOUT, turn).await.unwrap_or(Err(Refusal::TimedOut))
+    let working = timeout(TIMEOUT, app.explainer.working.clone().acquire_owned()).await;
+    // The semaphore is never closed.
+    let working = working.map_err(|_| Refusal::TimedOut)?;
+    let working = working.map_err(|error| Refusal::Failed(error.to_string()))?;
+    Ok(Turn { _permits: [admitted, working] })
 }
 
-/// A question whose turn it is. The permits are held until its answer is complete, also if the caller goes away.
-struct Admitted {
-    copied: Copied,
+/// Copies the cluster.
+pub(super) async fn copy(app: &App) -> Result<Copied, Refusal> {
+    let copied = timeout(TIMEOUT, events(app)?.copy()).await.map_err(|_| Refusal::TimedOut)?;
+    copied.ok_or(Refusal::NotReady("the scheduler stops"))
+}
+
+/// The turn of a question. It lasts until its answer is complete, also if the caller goes away.
+pub(super) struct Turn {
     _permits: [OwnedSemaphorePermit; 2],
 }
 
-/// Answers on a thread of its own, in an engine that is built from the copy.
+/// A question whose turn it is.
+struct Admitted {
+    copied: Copied,
+    _turn: Turn,
+}
+
+/// Answers on a thread of its own, in an engine that knows the copy.
 async fn work<T: Send + 'static>(
     app: &App,
     admitted: Admitted,
     answer: impl FnOnce(&mut Lab<'_>) -> T + Send + 'static,
 ) -> Result<T, Refusal> {
-    let new_config = app.explainer.new_config.clone();
-    let working = tokio::task::spawn_blocking(move || {
-        let Admitted { copied: Copied { cluster, now, .. }, _permits } = admitted;
-        let mut engine: Engine = cluster.engine(new_config()?, now);
-        Ok::<T, String>(in_lab(&mut engine, now, answer))
+    let Explainer { new_config, kept, .. } = app.explainer.clone();
+    let working = spawn_blocking(move || {
+        let Admitted { copied: Copied { cluster, now, .. }, _turn } = admitted;
+        let mut follower = match kept.take() {
+            Some(follower) => follower,
+            None => Follower::new(new_config()?),
+        };
+        follower.follow(cluster, now);
+        let answer = in_lab(follower.engine(), now, answer);
+        // A panic leaves no engine behind.
+        kept.put(follower);
+        Ok::<T, String>(answer)
     });
     let worked = working.await.map_err(|error| Refusal::Failed(error.to_string()))?;
     worked.map_err(Refusal::Failed)
@@ -333,4 +415,31 @@ async fn work<T: Send + 'static>(
 fn in_lab<T>(engine: &mut Engine, now: Time, answer: impl FnOnce(&mut Lab<'_>) -> T) -> T {
     let end = Instant::now() + TRIALS_TIMEOUT;
     answer(&mut Lab::new(engine, now, &|| Instant::now() >= end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn follower() -> Follower {
+        let config = crate::config::defaults(&crate::config::Gates::default());
+        let profiles = config.build_profiles(&plugins::registry()).unwrap();
+        Follower::new(EngineConfig::new(profiles))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn engine_is_kept_for_a_while_after_each_question() {
+        let kept = Arc::new(Kept::default());
+        kept.put(follower());
+        sleep(KEPT / 2).await;
+        let taken = kept.take().expect("it is kept");
+        sleep(KEPT).await;
+        kept.put(taken);
+        sleep(KEPT / 2).await;
+        assert!(kept.0.lock().unwrap().is_some(), "the time of the first question does not count");
+        sleep(KEPT).await;
+        while kept.0.lock().unwrap().is_some() {
+            tokio::task::yield_now().await;
+        }
+    }
 }

@@ -22,6 +22,7 @@ mod statusz;
 #[cfg(test)]
 mod testing;
 mod tls;
+mod what_if;
 mod zpages;
 
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use axum::extract::{DefaultBodyLimit, Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, put};
+use axum::routing::{get, post, put};
 use jiff::Timestamp;
 use serde_json::json;
 use tower_http::CompressionLevel;
@@ -18,7 +18,7 @@ use tracing::{info, trace};
 use super::access::Access;
 use super::connection::Handling;
 use super::health::Endpoint;
-use super::{App, explain, profiling, resources, statusz};
+use super::{App, explain, profiling, resources, statusz, what_if};
 use crate::config;
 use crate::logs::Verbosity;
 use crate::metrics;
@@ -40,7 +40,7 @@ pub(super) fn router(mut app: App, access: &Access) -> Router {
         .route("/configz", get(show_configuration))
         .merge(std::mem::take(&mut app.routes).with_state(()));
     if app.events.is_some() {
-        router = with_explanations(router);
+        router = with_what_if(with_explanations(router));
     }
     if let Some(flagz) = app.flagz.clone() {
         let show = async move |headers: HeaderMap| flagz.page().answer(&headers);
@@ -75,6 +75,14 @@ fn with_explanations(router: Router<App>) -> Router<App> {
         .route("/explain/nodes", get(explain::nodes).layer(compressed()))
         .route("/explain/nodes/{name}", get(explain::node).layer(compressed()))
         .route("/explain/cluster", get(explain::cluster).layer(compressed()))
+}
+
+/// Adds trials of changes.
+fn with_what_if(router: Router<App>) -> Router<App> {
+    let own = Router::new()
+        .route("/whatif/v1", post(what_if::ask).layer(compressed()))
+        .route("/whatif/v1/openapi.json", get(what_if::openapi));
+    router.merge(own.layer(DefaultBodyLimit::max(what_if::MAX_BODY)))
 }
 
 /// Compresses responses with gzip if the caller accepts it. A scrape has many similar lines, so that the

@@ -21,6 +21,7 @@ use crate::scheduling_loop::{EventReceiver, LoopEvent, Snapshot, channel};
 
 mod explain;
 mod fuzz;
+mod what_if;
 
 /// Returns the configuration of an engine with the default plugins.
 fn engine_config() -> Result<engine::EngineConfig, String> {
@@ -75,6 +76,28 @@ impl Server {
         access: &Access,
         metrics: Arc<Metrics>,
     ) -> Self {
+        let explainer = Explainer::new(engine_config, Vec::new());
+        Self::of_parts((health, profiling), access, metrics, explainer)
+    }
+
+    /// A server that tries changes, if there is a trial.
+    fn answering(
+        health: Health,
+        access: &Access,
+        metrics: Arc<Metrics>,
+        trial: Option<crate::what_if::Trial>,
+    ) -> Self {
+        let explainer = Explainer::new(engine_config, Vec::new());
+        let explainer = trial.into_iter().fold(explainer, Explainer::with_trial);
+        Self::of_parts((health, true), access, metrics, explainer)
+    }
+
+    fn of_parts(
+        (health, profiling): (Health, bool),
+        access: &Access,
+        metrics: Arc<Metrics>,
+        explainer: Explainer,
+    ) -> Self {
         let (channel, health) = (channel(), Arc::new(health));
         let (logs, verbosity) = logs::layer(logs::Format::Text, 0, std::io::sink);
         let app = App {
@@ -84,7 +107,7 @@ impl Server {
             flagz: Some([("v", "2")].into_iter().collect()),
             statusz: Some(Timestamp::now()),
             events: Some(channel.0),
-            explainer: Explainer::new(engine_config, Vec::new()),
+            explainer,
             verbosity: profiling.then(|| verbosity.clone()),
             routes: Router::new(),
         };

@@ -81,6 +81,12 @@ impl Wanted {
         custom.into_iter().any(|name| name.ends_with(&suffix))
     }
 
+    /// Returns the names of the kinds that `other` lacks.
+    pub fn missing_from<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = &'a str> {
+        let missing = self.kinds.keys().filter(|name| !other.kinds.contains_key(*name));
+        missing.map(AsRef::as_ref)
+    }
+
     /// Adds the fields and kinds of `other`.
     pub fn extend(&mut self, other: Self) {
         self.fields.extend(&other.fields);
@@ -140,6 +146,8 @@ pub(crate) struct Collector<'a> {
     taken: usize,
     /// Whether objects replace others on purpose.
     is_change: bool,
+    /// Whether kinds without an object have none in the cluster either.
+    is_complete: bool,
     faults: Vec<Fault>,
 }
 
@@ -169,8 +177,17 @@ impl<'a> Collector<'a> {
             doubts: Doubts::default(),
             taken: 0,
             is_change: false,
+            is_complete: false,
             faults: Vec::new(),
         }
+    }
+
+    /// Collects changes of what a scheduler knows, which lacks no kind.
+    pub(crate) fn of_scheduler(known: Input, wanted: &'a Wanted, validation: Validation) -> Self {
+        let mut collector =
+            Self { input: known, is_complete: true, ..Self::new(wanted, validation) };
+        collector.find_places(&Location::named("the cluster"));
+        collector
     }
 
     /// Records an error.
@@ -194,7 +211,6 @@ impl<'a> Collector<'a> {
 
     /// Adds the manifests of a change, which replace objects of the same name. What no one reads of them is an
     /// error, unless nothing is validated.
-    #[cfg(feature = "simulator")]
     pub(crate) fn take_changes(&mut self, objects: Vec<Object>) {
         self.is_change = true;
         let doubts = std::mem::take(&mut self.doubts);
@@ -204,12 +220,16 @@ impl<'a> Collector<'a> {
     }
 
     /// Changes what has been taken.
-    #[cfg(feature = "simulator")]
     pub(crate) fn change(&mut self, change: impl FnOnce(&mut Input) -> Result<(), Faults>) {
         if let Err(Faults(mut faults)) = change(&mut self.input) {
             self.faults.append(&mut faults);
         }
         let at = Location::named("the change");
+        self.find_places(&at);
+    }
+
+    /// Notes the place of every node and pod.
+    fn find_places(&mut self, at: &Location) {
         let nodes = self.input.nodes.iter().enumerate();
         self.nodes = nodes.map(|(place, node)| (node.name.clone(), (place, at.clone()))).collect();
         let pods = self.input.pods.iter().enumerate();
@@ -427,7 +447,9 @@ impl<'a> Collector<'a> {
         self.input.warnings.extend(warnings);
         self.make_uids_unique();
         self.warn_of_unknown_nodes();
-        self.input.warnings.extend(absent_kinds::warnings(&self.input, self.wanted));
+        if !self.is_complete {
+            self.input.warnings.extend(absent_kinds::warnings(&self.input, self.wanted));
+        }
         self.add_unseen_namespaces();
         Ok(self.input)
     }

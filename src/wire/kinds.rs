@@ -82,6 +82,8 @@ static BUILT_IN: [BuiltIn; 19] = {
         ["metadata", "name"],
         ["metadata", "namespace"],
         ["spec", "selector"],
+        ["spec", "minAvailable"],
+        ["spec", "maxUnavailable"],
         ["status", "currentHealthy"],
         ["status", "disruptionsAllowed"],
         ["status", "disruptedPods"],

@@ -36,7 +36,7 @@ pub use doubts::Validation;
 pub use kinds::{WatchedKind, feeds, watched_kinds};
 #[cfg(test)]
 pub(crate) use objects::unrolled;
-pub use objects::{Object, read_objects};
+pub use objects::{Object, objects_of, read_objects};
 pub use watch::{Decoder, Update, status_error};
 pub use watched_object::WatchedObject;
 pub use whole::Whole;
@@ -74,18 +74,27 @@ pub fn read(
     }
 }
 
-/// Reads a dump, and the dump with a change: the manifests `changes`, and what `change` does to the result, of which
-/// it learns how many workloads are those of the dump. `controllers` returns the objects that controllers would make from those of each input.
+/// What is done to an input with a change.
+pub trait InputChange {
+    /// Changes the input with the manifests of the change. Workloads from the index `first_changed` on are theirs.
+    ///
+    /// # Errors
+    /// Everything that cannot be changed.
+    fn apply(&mut self, input: &mut Input, first_changed: usize) -> Result<(), Faults>;
+
+    /// Returns the objects that controllers would make from those of an input.
+    fn control(&mut self, input: &Input) -> Vec<Value>;
+}
+
+/// Reads a dump, and the dump with a change, of which `manifests` are a part.
 ///
 /// # Errors
 /// All errors, not only the first.
-#[cfg(feature = "simulator")]
 pub fn read_with_change(
     paths: &[PathBuf],
-    changes: Vec<Object>,
+    manifests: Vec<Object>,
     (wanted, validation): (&Wanted, Validation),
-    mut controllers: impl FnMut(&Input) -> Vec<Value>,
-    change: impl FnOnce(&mut Input, usize) -> Result<(), Faults>,
+    change: &mut impl InputChange,
 ) -> Result<(Input, Input), Faults> {
     let mut before = Collector::new(wanted, validation);
     for_each_object(paths, |object| match object {
@@ -96,18 +105,37 @@ pub fn read_with_change(
         before.finish()?;
         return Err(Fault::new(Location::named("the dump"), nothing).into());
     }
-    let mut after = before.clone();
-    after.take_changes(changes);
-    let workloads = before.input().workloads.len();
-    after.change(|input| change(input, workloads));
-    let mut finished = |mut collector: Collector<'_>| {
-        let made = controllers(collector.input());
-        collector.take_made(made);
-        collector.finish()
-    };
     // The errors of the dump are among those of the changed dump.
-    let after = finished(after)?;
-    Ok((finished(before)?, after))
+    let after = changed(before.clone(), manifests, change)?;
+    let made = change.control(before.input());
+    before.take_made(made);
+    Ok((before.finish()?, after))
+}
+
+/// Applies a change to what a scheduler knows.
+///
+/// # Errors
+/// All errors, not only the first.
+pub fn with_change(
+    known: Input,
+    manifests: Vec<Object>,
+    (wanted, validation): (&Wanted, Validation),
+    change: &mut impl InputChange,
+) -> Result<Input, Faults> {
+    changed(Collector::of_scheduler(known, wanted, validation), manifests, change)
+}
+
+fn changed(
+    mut collector: Collector<'_>,
+    manifests: Vec<Object>,
+    change: &mut impl InputChange,
+) -> Result<Input, Faults> {
+    let workloads = collector.input().workloads.len();
+    collector.take_changes(manifests);
+    collector.change(|input| change.apply(input, workloads));
+    let made = change.control(collector.input());
+    collector.take_made(made);
+    collector.finish()
 }
 
 /// The place of an object: file, document if there are several, index in a list.

@@ -57,6 +57,22 @@ pub fn read_objects(paths: &[PathBuf]) -> Result<Vec<Object>, Faults> {
     if faults.is_empty() { Ok(objects) } else { Err(Faults(faults)) }
 }
 
+/// Reads all objects of a text with this name.
+///
+/// # Errors
+/// All errors, not only the first.
+pub fn objects_of(name: &str, text: String) -> Result<Vec<Object>, Faults> {
+    let source = source::Source { name: name.into(), text };
+    let (mut objects, mut faults) = (Vec::new(), Vec::new());
+    for (at, text) in documents::of(&source)? {
+        read(&at, text, None, &mut |object| match object {
+            Ok(object) => objects.push(object),
+            Err(fault) => faults.push(fault),
+        });
+    }
+    if faults.is_empty() { Ok(objects) } else { Err(Faults(faults)) }
+}
+
 /// Passes on all objects of the paths, and every error.
 ///
 /// # Errors

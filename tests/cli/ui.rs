@@ -42,6 +42,22 @@ impl Page {
         format!("http://{}/?token={}", self.host, self.token)
     }
 
+    /// Posts a change. Returns status and body.
+    fn try_change(&self, origin: Option<&str>, cookie: &str, change: &str) -> (u16, String) {
+        let mut connection = TcpStream::connect(&self.host).unwrap();
+        let origin = origin.map(|origin| format!("Origin: {origin}\r\n")).unwrap_or_default();
+        let request = format!(
+            "POST /whatif HTTP/1.1\r\nHost: {}\r\nCookie: {cookie}\r\n{origin}Content-Length: {}\r\nConnection: close\r\n\r\n{change}",
+            self.host,
+            change.len()
+        );
+        connection.write_all(request.as_bytes()).unwrap();
+        let mut text = String::new();
+        connection.read_to_string(&mut text).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        (head[9..12].parse().unwrap(), body.to_owned())
+    }
+
     /// Returns status, headers and body.
     fn get(&self, path: &str, host: &str, cookie: &str) -> (u16, String, String) {
         let mut connection = TcpStream::connect(&self.host).unwrap();
@@ -116,6 +132,25 @@ fn placed_pod_can_be_asked_about_again_and_again() {
     assert_eq!(page.get("/explain/nodes/small", &page.host, &cookie).2, body);
 }
 
+#[test]
+fn change_is_tried_for_the_page_itself_and_for_no_other() {
+    let page = page();
+    let (cookie, own) = (page.cookie(), format!("http://{}", page.host));
+    let change = "apiVersion: whatif.loadmaster.io/v1\nkind: Changes\ndrain: [small]\n";
+    let (status, body) = page.try_change(Some(&own), &cookie, change);
+    assert_eq!(status, 200, "{body}");
+    let answer: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(answer["nodes"]["after"].as_array().map(Vec::len), Some(2), "{answer}");
+    let left = ["moved", "pending", "lost"].map(|list| answer[list].as_array().unwrap().len());
+    assert!(left.iter().sum::<usize>() > 0, "{answer}");
+    let (status, body) = page.try_change(Some(&own), &cookie, &change.replace("small", "none"));
+    assert_eq!((status, body.contains("there is no node \\\"none\\\"")), (502, true), "{body}");
+    for origin in [None, Some("http://evil.example"), Some("http://127.0.0.1:1"), Some("null")] {
+        assert_eq!(page.try_change(origin, &cookie, change).0, 403, "{origin:?}");
+    }
+    assert_eq!(page.try_change(Some(&own), "loadmaster-ui=wrong", change).0, 401);
+}
+
 /// Returns the page as Chromium shows it at this place.
 fn shown(chromium: &str, page: &Page, place: &str) -> String {
     let profile = tempfile::tempdir().unwrap();
@@ -138,7 +173,13 @@ fn chromium_shows_the_cluster_the_nodes_and_a_decision() {
         return;
     };
     let page = page();
-    let rows: [(&str, &str, &[&str]); 6] = [
+    let rows: [(&str, &str, &[&str]); 8] = [
+        ("#/whatif", "whatif", &["<textarea", "Try it", "Drain"]),
+        (
+            "#/whatif?drain=small",
+            "whatif",
+            &["Nodes without and with the change", "lost", "other pods"],
+        ),
         ("", "cluster", &["<b>2</b>", "Pending pods by cause", "Insufficient", "<canvas"]),
         ("#/nodes?q=small", "nodes", &["1 of 2 nodes", ">small</a>"]),
         ("#/node/small", "node", &["Node small", "Pods on this node"]),

@@ -106,6 +106,57 @@ fn manifests_are_added_and_replace_objects() {
 }
 
 #[test]
+fn upgrade_moves_pods_node_by_node_and_says_which_wait() {
+    let roomy = answer("upgrade", "upgrade: [{nodes: [a]}, {nodeSelector: {pool: right}}]\n");
+    let steps = roomy["upgrade"].as_array().unwrap();
+    let nodes: Vec<_> = steps.iter().map(|step| &step["node"]).collect();
+    assert_eq!(nodes, ["a", "b"]);
+    assert_eq!(roomy["summary"]["waitingForUpgrade"], 0, "{roomy}");
+    assert_eq!(roomy["pending"], json!([]), "{roomy}");
+    assert_eq!(listed(&roomy, "lost", "cause"), pairs([("single", "upgraded")]));
+    let causes = listed(&roomy, "moved", "cause");
+    assert!(
+        !causes.is_empty() && causes.iter().all(|(_, cause)| cause == "upgraded"),
+        "{causes:?}"
+    );
+    // With three more pods one node is too small for all, until the other is back.
+    let scale = "scale: [{kind: Deployment, namespace: shop, name: web, replicas: 5}]\n";
+    let tight = answer("tight", &format!("{scale}upgrade: [{{nodes: [b, a]}}]\n"));
+    let waiting = tight["upgrade"][0]["waiting"].as_array().unwrap();
+    assert!(!waiting.is_empty(), "{tight}");
+    assert!(tight["summary"]["waitingForUpgrade"].as_u64().unwrap() >= waiting.len() as u64);
+    assert_eq!(tight["pending"], json!([]), "they come back: {tight}");
+}
+
+#[test]
+fn budget_without_status_counts_as_the_disruption_controller_would_write_it() {
+    let budget = |spec: &str| {
+        format!(
+            "apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {{name: web, namespace: shop}}\n\
+             spec: {{{spec}, selector: {{matchLabels: {{app: web}}}}}}\n---\n{HEADER}drain: [a]\n"
+        )
+    };
+    let strict = ask("budget", &budget("minAvailable: 100%"), &["-o", "json"]).json();
+    let expected = json!([{"namespace": "shop", "name": "web", "allowed": 0, "leaving": 1}]);
+    assert_eq!(strict["budgets"], expected, "a drain with evictions waits for it");
+    let loose = ask("budget-loose", &budget("maxUnavailable: 1"), &["-o", "json"]).json();
+    assert_eq!(loose["budgets"], json!([]));
+    let text = ask("budget-text", &budget("minAvailable: 2"), &[]).text();
+    assert!(text.contains("PODDISRUPTIONBUDGETS IN THE WAY"), "{text}");
+}
+
+#[test]
+fn picture_has_the_nodes_of_both_runs() {
+    let path = written("whatif.svg", b"");
+    let pool = "addNodes: [{like: a, count: 2, name: large, allocatable: {cpu: '8'}}]\n";
+    ask("plot", &format!("{HEADER}{pool}"), &["--plot", &path]).text();
+    let svg = std::fs::read_to_string(path).unwrap();
+    for text in ["Without the change: 2 nodes", "With the change: 4 nodes", "cordoned"] {
+        assert!(svg.contains(text), "{text} is missing in {svg}");
+    }
+}
+
+#[test]
 fn new_taint_moves_pods_that_do_not_tolerate_it() {
     let text = "taint: [{nodeSelector: {pool: left}, taint: 'old=yes:NoExecute'}]\n";
     let evicting = answer("taint", text);

@@ -84,3 +84,65 @@ fn command_asks_the_port_with_the_token_of_a_kubeconfig() {
         assert_eq!(of_stranger.replace("large", "never"), of_unknown);
     });
 }
+
+#[test]
+fn running_scheduler_says_what_a_drain_does() {
+    run(async |cluster| {
+        cluster.add_node("a", 4).await;
+        cluster.add_node("b", 4).await;
+        let daemon = Daemon::spawn_with(cluster, |_| {}, &["--whatif"]).await;
+        daemon.ready().await;
+        cluster.create_pod(&cluster.pod("web", 3)).await;
+        let node = cluster.bound("web").await;
+        let list = |resource: &str| PolicyRule {
+            api_groups: Some(vec![String::new()]),
+            resources: Some(vec![resource.to_owned()]),
+            verbs: vec!["list".to_owned()],
+            ..PolicyRule::default()
+        };
+        let post = PolicyRule {
+            non_resource_urls: Some(vec!["/whatif/v1".to_owned()]),
+            verbs: vec!["post".to_owned()],
+            ..PolicyRule::default()
+        };
+        let rules = vec![list("pods"), list("nodes"), post.clone()];
+        cluster.add_caller_with("planner", &["/whatif/*"], rules).await;
+        cluster.add_caller_with("outsider", &["/whatif/*"], vec![post]).await;
+        let folder = folder(cluster);
+        let change = folder.join("drain.yaml");
+        let text = format!(
+            "apiVersion: whatif.loadmaster.io/v1\nkind: Changes\ndrain: [{node}]\n---\n\
+             apiVersion: v1\nkind: Pod\nmetadata: {{name: large, namespace: {}}}\n\
+             spec: {{schedulerName: {}, containers: [{{name: c, image: i, resources: {{requests: {{cpu: '4'}}}}}}]}}\n",
+            cluster.name, cluster.name
+        );
+        fs::write(&change, text).unwrap();
+        let ask = async |account: &str, more: &[&str]| {
+            let token = cluster.token_of(account).await;
+            let kubeconfig = cluster.kubeconfig_of(json!({"token": token}));
+            let file = folder.join(account);
+            fs::write(&file, serde_json::to_string(&kubeconfig).unwrap()).unwrap();
+            let mut command = Command::new(env!("CARGO_BIN_EXE_loadmaster"));
+            command.args(["whatif", "-f"]).arg(&change).arg("--insecure-skip-tls-verify");
+            command.arg(format!("--server=https://127.0.0.1:{}", daemon.port)).args(more);
+            command.arg(format!("--kubeconfig={}", file.display()));
+            let output =
+                tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap();
+            let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+            (output.status.code(), text(output.stdout), text(output.stderr))
+        };
+        let picture = folder.join("drain.svg");
+        let plot = format!("--plot={}", picture.display());
+        let (code, out, err) = ask("planner", &["-o", "json", &plot, "--fail-if-pending"]).await;
+        assert_eq!(code, Some(1), "{err}");
+        let answer: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(answer["lost"][0]["name"], "web", "a pod without a controller: {out}");
+        assert_eq!(answer["placed"][0]["name"], "large", "{out}");
+        assert!(fs::read_to_string(picture).unwrap().contains("With the change: 2 nodes"));
+        let (code, out, _) = ask("planner", &[]).await;
+        assert!(code == Some(0) && out.contains("LOST, no controller makes them again"), "{out}");
+        let (code, _, err) = ask("outsider", &[]).await;
+        assert!(code == Some(1) && err.contains("status 403"), "{err}");
+        assert_eq!(cluster.bound("web").await, node, "nothing has changed");
+    });
+}

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use cel::{AttributeValue, DeviceView, Selector};
 use client::extender;
 use client::reflector::{Call, Input, ListWatch, Options, Output, Reflector};
+use dry_run::{Limit, Settings};
 use framework::{LabelSelector, Labels, NodeSelector, Quantity, Time, api};
 use loadmaster::config::{self, Gates};
 use loadmaster::wire::{self, Decoder, Update, Validation, Wanted};
-use simulator::Settings;
 use simulator::trace::{Trace, openb};
 
 use super::runner::fuzz;
@@ -216,6 +216,7 @@ fn replays() {
         profiles: config::defaults(&Gates::default()).scheduler_profiles(),
         registry: Arc::new(plugins::registry()),
         monitor: || Box::new(()),
+        limit: Limit::default(),
     };
     fuzz("replays", |input| {
         const SEPARATOR: &[u8] = b"\n===\n";

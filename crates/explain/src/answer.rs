@@ -345,6 +345,9 @@ pub struct NodeAnswer {
     pub rejections: Vec<PendingCause>,
     /// Whether there were more pending pods than were asked about.
     pub is_incomplete: bool,
+    /// What the answer leaves out.
+    #[serde(default)]
+    pub notes: Vec<String>,
 }
 
 /// All nodes, for a picture or a table.
@@ -419,6 +422,9 @@ pub struct GroupAnswer {
     pub causes: Vec<PendingCause>,
     /// Number of its pods on each node, the most first.
     pub nodes: Vec<GroupPod>,
+    /// What the answer leaves out.
+    #[serde(default)]
+    pub notes: Vec<String>,
 }
 
 /// Pods of a group on one node.
@@ -453,6 +459,9 @@ pub struct ClusterAnswer {
     pub templates: usize,
     /// Whether there were more templates than were evaluated.
     pub is_incomplete: bool,
+    /// What the answer leaves out.
+    #[serde(default)]
+    pub notes: Vec<String>,
 }
 
 /// The free amount of one resource.

@@ -28,6 +28,7 @@ pub fn explain_cluster(lab: &mut Lab<'_>) -> ClusterAnswer {
         constraints: constraints(cluster, &evaluated),
         templates: evaluated.templates.len(),
         is_incomplete: evaluated.is_incomplete,
+        notes: Vec::new(),
     }
 }
 

@@ -3,9 +3,10 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use engine::ports::Ports;
-use engine::{Change, Engine, EngineConfig};
+use engine::{Engine, EngineConfig};
 use framework::{Node, NodeIx, Pod, PodKey, StoredObject, Time, WallOffset};
+
+use crate::follower::Follower;
 
 /// Number of objects copied in one slice. A node is copied with all its pods.
 const SLICE: usize = 256;
@@ -19,13 +20,13 @@ const IMAGES: usize = 4;
 /// in it.
 #[derive(Debug, Default)]
 pub struct ClusterCopy {
-    nodes: Vec<Node>,
-    pods: Vec<Arc<Pod>>,
-    objects: Vec<StoredObject>,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) pods: Vec<Arc<Pod>>,
+    pub(crate) objects: Vec<StoredObject>,
     last_pending: Option<PodKey>,
     step: Step,
     next_node: usize,
-    wall_offset: WallOffset,
+    pub(crate) wall_offset: WallOffset,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +61,12 @@ impl ClusterCopy {
     /// Returns the copied pod of this name; of two, the one without a node.
     pub fn pod(&self, key: &PodKey) -> Option<&Arc<Pod>> {
         self.pods.iter().find(|pod| pod.key == *key)
+    }
+
+    /// Returns nodes, pods and other objects. A pod that was placed while the copy was made is there twice, without
+    /// its node first.
+    pub fn into_parts(self) -> (Vec<Node>, Vec<Arc<Pod>>, Vec<StoredObject>) {
+        (self.nodes, self.pods, self.objects)
     }
 
     /// Number of copied objects.
@@ -134,23 +141,8 @@ impl ClusterCopy {
 
     /// Builds an engine that knows the copy. Its queue is not that of the original.
     pub fn engine(self, config: EngineConfig, now: Time) -> Engine {
-        let mut engine = Engine::new(config);
-        engine.set_wall_offset(self.wall_offset);
-        let ports = &mut Ports { extenders: &mut (), probe: &mut () };
-        for object in self.objects {
-            let json = object.json();
-            let StoredObject { kind, name, .. } = object;
-            let (namespace, name) = (name.namespace, name.name);
-            engine.apply(Change::Object { kind, namespace, name, object: json }, now, ports);
-        }
-        for node in self.nodes {
-            engine.apply(Change::Node(node), now, ports);
-        }
-        for pod in self.pods {
-            engine.apply(Change::Pod(Box::new(Pod::clone(&pod))), now, ports);
-        }
-        // Nothing is carried out.
-        engine.take_effects();
-        engine
+        let mut follower = Follower::new(config);
+        follower.follow(self, now);
+        follower.into_engine()
     }
 }

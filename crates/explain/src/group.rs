@@ -37,7 +37,8 @@ pub fn explain_group(lab: &mut Lab<'_>, namespace: &str, name: &str) -> Option<G
     let (pods, placed) = (placed.len() + pending.len(), placed.len());
     let evaluated = Templates::of(pending).evaluate(lab);
     let causes = evaluated.causes(lab);
-    Some(GroupAnswer { as_of: NOW.to_owned(), group, pods, placed, causes, nodes })
+    let notes = Vec::new();
+    Some(GroupAnswer { as_of: NOW.to_owned(), group, pods, placed, causes, nodes, notes })
 }
 
 fn belongs(pod: &Pod, name: &str) -> bool {

@@ -2,8 +2,8 @@
 //!
 //! - [`facts`] reads from a running engine what is known without computing: place in the queue, decision
 //!   records. It takes microseconds.
-//! - [`ClusterCopy`] copies the cluster in slices, so that a question delays no decision noticeably. An engine
-//!   built from the copy answers everything else.
+//! - [`ClusterCopy`] copies the cluster in slices, so that a question delays no decision noticeably. The engine of a
+//!   [`Follower`] takes over what differs from the last copy, and answers everything else.
 //! - [`explain_pod`], [`explain_node`], [`list_nodes`], [`explain_group`] and [`explain_cluster`] ask that engine. What they
 //!   compute describes the state of the copy and is labelled `now`; what was recorded at the time of an attempt
 //!   is in the facts.
@@ -15,6 +15,7 @@ mod answer;
 mod cluster;
 mod copy;
 mod facts;
+mod follower;
 mod group;
 pub mod help;
 mod lab;
@@ -32,6 +33,7 @@ pub use answer::{
 pub use cluster::explain_cluster;
 pub use copy::ClusterCopy;
 pub use facts::{facts, facts_by_uid};
+pub use follower::Follower;
 pub use group::explain_group;
 pub use lab::Lab;
 pub use node::explain_node;

@@ -2,22 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use framework::{Cluster, NodeIx};
+use framework::{Cluster, NodeIx, POOL_LABELS};
 
 use crate::answer::{NodeRow, NodesAnswer};
 use crate::now::NOW;
 use crate::quantity;
 
 const ZONE: &str = "topology.kubernetes.io/zone";
-/// Labels that name the pool of a node. The first that a node has counts.
-const POOLS: [&str; 6] = [
-    "karpenter.sh/nodepool",
-    "cloud.google.com/gke-nodepool",
-    "eks.amazonaws.com/nodegroup",
-    "kubernetes.azure.com/agentpool",
-    "node.kubernetes.io/pool",
-    "node.kubernetes.io/instance-type",
-];
 
 /// Lists what each node offers and how much of it is requested.
 pub fn list_nodes(cluster: &Cluster) -> NodesAnswer {
@@ -32,7 +23,7 @@ fn row(cluster: &Cluster, node: NodeIx) -> NodeRow {
     NodeRow {
         name: object.name.to_string(),
         zone: label(ZONE),
-        pool: POOLS.into_iter().find_map(label),
+        pool: POOL_LABELS.into_iter().find_map(label),
         unschedulable: view.is_unschedulable(),
         pods: (view.pod_count(), view.allowed_pods()),
         resources: amounts(cluster, node).into_iter().collect(),

@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
+use dry_run::{Limit, Object, Settings, State, World};
 use engine::profile::{PluginRef, PluginSet, PluginSets, Profiles, SchedulerProfile};
 use engine::queue::QueueConfig;
 use engine::{Change, Engine, EngineConfig};
 use explain::{
-    ClusterCopy, Lab, PodAnswer, explain_cluster, explain_group, explain_node, explain_pod, facts,
+    ClusterCopy, Follower, Lab, PodAnswer, explain_cluster, explain_group, explain_node,
+    explain_pod, facts,
 };
 use framework::testing::{NodeBuilder, PodBuilder, node, pod};
 use framework::{EventResource, Node, Pod, PodKey, Time};
 use loadmaster_explain as explain;
 use serde_json::{Value, json};
-use simulator::{Object, Settings, State, World};
 
 /// A pod that waits, and what the answer has to say.
 struct Case {
@@ -372,6 +373,7 @@ fn world(case: &Case) -> World {
         profiles: vec![profile()],
         registry: Arc::new(plugins::registry()),
         monitor: || Box::new(()),
+        limit: Limit::default(),
     };
     let mut world = World::new(&settings, ["default-scheduler"]).expect("a world");
     case.nodes.iter().for_each(|node| world.add_node(node.clone().build()));
@@ -623,6 +625,7 @@ fn large(nodes: usize) -> World {
         profiles: vec![profile()],
         registry: Arc::new(plugins::registry()),
         monitor: || Box::new(()),
+        limit: Limit::default(),
     };
     let mut world = World::new(&settings, ["default-scheduler"]).expect("a world");
     for number in 0..nodes {
@@ -675,4 +678,54 @@ fn copy_is_evaluated_like_the_original() {
 
 fn elapsed() -> std::time::Duration {
     std::time::SystemTime::UNIX_EPOCH.elapsed().expect("a time after 1970")
+}
+
+/// One follower for all cases, each another cluster with pods, nodes and claims of equal names.
+#[test]
+fn follower_answers_like_an_engine_that_was_built_anew() {
+    let mut follower = Follower::new(config());
+    let key = PodKey::new("default", "waits");
+    for case in cases() {
+        let world = world(&case);
+        let facts = || facts(world.engine(), &key, world.now()).expect("the pod is known");
+        let expected = serde_json::to_value(explained(&world, "waits", Some("n1"))).unwrap();
+        let changes = [(), ()].map(|()| {
+            let changed =
+                follower.follow(ClusterCopy::of(world.engine(), world.now()), world.now());
+            let mut lab = Lab::new(follower.engine(), world.now(), &|| false);
+            let answer = explain_pod(&mut lab, facts(), Some("n1")).unwrap();
+            assert_eq!(serde_json::to_value(answer).unwrap(), expected, "{}", case.cause);
+            changed
+        });
+        assert!(changes[0] > 0 && changes[1] == 0, "{}: {changes:?}", case.cause);
+    }
+}
+
+#[test]
+fn follower_notices_a_nomination_that_ends_and_a_pod_that_is_replaced() {
+    let case = case("", pod("waits").cpu("4").priority(5).nominated("n1"), "", "")
+        .running([pod("a").cpu("4").on("n1"), pod("b").cpu("4").on("n2")]);
+    let now = Time::from_secs(9);
+    let mut engine = Engine::new(config());
+    let ports = &mut engine::ports::Ports { extenders: &mut (), probe: &mut () };
+    let nodes = case.nodes.into_iter().map(|node| Change::Node(node.build()));
+    let pods = case.running.into_iter().chain([case.pending.clone()]);
+    let pods = pods.map(|pod| Change::Pod(Box::new(pod.build())));
+    nodes.chain(pods).for_each(|change| engine.apply(change, now, ports));
+    let mut follower = Follower::new(config());
+    let mut follow = |engine: &Engine| {
+        follower.follow(ClusterCopy::of(engine, now), now);
+        let waits = follower.engine().pending_pod(&PodKey::new("default", "waits")).cloned();
+        let waits = waits.expect("the pod waits");
+        (follower.engine().nominator().node_of(&waits.uid).cloned(), waits.uid.to_string())
+    };
+    assert_eq!(follow(&engine).0.as_deref(), Some("n1"));
+    let without = pod("waits").cpu("4").priority(5).uid("another").build();
+    engine.apply(
+        Change::PodDeleted { key: without.key.clone(), uid: case.pending.build().uid },
+        now,
+        ports,
+    );
+    engine.apply(Change::Pod(Box::new(without)), now, ports);
+    assert_eq!(follow(&engine), (None, "another".to_owned()));
 }

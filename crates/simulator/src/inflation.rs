@@ -1,6 +1,7 @@
 //! Inflation: a workload of a chosen size is drawn from a trace. Pods arrive one by one and never
 //! leave.
 
+use dry_run::{BuildError, Settings};
 use framework::Pod;
 use rayon::prelude::*;
 
@@ -8,7 +9,7 @@ use crate::replay::{SCHEDULER, world_of};
 use crate::report::allocation::Meter;
 use crate::trace::inflate::{InflateError, inflate};
 use crate::trace::{Trace, TracePod};
-use crate::{BuildError, Course, Progress, Settings, Tally};
+use crate::{Course, Progress, Tally};
 
 /// The reason a trace cannot be inflated.
 #[derive(Debug, thiserror::Error)]

@@ -1,41 +1,18 @@
-//! Scheduling without a cluster: the engine in virtual time.
+//! Scheduling of recorded clusters, and reports.
 //!
-//! - [`cluster`]: schedules the pending pods of a cluster dump.
 //! - [`trace`]: recorded clusters; [`replay`] and [`inflation`] schedule them, as recorded or drawn
 //!   to a chosen size.
-//! - [`workloads`]: the pods that controllers make from workloads.
-//! - [`what_if`]: what a change of a cluster does to its pods.
-//! - [`World`]: an engine, a clock, and the parts of an API server that the engine notices.
-//! - [`explain`]: why a pod can or cannot run on each node.
-//! - [`report`]: the results as text, JSON and plots.
+//! - [`report`]: the results of traces and of [`dry_run`] as text, JSON and plots.
 //!
-//! The caller decodes objects and configurations; this crate reads only the CSV files of traces.
+//! This crate reads only the CSV files of traces.
 
-mod claim_templates;
-mod claims;
-pub mod cluster;
-mod ephemeral;
-pub mod explain;
 pub mod inflation;
-mod manifest;
-mod object;
 pub mod replay;
 pub mod report;
-mod settings;
 pub mod trace;
-mod usage;
-mod volumes;
-pub mod what_if;
-pub mod workloads;
-mod world;
 
+use dry_run::PodHistory;
 use serde::Serialize;
-
-pub use manifest::Manifest;
-pub use object::{DumpedObject, DumpedPod, Object, Owner};
-pub use settings::{BuildError, PluginMonitor, Settings};
-pub use usage::{NodeUsage, Usage};
-pub use world::{PodHistory, State, World};
 
 use report::allocation::Sample;
 use report::waiting::Moment;

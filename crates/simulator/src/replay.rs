@@ -9,12 +9,13 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
+use dry_run::{BuildError, Settings, State, World};
 use framework::{Node, Pod, PodKey, Time};
 
 use crate::report::allocation::Meter;
 use crate::report::waiting::Moment;
 use crate::trace::{TimelineError, Trace, TracePod};
-use crate::{BuildError, Course, Progress, Settings, State, Tally, World};
+use crate::{Course, Progress, Tally};
 
 /// The scheduler name of the pods.
 pub const SCHEDULER: &str = "default-scheduler";

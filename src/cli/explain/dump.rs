@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use dry_run::Limit;
+use dry_run::what_if::WhatIf;
 use engine::ports::Ports;
 use engine::profile::{Profiles, SchedulerProfile};
 use engine::{Change, Engine, EngineConfig};
 use explain::{
-    ClusterAnswer, GroupAnswer, Lab, NodeAnswer, NodesAnswer, PodAnswer, explain_cluster,
-    explain_group, explain_node, explain_pod, facts, list_nodes,
+    ClusterAnswer, ClusterCopy, GroupAnswer, Lab, NodeAnswer, NodesAnswer, PodAnswer,
+    explain_cluster, explain_group, explain_node, explain_pod, facts, list_nodes,
 };
 use framework::{PodKey, Registry, Time};
 
@@ -18,6 +20,7 @@ use crate::cli::complain;
 use crate::cli::config::read;
 use crate::clock::Clock;
 use crate::config::{self, Gates};
+use crate::what_if::{Options, Trial};
 use crate::wire::{self, Input, Validation, Wanted};
 
 /// Time after which no further trial is made.
@@ -26,6 +29,9 @@ const TRIALS_TIMEOUT: Duration = Duration::from_secs(30);
 /// A cluster from a dump, in an engine that makes no attempts.
 pub(in crate::cli) struct Dump {
     engine: Engine,
+    trial: Trial,
+    /// What answers leave out.
+    notes: Vec<String>,
 }
 
 impl Dump {
@@ -34,7 +40,10 @@ impl Dump {
     /// # Errors
     /// The configuration or an object is invalid, or a file cannot be read.
     pub(in crate::cli) fn read(source: &Source, registry: Registry) -> anyhow::Result<Self> {
-        Ok(Self { engine: engine(source, registry)? })
+        let (engine, trial) = engine(source, registry)?;
+        let is_extended = !trial.config.extenders.is_empty();
+        let notes = is_extended.then(|| "extenders were not asked".to_owned());
+        Ok(Self { engine, trial, notes: notes.into_iter().collect() })
     }
 
     /// Answers about a pod, and about one node for it.
@@ -52,6 +61,7 @@ impl Dump {
         });
         let mut answer =
             known.ok_or_else(|| anyhow!("the dump has no pod {key} that runs or waits"))?;
+        answer.notes.clone_from(&self.notes);
         answer.notes.push("a dump has no history of attempts".to_owned());
         Ok(answer)
     }
@@ -62,6 +72,7 @@ impl Dump {
     /// The dump has no such node.
     pub(in crate::cli) fn node(&mut self, name: &str) -> anyhow::Result<NodeAnswer> {
         let known = self.in_lab(|lab| explain_node(lab, name));
+        let known = known.map(|answer| NodeAnswer { notes: self.notes.clone(), ..answer });
         known.ok_or_else(|| anyhow!("the dump has no node {name}"))
     }
 
@@ -75,12 +86,27 @@ impl Dump {
         name: &str,
     ) -> anyhow::Result<GroupAnswer> {
         let known = self.in_lab(|lab| explain_group(lab, namespace, name));
+        let known = known.map(|answer| GroupAnswer { notes: self.notes.clone(), ..answer });
         known.ok_or_else(|| anyhow!("the dump has no pods of a controller {namespace}/{name}"))
     }
 
     /// Answers about the cluster.
     pub(in crate::cli) fn cluster(&mut self) -> ClusterAnswer {
-        self.in_lab(explain_cluster)
+        let answer = self.in_lab(explain_cluster);
+        ClusterAnswer { notes: self.notes.clone(), ..answer }
+    }
+
+    /// Says what a change does, with the nodes.
+    ///
+    /// # Errors
+    /// The change cannot be read or made, or takes too long.
+    pub(in crate::cli) fn what_if(&self, change: String) -> anyhow::Result<WhatIf> {
+        let clock = Clock::start();
+        let limit = Limit::new(move || clock.elapsed() > TRIALS_TIMEOUT);
+        let options = Options { with_nodes: true, limit, ..Options::default() };
+        let change = Trial::read(change)?;
+        let copy = ClusterCopy::of(&self.engine, Time::ZERO);
+        Ok(self.trial.answer(copy, &change, options)?)
     }
 
     /// Lists the nodes.
@@ -96,7 +122,7 @@ impl Dump {
 }
 
 /// Builds an engine that knows the dump. Pods of a scheduler name without a profile use the first one.
-fn engine(source: &Source, registry: Registry) -> anyhow::Result<Engine> {
+fn engine(source: &Source, registry: Registry) -> anyhow::Result<(Engine, Trial)> {
     let gates = Gates::default();
     let config = match &source.config {
         None => config::defaults(&gates),
@@ -105,13 +131,17 @@ fn engine(source: &Source, registry: Registry) -> anyhow::Result<Engine> {
             loaded.with_context(|| file.display().to_string())?.config
         }
     };
-    if !config.extenders.is_empty() {
-        complain("warning", "extenders are not asked");
-    }
     let wanted = Wanted::of(&config.build_profiles(&registry)?);
     // Only the pods of the dump: explanations are about what is there.
     let input = wire::read(&source.dump, &wanted, Validation::Warn, |_| Vec::new())?;
     input.warnings.iter().for_each(|warning| complain("warning", warning));
+    let trial = Trial {
+        config: config.clone(),
+        registry: Arc::new(registry.clone()),
+        gates,
+        adaptive_sampling: false,
+        every_scheduler: true,
+    };
     let config = config.with_ignored_resources()?;
     let mut profiles: Vec<SchedulerProfile> = config.scheduler_profiles();
     for object in &input.pods {
@@ -128,7 +158,7 @@ fn engine(source: &Source, registry: Registry) -> anyhow::Result<Engine> {
         ..EngineConfig::new(profiles)
     });
     fill(&mut engine, input);
-    Ok(engine)
+    Ok((engine, trial))
 }
 
 fn fill(engine: &mut Engine, input: Input) {

@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub(super) use self::dump::Dump;
-pub(super) use self::remote::get_async;
+pub(super) use self::remote::{ask, ask_async};
 pub(super) use self::source::Source;
 use super::print;
 use crate::wire;
@@ -163,7 +163,7 @@ fn answer<A: Answer>(
     if !form.source.dump.is_empty() {
         return show(form, &ask(&mut Dump::read(&form.source, registry)?)?);
     }
-    let body = remote::get(&form.source, path)?;
+    let body = remote::ask(&form.source, &format!("/explain/{path}"), None)?;
     let answer: A = serde_json::from_slice(&body)
         .context("the answer cannot be read: is the scheduler of another version?")?;
     show(form, &answer)

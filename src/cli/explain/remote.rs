@@ -18,22 +18,33 @@ const PORT: u16 = 10259;
 /// Time for one request.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Gets what is at `/explain/PATH`.
-pub(super) fn get(source: &Source, path: &str) -> anyhow::Result<Vec<u8>> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.context("cannot start the runtime")?.block_on(get_async(source, path))
-}
-
-/// Gets what is at `/explain/PATH`.
+/// Asks at a path, with a body or without one.
 ///
 /// # Errors
 /// The scheduler cannot be asked, or refuses to answer.
-pub(in crate::cli) async fn get_async(source: &Source, path: &str) -> anyhow::Result<Vec<u8>> {
+pub(in crate::cli) fn ask(
+    source: &Source,
+    path: &str,
+    body: Option<Vec<u8>>,
+) -> anyhow::Result<Vec<u8>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.context("cannot start the runtime")?.block_on(ask_async(source, path, body))
+}
+
+/// Asks at a path, with a body or without one.
+///
+/// # Errors
+/// The scheduler cannot be asked, or refuses to answer.
+pub(in crate::cli) async fn ask_async(
+    source: &Source,
+    path: &str,
+    body: Option<Vec<u8>>,
+) -> anyhow::Result<Vec<u8>> {
     let credentials =
         Credentials::of_user(source.kubeconfig.as_deref(), source.context.as_deref()).await?;
     if let Some(server) = &source.server {
         let credentials = credentials.at(server, source.insecure_skip_tls_verify)?;
-        return request(&client(&credentials)?, &format!("/explain/{path}"), None).await;
+        return request(&client(&credentials)?, path, None, body).await;
     }
     let client = client(&credentials)?;
     let (namespace, pod) = match &source.scheduler {
@@ -47,9 +58,8 @@ pub(in crate::cli) async fn get_async(source: &Source, path: &str) -> anyhow::Re
              --server https://127.0.0.1:{PORT} --insecure-skip-tls-verify"
         );
     };
-    let proxied =
-        format!("/api/v1/namespaces/{namespace}/pods/https:{pod}:{PORT}/proxy/explain/{path}");
-    let answer = request(&client, &proxied, Some(&format!("Bearer {token}"))).await;
+    let proxied = format!("/api/v1/namespaces/{namespace}/pods/https:{pod}:{PORT}/proxy{path}");
+    let answer = request(&client, &proxied, Some(&format!("Bearer {token}")), body).await;
     answer.with_context(|| format!("asked pod {namespace}/{pod} through {}", credentials.server()))
 }
 
@@ -68,7 +78,7 @@ fn named(text: &str) -> anyhow::Result<(String, String)> {
 async fn leader(client: &ApiClient, lease: &str) -> anyhow::Result<(String, String)> {
     let (namespace, name) = named(lease)?;
     let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}");
-    let read = request(client, &path, None).await;
+    let read = request(client, &path, None, None).await;
     let body = read.with_context(|| {
         format!("cannot read the Lease {lease} of the scheduler; name it with --lease, or a pod with --scheduler")
     })?;
@@ -84,10 +94,11 @@ async fn request(
     client: &ApiClient,
     path: &str,
     authorization: Option<&str>,
+    body: Option<Vec<u8>>,
 ) -> anyhow::Result<Vec<u8>> {
     let header = authorization.map(|value| (PROXIED_AUTHORIZATION, value));
     let exchange = async {
-        let response = client.get_with(path, header).await.map_err(|error| anyhow!(error))?;
+        let response = client.ask(path, header, body).await.map_err(|error| anyhow!(error))?;
         let status = response.status();
         let body = read_body(response.into_body()).await?;
         Ok::<_, anyhow::Error>((status, body))

@@ -36,7 +36,7 @@ pub(in crate::cli) struct Source {
 
     /// KubeSchedulerConfiguration for --dump
     #[arg(long, value_name = "FILE", requires = "dump")]
-    pub(super) config: Option<PathBuf>,
+    pub(in crate::cli) config: Option<PathBuf>,
 }
 
 impl Source {

@@ -44,10 +44,7 @@ pub(super) fn pod(answer: &PodAnswer, wide: bool) -> String {
     out += &help(&answer.help, answer.help_is_incomplete, wide);
     out += &waiting(&answer.facts, wide);
     out += &history(&answer.facts.history, wide);
-    for note in &answer.notes {
-        push(&mut out, &format!("\nNote: {note}."));
-    }
-    out
+    out + &notes(&answer.notes)
 }
 
 /// Adds a line. Control characters are removed, so that no name can move the cursor; tables escape them.
@@ -302,7 +299,7 @@ pub(super) fn node(answer: &NodeAnswer, wide: bool) -> String {
     }
     out += &table.render(Colour::of_stdout());
     out += &causes(&answer.rejections, wide);
-    out
+    out + &notes(&answer.notes)
 }
 
 pub(super) fn group(answer: &GroupAnswer, wide: bool) -> String {
@@ -317,7 +314,7 @@ pub(super) fn group(answer: &GroupAnswer, wide: bool) -> String {
         }
         out += &table.render(Colour::of_stdout());
     }
-    out
+    out + &notes(&answer.notes)
 }
 
 pub(super) fn cluster(answer: &ClusterAnswer, wide: bool) -> String {
@@ -361,5 +358,11 @@ pub(super) fn cluster(answer: &ClusterAnswer, wide: bool) -> String {
     if answer.is_incomplete {
         out += "Some kinds of pending pods were not evaluated.\n";
     }
+    out + &notes(&answer.notes)
+}
+
+fn notes(notes: &[String]) -> String {
+    let mut out = String::new();
+    notes.iter().for_each(|note| push(&mut out, &format!("\nNote: {note}.")));
     out
 }

@@ -88,6 +88,11 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "SIZE", default_value = "2Gi")]
     record_limit: RecordLimit,
 
+    /// Answers at /whatif/ what a change of the cluster would do to its pods
+    #[arg(long = "whatif", value_name = "BOOL", value_parser = go::boolean, num_args = 0..=1,
+        require_equals = true, default_value = "false", default_missing_value = "true")]
+    pub what_if: bool,
+
     /// Prints the version and exits; `raw` prints more
     #[arg(long, value_name = "BOOL|raw", num_args = 0..=1, require_equals = true,
         default_value = "false", default_missing_value = "true")]

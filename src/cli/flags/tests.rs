@@ -365,13 +365,14 @@ const DEFAULTS: &str = "
     write-config-to=";
 
 /// Flags of Loadmaster.
-const OWN: [&str; 6] = [
+const OWN: [&str; 7] = [
     "adaptive-sampling=false",
     "clusters=",
     "longest-preemption-pause=5m0s",
     "no-rankings=false",
     "record-limit=2Gi",
     "record=",
+    "whatif=false",
 ];
 
 #[test]

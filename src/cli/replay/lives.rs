@@ -68,13 +68,11 @@ impl Lives {
     }
 
     /// Returns the names of the profiles.
-    #[cfg(feature = "simulator")]
     pub(super) fn scheduler_names(&self) -> &[String] {
         &self.scheduler_names
     }
 
     /// Returns when the watch showed the pod bound.
-    #[cfg(feature = "simulator")]
     pub(super) fn bound_at(&self, uid: &Uid) -> Option<Time> {
         Some(self.lives.get(*self.by_uid.get(uid)?)?.bound.as_ref()?.0)
     }

@@ -5,7 +5,6 @@ mod export;
 mod find;
 mod lives;
 mod moment;
-#[cfg(feature = "simulator")]
 mod other;
 mod query;
 mod run;
@@ -52,7 +51,6 @@ pub(super) struct Args {
     find: Option<Query>,
 
     /// Schedules the recorded nodes and pods with this KubeSchedulerConfiguration, and compares
-    #[cfg(feature = "simulator")]
     #[arg(long, value_name = "FILE", conflicts_with_all = ["explain", "find"])]
     config: Option<PathBuf>,
 
@@ -87,7 +85,6 @@ pub(super) fn run(args: &Args, registry: Registry) -> anyhow::Result<ExitCode> {
     if let Some(query) = &args.find {
         return find::find(&runs, query, args.until.as_ref());
     }
-    #[cfg(feature = "simulator")]
     if let Some(config) = &args.config {
         let run = the_one(&runs, args.until.as_ref())?;
         return other::compare(run, config, args.until.as_ref(), registry);

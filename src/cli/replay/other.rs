@@ -1,6 +1,6 @@
 //! `--config`: the recorded nodes and pods with another configuration.
 //!
-//! What came from outside is fed to the simulator: nodes, pods of users, deletions, other objects. What the recorded
+//! What came from outside is fed to a dry run: nodes, pods of users, deletions, other objects. What the recorded
 //! scheduler did is not: where it bound pods, and that its victims ended. Both configurations are simulated, so that
 //! the difference between them is one of the configurations alone.
 
@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use dry_run::{Limit, Object, Settings, State, World};
 use engine::Change;
 use framework::{EventResource, Pod, PodKey, Registry, Time, Uid};
 use recording::{EffectSummary, Operation};
-use simulator::{Object, Settings, State, World};
 use table::{Colour, Column, Table};
 
 use super::find::lives_of;
@@ -77,6 +77,7 @@ fn settings(
         profiles: config.scheduler_profiles(),
         registry: Arc::new(Registry::clone(registry).with_gates(config.plugin_gates)),
         monitor: || Box::new(PluginWatchdog::default()),
+        limit: Limit::default(),
     })
 }
 

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use dry_run::Settings;
 use framework::Registry;
 use gpu_share::{GpuShareArgs, Strategy, Task, typical_tasks};
 use serde_json::json;
-use simulator::Settings;
 use simulator::replay::SCHEDULER;
 use simulator::trace::{Trace, TracePod};
 

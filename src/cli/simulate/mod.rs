@@ -11,15 +11,16 @@ use std::sync::Arc;
 use ::gpu_share::Strategy;
 use anyhow::{Context, bail};
 use clap::{ArgGroup, ValueEnum};
+use dry_run::cluster::{self, Question, Simulation};
+use dry_run::{Manifest, Settings};
 use framework::{PodKey, Registry};
 use serde::Serialize;
-use simulator::cluster::{self, Question, Simulation};
 use simulator::report::arrivals::{self, Arrivals};
 use simulator::report::cluster::Detail;
 use simulator::report::comparison::{Comparison, TraceComparison};
 use simulator::report::{allocation, cluster as report, waiting};
 use simulator::trace::{Trace, openb};
-use simulator::{Course, Manifest, Settings, inflation, replay};
+use simulator::{Course, inflation, replay};
 use table::Colour;
 
 use self::progress::Bar;
@@ -382,6 +383,6 @@ pub(super) fn print_yaml(value: &impl Serialize) -> anyhow::Result<()> {
     }
 }
 
-fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+pub(super) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }

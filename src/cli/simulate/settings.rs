@@ -4,24 +4,23 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
+use dry_run::cluster::Dump;
+use dry_run::workloads::{self, Made};
 use framework::Registry;
-use simulator::cluster::Dump;
-use simulator::workloads::{self, Made, OwnedPod};
-use simulator::{DumpedObject, DumpedPod, PluginMonitor};
 
 use super::Args;
 use crate::cli::complain;
 use crate::cli::config::read as read_config;
 use crate::config::{self, BuildError, Configuration, Gates};
-use crate::plugin_watchdog::PluginWatchdog;
-use crate::wire::{self, Faults, Input, Owner, PodObject, Wanted, WatchedObject};
+use crate::what_if::{dump_of, make, settings};
+use crate::wire::{self, Faults, Wanted};
 
 /// Options of the engine.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct EngineArgs {
     /// Seed of random choices: equal input and seed give equal output
     #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(super) seed: u64,
+    pub(in crate::cli) seed: u64,
 
     /// Feature gates, as `Name=true,Other=false`; can be repeated
     #[arg(long, value_name = "GATES")]
@@ -34,6 +33,26 @@ pub(in crate::cli) struct EngineArgs {
     /// Samples nodes like kube-scheduler does by default
     #[arg(long)]
     adaptive_sampling: bool,
+}
+
+impl EngineArgs {
+    /// Whether only the seed may differ from the defaults.
+    pub(in crate::cli) fn are_default(&self) -> bool {
+        self.feature_gates.is_empty()
+            && self.percentage_of_nodes_to_score.is_none()
+            && !self.adaptive_sampling
+    }
+
+    /// Returns the feature gates.
+    ///
+    /// # Errors
+    /// A gate is unknown or not built.
+    pub(in crate::cli) fn gates(&self) -> anyhow::Result<Gates> {
+        let gates = Gates::parse(self.feature_gates.iter().map(String::as_str))?;
+        gates.notices().for_each(|notice| complain("warning", &notice.to_string()));
+        gates.check_built()?;
+        Ok(gates)
+    }
 }
 
 /// A configuration in effect and the plugins that it can enable.
@@ -52,9 +71,7 @@ impl Setup {
         file: Option<&Path>,
         registry: Arc<Registry>,
     ) -> anyhow::Result<Self> {
-        let gates = Gates::parse(args.feature_gates.iter().map(String::as_str))?;
-        gates.notices().for_each(|notice| complain("warning", &notice.to_string()));
-        gates.check_built()?;
+        let gates = args.gates()?;
         let config = match file {
             None => config::defaults(&gates),
             Some(file) => {
@@ -72,6 +89,11 @@ impl Setup {
         Ok(setup)
     }
 
+    /// Returns the same plugins under another configuration.
+    pub(in crate::cli) fn with(&self, config: Configuration) -> Self {
+        Self { config, registry: self.registry.clone() }
+    }
+
     /// Returns the kinds and fields that the configured plugins read beside nodes and pods.
     ///
     /// # Errors
@@ -87,24 +109,12 @@ impl Setup {
     pub(in crate::cli) fn settings(
         &self,
         args: &EngineArgs,
-    ) -> Result<simulator::Settings, BuildError> {
-        let config = self.config.clone().with_ignored_resources()?;
-        let percentage = args.percentage_of_nodes_to_score;
-        Ok(simulator::Settings {
-            seed: args.seed,
-            percentage_of_nodes_to_score: percentage.unwrap_or(config.percentage_of_nodes_to_score),
-            adaptive_sampling: args.adaptive_sampling,
-            queue: config.queue(),
-            profiles: config.scheduler_profiles(),
-            registry: Arc::new((*self.registry).clone().with_gates(config.plugin_gates)),
-            monitor: || Box::new(PluginWatchdog::default()),
-        })
-    }
-}
-
-impl PluginMonitor for PluginWatchdog {
-    fn warnings(&self) -> Vec<String> {
-        self.faults().map(|(plugin, faults)| format!("plugin {plugin} {faults}")).collect()
+    ) -> Result<dry_run::Settings, BuildError> {
+        let mut config = self.config.clone();
+        if let Some(percentage) = args.percentage_of_nodes_to_score {
+            config.percentage_of_nodes_to_score = percentage;
+        }
+        settings(config, &self.registry, args.seed, args.adaptive_sampling)
     }
 }
 
@@ -115,67 +125,8 @@ impl PluginMonitor for PluginWatchdog {
 pub(super) fn read(args: &Args, wanted: &Wanted) -> Result<Dump, Faults> {
     let mut made = Made::default();
     let input = wire::read(&args.filename, wanted, args.validate.into(), |input| {
-        made = make(input);
+        made = make(input, workloads::MOST_PODS);
         std::mem::take(&mut made.objects)
     })?;
     Ok(dump_of(input, made))
-}
-
-/// Returns what controllers make from the workloads of the input.
-pub(in crate::cli) fn make(input: &Input) -> Made {
-    let owned = input.pods.iter().filter_map(|PodObject { pod, owner, .. }| {
-        let owner = owner.as_ref()?;
-        Some(OwnedPod { pod, kind: &owner.kind, name: &owner.name })
-    });
-    let owned: Vec<_> = owned.collect();
-    workloads::make(&input.workloads, &input.nodes, &owned)
-}
-
-/// Returns the dump with what controllers made, whose objects are among those of the input.
-pub(in crate::cli) fn dump_of(input: Input, mut made: Made) -> Dump {
-    let mut dump = Dump { workloads: made.workloads, ..input.into() };
-    dump.warnings.append(&mut made.warnings);
-    dump
-}
-
-impl From<Input> for Dump {
-    fn from(input: Input) -> Self {
-        Self {
-            nodes: input.nodes,
-            pods: input.pods.into_iter().map(DumpedPod::from).collect(),
-            ended: input.ended,
-            leaving: Vec::new(),
-            objects: input.objects.into_iter().map(DumpedObject::from).collect(),
-            claim_templates: input.claim_templates,
-            workloads: Vec::new(),
-            other_kinds: input.others,
-            warnings: input.warnings,
-        }
-    }
-}
-
-impl From<PodObject> for DumpedPod {
-    fn from(PodObject { pod, raw, created, owner }: PodObject) -> Self {
-        let owner = owner.map(|Owner { kind, name }| simulator::Owner { kind, name });
-        Self { pod, raw, created, owner }
-    }
-}
-
-impl From<DumpedPod> for PodObject {
-    fn from(DumpedPod { pod, raw, created, owner }: DumpedPod) -> Self {
-        let owner = owner.map(|simulator::Owner { kind, name }| Owner { kind, name });
-        Self { pod, raw, created, owner }
-    }
-}
-
-impl From<WatchedObject> for DumpedObject {
-    fn from(WatchedObject { kind, namespace, name, object: raw }: WatchedObject) -> Self {
-        Self { kind, namespace, name, raw }
-    }
-}
-
-impl From<DumpedObject> for WatchedObject {
-    fn from(DumpedObject { kind, namespace, name, raw: object }: DumpedObject) -> Self {
-        Self { kind, namespace, name, object }
-    }
 }

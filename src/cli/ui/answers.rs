@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use framework::{PodKey, Registry};
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
 
-use super::super::explain::{Dump, Source, get_async};
+use super::super::explain::{Dump, Source, ask_async};
 
 /// Answers questions by the path that a scheduler has below `/explain/`.
 #[derive(Clone)]
@@ -37,13 +37,33 @@ impl Answers {
         }
     }
 
+    /// Returns what a change does, with the nodes, as JSON.
+    ///
+    /// # Errors
+    /// There is no answer, for this reason.
+    pub(super) async fn what_if(&self, change: Vec<u8>) -> anyhow::Result<Vec<u8>> {
+        match self {
+            Self::Scheduler(source) => {
+                ask_async(source, "/whatif/v1?nodes=true", Some(change)).await
+            }
+            Self::Dump { dump, .. } => {
+                let dump = dump.clone();
+                let ask = move || {
+                    let dump = dump.lock().unwrap_or_else(PoisonError::into_inner);
+                    what_if_of_dump(&dump, change)
+                };
+                tokio::task::spawn_blocking(ask).await?
+            }
+        }
+    }
+
     /// Returns an answer as JSON.
     ///
     /// # Errors
     /// There is no answer, for this reason.
     pub(super) async fn get(&self, path: String) -> anyhow::Result<Vec<u8>> {
         match self {
-            Self::Scheduler(source) => get_async(source, &path).await,
+            Self::Scheduler(source) => ask_async(source, &format!("/explain/{path}"), None).await,
             Self::Dump { dump, .. } => {
                 let dump = dump.clone();
                 // A question that panicked has changed nothing that the next one reads.
@@ -54,6 +74,11 @@ impl Answers {
             }
         }
     }
+}
+
+fn what_if_of_dump(dump: &Dump, change: Vec<u8>) -> anyhow::Result<Vec<u8>> {
+    let text = String::from_utf8(change).context("the change is no UTF-8 text")?;
+    json(&dump.what_if(text)?)
 }
 
 fn of_dump(dump: &mut Dump, path: &str) -> anyhow::Result<Vec<u8>> {

@@ -6,11 +6,12 @@
 use std::net::SocketAddr;
 
 use axum::Router;
-use axum::extract::{Query, Request, State};
-use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, Query, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use serde::Deserialize;
 use serde_json::json;
 use tower_http::CompressionLevel;
@@ -21,13 +22,16 @@ use super::answers::Answers;
 const COOKIE: &str = "loadmaster-ui";
 const HTML: &str = include_str!("assets/index.html");
 const STYLE: &str = include_str!("assets/style.css");
-const SCRIPTS: [(&str, &str); 5] = [
+const SCRIPTS: [(&str, &str); 6] = [
     ("/app.js", include_str!("assets/app.js")),
     ("/dom.js", include_str!("assets/dom.js")),
     ("/heatmap.js", include_str!("assets/heatmap.js")),
     ("/table.js", include_str!("assets/table.js")),
     ("/views.js", include_str!("assets/views.js")),
+    ("/whatif.js", include_str!("assets/whatif.js")),
 ];
+/// Maximum size of a change in bytes, as the scheduler has it.
+const MAX_CHANGE: usize = 8 * 1024 * 1024;
 const NO_TOKEN: &str =
     "This page needs its token: open the address that `loadmaster ui` printed.\n";
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
@@ -60,7 +64,9 @@ impl Page {
         let compressed = CompressionLayer::new().quality(CompressionLevel::Fastest);
         let mut router = Router::new()
             .route("/style.css", get(async || typed("text/css; charset=utf-8", STYLE)))
-            .route("/explain/{*path}", get(answer).layer(compressed))
+            .route("/explain/{*path}", get(answer).layer(compressed.clone()))
+            .route("/whatif", post(what_if).layer(compressed))
+            .layer(DefaultBodyLimit::max(MAX_CHANGE))
             .route("/source", get(source));
         for (path, text) in SCRIPTS {
             router = router
@@ -114,14 +120,17 @@ async fn guard(State(page): State<Page>, request: Request, next: Next) -> Respon
 async fn check_host(State(page): State<Page>, request: Request, next: Next) -> Response {
     let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
     let port = page.address.port();
-    let is_own = host.is_some_and(|host| {
-        host == format!("127.0.0.1:{port}") || host == format!("localhost:{port}")
-    });
+    let is_own = host.is_some_and(|host| is_own(host, port));
     match is_own {
         true => next.run(request).await,
         false => (StatusCode::MISDIRECTED_REQUEST, "This page is served for 127.0.0.1 only.\n")
             .into_response(),
     }
+}
+
+/// Whether this is a host name of the page.
+fn is_own(host: &str, port: u16) -> bool {
+    host == format!("127.0.0.1:{port}") || host == format!("localhost:{port}")
 }
 
 async fn protected(mut response: Response) -> Response {
@@ -144,7 +153,22 @@ async fn source(State(page): State<Page>) -> Response {
 async fn answer(State(page): State<Page>, request: Request) -> Response {
     let target = request.uri().path_and_query().map_or("", |target| target.as_str());
     let path = target.strip_prefix("/explain/").unwrap_or_default().to_owned();
-    match page.answers.get(path).await {
+    respond(page.answers.get(path).await)
+}
+
+/// Tries a change. Pages of other ports of this host are the same site to the browser, which sends them the cookie,
+/// so that the origin is checked.
+async fn what_if(State(page): State<Page>, headers: HeaderMap, body: Bytes) -> Response {
+    let origin = headers.get(header::ORIGIN).and_then(|origin| origin.to_str().ok());
+    let host = origin.and_then(|origin| origin.strip_prefix("http://"));
+    if !host.is_some_and(|host| is_own(host, page.address.port())) {
+        return (StatusCode::FORBIDDEN, "This page answers no other one.\n").into_response();
+    }
+    respond(page.answers.what_if(body.into()).await)
+}
+
+fn respond(answer: anyhow::Result<Vec<u8>>) -> Response {
+    match answer {
         Ok(body) => typed("application/json", body),
         Err(error) => {
             let body = json!({"message": format!("{error:#}")}).to_string();

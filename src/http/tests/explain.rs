@@ -44,10 +44,18 @@ async fn answer_one(server: &Server, engine: &Engine) {
 
 /// Asks as this caller while the loop answers.
 async fn ask(server: &Server, path: &str, caller: &[CertificateDer<'static>]) -> (u16, Value) {
-    let engine = engine();
+    ask_about(&engine(), server, path, caller).await
+}
+
+async fn ask_about(
+    engine: &Engine,
+    server: &Server,
+    path: &str,
+    caller: &[CertificateDer<'static>],
+) -> (u16, Value) {
     let answering = async {
         loop {
-            answer_one(server, &engine).await;
+            answer_one(server, engine).await;
         }
     };
     let asking = server.request_as(Method::GET, path, caller.to_vec(), "");
@@ -97,6 +105,40 @@ async fn pod_is_explained_with_its_history_and_what_would_help() {
         let (status, answer) = ask(&server, path, &admin(&server)).await;
         assert_eq!(status, 200, "{path}: {answer}");
         assert!(!answer[key].is_null(), "{path}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn kept_engine_notices_what_has_changed_since_the_last_question() {
+    let (server, mut engine) = (Server::new(), engine());
+    server.health.set_handlers_synced();
+    let (admin, path) = (admin(&server), "/explain/pods/default/waits");
+    let (_, first) = ask_about(&engine, &server, path, &admin).await;
+    assert_eq!(first["now"]["feasible"], 0);
+    let ports = &mut Ports { extenders: &mut (), probe: &mut () };
+    let large = node("n1").allocatable("cpu", "2").allocatable("memory", "1Gi");
+    engine.apply(Change::Node(large.allocatable("pods", "9").build()), Time::ZERO, ports);
+    let (_, second) = ask_about(&engine, &server, path, &admin).await;
+    assert_eq!(second["now"]["feasible"], 1, "{second}");
+    let secret: framework::Uid = "secret".into();
+    let key = framework::PodKey::new("secret", "waits");
+    engine.apply(Change::PodDeleted { key, uid: secret }, Time::ZERO, ports);
+    let (_, third) = ask_about(&engine, &server, "/explain/cluster", &admin).await;
+    assert_eq!(third["pending"], 1, "{third}");
+}
+
+#[tokio::test]
+async fn answers_say_what_they_leave_out() {
+    let (authority, metrics) = (Authority::new("users"), Arc::<Metrics>::default());
+    let access = access(&authority, &metrics);
+    let notes = vec!["extenders were not asked".to_owned()];
+    let explainer = Explainer::new(engine_config, notes.clone());
+    let server = Server::of_parts((Health::default(), true), &access, metrics, explainer);
+    server.health.set_handlers_synced();
+    let admin = authority.issue("admin", &["system:masters"]);
+    for path in ["pods/default/waits", "nodes/n1", "cluster"] {
+        let (_, answer) = ask(&server, &format!("/explain/{path}"), &admin).await;
+        assert_eq!(answer["notes"], json!(notes), "{path}: {answer}");
     }
 }
 

@@ -134,6 +134,7 @@ impl Related {
             ControllerKind::ReplicationController => EventResource::ReplicationController,
             ControllerKind::ReplicaSet => EventResource::ReplicaSet,
             ControllerKind::StatefulSet => EventResource::StatefulSet,
+            _ => return None,
         };
         let object = self.get(kind, &pod.key.namespace, &controller.name)?;
         Some((controller.kind, &object["spec"]["selector"]))

@@ -218,6 +218,15 @@ impl StoredObject {
     pub fn json(&self) -> Option<Arc<Value>> {
         self.kept.to_object()
     }
+
+    /// Whether both are the same version of an object, or equal ones.
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (&self.kept, &other.kept) {
+            (Kept::Tree(own, _), Kept::Tree(other, _)) => Arc::ptr_eq(own, other) || own == other,
+            (Kept::Text(own), Kept::Text(other)) => own == other,
+            (own, other) => own.to_object() == other.to_object(),
+        }
+    }
 }
 
 /// Objects of all kinds other than nodes and pods, for a copy of the cluster.

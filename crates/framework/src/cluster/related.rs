@@ -112,7 +112,7 @@ impl Cluster {
 
     /// Returns the selector of the controller of `pod`, if both are known.
     pub fn controller_selector(&self, pod: &Pod) -> Option<(ControllerKind, &LabelSelector)> {
-        let controller = pod.controller.as_ref()?;
+        let controller = pod.controller.as_ref().filter(|own| own.kind.has_selector())?;
         let name = Name::new((pod.key.namespace.clone(), controller.name.clone()));
         let selector = self.related.controllers.get(&(controller.kind, name))?;
         Some((controller.kind, selector))

@@ -31,7 +31,7 @@ pub use self::event_resource::EventResource;
 pub use self::extra::{Extra, ExtraFields};
 pub use self::labels::{Labels, label_key_faults};
 pub use self::merge_patch::merge_patch;
-pub use self::node::{Node, NodeImage};
+pub use self::node::{Node, NodeImage, POOL_LABELS};
 pub use self::node_selector::*;
 pub use self::object_key::ObjectKey;
 pub use self::pod::{

@@ -11,6 +11,17 @@ use crate::{
     Extra, ExtraFields, Labels, NodeAllocatable, NodeFields, Problem, Resources, Taint, api,
 };
 
+/// Labels that name the pool of a node: those of providers and autoscalers, or else its instance type. The first that
+/// a node has counts.
+pub const POOL_LABELS: [&str; 6] = [
+    "karpenter.sh/nodepool",
+    "cloud.google.com/gke-nodepool",
+    "eks.amazonaws.com/nodegroup",
+    "kubernetes.azure.com/agentpool",
+    "node.kubernetes.io/pool",
+    "node.kubernetes.io/instance-type",
+];
+
 /// An image on a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeImage {

@@ -128,7 +128,7 @@ pub struct Pod {
     pub spec: Arc<PodSpec>,
     /// The requests of the pod.
     pub requests: Arc<PodRequests>,
-    /// Its controller, if the kind of the controller has a selector on pods.
+    /// Its controller.
     pub controller: Option<Arc<Controller>>,
     /// The node the pod is assigned to.
     pub node_name: Option<Arc<str>>,
@@ -297,13 +297,39 @@ impl TopologySpreadConstraint {
     }
 }
 
-/// The kinds of controllers whose selector identifies pods that belong together.
+/// The kinds of controllers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the kinds of these names")]
 pub enum ControllerKind {
     ReplicationController,
     ReplicaSet,
     StatefulSet,
+    DaemonSet,
+    Job,
+    /// The kubelet, which owns static pods.
+    Node,
+    /// A kind that is none of Kubernetes itself.
+    Other,
+}
+
+impl ControllerKind {
+    /// Whether its selector identifies pods that belong together, so that they are spread by default.
+    pub const fn has_selector(self) -> bool {
+        matches!(self, Self::ReplicationController | Self::ReplicaSet | Self::StatefulSet)
+    }
+
+    /// Returns the name of the kind.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ReplicationController => "ReplicationController",
+            Self::ReplicaSet => "ReplicaSet",
+            Self::StatefulSet => "StatefulSet",
+            Self::DaemonSet => "DaemonSet",
+            Self::Job => "Job",
+            Self::Node => "Node",
+            Self::Other => "Other",
+        }
+    }
 }
 
 /// The controller of a pod.
@@ -322,7 +348,10 @@ impl Controller {
             ("v1", "ReplicationController") => ControllerKind::ReplicationController,
             ("apps/v1", "ReplicaSet") => ControllerKind::ReplicaSet,
             ("apps/v1", "StatefulSet") => ControllerKind::StatefulSet,
-            _ => return None,
+            ("apps/v1", "DaemonSet") => ControllerKind::DaemonSet,
+            ("batch/v1", "Job") => ControllerKind::Job,
+            ("v1", "Node") => ControllerKind::Node,
+            _ => ControllerKind::Other,
         };
         Some(Self { kind, name: owner.name.as_str().into() })
     }

@@ -24,7 +24,7 @@ impl Template {
             labels: pod.labels.clone(),
             spec: pod.spec.clone(),
             requests: pod.requests.clone(),
-            controller: pod.controller.clone(),
+            controller: pod.controller.clone().filter(|own| own.kind.has_selector()),
             extra: pod.extra.clone(),
         }
     }

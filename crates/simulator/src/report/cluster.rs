@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use table::{Cell, Colour, Column, Table, Tone};
-
-use crate::cluster::{
+use dry_run::cluster::{
     EvictedPod, LeftPod, LeftState, PlacedDevice, Placement, Simulation, WorkloadOutcome,
 };
-use crate::explain::{Explanation, Ranked, Verdict};
-use crate::{NodeUsage, Usage};
+use dry_run::explain::{Explanation, Ranked, Verdict};
+use dry_run::{NodeUsage, Usage};
+use table::{Cell, Colour, Column, Table, Tone};
 
 /// Resources with their own column; the last column lists the others.
 const USUAL: [&str; 3] = ["cpu", "memory", "pods"];

@@ -7,8 +7,9 @@ use table::{Cell, Colour, Column, Table, Tone};
 
 use super::arrivals::Arrivals;
 use super::waiting::{Waiting, duration};
-use crate::cluster::{LeftPod, LeftState, Simulation, Summary};
-use crate::{NodeUsage, Tally};
+use crate::Tally;
+use dry_run::NodeUsage;
+use dry_run::cluster::{LeftPod, LeftState, Simulation, Summary};
 
 /// Maximum number of listed pods on a terminal; JSON lists all.
 const LISTED: usize = 50;

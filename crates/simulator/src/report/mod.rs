@@ -4,6 +4,7 @@ pub mod allocation;
 pub mod arrivals;
 pub mod cluster;
 pub mod comparison;
+pub mod heat_map;
 pub mod svg;
 pub mod waiting;
 pub mod what_if;

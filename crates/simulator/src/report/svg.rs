@@ -10,7 +10,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 /// Size of the picture in pixels.
-const WIDTH: i32 = 880;
+pub(super) const WIDTH: i32 = 880;
 const HEIGHT: i32 = 547;
 /// Pixels of the canvas per pixel of the picture. plotters rounds positions to whole pixels of the
 /// canvas, and lines with slight slopes need finer steps.
@@ -29,9 +29,9 @@ const COLOURS: [RGBColor; 3] =
 const GUIDE: RGBColor = RGBColor(0x8a, 0x92, 0x9c);
 const GRID: RGBColor = RGBColor(0xe6, 0xe8, 0xeb);
 const AXIS: RGBColor = RGBColor(0x9a, 0xa2, 0xac);
-const TITLE: RGBColor = RGBColor(0x1b, 0x1f, 0x24);
-const TEXT: RGBColor = RGBColor(0x4a, 0x52, 0x5c);
-const NOTE: RGBColor = RGBColor(0x6b, 0x73, 0x7d);
+pub(super) const TITLE: RGBColor = RGBColor(0x1b, 0x1f, 0x24);
+pub(super) const TEXT: RGBColor = RGBColor(0x4a, 0x52, 0x5c);
+pub(super) const NOTE: RGBColor = RGBColor(0x6b, 0x73, 0x7d);
 /// Opacity of bands.
 const SHADE: f64 = 0.18;
 
@@ -122,8 +122,9 @@ impl Plot {
         self.draw_note(&canvas)?;
         canvas.present()?;
         drop(canvas);
-        Ok(self.with_header(&svg))
+        Ok(with_header(&svg, &self.title, HEIGHT))
     }
+
     fn draw_heading(&self, canvas: &Canvas<'_>) -> Result<(), PlotError> {
         let title = font(18.0, FontStyle::Bold, TITLE);
         canvas.draw(&Text::new(self.title.as_str(), (px(LEFT), px(20)), title))?;
@@ -210,26 +211,31 @@ impl Plot {
         }
         Ok(())
     }
+}
 
-    /// Adds a header that scales the canvas down and describes the plot to screen readers.
-    fn with_header(&self, svg: &str) -> String {
-        let body = svg.split_once('\n').map_or("", |(_, body)| body);
-        let (width, height) = (px(WIDTH), px(HEIGHT));
-        format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{HEIGHT}\" \
-             viewBox=\"0 0 {width} {height}\" role=\"img\">\n<title>{}</title>\n{body}",
-            escaped(&self.title)
-        )
-    }
+/// Adds a header that scales the canvas down and describes the plot to screen readers.
+pub(super) fn with_header(svg: &str, title: &str, height: i32) -> String {
+    let body = svg.split_once('\n').map_or("", |(_, body)| body);
+    let (wide, high) = (px(WIDTH), px(height));
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" \
+         viewBox=\"0 0 {wide} {high}\" role=\"img\">\n<title>{}</title>\n{body}",
+        escaped(title)
+    )
 }
 
 /// Converts a position in the picture to a position on the canvas.
-const fn px(pixels: i32) -> i32 {
+pub(super) const fn px(pixels: i32) -> i32 {
     pixels * SCALE
 }
 
 /// Draws a legend entry; returns the position of the next one.
-fn name_swatch(canvas: &Canvas<'_>, x: i32, y: i32, name: &'static str) -> Result<i32, PlotError> {
+pub(super) fn name_swatch(
+    canvas: &Canvas<'_>,
+    x: i32,
+    y: i32,
+    name: &'static str,
+) -> Result<i32, PlotError> {
     let middle = Pos::new(HPos::Left, VPos::Center);
     let style = font(13.0, FontStyle::Normal, TEXT).pos(middle);
     canvas.draw(&Text::new(name, (px(x), px(y)), style))?;
@@ -237,7 +243,7 @@ fn name_swatch(canvas: &Canvas<'_>, x: i32, y: i32, name: &'static str) -> Resul
     Ok(x + width + 26)
 }
 
-fn font(size: f64, style: FontStyle, colour: RGBColor) -> TextStyle<'static> {
+pub(super) fn font(size: f64, style: FontStyle, colour: RGBColor) -> TextStyle<'static> {
     let size = size * f64::from(SCALE) * FONT_FACTOR;
     FontDesc::new(FONT, size, style).color(&colour)
 }

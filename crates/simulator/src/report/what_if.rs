@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use dry_run::Usage;
+use dry_run::what_if::{Sides, WhatIf};
 use table::{Cell, Colour, Column, Table, Tone};
 
 use super::cluster::{Detail, amount, counted};
-use crate::Usage;
-use crate::what_if::{Sides, WhatIf};
 
 /// Maximum number of listed pods of a kind; `-o wide` and JSON list all.
 const LISTED: usize = 50;
@@ -24,6 +24,8 @@ pub fn what_if(answer: &WhatIf, detail: Detail, colour: Colour) -> String {
         ("EVICTED because of the change", evicted(answer, detail)),
         ("REMOVED by workloads with fewer replicas", scaled_down(answer)),
         ("LOST, no controller makes them again", lost(answer)),
+        ("UPGRADE, node by node", upgrade(answer)),
+        ("PODDISRUPTIONBUDGETS IN THE WAY of evictions all at once", budgets(answer)),
     ];
     for (title, List { columns, rows }) in lists {
         if rows.is_empty() {
@@ -69,6 +71,7 @@ fn summary(answer: &WhatIf) -> String {
     let others = [
         (summary.scaled_down, "removed by workloads with fewer replicas"),
         (summary.lost, "lost"),
+        (summary.waiting_for_upgrade, "without a node while one is upgraded"),
         (
             summary.gone_with_nodes,
             "gone with the nodes (DaemonSets, static pods, pods being deleted)",
@@ -92,7 +95,7 @@ struct List {
 impl List {
     fn new(columns: &[&str], rows: impl Iterator<Item = Vec<Cell>>) -> Self {
         let columns = columns.iter().map(|name| match *name {
-            "PRIORITY" => Column::numbers(*name),
+            "PRIORITY" | "PODS" | "ALLOWED" | "LEAVING" => Column::numbers(*name),
             name => Column::words(name),
         });
         Self { columns: columns.collect(), rows: rows.collect() }
@@ -164,6 +167,29 @@ fn lost(answer: &WhatIf) -> List {
         cells.into_iter().chain([pod.cause.name().into()]).collect()
     });
     List::new(&["NAMESPACE", "POD", "NODE", "CAUSE"], rows)
+}
+
+fn upgrade(answer: &WhatIf) -> List {
+    let rows = answer.upgrade.iter().map(|step| {
+        let waiting = match step.waiting.as_slice() {
+            [] => "-".to_owned(),
+            [one] => one.clone(),
+            [first, others @ ..] => format!("{first} and {} more", others.len()),
+        };
+        vec![Cell::from(&step.node), step.displaced.to_string().into(), waiting.into()]
+    });
+    List::new(&["NODE", "PODS", "WITHOUT A NODE MEANWHILE"], rows)
+}
+
+fn budgets(answer: &WhatIf) -> List {
+    let rows = answer.budgets.iter().map(|budget| {
+        let numbers = [budget.allowed.to_string().into(), budget.leaving.to_string().into()];
+        [Cell::from(&budget.namespace), Cell::from(&budget.name)]
+            .into_iter()
+            .chain(numbers)
+            .collect()
+    });
+    List::new(&["NAMESPACE", "BUDGET", "ALLOWED", "LEAVING"], rows)
 }
 
 fn utilisation(answer: &WhatIf) -> Table {

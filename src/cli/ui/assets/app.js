@@ -2,9 +2,10 @@
 
 import { address, el, place } from './dom.js';
 import * as views from './views.js';
+import { whatIf } from './whatif.js';
 
 const main = document.getElementById('main');
-const routes = { '': views.cluster, nodes: views.nodes, node: views.node, pod: views.pod, group: views.group };
+const routes = { '': views.cluster, nodes: views.nodes, node: views.node, pod: views.pod, group: views.group, whatif: whatIf };
 let asked = 0;
 
 async function ask(path) {

@@ -33,8 +33,8 @@ export function tipOf(node) {
     el('div', {}, `pods: ${node.pods[0]} of ${node.pods[1]}`), lines];
 }
 
-/** Draws the map. The canvas takes the focus: arrow keys move, Enter opens a node. */
-export function heatmap(nodes, colouring, group) {
+/** Draws the map. The canvas takes the focus: arrow keys move, Enter opens a node. `edges` has colours of edges by node. */
+export function heatmap(nodes, colouring, group, edges = new Map()) {
   const groups = new Map();
   for (const node of nodes) {
     const key = group === 'none' ? '' : node[group] ?? `no ${group}`;
@@ -84,6 +84,12 @@ export function heatmap(nodes, colouring, group) {
       if (node.unschedulable) {
         context.strokeStyle = colour('--bad');
         context.strokeRect(x + 0.5, top + 0.5, size - gap - 1, size - gap - 1);
+      }
+      if (edges.has(node.name)) {
+        context.strokeStyle = colour(edges.get(node.name));
+        context.lineWidth = size > 8 ? 2 : 1;
+        context.strokeRect(x + 1, top + 1, size - gap - 2, size - gap - 2);
+        context.lineWidth = 1;
       }
       if (index === selected) {
         context.strokeStyle = colour('--text');

@@ -7,6 +7,7 @@ import { table } from './table.js';
 const text = (title, value, link) => ({ title, value, cell: (row) => (link ? link(row) : value(row) ?? '') });
 const number = (title, value, cell) => ({ title, value, number: true, cell: cell ?? ((row) => value(row).toLocaleString('en')) });
 const tile = (value, title, kind) => el('div', { class: 'tile' }, el('b', { class: kind }, value), el('span', {}, title));
+const noted = (notes = []) => notes.map((note) => el('p', { class: 'faint' }, `${note}.`));
 const section = (title, ...children) => [el('h2', {}, title), children];
 
 function causes(rows) {
@@ -51,6 +52,7 @@ export async function cluster(ask, query) {
       tile(answer.pending.toLocaleString('en'), 'pending pods', answer.pending ? 'bad' : 'good'),
       tile(share('cpu'), 'of CPU requested'),
       tile(share('memory'), 'of memory requested')),
+    noted(answer.notes),
     section('Nodes',
       el('div', { class: 'controls' },
         choice('color', 'Colour:', ways.map(({ key, title }) => [key, title])),
@@ -103,9 +105,11 @@ export async function node(ask, _, name) {
   const resources = Object.entries(answer.resources);
   return [`Node ${name}`, [
     el('p', {}, answer.unschedulable ? el('span', { class: 'chip bad' }, 'cordoned') : null,
-      answer.taints.map((taint) => el('span', { class: 'chip' }, taint))),
+      answer.taints.map((taint) => el('span', { class: 'chip' }, taint)),
+      el('a', { href: address(['whatif'], { drain: name }) }, 'What if it is drained?')),
     el('div', { class: 'tiles' }, tile(`${answer.pods[0]} / ${answer.pods[1]}`, 'pods'),
       resources.map(([resource, [requested, all]]) => tile(`${requested} / ${all}`, `${resource} requested`))),
+    noted(answer.notes),
     section(`Pending pods (${answer.pending})`,
       answer.pending === 0 ? el('p', { class: 'good' }, 'No pod waits.')
         : el('p', {}, `${count(answer.fitting, 'pod')} of ${answer.pending} would fit here now.`),
@@ -190,7 +194,7 @@ export async function pod(ask, query, namespace, name) {
       facts.nominated ? [', nominated to ', nodeLink(facts.nominated)] : null, '. ',
       facts.pendingSeconds ? `Pending for ${duration(facts.pendingSeconds)}, ${count(facts.attempts, 'attempt')}. ` : null,
       `Priority ${facts.priority}, scheduler ${facts.schedulerName}.`),
-    notes.map((note) => el('p', { class: 'faint' }, note)),
+    noted(notes),
     now?.error && el('p', { class: 'error' }, now.error),
     now?.gate && el('p', { class: 'error' }, `Gated: ${now.gate}`),
     waits && now?.message && el('p', { class: 'error' }, now.message),
@@ -228,6 +232,7 @@ export async function group(ask, _, namespace, name) {
   const waiting = answer.pods - answer.placed;
   return [`Group ${answer.group}`, [
     el('div', { class: 'tiles' }, tile(answer.pods, 'pods'), tile(answer.placed, 'with a node'), tile(waiting, 'pending', waiting ? 'bad' : 'good')),
+    noted(answer.notes),
     answer.causes.length > 0 && section('Why pods wait', causes(answer.causes)),
     answer.nodes.length > 0 && section('Where its pods are', table([
       text('Node', (row) => row.node, (row) => nodeLink(row.node)), number('Pods', (row) => row.count),

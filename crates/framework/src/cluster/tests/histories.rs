@@ -53,7 +53,7 @@ fn pod_shape() -> impl Strategy<Value = PodShape> {
     let app = prop::option::weighted(0.8, select(vec!["web", "db", "job"]));
     let tier = prop::option::of(select(vec!["front", "back"]));
     let terms = prop::collection::vec((0..4_u8, 0..TERMS), 0..3);
-    let controller = prop::option::of((controller_kind(), 0..2_usize));
+    let controller = prop::option::of((owner_kind(), 0..2_usize));
     let (named, terminating) = (prop::bool::weighted(0.3), prop::bool::weighted(0.2));
     (0..NAMESPACES.len(), app, tier, named, terminating, terms, controller).prop_map(
         |(namespace, app, tier, named, terminating, terms, controller)| PodShape {
@@ -66,6 +66,12 @@ fn pod_shape() -> impl Strategy<Value = PodShape> {
             controller,
         },
     )
+}
+
+/// Generates the kind of the controller of a pod.
+fn owner_kind() -> impl Strategy<Value = ControllerKind> {
+    let others = select(vec![ControllerKind::Job, ControllerKind::Node, ControllerKind::Other]);
+    prop_oneof![4 => controller_kind(), 1 => others]
 }
 
 fn controller_kind() -> impl Strategy<Value = ControllerKind> {
@@ -248,6 +254,10 @@ fn owner((kind, number): (ControllerKind, usize)) -> api::OwnerReference {
         ControllerKind::ReplicationController => ("v1", "ReplicationController"),
         ControllerKind::ReplicaSet => ("apps/v1", "ReplicaSet"),
         ControllerKind::StatefulSet => ("apps/v1", "StatefulSet"),
+        ControllerKind::DaemonSet => ("apps/v1", "DaemonSet"),
+        ControllerKind::Job => ("batch/v1", "Job"),
+        ControllerKind::Node => ("v1", "Node"),
+        ControllerKind::Other => ("example.com/v1", "Task"),
     };
     api::OwnerReference {
         api_version: api_version.to_owned(),
@@ -395,6 +405,7 @@ impl World {
             ControllerKind::ReplicationController => EventResource::ReplicationController,
             ControllerKind::ReplicaSet => EventResource::ReplicaSet,
             ControllerKind::StatefulSet => EventResource::StatefulSet,
+            other => panic!("{other:?} has no selector"),
         };
         self.set(resource, NAMESPACES[namespace], &format!("c{number}"), object);
     }

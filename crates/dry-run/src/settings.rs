@@ -1,5 +1,6 @@
 //! The settings of a simulation: profiles, plugins, and settings of the engine.
 
+use std::fmt;
 use std::sync::Arc;
 
 use engine::EngineConfig;
@@ -21,6 +22,28 @@ impl PluginMonitor for () {
     }
 }
 
+/// What ends a run early, such as a deadline; by default nothing.
+#[derive(Clone, Default)]
+pub struct Limit(Option<Arc<dyn Fn() -> bool + Send + Sync>>);
+
+impl Limit {
+    /// Creates a limit. `is_over` is asked before each attempt.
+    pub fn new(is_over: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(is_over)))
+    }
+
+    /// Whether the run has to end.
+    pub fn is_over(&self) -> bool {
+        self.0.as_ref().is_some_and(|is_over| is_over())
+    }
+}
+
+impl fmt::Debug for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Limit").field(&self.0.is_some()).finish()
+    }
+}
+
 /// The settings of a simulation.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -38,6 +61,8 @@ pub struct Settings {
     pub registry: Arc<Registry>,
     /// Creates the probe of each run.
     pub monitor: fn() -> Box<dyn PluginMonitor>,
+    /// What ends a run early.
+    pub limit: Limit,
 }
 
 /// A profile that cannot be built, in the words of kube-scheduler.

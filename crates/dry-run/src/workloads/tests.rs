@@ -44,7 +44,7 @@ fn made(workloads: &[Value], pods: &[(&'static str, &'static str, Pod)]) -> Made
 fn made_on(nodes: &[Node], workloads: &[Value], pods: &[(&str, &str, Pod)]) -> Made {
     let workloads: Vec<_> = workloads.iter().map(raw).collect();
     let pods: Vec<_> = pods.iter().map(|(kind, name, pod)| OwnedPod { pod, kind, name }).collect();
-    make(&workloads, nodes, &pods)
+    make(&workloads, nodes, &pods, MOST_PODS)
 }
 
 fn of_kind<'a>(made: &'a Made, kind: &str) -> Vec<&'a Value> {

@@ -6,21 +6,29 @@
 mod apply;
 mod changes;
 mod nodes;
+mod pools;
+mod unseen;
 mod workloads;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::thread;
 
-use framework::PodKey;
-use serde::Serialize;
+use framework::{EventResource, PodKey};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-pub use self::apply::{Applied, Cause, Inventory, LostPod, RemovedPod, apply};
-pub use self::changes::{AddNodes, Changes, LabelNodes, Objection, Scale, SetPriority, TaintNodes};
-use crate::Usage;
+pub use self::apply::{Applied, Cause, Inventory, Limits, LostPod, RemovedPod, apply};
+pub use self::changes::{
+    AddNodes, Changes, LabelNodes, Objection, Scale, SetPriority, TaintNodes, UpgradeNodes,
+};
+pub(crate) use self::nodes::{cordon, make_again};
 use crate::cluster::{Dump, Error, LeftPod, LeftState, Question, Simulation, simulate};
+use crate::{DumpedPod, NodeUsage, RolloutStep, Usage, budgets};
 
 /// The effects of a change. Its JSON form is an interface: fields are added, never renamed.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WhatIf {
     /// Seed of random choices.
@@ -41,12 +49,21 @@ pub struct WhatIf {
     pub lost: Vec<LostPod>,
     /// The sum over the nodes after each run, by resource.
     pub utilisation: Sides<BTreeMap<String, Usage>>,
+    /// The upgrade of each node, in its order.
+    #[serde(default)]
+    pub upgrade: Vec<RolloutStep>,
+    /// PodDisruptionBudgets that hold up drains, because they allow fewer disruptions at once than pods leave.
+    #[serde(default)]
+    pub budgets: Vec<BudgetInTheWay>,
+    /// The nodes after each run, sorted by name; only if they are asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<Sides<Vec<NodeUsage>>>,
     /// Warnings about probable mistakes in the input and about settings without effect.
     pub warnings: Vec<String>,
 }
 
 /// A value without and with the change.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sides<T> {
     /// Without the change.
     pub before: T,
@@ -55,7 +72,7 @@ pub struct Sides<T> {
 }
 
 /// Numbers of pods and nodes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Summary {
     /// Number of nodes.
@@ -80,13 +97,16 @@ pub struct Summary {
     pub scaled_down: usize,
     /// Number of lost pods.
     pub lost: usize,
+    /// Number of pods that have no node while one is upgraded.
+    #[serde(default)]
+    pub waiting_for_upgrade: usize,
     /// Number of pods of DaemonSets and of kubelets that go with their node, and of pods that were being deleted
     /// there.
     pub gone_with_nodes: usize,
 }
 
 /// A pod that leaves its node and gets another one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MovedPod {
     /// Namespace.
@@ -102,7 +122,7 @@ pub struct MovedPod {
 }
 
 /// A pod that gets a node because of the change.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GainedPod {
     /// Namespace.
@@ -116,7 +136,7 @@ pub struct GainedPod {
 }
 
 /// A pod without a node because of the change.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WaitingPod {
     /// Namespace.
@@ -136,7 +156,7 @@ pub struct WaitingPod {
 }
 
 /// A pod that is evicted because of the change.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Victim {
     /// Namespace.
@@ -151,6 +171,20 @@ pub struct Victim {
     pub preemptor: String,
     /// Whether the pod is absent without the change.
     pub is_new: bool,
+}
+
+/// A PodDisruptionBudget that holds up a drain or an upgrade.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BudgetInTheWay {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// Number of its pods that may be disrupted now.
+    pub allowed: i64,
+    /// Number of its pods that leave the drained nodes, or one of the nodes to upgrade.
+    pub leaving: usize,
 }
 
 impl WhatIf {
@@ -174,11 +208,61 @@ pub fn answer(
 ) -> Result<WhatIf, Error> {
     set_priorities(&mut changed, &applied.priorities);
     changed.leaving = std::mem::take(&mut applied.leaving);
+    changed.upgrade = std::mem::take(&mut applied.rollout);
+    let budgets = budgets_in_the_way(&dump, &changed, &applied);
     let rosters = Sides { before: Roster::of(&dump), after: Roster::of(&changed) };
-    let (before, after) =
-        rayon::join(|| simulate(dump, &questions.before), || simulate(changed, &questions.after));
+    let (before, after) = thread::scope(|scope| {
+        let before = scope.spawn(|| simulate(dump, &questions.before));
+        let after = simulate(changed, &questions.after);
+        (before.join().unwrap_or_else(|panic| resume_unwind(panic)), after)
+    });
     let runs = Sides { before: before?, after: after? };
-    Ok(compare(&rosters, runs, applied))
+    Ok(WhatIf { budgets, ..compare(&rosters, runs, applied) })
+}
+
+/// Returns the budgets that allow fewer disruptions than pods leave drained nodes, or one node that is upgraded. They
+/// count as they are before the change, but for those that the change brings.
+fn budgets_in_the_way(dump: &Dump, changed: &Dump, applied: &Applied) -> Vec<BudgetInTheWay> {
+    let is_drained = |pod: &DumpedPod| {
+        applied.displaced.get(&pod.pod.key).map(|own| own.cause == Cause::Drained)
+    };
+    let drained: Vec<&DumpedPod> =
+        dump.pods.iter().filter(|pod| is_drained(pod) == Some(true)).collect();
+    if drained.is_empty() && changed.upgrade.is_empty() {
+        return Vec::new();
+    }
+    let upgraded: HashMap<&str, usize> =
+        changed.upgrade.iter().enumerate().map(|(place, node)| (&**node, place)).collect();
+    let budgets = changed.objects.iter();
+    let budgets = budgets.filter(|object| object.kind == EventResource::PodDisruptionBudget);
+    let mut budgets: Vec<_> = budgets.cloned().collect();
+    budgets::complete(&mut budgets, &dump.pods);
+    let mut found = Vec::new();
+    for object in budgets {
+        let budget: Value = serde_json::from_str(object.raw.get()).unwrap_or_default();
+        let Some(selector) = budgets::selector_of(&budget) else { continue };
+        let selects = |own: &DumpedPod| {
+            own.pod.key.namespace == object.namespace && selector.matches(&own.pod.labels)
+        };
+        let mut leaving = vec![0_usize; changed.upgrade.len() + 1];
+        leaving[changed.upgrade.len()] = drained.iter().filter(|own| selects(own)).count();
+        let evictable = |own: &&DumpedPod| {
+            own.owner.as_ref().is_some_and(|owner| !matches!(&*owner.kind, "DaemonSet" | "Node"))
+        };
+        for own in changed.pods.iter().filter(evictable).filter(|own| selects(own)) {
+            let node = own.pod.node_name.as_deref();
+            if let Some(place) = node.and_then(|node| upgraded.get(node)) {
+                leaving[*place] += 1;
+            }
+        }
+        let leaving = leaving.into_iter().max().unwrap_or(0);
+        let allowed = budget["status"]["disruptionsAllowed"].as_i64().unwrap_or(0);
+        if i64::try_from(leaving).is_ok_and(|leaving| leaving > allowed) {
+            let (namespace, name) = (object.namespace.to_string(), object.name.to_string());
+            found.push(BudgetInTheWay { namespace, name, allowed, leaving });
+        }
+    }
+    found
 }
 
 /// Sets priorities of existing pods. Pods of one template go on sharing it.
@@ -228,6 +312,10 @@ impl Roster {
                 nodes[place] = None;
             }
         }
+        let lost = run.lost.iter().map(|(pod, _)| pod);
+        for place in run.displaced.iter().chain(lost).filter_map(|pod| self.places.get(pod)) {
+            nodes[*place] = None;
+        }
         for placed in &run.placed {
             if let Some(place) = place(&placed.namespace, &placed.name) {
                 nodes[place] = Some(&placed.node);
@@ -250,7 +338,13 @@ impl Before<'_> {
     }
 }
 
-fn compare(rosters: &Sides<Roster>, runs: Sides<Simulation>, applied: Applied) -> WhatIf {
+fn compare(rosters: &Sides<Roster>, runs: Sides<Simulation>, mut applied: Applied) -> WhatIf {
+    applied.lost.extend(runs.after.lost.iter().map(|(pod, node)| LostPod {
+        namespace: pod.namespace.to_string(),
+        name: pod.name.to_string(),
+        node: node.to_string(),
+        cause: Cause::Upgraded,
+    }));
     let before = Before { roster: &rosters.before, nodes: rosters.before.outcome(&runs.before) };
     let nodes = rosters.after.outcome(&runs.after);
     let left = runs.after.left.iter().map(|pod| (PodKey::new(&pod.namespace, &pod.name), pod));
@@ -262,12 +356,15 @@ fn compare(rosters: &Sides<Roster>, runs: Sides<Simulation>, applied: Applied) -
         let (namespace, name) = (key.namespace.to_string(), key.name.to_string());
         let was = before.node(key);
         let is_new = was.is_none();
-        let from = rosters.before.node(key).flatten().filter(|_| in_dump.is_none());
+        let is_upgraded = runs.after.displaced.contains(key);
+        let from = rosters.before.node(key).flatten();
+        let from = from.filter(|_| in_dump.is_none() || is_upgraded);
         match (from, *after) {
             (Some(from), Some(to)) => {
                 if from != to {
                     let displaced = applied.displaced.get(key);
-                    let cause = displaced.map_or(Cause::Replaced, |displaced| displaced.cause);
+                    let other = if is_upgraded { Cause::Upgraded } else { Cause::Replaced };
+                    let cause = displaced.map_or(other, |displaced| displaced.cause);
                     let (from, to) = (from.to_owned(), to.to_owned());
                     moved.push(MovedPod { namespace, name, from, to, cause });
                 }
@@ -281,7 +378,7 @@ fn compare(rosters: &Sides<Roster>, runs: Sides<Simulation>, applied: Applied) -
             }
             (_, None) if !is_new && was.flatten().is_none() => summary.pending_anyway += 1,
             // A pod that ran and is evicted is not pending: the run makes no new pod in its place.
-            (_, None) if in_dump.is_some() => {}
+            (_, None) if in_dump.is_some() && !is_upgraded => {}
             (_, None) => {
                 let from = was.flatten().map(str::to_owned);
                 let left = left.get(key).copied();
@@ -298,6 +395,8 @@ fn compare(rosters: &Sides<Roster>, runs: Sides<Simulation>, applied: Applied) -
     summary.evicted = evicted.len();
     summary.scaled_down = applied.scaled_down.len();
     summary.lost = applied.lost.len();
+    let waiting = runs.after.upgrade.iter().flat_map(|step| &step.waiting);
+    summary.waiting_for_upgrade = waiting.collect::<HashSet<_>>().len();
     summary.gone_with_nodes = applied.gone_with_nodes;
     WhatIf {
         seed: runs.after.seed,
@@ -310,6 +409,9 @@ fn compare(rosters: &Sides<Roster>, runs: Sides<Simulation>, applied: Applied) -
         lost: applied.lost,
         warnings: warnings(&[&runs.before.warnings, &applied.warnings, &runs.after.warnings]),
         utilisation: Sides { before: runs.before.total, after: runs.after.total },
+        upgrade: runs.after.upgrade,
+        budgets: Vec::new(),
+        nodes: Some(Sides { before: runs.before.nodes, after: runs.after.nodes }),
     }
 }
 

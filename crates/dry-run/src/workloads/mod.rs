@@ -9,7 +9,7 @@ mod daemon_set;
 pub(crate) mod deployment;
 mod job;
 mod replica_set;
-mod stateful_set;
+pub(crate) mod stateful_set;
 pub(crate) mod template;
 
 use std::collections::{BTreeMap, HashSet};
@@ -41,6 +41,8 @@ pub struct Made {
     pub workloads: Vec<Workload>,
     /// Workloads that could not be followed, and the reason.
     pub warnings: Vec<String>,
+    /// Whether the maximum number of objects was reached.
+    pub is_full: bool,
 }
 
 /// A workload and its pods.
@@ -72,8 +74,14 @@ const KINDS: [(&str, &str); 7] = [
 ];
 
 /// Returns the pods that the controllers of these workloads make, with the objects that they make for them.
-/// Later workloads replace earlier ones of the same kind and name.
-pub fn make(workloads: &[Box<RawValue>], nodes: &[Node], pods: &[OwnedPod<'_>]) -> Made {
+/// Later workloads replace earlier ones of the same kind and name. `most` is the maximum number of objects that are
+/// made.
+pub fn make(
+    workloads: &[Box<RawValue>],
+    nodes: &[Node],
+    pods: &[OwnedPod<'_>],
+    most: usize,
+) -> Made {
     let mut last = BTreeMap::new();
     let parsed = |raw: &RawValue| serde_json::from_str::<Value>(raw.get()).ok();
     let mut sets = ReplicaSets::default();
@@ -90,6 +98,7 @@ pub fn make(workloads: &[Box<RawValue>], nodes: &[Node], pods: &[OwnedPod<'_>]) 
     }
     let mut controllers = Controllers {
         nodes,
+        most,
         pods: by_owner(pods),
         taken: pods.iter().map(|owned| owned.pod.key.clone()).collect(),
         known: last.keys().cloned().collect(),
@@ -112,8 +121,8 @@ pub(crate) fn kind_of(workload: &Value) -> Option<&'static str> {
     KINDS.into_iter().find(|kind| *kind == own).map(|(_, kind)| kind)
 }
 
-/// Maximum number of objects that are made, the number of pods that Kubernetes supports in a cluster.
-const MOST_PODS: usize = 150_000;
+/// The number of pods that Kubernetes supports in a cluster.
+pub const MOST_PODS: usize = 150_000;
 
 /// Kind, namespace and name of a workload.
 pub(crate) type Key = (&'static str, String, String);
@@ -133,6 +142,8 @@ fn by_owner<'a>(pods: &[OwnedPod<'a>]) -> ByOwner<'a> {
 /// The controllers, and what they know of the dump.
 struct Controllers<'a> {
     nodes: &'a [Node],
+    /// Maximum number of objects that are made.
+    most: usize,
     /// The active pods by kind, namespace and name of their controllers.
     pods: ByOwner<'a>,
     /// The names in use.
@@ -235,13 +246,14 @@ impl<'a> Controllers<'a> {
 
     /// Returns how many pods may still be added.
     fn room(&self) -> usize {
-        MOST_PODS.saturating_sub(self.made.objects.len())
+        self.most.saturating_sub(self.made.objects.len())
     }
 
     fn warn_if_full(&mut self, kind: &str, workload: &Value) {
         if self.room() == 0 {
             let message =
-                format!("workloads are limited to {MOST_PODS} new objects; the rest is left out");
+                format!("workloads are limited to {} new objects; the rest is left out", self.most);
+            self.made.is_full = true;
             self.warn(kind, workload, &message);
         }
     }

@@ -1,19 +1,22 @@
 //! Simulation of the pending pods of a cluster dump.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use framework::{Node, Pod, PodKey};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::claim_templates::ClaimTemplates;
 pub use crate::claims::PlacedDevice;
 use crate::explain::{Explanation, explain};
 use crate::manifest::Manifest;
+use crate::rollout::{self, Rollout, RolloutStep};
 use crate::workloads::Workload;
 use crate::world::Evicted;
 use crate::{
-    BuildError, DumpedObject, DumpedPod, NodeUsage, Settings, State, Usage, World, ephemeral, usage,
+    BuildError, DumpedObject, DumpedPod, NodeUsage, Settings, State, Usage, World, budgets,
+    ephemeral, usage,
 };
 
 /// A cluster dump, decoded.
@@ -27,6 +30,8 @@ pub struct Dump {
     pub ended: usize,
     /// Running pods that leave before the run and free their devices.
     pub leaving: Vec<Pod>,
+    /// Nodes to upgrade after the run, one after the other.
+    pub upgrade: Vec<Arc<str>>,
     /// Objects of kinds that a plugin reads, in the order of the input.
     pub objects: Vec<DumpedObject>,
     /// ResourceClaimTemplates, from which pending pods get their claims.
@@ -82,6 +87,15 @@ pub struct Simulation {
     pub warnings: Vec<String>,
     /// Explanations of single pods.
     pub explanations: Vec<Explanation>,
+    /// The upgrade of nodes, in its order.
+    #[serde(skip)]
+    pub upgrade: Vec<RolloutStep>,
+    /// Pods that left nodes that were upgraded.
+    #[serde(skip)]
+    pub(crate) displaced: BTreeSet<PodKey>,
+    /// Pods that left nodes that were upgraded, and that no controller makes again, with the node.
+    #[serde(skip)]
+    pub(crate) lost: Vec<(PodKey, Arc<str>)>,
     /// The placed pods as objects.
     #[serde(skip)]
     pub manifests: Vec<Manifest>,
@@ -186,7 +200,7 @@ pub struct EvictedPod {
 }
 
 /// The reason a pod is pending.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum LeftState {
     /// No node fits.
@@ -224,7 +238,13 @@ impl LeftState {
 ///
 /// # Errors
 /// A profile cannot be built, or a pod to explain was not pending.
-pub fn simulate(dump: Dump, question: &Question) -> Result<Simulation, Error> {
+pub fn simulate(mut dump: Dump, question: &Question) -> Result<Simulation, Error> {
+    budgets::complete(&mut dump.objects, &dump.pods);
+    // An upgrade needs the controllers of running pods.
+    let is_rolled = !dump.upgrade.is_empty();
+    let all = dump.pods.iter().filter(|_| is_rolled);
+    let all: BTreeMap<PodKey, DumpedPod> =
+        all.map(|object| (object.pod.key.clone(), object.clone())).collect();
     let names = scheduler_names(&dump.pods, &question.scheduler_names);
     let mut world = World::new(&question.settings, names.iter().map(String::as_str))?;
     let mut warnings = dump.warnings;
@@ -263,6 +283,15 @@ pub fn simulate(dump: Dump, question: &Question) -> Result<Simulation, Error> {
         world.add_pod(object.pod.clone());
     }
     world.run_until_idle();
+    let Rollout { steps, displaced, lost } = rollout::run(&mut world, &dump.upgrade, &all);
+    if world.is_cut() {
+        return Err(Error::OutOfTime);
+    }
+    // Pods that were pending before are among those that wait, whatever the upgrade did to them.
+    let is_known: BTreeSet<PodKey> = pending.iter().map(|own| own.pod.key.clone()).collect();
+    let rolled: BTreeSet<PodKey> = displaced.keys().cloned().collect();
+    let rest = displaced.into_iter().filter(|(key, _)| !is_known.contains(key));
+    pending.extend(rest.map(|(_, object)| object));
 
     let (placed, manifests) = placements(&mut world, &pending);
     let workloads = dump.workloads.iter().map(|workload| outcome(&world, workload)).collect();
@@ -288,6 +317,9 @@ pub fn simulate(dump: Dump, question: &Question) -> Result<Simulation, Error> {
         metrics: world.metrics(),
         warnings,
         explanations,
+        upgrade: steps,
+        displaced: rolled,
+        lost,
         manifests,
     })
 }
@@ -298,6 +330,9 @@ pub enum Error {
     /// A profile cannot be built.
     #[error(transparent)]
     Profile(#[from] BuildError),
+    /// The run took longer than its limit allows.
+    #[error("the dry run took too long")]
+    OutOfTime,
     /// A pod to explain was not pending.
     #[error("cannot explain {pod}: {why}")]
     NoSuchPod {
@@ -326,7 +361,9 @@ fn placements(world: &mut World, pending: &[DumpedPod]) -> (Vec<Placement>, Vec<
         pending.iter().map(|object| (&object.pod.key, object)).collect();
     let mut placements = Vec::new();
     let mut manifests = Vec::new();
-    for key in world.take_placed() {
+    // A pod that left a node that was upgraded may be placed several times.
+    let mut seen = BTreeSet::new();
+    for key in world.take_placed().into_iter().filter(|key| seen.insert(key.clone())) {
         let (Some(object), Some(history)) = (by_key.get(&key), world.history(&key)) else {
             continue;
         };

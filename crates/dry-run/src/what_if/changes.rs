@@ -28,6 +28,8 @@ pub struct Changes {
     pub remove_nodes: Vec<String>,
     /// Nodes to add.
     pub add_nodes: Vec<AddNodes>,
+    /// Nodes to upgrade, one after the other: each is drained and comes back empty.
+    pub upgrade: Vec<UpgradeNodes>,
     /// Taints to set.
     pub taint: Vec<TaintNodes>,
     /// Taints to remove.
@@ -53,7 +55,7 @@ pub struct Scale {
     pub replicas: i64,
 }
 
-/// Copies of a node.
+/// Copies of a node, or a pool of nodes that differ from it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AddNodes {
@@ -61,6 +63,28 @@ pub struct AddNodes {
     pub like: String,
     /// The number of copies.
     pub count: u32,
+    /// The first part of their names, before a hyphen and a number; `LIKE-new` if absent.
+    pub name: Option<String>,
+    /// Further labels; null removes one.
+    #[serde(default)]
+    pub labels: BTreeMap<String, Option<String>>,
+    /// Taints in place of those of the copied node.
+    pub taints: Option<Vec<String>>,
+    /// Amounts in place of those of the copied node, such as `cpu: "8"`.
+    #[serde(default)]
+    pub allocatable: BTreeMap<String, String>,
+}
+
+/// Nodes to upgrade.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct UpgradeNodes {
+    /// The names of the nodes, in the order of the upgrade.
+    #[serde(default)]
+    pub nodes: Vec<String>,
+    /// The labels of further nodes, which follow in the order of the input.
+    #[serde(default)]
+    pub node_selector: BTreeMap<String, String>,
 }
 
 /// A taint of some nodes.
@@ -115,7 +139,8 @@ impl Changes {
     pub fn is_empty(&self) -> bool {
         let lists = [&self.drain, &self.cordon, &self.uncordon, &self.remove_nodes];
         let lengths = [self.scale.len(), self.add_nodes.len(), self.taint.len()];
-        let further = [self.untaint.len(), self.label.len(), self.priority.len()];
+        let further =
+            [self.untaint.len(), self.label.len(), self.priority.len(), self.upgrade.len()];
         lists.into_iter().all(Vec::is_empty) && lengths.into_iter().chain(further).all(|n| n == 0)
     }
 }

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use framework::{Cluster, NodeIx, Taint};
+use framework::{Cluster, NodeIx, POOL_LABELS, Taint};
+use serde::Deserialize;
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 use serde_json::Value;
 
@@ -11,7 +12,7 @@ use serde_json::Value;
 ///
 /// The JSON form adds `percent`, which is `null` if the allocatable amount is 0. Whole numbers have
 /// no decimals.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
 pub struct Usage {
     /// Sum of the requests of all pods.
     pub requested: f64,
@@ -55,7 +56,7 @@ fn shortest(number: f64) -> Value {
 }
 
 /// The utilisation of a node.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeUsage {
     /// Name.
@@ -66,6 +67,9 @@ pub struct NodeUsage {
     pub taints: Vec<String>,
     /// The zone; empty without a zone label.
     pub zone: String,
+    /// The pool: the label of the provider or autoscaler, or else the instance type; empty without one.
+    #[serde(default)]
+    pub pool: String,
     /// All resources that the node has or its pods request.
     pub resources: BTreeMap<String, Usage>,
 }
@@ -102,6 +106,11 @@ fn of_node(cluster: &Cluster, ix: NodeIx) -> NodeUsage {
         unschedulable: node.is_unschedulable(),
         taints: node.taints().iter().map(taint_text).collect(),
         zone: node.label(ZONE).unwrap_or_default().to_owned(),
+        pool: POOL_LABELS
+            .into_iter()
+            .find_map(|key| node.label(key))
+            .unwrap_or_default()
+            .to_owned(),
         resources: resources_of(cluster, ix),
     }
 }

@@ -92,7 +92,7 @@ pub(super) fn hash(template: &Value) -> String {
 }
 
 /// Returns the name that a `generateName` of `base` and a hyphen gives the object of this number.
-pub(super) fn generated_name(base: &str, number: u64) -> String {
+pub(crate) fn generated_name(base: &str, number: u64) -> String {
     let suffix = letters(fnv(&format!("{base}/{number}")), SUFFIX);
     let end = base.char_indices().nth(LONGEST_BASE - 1).map_or(base.len(), |(end, _)| end);
     format!("{}-{suffix}", &base[..end])

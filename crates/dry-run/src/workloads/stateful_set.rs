@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use super::template::{count, hash, metadata_of, name, namespace, pod_of, put, text};
 use super::{Controllers, key_of};
 
-const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
-const POD_INDEX: &str = "apps.kubernetes.io/pod-index";
+pub(crate) const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
+pub(crate) const POD_INDEX: &str = "apps.kubernetes.io/pod-index";
 const REVISION: &str = "controller-revision-hash";
 
 /// Adds the missing ordinals with their claims. Every pod is expected to become ready, so all ordinals are added at
@@ -23,7 +23,6 @@ pub(super) fn sync(controllers: &mut Controllers<'_>, set: &Value) {
     };
     let ordinals = (start..start.saturating_add(replicas)).filter(is_missing);
     let missing: Vec<usize> = ordinals.take(controllers.room()).collect();
-    controllers.warn_if_full("StatefulSet", set);
     let pod = pod_of(set);
     for ordinal in missing {
         let Some(pod) = pod.clone() else {
@@ -34,6 +33,7 @@ pub(super) fn sync(controllers: &mut Controllers<'_>, set: &Value) {
         let pod = numbered(set, pod, ordinal);
         controllers.add_pod(&root, pod);
     }
+    controllers.warn_if_full("StatefulSet", set);
 }
 
 fn templates(set: &Value) -> impl Iterator<Item = &Value> {

@@ -52,6 +52,10 @@ fn inventory(pods: Vec<DumpedPod>, workloads: &[Value]) -> Inventory {
     Inventory { nodes, pods, objects: Vec::new(), workloads, first_changed }
 }
 
+fn apply(inventory: &mut Inventory, documents: &[Changes]) -> Result<Applied, Vec<Objection>> {
+    super::apply(inventory, documents, Limits::default())
+}
+
 fn changes(value: Value) -> Vec<Changes> {
     vec![serde_json::from_value(value).unwrap()]
 }
@@ -231,29 +235,154 @@ fn claims_of_ephemeral_volumes_end_with_their_pod() {
     let metadata = json!({"name": "p", "namespace": "ns", "uid": "p"});
     let mut own = object(metadata, json!({"nodeName": "a", "volumes": volumes}));
     own.owner = Some(Owner { kind: "Job".into(), name: "j".into() });
-    let mut inventory = inventory(vec![own], &[]);
-    let claim = json!({"spec": {"volumeName": "pv-1"}});
+    let seen = to_raw_value(&json!({})).unwrap().into();
+    let mut seen = inventory(vec![DumpedPod { raw: Some(seen), ..own.clone() }], &[]);
+    let mut compact = inventory(vec![own], &[]);
+    let owners = json!([{"controller": true, "uid": "p"}]);
+    let annotations = json!({"pv.kubernetes.io/bind-completed": "yes"});
+    let claim = json!({"metadata": {"ownerReferences": owners, "annotations": annotations},
+        "spec": {"volumeName": "pv-1", "storageClassName": "fast"}, "status": {"phase": "Bound"}});
     let rows = [
         (EventResource::PersistentVolumeClaim, "ns", "p-scratch", claim),
         (EventResource::PersistentVolumeClaim, "ns", "kept", json!({})),
         (EventResource::PersistentVolume, "", "pv-1", json!({})),
         (EventResource::PersistentVolume, "", "pv-2", json!({})),
     ];
-    inventory.objects = Vec::from(rows.map(|(kind, namespace, name, value)| DumpedObject {
+    let objects = rows.map(|(kind, namespace, name, value)| DumpedObject {
         kind,
         namespace: namespace.into(),
         name: name.into(),
         raw: to_raw_value(&value).unwrap().into(),
-    }));
-    apply(&mut inventory, &changes(json!({"drain": ["a"]}))).unwrap();
-    let objects: Vec<&str> = inventory.objects.iter().map(|own| &*own.name).collect();
-    assert_eq!(objects, ["kept", "pv-2"]);
+    });
+    for (inventory, expected) in
+        [(&mut seen, &["kept", "pv-2"][..]), (&mut compact, &["p-scratch", "kept", "pv-2"])]
+    {
+        inventory.objects = Vec::from(objects.clone());
+        apply(inventory, &changes(json!({"drain": ["a"]}))).unwrap();
+        let objects: Vec<&str> = inventory.objects.iter().map(|own| &*own.name).collect();
+        assert_eq!(objects, expected, "a claim is made again, from the template or the old claim");
+    }
+    let claim: Value = serde_json::from_str(compact.objects[0].raw.get()).unwrap();
+    assert_eq!(claim["metadata"]["ownerReferences"][0]["uid"], "p-again");
+    assert_eq!(
+        (&claim["spec"], &claim["status"]),
+        (&json!({"storageClassName": "fast"}), &Value::Null)
+    );
+}
+
+#[test]
+fn workload_of_which_only_pods_are_known_is_scaled_by_them() {
+    let pods = vec![
+        pod("web-1-x", Some("a"), ("ReplicaSet", "web-1"), 0),
+        pod("web-1-y", Some("b"), ("ReplicaSet", "web-1"), 1),
+        pod("db-0", Some("a"), ("StatefulSet", "db"), 0),
+        pod("db-1", Some("a"), ("StatefulSet", "db"), 0),
+    ];
+    let scaled = |kind: &str, name: &str, replicas: i64| {
+        let mut inventory = inventory(pods.clone(), &[]);
+        let scale = json!([{"kind": kind, "namespace": "ns", "name": name, "replicas": replicas}]);
+        let applied = apply(&mut inventory, &changes(json!({"scale": scale})));
+        applied.map(|applied| (applied, inventory))
+    };
+    let (applied, down) = scaled("Deployment", "web", 1).unwrap();
+    assert_eq!((names(&down), applied.scaled_down.len()), (vec!["web-1-x", "db-0", "db-1"], 1));
+    let (_, up) = scaled("Deployment", "web", 4).unwrap();
+    let new = &up.pods[4..];
+    assert!(new.iter().all(|own| own.pod.node_name.is_none()), "{:?}", names(&up));
+    assert!(new.len() == 2 && new[0].pod.key.name.starts_with("web-1-"), "{:?}", names(&up));
+    assert_ne!((&new[0].pod.key, &new[0].pod.uid), (&new[1].pod.key, &new[1].pod.uid));
+    assert_eq!(names(&scaled("StatefulSet", "db", 1).unwrap().1)[2..], ["db-0"]);
+    assert_eq!(names(&scaled("StatefulSet", "db", 3).unwrap().1)[4..], ["db-2"]);
+    let (_, many) = scaled("Deployment", "web", 9_002).unwrap();
+    let distinct: HashSet<&str> = names(&many).into_iter().collect();
+    assert_eq!(distinct.len(), 9_000 + 4, "no two pods have one name");
+    for (kind, name) in [("ReplicaSet", "web-1"), ("Deployment", "other"), ("StatefulSet", "web")] {
+        assert!(scaled(kind, name, 1).is_err(), "{kind} {name}");
+    }
+}
+
+#[test]
+fn new_ordinal_gets_claims_of_its_own() {
+    let volumes = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data-db-0"}},
+        {"name": "shared", "persistentVolumeClaim": {"claimName": "shared"}}]);
+    let metadata = json!({"name": "db-0", "namespace": "ns", "uid": "db-0",
+        "labels": {"apps.kubernetes.io/pod-index": "0", "app": "db"}});
+    let mut own = object(metadata, json!({"nodeName": "a", "volumes": volumes}));
+    own.owner = Some(Owner { kind: "StatefulSet".into(), name: "db".into() });
+    let mut inventory = inventory(vec![own], &[]);
+    let claim =
+        json!({"metadata": {"name": "data-db-0", "uid": "c"}, "spec": {"volumeName": "pv-1"}});
+    inventory.objects = vec![DumpedObject {
+        kind: EventResource::PersistentVolumeClaim,
+        namespace: "ns".into(),
+        name: "data-db-0".into(),
+        raw: to_raw_value(&claim).unwrap().into(),
+    }];
+    let scale = json!([{"kind": "StatefulSet", "namespace": "ns", "name": "db", "replicas": 2}]);
+    apply(&mut inventory, &changes(json!({"scale": scale}))).unwrap();
+    let claims: Vec<_> = inventory.objects.iter().map(|own| &*own.name).collect();
+    assert_eq!(claims, ["data-db-0", "data-db-1"]);
+    let claim: Value = serde_json::from_str(inventory.objects[1].raw.get()).unwrap();
+    assert_eq!((&claim["metadata"]["name"], &claim["spec"]), (&json!("data-db-1"), &json!({})));
+    let new = &inventory.pods[1].pod;
+    assert_eq!(new.labels.get("apps.kubernetes.io/pod-index"), Some("1"));
+    let named: Vec<_> = new.spec.volumes.iter().filter_map(|own| own.named_claim()).collect();
+    assert_eq!(named.iter().map(|own| &***own).collect::<Vec<_>>(), ["data-db-1", "shared"]);
+}
+
+#[test]
+fn pool_has_its_own_names_labels_taints_and_size_and_the_daemons_of_the_copied_node() {
+    let daemon = pod("agent-x", Some("a"), ("DaemonSet", "agent"), 0);
+    let mut inventory = inventory(vec![daemon], &[]);
+    let pool = json!({"like": "a", "count": 2, "name": "gpu", "labels": {"pool": "gpu", "old": null},
+        "taints": [], "allocatable": {"cpu": "16", "pods": "30", "example.com/gpu": "2"}});
+    apply(&mut inventory, &changes(json!({"addNodes": [pool]}))).unwrap();
+    let node = &inventory.nodes[2];
+    assert_eq!((&*node.name, &*inventory.nodes[3].name), ("gpu-1", "gpu-2"));
+    assert_eq!((node.labels.get("pool"), node.taints.len()), (Some("gpu"), 0));
+    assert_eq!(node.labels.get("kubernetes.io/hostname"), Some("gpu-1"));
+    assert_eq!((node.allocatable.milli_cpu, node.allowed_pods), (16_000, 30));
+    assert_eq!(node.allocatable.scalar("example.com/gpu"), 2);
+    assert_eq!(names(&inventory), ["agent-x", "agent-x-gpu-1", "agent-x-gpu-2"]);
+    assert_eq!(inventory.pods[2].pod.node_name.as_deref(), Some("gpu-2"));
+    for (field, value) in
+        [("name", json!("a b")), ("taints", json!(["x"])), ("allocatable", json!({"cpu": "much"}))]
+    {
+        let mut pool = json!({"like": "a", "count": 1});
+        pool[field] = value;
+        let refused = apply(&mut inventory, &changes(json!({"addNodes": [pool]}))).unwrap_err();
+        assert_eq!(refused[0].field, format!("addNodes[0].{field}"), "{refused:?}");
+    }
+}
+
+#[test]
+fn change_that_adds_more_than_the_limits_is_refused() {
+    let limits = Limits { pods: 5, nodes: 3 };
+    let pods = vec![pod("web-1-x", Some("a"), ("ReplicaSet", "web-1"), 0)];
+    let scale = |replicas: i64| json!({"scale": [{"kind": "Deployment", "namespace": "ns", "name": "web", "replicas": replicas}]});
+    let add = |count: i64| json!({"addNodes": [{"like": "a", "count": 1}, {"like": "b", "count": count}]});
+    for (document, field) in [
+        (scale(6), None),
+        (scale(7), Some("scale[0].replicas")),
+        (scale(2_000_000_000), Some("scale[0].replicas")),
+        (add(2), None),
+        (add(3), Some("addNodes[1].count")),
+    ] {
+        let refused =
+            super::apply(&mut inventory(pods.clone(), &[]), &changes(document.clone()), limits);
+        let found = refused.as_ref().err().map(|own| own[0].field.as_str());
+        assert_eq!(found, field, "{document}");
+    }
 }
 
 #[test]
 fn contradictions_within_and_between_documents_are_found() {
     let taint = |taint| json!([{"nodes": ["a"], "taint": taint}]);
+    let upgrade = |node| json!([{"nodes": [node]}]);
     let rows = [
+        (json!({"drain": ["a"]}), json!({"upgrade": upgrade("a")}), Some("upgrade[0]")),
+        (json!({"upgrade": upgrade("a")}), json!({"upgrade": upgrade("a")}), Some("upgrade[0]")),
+        (json!({"upgrade": upgrade("a")}), json!({"upgrade": upgrade("b")}), None),
         (json!({"drain": ["a"], "uncordon": ["a"]}), json!({"cordon": ["b"]}), Some("uncordon[0]")),
         (json!({"drain": ["a"]}), json!({"cordon": ["a"]}), None),
         (

@@ -12,8 +12,10 @@ use framework::{Answer, Binding, EventResource, Node, Pod, PodKey, Time, Uid, Wr
 use serde_json::Value;
 
 use crate::claims::{self, Claims, PlacedDevice};
-use crate::settings::PluginMonitor;
+use crate::renewal::{owned_claims, renewed};
+use crate::settings::{Limit, PluginMonitor};
 use crate::volumes::Volumes;
+use crate::what_if::cordon;
 use crate::{BuildError, Object, Settings};
 
 /// Maximum number of jumps of the clock to pods in backoff without a placement. With the default
@@ -90,6 +92,8 @@ pub struct World {
     volumes: Volumes,
     claims: Claims,
     monitor: Box<dyn PluginMonitor>,
+    limit: Limit,
+    is_cut: bool,
 }
 
 impl World {
@@ -117,6 +121,8 @@ impl World {
             volumes: Volumes::default(),
             claims: Claims::default(),
             monitor: (settings.monitor)(),
+            limit: settings.limit.clone(),
+            is_cut: false,
         })
     }
 
@@ -128,6 +134,11 @@ impl World {
     /// Returns the engine, for calls that need its buffers.
     pub(super) const fn engine_mut(&mut self) -> &mut Engine {
         &mut self.engine
+    }
+
+    /// Whether the limit of the settings has ended a run.
+    pub const fn is_cut(&self) -> bool {
+        self.is_cut
     }
 
     /// Returns the current time.
@@ -223,6 +234,57 @@ impl World {
         self.claims.devices_of(&pod.uid)
     }
 
+    /// Returns the pods on a node, by name.
+    pub(super) fn pods_on(&self, node: &str) -> Vec<Arc<Pod>> {
+        let cluster = self.engine.cache().cluster();
+        let Some(node) = cluster.node_named(node) else { return Vec::new() };
+        let mut pods: Vec<_> = cluster.node(node).pods().cloned().collect();
+        pods.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+        pods
+    }
+
+    /// Cordons or uncordons a node. Returns whether it was cordoned; `None` if there is no such node.
+    pub(super) fn cordon(&mut self, name: &str, unschedulable: bool) -> Option<bool> {
+        let cluster = self.engine.cache().cluster();
+        let mut node = cluster.copy_of_node(cluster.node_named(name)?);
+        let before = node.unschedulable;
+        cordon(&mut node, unschedulable);
+        self.add_node(node);
+        Some(before)
+    }
+
+    /// Removes a running pod, and adds the one that its controller makes in its place, with new claims of its own.
+    pub(super) fn replace_pod(&mut self, old: &Pod, new: Pod) {
+        let cluster = self.engine.cache().cluster();
+        let namespace = &old.key.namespace;
+        let claims = owned_claims(old).into_iter().filter_map(|(kind, name)| {
+            let claim = cluster.stored_object(&kind, namespace, &name)?;
+            Some((kind, name, claim))
+        });
+        let claims: Vec<_> = claims.collect();
+        self.remove_pod(old);
+        for (kind, name, claim) in claims {
+            let volume = claim.pointer("/spec/volumeName").and_then(Value::as_str);
+            if let Some(volume) = volume.filter(|_| kind == EventResource::PersistentVolumeClaim) {
+                let kind = EventResource::PersistentVolume;
+                self.apply(Change::Object {
+                    kind,
+                    namespace: "".into(),
+                    name: volume.into(),
+                    object: None,
+                });
+            }
+            let object = renewed(&kind, &claim, &new.uid).into();
+            self.add_object(Object {
+                kind,
+                namespace: namespace.clone(),
+                name: name.into(),
+                object,
+            });
+        }
+        self.add_pod(new);
+    }
+
     fn release_claims(&mut self, pod: &Uid) {
         for changed in self.claims.release(pod) {
             self.show_claim(changed);
@@ -261,7 +323,9 @@ impl World {
         let queued = self.engine.queue().counts();
         let pods = queued.active + queued.backoff + queued.unschedulable;
         let mut left = FRUITLESS_ROUNDS * pods;
-        while let Some(attempt) = self.call(|engine, now, ports| engine.schedule_one(now, ports)) {
+        while !self.is_over()
+            && let Some(attempt) = self.call(|engine, now, ports| engine.schedule_one(now, ports))
+        {
             let placed = self.placed.len();
             self.note(attempt);
             self.carry_out_effects();
@@ -273,6 +337,12 @@ impl World {
                 break;
             }
         }
+    }
+
+    /// Whether no further attempt is made.
+    fn is_over(&mut self) -> bool {
+        self.is_cut = self.is_cut || self.limit.is_over();
+        self.is_cut
     }
 
     /// Runs the volume controller for new claims.
@@ -293,7 +363,7 @@ impl World {
             let placed = self.placed.len();
             self.run_ready();
             idle_steps = if self.placed.len() > placed { 0 } else { idle_steps + 1 };
-            if !self.time_may_help() {
+            if self.is_cut || !self.time_may_help() {
                 break;
             }
             let Some(deadline) = self.engine.next_deadline() else { break };
@@ -451,6 +521,7 @@ mod tests {
             profiles: vec![profile],
             registry: Arc::new(plugins::registry()),
             monitor: || Box::new(()),
+            limit: Limit::default(),
         };
         World::new(&settings, ["default-scheduler"]).unwrap()
     }

@@ -7,9 +7,10 @@ use framework::PodKey;
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
-use super::apply::{Applied, Inventory, RemovedPod};
+use super::apply::{Applied, Inventory, Limits, RemovedPod};
 use super::changes::{At, Changes, Objection, entries};
 use super::nodes::remove_ephemeral_claims;
+use super::unseen::{Another, Scaled, Unseen, add, another, deployment_by_hash, ordinal};
 use crate::DumpedPod;
 use crate::workloads::deployment::HASH_LABEL;
 use crate::workloads::kind_of;
@@ -23,7 +24,7 @@ const WITH_TEMPLATE: [&str; 6] =
     ["DaemonSet", "Deployment", "Job", "ReplicaSet", "ReplicationController", "StatefulSet"];
 
 /// Kind, namespace and name.
-type Key = (String, String, String);
+pub(super) type Key = (String, String, String);
 
 /// The workloads while they change.
 struct Workloads {
@@ -37,8 +38,8 @@ struct Workloads {
 pub(super) fn apply(
     inventory: &mut Inventory,
     documents: &[Changes],
-    applied: &mut Applied,
-    objections: &mut Vec<Objection>,
+    limits: Limits,
+    (applied, objections): (&mut Applied, &mut Vec<Objection>),
 ) {
     let has_changes = inventory.first_changed < inventory.workloads.len()
         || documents.iter().any(|own| !(own.scale.is_empty() && own.priority.is_empty()));
@@ -46,9 +47,24 @@ pub(super) fn apply(
         return;
     }
     let mut workloads = Workloads::parse(inventory);
-    let wanted = workloads.scale(inventory.first_changed, documents, objections);
     let pods = by_owner(&inventory.pods);
+    let unseen = Unseen { pods: &pods, all: &inventory.pods };
+    let (wanted, of_unseen) =
+        workloads.scale(inventory.first_changed, documents, &unseen, objections);
     let mut gone = BTreeSet::new();
+    let mut missing: Vec<(usize, String)> = Vec::new();
+    for (at, key, replicas) in &of_unseen {
+        let places = workloads.places_of_unseen(key, &unseen);
+        let most = (*replicas, limits.pods);
+        let scaled = Scaled::of(key, most, places, &inventory.pods);
+        if missing.len() + scaled.missing.len() > limits.pods {
+            let message = format!("the change makes more than {} pods", limits.pods);
+            objections.push(at.object("replicas", message));
+            continue;
+        }
+        gone.extend(scaled.gone);
+        missing.extend(scaled.missing);
+    }
     for key in &wanted {
         match key.0.as_str() {
             "StatefulSet" => gone.extend(workloads.last_ordinals(key, &pods, &inventory.pods)),
@@ -57,11 +73,14 @@ pub(super) fn apply(
     }
     workloads.set_priorities(&inventory.pods, &pods, documents, applied, objections);
     workloads.write_back(inventory);
+    let made: Vec<Another> =
+        missing.into_iter().map(|(like, name)| another(&inventory.pods[like], &name)).collect();
     remove(inventory, &gone, applied);
+    add(inventory, made);
 }
 
 /// The places of active pods by kind, namespace and name of their controllers.
-type ByOwner = BTreeMap<Key, Vec<usize>>;
+pub(super) type ByOwner = BTreeMap<Key, Vec<usize>>;
 
 fn by_owner(pods: &[DumpedPod]) -> ByOwner {
     let mut by_owner = ByOwner::new();
@@ -106,19 +125,22 @@ impl Workloads {
         self.places.contains_key(&key).then_some(key)
     }
 
-    /// Sets numbers of replicas. Returns the workloads that may have too many pods, with those of manifests.
+    /// Sets numbers of replicas. Returns the workloads that may have too many pods, with those of manifests, and the
+    /// workloads of which only pods are known, with their replicas.
     fn scale(
         &mut self,
         first_changed: usize,
         documents: &[Changes],
+        unseen: &Unseen<'_>,
         objections: &mut Vec<Objection>,
-    ) -> Vec<Key> {
+    ) -> (Vec<Key>, Vec<(At, Key, usize)>) {
         let is_changed = |(key, place): &(&Key, &usize)| {
             **place >= first_changed && SCALED.contains(&key.0.as_str())
         };
         let mut wanted: BTreeSet<Key> =
             self.places.iter().filter(is_changed).map(|(key, _)| key.clone()).collect();
         let mut seen: BTreeMap<Key, At> = BTreeMap::new();
+        let mut of_unseen = Vec::new();
         for (at, scale) in entries(documents, "scale", |changes| &changes.scale) {
             let key = (scale.kind.clone(), scale.namespace.clone(), scale.name.clone());
             let full_name = format!("{} {}/{}", key.0, key.1, key.2);
@@ -135,13 +157,18 @@ impl Workloads {
                 objections.push(at.object("replicas", message));
                 continue;
             };
-            let Some(own) = self.get(&key) else {
-                objections.push(at.object("name", format!("there is no {full_name}")));
+            let own = self.get(&key);
+            let places = self.places_of_unseen(&key, unseen);
+            if own.is_none() && places.is_empty() {
+                let message = format!("there is no {full_name}, and no pod of it");
+                objections.push(at.object("name", message));
                 continue;
+            }
+            let deployment = match own {
+                Some(own) => self.deployment_of(own).map(|(_, _, name)| name),
+                None => deployment_by_hash(&key.2, &unseen.all[places[0]]).map(str::to_owned),
             };
-            if let Some((_, _, deployment)) =
-                self.deployment_of(own).filter(|_| key.0 == "ReplicaSet")
-            {
+            if let Some(deployment) = deployment.filter(|_| key.0 == "ReplicaSet") {
                 let message = format!(
                     "{full_name} belongs to Deployment {deployment}, which sets its replicas; scale that"
                 );
@@ -153,10 +180,26 @@ impl Workloads {
                 objections.push(at.object("name", message));
                 continue;
             }
+            if self.get(&key).is_none() {
+                of_unseen.push((at, key, usize::try_from(replicas).unwrap_or(0)));
+                continue;
+            }
             self.put(&key, &["spec", "replicas"], json!(replicas));
             wanted.insert(key);
         }
-        wanted.into_iter().collect()
+        (wanted.into_iter().collect(), of_unseen)
+    }
+
+    /// Returns the places of the pods of a workload that the input lacks.
+    fn places_of_unseen(&self, key: &Key, unseen: &Unseen<'_>) -> Vec<usize> {
+        if self.places.contains_key(key) {
+            return Vec::new();
+        }
+        let keys = match key.0.as_str() {
+            "Deployment" => self.unseen_sets(key, unseen.pods, unseen.all),
+            _ => vec![key.clone()],
+        };
+        keys.iter().filter_map(|key| unseen.pods.get(key)).flatten().copied().collect()
     }
 
     /// Returns the pods that a StatefulSet removes: those behind its last ordinal.
@@ -165,11 +208,7 @@ impl Workloads {
         let start = count(set, "/spec/ordinals/start").unwrap_or(0);
         let end = start + count(set, "/spec/replicas").unwrap_or(1);
         let own = pods.get(key).into_iter().flatten();
-        let ordinal = |place: usize| {
-            let (_, ordinal) = all[place].pod.key.name.rsplit_once('-')?;
-            ordinal.parse::<usize>().ok()
-        };
-        own.copied().filter(|place| ordinal(*place).is_some_and(|own| own >= end)).collect()
+        own.copied().filter(|place| ordinal(&all[*place]).is_some_and(|own| own >= end)).collect()
     }
 
     /// Returns the pods that a Deployment, ReplicaSet or ReplicationController removes, and lowers the replicas of
@@ -308,7 +347,7 @@ impl Workloads {
 
 /// Returns the pods that the ReplicaSet controller removes first: those without a node, then those on nodes with
 /// more of the pods, then the newest.
-fn first_to_go(mut pods: Vec<usize>, all: &[DumpedPod], excess: usize) -> Vec<usize> {
+pub(super) fn first_to_go(mut pods: Vec<usize>, all: &[DumpedPod], excess: usize) -> Vec<usize> {
     if excess == 0 {
         return Vec::new();
     }

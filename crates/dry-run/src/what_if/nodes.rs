@@ -9,19 +9,18 @@ use framework::{
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
-use super::apply::{Applied, Cause, Displaced, Inventory, LostPod};
-use super::changes::{At, Changes, Objection, entries};
+use super::apply::{Applied, Cause, Displaced, Inventory, Limits, LostPod};
+use super::changes::{At, Changes, Objection, UpgradeNodes, entries};
+use super::pools::Shape;
+use crate::renewal::{owned_claims, renewed};
 use crate::workloads::template::{put, text};
 use crate::{DumpedObject, DumpedPod};
 
 /// Maximum number of copies of a node.
 const MOST_COPIES: u32 = 10_000;
 
-const HOSTNAME: &str = "kubernetes.io/hostname";
 /// The taint of cordoned nodes.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
-/// The prefix of taints that describe the condition of a node.
-const CONDITION: &str = "node.kubernetes.io/";
 
 /// What happens to a node as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,20 +61,21 @@ struct Nodes<'a> {
 pub(super) fn apply(
     inventory: &mut Inventory,
     documents: &[Changes],
-    applied: &mut Applied,
-    objections: &mut Vec<Objection>,
+    limits: Limits,
+    (applied, objections): (&mut Applied, &mut Vec<Objection>),
 ) {
     let places = inventory.nodes.iter().enumerate();
     let places = places.map(|(place, node)| (node.name.clone(), place)).collect();
     let mut nodes =
         Nodes { nodes: &mut inventory.nodes, places, fates: BTreeMap::new(), objections };
     nodes.read_fates(documents);
-    let copies = nodes.copy(documents);
+    let copies = nodes.copy(documents, limits.nodes);
+    applied.rollout = nodes.upgraded(documents);
     nodes.label(documents);
     let evicting = nodes.taint(documents);
     let (drained, removed) = nodes.carry_out();
     copy_objects(&mut inventory.objects, &copies);
-    warn_of_daemon_sets(inventory, &copies, applied);
+    copy_daemons(inventory, &copies);
     let cause = |pod: &Pod| {
         let node = pod.node_name.as_ref()?;
         let is_evicted = || {
@@ -171,7 +171,7 @@ impl Nodes<'_> {
     }
 
     /// Adds copies of nodes. Returns the names of each original and its copy.
-    fn copy(&mut self, documents: &[Changes]) -> Vec<(Arc<str>, Arc<str>)> {
+    fn copy(&mut self, documents: &[Changes], most: usize) -> Vec<(Arc<str>, Arc<str>)> {
         let mut copies = Vec::new();
         for (at, add) in entries(documents, "addNodes", |changes| &changes.add_nodes) {
             let Some(place) = self.place(&at, "like", &add.like) else { continue };
@@ -180,22 +180,68 @@ impl Nodes<'_> {
                 self.refuse(&at, "count", message);
                 continue;
             }
+            if copies.len() + add.count as usize > most {
+                let message = format!("the change adds more than {most} nodes");
+                self.refuse(&at, "count", message);
+                continue;
+            }
+            let shape = match Shape::of(add) {
+                Ok(shape) => shape,
+                Err((field, message)) => {
+                    self.refuse(&at, &field, message);
+                    continue;
+                }
+            };
+            let base = add.name.clone().unwrap_or_else(|| format!("{}-new", add.like));
+            let is_allowed =
+                |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
+            if base.is_empty() || base.len() > 240 || !base.chars().all(is_allowed) {
+                let message = format!("{base:?} is no part of a name: expected a-z, 0-9, - and .");
+                self.refuse(&at, "name", message);
+                continue;
+            }
             let mut number = 0;
             for _ in 0..add.count {
                 let name = loop {
                     number += 1;
-                    let name = format!("{}-new-{number}", add.like);
+                    let name = format!("{base}-{number}");
                     if !self.places.contains_key(name.as_str()) {
                         break Arc::<str>::from(name);
                     }
                 };
-                let node = copy_of(&self.nodes[place], &name);
+                let node = shape.node(&self.nodes[place], &name);
                 self.places.insert(name.clone(), self.nodes.len());
                 self.nodes.push(node);
                 copies.push((add.like.as_str().into(), name));
             }
         }
         copies
+    }
+
+    /// Returns the nodes to upgrade, in their order.
+    fn upgraded(&mut self, documents: &[Changes]) -> Vec<Arc<str>> {
+        let mut order: Vec<usize> = Vec::new();
+        for (at, UpgradeNodes { nodes, node_selector }) in
+            entries(documents, "upgrade", |changes| &changes.upgrade)
+        {
+            let selected = self.select(&at, nodes, node_selector);
+            let named = nodes.iter().filter_map(|name| self.places.get(name.as_str()).copied());
+            let named: Vec<usize> = named.collect();
+            let others = selected.into_iter().filter(|place| !named.contains(place));
+            for place in named.iter().copied().chain(others) {
+                let name = self.nodes[place].name.clone();
+                let fate = self.fates.get(&place).and_then(|fates| fates.first());
+                if let Some((_, other)) = fate {
+                    let message = format!("node {:?}: upgrade contradicts {other}", &*name);
+                    self.objections.push(at.object("", message));
+                } else if order.contains(&place) {
+                    self.objections
+                        .push(at.object("", format!("node {:?} is named twice", &*name)));
+                }
+                order.push(place);
+            }
+        }
+        order.into_iter().map(|place| self.nodes[place].name.clone()).collect()
     }
 
     fn label(&mut self, documents: &[Changes]) {
@@ -315,27 +361,12 @@ impl Nodes<'_> {
 }
 
 /// Cordons or uncordons a node, with the taint that the node controller sets or removes.
-fn cordon(node: &mut Node, unschedulable: bool) {
+pub(crate) fn cordon(node: &mut Node, unschedulable: bool) {
     node.unschedulable = unschedulable;
     let others = node.taints.iter().filter(|taint| *taint.key != *UNSCHEDULABLE).cloned();
     let own =
         Taint { key: UNSCHEDULABLE.into(), value: "".into(), effect: TaintEffect::NoSchedule };
     node.taints = others.chain(unschedulable.then_some(own)).collect();
-}
-
-/// Returns a ready node with another name.
-fn copy_of(node: &Node, name: &Arc<str>) -> Node {
-    let mut copy = node.clone();
-    copy.name = name.clone();
-    copy.unschedulable = false;
-    let taints = node.taints.iter().filter(|taint| !taint.key.starts_with(CONDITION));
-    copy.taints = taints.cloned().collect();
-    if node.labels.contains_key(HOSTNAME) {
-        let pairs = node.labels.iter();
-        copy.labels =
-            pairs.map(|(key, own)| (key, if key == HOSTNAME { name } else { own })).collect();
-    }
-    copy
 }
 
 /// Copies the objects that describe nodes, their CSINodes and ResourceSlices, for the copies of the nodes.
@@ -389,41 +420,59 @@ fn renamed(object: &DumpedObject, mut value: Value, name: String) -> Option<Dump
     Some(DumpedObject { name: name.into(), raw, ..object.clone() })
 }
 
-/// Warns of DaemonSets that the copies of a node lack, because the dump has only their pods.
-fn warn_of_daemon_sets(
-    inventory: &Inventory,
-    copies: &[(Arc<str>, Arc<str>)],
-    applied: &mut Applied,
-) {
-    let originals: BTreeSet<&Arc<str>> = copies.iter().map(|(like, _)| like).collect();
-    if originals.is_empty()
+/// Runs the pods of the DaemonSets of a node on its copies, if the input has no DaemonSet but only their pods. A pod
+/// that does not tolerate the taints of a copy does not run there.
+fn copy_daemons(inventory: &mut Inventory, copies: &[(Arc<str>, Arc<str>)]) {
+    if copies.is_empty()
         || inventory.workloads.iter().any(|raw| raw.get().contains("\"DaemonSet\""))
     {
         return;
     }
-    let daemons = inventory.pods.iter().filter(|object| {
+    let mut daemons: BTreeMap<Arc<str>, Vec<&DumpedPod>> = BTreeMap::new();
+    for object in &inventory.pods {
         let is_daemon = object.owner.as_ref().is_some_and(|owner| &*owner.kind == "DaemonSet");
-        is_daemon && object.pod.node_name.as_ref().is_some_and(|node| originals.contains(node))
-    });
-    let number = daemons.count();
-    if number > 0 {
-        applied.warnings.push(format!(
-            "addNodes: the dump has no DaemonSet, so the new nodes lack the pods of DaemonSets ({number} on the nodes \
-             that they copy); add daemonsets to the dump"
-        ));
+        if let Some(node) = object.pod.node_name.as_ref().filter(|_| is_daemon) {
+            daemons.entry(node.clone()).or_default().push(object);
+        }
     }
+    let nodes = inventory.nodes.iter().map(|node| (node.name.clone(), node));
+    let nodes: HashMap<Arc<str>, &Node> = nodes.collect();
+    let mut made = Vec::new();
+    for (like, name) in copies {
+        let Some(node) = nodes.get(name) else { continue };
+        let own = daemons.get(like).into_iter().flatten();
+        for object in own.filter(|own| !own.pod.terminating && runs_on(&own.pod, node)) {
+            let mut copy = (*object).clone();
+            let key = &mut copy.pod.key;
+            key.name = format!("{}-{name}", key.name).into();
+            copy.pod.uid = Uid::from(format!("{}-{name}", copy.pod.uid).as_str());
+            copy.pod.node_name = Some(name.clone());
+            copy.created = None;
+            made.push(copy);
+        }
+    }
+    inventory.pods.append(&mut made);
+}
+
+/// Whether a pod tolerates the taints of a node.
+fn runs_on(pod: &Pod, node: &Node) -> bool {
+    node.taints.iter().all(|taint| {
+        taint.effect == TaintEffect::PreferNoSchedule
+            || pod.spec.tolerations.iter().any(|toleration| toleration.tolerates(taint))
+    })
 }
 
 /// A taint to set or to remove.
 #[derive(Debug, Clone)]
-struct Pattern {
+pub(super) struct Pattern {
     key: Arc<str>,
     value: Option<Arc<str>>,
     effect: Option<TaintEffect>,
 }
 
 impl Pattern {
-    fn parse(text: &str) -> Result<Self, String> {
+    /// Parses `key=value:Effect`, of which value and effect may be absent.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
         let (pair, effect) = match text.rsplit_once(':') {
             Some((pair, effect)) => (pair, Some(TaintEffect::from(effect))),
             None => (text, None),
@@ -444,7 +493,8 @@ impl Pattern {
         Ok(Self { key: key.into(), value, effect })
     }
 
-    fn taint(self) -> Result<Taint, String> {
+    /// Returns the taint, which has an effect.
+    pub(super) fn taint(self) -> Result<Taint, String> {
         let Some(effect) = self.effect else {
             return Err(format!("{:?}: has no effect; expected key=value:Effect", &*self.key));
         };
@@ -464,7 +514,7 @@ fn displace(
     applied: &mut Applied,
     cause: impl Fn(&Pod) -> Option<Cause>,
 ) {
-    let mut ended = Vec::new();
+    let (mut ended, mut renewing) = (Vec::new(), Vec::new());
     inventory.pods.retain_mut(|object| {
         let Some((cause, node)) = cause(&object.pod).zip(object.pod.node_name.clone()) else {
             return true;
@@ -476,10 +526,8 @@ fn displace(
         ) {
             return true;
         }
-        if !object.pod.spec.volumes.is_empty() {
-            ended.push(object.pod.clone());
-        }
-        applied.leave(&object.pod);
+        let old = object.pod.clone();
+        applied.leave(&old);
         match kind {
             Some("DaemonSet" | "Node") => applied.gone_with_nodes += 1,
             _ if object.pod.terminating => applied.gone_with_nodes += 1,
@@ -491,26 +539,63 @@ fn displace(
             }),
             Some(_) => {
                 make_again(object);
+                match &object.raw {
+                    Some(_) => ended.push(old),
+                    None => renewing.push((old, object.pod.uid.clone())),
+                }
                 applied.displaced.insert(object.pod.key.clone(), Displaced { node, cause });
                 return true;
             }
         }
+        ended.push(old);
         false
     });
     remove_ephemeral_claims(&mut inventory.objects, ended.iter());
+    renew_claims(&mut inventory.objects, &renewing);
 }
 
 /// Turns a running pod into the pending one that its controller makes in its place, with the same name.
-pub(super) fn make_again(object: &mut DumpedPod) {
+pub(crate) fn make_again(object: &mut DumpedPod) {
     let pod = &mut object.pod;
     pod.uid = Uid::from(format!("{}-again", pod.uid).as_str());
     pod.node_name = None;
     pod.nominated_node_name = None;
     pod.start_time = None;
     pod.scheduled_condition = None;
-    pod.generated_claims = None;
     pod.preempted = false;
+    if object.raw.is_some() {
+        // The claims are made from the templates once more.
+        pod.generated_claims = None;
+    }
     object.created = None;
+}
+
+/// Replaces the claims that pods own by those of the pods that are made again, of which only the compact form is known.
+fn renew_claims(objects: &mut Vec<DumpedObject>, pods: &[(Pod, Uid)]) {
+    let mut owned = BTreeMap::new();
+    for (pod, uid) in pods {
+        for (kind, name) in owned_claims(pod) {
+            owned.insert((kind, pod.key.namespace.clone(), Arc::<str>::from(name)), uid);
+        }
+    }
+    if owned.is_empty() {
+        return;
+    }
+    let mut volumes = BTreeSet::new();
+    for object in objects.iter_mut() {
+        let key = (object.kind.clone(), object.namespace.clone(), object.name.clone());
+        let Some(uid) = owned.get(&key) else { continue };
+        let claim: Value = serde_json::from_str(object.raw.get()).unwrap_or_default();
+        if object.kind == EventResource::PersistentVolumeClaim {
+            volumes.insert(text(&claim, "/spec/volumeName").to_owned());
+        }
+        if let Ok(raw) = to_raw_value(&renewed(&object.kind, &claim, uid)) {
+            object.raw = raw.into();
+        }
+    }
+    objects.retain(|object| {
+        object.kind != EventResource::PersistentVolume || !volumes.contains(&*object.name)
+    });
 }
 
 /// Removes the claims of ephemeral volumes, which end with their pods, and the volumes of these claims.

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use framework::{Node, Pod, PodKey};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::changes::{Changes, Objection};
 use super::{nodes, workloads};
+use crate::workloads::MOST_PODS;
 use crate::{DumpedObject, DumpedPod};
 
 /// The content of a dump that a change concerns, with the manifests of the change.
@@ -39,6 +40,8 @@ pub struct Applied {
     pub(super) gone_with_nodes: usize,
     /// Pods that free devices.
     pub(super) leaving: Vec<Pod>,
+    /// Nodes to upgrade, in this order.
+    pub(super) rollout: Vec<Arc<str>>,
     /// New priorities of existing pods.
     pub(super) priorities: BTreeMap<PodKey, i32>,
     /// Warnings about the change.
@@ -55,7 +58,7 @@ impl Applied {
 }
 
 /// The reason a pod leaves its node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Cause {
     /// The node is drained.
@@ -66,6 +69,8 @@ pub enum Cause {
     Tainted,
     /// A manifest of the change replaces the pod.
     Replaced,
+    /// The node is upgraded.
+    Upgraded,
 }
 
 impl Cause {
@@ -76,6 +81,7 @@ impl Cause {
             Self::NodeRemoved => "node removed",
             Self::Tainted => "tainted",
             Self::Replaced => "replaced",
+            Self::Upgraded => "upgraded",
         }
     }
 }
@@ -88,7 +94,7 @@ pub(super) struct Displaced {
 }
 
 /// A pod without a controller whose node is drained, removed or tainted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LostPod {
     /// Namespace.
@@ -102,7 +108,7 @@ pub struct LostPod {
 }
 
 /// A pod that a workload with fewer replicas removes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RemovedPod {
     /// Namespace.
@@ -113,13 +119,32 @@ pub struct RemovedPod {
     pub node: Option<String>,
 }
 
+/// Maximum numbers of what a change adds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Pods, and other objects that controllers make with them.
+    pub pods: usize,
+    /// Nodes.
+    pub nodes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { pods: MOST_PODS, nodes: MOST_PODS }
+    }
+}
+
 /// Applies a change: nodes first, then workloads. Pods that come back keep their names, and wait for a node.
 ///
 /// # Errors
 /// Everything in the documents that cannot be done, or contradicts something else.
-pub fn apply(inventory: &mut Inventory, documents: &[Changes]) -> Result<Applied, Vec<Objection>> {
+pub fn apply(
+    inventory: &mut Inventory,
+    documents: &[Changes],
+    limits: Limits,
+) -> Result<Applied, Vec<Objection>> {
     let (mut applied, mut objections) = (Applied::default(), Vec::new());
-    nodes::apply(inventory, documents, &mut applied, &mut objections);
-    workloads::apply(inventory, documents, &mut applied, &mut objections);
+    nodes::apply(inventory, documents, limits, (&mut applied, &mut objections));
+    workloads::apply(inventory, documents, limits, (&mut applied, &mut objections));
     if objections.is_empty() { Ok(applied) } else { Err(objections) }
 }

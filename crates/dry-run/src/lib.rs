@@ -1,0 +1,33 @@
+//! Scheduling of a copy of a cluster: the engine in virtual time.
+//!
+//! - [`cluster`]: schedules the pending pods of a cluster.
+//! - [`what_if`]: what a change of a cluster does to its pods.
+//! - [`workloads`]: the pods that controllers make from workloads.
+//! - [`World`]: an engine, a clock, and the parts of an API server that the engine notices.
+//! - [`explain`]: why a pod can or cannot run on each node.
+//!
+//! The caller decodes objects and configurations. Nothing here does I/O or reads a clock.
+
+mod budgets;
+mod claim_templates;
+mod claims;
+pub mod cluster;
+mod ephemeral;
+pub mod explain;
+mod manifest;
+mod object;
+mod renewal;
+mod rollout;
+mod settings;
+mod usage;
+mod volumes;
+pub mod what_if;
+pub mod workloads;
+mod world;
+
+pub use manifest::Manifest;
+pub use object::{DumpedObject, DumpedPod, Object, Owner};
+pub use rollout::RolloutStep;
+pub use settings::{BuildError, Limit, PluginMonitor, Settings};
+pub use usage::{NodeUsage, Usage};
+pub use world::{Evicted, PodHistory, State, World};

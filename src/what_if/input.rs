@@ -1,0 +1,121 @@
+//! From decoded objects and a configuration to what a dry run takes.
+
+use std::sync::Arc;
+
+use dry_run::cluster::Dump;
+use dry_run::what_if::Inventory;
+use dry_run::workloads::{self, Made, OwnedPod};
+use dry_run::{DumpedObject, DumpedPod, Limit, PluginMonitor, Settings};
+use framework::Registry;
+
+use crate::config::{BuildError, Configuration};
+use crate::plugin_watchdog::PluginWatchdog;
+use crate::wire::{Input, Owner, PodObject, WatchedObject};
+
+/// Returns the settings of a dry run under a configuration, without its extenders.
+///
+/// # Errors
+/// A profile lacks NodeResourcesFit, which an extender needs.
+pub(crate) fn settings(
+    config: Configuration,
+    registry: &Registry,
+    seed: u64,
+    adaptive_sampling: bool,
+) -> Result<Settings, BuildError> {
+    let config = config.with_ignored_resources()?;
+    Ok(Settings {
+        seed,
+        percentage_of_nodes_to_score: config.percentage_of_nodes_to_score,
+        adaptive_sampling,
+        queue: config.queue(),
+        profiles: config.scheduler_profiles(),
+        registry: Arc::new(registry.clone().with_gates(config.plugin_gates)),
+        monitor: || Box::new(PluginWatchdog::default()),
+        limit: Limit::default(),
+    })
+}
+
+impl PluginMonitor for PluginWatchdog {
+    fn warnings(&self) -> Vec<String> {
+        self.faults().map(|(plugin, faults)| format!("plugin {plugin} {faults}")).collect()
+    }
+}
+
+/// Returns what controllers make from the workloads of the input, up to a number of objects.
+pub(crate) fn make(input: &Input, most: usize) -> Made {
+    let owned = input.pods.iter().filter_map(|PodObject { pod, owner, .. }| {
+        let owner = owner.as_ref()?;
+        Some(OwnedPod { pod, kind: &owner.kind, name: &owner.name })
+    });
+    let owned: Vec<_> = owned.collect();
+    workloads::make(&input.workloads, &input.nodes, &owned, most)
+}
+
+/// Returns the dump with what controllers made, whose objects are among those of the input.
+pub(crate) fn dump_of(input: Input, mut made: Made) -> Dump {
+    let mut dump = Dump { workloads: made.workloads, ..input.into() };
+    dump.warnings.append(&mut made.warnings);
+    dump
+}
+
+impl From<Input> for Dump {
+    fn from(input: Input) -> Self {
+        Self {
+            nodes: input.nodes,
+            pods: input.pods.into_iter().map(DumpedPod::from).collect(),
+            ended: input.ended,
+            leaving: Vec::new(),
+            upgrade: Vec::new(),
+            objects: input.objects.into_iter().map(DumpedObject::from).collect(),
+            claim_templates: input.claim_templates,
+            workloads: Vec::new(),
+            other_kinds: input.others,
+            warnings: input.warnings,
+        }
+    }
+}
+
+impl From<PodObject> for DumpedPod {
+    fn from(PodObject { pod, raw, created, owner }: PodObject) -> Self {
+        let owner = owner.map(|Owner { kind, name }| dry_run::Owner { kind, name });
+        Self { pod, raw, created, owner }
+    }
+}
+
+impl From<DumpedPod> for PodObject {
+    fn from(DumpedPod { pod, raw, created, owner }: DumpedPod) -> Self {
+        let owner = owner.map(|dry_run::Owner { kind, name }| Owner { kind, name });
+        Self { pod, raw, created, owner }
+    }
+}
+
+impl From<WatchedObject> for DumpedObject {
+    fn from(WatchedObject { kind, namespace, name, object: raw }: WatchedObject) -> Self {
+        Self { kind, namespace, name, raw }
+    }
+}
+
+impl From<DumpedObject> for WatchedObject {
+    fn from(DumpedObject { kind, namespace, name, raw: object }: DumpedObject) -> Self {
+        Self { kind, namespace, name, object }
+    }
+}
+
+/// Takes what a change concerns from the input.
+pub(super) fn inventory_of(input: &mut Input, first_changed: usize) -> Inventory {
+    Inventory {
+        nodes: std::mem::take(&mut input.nodes),
+        pods: std::mem::take(&mut input.pods).into_iter().map(Into::into).collect(),
+        objects: std::mem::take(&mut input.objects).into_iter().map(Into::into).collect(),
+        workloads: std::mem::take(&mut input.workloads),
+        first_changed,
+    }
+}
+
+/// Puts what a change concerned into the input.
+pub(super) fn give_back(inventory: Inventory, input: &mut Input) {
+    input.nodes = inventory.nodes;
+    input.pods = inventory.pods.into_iter().map(Into::into).collect();
+    input.objects = inventory.objects.into_iter().map(Into::into).collect();
+    input.workloads = inventory.workloads;
+}
