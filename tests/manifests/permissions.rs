@@ -9,7 +9,7 @@ use k8s_openapi::api::rbac::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::{DEFAULT, EVERYTHING, find, find_all, rendered, rendering};
+use super::{DEFAULT, EVERYTHING, find, find_all, read, rendered, rendering};
 
 /// Group, resource and verb of every permission that the default plugins need.
 pub(super) const NEEDED: [(&str, &str, &str); 52] = [
@@ -234,6 +234,26 @@ fn metrics_readers_may_read_the_scraped_paths_and_nothing_else() {
         (subject.name.as_str(), subject.namespace.as_deref()),
         ("prometheus-k8s", Some("monitoring"))
     );
+}
+
+#[test]
+fn groups_of_what_if_may_post_changes_to_be_tried_and_nothing_else() {
+    let file = &rendering("everything");
+    let is_caller = |name: Option<&str>| name == Some("shop-scheduler-whatif-caller");
+    let mut roles = find_all::<ClusterRole>(file).into_iter();
+    let role = roles.find(|role| is_caller(role.metadata.name.as_deref()));
+    let [ask, view] = role.unwrap().rules.unwrap().try_into().unwrap();
+    let of = |rule: PolicyRule| {
+        assert_eq!((rule.resources, rule.api_groups), (None, None));
+        (rule.verbs, rule.non_resource_urls.unwrap())
+    };
+    assert_eq!(of(ask), (vec!["post".to_owned()], vec!["/whatif/v1".to_owned()]));
+    assert_eq!(of(view), (vec!["get".to_owned()], vec!["/whatif/*".to_owned()]));
+    let mut bindings = find_all::<ClusterRoleBinding>(file).into_iter();
+    let binding = bindings.find(|one| is_caller(Some(&one.role_ref.name))).unwrap();
+    let [subject] = binding.subjects.unwrap().try_into().unwrap();
+    assert_eq!((subject.kind.as_str(), subject.name.as_str()), ("Group", "shop-platform"));
+    assert!(!read(DEFAULT).contains("whatif"), "off by default");
 }
 
 #[test]
