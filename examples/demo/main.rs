@@ -82,14 +82,15 @@ async fn demo() -> anyhow::Result<()> {
     let on_terminal = io::stdout().is_terminal();
     let port = on_terminal.then(scheduler::free_port).transpose()?;
     let mut scheduler = scheduler::start(&folder, &kubeconfig, port)?;
-    let page = match port {
+    let mut page = match port {
         Some(port) => Some(Page::start(&folder, &kubeconfig, port).await?),
         None => None,
     };
-    let address = page.as_ref().map(Page::address);
+    let address = page.as_ref().map(|page| page.address().to_owned());
+    let address = address.as_deref();
     let mut screen = Screen::new(on_terminal);
     screen.open(&cluster.url(), address)?;
-    play(&cluster, &mut scheduler, &mut screen).await?;
+    play(&cluster, &mut scheduler, page.as_mut(), &mut screen).await?;
     let summary = [claims::of(&cluster), devices::of(&cluster)].join("\n");
     screen.close(&summary, &explanation::of(&cluster), address)?;
     if let Some(page) = page {
@@ -104,6 +105,7 @@ async fn demo() -> anyhow::Result<()> {
 async fn play(
     cluster: &Cluster,
     scheduler: &mut Process,
+    mut page: Option<&mut Page>,
     screen: &mut Screen,
 ) -> anyhow::Result<()> {
     let mut script = SCRIPT.iter().peekable();
@@ -112,6 +114,9 @@ async fn play(
     loop {
         let elapsed = frames.tick().await - began;
         scheduler.check()?;
+        if let Some(page) = &mut page {
+            page.check()?;
+        }
         while let Some(scene) = script.next_if(|scene| scene.at <= elapsed) {
             cluster.perform(&scene.deed)?;
             screen.announce(scene, elapsed)?;

@@ -18,6 +18,7 @@ pub(crate) fn start(
     let port = port.unwrap_or(0).to_string();
     let args = [
         "--leader-elect=false",
+        "--whatif",
         "--bind-address=127.0.0.1",
         "--secure-port",
         &port,
