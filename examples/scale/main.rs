@@ -9,6 +9,7 @@
 
 mod cluster;
 mod record;
+mod recording;
 mod report;
 mod rules;
 mod run;
@@ -52,6 +53,9 @@ struct Args {
     /// Look at every node in every attempt
     #[arg(long)]
     no_rankings: bool,
+    /// Record what enters and leaves the engine in this file, for `loadmaster replay`
+    #[arg(long, value_name = "FILE")]
+    recording: Option<PathBuf>,
     /// Write nodes, templates and what happened to this file, a line of JSON each
     #[arg(long, value_name = "FILE")]
     placements: Option<PathBuf>,

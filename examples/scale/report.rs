@@ -27,6 +27,11 @@ pub(crate) struct Report {
     pub(crate) wall_s: f64,
     pub(crate) cpu_s: f64,
     pub(crate) peak_rss_mib: f64,
+    /// Changes that were recorded, and the size of the file.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(crate) recorded_changes: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(crate) recorded_bytes: u64,
     /// Placements that break a rule.
     pub(crate) rules_broken: u64,
 }
@@ -46,6 +51,11 @@ impl Report {
         self.mean_us = round(all.as_secs_f64() * 1e6 / times.len().max(1) as f64);
         (self.p50_us, self.p99_us, self.max_us) = (at(0.5), at(0.99), at(1.0));
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Rounds to hundredths.

@@ -12,11 +12,13 @@ use fastrand::Rng;
 use framework::{Answer, Node, PodKey, Time};
 use indicatif::{ProgressBar, ProgressStyle};
 use perf::process::Usage;
+use recording::{Encoder, RecordedEngine};
 use serde_json::json;
 
 use crate::Args;
 use crate::cluster::{self, SCARCE};
 use crate::record::Record;
+use crate::recording::{FRAME, Recording};
 use crate::report::{Report, round};
 use crate::rules::Rules;
 use crate::template::{self, Template};
@@ -44,7 +46,8 @@ struct Created {
 pub(crate) struct Run {
     args: Args,
     rng: Rng,
-    engine: Engine,
+    engine: RecordedEngine,
+    recording: Option<Recording>,
     rules: Rules,
     record: Record,
     /// The template of pods that fill scarce nodes comes last, that of preemptors before it.
@@ -56,6 +59,8 @@ pub(crate) struct Run {
     /// The place of each pod in `placed`.
     places: Vec<u32>,
     cordoned: Option<u32>,
+    /// Number of changes that were applied.
+    changes: u64,
     deleted: u32,
     evictions: usize,
     now: Time,
@@ -73,8 +78,17 @@ impl Run {
         let mut templates: Vec<Template> = drawn.collect();
         templates.extend([Template::preemptor(), Template::filler()]);
         u16::try_from(templates.len()).context("at most 65,533 templates")?;
+        let engine = engine(&args)?;
+        let (engine, recording) = match &args.recording {
+            Some(path) => {
+                let recording = Recording::create(path, &args)?;
+                (RecordedEngine::recording(engine, Encoder::new(usize::MAX)), Some(recording))
+            }
+            None => (engine.into(), None),
+        };
         Ok(Self {
-            engine: engine(&args)?,
+            engine,
+            recording,
             rules: Rules::new(args.nodes),
             record: Record::create(args.placements.as_deref())?,
             rng,
@@ -83,6 +97,7 @@ impl Run {
             placed: Vec::new(),
             places: Vec::new(),
             cordoned: None,
+            changes: 0,
             deleted: 0,
             evictions: 0,
             now: Time::ZERO,
@@ -101,6 +116,9 @@ impl Run {
         self.create_nodes()?;
         self.create_pods()?;
         self.wait_for_the_rest()?;
+        if let Some(recording) = &mut self.recording {
+            recording.keep(&mut self.engine, 0)?;
+        }
         let decisions = self.times.len().max(1) as f64;
         let usage = Usage::of(std::process::id());
         let mut report = Report {
@@ -116,6 +134,8 @@ impl Run {
             cpu_s: round(usage.cpu()?.as_secs_f64()),
             peak_rss_mib: round(usage.peak_mib()?),
             rules_broken: self.rules.broken(),
+            recorded_changes: self.recording.as_ref().map_or(0, |_| self.changes),
+            recorded_bytes: self.recording.as_ref().map_or(0, Recording::size),
             ..Report::default()
         };
         report.decided(self.times);
@@ -273,6 +293,7 @@ impl Run {
     }
 
     fn apply(&mut self, change: Change) {
+        self.changes += 1;
         self.engine.apply(change, self.now, &mut Ports { extenders: &mut (), probe: &mut () });
     }
 
@@ -290,6 +311,9 @@ impl Run {
             self.times.push(took);
             for effect in self.engine.take_effects() {
                 self.carry_out(effect)?;
+            }
+            if let Some(recording) = &mut self.recording {
+                recording.keep(&mut self.engine, FRAME)?;
             }
         }
     }

@@ -10,6 +10,7 @@ fn args(shape: Shape) -> Args {
         churn: 0.1,
         preempt: true,
         no_rankings: false,
+        recording: None,
         placements: None,
     }
 }

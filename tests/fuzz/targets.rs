@@ -11,6 +11,7 @@ use dry_run::{Limit, Settings};
 use framework::{LabelSelector, Labels, NodeSelector, Quantity, Time, api};
 use loadmaster::config::{self, Gates};
 use loadmaster::wire::{self, Decoder, Update, Validation, Wanted};
+use recording::FileReader;
 use simulator::trace::{Trace, openb};
 
 use super::runner::fuzz;
@@ -231,6 +232,43 @@ fn replays() {
         let trace = Trace { nodes: nodes.value, pods: pods.value };
         if let Ok(course) = simulator::replay::replay(&trace, &settings, &()) {
             assert_eq!(course.samples.len(), trace.pods.len());
+        }
+    });
+}
+
+/// Whole files, in which a frame that is damaged is noticed.
+#[test]
+fn recordings() {
+    fuzz("recordings", |input| {
+        let Ok((mut reader, _)) = FileReader::open(input) else { return };
+        let mut decoder = recording::Decoder::default();
+        while let Ok(Some(frame)) = reader.next_frame() {
+            // Deflate makes at most 1,032 bytes of one.
+            assert!(
+                frame.len() <= 1032 * input.len(),
+                "{} bytes became {}",
+                input.len(),
+                frame.len()
+            );
+            let _ = decoder.read(&frame, |_| true);
+        }
+        let _ = reader.ending();
+    });
+}
+
+/// The content of frames.
+#[test]
+fn operations() {
+    fuzz("operations", |input| {
+        let mut count = 0;
+        let read = recording::Decoder::default().read(input, |operation| {
+            count += 1;
+            // Printing reads all of an operation.
+            !operation.to_string().is_empty()
+        });
+        assert!(count <= input.len(), "an operation takes at least a byte");
+        if let Ok(taken) = read {
+            assert_eq!(taken, input.len());
         }
     });
 }

@@ -103,8 +103,11 @@ mod json_texts {
     use serde::{Deserialize, Deserializer, Serializer};
     use serde_json::Value;
 
+    /// A pointer and its value.
+    type Field = (Arc<str>, Value);
+
     pub(super) fn serialize<S: Serializer>(
-        fields: &[(Arc<str>, Value)],
+        fields: &[Field],
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(fields.iter().map(|(pointer, value)| (pointer, value.to_string())))
@@ -112,7 +115,7 @@ mod json_texts {
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
-    ) -> Result<Box<[(Arc<str>, Value)]>, D::Error> {
+    ) -> Result<Box<[Field]>, D::Error> {
         let texts = Vec::<(Arc<str>, String)>::deserialize(deserializer)?;
         let field = |(pointer, text): (Arc<str>, String)| {
             Ok((pointer, serde_json::from_str(&text).map_err(D::Error::custom)?))
