@@ -34,6 +34,8 @@ pub(crate) struct Calls {
     last: Option<Time>,
     /// How the last call ended.
     end: End,
+    /// Whether a server has answered that it has no streaming lists.
+    lists_in_pages: bool,
 }
 
 /// The end of a call.
@@ -70,6 +72,7 @@ impl Calls {
         }
         self.last = Some(now);
         match input {
+            Input::Error(_, error) => self.lists_in_pages |= error.code == 422,
             Input::Page(_, page) => self.reached = version(&page.resource_version),
             Input::Event(_, WatchEvent::Bookmark { resource_version, initial_events_end }) => {
                 self.has_bookmarks = true;
@@ -121,7 +124,7 @@ impl Calls {
     }
 
     /// Checks a call that the reflector opens. A watch continues at the last version, and is not replaced by
-    /// a list without need. After a failure there is a pause, but no long one.
+    /// a list without need. A list that no server streams is requested in pages. After a failure there is a pause, but no long one.
     ///
     /// # Errors
     /// A rule is violated.
@@ -129,7 +132,9 @@ impl Calls {
         let path = &call.path;
         let since = self.last.map_or(Duration::ZERO, |last| now.since(last));
         let end = std::mem::take(&mut self.end);
-        let is_list = !call.is_watch || path.contains("sendInitialEvents=true");
+        let is_streamed = path.contains("sendInitialEvents=true");
+        rule(!is_streamed || !self.lists_in_pages, || format!("{path} is to be streamed again"))?;
+        let is_list = !call.is_watch || is_streamed;
         if is_list {
             let may_list = !self.is_following || matches!(end, End::Refused | End::Relist);
             rule(may_list, || format!("{path} is listed after {end:?}"))?;

@@ -1,10 +1,12 @@
 //! Invariants of what users read about pending pods: events and conditions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use client::Request;
 use engine::{Attempt, Event, Outcome};
 use framework::Uid;
+use sandbox::resources::EVENTS;
+use serde_json::Value;
 
 use super::patience::REJECTION;
 use super::rules::{Checked, rule};
@@ -44,11 +46,9 @@ impl Explanations {
         }
         let Some(uid) = self.owed.take() else { return Ok(()) };
         let text = self.texts.get(&uid);
-        // The API server limits the length of a note.
-        let note = |text: &str| text.chars().take(900).collect::<String>();
         let is_told = events.iter().any(|event| {
             let is_its = event.uid == uid && event.reason == "FailedScheduling";
-            is_its && text.is_some_and(|text| note(text) == note(&event.note))
+            is_its && text.is_some_and(|text| begin_of(text) == begin_of(&event.note))
         });
         rule(is_told, || format!("no event says about {uid}: {text:?}"))
     }
@@ -65,17 +65,25 @@ impl Explanations {
         })
     }
 
-    /// Checks at rest that the conditions of pending pods have the results of their last attempts. A patch may
-    /// fail for good while the server is overloaded, so each of these pods has to have been tried since.
+    /// Checks at rest that the conditions of pending pods have the results of their last attempts, and that the server
+    /// has an event with each. A patch may fail for good while the server is overloaded, so each of these pods has to
+    /// have been tried since.
     ///
     /// # Errors
-    /// The rule is violated.
+    /// A rule is violated.
     pub(crate) fn are_shown(&self, server: &Server) -> Checked {
+        let events = server.store.objects(EVENTS);
+        let events = events.filter(|event| event["reason"] == "FailedScheduling");
+        let recorded: BTreeSet<(&str, &str)> = events
+            .map(|event| {
+                (text_of(&event["involvedObject"]["uid"]), begin_of(text_of(&event["message"])))
+            })
+            .collect();
         for pod in server.live_pods().filter(|pod| pod["spec"]["nodeName"].is_null()) {
-            let uid = Uid::from(pod["metadata"]["uid"].as_str().unwrap_or_default());
+            let uid = text_of(&pod["metadata"]["uid"]);
             let gates = pod["spec"]["schedulingGates"].as_array().map_or(0, Vec::len);
             let is_open = gates == 0 && pod["metadata"]["deletionTimestamp"].is_null();
-            let Some(text) = self.texts.get(&uid).filter(|_| is_open) else { continue };
+            let Some(text) = self.texts.get(&Uid::from(uid)).filter(|_| is_open) else { continue };
             let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
             let shown = conditions.find(|condition| condition["type"] == "PodScheduled");
             let shown = shown.map(|condition| (&condition["reason"], &condition["message"]));
@@ -84,7 +92,21 @@ impl Explanations {
             });
             let name = &pod["metadata"]["name"];
             rule(is_shown, || format!("{name} shows {shown:?}, and its last attempt said {text}"))?;
+            rule(recorded.contains(&(uid, begin_of(text))), || {
+                let of_pod = recorded.iter().filter(|(pod, _)| *pod == uid);
+                let notes: Vec<&str> = of_pod.map(|(_, note)| *note).collect();
+                format!("{name} has the events {notes:?}, and its last attempt said {text}")
+            })?;
         }
         Ok(())
     }
+}
+
+fn text_of(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// Returns the part of a text that a note has in any case: the API server limits its length.
+fn begin_of(text: &str) -> &str {
+    text.char_indices().nth(900).map_or(text, |(end, _)| &text[..end])
 }

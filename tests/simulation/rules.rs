@@ -166,7 +166,10 @@ fn nothing_is_left(replica: &mut Replica) -> Checked {
     let engine = replica.scheduler.engine();
     let cluster = engine.cache().cluster();
     let is_held_back = |pod: &&Arc<Pod>| engine.is_preempting(&pod.uid);
-    let gone = |uid: &&Uid| engine.cache().placed(uid).is_none();
+    let stays = |uid: &&Uid| {
+        let placed = engine.cache().placed(uid);
+        placed.is_none_or(|placed| !placed.pod.terminating) && !engine.is_evicting(uid)
+    };
     let evicting = related.budgets();
     let evicting = evicting.flat_map(|(namespace, name, _)| cluster.evicting(namespace, name));
     for (count, what) in [
@@ -177,7 +180,7 @@ fn nothing_is_left(replica: &mut Replica) -> Checked {
         (engine.waiting_pods().len(), "pods wait in Permit"),
         (engine.cache().assumed_count(), "pods are assumed"),
         (engine.pending().filter(is_held_back).count(), "preemptors are held back"),
-        (evicting.filter(gone).count(), "evictions of pods that are gone count for budgets"),
+        (evicting.filter(stays).count(), "evictions that are over count for budgets"),
         (engine.queue().counts().in_flight, "pods are in flight"),
         (engine.queue().in_flight_events().len(), "events are kept for pods in flight"),
     ] {

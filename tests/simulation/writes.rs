@@ -79,7 +79,8 @@ impl SentBinding {
 impl Writes {
     /// Checks an outgoing request. It is the only one for its object, and a write names the UID. No
     /// other binding may take effect on its pod, except for the same node after the server has refused a patch
-    /// that would have stopped it. The status of a bound pod is not written. A request that names an old resourceVersion has no effect, so no bind names a
+    /// that would have stopped it. A bind names a version, so that a patch can stop it. The status of a bound
+    /// pod is not written. A request that names an old resourceVersion has no effect, so no bind names a
     /// version that an earlier write of ours has replaced.
     ///
     /// # Errors
@@ -110,6 +111,7 @@ impl Writes {
         let version = version_in(&body_of(request));
         let by_extender = request.destination != Destination::ApiServer;
         let named = version.parse().ok().filter(|_| !by_extender).unwrap_or(u64::MAX);
+        rule(by_extender || !version.is_empty(), || format!("{uid} is bound in any version"))?;
         let own = self.versions.get(&uid).filter(|(_, at)| now.since(*at) < REMEMBERED);
         rule(own.is_none_or(|(own, _)| *own <= named), || {
             format!("{uid} is bound in version {named}, and our own write made it {own:?}")

@@ -46,6 +46,7 @@ named! {
         VersionTooLarge = "too large resource version",
         ServerRestarts = "API server restarts",
         ServerStarting = "API server starting",
+        NoStreamingList = "API server without streaming lists",
         ClockCorrected = "wall clock corrected",
         RoomTaken = "others take the chosen room",
         KubeletRejects = "kubelet rejects a bound pod",

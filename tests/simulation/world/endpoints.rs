@@ -11,6 +11,11 @@ use super::{Event, World};
 
 /// Maximum time for which an API server is down, in milliseconds.
 const LONGEST_DOWNTIME: u64 = 15_000;
+/// In one of so many seeds an API server has no streaming lists.
+const WITHOUT_STREAMING_LISTS: u64 = 6;
+/// Its answer to them.
+const NO_STREAMING_LIST: &[u8] = br#"{"kind":"Status","status":"Failure","reason":"Invalid","code":422,
+    "message":"ListOptions.meta.k8s.io \"\" is invalid: sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"}"#;
 /// Maximum time that a list takes while the caches are filled, in milliseconds.
 const SLOWEST_LIST: u64 = 6_000;
 
@@ -61,6 +66,11 @@ impl World {
             let refused = Input::Error(call.id, status_error(status, pause, &body));
             return Some(Delayed::Failed(vec![refused]));
         }
+        if is_streaming_list(&call.path) && !self.streams_lists(server) {
+            self.coverage.fired(Fault::NoStreamingList);
+            let refused = Input::Error(call.id, status_error(422, None, NO_STREAMING_LIST));
+            return Some(Delayed::Failed(vec![refused]));
+        }
         if !is_consistent(call) {
             return None;
         }
@@ -77,6 +87,11 @@ impl World {
         let advances = self.server.api_servers.lags_until(server, kind).unwrap_or(until);
         let next = advances.min(until).since(self.now).max(Duration::from_millis(1));
         Some(Delayed::Waits(next, (needed, until)))
+    }
+
+    /// Whether the API server has streaming lists.
+    const fn streams_lists(&self, server: usize) -> bool {
+        server > 0 || self.seed % WITHOUT_STREAMING_LISTS != 5
     }
 
     /// Lets the caches of an API server lag.
