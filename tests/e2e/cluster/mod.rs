@@ -295,7 +295,10 @@ pub(super) fn chart_rules_with_device_taint_rules() -> Vec<PolicyRule> {
 
 /// Returns the permissions that the chart grants with extenders.
 pub(super) fn chart_rules_with_extenders() -> Vec<PolicyRule> {
-    let of_groups = |role: &ClusterRole| role.name_any().ends_with("-explain-reader");
+    let of_groups = |role: &ClusterRole| {
+        let name = role.name_any();
+        name.ends_with("-explain-reader") || name.ends_with("-whatif-caller")
+    };
     let mut roles = find_all::<ClusterRole>(EVERYTHING);
     roles.retain(|role| !of_groups(role));
     assert_eq!(roles.len(), 1, "{EVERYTHING} has several ClusterRoles for the scheduler");
