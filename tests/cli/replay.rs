@@ -97,7 +97,7 @@ impl Recorded {
 }
 
 /// Records two nodes with pods, and a pod that waits for a third node for two minutes.
-fn record(directory: &Path) -> PathBuf {
+pub(super) fn record(directory: &Path) -> PathBuf {
     let mut recorded = Recorded::start(3);
     ["a", "b"].iter().for_each(|name| recorded.add_node(name));
     for number in 0..6 {

@@ -27,8 +27,13 @@ impl Drop for Page {
 
 /// Serves a page over the dump.
 fn page() -> Page {
+    page_of(&FILES)
+}
+
+/// Serves a page with these arguments.
+fn page_of(args: &[&str]) -> Page {
     let mut command = Command::new(env!("CARGO_BIN_EXE_loadmaster"));
-    command.arg("ui").args(FILES).current_dir(fixtures()).stdout(Stdio::piped());
+    command.arg("ui").args(args).current_dir(fixtures()).stdout(Stdio::piped());
     let mut process = command.spawn().unwrap();
     let mut line = String::new();
     BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -192,5 +197,46 @@ fn chromium_shows_the_cluster_the_nodes_and_a_decision() {
         assert!(text.contains(&format!("data-ready=\"{view}\"")), "{place}: {text}");
         texts.iter().for_each(|own| assert!(text.contains(own), "{place} lacks {own}: {text}"));
         assert!(!text.contains("[object") && !text.contains("undefined"), "{place}: {text}");
+        assert!(text.contains("<form id=\"moment\" hidden"), "only a recording has moments");
     }
+    #[cfg(feature = "simulator")]
+    {
+        let directory = tempfile::tempdir().unwrap();
+        super::replay::record(directory.path());
+        let page = page_of(&["--recording", directory.path().to_str().unwrap()]);
+        let text = shown(chromium, &page, "");
+        assert!(text.contains("<form id=\"moment\">"), "{text}");
+        assert!(text.contains("2026-03-01T02:02:38Z</output>"), "{text}");
+    }
+}
+
+#[test]
+#[cfg(feature = "simulator")]
+fn page_moves_through_a_recording() {
+    let directory = tempfile::tempdir().unwrap();
+    super::replay::record(directory.path());
+    let page = page_of(&["--recording", directory.path().to_str().unwrap()]);
+    let cookie = page.cookie();
+    let ask = |path: &str| -> Value {
+        let (status, _, body) = page.get(path, &page.host, &cookie);
+        assert_eq!(status, 200, "{path}: {body}");
+        serde_json::from_str(&body).unwrap()
+    };
+    let nodes = || ask("/explain/nodes")["nodes"].as_array().unwrap().len();
+    let moment = ask("/source")["moment"].clone();
+    assert_eq!((&moment["seconds"], &moment["at"]), (&158.into(), &158.into()), "{moment}");
+    assert_eq!(nodes(), 3);
+    let moment = ask("/explain/moment?seconds=60");
+    assert_eq!(moment["time"], "2026-03-01T02:01:00Z");
+    assert_eq!(nodes(), 2);
+    let facts = ask("/explain/pods/default/large")["facts"].clone();
+    assert_eq!((&facts["node"], &facts["attempts"]), (&Value::Null, &1.into()), "{facts}");
+    let (status, _, body) = page.get("/explain/pods/default/hopeless", &page.host, &cookie);
+    assert_eq!(status, 502);
+    assert!(body.contains("no pod default/hopeless was known at 2026-03-01T02:"), "{body}");
+    let (status, _, body) = page.get("/explain/moment?seconds=x", &page.host, &cookie);
+    assert!(status == 502 && body.contains("no number of seconds"), "{body}");
+    // The time is beyond the end.
+    assert_eq!(ask("/explain/moment?seconds=9999")["at"], 158);
+    assert_eq!(nodes(), 3);
 }

@@ -1,4 +1,4 @@
-//! Answers from a dump of a cluster.
+//! Answers from a dump of a cluster, or from a recording at one moment.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +14,7 @@ use explain::{
     explain_cluster, explain_group, explain_node, explain_pod, facts, list_nodes,
 };
 use framework::{PodKey, Registry, Time};
+use recording::Replayer;
 
 use super::Source;
 use crate::cli::complain;
@@ -26,9 +27,12 @@ use crate::wire::{self, Input, Validation, Wanted};
 /// Time after which no further trial is made.
 const TRIALS_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A cluster from a dump, in an engine that makes no attempts.
+/// A cluster from a dump or a recording, in an engine that makes no attempts.
 pub(in crate::cli) struct Dump {
     engine: Engine,
+    now: Time,
+    /// The recorded engine, which knows the history of attempts.
+    replayed: Option<Replayer>,
     trial: Trial,
     /// What answers leave out.
     notes: Vec<String>,
@@ -43,7 +47,24 @@ impl Dump {
         let (engine, trial) = engine(source, registry)?;
         let is_extended = !trial.config.extenders.is_empty();
         let notes = is_extended.then(|| "extenders were not asked".to_owned());
-        Ok(Self { engine, trial, notes: notes.into_iter().collect() })
+        let notes = notes.into_iter().collect();
+        Ok(Self { engine, now: Time::ZERO, replayed: None, trial, notes })
+    }
+
+    /// Copies the cluster of a replay. Trials happen in the copy, by an engine of this configuration.
+    pub(in crate::cli) fn of_recording(
+        replayed: Replayer,
+        config: EngineConfig,
+        trial: Trial,
+    ) -> Self {
+        let now = replayed.now();
+        let mut notes = vec![format!("\"now\" is {} of the recording", replayed.wall_time())];
+        if !config.extenders.is_empty() {
+            notes.push("extenders were not asked".to_owned());
+        }
+        let config = EngineConfig { extenders: Vec::new(), ..config };
+        let engine = ClusterCopy::of(replayed.engine(), now).engine(config, now);
+        Self { engine, now, replayed: Some(replayed), trial, notes }
     }
 
     /// Answers about a pod, and about one node for it.
@@ -55,14 +76,17 @@ impl Dump {
         key: &PodKey,
         node: Option<&str>,
     ) -> anyhow::Result<PodAnswer> {
-        let known = self.in_lab(|lab| {
-            let facts = facts(lab.engine(), key, lab.now())?;
-            explain_pod(lab, facts, node)
-        });
-        let mut answer =
-            known.ok_or_else(|| anyhow!("the dump has no pod {key} that runs or waits"))?;
+        let recorded = self.replayed.as_ref().map(Replayer::engine);
+        let facts = facts(recorded.unwrap_or(&self.engine), key, self.now);
+        let known = facts.and_then(|facts| self.in_lab(|lab| explain_pod(lab, facts, node)));
+        let mut answer = known.ok_or_else(|| match &self.replayed {
+            Some(replayed) => anyhow!("no pod {key} was known at {}", replayed.wall_time()),
+            None => anyhow!("the dump has no pod {key} that runs or waits"),
+        })?;
         answer.notes.clone_from(&self.notes);
-        answer.notes.push("a dump has no history of attempts".to_owned());
+        if self.replayed.is_none() {
+            answer.notes.push("a dump has no history of attempts".to_owned());
+        }
         Ok(answer)
     }
 
@@ -73,7 +97,7 @@ impl Dump {
     pub(in crate::cli) fn node(&mut self, name: &str) -> anyhow::Result<NodeAnswer> {
         let known = self.in_lab(|lab| explain_node(lab, name));
         let known = known.map(|answer| NodeAnswer { notes: self.notes.clone(), ..answer });
-        known.ok_or_else(|| anyhow!("the dump has no node {name}"))
+        known.ok_or_else(|| anyhow!("{} has no node {name}", self.kind()))
     }
 
     /// Answers about the pods of a controller.
@@ -87,7 +111,8 @@ impl Dump {
     ) -> anyhow::Result<GroupAnswer> {
         let known = self.in_lab(|lab| explain_group(lab, namespace, name));
         let known = known.map(|answer| GroupAnswer { notes: self.notes.clone(), ..answer });
-        known.ok_or_else(|| anyhow!("the dump has no pods of a controller {namespace}/{name}"))
+        let kind = self.kind();
+        known.ok_or_else(|| anyhow!("{kind} has no pods of a controller {namespace}/{name}"))
     }
 
     /// Answers about the cluster.
@@ -105,7 +130,7 @@ impl Dump {
         let limit = Limit::new(move || clock.elapsed() > TRIALS_TIMEOUT);
         let options = Options { with_nodes: true, limit, ..Options::default() };
         let change = Trial::read(change)?;
-        let copy = ClusterCopy::of(&self.engine, Time::ZERO);
+        let copy = ClusterCopy::of(&self.engine, self.now);
         Ok(self.trial.answer(copy, &change, options)?)
     }
 
@@ -114,10 +139,14 @@ impl Dump {
         list_nodes(self.engine.cache().cluster())
     }
 
+    const fn kind(&self) -> &'static str {
+        if self.replayed.is_some() { "this moment of the recording" } else { "the dump" }
+    }
+
     fn in_lab<T>(&mut self, question: impl FnOnce(&mut Lab<'_>) -> T) -> T {
         let clock = Clock::start();
         let is_over = || clock.elapsed() > TRIALS_TIMEOUT;
-        question(&mut Lab::new(&mut self.engine, Time::ZERO, &is_over))
+        question(&mut Lab::new(&mut self.engine, self.now, &is_over))
     }
 }
 

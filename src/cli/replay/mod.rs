@@ -1,16 +1,17 @@
 //! `loadmaster replay`: the decisions of a recording, once more.
 
-mod explain_at;
 mod export;
 mod find;
 mod lives;
 mod moment;
+mod moments;
 mod other;
 mod query;
 mod run;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use framework::{PodKey, Registry, Time};
@@ -18,10 +19,14 @@ use recording::{Decided, Operation, Replayer};
 
 use self::lives::duration_text;
 use self::moment::Moment;
+pub(super) use self::moments::Moments;
 use self::query::Query;
 use self::run::Run;
+use super::explain::{Dump, pod_text};
 use super::print;
+use crate::config::Gates;
 use crate::recorder::Runs;
+use crate::what_if::Trial;
 
 /// Makes the decisions of a recording again, and says whether they are the same
 ///
@@ -98,8 +103,8 @@ pub(super) fn run(args: &Args, registry: Registry) -> anyhow::Result<ExitCode> {
         print(&outcome.text(run))?;
         differs |= outcome.difference.is_some();
         if let Some(pod) = &args.explain {
-            let key = pod_key(pod);
-            print(&explain_at::explain(run, &outcome.replayer, &key, &registry)?)?;
+            let answer = dump_of(run, outcome.replayer, &registry)?.pod(&pod_key(pod), None)?;
+            print(&pod_text(&answer))?;
         }
         if let Some(target) = &args.to_test {
             let file = export::write(run, args.until.as_ref(), target)?;
@@ -129,6 +134,20 @@ fn the_one_of(mut runs: Vec<Run>, until: Option<&Moment>) -> anyhow::Result<Run>
 fn pod_key(text: &str) -> PodKey {
     let (namespace, name) = text.split_once('/').unwrap_or(("default", text));
     PodKey::new(namespace, name)
+}
+
+/// Returns what answers questions at the end of the replay.
+fn dump_of(run: &Run, replayer: Replayer, registry: &Registry) -> anyhow::Result<Dump> {
+    let config = run.setup.configuration()?;
+    let engine = run.setup.engine_config(&config, registry, run.header.seed)?;
+    let trial = Trial {
+        config,
+        registry: Arc::new(registry.clone()),
+        gates: Gates::parse(run.setup.feature_gates.iter().map(String::as_str))?,
+        adaptive_sampling: run.setup.adaptive_sampling,
+        every_scheduler: false,
+    };
+    Ok(Dump::of_recording(replayer, engine, trial))
 }
 
 /// A replay of one run.

@@ -1,13 +1,16 @@
-//! The answers that the page shows, of a scheduler or a dump.
+//! The answers that the page shows, of a scheduler, a dump or a recording.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, bail};
 use framework::{PodKey, Registry};
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::super::explain::{Dump, Source, ask_async};
+use super::super::replay::Moments;
 
 /// Answers questions by the path that a scheduler has below `/explain/`.
 #[derive(Clone)]
@@ -16,12 +19,22 @@ pub(super) enum Answers {
     Scheduler(Source),
     /// Answers one question at a time.
     Dump { text: String, dump: Arc<Mutex<Dump>> },
+    /// Answers at a moment, which can be moved.
+    Recording { text: String, moments: Arc<Mutex<Moments>> },
 }
 
 impl Answers {
     /// # Errors
-    /// The dump cannot be read.
-    pub(super) fn new(source: &Source, registry: Registry) -> anyhow::Result<Self> {
+    /// The recording or the dump cannot be read.
+    pub(super) fn new(
+        recording: Option<&Path>,
+        source: &Source,
+        registry: Registry,
+    ) -> anyhow::Result<Self> {
+        if let Some(path) = recording {
+            let moments = Arc::new(Mutex::new(Moments::open(path, registry)?));
+            return Ok(Self::Recording { text: format!("recording {}", path.display()), moments });
+        }
         if source.dump.is_empty() {
             return Ok(Self::Scheduler(source.clone()));
         }
@@ -33,8 +46,14 @@ impl Answers {
     pub(super) fn text(&self) -> String {
         match self {
             Self::Scheduler(source) => source.text(),
-            Self::Dump { text, .. } => text.clone(),
+            Self::Dump { text, .. } | Self::Recording { text, .. } => text.clone(),
         }
+    }
+
+    /// Returns the moment of a recording that is shown.
+    pub(super) fn moment(&self) -> Option<Value> {
+        let Self::Recording { moments, .. } = self else { return None };
+        Some(moments.lock().unwrap_or_else(PoisonError::into_inner).place())
     }
 
     /// Returns what a change does, with the nodes, as JSON.
@@ -51,6 +70,14 @@ impl Answers {
                 let ask = move || {
                     let dump = dump.lock().unwrap_or_else(PoisonError::into_inner);
                     what_if_of_dump(&dump, change)
+                };
+                tokio::task::spawn_blocking(ask).await?
+            }
+            Self::Recording { moments, .. } => {
+                let moments = moments.clone();
+                let ask = move || {
+                    let mut moments = moments.lock().unwrap_or_else(PoisonError::into_inner);
+                    what_if_of_dump(moments.dump(), change)
                 };
                 tokio::task::spawn_blocking(ask).await?
             }
@@ -72,6 +99,14 @@ impl Answers {
                 };
                 tokio::task::spawn_blocking(ask).await?
             }
+            Self::Recording { moments, .. } => {
+                let moments = moments.clone();
+                let ask = move || {
+                    let mut moments = moments.lock().unwrap_or_else(PoisonError::into_inner);
+                    of_recording(&mut moments, &path)
+                };
+                tokio::task::spawn_blocking(ask).await?
+            }
         }
     }
 }
@@ -79,6 +114,17 @@ impl Answers {
 fn what_if_of_dump(dump: &Dump, change: Vec<u8>) -> anyhow::Result<Vec<u8>> {
     let text = String::from_utf8(change).context("the change is no UTF-8 text")?;
     json(&dump.what_if(text)?)
+}
+
+/// Answers at a moment. `moment?seconds=N` moves to another one first.
+fn of_recording(moments: &mut Moments, path: &str) -> anyhow::Result<Vec<u8>> {
+    match path.strip_prefix("moment?seconds=") {
+        Some(seconds) => {
+            moments.move_to(seconds.parse().context("the moment is no number of seconds")?)?;
+            json(&moments.place())
+        }
+        None => of_dump(moments.dump(), path),
+    }
 }
 
 fn of_dump(dump: &mut Dump, path: &str) -> anyhow::Result<Vec<u8>> {

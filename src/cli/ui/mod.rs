@@ -4,6 +4,7 @@ mod answers;
 mod page;
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
@@ -19,12 +20,17 @@ use super::print;
 /// Serves a local page with nodes, pending pods and decisions
 ///
 /// The page listens on 127.0.0.1 only. Its address carries a token; without it the page answers nothing. It asks the
-/// running scheduler with the permissions of the kubeconfig, as `loadmaster explain` does, or a dump.
+/// running scheduler with the permissions of the kubeconfig, as `loadmaster explain` does, or a dump. Over a recording of
+/// `loadmaster run --record`, a slider moves through the time of its last process.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Port of the page; 0 takes a free one
     #[arg(long, default_value_t = 0)]
     port: u16,
+
+    /// Shows this recording: a directory of `loadmaster run --record`, the folder of one process, or one file
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["dump", "server", "scheduler"])]
+    recording: Option<PathBuf>,
 
     #[command(flatten)]
     source: Source,
@@ -33,9 +39,9 @@ pub(super) struct Args {
 /// Serves the page until a signal ends the process.
 ///
 /// # Errors
-/// The dump cannot be read, or the port is taken.
+/// The recording or the dump cannot be read, or the port is taken.
 pub(super) fn run(args: &Args, registry: Registry) -> anyhow::Result<ExitCode> {
-    let answers = Answers::new(&args.source, registry)?;
+    let answers = Answers::new(args.recording.as_deref(), &args.source, registry)?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let served = async {

@@ -147,7 +147,10 @@ async fn protected(mut response: Response) -> Response {
 }
 
 async fn source(State(page): State<Page>) -> Response {
-    typed("application/json", json!({"source": page.answers.text()}).to_string())
+    typed(
+        "application/json",
+        json!({"source": page.answers.text(), "moment": page.answers.moment()}).to_string(),
+    )
 }
 
 async fn answer(State(page): State<Page>, request: Request) -> Response {

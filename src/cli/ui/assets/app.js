@@ -65,8 +65,31 @@ document.addEventListener('keydown', (event) => {
 window.addEventListener('hashchange', () => { show(); main.focus({ preventScroll: true }); window.scrollTo(0, 0); });
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', show);
 
-fetch('/source').then((response) => response.json()).then(({ source }) => {
-  document.getElementById('source').textContent = source;
-  document.getElementById('source').title = source;
-});
+/** Shows the moment of the recording that the answers are about. */
+function showMoment({ seconds, at, time }) {
+  const slider = document.getElementById('at');
+  slider.max = seconds;
+  slider.value = at;
+  slider.setAttribute('aria-valuetext', time);
+  document.getElementById('time').textContent = time;
+  document.getElementById('moment').hidden = false;
+}
+
+async function moveTo(seconds) {
+  history.replaceState(null, '', `?at=${seconds}${location.hash}`);
+  delete main.dataset.ready;
+  showMoment(await ask(`moment?seconds=${seconds}`));
+}
+
+document.getElementById('moment').addEventListener('submit', (event) => event.preventDefault());
+document.getElementById('at').addEventListener('change', (event) => moveTo(event.target.value).then(show));
+
+const { source, moment } = await (await fetch('/source')).json();
+document.getElementById('source').textContent = source;
+document.getElementById('source').title = source;
+if (moment) {
+  showMoment(moment);
+  const at = new URLSearchParams(location.search).get('at');
+  if (at !== null && at !== String(moment.at)) await moveTo(at).catch(() => {});
+}
 show();
