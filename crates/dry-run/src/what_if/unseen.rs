@@ -144,8 +144,9 @@ pub(super) fn another(like: &DumpedPod, name: &str) -> Another {
 
 /// Adds pods with their claims. A claim that exists is used.
 pub(super) fn add(inventory: &mut Inventory, made: Vec<Another>) {
-    let mut copies: BTreeMap<(EventResource, Arc<str>, Arc<str>), Vec<(Arc<str>, Uid)>> =
-        BTreeMap::new();
+    // The claims to copy, with the names and owners of the copies.
+    type Copies = BTreeMap<(EventResource, Arc<str>, Arc<str>), Vec<(Arc<str>, Uid)>>;
+    let mut copies = Copies::new();
     for Another { object, claims } in made {
         for (kind, old, new) in claims {
             let key = (kind, object.pod.key.namespace.clone(), old);
