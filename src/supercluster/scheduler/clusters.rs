@@ -7,7 +7,9 @@ use std::sync::Arc;
 use framework::Labels;
 use serde::Deserialize;
 use supercluster::message::{ALL_BASIS_POINTS, API_VERSION};
-use supercluster::scheduler::plugins::{self, ClusterAffinity, ClusterCost, ClusterSpread};
+use supercluster::scheduler::plugins::{
+    self, ClusterAffinity, ClusterCost, ClusterLoad, ClusterSpread, DataLocality,
+};
 use supercluster::scheduler::{Cluster, SchedulerConfig, WeightedPlugin};
 use thiserror::Error;
 
@@ -87,7 +89,7 @@ struct PluginEntry {
     weight: Option<i64>,
     /// Of ClusterSpread: the label whose values are the domains; the cluster itself without it.
     topology_key: Option<String>,
-    /// Of ClusterCost: the property with the cost.
+    /// Of ClusterCost: the property with the cost. Of DataLocality: the one with the data sets, `data-sets` without it.
     property: Option<String>,
 }
 
@@ -267,12 +269,14 @@ impl PluginEntry {
         if !(0..=100).contains(&weight) {
             return Err(format!("weight: {weight} is not from 0 to 100"));
         }
-        let only = |field: &str, value: &Option<String>, plugin: &str| match value {
-            Some(_) if self.name != plugin => Err(format!("{field}: belongs to {plugin}")),
+        let only = |field: &str, value: &Option<String>, plugins: &[&str]| match value {
+            Some(_) if !plugins.contains(&&*self.name) => {
+                Err(format!("{field}: belongs to {}", plugins.join(" and ")))
+            }
             _ => Ok(()),
         };
-        only("topologyKey", &self.topology_key, "ClusterSpread")?;
-        only("property", &self.property, "ClusterCost")?;
+        only("topologyKey", &self.topology_key, &["ClusterSpread"])?;
+        only("property", &self.property, &["ClusterCost", "DataLocality"])?;
         match self.name.as_str() {
             // It has no score.
             "ClusterAffinity" => {
@@ -287,9 +291,14 @@ impl PluginEntry {
                 let property = property.ok_or("property: is missing")?;
                 Ok(WeightedPlugin { plugin: Arc::new(ClusterCost { property }), weight })
             }
-            name => {
-                Err(format!("name: {name:?} is not ClusterAffinity, ClusterSpread or ClusterCost"))
+            "ClusterLoad" => Ok(WeightedPlugin { plugin: Arc::new(ClusterLoad), weight }),
+            "DataLocality" => {
+                let property = self.property.as_deref().unwrap_or("data-sets").into();
+                Ok(WeightedPlugin { plugin: Arc::new(DataLocality { property }), weight })
             }
+            name => Err(format!(
+                "name: {name:?} is not ClusterAffinity, ClusterSpread, ClusterCost, ClusterLoad or DataLocality"
+            )),
         }
     }
 }

@@ -17,6 +17,14 @@ pub struct Cluster {
     pub properties: BTreeMap<Arc<str>, Arc<str>>,
 }
 
+impl Cluster {
+    /// Returns labels and properties in one set. A label wins over a property of the same name.
+    pub(super) fn attributes(&self) -> Labels {
+        let properties = self.properties.iter().map(|(name, value)| (&**name, &**value));
+        properties.chain(self.labels.iter()).collect()
+    }
+}
+
 /// Index of a cluster in the list of members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterIx(pub usize);

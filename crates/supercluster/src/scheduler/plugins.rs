@@ -16,7 +16,7 @@ pub fn defaults() -> Vec<WeightedPlugin> {
     vec![WeightedPlugin { plugin: Arc::new(ClusterAffinity), weight: 0 }]
 }
 
-/// Asks only clusters whose labels match the selector in the annotation [`CLUSTER_SELECTOR`] of the pod.
+/// Asks only clusters whose labels and properties match the selector in the annotation [`CLUSTER_SELECTOR`] of the pod.
 #[derive(Debug, Default)]
 pub struct ClusterAffinity;
 
@@ -46,7 +46,7 @@ impl DecisionPlugin for ClusterAffinity {
 
     fn filter_cluster(&self, state: &CycleState, _: &DecisionPod<'_>, cluster: &Cluster) -> Status {
         match state.read::<LabelSelector>() {
-            Some(selector) if !selector.matches(&cluster.labels) => {
+            Some(selector) if !selector.matches(&cluster.attributes()) => {
                 Status::unresolvable("it does not match the cluster selector of the pod")
             }
             _ => Status::success(),
@@ -154,5 +154,82 @@ impl DecisionPlugin for ClusterCost {
             Some(_) if high <= low => MAX_NODE_SCORE,
             Some(cost) => ((high - cost) / (high - low) * MAX_NODE_SCORE as f64) as i64,
         }
+    }
+}
+
+/// Prefers clusters whose sampled nodes have more free CPU and memory.
+#[derive(Debug, Default)]
+pub struct ClusterLoad;
+
+/// The mean of the free CPU and memory of the sampled nodes of each cluster, and the highest of them.
+#[derive(Clone)]
+struct FreeRoom(BTreeMap<Arc<str>, (f64, f64)>, (f64, f64));
+
+impl DecisionPlugin for ClusterLoad {
+    fn name(&self) -> &'static str {
+        "ClusterLoad"
+    }
+
+    fn pre_score(
+        &self,
+        state: &mut CycleState,
+        _: &DecisionPod<'_>,
+        nodes: &[DecisionNode<'_>],
+    ) -> Status {
+        let mut sums: BTreeMap<Arc<str>, (f64, f64, f64)> = BTreeMap::new();
+        for node in nodes {
+            let free = &node.node.free;
+            let (cpu, memory) = (free.milli_cpu.max(0) as f64, free.memory_bytes.max(0) as f64);
+            let sum = sums.entry(node.cluster.name.clone()).or_default();
+            *sum = (sum.0 + cpu, sum.1 + memory, sum.2 + 1.0);
+        }
+        let means = sums
+            .into_iter()
+            .map(|(name, (cpu, memory, nodes))| (name, (cpu / nodes, memory / nodes)));
+        let means: BTreeMap<_, _> = means.collect();
+        let highest = means.values().fold((0.0, 0.0), |highest: (f64, f64), mean| {
+            (highest.0.max(mean.0), highest.1.max(mean.1))
+        });
+        state.write(FreeRoom(means, highest));
+        Status::success()
+    }
+
+    fn score(&self, state: &CycleState, _: &DecisionPod<'_>, node: &DecisionNode<'_>) -> i64 {
+        let Some(FreeRoom(means, highest)) = state.read::<FreeRoom>() else { return 0 };
+        let Some(mean) = means.get(&node.cluster.name) else { return 0 };
+        let share = |own: f64, highest: f64| if highest > 0.0 { own / highest } else { 1.0 };
+        let share = f64::midpoint(share(mean.0, highest.0), share(mean.1, highest.1));
+        (share * MAX_NODE_SCORE as f64) as i64
+    }
+}
+
+/// Annotation with the names of the data sets that a pod reads, separated by commas.
+pub const DATA_SETS: &str = "supercluster.loadmaster.io/data-sets";
+
+/// Prefers clusters that have the data sets in the annotation [`DATA_SETS`] of the pod.
+#[derive(Debug)]
+pub struct DataLocality {
+    /// Name of the property that lists the data sets of a cluster, separated by commas.
+    pub property: Arc<str>,
+}
+
+fn names(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').map(str::trim).filter(|name| !name.is_empty())
+}
+
+impl DecisionPlugin for DataLocality {
+    fn name(&self) -> &'static str {
+        "DataLocality"
+    }
+
+    fn score(&self, _: &CycleState, pod: &DecisionPod<'_>, node: &DecisionNode<'_>) -> i64 {
+        let Some(wanted) = pod.object.annotation(DATA_SETS) else { return 0 };
+        let there = node.cluster.properties.get(&self.property).map_or("", |text| text);
+        let (mut sets, mut found) = (0, 0);
+        for set in names(wanted) {
+            sets += 1;
+            found += i64::from(names(there).any(|own| own == set));
+        }
+        (found * MAX_NODE_SCORE).checked_div(sets).unwrap_or(0)
     }
 }

@@ -509,6 +509,51 @@ fn pods_choose_clusters_and_spread_over_them() {
 }
 
 #[test]
+fn properties_are_matched_and_free_room_and_data_are_preferred() {
+    let selector = json!({"matchLabels": {"cost": "1"}}).to_string();
+    let mut bench = Bench::new(config(3));
+    bench.see(original(
+        job("p").with(move |pod| {
+            pod.metadata.annotations.insert(plugins::CLUSTER_SELECTOR.to_owned(), selector);
+        }),
+        5,
+    ));
+    let asked: Vec<usize> = bench.calls.iter().map(|(_, cluster, _)| *cluster).collect();
+    assert_eq!(asked, [1], "a property is matched like a label");
+
+    let plugin = WeightedPlugin { plugin: Arc::new(plugins::ClusterLoad), weight: 1 };
+    let mut bench = Bench::new(SchedulerConfig { plugins: vec![plugin], ..config(3) });
+    bench.see(original(job("p"), 5));
+    for (cluster, milli_cpu) in [(0, 1_000), (1, 4_000), (2, 2_000)] {
+        let Response::Sample(Ok(sample)) = sample(cluster, &[("n", 500)]) else { unreachable!() };
+        let mut sample = (*sample).clone();
+        sample.nodes[0].name = ["a", "b", "c"][cluster].into();
+        sample.nodes[0].free.milli_cpu = milli_cpu;
+        let place = bench.calls.iter().position(|(_, own, _)| *own == cluster).unwrap();
+        let (id, ..) = bench.calls.remove(place);
+        bench.answer(id, Response::Sample(Ok(Arc::new(sample))));
+    }
+    assert_eq!(bench.names(), ["b", "c", "a"], "the most free room first");
+
+    let data = plugins::DataLocality { property: "data-sets".into() };
+    let plugin = WeightedPlugin { plugin: Arc::new(data), weight: 1 };
+    let mut config = SchedulerConfig { plugins: vec![plugin], ..config(3) };
+    for (cluster, sets) in [(1, "maps"), (2, "maps, images")] {
+        config.clusters[cluster].properties.insert("data-sets".into(), sets.into());
+    }
+    let mut bench = Bench::new(config);
+    bench.see(original(
+        job("p").with(|pod| {
+            let sets = "images,maps".to_owned();
+            pod.metadata.annotations.insert(plugins::DATA_SETS.to_owned(), sets);
+        }),
+        5,
+    ));
+    (0..3).for_each(|cluster| bench.sampled(cluster, &[(["a", "b", "c"][cluster], 500)]));
+    assert_eq!(bench.names(), ["c", "b", "a"], "the most data first");
+}
+
+#[test]
 fn pods_beyond_the_maximum_in_flight_wait_in_the_queue() {
     let mut bench = Bench::new(SchedulerConfig { max_in_flight: 2, ..config(1) });
     for name in ["p", "q", "r"] {
