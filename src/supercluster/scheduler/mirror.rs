@@ -632,7 +632,8 @@ impl State {
         let placed = placement.as_ref().map(|placement| &placement.cluster);
         let intended = intent.iter().flat_map(|intent| &intent.clusters);
         let (mut members, mut may_be_lost) = (BTreeSet::new(), Vec::new());
-        for name in intended.chain(placed).filter(|name| !released.contains(*name)) {
+        let named: BTreeSet<&Arc<str>> = intended.chain(placed).collect();
+        for name in named.into_iter().filter(|name| !released.contains(*name)) {
             let found = find(name);
             let after = original.pod.gone_after(name);
             if let Some(after) = after.filter(|_| !found.is_some_and(|(_, answers)| answers)) {
