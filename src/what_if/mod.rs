@@ -7,6 +7,7 @@ mod change;
 mod input;
 mod live;
 
+#[cfg(feature = "simulator")]
 use dry_run::cluster::Dump;
 use dry_run::what_if::{Applied, Limits};
 use dry_run::workloads::Made;
@@ -18,6 +19,7 @@ pub use self::live::{Options, Refusal, Trial};
 use crate::wire::{Faults, Input, InputChange};
 
 /// A cluster without and with a change.
+#[cfg(feature = "simulator")]
 pub(crate) struct Changed {
     pub(crate) before: Dump,
     pub(crate) after: Dump,
