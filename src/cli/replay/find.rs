@@ -93,7 +93,11 @@ fn outcome(life: &Life) -> String {
         .as_ref()
         .map(|(at, preemptor)| format!("evicted for {preemptor} at {}", at.floor_to_second()));
     let ended = life.ended.map(|at| format!("gone at {}", at.floor_to_second()));
-    let failures = (life.failures > 0).then(|| format!("{} attempts found no node", life.failures));
+    let failures = match life.failures {
+        0 => None,
+        1 => Some("1 attempt found no node".to_owned()),
+        failures => Some(format!("{failures} attempts found no node")),
+    };
     let pending = life.is_pending().then(|| "pending".to_owned());
     let parts = [pending, failures, bound, preempted, ended];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
