@@ -2,7 +2,7 @@
 //!
 //! - [`MemberLeases`], in the management cluster: one Lease for each member. The scheduler renews it when it hears from the
 //!   agent.
-//! - [`KeptLeases`], in a member: one Lease that says when the agent was told of renewals last, for the next process.
+//! - [`KeptLeases`], in a member: one Lease in which the agent keeps the times of the last renewals for its next process.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -115,7 +115,7 @@ fn gives_up_its_nomination(Attempt { pod, outcome }: &Attempt, engine: &Engine) 
     let Outcome::Unschedulable(text) = outcome else { return Ok(()) };
     let nomination = engine.nominator().node_of(&pod.uid);
     rule(nomination.is_none() || !text.contains(NO_CANDIDATE), || {
-        format!("{} stays nominated to {nomination:?}, and is told {text:?}", pod.key)
+        format!("{} stays nominated to {nomination:?}; its event says {text:?}", pod.key)
     })
 }
 

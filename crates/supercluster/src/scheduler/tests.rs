@@ -580,7 +580,7 @@ fn placed_with_a_lease(bench: &mut Bench) {
     assert_eq!(bench.stamp(), None, "first only a stamp is asked for");
     let written = bench.lease(LeaseAnswer::Record(record(1, 0)));
     assert_eq!(written, LeaseOperation::Renew(LeaseRecord { resource_version: 0, ..record(1, 0) }));
-    assert!(bench.stamp().is_some(), "the agent is told which answer was heard");
+    assert!(bench.stamp().is_some(), "the request names the answer that arrived");
     bench.pass(Duration::from_secs(2));
     bench.sampled(0, &[("a", 500)]);
     assert_eq!(bench.claimed().fence_after_s, Some(15));
