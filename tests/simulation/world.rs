@@ -502,7 +502,7 @@ impl World {
                 }
             }
             Event::Decide { life } => self.decide(life)?,
-            Event::Terminate { life } => self.ask_to_end(life),
+            Event::Terminate { life } => self.ask_to_end(life)?,
         }
         Ok(())
     }
@@ -562,14 +562,15 @@ impl World {
         self.at(Duration::ZERO, Event::Terminate { life });
     }
 
-    fn ask_to_end(&mut self, life: u32) {
+    fn ask_to_end(&mut self, life: u32) -> Result<(), String> {
         let now = self.now;
-        let Some(number) = self.seats.running(life) else { return };
-        if self.seats.at(number).terminate(now) {
+        let Some(number) = self.seats.running(life) else { return Ok(()) };
+        if self.seats.at(number).terminate(now)? {
             self.progress.disturbed(now);
             self.coverage.fired_at(Fault::ProcessTerminated, number);
             self.say(|| format!("process {life} is asked to end"));
         }
+        Ok(())
     }
 
     /// Stops the process in a seat for a while.

@@ -108,16 +108,19 @@ impl Seat {
     }
 
     /// Asks the process to end, as SIGTERM does. Returns whether it was not asked before.
-    pub(super) fn terminate(&mut self, now: Time) -> bool {
+    ///
+    /// # Errors
+    /// A request that was made before exceeds the limits.
+    pub(super) fn terminate(&mut self, now: Time) -> Result<bool, String> {
         let clock = self.clock(now);
         let Some(replica) = self.replica.as_mut().filter(|_| self.exits_by.is_none()) else {
-            return false;
+            return Ok(false);
         };
-        self.held_back.extend(replica.scheduler.take_requests());
+        self.held_back.extend(replica.take_requests(clock)?);
         replica.farewell.asked();
         replica.scheduler.stop(clock);
         self.exits_by = Some(now + DRAIN);
-        true
+        Ok(true)
     }
 
     /// Returns whether the process was asked to end and has to exit now.
