@@ -233,6 +233,11 @@ impl Gates {
             toleration_comparison: self.is_on("TaintTolerationComparisonOperators"),
             volume_limit_scaling: self.is_on("VolumeLimitScaling"),
             device_taint_rules: self.is_on("DRADeviceTaintRules"),
+            device_taints: self.is_on("DRADeviceTaints"),
+            partitionable_devices: self.is_on("DRAPartitionableDevices"),
+            consumable_capacity: self.is_on("DRAConsumableCapacity"),
+            prioritized_list: self.is_on("DRAPrioritizedList"),
+            extended_resources: self.is_on("DRAExtendedResource"),
         }
     }
 

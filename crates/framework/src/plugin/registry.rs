@@ -11,8 +11,8 @@ use crate::Plugin;
 /// The name of a plugin, as profiles, statuses and metrics use it.
 pub type PluginName = Arc<str>;
 
-/// The feature gates that in-tree plugins read, in addition to their arguments; all are off by default.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// The feature gates that in-tree plugins read, in addition to their arguments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PluginGates {
     /// TaintTolerationComparisonOperators: tolerations with `Lt` and `Gt` compare numbers.
     pub toleration_comparison: bool,
@@ -20,14 +20,37 @@ pub struct PluginGates {
     pub volume_limit_scaling: bool,
     /// DRADeviceTaintRules: rules add taints to devices.
     pub device_taint_rules: bool,
+    /// DRADeviceTaints: taints of devices keep requests away that do not tolerate them.
+    pub device_taints: bool,
+    /// DRAPartitionableDevices: devices share counters, and name their nodes one by one.
+    pub partitionable_devices: bool,
+    /// DRAConsumableCapacity: several requests share a device.
+    pub consumable_capacity: bool,
+    /// DRAPrioritizedList: requests have alternatives.
+    pub prioritized_list: bool,
+    /// DRAExtendedResource: devices provide extended resources.
+    pub extended_resources: bool,
 }
 
 impl PluginGates {
-    const DEFAULT: Self = Self {
+    /// The defaults of Kubernetes 1.36.
+    pub const DEFAULT: Self = Self {
         toleration_comparison: false,
         volume_limit_scaling: false,
         device_taint_rules: false,
+        device_taints: true,
+        partitionable_devices: true,
+        consumable_capacity: true,
+        prioritized_list: true,
+        extended_resources: true,
     };
+}
+
+/// The defaults of Kubernetes 1.36.
+impl Default for PluginGates {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
 }
 
 /// The arguments of a plugin, as given in `pluginConfig`, and the feature gates.

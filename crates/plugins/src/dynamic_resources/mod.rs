@@ -34,9 +34,9 @@ use std::time::Duration;
 use framework::device::{Allocation, FINALIZER, ResourceClaim};
 use framework::{
     Cluster, Command, CycleState, Detail, DryRun, Filter, Handle, NodeBits, NodeIx, NodeView,
-    NormalizeScore, Plugin, PluginArgs, Pod, PostFilter, PostFilterResult, PreBind, PreBindInput,
-    PreBindPreFlight, PreBindStep, PreEnqueue, PreFilter, PreFilterResult, Reserve, Score,
-    ScoreScope, Status, Timer, VerdictId, Verdicts,
+    NormalizeScore, Plugin, PluginArgs, PluginGates, Pod, PostFilter, PostFilterResult, PreBind,
+    PreBindInput, PreBindPreFlight, PreBindStep, PreEnqueue, PreFilter, PreFilterResult, Reserve,
+    Score, ScoreScope, Status, Timer, VerdictId, Verdicts,
 };
 use serde_json::{Map, Value};
 use structured::{AllocateError, Allocated, Allocator, Budget, Claims, Gates, Memos, Overlay};
@@ -68,6 +68,8 @@ pub(crate) struct Shared {
 pub struct DynamicResources {
     shared: Arc<Shared>,
     gates: Gates,
+    /// Whether devices provide extended resources.
+    extended_resources: bool,
     /// Steps of the search on one node.
     budget: Budget,
     /// Longest wait for binding conditions; `None` without their gates.
@@ -90,10 +92,9 @@ pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
 /// # Errors
 /// Returns the invalid argument.
 pub(crate) fn plugin_with(args: &PluginArgs, shared: &Arc<Shared>) -> Result<Plugin, String> {
-    let device_taint_rules = args.gates().device_taint_rules;
+    let gates = args.gates();
     let args = Args::decode(args)?;
-    let mut plugin = DynamicResources::new(&args, shared)?;
-    plugin.gates.device_taint_rules = device_taint_rules;
+    let plugin = DynamicResources::new(&args, gates, shared)?;
     let metrics = plugin.metrics.all();
     let plugin = Plugin::new(NAME, plugin)
         .pre_enqueue()
@@ -108,7 +109,7 @@ pub(crate) fn plugin_with(args: &PluginArgs, shared: &Arc<Shared>) -> Result<Plu
         .debug()
         .args(&args);
     let plugin = metrics.into_iter().fold(plugin, framework::PluginBuilder::metric);
-    Ok(hints::register(plugin, device_taint_rules).build())
+    Ok(hints::register(plugin, gates.device_taint_rules).build())
 }
 
 /// The cycle state of Reserve: the claims of a pod with a chosen node; `None` after Unreserve.
@@ -135,12 +136,21 @@ pub(crate) fn allocated_beyond_watch(state: &CycleState) -> Option<&Overlay> {
 }
 
 impl DynamicResources {
-    fn new(args: &Args, shared: &Arc<Shared>) -> Result<Self, String> {
+    fn new(args: &Args, gates: PluginGates, shared: &Arc<Shared>) -> Result<Self, String> {
         let [filter_timeout, binding_timeout] = args.limits()?;
         let millis = filter_timeout.map_or(0, |limit| limit.as_millis().max(1));
         Ok(Self {
             shared: shared.clone(),
-            gates: Gates { binding_conditions: binding_timeout.is_some(), ..Gates::default() },
+            gates: Gates {
+                prioritized_list: gates.prioritized_list,
+                partitionable_devices: gates.partitionable_devices,
+                device_taints: gates.device_taints,
+                device_taint_rules: gates.device_taint_rules,
+                binding_conditions: binding_timeout.is_some(),
+                consumable_capacity: gates.consumable_capacity,
+                ..Gates::default()
+            },
+            extended_resources: gates.extended_resources,
             budget: Budget::of_millis(u64::try_from(millis).unwrap_or(u64::MAX)),
             binding_timeout,
             metrics: Metrics::default(),
@@ -267,11 +277,12 @@ impl PreFilter for DynamicResources {
         handle: &Handle<'_>,
     ) -> Result<PreFilterResult, Status> {
         state.write(NoClaims);
-        if pod.spec.resource_claims.is_empty() && pod.spec.extended_requests.is_empty() {
+        let wants_resources = self.extended_resources && !pod.spec.extended_requests.is_empty();
+        if pod.spec.resource_claims.is_empty() && !wants_resources {
             return Err(Status::skip());
         }
         self.resolve_doubts(handle);
-        let search = Search::prepare(pod, &mut self.shared.tracker.lock(), handle)?;
+        let search = Search::prepare(self, pod, handle)?;
         state.write(search.ok_or_else(Status::skip)?);
         Ok(PreFilterResult::default())
     }
@@ -306,13 +317,19 @@ impl Filter for DynamicResources {
         let Some(search) = search_in(state)? else { return Ok(()) };
         let mut trials = Trials::start(self, search, pod, handle);
         let mut failed = Ok(());
-        nodes.retain(|node| match trials.fault(node) {
-            Ok(fault) => fault.is_none(),
-            Err(status) => {
-                if !status.is_rejection() && failed.is_ok() {
-                    failed = Err(status);
+        nodes.retain(|node| {
+            // An error ends the attempt, so no further node is searched.
+            if failed.is_err() {
+                return false;
+            }
+            match trials.fault(node) {
+                Ok(fault) => fault.is_none(),
+                Err(status) => {
+                    if !status.is_rejection() {
+                        failed = Err(status);
+                    }
+                    false
                 }
-                false
             }
         });
         trials.end();

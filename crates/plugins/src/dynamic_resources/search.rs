@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use framework::device::{Allocation, DeviceRequest, RequestBody, RequestKind, ResourceClaim};
 use framework::{Cluster, Handle, NodeView, Pod, Status};
-use structured::Overlay;
+use structured::{Gates, Overlay};
 
+use super::DynamicResources;
 use super::claims::claims_of;
 use super::extended::{ExtendedResources, RequestMapping, ThroughDevices, stable_hash};
 use super::score::has_alternatives;
@@ -48,20 +49,22 @@ impl Search {
     /// # Errors
     /// Returns the status that rejects the pod.
     pub(super) fn prepare(
+        plugin: &DynamicResources,
         pod: &Pod,
-        tracked: &mut TrackedClaims,
         handle: &Handle<'_>,
     ) -> Result<Option<Self>, Status> {
         let cluster = handle.cluster;
-        let claims = claims_of(pod, cluster, tracked).map_err(Status::unresolvable)?;
-        let extended = ExtendedResources::of(pod, cluster);
+        let mut tracked = plugin.shared.tracker.lock();
+        let claims = claims_of(pod, cluster, &tracked).map_err(Status::unresolvable)?;
+        let extended = plugin.extended_resources.then(|| ExtendedResources::of(pod, cluster));
+        let extended = extended.flatten();
         if claims.is_empty() && extended.is_none() {
             return Ok(None);
         }
         for claim in &claims {
-            check_claim(claim, cluster, tracked)?;
+            check_claim(claim, cluster, &tracked, plugin.gates)?;
         }
-        let has_alternatives = has_alternatives(&claims);
+        let has_alternatives = plugin.gates.prioritized_list && has_alternatives(&claims);
         let overlay = tracked.overlay(cluster);
         let mut identity = pod.uid.to_string();
         for claim in claims.iter().filter(|claim| claim.allocation.is_none()) {
@@ -140,6 +143,7 @@ fn check_claim(
     claim: &ResourceClaim,
     cluster: &Cluster,
     tracked: &TrackedClaims,
+    gates: Gates,
 ) -> Result<(), Status> {
     if let Some(allocation) = &claim.allocation {
         let selector = allocation.node_selector.as_ref();
@@ -154,14 +158,26 @@ fn check_claim(
         return Err(Status::unresolvable(text));
     }
     for request in &claim.spec.requests {
-        check_request(request, &name, cluster)?;
+        check_request(request, &name, cluster, gates)?;
     }
     Ok(())
 }
 
-fn check_request(request: &DeviceRequest, claim: &str, cluster: &Cluster) -> Result<(), Status> {
+fn check_request(
+    request: &DeviceRequest,
+    claim: &str,
+    cluster: &Cluster,
+    gates: Gates,
+) -> Result<(), Status> {
     match &request.kind {
         RequestKind::Exactly(body) => check_class(body, &request.name, cluster),
+        RequestKind::FirstAvailable(_) if !gates.prioritized_list => {
+            Err(Status::unresolvable(format!(
+                "resource claim {claim}, request {}: has subrequests, but the DRAPrioritizedList \
+                 feature is disabled",
+                request.name
+            )))
+        }
         RequestKind::FirstAvailable(alternatives) => alternatives.iter().try_for_each(|body| {
             check_class(body, &format!("{}/{}", request.name, body.name), cluster)
         }),

@@ -13,7 +13,8 @@ use crate::dynamic_resources::{Selectors, allocated_beyond_watch};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Devices<'a> {
     cluster: &'a Cluster,
-    selectors: &'a Selectors,
+    /// `None` if devices provide no extended resources.
+    selectors: Option<&'a Selectors>,
     /// The allocations that the watch does not show.
     overlay: Option<&'a Overlay>,
 }
@@ -28,7 +29,7 @@ pub(super) struct DeviceColumn {
 
 impl<'a> Devices<'a> {
     pub(super) fn new(
-        selectors: &'a Selectors,
+        selectors: Option<&'a Selectors>,
         state: &'a CycleState,
         cluster: &'a Cluster,
     ) -> Self {
@@ -66,8 +67,9 @@ impl<'a> Devices<'a> {
 
     fn class_of(&self, resource: &Resource) -> Option<CountedClass> {
         let Resource::Scalar(name) = resource else { return None };
+        let mut selectors = self.selectors?;
         let class = self.cluster.device_class_of_resource(name)?;
-        Some(CountedClass::new(class, self.cluster, &mut &*self.selectors))
+        Some(CountedClass::new(class, self.cluster, &mut selectors))
     }
 
     fn allocator(&self) -> Allocator<'a> {

@@ -30,23 +30,27 @@ pub const NAME: &str = "NodeResourcesFit";
 /// # Errors
 /// The arguments do not decode or are not valid.
 pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
+    let has_devices = args.gates().extended_resources;
     let args = FitArgs::decode(args)?;
     let pod = ActionType::DELETE | ActionType::UPDATE_POD_SCALE_DOWN;
     let node = ActionType::ADD | ActionType::UPDATE_NODE_ALLOCATABLE;
     let device_class = ActionType::ADD | ActionType::UPDATE;
     let event = ClusterEvent::new;
-    Ok(Plugin::new(NAME, Fit::new(args))
+    let plugin = Plugin::new(NAME, Fit::new(args, has_devices))
         .pre_filter()
         .filter()
         .pre_score()
         .score()
         .on_with_hint(event(EventResource::Pod, pod), Fit::after_pod_change)
-        .on_with_hint(event(EventResource::Node, node), Fit::after_node_change)
-        .on_with_hint(
+        .on_with_hint(event(EventResource::Node, node), Fit::after_node_change);
+    let plugin = match has_devices {
+        true => plugin.on_with_hint(
             event(EventResource::DeviceClass, device_class),
             Fit::after_device_class_change,
-        )
-        .build())
+        ),
+        false => plugin,
+    };
+    Ok(plugin.build())
 }
 
 struct Fit {
@@ -54,6 +58,8 @@ struct Fit {
     ignored_resource_groups: Vec<String>,
     strategy: Strategy,
     rated: RatedResources,
+    /// Whether devices provide extended resources.
+    has_devices: bool,
 }
 
 /// A resource amount that must be free on the node.
@@ -81,10 +87,12 @@ struct Shortages {
 }
 
 impl Fit {
-    fn new(args: FitArgs) -> Self {
+    fn new(args: FitArgs, has_devices: bool) -> Self {
+        let rated = &args.scoring_strategy.resources;
         Self {
             strategy: Strategy::new(&args.scoring_strategy),
-            rated: RatedResources::new(&args.scoring_strategy.resources, Basis::NonZeroRequested),
+            rated: RatedResources::new(rated, Basis::NonZeroRequested, has_devices),
+            has_devices,
             ignored_resources: args.ignored_resources,
             ignored_resource_groups: args.ignored_resource_groups,
         }
@@ -103,7 +111,9 @@ impl Fit {
             .chain(scalars.map(|(name, amount)| Need {
                 resource: Resource::Scalar(name.clone()),
                 amount: *amount,
-                has_class: *amount > 0 && cluster.device_class_of_resource(name).is_some(),
+                has_class: self.has_devices
+                    && *amount > 0
+                    && cluster.device_class_of_resource(name).is_some(),
             }))
             .filter(|need| need.amount > 0)
     }

@@ -167,8 +167,8 @@ impl Column<'_> {
 struct RatedResources {
     resources: Box<[(Resource, i64)]>,
     basis: Basis,
-    /// The compiled selectors of device classes.
-    selectors: Selectors,
+    /// The compiled selectors of device classes; `None` if devices provide no extended resources.
+    selectors: Option<Selectors>,
 }
 
 /// The amounts and weight of a rated resource on one node.
@@ -190,10 +190,11 @@ struct Lane<'a> {
 }
 
 impl RatedResources {
-    fn new(resources: &[ResourceSpec], basis: Basis) -> Self {
+    fn new(resources: &[ResourceSpec], basis: Basis, has_devices: bool) -> Self {
         let named = |spec: &ResourceSpec| (Resource::named(&spec.name), spec.weight);
         let resources = resources.iter().map(named).collect();
-        Self { resources, basis, selectors: Selectors::default() }
+        let selectors = has_devices.then(Selectors::default);
+        Self { resources, basis, selectors }
     }
 
     /// Whether `requests` contains none of the rated resources.
@@ -218,7 +219,11 @@ impl RatedResources {
             Resource::Scalar(name) => cluster.device_class_of_resource(name).is_some(),
             _ => false,
         });
-        if is_of_devices { ScoreScope::Cluster } else { ScoreScope::Node }
+        if self.selectors.is_some() && is_of_devices {
+            ScoreScope::Cluster
+        } else {
+            ScoreScope::Node
+        }
     }
 
     /// Returns the shares on `node` for a pod with these requests.
@@ -228,7 +233,7 @@ impl RatedResources {
         node: &'a NodeView<'a>,
         requests: &'a Resources,
     ) -> impl Iterator<Item = Share> + 'a {
-        let devices = Devices::new(&self.selectors, state, node.cluster());
+        let devices = Devices::new(self.selectors.as_ref(), state, node.cluster());
         self.counting(requests).filter_map(move |(resource, request, weight)| {
             let mut usage = resource.usage(node, self.basis);
             if usage.allocatable == 0 {
@@ -247,7 +252,7 @@ impl RatedResources {
         requests: &Resources,
         nodes: &[NodeIx],
     ) -> Vec<DeviceColumn> {
-        let devices = Devices::new(&self.selectors, state, cluster);
+        let devices = Devices::new(self.selectors.as_ref(), state, cluster);
         let counting = self.counting(requests);
         counting.filter_map(|(resource, ..)| devices.column(resource, nodes)).collect()
     }

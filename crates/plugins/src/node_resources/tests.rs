@@ -3,8 +3,8 @@
 use framework::testing::{NodeBuilder, PodBuilder, cluster, handle, node, pod};
 use framework::{
     ActionType, Cluster, Code, CpuMemory, CycleState, EventObjects, EventResource, Node, NodeIx,
-    Plugin, PluginArgs, Pod, PodRequests, QueueingHint, Resources, Status, Verdicts, api,
-    is_extended_resource_name,
+    Plugin, PluginArgs, PluginGates, Pod, PodRequests, QueueingHint, Resources, Status, Verdicts,
+    api, is_extended_resource_name,
 };
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
@@ -338,9 +338,16 @@ fn resource_of_a_device_class_is_left_to_devices_on_nodes_without_it() {
         gpus.map_or_else(|| node.clone(), |gpus| node.clone().allocatable(GPU, gpus)).build()
     });
     let mut cluster = cluster(nodes, []);
-    let plugin = fit(json!({}));
+    let off = PluginGates { extended_resources: false, ..PluginGates::default() };
+    let off = fit::plugin(&PluginArgs::default().with_gates(off)).unwrap();
+    let has_event = |plugin: &Plugin| {
+        let mut events = plugin.events.as_ref().unwrap().iter();
+        events.any(|own| own.event.resource == EventResource::DeviceClass)
+    };
+    let on = fit(json!({}));
+    assert!(has_event(&on) && !has_event(&off));
     let pod = pod_with(&[(GPU, "2")]).build();
-    let feasible = |cluster: &Cluster| {
+    let feasible = |plugin: &Plugin, cluster: &Cluster| {
         let mut state = CycleState::new();
         plugin.pre_filter.as_ref().unwrap().pre_filter(&mut state, &pod, &handle(cluster)).unwrap();
         let filter = plugin.filter.as_ref().unwrap();
@@ -352,9 +359,10 @@ fn resource_of_a_device_class_is_left_to_devices_on_nodes_without_it() {
         }
         kept.iter().map(|node| cluster.node_name(node).to_string()).collect::<Vec<_>>()
     };
-    assert_eq!(feasible(&cluster), ["many"]);
+    assert_eq!(feasible(&on, &cluster), ["many"]);
     cluster.set_object(&EventResource::DeviceClass, "", "gpu", Some(class.into()));
-    assert_eq!(feasible(&cluster), ["none", "many"]);
+    assert_eq!(feasible(&on, &cluster), ["none", "many"]);
+    assert_eq!(feasible(&off, &cluster), ["many"], "DRAExtendedResource is off");
 }
 
 /// Returns one amount by its Kubernetes name.

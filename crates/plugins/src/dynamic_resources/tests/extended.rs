@@ -249,3 +249,14 @@ fn scores_count_devices_that_are_being_allocated() {
     world.unreserve(&mut attempt);
     assert_eq!(scores(), [50, 50]);
 }
+
+#[test]
+fn claim_for_extended_resources_needs_the_gate() {
+    let gates = PluginGates { extended_resources: false, ..PluginGates::default() };
+    let on = world();
+    let class = on.find("deviceclasses", "gpu");
+    let off = World::with(PluginArgs::default().with_gates(gates), [("deviceclasses", class)]);
+    let pod = pod_requesting("p", &json!({GPU: "1"}));
+    assert!(on.pre_filter(&pod).1.is_ok());
+    assert!(off.pre_filter(&pod).1.unwrap_err().is_skip());
+}

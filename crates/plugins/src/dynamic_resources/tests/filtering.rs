@@ -1,5 +1,6 @@
 //! PreFilter, Filter and Score.
 
+use framework::merge_patch;
 use serde_json::json;
 
 use super::world::*;
@@ -48,6 +49,83 @@ fn rules_taint_the_devices_that_they_select() {
         }
         world.delete("devicetaintrules", "rule");
         assert_eq!(world.messages(&pod_using("p", &["c"])), ["", ""]);
+    }
+}
+
+/// Each feature on node `a` has a gate, and 1.36 lets it be switched off.
+#[test]
+fn features_of_devices_follow_their_gates() {
+    use framework::PluginGates;
+
+    const LACKING: &str = "cannot allocate all claims";
+    let exactly = |more: serde_json::Value| {
+        let mut body = json!({"deviceClassName": "gpu"});
+        merge_patch(&mut body, &more);
+        claim_with("c", &json!([{"name": "r", "exactly": body}]))
+    };
+    let of_pool = |name: &str, more: serde_json::Value| {
+        let mut slice = slice_with("a", &json!([]));
+        slice["metadata"]["name"] = json!(name);
+        merge_patch(&mut slice["spec"], &more);
+        ("resourceslices", slice)
+    };
+    let tainted = json!([{"name": "0", "taints": [{"key": "t", "effect": "NoSchedule"}]}]);
+    let counters = json!({"memory": {"value": "1"}});
+    let partition = json!([{"name": "0",
+        "consumesCounters": [{"counterSet": "set", "counters": counters}]}]);
+    let pool = json!({"resourceSliceCount": 2});
+    let set = json!([{"name": "set", "counters": counters}]);
+    let partitions = [
+        of_pool("slice-a", json!({"pool": pool, "devices": partition})),
+        of_pool("counters", json!({"pool": pool, "devices": null, "sharedCounters": set})),
+    ];
+    let shared = json!([{"name": "0", "allowMultipleAllocations": true,
+        "capacity": {"memory": {"value": "8"}}}]);
+    let memory = json!({"capacity": {"requests": {"memory": "4"}}});
+    let body = json!([{"name": "s", "deviceClassName": "gpu"}]);
+    let list = claim_with("c", &json!([{"name": "r", "firstAvailable": body}]));
+    let on = PluginGates::default();
+    let rows = [
+        (
+            PluginGates { device_taints: false, ..on },
+            exactly(json!({})),
+            vec![of_pool("slice-a", json!({"devices": tainted}))],
+            [LACKING, ""],
+        ),
+        (
+            PluginGates { partitionable_devices: false, ..on },
+            exactly(json!({})),
+            partitions.to_vec(),
+            ["", LACKING],
+        ),
+        (
+            PluginGates { consumable_capacity: false, ..on },
+            exactly(memory),
+            vec![of_pool("slice-a", json!({"devices": shared}))],
+            [
+                "",
+                "claim default/c, request r: has capacity requests, but the DRAConsumableCapacity \
+                 feature is disabled",
+            ],
+        ),
+        (
+            PluginGates { prioritized_list: false, ..on },
+            list,
+            Vec::new(),
+            [
+                "",
+                "resource claim default/c, request r: has subrequests, but the DRAPrioritizedList \
+                 feature is disabled",
+            ],
+        ),
+    ];
+    for (off, claim, objects, expected) in rows {
+        let message = |gates| {
+            let args = framework::PluginArgs::default().with_gates(gates);
+            let objects = objects.iter().cloned().chain([("resourceclaims", claim.clone())]);
+            World::with(args, objects).messages(&pod_using("p", &["c"]))[0].clone()
+        };
+        assert_eq!([on, off].map(message), expected, "{off:?}");
     }
 }
 
