@@ -14,7 +14,7 @@
 //! place in the slice; the first complete solution wins. Devices that look alike to all claims are
 //! tried once. The search of a request ends once too few devices are left that it selects, unless a
 //! selector that kube-scheduler evaluates may still fail. A search takes at most as many steps as its
-//! [`Budget`] has.
+//! [`Budget`] has, and so do the searches of all nodes for one attempt together.
 //!
 //! Nothing here reads a clock, does I/O or draws random numbers but from the given seed.
 
@@ -82,39 +82,45 @@ impl<'a> Allocator<'a> {
         budget: Budget,
         seed: u64,
     ) -> Result<Option<Vec<Allocation>>, AllocateError> {
-        self.allocate_in(&mut Buffers::default(), claims, node, (budget, seed))
+        let found = self.allocate_in(&mut Buffers::default(), claims, node, (budget, seed));
+        found.map(|(allocations, _)| allocations)
     }
 
-    /// Does the same as [`allocate`](Self::allocate), with the vectors of an earlier search.
+    /// Does the same as [`allocate`](Self::allocate), with the vectors of an earlier search. Returns the steps
+    /// of the search, too.
     pub(crate) fn allocate_in(
         &self,
         buffers: &mut Buffers,
         claims: &Claims,
         node: &NodeView<'_>,
         (budget, seed): (Budget, u64),
-    ) -> Result<Option<Vec<Allocation>>, AllocateError> {
+    ) -> Result<(Option<Vec<Allocation>>, u64), AllocateError> {
         let mut search = Search::new(self, claims, node, budget, mem::take(buffers))?;
         let found = match search.run(Effort::Least)? {
             Outcome::Done => Some(result::allocations(&search, node.name(), seed)?),
             Outcome::Failed | Outcome::TooMany => None,
         };
+        let steps = budget.0 - search.steps_left;
         *buffers = search.end();
-        Ok(found)
+        Ok((found, steps))
     }
 
     /// Returns why the claims cannot be allocated on the node; `None` if they can, or if the search ends
-    /// with an error, which says why itself. Without steps left it is what was found until then.
+    /// with an error, which says why itself. Without steps left it is what was found until then. Returns the steps
+    /// of the search, too.
     pub(crate) fn diagnosis(
         &self,
         claims: &Claims,
         node: &NodeView<'_>,
         budget: Budget,
-    ) -> Option<Diagnosis> {
-        let mut search = Search::new(self, claims, node, budget, Buffers::default()).ok()?;
-        match search.run(Effort::Full) {
+    ) -> (Option<Diagnosis>, u64) {
+        let search = Search::new(self, claims, node, budget, Buffers::default());
+        let Ok(mut search) = search else { return (None, 0) };
+        let diagnosis = match search.run(Effort::Full) {
             Ok(Outcome::Done) | Err(AllocateError::Node(_) | AllocateError::Fatal(_)) => None,
             Ok(Outcome::Failed | Outcome::TooMany) => Some(search.diagnosis(false)),
             Err(AllocateError::OutOfSteps) => Some(search.diagnosis(true)),
-        }
+        };
+        (diagnosis, budget.0 - search.steps_left)
     }
 }

@@ -63,7 +63,11 @@ pub(crate) enum Likeness {
 
 /// The diagnoses of one trial, which nodes with equal devices share.
 #[derive(Debug, Default)]
-pub struct Diagnoses(HashMap<Likeness, Option<Arc<Diagnosis>>>);
+pub struct Diagnoses {
+    known: HashMap<Likeness, Option<Arc<Diagnosis>>>,
+    /// The steps of all searches.
+    steps: u64,
+}
 
 /// Claims that are tried on many nodes.
 #[derive(Debug)]
@@ -74,6 +78,8 @@ pub struct Trial {
     /// `None` if nodes cannot be rejected by the number of their devices.
     counting: Option<Counting>,
     buffers: Buffers,
+    /// The steps of all searches.
+    steps: u64,
 }
 
 /// The answers for the claims that were tried last. They stay true as long as gates and budget are the
@@ -90,7 +96,7 @@ impl Memos {
     /// Starts trials of claims, with the answers for claims that ask for the same.
     pub fn start(&mut self, claims: Claims, cluster: &Cluster) -> Trial {
         if !reads_shapes(&claims, cluster) {
-            return Trial { claims, memo: None, counting: None, buffers: Buffers::default() };
+            return Trial::new(claims, None, None);
         }
         let numbers = cluster.device_shape_numbers();
         if !self.numbers.are_same(numbers) {
@@ -99,8 +105,7 @@ impl Memos {
         let counting = Counting::of(&claims);
         let known = self.kept.iter().position(|(known, _)| known.asks_like(&claims));
         let memo = known.map(|place| self.kept.remove(place).1);
-        let memo = Some(memo.unwrap_or_default());
-        Trial { claims, memo, counting, buffers: Buffers::default() }
+        Trial::new(claims, Some(memo.unwrap_or_default()), counting)
     }
 
     /// Keeps the answers of ended trials.
@@ -138,6 +143,10 @@ fn reads_shapes(claims: &Claims, cluster: &Cluster) -> bool {
 }
 
 impl Trial {
+    fn new(claims: Claims, memo: Option<Memo>, counting: Option<Counting>) -> Self {
+        Self { claims, memo, counting, buffers: Buffers::default(), steps: 0 }
+    }
+
     /// Returns whether there is nothing to allocate.
     pub const fn is_empty(&self) -> bool {
         self.claims.is_empty()
@@ -222,7 +231,7 @@ impl<'a> Allocator<'a> {
     /// Returns whether the claims fit on the node. It is the answer of [`allocate`](Self::allocate),
     /// but nodes whose devices look alike are searched once. `rank` judges the allocations for
     /// [`Answer::Fits`]; it must depend on the requests and alternatives only for which devices are
-    /// allocated.
+    /// allocated. The answer is [`Answer::OutOfSteps`] also if the searches on all nodes took too many steps.
     ///
     /// # Errors
     /// The search ended early; see [`AllocateError`].
@@ -234,12 +243,19 @@ impl<'a> Allocator<'a> {
         budget: Budget,
         rank: impl Fn(&[Allocation]) -> i64,
     ) -> Result<Answer, AllocateError> {
-        let Trial { claims, memo, counting, buffers } = trial;
-        let search = || self.search_alone(claims, node, budget, buffers, rank);
-        let Some(memo) = memo else { return search() };
+        let Trial { claims, memo, counting, buffers, steps } = trial;
+        let has_steps = budget.covers(*steps, self.cluster);
+        let search = || self.search_alone(claims, node, budget, (buffers, steps), rank);
+        let Some(memo) = memo else {
+            return if has_steps { search() } else { Ok(Answer::OutOfSteps) };
+        };
         let likeness = Self::likeness(nodes, node);
         if let Some(answer) = memo.get(&likeness) {
             return Ok(answer);
+        }
+        // It is no answer for the next attempt.
+        if !has_steps {
+            return Ok(Answer::OutOfSteps);
         }
         let lacks_devices = match (counting, nodes.shapes, &likeness) {
             (Some(counting), Some(shapes), Likeness::Shape(place, _)) => {
@@ -254,7 +270,8 @@ impl<'a> Allocator<'a> {
     }
 
     /// Returns why the claims do not fit on the node; `None` if they fit or the search ends early.
-    /// Nodes whose devices look alike are searched once.
+    /// Nodes whose devices look alike are searched once. Once the searches have taken too many steps together, those
+    /// of further nodes are short.
     pub fn diagnose(
         &self,
         trial: &Trial,
@@ -263,11 +280,17 @@ impl<'a> Allocator<'a> {
         node: NodeIx,
         budget: Budget,
     ) -> Option<Arc<Diagnosis>> {
-        let search =
-            || self.diagnosis(&trial.claims, &self.cluster.node(node), budget).map(Arc::new);
+        let Diagnoses { known, steps } = diagnoses;
+        let budget = if budget.covers(*steps, self.cluster) { budget } else { budget.short() };
+        let mut search = || {
+            let node = self.cluster.node(node);
+            let (diagnosis, taken) = self.diagnosis(&trial.claims, &node, budget);
+            *steps = steps.saturating_add(taken);
+            diagnosis.map(Arc::new)
+        };
         match trial.memo.as_ref().map(|_| Self::likeness(nodes, node)) {
             None | Some(Likeness::Alone) => search(),
-            Some(likeness) => diagnoses.0.entry(likeness).or_insert_with(search).clone(),
+            Some(likeness) => known.entry(likeness).or_insert_with(search).clone(),
         }
     }
 
@@ -276,12 +299,16 @@ impl<'a> Allocator<'a> {
         claims: &Claims,
         node: NodeIx,
         budget: Budget,
-        buffers: &mut Buffers,
+        (buffers, steps): (&mut Buffers, &mut u64),
         rank: impl Fn(&[Allocation]) -> i64,
     ) -> Result<Answer, AllocateError> {
-        match self.allocate_in(buffers, claims, &self.cluster.node(node), (budget, 0)) {
-            Ok(Some(allocations)) => Ok(Answer::Fits { rank: rank(&allocations) }),
-            Ok(None) => Ok(Answer::DoesNotFit),
+        let found = self.allocate_in(buffers, claims, &self.cluster.node(node), (budget, 0));
+        match found {
+            Ok((found, taken)) => {
+                *steps = steps.saturating_add(taken);
+                let rank = found.map(|allocations| rank(&allocations));
+                Ok(rank.map_or(Answer::DoesNotFit, |rank| Answer::Fits { rank }))
+            }
             Err(AllocateError::OutOfSteps) => Ok(Answer::OutOfSteps),
             Err(error) => Err(error),
         }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::toy::Toys;
 use super::world::{World, claim};
-use crate::{AllocateError, Allocated, Allocator, Budget, Claims, Gates};
+use crate::{AllocateError, Allocated, Allocator, Answer, Budget, Claims, Gates, Memos};
 
 fn devices(found: &[Allocation]) -> Vec<String> {
     let results = found.iter().flat_map(|allocation| &allocation.results);
@@ -76,7 +76,7 @@ fn identical_devices_are_tried_once() {
     let node = world.cluster.node(world.cluster.node_named("n1").unwrap());
     let budget = Budget::of_millis(10_000);
     assert_eq!(allocator.allocate(&prepared, &node, budget, 1), Ok(None));
-    let diagnosis = allocator.diagnosis(&prepared, &node, budget).unwrap();
+    let diagnosis = allocator.diagnosis(&prepared, &node, budget).0.unwrap();
     assert_eq!(
         diagnosis.to_string(),
         "claim ns/c2, request r2: 0 of 1 devices; the node has 64: 64 rejected by selector #0 \
@@ -103,7 +103,7 @@ fn explanation_says_that_it_is_cut_off() {
     let allocated = Allocated { base, overlay: None };
     let allocator = Allocator::new(&world.cluster, Gates::default(), allocated);
     let node = world.cluster.node(world.cluster.node_named("n1").unwrap());
-    let explain = |budget| allocator.diagnosis(&prepared, &node, budget).unwrap().to_string();
+    let explain = |budget| allocator.diagnosis(&prepared, &node, budget).0.unwrap().to_string();
     let whole = explain(Budget::UNLIMITED);
     assert!(
         whole.starts_with("claim ns/c, request r: 1 of 2 devices; the node has 20: "),
@@ -116,4 +116,53 @@ fn explanation_says_that_it_is_cut_off() {
         part.starts_with("claim ns/c, request r: 1 of 2 devices; ") && part.ends_with(end),
         "{part}"
     );
+}
+
+/// An attempt in which every node takes long ends after a few nodes; the answers so far are kept.
+#[test]
+fn steps_of_all_nodes_of_an_attempt_are_limited() {
+    let names: Vec<String> = (0..200).map(|number| format!("n{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut world = World::new(&names);
+    world.class("any", &[]);
+    for (number, name) in names.iter().enumerate() {
+        // No two devices have a value in common, and no two nodes look alike.
+        let device = |device: usize| {
+            json!({"name": format!("d{device:02}"), "attributes": {
+                "a": {"string": format!("{number}-{device}")}, "b": {"string": "same"}}})
+        };
+        let devices: Vec<_> = (0..12).map(device).collect();
+        let pool = json!({"name": name, "generation": 1, "resourceSliceCount": 1});
+        let spec = json!({"driver": "a.com", "pool": pool, "nodeName": name, "devices": devices});
+        world.slice(name, spec);
+    }
+    // Each of four requests takes any device, and the last one finds none: 11,880 ways.
+    let mut requests: Vec<_> = (0..4)
+        .map(|number| json!({"name": format!("r{number}"), "exactly": {"deviceClassName": "any"}}))
+        .collect();
+    let selector = json!([{"cel": {"expression": "a.com/b=other"}}]);
+    requests.push(json!({"name": "last", "exactly":
+        {"deviceClassName": "any", "selectors": selector}}));
+    let constraints = json!([{"distinctAttribute": "a.com/a"}]);
+    let wanted = [claim("c", &json!({"requests": requests, "constraints": constraints}))];
+    let claims = Claims::new(&wanted, &world.cluster, &mut Toys);
+    let allocated = Allocated { base: world.cluster.allocated_devices(), overlay: None };
+    let allocator = Allocator::new(&world.cluster, Gates::default(), allocated);
+    let by_shape = allocator.nodes_by_shape();
+    let budget = Budget::of_millis(10_000);
+    let mut memos = Memos::default();
+    let mut trial = memos.start(claims.clone(), &world.cluster);
+    let mut answers = names.iter().map(|name| {
+        let node = world.cluster.node_named(name).unwrap();
+        allocator.fits(&mut trial, &by_shape, node, budget, |_| 0).unwrap()
+    });
+    let searched = answers.by_ref().take_while(|own| *own == Answer::DoesNotFit).count();
+    assert!((10..50).contains(&searched), "{searched} nodes");
+    assert!(answers.all(|own| own == Answer::OutOfSteps));
+    // The next attempt goes on with the nodes that were not searched.
+    memos.keep(trial);
+    let mut trial = memos.start(claims, &world.cluster);
+    let node = world.cluster.node_named(names[searched + 1]).unwrap();
+    let answer = allocator.fits(&mut trial, &by_shape, node, budget, |_| 0);
+    assert_eq!(answer, Ok(Answer::DoesNotFit));
 }
