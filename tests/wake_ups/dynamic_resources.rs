@@ -12,7 +12,13 @@ const API: &str = "resource.k8s.io/v1";
 const DEVICES: &str = "resourceslices/devices";
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
-    vec![without_devices(), with_a_device_in_use(), without_its_claim(), without_generated_claim()]
+    vec![
+        without_devices(),
+        with_a_device_in_use(),
+        with_a_contradictory_pool(),
+        without_its_claim(),
+        without_generated_claim(),
+    ]
 }
 
 fn class(name: &str) -> Object {
@@ -62,7 +68,20 @@ fn without_devices() -> Scenario {
             Retried,
         )
         .on((R::ResourceClaim, A::ADD), "another claim comes", create(claim("more")), Left)
-        .passes_over("the slice goes", delete(DEVICES))
+        .on((R::ResourceSlice, A::DELETE), "the slice goes", delete(DEVICES), Left)
+}
+
+/// Two slices name a device that exists once, so the pool is not used.
+fn with_a_contradictory_pool() -> Scenario {
+    let pool = json!({"pool": {"name": "n", "generation": 1, "resourceSliceCount": 1}});
+    let twice = slice(&["x"]).fields(json!({"metadata": {"name": "twice"}})).spec(pool);
+    let given = [node("n"), class("gpu"), claim("c"), slice(&["x"]), twice];
+    Scenario::new("DynamicResources", claiming(), given).on(
+        (R::ResourceSlice, A::DELETE),
+        "one slice goes",
+        delete("resourceslices/twice"),
+        Bound,
+    )
 }
 
 fn with_a_device_in_use() -> Scenario {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use framework::device::{DEVICE_TAINT_RULES, ResourceClaim};
+use framework::device::{DEVICE_TAINT_RULES, PoolKey, ResourceClaim};
 use framework::{
     ActionType, ClusterEvent, EventObjects, EventResource, Handle, PluginBuilder, Pod, QueueingHint,
 };
@@ -13,7 +13,8 @@ use super::claims::claims_of;
 use crate::hint::{queue_if, update_of};
 
 /// Registers the events of the plugin. 1.36 leaves out the deletion of a claim, because a claim is usually
-/// deallocated before. Rule dynamic-resources-deleted-claim-hint of docs/differences.toml.
+/// deallocated before, and that of a slice. Rules dynamic-resources-deleted-claim-hint and
+/// dynamic-resources-deleted-slice-hint of docs/differences.toml.
 pub(super) fn register(
     plugin: PluginBuilder<DynamicResources>,
     has_taint_rules: bool,
@@ -37,6 +38,7 @@ pub(super) fn register(
         .on_with_hint(ClusterEvent::new(R::Pod, generated), after_pod_change)
         .on(ClusterEvent::new(R::DeviceClass, changes))
         .on(ClusterEvent::new(R::ResourceSlice, changes))
+        .on_with_hint(ClusterEvent::new(R::ResourceSlice, ActionType::DELETE), after_slice_deletion)
 }
 
 /// Returns the claims of the pod; `None` if one of them cannot be used, so that no event about another
@@ -69,6 +71,20 @@ fn after_claim_change(
         return Ok(QueueingHint::Skip);
     }
     Ok(queue_if(old.is_none_or(|old| old["status"] != new["status"])))
+}
+
+/// Requeues if the rest of the pool may be complete or free of contradictions now that the slice is gone.
+fn after_slice_deletion(
+    _plugin: &DynamicResources,
+    _pod: &Pod,
+    objects: &EventObjects<'_>,
+    handle: &Handle<'_>,
+) -> Result<QueueingHint, String> {
+    let (Some(old), None) = objects.others()? else { return Ok(QueueingHint::Skip) };
+    let text = |value: &Value| value.as_str().unwrap_or_default().into();
+    let pool =
+        PoolKey { driver: text(&old["spec"]["driver"]), pool: text(&old["spec"]["pool"]["name"]) };
+    Ok(queue_if(handle.cluster.device_pools().slices(&pool).next().is_some()))
 }
 
 /// Requeues if the claims generated for the pod are known now.

@@ -92,7 +92,7 @@ fn changes_of_taint_rules_wake_pods_if_their_gate_is_on() {
 }
 
 #[test]
-fn registered_events_are_those_of_kube_scheduler_and_deleted_claims() {
+fn registered_events_are_those_of_kube_scheduler_and_deletions_of_claims_and_slices() {
     use EventResource as R;
     let changes = ActionType::ADD | ActionType::UPDATE;
     let world = World::new([]);
@@ -106,6 +106,7 @@ fn registered_events_are_those_of_kube_scheduler_and_deleted_claims() {
         (R::Pod, ActionType::UPDATE_POD_GENERATED_RESOURCE_CLAIM),
         (R::DeviceClass, changes),
         (R::ResourceSlice, changes),
+        (R::ResourceSlice, ActionType::DELETE),
     ];
     assert_eq!(events, expected);
 }
