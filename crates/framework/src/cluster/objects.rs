@@ -203,6 +203,19 @@ fn all(objects: &CustomObjects) -> impl Iterator<Item = &CustomObject> {
     objects.values().flat_map(BTreeMap::values)
 }
 
+/// Returns the objects behind this one; with `None`, all objects.
+fn all_after<'a>(
+    objects: &'a CustomObjects,
+    last: Option<&ObjectName>,
+) -> impl Iterator<Item = &'a CustomObject> {
+    let first = last.map_or(Bound::Unbounded, |last| Bound::Included(last.namespace.clone()));
+    objects.range((first, Bound::Unbounded)).flat_map(move |(namespace, objects)| {
+        let last = last.filter(|last| last.namespace == *namespace);
+        let start = last.map_or(Bound::Unbounded, |last| Bound::Excluded(last.name.clone()));
+        objects.range((start, Bound::Unbounded)).map(|(_, object)| object)
+    })
+}
+
 /// An object of a kind other than node and pod, for a copy of the cluster.
 #[derive(Debug, Clone)]
 pub struct StoredObject {
@@ -252,12 +265,6 @@ impl Cluster {
         last: Option<&StoredObject>,
     ) -> impl Iterator<Item = StoredObject> {
         let first = last.map_or(Bound::Unbounded, |last| Bound::Included(last.kind.clone()));
-        let is_behind = move |kind: &EventResource, namespace: &str, name: &str| {
-            last.is_none_or(|last| {
-                let key = (&last.kind, &*last.name.namespace, &*last.name.name);
-                (kind, namespace, name) > key
-            })
-        };
         let built_in = self.objects.built_in.kept.range((first, Bound::Unbounded));
         let built_in = built_in.flat_map(move |(kind, objects)| {
             let start = last.filter(|last| last.kind == *kind).map_or(Bound::Unbounded, |last| {
@@ -268,18 +275,23 @@ impl Cluster {
                 StoredObject { kind: kind.clone(), name, kept: kept.clone() }
             })
         });
-        let custom = self.objects.custom.iter().flat_map(move |(kind, objects)| {
+        // Custom kinds come last. No slice passes over the objects before it.
+        let last_custom = last.and_then(|last| match &last.kind {
+            EventResource::Custom(kind) => Some((kind.clone(), &last.name)),
+            _ => None,
+        });
+        let first = last_custom
+            .as_ref()
+            .map_or(Bound::Unbounded, |(kind, _)| Bound::Included(kind.clone()));
+        let custom = self.objects.custom.range((first, Bound::Unbounded));
+        let custom = custom.flat_map(move |(kind, objects)| {
+            let last = last_custom.as_ref().filter(|(last, _)| last == kind).map(|(_, name)| *name);
             let kind = EventResource::Custom(kind.clone());
-            all(objects)
-                .filter({
-                    let kind = kind.clone();
-                    move |object| is_behind(&kind, &object.name.namespace, &object.name.name)
-                })
-                .map(move |object| StoredObject {
-                    kind: kind.clone(),
-                    name: object.name.clone(),
-                    kept: Kept::Tree(object.json.clone(), object.generation),
-                })
+            all_after(objects, last).map(move |object| StoredObject {
+                kind: kind.clone(),
+                name: object.name.clone(),
+                kept: Kept::Tree(object.json.clone(), object.generation),
+            })
         });
         built_in.filter(|object| !matches!(object.kind, EventResource::Custom(_))).chain(custom)
     }
