@@ -4,6 +4,7 @@
 //! command line of the daemon, as in kube-scheduler; 2 for an invalid command line of another command.
 
 mod config;
+mod dry_runs;
 mod explain;
 mod flags;
 mod in_effect;
@@ -19,7 +20,6 @@ mod sandbox;
 mod simulate;
 mod ui;
 mod usage;
-#[cfg(feature = "simulator")]
 mod what_if;
 
 use std::ffi::{OsStr, OsString};
@@ -66,9 +66,8 @@ enum Command {
     Sandbox(sandbox::Args),
     #[cfg(feature = "simulator")]
     Simulate(simulate::Args),
-    #[cfg(feature = "simulator")]
     #[command(name = "whatif")]
-    WhatIf(what_if::Args),
+    WhatIf(Box<what_if::Args>),
     #[cfg(feature = "sandbox")]
     Perf(perf::Args),
     Explain(Box<explain::Args>),
@@ -98,7 +97,6 @@ pub fn run(registry: Registry) -> ExitCode {
         Command::Sandbox(args) => sandbox::run(&args, registry).map(|()| ExitCode::SUCCESS),
         #[cfg(feature = "simulator")]
         Command::Simulate(args) => simulate::run(&args, registry).map(|()| ExitCode::SUCCESS),
-        #[cfg(feature = "simulator")]
         Command::WhatIf(args) => what_if::run(&args, registry),
         #[cfg(feature = "sandbox")]
         Command::Perf(args) => perf::run(&args),

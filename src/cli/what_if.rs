@@ -5,18 +5,20 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use dry_run::NodeUsage;
 use dry_run::cluster::Question;
+use dry_run::report::cluster::Detail;
+use dry_run::report::what_if as report;
 use dry_run::what_if::{self, Sides, WhatIf};
 use framework::Registry;
 use serde_json::json;
-use simulator::report::cluster::Detail;
-use simulator::report::{heat_map, what_if as report};
 use table::Colour;
 
+#[cfg(feature = "simulator")]
+use super::dry_runs::write;
+use super::dry_runs::{EngineArgs, Output, Setup, Validate, print_json, print_yaml, warn};
 use super::explain::{Source, ask};
 use super::print;
-use super::simulate::settings::{EngineArgs, Setup};
-use super::simulate::{Output, Validate, print_json, print_yaml, warn, write};
 use crate::what_if::{Change, Changed};
 use crate::wire::{self, Object};
 
@@ -56,6 +58,7 @@ pub(super) struct Args {
     fail_if_pending: bool,
 
     /// Writes a picture to this file: the nodes without and with the change, coloured by what is requested of them
+    #[cfg(feature = "simulator")]
     #[arg(long, value_name = "SVG")]
     plot: Option<PathBuf>,
 
@@ -72,6 +75,29 @@ pub(super) struct Args {
     /// Another KubeSchedulerConfiguration for the run with the change
     #[arg(long, value_name = "FILE")]
     config_after: Option<PathBuf>,
+}
+
+impl Args {
+    /// Returns the file for a picture. Only a build with the simulator can draw one.
+    #[cfg(feature = "simulator")]
+    fn plot(&self) -> Option<&Path> {
+        self.plot.as_deref()
+    }
+
+    #[cfg(not(feature = "simulator"))]
+    const fn plot(&self) -> Option<&Path> {
+        None
+    }
+}
+
+#[cfg(feature = "simulator")]
+fn plot(path: &Path, Sides { before, after }: &Sides<Vec<NodeUsage>>) -> anyhow::Result<()> {
+    write(path, &simulator::report::heat_map::plot(before, after).to_svg()?)
+}
+
+#[cfg(not(feature = "simulator"))]
+fn plot(_path: &Path, _nodes: &Sides<Vec<NodeUsage>>) -> anyhow::Result<()> {
+    bail!("this build draws no pictures")
 }
 
 /// Runs the command with these plugins.
@@ -94,8 +120,8 @@ pub(super) fn run(args: &Args, registry: Registry) -> anyhow::Result<ExitCode> {
     };
     warn(&answer.warnings);
     let nodes = answer.nodes.take();
-    if let Some((path, Sides { before, after })) = args.plot.as_ref().zip(nodes) {
-        write(path, &heat_map::plot(&before, &after).to_svg()?)?;
+    if let Some((path, nodes)) = args.plot().zip(nodes) {
+        plot(path, &nodes)?;
     }
     let detail = if args.output == Output::Wide { Detail::Wide } else { Detail::Usual };
     match args.output {
@@ -121,7 +147,7 @@ fn of_scheduler(args: &Args, mut objects: Vec<Object>) -> anyhow::Result<WhatIf>
     Change::of(objects.clone())?.check_not_empty()?;
     let items: Vec<_> = objects.into_iter().map(|object| object.value).collect();
     let body = serde_json::to_vec(&json!({"apiVersion": "v1", "kind": "List", "items": items}))?;
-    let nodes = if args.plot.is_some() { "&nodes=true" } else { "" };
+    let nodes = if args.plot().is_some() { "&nodes=true" } else { "" };
     let validate = if args.validate == Validate::Ignore { "&validate=ignore" } else { "" };
     let path = format!("/whatif/v1?seed={}{nodes}{validate}", args.engine.seed);
     let body = ask(&args.source, &path, Some(body))?;

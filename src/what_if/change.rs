@@ -1,19 +1,13 @@
 //! A change as it is written: documents, manifests, and another configuration.
 
-#[cfg(feature = "simulator")]
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
-#[cfg(feature = "simulator")]
-use dry_run::what_if::Limits;
-use dry_run::what_if::{Changes, Objection};
+use dry_run::what_if::{Changes, Limits, Objection};
 
-#[cfg(feature = "simulator")]
 use super::{Application, Changed, dump_of};
 use crate::config::{self, Configuration, Gates};
-#[cfg(feature = "simulator")]
-use crate::wire::{self, Validation, Wanted};
-use crate::wire::{Fault, Faults, Object};
+use crate::wire::{self, Fault, Faults, Object, Validation, Wanted};
 
 /// `apiVersion` and kind of documents with changes.
 const VERSION: &str = "whatif.loadmaster.io/v1";
@@ -118,7 +112,6 @@ impl Change {
     ///
     /// # Errors
     /// The dump cannot be read, or the change cannot be made.
-    #[cfg(feature = "simulator")]
     pub(crate) fn of_dump(
         &self,
         dump: &[PathBuf],

@@ -7,7 +7,6 @@ mod change;
 mod input;
 mod live;
 
-#[cfg(feature = "simulator")]
 use dry_run::cluster::Dump;
 use dry_run::what_if::{Applied, Limits};
 use dry_run::workloads::Made;
@@ -19,7 +18,6 @@ pub use self::live::{Options, Refusal, Trial};
 use crate::wire::{Faults, Input, InputChange};
 
 /// A cluster without and with a change.
-#[cfg(feature = "simulator")]
 pub(crate) struct Changed {
     pub(crate) before: Dump,
     pub(crate) after: Dump,

@@ -4,6 +4,7 @@
 //! - [`what_if`]: what a change of a cluster does to its pods.
 //! - [`workloads`]: the pods that controllers make from workloads.
 //! - [`World`]: an engine, a clock, and the parts of an API server that the engine notices.
+//! - [`report`]: what the two find, as text tables.
 //! - [`explain`]: why a pod can or cannot run on each node.
 //!
 //! The caller decodes objects and configurations. Nothing here does I/O or reads a clock.
@@ -17,6 +18,7 @@ pub mod explain;
 mod manifest;
 mod object;
 mod renewal;
+pub mod report;
 mod rollout;
 mod settings;
 mod usage;

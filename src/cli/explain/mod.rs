@@ -15,9 +15,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub(super) use self::dump::Dump;
-#[cfg(feature = "simulator")]
-pub(super) use self::remote::ask;
-pub(super) use self::remote::ask_async;
+pub(super) use self::remote::{ask, ask_async};
 pub(super) use self::source::Source;
 use super::print;
 use crate::wire;

@@ -2,34 +2,32 @@
 
 mod gpu_share;
 mod progress;
-pub(super) mod settings;
 
-use std::io::{self, BufWriter, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use ::gpu_share::Strategy;
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::{ArgGroup, ValueEnum};
-use dry_run::cluster::{self, Question, Simulation};
+use dry_run::cluster::{self, Dump, Question, Simulation};
+use dry_run::report::cluster as report;
+use dry_run::report::cluster::Detail;
+use dry_run::workloads::{self, Made};
 use dry_run::{Manifest, Settings};
 use framework::{PodKey, Registry};
 use serde::Serialize;
 use simulator::report::arrivals::{self, Arrivals};
-use simulator::report::cluster::Detail;
 use simulator::report::comparison::{Comparison, TraceComparison};
-use simulator::report::{allocation, cluster as report, waiting};
+use simulator::report::{allocation, waiting};
 use simulator::trace::{Trace, openb};
 use simulator::{Course, inflation, replay};
 use table::Colour;
 
 use self::progress::Bar;
-use self::settings::{EngineArgs, Setup};
-use super::{complain, print};
-use crate::wire::{self, Validation};
-
-/// Number of warnings printed; `-o json` has all of them.
-const WARNINGS_SHOWN: usize = 20;
+use super::dry_runs::{EngineArgs, Output, Setup, Validate, print_json, print_yaml, warn, write};
+use super::print;
+use crate::what_if::{dump_of, make};
+use crate::wire::{self, Faults, Wanted};
 
 /// Schedules a cluster dump, or a trace, without a server
 ///
@@ -115,40 +113,6 @@ pub(super) struct Args {
     /// Writes a plot of the allocation to this file: over arrivals, or over time with --replay
     #[arg(long, value_name = "SVG", requires = "trace")]
     plot: Option<PathBuf>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Output {
-    /// Text in columns
-    Table,
-    /// The table with further columns, all names, and an explanation of each pod left pending
-    Wide,
-    /// JSON
-    Json,
-    /// YAML
-    Yaml,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Validate {
-    /// They are errors
-    #[value(alias = "true")]
-    Strict,
-    /// They cause warnings
-    Warn,
-    /// Nothing is said
-    #[value(alias = "false")]
-    Ignore,
-}
-
-impl From<Validate> for Validation {
-    fn from(validate: Validate) -> Self {
-        match validate {
-            Validate::Strict => Self::Strict,
-            Validate::Warn => Self::Warn,
-            Validate::Ignore => Self::Ignore,
-        }
-    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -239,7 +203,7 @@ impl Args {
 }
 
 fn run_cluster(args: &Args, setup: &Setup) -> anyhow::Result<()> {
-    let dump = settings::read(args, &setup.wanted()?)?;
+    let dump = read(args, &setup.wanted()?)?;
     let simulation = cluster::simulate(dump, &args.question(setup.settings(&args.engine)?))?;
     warn(&simulation.warnings);
     match args.output {
@@ -256,7 +220,7 @@ fn compare_clusters(args: &Args, named: &[(String, Setup)]) -> anyhow::Result<()
     for (_, setup) in named {
         wanted.extend(setup.wanted()?);
     }
-    let dump = settings::read(args, &wanted)?;
+    let dump = read(args, &wanted)?;
     let simulations = named
         .iter()
         .map(|(name, setup)| {
@@ -357,32 +321,15 @@ fn drive(args: &Args, trace: &Trace, settings: &Settings) -> anyhow::Result<(Str
     Ok((format!("inflated to {percent} % of the GPU capacity"), courses))
 }
 
-pub(super) fn warn(warnings: &[String]) {
-    for warning in warnings.iter().take(WARNINGS_SHOWN) {
-        complain("warning", warning);
-    }
-    if let Some(more) = warnings.len().checked_sub(WARNINGS_SHOWN).filter(|more| *more > 0) {
-        complain("warning", &format!("and {more} more; -o json has all of them"));
-    }
-}
-
-/// Writes JSON to standard output, not by way of a text of the same size. A closed pipe is not an error.
-pub(super) fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
-    let mut out = BufWriter::new(io::stdout().lock());
-    let written = serde_json::to_writer_pretty(&mut out, value).map_err(io::Error::from);
-    match written.and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        outcome => outcome.context("cannot write JSON to standard output"),
-    }
-}
-
-pub(super) fn print_yaml(value: &impl Serialize) -> anyhow::Result<()> {
-    match wire::to_yaml(value) {
-        Ok(text) => print(&text),
-        Err(error) => bail!("cannot write YAML: {error}"),
-    }
-}
-
-pub(super) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+/// Reads the input with the pods that controllers make from its workloads.
+///
+/// # Errors
+/// The input cannot be used.
+fn read(args: &Args, wanted: &Wanted) -> Result<Dump, Faults> {
+    let mut made = Made::default();
+    let input = wire::read(&args.filename, wanted, args.validate.into(), |input| {
+        made = make(input, workloads::MOST_PODS);
+        std::mem::take(&mut made.objects)
+    })?;
+    Ok(dump_of(input, made))
 }

@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::allocation::Shares;
-use super::cluster::counted;
 use super::svg::{Plot, Series, Unit};
+use dry_run::report::cluster::counted;
 
 /// Maximum number of points of the state over time in a report.
 const POINTS: u64 = 200;

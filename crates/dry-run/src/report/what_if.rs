@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use dry_run::Usage;
-use dry_run::what_if::{Sides, WhatIf};
+use crate::Usage;
+use crate::what_if::{Sides, WhatIf};
 use table::{Cell, Colour, Column, Table, Tone};
 
 use super::cluster::{Detail, amount, counted};

@@ -1,26 +1,29 @@
-//! From the command line and a configuration to what the simulator takes.
+//! What the commands of dry runs, `simulate` and `whatif`, have in common: options, settings and output.
 
+use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::Context;
-use dry_run::cluster::Dump;
-use dry_run::workloads::{self, Made};
+use anyhow::{Context, bail};
+use clap::ValueEnum;
 use framework::Registry;
+use serde::Serialize;
 
-use super::Args;
-use crate::cli::complain;
-use crate::cli::config::read as read_config;
+use super::config::read as read_config;
+use super::{complain, print};
 use crate::config::{self, BuildError, Configuration, Gates};
-use crate::what_if::{dump_of, make, settings};
-use crate::wire::{self, Faults, Wanted};
+use crate::what_if::settings;
+use crate::wire::{self, Validation, Wanted};
+
+/// Number of warnings printed; `-o json` has all of them.
+const WARNINGS_SHOWN: usize = 20;
 
 /// Options of the engine.
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct EngineArgs {
+pub(super) struct EngineArgs {
     /// Seed of random choices: equal input and seed give equal output
     #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(in crate::cli) seed: u64,
+    pub(super) seed: u64,
 
     /// Feature gates, as `Name=true,Other=false`; can be repeated
     #[arg(long, value_name = "GATES")]
@@ -37,7 +40,7 @@ pub(in crate::cli) struct EngineArgs {
 
 impl EngineArgs {
     /// Whether only the seed may differ from the defaults.
-    pub(in crate::cli) fn are_default(&self) -> bool {
+    pub(super) fn are_default(&self) -> bool {
         self.feature_gates.is_empty()
             && self.percentage_of_nodes_to_score.is_none()
             && !self.adaptive_sampling
@@ -47,7 +50,7 @@ impl EngineArgs {
     ///
     /// # Errors
     /// A gate is unknown or not built.
-    pub(in crate::cli) fn gates(&self) -> anyhow::Result<Gates> {
+    pub(super) fn gates(&self) -> anyhow::Result<Gates> {
         let gates = Gates::parse(self.feature_gates.iter().map(String::as_str))?;
         gates.notices().for_each(|notice| complain("warning", &notice.to_string()));
         gates.check_built()?;
@@ -56,7 +59,7 @@ impl EngineArgs {
 }
 
 /// A configuration in effect and the plugins that it can enable.
-pub(in crate::cli) struct Setup {
+pub(super) struct Setup {
     config: Configuration,
     registry: Arc<Registry>,
 }
@@ -66,7 +69,7 @@ impl Setup {
     ///
     /// # Errors
     /// The file cannot be read, or no scheduler can be built from it.
-    pub(in crate::cli) fn read(
+    pub(super) fn read(
         args: &EngineArgs,
         file: Option<&Path>,
         registry: Arc<Registry>,
@@ -90,7 +93,7 @@ impl Setup {
     }
 
     /// Returns the same plugins under another configuration.
-    pub(in crate::cli) fn with(&self, config: Configuration) -> Self {
+    pub(super) fn with(&self, config: Configuration) -> Self {
         Self { config, registry: self.registry.clone() }
     }
 
@@ -98,7 +101,7 @@ impl Setup {
     ///
     /// # Errors
     /// A profile cannot be built.
-    pub(in crate::cli) fn wanted(&self) -> Result<Wanted, BuildError> {
+    pub(super) fn wanted(&self) -> Result<Wanted, BuildError> {
         Ok(Wanted::of(&self.config.build_profiles(&self.registry)?))
     }
 
@@ -106,10 +109,7 @@ impl Setup {
     ///
     /// # Errors
     /// A profile lacks NodeResourcesFit, which an extender needs.
-    pub(in crate::cli) fn settings(
-        &self,
-        args: &EngineArgs,
-    ) -> Result<dry_run::Settings, BuildError> {
+    pub(super) fn settings(&self, args: &EngineArgs) -> Result<dry_run::Settings, BuildError> {
         let mut config = self.config.clone();
         if let Some(percentage) = args.percentage_of_nodes_to_score {
             config.percentage_of_nodes_to_score = percentage;
@@ -118,15 +118,67 @@ impl Setup {
     }
 }
 
-/// Reads the input with the pods that controllers make from its workloads.
-///
-/// # Errors
-/// The input cannot be used.
-pub(super) fn read(args: &Args, wanted: &Wanted) -> Result<Dump, Faults> {
-    let mut made = Made::default();
-    let input = wire::read(&args.filename, wanted, args.validate.into(), |input| {
-        made = make(input, workloads::MOST_PODS);
-        std::mem::take(&mut made.objects)
-    })?;
-    Ok(dump_of(input, made))
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Output {
+    /// Text in columns
+    Table,
+    /// The table with further columns, all names, and an explanation of each pod left pending
+    Wide,
+    /// JSON
+    Json,
+    /// YAML
+    Yaml,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Validate {
+    /// They are errors
+    #[value(alias = "true")]
+    Strict,
+    /// They cause warnings
+    Warn,
+    /// Nothing is said
+    #[value(alias = "false")]
+    Ignore,
+}
+
+impl From<Validate> for Validation {
+    fn from(validate: Validate) -> Self {
+        match validate {
+            Validate::Strict => Self::Strict,
+            Validate::Warn => Self::Warn,
+            Validate::Ignore => Self::Ignore,
+        }
+    }
+}
+
+pub(super) fn warn(warnings: &[String]) {
+    for warning in warnings.iter().take(WARNINGS_SHOWN) {
+        complain("warning", warning);
+    }
+    if let Some(more) = warnings.len().checked_sub(WARNINGS_SHOWN).filter(|more| *more > 0) {
+        complain("warning", &format!("and {more} more; -o json has all of them"));
+    }
+}
+
+/// Writes JSON to standard output, not by way of a text of the same size. A closed pipe is not an error.
+pub(super) fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    let written = serde_json::to_writer_pretty(&mut out, value).map_err(io::Error::from);
+    match written.and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        outcome => outcome.context("cannot write JSON to standard output"),
+    }
+}
+
+pub(super) fn print_yaml(value: &impl Serialize) -> anyhow::Result<()> {
+    match wire::to_yaml(value) {
+        Ok(text) => print(&text),
+        Err(error) => bail!("cannot write YAML: {error}"),
+    }
+}
+
+#[cfg(feature = "simulator")]
+pub(super) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }

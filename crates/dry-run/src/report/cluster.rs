@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use dry_run::cluster::{
+use crate::cluster::{
     EvictedPod, LeftPod, LeftState, PlacedDevice, Placement, Simulation, WorkloadOutcome,
 };
-use dry_run::explain::{Explanation, Ranked, Verdict};
-use dry_run::{NodeUsage, Usage};
+use crate::explain::{Explanation, Ranked, Verdict};
+use crate::{NodeUsage, Usage};
 use table::{Cell, Colour, Column, Table, Tone};
 
 /// Resources with their own column; the last column lists the others.
