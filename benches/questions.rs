@@ -5,8 +5,9 @@
 //! that is kept, and what a list of 1,000 pods and a drain would do. The cluster is 60 % full.
 //!
 //! Times are CPU times of the thread at work, so that other work of the machine counts little. Slices are
-//! too short for that and are measured by the clock; the time of a copy is that of its middle slice times their number. A what-if runs the cluster
-//! without the change on a second thread, whose time is not counted.
+//! too short for that and are measured by the clock; the time of a copy is that of its middle slice times their number. A slice in which the thread
+//! lost its core measures the machine and is counted apart. A what-if runs the cluster without the change on a second thread, whose time is not
+//! counted.
 
 mod support;
 #[path = "support/templates.rs"]
@@ -42,9 +43,12 @@ struct Copied {
     facts: PodFacts,
     /// Sum of its slices.
     took: Duration,
-    /// The time of each slice.
-    slices: Vec<Duration>,
+    /// Each slice.
+    slices: Vec<Slice>,
 }
+
+/// The time of a slice, and whether the thread kept its core all the time.
+type Slice = (Duration, bool);
 
 #[expect(clippy::disallowed_methods, reason = "a benchmark has a thread that decides")]
 fn main() {
@@ -83,7 +87,7 @@ enum Request {
 fn decide(mut engine: Engine, pods: usize, asked: &Receiver<Request>) -> Rates {
     let mut counts = [(0_usize, Duration::ZERO); 2];
     let (mut phase, mut since) = (0, Instant::now());
-    let mut copy: Option<(ClusterCopy, Vec<Duration>, Sender<Copied>)> = None;
+    let mut copy: Option<(ClusterCopy, Vec<Slice>, Sender<Copied>)> = None;
     let mut placed: Vec<Arc<Pod>> = Vec::new();
     for number in pods.. {
         match asked.try_recv() {
@@ -107,9 +111,11 @@ fn decide(mut engine: Engine, pods: usize, asked: &Receiver<Request>) -> Rates {
             }
         }
         let Some((cluster, slices, _)) = &mut copy else { continue };
+        let before = switches();
         let start = Instant::now();
         let is_complete = cluster.advance(&engine, Time::ZERO);
-        slices.push(start.elapsed());
+        let took = start.elapsed();
+        slices.push((took, switches() == before));
         if is_complete && let Some((cluster, slices, receiver)) = copy.take() {
             let facts = facts(&engine, &key(), Time::ZERO).expect("the pod waits");
             let took = total(&mut slices.clone());
@@ -122,9 +128,16 @@ fn decide(mut engine: Engine, pods: usize, asked: &Receiver<Request>) -> Rates {
 }
 
 /// Returns the time of all slices, if all were like the middle one.
-fn total(slices: &mut [Duration]) -> Duration {
+fn total(slices: &mut [Slice]) -> Duration {
     slices.sort_unstable();
-    slices[slices.len() / 2] * slices.len() as u32
+    slices[slices.len() / 2].0 * slices.len() as u32
+}
+
+/// Returns how often this thread has lost its core to another one.
+fn switches() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    let count = text.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:"));
+    count.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
 }
 
 /// Returns the CPU time of this thread.
@@ -219,10 +232,15 @@ fn question(ask: &Sender<Request>, drained: usize) {
         );
         slices.extend(copy.slices);
     }
-    slices.sort_unstable();
-    let at = |share: f64| text(slices[((slices.len() - 1) as f64 * share) as usize]);
-    let (middle, high, longest) = (at(0.5), at(0.999), at(1.0));
-    println!("\n{} slices: median {middle}, 99.9 % {high}, longest {longest}\n", slices.len());
+    for (name, kept) in [("undisturbed", true), ("interrupted", false)] {
+        let mut own: Vec<_> =
+            slices.iter().filter(|slice| slice.1 == kept).map(|own| own.0).collect();
+        own.sort_unstable();
+        let at = |share: f64| own.get((own.len().saturating_sub(1) as f64 * share) as usize);
+        let at = |share: f64| at(share).map_or_else(String::new, |time| text(*time));
+        let (middle, high, longest) = (at(0.5), at(0.999), at(1.0));
+        println!("{} {name} slices: median {middle}, 99.9 % {high}, longest {longest}", own.len());
+    }
     let _ = ask.send(Request::Phase(false));
 }
 
