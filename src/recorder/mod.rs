@@ -6,6 +6,7 @@
 //! The scheduling loop hands chunks to a writer through a bounded channel and never waits for it. A recording that
 //! cannot go on, because the disk is full or too slow, ends with a line in the log and a metric; scheduling goes on.
 
+mod checkpoints;
 mod directory;
 mod setup;
 #[cfg(test)]
@@ -21,6 +22,7 @@ use framework::Time;
 use recording::{Chunk, Encoder, RecordedEngine};
 use tracing::{error, info};
 
+use self::checkpoints::Checkpoints;
 pub use self::directory::{EXTENSION, RunFiles, Runs};
 pub use self::setup::{RecordedSetup, SetupError};
 pub use self::writer::Writer;
@@ -61,13 +63,15 @@ pub struct Recorder {
     sender: SyncSender<Chunk>,
     last_flush: Time,
     metrics: Arc<Metrics>,
+    checkpoints: Checkpoints,
 }
 
 impl Recorder {
     /// Creates a recorder, and the receiver for its writer.
     pub fn new(metrics: Arc<Metrics>) -> (Self, Receiver<Chunk>) {
         let (sender, receiver) = sync_channel(MAX_WAITING);
-        (Self { sender, last_flush: Time::ZERO, metrics }, receiver)
+        let checkpoints = Checkpoints::default();
+        (Self { sender, last_flush: Time::ZERO, metrics, checkpoints }, receiver)
     }
 
     /// Hands over what was recorded, if it is much or old. Returns whether the recording goes on.
@@ -76,7 +80,13 @@ impl Recorder {
         if is_due {
             self.last_flush = now;
         }
+        self.checkpoints.advance(engine, now);
         self.hand_over(engine, if is_due { 0 } else { FRAME })
+    }
+
+    /// Whether the next turn of the loop has nothing to write but what happens until then.
+    pub const fn is_idle(&self) -> bool {
+        self.checkpoints.is_idle()
     }
 
     /// Hands over what was recorded last.
@@ -86,6 +96,9 @@ impl Recorder {
 
     fn hand_over(&mut self, engine: &mut RecordedEngine, least: usize) -> bool {
         let Some(chunk) = engine.take_recorded(least) else { return true };
+        if engine.begins_file() {
+            self.checkpoints.begin();
+        }
         match self.sender.try_send(chunk) {
             Ok(()) => true,
             Err(TrySendError::Full(_)) => {

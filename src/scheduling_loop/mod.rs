@@ -191,7 +191,8 @@ impl<O: Observer> SchedulingLoop<O> {
             let is_idle = is_up_to_date
                 && attempt.is_none()
                 && self.snapshots.is_idle()
-                && self.copies.is_idle();
+                && self.copies.is_idle()
+                && self.recorder.as_ref().is_none_or(Recorder::is_idle);
             attempt.iter().for_each(log_attempt);
             self.recorder.take_if(|recorder| !recorder.advance(self.scheduler.engine_mut(), now));
             if let Some(outcome) = self.outcome() {

@@ -3,10 +3,10 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use engine::{Engine, EngineConfig};
+use engine::{Change, Engine, EngineConfig};
 use framework::{Node, NodeIx, Pod, PodKey, StoredObject, Time, WallOffset};
 
-use crate::follower::Follower;
+use crate::follower::{Follower, object_change};
 
 /// Number of objects copied in one slice. A node is copied with all its pods.
 const SLICE: usize = 256;
@@ -23,6 +23,8 @@ pub struct ClusterCopy {
     pub(crate) nodes: Vec<Node>,
     pub(crate) pods: Vec<Arc<Pod>>,
     pub(crate) objects: Vec<StoredObject>,
+    /// The last object that was taken.
+    last_taken: Option<StoredObject>,
     last_pending: Option<PodKey>,
     step: Step,
     next_node: usize,
@@ -67,6 +69,22 @@ impl ClusterCopy {
     /// its node first.
     pub fn into_parts(self) -> (Vec<Node>, Vec<Arc<Pod>>, Vec<StoredObject>) {
         (self.nodes, self.pods, self.objects)
+    }
+
+    /// Takes what was copied since the last call, as changes that add it.
+    pub fn take_changes(&mut self) -> Vec<Change> {
+        let nodes = self.nodes.drain(..).map(Change::Node);
+        let pods = self.pods.drain(..);
+        let pods = pods.map(|pod| Change::Pod(Box::new(Arc::unwrap_or_clone(pod))));
+        let mut changes: Vec<Change> = nodes.chain(pods).collect();
+        changes.extend(
+            self.objects
+                .iter()
+                .map(|own| object_change(&(own.kind.clone(), own.name.clone()), own.json())),
+        );
+        self.last_taken = self.objects.pop().or(self.last_taken.take());
+        self.objects.clear();
+        changes
     }
 
     /// Number of copied objects.
@@ -132,7 +150,8 @@ impl ClusterCopy {
     fn copy_objects(&mut self, engine: &Engine) {
         let cluster = engine.cache().cluster();
         let before = self.objects.len();
-        let slice: Vec<_> = cluster.stored_objects_after(self.objects.last()).take(SLICE).collect();
+        let last = self.objects.last().or(self.last_taken.as_ref());
+        let slice: Vec<_> = cluster.stored_objects_after(last).take(SLICE).collect();
         self.objects.extend(slice);
         if self.objects.len() < before + SLICE {
             self.step = Step::Complete;

@@ -134,7 +134,7 @@ fn end_of(pod: &Pod) -> Change {
     Change::PodDeleted { key: pod.key.clone(), uid: pod.uid.clone() }
 }
 
-fn object_change(
+pub(crate) fn object_change(
     (kind, name): &(EventResource, ObjectName),
     object: Option<Arc<serde_json::Value>>,
 ) -> Change {

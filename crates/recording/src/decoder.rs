@@ -47,6 +47,8 @@ pub struct Decoder {
     version: u64,
     start: i64,
     effect: u64,
+    /// Whether the next change belongs to a checkpoint.
+    is_known: bool,
 }
 
 impl Decoder {
@@ -64,7 +66,13 @@ impl Decoder {
         while !rest.is_empty() {
             let (record, after) =
                 postcard::take_from_bytes(rest).map_err(|_| DecodeError::Record)?;
-            if let Some(operation) = self.operation(record)?
+            let operation = match self.operation(record)? {
+                Some(Operation::Change { change, .. }) if std::mem::take(&mut self.is_known) => {
+                    Some(Operation::Known(change))
+                }
+                operation => operation,
+            };
+            if let Some(operation) = operation
                 && !take(operation)
             {
                 return Ok(bytes.len() - rest.len());
@@ -156,6 +164,11 @@ impl Decoder {
                 };
                 Operation::Attempt { pod: self.key(pod)?, outcome }
             }
+            Record::Known => {
+                self.is_known = true;
+                return Ok(None);
+            }
+            Record::Checkpoint => Operation::Checkpoint,
             Record::Effects { effects, digest } => {
                 let effects = effects.iter().map(|effect| self.effect(effect));
                 Operation::Effects(Taken { effects: effects.collect::<Result<_, _>>()?, digest })

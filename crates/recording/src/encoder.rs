@@ -48,6 +48,8 @@ pub struct Encoder {
     reset_after: usize,
     /// Whether `out` begins with a reset.
     starts: bool,
+    /// Whether a checkpoint is being written. It is of use only as a whole, without a reset.
+    in_checkpoint: bool,
 }
 
 /// What differences are measured from.
@@ -75,6 +77,7 @@ impl Encoder {
             written: 0,
             reset_after,
             starts: false,
+            in_checkpoint: false,
         };
         encoder.reset();
         encoder
@@ -95,7 +98,7 @@ impl Encoder {
         let chunk = Chunk { starts: self.starts, bytes: std::mem::take(&mut self.out) };
         self.starts = false;
         self.written += chunk.bytes.len();
-        let is_full = self.written >= self.reset_after
+        let is_full = self.written >= self.reset_after && !self.in_checkpoint
             || self.parts_size >= PARTS_MAX / 2
             || self.parts.len() >= PART_COUNT_MAX / 2
             || self.next_pod as usize >= PODS_MAX / 2;
@@ -105,7 +108,36 @@ impl Encoder {
         chunk
     }
 
+    /// Returns whether what follows begins a new file.
+    pub const fn starts(&self) -> bool {
+        self.starts
+    }
+
+    /// Returns the number of bytes after which a new file begins.
+    pub const fn reset_after(&self) -> usize {
+        self.reset_after
+    }
+
+    /// Writes a part of a checkpoint.
+    pub fn known(&mut self, change: &Change) {
+        self.in_checkpoint = true;
+        put(&mut self.out, &Record::Known);
+        self.change(change, Time::from_nanos(self.base.time));
+    }
+
+    /// Writes that the checkpoint is complete.
+    pub fn checkpoint(&mut self) {
+        self.in_checkpoint = false;
+        put(&mut self.out, &Record::Checkpoint);
+    }
+
+    /// Leaves the checkpoint incomplete.
+    pub const fn abandon_checkpoint(&mut self) {
+        self.in_checkpoint = false;
+    }
+
     fn reset(&mut self) {
+        self.in_checkpoint = false;
         self.parts.clear();
         self.pods.clear();
         (self.parts_size, self.next_pod, self.written) = (0, 0, 0);

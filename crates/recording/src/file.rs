@@ -12,8 +12,8 @@ use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The version of the format.
-pub const VERSION: u32 = 1;
+/// The version of the format. Version 2 added checkpoints.
+pub const VERSION: u32 = 2;
 
 const MAGIC: &str = "loadmaster recording ";
 /// Maximum size of a frame, compressed and not.

@@ -10,6 +10,7 @@
 //! - [`Compressor`] and [`FileReader`] put chunks of such bytes into files that can be read up to the point
 //!   where they are cut off or damaged.
 //! - [`Replayer`] feeds operations to a fresh engine and compares what comes out.
+//! - [`Rebuilder`] brings an engine to a state after a checkpoint, and judges the recorded decisions there.
 //!
 //! Nothing here does I/O beyond the reader and the buffers that its caller passes in.
 
@@ -17,6 +18,7 @@ mod decoder;
 mod encoder;
 mod file;
 mod operation;
+mod rebuilder;
 mod record;
 mod recorded_engine;
 mod replayer;
@@ -28,5 +30,6 @@ pub use decoder::{DecodeError, Decoder};
 pub use encoder::{Chunk, Encoder};
 pub use file::{Compressor, Ending, FileReader, Header, OpenError, VERSION};
 pub use operation::{Called, Decided, EffectSummary, Operation, Taken};
+pub use rebuilder::{Agreement, Rebuilder};
 pub use recorded_engine::RecordedEngine;
 pub use replayer::{Difference, Replayer};

@@ -76,6 +76,10 @@ pub enum Operation {
     },
     /// The effects of the calls before were taken.
     Effects(Taken),
+    /// A part of a checkpoint: an object that the engine knew, as a change that adds it. It is no call.
+    Known(Change),
+    /// Everything that the engine knew was written since the last checkpoint, or has changed since.
+    Checkpoint,
 }
 
 impl Operation {
@@ -92,7 +96,9 @@ impl Operation {
             | Self::Touch { .. }
             | Self::Called(_)
             | Self::Attempt { .. }
-            | Self::Effects(_) => None,
+            | Self::Effects(_)
+            | Self::Known(_)
+            | Self::Checkpoint => None,
         }
     }
 }
@@ -121,6 +127,7 @@ impl fmt::Display for Operation {
             Self::Called(called) => write!(f, "call of {called}"),
             Self::Attempt { pod, outcome } => write!(f, "attempt for pod {pod}: {outcome}"),
             Self::Effects(_) => f.write_str("effects"),
+            Self::Known(_) | Self::Checkpoint => f.write_str("checkpoint"),
         }
     }
 }

@@ -48,6 +48,34 @@ impl RecordedEngine {
         (!encoder.is_empty() && encoder.len() >= least).then(|| encoder.take())
     }
 
+    /// Returns whether a new file begins with what is recorded next.
+    pub fn begins_file(&self) -> bool {
+        self.encoder.as_ref().is_some_and(Encoder::starts)
+    }
+
+    /// Returns the number of bytes after which a new file begins.
+    pub fn file_size(&self) -> usize {
+        self.encoder.as_ref().map_or(0, Encoder::reset_after)
+    }
+
+    /// Writes a part of a checkpoint: objects that the engine knows, as changes that add them. No file ends before
+    /// the checkpoint does. Returns the number of bytes.
+    pub fn record_known(&mut self, objects: &[Change]) -> usize {
+        let Some(encoder) = &mut self.encoder else { return 0 };
+        let before = encoder.len();
+        objects.iter().for_each(|object| encoder.known(object));
+        encoder.len() - before
+    }
+
+    /// Ends a checkpoint. Whether it is complete or given up, the next file may begin.
+    pub fn end_checkpoint(&mut self, is_complete: bool) {
+        match &mut self.encoder {
+            Some(encoder) if is_complete => encoder.checkpoint(),
+            Some(encoder) => encoder.abandon_checkpoint(),
+            None => {}
+        }
+    }
+
     /// Ends the recording.
     pub fn end_recording(&mut self) {
         self.encoder = None;

@@ -95,6 +95,9 @@ impl Replayer {
     /// # Errors
     /// The engine decides otherwise than recorded.
     pub fn step(&mut self, operation: Operation) -> Result<(), Box<Difference>> {
+        if matches!(operation, Operation::Known(_) | Operation::Checkpoint) {
+            return Ok(());
+        }
         if let Operation::Called(called) = operation {
             if let Some((_, results)) = &mut self.held {
                 results.push_back(called);
@@ -164,7 +167,11 @@ impl Replayer {
             Operation::Evaluate { now, pod, form, start } => {
                 engine.evaluate(&pod, form, start, now, ports);
             }
-            Operation::Called(_) | Operation::Attempt { .. } | Operation::Effects(_) => {}
+            Operation::Called(_)
+            | Operation::Attempt { .. }
+            | Operation::Effects(_)
+            | Operation::Known(_)
+            | Operation::Checkpoint => {}
         }
         if extenders.missing {
             let recorded = "no further call of an extender".to_owned();

@@ -14,11 +14,11 @@ use explain::{
     explain_cluster, explain_group, explain_node, explain_pod, facts, list_nodes,
 };
 use framework::{PodKey, Registry, Time};
-use recording::Replayer;
 
 use super::Source;
 use crate::cli::complain;
 use crate::cli::config::read;
+use crate::cli::replay::Replayed;
 use crate::clock::Clock;
 use crate::config::{self, Gates};
 use crate::what_if::{Options, Trial};
@@ -32,7 +32,7 @@ pub(in crate::cli) struct Dump {
     engine: Engine,
     now: Time,
     /// The recorded engine, which knows the history of attempts.
-    replayed: Option<Replayer>,
+    replayed: Option<Replayed>,
     trial: Trial,
     /// What answers leave out.
     notes: Vec<String>,
@@ -53,7 +53,7 @@ impl Dump {
 
     /// Copies the cluster of a replay. Trials happen in the copy, by an engine of this configuration.
     pub(in crate::cli) fn of_recording(
-        replayed: Replayer,
+        replayed: Replayed,
         config: EngineConfig,
         trial: Trial,
     ) -> Self {
@@ -61,6 +61,12 @@ impl Dump {
         let mut notes = vec![format!("\"now\" is {} of the recording", replayed.wall_time())];
         if !config.extenders.is_empty() {
             notes.push("extenders were not asked".to_owned());
+        }
+        if !replayed.has_history() {
+            notes.push(
+                "the beginning of the recording is missing: there is no history of attempts"
+                    .to_owned(),
+            );
         }
         let config = EngineConfig { extenders: Vec::new(), ..config };
         let engine = ClusterCopy::of(replayed.engine(), now).engine(config, now);
@@ -76,7 +82,7 @@ impl Dump {
         key: &PodKey,
         node: Option<&str>,
     ) -> anyhow::Result<PodAnswer> {
-        let recorded = self.replayed.as_ref().map(Replayer::engine);
+        let recorded = self.replayed.as_ref().map(Replayed::engine);
         let facts = facts(recorded.unwrap_or(&self.engine), key, self.now);
         let known = facts.and_then(|facts| self.in_lab(|lab| explain_pod(lab, facts, node)));
         let mut answer = known.ok_or_else(|| match &self.replayed {

@@ -86,7 +86,9 @@ impl Lives {
     pub(super) fn step(&mut self, at: Time, operation: &Operation) {
         self.end = self.end.max(at);
         match operation {
-            Operation::Change { change: Change::Pod(pod), .. } => {
+            // A pod that the first file left does not show is known from the checkpoint.
+            Operation::Change { change: Change::Pod(pod), .. }
+            | Operation::Known(Change::Pod(pod)) => {
                 let number = *self.by_uid.entry(pod.uid.clone()).or_insert_with(|| {
                     let name = &*pod.spec.scheduler_name;
                     let is_ours = pod.node_name.is_none()

@@ -7,7 +7,10 @@ mod moment;
 mod moments;
 mod other;
 mod query;
+mod replayed;
 mod run;
+#[cfg(test)]
+mod tests;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -15,12 +18,13 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use framework::{PodKey, Registry, Time};
-use recording::{Decided, Operation, Replayer};
+use recording::{Agreement, Decided, Operation};
 
 use self::lives::duration_text;
 use self::moment::Moment;
 pub(super) use self::moments::Moments;
 use self::query::Query;
+pub(super) use self::replayed::Replayed;
 use self::run::Run;
 use super::explain::{Dump, pod_text};
 use super::print;
@@ -32,7 +36,8 @@ use crate::what_if::Trial;
 ///
 /// A recording is what `loadmaster run --record DIR` writes: a folder for each process. Every decision and every
 /// request is compared with what was recorded. A replay that differs is a defect of Loadmaster, unless another version
-/// recorded; the first operation that differs is named, and the exit code is 1.
+/// recorded; the first operation that differs is named, and the exit code is 1. If the size limit has removed the
+/// first files of a process, its state is rebuilt from the next checkpoint, and its decisions are judged there.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The directory of a recording, the folder of one process, or one file
@@ -103,7 +108,7 @@ pub(super) fn run(args: &Args, registry: Registry) -> anyhow::Result<ExitCode> {
         print(&outcome.text(run))?;
         differs |= outcome.difference.is_some();
         if let Some(pod) = &args.explain {
-            let answer = dump_of(run, outcome.replayer, &registry)?.pod(&pod_key(pod), None)?;
+            let answer = dump_of(run, outcome.replayed, &registry)?.pod(&pod_key(pod), None)?;
             print(&pod_text(&answer))?;
         }
         if let Some(target) = &args.to_test {
@@ -137,7 +142,7 @@ fn pod_key(text: &str) -> PodKey {
 }
 
 /// Returns what answers questions at the end of the replay.
-fn dump_of(run: &Run, replayer: Replayer, registry: &Registry) -> anyhow::Result<Dump> {
+fn dump_of(run: &Run, replayed: Replayed, registry: &Registry) -> anyhow::Result<Dump> {
     let config = run.setup.configuration()?;
     let engine = run.setup.engine_config(&config, registry, run.header.seed)?;
     let trial = Trial {
@@ -147,12 +152,12 @@ fn dump_of(run: &Run, replayer: Replayer, registry: &Registry) -> anyhow::Result
         adaptive_sampling: run.setup.adaptive_sampling,
         every_scheduler: false,
     };
-    Ok(Dump::of_recording(replayer, engine, trial))
+    Ok(Dump::of_recording(replayed, engine, trial))
 }
 
 /// A replay of one run.
 struct Outcome {
-    replayer: Replayer,
+    replayed: Replayed,
     difference: Option<Box<recording::Difference>>,
     /// What could not be read.
     notes: Vec<String>,
@@ -165,11 +170,10 @@ struct Outcome {
 
 /// Replays a run up to the moment, or to the first difference.
 fn replay(run: &Run, until: Option<&Moment>, registry: &Registry) -> anyhow::Result<Outcome> {
-    run.check_beginning()?;
     let engine =
         run.setup.engine(registry, run.header.seed).with_context(|| run.name().to_owned())?;
     let mut outcome = Outcome {
-        replayer: Replayer::new(engine),
+        replayed: Replayed::new(engine, run.has_beginning()),
         difference: None,
         notes: Vec::new(),
         changes: 0,
@@ -189,11 +193,18 @@ fn replay(run: &Run, until: Option<&Moment>, registry: &Registry) -> anyhow::Res
         if operation.time().is_some() {
             outcome.span = Some((outcome.span.map_or(at, |(first, _)| first), at));
         }
-        outcome.difference = outcome.replayer.step(operation).err();
+        outcome.difference = outcome.replayed.step(operation).err();
         outcome.difference.is_none()
     })?;
     if outcome.difference.is_none() {
-        outcome.difference = outcome.replayer.finish().err();
+        outcome.difference = outcome.replayed.finish().err();
+    }
+    if !outcome.replayed.is_complete() {
+        bail!(
+            "{}, and {} there is no checkpoint in what is left. --find still searches it",
+            run.lacks_beginning(),
+            if until.is_some() { "until the moment" } else { "so far" }
+        );
     }
     Ok(outcome)
 }
@@ -201,7 +212,7 @@ fn replay(run: &Run, until: Option<&Moment>, registry: &Registry) -> anyhow::Res
 impl Outcome {
     fn text(&self, run: &Run) -> String {
         let Self { changes, attempts, assumed, .. } = self;
-        let operations = self.replayer.operations();
+        let operations = self.replayed.operations();
         let span = match self.span {
             Some((first, last)) => {
                 let (first, last) = (first.floor_to_second(), last.floor_to_second());
@@ -224,12 +235,24 @@ impl Outcome {
                 run.header.loadmaster
             );
         }
-        text += &match &self.difference {
-            None => "  the replay makes the same decisions\n".to_owned(),
-            Some(difference) => {
-                format!("  THE REPLAY DIFFERS at {}: {difference}\n", self.replayer.wall_time())
+        text += &match (&self.difference, self.replayed.agreement()) {
+            (None, None) => "  the replay makes the same decisions\n".to_owned(),
+            (None, Some(agreement)) => judged(run, agreement),
+            (Some(difference), _) => {
+                format!("  THE REPLAY DIFFERS at {}: {difference}\n", self.replayed.wall_time())
             }
         };
         text
     }
+}
+
+/// Returns what the decisions of a run without its beginning look like in the rebuilt state.
+fn judged(run: &Run, agreement: Agreement) -> String {
+    let Agreement { same, fitting, different, unjudged } = agreement;
+    format!(
+        "  note: {}; the state is rebuilt from the first checkpoint, and decisions are judged there\n  \
+         {same} decisions are those of the rebuilt state, {fitting} took a node that fits and is not the best there, \
+         {different} are others, {unjudged} were not judged\n",
+        run.lacks_beginning()
+    )
 }

@@ -79,5 +79,5 @@ fn at(
         bail!("run {} differs when it is replayed: {difference}", run.name());
     }
     let last = outcome.span.map(|(_, last)| last);
-    Ok((dump_of(run, outcome.replayer, registry)?, last))
+    Ok((dump_of(run, outcome.replayed, registry)?, last))
 }

@@ -39,7 +39,6 @@ pub(super) fn compare(
     until: Option<&Moment>,
     registry: Registry,
 ) -> anyhow::Result<ExitCode> {
-    run.check_beginning()?;
     let gates = Gates::parse(run.setup.feature_gates.iter().map(String::as_str))?;
     let other = config::load(&read(file)?, &gates).with_context(|| file.display().to_string())?;
     let registry = Arc::new(registry);
@@ -139,7 +138,7 @@ impl Side {
 impl Feeder<'_> {
     fn step(&mut self, at: Time, operation: Operation) {
         match operation {
-            Operation::Change { change, .. } => {
+            Operation::Change { change, .. } | Operation::Known(change) => {
                 self.advance_to(at);
                 self.change(change, at);
             }

@@ -43,24 +43,22 @@ impl Run {
         Time::parse_rfc3339(&self.setup.started).unwrap_or(Time::ZERO)
     }
 
-    /// Checks that the beginning is there, without which no decision can be made again.
-    ///
-    /// # Errors
-    /// The size limit has removed the first files.
-    pub(super) fn check_beginning(&self) -> anyhow::Result<()> {
-        if self.header.file != 1 {
-            bail!(
-                "the size limit (--record-limit) has removed the beginning of run {}: its first file is number {}. \
-                 Without it the decisions cannot be made again; --find still searches what is left",
-                self.name(),
-                self.header.file
-            );
-        }
-        Ok(())
+    /// Whether the beginning is there, without which no decision can be made again.
+    pub(super) const fn has_beginning(&self) -> bool {
+        self.header.file == 1
     }
 
-    /// Passes the operations up to the moment to `take`, each with the wall time, until it returns false.
-    /// Returns notes about what could not be read.
+    /// Returns the sentence about a run without its beginning.
+    pub(super) fn lacks_beginning(&self) -> String {
+        format!(
+            "the size limit (--record-limit) has removed the beginning of run {}: its first file is number {}",
+            self.name(),
+            self.header.file
+        )
+    }
+
+    /// Passes the operations up to the moment to `take`, each with the wall time, until it returns false. The first
+    /// checkpoint is among them if the beginning is missing. Returns notes about what could not be read.
     ///
     /// # Errors
     /// A file cannot be read, or has another format.
@@ -86,6 +84,7 @@ impl Run {
         let mut decoder = Decoder::default();
         let (mut now, mut offset) = (Time::ZERO, WallOffset::default());
         let mut notes = Vec::new();
+        let mut wants_checkpoint = !self.has_beginning();
         for (expected, (path, _)) in (self.header.file..).zip(&self.files.files) {
             let (mut reader, header) = match open(path) {
                 Ok(opened) => opened,
@@ -104,6 +103,10 @@ impl Run {
                 let read = decoder.read(&frame, |operation| {
                     match &operation {
                         Operation::WallOffset(new) => offset = *new,
+                        Operation::Known(_) | Operation::Checkpoint if !wants_checkpoint => {
+                            return true;
+                        }
+                        Operation::Checkpoint => wants_checkpoint = false,
                         other => now = other.time().unwrap_or(now),
                     }
                     let at = offset.wall_time(now);

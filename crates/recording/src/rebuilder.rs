@@ -1,0 +1,186 @@
+//! The state of a recording without its beginning.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use engine::cycle::Form;
+use engine::ports::Ports;
+use engine::{Change, Engine};
+use framework::{Pod, PodKey, Time, Uid, WallOffset};
+
+use crate::operation::{Decided, Operation};
+
+/// How the recorded decisions compare with what the rebuilt state leads to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Agreement {
+    /// Pods on one of the best nodes, and pods without a node that no node can take.
+    pub same: u64,
+    /// Pods on a node that can take them and is not among the best.
+    pub fitting: u64,
+    /// All others.
+    pub different: u64,
+    /// Decisions that are not judged: about pods that the state does not have as pending.
+    pub unjudged: u64,
+}
+
+/// An engine that knows what a recorded engine knew. It makes no decisions itself.
+///
+/// The state begins with a checkpoint and follows the recorded changes. A pod counts on its node from the
+/// recorded decision on, as in the recorded engine. Waiting times, backoffs, evictions under way and what plugins keep
+/// are not in it, so decisions are judged, not compared to the byte: see [`Agreement`].
+#[derive(Debug)]
+pub struct Rebuilder {
+    engine: Engine,
+    now: Time,
+    wall_offset: WallOffset,
+    count: u64,
+    is_complete: bool,
+    /// The pods that were given a node and whose bind the recording has not shown, without the node.
+    assumed: BTreeMap<PodKey, Arc<Pod>>,
+    agreement: Agreement,
+}
+
+impl Rebuilder {
+    /// Creates the state of an engine that knows nothing.
+    pub fn new(engine: Engine) -> Self {
+        Self {
+            engine,
+            now: Time::ZERO,
+            wall_offset: WallOffset::default(),
+            count: 0,
+            is_complete: false,
+            assumed: BTreeMap::new(),
+            agreement: Agreement::default(),
+        }
+    }
+
+    /// Returns the engine.
+    pub const fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Returns the time of the last call.
+    pub const fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Returns the wall time of the last call.
+    pub const fn wall_time(&self) -> Time {
+        self.wall_offset.wall_time(self.now)
+    }
+
+    /// Returns the number of operations, without the parts of the checkpoint.
+    pub const fn operations(&self) -> u64 {
+        self.count
+    }
+
+    /// Whether everything is known that the recorded engine knew.
+    pub const fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    /// Returns how the decisions since the checkpoint compare.
+    pub const fn agreement(&self) -> Agreement {
+        self.agreement
+    }
+
+    /// Takes the next operation.
+    pub fn step(&mut self, operation: Operation) {
+        let is_part = matches!(operation, Operation::Known(_) | Operation::Checkpoint);
+        self.count += u64::from(!is_part);
+        self.now = operation.time().unwrap_or(self.now);
+        match operation {
+            Operation::WallOffset(offset) => {
+                self.wall_offset = offset;
+                self.engine.set_wall_offset(offset);
+            }
+            Operation::Known(change) | Operation::Change { change, .. } => self.change(change),
+            Operation::Checkpoint => self.is_complete = true,
+            Operation::Attempt { pod, outcome } if self.is_complete => {
+                self.decided(&pod, &outcome);
+            }
+            _ => {}
+        }
+    }
+
+    fn change(&mut self, change: Change) {
+        match change {
+            Change::Pod(pod) if self.is_assumed(&pod.key, &pod.uid) => match pod.node_name {
+                // An update of a pod whose bind is under way.
+                None => {
+                    let node = self.engine.cache().placed(&pod.uid).map(|placed| placed.node);
+                    let cluster = self.engine.cache().cluster();
+                    let node_name = node.map(|node| cluster.node_name(node).clone());
+                    self.assumed.insert(pod.key.clone(), Arc::new(Pod::clone(&pod)));
+                    self.apply(Change::Pod(Box::new(Pod { node_name, ..*pod })));
+                }
+                Some(_) => {
+                    self.assumed.remove(&pod.key);
+                    self.replace(&pod);
+                }
+            },
+            change => {
+                if let Change::PodDeleted { key, uid } = &change
+                    && self.is_assumed(key, uid)
+                {
+                    self.assumed.remove(key);
+                }
+                self.apply(change);
+            }
+        }
+    }
+
+    fn is_assumed(&self, key: &PodKey, uid: &Uid) -> bool {
+        self.assumed.get(key).is_some_and(|own| own.uid == *uid)
+    }
+
+    /// Judges a decision and carries it out.
+    fn decided(&mut self, key: &PodKey, outcome: &Decided) {
+        if *outcome == Decided::Skipped {
+            return;
+        }
+        // The bind of its last decision failed.
+        if let Some(pod) = self.assumed.remove(key) {
+            self.replace(&pod);
+        }
+        let Some(pod) = self.engine.pending_pod(key).cloned() else {
+            self.agreement.unjudged += 1;
+            return;
+        };
+        let ports = &mut Ports { extenders: &mut (), probe: &mut () };
+        let evaluation = self.engine.evaluate(&pod, Form::Set, None, self.now, ports);
+        let node_named = |name: &str| self.engine.cache().cluster().node_named(name);
+        let agreement = &mut self.agreement;
+        let count = match (evaluation, outcome) {
+            (None, _) | (_, Decided::Error) => &mut agreement.unjudged,
+            (Some(found), Decided::Assumed(node)) => match node_named(node) {
+                Some(node) if found.best().contains(&node) => &mut agreement.same,
+                Some(node) if found.feasible.iter().any(|(own, _)| *own == node) => {
+                    &mut agreement.fitting
+                }
+                _ => &mut agreement.different,
+            },
+            (Some(found), _) if found.feasible.is_empty() => &mut agreement.same,
+            _ => &mut agreement.different,
+        };
+        *count += 1;
+        if let Decided::Assumed(node) = outcome {
+            let placed = Pod { node_name: Some(node.clone()), ..Pod::clone(&pod) };
+            self.apply(Change::Pod(Box::new(placed)));
+            self.assumed.insert(key.clone(), pod);
+        }
+    }
+
+    /// Replaces a placed pod.
+    fn replace(&mut self, pod: &Pod) {
+        self.apply(Change::PodDeleted { key: pod.key.clone(), uid: pod.uid.clone() });
+        self.apply(Change::Pod(Box::new(pod.clone())));
+    }
+
+    fn apply(&mut self, change: Change) {
+        let ports = &mut Ports { extenders: &mut (), probe: &mut () };
+        self.engine.apply(change, self.now, ports);
+        // Nothing is carried out.
+        self.engine.take_effects();
+    }
+}
