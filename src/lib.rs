@@ -15,7 +15,7 @@
 //!   [`supervision`]: notices tasks that panic.
 //! - [`what_if`]: what a change of a cluster does to its pods.
 //!
-//! Plugin authors register their plugins and call [`run_with`].
+//! Plugin authors register their plugins and call [`run_with`], or [`run_with_pipelines`] for those of many clusters.
 
 pub mod api_client;
 pub mod cli;
@@ -40,13 +40,19 @@ pub mod wire;
 
 use std::process::ExitCode;
 
+use ::supercluster::registry::PipelineRegistry;
 use framework::Registry;
 
 /// Runs the `loadmaster` command with the in-tree plugins and those in `registry`.
 pub fn run_with(registry: Registry) -> ExitCode {
+    run_with_pipelines(registry, &PipelineRegistry::new())
+}
+
+/// Runs the `loadmaster` command like [`run_with`], with these plugins of the pipelines of many clusters.
+pub fn run_with_pipelines(registry: Registry, pipelines: &PipelineRegistry) -> ExitCode {
     let mut all = plugins::registry();
     match all.merge(registry) {
-        Ok(()) => cli::run(all),
+        Ok(()) => cli::run(all, pipelines),
         Err(error) => {
             eprintln!("error: {error}: choose another name for the plugin");
             ExitCode::FAILURE

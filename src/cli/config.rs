@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use ::supercluster::registry::PipelineRegistry;
 use anyhow::{Context, anyhow};
 use clap::{Subcommand, ValueEnum};
 use framework::Registry;
@@ -15,11 +16,14 @@ use table::{Cell, Colour, Column, Table, Tone};
 use super::flags::Flags;
 use super::{in_effect, print};
 use crate::config::{self, Configuration, ExpandedProfile, Expansion, Gates};
+use crate::supercluster;
 
 /// Path that stands for standard input.
 const STDIN: &str = "-";
 
 /// Validates, completes and shows configurations (KubeSchedulerConfiguration)
+///
+/// `validate` also reads the files of `run --clusters` and `agent --agent-config`.
 #[derive(Debug, clap::Args)]
 pub(super) struct ConfigCommand {
     #[command(subcommand)]
@@ -101,8 +105,8 @@ enum Output {
 impl ConfigCommand {
     /// Runs the command with these plugins. Exits with 0, or with 1 and a line that begins with
     /// `error:`.
-    pub(super) fn run(self, registry: &Registry) -> ExitCode {
-        match self.act(registry) {
+    pub(super) fn run(self, registry: &Registry, pipelines: &PipelineRegistry) -> ExitCode {
+        match self.act(registry, pipelines) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 super::complain("error", &format!("{error:#}"));
@@ -111,10 +115,11 @@ impl ConfigCommand {
         }
     }
 
-    fn act(self, registry: &Registry) -> anyhow::Result<()> {
+    fn act(self, registry: &Registry, pipelines: &PipelineRegistry) -> anyhow::Result<()> {
         match self.action {
             Action::Validate { file, write_config_to, gates } => {
-                validate(&file, write_config_to.as_deref(), &gates.gates()?, registry)
+                let gates = gates.gates()?;
+                validate(&file, write_config_to.as_deref(), &gates, (registry, pipelines))
             }
             Action::Defaults { output, gates } => print_defaults(output, &gates.gates()?),
             Action::Show { file, output, mut flags } => {
@@ -129,9 +134,15 @@ fn validate(
     file: &Path,
     write_config_to: Option<&Path>,
     gates: &Gates,
-    registry: &Registry,
+    (registry, pipelines): (&Registry, &PipelineRegistry),
 ) -> anyhow::Result<()> {
     let text = read(file)?;
+    if write_config_to.is_none()
+        && let Some(valid) = supercluster::validate(&text, pipelines, gates)
+    {
+        let kind = valid.map_err(anyhow::Error::msg)?;
+        return print(&format!("{} is valid: {kind}\n", file.display()));
+    }
     let config = config::load(&text, gates)?.in_effect();
     let built = config.build_profiles(registry)?;
     let expansion = Expansion::of(&config.clone().with_ignored_resources()?, &built);
@@ -334,7 +345,9 @@ profiles:
     fn invalid_feature_gates_are_rejected() {
         let act = |args: &[&str]| {
             let args = [&["config", "defaults"], args].concat();
-            Cli::try_parse_from(args).map(|cli| cli.command.act(&plugins::registry())).unwrap()
+            Cli::try_parse_from(args)
+                .map(|cli| cli.command.act(&plugins::registry(), &PipelineRegistry::new()))
+                .unwrap()
         };
         let rows = [
             ("Bogus=true", "unrecognized feature gate: Bogus"),

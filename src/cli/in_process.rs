@@ -17,7 +17,7 @@ use crate::metrics::Metrics;
 use crate::observer::MetricsObserver;
 use crate::runtime::{self, Setup};
 use crate::scheduling_loop::{EventChannel, channel, role_channel};
-use crate::supercluster::agent::{self, AgentShell};
+use crate::supercluster::agent::{self, AgentPipelines, AgentShell};
 use crate::supercluster::scheduler::{self, ClustersFile};
 
 /// The scheduler names of its profiles: the default one, and that of Loadmaster.
@@ -54,7 +54,7 @@ pub(super) async fn agent(
 ) -> anyhow::Result<()> {
     let credentials = Credentials::parse(&kubeconfig).await?;
     let parts = Parts::new(registry, credentials.clone(), &[agent::PROFILE]);
-    let (shell, channel) = (AgentShell::default(), role_channel());
+    let (shell, channel) = (AgentShell::new(AgentPipelines::default()), role_channel());
     let app = App {
         metrics: parts.metrics.clone(),
         health: parts.health.clone(),

@@ -30,6 +30,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
 use framework::Registry;
+use supercluster::registry::PipelineRegistry;
 
 use self::flags::{Flags, VersionRequest};
 use self::usage::UsageError;
@@ -79,7 +80,7 @@ enum Command {
 }
 
 /// Parses the command line and runs the command with these plugins.
-pub fn run(registry: Registry) -> ExitCode {
+pub fn run(registry: Registry, pipelines: &PipelineRegistry) -> ExitCode {
     let args: Vec<OsString> = flags::with_dashes(std::env::args_os()).collect();
     let Cli { command, flags } = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,
@@ -91,10 +92,12 @@ pub fn run(registry: Registry) -> ExitCode {
         return ExitCode::from(2);
     }
     let outcome = match command.unwrap_or_else(|| Command::Run(Box::new(flags))) {
-        Command::Run(flags) => run_daemon(&flags, run::Role::of_run, registry),
-        Command::Agent(flags) => run_daemon(&flags, run::Role::of_agent, registry),
+        Command::Run(flags) => run_daemon(&flags, run::Role::of_run, (registry, pipelines)),
+        Command::Agent(flags) => run_daemon(&flags, run::Role::of_agent, (registry, pipelines)),
         #[cfg(feature = "sandbox")]
-        Command::Sandbox(args) => sandbox::run(&args, registry).map(|()| ExitCode::SUCCESS),
+        Command::Sandbox(args) => {
+            sandbox::run(&args, registry, pipelines).map(|()| ExitCode::SUCCESS)
+        }
         #[cfg(feature = "simulator")]
         Command::Simulate(args) => simulate::run(&args, registry).map(|()| ExitCode::SUCCESS),
         Command::WhatIf(args) => what_if::run(&args, registry),
@@ -103,7 +106,7 @@ pub fn run(registry: Registry) -> ExitCode {
         Command::Explain(args) => explain::run(&args, registry),
         Command::Replay(args) => replay::run(&args, registry),
         Command::Ui(args) => ui::run(&args, registry),
-        Command::Config(command) => Ok(command.run(&registry)),
+        Command::Config(command) => Ok(command.run(&registry, pipelines)),
         Command::Version => print_version(),
     };
     outcome.unwrap_or_else(|error| {
@@ -120,11 +123,11 @@ fn is_plugin_of_kubectl(name: &OsStr) -> bool {
 /// Runs the daemon in a role, or prints the version that the flags ask for.
 fn run_daemon(
     flags: &Flags,
-    role: fn(&Flags) -> anyhow::Result<run::Role>,
-    registry: Registry,
+    role: fn(&Flags, &PipelineRegistry) -> anyhow::Result<run::Role>,
+    plugins: (Registry, &PipelineRegistry),
 ) -> anyhow::Result<ExitCode> {
     match flags.version {
-        VersionRequest::No => run::run(flags, role, registry),
+        VersionRequest::No => run::run(flags, role, plugins),
         VersionRequest::Version => print_version(),
         VersionRequest::Raw => print_versions(),
     }

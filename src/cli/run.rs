@@ -14,6 +14,7 @@ use framework::Registry;
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use jiff::Timestamp;
+use supercluster::registry::PipelineRegistry;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -29,7 +30,7 @@ use crate::metrics::Metrics;
 use crate::observer::MetricsObserver;
 use crate::runtime::{self, Setup};
 use crate::scheduling_loop::{EventSender, channel, role_channel};
-use crate::supercluster::agent::{self, AgentShell};
+use crate::supercluster::agent::{self, AgentPipelines, AgentShell};
 use crate::supercluster::scheduler::{self, ClustersFile};
 use crate::supervision::{TaskFailed, Tasks};
 use crate::what_if::Trial;
@@ -40,8 +41,8 @@ const IO_THREADS: usize = 1;
 /// Runs the daemon with these flags. Errors are logged, except those of the log itself.
 pub(super) fn run(
     flags: &Flags,
-    role: fn(&Flags) -> anyhow::Result<Role>,
-    registry: Registry,
+    role: fn(&Flags, &PipelineRegistry) -> anyhow::Result<Role>,
+    (registry, pipelines): (Registry, &PipelineRegistry),
 ) -> anyhow::Result<ExitCode> {
     let gates = flags.check_versions().map_err(anyhow::Error::from);
     let gates = gates.and_then(|()| Ok(flags.gates()?));
@@ -61,7 +62,8 @@ pub(super) fn run(
     let verbosity = logs::init(&options)?;
     logs::log_panics();
     let log = Log { verbosity, streams: options.streams, flush_frequency: options.flush_frequency };
-    let outcome = gates.and_then(|gates| serve(flags, &gates, role(flags)?, (registry, &log)));
+    let outcome =
+        gates.and_then(|gates| serve(flags, &gates, role(flags, pipelines)?, (registry, &log)));
     if let Err(failure) = &outcome {
         error!(err = format!("{failure:#}"), "command failed");
     }
@@ -79,30 +81,38 @@ struct Log {
 /// What the daemon is.
 pub(super) enum Role {
     Scheduler,
-    Agent,
+    Agent(Box<AgentPipelines>),
     Supercluster(Box<ClustersFile>),
 }
 
 impl Role {
     /// Returns the role of `run`.
-    pub(super) fn of_run(flags: &Flags) -> anyhow::Result<Self> {
+    pub(super) fn of_run(flags: &Flags, registry: &PipelineRegistry) -> anyhow::Result<Self> {
+        if flags.agent_config.is_some() {
+            bail!("--agent-config is a flag of `loadmaster agent`");
+        }
         let Some(path) = &flags.clusters else { return Ok(Self::Scheduler) };
-        Ok(Self::Supercluster(Box::new(ClustersFile::read(path).context("--clusters")?)))
+        let file = ClustersFile::read(path, registry).context("--clusters")?;
+        Ok(Self::Supercluster(Box::new(file)))
     }
 
     /// Returns the role of `agent`.
-    pub(super) fn of_agent(flags: &Flags) -> anyhow::Result<Self> {
-        match flags.clusters {
-            Some(_) => bail!("--clusters is a flag of `loadmaster run`"),
-            None => Ok(Self::Agent),
+    pub(super) fn of_agent(flags: &Flags, registry: &PipelineRegistry) -> anyhow::Result<Self> {
+        if flags.clusters.is_some() {
+            bail!("--clusters is a flag of `loadmaster run`");
         }
+        let pipelines = match &flags.agent_config {
+            Some(path) => AgentPipelines::read(path, registry).context("--agent-config")?,
+            None => AgentPipelines::default(),
+        };
+        Ok(Self::Agent(Box::new(pipelines)))
     }
 
     /// Returns why this role is not recorded, if it is asked for.
     const fn not_recorded(&self) -> Option<&'static str> {
         match self {
             Self::Scheduler => None,
-            Self::Agent => Some("--record has no effect: an agent is not recorded"),
+            Self::Agent(_) => Some("--record has no effect: an agent is not recorded"),
             Self::Supercluster(_) => {
                 Some("--record has no effect: a scheduler over many clusters is not recorded")
             }
@@ -113,11 +123,22 @@ impl Role {
     fn set_defaults(&self, config: &mut Configuration) {
         let (profile, lease) = match self {
             Self::Scheduler => return,
-            Self::Agent => (agent::PROFILE, agent::LEASE),
+            Self::Agent(_) => (agent::PROFILE, agent::LEASE),
             Self::Supercluster(_) => (scheduler::PROFILE, scheduler::LEASE),
         };
         config.profiles.iter_mut().for_each(|own| own.scheduler_name = profile.into());
         config.leader_election.resource_name = lease.into();
+    }
+
+    /// Puts the plugins that the file of this role has into the configuration.
+    fn apply(&self, config: &mut Configuration, gates: &Gates) -> anyhow::Result<()> {
+        match self {
+            Self::Agent(pipelines) => {
+                let applied = pipelines.apply(config, gates).map_err(anyhow::Error::msg);
+                applied.context("--agent-config")
+            }
+            Self::Scheduler | Self::Supercluster(_) => Ok(()),
+        }
     }
 }
 
@@ -144,8 +165,8 @@ impl<'a> Running<'a> {
                 outcome: runtime::run_scheduler(setup, observer, stop).boxed_local(),
                 routes: Router::new(),
             },
-            Role::Agent => {
-                let (shell, channel) = (AgentShell::default(), role_channel());
+            Role::Agent(pipelines) => {
+                let (shell, channel) = (AgentShell::new(*pipelines), role_channel());
                 let routes = shell.routes(channel.0.clone());
                 let outcome = shell.run(setup.with_channel(channel), observer, stop);
                 Self { outcome: outcome.boxed_local(), events: None, routes }
@@ -181,7 +202,8 @@ fn serve(
     }
     gates.check_built()?;
     let selection = flags.metrics.selection()?;
-    let config = in_effect::configuration(flags, gates, |config| role.set_defaults(config))?;
+    let mut config = in_effect::configuration(flags, gates, |config| role.set_defaults(config))?;
+    role.apply(&mut config, gates)?;
     debug!(
         config = config::to_yaml(&config::redacted(config.to_value())),
         "Using component config"

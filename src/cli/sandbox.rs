@@ -16,6 +16,7 @@ use sandbox::devices::Devices;
 use sandbox::faults::Settings;
 use sandbox::http::{Options, Server, StartError};
 use sandbox::kubelet;
+use supercluster::registry::PipelineRegistry;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -101,9 +102,13 @@ pub(super) struct Args {
 }
 
 /// Runs a sandbox until it is interrupted, with a scheduler that has the plugins of the registry.
-pub(super) fn run(args: &Args, registry: Registry) -> anyhow::Result<()> {
+pub(super) fn run(
+    args: &Args,
+    registry: Registry,
+    pipelines: &PipelineRegistry,
+) -> anyhow::Result<()> {
     if let Some(members) = args.clusters {
-        return clusters::run(args, members, &registry);
+        return clusters::run(args, members, (&registry, pipelines));
     }
     let options = options(args)?;
     let objects = wire::read_objects(&args.filename)?;

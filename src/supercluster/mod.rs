@@ -2,12 +2,16 @@
 //!
 //! - [`agent`]: the role in a member cluster, with its HTTPS API.
 //! - [`scheduler`]: the role above the clusters, with the clients of agents and the mirror of delegates.
+//! - `file`: what their configuration files have in common.
 //! - `leases`: the Leases of the members, and when they were renewed.
 //! - `messages`: what the two send each other beside samples, commits and seals.
 
 pub mod agent;
 mod cluster_id;
+mod file;
 mod leases;
 mod messages;
 mod replies;
 pub mod scheduler;
+
+pub use self::file::{FileError, validate};

@@ -8,6 +8,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use loadmaster::config::{self, Gates};
 use loadmaster::supercluster::scheduler::ClustersFile;
+use supercluster::registry::PipelineRegistry;
 
 use super::{DEFAULT, args, find, find_all, flag, rendered, rendering};
 
@@ -56,9 +57,20 @@ fn clusters_of_the_configuration_are_accepted() {
     let clusters = config_map(&file).data.unwrap().remove("clusters.yaml").unwrap();
     let written = Path::new(env!("CARGO_TARGET_TMPDIR")).join("clusters.yaml");
     fs::write(&written, clusters).unwrap();
-    ClustersFile::read(&written).unwrap();
+    ClustersFile::read(&written, &PipelineRegistry::new()).unwrap();
     let given = flag(&args(&deployment(&file)), "clusters").unwrap().to_owned();
     assert_eq!(given, "/etc/loadmaster/clusters.yaml");
+}
+
+#[test]
+fn pipelines_of_the_agent_are_accepted() {
+    let file = rendering("agent");
+    let pipelines = config_map(&file).data.unwrap().remove("agent.yaml").unwrap();
+    let written = Path::new(env!("CARGO_TARGET_TMPDIR")).join("agent.yaml");
+    fs::write(&written, pipelines).unwrap();
+    loadmaster(["config", "validate", written.to_str().unwrap()]).unwrap();
+    let given = flag(&args(&deployment(&file)), "agent-config").unwrap().to_owned();
+    assert_eq!(given, "/etc/loadmaster/agent.yaml");
 }
 
 #[test]

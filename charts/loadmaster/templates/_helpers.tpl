@@ -77,6 +77,15 @@ kind: SuperclusterConfiguration
 {{ toYaml .Values.supercluster.config }}
 {{- end -}}
 
+{{/* The AgentConfiguration of the role agent; empty without agent.config. */}}
+{{- define "loadmaster.agentConfiguration" -}}
+{{- if and (eq .Values.role "agent") .Values.agent.config -}}
+apiVersion: supercluster.loadmaster.io/v1alpha1
+kind: AgentConfiguration
+{{ toYaml .Values.agent.config }}
+{{- end -}}
+{{- end -}}
+
 {{/* Profiles in effect: those of the configuration, or one with the default plugins. */}}
 {{- define "loadmaster.profiles" -}}
 {{- default (list (dict "schedulerName" (include "loadmaster.schedulerName" .))) .Values.config.profiles | toYaml -}}

@@ -6,6 +6,7 @@
 //! - [`scheduler`]: the role above the clusters. It asks agents for samples, decides over all of them (decision
 //!   pipeline) and tries its commit candidates in order.
 //! - [`delegate`]: the pod that runs in the member cluster in place of the original one.
+//! - [`registry`]: the plugins of the three pipelines by name.
 //! - `simulation`: both roles with model API servers in virtual time (feature `simulation`).
 //!
 //! Both roles are state machines: inputs come with the time, outputs are values. They do no I/O, read no clock
@@ -15,6 +16,7 @@
 pub mod agent;
 pub mod delegate;
 pub mod message;
+pub mod registry;
 pub mod scheduler;
 #[cfg(feature = "simulation")]
 pub mod simulation;

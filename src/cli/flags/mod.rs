@@ -54,6 +54,10 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "FILE")]
     pub clusters: Option<PathBuf>,
 
+    /// Strategies, plugins and conflict checks of an agent (AgentConfiguration)
+    #[arg(long, value_name = "FILE")]
+    pub agent_config: Option<PathBuf>,
+
     /// URL of the API server; overrides the kubeconfig
     #[arg(long, value_name = "URL")]
     pub master: Option<String>,

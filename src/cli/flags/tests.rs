@@ -365,8 +365,9 @@ const DEFAULTS: &str = "
     write-config-to=";
 
 /// Flags of Loadmaster.
-const OWN: [&str; 7] = [
+const OWN: [&str; 8] = [
     "adaptive-sampling=false",
+    "agent-config=",
     "clusters=",
     "longest-preemption-pause=5m0s",
     "no-rankings=false",

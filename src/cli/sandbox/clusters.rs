@@ -11,6 +11,7 @@ use sandbox::http::{Options, Server};
 use sandbox::resources::NODES;
 use serde_json::{Value, json};
 use supercluster::message::API_VERSION;
+use supercluster::registry::PipelineRegistry;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -34,7 +35,11 @@ const STREAMS: u32 = 1_000;
 const NODES_OF_MEMBER: usize = 3;
 
 /// Runs the clusters until interrupted.
-pub(super) fn run(args: &Args, members: u8, registry: &Registry) -> anyhow::Result<()> {
+pub(super) fn run(
+    args: &Args,
+    members: u8,
+    (registry, pipelines): (&Registry, &PipelineRegistry),
+) -> anyhow::Result<()> {
     let options = options(args)?;
     let objects = wire::read_objects(&args.filename)?;
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
@@ -80,7 +85,7 @@ pub(super) fn run(args: &Args, members: u8, registry: &Registry) -> anyhow::Resu
         secrets::write_config(&path, &wire::to_yaml(&file).map_err(anyhow::Error::msg)?)?;
         print(&welcome(&management.url(), &folder, &servers, args.no_scheduler))?;
         if !args.no_scheduler {
-            let (registry, file) = (registry.clone(), ClustersFile::read(&path)?);
+            let (registry, file) = (registry.clone(), ClustersFile::read(&path, pipelines)?);
             let kubeconfig = management.kubeconfig();
             roles.spawn(in_process::supercluster(registry, kubeconfig, file, stop.clone()));
         }

@@ -9,6 +9,7 @@
 mod api;
 mod delegates;
 mod events;
+mod pipelines;
 mod references;
 mod writes;
 
@@ -27,6 +28,8 @@ use supercluster::message::{Request, Response};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, trace, warn};
+
+pub use self::pipelines::AgentPipelines;
 
 use self::api::Api;
 use self::delegates::Delegates;
@@ -73,12 +76,17 @@ struct Shared {
 }
 
 /// An agent that does not run yet.
-#[derive(Default)]
 pub struct AgentShell {
     shared: Arc<Shared>,
+    pipelines: AgentPipelines,
 }
 
 impl AgentShell {
+    /// Makes an agent with these pipelines.
+    pub fn new(pipelines: AgentPipelines) -> Self {
+        Self { shared: Arc::default(), pipelines }
+    }
+
     /// Returns the routes of its API. They answer with status 503 until it has started.
     pub fn routes(&self, events: EventSender<AgentEvent>) -> Router {
         api::routes(Api::new(events, self.shared.clone()))
@@ -98,7 +106,7 @@ impl AgentShell {
         let profile: Arc<str> = profile.scheduler_name.as_str().into();
         let whole = Whole { labelled: Some(DELEGATE), ..Whole::NONE };
         let watches = Watches { whole, kinds: watched };
-        let start = |parts| AgentRole::start(self.shared, profile, parts);
+        let start = |parts| AgentRole::start(self.shared, (profile, self.pipelines), parts);
         run_role(setup, watches, start, observer, stop).await
     }
 }
@@ -121,7 +129,7 @@ struct AgentRole {
 impl AgentRole {
     async fn start(
         shared: Arc<Shared>,
-        profile: Arc<str>,
+        (profile, pipelines): (Arc<str>, AgentPipelines),
         parts: RoleParts<AgentEvent>,
     ) -> anyhow::Result<Self> {
         let RoleParts { engine, client, events, clock, seed, runtime, lease_namespace } = parts;
@@ -140,8 +148,14 @@ impl AgentRole {
         };
         let incarnation: Arc<str> = identity()?.into();
         info!(cluster = &*cluster, incarnation = &*incarnation, "Starting the agent");
-        let config =
-            AgentConfig { seed, renewed, ..AgentConfig::new(&cluster, &incarnation, &profile) };
+        let AgentPipelines { strategies, checks, .. } = pipelines;
+        let config = AgentConfig {
+            seed,
+            renewed,
+            strategies,
+            checks,
+            ..AgentConfig::new(&cluster, &incarnation, &profile)
+        };
         let agent = Agent::new(config, engine);
         let writes = Writes { client, events, clock, runtime, profile, leases };
         let strategies = agent.strategies().cloned().collect();

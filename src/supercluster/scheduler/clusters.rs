@@ -1,44 +1,19 @@
 //! The file of `run --clusters`: the member clusters, and the settings of the decision pipeline.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use framework::Labels;
 use serde::Deserialize;
-use supercluster::message::{ALL_BASIS_POINTS, API_VERSION};
-use supercluster::scheduler::plugins::{
-    self, ClusterAffinity, ClusterCost, ClusterLoad, ClusterSpread, DataLocality,
-};
+use supercluster::message::ALL_BASIS_POINTS;
+use supercluster::registry::PipelineRegistry;
+use supercluster::scheduler::plugins;
 use supercluster::scheduler::{Cluster, SchedulerConfig, WeightedPlugin};
-use thiserror::Error;
 
+use super::super::file::{self, FileError, PluginEntry};
 use crate::api_client::ServerFiles;
 use crate::config::Duration;
-
-/// The kind of the file.
-const KIND: &str = "SuperclusterConfiguration";
-
-/// An error in the file. The text names the field.
-#[derive(Debug, Error)]
-pub enum ClustersError {
-    /// The file cannot be read.
-    #[error("{}: {error}", path.display())]
-    Read {
-        /// Path of the file.
-        path: PathBuf,
-        /// The reason.
-        error: std::io::Error,
-    },
-    /// The file is not valid.
-    #[error("{}: {message}", path.display())]
-    Invalid {
-        /// Path of the file.
-        path: PathBuf,
-        /// Field and reason.
-        message: String,
-    },
-}
 
 /// The file.
 #[derive(Debug, Clone, Deserialize)]
@@ -65,6 +40,9 @@ pub struct ClustersFile {
     decision_pipeline: Option<DecisionPipeline>,
     /// The members.
     pub(super) clusters: Vec<Member>,
+    /// The plugins of the decision pipeline.
+    #[serde(skip)]
+    plugins: Vec<WeightedPlugin>,
 }
 
 /// The turn of one of several schedulers.
@@ -79,18 +57,6 @@ struct Turn {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct DecisionPipeline {
     plugins: Vec<PluginEntry>,
-}
-
-/// A plugin of the decision pipeline.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct PluginEntry {
-    name: String,
-    weight: Option<i64>,
-    /// Of ClusterSpread: the label whose values are the domains; the cluster itself without it.
-    topology_key: Option<String>,
-    /// Of ClusterCost: the property with the cost. Of DataLocality: the one with the data sets, `data-sets` without it.
-    property: Option<String>,
 }
 
 /// A member cluster and how to reach its agent.
@@ -118,32 +84,26 @@ pub(super) struct Member {
 }
 
 impl ClustersFile {
-    /// Reads the file.
+    /// The kind of the file.
+    pub(in super::super) const KIND: &'static str = "SuperclusterConfiguration";
+
+    /// Reads the file, and makes its plugins.
     ///
     /// # Errors
     /// The file cannot be read, has a field that is unknown or not valid, or lists a cluster twice.
-    pub fn read(path: &Path) -> Result<Self, ClustersError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| ClustersError::Read { path: path.to_owned(), error })?;
-        let parsed = Self::parse(&text);
-        parsed.map_err(|message| ClustersError::Invalid { path: path.to_owned(), message })
+    pub fn read(path: &Path, registry: &PipelineRegistry) -> Result<Self, FileError> {
+        file::read(path, |text| Self::parse(text, registry))
     }
 
-    fn parse(text: &str) -> Result<Self, String> {
-        let document = serde_yaml::Deserializer::from_str(text);
-        let file: Self =
-            serde_path_to_error::deserialize(document).map_err(|error| error.to_string())?;
+    pub(in super::super) fn parse(text: &str, registry: &PipelineRegistry) -> Result<Self, String> {
+        let mut file: Self = file::decode(text)?;
         file.check()?;
+        file.plugins = file.make_plugins(registry)?;
         Ok(file)
     }
 
     fn check(&self) -> Result<(), String> {
-        if (&*self.api_version, &*self.kind) != (API_VERSION, KIND) {
-            let (version, kind) = (&self.api_version, &self.kind);
-            return Err(format!(
-                "apiVersion and kind are {version:?} and {kind:?}, not {API_VERSION:?} and {KIND:?}"
-            ));
-        }
+        file::check_kind(&self.api_version, &self.kind, Self::KIND)?;
         if self.clusters.is_empty() {
             return Err("clusters: is empty".to_owned());
         }
@@ -185,15 +145,15 @@ impl ClustersFile {
         {
             return Err(format!("turn.index: {index} is not below turn.of, {of}"));
         }
-        self.plugins().map(drop)?;
         self.durations().map(drop)
     }
 
-    fn plugins(&self) -> Result<Vec<WeightedPlugin>, String> {
+    fn make_plugins(&self, registry: &PipelineRegistry) -> Result<Vec<WeightedPlugin>, String> {
         let Some(pipeline) = &self.decision_pipeline else { return Ok(plugins::defaults()) };
         let entries = pipeline.plugins.iter().enumerate();
         let plugins = entries.map(|(place, entry)| {
-            entry.plugin().map_err(|text| format!("decisionPipeline.plugins[{place}].{text}"))
+            let plugin = weighted(entry, registry);
+            plugin.map_err(|text| format!("decisionPipeline.plugins[{place}].{text}"))
         });
         plugins.collect()
     }
@@ -252,7 +212,10 @@ impl ClustersFile {
         set(&mut config.straggler_wait, straggler);
         set(&mut config.commit_timeout, commit);
         set(&mut config.takeover_wait, takeover);
-        config.plugins = self.plugins()?;
+        config.plugins.clone_from(&self.plugins);
+        let labels = self.plugins.iter().flat_map(|own| own.plugin.node_labels());
+        let labels: BTreeSet<Arc<str>> = labels.collect();
+        config.node_labels = labels.into_iter().collect();
         Ok(config)
     }
 }
@@ -263,44 +226,17 @@ fn set<T>(field: &mut T, value: Option<T>) {
     }
 }
 
-impl PluginEntry {
-    fn plugin(&self) -> Result<WeightedPlugin, String> {
-        let weight = self.weight.unwrap_or(1);
-        if !(0..=100).contains(&weight) {
+fn weighted(entry: &PluginEntry, registry: &PipelineRegistry) -> Result<WeightedPlugin, String> {
+    let plugin = registry.decision(&entry.name, &entry.args())?;
+    let weight = match (entry.weight, plugin.has_score()) {
+        (Some(weight), _) if !(0..=100).contains(&weight) => {
             return Err(format!("weight: {weight} is not from 0 to 100"));
         }
-        let only = |field: &str, value: &Option<String>, plugins: &[&str]| match value {
-            Some(_) if !plugins.contains(&&*self.name) => {
-                Err(format!("{field}: belongs to {}", plugins.join(" and ")))
-            }
-            _ => Ok(()),
-        };
-        only("topologyKey", &self.topology_key, &["ClusterSpread"])?;
-        only("property", &self.property, &["ClusterCost", "DataLocality"])?;
-        match self.name.as_str() {
-            // It has no score.
-            "ClusterAffinity" => {
-                Ok(WeightedPlugin { plugin: Arc::new(ClusterAffinity), weight: 0 })
-            }
-            "ClusterSpread" => {
-                let topology = self.topology_key.as_deref().map(Arc::from);
-                Ok(WeightedPlugin { plugin: Arc::new(ClusterSpread { topology }), weight })
-            }
-            "ClusterCost" => {
-                let property = self.property.as_deref().map(Arc::from);
-                let property = property.ok_or("property: is missing")?;
-                Ok(WeightedPlugin { plugin: Arc::new(ClusterCost { property }), weight })
-            }
-            "ClusterLoad" => Ok(WeightedPlugin { plugin: Arc::new(ClusterLoad), weight }),
-            "DataLocality" => {
-                let property = self.property.as_deref().unwrap_or("data-sets").into();
-                Ok(WeightedPlugin { plugin: Arc::new(DataLocality { property }), weight })
-            }
-            name => Err(format!(
-                "name: {name:?} is not ClusterAffinity, ClusterSpread, ClusterCost, ClusterLoad or DataLocality"
-            )),
-        }
-    }
+        (Some(1..), false) => return Err("weight: the plugin has no score".to_owned()),
+        (_, false) => 0,
+        (weight, true) => weight.unwrap_or(1),
+    };
+    Ok(WeightedPlugin { plugin, weight })
 }
 
 impl Member {
@@ -368,9 +304,13 @@ clusters:
 - {name: us, server: 'https://us:10259', clientCertificate: a.crt, clientKey: a.key}
 ";
 
+    fn parse(text: &str) -> Result<ClustersFile, String> {
+        ClustersFile::parse(text, &PipelineRegistry::new())
+    }
+
     fn error(from: &str, to: &str) -> String {
         assert!(MEMBERS.contains(from), "{from}");
-        ClustersFile::parse(&MEMBERS.replace(from, to)).unwrap_err()
+        parse(&MEMBERS.replace(from, to)).unwrap_err()
     }
 
     #[test]
@@ -378,9 +318,9 @@ clusters:
         let text = format!(
             "{MEMBERS}strategy: best\ncommitCandidates: 2\nsampleTimeout: 250ms\ninstance: b\n\
              turn: {{index: 1, of: 2}}\ndecisionPipeline: {{plugins: [{{name: ClusterSpread, \
-             topologyKey: region, weight: 3}}]}}\n"
+             args: {{topologyKey: region}}, weight: 3}}]}}\n"
         );
-        let config = ClustersFile::parse(&text).unwrap().config("over", 1).unwrap();
+        let config = parse(&text).unwrap().config("over", 1).unwrap();
         assert_eq!((&*config.name, &*config.strategy), ("over/b", "best"));
         assert!(config.agents_choose);
         assert_eq!((config.commit_candidates, config.turn), (2, (1, 2)));
@@ -413,12 +353,22 @@ clusters:
             (
                 "kind:",
                 "decisionPipeline: {plugins: [{name: ClusterCost}]}\nkind:",
-                "decisionPipeline.plugins[0].property: is missing",
+                "decisionPipeline.plugins[0].args: property: is missing",
             ),
             (
                 "kind:",
                 "decisionPipeline: {plugins: [{name: Cheap}]}\nkind:",
-                "decisionPipeline.plugins[0].name: \"Cheap\" is not",
+                "decisionPipeline.plugins[0].name: \"Cheap\" is no plugin of the decision pipeline; one of",
+            ),
+            (
+                "kind:",
+                "decisionPipeline: {plugins: [{name: ClusterAffinity, weight: 2}]}\nkind:",
+                "decisionPipeline.plugins[0].weight: the plugin has no score",
+            ),
+            (
+                "kind:",
+                "decisionPipeline: {plugins: [{name: ClusterLoad, weight: 101}]}\nkind:",
+                "decisionPipeline.plugins[0].weight: 101 is not from 0 to 100",
             ),
         ];
         for (from, to, expected) in rows {

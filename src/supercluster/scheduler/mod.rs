@@ -31,7 +31,7 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, trace, warn};
 
-pub use self::clusters::{ClustersError, ClustersFile};
+pub use self::clusters::ClustersFile;
 
 use self::agents::AgentClient;
 use self::mirror::Mirror;

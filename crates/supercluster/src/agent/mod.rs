@@ -28,6 +28,8 @@ use engine::ports::Ports;
 use engine::{Change, Effect, EffectId, Engine};
 use framework::{Answer, Cluster, Pod, PodKey, Time, Uid};
 
+pub use engine::cycle::DrawNodes;
+
 pub use self::checks::{CheckConflicts, CommitView};
 pub use self::strategy::{
     All, Best, Random, RoundRobin, SamplingStrategy, Source, Strategies, sample_size,

@@ -140,16 +140,27 @@ pub struct Strategies(BTreeMap<Arc<str>, Arc<dyn SamplingStrategy>>);
 impl Default for Strategies {
     /// `random`, `round-robin`, `all` and `best`.
     fn default() -> Self {
-        let mut strategies = Self(BTreeMap::new());
-        strategies.register("random", Arc::new(Random));
-        strategies.register("round-robin", Arc::new(RoundRobin::default()));
-        strategies.register("all", Arc::new(All));
-        strategies.register("best", Arc::new(Best));
-        strategies
+        Self(Self::IN_TREE.iter().map(|(name, make)| ((*name).into(), make())).collect())
     }
 }
 
+/// Makes a strategy of the tree.
+type MakeStrategy = fn() -> Arc<dyn SamplingStrategy>;
+
 impl Strategies {
+    /// The strategies in the tree.
+    pub(crate) const IN_TREE: [(&'static str, MakeStrategy); 4] = [
+        ("random", || Arc::new(Random)),
+        ("round-robin", || Arc::new(RoundRobin::default())),
+        ("all", || Arc::new(All)),
+        ("best", || Arc::new(Best)),
+    ];
+
+    /// Returns an empty list.
+    pub const fn none() -> Self {
+        Self(BTreeMap::new())
+    }
+
     /// Adds a strategy, or replaces the one of this name.
     pub fn register(&mut self, name: &str, strategy: Arc<dyn SamplingStrategy>) {
         self.0.insert(name.into(), strategy);

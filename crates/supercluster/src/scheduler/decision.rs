@@ -1,6 +1,7 @@
 //! The decision pipeline: PreFilter, Filter, PreScore, Score and Reserve over the merged samples, and the choice
 //! of the commit candidates.
 
+use std::fmt;
 use std::sync::Arc;
 
 use fastrand::Rng;
@@ -38,6 +39,16 @@ pub struct DecisionNode<'a> {
 pub trait DecisionPlugin: Send + Sync {
     /// The name.
     fn name(&self) -> &str;
+
+    /// Whether the plugin has a score. Without one it has no weight.
+    fn has_score(&self) -> bool {
+        true
+    }
+
+    /// Returns the keys of the labels that it reads of nodes ([`NodeSample::labels`]). Samples have no others.
+    fn node_labels(&self) -> Vec<Arc<str>> {
+        Vec::new()
+    }
 
     /// Prepares an attempt. A rejection ends it.
     fn pre_filter(&self, state: &mut CycleState, pod: &DecisionPod<'_>) -> Status {
@@ -98,6 +109,12 @@ pub struct WeightedPlugin {
     pub plugin: Arc<dyn DecisionPlugin>,
     /// The weight.
     pub weight: i64,
+}
+
+impl fmt::Debug for WeightedPlugin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} * {}", self.weight, self.plugin.name())
+    }
 }
 
 /// A node on which a commit may be tried.

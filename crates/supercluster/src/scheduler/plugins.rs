@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use framework::{CycleState, LabelSelector, MAX_NODE_SCORE, Status, api};
+use framework::{CycleState, LabelSelector, MAX_NODE_SCORE, PluginArgs, Status, api};
+use serde::Deserialize;
 
 use super::clusters::Cluster;
 use super::decision::{DecisionNode, DecisionPlugin, DecisionPod, WeightedPlugin};
+use crate::registry::no_args;
 
 /// Annotation with a label selector on clusters, as JSON (`{"matchLabels": ..}`).
 pub const CLUSTER_SELECTOR: &str = "supercluster.loadmaster.io/cluster-selector";
@@ -16,6 +18,43 @@ pub fn defaults() -> Vec<WeightedPlugin> {
     vec![WeightedPlugin { plugin: Arc::new(ClusterAffinity), weight: 0 }]
 }
 
+/// Makes a plugin of the tree.
+type MakePlugin = fn(&PluginArgs) -> Result<Arc<dyn DecisionPlugin>, String>;
+
+/// The plugins in the tree.
+pub(crate) const IN_TREE: [(&str, MakePlugin); 5] = [
+    ("ClusterAffinity", |args| no_args(args).map(|()| Arc::new(ClusterAffinity) as _)),
+    ("ClusterSpread", |args| {
+        let SpreadArgs { topology_key: topology } = args.decode()?;
+        Ok(Arc::new(ClusterSpread { topology }))
+    }),
+    ("ClusterCost", |args| {
+        let PropertyArgs { property } = args.decode()?;
+        Ok(Arc::new(ClusterCost { property: property.ok_or("property: is missing")? }))
+    }),
+    ("ClusterLoad", |args| no_args(args).map(|()| Arc::new(ClusterLoad) as _)),
+    ("DataLocality", |args| {
+        let PropertyArgs { property } = args.decode()?;
+        Ok(Arc::new(DataLocality { property: property.unwrap_or_else(|| "data-sets".into()) }))
+    }),
+];
+
+/// Arguments of ClusterSpread.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+struct SpreadArgs {
+    /// The label whose values are the domains; the cluster itself without it.
+    topology_key: Option<Arc<str>>,
+}
+
+/// Arguments of ClusterCost and DataLocality.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+struct PropertyArgs {
+    /// The property of clusters with the cost, or with the data sets.
+    property: Option<Arc<str>>,
+}
+
 /// Asks only clusters whose labels and properties match the selector in the annotation [`CLUSTER_SELECTOR`] of the pod.
 #[derive(Debug, Default)]
 pub struct ClusterAffinity;
@@ -23,6 +62,10 @@ pub struct ClusterAffinity;
 impl DecisionPlugin for ClusterAffinity {
     fn name(&self) -> &'static str {
         "ClusterAffinity"
+    }
+
+    fn has_score(&self) -> bool {
+        false
     }
 
     fn pre_filter(&self, state: &mut CycleState, pod: &DecisionPod<'_>) -> Status {
