@@ -16,6 +16,7 @@ pub struct ClusterMetrics {
     replaced: IntCounterVec,
     reachable: IntGaugeVec,
     last_answer: GaugeVec,
+    profiles: IntGaugeVec,
 }
 
 impl ClusterMetrics {
@@ -59,6 +60,12 @@ impl ClusterMetrics {
                  Initially the start of the scheduler.",
                 member,
             ),
+            profiles: table.gauges(
+                Alpha,
+                "loadmaster_cluster_profile_member",
+                "1 if the cluster of the ClusterProfile is a member, 0 if its profile is not valid.",
+                &["profile"],
+            ),
         }
     }
 
@@ -67,6 +74,16 @@ impl ClusterMetrics {
         let own = MemberMetrics { name: name.into(), of: self.clone() };
         own.answered();
         own
+    }
+
+    /// Records whether the cluster of a ClusterProfile is a member.
+    pub fn profile(&self, name: &str, is_member: bool) {
+        self.profiles.with_label_values(&[name]).set(i64::from(is_member));
+    }
+
+    /// Records that a ClusterProfile does not exist any more.
+    pub fn profile_is_gone(&self, name: &str) {
+        self.profiles.remove(&[name]);
     }
 }
 
@@ -102,6 +119,12 @@ impl MemberMetrics {
     pub fn answered(&self) {
         self.of.last_answer.with_label_values(&[&self.name]).set(unix_time());
         self.of.reachable.with_label_values(&[&self.name]).set(1);
+    }
+
+    /// Records that the cluster is no member any more.
+    pub fn left(&self) {
+        self.of.reachable.remove(&[&self.name]);
+        self.of.last_answer.remove(&[&self.name]);
     }
 
     /// Records that the agent has not answered for a while.

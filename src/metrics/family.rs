@@ -62,6 +62,15 @@ impl<B: MetricVecBuilder> Family<MetricVec<B>> {
         }
     }
 
+    /// Removes the series with these values, if there is one.
+    pub(super) fn remove<S: AsRef<str> + Debug>(&self, values: &[S]) {
+        // Without it there is nothing to remove.
+        let _ = match &self.limits {
+            None => self.series.remove_label_values(values),
+            Some(limits) => self.series.remove_label_values(&limits.limit(values)),
+        };
+    }
+
     /// Removes all series.
     pub(super) fn reset(&self) {
         self.series.reset();

@@ -12,6 +12,9 @@ use supercluster::registry::PipelineRegistry;
 
 use super::{DEFAULT, args, find, find_all, flag, rendered, rendering};
 
+/// The renderings with the role supercluster.
+const SUPERCLUSTERS: [&str; 2] = ["cluster-profiles", "supercluster"];
+
 fn loadmaster<'a>(args: impl IntoIterator<Item = &'a str>) -> Result<(), String> {
     let output = Command::new(env!("CARGO_BIN_EXE_loadmaster")).args(args).output().unwrap();
     if output.status.success() { Ok(()) } else { Err(String::from_utf8(output.stderr).unwrap()) }
@@ -53,13 +56,14 @@ fn binary_accepts_the_arguments() {
 
 #[test]
 fn clusters_of_the_configuration_are_accepted() {
-    let file = rendering("supercluster");
-    let clusters = config_map(&file).data.unwrap().remove("clusters.yaml").unwrap();
-    let written = Path::new(env!("CARGO_TARGET_TMPDIR")).join("clusters.yaml");
-    fs::write(&written, clusters).unwrap();
-    ClustersFile::read(&written, &PipelineRegistry::new()).unwrap();
-    let given = flag(&args(&deployment(&file)), "clusters").unwrap().to_owned();
-    assert_eq!(given, "/etc/loadmaster/clusters.yaml");
+    for file in SUPERCLUSTERS.map(rendering) {
+        let clusters = config_map(&file).data.unwrap().remove("clusters.yaml").unwrap();
+        let written = Path::new(env!("CARGO_TARGET_TMPDIR")).join("clusters.yaml");
+        fs::write(&written, clusters).unwrap();
+        ClustersFile::read(&written, &PipelineRegistry::new()).unwrap();
+        let given = flag(&args(&deployment(&file)), "clusters").unwrap().to_owned();
+        assert_eq!(given, "/etc/loadmaster/clusters.yaml");
+    }
 }
 
 #[test]
@@ -139,7 +143,8 @@ fn test_pods_name_each_scheduler_once() {
         let pods = find_all::<Pod>(&file).into_iter();
         let named: Vec<_> = pods.map(|pod| pod.spec.unwrap().scheduler_name.unwrap()).collect();
         // In the other roles a pod of the cluster is not scheduled.
-        let is_scheduler = !["agent", "supercluster"].map(rendering).contains(&file);
+        let is_scheduler =
+            !SUPERCLUSTERS.iter().chain(&["agent"]).any(|own| rendering(own) == file);
         assert_eq!(named, if is_scheduler { served(&file) } else { Vec::new() }, "{file}");
     }
 }

@@ -1,6 +1,6 @@
 //! The HTTPS clients of agents.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -12,7 +12,7 @@ use supercluster::message::{Refusal, Request, Response, SealOutcome, SealRequest
 use super::super::messages::{DelegateList, DeletionOutcome, DeletionRequest, ROOT};
 use super::clusters::Member;
 use crate::api_client::{APPLICATION_JSON, ApiClient, Credentials, JsonRequest};
-use crate::metrics::RestClient;
+use crate::metrics::{MemberMetrics, RestClient};
 
 /// Time to wait for the answer to a commit, a seal or a deletion. The scheduler asks what became of a commit long
 /// before; its answer may still come.
@@ -25,6 +25,72 @@ const LIST_WAIT: Duration = Duration::from_secs(10);
 const LIST_TIMEOUT: Duration = Duration::from_secs(20);
 /// Maximum number of bytes of an error that is shown.
 const MAX_SHOWN: usize = 300;
+
+/// The agents by index of their members. A member that has left keeps its agent, because commits may be under way.
+#[derive(Clone, Default)]
+pub(super) struct Agents(Arc<RwLock<Vec<Place>>>);
+
+struct Place {
+    agent: AgentClient,
+    metrics: MemberMetrics,
+    is_member: bool,
+    /// Grows when the connection is replaced and when the member leaves.
+    connection: u64,
+}
+
+impl Agents {
+    /// Sets the agent of a member, and returns its index and the number of its connection.
+    pub(super) fn set(&self, agent: AgentClient, metrics: MemberMetrics) -> (usize, u64) {
+        let mut places = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        match places.iter_mut().enumerate().find(|(_, place)| place.agent.name == agent.name) {
+            Some((ix, place)) => {
+                (place.agent, place.metrics, place.is_member) = (agent, metrics, true);
+                place.connection += 1;
+                (ix, place.connection)
+            }
+            None => {
+                places.push(Place { agent, metrics, is_member: true, connection: 0 });
+                (places.len() - 1, 0)
+            }
+        }
+    }
+
+    /// Takes in that a cluster is no member any more.
+    pub(super) fn remove(&self, member: usize) {
+        let mut places = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = places.get_mut(member) {
+            place.is_member = false;
+            place.connection += 1;
+            place.metrics.left();
+        }
+    }
+
+    /// Returns the agent of this index, and the metrics of its member.
+    pub(super) fn get(&self, member: usize) -> (AgentClient, MemberMetrics) {
+        let places = self.read();
+        (places[member].agent.clone(), places[member].metrics.clone())
+    }
+
+    /// Returns the index of the member of this name.
+    pub(super) fn named(&self, name: &str) -> Option<usize> {
+        self.read().iter().position(|place| place.is_member && *place.agent.name == *name)
+    }
+
+    /// Whether a connection is still the one of its member.
+    pub(super) fn is_current(&self, member: usize, connection: u64) -> bool {
+        self.read().get(member).is_some_and(|place| place.connection == connection)
+    }
+
+    /// Returns the number of indexes.
+    pub(super) fn len(&self) -> usize {
+        self.read().len()
+    }
+
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, Vec<Place>> {
+        // No code that holds the lock panics.
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// The agent of one member. Clones share its connection.
 #[derive(Clone)]

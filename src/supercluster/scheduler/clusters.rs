@@ -38,7 +38,10 @@ pub struct ClustersFile {
     /// Time after which the pods of a lost cluster are placed anew, unless they say otherwise; `never` without it.
     replace_after: Option<String>,
     decision_pipeline: Option<DecisionPipeline>,
-    /// The members.
+    /// Where the list of members comes from, if it is not `clusters`.
+    pub(super) cluster_profiles: Option<ProfileSource>,
+    /// The members, or the connections of those that ClusterProfiles name.
+    #[serde(default)]
     pub(super) clusters: Vec<Member>,
     /// The plugins of the decision pipeline.
     #[serde(skip)]
@@ -59,8 +62,88 @@ struct DecisionPipeline {
     plugins: Vec<PluginEntry>,
 }
 
-/// A member cluster and how to reach its agent.
+/// The ClusterProfiles that list the members.
 #[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct ProfileSource {
+    /// Their namespace.
+    pub(super) namespace: String,
+    /// Selects some of them, in the notation of `kubectl -l`.
+    label_selector: Option<String>,
+    /// How agents are reached that `clusters` does not name; `{name}` in a path stands for the name of the cluster.
+    pub(super) connection: Option<Connection>,
+}
+
+/// How the agents of ClusterProfiles are reached.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Connection {
+    certificate_authority: PathBuf,
+    tls_server_name: Option<String>,
+    token_file: Option<PathBuf>,
+    client_certificate: Option<PathBuf>,
+    client_key: Option<PathBuf>,
+}
+
+impl Connection {
+    /// Returns the member of this name whose agent has this URL.
+    pub(super) fn member(&self, name: &str, server: &str) -> Member {
+        let of = |path: &Path| PathBuf::from(path.to_string_lossy().replace("{name}", name));
+        Member {
+            name: name.to_owned(),
+            server: server.to_owned(),
+            certificate_authority: Some(of(&self.certificate_authority)),
+            tls_server_name: self.tls_server_name.as_ref().map(|own| own.replace("{name}", name)),
+            token_file: self.token_file.as_deref().map(of),
+            client_certificate: self.client_certificate.as_deref().map(of),
+            client_key: self.client_key.as_deref().map(of),
+            labels: BTreeMap::new(),
+            properties: BTreeMap::new(),
+            closed: None,
+        }
+    }
+}
+
+impl ProfileSource {
+    fn check(&self) -> Result<(), String> {
+        if !is_dns_name(&self.namespace) {
+            return Err(format!("namespace: {:?} is no name of a namespace", self.namespace));
+        }
+        let Some(connection) = &self.connection else { return Ok(()) };
+        let checked = connection.member("a", "https://a").check();
+        checked.map_err(|text| format!("connection.{text}"))
+    }
+
+    /// Returns the path of their list.
+    pub(super) fn path(&self) -> String {
+        let collection = client::collection_path(
+            "multicluster.x-k8s.io/v1alpha1",
+            &self.namespace,
+            "clusterprofiles",
+        );
+        match &self.label_selector {
+            None => collection,
+            Some(selector) => {
+                let encoded = percent_encoding::utf8_percent_encode(
+                    selector,
+                    percent_encoding::NON_ALPHANUMERIC,
+                );
+                format!("{collection}?labelSelector={encoded}")
+            }
+        }
+    }
+}
+
+fn is_dns_name(name: &str) -> bool {
+    let is_inner = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
+    let is_end = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = name.as_bytes();
+    let has_ends = is_end(bytes.first()) && is_end(bytes.last());
+    has_ends && bytes.iter().copied().all(is_inner) && !name.contains("..") && bytes.len() <= 200
+}
+
+/// A member cluster and how to reach its agent.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Member {
     /// A name, unique in the file.
@@ -78,9 +161,12 @@ pub(super) struct Member {
     /// File with its key, in PEM.
     client_key: Option<PathBuf>,
     #[serde(default)]
-    labels: BTreeMap<String, String>,
+    pub(super) labels: BTreeMap<String, String>,
     #[serde(default)]
-    properties: BTreeMap<String, String>,
+    pub(super) properties: BTreeMap<String, String>,
+    /// Why it takes no new pods.
+    #[serde(skip)]
+    pub(super) closed: Option<Arc<str>>,
 }
 
 impl ClustersFile {
@@ -104,14 +190,15 @@ impl ClustersFile {
 
     fn check(&self) -> Result<(), String> {
         file::check_kind(&self.api_version, &self.kind, Self::KIND)?;
-        if self.clusters.is_empty() {
-            return Err("clusters: is empty".to_owned());
+        match &self.cluster_profiles {
+            Some(source) => source.check().map_err(|text| format!("clusterProfiles.{text}"))?,
+            None if self.clusters.is_empty() => return Err("clusters: is empty".to_owned()),
+            None => {}
         }
         let (mut names, mut servers) = (BTreeMap::new(), BTreeMap::new());
         for (place, member) in self.clusters.iter().enumerate() {
             member.check().map_err(|text| format!("clusters[{place}].{text}"))?;
-            let server = member.server.trim_end_matches('/').to_lowercase();
-            if let Some(other) = servers.insert(server, place) {
+            if let Some(other) = servers.insert(member.server_key(), place) {
                 let server = &member.server;
                 return Err(format!(
                     "clusters[{place}].server: {server:?} is that of clusters[{other}]"
@@ -182,20 +269,27 @@ impl ClustersFile {
         ])
     }
 
-    /// Returns the configuration of the scheduler of this scheduler name.
+    /// Returns the deadline of samples.
+    pub(super) fn sample_timeout(&self) -> std::time::Duration {
+        let given = self.durations().ok().and_then(|[sample, ..]| sample);
+        given.unwrap_or(SchedulerConfig::new("", Vec::new()).sample_timeout)
+    }
+
+    /// Returns the configuration of the scheduler of this scheduler name, with these members.
     ///
     /// # Errors
     /// A value is not valid.
     pub(super) fn config(
         &self,
         scheduler_name: &str,
+        members: &[Member],
         seed: u64,
     ) -> Result<SchedulerConfig, String> {
         let name = match &self.instance {
             Some(instance) => format!("{scheduler_name}/{instance}"),
             None => scheduler_name.to_owned(),
         };
-        let clusters = self.clusters.iter().map(Member::cluster).collect();
+        let clusters = members.iter().map(Member::cluster).collect();
         let mut config = SchedulerConfig { seed, ..SchedulerConfig::new(&name, clusters) };
         if let Some(strategy) = &self.strategy {
             config = config.with_strategy(strategy);
@@ -240,13 +334,25 @@ fn weighted(entry: &PluginEntry, registry: &PipelineRegistry) -> Result<Weighted
 }
 
 impl Member {
-    fn check(&self) -> Result<(), String> {
+    /// Returns the URL of its agent in a form that equal ones share.
+    pub(super) fn server_key(&self) -> String {
+        self.server.trim_end_matches('/').to_lowercase()
+    }
+
+    /// Whether its agent is reached in the same way as that of `other`.
+    pub(super) fn has_connection_of(&self, other: &Self) -> bool {
+        let keys = |own: &Self| Self {
+            labels: BTreeMap::new(),
+            properties: BTreeMap::new(),
+            closed: None,
+            ..own.clone()
+        };
+        keys(self) == keys(other)
+    }
+
+    pub(super) fn check(&self) -> Result<(), String> {
         // It is a part of the name of its Lease.
-        let is_inner = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
-        let is_end = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-        let name = self.name.as_bytes();
-        let is_valid = name.iter().copied().all(is_inner) && name.len() <= 200;
-        if !is_valid || !is_end(name.first()) || !is_end(name.last()) {
+        if !is_dns_name(&self.name) {
             return Err(format!("name: {:?} is no DNS name in lower case", self.name));
         }
         let uri: Option<http::Uri> = self.server.parse().ok();
@@ -279,7 +385,7 @@ impl Member {
         }
     }
 
-    fn cluster(&self) -> Cluster {
+    pub(super) fn cluster(&self) -> Cluster {
         let labels = self.labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
         let properties = self.properties.iter();
         Cluster {
@@ -288,6 +394,7 @@ impl Member {
             properties: properties
                 .map(|(name, value)| (name.as_str().into(), value.as_str().into()))
                 .collect(),
+            closed: self.closed.clone(),
         }
     }
 }
@@ -320,7 +427,8 @@ clusters:
              turn: {{index: 1, of: 2}}\ndecisionPipeline: {{plugins: [{{name: ClusterSpread, \
              args: {{topologyKey: region}}, weight: 3}}]}}\n"
         );
-        let config = parse(&text).unwrap().config("over", 1).unwrap();
+        let file = parse(&text).unwrap();
+        let config = file.config("over", &file.clusters, 1).unwrap();
         assert_eq!((&*config.name, &*config.strategy), ("over/b", "best"));
         assert!(config.agents_choose);
         assert_eq!((config.commit_candidates, config.turn), (2, (1, 2)));
@@ -341,6 +449,21 @@ clusters:
     #[test]
     fn invalid_field_is_named() {
         let rows = [
+            (
+                "kind:",
+                "clusterProfiles: {namespace: a/b}\nkind:",
+                "clusterProfiles.namespace: \"a/b\" is no name of a namespace",
+            ),
+            (
+                "kind:",
+                "clusterProfiles: {namespace: a, connection: {tokenFile: t}}\nkind:",
+                "clusterProfiles.connection: missing field `certificateAuthority`",
+            ),
+            (
+                "kind:",
+                "clusterProfiles: {namespace: a, connection: {certificateAuthority: c}}\nkind:",
+                "clusterProfiles.connection.tokenFile: is missing",
+            ),
             ("v1alpha1", "v9", "apiVersion and kind are \"supercluster.loadmaster.io/v9\""),
             ("labels:", "lables:", "clusters[0].lables: "),
             (", clientKey: a.key", "", "clusters[1].clientKey: is missing"),

@@ -28,10 +28,9 @@ use tracing::{info, warn};
 
 use super::super::messages::{Delegate, DelegateList, DeletionOutcome, DeletionRequest};
 use super::SchedulerEvent;
-use super::agents::AgentClient;
+use super::agents::Agents;
 use super::events;
 use super::originals::{FINALIZER, Originals};
-use crate::metrics::MemberMetrics;
 use crate::scheduling_loop::LoopEvent;
 use crate::supervision::catch_panic;
 
@@ -106,6 +105,20 @@ struct Member {
     is_reachable: bool,
 }
 
+impl Member {
+    fn new() -> Self {
+        Self {
+            incarnation: "".into(),
+            revision: 0,
+            delegates: BTreeMap::new(),
+            unconfirmed: BTreeSet::new(),
+            is_complete: false,
+            last_answer: Instant::now(),
+            is_reachable: true,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct State {
     originals: BTreeMap<Uid, Original>,
@@ -124,10 +137,10 @@ struct State {
 }
 
 impl State {
-    fn new(members: Vec<Member>) -> Self {
+    fn new(members: usize) -> Self {
         Self {
             originals: BTreeMap::new(),
-            members,
+            members: std::iter::repeat_with(Member::new).take(members).collect(),
             changed: BTreeSet::new(),
             busy: BTreeSet::new(),
             pauses: BTreeMap::new(),
@@ -142,12 +155,10 @@ impl State {
 pub(super) struct Mirror {
     state: Mutex<State>,
     wake: Notify,
-    agents: Arc<[AgentClient]>,
+    agents: Agents,
     originals: Originals,
     /// The ID of the management cluster.
     origin: Arc<str>,
-    /// The metrics of the members.
-    metrics: Vec<MemberMetrics>,
     /// Number of pods that are looked at.
     slots: Arc<Semaphore>,
 }
@@ -192,32 +203,25 @@ enum Plan {
 }
 
 impl Mirror {
-    pub(super) fn new(
-        agents: Arc<[AgentClient]>,
-        originals: Originals,
-        origin: Arc<str>,
-        metrics: Vec<MemberMetrics>,
-    ) -> Self {
-        let member = || Member {
-            incarnation: "".into(),
-            revision: 0,
-            delegates: BTreeMap::new(),
-            unconfirmed: BTreeSet::new(),
-            is_complete: false,
-            last_answer: Instant::now(),
-            is_reachable: true,
-        };
-        let state = State::new(agents.iter().map(|_| member()).collect());
+    pub(super) fn new(agents: Agents, originals: Originals, origin: Arc<str>) -> Self {
+        let state = State::new(agents.len());
         let slots = Arc::new(Semaphore::new(MAX_CONCURRENT));
-        Self {
-            state: Mutex::new(state),
-            wake: Notify::new(),
-            agents,
-            originals,
-            origin,
-            metrics,
-            slots,
+        Self { state: Mutex::new(state), wake: Notify::new(), agents, originals, origin, slots }
+    }
+
+    /// Follows a member over this connection.
+    pub(super) fn add(self: &Arc<Self>, member: usize, connection: u64) {
+        let mut state = self.lock();
+        while state.members.len() <= member {
+            state.members.push(Member::new());
         }
+        // It may have been away for a while.
+        state.members[member].last_answer = Instant::now();
+        // Pods of it may wait.
+        state.look_at_all();
+        drop(state);
+        self.wake.notify_one();
+        self.originals.runtime.spawn(self.clone().follow(member, connection));
     }
 
     /// Takes in an original pod as the watch shows it.
@@ -274,7 +278,7 @@ impl Mirror {
     pub(super) fn member_of(&self, uid: &Uid) -> Option<usize> {
         let state = self.lock();
         let cluster = &state.originals.get(uid)?.pod.placement.as_ref()?.cluster;
-        self.agents.iter().position(|agent| agent.name == *cluster)
+        self.agents.named(cluster)
     }
 
     /// Returns the finalizers of an original pod.
@@ -381,7 +385,7 @@ impl Mirror {
                 if is_orphan && !self.originals.is_gone(&pod, &delegate.pod).await? {
                     return Ok(());
                 }
-                let agent = &self.agents[member];
+                let (agent, _) = self.agents.get(member);
                 info!(%pod, cluster = &*agent.name, "Deleting a delegate that its original does not have");
                 let deletion = DeletionRequest {
                     pod: delegate.pod.clone(),
@@ -396,16 +400,17 @@ impl Mirror {
                 }
             }
             Plan::Missing { pod, member, key, delegate, is_replaceable } => {
-                match self.agents[member].seal(&SealRequest { key }).await? {
+                let (agent, _) = self.agents.get(member);
+                match agent.seal(&SealRequest { key }).await? {
                     SealOutcome::Sealed if is_replaceable => {
-                        let cluster = &*self.agents[member].name;
+                        let cluster = &*agent.name;
                         info!(%pod, cluster, "The delegate is gone: placing the pod anew");
                         self.tell(SchedulerEvent::DelegateGone(uid.clone(), delegate));
                         // Until the pod shows that it has been taken out.
                         Err("the pod is about to be placed anew".to_owned())
                     }
                     SealOutcome::Sealed => {
-                        let cluster = &*self.agents[member].name;
+                        let cluster = &*agent.name;
                         info!(%pod, cluster, "The delegate is gone: deleting the pod");
                         self.originals.delete(&pod, uid).await
                     }
@@ -439,7 +444,7 @@ impl Mirror {
     /// Seals the commits for a pod up to this one in a cluster, and deletes its delegate there. An error if it
     /// still exists.
     async fn release(&self, member: usize, pod: &PodKey, key: &CommitKey) -> Result<(), String> {
-        let agent = &self.agents[member];
+        let (agent, _) = self.agents.get(member);
         let sealed = agent.seal(&SealRequest { key: key.clone() }).await?;
         if let SealOutcome::Rejected(refusal) = sealed {
             return Err(refusal.message);
@@ -457,24 +462,28 @@ impl Mirror {
         }
     }
 
-    /// Follows the delegates of a member without end.
-    pub(super) async fn follow(self: Arc<Self>, member: usize) -> Infallible {
-        let agent = self.agents[member].clone();
+    /// Follows the delegates of a member while it is reached over this connection.
+    async fn follow(self: Arc<Self>, member: usize, connection: u64) {
+        let (agent, metrics) = self.agents.get(member);
         let mut pause = FIRST_PAUSE;
         let mut logged: Option<String> = None;
-        loop {
+        while self.agents.is_current(member, connection) {
             let (incarnation, revision) = {
                 let state = self.lock();
                 let own = &state.members[member];
                 (own.incarnation.clone(), own.revision)
             };
-            match agent.delegates(&incarnation, revision).await {
+            let listed = agent.delegates(&incarnation, revision).await;
+            if !self.agents.is_current(member, connection) {
+                return;
+            }
+            match listed {
                 Ok(list) => {
                     if logged.take().is_some() {
                         info!(cluster = &*agent.name, "The agent answers again");
                     }
                     pause = FIRST_PAUSE;
-                    self.metrics[member].answered();
+                    metrics.answered();
                     self.lock().take(member, list);
                     self.wake.notify_one();
                 }
@@ -484,7 +493,7 @@ impl Mirror {
                         logged = Some(err);
                     }
                     if !self.lock().no_answer(member, &agent.name) {
-                        self.metrics[member].unreachable();
+                        metrics.unreachable();
                     }
                     self.wake.notify_one();
                     tokio::time::sleep(pause).await;
@@ -557,7 +566,7 @@ impl State {
         self.changed.extend(self.originals.keys().cloned());
     }
 
-    fn plan(&self, uid: &Uid, agents: &[AgentClient], origin: &str) -> Plan {
+    fn plan(&self, uid: &Uid, agents: &Agents, origin: &str) -> Plan {
         if let Some((member, delegate)) = self.left_over(uid, origin) {
             let is_orphan = !self.originals.contains_key(uid);
             return Plan::LeftOver { member, delegate, is_orphan };
@@ -565,7 +574,7 @@ impl State {
         let Some(original) = self.originals.get(uid) else { return Plan::Nothing };
         let pod = &original.pod.object.pod;
         let key = pod.key.clone();
-        let find = |name: &str| agents.iter().position(|agent| *agent.name == *name);
+        let find = |name: &str| agents.named(name);
         if pod.terminating {
             let none = BTreeSet::new();
             let released = self.released.get(uid).unwrap_or(&none);
@@ -761,16 +770,7 @@ mod tests {
     }
 
     fn state() -> State {
-        let member = Member {
-            incarnation: "".into(),
-            revision: 0,
-            delegates: BTreeMap::new(),
-            unconfirmed: BTreeSet::new(),
-            is_complete: false,
-            last_answer: Instant::now(),
-            is_reachable: true,
-        };
-        State::new(vec![member])
+        State::new(1)
     }
 
     #[test]

@@ -10,8 +10,10 @@
 mod agents;
 mod clusters;
 mod events;
+mod members;
 mod mirror;
 mod originals;
+mod profiles;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,8 +26,8 @@ use framework::{Answer, EventResource, PodKey, Time, Uid};
 use serde_json::Value;
 use supercluster::message::{CommitOutcome, Committed, PodObject, Response};
 use supercluster::scheduler::{
-    CallId, ClusterIx, LeaseAnswer, LeaseOperation, OriginalPod, Scheduler, SchedulerOutput,
-    WriteAnswer, WriteId,
+    CallId, Cluster, ClusterIx, LeaseAnswer, LeaseOperation, OriginalPod, Scheduler,
+    SchedulerOutput, WriteAnswer, WriteId,
 };
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -33,7 +35,8 @@ use tracing::{debug, trace, warn};
 
 pub use self::clusters::ClustersFile;
 
-use self::agents::AgentClient;
+use self::agents::Agents;
+use self::members::MemberList;
 use self::mirror::Mirror;
 use self::originals::Originals;
 use super::cluster_id::cluster_id;
@@ -64,6 +67,8 @@ pub enum SchedulerEvent {
     DelegateGone(Uid, Arc<str>),
     /// A deleted pod waits for its delegate in this cluster, which is gone when the lease was not renewed for this time.
     AwaitEnd(Arc<str>, Uid, Duration),
+    /// What is known of a member; `None` if it is no member any more.
+    Member(ClusterIx, Option<Cluster>),
 }
 
 /// Runs the scheduler over the clusters of a file until `stop` is cancelled.
@@ -82,26 +87,26 @@ pub async fn run(
     let watches = Watches { whole: Whole { pending_pods: true, ..Whole::NONE }, kinds: watched };
     let start = async |parts: RoleParts<SchedulerEvent>| {
         let name = names.first().cloned().unwrap_or_default();
-        let mut config = file.config(&name, parts.seed).map_err(|error| anyhow!(error))?;
-        let origin = cluster_id(&parts.client).await?;
-        config.origin = Some(origin.clone());
-        let (mut agents, mut members) = (Vec::new(), Vec::new());
-        for member in &file.clusters {
-            let timeout = config.sample_timeout;
-            agents.push(AgentClient::new(member, timeout, metrics.rest_client()).await?);
-            members.push(metrics.clusters().member(&member.name));
-        }
-        let agents: Arc<[AgentClient]> = agents.into();
+        let seed = parts.seed;
         let RoleParts { engine, client, events, clock, runtime, lease_namespace, .. } = parts;
+        let timeout = file.sample_timeout();
+        let mut list = MemberList::new(file.clone(), timeout, metrics);
+        let (members, profiles) = list.first(&client, &runtime).await?;
+        let agents = list.agents();
+        let mut config = file.config(&name, &members, seed).map_err(|error| anyhow!(error))?;
+        let origin = cluster_id(&client).await?;
+        config.origin = Some(origin.clone());
         let (namespace, holder) = (lease_namespace, identity()?.into());
         let leases = MemberLeases { client: client.clone(), namespace, holder };
         let originals =
             Originals { client, events: events.clone(), clock, runtime: runtime.clone() };
-        let mirror =
-            Arc::new(Mirror::new(agents.clone(), originals.clone(), origin, members.clone()));
+        let mirror = Arc::new(Mirror::new(agents.clone(), originals.clone(), origin));
         runtime.spawn(mirror.clone().run());
         for member in 0..agents.len() {
-            runtime.spawn(mirror.clone().follow(member));
+            mirror.add(member, 0);
+        }
+        if let Some(profiles) = profiles {
+            runtime.spawn(list.run(profiles, mirror.clone(), events.clone()));
         }
         let scheduler = Scheduler::new(config, engine);
         let departed = BTreeMap::new();
@@ -109,7 +114,6 @@ pub async fn run(
             scheduler,
             names,
             agents,
-            members,
             originals,
             leases,
             mirror,
@@ -134,9 +138,7 @@ struct SchedulerRole {
     scheduler: Scheduler,
     /// The scheduler names whose pods are placed.
     names: BTreeSet<Arc<str>>,
-    agents: Arc<[AgentClient]>,
-    /// The metrics of the members.
-    members: Vec<MemberMetrics>,
+    agents: Agents,
     originals: Originals,
     leases: MemberLeases,
     mirror: Arc<Mirror>,
@@ -184,8 +186,7 @@ impl SchedulerRole {
     }
 
     fn call(&self, id: CallId, cluster: ClusterIx, request: supercluster::message::Request) {
-        let (agent, events) = (self.agents[cluster.0].clone(), self.events.clone());
-        let metrics = self.members[cluster.0].clone();
+        let ((agent, metrics), events) = (self.agents.get(cluster.0), self.events.clone());
         self.runtime.spawn(async move {
             let answer = catch_panic(agent.call(&request)).await;
             let answer = answer.unwrap_or_else(|panic| Err(panic.to_string()));
@@ -267,6 +268,10 @@ impl Role for SchedulerRole {
                 self.scheduler.lease_answered(id, answer, now, ports);
             }
             SchedulerEvent::DelegateGone(pod, delegate) => self.scheduler.replace(&pod, &delegate),
+            SchedulerEvent::Member(ix, Some(cluster)) => {
+                self.scheduler.set_cluster(ix, cluster, now);
+            }
+            SchedulerEvent::Member(ix, None) => self.scheduler.remove_cluster(ix),
             SchedulerEvent::AwaitEnd(cluster, pod, after) => {
                 self.scheduler.await_end(&cluster, &pod, after, now);
             }
@@ -301,7 +306,7 @@ impl Role for SchedulerRole {
                     if intent.clusters.is_empty()
                         && let Some(member) = self.mirror.member_of(&uid)
                     {
-                        self.members[member].replaced();
+                        self.agents.get(member).1.replaced();
                     }
                     let (call, version) = ((id, not_after), (&uid, resource_version));
                     self.originals.write_intent(call, &pod, version, &intent, &finalizers);

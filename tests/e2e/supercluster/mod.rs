@@ -3,6 +3,7 @@
 //! The processes have the permissions that the chart grants to their roles.
 
 mod api;
+mod profiles;
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};

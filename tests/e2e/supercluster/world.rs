@@ -159,7 +159,7 @@ impl ApiServer {
     }
 
     /// Gives the account of the role these permissions in a namespace.
-    async fn permit_in(&self, namespace: &str, rules: Vec<PolicyRule>) {
+    pub(super) async fn permit_in(&self, namespace: &str, rules: Vec<PolicyRule>) {
         let post = PostParams::default();
         let object = json!({"metadata": {"name": "loadmaster-leases"}});
         let role: Role = serde_json::from_value(object).unwrap();
@@ -337,6 +337,11 @@ impl World {
                 "clientKey": self.file("client", "key")})
         });
         file["clusters"] = clusters.collect();
+        self.start_scheduler_of(file, settings).await;
+    }
+
+    /// Starts the scheduler with this file, in which these settings are replaced.
+    pub(super) async fn start_scheduler_of(&mut self, mut file: Value, settings: Value) {
         for (field, value) in settings.as_object().unwrap() {
             file[field] = value.clone();
         }

@@ -15,6 +15,8 @@ pub struct Cluster {
     pub labels: Labels,
     /// Properties of its ClusterProfile.
     pub properties: BTreeMap<Arc<str>, Arc<str>>,
+    /// Why it takes no new pods; `None` if it does.
+    pub closed: Option<Arc<str>>,
 }
 
 impl Cluster {
@@ -38,6 +40,8 @@ const LONGEST_BREAK: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) cluster: Cluster,
+    /// Whether it has left the list of members. It keeps its index, because commits may be under way.
+    has_left: bool,
     /// The ID that its agent reports.
     id: Option<Arc<str>>,
     /// The member that reported the same ID before.
@@ -54,14 +58,30 @@ pub(super) struct Members(Vec<Member>);
 
 impl Members {
     pub(super) fn new(clusters: Vec<Cluster>) -> Self {
-        let member = |cluster| Member {
-            cluster,
-            id: None,
-            duplicate_of: None,
-            failures: 0,
-            closed_until: Time::ZERO,
-        };
-        Self(clusters.into_iter().map(member).collect())
+        Self(clusters.into_iter().map(Member::new).collect())
+    }
+
+    /// Sets what is known of the member of this index, which may be the next one.
+    pub(super) fn set(&mut self, ix: ClusterIx, cluster: Cluster) {
+        match self.0.get_mut(ix.0) {
+            Some(member) => (member.cluster, member.has_left) = (cluster, false),
+            None => self.0.push(Member::new(cluster)),
+        }
+    }
+
+    /// Takes a cluster from the list of members.
+    pub(super) fn remove(&mut self, ix: ClusterIx) {
+        let Some(member) = self.0.get_mut(ix.0) else { return };
+        member.has_left = true;
+        let name = member.cluster.name.clone();
+        for other in self.0.iter_mut().filter(|own| own.duplicate_of.as_ref() == Some(&name)) {
+            // Its next answer is compared anew.
+            (other.id, other.duplicate_of) = (None, None);
+        }
+    }
+
+    pub(super) fn has_left(&self, ix: ClusterIx) -> bool {
+        self.0[ix.0].has_left
     }
 
     pub(super) fn get(&self, ix: ClusterIx) -> &Cluster {
@@ -69,11 +89,13 @@ impl Members {
     }
 
     pub(super) fn named(&self, name: &str) -> Option<ClusterIx> {
-        self.0.iter().position(|member| *member.cluster.name == *name).map(ClusterIx)
+        let is_named = |member: &Member| *member.cluster.name == *name && !member.has_left;
+        self.0.iter().position(is_named).map(ClusterIx)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (ClusterIx, &Member)> {
-        self.0.iter().enumerate().map(|(place, member)| (ClusterIx(place), member))
+        let members = self.0.iter().enumerate().filter(|(_, member)| !member.has_left);
+        members.map(|(place, member)| (ClusterIx(place), member))
     }
 
     /// Takes in that the agent of a cluster has answered, and the ID of its cluster.
@@ -84,7 +106,7 @@ impl Members {
         if self.0[ix.0].id.as_ref() != Some(id) {
             let mut others = self.0.iter().enumerate().filter(|(place, _)| *place != ix.0);
             let same = others.find(|(_, member)| {
-                member.id.as_ref() == Some(id) && member.duplicate_of.is_none()
+                member.id.as_ref() == Some(id) && member.duplicate_of.is_none() && !member.has_left
             });
             let duplicate_of = same.map(|(_, member)| member.cluster.name.clone());
             let member = &mut self.0[ix.0];
@@ -115,8 +137,22 @@ impl Members {
 }
 
 impl Member {
+    const fn new(cluster: Cluster) -> Self {
+        Self {
+            cluster,
+            has_left: false,
+            id: None,
+            duplicate_of: None,
+            failures: 0,
+            closed_until: Time::ZERO,
+        }
+    }
+
     /// Returns why the cluster is not asked for samples.
     pub(super) fn closed(&self, now: Time) -> Option<String> {
+        if let Some(reason) = &self.cluster.closed {
+            return Some(reason.to_string());
+        }
         match &self.duplicate_of {
             Some(other) => Some(format!("it is the same cluster as {other}")),
             None if self.closed_until > now => {
@@ -171,5 +207,23 @@ mod tests {
         assert_eq!(members.0[0].closed(Time::ZERO), None);
         members.answered(ClusterIx(1), &"other".into()).unwrap();
         assert_eq!(members.0[1].closed(Time::ZERO), None, "the member was replaced");
+    }
+
+    #[test]
+    fn cluster_that_has_left_is_no_member_and_keeps_its_index() {
+        let mut members = members();
+        members.answered(ClusterIx(0), &"same".into()).unwrap();
+        members.answered(ClusterIx(1), &"same".into()).unwrap_err();
+        members.remove(ClusterIx(0));
+        assert!(members.named("a").is_none() && members.has_left(ClusterIx(0)));
+        assert_eq!((members.iter().count(), &*members.get(ClusterIx(0)).name), (1, "a"));
+        members.answered(ClusterIx(1), &"same".into()).unwrap();
+        let closed = Some("drained".into());
+        members.set(ClusterIx(0), Cluster { name: "a".into(), closed, ..Cluster::default() });
+        assert_eq!(members.named("a"), Some(ClusterIx(0)));
+        assert_eq!(members.0[0].closed(Time::ZERO), Some("drained".to_owned()));
+        members.answered(ClusterIx(0), &"same".into()).unwrap();
+        members.set(ClusterIx(2), Cluster { name: "c".into(), ..Cluster::default() });
+        assert_eq!(members.named("c"), Some(ClusterIx(2)));
     }
 }

@@ -148,6 +148,16 @@ impl Leases {
         })
     }
 
+    /// Whether no pod may be replaced.
+    pub(super) fn is_unused(&self) -> bool {
+        self.by_cluster.is_empty()
+    }
+
+    /// Adds the lease of a cluster.
+    pub(super) fn add(&mut self, cluster: &Arc<str>, now: Time) {
+        self.ensure(cluster, now);
+    }
+
     /// Returns the terms for a delegate in a cluster; `None` if its agent has not agreed to a lease.
     pub(super) fn terms(&self, cluster: &str, fence_after_s: u32) -> Option<LeaseTerms> {
         let lease = self.by_cluster.get(cluster).filter(|lease| lease.is_agreed)?;

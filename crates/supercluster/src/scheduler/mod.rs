@@ -383,6 +383,20 @@ impl Scheduler {
         self.advance(now, ports);
     }
 
+    /// Takes in a member, or what has changed of it. Members are numbered in the order in which they come, those of the
+    /// configuration first; a member that comes back has its number.
+    pub fn set_cluster(&mut self, ix: ClusterIx, cluster: Cluster, now: Time) {
+        if !self.leases.is_unused() {
+            self.leases.add(&cluster.name, now);
+        }
+        self.members.set(ix, cluster);
+    }
+
+    /// Takes in that a cluster is no member any more. Its pods stay as they are, unless they may be replaced.
+    pub fn remove_cluster(&mut self, ix: ClusterIx) {
+        self.members.remove(ix);
+    }
+
     /// Takes in the new state of another object.
     pub fn apply(&mut self, change: Change, now: Time, ports: &mut Ports<'_>) {
         self.engine.apply(change, now, ports);

@@ -47,7 +47,12 @@ fn near(text: &str) -> PodObject {
 
 fn at(location: &str) -> scheduler::Cluster {
     let properties = [("location".into(), location.into())].into();
-    scheduler::Cluster { name: location.into(), labels: Labels::default(), properties }
+    scheduler::Cluster {
+        name: location.into(),
+        labels: Labels::default(),
+        properties,
+        closed: None,
+    }
 }
 
 #[test]

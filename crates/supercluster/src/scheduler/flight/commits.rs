@@ -101,7 +101,8 @@ impl Scheduler {
             let name = &self.members.get(candidate.cluster).name;
             terms = fence_after_s.and_then(|seconds| self.leases.terms(name, seconds));
             let has_terms = terms.is_some() == fence_after_s.is_some();
-            if has_terms && self.reserve(&object, candidate.cluster) {
+            let has_left = self.members.has_left(candidate.cluster);
+            if has_terms && !has_left && self.reserve(&object, candidate.cluster) {
                 break;
             }
             place += 1;
