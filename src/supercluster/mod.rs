@@ -4,6 +4,7 @@
 //! - [`scheduler`]: the role above the clusters, with the clients of agents and the mirror of delegates.
 //! - `file`: what their configuration files have in common.
 //! - `leases`: the Leases of the members, and when they were renewed.
+//! - `references`: the objects that a pod names.
 //! - `messages`: what the two send each other beside samples, commits and seals.
 
 pub mod agent;
@@ -11,6 +12,7 @@ mod cluster_id;
 mod file;
 mod leases;
 mod messages;
+mod references;
 mod replies;
 pub mod scheduler;
 

@@ -122,7 +122,90 @@ pub struct SampleRequest {
     /// Keys of the labels that the answer has of each node.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub node_labels: Vec<Arc<str>>,
+    /// The objects that a commit would bring, so that the member need not have them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub copies: Vec<CopyName>,
 }
+
+/// A kind of objects that can be copied to a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum CopyKind {
+    /// Secrets.
+    #[serde(rename = "secrets")]
+    Secret,
+    /// ConfigMaps.
+    #[serde(rename = "configmaps")]
+    ConfigMap,
+}
+
+impl CopyKind {
+    /// Returns the name of the resource.
+    pub const fn resource(self) -> &'static str {
+        match self {
+            Self::Secret => "secrets",
+            Self::ConfigMap => "configmaps",
+        }
+    }
+
+    /// Returns the kind of its objects.
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Self::Secret => "Secret",
+            Self::ConfigMap => "ConfigMap",
+        }
+    }
+}
+
+/// The name of an object that a commit would bring.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CopyName {
+    /// Its resource.
+    pub kind: CopyKind,
+    /// Its name; the namespace is that of the pod.
+    pub name: Arc<str>,
+}
+
+/// The contents of a Secret or ConfigMap that a pod names. Its text form has no contents.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Copied {
+    /// Its resource.
+    pub kind: CopyKind,
+    /// Its name; the namespace is that of the pod.
+    pub name: Arc<str>,
+    /// The type of a Secret.
+    #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
+    pub type_: Option<String>,
+    /// `data` as in the object.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub data: BTreeMap<String, String>,
+    /// `binaryData` of a ConfigMap.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub binary_data: BTreeMap<String, String>,
+}
+
+impl Copied {
+    /// Returns kind and name, for people.
+    pub fn named(&self) -> String {
+        format!("{} {:?}", self.kind.kind(), self.name)
+    }
+
+    /// Returns the size of its contents in bytes.
+    pub fn size(&self) -> usize {
+        let entries = self.data.iter().chain(&self.binary_data);
+        entries.map(|(key, value)| key.len() + value.len()).sum()
+    }
+}
+
+impl fmt::Debug for Copied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.named())
+    }
+}
+
+/// The objects that come with a commit.
+pub type CommitCopies = Arc<[Arc<Copied>]>;
 
 /// The resources of a node that no pod has requested.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -249,6 +332,13 @@ pub struct CommitRequest {
     /// Set if the delegate may be replaced when its cluster is lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terms: Option<LeaseTerms>,
+    /// Objects that the pod names, to be created with the delegate.
+    #[serde(default = "no_copies", skip_serializing_if = "<[_]>::is_empty")]
+    pub copies: CommitCopies,
+}
+
+fn no_copies() -> CommitCopies {
+    Arc::from([])
 }
 
 /// Asks what became of a commit whose answer was lost, and refuses it from now on if it was not made.

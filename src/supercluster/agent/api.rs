@@ -27,8 +27,8 @@ use crate::scheduling_loop::{EventSender, LoopEvent};
 
 /// The document that describes the API.
 const OPENAPI: &str = include_str!("openapi.json");
-/// Maximum size of the body of a request in bytes: a pod is at most 1.5 MiB.
-const MAX_BODY: usize = 2 * 1024 * 1024;
+/// Maximum size of the body of a request in bytes: a pod is at most 1.5 MiB, and the copies of objects that it names 1 MiB.
+const MAX_BODY: usize = 4 * 1024 * 1024;
 /// Maximum number of samples that are taken or wait.
 const MAX_SAMPLES: usize = 512;
 /// Maximum number of commits, seals and deletions that are under way.
@@ -122,7 +122,7 @@ async fn sample(State(api): State<Arc<Api>>, body: Body) -> Result<Response, Fai
     let request: SampleRequest = decode(body)?;
     if let Ok(started) = api.started() {
         let (namespace, pod) = (&request.pod.pod.key.namespace, &request.pod.object);
-        if let Some(missing) = started.references.missing(namespace, pod).await {
+        if let Some(missing) = started.references.missing(namespace, pod, &request.copies).await {
             return Ok(versioned(StatusCode::OK, started.no_node(missing)));
         }
     }
@@ -292,8 +292,8 @@ mod tests {
     use serde_json::Value;
     use supercluster::message::{
         CommitKey, CommitOutcome, CommitRequest, CommitTarget, Committed, Conflict, ConflictCode,
-        FreeResources, LeaseTerms, NodeSample, PodObject, Refusal, RenewRequest, RenewResponse,
-        SealOutcome, SealRequest, Stamp, TryNumber,
+        Copied, CopyKind, CopyName, FreeResources, LeaseTerms, NodeSample, PodObject, Refusal,
+        RenewRequest, RenewResponse, SealOutcome, SealRequest, Stamp, TryNumber,
     };
 
     use super::super::super::messages::{
@@ -322,6 +322,14 @@ mod tests {
         };
         let terms = LeaseTerms { lease: "l".into(), fence_after_s: 1 };
         let stamp = Stamp { incarnation: "i".into(), taken_ms: 1 };
+        let copy_name = CopyName { kind: CopyKind::ConfigMap, name: "c".into() };
+        let copied = Copied {
+            kind: CopyKind::Secret,
+            name: "s".into(),
+            type_: Some("Opaque".to_owned()),
+            data: [("a".to_owned(), "MQ==".to_owned())].into(),
+            binary_data: [("b".to_owned(), "MQ==".to_owned())].into(),
+        };
         let refusal = Refusal::new(RefusalCode::Busy, "text");
         let conflict = Conflict { code: ConflictCode::Ports, message: "text".to_owned() };
         let event = DelegateEvent {
@@ -349,6 +357,8 @@ mod tests {
             message
         };
         vec![
+            ("CopyName", json!(copy_name)),
+            ("Copied", json!(copied)),
             ("Snapshot", json!(snapshot)),
             ("CommitKey", json!(key)),
             ("Committed", json!(committed)),
@@ -371,6 +381,7 @@ mod tests {
                     strategy: "all".into(),
                     nodes_to_sample_bp: 1,
                     node_labels: vec!["a".into()],
+                    copies: vec![copy_name.clone()],
                 })),
             ),
             (
@@ -394,6 +405,7 @@ mod tests {
                     target: CommitTarget { node: "n".into(), best_of_at_least: Some(1) },
                     origin: Some("m".into()),
                     terms: Some(terms.clone()),
+                    copies: Arc::from([Arc::new(copied.clone())]),
                 })),
             ),
             ("CommitOutcome", of(json!(CommitOutcome::Committed(committed.clone())))),

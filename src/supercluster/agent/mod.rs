@@ -7,6 +7,7 @@
 //! ```
 
 mod api;
+mod copies;
 mod delegates;
 mod events;
 mod pipelines;
@@ -148,7 +149,8 @@ impl AgentRole {
         };
         let incarnation: Arc<str> = identity()?.into();
         info!(cluster = &*cluster, incarnation = &*incarnation, "Starting the agent");
-        let AgentPipelines { strategies, checks, .. } = pipelines;
+        let AgentPipelines { strategies, checks, copies, .. } = pipelines;
+        let copied = Arc::new(copies);
         let config = AgentConfig {
             seed,
             renewed,
@@ -157,9 +159,10 @@ impl AgentRole {
             ..AgentConfig::new(&cluster, &incarnation, &profile)
         };
         let agent = Agent::new(config, engine);
-        let writes = Writes { client, events, clock, runtime, profile, leases };
+        let writes =
+            Writes { client, events, clock, runtime, profile, leases, copied: copied.clone() };
         let strategies = agent.strategies().cloned().collect();
-        let references = References::new(writes.client.clone());
+        let references = References::new(writes.client.clone(), copied);
         let started =
             Started { cluster, incarnation, strategies, writes: writes.clone(), references };
         if shared.started.set(started).is_err() {
@@ -260,10 +263,12 @@ impl Role for AgentRole {
                     }
                 }
                 AgentOutput::Effect(effect) => effects.push(effect),
-                AgentOutput::Create { id, pod, mark } => {
-                    self.writes.create(id, &pod, &mark, not_after);
+                AgentOutput::Create { id, pod, mark, copies } => {
+                    self.writes.create(id, &pod, (mark, copies), not_after);
                 }
-                AgentOutput::Read { id, pod } => self.writes.read(id, &pod, not_after),
+                AgentOutput::Read { id, pod, copies } => {
+                    self.writes.read(id, &pod, copies, not_after);
+                }
                 AgentOutput::Delete { id, pod, uid, resource_version } => {
                     self.writes.delete(id, &pod, (&uid, resource_version), not_after);
                 }

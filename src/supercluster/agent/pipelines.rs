@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use supercluster::agent::{CheckConflicts, Strategies};
+use supercluster::message::CopyKind;
 use supercluster::registry::PipelineRegistry;
 
 use super::super::file::{self, FileError, PluginEntry};
@@ -21,6 +22,8 @@ pub struct AgentPipelines {
     pub(super) strategies: Strategies,
     /// The checks after the Filter plugins.
     pub(super) checks: Vec<Arc<dyn CheckConflicts>>,
+    /// The kinds of objects that are copied from the management cluster with a delegate.
+    pub(super) copies: BTreeSet<CopyKind>,
     /// A KubeSchedulerConfiguration with the profile of both pipelines; `None` for that of `--config`.
     profile: Option<String>,
 }
@@ -30,6 +33,7 @@ impl fmt::Debug for AgentPipelines {
         f.debug_struct("AgentPipelines")
             .field("strategies", &self.strategies)
             .field("checks", &self.checks.len())
+            .field("copies", &self.copies)
             .field("profile", &self.profile)
             .finish()
     }
@@ -42,6 +46,8 @@ struct Document {
     kind: String,
     sampling_pipeline: Option<SamplingPipeline>,
     binding_pipeline: Option<BindingPipeline>,
+    #[serde(default)]
+    copies: BTreeSet<CopyKind>,
 }
 
 #[derive(Deserialize)]
@@ -73,10 +79,10 @@ impl AgentPipelines {
     }
 
     pub(in super::super) fn parse(text: &str, registry: &PipelineRegistry) -> Result<Self, String> {
-        let Document { api_version, kind, sampling_pipeline, binding_pipeline } =
+        let Document { api_version, kind, sampling_pipeline, binding_pipeline, copies } =
             file::decode(text)?;
         file::check_kind(&api_version, &kind, Self::KIND)?;
-        let mut own = Self::default();
+        let mut own = Self { copies, ..Self::default() };
         if let Some(sampling) = sampling_pipeline {
             if let Some(entries) = &sampling.strategies {
                 own.strategies = strategies(entries, registry)?;
@@ -237,6 +243,10 @@ mod tests {
                 "bindingPipeline.plugins[0].args: must be true",
             ),
             ("bindingPipeline: {plugins: [{nam: Agrees}]}", "bindingPipeline.plugins[0].nam: "),
+            (
+                "copies: [pods]",
+                "copies[0]: unknown variant `pods`, expected `secrets` or `configmaps`",
+            ),
             ("bindingPipeline: {}", "bindingPipeline: missing field `plugins`"),
         ];
         for (fields, expected) in rows {

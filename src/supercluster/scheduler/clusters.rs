@@ -12,6 +12,7 @@ use supercluster::scheduler::plugins;
 use supercluster::scheduler::{Cluster, SchedulerConfig, WeightedPlugin};
 
 use super::super::file::{self, FileError, PluginEntry};
+use super::copies::CopyPolicy;
 use crate::api_client::ServerFiles;
 use crate::config::Duration;
 
@@ -38,6 +39,8 @@ pub struct ClustersFile {
     /// Time after which the pods of a lost cluster are placed anew, unless they say otherwise; `never` without it.
     replace_after: Option<String>,
     decision_pipeline: Option<DecisionPipeline>,
+    /// The Secrets and ConfigMaps that are copied to members.
+    pub(super) copies: Option<CopyPolicy>,
     /// Where the list of members comes from, if it is not `clusters`.
     pub(super) cluster_profiles: Option<ProfileSource>,
     /// The members, or the connections of those that ClusterProfiles name.
@@ -194,6 +197,9 @@ impl ClustersFile {
             Some(source) => source.check().map_err(|text| format!("clusterProfiles.{text}"))?,
             None if self.clusters.is_empty() => return Err("clusters: is empty".to_owned()),
             None => {}
+        }
+        if let Some(copies) = &self.copies {
+            copies.check().map_err(|text| format!("copies.{text}"))?;
         }
         let (mut names, mut servers) = (BTreeMap::new(), BTreeMap::new());
         for (place, member) in self.clusters.iter().enumerate() {
@@ -449,6 +455,11 @@ clusters:
     #[test]
     fn invalid_field_is_named() {
         let rows = [
+            (
+                "kind:",
+                "copies: {kinds: [secrets], namespaces: []}\nkind:",
+                "copies.namespaces: is empty",
+            ),
             (
                 "kind:",
                 "clusterProfiles: {namespace: a/b}\nkind:",

@@ -9,6 +9,7 @@
 
 mod agents;
 mod clusters;
+mod copies;
 mod events;
 mod members;
 mod mirror;
@@ -36,6 +37,7 @@ use tracing::{debug, trace, warn};
 pub use self::clusters::ClustersFile;
 
 use self::agents::Agents;
+use self::copies::Copies;
 use self::members::MemberList;
 use self::mirror::Mirror;
 use self::originals::Originals;
@@ -96,6 +98,8 @@ pub async fn run(
         let mut config = file.config(&name, &members, seed).map_err(|error| anyhow!(error))?;
         let origin = cluster_id(&client).await?;
         config.origin = Some(origin.clone());
+        let policy = file.copies.clone();
+        let copies = policy.map(|policy| Arc::new(Copies::new(policy, client.clone())));
         let (namespace, holder) = (lease_namespace, identity()?.into());
         let leases = MemberLeases { client: client.clone(), namespace, holder };
         let originals =
@@ -116,6 +120,7 @@ pub async fn run(
             agents,
             originals,
             leases,
+            copies,
             mirror,
             events,
             clock,
@@ -141,6 +146,8 @@ struct SchedulerRole {
     agents: Agents,
     originals: Originals,
     leases: MemberLeases,
+    /// The objects that are copied to members, if there are any.
+    copies: Option<Arc<Copies>>,
     mirror: Arc<Mirror>,
     events: EventSender<SchedulerEvent>,
     clock: Clock,
@@ -187,7 +194,12 @@ impl SchedulerRole {
 
     fn call(&self, id: CallId, cluster: ClusterIx, request: supercluster::message::Request) {
         let ((agent, metrics), events) = (self.agents.get(cluster.0), self.events.clone());
+        let copies = self.copies.clone();
         self.runtime.spawn(async move {
+            let request = match copies {
+                Some(copies) => copies.fill(request).await,
+                None => request,
+            };
             let answer = catch_panic(agent.call(&request)).await;
             let answer = answer.unwrap_or_else(|panic| Err(panic.to_string()));
             count(&metrics, &request, &answer);

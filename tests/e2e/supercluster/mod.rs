@@ -224,6 +224,83 @@ fn objects_that_a_member_lacks_are_named_until_they_exist() {
 }
 
 #[test]
+fn objects_that_say_so_are_copied_with_the_delegates_that_own_them() {
+    run(1, async |world| {
+        let member = &world.members[0].cluster;
+        member.add_node("a", 8).await;
+        let client = [&world.management, member].map(|own| own.client.clone());
+        let secrets = client.clone().map(|own| Api::<Secret>::namespaced(own, NAMESPACE));
+        let maps = client.map(|own| Api::<ConfigMap>::namespaced(own, NAMESPACE));
+        let post = PostParams::default();
+        let labels = json!({"supercluster.loadmaster.io/copy": "true"});
+        for (name, labels) in [("tls", &labels), ("own", &labels), ("private", &json!({}))] {
+            let secret = json!({"metadata": {"name": name, "labels": labels, "annotations": {"a": "b"}},
+                "stringData": {"key": name}});
+            secrets[0].create(&post, &serde_json::from_value(secret).unwrap()).await.unwrap();
+        }
+        let map = json!({"metadata": {"name": "settings", "labels": labels}, "data": {"a": "1"}});
+        maps[0].create(&post, &serde_json::from_value(map).unwrap()).await.unwrap();
+        let foreign = json!({"metadata": {"name": "own"}, "stringData": {"key": "of the member"}});
+        secrets[1].create(&post, &serde_json::from_value(foreign).unwrap()).await.unwrap();
+        let policy = json!({"kinds": ["secrets", "configmaps"], "namespaces": [NAMESPACE]});
+        world.start_scheduler(json!({"copies": policy})).await;
+
+        let secret = |name: &str| json!({"name": name, "secret": {"secretName": name}});
+        let settings = json!({"name": "settings", "configMap": {"name": "settings"}});
+        for name in ["web-0", "web-1"] {
+            let volumes = json!([secret("tls"), secret("own"), settings]);
+            world.management.create_with_volumes(name, volumes).await;
+        }
+        world.management.create_with_volumes("denied", json!([secret("private")])).await;
+        let message = world.rejected("denied").await;
+        assert_eq!(message, "0/1 clusters are available: m0: it has no Secret \"private\".");
+        world.running(2).await;
+        let member = &world.members[0].cluster;
+        let copy = secrets[1].get("tls").await.unwrap();
+        assert_eq!(copy.data.as_ref().unwrap()["key"].0, b"tls");
+        assert_eq!(copy.annotations().len(), 0, "nothing but the contents");
+        let mut owners = Vec::new();
+        for name in ["web-0", "web-1"] {
+            owners.push(member.pods.get(name).await.unwrap().uid().unwrap());
+        }
+        owners.sort();
+        let mut known: Vec<String> =
+            copy.owner_references().iter().map(|own| own.uid.clone()).collect();
+        known.sort();
+        assert_eq!(known, owners);
+        let own = secrets[1].get("own").await.unwrap();
+        assert_eq!(own.data.unwrap()["key"].0, b"of the member", "it is not overwritten");
+        assert!(own.metadata.owner_references.unwrap_or_default().is_empty());
+
+        // A change is copied with the next delegate.
+        let patch = Patch::Merge(json!({"data": {"a": "2", "b": "3"}}));
+        maps[0].patch("settings", &PatchParams::default(), &patch).await.unwrap();
+        eventually("the next delegate brings the change", async || {
+            world.management.create_with_volumes("later", json!([settings])).await;
+            world.running(3).await;
+            world.management.delete("later").await;
+            world.gone("later").await;
+            let data = maps[1].get("settings").await.unwrap().data.unwrap();
+            (data == [("a".into(), "2".into()), ("b".into(), "3".into())].into()).then_some(())
+        })
+        .await;
+
+        // The copies go with the last delegate.
+        for name in ["web-0", "web-1"] {
+            world.management.delete(name).await;
+            world.gone(name).await;
+        }
+        eventually("the copies are gone", async || {
+            let secret = secrets[1].get_opt("tls").await.unwrap();
+            let map = maps[1].get_opt("settings").await.unwrap();
+            (secret.is_none() && map.is_none()).then_some(())
+        })
+        .await;
+        assert!(secrets[1].get_opt("own").await.unwrap().is_some());
+    });
+}
+
+#[test]
 fn agent_without_word_ends_the_delegates_that_may_be_replaced() {
     run(1, async |world| {
         world.members[0].cluster.add_node("a", 8).await;

@@ -135,6 +135,10 @@ impl ApiServer {
                 Some((0..4).map(|number| format!("loadmaster-member-m{number}")).collect());
         }
         self.permit_in(SYSTEM, rules).await;
+        let is_copies = |role: &&Role| role.metadata.name.as_deref() == Some("loadmaster-copies");
+        if let Some(role) = roles.iter().find(is_copies) {
+            self.permit_in(NAMESPACE, role.rules.clone().unwrap()).await;
+        }
         let token = self.token(SYSTEM_NAME);
         let kubeconfig = folder.join(format!("{name}-{rendering}.kubeconfig"));
         fs::write(&kubeconfig, self.server.kubeconfig_for(&token)).unwrap();
@@ -313,8 +317,13 @@ impl World {
     pub(super) async fn start_agent(&mut self, member: usize) {
         let file = |name: &str, extension: &str| self.file(name, extension).display().to_string();
         let own = &self.members[member];
+        let pipelines = self.file("agent", "yaml");
+        let copies = json!({"apiVersion": "supercluster.loadmaster.io/v1alpha1",
+            "kind": "AgentConfiguration", "copies": ["configmaps", "secrets"]});
+        fs::write(&pipelines, copies.to_string()).unwrap();
         let args = [
             "agent".to_owned(),
+            format!("--agent-config={}", pipelines.display()),
             format!("--kubeconfig={}", own.cluster.kubeconfig.display()),
             format!("--client-ca-file={}", file("ca", "crt")),
             format!("--tls-cert-file={}", file("server", "crt")),

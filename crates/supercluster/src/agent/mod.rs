@@ -39,7 +39,9 @@ use self::commits::Undoing;
 use self::journal::Journal;
 use self::leases::Leases;
 use crate::delegate::DelegateMark;
-use crate::message::{CommitOutcome, PodObject, Refusal, RefusalCode, Response, SealOutcome};
+use crate::message::{
+    CommitCopies, CommitOutcome, PodObject, Refusal, RefusalCode, Response, SealOutcome,
+};
 
 /// A request to an agent, as the caller numbers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -101,6 +103,8 @@ pub enum AgentOutput {
         pod: PodObject,
         /// The mark of the delegate.
         mark: DelegateMark,
+        /// Objects that the pod names, to be created once the delegate exists and before the answer is passed on.
+        copies: CommitCopies,
     },
     /// Read a pod.
     Read {
@@ -108,6 +112,8 @@ pub enum AgentOutput {
         id: WriteId,
         /// Namespace and name.
         pod: PodKey,
+        /// If it is the delegate of this mark: objects that the pod names, as for `Create`.
+        copies: Option<(DelegateMark, CommitCopies)>,
     },
     /// Delete a pod that is not bound. UID and resourceVersion are preconditions.
     Delete {

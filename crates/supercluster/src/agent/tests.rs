@@ -196,6 +196,7 @@ impl Cluster {
             strategy: strategy.into(),
             nodes_to_sample_bp: basis_points,
             node_labels: vec!["zone".into()],
+            copies: Vec::new(),
         };
         match self.call(&Request::Sample(Arc::new(request))) {
             Some(Response::Sample(sample)) => sample,
@@ -220,7 +221,15 @@ impl Cluster {
         let key = CommitKey { pod: pod.pod.uid.to_string().into(), number };
         let target = CommitTarget { node: node.into(), best_of_at_least: None };
         let (origin, terms) = (None, None);
-        Request::Commit(Arc::new(CommitRequest { key, snapshot, pod, target, origin, terms }))
+        Request::Commit(Arc::new(CommitRequest {
+            key,
+            snapshot,
+            pod,
+            target,
+            origin,
+            terms,
+            copies: Arc::from([]),
+        }))
     }
 
     /// Requests a commit of a delegate that is fenced after this time.

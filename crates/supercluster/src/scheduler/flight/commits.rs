@@ -121,6 +121,7 @@ impl Scheduler {
             },
             origin: self.config.origin.clone(),
             terms,
+            copies: Arc::from([]),
         };
         let cluster = candidate.cluster;
         self.placed.insert(&request.pod.pod, &self.members.get(cluster).name);

@@ -59,6 +59,7 @@ impl Scheduler {
             strategy: self.config.strategy.clone(),
             nodes_to_sample_bp: self.config.nodes_to_sample_bp,
             node_labels: self.config.node_labels.clone(),
+            copies: Vec::new(),
         });
         let asked = open.into_iter().map(|cluster| {
             (cluster, Some(self.call(uid, cluster, Request::Sample(request.clone()))))
