@@ -18,7 +18,7 @@ use crate::observer::MetricsObserver;
 use crate::runtime::{self, Setup};
 use crate::scheduling_loop::{EventChannel, channel, role_channel};
 use crate::supercluster::agent::{self, AgentPipelines, AgentShell};
-use crate::supercluster::scheduler::{self, ClustersFile};
+use crate::supercluster::scheduler::{self, ClustersFile, SchedulerShell};
 
 /// The scheduler names of its profiles: the default one, and that of Loadmaster.
 const NAMES: [&str; 2] = ["default-scheduler", "loadmaster"];
@@ -87,7 +87,8 @@ pub(super) async fn supercluster(
     let credentials = Credentials::parse(&kubeconfig).await?;
     let parts = Parts::new(registry, credentials, &[scheduler::PROFILE]);
     let observer = parts.observer();
-    scheduler::run(parts.setup(role_channel()), file, observer, &stop).await
+    let shell = SchedulerShell::default();
+    shell.run(parts.setup(role_channel()), file, observer, &stop).await
 }
 
 /// What the setups of all roles have in common.

@@ -24,14 +24,14 @@ use super::flags::Flags;
 use super::in_effect;
 use crate::api_client::Credentials;
 use crate::config::{self, Configuration, Gates};
-use crate::http::{self, Access, AccessError, App, Explainer, Health};
+use crate::http::{self, Access, AccessError, App, ExplainPod, Explainer, Health};
 use crate::logs::{self, Streams, Verbosity};
 use crate::metrics::Metrics;
 use crate::observer::MetricsObserver;
 use crate::runtime::{self, Setup};
 use crate::scheduling_loop::{EventSender, channel, role_channel};
 use crate::supercluster::agent::{self, AgentPipelines, AgentShell};
-use crate::supercluster::scheduler::{self, ClustersFile};
+use crate::supercluster::scheduler::{self, ClustersFile, SchedulerShell};
 use crate::supervision::{TaskFailed, Tasks};
 use crate::what_if::Trial;
 
@@ -149,6 +149,8 @@ struct Running<'a> {
     events: Option<EventSender>,
     /// Endpoints of its own.
     routes: Router,
+    /// Answers questions about pods in place of the scheduling loop.
+    explains: Option<ExplainPod>,
 }
 
 impl<'a> Running<'a> {
@@ -164,17 +166,20 @@ impl<'a> Running<'a> {
                 events: Some(setup.channel.0.clone()),
                 outcome: runtime::run_scheduler(setup, observer, stop).boxed_local(),
                 routes: Router::new(),
+                explains: None,
             },
             Role::Agent(pipelines) => {
                 let (shell, channel) = (AgentShell::new(*pipelines), role_channel());
                 let routes = shell.routes(channel.0.clone());
                 let outcome = shell.run(setup.with_channel(channel), observer, stop);
-                Self { outcome: outcome.boxed_local(), events: None, routes }
+                Self { outcome: outcome.boxed_local(), events: None, routes, explains: None }
             }
             Role::Supercluster(file) => {
-                let setup = setup.with_channel(role_channel());
-                let outcome = scheduler::run(setup, *file, observer, stop).boxed_local();
-                Self { outcome, events: None, routes: Router::new() }
+                let (shell, channel) = (SchedulerShell::default(), role_channel());
+                let explains = Some(shell.explainer(channel.0.clone()));
+                let outcome = shell.run(setup.with_channel(channel), *file, observer, stop);
+                let outcome = outcome.boxed_local();
+                Self { outcome, events: None, routes: Router::new(), explains }
             }
         }
     }
@@ -259,6 +264,7 @@ fn serve(
         let stop = CancellationToken::new();
         let observer = MetricsObserver::new(metrics.clone(), health.clone());
         let mut running = Running::new(role, setup, observer, &stop);
+        explainer = running.explains.take().into_iter().fold(explainer, Explainer::with_role);
         let app = App {
             metrics: metrics.clone(),
             health: health.clone(),

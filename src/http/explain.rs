@@ -20,9 +20,10 @@ use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use engine::{Engine, EngineConfig};
 use framework::{PodKey, Time};
+use futures::future::BoxFuture;
 use k8s_openapi::api::authorization::v1::ResourceAttributes;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{AbortHandle, spawn_blocking};
 use tokio::time::{Instant, sleep, timeout};
@@ -49,6 +50,9 @@ const JSON: [(HeaderName, &str); 1] = [(header::CONTENT_TYPE, "application/json"
 /// scheduler.
 type NewConfig = dyn Fn() -> Result<EngineConfig, String> + Send + Sync;
 
+/// Answers questions about pods in a role other than the scheduler of one cluster; `None` for a pod that it does not know.
+pub type ExplainPod = Arc<dyn Fn(PodKey) -> BoxFuture<'static, Option<Value>> + Send + Sync>;
+
 /// Answers questions, a few at a time.
 #[derive(Clone)]
 pub struct Explainer {
@@ -62,6 +66,8 @@ pub struct Explainer {
     kept: Arc<Kept>,
     /// Tries changes; `None` if the scheduler does not answer such questions.
     pub(super) trial: Option<Arc<Trial>>,
+    /// Answers in place of the scheduling loop.
+    role: Option<ExplainPod>,
 }
 
 /// The engine of the last question, so that the next one needs only what has changed since.
@@ -109,7 +115,13 @@ impl Explainer {
             notes: notes.into(),
             kept: Arc::default(),
             trial: None,
+            role: None,
         }
+    }
+
+    /// Lets a role answer questions about pods. It answers no others.
+    pub fn with_role(self, role: ExplainPod) -> Self {
+        Self { role: Some(role), ..self }
     }
 
     /// Answers at `/whatif/`, too.
@@ -180,6 +192,12 @@ pub(super) async fn pod(
     let unknown = || Refusal::Unknown(format!("pod {namespace}/{name}"));
     let asked = async {
         permit(&access, &user, attributes("get", "pods", &namespace, &name), unknown).await?;
+        if let Some(role) = &app.explainer.role {
+            let _admitted = admit_to_role(&app)?;
+            let answer = timeout(TIMEOUT, role(PodKey::new(&namespace, &name))).await;
+            let answer = answer.map_err(|_| Refusal::TimedOut)?;
+            return answer.map(Answered::Role).ok_or_else(unknown);
+        }
         let all = attributes("list", "pods", "", "");
         let sees_all = permits(&access, &user, all).await?;
         let admitted = admit(&app).await?;
@@ -198,9 +216,26 @@ pub(super) async fn pod(
             }
             Some(answer)
         });
-        answer.await?.ok_or_else(unknown)
+        let answer = answer.await?.ok_or_else(unknown)?;
+        Ok(Answered::Scheduler(Box::new(answer)))
     };
     respond(asked.await)
+}
+
+/// An answer about a pod.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Answered {
+    Scheduler(Box<PodAnswer>),
+    Role(Value),
+}
+
+/// Admits a question to a role, a few at a time.
+fn admit_to_role(app: &App) -> Result<OwnedSemaphorePermit, Refusal> {
+    if !app.health.is_synced() {
+        return Err(Refusal::NotReady("the watches have not synced yet"));
+    }
+    app.explainer.admitted.clone().try_acquire_owned().map_err(|_| Refusal::Busy)
 }
 
 /// Answers about the pods of one controller.

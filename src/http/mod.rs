@@ -31,7 +31,7 @@ use axum::Router;
 use jiff::Timestamp;
 use serde_json::Value;
 
-pub use self::explain::Explainer;
+pub use self::explain::{ExplainPod, Explainer};
 pub use access::{Access, AccessError};
 pub use authentication::{
     AuthenticationOptions, PROXIED_AUTHORIZATION, RequestHeaderNames, TrustError,

@@ -490,6 +490,48 @@ pub enum SealOutcome {
     Rejected(Refusal),
 }
 
+/// Asks which nodes can take a pod, and why the others cannot.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DiagnosisRequest {
+    /// The pod.
+    pub pod: PodObject,
+}
+
+/// The answer to a [`DiagnosisRequest`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Diagnosis {
+    /// Identifies the cluster: the UID of its namespace `kube-system`.
+    pub cluster: Arc<str>,
+    /// Number of nodes of the cluster.
+    pub total_nodes: u32,
+    /// Number of nodes that were looked at, the first ones of the table.
+    pub looked_at: u32,
+    /// Number of nodes that can take the pod, of those.
+    pub fitting: u32,
+    /// Names of some of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fitting_nodes: Vec<Arc<str>>,
+    /// Why the others cannot, the most frequent reason first.
+    pub reasons: Vec<NodeReason>,
+}
+
+/// Why nodes cannot take a pod.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeReason {
+    /// The reason of the first plugin that rejects them.
+    pub reason: String,
+    /// That plugin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plugin: Option<Arc<str>>,
+    /// Number of nodes.
+    pub count: u32,
+    /// Names of some of them.
+    pub nodes: Vec<Arc<str>>,
+}
+
 /// A request to an agent.
 #[derive(Debug, Clone)]
 pub enum Request {
@@ -501,6 +543,8 @@ pub enum Request {
     Seal(SealRequest),
     /// Renews a lease.
     Renew(RenewRequest),
+    /// Asks why nodes cannot take a pod.
+    Diagnose(Arc<DiagnosisRequest>),
 }
 
 /// The answer of an agent.
@@ -514,6 +558,8 @@ pub enum Response {
     Seal(SealOutcome),
     /// To a renewal.
     Renew(Result<RenewResponse, Refusal>),
+    /// To a question about nodes.
+    Diagnose(Result<Diagnosis, Refusal>),
 }
 
 /// The body of a message with its version.

@@ -1,5 +1,6 @@
 //! `loadmaster explain`: why a pod is where it is, why it waits, and what would help.
 
+mod clusters;
 mod dump;
 mod remote;
 mod source;
@@ -13,6 +14,7 @@ use explain::{ClusterAnswer, GroupAnswer, NodeAnswer, PodAnswer};
 use framework::{PodKey, Registry};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use supercluster::scheduler::PodExplanation;
 
 pub(super) use self::dump::Dump;
 pub(super) use self::remote::{ask, ask_async};
@@ -102,6 +104,12 @@ impl Answer for PodAnswer {
     }
 }
 
+impl Answer for PodExplanation {
+    fn text(&self, wide: bool) -> String {
+        clusters::pod(self, wide)
+    }
+}
+
 impl Answer for NodeAnswer {
     fn text(&self, wide: bool) -> String {
         text::node(self, wide)
@@ -137,6 +145,9 @@ pub(super) fn run(args: &Args, registry: Registry) -> anyhow::Result<ExitCode> {
                 node.as_ref().map(|node| format!("?node={}", escaped(node))).unwrap_or_default();
             let path = format!("pods/{}/{}{node_query}", escaped(&form.namespace), escaped(name));
             let key = PodKey::new(&form.namespace, name);
+            if form.source.dump.is_empty() {
+                return pod_of_scheduler(form, &path);
+            }
             answer(form, registry, &path, |dump| dump.pod(&key, node.as_deref()))
         }
         Question::Node { name, form } => {
@@ -153,6 +164,21 @@ pub(super) fn run(args: &Args, registry: Registry) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// Shows the answer of the scheduler about a pod. A scheduler over many clusters has other answers.
+fn pod_of_scheduler(form: &Form, path: &str) -> anyhow::Result<ExitCode> {
+    let body = remote::ask(&form.source, &format!("/explain/{path}"), None)?;
+    let of_role: Result<PodExplanation, _> = serde_json::from_slice(&body);
+    match of_role {
+        Ok(answer) => show(form, &answer),
+        Err(_) => show(form, &decoded::<PodAnswer>(&body)?),
+    }
+}
+
+fn decoded<A: Answer>(body: &[u8]) -> anyhow::Result<A> {
+    serde_json::from_slice(body)
+        .context("the answer cannot be read: is the scheduler of another version?")
+}
+
 /// Shows the answer of the scheduler at this path, or that of the dump.
 fn answer<A: Answer>(
     form: &Form,
@@ -164,9 +190,7 @@ fn answer<A: Answer>(
         return show(form, &ask(&mut Dump::read(&form.source, registry)?)?);
     }
     let body = remote::ask(&form.source, &format!("/explain/{path}"), None)?;
-    let answer: A = serde_json::from_slice(&body)
-        .context("the answer cannot be read: is the scheduler of another version?")?;
-    show(form, &answer)
+    show(form, &decoded::<A>(&body)?)
 }
 
 fn check_name(name: &str) -> anyhow::Result<()> {

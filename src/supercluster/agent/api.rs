@@ -103,6 +103,7 @@ pub(super) fn routes(api: Api) -> Router {
     let path = |name: &str| format!("{ROOT}/{name}");
     Router::new()
         .route(&path("samples"), post(sample))
+        .route(&path("diagnoses"), post(diagnose))
         .route(&path("commits"), post(commit))
         .route(&path("seals"), post(seal))
         .route(&path("renewals"), post(renew))
@@ -136,6 +137,16 @@ async fn sample(State(api): State<Arc<Api>>, body: Body) -> Result<Response, Fai
             };
             Ok(versioned(status, refusal))
         }
+        _ => Err(Failure::Confused),
+    }
+}
+
+async fn diagnose(State(api): State<Arc<Api>>, body: Body) -> Result<Response, Failure> {
+    let _permit = api.lists.try_acquire().map_err(|_| Failure::TooMany)?;
+    let request = Request::Diagnose(Arc::new(decode(body)?));
+    match api.ask(request, SAMPLE_DEADLINE).await? {
+        message::Response::Diagnose(Ok(diagnosis)) => Ok(versioned(StatusCode::OK, diagnosis)),
+        message::Response::Diagnose(Err(_)) => Err(Failure::NotReady),
         _ => Err(Failure::Confused),
     }
 }
@@ -292,8 +303,9 @@ mod tests {
     use serde_json::Value;
     use supercluster::message::{
         CommitKey, CommitOutcome, CommitRequest, CommitTarget, Committed, Conflict, ConflictCode,
-        Copied, CopyKind, CopyName, FreeResources, LeaseTerms, NodeSample, PodObject, Refusal,
-        RenewRequest, RenewResponse, SealOutcome, SealRequest, Stamp, TryNumber,
+        Copied, CopyKind, CopyName, Diagnosis, DiagnosisRequest, FreeResources, LeaseTerms,
+        NodeReason, NodeSample, PodObject, Refusal, RenewRequest, RenewResponse, SealOutcome,
+        SealRequest, Stamp, TryNumber,
     };
 
     use super::super::super::messages::{
@@ -322,6 +334,12 @@ mod tests {
         };
         let terms = LeaseTerms { lease: "l".into(), fence_after_s: 1 };
         let stamp = Stamp { incarnation: "i".into(), taken_ms: 1 };
+        let reason = NodeReason {
+            reason: "Insufficient cpu".to_owned(),
+            plugin: Some("NodeResourcesFit".into()),
+            count: 1,
+            nodes: vec!["m".into()],
+        };
         let copy_name = CopyName { kind: CopyKind::ConfigMap, name: "c".into() };
         let copied = Copied {
             kind: CopyKind::Secret,
@@ -357,6 +375,19 @@ mod tests {
             message
         };
         vec![
+            ("DiagnosisRequest", of(json!(DiagnosisRequest { pod: pod.clone() }))),
+            (
+                "Diagnosis",
+                of(json!(Diagnosis {
+                    cluster: "c".into(),
+                    total_nodes: 2,
+                    looked_at: 2,
+                    fitting: 1,
+                    fitting_nodes: vec!["n".into()],
+                    reasons: vec![reason.clone()],
+                })),
+            ),
+            ("NodeReason", json!(reason)),
             ("CopyName", json!(copy_name)),
             ("Copied", json!(copied)),
             ("Snapshot", json!(snapshot)),

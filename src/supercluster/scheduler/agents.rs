@@ -7,7 +7,9 @@ use anyhow::Context;
 use client::{Method, Reply};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use supercluster::message::{Refusal, Request, Response, SealOutcome, SealRequest, Versioned};
+use supercluster::message::{
+    Diagnosis, DiagnosisRequest, Refusal, Request, Response, SealOutcome, SealRequest, Versioned,
+};
 
 use super::super::messages::{DelegateList, DeletionOutcome, DeletionRequest, ROOT};
 use super::clusters::Member;
@@ -17,6 +19,8 @@ use crate::metrics::{MemberMetrics, RestClient};
 /// Time to wait for the answer to a commit, a seal or a deletion. The scheduler asks what became of a commit long
 /// before; its answer may still come.
 const TIMEOUT: Duration = Duration::from_secs(50);
+/// Time to wait for the answer to a question about nodes.
+const DIAGNOSIS_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time to wait for the answer to a renewal.
 const RENEW_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for which a list of delegates waits for changes.
@@ -69,6 +73,12 @@ impl Agents {
     pub(super) fn get(&self, member: usize) -> (AgentClient, MemberMetrics) {
         let places = self.read();
         (places[member].agent.clone(), places[member].metrics.clone())
+    }
+
+    /// Returns the agents of the members.
+    pub(super) fn members(&self) -> Vec<AgentClient> {
+        let places = self.read();
+        places.iter().filter(|place| place.is_member).map(|place| place.agent.clone()).collect()
     }
 
     /// Returns the index of the member of this name.
@@ -132,11 +142,19 @@ impl AgentClient {
                 success(self.post("commits", &**commit, TIMEOUT).await?).map(Response::Commit)
             }
             Request::Seal(seal) => self.seal(seal).await.map(Response::Seal),
+            Request::Diagnose(request) => {
+                self.diagnose(request).await.map(Ok).map(Response::Diagnose)
+            }
             Request::Renew(renew) => {
                 let renewed = success(self.post("renewals", renew, RENEW_TIMEOUT).await?);
                 renewed.map(Ok).map(Response::Renew)
             }
         }
+    }
+
+    /// Asks which nodes can take a pod, and why the others cannot.
+    pub(super) async fn diagnose(&self, request: &DiagnosisRequest) -> Result<Diagnosis, String> {
+        success(self.post("diagnoses", request, DIAGNOSIS_TIMEOUT).await?)
     }
 
     /// Asks what became of a commit.

@@ -11,13 +11,14 @@ mod agents;
 mod clusters;
 mod copies;
 mod events;
+mod explain;
 mod members;
 mod mirror;
 mod originals;
 mod profiles;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::anyhow;
@@ -31,10 +32,12 @@ use supercluster::scheduler::{
     SchedulerOutput, WriteAnswer, WriteId,
 };
 use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, trace, warn};
 
 pub use self::clusters::ClustersFile;
+pub use self::explain::Explained;
 
 use self::agents::Agents;
 use self::copies::Copies;
@@ -44,6 +47,7 @@ use self::originals::Originals;
 use super::cluster_id::cluster_id;
 use super::leases::MemberLeases;
 use crate::clock::Clock;
+use crate::http::ExplainPod;
 use crate::metrics::MemberMetrics;
 use crate::observer::MetricsObserver;
 use crate::runtime::{Role, RoleParts, Setup, Watches, identity, run_role};
@@ -69,17 +73,42 @@ pub enum SchedulerEvent {
     DelegateGone(Uid, Arc<str>),
     /// A deleted pod waits for its delegate in this cluster, which is gone when the lease was not renewed for this time.
     AwaitEnd(Arc<str>, Uid, Duration),
+    /// A question about a pod, and where the answer goes.
+    Explain(PodKey, oneshot::Sender<Explained>),
     /// What is known of a member; `None` if it is no member any more.
     Member(ClusterIx, Option<Cluster>),
 }
 
-/// Runs the scheduler over the clusters of a file until `stop` is cancelled.
-///
-/// # Errors
-/// As [`run_role`]; also if the credentials for an agent cannot be read.
-pub async fn run(
+/// A scheduler that does not run yet.
+#[derive(Default)]
+pub struct SchedulerShell {
+    agents: Arc<OnceLock<Agents>>,
+}
+
+impl SchedulerShell {
+    /// Returns what answers questions about pods once it runs.
+    pub fn explainer(&self, events: EventSender<SchedulerEvent>) -> ExplainPod {
+        explain::explainer(events, self.agents.clone())
+    }
+
+    /// Runs the scheduler over the clusters of a file until `stop` is cancelled.
+    ///
+    /// # Errors
+    /// As [`run_role`]; also if the credentials for an agent cannot be read.
+    pub async fn run(
+        self,
+        setup: Setup<SchedulerEvent>,
+        file: ClustersFile,
+        observer: MetricsObserver,
+        stop: &CancellationToken,
+    ) -> anyhow::Result<()> {
+        run(setup, (file, self.agents), observer, stop).await
+    }
+}
+
+async fn run(
     setup: Setup<SchedulerEvent>,
-    file: ClustersFile,
+    (file, known_agents): (ClustersFile, Arc<OnceLock<Agents>>),
     observer: MetricsObserver,
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
@@ -95,6 +124,7 @@ pub async fn run(
         let mut list = MemberList::new(file.clone(), timeout, metrics);
         let (members, profiles) = list.first(&client, &runtime).await?;
         let agents = list.agents();
+        let _ = known_agents.set(agents.clone());
         let mut config = file.config(&name, &members, seed).map_err(|error| anyhow!(error))?;
         let origin = cluster_id(&client).await?;
         config.origin = Some(origin.clone());
@@ -234,7 +264,7 @@ fn count(
             }
         },
         (Request::Commit(_), _) => metrics.lost_answer(),
-        (Request::Seal(_) | Request::Renew(_), _) => {}
+        (Request::Seal(_) | Request::Renew(_) | Request::Diagnose(_), _) => {}
     }
 }
 
@@ -284,6 +314,12 @@ impl Role for SchedulerRole {
                 self.scheduler.set_cluster(ix, cluster, now);
             }
             SchedulerEvent::Member(ix, None) => self.scheduler.remove_cluster(ix),
+            SchedulerEvent::Explain(pod, reply) => {
+                let explanation = self.scheduler.explanation(&pod, now);
+                let explained = explanation.map(|own| (own, self.scheduler.waiting_pod(&pod)));
+                // The caller may have gone away.
+                let _ = reply.send(explained);
+            }
             SchedulerEvent::AwaitEnd(cluster, pod, after) => {
                 self.scheduler.await_end(&cluster, &pod, after, now);
             }

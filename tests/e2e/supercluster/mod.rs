@@ -11,11 +11,13 @@ use std::fs;
 use std::process::Command;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod, Secret};
+use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 
 use self::world::{NAMESPACE, PLACEMENT, World, cpus_of, phase_of, placement_of, run};
+use super::endpoints::Endpoints;
 use super::wait::eventually;
 
 #[test]
@@ -196,6 +198,60 @@ fn pods_of_a_lost_cluster_are_placed_anew_once_and_others_stay() {
         };
         assert!(moving.iter().all(|name| uid(&before, name) == uid(&after, name)), "the same pods");
         world.assert_bound_once_without_overcommit().await;
+    });
+}
+
+#[test]
+fn scheduler_explains_its_decisions_and_what_agents_say_of_their_nodes() {
+    run(2, async |world| {
+        world.members[0].cluster.add_node("a", 4).await;
+        world.members[1].cluster.add_node("b", 2).await;
+        world.start_scheduler(json!({})).await;
+        world.management.create_pod("fits", "3", "supercluster").await;
+        world.management.create_pod("waits", "3", "supercluster").await;
+        let pods = world.running(1).await;
+        let (runs, waits) = match pods[0].name_any().as_str() {
+            "fits" => ("fits", "waits"),
+            _ => ("waits", "fits"),
+        };
+        world.rejected(waits).await;
+        let rule = |rule| serde_json::from_value::<PolicyRule>(rule).unwrap();
+        let rules = vec![
+            rule(json!({"nonResourceURLs": ["/explain/*"], "verbs": ["get"]})),
+            rule(json!({"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]})),
+        ];
+        world.management.permit("support", rules).await;
+        let token = json!({"token": world.management.token("support")});
+        let caller = serde_json::from_value(token).unwrap();
+        let scheduler = Endpoints::at(world.scheduler.as_ref().unwrap().port, caller);
+        let explain = async |name: &str| {
+            let path = format!("/explain/pods/{NAMESPACE}/{name}");
+            let (status, text) = scheduler.get(&path).await.unwrap();
+            let answer = serde_json::from_str::<serde_json::Value>(&text).unwrap();
+            (status.as_u16(), answer)
+        };
+        let (status, answer) = explain(runs).await;
+        assert_eq!((status, answer["state"].as_str()), (200, Some("placed in m0 on node a")));
+        let round = answer["rounds"].as_array().unwrap().last().unwrap();
+        assert_eq!(round["candidates"][0]["commit"], "committed to node a");
+        let rejected = round["clusters"].as_array().unwrap().iter();
+        let reason = rejected.filter_map(|own| own["reason"].as_str()).next().unwrap();
+        assert!(reason.contains("1 Insufficient cpu"), "{reason}");
+
+        let (_, answer) = explain(waits).await;
+        let round = answer["rounds"].as_array().unwrap().last().unwrap();
+        assert_eq!(round["ended"], "no node can take the pod", "{answer}");
+        assert!(answer["schedulingRetryCount"].as_u64().unwrap() > 0, "{answer}");
+        let now = answer["now"].as_array().unwrap();
+        assert_eq!(
+            (now[0]["cluster"].as_str(), now[1]["cluster"].as_str()),
+            (Some("m0"), Some("m1"))
+        );
+        let expected = json!([{"reason": "Insufficient cpu", "plugin": "NodeResourcesFit",
+            "count": 1, "nodes": ["b"]}]);
+        assert_eq!(now[1]["diagnosis"]["reasons"], expected);
+        let (status, _) = explain("unknown").await;
+        assert_eq!(status, 404);
     });
 }
 

@@ -36,6 +36,7 @@ pub(super) struct Process {
     child: Child,
     name: String,
     pub(super) log: Log,
+    pub(super) port: u16,
     pub(super) probes: Endpoints,
 }
 
@@ -65,7 +66,7 @@ impl Process {
             .unwrap();
         let log = Log::of(&mut child);
         let probes = Endpoints::at(port, AuthInfo::default());
-        Self { child, name: name.to_owned(), log, probes }
+        Self { child, name: name.to_owned(), log, port, probes }
     }
 
     pub(super) fn id(&self) -> u32 {

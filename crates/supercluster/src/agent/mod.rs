@@ -6,6 +6,7 @@
 //! - `strategy`: which nodes a sample looks at.
 //! - `sampling`: the sampling pipeline.
 //! - `commits`: the binding pipeline: check, hold the room, create the delegate, bind it.
+//! - `diagnosis`: why nodes cannot take a pod.
 //! - `journal`: what became of the commits of each pod.
 //! - `leases`: which delegates may run without word from the management cluster, and how long.
 //!
@@ -13,6 +14,7 @@
 
 mod checks;
 mod commits;
+mod diagnosis;
 mod journal;
 mod leases;
 mod sampling;
@@ -305,6 +307,13 @@ impl Agent {
             }
             Request::Renew(_) if !self.synced => {
                 self.reply(call, Response::Renew(Err(not_ready())));
+            }
+            Request::Diagnose(_) if !self.synced => {
+                self.reply(call, Response::Diagnose(Err(not_ready())));
+            }
+            Request::Diagnose(request) => {
+                let diagnosis = self.diagnose(&request.pod, now, ports);
+                self.reply(call, Response::Diagnose(Ok(diagnosis)));
             }
             Request::Renew(request) => self.renew(call, request, now),
             Request::Sample(request) => {

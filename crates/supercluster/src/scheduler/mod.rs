@@ -2,6 +2,7 @@
 //!
 //! - `clusters`: the members, and which of them answer.
 //! - `decision`: the decision pipeline over the merged samples; `plugins`: its in-tree plugins.
+//! - `explain`: what was done about a pod, for people.
 //! - `flight`: the way of one pod: sample, decide, claim, commit, record.
 //! - `leases`: the leases of the members, and the pods of clusters that are lost.
 //! - `placement`: what is written on the original pod.
@@ -12,6 +13,7 @@
 
 mod clusters;
 mod decision;
+mod explain;
 mod flight;
 mod leases;
 mod placed;
@@ -30,11 +32,15 @@ use framework::{Answer, PodKey, Time, Uid};
 
 pub use self::clusters::{Cluster, ClusterIx};
 pub use self::decision::{Candidate, DecisionNode, DecisionPlugin, DecisionPod, WeightedPlugin};
+pub use self::explain::{
+    CandidateExplanation, ClusterDiagnosis, ClusterExplanation, PodExplanation, RoundExplanation,
+};
 pub use self::leases::{LeaseAnswer, LeaseOperation, LeaseRecord};
 pub use self::placed::PlacedPods;
 pub use self::placement::{INTENT, Intent, OriginalPod, PLACEMENT, Placement, REPLACE_AFTER};
 
 use self::clusters::Members;
+use self::explain::Rounds;
 use self::flight::Flight;
 use self::leases::Leases;
 use crate::message::{Committed, PodObject, Request, Response};
@@ -251,6 +257,8 @@ pub struct Scheduler {
     /// The failed attempts of each pod that is not placed.
     retries: HashMap<Uid, u32>,
     flights: HashMap<Uid, Flight>,
+    /// The latest rounds, for explanations.
+    rounds: Rounds,
     /// Number of flights that count against the maximum.
     active: usize,
     timers: BTreeSet<(Time, Uid)>,
@@ -283,6 +291,7 @@ impl Scheduler {
             leases: Leases::default(),
             retries: HashMap::new(),
             flights: HashMap::new(),
+            rounds: Rounds::default(),
             active: 0,
             timers: BTreeSet::new(),
             calls: BTreeMap::new(),

@@ -9,6 +9,7 @@ use super::{FIRST_PAUSE, Flight, LONGEST_PAUSE, Phase};
 use crate::message::{CommitOutcome, CommitRequest, CommitTarget, Committed, PodObject, Request};
 use crate::scheduler::clusters::ClusterIx;
 use crate::scheduler::decision::Candidate;
+use crate::scheduler::explain::outcome_text;
 use crate::scheduler::placement::{Intent, Placement};
 use crate::scheduler::{Scheduler, SchedulerOutput, WriteAnswer, WriteId};
 
@@ -62,6 +63,7 @@ impl Scheduler {
                 WriteAnswer::Gone => self.drop_pod(uid, now, ports),
                 // Another scheduler was faster, or somebody has changed the pod. The watch shows it.
                 WriteAnswer::Conflict => {
+                    self.rounds.ended(uid, "another scheduler was faster, or the pod has changed");
                     self.enter(uid, Phase::Elsewhere { takes_over: false });
                     self.set_timer(uid, Some(now + FIRST_PAUSE));
                 }
@@ -170,6 +172,7 @@ impl Scheduler {
         };
         let cluster = candidates[place].cluster;
         let object = flight.object.clone();
+        self.rounds.committed(uid, place, outcome_text(&outcome));
         match outcome {
             CommitOutcome::Committed(committed) => {
                 self.record(uid, (cluster, committed), now, ports);
@@ -199,6 +202,7 @@ impl Scheduler {
         let Phase::Committing { candidates, place, call } = &mut flight.phase else { return };
         let (candidates, place, commit) = (std::mem::take(candidates), *place, *call);
         self.stats.lost_answers += 1;
+        self.rounds.committed(uid, place, "no answer: the agent is asked what became of it");
         self.enter(uid, Phase::Asking { candidates, place, commit, pause: FIRST_PAUSE });
         self.ask_what_became(uid, now);
     }

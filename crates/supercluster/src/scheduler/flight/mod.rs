@@ -333,6 +333,11 @@ impl Scheduler {
             SealOutcome::Sealed => {
                 let (candidates, place) = (std::mem::take(candidates), *place);
                 let (object, cluster) = (flight.object.clone(), candidates[place].cluster);
+                self.rounds.committed(
+                    uid,
+                    place,
+                    "not made: its answer was lost, and it is sealed",
+                );
                 self.not_committed(&object, cluster);
                 self.try_candidate(uid, candidates, place + 1, now, ports);
             }

@@ -7,8 +7,9 @@ use framework::{CycleState, Status, Time, Uid};
 
 use super::{Flight, Phase, Sampling};
 use crate::message::{Request, Response, SampleRequest, SampleResponse};
-use crate::scheduler::clusters::ClusterIx;
+use crate::scheduler::clusters::{ClusterIx, Members};
 use crate::scheduler::decision::{self, Choice, DecisionPod};
+use crate::scheduler::explain::{CandidateExplanation, ClusterExplanation, Round};
 use crate::scheduler::{CallId, Decision, Scheduler, SchedulerOutput};
 
 impl Scheduler {
@@ -25,6 +26,9 @@ impl Scheduler {
         for own in &self.config.plugins {
             let status = own.plugin.pre_filter(&mut state, &pod);
             if !status.is_success() {
+                let (clusters, candidates) = (Vec::new(), Vec::new());
+                let ended = Some(status.message());
+                self.rounds.add(uid, Round { at: now, clusters, candidates, ended });
                 return self.back_off(uid, &status, now, ports);
             }
         }
@@ -152,6 +156,16 @@ impl Scheduler {
         let plugins = &self.config.plugins;
         let parts = (samples, choice, &mut self.rng);
         let decided = decision::decide(plugins, &self.members, &pod, state, parts);
+        let clusters = sampling.explain(&self.members);
+        let (candidates, ended) = match &decided {
+            Err(status) => (Vec::new(), Some(status.message())),
+            Ok(candidates) => {
+                let of = |own| CandidateExplanation::of(own, &self.members);
+                let ended = candidates.is_empty().then(|| "no node can take the pod".to_owned());
+                (candidates.iter().map(of).collect(), ended)
+            }
+        };
+        self.rounds.add(uid, Round { at: now, clusters, candidates, ended });
         match decided {
             Err(status) => self.back_off(uid, &status, now, ports),
             Ok(candidates) if candidates.is_empty() => self.no_candidate(uid, now, ports),
@@ -185,6 +199,35 @@ impl Scheduler {
         let count = self.members.iter().count();
         let text = format!("0/{count} clusters are available: {}.", reasons.join("; "));
         self.back_off(uid, &Status::unschedulable(text), now, ports);
+    }
+}
+
+impl Sampling {
+    /// Returns what became of each cluster, in the order of the members.
+    fn explain(&self, members: &Members) -> Vec<ClusterExplanation> {
+        let sampled = self.samples.iter().map(|(ix, sample)| {
+            let explanation = ClusterExplanation {
+                cluster: members.get(*ix).name.clone(),
+                nodes: u32::try_from(sample.nodes.len()).unwrap_or(u32::MAX),
+                looked_at: sample.looked_at,
+                total_nodes: sample.total_nodes,
+                reason: None,
+            };
+            (*ix, explanation)
+        });
+        let others = self.reasons.iter().map(|(ix, reason)| {
+            let explanation = ClusterExplanation {
+                cluster: members.get(*ix).name.clone(),
+                nodes: 0,
+                looked_at: 0,
+                total_nodes: 0,
+                reason: Some(reason.clone()),
+            };
+            (*ix, explanation)
+        });
+        let mut all: Vec<_> = sampled.chain(others).collect();
+        all.sort_by_key(|(ix, _)| *ix);
+        all.into_iter().map(|(_, explanation)| explanation).collect()
     }
 }
 

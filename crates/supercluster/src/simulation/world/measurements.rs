@@ -36,7 +36,7 @@ impl World {
                 }
             }
             Request::Commit(request) => self.measure_commit(cluster, request),
-            Request::Seal(_) | Request::Renew(_) => {}
+            Request::Seal(_) | Request::Renew(_) | Request::Diagnose(_) => {}
         }
     }
 
