@@ -613,12 +613,20 @@ mod tests {
             target: CommitTarget { node: "n".into(), best_of_at_least: Some(-4) },
             origin: Some("management".into()),
             terms: Some(LeaseTerms { lease: "l".into(), fence_after_s: 240 }),
+            copies: Arc::from([Arc::new(Copied {
+                kind: CopyKind::ConfigMap,
+                name: "settings".into(),
+                type_: None,
+                data: [("a".to_owned(), "1".to_owned())].into(),
+                binary_data: BTreeMap::new(),
+            })]),
         };
         let text = serde_json::to_string(&Versioned::new(request.clone())).unwrap();
         let read: Versioned<CommitRequest> = serde_json::from_str(&text).unwrap();
         let read = read.into_message().unwrap();
         assert_eq!((&read.key, &read.snapshot), (&request.key, &request.snapshot));
         assert_eq!((&read.target, &read.terms), (&request.target, &request.terms));
+        assert_eq!(read.copies, request.copies);
         assert_eq!(*read.pod.object, pod_json(), "unknown fields too");
         assert_eq!(read.pod.pod.requests.placed.milli_cpu, 2_000);
         assert_eq!(read.pod.annotation("example.com/a"), Some("b"));

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use client::Method;
 use serde_json::{Map, Value, json};
-use supercluster::message::{CommitCopies, Copied, CopyKind};
+use supercluster::message::{CommitRequest, Copied, CopyKind};
 use tracing::{info, warn};
 
 use super::super::references::references;
@@ -21,17 +21,17 @@ const COPY_OF: &str = "supercluster.loadmaster.io/copy-of";
 /// Time to wait for the response to a read or write.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Number of tries for one copy, and the pause between two.
-const TRIES: u32 = 4;
-const PAUSE: Duration = Duration::from_millis(200);
-/// Longest time for the copies of one pod, which its commit waits for.
-const LONGEST: Duration = Duration::from_secs(10);
+const TRIES: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(500);
+/// Longest time for the copies of one pod.
+const LONGEST: Duration = Duration::from_secs(60);
 
 /// The pod that owns copies.
 #[derive(Debug, Clone)]
-pub(super) struct Owner<'a> {
-    pub(super) namespace: &'a str,
-    pub(super) name: &'a str,
-    pub(super) uid: &'a str,
+struct Owner<'a> {
+    namespace: &'a str,
+    name: &'a str,
+    uid: &'a str,
 }
 
 impl Owner<'_> {
@@ -40,31 +40,31 @@ impl Owner<'_> {
     }
 }
 
-/// Creates the copies that the delegate names, or makes it one more owner of them. What fails is logged: the kubelet then waits for the
-/// object.
+/// Creates the copies that the pod names, or makes the delegate one more owner of them. What fails is logged: the kubelet then waits for
+/// the object.
 pub(super) async fn create(
     client: &ApiClient,
     kinds: &BTreeSet<CopyKind>,
-    (copies, origin): (&CommitCopies, &str),
-    delegate: &Value,
+    request: &CommitRequest,
+    delegate: &str,
 ) {
-    let text = |field: &str| delegate["metadata"][field].as_str().unwrap_or_default();
-    let owner = Owner { namespace: text("namespace"), name: text("name"), uid: text("uid") };
+    let Some(origin) = &request.origin else { return };
+    let key = &request.pod.pod.key;
+    let owner = Owner { namespace: &key.namespace, name: &key.name, uid: delegate };
     let copying = async {
-        for reference in references(delegate) {
+        for reference in references(&request.pod.object) {
             let Some(kind) = reference.copy_kind().filter(|own| kinds.contains(own)) else {
                 continue;
             };
             let is_named = |own: &&Arc<Copied>| own.kind == kind && *own.name == *reference.name;
-            if let Some(copied) = copies.iter().find(is_named) {
+            if let Some(copied) = request.copies.iter().find(is_named) {
                 let path = reference.path(owner.namespace);
                 create_or_log(client, &path, (copied, origin), &owner).await;
             }
         }
     };
     if tokio::time::timeout(LONGEST, copying).await.is_err() {
-        let Owner { namespace, name: pod, .. } = owner;
-        warn!(namespace, pod, "Copying the objects that a pod names takes too long");
+        warn!(pod = %key, "Copying the objects that the pod names takes too long");
     }
 }
 

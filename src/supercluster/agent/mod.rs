@@ -263,12 +263,11 @@ impl Role for AgentRole {
                     }
                 }
                 AgentOutput::Effect(effect) => effects.push(effect),
-                AgentOutput::Create { id, pod, mark, copies } => {
-                    self.writes.create(id, &pod, (mark, copies), not_after);
+                AgentOutput::Create { id, pod, mark } => {
+                    self.writes.create(id, &pod, &mark, not_after);
                 }
-                AgentOutput::Read { id, pod, copies } => {
-                    self.writes.read(id, &pod, copies, not_after);
-                }
+                AgentOutput::Read { id, pod } => self.writes.read(id, &pod, not_after),
+                AgentOutput::Copy { delegate, request } => self.writes.copy(&delegate, request),
                 AgentOutput::Delete { id, pod, uid, resource_version } => {
                     self.writes.delete(id, &pod, (&uid, resource_version), not_after);
                 }

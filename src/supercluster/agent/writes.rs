@@ -9,14 +9,15 @@ use framework::{PodKey, Time, Uid};
 use serde_json::{Value, json};
 use supercluster::agent::{WriteAnswer, WriteId};
 use supercluster::delegate::DelegateMark;
-use supercluster::message::{CommitCopies, CopyKind, PodObject};
+use supercluster::message::{CommitRequest, CopyKind, PodObject};
 use tokio::runtime::Handle;
+use tracing::warn;
 
 use super::super::leases::KeptLeases;
 use super::super::messages::{DeletionOutcome, DeletionRequest};
 use super::super::replies::Written;
 use super::AgentEvent;
-use super::copies::{self, Owner};
+use super::copies;
 use crate::api_client::{APPLICATION_JSON, ApiClient, JsonRequest};
 use crate::clock::Clock;
 use crate::runtime::within;
@@ -46,25 +47,18 @@ impl Writes {
         &self,
         id: WriteId,
         pod: &PodObject,
-        (mark, copies): (DelegateMark, CommitCopies),
+        mark: &DelegateMark,
         not_after: Option<Time>,
     ) {
         let key = &pod.pod.key;
         let delegate = mark.delegate_of(key, &pod.object, &self.profile);
         let path = pod_path(&key.namespace, None);
-        let request = request(Method::Post, path, delegate.to_string());
-        self.send(id, request, Some((mark, copies)), not_after);
+        self.send(id, request(Method::Post, path, delegate.to_string()), not_after);
     }
 
-    pub(super) fn read(
-        &self,
-        id: WriteId,
-        pod: &PodKey,
-        copies: Option<(DelegateMark, CommitCopies)>,
-        not_after: Option<Time>,
-    ) {
+    pub(super) fn read(&self, id: WriteId, pod: &PodKey, not_after: Option<Time>) {
         let path = pod_path(&pod.namespace, Some(&pod.name));
-        self.send(id, request(Method::Get, path, String::new()), copies, not_after);
+        self.send(id, request(Method::Get, path, String::new()), not_after);
     }
 
     pub(super) fn delete(
@@ -79,7 +73,7 @@ impl Writes {
         let body =
             json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions});
         let path = pod_path(&pod.namespace, Some(&pod.name));
-        self.send(id, request(Method::Delete, path, body.to_string()), None, not_after);
+        self.send(id, request(Method::Delete, path, body.to_string()), not_after);
     }
 
     /// Deletes a delegate whose lease has ended.
@@ -87,7 +81,7 @@ impl Writes {
         let body = json!({"apiVersion": "v1", "kind": "DeleteOptions",
             "preconditions": {"uid": uid.to_string()}});
         let path = pod_path(&pod.namespace, Some(&pod.name));
-        self.send(id, request(Method::Delete, path, body.to_string()), None, not_after);
+        self.send(id, request(Method::Delete, path, body.to_string()), not_after);
     }
 
     /// Stores when leases were renewed. An agent that does not lead any more may store it: the times are true.
@@ -104,41 +98,30 @@ impl Writes {
         });
     }
 
-    /// Sends a request in a task of its own and passes the answer to the loop, after the copies for the delegate of this mark.
-    fn send(
-        &self,
-        id: WriteId,
-        request: JsonRequest,
-        copies: Option<(DelegateMark, CommitCopies)>,
-        not_after: Option<Time>,
-    ) {
+    /// Creates copies of objects that a pod names, owned by its delegate. It does not hold up the delegate: the kubelet waits for them.
+    pub(super) fn copy(&self, delegate: &Uid, request: Arc<CommitRequest>) {
+        let (own, delegate) = (self.clone(), delegate.to_string());
+        self.runtime.spawn(async move {
+            let copying = copies::create(&own.client, &own.copied, &request, &delegate);
+            if let Err(panic) = catch_panic(copying).await {
+                warn!(err = panic.to_string(), "Cannot copy the objects that a pod names");
+            }
+        });
+    }
+
+    /// Sends a request in a task of its own and passes the answer to the loop.
+    fn send(&self, id: WriteId, request: JsonRequest, not_after: Option<Time>) {
         let own = self.clone();
         self.runtime.spawn(async move {
             let is_delete = request.method == Method::Delete;
-            let writing = async {
-                let sending = own.client.request(request);
-                let written: Written = within(not_after, own.clock, sending).await.into();
-                if let (Written::Done(body), Some((mark, copies))) = (&written, &copies) {
-                    own.copy(body, mark, copies).await;
-                }
-                answer_of(written, is_delete)
-            };
+            let sending = within(not_after, own.clock, own.client.request(request));
             // Without an answer the commit would wait for ever.
-            let answer = match catch_panic(writing).await {
-                Ok(answer) => answer,
+            let answer = match catch_panic(sending).await {
+                Ok(reply) => answer_of(reply.into(), is_delete),
                 Err(panic) => WriteAnswer::Unknown(panic.to_string()),
             };
             own.events.send(LoopEvent::Own(AgentEvent::Written(id, answer)));
         });
-    }
-
-    /// Creates the copies for a delegate.
-    async fn copy(&self, body: &[u8], mark: &DelegateMark, copies: &CommitCopies) {
-        let Some(origin) = mark.origin.as_deref().filter(|_| !copies.is_empty()) else { return };
-        let Ok(delegate) = serde_json::from_slice::<Value>(body) else { return };
-        if DelegateMark::of(&delegate).as_ref() == Some(mark) {
-            copies::create(&self.client, &self.copied, (copies, origin), &delegate).await;
-        }
     }
 
     /// Deletes the delegate of a pod, whether it is bound or has ended. A pod of that name which is not its

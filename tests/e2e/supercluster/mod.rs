@@ -312,18 +312,21 @@ fn objects_that_say_so_are_copied_with_the_delegates_that_own_them() {
         assert_eq!(message, "0/1 clusters are available: m0: it has no Secret \"private\".");
         world.running(2).await;
         let member = &world.members[0].cluster;
-        let copy = secrets[1].get("tls").await.unwrap();
-        assert_eq!(copy.data.as_ref().unwrap()["key"].0, b"tls");
-        assert_eq!(copy.annotations().len(), 0, "nothing but the contents");
         let mut owners = Vec::new();
         for name in ["web-0", "web-1"] {
             owners.push(member.pods.get(name).await.unwrap().uid().unwrap());
         }
         owners.sort();
-        let mut known: Vec<String> =
-            copy.owner_references().iter().map(|own| own.uid.clone()).collect();
-        known.sort();
-        assert_eq!(known, owners);
+        let copy = eventually("both delegates own the copy", async || {
+            let copy = secrets[1].get_opt("tls").await.unwrap()?;
+            let mut known: Vec<String> =
+                copy.owner_references().iter().map(|own| own.uid.clone()).collect();
+            known.sort();
+            (known == owners).then_some(copy)
+        })
+        .await;
+        assert_eq!(copy.data.as_ref().unwrap()["key"].0, b"tls");
+        assert_eq!(copy.annotations().len(), 0, "nothing but the contents");
         let own = secrets[1].get("own").await.unwrap();
         assert_eq!(own.data.unwrap()["key"].0, b"of the member", "it is not overwritten");
         assert!(own.metadata.owner_references.unwrap_or_default().is_empty());

@@ -42,7 +42,7 @@ use self::journal::Journal;
 use self::leases::Leases;
 use crate::delegate::DelegateMark;
 use crate::message::{
-    CommitCopies, CommitOutcome, PodObject, Refusal, RefusalCode, Response, SealOutcome,
+    CommitOutcome, CommitRequest, PodObject, Refusal, RefusalCode, Response, SealOutcome,
 };
 
 /// A request to an agent, as the caller numbers it.
@@ -105,8 +105,6 @@ pub enum AgentOutput {
         pod: PodObject,
         /// The mark of the delegate.
         mark: DelegateMark,
-        /// Objects that the pod names, to be created once the delegate exists and before the answer is passed on.
-        copies: CommitCopies,
     },
     /// Read a pod.
     Read {
@@ -114,8 +112,13 @@ pub enum AgentOutput {
         id: WriteId,
         /// Namespace and name.
         pod: PodKey,
-        /// If it is the delegate of this mark: objects that the pod names, as for `Create`.
-        copies: Option<(DelegateMark, CommitCopies)>,
+    },
+    /// Create copies of objects that the pod names, owned by its delegate. There is no answer.
+    Copy {
+        /// UID of the delegate.
+        delegate: Uid,
+        /// The commit, with the pod, its management cluster and the objects.
+        request: Arc<CommitRequest>,
     },
     /// Delete a pod that is not bound. UID and resourceVersion are preconditions.
     Delete {

@@ -26,6 +26,8 @@ struct Cluster {
     kept: Vec<MemberOperation>,
     last_bind: Option<engine::EffectId>,
     lives: u32,
+    /// The copies by UID of the delegate.
+    copies: Vec<(Uid, CommitCopies)>,
 }
 
 fn small(name: &str) -> NodeBuilder {
@@ -53,6 +55,7 @@ impl Cluster {
             kept: Vec::new(),
             last_bind: None,
             lives: 1,
+            copies: Vec::new(),
         };
         nodes.into_iter().for_each(|node| cluster.node(node));
         cluster.agent.set_synced();
@@ -100,6 +103,9 @@ impl Cluster {
                         self.write(id, MemberOperation::Create { pod: pod.pod, mark });
                     }
                     AgentOutput::Read { id, pod } => self.write(id, MemberOperation::Read { pod }),
+                    AgentOutput::Copy { delegate, request } => {
+                        self.copies.push((delegate, request.copies.clone()));
+                    }
                     AgentOutput::Delete { id, pod, uid, resource_version } => {
                         self.write(id, MemberOperation::Delete { pod, uid, resource_version });
                     }
@@ -812,4 +818,56 @@ fn renewal_that_is_not_stored_does_not_count() {
     assert!(cluster.call(&renewal).is_none(), "the answer waits for the write");
     let request = cluster.replaceable("p", (1, 0), 60);
     assert!(matches!(outcome(cluster.call(&request)), CommitOutcome::Rejected(_)));
+}
+
+#[test]
+fn copies_of_a_commit_are_owned_by_its_delegate_also_after_a_lost_answer() {
+    let mut cluster = Cluster::new([small("a")]);
+    let Request::Commit(request) = cluster.request(job("p", "1"), "a", (1, 0)) else {
+        unreachable!("it is a commit")
+    };
+    let copied = Copied {
+        kind: CopyKind::Secret,
+        name: "tls".into(),
+        type_: None,
+        data: BTreeMap::new(),
+        binary_data: BTreeMap::new(),
+    };
+    let copies: CommitCopies = Arc::from([Arc::new(copied)]);
+    let request = CommitRequest { copies: copies.clone(), ..(*request).clone() };
+    cluster.holds_back = |operation| matches!(operation, MemberOperation::Create { .. });
+    assert!(cluster.call(&Request::Commit(Arc::new(request))).is_none());
+    assert!(cluster.copies.is_empty(), "they have no owner yet");
+    // The answer is lost, and the watch shows the delegate.
+    cluster.carry_out_late();
+    assert_eq!(cluster.node_of("p").as_deref(), Some("a"));
+    let delegate = cluster.api.pods[&PodKey::new("default", "p")].pod.uid.clone();
+    assert_eq!(cluster.copies, [(delegate, copies)]);
+}
+
+#[test]
+fn diagnosis_says_which_nodes_can_take_a_pod_and_why_others_cannot() {
+    let mut cluster = Cluster::new([
+        small("a"),
+        small("b").unschedulable(),
+        small("c").taint("dedicated", "x", "NoSchedule"),
+        small("d"),
+    ]);
+    cluster.foreign(job("big", "3").on("d"));
+    cluster.foreign(job("bigger", "4").on("a"));
+    let request = Arc::new(DiagnosisRequest { pod: object(job("p", "1")) });
+    let Some(Response::Diagnose(Ok(diagnosis))) = cluster.call(&Request::Diagnose(request)) else {
+        panic!("a diagnosis")
+    };
+    assert_eq!((diagnosis.total_nodes, diagnosis.looked_at, diagnosis.fitting), (4, 4, 1));
+    assert_eq!(diagnosis.fitting_nodes, ["d".into()]);
+    let mut reasons: Vec<(&str, &str)> = diagnosis
+        .reasons
+        .iter()
+        .map(|own| (&*own.nodes[0], own.plugin.as_deref().unwrap_or_default()))
+        .collect();
+    reasons.sort_unstable();
+    let expected =
+        [("a", "NodeResourcesFit"), ("b", "NodeUnschedulable"), ("c", "TaintToleration")];
+    assert_eq!(reasons, expected);
 }

@@ -72,7 +72,7 @@ impl Members {
     /// Takes a cluster from the list of members.
     pub(super) fn remove(&mut self, ix: ClusterIx) {
         let Some(member) = self.0.get_mut(ix.0) else { return };
-        member.has_left = true;
+        (member.has_left, member.id, member.duplicate_of) = (true, None, None);
         let name = member.cluster.name.clone();
         for other in self.0.iter_mut().filter(|own| own.duplicate_of.as_ref() == Some(&name)) {
             // Its next answer is compared anew.
@@ -103,6 +103,9 @@ impl Members {
     /// # Errors
     /// Another member is the same cluster.
     pub(super) fn answered(&mut self, ix: ClusterIx, id: &Arc<str>) -> Result<(), String> {
+        if self.0[ix.0].has_left {
+            return Ok(());
+        }
         if self.0[ix.0].id.as_ref() != Some(id) {
             let mut others = self.0.iter().enumerate().filter(|(place, _)| *place != ix.0);
             let same = others.find(|(_, member)| {
@@ -222,7 +225,8 @@ mod tests {
         members.set(ClusterIx(0), Cluster { name: "a".into(), closed, ..Cluster::default() });
         assert_eq!(members.named("a"), Some(ClusterIx(0)));
         assert_eq!(members.0[0].closed(Time::ZERO), Some("drained".to_owned()));
-        members.answered(ClusterIx(0), &"same".into()).unwrap();
+        let error = members.answered(ClusterIx(0), &"same".into()).unwrap_err();
+        assert_eq!(error, "it is the same cluster as b", "the other one has taken its place");
         members.set(ClusterIx(2), Cluster { name: "c".into(), ..Cluster::default() });
         assert_eq!(members.named("c"), Some(ClusterIx(2)));
     }

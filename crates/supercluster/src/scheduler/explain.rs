@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::Scheduler;
 use super::clusters::Members;
 use super::decision::Candidate;
+use super::flight::Flight;
 use crate::message::{CommitOutcome, Diagnosis, PodObject};
 
 /// Maximum number of pods whose rounds are kept; those that came first are forgotten.
@@ -203,7 +204,9 @@ impl Scheduler {
             name: key.name.clone(),
             state,
             scheduling_retry_count: self.retries.get(uid).copied().unwrap_or(0),
-            attempt: original.latest_attempt(),
+            attempt: original
+                .latest_attempt()
+                .max(self.flights.get(uid).map_or(0, Flight::attempt)),
             rounds: rounds.collect(),
             now: Vec::new(),
         })

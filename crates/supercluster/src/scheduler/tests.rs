@@ -36,6 +36,7 @@ fn config(clusters: usize) -> SchedulerConfig {
         name: format!("c{n}").into(),
         labels: [("region", if n == 0 { "eu" } else { "us" })].into_iter().collect(),
         properties: [("cost".into(), format!("{n}").into())].into(),
+        closed: None,
     };
     let members = (0..clusters).map(member).collect();
     SchedulerConfig { clusters_to_sample_bp: 10_000, ..SchedulerConfig::new("me", members) }
@@ -678,4 +679,71 @@ fn pod_that_names_no_time_says_so() {
     });
     bench.see(original(annotated, 5));
     assert!(bench.conditions[0].contains("\"soon\" is no time like 5m"), "{:?}", bench.conditions);
+}
+
+#[test]
+fn explanation_has_samples_candidates_and_conflicts() {
+    let mut bench = Bench::new(config(3));
+    let pod = original(job("p"), 5);
+    let key = pod.object.pod.key.clone();
+    bench.see(pod);
+    let state = |bench: &Bench| bench.scheduler.explanation(&key, bench.now).unwrap().state;
+    assert_eq!(state(&bench), "waiting for samples of 3 clusters");
+    bench.sampled(0, &[("a1", 700)]);
+    bench.sampled(1, &[("b1", 650)]);
+    bench.sampled(2, &[]);
+    bench.claimed();
+    let (id, ..) = bench.commit();
+    bench.answer(id, conflict());
+    bench.pass(Duration::from_secs(2));
+    let explanation = bench.scheduler.explanation(&key, bench.now).unwrap();
+    assert_eq!(explanation.state, "committing to node b1 of c1");
+    assert_eq!(explanation.attempt, 1);
+    let [round] = &explanation.rounds[..] else { panic!("{explanation:?}") };
+    assert_eq!(round.seconds_ago, 2);
+    let clusters: Vec<_> =
+        round.clusters.iter().map(|own| (&*own.cluster, own.nodes, own.reason.clone())).collect();
+    let full = Some("0/100 nodes are available: 100 full.".to_owned());
+    assert_eq!(clusters, [("c0", 1, None), ("c1", 1, None), ("c2", 0, full)]);
+    let candidates: Vec<_> = round
+        .candidates
+        .iter()
+        .map(|own| (&*own.node, own.total_milli, own.commit.as_deref()))
+        .collect();
+    assert_eq!(
+        candidates,
+        [("a1", 70_000, Some("conflict Resources: full")), ("b1", 65_000, None)]
+    );
+    let (id, _, request) = bench.commit();
+    bench.answer(id, Response::Commit(CommitOutcome::Committed(committed(&request))));
+    let (id, _) = bench.placements.remove(0);
+    ports(|p| bench.scheduler.written(id, WriteAnswer::Done(9), bench.now, p));
+    assert_eq!(state(&bench), "placed in c1 on node b1");
+    assert!(bench.scheduler.waiting_pod(&key).is_none());
+    let unknown = PodKey::new("default", "unknown");
+    assert!(bench.scheduler.explanation(&unknown, bench.now).is_none());
+}
+
+#[test]
+fn clusters_come_and_go_while_pods_are_decided() {
+    let mut bench = Bench::new(config(2));
+    bench.see(original(job("p"), 5));
+    bench.sampled(0, &[("a", 700)]);
+    bench.sampled(1, &[("b", 650)]);
+    bench.claimed();
+    // The commit to the first candidate is under way when both clusters leave.
+    bench.scheduler.remove_cluster(ClusterIx(0));
+    bench.scheduler.remove_cluster(ClusterIx(1));
+    let (id, cluster, _) = bench.commit();
+    assert_eq!(cluster, 0);
+    bench.answer(id, conflict());
+    let text = bench.conditions.last().unwrap();
+    assert_eq!(text, "there is no cluster", "no commit is tried in a cluster that has left");
+    let comes = Cluster { name: "c2".into(), ..Cluster::default() };
+    bench.scheduler.set_cluster(ClusterIx(2), comes, bench.now);
+    bench.pass(Duration::from_secs(30));
+    let asked: Vec<usize> = bench.calls.iter().map(|(_, cluster, _)| *cluster).collect();
+    assert_eq!(asked, [2]);
+    bench.sampled(2, &[("c", 500)]);
+    assert_eq!(bench.names(), ["c"]);
 }

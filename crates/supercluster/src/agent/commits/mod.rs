@@ -25,7 +25,7 @@ use framework::{Pod, PodKey, Status, Time, Uid};
 use super::checks::{CommitView, conflict_of};
 use super::journal::{Commit, State, held_pod, hold_of};
 use super::sampling::millis;
-use super::{Agent, CallId, WriteAnswer};
+use super::{Agent, AgentOutput, CallId, WriteAnswer};
 use crate::delegate::DelegateMark;
 use crate::message::{
     CommitKey, CommitOutcome, CommitRequest, Committed, Conflict, ConflictCode, Refusal,
@@ -391,6 +391,10 @@ impl Agent {
         let State::Creating { request, node, hold, .. } = &commit.state else { return };
         let (node, hold) = (node.clone(), hold.clone());
         let (origin, terms) = (request.origin.clone(), request.terms.clone());
+        if !request.copies.is_empty() {
+            let (delegate, request) = (pod.uid.clone(), request.clone());
+            self.outputs.push(AgentOutput::Copy { delegate, request });
+        }
         commit.state = State::Binding { pod: pod.clone() };
         self.journal.set_delegate(pod.uid.clone(), &key.pod);
         let may_run = terms.as_ref().is_none_or(|terms| self.leases.allow(terms, now));

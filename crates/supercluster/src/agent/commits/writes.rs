@@ -47,14 +47,10 @@ impl Agent {
                 let (pod, node) = (request.pod.clone(), node.clone());
                 let incarnation = self.config.incarnation.clone();
                 let (origin, terms) = (request.origin.clone(), request.terms.clone());
-                let copies = request.copies.clone();
                 let mark = DelegateMark { key: key.clone(), node, incarnation, origin, terms };
                 match &purpose {
-                    Purpose::Create(_) => AgentOutput::Create { id, pod, mark, copies },
-                    _ => {
-                        let copies = (!copies.is_empty()).then_some((mark, copies));
-                        AgentOutput::Read { id, pod: pod.pod.key.clone(), copies }
-                    }
+                    Purpose::Create(_) => AgentOutput::Create { id, pod, mark },
+                    _ => AgentOutput::Read { id, pod: pod.pod.key.clone() },
                 }
             }
             Purpose::Delete(uid) | Purpose::ReadUnbound(uid) => {
@@ -64,7 +60,7 @@ impl Agent {
                     Purpose::Delete(_) => {
                         AgentOutput::Delete { id, pod, uid: uid.clone(), resource_version }
                     }
-                    _ => AgentOutput::Read { id, pod, copies: None },
+                    _ => AgentOutput::Read { id, pod },
                 }
             }
             Purpose::Fence(uid) => {

@@ -145,6 +145,11 @@ impl Flight {
         }
     }
 
+    /// Returns the number of the latest attempt that was seen or written.
+    pub(super) const fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
     fn key(&self, number: TryNumber) -> CommitKey {
         CommitKey { pod: self.object.pod.uid.to_string().into(), number }
     }

@@ -197,7 +197,10 @@ impl Scheduler {
         });
         let reasons: Vec<String> = reasons.collect();
         let count = self.members.iter().count();
-        let text = format!("0/{count} clusters are available: {}.", reasons.join("; "));
+        let text = match count {
+            0 => "there is no cluster".to_owned(),
+            _ => format!("0/{count} clusters are available: {}.", reasons.join("; ")),
+        };
         self.back_off(uid, &Status::unschedulable(text), now, ports);
     }
 }

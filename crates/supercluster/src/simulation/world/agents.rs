@@ -66,6 +66,8 @@ impl World {
                     }
                     continue;
                 }
+                // The model API server has pods only.
+                AgentOutput::Copy { .. } => continue,
                 AgentOutput::Create { id, pod, mark } => {
                     (Asker::Agent(id), MemberOperation::Create { pod: pod.pod, mark })
                 }
