@@ -38,6 +38,7 @@ struct Place {
     agent: AgentClient,
     metrics: MemberMetrics,
     is_member: bool,
+    is_draining: bool,
     /// Grows when the connection is replaced and when the member leaves.
     connection: u64,
 }
@@ -53,7 +54,13 @@ impl Agents {
                 (ix, place.connection)
             }
             None => {
-                places.push(Place { agent, metrics, is_member: true, connection: 0 });
+                places.push(Place {
+                    agent,
+                    metrics,
+                    is_member: true,
+                    is_draining: false,
+                    connection: 0,
+                });
                 (places.len() - 1, 0)
             }
         }
@@ -67,6 +74,19 @@ impl Agents {
             place.connection += 1;
             place.metrics.left();
         }
+    }
+
+    /// Sets whether pods that may be replaced leave the member.
+    pub(super) fn set_draining(&self, member: usize, is_draining: bool) {
+        let mut places = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = places.get_mut(member) {
+            place.is_draining = is_draining;
+        }
+    }
+
+    /// Whether pods that may be replaced leave the member.
+    pub(super) fn is_draining(&self, member: usize) -> bool {
+        self.read().get(member).is_some_and(|place| place.is_draining)
     }
 
     /// Returns the agent of this index, and the metrics of its member.

@@ -102,6 +102,7 @@ impl Connection {
             client_key: self.client_key.as_deref().map(of),
             labels: BTreeMap::new(),
             properties: BTreeMap::new(),
+            drain: false,
             closed: None,
         }
     }
@@ -167,7 +168,10 @@ pub(super) struct Member {
     pub(super) labels: BTreeMap<String, String>,
     #[serde(default)]
     pub(super) properties: BTreeMap<String, String>,
-    /// Why it takes no new pods.
+    /// Whether it takes no new pods, and those that may be replaced move elsewhere.
+    #[serde(default)]
+    pub(super) drain: bool,
+    /// Why it takes no new pods, if it is not drained.
     #[serde(skip)]
     pub(super) closed: Option<Arc<str>>,
 }
@@ -350,6 +354,7 @@ impl Member {
         let keys = |own: &Self| Self {
             labels: BTreeMap::new(),
             properties: BTreeMap::new(),
+            drain: false,
             closed: None,
             ..own.clone()
         };
@@ -400,7 +405,10 @@ impl Member {
             properties: properties
                 .map(|(name, value)| (name.as_str().into(), value.as_str().into()))
                 .collect(),
-            closed: self.closed.clone(),
+            closed: match self.drain {
+                true => Some("it is being drained".into()),
+                false => self.closed.clone(),
+            },
         }
     }
 }
@@ -414,7 +422,7 @@ apiVersion: supercluster.loadmaster.io/v1alpha1
 kind: SuperclusterConfiguration
 clusters:
 - {name: eu, server: 'https://eu:10259', tokenFile: token, labels: {region: eu}}
-- {name: us, server: 'https://us:10259', clientCertificate: a.crt, clientKey: a.key}
+- {name: us, server: 'https://us:10259', clientCertificate: a.crt, clientKey: a.key, drain: true}
 ";
 
     fn parse(text: &str) -> Result<ClustersFile, String> {
@@ -441,6 +449,8 @@ clusters:
         assert_eq!(config.sample_timeout, std::time::Duration::from_millis(250));
         assert_eq!((config.plugins.len(), config.plugins[0].weight), (1, 3));
         assert_eq!(&*config.clusters[1].name, "us");
+        assert_eq!(config.clusters[1].closed.as_deref(), Some("it is being drained"));
+        assert_eq!(config.clusters[0].closed, None);
         assert_eq!(config.clusters[0].labels.get("region"), Some("eu"));
     }
 

@@ -106,8 +106,10 @@ impl MemberList {
             for change in self.apply(&list).await {
                 let event = match change {
                     Change::Set(member, cluster, connection) => {
-                        if let Some(connection) = connection {
-                            mirror.add(member, connection);
+                        match connection {
+                            Some(connection) => mirror.add(member, connection),
+                            // It may be drained.
+                            None => mirror.look_again(),
                         }
                         SchedulerEvent::Member(ClusterIx(member), Some(cluster))
                     }
@@ -143,6 +145,8 @@ impl MemberList {
                 present.insert(name);
                 continue;
             }
+            let before = known.and_then(|(_, own)| own.cluster().closed);
+            log_closed(&name, before.as_deref(), member.cluster().closed.as_deref());
             let connected = known.filter(|(_, own)| own.has_connection_of(&member));
             let (ix, connection) = match connected {
                 Some((ix, _)) => (*ix, None),
@@ -161,6 +165,7 @@ impl MemberList {
                     }
                 }
             };
+            self.agents.set_draining(ix, member.drain);
             changes.push(Change::Set(ix, member.cluster(), connection));
             present.insert(name.clone());
             if self.known.insert(name.clone(), (ix, member)).is_none() {
@@ -187,5 +192,16 @@ impl MemberList {
         }
         self.invalid = invalid;
         changes
+    }
+}
+
+/// Logs that a cluster takes no new pods, or takes some again.
+fn log_closed(cluster: &str, before: Option<&str>, closed: Option<&str>) {
+    match closed {
+        Some(reason) if before != closed => {
+            info!(cluster, reason, "The cluster takes no new pods");
+        }
+        None if before.is_some() => info!(cluster, "The cluster takes new pods again"),
+        _ => {}
     }
 }

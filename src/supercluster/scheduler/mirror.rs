@@ -9,6 +9,7 @@
 //! | delegate is gone, and its agent confirms it | the original is deleted, and its owner creates another one; one that may be replaced is placed anew |
 //! | delegate is left over from an earlier try, or its original is gone | the delegate is deleted |
 //! | original was taken out of a lost cluster | its status is Pending |
+//! | its cluster is drained, and it may be replaced | the delegate is deleted |
 //!
 //! It compares both sides like a controller: a changed pod is put into a set, and is looked at as a whole.
 
@@ -188,6 +189,12 @@ enum Plan {
         delegate: Arc<Delegate>,
         is_orphan: bool,
     },
+    /// The cluster of a pod that may be replaced is drained.
+    Evict {
+        pod: PodKey,
+        member: usize,
+        delegate: Arc<str>,
+    },
     /// The original is being deleted.
     Release {
         pod: PodKey,
@@ -222,6 +229,12 @@ impl Mirror {
         drop(state);
         self.wake.notify_one();
         self.originals.runtime.spawn(self.clone().follow(member, connection));
+    }
+
+    /// Looks at all pods again.
+    pub(super) fn look_again(&self) {
+        self.lock().look_at_all();
+        self.wake.notify_one();
     }
 
     /// Takes in an original pod as the watch shows it.
@@ -418,6 +431,20 @@ impl Mirror {
                     SealOutcome::Rejected(refusal) => Err(refusal.message),
                 }
             }
+            Plan::Evict { pod, member, delegate } => {
+                let (agent, _) = self.agents.get(member);
+                let cluster = &*agent.name;
+                info!(%pod, cluster, "The cluster is drained: deleting the delegate of the pod");
+                let deletion = DeletionRequest {
+                    pod: uid.to_string().into(),
+                    namespace: pod.namespace.clone(),
+                    name: pod.name.clone(),
+                    delegate: Some(delegate),
+                    grace_period_seconds: None,
+                };
+                // The list of delegates shows when it is gone.
+                agent.delete(&deletion).await.map(drop)
+            }
             Plan::Release { pod, attempt, members, may_be_lost, resource_version, finalizers } => {
                 let is_waiting = !may_be_lost.is_empty();
                 for (cluster, after) in may_be_lost {
@@ -601,6 +628,11 @@ impl State {
                 false => Plan::Nothing,
             };
         };
+        let leaves = agents.is_draining(member) && !delegate.terminating && !pod.terminal;
+        if leaves && original.pod.placed_for().is_some() {
+            let delegate = placement.committed.uid.clone();
+            return Plan::Evict { pod: key, member, delegate };
+        }
         let mirrored = (member, *version, own.is_reachable);
         if original.mirrored == Some(mirrored) {
             return Plan::Nothing;

@@ -19,6 +19,8 @@ use crate::wire::status_error;
 
 /// Annotation of a ClusterProfile: the URL of its agent.
 pub(super) const AGENT: &str = "supercluster.loadmaster.io/agent";
+/// Label of a ClusterProfile whose cluster is drained; its value is `true`.
+const DRAIN: &str = "supercluster.loadmaster.io/drain";
 /// The condition of a ClusterProfile with which its cluster takes no new pods.
 const HEALTHY: &str = "ControlPlaneHealthy";
 /// Pause before a list or watch that has failed is repeated.
@@ -116,6 +118,7 @@ pub(super) fn join(file: &ClustersFile, source: &ProfileSource, profiles: &Profi
         for Property { name, value } in &profile.status.properties {
             member.properties.entry(name.clone()).or_insert_with(|| value.clone());
         }
+        member.drain |= profile.metadata.labels.get(DRAIN).is_some_and(|value| value == "true");
         member.closed = member.closed.or_else(|| profile.closed());
         joined.members.push(member);
     }

@@ -202,11 +202,43 @@ fn pods_of_a_lost_cluster_are_placed_anew_once_and_others_stay() {
 }
 
 #[test]
+fn standby_goes_on_when_the_leader_is_killed() {
+    run(2, async |world| {
+        for member in &world.members {
+            member.cluster.add_node("a", 8).await;
+            member.cluster.add_node("b", 8).await;
+        }
+        let election = [
+            "--leader-elect=true",
+            "--leader-elect-resource-name=loadmaster",
+            "--leader-elect-lease-duration=3s",
+            "--leader-elect-renew-deadline=2s",
+            "--leader-elect-retry-period=500ms",
+        ];
+        let file = world.clusters_file();
+        let leader = world.run_scheduler(file.clone(), json!({}), &election);
+        leader.ready().await;
+        let standby = world.run_scheduler(file, json!({}), &election);
+        world.create_pods("before", 6).await;
+        world.running(6).await;
+        world.create_pods("meanwhile", 12).await;
+        // Some of them are in flight.
+        world.running(8).await;
+        drop(leader);
+        world.create_pods("after", 6).await;
+        world.running(24).await;
+        standby.log.line("Successfully acquired lease").await;
+        world.assert_bound_once_without_overcommit().await;
+    });
+}
+
+#[test]
 fn scheduler_explains_its_decisions_and_what_agents_say_of_their_nodes() {
     run(2, async |world| {
         world.members[0].cluster.add_node("a", 4).await;
         world.members[1].cluster.add_node("b", 2).await;
-        world.start_scheduler(json!({})).await;
+        let patient = json!({"sampleTimeout": "20s", "stragglerWait": "20s"});
+        world.start_scheduler(patient).await;
         world.management.create_pod("fits", "3", "supercluster").await;
         world.management.create_pod("waits", "3", "supercluster").await;
         let pods = world.running(1).await;

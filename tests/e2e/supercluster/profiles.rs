@@ -2,8 +2,8 @@
 
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::Role;
-use kube::Api;
 use kube::api::PostParams;
+use kube::{Api, ResourceExt};
 use sandbox::resources::CUSTOMRESOURCEDEFINITIONS;
 use sandbox::store::DeleteOptions;
 use serde_json::{Value, json};
@@ -144,6 +144,7 @@ fn profiles_are_the_members_while_they_exist() {
         let unhealthy = json!({"properties": [{"name": "cost", "value": "2"}], "conditions": [
             {"type": "ControlPlaneHealthy", "status": "False", "reason": "Down", "message": "etcd"}]});
         world.set_status("m1", unhealthy);
+        log.line("\"The cluster takes no new pods\" cluster=\"m1\"").await;
         world.create_selecting("third", json!({"region": "us"})).await;
         let message = world.rejected("third").await;
         let expected = "m1: its ClusterProfile says that its control plane is not healthy: etcd";
@@ -153,7 +154,6 @@ fn profiles_are_the_members_while_they_exist() {
 
         // It goes: its pods stay. It comes back, and one that was deleted meanwhile is released.
         world.delete_profile("m1");
-        let log = &world.scheduler.as_ref().unwrap().log;
         log.line("The cluster is no member any more").await;
         world.create_selecting("fourth", json!({"region": "us"})).await;
         let message = world.rejected("fourth").await;
@@ -164,5 +164,38 @@ fn profiles_are_the_members_while_they_exist() {
         world.create_profile("m1", Some(second), "us", "2");
         world.gone("second").await;
         assert_eq!(world.cluster_of("fourth").await, "m1");
+
+        // It is drained: pods that may be replaced move, and the others stay.
+        let down = json!([{"type": "ControlPlaneHealthy", "status": "False", "reason": "Down"}]);
+        world.set_status("m0", json!({"conditions": down}));
+        log.line("\"The cluster takes no new pods\" cluster=\"m0\"").await;
+        let moves = json!({"supercluster.loadmaster.io/replace-after": "5m"});
+        for number in 0..4 {
+            let name = format!("moves-{number}");
+            world.management.create_annotated(&name, "1", moves.clone()).await;
+        }
+        for number in 0..4 {
+            assert_eq!(world.cluster_of(&format!("moves-{number}")).await, "m1");
+        }
+        world.set_status("m0", json!({}));
+        world.running(7).await;
+        world.management.server.with_store(|store, now| {
+            let profiles = store.resource_of_kind(KIND.0, KIND.1).unwrap();
+            let drain = |profile: &mut Value| {
+                profile["metadata"]["labels"]["supercluster.loadmaster.io/drain"] = "true".into();
+                Ok(())
+            };
+            store.modify(profiles, FLEET, "m1", now, drain).unwrap();
+        });
+        eventually("the pods have moved", async || {
+            let pods = world.running(7).await.into_iter();
+            let mut moving = pods.filter(|pod| pod.name_any().starts_with("moves"));
+            moving.all(|pod| placement_of(&pod).unwrap().0 == "m0").then_some(())
+        })
+        .await;
+        assert_eq!(world.cluster_of("fourth").await, "m1");
+        world.create_selecting("fifth", json!({"region": "us"})).await;
+        let message = world.rejected("fifth").await;
+        assert!(message.contains("m1: it is being drained"), "{message}");
     });
 }

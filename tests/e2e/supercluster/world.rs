@@ -56,7 +56,7 @@ impl Process {
         let mut child = Command::new(env!("CARGO_BIN_EXE_loadmaster"))
             .args(args)
             .arg(format!("--secure-port={port}"))
-            .args(["--bind-address=127.0.0.1", "--leader-elect=false", "--v=2"])
+            .args(["--bind-address=127.0.0.1", "--v=2"])
             .env_remove("KUBECONFIG")
             .env_remove("KUBERNETES_SERVICE_HOST")
             .stdin(Stdio::null())
@@ -135,6 +135,9 @@ impl ApiServer {
             rules[1].resource_names =
                 Some((0..4).map(|number| format!("loadmaster-member-m{number}")).collect());
         }
+        let is_election =
+            |role: &&Role| role.metadata.name.as_deref() == Some("loadmaster-leader-election");
+        rules.extend(roles.iter().find(is_election).unwrap().rules.clone().unwrap());
         self.permit_in(SYSTEM, rules).await;
         let is_copies = |role: &&Role| role.metadata.name.as_deref() == Some("loadmaster-copies");
         if let Some(role) = roles.iter().find(is_copies) {
@@ -329,6 +332,7 @@ impl World {
             format!("--client-ca-file={}", file("ca", "crt")),
             format!("--tls-cert-file={}", file("server", "crt")),
             format!("--tls-private-key-file={}", file("server", "key")),
+            "--leader-elect=false".to_owned(),
         ];
         let agent = Process::start(&own.name, own.port, &args);
         agent.ready().await;
@@ -337,34 +341,49 @@ impl World {
 
     /// Starts the scheduler, and waits until it is ready.
     pub(super) async fn start_scheduler(&mut self, settings: Value) {
-        let mut file = json!({"apiVersion": "supercluster.loadmaster.io/v1alpha1",
-            "kind": "SuperclusterConfiguration", "clustersToSampleBp": 10000,
-            "nodesToSampleBp": 10000});
+        self.start_scheduler_of(self.clusters_file(), settings).await;
+    }
+
+    /// Starts the scheduler with this file, in which these settings are replaced.
+    pub(super) async fn start_scheduler_of(&mut self, file: Value, settings: Value) {
+        let scheduler = self.run_scheduler(file, settings, &["--leader-elect=false"]);
+        scheduler.ready().await;
+        self.scheduler = Some(scheduler);
+    }
+
+    /// Returns the file of clusters with all members.
+    pub(super) fn clusters_file(&self) -> Value {
         let clusters = self.members.iter().map(|member| {
             json!({"name": member.name, "server": format!("https://127.0.0.1:{}", member.port),
                 "certificateAuthority": self.file("ca", "crt"),
                 "clientCertificate": self.file("client", "crt"),
                 "clientKey": self.file("client", "key")})
         });
-        file["clusters"] = clusters.collect();
-        self.start_scheduler_of(file, settings).await;
+        let clusters: Vec<Value> = clusters.collect();
+        json!({"apiVersion": "supercluster.loadmaster.io/v1alpha1",
+            "kind": "SuperclusterConfiguration", "clustersToSampleBp": 10000,
+            "nodesToSampleBp": 10000, "clusters": clusters})
     }
 
-    /// Starts the scheduler with this file, in which these settings are replaced.
-    pub(super) async fn start_scheduler_of(&mut self, mut file: Value, settings: Value) {
+    /// Starts a scheduler with further flags.
+    pub(super) fn run_scheduler(
+        &self,
+        mut file: Value,
+        settings: Value,
+        flags: &[&str],
+    ) -> Process {
         for (field, value) in settings.as_object().unwrap() {
             file[field] = value.clone();
         }
         let path = self.file("clusters", "yaml");
         fs::write(&path, file.to_string()).unwrap();
-        let args = [
+        let mut args = vec![
             "run".to_owned(),
             format!("--kubeconfig={}", self.management.kubeconfig.display()),
             format!("--clusters={}", path.display()),
         ];
-        let scheduler = Process::start("scheduler", free_port(), &args);
-        scheduler.ready().await;
-        self.scheduler = Some(scheduler);
+        args.extend(flags.iter().map(|flag| (*flag).to_owned()));
+        Process::start("scheduler", free_port(), &args)
     }
 
     /// Waits until a pod and its delegates are gone.
