@@ -69,7 +69,7 @@ impl<M> InformerFactory<M> {
     pub fn informer(&self, kind: WatchedKind, decoder: Decoder, seed: u64) -> Informer<M> {
         let list_watch = ListWatch {
             path: kind.path.to_string(),
-            field_selector: kind.field_selector.map(str::to_owned),
+            field_selector: kind.field_selector.clone().map(Into::into),
         };
         // A process that starts relies on the first list of pods to show every bind before it.
         let starts_with_latest = group(&kind) == Relist::Pods;

@@ -1,5 +1,6 @@
 //! The watched kinds, in one table, and the kinds that feeds bring.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ pub struct WatchedKind {
     /// Path of its list in the API.
     pub path: Arc<str>,
     /// Field selector of the list.
-    pub field_selector: Option<&'static str>,
+    pub field_selector: Option<Cow<'static, str>>,
 }
 
 impl WatchedKind {
@@ -190,7 +191,8 @@ fn watched(resource: EventResource, kind: &str) -> Option<WatchedKind> {
         None => (plural.to_owned(), format!("/api/{version}/{plural}")),
         Some(group) => (format!("{plural}.{group}"), format!("/apis/{group}/{version}/{plural}")),
     };
-    let field_selector = (resource == EventResource::Pod).then_some(NOT_ENDED);
+    let is_pod = resource == EventResource::Pod;
+    let field_selector = is_pod.then_some(Cow::Borrowed(NOT_ENDED));
     Some(WatchedKind { resource, name: name.into(), path: path.into(), field_selector })
 }
 

@@ -274,7 +274,7 @@ impl Replica {
         for (number, kind) in (0..).zip(&kinds) {
             let target = ListWatch {
                 path: kind.path.to_string(),
-                field_selector: kind.field_selector.map(str::to_owned),
+                field_selector: kind.field_selector.clone().map(Into::into),
             };
             let is_of_pods = &*kind.name == "pods";
             let options = Options { starts_with_latest: is_of_pods, ..options(&mut rng) };

@@ -283,7 +283,7 @@ impl Informer {
     fn new(kind: &WatchedKind, now: Time) -> Self {
         let target = ListWatch {
             path: kind.path.to_string(),
-            field_selector: kind.field_selector.map(str::to_owned),
+            field_selector: kind.field_selector.clone().map(Into::into),
         };
         let mut reflector = Reflector::new(target, Options::default(), SEED);
         reflector.start(now);

@@ -9,7 +9,7 @@ use sandbox::store::Store;
 
 /// Opens a watch like the daemon, starting with the present objects. It lasts for a day.
 pub(crate) fn watch(store: &mut Store, kind: &WatchedKind, now: Time) -> (WatchId, Decoder) {
-    let selector = kind.field_selector.unwrap_or_default();
+    let selector = kind.field_selector.clone().unwrap_or_default();
     let target = format!("{}?watch=true&timeoutSeconds=86400&fieldSelector={selector}", kind.path);
     match store.serve(&Request::new("GET", &target, ""), now) {
         Answer::Watch(watch) => (watch, Decoder::new(kind.resource.clone(), Default::default())),

@@ -51,7 +51,7 @@ pub struct Watches {
     /// The objects that it needs as JSON.
     pub whole: Whole,
     /// Returns the kind as this role watches it; `None` if it does not.
-    pub kinds: fn(WatchedKind) -> Option<WatchedKind>,
+    pub kinds: Box<dyn Fn(WatchedKind) -> Option<WatchedKind> + Send>,
 }
 
 /// Runs a role until `stop` is cancelled, then waits for its requests in flight and releases its Lease. `start`

@@ -106,7 +106,7 @@ impl AgentShell {
         let Some(profile) = setup.config.profiles.first() else { bail!("there is no profile") };
         let profile: Arc<str> = profile.scheduler_name.as_str().into();
         let whole = Whole { labelled: Some(DELEGATE), ..Whole::NONE };
-        let watches = Watches { whole, kinds: watched };
+        let watches = Watches { whole, kinds: Box::new(watched) };
         let start = |parts| AgentRole::start(self.shared, (profile, self.pipelines), parts);
         run_role(setup, watches, start, observer, stop).await
     }

@@ -115,7 +115,12 @@ async fn run(
     let names = setup.config.profiles.iter().map(|profile| profile.scheduler_name.as_str().into());
     let names: BTreeSet<Arc<str>> = names.collect();
     let metrics = setup.metrics.clone();
-    let watches = Watches { whole: Whole { pending_pods: true, ..Whole::NONE }, kinds: watched };
+    // A field selector selects one name.
+    let selected = names.first().filter(|_| names.len() == 1);
+    let selector = selected.map(|name| format!("spec.schedulerName={name}"));
+    let whole = Whole { pending_pods: true, ..Whole::NONE };
+    let kinds = Box::new(move |kind| watched(kind, selector.clone()));
+    let watches = Watches { whole, kinds };
     let start = async |parts: RoleParts<SchedulerEvent>| {
         let name = names.first().cloned().unwrap_or_default();
         let seed = parts.seed;
@@ -163,9 +168,9 @@ async fn run(
 
 /// Of the kinds of a scheduler only pods are watched, those that have ended, too: their delegates are deleted with
 /// them.
-fn watched(kind: WatchedKind) -> Option<WatchedKind> {
+fn watched(kind: WatchedKind, selector: Option<String>) -> Option<WatchedKind> {
     let is_pod = kind.resource == EventResource::Pod;
-    is_pod.then_some(WatchedKind { field_selector: None, ..kind })
+    is_pod.then_some(WatchedKind { field_selector: selector.map(Into::into), ..kind })
 }
 
 /// The scheduler with its connections.
