@@ -7,7 +7,7 @@ use super::toy::Toys;
 use super::world::{World, claim};
 use crate::{AllocateError, Allocated, Allocator, Answer, Budget, Claims, Gates, Memos};
 
-fn devices(found: &[Allocation]) -> Vec<String> {
+fn devices_of(found: &[Allocation]) -> Vec<String> {
     let results = found.iter().flat_map(|allocation| &allocation.results);
     results.map(|result| result.id.to_string()).collect()
 }
@@ -39,7 +39,7 @@ fn pools_of_one_name_have_counters_of_their_own() {
         partitions(&mut world, driver, &json!([partition("x", "1"), partition("y", "1")]), counter);
     }
     let found = world.allocate("n1", &[claim("c", &count(3))]).unwrap().unwrap();
-    assert_eq!(devices(&found), ["a.com/p/x", "b.com/p/x", "b.com/p/y"]);
+    assert_eq!(devices_of(&found), ["a.com/p/x", "b.com/p/x", "b.com/p/y"]);
     assert_eq!(world.allocate("n1", &[claim("c", &count(4))]), Ok(None));
 }
 
@@ -84,6 +84,103 @@ fn identical_devices_are_tried_once() {
     );
     let steps = allocator.allocate(&prepared, &node, Budget(50), 1);
     assert_eq!(steps, Err(AllocateError::OutOfSteps));
+}
+
+/// Admin access shares a device with other claims, but a claim names each device once.
+#[test]
+fn request_for_all_devices_does_not_take_a_device_of_its_claim_again() {
+    let mut world = World::new(&["n1"]);
+    world.class("any", &[]);
+    let pool = json!({"name": "p", "generation": 1, "resourceSliceCount": 1});
+    let devices = json!([{"name": "x"}]);
+    world
+        .slice("s", json!({"driver": "a.com", "pool": pool, "nodeName": "n1", "devices": devices}));
+    let one = json!({"name": "one", "exactly": {"deviceClassName": "any", "adminAccess": true}});
+    let all = json!({"name": "all", "exactly":
+        {"deviceClassName": "any", "adminAccess": true, "allocationMode": "All"}});
+    let claim = |name: &str, requests: Value| claim(name, &json!({"requests": requests}));
+    assert_eq!(world.allocate("n1", &[claim("c", json!([one, all]))]), Ok(None));
+    let both = [claim("c", json!([one])), claim("d", json!([all]))];
+    let found = world.allocate("n1", &both).unwrap().unwrap();
+    assert_eq!(devices_of(&found), ["a.com/p/x", "a.com/p/x"]);
+}
+
+#[test]
+fn device_that_binds_to_its_node_keeps_the_claim_there() {
+    let mut world = World::new(&["n1", "n2"]);
+    world.class("any", &[]);
+    let pool = json!({"name": "p", "generation": 1, "resourceSliceCount": 1});
+    let devices = json!([{"name": "x"}, {"name": "y", "bindsToNode": true}]);
+    world
+        .slice("s", json!({"driver": "a.com", "pool": pool, "allNodes": true, "devices": devices}));
+    let selector = |devices: usize| {
+        let found = world.allocate("n2", &[claim("c", &count(devices))]).unwrap().unwrap();
+        found[0].to_json()["nodeSelector"].clone()
+    };
+    assert_eq!(selector(1), Value::Null);
+    let name = json!({"key": "metadata.name", "operator": "In", "values": ["n2"]});
+    assert_eq!(selector(2), json!({"nodeSelectorTerms": [{"matchFields": [name]}]}));
+}
+
+/// As in kube-scheduler, a configuration of the claim appears once for each request that it names.
+#[test]
+fn configuration_is_repeated_for_each_named_request() {
+    let mut world = World::new(&["n1"]);
+    world.class("any", &[]);
+    let pool = json!({"name": "p", "generation": 1, "resourceSliceCount": 1});
+    let devices = json!([{"name": "x"}, {"name": "y"}]);
+    world
+        .slice("s", json!({"driver": "a.com", "pool": pool, "nodeName": "n1", "devices": devices}));
+    let request = |name: &str| json!({"name": name, "exactly": {"deviceClassName": "any"}});
+    let config = |requests: &[&str]| {
+        let opaque = json!({"driver": "a.com", "parameters": {"of": requests}});
+        json!({"requests": requests, "opaque": opaque})
+    };
+    let spec = json!({"requests": [request("a"), request("b")],
+        "config": [config(&["a", "b"]), config(&[]), config(&["b"]), config(&["other"])]});
+    let found = world.allocate("n1", &[claim("c", &spec)]).unwrap().unwrap();
+    let requests = found[0].config.iter().map(|own| own.requests.join("+"));
+    assert_eq!(requests.collect::<Vec<_>>(), ["a+b", "a+b", "", "b"]);
+}
+
+#[test]
+fn alternative_that_makes_a_claim_too_large_is_passed_over() {
+    let mut world = World::new(&["n1"]);
+    world.class("any", &[]);
+    let pool = json!({"name": "p", "generation": 1, "resourceSliceCount": 1});
+    let devices: Vec<_> = (0..40).map(|number| json!({"name": format!("d{number}")})).collect();
+    world
+        .slice("s", json!({"driver": "a.com", "pool": pool, "nodeName": "n1", "devices": devices}));
+    let alternative =
+        |name: &str, count: i64| json!({"name": name, "deviceClassName": "any", "count": count});
+    let first = |count| {
+        let list = json!({"name": "list", "firstAvailable": [alternative("a", count), alternative("b", 1)]});
+        let one = json!({"name": "one", "exactly": {"deviceClassName": "any"}});
+        let wanted = claim("c", &json!({"requests": [list, one]}));
+        let found = world.allocate("n1", &[wanted]).unwrap().unwrap();
+        (found[0].results[0].request.to_string(), found[0].results.len())
+    };
+    assert_eq!(first(31), ("list/a".to_owned(), 32));
+    assert_eq!(first(32), ("list/b".to_owned(), 2));
+}
+
+/// A driver may replace a pool by one for other nodes, slice by slice.
+#[test]
+fn pool_that_is_replaced_for_another_node_is_gone() {
+    let mut world = World::new(&["n1", "n2"]);
+    world.class("any", &[]);
+    let slice = |generation: i64, slices: i64, node: &str| {
+        let pool = json!({"name": "p", "generation": generation, "resourceSliceCount": slices});
+        json!({"driver": "a.com", "pool": pool, "nodeName": node, "devices": [{"name": "x"}]})
+    };
+    world.slice("old", slice(1, 2, "n1"));
+    let all = json!({"deviceClassName": "any", "allocationMode": "All"});
+    let wanted = [claim("c", &json!({"requests": [{"name": "r", "exactly": all}]}))];
+    let text = "claim ns/c, request r: asks for all devices, but resource pool a.com/p is currently \
+                being updated";
+    assert_eq!(world.allocate("n1", &wanted), Err(AllocateError::fatal(text)));
+    world.slice("new", slice(2, 1, "n2"));
+    assert_eq!(world.allocate("n1", &wanted), Ok(None));
 }
 
 #[test]

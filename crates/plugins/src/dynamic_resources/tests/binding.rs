@@ -157,8 +157,13 @@ fn changes_by_others_end_the_binding() {
     let allocated = json!({"status": {"allocation": {"devices": {"results": [
         {"request": "r", "driver": "d", "pool": "b", "device": "1"},
     ]}}}});
+    // Another scheduler may have allocated and reserved it for the same pod.
+    let mut reserved = allocated.clone();
+    reserved["status"]["reservedFor"] = json!([{"resource": "pods", "name": "p", "uid": "uid-p"}]);
+    let elsewhere = "claim default/c got allocated elsewhere in the meantime";
     let rows = [
-        (allocated, "claim default/c got allocated elsewhere in the meantime"),
+        (allocated, elsewhere),
+        (reserved, elsewhere),
         (
             json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
             "claim default/c got deleted in the meantime",
@@ -296,7 +301,11 @@ fn doubt_ends_when_no_request_can_be_under_way() {
     world.unreserve(&mut attempt);
     world.put("resourceclaims", claim("d", 2));
     world.parts.commands.take();
-    world.parts.now = world.parts.now + Duration::from_mins(2);
+    world.parts.now = world.parts.now + Duration::from_secs(119);
+    world.plugin.timer.as_ref().unwrap().fire(0, &world.handle());
+    assert_eq!(world.messages(&pod_using("q", &["d"])), ["cannot allocate all claims", ""]);
+    world.parts.commands.take();
+    world.parts.now = world.parts.now + Duration::from_secs(1);
     world.plugin.timer.as_ref().unwrap().fire(0, &world.handle());
     let commands = world.parts.commands.take();
     assert!(matches!(commands[..], [Command::ObjectChanged { .. }]), "{commands:?}");
@@ -311,4 +320,64 @@ fn several_claims_are_written_in_the_order_of_the_pod() {
     assert_eq!(outcome(world.write_all(&mut attempt)), "");
     assert_eq!(devices_of(&world.claim("d")), ["a/0"]);
     assert_eq!(devices_of(&world.claim("c")), ["a/1"]);
+}
+
+/// Its devices belong to the pod that allocated the claim last.
+#[test]
+fn failed_pod_does_not_release_a_claim_that_another_pod_allocates() {
+    let (mut world, mut attempt) = ready();
+    world.write_all(&mut attempt);
+    let mut second = world.reserve(&pod_using("q", &["c"]), "a").unwrap();
+    world.show("resourceclaims", "c", &json!({"status": null}));
+    let _third = world.reserve(&pod_using("r", &["c"]), "b").unwrap();
+    world.unreserve(&mut second);
+    assert_eq!(world.shared.tracker.lock().counts(), (0, 1, 0));
+    world.put("resourceclaims", claim("d", 2));
+    assert_eq!(world.messages(&pod_using("s", &["d"])), ["", "cannot allocate all claims"]);
+}
+
+#[test]
+fn assumed_versions_are_dropped_once_the_watch_shows_them() {
+    let mut world =
+        World::new([("resourceclaims", claim("c", 1)), ("resourceclaims", claim("d", 1))]);
+    for (pod, claim) in [("p", "c"), ("q", "d")] {
+        let mut attempt = world.reserve(&pod_using(pod, &[claim]), "a").unwrap();
+        let mut step = world.step(&mut attempt, PreBindInput::Start);
+        while let PreBindStep::Write(write) = step {
+            let answer = world.write(&write);
+            step = world.step(&mut attempt, PreBindInput::Answer(&answer));
+        }
+        assert_eq!(outcome(step), "");
+        assert_eq!(world.shared.tracker.lock().counts(), (1, 0, 0), "{claim}");
+        world.watch_claims();
+    }
+}
+
+/// The API server refuses the release of another version.
+#[test]
+fn release_does_not_concern_a_newer_version() {
+    let (mut world, mut attempt) = ready();
+    world.write_all(&mut attempt);
+    world.unreserve(&mut attempt);
+    world.show("resourceclaims", "c", &json!({"metadata": {"labels": {"k": "v"}}}));
+    let mut second = world.reserve(&pod_using("p", &["c"]), "a").unwrap();
+    assert_eq!(outcome(world.step(&mut second, PreBindInput::Start)), "");
+}
+
+#[test]
+fn write_that_met_a_newer_version_leaves_no_doubt() {
+    let (mut world, mut attempt) = ready();
+    let finalizer = written(world.step(&mut attempt, PreBindInput::Start));
+    let answer = world.write(&finalizer);
+    let status = written(world.step(&mut attempt, PreBindInput::Answer(&answer)));
+    let lost = Answer::Unknown("lost".to_owned());
+    written(world.step(&mut attempt, PreBindInput::Answer(&lost)));
+    world.show("resourceclaims", "c", &json!({"metadata": {"labels": {"k": "v"}}}));
+    let answer = world.write(&status);
+    let again = written(world.step(&mut attempt, PreBindInput::Answer(&answer)));
+    assert_ne!(again, status);
+    let refused = Answer::Forbidden("no".to_owned());
+    outcome(world.step(&mut attempt, PreBindInput::Answer(&refused)));
+    world.unreserve(&mut attempt);
+    assert_eq!(world.shared.tracker.lock().counts(), (0, 0, 0));
 }

@@ -251,6 +251,19 @@ fn scores_count_devices_that_are_being_allocated() {
 }
 
 #[test]
+fn first_of_equally_large_deficits_is_requested() {
+    let gpus = |count: i64| json!({GPU: count.to_string()});
+    let spec = json!({
+        "initContainers": [container("one", &gpus(3)), container("two", &gpus(3))],
+        "containers": [container("main", &gpus(1))],
+    });
+    let (requested, mappings) = requests(&pod("p", &spec));
+    let request = |container: i64| format!("container-{container}-request-0");
+    assert_eq!(requested, [(request(0), 2), (request(2), 1)]);
+    assert!(mappings.contains(&("two".to_owned(), request(0))), "{mappings:?}");
+}
+
+#[test]
 fn claim_for_extended_resources_needs_the_gate() {
     let gates = PluginGates { extended_resources: false, ..PluginGates::default() };
     let on = world();
