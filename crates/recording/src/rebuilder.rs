@@ -35,7 +35,7 @@ pub struct Rebuilder {
     wall_offset: WallOffset,
     count: u64,
     is_complete: bool,
-    /// The pods that were given a node and whose bind the recording has not shown, without the node.
+    /// The pods that a recorded decision gave a node, as they were before.
     assumed: BTreeMap<PodKey, Arc<Pod>>,
     agreement: Agreement,
 }
@@ -96,29 +96,14 @@ impl Rebuilder {
             }
             Operation::Known(change) | Operation::Change { change, .. } => self.change(change),
             Operation::Checkpoint => self.is_complete = true,
-            Operation::Attempt { pod, outcome } if self.is_complete => {
-                self.decided(&pod, &outcome);
-            }
+            Operation::Attempt { pod, outcome } => self.decided(&pod, &outcome),
             _ => {}
         }
     }
 
     fn change(&mut self, change: Change) {
         match change {
-            Change::Pod(pod) if self.is_assumed(&pod.key, &pod.uid) => match pod.node_name {
-                // An update of a pod whose bind is under way.
-                None => {
-                    let node = self.engine.cache().placed(&pod.uid).map(|placed| placed.node);
-                    let cluster = self.engine.cache().cluster();
-                    let node_name = node.map(|node| cluster.node_name(node).clone());
-                    self.assumed.insert(pod.key.clone(), Arc::new(Pod::clone(&pod)));
-                    self.apply(Change::Pod(Box::new(Pod { node_name, ..*pod })));
-                }
-                Some(_) => {
-                    self.assumed.remove(&pod.key);
-                    self.replace(&pod);
-                }
-            },
+            Change::Pod(pod) => self.pod(*pod),
             change => {
                 if let Change::PodDeleted { key, uid } = &change
                     && self.is_assumed(key, uid)
@@ -130,11 +115,36 @@ impl Rebuilder {
         }
     }
 
+    fn pod(&mut self, pod: Pod) {
+        let cluster = self.engine.cache().cluster();
+        let placed = self.engine.cache().placed(&pod.uid);
+        let placed = placed.map(|placed| cluster.node_name(placed.node).clone());
+        match (pod.node_name.clone(), placed) {
+            // An update of a pod whose bind is under way.
+            (None, Some(node)) => {
+                if self.is_assumed(&pod.key, &pod.uid) {
+                    self.assumed.insert(pod.key.clone(), Arc::new(pod.clone()));
+                }
+                self.apply(Change::Pod(Box::new(Pod { node_name: Some(node), ..pod })));
+            }
+            (Some(node), Some(known)) if node != known => {
+                self.assumed.remove(&pod.key);
+                self.replace(&pod);
+            }
+            (shown, _) => {
+                if shown.is_some() && self.is_assumed(&pod.key, &pod.uid) {
+                    self.assumed.remove(&pod.key);
+                }
+                self.apply(Change::Pod(Box::new(pod)));
+            }
+        }
+    }
+
     fn is_assumed(&self, key: &PodKey, uid: &Uid) -> bool {
         self.assumed.get(key).is_some_and(|own| own.uid == *uid)
     }
 
-    /// Judges a decision and carries it out.
+    /// Carries a decision out. Judges it if everything is known.
     fn decided(&mut self, key: &PodKey, outcome: &Decided) {
         if *outcome == Decided::Skipped {
             return;
@@ -144,11 +154,22 @@ impl Rebuilder {
             self.replace(&pod);
         }
         let Some(pod) = self.engine.pending_pod(key).cloned() else {
-            self.agreement.unjudged += 1;
+            self.agreement.unjudged += u64::from(self.is_complete);
             return;
         };
+        if self.is_complete {
+            self.judge(&pod, outcome);
+        }
+        if let Decided::Assumed(node) = outcome {
+            let placed = Pod { node_name: Some(node.clone()), ..Pod::clone(&pod) };
+            self.apply(Change::Pod(Box::new(placed)));
+            self.assumed.insert(key.clone(), pod);
+        }
+    }
+
+    fn judge(&mut self, pod: &Arc<Pod>, outcome: &Decided) {
         let ports = &mut Ports { extenders: &mut (), probe: &mut () };
-        let evaluation = self.engine.evaluate(&pod, Form::Set, None, self.now, ports);
+        let evaluation = self.engine.evaluate(pod, Form::Set, None, self.now, ports);
         let node_named = |name: &str| self.engine.cache().cluster().node_named(name);
         let agreement = &mut self.agreement;
         let count = match (evaluation, outcome) {
@@ -164,11 +185,6 @@ impl Rebuilder {
             _ => &mut agreement.different,
         };
         *count += 1;
-        if let Decided::Assumed(node) = outcome {
-            let placed = Pod { node_name: Some(node.clone()), ..Pod::clone(&pod) };
-            self.apply(Change::Pod(Box::new(placed)));
-            self.assumed.insert(key.clone(), pod);
-        }
     }
 
     /// Replaces a placed pod.
