@@ -351,7 +351,11 @@ impl Run<'_, '_> {
                 Err(format!("{prefix}{text}"))
             }
             Answer::Conflict(text) => self.conflict(place, tries, format!("{prefix}{text}")),
-            failure => Err(format!("{prefix}{}", failure.failure().unwrap_or_default())),
+            failure => {
+                // This request was refused, so it leaves no doubt.
+                self.binder.stage = Stage::Claim { place, tries };
+                Err(format!("{prefix}{}", failure.failure().unwrap_or_default()))
+            }
         }
     }
 

@@ -381,3 +381,18 @@ fn write_that_met_a_newer_version_leaves_no_doubt() {
     world.unreserve(&mut attempt);
     assert_eq!(world.shared.tracker.lock().counts(), (0, 0, 0));
 }
+
+#[test]
+fn refused_allocation_frees_its_devices_at_once() {
+    let (mut world, mut attempt) = ready();
+    let finalizer = written(world.step(&mut attempt, PreBindInput::Start));
+    let answer = world.write(&finalizer);
+    world.watch_claims();
+    written(world.step(&mut attempt, PreBindInput::Answer(&answer)));
+    let refused = Answer::Forbidden("no".to_owned());
+    let text = outcome(world.step(&mut attempt, PreBindInput::Answer(&refused)));
+    assert_eq!(text, "add allocation and reservation to claim default/c: no");
+    world.unreserve(&mut attempt);
+    assert_eq!(world.shared.tracker.lock().counts(), (0, 0, 0));
+    assert_eq!(world.messages(&pod_using("p", &["c"])), ["", ""]);
+}
