@@ -60,6 +60,9 @@ impl Follower {
         let (gone, placed) = self.pods_that_differ(pods);
         let (lost_nodes, nodes) = self.nodes_that_differ(nodes);
         let objects = self.objects_that_differ(objects);
+        // One at a time: all copies at once would take fresh memory, which costs more than the copies.
+        let placed = placed.into_iter();
+        let placed = placed.map(|pod| Change::Pod(Box::new(Arc::unwrap_or_clone(pod))));
         let mut count = 0;
         let ports = &mut Ports { extenders: &mut (), probe: &mut () };
         for change in gone.into_iter().chain(objects).chain(lost_nodes).chain(nodes).chain(placed) {
@@ -73,8 +76,9 @@ impl Follower {
 
     /// Returns the ends of pods that are gone or differ, and the pods that are new or differ. A pod that the copy has
     /// twice was placed while the copy was made, and counts as last seen.
-    fn pods_that_differ(&mut self, pods: Vec<Arc<Pod>>) -> (Vec<Change>, Vec<Change>) {
+    fn pods_that_differ(&mut self, pods: Vec<Arc<Pod>>) -> (Vec<Change>, Vec<Arc<Pod>>) {
         self.copy += 1;
+        self.pods.reserve(pods.len().saturating_sub(self.pods.len()));
         let (mut gone, mut changed) = (Vec::new(), Vec::new());
         for pod in pods.into_iter().rev() {
             match self.pods.entry(pod.uid.clone()) {
@@ -100,8 +104,8 @@ impl Follower {
         let mut ended: Vec<Arc<Pod>> = ended.map(|(_, known)| known.pod).collect();
         ended.sort_unstable_by(|a, b| (&a.key, &a.uid).cmp(&(&b.key, &b.uid)));
         gone.extend(ended.iter().map(|pod| end_of(pod)));
-        let changed = changed.into_iter().rev();
-        (gone, changed.map(|pod| Change::Pod(Box::new(Arc::unwrap_or_clone(pod)))).collect())
+        changed.reverse();
+        (gone, changed)
     }
 
     fn nodes_that_differ(&mut self, nodes: Vec<Node>) -> (Vec<Change>, Vec<Change>) {
