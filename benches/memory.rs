@@ -18,6 +18,10 @@ use engine::{Change, Engine};
 use framework::{EventResource, Pod, Time};
 use serde_json::{Value, json};
 
+/// As in the program.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const NODES: usize = 100_000;
 const PODS: usize = 1_000_000;
 const VOLUMES: usize = 100_000;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fastrand::Rng;
-use framework::{Pod, PodKey, Uid, api};
+use framework::{Pod, PodKey, Uid, Uuid, api};
 use serde_json::{Value, json};
 
 use crate::Shape;
@@ -195,5 +195,6 @@ pub(crate) fn number(name: &str) -> u32 {
 /// Returns the UID of the pod with this number. It compresses no better than a random one.
 pub(crate) fn uid(number: u32) -> Uid {
     let mut rng = fastrand::Rng::with_seed(u64::from(number));
-    Uid::Uuid(rng.u128(..).to_le_bytes())
+    let bytes = rng.u128(..).to_le_bytes();
+    Uuid::try_from(bytes).map_or_else(|_| Uid::from("nil"), Uid::Uuid)
 }

@@ -76,7 +76,7 @@ fn pods(pods: &[Arc<Pod>]) -> String {
     for pod in pods {
         let (namespace, name) = (&pod.key.namespace, &pod.key.name);
         let phase = if pod.node_name.is_none() { "phase: Pending, " } else { "" };
-        let nominated = pod.nominated_node_name.as_deref().unwrap_or_default();
+        let nominated = pod.nominated_node_name().map_or("", |node| node);
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,

@@ -334,11 +334,11 @@ impl<'a> Collector<'a> {
             return Ok(());
         }
         let pending = pod.node_name.is_none();
-        problems.extend(pod.problems.take().into_iter().flatten());
+        problems.extend(pod.replace_problems(Box::default()));
         problems.extend(defaults::broken_selectors(&pod));
         if pending {
             self.classes.remember(&pod.key, &raw);
-            pod.problems = (!problems.is_empty()).then(|| problems.into());
+            pod.replace_problems(problems.into());
         } else {
             for problem in problems {
                 self.warn(format!("{at}: Pod {}: {problem}", pod.key));

@@ -724,8 +724,8 @@ impl Replica {
     fn is_nominated_as_shown(&self, pod: &Pod) -> Checked {
         let engine = self.scheduler.engine();
         let place = engine.queue().get(&pod.key).map(|(place, _)| place);
-        let (shown, known) = (&pod.nominated_node_name, engine.nominator().node_of(&pod.uid));
-        rule(place != Some(Place::Active) || known == shown.as_ref(), || {
+        let (shown, known) = (pod.nominated_node_name(), engine.nominator().node_of(&pod.uid));
+        rule(place != Some(Place::Active) || known == shown, || {
             format!("{} arrives nominated to {shown:?}, and is nominated to {known:?}", pod.key)
         })
     }

@@ -283,7 +283,7 @@ fn nobody_makes_room(oracle: &Oracle<'_>, pod: &Value, replica: &Replica, now: T
     });
     rule(givers.is_empty(), || {
         let place = engine.queue().get(&pod.key).map(|(place, _)| place);
-        let (key, nominated) = (&pod.key, &pod.nominated_node_name);
+        let (key, nominated) = (&pod.key, pod.nominated_node_name());
         format!("{key}, {place:?}, nominated to {nominated:?}, could make room on {givers:?}")
     })
 }
@@ -297,8 +297,8 @@ fn nominations_agree(waiting: &[&Value], engine: &Engine) -> Checked {
             continue;
         }
         let known = engine.nominator().node_of(&pod.uid);
-        rule(known == pod.nominated_node_name.as_ref(), || {
-            let shown = &pod.nominated_node_name;
+        rule(known == pod.nominated_node_name(), || {
+            let shown = pod.nominated_node_name();
             format!("{} is shown to be nominated to {shown:?}, and it is to {known:?}", pod.key)
         })?;
     }

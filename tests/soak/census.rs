@@ -70,7 +70,7 @@ fn path_of(around: Option<&Open>, line: &str) -> String {
 }
 
 /// Caches that keep objects which are gone, each up to a limit.
-const LIMITED: [(&str, usize); 6] = [
+const LIMITED: [(&str, usize); 7] = [
     // The last attempts.
     ("scheduler.engine.engine.records.recent", 16_384),
     // The classes of pods that were used last.
@@ -79,8 +79,9 @@ const LIMITED: [(&str, usize); 6] = [
     ("scheduler.engine.engine.world.log.entries", 65_536),
     // Standing queries, of which the one that was not asked for the longest is forgotten first.
     ("scheduler.engine.engine.world.view.cache.cluster.queries", 4096),
-    // Shared parts of pods. Unused ones are removed when half of them are.
+    // Shared parts of pods and of nodes. Unused ones are removed when half of them are.
     ("scheduler.engine.engine.world.view.cache.pool", 1024),
+    ("scheduler.engine.engine.world.view.cache.cluster.kinds", 128),
     // A hundred namespaces, and the others together.
     ("metrics.loadmaster_binding_errors_total", 101),
 ];

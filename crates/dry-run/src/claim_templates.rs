@@ -42,7 +42,7 @@ impl ClaimTemplates {
             if entry.source != PodClaimSource::Template {
                 continue;
             }
-            let made = pod.generated_claims.as_ref().and_then(|made| made.claim(&entry.name));
+            let made = pod.generated_claims().and_then(|made| made.claim(&entry.name));
             if let Some(made) = made {
                 names.extend(made.map(|claim| (entry.name.clone(), claim.clone())));
                 continue;
@@ -62,7 +62,8 @@ impl ClaimTemplates {
             claims.push(claim);
         }
         if !claims.is_empty() {
-            object.pod.generated_claims = Some(Arc::new(GeneratedClaims::from_names(names)));
+            let claims = GeneratedClaims::from_names(names);
+            object.pod.set_generated_claims(Some(Arc::new(claims)));
         }
         claims
     }
@@ -116,7 +117,7 @@ mod tests {
         let names: Vec<&str> = claims.iter().map(|claim| &*claim.name).collect();
         assert_eq!(names, ["p-new"]);
         assert_eq!(claims[0].object["metadata"]["ownerReferences"][0]["uid"], "u");
-        let made = pod.pod.generated_claims.unwrap();
+        let made = pod.pod.generated_claims().unwrap();
         let of = |entry| made.claim(entry).flatten().map(|claim| claim.to_string());
         assert_eq!([of("made"), of("new")].map(Option::unwrap), ["p-made-x", "p-new"]);
         assert_eq!(of("odd"), None);

@@ -27,7 +27,7 @@ pub(crate) fn owned_claims(pod: &Pod) -> Vec<(EventResource, String)> {
     let entries = pod.spec.resource_claims.iter();
     let entries = entries.filter(|entry| entry.source == PodClaimSource::Template);
     let devices = entries.filter_map(|entry| {
-        let made = pod.generated_claims.as_ref()?.claim(&entry.name)??;
+        let made = pod.generated_claims()?.claim(&entry.name)??;
         Some((EventResource::ResourceClaim, made.to_string()))
     });
     volumes.chain(devices).collect()

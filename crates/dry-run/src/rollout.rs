@@ -53,7 +53,7 @@ pub(crate) fn run(
                     let mut again = known.clone();
                     again.pod = Pod::clone(&pod);
                     make_again(&mut again);
-                    again.pod.generated_claims = pod.generated_claims.clone();
+                    again.pod.set_generated_claims(pod.generated_claims().cloned());
                     world.replace_pod(&pod, again.pod.clone());
                     away.insert(pod.key.clone());
                     rollout.displaced.insert(pod.key.clone(), again);

@@ -30,7 +30,7 @@ pub fn pod_updates(old: &Pod, new: &Pod) -> Vec<ActionType> {
         ),
         (
             ActionType::UPDATE_POD_GENERATED_RESOURCE_CLAIM,
-            old.generated_claims != new.generated_claims,
+            old.generated_claims() != new.generated_claims(),
         ),
     ];
     let mut updates = those_that_apply(tests);

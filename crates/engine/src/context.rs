@@ -44,7 +44,7 @@ impl Effects {
         self.emit(EffectKind::PatchPodStatus {
             pod: pod.key.clone(),
             uid: pod.uid.clone(),
-            observed_generation: pod.generation,
+            observed_generation: pod.generation.into(),
             resource_version: pod.resource_version,
             patch,
         });

@@ -327,7 +327,7 @@ impl Engine {
         self.effects.emit(EffectKind::TouchPod {
             pod: pod.key.clone(),
             uid: pod.uid.clone(),
-            observed_generation: pod.generation,
+            observed_generation: pod.generation.into(),
             resource_version: pod.resource_version,
             has_condition: pod.scheduled_condition.is_some(),
         })
@@ -635,7 +635,7 @@ impl Engine {
             && !nominates
             // A command, for example a write, may help this pod alone.
             && self.world.view().commands().is_empty()
-            && pod.nominated_node_name.is_none()
+            && pod.nominated_node_name().is_none()
             && self.nominator().node_of(&pod.uid).is_none()
             && !fruitless.concern(pod, now)
     }

@@ -121,7 +121,7 @@ impl Failure {
             reason: reason.into(),
             message: self.message.as_str().into(),
         };
-        let known = pod.nominated_node_name.as_ref().or(self.requested_nomination.as_ref());
+        let known = pod.nominated_node_name().or(self.requested_nomination.as_ref());
         let patch = StatusPatch {
             condition: (pod.scheduled_condition.as_deref() != Some(&condition))
                 .then_some(condition),

@@ -35,7 +35,7 @@ impl Nominator {
         self.delete(&pod.uid);
         let node = match info {
             NominatingInfo::Override(node) => Some(node),
-            NominatingInfo::Noop => pod.nominated_node_name.as_ref(),
+            NominatingInfo::Noop => pod.nominated_node_name(),
         };
         let Some(node) = node.filter(|node| !node.is_empty()).cloned() else { return };
         let nomination = self.nominations;
@@ -57,7 +57,7 @@ impl Nominator {
     /// Takes in an update of a pod. If neither version names a node in its status, keeps a nomination
     /// that is not written yet. Otherwise the new status decides.
     pub fn update(&mut self, old: &Pod, new: Arc<Pod>) {
-        let unnamed = old.nominated_node_name.is_none() && new.nominated_node_name.is_none();
+        let unnamed = old.nominated_node_name().is_none() && new.nominated_node_name().is_none();
         let kept = self.node_of(&old.uid).filter(|_| unnamed).cloned();
         self.delete(&old.uid);
         self.add(new, &kept.map_or(NominatingInfo::Noop, NominatingInfo::Override));

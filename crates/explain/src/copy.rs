@@ -105,11 +105,13 @@ impl ClusterCopy {
         let mut last = None;
         for (key, pod) in rest.by_ref().take(SLICE) {
             let nominated = engine.nominator().node_of(&pod.uid);
-            let same = pod.nominated_node_name.as_ref() == nominated;
+            let same = pod.nominated_node_name() == nominated;
             self.pods.push(match same {
                 true => pod.clone(),
                 false => {
-                    Arc::new(Pod { nominated_node_name: nominated.cloned(), ..Pod::clone(pod) })
+                    let mut pod = Pod::clone(pod);
+                    pod.set_nominated_node_name(nominated.cloned());
+                    Arc::new(pod)
                 }
             });
             last = Some(key.clone());

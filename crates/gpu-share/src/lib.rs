@@ -153,7 +153,7 @@ impl GpuShare {
     ) -> Result<QueueingHint, String> {
         match *objects {
             EventObjects::Pod { old: Some(gone), .. } => {
-                let had_node = gone.node_name.is_some() || gone.nominated_node_name.is_some();
+                let had_node = gone.node_name.is_some() || gone.nominated_node_name().is_some();
                 Ok(queue_if(had_node && Demand::of(gone).is_some()))
             }
             _ => Err("not a pod that is gone".to_owned()),

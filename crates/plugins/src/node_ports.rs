@@ -44,7 +44,7 @@ impl NodePorts {
         _handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
         let (old, _) = hint::pods(objects)?;
-        let held_room = |old: &&Pod| old.node_name.is_some() || old.nominated_node_name.is_some();
+        let held_room = |old: &&Pod| old.node_name.is_some() || old.nominated_node_name().is_some();
         let Some(old) = old.filter(held_room) else { return Ok(QueueingHint::Skip) };
         let frees =
             |wanted: &HostPort| old.spec.host_ports.iter().any(|p| p.conflicts_with(wanted));

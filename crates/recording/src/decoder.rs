@@ -1,5 +1,6 @@
 //! Bytes into operations.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use engine::cycle::Form;
@@ -7,7 +8,7 @@ use engine::ports::{CallError, Filtered, MetaVictims};
 use engine::{Change, EffectId};
 use framework::{
     Answer, Extra, Labels, Node, NodeImage, Pod, PodKey, PodRequests, PodSpec, Time, Uid,
-    WallOffset,
+    UncommonFields, WallOffset,
 };
 use serde::de::DeserializeOwned;
 
@@ -210,6 +211,12 @@ impl Decoder {
             number.map(|number| Ok(self.text(number)?.into())).transpose()
         };
         let controller = template.controller.map(|number| self.part(number)).transpose()?;
+        let problems = status.problems.map(Cow::into_owned).unwrap_or_default();
+        let uncommon = UncommonFields {
+            nominated_node_name: text(record.nominated)?,
+            generated_claims: status.claims.map(|claims| Arc::new(claims.into_owned())),
+            problems: problems.into(),
+        };
         Ok(Pod {
             key,
             uid,
@@ -220,14 +227,12 @@ impl Decoder {
             requests: Arc::new(self.part::<PodRequests>(template.requests)?),
             controller: controller.map(Arc::new),
             node_name: text(record.node)?,
-            nominated_node_name: text(record.nominated)?,
-            start_time,
+            start_time: start_time.into(),
             terminating: status.terminating,
             preempted: status.preempted,
             terminal: status.terminal,
-            scheduled_condition: status.condition.map(|own| Box::new(own.into_owned())),
-            generated_claims: status.claims.map(|claims| Arc::new(claims.into_owned())),
-            problems: status.problems.map(|problems| problems.into_owned().into()),
+            scheduled_condition: status.condition.map(|own| Arc::new(own.into_owned())),
+            uncommon: uncommon.boxed(),
             extra: self.extra(template.extra)?,
         })
     }

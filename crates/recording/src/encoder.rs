@@ -349,14 +349,14 @@ impl Encoder {
             preempted: pod.preempted,
             terminal: pod.terminal,
             condition: pod.scheduled_condition.as_deref().map(Cow::Borrowed),
-            claims: pod.generated_claims.as_deref().map(Cow::Borrowed),
-            problems: pod.problems.as_deref().map(Cow::Borrowed),
+            claims: pod.generated_claims().map(|own| Cow::Borrowed(&**own)),
+            problems: (!pod.problems().is_empty()).then(|| Cow::Borrowed(pod.problems())),
         });
         let node = pod.node_name.as_ref().map(|node| self.text(node));
-        let nominated = pod.nominated_node_name.as_ref().map(|node| self.text(node));
+        let nominated = pod.nominated_node_name().map(|node| self.text(node));
         let version = pod.resource_version.wrapping_sub(self.base.version).cast_signed();
         self.base.version = pod.resource_version;
-        let start = pod.start_time.map(|start| self.start(start));
+        let start = pod.start_time.get().map(|start| self.start(start));
         let number = self.pod_number(&pod.key, &pod.uid);
         let generation = pod.generation;
         PodRecord { pod: number, version, generation, template, status, node, nominated, start }

@@ -123,7 +123,7 @@ pub(crate) struct PodRecord {
     pub(crate) pod: PodNumber,
     /// The resource version, as the difference to the one written last.
     pub(crate) version: i64,
-    pub(crate) generation: i64,
+    pub(crate) generation: u32,
     /// A [`TemplatePart`].
     pub(crate) template: PartNumber,
     /// A [`StatusPart`].

@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::Context;
 use dry_run::{Limit, Object, Settings, State, World};
 use engine::Change;
-use framework::{EventResource, Pod, PodKey, Registry, Time, Uid};
+use framework::{EventResource, OptionalTime, Pod, PodKey, Registry, Time, Uid};
 use recording::{EffectSummary, Operation};
 use table::{Colour, Column, Table};
 
@@ -212,9 +212,9 @@ impl Feeder<'_> {
             let placed = self.world.engine().cache().placed(&uid);
             let cluster = self.world.engine().cache().cluster();
             pod.node_name = placed.map(|placed| cluster.node_name(placed.node).clone());
-            pod.nominated_node_name = None;
+            pod.set_nominated_node_name(None);
             pod.scheduled_condition = None;
-            pod.start_time = None;
+            pod.start_time = OptionalTime::NONE;
             pod.terminating = pod.terminating && !self.victims.contains(&pod.key);
             pod.preempted = false;
         }

@@ -45,7 +45,7 @@ impl Oracle<'_> {
         budgets: &Budgets,
         now: Time,
     ) -> Option<Candidate> {
-        let start = |pod: &Pod| pod.start_time.unwrap_or(now);
+        let start = |pod: &Pod| pod.start_time.get().unwrap_or(now);
         let mut lower: Vec<&Arc<Pod>> = place.lower(pod).collect();
         lower.sort_by_key(|pod| (Reverse(pod.priority()), start(pod)));
         let is_tied = |pair: &[&Arc<Pod>]| {

@@ -189,7 +189,7 @@ impl Devices {
         pod.spec.resource_claims.iter().all(|entry| {
             let name = match &entry.source {
                 PodClaimSource::Claim(name) => Some(name),
-                _ => pod.generated_claims.as_ref().and_then(|own| own.claim(&entry.name)?),
+                _ => pod.generated_claims().and_then(|own| own.claim(&entry.name)?),
             };
             let key = |name: &Arc<str>| (pod.key.namespace.to_string(), name.to_string());
             let claim = name.and_then(|name| self.claims.get(&key(name)));

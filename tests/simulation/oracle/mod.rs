@@ -99,7 +99,7 @@ impl<'a> Oracle<'a> {
         });
         let waiting = pods.iter().filter(|pod| pod.node_name.is_none());
         let nominated =
-            waiting.filter_map(|pod| Some((pod.nominated_node_name.clone()?, pod.clone())));
+            waiting.filter_map(|pod| Some((pod.nominated_node_name().cloned()?, pod.clone())));
         let (places, nominated) = (places.collect(), nominated.collect());
         let placed = pods.iter().filter(|pod| pod.node_name.is_some()).cloned().collect();
         let devices = Some(Devices::of_server(server));

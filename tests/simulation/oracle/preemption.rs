@@ -56,13 +56,13 @@ impl Oracle<'_> {
     /// Whether a pod of lower priority is terminating on the node to which the pod is nominated, so
     /// that the pod waits for it.
     pub(crate) fn waits_for_victims(&self, pod: &Pod) -> bool {
-        let place = pod.nominated_node_name.as_ref().and_then(|node| self.place(node));
+        let place = pod.nominated_node_name().and_then(|node| self.place(node));
         place.is_some_and(|place| place.lower(pod).any(|other| other.terminating))
     }
 
     /// Whether victims are terminating on the nominated node of the pod, and their room is enough.
     pub(crate) fn room_is_being_made(&self, pod: &Pod) -> bool {
-        let place = pod.nominated_node_name.as_ref().and_then(|node| self.place(node));
+        let place = pod.nominated_node_name().and_then(|node| self.place(node));
         place.is_some_and(|place| {
             place.lower(pod).any(|other| other.terminating && other.preempted)
                 && self.gives(place, pod, &BTreeSet::new())
@@ -83,7 +83,7 @@ impl Place {
     /// The most important pods use up budgets first, whichever pods become victims.
     fn protected_from(&self, pod: &Pod, budgets: &Budgets, now: Time) -> BTreeSet<Uid> {
         let mut lower: Vec<&Pod> = self.lower(pod).map(|other| &**other).collect();
-        lower.sort_by_key(|pod| (Reverse(pod.priority()), pod.start_time.unwrap_or(now)));
+        lower.sort_by_key(|pod| (Reverse(pod.priority()), pod.start_time.get().unwrap_or(now)));
         budgets.protect(lower.into_iter())
     }
 }

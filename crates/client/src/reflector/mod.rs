@@ -27,6 +27,7 @@
 mod known_objects;
 mod list_watch;
 mod messages;
+mod objects;
 mod options;
 mod resource_version;
 #[cfg(test)]

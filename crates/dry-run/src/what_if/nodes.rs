@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use framework::{
-    EventResource, Labels, Node, Pod, PodVolumeSource, Taint, TaintEffect, Uid, label_key_faults,
+    EventResource, Labels, Node, OptionalTime, Pod, PodVolumeSource, Taint, TaintEffect, Uid,
+    label_key_faults,
 };
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
@@ -559,13 +560,13 @@ pub(crate) fn make_again(object: &mut DumpedPod) {
     let pod = &mut object.pod;
     pod.uid = Uid::from(format!("{}-again", pod.uid).as_str());
     pod.node_name = None;
-    pod.nominated_node_name = None;
-    pod.start_time = None;
+    pod.set_nominated_node_name(None);
+    pod.start_time = OptionalTime::NONE;
     pod.scheduled_condition = None;
     pod.preempted = false;
     if object.raw.is_some() {
         // The claims are made from the templates once more.
-        pod.generated_claims = None;
+        pod.set_generated_claims(None);
     }
     object.created = None;
 }

@@ -130,13 +130,14 @@ pub(super) fn another(like: &DumpedPod, name: &str) -> Another {
             claims.push((kind, claim.into(), new));
         }
         let entries = like.pod.spec.resource_claims.iter().filter_map(|entry| {
-            let old = like.pod.generated_claims.as_ref()?.claim(&entry.name)??;
+            let old = like.pod.generated_claims()?.claim(&entry.name)??;
             let (_, new) = made.iter().find(|(claim, _)| claim == old)?;
             Some((entry.name.clone(), new.clone()))
         });
         let names: Vec<_> = entries.collect();
         if !names.is_empty() {
-            object.pod.generated_claims = Some(Arc::new(GeneratedClaims::from_names(names)));
+            let claims = GeneratedClaims::from_names(names);
+            object.pod.set_generated_claims(Some(Arc::new(claims)));
         }
     }
     Another { object, claims }

@@ -119,7 +119,7 @@ pub(super) enum Shown {
 /// A pod without a node, as the API server showed it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct UnboundPod {
-    pub(super) generation: i64,
+    pub(super) generation: u32,
     pub(super) resource_version: u64,
 }
 
@@ -171,7 +171,7 @@ impl BindingCycle {
     }
 
     /// Whether the decision rests on the specification with this `metadata.generation`.
-    pub(super) fn is_of_spec(&self, generation: i64) -> bool {
+    pub(super) fn is_of_spec(&self, generation: u32) -> bool {
         self.pod.generation == generation
     }
 
@@ -315,7 +315,8 @@ impl BindingCycle {
             return failed("the pod is being deleted");
         }
         let resource_version = metadata.resource_version.parse().unwrap_or(0);
-        Shown::Unbound(UnboundPod { generation: metadata.generation, resource_version })
+        let generation = Pod::generation_of(&metadata);
+        Shown::Unbound(UnboundPod { generation, resource_version })
     }
 
     /// Returns the result for a pod that is bound to `node`.

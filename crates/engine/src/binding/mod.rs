@@ -537,7 +537,7 @@ fn count_point(
 /// Writes the chosen node into `status.nominatedNodeName`, for a pod that is not bound at once.
 fn write_nomination(cycle: &mut BindingCycle, cx: &mut Context<'_>) {
     let nominating = NominatingInfo::Override(cycle.node.clone());
-    cycle.nominated = changed_nomination(cycle.pod.nominated_node_name.as_ref(), &nominating);
+    cycle.nominated = changed_nomination(cycle.pod.nominated_node_name(), &nominating);
     let nominated_node_name = cycle.nominated.clone();
     cx.effects.patch_pod_status(&cycle.pod, StatusPatch { condition: None, nominated_node_name });
 }

@@ -132,7 +132,7 @@ impl BindingCycles {
         let effect = EffectKind::Fence {
             pod: cycle.pod.key.clone(),
             uid: cycle.pod.uid.clone(),
-            observed_generation: pod.generation,
+            observed_generation: pod.generation.into(),
             resource_version: pod.resource_version,
             condition: ScheduledCondition {
                 status: false,

@@ -388,7 +388,10 @@ impl Cycle<'_, '_> {
 
     /// Rejects a pod that could not be decoded in full: some of its requirements are unknown.
     fn reject_invalid_pod(&self) -> Result<(), ScheduleError> {
-        let Some(problems) = &self.pod.problems else { return Ok(()) };
+        let problems = self.pod.problems();
+        if problems.is_empty() {
+            return Ok(());
+        }
         let reasons = problems.iter().map(|problem| format!("invalid pod: {problem}").into());
         let status = Status::with_reasons(Code::UnschedulableAndUnresolvable, reasons.collect());
         Err(self.rejected(Diagnosis::by_pre_filter(status)))
@@ -535,7 +538,7 @@ impl Cycle<'_, '_> {
 
     /// Filters the node that the pod is nominated to. If it passes, no other node is considered.
     fn filter_nominated_node(&mut self) -> Result<NominatedNode, ScheduleError> {
-        let nominated = self.pod.nominated_node_name.as_ref();
+        let nominated = self.pod.nominated_node_name();
         let Some(node) = nominated.and_then(|name| self.view.cluster().node_named(name)) else {
             return Ok(NominatedNode::Unknown);
         };

@@ -331,7 +331,7 @@ impl Preemptions {
             pod: victim.key.clone(),
             uid: victim.uid.clone(),
             preemptor: preemption.preemptor.key.clone(),
-            observed_generation: victim.generation,
+            observed_generation: victim.generation.into(),
             condition_message: (!victim.preempted).then_some(message),
         }));
         self.ending.insert(victim.uid.clone());

@@ -218,7 +218,7 @@ impl World {
             return Vec::new();
         }
         let unnominated =
-            old.nominated_node_name.is_some() && old.nominated_node_name != pod.nominated_node_name;
+            old.nominated_node_name().is_some_and(|old| pod.nominated_node_name() != Some(old));
         self.update_in_queue(old, pod.clone(), cx);
         if unnominated {
             self.move_after_nomination(old.clone(), cx);
@@ -245,11 +245,11 @@ impl World {
         changed.push(Changed::Deleted(pending.clone()));
         if self.view.cache.is_assumed(uid) {
             changed.push(Changed::AssumedDeleted(uid.clone()));
-        } else if let Some(node) = nominated.or_else(|| pending.nominated_node_name.clone()) {
+        } else if let Some(node) = nominated.or_else(|| pending.nominated_node_name().cloned()) {
             // kube-scheduler asks the status alone, which the API server may have refused to write.
             let mut nominated = pending;
-            if nominated.nominated_node_name.is_none() {
-                Arc::make_mut(&mut nominated).nominated_node_name = Some(node);
+            if nominated.nominated_node_name().is_none() {
+                Arc::make_mut(&mut nominated).set_nominated_node_name(Some(node));
             }
             self.move_after_nomination(nominated, cx);
         }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use framework::{
-    AffinityTermKind, Cluster, LabelSelector, Labels, NodeIx, Pod, PodAffinity, PodAffinityTerm,
-    PodKey, PodRequests, PodSpec, Uid,
+    AffinityTermKind, Cluster, LabelSelector, Labels, NodeIx, OptionalTime, Pod, PodAffinity,
+    PodAffinityTerm, PodKey, PodRequests, PodSpec, Uid,
 };
 
 use super::labels::{self, change_for};
@@ -137,14 +137,12 @@ fn stand_in(namespace: &str, labels: Labels, node: &Arc<str>, scheduler_name: &A
         requests: Arc::new(PodRequests::default()),
         controller: None,
         node_name: Some(node.clone()),
-        nominated_node_name: None,
-        start_time: None,
+        start_time: OptionalTime::NONE,
         terminating: false,
         preempted: false,
         terminal: false,
         scheduled_condition: None,
-        generated_claims: None,
-        problems: None,
+        uncommon: None,
         extra: framework::Extra::default(),
     }
 }

@@ -183,9 +183,9 @@ impl Cluster {
         self.storage.set(kind, namespace, name, object, &mut self.labels);
         self.count_users(&self.users_of_object(kind, namespace, name), CountChange::Add);
         if *kind == EventResource::CsiNode
-            && let Some(row) = self.by_name.get(name)
+            && let Some(row) = self.row_of(name)
         {
-            self.attached.set_csi_node(*row, self.storage.csi_node(name));
+            self.attached.set_csi_node(row, self.storage.csi_node(name));
         }
     }
 
@@ -206,7 +206,7 @@ impl Cluster {
     }
 
     fn users_on(&self, node: &str) -> BTreeSet<VolumeUser> {
-        let row = self.by_name.get(node).map(|ix| &self.rows[ix.index()]);
+        let row = self.row_of(node).map(|ix| &self.rows[ix.index()]);
         let pods = row.into_iter().flat_map(|row| &row.pods).copied().map(VolumeUser::Pod);
         let attachments = self.storage.attachments_to(node).cloned().map(VolumeUser::Attachment);
         pods.chain(attachments).collect()
@@ -249,7 +249,7 @@ impl Cluster {
     fn count_attachment(&mut self, name: &str, change: CountChange) {
         let Some(attachment) = self.storage.attachment(name) else { return };
         let node = &attachment.node_name;
-        let row = self.by_name.get(node).filter(|_| self.csi_node(node).is_some()).copied();
+        let row = self.row_of(node).filter(|_| self.csi_node(node).is_some());
         if let Some((row, volume)) = row.zip(self.attached_volume(attachment)) {
             self.attached.change(row, &volume, |uses| change.apply(&mut uses.by_attachments));
         }

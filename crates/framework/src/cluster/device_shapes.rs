@@ -259,9 +259,9 @@ impl NodeShapes {
     }
 
     /// Takes the places that have changed into the column of the nodes.
-    pub(super) fn update_column(&mut self, rows: &HashMap<Arc<str>, NodeIx>) {
+    pub(super) fn update_column(&mut self, row_of: impl Fn(&str) -> Option<NodeIx>) {
         for node in std::mem::take(&mut self.moved) {
-            if let Some(row) = rows.get(&node) {
+            if let Some(row) = row_of(&node) {
                 self.column[row.index()] = self.place(&node);
             }
         }

@@ -25,6 +25,36 @@ impl ImageId {
     }
 }
 
+/// The ids of the images of a node, in its order. An id takes a byte for each seven of its bits: a node has dozens of
+/// images, and a cluster has thousands.
+#[derive(Debug, Clone, Default)]
+pub(super) struct RowImages(Box<[u8]>);
+
+/// The bit of a byte that says that more bytes of the id follow.
+const MORE: u8 = 1 << 7;
+
+impl FromIterator<ImageId> for RowImages {
+    fn from_iter<I: IntoIterator<Item = ImageId>>(ids: I) -> Self {
+        let mut bytes = Vec::new();
+        for ImageId(mut id) in ids {
+            while id >= u32::from(MORE) {
+                bytes.push(MORE | id.to_le_bytes()[0]);
+                id >>= 7;
+            }
+            bytes.push(id.to_le_bytes()[0]);
+        }
+        Self(bytes.into())
+    }
+}
+
+impl RowImages {
+    fn iter(&self) -> impl Iterator<Item = ImageId> {
+        let ids = self.0.chunk_by(|byte, _| byte & MORE != 0);
+        let id = |bytes: &[u8]| bytes.iter().rfold(0, |id, byte| id << 7 | u32::from(byte & !MORE));
+        ids.map(move |bytes| ImageId(id(bytes)))
+    }
+}
+
 #[derive(Debug, Clone, Default)]
 pub(super) struct ImageIndex {
     ids: HashMap<Arc<str>, ImageId>,
@@ -37,16 +67,16 @@ impl ImageIndex {
         self.ids.get(name).map(|id| &self.images[id.index()].1)
     }
 
-    /// Returns the images with these ids, each with one name.
-    pub(super) fn of(&self, ids: &[ImageId]) -> Box<[NodeImage]> {
-        let image = |id: &ImageId| {
+    /// Returns the images of a node, each with one name.
+    pub(super) fn of(&self, row: &RowImages) -> Box<[NodeImage]> {
+        let image = |id: ImageId| {
             let (name, state) = &self.images[id.index()];
             NodeImage { names: [name.clone()].into(), size: state.size }
         };
-        ids.iter().map(image).collect()
+        row.iter().map(image).collect()
     }
 
-    /// Replaces the images of a node, whose ids are in `row`, each once. Returns whether a value
+    /// Replaces the images of a node, which are in `row`, each once. Returns whether a value
     /// that decisions read has changed.
     ///
     /// The stored size is the first one reported. A node that reports another size changes it only
@@ -55,14 +85,14 @@ impl ImageIndex {
     pub(super) fn replace(
         &mut self,
         node: NodeIx,
-        row: &mut Box<[ImageId]>,
+        row: &mut RowImages,
         images: &[NodeImage],
     ) -> bool {
         if self.are(row, images) {
             return false;
         }
         let mut changed = false;
-        let (mut ids, mut seen) = (Vec::with_capacity(row.len()), HashSet::new());
+        let (mut ids, mut seen) = (Vec::new(), HashSet::new());
         for (name, size) in named(images) {
             let id = self.id(name, size);
             if !seen.insert(id) {
@@ -78,17 +108,16 @@ impl ImageIndex {
             }
         }
         for id in row.iter().filter(|id| !seen.contains(id)) {
-            self.remove(node, *id);
+            self.remove(node, id);
             changed = true;
         }
-        *row = ids.into();
+        *row = ids.into_iter().collect();
         changed
     }
 
-    /// Returns whether `images` are the images with these `ids`, in that order, with unchanged
-    /// sizes.
-    pub(super) fn are(&self, ids: &[ImageId], images: &[NodeImage]) -> bool {
-        let mut ids = ids.iter();
+    /// Returns whether `images` are the images of `row`, in that order, with unchanged sizes.
+    pub(super) fn are(&self, row: &RowImages, images: &[NodeImage]) -> bool {
+        let mut ids = row.iter();
         let same = named(images).all(|(name, size)| {
             ids.next().is_some_and(|id| {
                 let (known, state) = &self.images[id.index()];
@@ -130,4 +159,18 @@ impl ImageIndex {
 /// Returns the names of images, each with its size.
 fn named(images: &[NodeImage]) -> impl Iterator<Item = (&Arc<str>, i64)> {
     images.iter().flat_map(|image| image.names.iter().map(|name| (name, image.size)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_a_row_keep_their_order_in_few_bytes() {
+        let ids = [0, 127, 128, 3, 16_383, 16_384, 200_000, u32::MAX, 0];
+        let row: RowImages = ids.into_iter().map(ImageId).collect();
+        assert!(row.iter().eq(ids.map(ImageId)));
+        assert_eq!(row.0.len(), 1 + 1 + 2 + 1 + 2 + 3 + 3 + 5 + 1);
+        assert_eq!(RowImages::default().iter().count(), 0);
+    }
 }

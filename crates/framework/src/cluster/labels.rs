@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use super::ids_by_text::IdsByText;
 use super::slab::Slab;
 use super::{NodeColumn, NodeIx, Posting};
 use crate::{Labels, NodeBits};
@@ -52,7 +53,7 @@ pub(super) struct LabelIndex {
 struct Key {
     ix: LabelKeyIx,
     text: Arc<str>,
-    ids: HashMap<Arc<str>, DomainIx>,
+    ids: IdsByText<DomainIx>,
     values: Vec<Value>,
     free: Vec<DomainIx>,
     present: Posting,
@@ -110,7 +111,7 @@ impl<'a> Topology<'a> {
 
     /// Returns the domain with this value, if it has a node.
     pub fn domain_named(&self, value: &str) -> Option<DomainIx> {
-        self.0.ids.get(value).copied().filter(|domain| !self.nodes(*domain).is_empty())
+        self.0.domain(value).filter(|domain| !self.nodes(*domain).is_empty())
     }
 
     /// Returns the value of the label in a domain.
@@ -155,7 +156,7 @@ impl LabelIndex {
         }
         let insert = |(key, value): (&Arc<str>, &Arc<str>)| {
             let id = self.key_id(key);
-            self.keys.get_mut(id.0).set(node, Some(value));
+            self.keys.get_mut(id.0).set(node, Some(value.clone()));
             id
         };
         *row = labels.pairs().map(insert).collect();
@@ -194,7 +195,7 @@ impl LabelIndex {
         let id = LabelKeyIx(self.keys.insert(Key {
             ix: LabelKeyIx(0),
             text: text.clone(),
-            ids: HashMap::new(),
+            ids: IdsByText::default(),
             values: Vec::new(),
             free: Vec::new(),
             present: Posting::default(),
@@ -251,7 +252,7 @@ impl LabelIndex {
     /// Returns the nodes that carry `key` with exactly `value`.
     pub(super) fn with_value(&self, key: &str, value: &str) -> Option<&Posting> {
         let key = self.key(key)?;
-        key.ids.get(value).map(|id| &key.values[id.index()].nodes)
+        key.domain(value).map(|id| &key.values[id.index()].nodes)
     }
 
     /// Adds to `bits` the nodes for whose value of `key` `wanted` returns true.
@@ -269,7 +270,7 @@ impl LabelIndex {
 }
 
 impl Key {
-    fn set(&mut self, node: NodeIx, text: Option<&str>) {
+    fn set(&mut self, node: NodeIx, text: Option<Arc<str>>) {
         let new = text.map(|text| self.value_id(text));
         let old = self.column.get(node);
         if new == old {
@@ -299,15 +300,16 @@ impl Key {
         }
     }
 
-    fn value_id(&mut self, text: &str) -> DomainIx {
-        match self.ids.get(text) {
-            Some(id) => *id,
-            None => self.new_value(text.into()),
-        }
+    fn domain(&self, text: &str) -> Option<DomainIx> {
+        self.ids.get(text, |id| &self.values[id.index()].text)
+    }
+
+    fn value_id(&mut self, text: impl AsRef<str> + Into<Arc<str>>) -> DomainIx {
+        self.domain(text.as_ref()).unwrap_or_else(|| self.new_value(text.into()))
     }
 
     fn new_value(&mut self, text: Arc<str>) -> DomainIx {
-        let value = Value { text: text.clone(), nodes: Posting::default(), references: 0 };
+        let value = Value { text, nodes: Posting::default(), references: 0 };
         let id = match self.free.pop() {
             Some(id) => {
                 self.values[id.index()] = value;
@@ -318,14 +320,14 @@ impl Key {
                 DomainIx::new(self.values.len() - 1)
             }
         };
-        self.ids.insert(text, id);
+        self.ids.insert(id, |id| &self.values[id.index()].text);
         id
     }
 
     fn drop_if_unused(&mut self, id: DomainIx) {
         let value = &self.values[id.index()];
         if value.is_unused() {
-            self.ids.remove(&value.text);
+            self.ids.remove(&value.text, |id| &self.values[id.index()].text);
             self.free.push(id);
         }
     }

@@ -18,6 +18,7 @@ mod decoders;
 mod device_shapes;
 mod devices;
 mod free_volumes;
+mod ids_by_text;
 mod images;
 mod labels;
 mod node_change;
@@ -27,6 +28,7 @@ mod pods;
 mod posting;
 mod queries;
 mod related;
+mod row;
 mod selector_index;
 mod short_set;
 mod slab;
@@ -36,7 +38,7 @@ mod terms;
 mod texts;
 mod view;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -69,18 +71,20 @@ use self::budgets::DisruptionBudgets;
 use self::classes::{Classes, Membership};
 use self::columns::Scalars;
 use self::devices::Devices;
-use self::images::{ImageId, ImageIndex};
-use self::labels::{LabelIndex, RowLabels};
+use self::ids_by_text::IdsByText;
+use self::images::ImageIndex;
+use self::labels::LabelIndex;
 use self::node_change::remove_from;
 use self::objects::Objects;
 use self::pods::Pods;
 use self::queries::Queries;
 use self::related::Related;
+use self::row::{Row, RowKind};
 use self::storage::Storage;
 use self::terms::Terms;
 use crate::storage::InTreePlugin;
 use crate::{
-    EventResource, Extra, HostPort, Labels, Node, Pod, PodSpec, PodVolume, Protocol, Taint,
+    EventResource, HostPort, Labels, Node, Pod, PodSpec, PodVolume, Protocol, Shared, Taint,
 };
 
 /// The dense id of a node. Ids of removed nodes are reused.
@@ -109,29 +113,14 @@ impl NodeIx {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceShape(u64);
 
-/// The fields of a node that few decisions read.
-#[derive(Debug, Clone, Default)]
-struct Row {
-    name: Arc<str>,
-    labels: RowLabels,
-    taints: Box<[Taint]>,
-    images: Box<[ImageId]>,
-    declared_features: Box<[Arc<str>]>,
-    /// Names of the scalar resources that the node offers, sorted.
-    scalars: Box<[Arc<str>]>,
-    pods: Vec<PodIx>,
-    conditions: u64,
-    annotations: u64,
-    extra: Extra,
-}
-
 /// The nodes, the pods placed on them, and the counts and indexes over both.
 ///
 /// Plugins read it through `&Cluster`; only the engine changes it.
 #[derive(Debug, Clone, Default)]
 pub struct Cluster {
-    by_name: HashMap<Arc<str>, NodeIx>,
+    by_name: IdsByText<NodeIx>,
     rows: Vec<Row>,
+    kinds: Shared<RowKind>,
     free: Vec<NodeIx>,
     nodes: NodeBits,
     node_count: usize,
@@ -181,7 +170,12 @@ impl Cluster {
 
     /// Returns the node with this name, if it exists and is not a ghost.
     pub fn node_named(&self, name: &str) -> Option<NodeIx> {
-        self.by_name.get(name).copied().filter(|node| self.nodes.contains(*node))
+        self.row_of(name).filter(|node| self.nodes.contains(*node))
+    }
+
+    /// Returns the node or ghost with this name.
+    fn row_of(&self, name: &str) -> Option<NodeIx> {
+        self.by_name.get(name, |ix| &self.rows[ix.index()].name)
     }
 
     /// Returns the view of one node.
@@ -320,7 +314,7 @@ impl Cluster {
     pub fn to_node(&self, node: NodeIx) -> Node {
         let row = &self.rows[node.index()];
         let mut allocatable = self.allocatable.get(node);
-        let scalars = row.scalars.iter();
+        let scalars = row.kind.scalars.iter();
         allocatable.scalars = scalars
             .map(|name| {
                 let amount = self.scalars.get(name).map(|column| column.get(node).allocatable);
@@ -331,15 +325,15 @@ impl Cluster {
             name: row.name.clone(),
             labels: self
                 .labels
-                .pairs(node, &row.labels)
+                .pairs(node, &row.kind.labels)
                 .map(|(k, v)| (k.clone(), v.clone()))
                 .collect(),
-            taints: row.taints.clone(),
+            taints: row.kind.taints.clone(),
             unschedulable: self.unschedulable.contains(node),
             allocatable,
             allowed_pods: self.allowed_pods[node.index()],
             images: Box::default(),
-            declared_features: row.declared_features.clone(),
+            declared_features: row.kind.declared_features.clone(),
             conditions: row.conditions,
             annotations: row.annotations,
             extra: row.extra.clone(),
@@ -361,7 +355,7 @@ impl Cluster {
 impl Cluster {
     /// Places `pod` on the node with this name. An unknown node becomes a ghost.
     pub fn place_pod(&mut self, pod: Arc<Pod>, node: &str) -> PodIx {
-        let ix = self.row_named(node);
+        let ix = self.row_of(node).unwrap_or_else(|| self.add_row(node.into()));
         self.touch(ix);
         self.count_requests(ix, &pod, 1);
         for port in &pod.spec.host_ports {
@@ -471,7 +465,8 @@ impl Cluster {
                 self.related.set(kind, namespace, name, object.as_deref());
                 self.set_storage(kind, namespace, name, object.as_deref());
                 self.devices.set(kind, namespace, name, object.as_deref());
-                self.devices.shapes.update_column(&self.by_name);
+                let row_of = |name: &str| self.by_name.get(name, |ix| &self.rows[ix.index()].name);
+                self.devices.shapes.update_column(row_of);
             }
         }
         self.objects.set(kind, namespace, name, object)
@@ -482,10 +477,8 @@ impl Cluster {
         self.generations[ix.index()] = self.last_generation;
     }
 
-    fn row_named(&mut self, name: &str) -> NodeIx {
-        if let Some(ix) = self.by_name.get(name) {
-            return *ix;
-        }
+    /// Adds a row for a name that no row has.
+    fn add_row(&mut self, name: Arc<str>) -> NodeIx {
         let ix = self.free.pop().unwrap_or_else(|| {
             self.rows.push(Row::default());
             let len = self.rows.len();
@@ -497,10 +490,9 @@ impl Cluster {
             self.generations.resize(len, 0);
             NodeIx::new(len - 1)
         });
-        let name: Arc<str> = name.into();
-        self.rows[ix.index()].name = name.clone();
         self.devices.shapes.add_row(ix, &name);
-        self.by_name.insert(name, ix);
+        self.rows[ix.index()].name = name;
+        self.by_name.insert(ix, |ix| &self.rows[ix.index()].name);
         self.add_attached_row(ix);
         ix
     }
@@ -508,8 +500,9 @@ impl Cluster {
     fn drop_if_empty_ghost(&mut self, ix: NodeIx) {
         if self.rows[ix.index()].pods.is_empty() && !self.nodes.contains(ix) {
             self.remove_attached_row(ix);
-            let row = std::mem::take(&mut self.rows[ix.index()]);
-            self.by_name.remove(&row.name);
+            let name = self.node_name(ix).clone();
+            self.by_name.remove(&name, |ix| &self.rows[ix.index()].name);
+            self.rows[ix.index()] = Row::default();
             self.free.push(ix);
         }
     }
@@ -579,7 +572,7 @@ impl Cluster {
     }
 
     fn labels_of(&self, ix: NodeIx) -> Labels {
-        let pairs = self.labels.pairs(ix, &self.row(ix).labels);
+        let pairs = self.labels.pairs(ix, &self.row(ix).kind.labels);
         pairs.map(|(key, value)| (key.clone(), value.clone())).collect()
     }
 }

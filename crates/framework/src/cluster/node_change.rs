@@ -72,7 +72,8 @@ impl Cluster {
     ///
     /// An update without a change keeps the [generation](crate::NodeView::generation) of the node.
     pub fn set_node(&mut self, node: &Node) -> (NodeIx, NodeChange) {
-        let ix = self.row_named(&node.name);
+        let known = self.row_of(&node.name);
+        let ix = known.unwrap_or_else(|| self.add_row(node.name.clone()));
         let change = self.replace_node(ix, node);
         let change = match self.nodes.insert(ix) {
             true => {
@@ -94,19 +95,19 @@ impl Cluster {
         let row = &self.rows[ix.index()];
         let numbers = Resources { scalars: Box::default(), ..node.allocatable };
         let offered = node.allocatable.scalars.iter().filter(|(_, amount)| *amount != 0);
-        let known = row
-            .scalars
-            .iter()
-            .map(|name| (name, self.scalar(name).map_or(0, |column| column.get(ix).allocatable)));
+        let known =
+            row.kind.scalars.iter().map(|name| {
+                (name, self.scalar(name).map_or(0, |column| column.get(ix).allocatable))
+            });
         row.conditions == node.conditions
             && row.annotations == node.annotations
-            && row.taints == node.taints
-            && row.declared_features == node.declared_features
+            && row.kind.taints == node.taints
+            && row.kind.declared_features == node.declared_features
             && row.extra == node.extra
             && self.unschedulable.contains(ix) == node.unschedulable
             && self.allowed_pods[ix.index()] == node.allowed_pods
             && self.allocatable.get(ix) == numbers
-            && row.labels.len() == node.labels.len()
+            && row.kind.labels.len() == node.labels.len()
             && node.labels.iter().all(|(key, value)| self.label(ix, key) == Some(value))
             && known.eq(offered.map(|(name, amount)| (name, *amount)))
             && self.images.are(&row.images, &node.images)
@@ -126,16 +127,17 @@ impl Cluster {
     /// Replaces the fields of a row, except its name and its pods, with those of `node`.
     fn replace_node(&mut self, ix: NodeIx, node: &Node) -> NodeChange {
         let row = &mut self.rows[ix.index()];
+        let kind = Arc::make_mut(&mut row.kind);
         let mut change =
-            NodeChange::LABELS.when(self.labels.replace(ix, &mut row.labels, &node.labels))
+            NodeChange::LABELS.when(self.labels.replace(ix, &mut kind.labels, &node.labels))
                 | NodeChange::TAINTS.when(replace(
                     &mut self.taints,
                     ix,
-                    &mut row.taints,
+                    &mut kind.taints,
                     &node.taints,
                 ))
                 | NodeChange::IMAGES.when(self.images.replace(ix, &mut row.images, &node.images));
-        let features = (&mut row.declared_features, &node.declared_features);
+        let features = (&mut kind.declared_features, &node.declared_features);
         change |= NodeChange::DECLARED_FEATURES.when(replace(
             &mut self.features,
             ix,
@@ -154,7 +156,9 @@ impl Cluster {
             false => self.unschedulable.remove(ix),
         };
         change |= NodeChange::UNSCHEDULABLE.when(is_new);
-        change | NodeChange::ALLOCATABLE.when(self.replace_allocatable(ix, node))
+        change |= NodeChange::ALLOCATABLE.when(self.replace_allocatable(ix, node));
+        self.kinds.share(&mut self.rows[ix.index()].kind);
+        change
     }
 
     fn replace_allocatable(&mut self, ix: NodeIx, node: &Node) -> bool {
@@ -164,7 +168,8 @@ impl Cluster {
         let mut changed = *pods != node.allowed_pods || self.allocatable.get(ix) != numbers;
         *pods = node.allowed_pods;
         self.allocatable.set(ix, wanted);
-        let known = std::mem::take(&mut self.rows[ix.index()].scalars);
+        let kind = Arc::make_mut(&mut self.rows[ix.index()].kind);
+        let known = std::mem::take(&mut kind.scalars);
         for name in known.iter().filter(|name| wanted.scalar(name) == 0) {
             self.change_scalar(ix, name, |scalar| scalar.allocatable = 0);
             changed = true;
@@ -180,7 +185,8 @@ impl Cluster {
             self.scalars.get_key_value(name).map_or(name, |(shared, _)| shared).clone()
         });
         let offered = offered.collect();
-        self.rows[ix.index()].scalars = if changed { offered } else { known };
+        let kind = Arc::make_mut(&mut self.rows[ix.index()].kind);
+        kind.scalars = if changed { offered } else { known };
         changed
     }
 

@@ -107,7 +107,7 @@ impl<'a> NodeView<'a> {
 
     /// Returns the taints, in the order of the object.
     pub fn taints(&self) -> &'a [Taint] {
-        &self.cluster.row(self.ix).taints
+        &self.cluster.row(self.ix).kind.taints
     }
 
     /// Returns whether the node is cordoned.
@@ -117,7 +117,7 @@ impl<'a> NodeView<'a> {
 
     /// Returns the features the kubelet declares, in the order of the object.
     pub fn declared_features(&self) -> &'a [Arc<str>] {
-        &self.cluster.row(self.ix).declared_features
+        &self.cluster.row(self.ix).kind.declared_features
     }
 
     /// Returns the field at `pointer`, if a plugin asked for it and the node has it.

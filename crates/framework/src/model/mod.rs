@@ -37,7 +37,8 @@ pub use self::object_key::ObjectKey;
 pub use self::pod::{
     Controller, ControllerKind, DISRUPTION_TARGET, HostPort, PREEMPTION_BY_SCHEDULER, Pod,
     PodAffinity, PodAffinityTerm, PodKey, PodSpec, Protocol, ScheduledCondition,
-    TopologySpreadConstraint, Uid, WeightedPodAffinityTerm, WhenUnsatisfiable,
+    TopologySpreadConstraint, Uid, UncommonFields, Uuid, WeightedPodAffinityTerm,
+    WhenUnsatisfiable,
 };
 pub use self::pod_claims::{
     ExtendedRequest, GeneratedClaims, IMPLICIT_RESOURCE_PREFIX, PodClaimSource, PodResourceClaim,
@@ -45,11 +46,12 @@ pub use self::pod_claims::{
 };
 pub use self::pod_volume::{PodVolume, PodVolumeSource};
 pub use self::pool::PodPool;
+pub(crate) use self::pool::Shared;
 pub use self::problem::Problem;
 pub use self::quantity::*;
 pub use self::resources::*;
 pub use self::selector::*;
 pub use self::taint::*;
 pub use self::template::Template;
-pub use self::time::{Time, WallOffset};
+pub use self::time::{OptionalTime, Time, WallOffset};
 pub use self::topology_selector::*;

@@ -65,9 +65,14 @@ impl Node {
         let allocatable = NodeAllocatable::of(&node.status, &mut problems);
         let conditions: BTreeMap<_, _> =
             node.status.conditions.iter().map(|c| (&c.type_, &c.status)).collect();
+        let name: Arc<str> = node.metadata.name.as_str().into();
+        let mut labels = Labels::from(&node.metadata.labels);
+        // The label of the host name usually equals the name.
+        let named = labels.texts_mut().filter(|text| **text == name);
+        named.for_each(|text| text.clone_from(&name));
         let compact = Self {
-            name: node.metadata.name.as_str().into(),
-            labels: Labels::from(&node.metadata.labels),
+            name,
+            labels,
             taints: distinct(node.spec.taints.iter().map(Taint::from)),
             unschedulable: node.spec.unschedulable,
             allocatable: allocatable.resources,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -10,23 +11,65 @@ use serde_json::Value;
 use super::pod_claims::{ExtendedRequest, GeneratedClaims, PodResourceClaim};
 use super::resources::pod_limits;
 use crate::{
-    ContainerResources, Extra, ExtraFields, LabelSelector, Labels, PodRequests, PodVolume,
-    PreferredSchedulingTerms, Problem, RequiredNodeAffinity, Resources, SelectorError, Time,
-    Toleration, api,
+    ContainerResources, Extra, ExtraFields, LabelSelector, Labels, OptionalTime, PodRequests,
+    PodVolume, PreferredSchedulingTerms, Problem, RequiredNodeAffinity, Resources, SelectorError,
+    Time, Toleration, api,
 };
 
-/// The UID of an object: 16 bytes for a UUID, text otherwise.
+/// The UID of an object, in 16 bytes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Uid {
     /// A UUID in its canonical, lower-case form.
-    Uuid([u8; 16]),
+    Uuid(Uuid),
     /// Any other text.
-    Text(Arc<str>),
+    Text(Arc<Box<str>>),
+}
+
+/// A UUID whose second half is not zero, which every variant of RFC 9562 rules out. The compiler stores in a
+/// second half of zero that a [`Uid`] is a text.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "[u8; 16]", into = "[u8; 16]")]
+pub struct Uuid(u64, NonZeroU64);
+
+impl From<Uuid> for [u8; 16] {
+    fn from(Uuid(first, second): Uuid) -> Self {
+        (u128::from(first) << 64 | u128::from(second.get())).to_be_bytes()
+    }
+}
+
+impl TryFrom<[u8; 16]> for Uuid {
+    type Error = &'static str;
+
+    fn try_from(bytes: [u8; 16]) -> Result<Self, Self::Error> {
+        let [first, second] = [0, 8].map(|start| {
+            let half = bytes[start..].first_chunk().expect("a UUID has 16 bytes");
+            u64::from_be_bytes(*half)
+        });
+        let second = NonZeroU64::new(second).ok_or("the second half of a UUID is zero")?;
+        Ok(Self(first, second))
+    }
+}
+
+impl fmt::Display for Uuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, byte) in <[u8; 16]>::from(*self).iter().enumerate() {
+            let dash = if matches!(place, 4 | 6 | 8 | 10) { "-" } else { "" };
+            write!(f, "{dash}{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Uuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl From<&str> for Uid {
     fn from(text: &str) -> Self {
-        parse_uuid(text).map_or_else(|| Self::Text(text.into()), Self::Uuid)
+        let uuid = parse_uuid(text).and_then(|bytes| bytes.try_into().ok());
+        uuid.map_or_else(|| Self::Text(Arc::new(text.into())), Self::Uuid)
     }
 }
 
@@ -53,13 +96,7 @@ impl fmt::Display for Uid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Text(text) => f.write_str(text),
-            Self::Uuid(bytes) => {
-                for (place, byte) in bytes.iter().enumerate() {
-                    let dash = if matches!(place, 4 | 6 | 8 | 10) { "-" } else { "" };
-                    write!(f, "{dash}{byte:02x}")?;
-                }
-                Ok(())
-            }
+            Self::Uuid(uuid) => uuid.fmt(f),
         }
     }
 }
@@ -99,7 +136,7 @@ pub const DISRUPTION_TARGET: &str = "DisruptionTarget";
 pub const PREEMPTION_BY_SCHEDULER: &str = "PreemptionByScheduler";
 
 /// The fields of the `PodScheduled` condition that its writer compares.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ScheduledCondition {
     /// `True` or `False`.
     pub status: bool,
@@ -111,7 +148,9 @@ pub struct ScheduledCondition {
 
 /// A pod, with the fields that scheduling reads.
 ///
-/// The engine shares parts that are equal for all pods of a template behind [`Arc`]s.
+/// The engine shares parts that are equal for all pods of a template behind [`Arc`]s. A cluster has millions of
+/// pods, so the rest is small: 144 bytes, or 160 with the counters of an [`Arc`], which is a size that the allocator
+/// has without waste.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pod {
     /// Namespace and name.
@@ -120,8 +159,8 @@ pub struct Pod {
     pub uid: Uid,
     /// Resource version of the object, 0 if it has none.
     pub resource_version: u64,
-    /// `metadata.generation`, copied to the condition as `observedGeneration`.
-    pub generation: i64,
+    /// `metadata.generation`, copied to the condition as `observedGeneration`. See [`Self::generation_of`].
+    pub generation: u32,
     /// Labels.
     pub labels: Arc<Labels>,
     /// The part that the pods of a template have in common.
@@ -132,10 +171,8 @@ pub struct Pod {
     pub controller: Option<Arc<Controller>>,
     /// The node the pod is assigned to.
     pub node_name: Option<Arc<str>>,
-    /// The node that is nominated for the pod.
-    pub nominated_node_name: Option<Arc<str>>,
     /// When the pod started (`status.startTime`).
-    pub start_time: Option<Time>,
+    pub start_time: OptionalTime,
     /// Whether the pod is being deleted.
     pub terminating: bool,
     /// Whether a scheduler preempted the pod: condition `DisruptionTarget` is `True` with reason
@@ -144,13 +181,29 @@ pub struct Pod {
     /// Whether the pod has ended (`Succeeded` or `Failed`) and uses no more resources.
     pub terminal: bool,
     /// Its `PodScheduled` condition, if any.
-    pub scheduled_condition: Option<Box<ScheduledCondition>>,
+    pub scheduled_condition: Option<Arc<ScheduledCondition>>,
+    /// The fields that few pods have; `None` if it has none of them.
+    pub uncommon: Option<Box<UncommonFields>>,
+    /// Further fields that a plugin asked for.
+    pub extra: Extra,
+}
+
+/// The fields of a pod that few pods have.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UncommonFields {
+    /// The node that is nominated for the pod.
+    pub nominated_node_name: Option<Arc<str>>,
     /// The claims generated for it; `None` if its status names none.
     pub generated_claims: Option<Arc<GeneratedClaims>>,
     /// The fields that could not be read. A pod with problems is not scheduled.
-    pub problems: Option<Box<[Problem]>>,
-    /// Further fields that a plugin asked for.
-    pub extra: Extra,
+    pub problems: Box<[Problem]>,
+}
+
+impl UncommonFields {
+    /// Returns the fields for [`Pod::uncommon`].
+    pub fn boxed(self) -> Option<Box<Self>> {
+        (self != Self::default()).then(|| Box::new(self))
+    }
 }
 
 /// The part of a pod that the pods of a template have in common.
@@ -452,30 +505,34 @@ impl HostPort {
 
 impl Pod {
     /// Converts the API object. Fields that cannot be read are left out and reported in
-    /// [`problems`](Self::problems).
+    /// [`problems`](UncommonFields::problems).
     pub fn from_api(pod: &api::Pod) -> Self {
         let mut problems = Vec::new();
         let requests = PodRequests::of(&pod.spec, &pod.status, &mut problems);
         let name = |text: &str| (!text.is_empty()).then(|| Arc::from(text));
         let status = &pod.status;
+        let start_time = status.start_time.as_deref().and_then(|at| Time::parse_rfc3339(at).ok());
+        let uncommon = UncommonFields {
+            nominated_node_name: name(&status.nominated_node_name),
+            generated_claims: GeneratedClaims::of(status).map(Arc::new),
+            problems: problems.into(),
+        };
         Self {
             key: PodKey::new(&pod.metadata.namespace, &pod.metadata.name),
             uid: Uid::from(pod.metadata.uid.as_str()),
             resource_version: pod.metadata.resource_version.parse().unwrap_or(0),
-            generation: pod.metadata.generation,
+            generation: Self::generation_of(&pod.metadata),
             labels: Arc::new(Labels::from(&pod.metadata.labels)),
             spec: Arc::new(PodSpec::compile(&pod.spec, &pod.metadata.namespace)),
             requests: Arc::new(requests),
             controller: Controller::of(&pod.metadata.owner_references).map(Arc::new),
             node_name: name(&pod.spec.node_name),
-            nominated_node_name: name(&status.nominated_node_name),
-            start_time: status.start_time.as_deref().and_then(|at| Time::parse_rfc3339(at).ok()),
+            start_time: start_time.into(),
             terminating: pod.metadata.deletion_timestamp.is_some(),
             preempted: status.conditions.iter().any(is_preemption),
             terminal: matches!(status.phase.as_str(), "Succeeded" | "Failed"),
             scheduled_condition: scheduled_condition(&status.conditions),
-            generated_claims: GeneratedClaims::of(status).map(Arc::new),
-            problems: (!problems.is_empty()).then(|| problems.into()),
+            uncommon: uncommon.boxed(),
             extra: Extra::default(),
         }
     }
@@ -500,6 +557,52 @@ impl Pod {
     pub fn priority(&self) -> i32 {
         self.spec.priority
     }
+
+    /// Returns `metadata.generation` of an object in four bytes. The API server counts the specifications of a pod
+    /// from 1, so no pod reaches the limits.
+    pub fn generation_of(metadata: &api::ObjectMeta) -> u32 {
+        u32::try_from(metadata.generation.max(0)).unwrap_or(u32::MAX)
+    }
+}
+
+/// Uncommon fields.
+impl Pod {
+    /// The node that is nominated for the pod.
+    pub fn nominated_node_name(&self) -> Option<&Arc<str>> {
+        self.uncommon.as_ref()?.nominated_node_name.as_ref()
+    }
+
+    /// The claims generated for it; `None` if its status names none.
+    pub fn generated_claims(&self) -> Option<&Arc<GeneratedClaims>> {
+        self.uncommon.as_ref()?.generated_claims.as_ref()
+    }
+
+    /// The fields that could not be read. A pod with problems is not scheduled.
+    pub fn problems(&self) -> &[Problem] {
+        self.uncommon.as_ref().map_or(&[], |uncommon| &uncommon.problems)
+    }
+
+    /// Sets the node that is nominated for the pod.
+    pub fn set_nominated_node_name(&mut self, node: Option<Arc<str>>) {
+        self.change_uncommon(|uncommon| uncommon.nominated_node_name = node);
+    }
+
+    /// Sets the claims generated for the pod.
+    pub fn set_generated_claims(&mut self, claims: Option<Arc<GeneratedClaims>>) {
+        self.change_uncommon(|uncommon| uncommon.generated_claims = claims);
+    }
+
+    /// Sets the fields that could not be read, and returns the previous ones.
+    pub fn replace_problems(&mut self, problems: Box<[Problem]>) -> Box<[Problem]> {
+        self.change_uncommon(|uncommon| std::mem::replace(&mut uncommon.problems, problems))
+    }
+
+    fn change_uncommon<T>(&mut self, change: impl FnOnce(&mut UncommonFields) -> T) -> T {
+        let mut uncommon = self.uncommon.take().map_or_else(UncommonFields::default, |own| *own);
+        let result = change(&mut uncommon);
+        self.uncommon = uncommon.boxed();
+        result
+    }
 }
 
 fn is_preemption(condition: &api::PodCondition) -> bool {
@@ -508,9 +611,9 @@ fn is_preemption(condition: &api::PodCondition) -> bool {
         && condition.reason == PREEMPTION_BY_SCHEDULER
 }
 
-fn scheduled_condition(conditions: &[api::PodCondition]) -> Option<Box<ScheduledCondition>> {
+fn scheduled_condition(conditions: &[api::PodCondition]) -> Option<Arc<ScheduledCondition>> {
     let condition = conditions.iter().find(|condition| condition.type_ == "PodScheduled")?;
-    Some(Box::new(ScheduledCondition {
+    Some(Arc::new(ScheduledCondition {
         status: condition.status == "True",
         reason: condition.reason.as_str().into(),
         message: condition.message.as_str().into(),
@@ -572,4 +675,52 @@ impl PodSpec {
 fn normalized_image(image: &str) -> Arc<str> {
     let tagged = image.rfind(':') > image.rfind('/');
     if tagged { image.into() } else { format!("{image}:latest").into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::pod;
+
+    #[test]
+    fn pod_is_small() {
+        assert_eq!((size_of::<Uid>(), size_of::<Pod>()), (16, 144));
+    }
+
+    #[test]
+    fn uid_prints_as_it_was_read() {
+        let zero_half = "9b1deb4d-3b7d-4bad-0000-000000000000";
+        for (text, is_uuid) in [
+            ("9b1deb4d-3b7d-4bad-9bdd-2b0d7b3dcb6d", true),
+            ("00000000-0000-0000-8000-000000000000", true),
+            (zero_half, false),
+            ("9B1DEB4D-3b7d-4bad-9bdd-2b0d7b3dcb6d", false),
+            ("mirror", false),
+            ("", false),
+        ] {
+            let uid = Uid::from(text);
+            assert_eq!((uid.to_string().as_str(), matches!(uid, Uid::Uuid(_))), (text, is_uuid));
+        }
+        assert!(Uid::from("00000000-0000-0000-8000-000000000001") < Uid::from("1"));
+    }
+
+    #[test]
+    fn uncommon_fields_take_no_memory_once_they_are_unset() {
+        let plain = pod("p").build();
+        let mut changed = plain.clone();
+        changed.set_nominated_node_name(Some("n".into()));
+        assert_eq!(changed, pod("p").nominated("n").build());
+        changed.set_nominated_node_name(None);
+        assert!(changed.uncommon.is_none() && changed == plain);
+        assert_eq!(changed.replace_problems([Problem::new("spec", "odd")].into()), [].into());
+        assert_eq!((changed.problems().len(), plain.problems().len()), (1, 0));
+    }
+
+    #[test]
+    fn generation_beyond_the_limits_saturates() {
+        let of = |generation| {
+            Pod::generation_of(&api::ObjectMeta { generation, ..api::ObjectMeta::default() })
+        };
+        assert_eq!([of(-1), of(0), of(7), of(i64::MAX)], [0, 0, 7, u32::MAX]);
+    }
 }

@@ -163,12 +163,12 @@ mod tests {
 
     #[test]
     fn generated_claims_are_found_by_entry() {
-        assert_eq!(pod(json!({}), json!({})).generated_claims, None);
+        assert_eq!(pod(json!({}), json!({})).generated_claims(), None);
         let status = json!({"resourceClaimStatuses": [
             {"name": "a", "resourceClaimName": "p-a-x7"}, {"name": "b"},
         ]});
         let pod = pod(json!({}), status);
-        let generated = pod.generated_claims.unwrap();
+        let generated = pod.generated_claims().unwrap();
         assert_eq!(generated.claim("a"), Some(Some(&"p-a-x7".into())));
         assert_eq!(generated.claim("b"), Some(None));
         assert_eq!(generated.claim("c"), None);

@@ -4,7 +4,9 @@ use std::collections::HashSet;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use crate::{ContainerResources, Controller, Labels, Pod, PodRequests, PodSpec};
+use crate::{
+    ContainerResources, Controller, Labels, Pod, PodRequests, PodSpec, ScheduledCondition,
+};
 
 /// A pool that shares equal parts between pods. It keeps the memory of a pod small if other pods
 /// have the same template.
@@ -15,6 +17,7 @@ pub struct PodPool {
     labels: Shared<Labels>,
     controllers: Shared<Controller>,
     containers: Shared<[ContainerResources]>,
+    conditions: Shared<ScheduledCondition>,
     texts: Shared<str>,
 }
 
@@ -31,6 +34,9 @@ impl PodPool {
         if let Some(containers) = pod.extra.containers_mut() {
             self.containers.share(containers);
         }
+        if let Some(condition) = &mut pod.scheduled_condition {
+            self.conditions.share(condition);
+        }
         if let Some(node) = &mut pod.node_name {
             self.texts.share(node);
         }
@@ -45,8 +51,9 @@ impl PodPool {
     }
 }
 
-#[derive(Debug)]
-struct Shared<T: ?Sized> {
+/// One copy of each value that is in use.
+#[derive(Debug, Clone)]
+pub(crate) struct Shared<T: ?Sized> {
     known: HashSet<Arc<T>>,
     sweep_at: usize,
 }
@@ -60,7 +67,8 @@ impl<T: ?Sized> Default for Shared<T> {
 }
 
 impl<T: ?Sized + Eq + Hash> Shared<T> {
-    fn share(&mut self, value: &mut Arc<T>) {
+    /// Replaces `value` by an equal known value, or remembers it.
+    pub(crate) fn share(&mut self, value: &mut Arc<T>) {
         if !self.replace(value) {
             self.add(value);
         }

@@ -33,7 +33,7 @@ impl Template {
     /// example the claim of an ephemeral volume, or a field that could not be read.
     pub fn describes(pod: &Pod) -> bool {
         let ephemeral = |source: &PodVolumeSource| matches!(source, PodVolumeSource::Ephemeral);
-        pod.problems.is_none()
+        pod.problems().is_empty()
             && pod.spec.resource_claims.is_empty()
             && !pod.spec.volumes.iter().any(|volume| ephemeral(&volume.source))
     }

@@ -6,6 +6,32 @@ use serde::{Deserialize, Serialize};
 
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
+/// A point in time that may be missing. It takes no more memory than a [`Time`], unlike an `Option` of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct OptionalTime(Time);
+
+impl OptionalTime {
+    /// No point in time.
+    pub const NONE: Self = Self(Time(i64::MIN));
+
+    /// Returns the point in time, if there is one.
+    pub fn get(self) -> Option<Time> {
+        (self != Self::NONE).then_some(self.0)
+    }
+}
+
+impl Default for OptionalTime {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
+impl From<Option<Time>> for OptionalTime {
+    fn from(time: Option<Time>) -> Self {
+        time.map_or(Self::NONE, Self)
+    }
+}
+
 /// A point in time, in nanoseconds since the Unix epoch or since the start of a simulation.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,

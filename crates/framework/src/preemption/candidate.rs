@@ -77,6 +77,6 @@ fn latest_start_time(candidate: &Candidate, now: Time) -> i64 {
     let pods = &candidate.victims.pods;
     let highest = pods.iter().map(|pod| pod.priority()).max();
     let most_important = pods.iter().filter(|pod| Some(pod.priority()) == highest);
-    let starts = most_important.map(|pod| pod.start_time.unwrap_or(now));
+    let starts = most_important.map(|pod| pod.start_time.get().unwrap_or(now));
     starts.min().map_or(i64::MIN, Time::as_nanos)
 }

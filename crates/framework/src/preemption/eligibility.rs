@@ -17,7 +17,7 @@ pub fn pod_eligible_to_preempt_others(attempt: &Attempt<'_>) -> Result<(), Cow<'
     if !pod.spec.may_preempt {
         return Err("not eligible due to preemptionPolicy=Never.".into());
     }
-    let nominated = pod.nominated_node_name.as_ref().and_then(|name| cluster.node_named(name));
+    let nominated = pod.nominated_node_name().and_then(|name| cluster.node_named(name));
     let Some(node) = nominated else { return Ok(()) };
     if verdicts.get(node).code() == Code::UnschedulableAndUnresolvable {
         return Ok(());

@@ -34,7 +34,8 @@ pub fn select_victims_on_node(
     for (ix, other) in placed {
         if other.priority() < pod.priority() {
             trial.remove_pod(ix)?;
-            let importance = (Reverse(other.priority()), other.start_time.unwrap_or(wall_time));
+            let importance =
+                (Reverse(other.priority()), other.start_time.get().unwrap_or(wall_time));
             potential.push(Potential { ix, pod: other, importance, violates_budget: false });
         }
     }

@@ -31,7 +31,7 @@ fn claim_name<'a>(pod: &'a Pod, entry: &'a PodResourceClaim) -> Result<Option<&'
     match &entry.source {
         PodClaimSource::Claim(name) => Ok(Some(name)),
         PodClaimSource::Template => {
-            let generated = pod.generated_claims.as_deref();
+            let generated = pod.generated_claims();
             match generated.and_then(|generated| generated.claim(&entry.name)) {
                 Some(name) => Ok(name.map(AsRef::as_ref)),
                 None => {

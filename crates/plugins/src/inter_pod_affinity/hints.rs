@@ -32,7 +32,7 @@ impl InterPodAffinity {
         }
         let (old, new) = hint::pods(objects)?;
         let is_idle =
-            |other: &Pod| other.node_name.is_none() && other.nominated_node_name.is_none();
+            |other: &Pod| other.node_name.is_none() && other.nominated_node_name().is_none();
         if old.is_some_and(is_idle) || new.is_some_and(is_idle) {
             return Ok(QueueingHint::Skip);
         }

@@ -354,7 +354,7 @@ impl Fit {
         _handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
         let helps = match hint::pods(objects)? {
-            (Some(gone), None) => gone.node_name.is_some() || gone.nominated_node_name.is_some(),
+            (Some(gone), None) => gone.node_name.is_some() || gone.nominated_node_name().is_some(),
             (Some(before), Some(after)) => {
                 let [wanted, before, requests] = [pod, before, after].map(|p| &p.requests.placed);
                 after.uid == pod.uid

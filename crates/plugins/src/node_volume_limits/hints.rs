@@ -41,7 +41,7 @@ impl NodeVolumeLimits {
         _handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
         let (old, _) = hint::pods(objects)?;
-        let held_room = |old: &Pod| old.node_name.is_some() || old.nominated_node_name.is_some();
+        let held_room = |old: &Pod| old.node_name.is_some() || old.nominated_node_name().is_some();
         Ok(hint::queue_if(old.is_some_and(|old| held_room(old) && may_be_limited(old))))
     }
 

@@ -128,7 +128,7 @@ impl PodTopologySpread {
 
 /// Whether the pod is placed or nominated.
 fn is_placed_or_nominated(pod: &Pod) -> bool {
-    pod.node_name.is_some() || pod.nominated_node_name.is_some()
+    pod.node_name.is_some() || pod.nominated_node_name().is_some()
 }
 
 /// Whether fields changed that affect counting. Most updates change only the status.

@@ -112,7 +112,7 @@ fn pods_that_the_metrics_do_not_cover_count_with_their_predicted_usage() {
         measured(harness(made(json!({})).unwrap()), &[("a", "0"), ("b", "0"), ("c", "0")]);
     let running = |name: &str, node: &str, started: Option<&str>| {
         let pod = pod_with(&harness, name, json!({"limits": {"cpu": "2"}}));
-        Pod { node_name: Some(node.into()), start_time: started.map(at), ..pod }
+        Pod { node_name: Some(node.into()), start_time: started.map(at).into(), ..pod }
     };
     let pods = [
         running("old", "a", Some("2026-11-22T11:59:00Z")),
