@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use framework::{CycleState, ExtensionPoint, NodeBits, NodeIx, PluginName, Pod, Status, Verdicts};
+use framework::{CycleState, ExtensionPoint, Filter, NodeBits, NodeIx, Pod, Status, Verdicts};
 
 use super::dry_run::{FilterSubset, FilteredNode, NodeFilters, filter_error};
 use super::sampling::{Sampling, num_feasible_nodes_to_find};
 use super::{Cycle, Depth, Diagnosis, Form, Panics, PreFiltered, ScheduleError};
 use crate::plugin_call::{HasCode, call_beside, call_plugin};
 use crate::ports::Probe;
-use crate::profile::EXTENDER;
+use crate::profile::{EXTENDER, Named};
 
 impl<'a> Cycle<'a, '_> {
     /// Finds the nodes that can take the pod, into the scratch. `own` is the verdict on the node that the
@@ -74,37 +74,34 @@ impl<'a> Cycle<'a, '_> {
     }
 
     /// Runs every filter plugin over all candidates, and keeps the nodes left after each.
-    fn filter_set(&mut self, candidates: &NodeBits) -> Result<(), Status> {
-        self.filter_set_by(candidates, |_| true)
-    }
-
-    /// Runs the filter plugins that take part.
-    pub(super) fn filter_set_by(
-        &mut self,
-        candidates: &NodeBits,
-        takes_part: impl Fn(&PluginName) -> bool,
-    ) -> Result<(), Status> {
+    pub(super) fn filter_set(&mut self, candidates: &NodeBits) -> Result<(), Status> {
         let profile = self.profile;
-        let (handle, pod, form) = (self.handle(), &**self.pod, self.form);
-        let state = &*self.state;
-        let left = &mut self.scratch.candidates;
-        left.copy_from(candidates);
+        self.scratch.candidates.copy_from(candidates);
         self.scratch.passed.resize(profile.filter.len(), NodeBits::default());
-        for (plugin, passed) in profile.filter.iter().zip(&mut self.scratch.passed) {
-            let runs = takes_part(&plugin.name) && !state.skips_filter(&plugin.name);
-            if runs && !left.is_empty() {
-                call_plugin(ExtensionPoint::Filter, &plugin.name, self.cx.probe, || match form {
-                    Form::Set | Form::Ranked => plugin.plugin.filter_set(state, pod, &handle, left),
-                    Form::OneNode => filter_each(left, |node| {
-                        plugin.plugin.filter(state, pod, &handle.cluster.node(node), &handle)
-                    }),
-                })
-                .flatten()
-                .map_err(|status| filter_error(plugin, &status))?;
+        for (place, plugin) in profile.filter.iter().enumerate() {
+            if !self.state.skips_filter(&plugin.name) {
+                self.filter_left(plugin)?;
             }
-            passed.copy_from(left);
+            self.scratch.passed[place].copy_from(&self.scratch.candidates);
         }
         Ok(())
+    }
+
+    /// Runs a filter plugin over the candidates that are left.
+    pub(super) fn filter_left(&mut self, own: &Named<dyn Filter>) -> Result<(), Status> {
+        if self.scratch.candidates.is_empty() {
+            return Ok(());
+        }
+        let (handle, pod, form) = (self.handle(), &**self.pod, self.form);
+        let (state, left) = (&*self.state, &mut self.scratch.candidates);
+        call_plugin(ExtensionPoint::Filter, &own.name, self.cx.probe, || match form {
+            Form::Set | Form::Ranked => own.plugin.filter_set(state, pod, &handle, left),
+            Form::OneNode => filter_each(left, |node| {
+                own.plugin.filter(state, pod, &handle.cluster.node(node), &handle)
+            }),
+        })
+        .flatten()
+        .map_err(|status| filter_error(own, &status))
     }
 
     /// Filters again the nodes to which other pods of at least this priority are nominated: the pod must

@@ -1,6 +1,6 @@
 //! The passes over the nodes that have changed since the last decision for a class, or over all nodes.
 
-use framework::{Code, ExtensionPoint, Filter, NodeBits, NodeIx, PluginName, ScoreScope, Status};
+use framework::{Code, ExtensionPoint, Filter, NodeIx, ScoreScope, Status};
 
 use super::ranked::{Scoped, Unusable};
 use super::{Cycle, Form};
@@ -9,7 +9,7 @@ use crate::profile::{MAX_NODE_SCORE, Named, ScorePlugin};
 use crate::ranking::{LocalScore, LocalScores, Missed, Ranking};
 
 /// Number of nodes that are scored at once, so that their scores stay in the cache of the processor.
-const CHUNK: usize = 1 << 15;
+const CHUNK: usize = 1 << 13;
 /// The one-node form is faster for fewer nodes than one in so many, because the set form looks at all words of a
 /// bit set.
 const NODES_PER_FEW: usize = 4096;
@@ -23,6 +23,8 @@ pub(super) struct Columns {
     scored: Vec<NodeIx>,
     /// Nodes that pass the filters which look at the objects of nodes.
     passed: Vec<NodeIx>,
+    /// Nodes that filters of the class alone reject.
+    rejected: Vec<NodeIx>,
     /// The scores of one plugin.
     raw: Vec<i64>,
     /// For each node the weighted sum of its local scores.
@@ -101,6 +103,7 @@ impl Cycle<'_, '_> {
         self.start(ExtensionPoint::Filter);
         let filtered = self
             .filter_nodes(&scoped.local_filters, changed, &mut columns.scored)
+            .and_then(|()| self.filter_own(missed, scoped, columns))
             .and_then(|()| self.filter_objects(missed, scoped, &mut columns.passed));
         self.stop(ExtensionPoint::Filter, filtered.code());
         filtered?;
@@ -110,6 +113,31 @@ impl Cycle<'_, '_> {
         let code = if ranked.is_ok() { Code::Success } else { Code::Error };
         self.stop(ExtensionPoint::Score, code);
         ranked
+    }
+
+    /// Finds the nodes that the filters reject which look at each node for this class alone, out of those to look at.
+    fn filter_own(
+        &mut self,
+        missed: &Missed,
+        scoped: &Scoped<'_>,
+        Columns { passed, rejected, .. }: &mut Columns,
+    ) -> Result<(), Status> {
+        rejected.clear();
+        if scoped.own_filters.is_empty() {
+            return Ok(());
+        }
+        let nodes = match missed {
+            Missed::All => None,
+            Missed::Changed(changed) => Some(&*changed.nodes),
+        };
+        self.filter_nodes(&scoped.own_filters, nodes, passed)?;
+        let mut passed = passed.iter().peekable();
+        let mut fails = |node: &NodeIx| passed.next_if_eq(&node).is_none();
+        match nodes {
+            Some(nodes) => rejected.extend(nodes.iter().copied().filter(|node| fails(node))),
+            None => rejected.extend(self.view.cluster().nodes().iter().filter(|node| fails(node))),
+        }
+        Ok(())
     }
 
     /// Finds the nodes that pass the filters which look at the objects of nodes, out of those to look at.
@@ -169,7 +197,9 @@ impl Cycle<'_, '_> {
                 changed.objects.iter().for_each(|node| ranking.remove(*node));
             }
         }
-        self.rank_anew(ranking, local, scoped, columns)
+        self.rank_anew(ranking, local, scoped, columns)?;
+        let mut rejected = columns.rejected.iter();
+        Ok(rejected.try_for_each(|node| ranking.rescore(*node, LocalScore::REJECTED))?)
     }
 
     /// Ranks the nodes in `columns.passed`, which are not in the ranking.
@@ -178,7 +208,7 @@ impl Cycle<'_, '_> {
         ranking: &mut Ranking,
         local: &LocalScores,
         scoped: &Scoped<'_>,
-        Columns { passed, keys, row, .. }: &mut Columns,
+        Columns { passed, keys, .. }: &mut Columns,
     ) -> Result<(), Unusable> {
         for nodes in passed.chunks(CHUNK) {
             let keyed = scoped.keyed();
@@ -186,11 +216,7 @@ impl Cycle<'_, '_> {
             for ((own, _), keys) in keyed.zip(keys.chunks_mut(nodes.len())) {
                 self.write_keys(own, nodes, keys)?;
             }
-            for (place, node) in nodes.iter().enumerate() {
-                row.clear();
-                row.extend(keys.iter().skip(place).step_by(nodes.len()));
-                ranking.insert(*node, row, local.get(*node))?;
-            }
+            ranking.insert_all(nodes, keys, |node| local.get(node))?;
         }
         Ok(())
     }
@@ -251,7 +277,6 @@ impl Cycle<'_, '_> {
         passed.clear();
         let all = self.view.cluster().nodes();
         let there = nodes.map(|nodes| nodes.iter().copied().filter(|node| all.contains(*node)));
-        let takes_part = |name: &PluginName| filters.iter().any(|own| own.name == *name);
         match (nodes, there) {
             (Some(nodes), Some(there)) if self.are_few(nodes) => {
                 passed.extend(there);
@@ -259,9 +284,15 @@ impl Cycle<'_, '_> {
                     .iter()
                     .try_for_each(|own| self.retain_by(own, passed, |node| *node));
             }
-            (_, Some(there)) => self.filter_set_by(&there.collect::<NodeBits>(), takes_part)?,
-            (_, None) => self.filter_set_by(all, takes_part)?,
+            (_, Some(there)) => {
+                self.scratch.candidates.clear();
+                there.for_each(|node| {
+                    self.scratch.candidates.insert(node);
+                });
+            }
+            (_, None) => self.scratch.candidates.copy_from(all),
         }
+        filters.iter().try_for_each(|own| self.filter_left(own))?;
         passed.extend(self.scratch.candidates.iter());
         Ok(())
     }

@@ -41,8 +41,10 @@ pub(super) struct Scoped<'p> {
     pub(super) local_filters: Vec<&'p Named<dyn Filter>>,
     /// Score plugins that score each node by itself, without normalisation.
     pub(super) local_scores: Vec<&'p ScorePlugin>,
-    /// What shares the answers of these two; `None` if they read more than requests.
+    /// What shares the answers of these two; `None` if a score reads more than requests.
     pub(super) shared: Option<LocalKey>,
+    /// Further filter plugins of the first kind, which read more than requests, so that their answers are not shared.
+    pub(super) own_filters: Vec<&'p Named<dyn Filter>>,
     /// Filter plugins that look at each node by itself, whatever pods are on it.
     pub(super) object_filters: Vec<&'p Named<dyn Filter>>,
     /// Filter plugins that give all nodes of a group the same verdict.
@@ -310,9 +312,11 @@ impl<'a> Cycle<'a, '_> {
             scoring.partition(|(_, own, reads)| {
                 own.normalize.is_some() || reads.scope != ScoreScope::Node
             });
-        let parts = local.iter().map(|(.., reads)| reads.part);
-        let mut parts = parts.chain(local_scores.iter().map(|(.., reads)| reads.part));
+        let mut parts = local_scores.iter().map(|(.., reads)| reads.part);
         let is_shared = parts.all(|part| part == PodPart::Requests);
+        let (local, own): (Vec<_>, Vec<_>) = local
+            .into_iter()
+            .partition(|(.., reads)| !is_shared || reads.part == PodPart::Requests);
         let shared = is_shared.then(|| LocalKey {
             scheduler_name: self.profile.scheduler_name.clone(),
             filters: local.iter().map(|(place, ..)| *place).collect(),
@@ -323,6 +327,7 @@ impl<'a> Cycle<'a, '_> {
             local_filters: local.into_iter().map(|(_, own, _)| own).collect(),
             local_scores: local_scores.into_iter().map(|(_, own, _)| own).collect(),
             shared,
+            own_filters: own.into_iter().map(|(_, own, _)| own).collect(),
             object_filters: of_objects.into_iter().map(|(_, own, _)| own).collect(),
             group_filters: grouped.into_iter().map(|(_, own, reads)| (own, reads)).collect(),
             group_scores: group_scores.into_iter().map(|(_, own, reads)| (own, reads)).collect(),

@@ -131,7 +131,7 @@ impl Cycle<'_, '_> {
 
     /// Returns the drawn nodes that pass every filter.
     fn passing(&mut self, drawn: &NodeBits) -> Result<Vec<NodeIx>, ScheduleError> {
-        self.filter_set_by(drawn, |_| true).map_err(ScheduleError::Error)?;
+        self.filter_set(drawn).map_err(ScheduleError::Error)?;
         self.filter_nominated(drawn)?;
         let mut nodes: Vec<NodeIx> = self.scratch.candidates.iter().collect();
         let mut verdicts = Verdicts::default();

@@ -7,6 +7,7 @@
 //!
 //! * `local` has the scores of plugins that look at each node by itself. Classes with equal requests share them.
 //! * `nodes` has the order of one class: its nodes by group and local score.
+//! * `grouping` finds nodes with equal keys, for many at once.
 //! * `cells` finds the n-th of the nodes that are equally good.
 //! * `rejections` has the verdicts on the nodes of a class that fits nowhere.
 //!
@@ -14,6 +15,7 @@
 
 mod cells;
 mod failures;
+mod grouping;
 mod local;
 mod nodes;
 mod rejections;

@@ -7,11 +7,12 @@ use framework::{ChangedNodes, FilterScope, NodeGroup, NodeIx, PodPart, ScoreScop
 use rustc_hash::FxHashMap;
 
 use super::cells::{CellId, Cells};
+use super::grouping::Grouping;
 use super::{LocalScore, LocalScores, Overflow};
 use crate::world::ChangeLog;
 
 /// Maximum number of groups in a ranking. Every decision looks at one node of each.
-const MAX_GROUPS: usize = 1024;
+pub(super) const MAX_GROUPS: usize = 1024;
 /// Maximum number of bytes that a ranking takes for each node, beside those for a small cluster.
 const MAX_BYTES_PER_NODE: usize = 10;
 const MAX_BYTES_OF_SMALL_CLUSTER: usize = 1 << 18;
@@ -174,6 +175,29 @@ impl Ranking {
     ) -> Result<(), Overflow> {
         let group = self.group_of(keys);
         self.move_to(node, group, score)
+    }
+
+    /// Adds nodes that are not in the ranking, in ascending order. `keys` has a key of each node, plugin by plugin.
+    ///
+    /// # Errors
+    /// [`Overflow`]: there are too many groups and scores.
+    pub(crate) fn insert_all(
+        &mut self,
+        nodes: &[NodeIx],
+        keys: &[i64],
+        score_of: impl Fn(NodeIx) -> LocalScore,
+    ) -> Result<(), Overflow> {
+        if nodes.is_empty() {
+            return Ok(());
+        }
+        let Grouping { numbers, firsts } = Grouping::of(nodes.len(), keys)?;
+        let keys_of = |first: usize| keys.iter().skip(first).step_by(nodes.len()).copied();
+        let groups: Vec<usize> = firsts
+            .into_iter()
+            .map(|first| self.group_of(&keys_of(first).collect::<Vec<_>>()))
+            .collect();
+        let mut nodes = nodes.iter().zip(numbers);
+        nodes.try_for_each(|(node, number)| self.move_to(*node, groups[number], score_of(*node)))
     }
 
     /// Changes the score of a node that is in the ranking.

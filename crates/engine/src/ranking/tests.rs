@@ -10,6 +10,9 @@ use crate::world::ChangeLog;
 /// Group and local score of a node; `None` if it is rejected by itself.
 type Place = (i64, Option<i64>);
 
+/// Whether there is a node, its two keys around its local score.
+type Drawn = (bool, i64, Option<i64>, i64);
+
 /// The best nodes of a plain map, in order.
 fn best(nodes: &BTreeMap<usize, Place>, added: impl Fn(i64) -> Option<i64>) -> Vec<usize> {
     let total = |(key, score): &Place| Some((*score)? + added(*key)?);
@@ -79,6 +82,50 @@ proptest! {
         let keys: std::collections::BTreeSet<_> = plain.values().map(|(key, _)| key).collect();
         prop_assert_eq!(ranking.group_count(), keys.len());
     }
+}
+
+proptest! {
+    #[test]
+    fn nodes_added_together_are_ranked_like_nodes_added_one_by_one(
+        places in prop::collection::vec(
+            (prop::bool::weighted(0.8), 0_i64..3, prop::option::of(0_i64..4), 0_i64..2),
+            1..400,
+        ),
+        common in any::<i64>(),
+    ) {
+        let places: Vec<_> = (0..).map(NodeIx::new).zip(&places).filter(|(_, own)| own.0).collect();
+        let score_of = |node: NodeIx| {
+            let (_, own) = places.iter().find(|(other, _)| *other == node).unwrap();
+            local(own.2)
+        };
+        let nodes: Vec<NodeIx> = places.iter().map(|(node, _)| *node).collect();
+        let keys: [&dyn Fn(&Drawn) -> i64; 3] = [&|own| own.1, &|_| common, &|own| own.3];
+        let columns: Vec<i64> =
+            keys.iter().flat_map(|key| places.iter().map(|(_, own)| key(own))).collect();
+        let (mut together, mut one_by_one) = (Ranking::default(), Ranking::default());
+        together.insert_all(&nodes, &columns, score_of).unwrap();
+        for (node, own) in &places {
+            one_by_one.insert(*node, &keys.map(|key| key(own)), score_of(*node)).unwrap();
+        }
+        prop_assert_eq!(together.groups(), one_by_one.groups());
+        for (node, _) in &places {
+            prop_assert_eq!(together.keys_of(*node), one_by_one.keys_of(*node));
+        }
+        let added = vec![Some(0); together.groups().len()];
+        let ties = |ranking: &Ranking| {
+            let ties = ranking.best(&added);
+            (0..ties.count()).map(|place| ties.nth(place)).collect::<Vec<_>>()
+        };
+        prop_assert_eq!(ties(&together), ties(&one_by_one));
+    }
+}
+
+#[test]
+fn too_many_groups_are_refused_at_once() {
+    let (nodes, keys): (Vec<_>, Vec<_>) = (0..2000).map(NodeIx::new).zip(0_i64..).unzip();
+    let ranked =
+        |len: usize| Ranking::default().insert_all(&nodes[..len], &keys[..len], |_| local(Some(1)));
+    assert!(ranked(1024).is_ok() && ranked(1025).is_err());
 }
 
 #[test]

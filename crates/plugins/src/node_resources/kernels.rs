@@ -145,9 +145,31 @@ pub(super) fn for_each_block(
     }
 }
 
+/// Number of nodes of a block up to which it is faster to look at each of them than at all of the block.
+const FEW: u32 = 4;
+
 /// Retains the nodes that have the wanted amount free in every column.
 pub(super) fn retain_with_room(nodes: &mut NodeBits, columns: &[(DenseColumn<'_>, i64)]) {
-    nodes.for_each_block(|first, bits| *bits &= !short_of_room(columns, first));
+    nodes.for_each_block(|first, bits| {
+        *bits &= !match bits.count_ones() {
+            ..=FEW => few_short_of_room(columns, first, *bits),
+            _ => short_of_room(columns, first),
+        };
+    });
+}
+
+/// Returns those of the nodes in `bits`, counted from index `first` on, that have too little free in some column.
+fn few_short_of_room(columns: &[(DenseColumn<'_>, i64)], first: usize, bits: u64) -> u64 {
+    let (mut left, mut short) = (bits, 0);
+    while left != 0 {
+        let node = first + left.trailing_zeros() as usize;
+        let lacks = |(column, wanted): &(DenseColumn<'_>, i64)| *wanted > column.usage(node).free();
+        // The lowest bit that is left.
+        let bit = left & left.wrapping_neg();
+        short |= if columns.iter().any(lacks) { bit } else { 0 };
+        left ^= bit;
+    }
+    short
 }
 
 /// Returns the nodes from index `first` on that have too little free in some column.
@@ -182,6 +204,12 @@ fn mask(nodes: [bool; WIDTH]) -> u64 {
 }
 
 impl DenseColumn<'_> {
+    /// Returns the amounts on the node with this index.
+    #[inline]
+    pub(super) fn usage(&self, node: usize) -> Usage {
+        Usage { allocatable: self.allocatable[node], requested: self.requested[node] }
+    }
+
     /// Returns the amounts on up to [`WIDTH`] nodes from index `first` on.
     #[inline]
     fn block(&self, first: usize) -> impl Iterator<Item = Usage> {
@@ -309,8 +337,13 @@ mod tests {
         fn free_amounts_equal_a_subtraction(
             amounts in prop::collection::vec([(); 4].map(|()| any_amount()), 0..200),
             wanted in (any_amount(), any_amount()),
-            choice: u64,
+            choices: [u64; 4],
+            is_sparse: bool,
         ) {
+            let choice = match is_sparse {
+                true => choices.iter().fold(u64::MAX, |all, choice| all & choice),
+                false => choices[0],
+            };
             let (first, second): (Vec<_>, Vec<_>) =
                 amounts.iter().map(|[a, b, c, d]| ((*a, *b), (*c, *d))).unzip();
             let (first, second) = (dense(&first), dense(&second));

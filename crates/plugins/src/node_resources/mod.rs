@@ -150,10 +150,7 @@ impl Column<'_> {
     #[inline]
     fn usage(&self, node: NodeIx) -> Usage {
         match self {
-            Self::Dense(column) => Usage {
-                allocatable: column.allocatable[node.index()],
-                requested: column.requested[node.index()],
-            },
+            Self::Dense(column) => column.usage(node.index()),
             Self::Scalar(column) => {
                 let scalar = column.get(node);
                 Usage { allocatable: scalar.allocatable, requested: scalar.requested }
