@@ -24,6 +24,12 @@ pub(super) enum QueueingStrategy {
     Immediately,
 }
 
+/// Whether a plugin of any profile registered the event, so that it may help a pod.
+pub(super) fn is_registered(profiles: &Profiles, event: &ClusterEvent) -> bool {
+    let mut registered = profiles.iter().flat_map(|profile| &profile.events);
+    event.is_wildcard() || registered.any(|(_, registration)| registration.event.matches(event))
+}
+
 /// A plugin and an event that it registered.
 type Registered<'p> = (&'p PluginName, &'p EventRegistration);
 
@@ -47,11 +53,6 @@ impl<'p> Registrations<'p> {
             }
         }
         Self { is_wildcard: event.is_wildcard(), by_profile }
-    }
-
-    /// Whether no plugin of any profile registered the event, so that it cannot help any pod.
-    pub(super) fn is_empty(&self) -> bool {
-        !self.is_wildcard && self.by_profile.values().all(BTreeMap::is_empty)
     }
 
     /// Returns the registrations of the plugins that rejected the pods of a group, or `None` if the

@@ -250,10 +250,14 @@ impl Queue {
         may_move: &dyn Fn(&Pod) -> bool,
         cx: &mut Context<'_>,
     ) {
-        let registrations = Registrations::of(cx.profiles, &event.event);
-        if !registrations.is_empty() {
-            self.move_pods(event, &registrations, None, may_move, cx);
+        if !hint::is_registered(cx.profiles, &event.event) {
+            return;
         }
+        if self.unschedulable.is_empty() {
+            return self.in_flight.record(event);
+        }
+        let registrations = Registrations::of(cx.profiles, &event.event);
+        self.move_pods(event, &registrations, None, may_move, cx);
     }
 
     /// Moves pods to the active queue, also if they back off or wait for an event (`Activate`). A pod

@@ -93,6 +93,10 @@ impl Group {
 }
 
 impl UnschedulablePods {
+    pub(super) fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
     /// Number of pods that were rejected in an attempt.
     pub(super) fn rejected_count(&self) -> usize {
         self.slots.len() - self.gated
