@@ -86,8 +86,6 @@ pub(super) enum IfUnbound {
     Bind { extender: usize, repeated: bool },
     /// Make sure that the last bind cannot be carried out any more, then bind the pod again or give up.
     Resolve(UnknownBind),
-    /// Fail with this message, because the extender or the API server has refused the bind.
-    Fail(String),
 }
 
 /// The input that a PreBind plugin waits for.

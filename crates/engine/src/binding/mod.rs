@@ -426,20 +426,14 @@ impl BindingCycles {
             }
             _ if is_ignorable => self.bind(cycle, next, repeated, view, cx),
             // The failure of this request does not show the outcome of the earlier request.
-            (failed, None) if repeated => {
+            (failed, _) if repeated => {
                 cycle.unknown_binds += 1;
                 let error = failed.failure().unwrap_or_default().to_owned();
-                let (fenced, by_extender) = (false, false);
+                let (fenced, by_extender) = (false, extender.is_some());
                 let bind = UnknownBind { error, extender: next, fenced, sent: since, by_extender };
                 self.find_out(cycle, IfUnbound::Resolve(bind), view, cx)
             }
-            (failed, _) => {
-                let text = failed.failure().unwrap_or_default();
-                match repeated {
-                    true => self.find_out(cycle, IfUnbound::Fail(text.to_owned()), view, cx),
-                    false => Next::Failed(cycle.bind_error(text)),
-                }
-            }
+            (failed, _) => Next::Failed(cycle.bind_error(failed.failure().unwrap_or_default())),
         }
     }
 
@@ -504,7 +498,6 @@ impl BindingCycles {
                 self.bind(cycle, extender, repeated, view, cx)
             }
             IfUnbound::Resolve(bind) => self.resolve(cycle, bind, pod, view, cx),
-            IfUnbound::Fail(text) => Next::Failed(cycle.bind_error(&text)),
         }
     }
 }

@@ -292,16 +292,29 @@ fn take_extender_bind(world: &mut World) -> (EffectId, Binding) {
     (effect.id, binding)
 }
 
+/// An extender that refuses to bind says nothing about its earlier call, which may still be under way.
+#[test]
+fn bind_by_an_extender_that_then_refuses_keeps_its_room_for_a_while() {
+    let refusal = Answer::Error("no".to_owned());
+    extender_gives_up(&[lost(), refusal.clone(), refusal.clone(), refusal.clone(), refusal], "no");
+}
+
 #[test]
 fn bind_by_an_extender_is_given_up_after_a_while() {
+    extender_gives_up(&[lost(), lost(), lost(), lost(), lost()], "timeout");
+}
+
+/// Lets an extender answer its calls to bind, and checks that the pod keeps its room for 90 seconds after the last one.
+#[track_caller]
+fn extender_gives_up(answers: &[Answer], error: &str) {
     let mut setup = Setup::new([fit()]);
     setup.extenders = vec![Extender { name: "binds".into(), bind: true, ..Extender::default() }];
     let mut world = setup.nodes(&["a"]);
     world.schedule(pod("p").cpu("8"));
     world.schedule(pod("q").cpu("8"));
-    for _ in 0..5 {
+    for answer in answers {
         let (bind, _) = take_extender_bind(&mut world);
-        world.answer(bind, &lost());
+        world.answer(bind, answer);
         answer_read(&mut world);
         keeps_its_room(&world);
     }
@@ -310,8 +323,9 @@ fn bind_by_an_extender_is_given_up_after_a_while() {
     keeps_its_room(&world);
     world.pass(1);
     answer_read(&mut world);
-    let condition = "SchedulerError: gave up binding the pod to node \"a\" (5 tries): the outcome was \
-                     unknown: timeout";
-    assert_eq!(world.condition("p").as_deref(), Some(condition));
+    let condition = format!(
+        "SchedulerError: gave up binding the pod to node \"a\" (5 tries): the outcome was unknown: {error}"
+    );
+    assert_eq!(world.condition("p"), Some(condition));
     assert_eq!((world.place("p"), world.node_of("p")), ("error backoff", None));
 }
