@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, bail};
 use serde::Deserialize;
 
+use super::mutation::Mutation;
 use super::source::{Source, SourceFile};
 
 /// Maximum number of attempts to compile the copy. The compiler reports errors of types before errors of
@@ -73,10 +74,15 @@ pub(crate) fn simulation(
 ) -> anyhow::Result<Program> {
     for round in 1..=MOST_ROUNDS {
         source.write(folder, rejected)?;
-        let arguments = ["build", "--keep-going", "--example", "faults"];
-        let (mut programs, errors) = compile(folder, target, &arguments)?;
-        if let Some(program) = programs.pop().filter(|_| errors.is_empty()) {
-            return Ok(program);
+        // A check finds the errors without generating code.
+        let arguments = |command| [command, "--keep-going", "--example", "faults"];
+        let (_, mut errors) = compile(folder, target, &arguments("check"))?;
+        if errors.is_empty() {
+            let (mut programs, more) = compile(folder, target, &arguments("build"))?;
+            if let Some(program) = programs.pop().filter(|_| more.is_empty()) {
+                return Ok(program);
+            }
+            errors = more;
         }
         let mut wrong = BTreeSet::new();
         for error in &errors {
@@ -152,7 +158,7 @@ fn compile(
 }
 
 /// Returns the mutations that may have caused an error: those that begin or end on its line, or else
-/// those of the same function.
+/// those of the same function. Bugs that are planted by hand are meant to compile, so they come last.
 fn culprits(files: &[SourceFile], error: &Diagnostic, rejected: &[usize]) -> Vec<usize> {
     let primary = error.spans.iter().filter(|span| span.is_primary);
     let places = primary.filter_map(|span| {
@@ -160,14 +166,19 @@ fn culprits(files: &[SourceFile], error: &Diagnostic, rejected: &[usize]) -> Vec
     });
     let mut numbers = Vec::new();
     for (file, line) in places {
-        let present = || file.mutations.iter().filter(|it| !rejected.contains(&it.number));
-        let on_line = present().filter(|it| *it.lines.start() == line || *it.lines.end() == line);
-        let found = numbers.len();
-        numbers.extend(on_line.map(|it| it.number));
-        if numbers.len() == found {
-            let around = present().filter(|it| it.function.lines.contains(&line));
-            numbers.extend(around.map(|it| it.number));
+        let is_present = |it: &&Mutation| !rejected.contains(&it.number);
+        let is_on_line = |it: &&Mutation| *it.lines.start() == line || *it.lines.end() == line;
+        let is_around = |it: &&Mutation| it.function.lines.contains(&line);
+        let mut found: Vec<usize> = Vec::new();
+        for by in [&is_on_line as &dyn Fn(&&Mutation) -> bool, &is_around] {
+            for mutations in [&file.mutations, &file.by_hand] {
+                if found.is_empty() {
+                    let wrong = mutations.iter().filter(is_present).filter(|it| by(it));
+                    found.extend(wrong.map(|it| it.number));
+                }
+            }
         }
+        numbers.append(&mut found);
     }
     numbers
 }

@@ -9,6 +9,7 @@
 //! how often it reaches each. A mutation is tried with the seeds that reach it, those that do so most often
 //! first, until a rule of the simulation is violated. The tests of its crate are run with those that remain.
 
+mod bugs;
 mod build;
 mod mutation;
 mod planter;
@@ -69,6 +70,9 @@ struct Args {
     /// Only these mutations
     #[arg(long, value_name = "N,N", value_delimiter = ',', conflicts_with_all = ["sample", "only"])]
     numbers: Vec<usize>,
+    /// The bugs of examples/mutants/bugs.toml instead of random mutations
+    #[arg(long, conflicts_with_all = ["sample", "only"])]
+    by_hand: bool,
     /// Also run the tests of the crate with the mutations that the simulation does not find
     #[arg(long)]
     tests: bool,
@@ -128,7 +132,7 @@ async fn main() -> anyhow::Result<()> {
 
 fn list(source: &Source, is_wanted: impl Fn(usize) -> bool) {
     for file in &source.planted {
-        for mutation in file.mutations.iter().filter(|it| is_wanted(it.number)) {
+        for mutation in file.all().filter(|it| is_wanted(it.number)) {
             let (path, line) = (file.path.display(), mutation.lines.start());
             let (number, function) = (mutation.number, &mutation.function.name);
             println!("{number} {path}:{line} {function}: {}", mutation.change);
@@ -184,10 +188,12 @@ impl Run {
 
     /// Returns the mutations to try.
     fn choose(&self, source: &Source, keys: &BTreeMap<usize, Key>) -> Vec<usize> {
-        let Args { only, numbers, sample, choice, .. } = &self.args;
+        let Args { only, numbers, sample, choice, by_hand, .. } = &self.args;
         let files = source.planted.iter();
         let files = files.filter(|file| only.as_ref().is_none_or(|it| file.path.starts_with(it)));
-        let all = files.flat_map(|file| file.mutations.iter().map(|it| it.number));
+        let mutations =
+            files.flat_map(|file| if *by_hand { &file.by_hand } else { &file.mutations });
+        let all = mutations.map(|it| it.number);
         let compiled = all.filter(|number| !self.record.rejected.contains(&keys[number]));
         let mut chosen: Vec<usize> =
             compiled.filter(|it| numbers.is_empty() || numbers.contains(it)).collect();

@@ -353,7 +353,7 @@ fn is_test(attributes: &[Attribute]) -> bool {
 }
 
 /// Returns the text in one line, cut if it is long.
-fn shorten(text: &str) -> String {
+pub(crate) fn shorten(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(LONGEST_QUOTATION) {
         Some((end, _)) => format!("{}…", &line[..end]),

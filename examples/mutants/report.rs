@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 
 use super::mutation::Key;
+use super::planter::shorten;
 use super::record::Record;
 use super::source::{Source, SourceFile};
 use super::trial::Outcome;
@@ -109,6 +110,25 @@ impl Report<'_> {
         row
     }
 
+    /// Writes the table of the bugs that were planted by hand.
+    fn write_bugs(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "| Planted | Found |\n|---|---|")?;
+        for (number, bug) in &self.source.bugs {
+            let is_rejected = self.record.rejected.contains(&self.keys[number]);
+            let found = self.record.tried.get(number).and_then(|trial| trial.found.as_ref());
+            let found = match found {
+                _ if is_rejected => "does not compile".to_owned(),
+                Some(Outcome::Found { seed, rule }) => {
+                    format!("seed {seed}: {}", shorten(&rule.replace('|', "/")))
+                }
+                _ => self.explanation(*number).unwrap_or_default(),
+            };
+            let note = bug.note.as_ref().map(|note| format!("; {note}"));
+            writeln!(f, "| {} | {found}{} |", bug.name, note.unwrap_or_default())?;
+        }
+        Ok(())
+    }
+
     /// Says how a mutation that no rule found was tried, and why it was not found.
     fn explanation(&self, number: usize) -> Option<String> {
         let trial = self.record.tried.get(&number);
@@ -146,6 +166,10 @@ impl Display for Report<'_> {
                 Some((_, sum)) => sum.add(&row),
                 None => modules.push((file.module, row)),
             }
+        }
+        modules.retain(|(_, row)| row.planted > 0);
+        if self.source.bugs.iter().any(|(number, _)| self.chosen.contains(number)) {
+            return self.write_bugs(f);
         }
         writeln!(
             f,

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
+use super::bugs::{self, Bug};
 use super::mutation::{Key, Mutation, rewrite};
 use super::planter::plant;
 
@@ -27,6 +28,12 @@ const MODULES: [(&str, &[&str]); 11] = [
     ("DynamicResources", &["crates/plugins/src/dynamic_resources"]),
     ("structured allocator", &["crates/structured/src"]),
 ];
+
+/// The bugs that are planted by hand.
+const BUGS: &str = "examples/mutants/bugs.toml";
+
+/// The part of the scheduler that files with such bugs only belong to.
+const ELSEWHERE: &str = "elsewhere";
 
 /// The function that mutations ask, for the end of each `lib.rs`. Without the variable that switches one
 /// on, it writes the numbers of the mutations that the program reaches into a file: at the first, second,
@@ -70,6 +77,15 @@ pub(crate) struct SourceFile {
     pub(crate) module: &'static str,
     text: String,
     pub(crate) mutations: Vec<Mutation>,
+    /// The mutations that are planted by hand.
+    pub(crate) by_hand: Vec<Mutation>,
+}
+
+impl SourceFile {
+    /// Returns all mutations.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Mutation> {
+        self.mutations.iter().chain(&self.by_hand)
+    }
 }
 
 /// The files of the workspace.
@@ -77,6 +93,8 @@ pub(crate) struct Source {
     files: BTreeMap<PathBuf, Vec<u8>>,
     /// The files with mutations.
     pub(crate) planted: Vec<SourceFile>,
+    /// The bugs that are planted by hand, with their numbers.
+    pub(crate) bugs: Vec<(usize, Bug)>,
 }
 
 impl Source {
@@ -93,15 +111,31 @@ impl Source {
             let text = String::from_utf8(files[&path].clone())?;
             let mutations = plant(&text, next).with_context(|| path.display().to_string())?;
             next += mutations.len();
-            planted.push(SourceFile { path, module, text, mutations });
+            planted.push(SourceFile { path, module, text, mutations, by_hand: Vec::new() });
         }
-        Ok(Self { files, planted })
+        let bugs: Vec<(usize, Bug)> = (next..).zip(bugs::read(&root.join(BUGS))?).collect();
+        for (number, bug) in &bugs {
+            let file = match planted.iter_mut().position(|file| file.path == bug.file) {
+                Some(place) => &mut planted[place],
+                None => {
+                    let text = files.get(&bug.file).cloned();
+                    let text = text.with_context(|| bug.file.display().to_string())?;
+                    let (path, text) = (bug.file.clone(), String::from_utf8(text)?);
+                    let (mutations, by_hand) = (Vec::new(), Vec::new());
+                    planted.push(SourceFile { path, module: ELSEWHERE, text, mutations, by_hand });
+                    planted.last_mut().context("it was added")?
+                }
+            };
+            let mutation = bug.plant(*number, &file.text, &file.mutations)?;
+            file.by_hand.push(mutation);
+        }
+        Ok(Self { files, planted, bugs })
     }
 
     /// Returns a number that changes with the code of the simulation and of what it runs.
     pub(crate) fn fingerprint(&self) -> u64 {
-        const CODE: [&str; 5] =
-            ["Cargo.lock", "crates", "examples/faults.rs", "src", "tests/simulation"];
+        const CODE: [&str; 6] =
+            [BUGS, "Cargo.lock", "crates", "examples/faults.rs", "src", "tests/simulation"];
         let mut hasher = DefaultHasher::new();
         let is_code = |path: &Path| CODE.iter().any(|code| path.starts_with(code));
         self.files.iter().filter(|(path, _)| is_code(path)).for_each(|it| it.hash(&mut hasher));
@@ -113,7 +147,7 @@ impl Source {
         let mut keys = BTreeMap::new();
         for file in &self.planted {
             let mut equal: BTreeMap<(&str, &str), usize> = BTreeMap::new();
-            for mutation in &file.mutations {
+            for mutation in file.all() {
                 let (function, change) =
                     (mutation.function.name.as_str(), mutation.change.as_str());
                 let nth = equal.entry((function, change)).or_default();
@@ -132,12 +166,13 @@ impl Source {
     /// # Errors
     /// A file cannot be written.
     pub(crate) fn write(&self, folder: &Path, rejected: &[usize]) -> anyhow::Result<()> {
-        let count: usize = self.planted.iter().map(|file| file.mutations.len()).sum();
+        let count: usize = self.planted.iter().map(|file| file.all().count()).sum();
         let mut files = self.files.clone();
         files.insert("src/lib.rs".into(), LIBRARY.into());
-        for SourceFile { path, text, mutations, .. } in &self.planted {
-            let kept = mutations.iter().filter(|it| !rejected.contains(&it.number));
-            files.insert(path.clone(), rewrite(text, kept).into_bytes());
+        for file in &self.planted {
+            let path = &file.path;
+            let kept = file.all().filter(|it| !rejected.contains(&it.number));
+            files.insert(path.clone(), rewrite(&file.text, kept).into_bytes());
             let library: PathBuf = path.iter().take(3).chain(["lib.rs".as_ref()]).collect();
             let root = files.get_mut(&library).context("a crate has a lib.rs")?;
             let switch = SWITCH.replace("COUNT", &count.to_string());
