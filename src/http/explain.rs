@@ -124,6 +124,11 @@ impl Explainer {
         Self { role: Some(role), ..self }
     }
 
+    /// Whether a role answers questions about pods.
+    pub(super) const fn has_role(&self) -> bool {
+        self.role.is_some()
+    }
+
     /// Answers at `/whatif/`, too.
     pub fn with_trial(self, trial: Trial) -> Self {
         Self { trial: Some(Arc::new(trial)), ..self }

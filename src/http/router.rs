@@ -41,6 +41,8 @@ pub(super) fn router(mut app: App, access: &Access) -> Router {
         .merge(std::mem::take(&mut app.routes).with_state(()));
     if app.events.is_some() {
         router = with_what_if(with_explanations(router));
+    } else if app.explainer.has_role() {
+        router = with_pods(router);
     }
     if let Some(flagz) = app.flagz.clone() {
         let show = async move |headers: HeaderMap| flagz.page().answer(&headers);
@@ -67,10 +69,14 @@ pub(super) fn router(mut app: App, access: &Access) -> Router {
         .with_state(app)
 }
 
+/// Adds the explanations of pods.
+fn with_pods(router: Router<App>) -> Router<App> {
+    router.route("/explain/pods/{namespace}/{name}", get(explain::pod).layer(compressed()))
+}
+
 /// Adds the explanations of decisions.
 fn with_explanations(router: Router<App>) -> Router<App> {
-    router
-        .route("/explain/pods/{namespace}/{name}", get(explain::pod).layer(compressed()))
+    with_pods(router)
         .route("/explain/groups/{namespace}/{name}", get(explain::group).layer(compressed()))
         .route("/explain/nodes", get(explain::nodes).layer(compressed()))
         .route("/explain/nodes/{name}", get(explain::node).layer(compressed()))

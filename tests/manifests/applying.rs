@@ -55,7 +55,7 @@ fn cluster() -> Store {
             create(&mut store, definition).unwrap();
         }
     }
-    for name in ["batch", "leases", "scheduling"] {
+    for name in ["batch", "fleet", "leases", "scheduling", "shop"] {
         let namespace =
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         create(&mut store, &namespace).unwrap();

@@ -59,6 +59,7 @@ fn with_samples() -> Arc<Metrics> {
     metrics.set_extenders([("http://extender", true)]);
     metrics.set_oldest_pods([("active", Duration::from_secs(1))]);
     metrics.watch("pods").failed();
+    metrics.clusters().profile("eu", true);
     let member = metrics.clusters().member("eu");
     member.sampled("nodes");
     member.committed("conflict", "Resources");

@@ -478,7 +478,7 @@ clusters:
             (
                 "kind:",
                 "clusterProfiles: {namespace: a, connection: {tokenFile: t}}\nkind:",
-                "clusterProfiles.connection: missing field `certificateAuthority`",
+                "clusterProfiles.connection: ",
             ),
             (
                 "kind:",

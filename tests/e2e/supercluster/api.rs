@@ -123,7 +123,7 @@ fn agent_answers_callers_with_the_role_of_the_chart_and_no_others() {
 
         // The agent does not read all of it, so that the connection may break before the answer is read.
         let (status, answer) = eventually("a long body is refused", async || {
-            caller.try_send(Method::POST, "commits", " ".repeat(3 << 20)).await
+            caller.try_send(Method::POST, "commits", " ".repeat(5 << 20)).await
         })
         .await;
         assert_eq!((status, &answer["code"]), (StatusCode::PAYLOAD_TOO_LARGE, &json!(413)));

@@ -211,9 +211,9 @@ fn standby_goes_on_when_the_leader_is_killed() {
         let election = [
             "--leader-elect=true",
             "--leader-elect-resource-name=loadmaster",
-            "--leader-elect-lease-duration=3s",
-            "--leader-elect-renew-deadline=2s",
-            "--leader-elect-retry-period=500ms",
+            "--leader-elect-lease-duration=8s",
+            "--leader-elect-renew-deadline=6s",
+            "--leader-elect-retry-period=1s",
         ];
         let file = world.clusters_file();
         let leader = world.run_scheduler(file.clone(), json!({}), &election);
