@@ -38,6 +38,11 @@ impl Clock {
         WallOffset::between(Time::from_nanos(self.process), Time::from_nanos(self.wall))
     }
 
+    /// Returns the time on the wall clock.
+    pub(crate) const fn wall(&self, world: Time) -> Time {
+        Time::from_nanos(world.as_nanos() + self.wall)
+    }
+
     /// Returns the time on the clock of the process.
     pub(crate) const fn now(&self, world: Time) -> Time {
         Time::from_nanos(world.as_nanos() + self.process)

@@ -19,6 +19,9 @@ use super::rules::{Checked, rule};
 use super::server::DEFAULT;
 use super::trouble::needs_extender;
 
+/// The end of the error for a pool of devices some of whose slices are absent.
+const BEING_UPDATED: &str = "is currently being updated";
+
 /// Returns the highest priority of the pods that are ready for an attempt.
 pub(crate) fn highest_priority(engine: &Engine) -> Option<i32> {
     let ready = engine.queue().iter().filter(|(place, _)| *place == Place::Active);
@@ -46,6 +49,8 @@ pub(crate) fn after_decision(
         }
         Outcome::Unschedulable(text) => is_counted(engine, pod, text),
         Outcome::Error(_) if may_fail => Ok(()),
+        // A claim for all devices has to wait until the driver has published the whole pool, as in kube-scheduler.
+        Outcome::Error(text) if needs_devices(pod) && text.ends_with(BEING_UPDATED) => Ok(()),
         Outcome::Error(text) => Err(format!("the attempt for {} fails: {text}", pod.key)),
         Outcome::Skipped => Ok(()),
     }

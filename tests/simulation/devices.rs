@@ -3,11 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use client::Request;
 use sandbox::resources::{PODS, RESOURCECLAIMS};
 use serde_json::Value;
 
+use super::churn::devices::SHARED_POOL;
 use super::driver;
-use super::oracle::fault_of;
+use super::oracle::{fault_of, links_suffice};
 use super::rules::{Checked, rule};
 use super::server::{Bound, Server};
 
@@ -29,7 +31,7 @@ pub(crate) fn after_write(server: &Server) -> Checked {
             rule(other.is_none(), || format!("{device:?} is allocated to {other:?} and {name}"))?;
         }
     }
-    Ok(())
+    rule(links_suffice(holders.keys()), || format!("the counters do not suffice for {holders:?}"))
 }
 
 /// Checks that the claims of a pod that was bound are allocated for its node, reserved for it, and ready.
@@ -74,6 +76,13 @@ pub(crate) fn at_rest(server: &Server) -> Checked {
     Ok(())
 }
 
+/// Whether a request allocates devices.
+pub(crate) fn is_allocation(request: &Request) -> bool {
+    request.path.contains("/resourceclaims/")
+        && request.path.ends_with("/status")
+        && String::from_utf8_lossy(&request.body).contains("\"allocation\"")
+}
+
 /// Returns the devices of a claim.
 pub(crate) fn allocated(claim: &Value) -> impl Iterator<Item = DeviceId> {
     let results = claim["status"]["allocation"]["devices"]["results"].as_array();
@@ -111,7 +120,15 @@ pub(crate) fn lacks_claim(server: &Server, pod: &Value) -> bool {
 
 /// Whether the devices of a claim can be used on the node; all of them belong to one node.
 pub(crate) fn is_usable_on(claim: &Value, node: &str) -> bool {
-    !claim["status"]["allocation"].is_null() && allocated(claim).all(|(_, pool, _)| pool == node)
+    !claim["status"]["allocation"].is_null() && allocated(claim).all(|id| node_of(&id) == node)
+}
+
+/// Returns the node of a device: its pool, or the beginning of its name if nodes share the pool.
+pub(crate) fn node_of((_, pool, device): &DeviceId) -> &str {
+    match pool == SHARED_POOL {
+        true => device.split('-').next().unwrap_or_default(),
+        false => pool,
+    }
 }
 
 fn text(value: &Value) -> &str {

@@ -69,6 +69,22 @@ impl RequestLimits {
         rule(!counts.any(is_too_many), || format!("{path} exceeds the rate: {:?}", self.sent))
     }
 
+    /// Whether the limits certainly admit a request: none is under way, the server asked for no pause, and the rate
+    /// leaves one to spare.
+    pub(crate) fn admit_one(&self, now: Time) -> bool {
+        let is_paused = self.pause.is_some_and(|(_, end)| now <= end);
+        let is_spare = self.limits.qps.is_none_or(|qps| {
+            let mut counts = (2_u32..).zip(&self.sent);
+            counts.all(|(count, first)| {
+                let gained = now.since(*first).as_secs_f32() * qps;
+                f64::from(count) < f64::from(self.limits.burst) + f64::from(gained)
+            })
+        });
+        // The rate of requests that are held back is not known.
+        let is_known = self.is_prompt || self.limits.qps.is_none();
+        is_known && self.in_flight.is_empty() && !is_paused && is_spare
+    }
+
     /// Records a reply.
     pub(crate) fn replied(&mut self, id: RequestId, reply: &Reply, now: Time) {
         self.in_flight.remove(&id);

@@ -20,6 +20,7 @@
 //! - `queueing`, `limits`, `retries`, `calls`, `zones`, `explanations`, `leases`, `farewells`: invariants of turns
 //!   and backoffs, of the number and rate of requests, of repeated requests, of the calls of reflectors, of the
 //!   order of nodes, of what users read, of the Lease, and of processes that are asked to end.
+//! - `evictions`, `times`: invariants of repeated preemptions, and of the times that are written.
 //! - `counts`: invariants of what the scheduler counts and keeps.
 //! - `volumes`, `devices`: invariants of volumes and devices, and of their claims.
 //! - `recording`: the recording of each process, which is replayed at the end.
@@ -34,6 +35,7 @@ mod coverage;
 mod decisions;
 mod devices;
 mod driver;
+mod evictions;
 mod explanations;
 mod extender;
 mod farewells;
@@ -51,6 +53,7 @@ mod replica;
 mod retries;
 mod rules;
 mod server;
+mod times;
 mod trouble;
 mod view;
 mod volumes;
@@ -68,6 +71,8 @@ pub(crate) use world::{Summary, World};
 const LASTING: u64 = 4;
 /// One in this many seeds has devices.
 const DEVICES: u64 = 3;
+/// One in this many seeds does not score nodes by their storage capacity, as by default.
+const WITHOUT_STORAGE_SCORES: u64 = 2;
 
 /// Runs one seed: `steps` of churn and faults, then rest, then the final checks. Returns what was covered until
 /// the end, and the first violation of a rule, which may be a panic that has been printed.

@@ -23,6 +23,8 @@ pub(crate) enum Fate {
     Refused(u16),
     /// The request is carried out; an intermediary answers with this status.
     Garbled(u16),
+    /// The API server has no answer from its store in time, and says so. The write is carried out or not.
+    StorageTimesOut { is_carried_out: bool },
 }
 
 impl Fate {
@@ -37,6 +39,7 @@ impl Fate {
             Self::Lingers(_) => Some(Fault::RequestLate),
             Self::Refused(_) => Some(Fault::RequestRefused),
             Self::Garbled(_) => Some(Fault::AnswerGarbled),
+            Self::StorageTimesOut { .. } => Some(Fault::StorageTimesOut),
         }
     }
 }
@@ -136,7 +139,7 @@ impl Network {
             return Fate::Served;
         }
         let status = |rng: &mut Rng| [429, 500, 503, 504][rng.usize(..4)];
-        match rng.u32(..6) {
+        match rng.u32(..7) {
             0 => Fate::NotSent,
             1 => Fate::Vanishes,
             2 => Fate::AnswerLost,
@@ -145,6 +148,7 @@ impl Network {
                 Fate::Lingers(Duration::from_millis(rng.u64(1..longest)))
             }
             4 => Fate::Refused(status(rng)),
+            5 => Fate::StorageTimesOut { is_carried_out: rng.bool() },
             _ => Fate::Garbled([500, 502, 504][rng.usize(..3)]),
         }
     }

@@ -13,7 +13,7 @@ use super::oracle::{Oracle, needs_devices, read_pod};
 use super::replica::Replica;
 use super::rules::{Checked, may_be_placed, rule, waits_for_us};
 use super::server::Server;
-use super::trouble::Troubles;
+use super::trouble::{Troubles, needs_extender};
 
 /// Maximum time without a bind while a process decides, some pod fits and its path is healthy.
 const MOST_WITHOUT_BIND: Duration = Duration::from_mins(2);
@@ -26,6 +26,9 @@ const MOST_FOR_ONE_POD: Duration = Duration::from_mins(10);
 const MOST_WITHOUT_REASON: Duration = Duration::from_mins(5);
 /// Maximum time for which a pod is refused again and again before its condition says so.
 const MOST_WITHOUT_CAUSE: Duration = Duration::from_mins(2);
+/// Time that is added if an extender binds the pod: the scheduler waits for 90 seconds after a call without an answer, and
+/// then reads the pod after up to 30 seconds.
+const MOST_FOR_EXTENDER: Duration = Duration::from_mins(2);
 
 /// What has been seen of pods that wait.
 #[derive(Debug, Default)]
@@ -194,7 +197,12 @@ impl Progress {
                 continue;
             };
             let waited = sight.now.since(*since);
-            rule(message.contains(text.as_str()) || waited <= MOST_WITHOUT_CAUSE, || {
+            // The call of an extender that got no answer is waited for.
+            let longest = match needs_extender(&read_pod(pod)) {
+                true => MOST_WITHOUT_CAUSE + MOST_FOR_EXTENDER,
+                false => MOST_WITHOUT_CAUSE,
+            };
+            rule(message.contains(text.as_str()) || waited <= longest, || {
                 let name = &pod["metadata"]["name"];
                 format!(
                     "{name} is refused for {waited:?}: {text}, and says {reason:?}: {message:?}"

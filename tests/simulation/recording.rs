@@ -2,8 +2,7 @@
 
 use recording::{Chunk, Compressor, Encoder, Ending, FileReader, Header, RecordedEngine, Replayer};
 
-use super::extender::Role;
-use super::replica::new_engine;
+use super::replica::{Kind, new_engine};
 use super::rules::{Checked, rule};
 
 /// Bytes after which a file ends, so that a run has several.
@@ -14,16 +13,16 @@ const FRAME: usize = 4096;
 /// The recording of one process.
 pub(crate) struct Recording {
     seed: u64,
-    extender: Option<Role>,
+    kind: Kind,
     compressor: Option<Compressor>,
     files: Vec<Vec<u8>>,
 }
 
 impl Recording {
     /// Begins the recording of a process with this engine.
-    pub(crate) fn begin(seed: u64, extender: Option<Role>) -> (Self, RecordedEngine) {
-        let engine = RecordedEngine::recording(new_engine(seed, extender), Encoder::new(FILE));
-        (Self { seed, extender, compressor: None, files: Vec::new() }, engine)
+    pub(crate) fn begin(seed: u64, kind: Kind) -> (Self, RecordedEngine) {
+        let engine = RecordedEngine::recording(new_engine(seed, kind), Encoder::new(FILE));
+        (Self { seed, kind, compressor: None, files: Vec::new() }, engine)
     }
 
     /// Keeps what was recorded, if it fills a frame.
@@ -68,7 +67,7 @@ impl Recording {
     /// # Errors
     /// A decision differs, or a file cannot be read.
     pub(crate) fn replays(&self) -> Result<u64, String> {
-        let mut replayer = Replayer::new(new_engine(self.seed, self.extender));
+        let mut replayer = Replayer::new(new_engine(self.seed, self.kind));
         let mut decoder = recording::Decoder::default();
         let mut changes = 0;
         for file in &self.files {

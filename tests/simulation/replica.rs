@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::api_dispatcher::{ApiDispatcher, Limits};
+use client::api_dispatcher::{ApiDispatcher, CallState, Limits};
 use client::event_recorder::{self, EventRecorder};
 use client::leader_election::{LeaderElectionConfig, LeaderElector};
 use client::reflector::{CallId, Input, ListWatch, Options, Output, Reflector};
@@ -27,6 +27,7 @@ use super::churn::nodes::ZONE;
 use super::counts;
 use super::coverage::Fault;
 use super::decisions;
+use super::evictions::Evictions;
 use super::explanations::Explanations;
 use super::extender::{self, Extender, Role};
 use super::farewells::Farewell;
@@ -69,8 +70,7 @@ pub(crate) struct Replica {
     pub(crate) wake_ups: WakeUps,
     /// Its recording.
     recording: Recording,
-    /// What the extender does, if there is one.
-    extender: Option<Role>,
+    kind: Kind,
     /// Number of waiting calls above which there is a backlog.
     pub(crate) max_waiting: usize,
     /// Its requests, against its limits.
@@ -100,6 +100,8 @@ pub(crate) struct Replica {
     victims: BTreeSet<Uid>,
     /// The victims of the last attempt of each preemptor.
     evictions: BTreeMap<Uid, Vec<Arc<Pod>>>,
+    /// The preemptions of each preemptor.
+    pub(crate) preemptions: Evictions,
     last_decisions: LastDecisions,
     /// The pods in their binding cycle that have nothing to wait for, except for devices.
     ready: BTreeMap<Uid, Ready>,
@@ -117,6 +119,8 @@ pub(crate) struct Kind {
     /// Whether they live through lasting faults. They then have slots for some more groups of calls than can
     /// hang at once; each group takes half of what the others leave.
     pub(crate) has_slots: bool,
+    /// Whether nodes are scored by their storage capacity.
+    pub(crate) scores_storage: bool,
 }
 
 /// A pod in its binding cycle that has its volumes.
@@ -260,7 +264,7 @@ impl LastDecisions {
 impl Replica {
     /// Starts a scheduler.
     pub(crate) fn start(life: u32, seed: u64, kind: Kind, found: Vec<Uid>, now: Time) -> Self {
-        let (recording, engine) = Recording::begin(seed, kind.extender);
+        let (recording, engine) = Recording::begin(seed, kind);
         let kinds = watched_kinds(engine.profiles());
         let mut rng = Rng::with_seed(seed);
         let limits = limits(&mut rng, kind.has_slots);
@@ -301,7 +305,7 @@ impl Replica {
             life,
             scheduler,
             recording,
-            extender: kind.extender,
+            kind,
             max_waiting,
             limits: RequestLimits::new(limits, !kind.elects),
             retries: Retries::default(),
@@ -321,6 +325,7 @@ impl Replica {
             nominations: BTreeSet::new(),
             victims: BTreeSet::new(),
             evictions: BTreeMap::new(),
+            preemptions: Evictions::default(),
             last_decisions: LastDecisions::default(),
             ready: BTreeMap::new(),
             unnominated: now,
@@ -396,6 +401,7 @@ impl Replica {
         let preemption = foreseen.after(&attempt, self.scheduler.engine(), may_fail)?;
         self.evictions.remove(&attempt.pod.uid);
         if let Some(preemption) = &preemption {
+            self.preemptions.begin(preemption, attempt.pod.priority(), now)?;
             self.are_counted(&preemption.victims)?;
             self.evictions.insert(attempt.pod.uid.clone(), preemption.victims.clone());
         }
@@ -490,6 +496,23 @@ impl Replica {
         counts::of_queue(engine)
     }
 
+    /// Checks that no call waits for the API server while the limits admit it.
+    ///
+    /// # Errors
+    /// The rule is violated.
+    pub(crate) fn no_call_waits_in_vain(&self, now: Time) -> Checked {
+        let dispatcher = self.scheduler.api_dispatcher();
+        let may_send = self.scheduler.may_act(now) && self.limits.admit_one(now);
+        if dispatcher.unfinished() == 0 || !may_send {
+            return Ok(());
+        }
+        let counts = dispatcher.call_counts();
+        let backs_off = counts.keys().any(|(_, state)| *state == CallState::BackingOff);
+        let waits = counts.keys().any(|(_, state)| *state == CallState::Waiting);
+        // A call may wait behind one for the same object that backs off.
+        rule(backs_off || !waits, || format!("calls wait, and the limits admit one: {counts:?}"))
+    }
+
     /// Checks that binding cycles end soon while nothing is wrong, once their volumes are bound.
     ///
     /// # Errors
@@ -534,7 +557,7 @@ impl Replica {
     /// # Errors
     /// A decision depends on the difference.
     pub(crate) fn counts_are_right(&mut self, now: Time) -> Checked {
-        let mut fresh = RecordedEngine::from(new_engine(0, self.extender));
+        let mut fresh = RecordedEngine::from(new_engine(0, self.kind));
         let engine = self.scheduler.engine();
         let cluster = engine.cache().cluster();
         let nodes = cluster.nodes().iter().map(|node| Change::Node(cluster.to_node(node)));
@@ -670,12 +693,24 @@ impl Replica {
         }
         match &change {
             Change::Node(node) => self.zones.set(node),
-            Change::NodeDeleted(node) => self.zones.remove(node),
+            Change::NodeDeleted(node) => {
+                self.zones.remove(node);
+                self.preemptions.node_is_gone(node);
+            }
             Change::Pod(pod) => match pod.node_name.as_ref().filter(|_| !pod.terminal) {
-                Some(node) => drop(self.placed.insert(pod.uid.clone(), node.clone())),
+                Some(node) => {
+                    self.placed.insert(pod.uid.clone(), node.clone());
+                    self.preemptions.end(&pod.uid, Some(node), now);
+                }
                 None => drop(self.placed.remove(&pod.uid)),
             },
-            Change::PodDeleted { uid, .. } => drop(self.placed.remove(uid)),
+            Change::PodDeleted { uid, .. } => {
+                self.placed.remove(uid);
+                // The pod may be assumed on a node.
+                let cache = self.scheduler.engine().cache();
+                let placed = cache.placed(uid).map(|own| cache.cluster().node_name(own.node));
+                self.preemptions.end(uid, placed, now);
+            }
             _ => {}
         }
         let latest = described(&change);
@@ -758,7 +793,7 @@ fn described(change: &Change) -> String {
 
 /// Creates an engine with the default plugins and a plugin that waits. It has two profiles; one of
 /// them has default spread constraints and visits nodes in turn from each zone.
-pub(crate) fn new_engine(seed: u64, extender: Option<Role>) -> Engine {
+pub(crate) fn new_engine(seed: u64, kind: Kind) -> Engine {
     let mut spreading = profile(
         SPREADING,
         json!([
@@ -775,12 +810,14 @@ pub(crate) fn new_engine(seed: u64, extender: Option<Role>) -> Engine {
         "kind": "KubeSchedulerConfiguration",
         "profiles": [profile(DEFAULT, json!([patience_for_volumes(20)])), spreading],
     });
-    let loaded = config::load(&text.to_string(), &Gates::default());
+    let gates = kind.scores_storage.then_some("StorageCapacityScoring=true");
+    let gates = Gates::parse(gates).expect("the gate is known");
+    let loaded = config::load(&text.to_string(), &gates);
     let config = loaded.expect("the configuration is valid").config;
     let mut registry = plugins::registry();
     registry.register(patience::NAME, patience::plugin).expect("the name is free");
     let profiles = config.build_profiles(&registry).expect("every plugin is there");
-    let extenders = extender.map(Role::config).into_iter().collect();
+    let extenders = kind.extender.map(Role::config).into_iter().collect();
     let queue = config.queue();
     Engine::new(EngineConfig { seed, queue, extenders, ..EngineConfig::new(profiles) })
 }

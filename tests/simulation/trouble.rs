@@ -16,6 +16,8 @@ use super::server::{Bound, Server};
 enum Trouble {
     /// A fail-closed webhook on a subresource of the pods of one namespace cannot be called, or hangs.
     Webhook { subresource: &'static str, namespace: &'static str, hangs: bool },
+    /// Such a webhook denies all requests, with this status.
+    Denial { subresource: &'static str, namespace: &'static str, status: u16 },
     /// The quota of a namespace is used up.
     Quota { namespace: &'static str },
     /// We may not send these requests.
@@ -39,13 +41,15 @@ const PATCH_STATUS: Permission = Permission(Method::Patch, "pods/status");
 const PATCH_POD: Permission = Permission(Method::Patch, "pods");
 const UPDATE_LEASE: Permission = Permission(Method::Put, "leases");
 
+const DELETE_POD: Permission = Permission(Method::Delete, "pods");
+
 const PERMISSIONS: [Permission; 9] = [
     CREATE_BINDING,
     PATCH_STATUS,
     PATCH_POD,
     UPDATE_LEASE,
     Permission(Method::Get, "pods"),
-    Permission(Method::Delete, "pods"),
+    DELETE_POD,
     Permission(Method::Post, "events"),
     Permission(Method::Patch, "persistentvolumes"),
     Permission(Method::Patch, "persistentvolumeclaims"),
@@ -161,9 +165,9 @@ impl Troubles {
     ) -> bool {
         let namespace = &*pod.key.namespace;
         self.iter().all(|trouble| match trouble {
-            Trouble::Webhook { namespace: other, .. } | Trouble::Quota { namespace: other } => {
-                namespace != *other
-            }
+            Trouble::Webhook { namespace: other, .. }
+            | Trouble::Denial { namespace: other, .. }
+            | Trouble::Quota { namespace: other } => namespace != *other,
             Trouble::Permission(PATCH_POD) => pod.labels.get(super::patience::LABEL).is_none(),
             Trouble::Permission(Permission(_, resource)) => {
                 !resource.starts_with("persistent") || pod.spec.volumes.is_empty()
@@ -178,7 +182,10 @@ impl Troubles {
     /// Whether the status of pods in this namespace can be written.
     pub(crate) fn let_explain(&self, namespace: &str) -> bool {
         self.iter().all(|trouble| match trouble {
-            Trouble::Webhook { subresource: "status", namespace: other, .. } => namespace != *other,
+            Trouble::Webhook { subresource: "status", namespace: other, .. }
+            | Trouble::Denial { subresource: "status", namespace: other, .. } => {
+                namespace != *other
+            }
             Trouble::Permission(permission) => *permission != PATCH_STATUS,
             _ => true,
         })
@@ -193,7 +200,7 @@ pub(crate) fn needs_extender(pod: &Pod) -> bool {
 /// Returns a random fault.
 fn any(rng: &mut Rng, server: &Server) -> Trouble {
     let namespace = NAMESPACES[rng.usize(..NAMESPACES.len())];
-    match rng.u32(..20) {
+    match rng.u32(..26) {
         0..3 => Trouble::Webhook { subresource: "binding", namespace, hangs: rng.bool() },
         3..5 => Trouble::Webhook { subresource: "status", namespace, hangs: rng.bool() },
         5..7 => Trouble::Quota { namespace },
@@ -202,6 +209,15 @@ fn any(rng: &mut Rng, server: &Server) -> Trouble {
         10..13 => Trouble::Extender(Fault::ExtenderFails),
         13..16 => Trouble::Extender(Fault::ExtenderHangs),
         16 => Trouble::Driver,
+        17..20 => {
+            let (subresource, status) = (
+                ["binding", "status"][rng.usize(..2)],
+                [400, 403, 404, 409, 422, 500][rng.usize(..6)],
+            );
+            Trouble::Denial { subresource, namespace, status }
+        }
+        // Evictions fail.
+        20..23 => Trouble::Permission(DELETE_POD),
         _ => {
             let names = server.nodes().filter_map(|node| node["metadata"]["name"].as_str());
             let name = rng.choice(names.collect::<Vec<_>>()).unwrap_or("n0").to_owned();
@@ -233,6 +249,13 @@ impl Trouble {
                      webhook: Post \"https://w.example.com/\": {cause}"
                 );
                 Some(Refusal { after, ..Refusal::certain(fault, 500, "InternalError", message) })
+            }
+            Self::Denial { subresource, namespace, status }
+                if is_pod(subresource) && target.namespace == *namespace =>
+            {
+                let message =
+                    "admission webhook \"w.example.com\" denied the request: not now".to_owned();
+                Some(Refusal::certain(Fault::WebhookDenies, *status, "", message))
             }
             Self::Quota { namespace }
                 if target.namespace == *namespace

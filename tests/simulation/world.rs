@@ -35,10 +35,11 @@ use super::recording::Recording;
 use super::replica::{Decided, Kind, Replica};
 use super::rules::{self, Violation};
 use super::server::Server;
+use super::times;
 use super::trouble::Troubles;
 use super::volumes::Held;
 use super::wake_ups::WakeUps;
-use super::{DEVICES, LASTING};
+use super::{DEVICES, LASTING, WITHOUT_STORAGE_SCORES};
 
 /// The initial time, in seconds since 1970.
 const BEGINNING: i64 = 1_790_000_000;
@@ -431,6 +432,7 @@ impl World {
             rules::at_every_step(engine)?;
             replica.counts_agree()?;
             if is_running {
+                replica.no_call_waits_in_vain(now)?;
                 replica.failures.check(engine, now)?;
             }
             seat.writes.keep_their_room(&self.server, engine)?;
@@ -524,7 +526,8 @@ impl World {
         self.say(|| format!("process {life} starts in seat {seat}"));
         let found = self.server.placed_pods().collect();
         let has_slots = self.seed.is_multiple_of(LASTING);
-        let kind = Kind { elects: self.elects, extender: self.extender, has_slots };
+        let scores_storage = !self.seed.is_multiple_of(WITHOUT_STORAGE_SCORES);
+        let kind = Kind { elects: self.elects, extender: self.extender, has_slots, scores_storage };
         let seat = self.seats.at(seat);
         let now = seat.start_clock(self.now);
         seat.start(Replica::start(life, seed, kind, found, now));
@@ -621,11 +624,15 @@ impl World {
         }
         let events = replica.scheduler.take_events();
         replica.explanations.are_told(&events)?;
+        replica.preemptions.told(&events);
         for event in &events {
             self.seats.at(number).writes.announced(&self.server, event)?;
         }
         let mut requests = std::mem::take(&mut self.seats.at(number).held_back);
-        requests.extend(replica.take_requests(now)?);
+        let made = replica.take_requests(now)?;
+        let wall = self.seats.at(number).wall(self.now);
+        made.iter().try_for_each(|(_, request)| times::are_of_the_wall_clock(request, wall))?;
+        requests.extend(made);
         let life = replica.life;
         for (source, request) in requests {
             let pause = Duration::from_micros(self.rng.u64(..MOST_BEFORE_SENDING));

@@ -17,8 +17,10 @@ use super::server::{Bound, Server};
 pub(crate) struct Writes {
     /// Bindings that were sent and may still take effect.
     bindings: BTreeMap<RequestId, SentBinding>,
-    /// Status patches without a reply, with the UIDs of the pods.
-    patches: BTreeMap<RequestId, String>,
+    /// Status patches without a reply, with the UIDs of the pods, and whether they are to stop a bind.
+    patches: BTreeMap<RequestId, (String, bool)>,
+    /// UIDs of the pods whose binds such a patch was to stop, and was refused.
+    refused_fences: BTreeSet<String>,
     /// The objects of requests without a reply.
     at_work: BTreeMap<RequestId, String>,
     /// The bound pods, with their nodes.
@@ -27,12 +29,14 @@ pub(crate) struct Writes {
     announced: BTreeSet<Uid>,
     /// UIDs of victims, with the highest priority of their preemptors.
     victims: BTreeMap<Uid, i32>,
+    /// The last victim of each preemptor, if it is certain, and the others.
+    last_victims: BTreeMap<Uid, (Option<Uid>, Vec<Uid>)>,
     /// Victims that were deleted and have no `Preempted` event yet.
     silent_victims: BTreeSet<Uid>,
     /// Deletions without a reply, with the UIDs of the pods.
     deletions: BTreeMap<RequestId, Uid>,
-    /// Patches of pods without a reply.
-    touches: BTreeSet<RequestId>,
+    /// Patches of pods without a reply, with the generation of the specification that the scheduler knew.
+    touches: BTreeMap<RequestId, Option<i64>>,
     /// The version that the last of them gave each pod, and the time of its reply.
     versions: BTreeMap<String, (u64, Time)>,
 }
@@ -97,7 +101,12 @@ impl Writes {
             self.is_meant_well(server, request)?;
         }
         if request.method == Method::Patch && request.path.ends_with("/status") && !is_of_devices {
-            self.patches.insert(request.id, uid_in(&body_of(request), "metadata"));
+            let uid = uid_in(&body_of(request), "metadata");
+            // The attempt is over.
+            if !is_fence(request) {
+                self.refused_fences.remove(&uid);
+            }
+            self.patches.insert(request.id, (uid, is_fence(request)));
         }
         if request.method == Method::Delete && !is_of_devices {
             let uid = uid_in(&body_of(request), "preconditions");
@@ -105,7 +114,7 @@ impl Writes {
         }
         let is_of_pods = request.path.starts_with("/api/v1/") && request.path.contains("/pods/");
         if request.method == Method::Patch && is_of_pods {
-            self.touches.insert(request.id);
+            self.touches.insert(request.id, observed_generation(&body_of(request)));
         }
         let Some(Bound { uid, node }) = Bound::by(request) else { return Ok(()) };
         let version = version_in(&body_of(request));
@@ -133,14 +142,24 @@ impl Writes {
         rule(unfenced.is_none(), || {
             format!("{uid} is bound again, and no patch was answered since {unfenced:?}")
         })?;
-        let binding =
-            SentBinding { uid, node, version, sent: now, by_extender, is_fence_refused: false };
+        // After a refused patch the pod is bound to the node again and again, without another patch between.
+        let is_fence_refused = self.refused_fences.contains(&uid);
+        let binding = SentBinding { uid, node, version, sent: now, by_extender, is_fence_refused };
         self.bindings.insert(request.id, binding);
         broken.map_or(Ok(()), Err)
     }
 
     /// Records victims for a preemptor of this priority, unless they are terminating.
     pub(crate) fn preempts(&mut self, preemption: &Preemption, priority: i32) {
+        let victims = preemption.victims.iter();
+        let mut others: Vec<Uid> = victims.map(|victim| victim.uid.clone()).collect();
+        // Victims that are evicted for another pod are not evicted again, so another one may be the last.
+        let are_new = preemption
+            .victims
+            .iter()
+            .all(|own| !own.terminating && !self.victims.contains_key(&own.uid));
+        let last = if are_new { others.pop() } else { None };
+        self.last_victims.insert(preemption.uid.clone(), (last, others));
         for victim in preemption.victims.iter().filter(|victim| !victim.terminating) {
             let highest = self.victims.entry(victim.uid.clone()).or_insert(priority);
             *highest = priority.max(*highest);
@@ -153,6 +172,7 @@ impl Writes {
         let uid = uid_in(&body, if is_deletion { "preconditions" } else { "metadata" });
         rule(!uid.is_empty(), || format!("{} does not say which pod is meant", request.path))?;
         if is_deletion || is_disruption(&body) {
+            self.are_others_evicted(server, &uid)?;
             return self.may_evict(server, &uid);
         }
         let is_late = request.path.ends_with("/status")
@@ -161,6 +181,49 @@ impl Writes {
                 pod["metadata"]["uid"] == uid && !names_old_version(&version_in(&body), pod)
             });
         rule(!is_late, || format!("{} of a pod that is bound", request.path))
+    }
+
+    /// Checks that the last victim of a preemptor is evicted only after the others: if one of these evictions fails, the
+    /// pod would be evicted in vain.
+    fn are_others_evicted(&self, server: &Server, uid: &str) -> Checked {
+        let uid = Uid::from(uid);
+        let mut orders = self.last_victims.values();
+        if orders.any(|(_, others)| others.contains(&uid)) {
+            return Ok(());
+        }
+        let stays = |other: &&Uid| {
+            let other = other.to_string();
+            server.live_pods().any(|pod| {
+                let metadata = &pod["metadata"];
+                metadata["uid"] == other.as_str()
+                    && metadata["deletionTimestamp"].is_null()
+                    && !pod["spec"]["nodeName"].is_null()
+            })
+        };
+        let mut waiting =
+            self.last_victims.values().filter(|(last, _)| last.as_ref() == Some(&uid));
+        let is_due = waiting.clone().count() == 0
+            || waiting.any(|(_, others)| others.iter().find(stays).is_none());
+        rule(is_due, || {
+            format!("{uid} is evicted before the other victims: {:?}", self.last_victims)
+        })
+    }
+
+    /// Checks that a victim that is deleted has the condition that says so.
+    ///
+    /// # Errors
+    /// The rule is violated.
+    pub(crate) fn tells_its_victim(server: &Server, request: &Request) -> Checked {
+        if request.method != Method::Delete || !request.path.contains("/pods/") {
+            return Ok(());
+        }
+        let uid = uid_in(&body_of(request), "preconditions");
+        let pod = server.live_pods().find(|pod| pod["metadata"]["uid"] == uid.as_str());
+        let conditions = pod.map(|pod| pod["status"]["conditions"].as_array());
+        let is_told = conditions.is_none_or(|all| {
+            all.into_iter().flatten().any(|condition| condition["type"] == "DisruptionTarget")
+        });
+        rule(is_told, || format!("{} is evicted without a condition: {conditions:?}", request.path))
     }
 
     /// Checks that pods are deleted only for preemptors of higher priority.
@@ -177,18 +240,22 @@ impl Writes {
     /// Records a reply.
     pub(crate) fn replied(&mut self, request: RequestId, reply: &Reply, now: Time) {
         self.at_work.remove(&request);
-        if let (true, Reply::Answered(Response { status: 200, body, .. })) =
-            (self.touches.remove(&request), reply)
+        let touched = self.touches.remove(&request);
+        if let (Some(known), Reply::Answered(Response { status: 200, body, .. })) = (touched, reply)
+            && let pod = serde_json::from_slice::<Value>(body).unwrap_or_default()
+            && let generation = pod["metadata"]["generation"].as_i64()
+            // A bind to a specification that the scheduler did not know has to be refused.
+            && (known.is_none() || known == generation)
         {
-            let pod: Value = serde_json::from_slice(body).unwrap_or_default();
             let version = version_in(&pod).parse().unwrap_or_default();
             self.versions.insert(uid_in(&pod, "metadata"), (version, now));
         }
         let deleted = self.deletions.remove(&request);
-        if let (Some(pod), Reply::Answered(Response { status: status @ 400.., .. })) =
-            (self.patches.remove(&request), reply)
-            && *status != 409
-        {
+        let patched = self.patches.remove(&request).filter(|_| is_refusal(reply));
+        if let Some((pod, is_fence)) = patched {
+            if is_fence {
+                self.refused_fences.insert(pod.clone());
+            }
             let bindings = self.bindings.values_mut().filter(|binding| binding.uid == pod);
             bindings.for_each(|binding| binding.is_fence_refused = true);
         }
@@ -261,6 +328,27 @@ impl Writes {
     }
 }
 
+/// Whether a patch is to stop a bind of unknown outcome.
+fn is_fence(request: &Request) -> bool {
+    String::from_utf8_lossy(&request.body).contains("is unknown (try ")
+}
+
+/// Whether a patch that was answered so is certainly not carried out, and is not outdated either.
+fn is_refusal(reply: &Reply) -> bool {
+    let response = match reply {
+        Reply::Answered(response) => response,
+        other => return matches!(other, Reply::NotSent(_)),
+    };
+    let body = String::from_utf8_lossy(&response.body);
+    match response.status {
+        _ if body.contains("denied the request") => true,
+        409 | 429 => false,
+        400..500 => true,
+        500 => body.contains("\"InternalError\"") && !body.contains("etcdserver"),
+        _ => false,
+    }
+}
+
 fn body_of(request: &Request) -> Value {
     serde_json::from_slice(&request.body).unwrap_or_default()
 }
@@ -278,6 +366,12 @@ fn version_in(body: &Value) -> String {
 /// Whether the server refuses a write with this resourceVersion, because the pod has changed since.
 fn names_old_version(version: &str, pod: &Value) -> bool {
     !version.is_empty() && *version != pod["metadata"]["resourceVersion"]
+}
+
+/// Returns the generation that the conditions of a patch are about.
+fn observed_generation(patch: &Value) -> Option<i64> {
+    let conditions = patch["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.into_iter().find_map(|condition| condition["observedGeneration"].as_i64())
 }
 
 /// Whether a patch sets `DisruptionTarget`.

@@ -21,6 +21,14 @@ pub(crate) const CLASS: &str = "gpu";
 pub(crate) const EXTENDED_RESOURCE: &str = "example.com/gpu";
 /// Nodes with smaller numbers have devices.
 const NODES: usize = 6;
+/// The nodes from this number on share a pool, whose devices consume its counters. It is always published as a whole.
+const SHARING: std::ops::Range<usize> = 4..NODES;
+/// The pool that these nodes share.
+pub(crate) const SHARED_POOL: &str = "fabric";
+/// The scarce counter of this pool, and its amount.
+pub(crate) const LINKS: (&str, usize) = ("links", 3);
+/// Number of devices of each of these nodes.
+const SHARING_DEVICES: usize = 2;
 /// Maximum number of devices of a node.
 const MOST: usize = 3;
 /// Names of the templates.
@@ -42,6 +50,34 @@ impl Churn {
         for number in 0..NODES {
             self.publish(server, number, now);
         }
+    }
+
+    /// Publishes the pool that nodes share, one slice after the other.
+    pub(super) fn publish_shared(&mut self, server: &mut Server, now: Time) -> String {
+        self.generation += 1;
+        let counters = json!({LINKS.0: {"value": LINKS.1.to_string()}, "power": {"value": "100"}});
+        let shared =
+            json!({"allNodes": true, "sharedCounters": [{"name": "set", "counters": counters}]});
+        let own = SHARING.map(|node| {
+            let devices: Vec<Value> =
+                (0..SHARING_DEVICES).map(|number| sharing_device(node, number)).collect();
+            json!({"nodeName": format!("n{node}"), "devices": devices})
+        });
+        let slices: Vec<Value> = [shared].into_iter().chain(own).collect();
+        let pool = json!({"name": SHARED_POOL, "generation": self.generation,
+            "resourceSliceCount": slices.len()});
+        let published = slices.into_iter().enumerate().map(|(number, mut spec)| {
+            spec["driver"] = json!(DRIVER);
+            spec["pool"] = pool.clone();
+            let name = format!("{SHARED_POOL}-{number}");
+            put(
+                server,
+                &json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice",
+                "metadata": {"name": name}, "spec": spec}),
+                now,
+            )
+        });
+        published.collect::<Vec<_>>().join(", ")
     }
 
     /// Creates the class, and the templates and claims that are absent.
@@ -79,8 +115,7 @@ impl Churn {
 
     /// Returns a device of a node. Its attributes never change. Some devices have binding conditions or a taint.
     fn device(&mut self, node: usize, number: usize) -> Value {
-        let attributes = json!({"model": {"string": model(node, number)},
-            "numa": {"int": numa(node, number)}});
+        let attributes = attributes(node, number);
         let mut device = json!({"name": format!("gpu-{number}"), "attributes": attributes});
         if once_in(&mut self.rng, 6) {
             device["taints"] = json!([{"key": FAULTY, "effect": "NoSchedule"}]);
@@ -96,6 +131,9 @@ impl Churn {
     /// device has failed.
     fn publish(&mut self, server: &mut Server, number: usize, now: Time) -> String {
         server.fired.push(Fault::SlicesReplaced);
+        if SHARING.contains(&number) {
+            return self.publish_shared(server, now);
+        }
         let node = format!("n{number}");
         let count = one_of(&mut self.rng, [0, 1, 2, 2, MOST, MOST]);
         let devices: Vec<Value> = (0..count).map(|device| self.device(number, device)).collect();
@@ -104,15 +142,32 @@ impl Churn {
         let slice = json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice",
             "metadata": {"name": format!("{node}-gpus")},
             "spec": {"driver": DRIVER, "nodeName": node, "pool": pool, "devices": devices}});
-        match create(server, &slice, now) {
-            conflict if conflict.ends_with("409") => {
-                let target = related::collection(RESOURCESLICES, "");
-                let target = format!("{target}/{node}-gpus");
-                let status = server.request("PATCH", &target, &slice, now);
-                format!("patch {slice}: {status}")
-            }
-            created => created,
+        put(server, &slice, now)
+    }
+}
+
+/// Returns a device of a pool that nodes share. It never changes, so that allocations never exceed the counters.
+fn sharing_device(node: usize, number: usize) -> Value {
+    let name = format!("n{node}-gpu-{number}");
+    let counters = json!({LINKS.0: {"value": links(number).to_string()}, "power": {"value": "1"}});
+    json!({"name": name, "attributes": attributes(node, number),
+        "consumesCounters": [{"counterSet": "set", "counters": counters}]})
+}
+
+fn attributes(node: usize, number: usize) -> Value {
+    json!({"model": {"string": model(node, number)}, "numa": {"int": numa(node, number)}})
+}
+
+/// Creates a slice, or replaces its specification.
+fn put(server: &mut Server, slice: &Value, now: Time) -> String {
+    match create(server, slice, now) {
+        conflict if conflict.ends_with("409") => {
+            let collection = related::collection(RESOURCESLICES, "");
+            let name = slice["metadata"]["name"].as_str().unwrap_or_default();
+            let status = server.request("PATCH", &format!("{collection}/{name}"), slice, now);
+            format!("patch {slice}: {status}")
         }
+        created => created,
     }
 }
 
@@ -210,6 +265,11 @@ fn claim_spec(template: &str) -> Value {
 /// Returns the model of a device.
 pub(crate) const fn model(node: usize, device: usize) -> &'static str {
     if (node + device).is_multiple_of(2) { "a" } else { "b" }
+}
+
+/// Returns the links that a device of a pool that nodes share consumes.
+pub(crate) const fn links(device: usize) -> usize {
+    SHARING_DEVICES - device
 }
 
 /// Returns the number of the memory that a device is near to.

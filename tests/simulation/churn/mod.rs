@@ -100,6 +100,7 @@ impl Churn {
         }
         if self.has_devices {
             self.restore_devices(server, now);
+            self.publish_shared(server, now);
         }
     }
 
@@ -155,6 +156,7 @@ impl Churn {
             }
             145..185 => self.change_storage(server, now),
             185 => self.stop_controllers(server, now),
+            186..189 => self.let_preemptors_meet(server, now),
             191 => self.act_in_mass(server, now),
             192..196 => self.schedule_elsewhere(server, now),
             _ => self.heartbeat(server, now),

@@ -4,15 +4,18 @@ use framework::Time;
 use sandbox::resources::{PODDISRUPTIONBUDGETS, PODS};
 use serde_json::{Value, json};
 
+use super::super::coverage::Fault;
 use super::super::server::{DEFAULT, Server};
 use super::chance::{once_in, one_of};
 use super::nodes::NODE_NAMES;
 use super::related::collection;
 use super::{Churn, FOREIGN, pods};
 
-/// Priority classes, with value and whether their pods may preempt. The extreme values are the
-/// lowest and the highest possible ones.
-pub(super) const CLASSES: [(&str, i32, bool); 6] = [
+/// Name and value of a priority class, and whether its pods may preempt.
+type Class = (&'static str, i32, bool);
+
+/// Priority classes. The extreme values are the lowest and the highest possible ones.
+pub(super) const CLASSES: [Class; 6] = [
     ("lowest", i32::MIN, true),
     ("low", -10, true),
     ("high", 1000, true),
@@ -50,9 +53,24 @@ impl Churn {
         self.change_object(server, PODDISRUPTIONBUDGETS, name, json!({ "spec": spec }), now)
     }
 
-    /// Returns a pod of ours that requests resources only.
+    /// Creates several pods that need evictions, the least important ones first.
+    pub(super) fn let_preemptors_meet(&mut self, server: &mut Server, now: Time) -> String {
+        server.fired.push(Fault::PreemptorsMeet);
+        for class in [CLASSES[2], CLASSES[2], CLASSES[4], CLASSES[5]] {
+            if self.rng.bool() {
+                self.create_preemptor(class, server, now);
+            }
+        }
+        "several preemptors come".to_owned()
+    }
+
+    /// Creates a pod of ours that requests resources only.
     pub(super) fn create_important_pod(&mut self, server: &mut Server, now: Time) {
-        let (class, _, _) = one_of(&mut self.rng, [CLASSES[2], CLASSES[4], CLASSES[5]]);
+        let class = one_of(&mut self.rng, [CLASSES[2], CLASSES[4], CLASSES[5]]);
+        self.create_preemptor(class, server, now);
+    }
+
+    fn create_preemptor(&mut self, (class, ..): Class, server: &mut Server, now: Time) {
         let cpu = one_of(&mut self.rng, ["500m", "1", "2"]);
         let container = json!({"name": "c", "image": "example.com/app:1",
             "resources": {"requests": {"cpu": cpu, "memory": "128Mi"}}});

@@ -14,6 +14,7 @@ named! {
         RequestLateByMinutes = "request late by minutes",
         RequestRefused = "request refused by a proxy",
         AnswerGarbled = "answer replaced by a proxy",
+        StorageTimesOut = "store times out",
         // Lists and watches.
         ListFails = "list or watch fails",
         WatchBreaks = "watch breaks",
@@ -32,6 +33,7 @@ named! {
         // Faults that last for hours.
         BindingWebhook = "webhook on pods/binding down",
         StatusWebhook = "webhook on pods/status down",
+        WebhookDenies = "webhook denies",
         Quota = "quota of a namespace",
         PermissionWithdrawn = "permission withdrawn",
         WatchForbidden = "list and watch forbidden",
@@ -52,12 +54,14 @@ named! {
         KubeletRejects = "kubelet rejects a bound pod",
         PodsDeletedInMass = "all pods of a namespace deleted",
         PodsCreatedInMass = "many pods created",
+        PreemptorsMeet = "several preemptors at once",
         NodesLost = "a third of the nodes lost",
         SlicesReplaced = "devices of a node replaced",
         ClaimDeleted = "claim of devices deleted",
         DevicesLate = "devices ready late",
         DevicesBroken = "devices broken after allocation",
         DevicesNeverReady = "devices never ready",
+        AllocationLate = "allocation of devices written late",
         // Extenders that bind.
         ExtenderBindLost = "answer of a binding extender lost",
         ExtenderBindLate = "bind by an extender late",

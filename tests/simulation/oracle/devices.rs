@@ -7,8 +7,10 @@ use framework::{EventResource, Pod, PodClaimSource};
 use sandbox::resources::{DEVICECLASSES, RESOURCECLAIMS, RESOURCESLICES, Resource};
 use serde_json::{Value, json};
 
-use super::super::churn::devices::{CLASS, EXTENDED_RESOURCE, MODEL_A, model, numa};
-use super::super::devices::{DeviceId, allocated, is_usable_on};
+use super::super::churn::devices::{
+    CLASS, EXTENDED_RESOURCE, LINKS, MODEL_A, SHARED_POOL, links, model, numa,
+};
+use super::super::devices::{DeviceId, allocated, is_usable_on, node_of};
 use super::super::server::Server;
 
 /// The objects of these kinds.
@@ -122,7 +124,7 @@ pub(crate) fn fault_of(claim: &Value) -> Option<&'static str> {
     if is_near(claim) && places.len() > 1 {
         return Some("its devices are not near to the same memory");
     }
-    let nodes: BTreeSet<&str> = devices.iter().map(|(_, pool, _)| pool.as_str()).collect();
+    let nodes: BTreeSet<&str> = devices.iter().map(node_of).collect();
     if nodes.len() > 1 {
         return Some("its devices are on several nodes");
     }
@@ -142,24 +144,36 @@ pub(crate) fn fault_of(claim: &Value) -> Option<&'static str> {
     (explained != devices.len()).then_some("a device belongs to no request")
 }
 
-fn model_of((_, pool, device): &DeviceId) -> &'static str {
-    model(number_in(pool), number_in(device))
+fn model_of(id: &DeviceId) -> &'static str {
+    model(number_in(node_of(id)), number_in(&id.2))
 }
 
-fn numa_of((_, pool, device): &DeviceId) -> usize {
-    numa(number_in(pool), number_in(device))
+fn numa_of(id: &DeviceId) -> usize {
+    numa(number_in(node_of(id)), number_in(&id.2))
 }
 
 /// Returns the number at the end of the name of a node or device.
 fn number_in(name: &str) -> usize {
-    name.trim_start_matches(|c: char| !c.is_ascii_digit()).parse().unwrap_or_default()
+    let end = name.rsplit(|c: char| !c.is_ascii_digit()).next();
+    end.and_then(|digits| digits.parse().ok()).unwrap_or_default()
+}
+
+/// Whether the counters of the shared pool suffice for these devices.
+pub(crate) fn links_suffice<'a>(devices: impl Iterator<Item = &'a DeviceId>) -> bool {
+    let sharing = devices.filter(|(_, pool, _)| pool == SHARED_POOL);
+    sharing.map(|(.., device)| links(number_in(device))).sum::<usize>() <= LINKS.1
 }
 
 impl Devices {
     pub(super) fn of_server(server: &Server) -> Self {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let slices = server.store.objects(RESOURCESLICES).map(|slice| {
-            let spec = &slice["spec"];
+        let slices = || server.store.objects(RESOURCESLICES).map(|slice| &slice["spec"]);
+        // A pool is complete with all slices of its last generation.
+        let is_complete = |spec: &Value| {
+            let of_pool = slices().filter(|other| other["pool"] == spec["pool"]);
+            Some(of_pool.count() as u64) == spec["pool"]["resourceSliceCount"].as_u64()
+        };
+        let published = slices().filter(|spec| is_complete(spec)).map(|spec| {
             let devices = spec["devices"].as_array().into_iter().flatten().map(|device| Device {
                 id: (text(&spec["driver"]), text(&spec["pool"]["name"]), text(&device["name"])),
                 has_taint: !device["taints"].is_null(),
@@ -172,7 +186,7 @@ impl Devices {
         });
         Self {
             has_class: server.store.get(DEVICECLASSES, "", CLASS).is_some(),
-            published: slices.collect(),
+            published: published.collect(),
             claims: claims.collect(),
         }
     }
@@ -183,8 +197,12 @@ impl Devices {
         let taken = self.taken(&format!("{}", pod.uid));
         let devices = self.published.get(node).map_or(&[][..], |devices| devices);
         if wants_extended(pod) {
-            let is_free = |own: &&Device| !own.has_taint && !taken.contains(&own.id);
-            return self.has_class && devices.iter().any(|own| is_free(&own));
+            let is_free = |own: &Device| {
+                !own.has_taint
+                    && !taken.contains(&own.id)
+                    && links_suffice(taken.iter().chain([&own.id]))
+            };
+            return self.has_class && devices.iter().any(is_free);
         }
         pod.spec.resource_claims.iter().all(|entry| {
             let name = match &entry.source {
@@ -244,7 +262,7 @@ fn can_serve(
             Some(known) => *known.get_or_insert(numa_of(&device.id)) == numa_of(&device.id),
         });
         let chosen = choice.iter().map(|device| device.id.clone());
-        let taken = taken.iter().cloned().chain(chosen).collect();
-        is_near && can_serve(rest, devices, &taken, place)
+        let taken: BTreeSet<DeviceId> = taken.iter().cloned().chain(chosen).collect();
+        is_near && links_suffice(taken.iter()) && can_serve(rest, devices, &taken, place)
     })
 }

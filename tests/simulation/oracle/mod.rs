@@ -19,7 +19,7 @@ use serde::Deserialize;
 
 pub(crate) use budgets::Budgets;
 use devices::Devices;
-pub(crate) use devices::{fault_of, needs_devices};
+pub(crate) use devices::{fault_of, links_suffice, needs_devices};
 pub(crate) use related::Related;
 
 use super::server::Server;

@@ -97,6 +97,11 @@ impl Seat {
         self.clock.now(now)
     }
 
+    /// Returns the time on the wall clock of the machine.
+    pub(super) fn wall(&self, now: Time) -> Time {
+        self.clock.wall(now)
+    }
+
     /// Returns the next deadline of the process, or the end of its pause.
     pub(super) fn next_deadline(&self, now: Time) -> Option<Time> {
         let deadline = || {

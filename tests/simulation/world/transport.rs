@@ -22,6 +22,7 @@ use super::super::rules;
 use super::super::server::{Bound, further_back};
 use super::super::trouble::Refusal;
 use super::super::volumes;
+use super::super::writes::Writes;
 use super::endpoints::{Delayed, Freshness, is_streaming_list};
 use super::{Event, Refused, World};
 
@@ -29,6 +30,11 @@ use super::{Event, Refused, World};
 const REJECTED: u32 = 30;
 /// Maximum time until it is, in milliseconds.
 const LATEST_REJECTION: u64 = 250;
+/// Maximum time after which a write that allocates devices arrives: the scheduler reckons with it for two minutes.
+const LATEST_ALLOCATION: Duration = Duration::from_secs(90);
+/// The answer of an API server whose store gives none in time.
+const STORAGE_TIMEOUT: &[u8] = br#"{"kind":"Status","status":"Failure","code":500,
+    "message":"etcdserver: request timed out"}"#;
 
 impl World {
     /// Records that a fault fired that concerns a process.
@@ -74,6 +80,10 @@ impl World {
                 Fate::Refused(status) | Fate::Garbled(status) => {
                     let refused = Input::Error(call.id, status_error(status, None, b"no"));
                     self.at(delay, Event::Inputs { life, informer, inputs: vec![refused] });
+                }
+                Fate::StorageTimesOut { .. } => {
+                    let late = Input::Error(call.id, status_error(500, None, STORAGE_TIMEOUT));
+                    self.at(delay, Event::Inputs { life, informer, inputs: vec![late] });
                 }
                 // The reflector itself times out.
                 Fate::Vanishes | Fate::AnswerLost | Fate::Lingers(_) => self.summary.faults += 1,
@@ -268,6 +278,9 @@ impl World {
         if by_extender {
             fate = self.fate_at_extender(life, fate);
         }
+        if !self.is_calm && fate == Fate::Served && devices::is_allocation(&request) {
+            fate = self.fate_of_allocation(life);
+        }
         if source == RequestSource::ApiDispatcher {
             self.activity.writes += usize::from(request.method != client::Method::Get);
             let seat = self.seats.at(seat);
@@ -296,11 +309,17 @@ impl World {
             Fate::Refused(status) => {
                 self.at(delay, learn(answer_to(&request, status, b"no".to_vec())));
             }
+            Fate::StorageTimesOut { is_carried_out: false } => {
+                self.at(delay, learn(storage_timeout(&request)));
+            }
             Fate::Lingers(late) => {
                 self.at(delay, learn(lost()));
                 self.at(delay + late, Event::Arrive { life, source, request, fate, server });
             }
-            Fate::Served | Fate::AnswerLost | Fate::Garbled(_) => {
+            Fate::Served
+            | Fate::AnswerLost
+            | Fate::Garbled(_)
+            | Fate::StorageTimesOut { is_carried_out: true } => {
                 self.at(delay, Event::Arrive { life, source, request, fate, server });
             }
         }
@@ -341,7 +360,7 @@ impl World {
                 1 => late(&mut self.rng),
                 _ => Fate::Served,
             },
-            (None, Fate::Garbled(_)) => Fate::AnswerLost,
+            (None, Fate::Garbled(_) | Fate::StorageTimesOut { .. }) => Fate::AnswerLost,
             (None, Fate::Lingers(after)) => Fate::Lingers(after.min(extender::LATEST_BIND)),
             (None, fate) => fate,
         };
@@ -350,6 +369,18 @@ impl World {
             Fate::Lingers(_) => self.fired_at(Fault::ExtenderBindLate, life),
             _ => {}
         }
+        fate
+    }
+
+    /// Returns the fate of a write that allocates devices. More of these writes are late or without an answer, because
+    /// devices are scarce.
+    fn fate_of_allocation(&mut self, life: u32) -> Fate {
+        let fate = match self.rng.u32(..12) {
+            0 => Fate::AnswerLost,
+            1 => Fate::Lingers(LATEST_ALLOCATION.mul_f64(self.rng.f64())),
+            _ => return Fate::Served,
+        };
+        self.fired_at(Fault::AllocationLate, life);
         fate
     }
 
@@ -381,6 +412,7 @@ impl World {
         if let Some(asked) = &asked {
             rules::before_binding(&self.server, asked)?;
         }
+        Writes::tells_its_victim(&self.server, request)?;
         if let Some(refusal) = self.troubles.refuse(request) {
             self.refuse(life, source, request, (refusal, fate));
             return Ok(());
@@ -444,6 +476,7 @@ impl World {
             Fate::Lingers(_) => return Ok(()),
             Fate::AnswerLost => Reply::Lost("connection reset".to_owned()),
             Fate::Garbled(status) => answered(status, b"bad gateway".to_vec()),
+            Fate::StorageTimesOut { .. } => storage_timeout(request),
             _ => answer_to(request, response.status, response.body.to_vec()),
         };
         let delay = self.delay();
@@ -508,6 +541,17 @@ impl World {
         }
         replica.reply(source, id, reply, now)
     }
+}
+
+/// Returns the reply of a server that has no answer from its store in time. The server reports every error of its
+/// store as a conflict of a binding.
+fn storage_timeout(request: &Request) -> Reply {
+    if request.destination != Destination::ApiServer || !request.path.ends_with("/binding") {
+        return answered(500, STORAGE_TIMEOUT.to_vec());
+    }
+    let body = br#"{"kind":"Status","status":"Failure","reason":"Conflict","code":409,
+        "message":"Operation cannot be fulfilled on pods/binding \"p\": etcdserver: request timed out"}"#;
+    answered(409, body.to_vec())
 }
 
 /// Returns the reply to a request that is answered like this. An extender passes on the text.
