@@ -16,7 +16,7 @@ use super::{
 };
 
 /// Number of histories.
-const HISTORIES: u64 = 300;
+const HISTORIES: u64 = 150;
 /// Number of changes in each.
 const STEPS: i64 = 80;
 const TEMPLATES: usize = 20;
