@@ -52,7 +52,7 @@ fn answers_get_lost() {
 
 #[test]
 fn server_throttles() {
-    schedule_despite(&["throttling=0.2"]);
+    schedule_despite(&["throttling=0.1"]);
 }
 
 #[test]
