@@ -16,7 +16,7 @@ use super::server::{Bound, Server};
 enum Trouble {
     /// A fail-closed webhook on a subresource of the pods of one namespace cannot be called, or hangs.
     Webhook { subresource: &'static str, namespace: &'static str, hangs: bool },
-    /// Such a webhook denies all requests, with this status.
+    /// A webhook on a subresource of the pods of one namespace denies all requests with this status.
     Denial { subresource: &'static str, namespace: &'static str, status: u16 },
     /// The quota of a namespace is used up.
     Quota { namespace: &'static str },

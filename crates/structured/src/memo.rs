@@ -253,7 +253,7 @@ impl<'a> Allocator<'a> {
         if let Some(answer) = memo.get(&likeness) {
             return Ok(answer);
         }
-        // It is no answer for the next attempt.
+        // The next attempt has steps again, so the memo does not keep this answer.
         if !has_steps {
             return Ok(Answer::OutOfSteps);
         }
