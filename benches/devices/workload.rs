@@ -39,6 +39,11 @@ pub(crate) enum Wanted {
     /// The same with a selector that calls a function of the text of the attribute, which would fail for
     /// another type, so it is evaluated for each device.
     AdversarialCall,
+    /// Eight devices on eight boards, each by a request of its own, where most nodes have seven boards. Only a search
+    /// through the permutations shows it, and no two nodes look alike.
+    Distinct,
+    /// A device by a selector that costs almost as much as is allowed, for each device.
+    Costly,
 }
 
 impl Wanted {
@@ -69,7 +74,7 @@ const CLAIM: Shape = Shape {
 };
 
 impl Shape {
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self { name: "no-plugin", wanted: Wanted::Nothing, has_plugin: false, ..CLAIM },
         Self { name: "no-devices", wanted: Wanted::Nothing, has_devices: false, ..CLAIM },
         Self { name: "no-claims", wanted: Wanted::Nothing, ..CLAIM },
@@ -82,6 +87,8 @@ impl Shape {
         Self { name: "first-of-3", wanted: Wanted::FirstAvailable, ..CLAIM },
         Self { name: "adversarial", wanted: Wanted::Adversarial, ..CLAIM },
         Self { name: "adversarial-call", wanted: Wanted::AdversarialCall, ..CLAIM },
+        Self { name: "distinct", wanted: Wanted::Distinct, ..CLAIM },
+        Self { name: "costly", wanted: Wanted::Costly, ..CLAIM },
     ];
 }
 
@@ -162,13 +169,23 @@ impl Workload {
 
     fn device(&self, node: usize, number: usize) -> Value {
         let model = if node.is_multiple_of(2) { "a100" } else { "l4" };
-        let board = self.shape.wanted.is_adversarial() && number == DEVICES - 1 && !is_free(node);
+        let is_odd = number == DEVICES - 1 && !is_free(node);
+        let board = match self.shape.wanted {
+            Wanted::Distinct => {
+                if is_odd {
+                    0
+                } else {
+                    number
+                }
+            }
+            wanted => usize::from(wanted.is_adversarial() && is_odd),
+        };
         let mut device = json!({
             "name": format!("gpu-{number}"),
             "attributes": {
                 "model": { "string": model },
                 "uuid": { "string": format!("gpu-{node}-{number}") },
-                "board": { "int": i64::from(board) },
+                "board": { "int": board },
                 "index": { "int": number },
                 "driverVersion": { "version": "570.86.15" },
             },
@@ -249,6 +266,22 @@ impl Workload {
                 let names = [(&mut first, "h"), (&mut second, "a"), (&mut third, "any")];
                 names.into_iter().for_each(|(body, name)| body["name"] = json!(name));
                 json!({ "requests": [{ "name": "r", "firstAvailable": [first, second, third] }] })
+            }
+            Wanted::Distinct => {
+                let other = format!("device.attributes['{DRIVER}'].uuid != 'other-{number}'");
+                let request = |index: usize| json!({ "name": format!("r{index}"), "exactly": request(selectors(other.clone()), 1) });
+                json!({
+                    "requests": (0..DEVICES).map(request).collect::<Vec<_>>(),
+                    "constraints": [{ "distinctAttribute": format!("{DRIVER}/board") }],
+                })
+            }
+            Wanted::Costly => {
+                let numbers: Vec<usize> = (0..80).collect();
+                let costly = format!(
+                    "{numbers:?}.all(a, {numbers:?}.all(b, (a + b) * 2 < 1000 - {number})) && \
+                     device.attributes['{DRIVER}'].uuid == 'none'"
+                );
+                json!({ "requests": exactly(request(selectors(costly), 1)) })
             }
             Wanted::Adversarial | Wanted::AdversarialCall => {
                 let uuid = format!("device.attributes['{DRIVER}'].uuid");

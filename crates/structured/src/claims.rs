@@ -55,11 +55,11 @@ impl Body {
     }
 
     /// Returns whether no selector fails for the device. Selectors after the first one that does not match
-    /// are not evaluated.
-    pub(crate) fn has_result(&self, device: &DeviceDescription) -> bool {
+    /// are not evaluated. Adds the cost of the evaluation.
+    pub(crate) fn has_result(&self, device: &DeviceDescription, cost: &mut u64) -> bool {
         for selector in self.class_selectors.iter().chain(&self.selectors) {
             let Some(Ok(expression)) = selector else { return false };
-            match expression.matches(device) {
+            match expression.matches(device, cost) {
                 Ok(true) => {}
                 Ok(false) => return true,
                 Err(_) => return false,

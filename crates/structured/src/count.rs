@@ -43,7 +43,7 @@ impl CountedClass {
     /// Returns whether the selectors match; `None` if one fails.
     fn has(&self, device: &Device) -> Option<bool> {
         for selector in &self.selectors {
-            if !selector.as_ref().ok()?.matches(&device.description).ok()? {
+            if !selector.as_ref().ok()?.matches(&device.description, &mut 0).ok()? {
                 return Some(false);
             }
         }

@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 
 use crate::Claims;
 use crate::claims::Body;
+use crate::steps::StepsLeft;
 
 /// The numbers of devices that claims ask for.
 #[derive(Debug)]
@@ -44,15 +45,24 @@ impl Counting {
     }
 
     /// Returns whether a request asks for more devices than the node has, and no selector fails before the
-    /// search finds that out. Selectors that may fail are evaluated, as kube-scheduler does in any case.
-    pub(crate) fn lacks_devices(&mut self, claims: &Claims, devices: CountedDevices<'_>) -> bool {
+    /// search finds that out. Selectors that may fail are evaluated, as kube-scheduler does in any case, if there are steps
+    /// for it.
+    pub(crate) fn lacks_devices(
+        &mut self,
+        claims: &Claims,
+        devices: CountedDevices<'_>,
+        steps: &mut StepsLeft,
+    ) -> bool {
         let lacks = |request: &Counted| {
             let mut matched = request.matched.iter();
             devices.free() < request.devices
                 || matched.any(|attribute| devices.most_alike(attribute) < request.devices)
         };
-        let has_results =
-            |device: &DeviceDescription| claims.bodies.iter().all(|body| body.has_result(device));
+        let has_results = |device: &DeviceDescription| {
+            let mut cost = 0;
+            claims.bodies.iter().all(|body| body.has_result(device, &mut cost))
+                && steps.take_cost(cost).is_ok()
+        };
         self.requests.iter().any(lacks)
             && (devices.examples().all(|example| self.cannot_fail(claims, example))
                 || devices.descriptions().all(has_results))

@@ -101,6 +101,9 @@ impl fmt::Display for Diagnosis {
     }
 }
 
+/// The cost of selectors, in the units of CEL, up to which a diagnosis evaluates more of them.
+const COST_MAX: u64 = 100_000;
+
 /// What the search remembers for a diagnosis.
 #[derive(Debug, Default)]
 pub(crate) struct Farthest {
@@ -132,10 +135,13 @@ impl Search<'_> {
             };
         };
         let mut obstacles = BTreeMap::new();
+        let mut cost = 0;
         for device in 0..self.devices.len() {
             let obstacle = match self.obstacle(body, device) {
                 // The search does not look further, but the device may not help once it is free.
-                Some(Obstacle::InUse) => self.select(body, device).ok().flatten(),
+                Some(Obstacle::InUse) if cost < COST_MAX => {
+                    self.select(body, device, &mut cost).ok().flatten()
+                }
                 known => known,
             };
             if let Some(obstacle) = obstacle.or_else(|| self.obstacle(body, device)) {

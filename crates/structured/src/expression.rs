@@ -6,11 +6,11 @@ use framework::device::DeviceDescription;
 
 /// A compiled expression of a selector.
 pub trait Expression: std::fmt::Debug + Send + Sync {
-    /// Returns whether the device matches.
+    /// Returns whether the device matches. Adds the cost of the evaluation, in the units of CEL.
     ///
     /// # Errors
     /// The expression fails at run time; the text is what follows `CEL runtime error: `.
-    fn matches(&self, device: &DeviceDescription) -> Result<bool, Box<str>>;
+    fn matches(&self, device: &DeviceDescription, cost: &mut u64) -> Result<bool, Box<str>>;
 
     /// Returns whether the expression has a result for the device, as far as that can be known without
     /// evaluating it. It depends only on the driver, on the names and types of attributes, on the names of

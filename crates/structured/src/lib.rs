@@ -14,7 +14,7 @@
 //! place in the slice; the first complete solution wins. Devices that look alike to all claims are
 //! tried once. The search of a request ends once too few devices are left that it selects, unless a
 //! selector that kube-scheduler evaluates may still fail. A search takes at most as many steps as its
-//! [`Budget`] has, and so do the searches of all nodes for one attempt together.
+//! [`Budget`] has. What searches take beyond a few steps comes from [`LongSearches`], which all pods share.
 //!
 //! Nothing here reads a clock, does I/O or draws random numbers but from the given seed.
 
@@ -36,18 +36,20 @@ mod result;
 mod search;
 mod share_id;
 mod shared_pools;
+mod steps;
 #[cfg(test)]
 mod tests;
 
 pub use self::claims::Claims;
 pub use self::count::{CountedClass, DeviceCount};
 pub use self::diagnosis::{Diagnosis, Obstacle};
-pub use self::error::{AllocateError, Budget};
+pub use self::error::AllocateError;
 pub use self::expression::{Compiled, Compiler, Expression};
 pub use self::gates::Gates;
 pub use self::memo::{Answer, Diagnoses, Memos, NodesByShape, Trial};
 pub use self::overlay::Overlay;
 pub use self::pools::Allocated;
+pub use self::steps::{Budget, LongSearches};
 
 use std::mem;
 
@@ -82,8 +84,26 @@ impl<'a> Allocator<'a> {
         budget: Budget,
         seed: u64,
     ) -> Result<Option<Vec<Allocation>>, AllocateError> {
-        let found = self.allocate_in(&mut Buffers::default(), claims, node, (budget, seed));
-        found.map(|(allocations, _)| allocations)
+        self.allocate_in(&mut Buffers::default(), claims, node, (budget, seed)).0
+    }
+
+    /// Does the same as [`allocate`](Self::allocate), but not with more steps than there are for long searches,
+    /// and takes them from there.
+    ///
+    /// # Errors
+    /// The search ended early; see [`AllocateError`].
+    pub fn allocate_within(
+        &self,
+        claims: &Claims,
+        node: &NodeView<'_>,
+        (budget, long): (Budget, &mut LongSearches),
+        seed: u64,
+    ) -> Result<Option<Vec<Allocation>>, AllocateError> {
+        let budget = long.limit(budget);
+        let (found, steps) =
+            self.allocate_in(&mut Buffers::default(), claims, node, (budget, seed));
+        long.take(steps);
+        found
     }
 
     /// Does the same as [`allocate`](Self::allocate), with the vectors of an earlier search. Returns the steps
@@ -94,15 +114,18 @@ impl<'a> Allocator<'a> {
         claims: &Claims,
         node: &NodeView<'_>,
         (budget, seed): (Budget, u64),
-    ) -> Result<(Option<Vec<Allocation>>, u64), AllocateError> {
-        let mut search = Search::new(self, claims, node, budget, mem::take(buffers))?;
-        let found = match search.run(Effort::Least)? {
-            Outcome::Done => Some(result::allocations(&search, node.name(), seed)?),
-            Outcome::Failed | Outcome::TooMany => None,
+    ) -> (Result<Option<Vec<Allocation>>, AllocateError>, u64) {
+        let mut search = match Search::new(self, claims, node, budget, mem::take(buffers)) {
+            Ok(search) => search,
+            Err(error) => return (Err(error), 0),
         };
-        let steps = budget.0 - search.steps_left;
+        let found = search.run(Effort::Least).and_then(|outcome| match outcome {
+            Outcome::Done => result::allocations(&search, node.name(), seed).map(Some),
+            Outcome::Failed | Outcome::TooMany => Ok(None),
+        });
+        let steps = search.steps.taken_of(budget);
         *buffers = search.end();
-        Ok((found, steps))
+        (found, steps)
     }
 
     /// Returns why the claims cannot be allocated on the node; `None` if they can, or if the search ends
@@ -121,6 +144,6 @@ impl<'a> Allocator<'a> {
             Ok(Outcome::Failed | Outcome::TooMany) => Some(search.diagnosis(false)),
             Err(AllocateError::OutOfSteps) => Some(search.diagnosis(true)),
         };
-        (diagnosis, budget.0 - search.steps_left)
+        (diagnosis, search.steps.taken_of(budget))
     }
 }

@@ -10,7 +10,8 @@ use crate::counting::Counting;
 use crate::overlay::Overlaid;
 use crate::search::Buffers;
 use crate::shared_pools::SharedPools;
-use crate::{AllocateError, Allocator, Budget, Claims, Diagnosis, Overlay};
+use crate::steps::StepsLeft;
+use crate::{AllocateError, Allocator, Budget, Claims, Diagnosis, LongSearches, Overlay};
 
 /// The number of claims whose answers are kept. Claims of one template have the same answers.
 const CLAIMS_MAX: usize = 64;
@@ -65,8 +66,7 @@ pub(crate) enum Likeness {
 #[derive(Debug, Default)]
 pub struct Diagnoses {
     known: HashMap<Likeness, Option<Arc<Diagnosis>>>,
-    /// The steps of all searches.
-    steps: u64,
+    long: LongSearches,
 }
 
 /// Claims that are tried on many nodes.
@@ -78,8 +78,6 @@ pub struct Trial {
     /// `None` if nodes cannot be rejected by the number of their devices.
     counting: Option<Counting>,
     buffers: Buffers,
-    /// The steps of all searches.
-    steps: u64,
 }
 
 /// The answers for the claims that were tried last. They stay true as long as gates and budget are the
@@ -144,7 +142,7 @@ fn reads_shapes(claims: &Claims, cluster: &Cluster) -> bool {
 
 impl Trial {
     fn new(claims: Claims, memo: Option<Memo>, counting: Option<Counting>) -> Self {
-        Self { claims, memo, counting, buffers: Buffers::default(), steps: 0 }
+        Self { claims, memo, counting, buffers: Buffers::default() }
     }
 
     /// Returns whether there is nothing to allocate.
@@ -231,7 +229,7 @@ impl<'a> Allocator<'a> {
     /// Returns whether the claims fit on the node. It is the answer of [`allocate`](Self::allocate),
     /// but nodes whose devices look alike are searched once. `rank` judges the allocations for
     /// [`Answer::Fits`]; it must depend on the requests and alternatives only for which devices are
-    /// allocated. The answer is [`Answer::OutOfSteps`] also if the searches on all nodes took too many steps.
+    /// allocated. The answer is [`Answer::OutOfSteps`] also if too few steps are left for long searches.
     ///
     /// # Errors
     /// The search ended early; see [`AllocateError`].
@@ -240,37 +238,45 @@ impl<'a> Allocator<'a> {
         trial: &mut Trial,
         nodes: &NodesByShape<'_>,
         node: NodeIx,
-        budget: Budget,
+        (budget, long): (Budget, &mut LongSearches),
         rank: impl Fn(&[Allocation]) -> i64,
     ) -> Result<Answer, AllocateError> {
-        let Trial { claims, memo, counting, buffers, steps } = trial;
-        let has_steps = budget.covers(*steps, self.cluster);
-        let search = || self.search_alone(claims, node, budget, (buffers, steps), rank);
+        let Trial { claims, memo, counting, buffers } = trial;
+        let limit = long.limit(budget);
+        let search = |limit| self.search_alone(claims, node, limit, buffers, rank);
         let Some(memo) = memo else {
-            return if has_steps { search() } else { Ok(Answer::OutOfSteps) };
+            let (answer, steps) = search(limit);
+            long.take(steps);
+            return answer;
         };
         let likeness = Self::likeness(nodes, node);
         if let Some(answer) = memo.get(&likeness) {
             return Ok(answer);
         }
-        // The next attempt has steps again, so the memo does not keep this answer.
-        if !has_steps {
-            return Ok(Answer::OutOfSteps);
-        }
+        let mut steps = StepsLeft::of(limit);
         let lacks_devices = match (counting, nodes.shapes, &likeness) {
             (Some(counting), Some(shapes), Likeness::Shape(place, _)) => {
-                counting.lacks_devices(claims, shapes.devices(*place))
+                counting.lacks_devices(claims, shapes.devices(*place), &mut steps)
             }
             _ => false,
         };
+        let counted = steps.taken_of(limit);
+        let (answer, searched) = match lacks_devices {
+            true => (Ok(Answer::DoesNotFit), 0),
+            false => search(Budget(limit.0 - counted)),
+        };
+        long.take(counted + searched);
         // The text of an error may name a device of the node.
-        let answer = if lacks_devices { Answer::DoesNotFit } else { search()? };
-        memo.set(likeness, answer);
+        let answer = answer?;
+        // Another attempt may have more steps.
+        if answer != Answer::OutOfSteps || limit == budget {
+            memo.set(likeness, answer);
+        }
         Ok(answer)
     }
 
     /// Returns why the claims do not fit on the node; `None` if they fit or the search ends early.
-    /// Nodes whose devices look alike are searched once. Once the searches have taken too many steps together, those
+    /// Nodes whose devices look alike are searched once. Once the searches have taken many steps together, those
     /// of further nodes are short.
     pub fn diagnose(
         &self,
@@ -280,12 +286,11 @@ impl<'a> Allocator<'a> {
         node: NodeIx,
         budget: Budget,
     ) -> Option<Arc<Diagnosis>> {
-        let Diagnoses { known, steps } = diagnoses;
-        let budget = if budget.covers(*steps, self.cluster) { budget } else { budget.short() };
+        let Diagnoses { known, long } = diagnoses;
         let mut search = || {
             let node = self.cluster.node(node);
-            let (diagnosis, taken) = self.diagnosis(&trial.claims, &node, budget);
-            *steps = steps.saturating_add(taken);
+            let (diagnosis, steps) = self.diagnosis(&trial.claims, &node, long.limit(budget));
+            long.take(steps);
             diagnosis.map(Arc::new)
         };
         match trial.memo.as_ref().map(|_| Self::likeness(nodes, node)) {
@@ -299,19 +304,18 @@ impl<'a> Allocator<'a> {
         claims: &Claims,
         node: NodeIx,
         budget: Budget,
-        (buffers, steps): (&mut Buffers, &mut u64),
+        buffers: &mut Buffers,
         rank: impl Fn(&[Allocation]) -> i64,
-    ) -> Result<Answer, AllocateError> {
-        let found = self.allocate_in(buffers, claims, &self.cluster.node(node), (budget, 0));
-        match found {
-            Ok((found, taken)) => {
-                *steps = steps.saturating_add(taken);
-                let rank = found.map(|allocations| rank(&allocations));
-                Ok(rank.map_or(Answer::DoesNotFit, |rank| Answer::Fits { rank }))
-            }
+    ) -> (Result<Answer, AllocateError>, u64) {
+        let node = self.cluster.node(node);
+        let (found, steps) = self.allocate_in(buffers, claims, &node, (budget, 0));
+        let answer = match found {
+            Ok(Some(allocations)) => Ok(Answer::Fits { rank: rank(&allocations) }),
+            Ok(None) => Ok(Answer::DoesNotFit),
             Err(AllocateError::OutOfSteps) => Ok(Answer::OutOfSteps),
             Err(error) => Err(error),
-        }
+        };
+        (answer, steps)
     }
 
     #[inline]

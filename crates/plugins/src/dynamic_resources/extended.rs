@@ -14,6 +14,7 @@ use framework::{
     Cluster, ExtendedRequest, NodeView, Pod, PodKey, Time, Uid, may_be_device_resource,
 };
 use serde_json::{Value, json};
+use smallvec::SmallVec;
 
 /// The name of the claim as long as it exists only in memory.
 pub(super) const IN_MEMORY: &str = "<extended-resources>";
@@ -27,14 +28,14 @@ pub(super) struct ExtendedResources {
     resources: Vec<(Arc<str>, Option<Arc<DeviceClass>>)>,
 }
 
-/// What a node does not offer itself: a bit for each of the resources.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct ThroughDevices(u64);
+/// What a node does not offer itself: the places of the resources, in order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct ThroughDevices(SmallVec<[u32; 4]>);
 
 impl ThroughDevices {
     /// Whether devices provide none of the resources.
-    pub(super) const fn is_empty(self) -> bool {
-        self.0 == 0
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
 
@@ -54,7 +55,6 @@ impl ExtendedResources {
             requested.filter(|(name, amount)| *amount != 0 && may_be_device_resource(name));
         let resources: Vec<_> = requested
             .map(|(name, _)| (name.clone(), cluster.device_class_of_resource(name).cloned()))
-            .take(64)
             .collect();
         if resources.iter().all(|(_, class)| class.is_none()) {
             return None;
@@ -76,13 +76,13 @@ impl ExtendedResources {
         &self,
         node: &NodeView<'_>,
     ) -> Result<ThroughDevices, &'static str> {
-        let mut through = ThroughDevices(0);
-        for (place, (name, class)) in self.resources.iter().enumerate() {
+        let mut through = ThroughDevices::default();
+        for (place, (name, class)) in (0..).zip(&self.resources) {
             if node.scalar(name).allocatable != 0 {
                 continue;
             }
             match class {
-                Some(_) => through.0 |= 1 << place,
+                Some(_) => through.0.push(place),
                 None => return Err("cannot fit resource"),
             }
         }
@@ -101,11 +101,11 @@ impl ExtendedResources {
     pub(super) fn claim_for(
         &self,
         pod: &Pod,
-        through: ThroughDevices,
+        through: &ThroughDevices,
     ) -> (Arc<ResourceClaim>, Vec<RequestMapping>) {
         let (mut requests, mut mappings) = (Vec::new(), Vec::new());
-        for (place, (name, class)) in self.resources.iter().enumerate() {
-            if let Some(class) = class.as_ref().filter(|_| through.0 & (1 << place) != 0) {
+        for place in &through.0 {
+            if let (name, Some(class)) = &self.resources[*place as usize] {
                 add_requests(pod, name, class, &mut requests, &mut mappings);
             }
         }

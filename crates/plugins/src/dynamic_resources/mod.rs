@@ -28,7 +28,7 @@ mod tracker;
 mod trials;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use framework::device::{Allocation, FINALIZER, ResourceClaim};
@@ -36,16 +36,18 @@ use framework::{
     Cluster, Command, CycleState, Detail, DryRun, Filter, Handle, NodeBits, NodeIx, NodeView,
     NormalizeScore, Plugin, PluginArgs, PluginGates, Pod, PostFilter, PostFilterResult, PreBind,
     PreBindInput, PreBindPreFlight, PreBindStep, PreEnqueue, PreFilter, PreFilterResult, Reserve,
-    Score, ScoreScope, Status, Timer, VerdictId, Verdicts,
+    Score, ScoreScope, Status, Time, Timer, VerdictId, Verdicts,
 };
 use serde_json::{Map, Value};
-use structured::{AllocateError, Allocated, Allocator, Budget, Claims, Gates, Memos, Overlay};
+use structured::{
+    AllocateError, Allocated, Allocator, Budget, Claims, Gates, LongSearches, Memos, Overlay,
+};
 
 use self::args::Args;
 use self::bind::{Binder, ClaimWork, Setting};
 use self::claims::claims_of;
 use self::conditions::{Binding, binding_of};
-use self::extended::{IN_MEMORY, ThroughDevices, stable_hash};
+use self::extended::{IN_MEMORY, stable_hash};
 use self::metrics::Metrics;
 use self::search::{NodeAllocation, Search, Wanted};
 pub(crate) use self::selectors::Selectors;
@@ -61,6 +63,17 @@ pub const NAME: &str = "DynamicResources";
 pub(crate) struct Shared {
     tracker: ClaimTracker,
     selectors: Selectors,
+    long_searches: Mutex<LongSearches>,
+}
+
+impl Shared {
+    /// Returns the steps that long searches may take at a time.
+    fn long_searches_at(&self, now: Time) -> MutexGuard<'_, LongSearches> {
+        // A panic leaves the steps consistent: they are replaced as a whole.
+        let mut long = self.long_searches.lock().unwrap_or_else(PoisonError::into_inner);
+        long.refill(now);
+        long
+    }
 }
 
 /// The DynamicResources plugin.
@@ -158,22 +171,30 @@ impl DynamicResources {
         })
     }
 
-    /// Allocates devices for the claims of a pod on a node; `None` if the node lacks devices.
+    /// Allocates devices for the claims of a pod on a node; `None` if the node lacks devices. Once Filter has passed the
+    /// node, `has_passed`, the search may take as long again.
     fn allocate(
         &self,
         search: &Search,
         pod: &Pod,
         node: &NodeView<'_>,
-        through: ThroughDevices,
+        handle: &Handle<'_>,
+        has_passed: bool,
     ) -> Result<Option<NodeAllocation>, Status> {
-        let wanted = search.wanted(pod, through);
+        let wanted = search.wanted(pod, &search.through_devices(node)?);
         let claims = self.prepare(&wanted, node.cluster());
         if claims.is_empty() {
             return Ok(Some(NodeAllocation { wanted, allocations: Vec::new() }));
         }
         let seed = search.seed ^ stable_hash(node.name());
         let allocator = self.allocator(search, node.cluster());
-        let found = allocator.allocate(&claims, node, self.budget, seed);
+        let found = match has_passed {
+            true => allocator.allocate(&claims, node, self.budget, seed),
+            false => {
+                let mut long = self.shared.long_searches_at(handle.now);
+                allocator.allocate_within(&claims, node, (self.budget, &mut long), seed)
+            }
+        };
         let found = found.map_err(|error| status_of(&error, node))?;
         Ok(found.map(|allocations| NodeAllocation { wanted, allocations }))
     }
@@ -198,8 +219,7 @@ impl DynamicResources {
         node: &NodeView<'_>,
         handle: &Handle<'_>,
     ) -> Result<(), Status> {
-        let through = search.through_devices(node)?;
-        if self.allocate(search, pod, node, through)?.is_none() {
+        if self.allocate(search, pod, node, handle, false)?.is_none() {
             return Err(Status::unresolvable(CANNOT_ALLOCATE));
         }
         match search.is_unavailable(node, |claim| self.is_failed(claim, handle))? {
@@ -316,13 +336,14 @@ impl Filter for DynamicResources {
     ) -> Result<(), Status> {
         let Some(search) = search_in(state)? else { return Ok(()) };
         let mut trials = Trials::start(self, search, pod, handle);
+        let mut long = self.shared.long_searches_at(handle.now);
         let mut failed = Ok(());
         nodes.retain(|node| {
             // An error ends the attempt, so no further node is searched.
             if failed.is_err() {
                 return false;
             }
-            match trials.fault(node) {
+            match trials.fault(node, &mut long) {
                 Ok(fault) => fault.is_none(),
                 Err(status) => {
                     if !status.is_rejection() {
@@ -350,9 +371,11 @@ impl Filter for DynamicResources {
             Err(status) => return verdicts.record_all(rejected, status),
         };
         let mut trials = Trials::start(self, search, pod, handle);
+        // Filter has searched these nodes, so the searches may take as long again.
+        let mut long = LongSearches::default();
         let mut interned: BTreeMap<&str, VerdictId> = BTreeMap::new();
         for node in rejected.iter() {
-            match trials.fault(node) {
+            match trials.fault(node, &mut long) {
                 Ok(None) => {}
                 Ok(Some(fault)) => {
                     let intern = || verdicts.intern(Status::unresolvable(fault));
@@ -402,13 +425,12 @@ impl Score for DynamicResources {
         state: &CycleState,
         pod: &Pod,
         node: &NodeView<'_>,
-        _handle: &Handle<'_>,
+        handle: &Handle<'_>,
     ) -> Result<i64, Status> {
         let Some(search) = search_in(state)?.filter(|search| search.has_alternatives) else {
             return Ok(0);
         };
-        let through = search.through_devices(node)?;
-        let found = self.allocate(search, pod, node, through)?;
+        let found = self.allocate(search, pod, node, handle, true)?;
         let new = found.map_or(0, |found| score::sum(&found.wanted.claims, &found.allocations));
         Ok(score::of_allocated(&search.claims) + new)
     }
@@ -434,8 +456,10 @@ impl Score for DynamicResources {
         };
         let of_allocated = score::of_allocated(&search.claims);
         let mut trials = Trials::start(self, search, pod, handle);
+        // Filter has searched these nodes, so the searches may take as long again.
+        let mut long = LongSearches::default();
         let mut judge = |(node, score): (&NodeIx, &mut i64)| {
-            *score = of_allocated + trials.score(*node)?;
+            *score = of_allocated + trials.score(*node, &mut long)?;
             Ok(())
         };
         let judged = nodes.iter().zip(scores).try_for_each(&mut judge);
@@ -465,9 +489,9 @@ impl DynamicResources {
         search: &Search,
         pod: &Pod,
         node: &NodeView<'_>,
+        handle: &Handle<'_>,
     ) -> Result<Binder, Status> {
-        let through = search.through_devices(node)?;
-        let found = self.allocate(search, pod, node, through)?;
+        let found = self.allocate(search, pod, node, handle, true)?;
         let found = found.ok_or_else(|| Status::error("claim allocation not found for node"))?;
         let NodeAllocation { wanted, allocations } = found;
         let mut tracked = self.shared.tracker.lock();
@@ -555,7 +579,7 @@ impl Reserve for DynamicResources {
         let Some(node) = handle.cluster.node_named(node) else {
             return Status::error(format!("node {node:?} not found"));
         };
-        match self.reserve_on(search, pod, &handle.cluster.node(node)) {
+        match self.reserve_on(search, pod, &handle.cluster.node(node), handle) {
             Ok(binder) => {
                 state.write(Reserved(Some(binder)));
                 if let Some(search) = state.read_mut::<Search>() {

@@ -92,7 +92,7 @@ impl Search {
     }
 
     /// Returns what is to be allocated on the nodes where devices provide these resources.
-    pub(super) fn wanted(&self, pod: &Pod, through: ThroughDevices) -> Wanted {
+    pub(super) fn wanted(&self, pod: &Pod, through: &ThroughDevices) -> Wanted {
         let mut claims: Vec<_> = self.unallocated().cloned().collect();
         // Rule dynamic-resources-empty-extended-claim of docs/differences.toml: 1.36 makes a claim even
         // if the node offers all resources itself.

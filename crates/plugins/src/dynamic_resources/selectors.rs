@@ -55,17 +55,21 @@ impl DeviceSelector {
         Self { selector, of_driver: reads_driver_only.then(Mutex::default) }
     }
 
-    fn evaluate(&self, device: &DeviceDescription) -> Result<bool, Box<str>> {
+    fn evaluate(&self, device: &DeviceDescription, cost: &mut u64) -> Result<bool, Box<str>> {
         let view = view_of(device, self.selector.reads());
-        let matched = view.and_then(|view| self.selector.matches(&view));
+        let matched = view.and_then(|view| {
+            let evaluation = self.selector.evaluate(&view);
+            *cost = cost.saturating_add(evaluation.cost);
+            evaluation.result
+        });
         matched.map_err(|error| error.to_string().into())
     }
 }
 
 impl Expression for DeviceSelector {
-    fn matches(&self, device: &DeviceDescription) -> Result<bool, Box<str>> {
+    fn matches(&self, device: &DeviceDescription, cost: &mut u64) -> Result<bool, Box<str>> {
         let of_driver = self.of_driver.as_ref().filter(|_| !device.has_unreadable_attribute);
-        let Some(latest) = of_driver else { return self.evaluate(device) };
+        let Some(latest) = of_driver else { return self.evaluate(device, cost) };
         // A panic leaves the pair consistent: it is replaced as a whole.
         let mut latest = latest.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((driver, matches)) = &*latest
@@ -73,7 +77,7 @@ impl Expression for DeviceSelector {
         {
             return Ok(*matches);
         }
-        let matches = self.evaluate(device)?;
+        let matches = self.evaluate(device, cost)?;
         *latest = Some((device.driver.clone(), matches));
         Ok(matches)
     }
@@ -232,7 +236,7 @@ mod tests {
     fn selector_of_driver_is_evaluated_for_each_driver_and_fails_for_bad_attributes() {
         let selectors = Selectors::default();
         let selector = (&selectors).compile("device.driver == 'a.com'").unwrap();
-        let matches = |driver, version| selector.matches(&device(driver, version));
+        let matches = |driver, version| selector.matches(&device(driver, version), &mut 0);
         for _ in 0..2 {
             assert_eq!(matches("a.com", "1.2.3"), Ok(true));
             assert_eq!(matches("b.com", "1.2.3"), Ok(false));

@@ -3,7 +3,9 @@
 use std::sync::{Arc, PoisonError};
 
 use framework::{Handle, NodeIx, Pod, Status};
-use structured::{AllocateError, Allocator, Answer, Diagnoses, Diagnosis, NodesByShape, Trial};
+use structured::{
+    AllocateError, Allocator, Answer, Diagnoses, Diagnosis, LongSearches, NodesByShape, Trial,
+};
 
 use super::extended::ThroughDevices;
 use super::search::{Search, Wanted, can_use};
@@ -60,8 +62,12 @@ impl<'a> Trials<'a> {
     ///
     /// # Errors
     /// Returns any other status.
-    pub(super) fn fault(&mut self, node: NodeIx) -> Result<Option<&'static str>, Status> {
-        if self.answer(node)? == Answer::DoesNotFit {
+    pub(super) fn fault(
+        &mut self,
+        node: NodeIx,
+        long: &mut LongSearches,
+    ) -> Result<Option<&'static str>, Status> {
+        if self.answer(node, long)? == Answer::DoesNotFit {
             return Ok(Some(CANNOT_ALLOCATE));
         }
         let is_unavailable =
@@ -80,8 +86,8 @@ impl<'a> Trials<'a> {
     }
 
     /// Returns the score of what would be allocated on the node.
-    pub(super) fn score(&mut self, node: NodeIx) -> Result<i64, Status> {
-        match self.answer(node)? {
+    pub(super) fn score(&mut self, node: NodeIx, long: &mut LongSearches) -> Result<i64, Status> {
+        match self.answer(node, long)? {
             Answer::Fits { rank } => Ok(rank),
             _ => Ok(0),
         }
@@ -95,7 +101,7 @@ impl<'a> Trials<'a> {
         self.allocator.diagnose(trial, diagnoses, &self.nodes, node, budget)
     }
 
-    fn answer(&mut self, node: NodeIx) -> Result<Answer, Status> {
+    fn answer(&mut self, node: NodeIx, long: &mut LongSearches) -> Result<Answer, Status> {
         let place = self.place_of(node)?;
         let Try { wanted, trial, .. } = &mut self.tries[place];
         if trial.is_empty() {
@@ -103,7 +109,7 @@ impl<'a> Trials<'a> {
         }
         let rank = |allocations: &[_]| score::sum(&wanted.claims, allocations);
         let budget = self.plugin.budget;
-        let answer = self.allocator.fits(trial, &self.nodes, node, budget, rank);
+        let answer = self.allocator.fits(trial, &self.nodes, node, (budget, long), rank);
         let view = || self.handle.cluster.node(node);
         match answer {
             Ok(Answer::OutOfSteps) => Err(status_of(&AllocateError::OutOfSteps, &view())),
@@ -124,7 +130,7 @@ impl<'a> Trials<'a> {
 
     /// Starts a trial; returns its place.
     fn add(&mut self, through: ThroughDevices) -> usize {
-        let wanted = self.search.wanted(self.pod, through);
+        let wanted = self.search.wanted(self.pod, &through);
         let claims = self.plugin.prepare(&wanted, self.handle.cluster);
         let mut memos = self.plugin.memos.lock().unwrap_or_else(PoisonError::into_inner);
         let trial = memos.start(claims, self.handle.cluster);

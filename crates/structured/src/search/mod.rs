@@ -24,6 +24,7 @@ use crate::counters::CounterBook;
 use crate::diagnosis::{Farthest, Obstacle};
 use crate::pools::{self, AllocatedInPool, Pool, PoolState};
 use crate::request::Need;
+use crate::steps::StepsLeft;
 use crate::{AllocateError, Allocator, Budget, Gates};
 
 /// How the search for the devices of a request, and of everything after it, ended.
@@ -123,16 +124,16 @@ pub(crate) struct Search<'a> {
     /// How often state was left behind by a device that was given up. kube-scheduler does so in
     /// some cases, and the search then depends on how often it tried.
     leaks: u64,
-    pub(crate) steps_left: u64,
+    pub(crate) steps: StepsLeft,
     /// What to do next, from the last frame to the first.
     frames: Vec<Frame>,
 }
 
 impl<'a> Search<'a> {
-    /// Gathers the pools of the node and validates the claims.
+    /// Gathers the pools of the node.
     ///
     /// # Errors
-    /// A pool or request with which kube-scheduler ends the attempt.
+    /// A pool with which kube-scheduler ends the attempt.
     pub(crate) fn new(
         allocator: &Allocator<'a>,
         claims: &'a Claims,
@@ -166,7 +167,7 @@ impl<'a> Search<'a> {
         constraints.resize_with(claims.claims.len(), ClaimConstraints::new);
         let mut counters = emptied(buffers.counters);
         counters.resize_with(pools.len(), || None);
-        let mut search = Self {
+        Ok(Self {
             claims,
             gates,
             needs: filled(buffers.needs, claims.bodies.len(), Need::default()),
@@ -184,17 +185,11 @@ impl<'a> Search<'a> {
             is_symmetric: true,
             effort: Effort::Full,
             leaks: 0,
-            steps_left: budget.0,
+            steps: StepsLeft::of(budget),
             frames: buffers.frames,
             pools,
             devices,
-        };
-        search.validate()?;
-        search.is_symmetric = search.can_swap_devices();
-        for device in search.needs.iter().filter_map(|need| need.all.as_ref()).flatten() {
-            search.devices[*device].is_of_all = true;
-        }
-        Ok(search)
+        })
     }
 
     /// Sets up the constraints of a claim.
@@ -230,11 +225,16 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// Searches to the end.
+    /// Validates the claims and searches to the end.
     ///
     /// # Errors
-    /// The search ended early.
+    /// The search ended early, or a request is one with which kube-scheduler ends the attempt.
     pub(crate) fn run(&mut self, effort: Effort) -> Result<Outcome, AllocateError> {
+        self.validate()?;
+        self.is_symmetric = self.can_swap_devices();
+        for device in self.needs.iter().filter_map(|need| need.all.as_ref()).flatten() {
+            self.devices[*device].is_of_all = true;
+        }
         self.effort = effort;
         let mut frames = std::mem::take(&mut self.frames);
         frames.clear();
@@ -264,11 +264,6 @@ impl<'a> Search<'a> {
         Ok(outcome)
     }
 
-    fn count_step(&mut self) -> Result<(), AllocateError> {
-        self.steps_left = self.steps_left.checked_sub(1).ok_or(AllocateError::OutOfSteps)?;
-        Ok(())
-    }
-
     fn body_at(&self, place: Place) -> usize {
         let requests = &self.claims.claims[place.claim].requests;
         requests[place.request].start + place.alternative.unwrap_or(0)
@@ -276,7 +271,7 @@ impl<'a> Search<'a> {
 
     /// Goes on at a place.
     fn enter(&mut self, place: Place, frames: &mut Vec<Frame>) -> Result<Step, AllocateError> {
-        self.count_step()?;
+        self.steps.take(1)?;
         let Some(claim) = self.claims.claims.get(place.claim) else {
             return Ok(Step::Return(Outcome::Done));
         };
@@ -306,7 +301,7 @@ impl<'a> Search<'a> {
         }
         match next_of_all.flatten() {
             Some(device) => {
-                self.count_step()?;
+                self.steps.take(1)?;
                 if !self.pick(place, body, device, true)? {
                     return Ok(Step::Return(Outcome::Failed));
                 }
@@ -381,7 +376,7 @@ impl<'a> Search<'a> {
             return Ok(Step::Return(Outcome::Failed));
         }
         for device in place.start..self.devices.len() {
-            self.count_step()?;
+            self.steps.take(1)?;
             if self.is_busy(place, body, device) {
                 self.reject(body, device, Obstacle::InUse);
                 continue;

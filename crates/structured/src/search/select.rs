@@ -22,10 +22,12 @@ impl Search<'_> {
         if self.selectable[cell] == Selectable::Unknown {
             self.selectable[cell] = match self.known_alike(body, device) {
                 Some(known) => known,
-                None => match self.select(body, device)? {
-                    None => Selectable::Yes,
-                    Some(obstacle) => Selectable::No(obstacle),
-                },
+                None => {
+                    let mut cost = 0;
+                    let obstacle = self.select(body, device, &mut cost);
+                    self.steps.take_cost(cost)?;
+                    obstacle?.map_or(Selectable::Yes, Selectable::No)
+                }
             };
         }
         Ok(match self.selectable[cell] {
@@ -49,11 +51,12 @@ impl Search<'_> {
         .then_some(known)
     }
 
-    /// Returns why the device does not meet the selectors of the body.
+    /// Returns why the device does not meet the selectors of the body. Adds the cost of their evaluation.
     pub(crate) fn select(
         &self,
         body: usize,
         device: usize,
+        cost: &mut u64,
     ) -> Result<Option<Obstacle>, AllocateError> {
         let Found { device, slice, .. } = &self.devices[device];
         let body = &self.claims.bodies[body];
@@ -66,10 +69,10 @@ impl Search<'_> {
             let name = body.class.as_ref().map(|class| class.name.as_ref());
             format!("class {}", name.unwrap_or_default())
         };
-        if let Some(number) = first_unmet(&body.class_selectors, device, class)? {
+        if let Some(number) = first_unmet(&body.class_selectors, device, cost, class)? {
             return Ok(Some(Obstacle::ClassSelector(number)));
         }
-        if let Some(number) = first_unmet(&body.selectors, device, claim)? {
+        if let Some(number) = first_unmet(&body.selectors, device, cost, claim)? {
             return Ok(Some(Obstacle::Selector(number)));
         }
         if slice.scope == NodeScope::PerDevice {
@@ -114,6 +117,7 @@ impl Search<'_> {
 fn first_unmet(
     selectors: &[crate::claims::PreparedSelector],
     device: &Device,
+    cost: &mut u64,
     owner: impl Fn() -> String,
 ) -> Result<Option<u32>, AllocateError> {
     for (number, selector) in selectors.iter().enumerate() {
@@ -126,7 +130,7 @@ fn first_unmet(
                 return Err(fatal("CEL expression empty (unsupported selector type?)"));
             }
         };
-        let matches = expression.matches(&device.description);
+        let matches = expression.matches(&device.description, cost);
         if !matches.map_err(|error| fatal(&format!("CEL runtime error: {error}")))? {
             return Ok(Some(u32::try_from(number).unwrap_or(u32::MAX)));
         }

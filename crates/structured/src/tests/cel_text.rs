@@ -24,7 +24,7 @@ impl Compiler for Texts {
 }
 
 impl Expression for Text {
-    fn matches(&self, device: &DeviceDescription) -> Result<bool, Box<str>> {
+    fn matches(&self, device: &DeviceDescription, _: &mut u64) -> Result<bool, Box<str>> {
         for part in self.0.split(" && ") {
             if !part_matches(part, device)? {
                 return Ok(false);

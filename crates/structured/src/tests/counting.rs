@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use super::toy::Toys;
 use super::world::{World, claim};
 use crate::counting::Counting;
-use crate::{Allocated, Allocator, Claims, Gates};
+use crate::steps::StepsLeft;
+use crate::{Allocated, Allocator, Budget, Claims, Gates};
 
 /// Returns a cluster in which node n1 has eight devices with these boards, of which some are allocated.
 fn world(boards: [&str; 8], allocated: &[usize]) -> World {
@@ -50,7 +51,8 @@ fn lacks_devices(world: &mut World, devices: &Value) -> Option<bool> {
     let shapes = allocator.nodes_by_shape().shapes.unwrap();
     let (place, _) = shapes.of(world.cluster.node_named("n1").unwrap()).unwrap();
     let mut counting = Counting::of(&claims)?;
-    Some(counting.lacks_devices(&claims, shapes.devices(place)))
+    let mut steps = StepsLeft::of(Budget::UNLIMITED);
+    Some(counting.lacks_devices(&claims, shapes.devices(place), &mut steps))
 }
 
 const ONE_APART: [&str; 8] = ["0", "0", "0", "0", "0", "0", "0", "1"];

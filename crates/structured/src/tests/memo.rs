@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::random::{claims, device, one_in, pick};
 use super::toy::Toys;
 use super::world::World;
-use crate::{Allocated, Allocator, Answer, Budget, Claims, Gates, Memos, Overlay};
+use crate::{Allocated, Allocator, Answer, Budget, Claims, Gates, LongSearches, Memos, Overlay};
 
 const NODES: [&str; 6] = ["n1", "n2", "n3", "n4", "n5", "n6"];
 
@@ -183,7 +183,7 @@ fn compare_with_searches(shared: usize) -> (usize, usize) {
             let mut trial = memos.start(claims.clone(), &world.cluster);
             for name in NODES {
                 let node = world.cluster.node(world.cluster.node_named(name).unwrap());
-                let budget = Budget::UNLIMITED;
+                let (budget, mut long) = (Budget::UNLIMITED, LongSearches::default());
                 let rank = |own: &[Allocation]| {
                     let results = own.iter().flat_map(|own| &own.results);
                     results.map(|result| i64::try_from(result.request.len()).unwrap()).sum()
@@ -193,10 +193,11 @@ fn compare_with_searches(shared: usize) -> (usize, usize) {
                     None => Answer::DoesNotFit,
                 });
                 let searched = std::cell::Cell::new(false);
-                let found = allocator.fits(&mut trial, &by_shape, node.ix(), budget, |own| {
-                    searched.set(true);
-                    rank(own)
-                });
+                let found =
+                    allocator.fits(&mut trial, &by_shape, node.ix(), (budget, &mut long), |own| {
+                        searched.set(true);
+                        rank(own)
+                    });
                 assert_eq!(found, expected, "seed {seed}, node {name}");
                 if matches!(found, Ok(Answer::Fits { .. })) {
                     fitting += 1;
@@ -235,12 +236,14 @@ fn shared_pool_is_searched_once_for_nodes_that_see_it_alike() {
         let by_shape = allocator.nodes_by_shape();
         let mut trial = Memos::default().start(claims, &world.cluster);
         let searches = std::cell::Cell::new(0);
+        let mut long = LongSearches::default();
         let mut fits = |name: &&&str| {
             let node = world.cluster.node_named(name).unwrap();
-            let answer = allocator.fits(&mut trial, &by_shape, node, Budget::UNLIMITED, |_| {
-                searches.set(searches.get() + 1);
-                0
-            });
+            let answer =
+                allocator.fits(&mut trial, &by_shape, node, (Budget::UNLIMITED, &mut long), |_| {
+                    searches.set(searches.get() + 1);
+                    0
+                });
             answer == Ok(Answer::Fits { rank: 0 })
         };
         assert_eq!(names.iter().filter(|name| fits(name)).count(), fitting);

@@ -1,11 +1,17 @@
 //! Single rules of the search.
 
-use framework::device::Allocation;
+use std::sync::Arc;
+
+use framework::Time;
+use framework::device::{Allocation, DeviceDescription};
 use serde_json::{Value, json};
 
 use super::toy::Toys;
 use super::world::{World, claim};
-use crate::{AllocateError, Allocated, Allocator, Answer, Budget, Claims, Gates, Memos};
+use crate::{
+    AllocateError, Allocated, Allocator, Answer, Budget, Claims, Compiled, Compiler, Expression,
+    Gates, LongSearches, Memos,
+};
 
 fn devices_of(found: &[Allocation]) -> Vec<String> {
     let results = found.iter().flat_map(|allocation| &allocation.results);
@@ -247,19 +253,77 @@ fn steps_of_all_nodes_of_an_attempt_are_limited() {
     let allocator = Allocator::new(&world.cluster, Gates::default(), allocated);
     let by_shape = allocator.nodes_by_shape();
     let budget = Budget::of_millis(10_000);
-    let mut memos = Memos::default();
-    let mut trial = memos.start(claims.clone(), &world.cluster);
-    let mut answers = names.iter().map(|name| {
-        let node = world.cluster.node_named(name).unwrap();
-        allocator.fits(&mut trial, &by_shape, node, budget, |_| 0).unwrap()
-    });
-    let searched = answers.by_ref().take_while(|own| *own == Answer::DoesNotFit).count();
-    assert!((10..50).contains(&searched), "{searched} nodes");
-    assert!(answers.all(|own| own == Answer::OutOfSteps));
-    // The next attempt goes on with the nodes that were not searched.
-    memos.keep(trial);
-    let mut trial = memos.start(claims, &world.cluster);
-    let node = world.cluster.node_named(names[searched + 1]).unwrap();
-    let answer = allocator.fits(&mut trial, &by_shape, node, budget, |_| 0);
-    assert_eq!(answer, Ok(Answer::DoesNotFit));
+    let mut long = LongSearches::default();
+    // Returns how many nodes an attempt has answers for.
+    let attempt = |long: &mut LongSearches| {
+        let mut trial = Memos::default().start(claims.clone(), &world.cluster);
+        let mut answers = names.iter().map(|name| {
+            let node = world.cluster.node_named(name).unwrap();
+            allocator.fits(&mut trial, &by_shape, node, (budget, long), |_| 0).unwrap()
+        });
+        let answered = answers.by_ref().take_while(|own| *own == Answer::DoesNotFit).count();
+        assert!(answers.all(|own| own == Answer::OutOfSteps));
+        answered
+    };
+    let first = attempt(&mut long);
+    assert!((5..50).contains(&first), "{first} nodes");
+    assert_eq!(attempt(&mut long), 0, "all attempts share the steps");
+    long.refill(Time::from_secs(1));
+    assert_eq!(attempt(&mut long), first);
+}
+
+/// Selectors take steps by their cost, so that a search with costly ones ends, too.
+#[test]
+fn costly_selectors_take_steps() {
+    let mut world = World::new(&["n1"]);
+    world.class("any", &[]);
+    let pool = json!({"name": "p", "generation": 1, "resourceSliceCount": 1});
+    let device =
+        |number: usize| json!({"name": format!("d{number}"), "attributes": {"u": {"int": number}}});
+    let devices: Vec<_> = (0..8).map(device).collect();
+    world
+        .slice("s", json!({"driver": "a.com", "pool": pool, "nodeName": "n1", "devices": devices}));
+    let selector = json!([{"cel": {"expression": "a.com/u=none"}}]);
+    let request = json!({"deviceClassName": "any", "selectors": selector});
+    let wanted = [claim("c", &json!({"requests": [{"name": "r", "exactly": request}]}))];
+    let allocated = Allocated { base: world.cluster.allocated_devices(), overlay: None };
+    let allocator = Allocator::new(&world.cluster, Gates::default(), allocated);
+    let node = world.cluster.node(world.cluster.node_named("n1").unwrap());
+    let search = |cost: u64, long: &mut LongSearches| {
+        let claims = Claims::new(&wanted, &world.cluster, &mut Costly(cost));
+        allocator.allocate_within(&claims, &node, (Budget::of_millis(10_000), long), 1)
+    };
+    let mut long = LongSearches::default();
+    assert_eq!(search(1_000, &mut long), Ok(None));
+    assert_eq!(
+        search(1_000_000, &mut long),
+        Err(AllocateError::OutOfSteps),
+        "longer than a node may take"
+    );
+    let out = (0..50).find(|_| search(100_000, &mut long) == Err(AllocateError::OutOfSteps));
+    assert!(out.is_some(), "all pods share the steps of long searches");
+    assert_eq!(search(100, &mut long), Ok(None), "a search of a usual length needs none of them");
+}
+
+/// Expressions of a cost that match no device.
+struct Costly(u64);
+
+impl Compiler for Costly {
+    fn compile(&mut self, _: &str) -> Compiled {
+        Ok(Arc::new(CostlyExpression(self.0)))
+    }
+}
+
+#[derive(Debug)]
+struct CostlyExpression(u64);
+
+impl Expression for CostlyExpression {
+    fn matches(&self, _: &DeviceDescription, cost: &mut u64) -> Result<bool, Box<str>> {
+        *cost += self.0;
+        Ok(false)
+    }
+
+    fn reads_alike(&self, one: &DeviceDescription, other: &DeviceDescription) -> bool {
+        one == other
+    }
 }

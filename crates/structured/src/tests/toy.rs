@@ -33,7 +33,7 @@ pub(super) fn evaluate(text: &str, device: &DeviceDescription) -> Result<bool, S
 }
 
 impl Expression for Toy {
-    fn matches(&self, device: &DeviceDescription) -> Result<bool, Box<str>> {
+    fn matches(&self, device: &DeviceDescription, _: &mut u64) -> Result<bool, Box<str>> {
         evaluate(&self.0, device).map_err(Into::into)
     }
 

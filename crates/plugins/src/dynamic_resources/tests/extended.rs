@@ -39,7 +39,7 @@ fn requests(pod: &Pod) -> (Vec<Counted>, Vec<Mapped>) {
     let extended = ExtendedResources::of(pod, &world.cluster).unwrap();
     let node = world.cluster.node(world.cluster.node_named("a").unwrap());
     let through = extended.through_devices(&node).unwrap();
-    let (claim, mappings) = extended.claim_for(pod, through);
+    let (claim, mappings) = extended.claim_for(pod, &through);
     let count = |mode: &AllocationMode| match mode {
         AllocationMode::ExactCount(count) => *count,
         _ => 0,
@@ -99,6 +99,25 @@ fn node_offers_the_resource_itself_or_through_devices() {
     assert_eq!(world.messages(&unknown), [text, text]);
     let (_, result) = world.pre_filter(&pod_requesting("p", &json!({"example.com/other": "1"})));
     assert!(result.is_err_and(|status| status.is_skip()), "no class provides the resource");
+}
+
+#[test]
+fn each_of_many_resources_is_provided() {
+    let mut world = world();
+    let name = |number: i64| match number {
+        70 => GPU.to_owned(),
+        number => format!("a.example.com/{number:02}"),
+    };
+    let named: Vec<String> = (1..=70).map(name).collect();
+    let requested: Map<String, Value> =
+        named.iter().map(|name| (name.clone(), json!("3"))).collect();
+    let large = pod_requesting("p", &requested.into());
+    let text = "cannot fit resource";
+    assert_eq!(world.messages(&large), [text, text]);
+    // Only the last one has to come from devices.
+    let offered = named[..69].iter().fold(node("a"), |node, name| node.allocatable(name, "3"));
+    world.cluster.set_node(&offered.build());
+    assert_eq!(world.messages(&large), ["cannot allocate all claims", text]);
 }
 
 #[test]
