@@ -80,6 +80,25 @@ impl<'a> ConstraintState<'a> {
         }
     }
 
+    /// Returns whether it needs different values and accepts fewer than this many of those of the devices.
+    pub(crate) fn has_fewer_values_than<'d, D: Iterator<Item = &'d DeviceDescription>>(
+        &self,
+        missing: usize,
+        devices: impl FnOnce() -> D,
+    ) -> bool {
+        let Self::Distinct { attribute, values } = self else { return false };
+        let mut left = SmallVec::<[&Attribute; 16]>::new();
+        for value in devices().filter_map(|device| device.attribute(attribute)) {
+            if !left.contains(&value) && values.iter().all(|(_, known)| *known != value) {
+                left.push(value);
+            }
+            if left.len() >= missing {
+                return false;
+            }
+        }
+        left.len() < missing
+    }
+
     /// Takes off a device that was added for a request.
     pub(crate) fn remove(&mut self, request: usize) {
         match self {

@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use framework::NodeView;
 use framework::device::{
-    ALLOCATION_RESULTS_MAX, AttributeRule, DeviceDescription, DeviceTaintRule, RequestBody,
+    ALLOCATION_RESULTS_MAX, AllocationMode, AttributeRule, DeviceDescription, DeviceTaintRule,
+    RequestBody,
 };
 use smallvec::SmallVec;
 
@@ -372,7 +373,8 @@ impl<'a> Search<'a> {
         frames: &mut Vec<Frame>,
     ) -> Result<Step, AllocateError> {
         let body = self.body_at(place);
-        if self.effort == Effort::Least && self.is_hopeless(place, body) {
+        let is_least = self.effort == Effort::Least;
+        if is_least && (self.is_hopeless(place, body) || self.lacks_distinct_values(place)) {
             return Ok(Step::Return(Outcome::Failed));
         }
         for device in place.start..self.devices.len() {
@@ -437,6 +439,46 @@ impl<'a> Search<'a> {
     /// Returns whether the device may leave state behind when it is given up.
     fn may_leak(&self, device: usize) -> bool {
         self.is_shared(device) || !self.devices[device].device.consumes_counters.is_empty()
+    }
+
+    /// Returns whether fewer values are left than the requests from here on need different ones. False in the cases of
+    /// [`is_hopeless`](Self::is_hopeless), if one of these requests is not plain, and if the claim asks for too many devices.
+    fn lacks_distinct_values(&self, place: Place) -> bool {
+        let requests = &self.claims.claims[place.claim].requests[place.request..];
+        // A request for several devices needs one value, because the constraint remembers only the latest.
+        let without_value = &requests[usize::from(place.number > 0)..];
+        let lacks_values = |(number, constraint): (usize, &ConstraintState<'_>)| {
+            let is_constrained =
+                |own: &&Range<usize>| self.claims.bodies[own.start].constrained[number];
+            let missing = without_value.iter().filter(is_constrained).count();
+            constraint.has_fewer_values_than(missing, || {
+                let free = self.devices.iter().filter(|found| !found.is_in_use());
+                free.map(|found| &*found.device.description)
+            })
+        };
+        let needed: usize = requests.iter().map(|own| self.needs[own.start].devices).sum();
+        let results = self.picks[place.claim].len() + needed - place.number;
+        let mut constraints = self.constraints[place.claim].iter().enumerate();
+        constraints.any(lacks_values)
+            && results <= ALLOCATION_RESULTS_MAX
+            && requests.iter().all(|own| self.is_plain(own))
+    }
+
+    /// Returns whether the request is for a number of devices, none of which leaves state behind when it is given up or fails
+    /// a selector.
+    fn is_plain(&self, bodies: &Range<usize>) -> bool {
+        let body = bodies.start;
+        let own = self.raw(body);
+        let is_harmless = |device: usize| {
+            self.devices[device].is_in_use()
+                || !self.may_leak(device)
+                    && (self.selectable[self.cell(body, device)] != Selectable::Unknown
+                        || self.cannot_fail(body, device))
+        };
+        self.claims.bodies[body].alternative.is_none()
+            && matches!(own.mode, AllocationMode::ExactCount(1..))
+            && !own.wants_admin_access()
+            && (0..self.devices.len()).all(is_harmless)
     }
 
     /// Returns whether the device is allocated or picked, so that the request cannot have it.

@@ -51,7 +51,8 @@ fn world(rng: &mut Rng) -> World {
 }
 
 fn body(rng: &mut Rng) -> Value {
-    let mut body = json!({"deviceClassName": "any", "count": 1 + rng.usize(..6)});
+    let count = if one_in(rng, 3) { 1 } else { 1 + rng.usize(..6) };
+    let mut body = json!({"deviceClassName": "any", "count": count});
     if one_in(rng, 3) {
         let text = *pick(rng, &["a.com/model=0", "a.com/numa=1", "a.com/model!0", "a.com/numa?1"]);
         body["selectors"] = json!([{"cel": {"expression": text}}]);
@@ -75,7 +76,7 @@ fn wanted(rng: &mut Rng) -> Vec<ResourceClaim> {
         json!({"name": name, "exactly": body})
     };
     let one = |number: usize, rng: &mut Rng| {
-        let requests: Value = (0..1 + rng.usize(..2)).map(|number| request(number, rng)).collect();
+        let requests: Value = (0..1 + rng.usize(..4)).map(|number| request(number, rng)).collect();
         let constraints: Value = (0..rng.usize(..3))
             .map(|_| {
                 let kind = *pick(rng, &["matchAttribute", "matchAttribute", "distinctAttribute"]);
@@ -110,7 +111,7 @@ fn search(
         Outcome::Done => result::allocations(&search, "n1", 1).map(Some),
         Outcome::Failed | Outcome::TooMany => Ok(None),
     });
-    (found, STEPS - search.steps_left)
+    (found, search.steps.taken_of(Budget(STEPS)))
 }
 
 #[test]

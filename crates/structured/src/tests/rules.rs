@@ -92,6 +92,35 @@ fn identical_devices_are_tried_once() {
     assert_eq!(steps, Err(AllocateError::OutOfSteps));
 }
 
+/// Without counting the values, the search tries all permutations, for which kube-scheduler takes longer than it may.
+#[test]
+fn requests_need_as_many_values_as_must_be_different() {
+    let mut world = World::new(&["n1", "n2"]);
+    world.class("any", &[]);
+    for (node, boards) in [("n1", 15), ("n2", 16)] {
+        let device = |number: usize| {
+            json!({"name": format!("d{number:02}"), "attributes": {
+                "board": {"int": number % boards}, "uuid": {"int": number}}})
+        };
+        let devices: Vec<_> = (0..16).map(device).collect();
+        let pool = json!({"name": node, "generation": 1, "resourceSliceCount": 1});
+        let spec = json!({"driver": "a.com", "pool": pool, "nodeName": node, "devices": devices});
+        world.slice(node, spec);
+    }
+    let request = |number: usize| json!({"name": format!("r{number}"), "exactly": {"deviceClassName": "any"}});
+    let requests: Vec<_> = (0..16).map(request).collect();
+    let constraints = json!([{"distinctAttribute": "a.com/board"}]);
+    let wanted = [claim("c", &json!({"requests": requests, "constraints": constraints}))];
+    let claims = Claims::new(&wanted, &world.cluster, &mut Toys);
+    let allocated = Allocated { base: world.cluster.allocated_devices(), overlay: None };
+    let allocator = Allocator::new(&world.cluster, Gates::default(), allocated);
+    let allocate = |node: &str| {
+        let node = world.cluster.node(world.cluster.node_named(node).unwrap());
+        allocator.allocate(&claims, &node, Budget(1_000), 1).map(|own| own.is_some())
+    };
+    assert_eq!(["n1", "n2"].map(allocate), [Ok(false), Ok(true)]);
+}
+
 /// Admin access shares a device with other claims, but a claim names each device once.
 #[test]
 fn request_for_all_devices_does_not_take_a_device_of_its_claim_again() {
