@@ -15,11 +15,11 @@ const MAP_COST: u64 = 30;
 /// The cost of the name of a variable and of each field or index behind it.
 const NAME_COST: u64 = 1;
 
-/// Evaluates a plan for a device. Returns the outcome and its cost.
-pub(crate) fn evaluate<'a>(plan: &'a Plan, device: &'a DeviceView<'a>) -> (Outcome<'a>, u64) {
+/// Evaluates a plan for a device. Returns the outcome and what it took.
+pub(crate) fn evaluate<'a>(plan: &'a Plan, device: &'a DeviceView<'a>) -> (Outcome<'a>, Meter) {
     let mut evaluation = Evaluation { device, meter: Meter::default(), slots: Vec::new() };
     let outcome = evaluation.eval(plan);
-    (outcome, evaluation.meter.cost())
+    (outcome, evaluation.meter)
 }
 
 struct Evaluation<'a> {

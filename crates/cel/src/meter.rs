@@ -23,6 +23,11 @@ impl Meter {
         self.cost
     }
 
+    /// Returns the cost so far with the work that it does not count. A unit of either takes about as long.
+    pub(crate) fn effort(&self) -> u64 {
+        self.cost.saturating_add(self.work)
+    }
+
     /// Adds to the cost.
     pub(crate) fn charge(&mut self, cost: u64) -> Result<(), Fault> {
         self.cost = self.cost.saturating_add(cost);

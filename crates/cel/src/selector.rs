@@ -37,6 +37,8 @@ pub struct Evaluation {
     pub result: Result<bool, EvalError>,
     /// The cost in the units of CEL. The limit is one million.
     pub cost: u64,
+    /// The cost with what that of CEL does not count: elements that are copied or compared, and texts that are made.
+    pub effort: u64,
 }
 
 impl Selector {
@@ -107,8 +109,8 @@ impl Selector {
     /// Returns whether a device matches, and the cost of finding out.
     pub fn evaluate(&self, device: &DeviceView<'_>) -> Evaluation {
         nesting::on_stack(self.is_deep, || {
-            let (outcome, cost) = eval::evaluate(&self.plan, device);
-            Evaluation { result: result(&outcome), cost }
+            let (outcome, meter) = eval::evaluate(&self.plan, device);
+            Evaluation { result: result(&outcome), cost: meter.cost(), effort: meter.effort() }
         })
     }
 

@@ -730,3 +730,18 @@ fn new_objects_may_not_use_functions_for_lists() {
     let error = Selector::worst_cost(expression).unwrap_err().to_string();
     assert!(error.contains("undeclared reference to 'includes' (in container '')"), "{error}");
 }
+
+/// Lists that grow fourfold cost CEL one unit each.
+#[test]
+fn effort_counts_what_the_cost_does_not() {
+    let names = ["a", "b", "c", "d", "e", "f"];
+    let bound = names.windows(2).rev().fold("f.size() > 0".to_owned(), |body, pair| {
+        let [before, name] = pair else { return body };
+        format!("cel.bind({name}, {before} + {before} + {before} + {before}, {body})")
+    });
+    let memory = "40Gi".parse().unwrap();
+    let selector = Selector::compile(&format!("cel.bind(a, [0, 1, 2, 3, 4], {bound})")).unwrap();
+    let evaluation = selector.evaluate(&device(&memory));
+    assert_eq!(evaluation.result.as_ref().ok(), Some(&true));
+    assert!(evaluation.cost < 100 && evaluation.effort > 5 * 1024, "{evaluation:?}");
+}

@@ -6,7 +6,7 @@ use framework::device::DeviceDescription;
 
 /// A compiled expression of a selector.
 pub trait Expression: std::fmt::Debug + Send + Sync {
-    /// Returns whether the device matches. Adds the cost of the evaluation, in the units of CEL.
+    /// Returns whether the device matches. Adds the cost of the evaluation: what takes about as long as a unit of CEL.
     ///
     /// # Errors
     /// The expression fails at run time; the text is what follows `CEL runtime error: `.

@@ -59,7 +59,7 @@ impl DeviceSelector {
         let view = view_of(device, self.selector.reads());
         let matched = view.and_then(|view| {
             let evaluation = self.selector.evaluate(&view);
-            *cost = cost.saturating_add(evaluation.cost);
+            *cost = cost.saturating_add(evaluation.effort);
             evaluation.result
         });
         matched.map_err(|error| error.to_string().into())
