@@ -73,26 +73,12 @@ impl<'a> Allocator<'a> {
     }
 
     /// Searches the devices of a node for the claims. Returns one allocation for each claim, in order;
-    /// `None` if the claims cannot be allocated. `seed` determines the identities of shares.
+    /// `None` if the claims cannot be allocated. The search takes no more steps than the budget and those that are left for
+    /// long searches. `seed` determines the identities of shares.
     ///
     /// # Errors
     /// The search ended early; see [`AllocateError`].
     pub fn allocate(
-        &self,
-        claims: &Claims,
-        node: &NodeView<'_>,
-        budget: Budget,
-        seed: u64,
-    ) -> Result<Option<Vec<Allocation>>, AllocateError> {
-        self.allocate_in(&mut Buffers::default(), claims, node, (budget, seed)).0
-    }
-
-    /// Does the same as [`allocate`](Self::allocate), but not with more steps than there are for long searches,
-    /// and takes them from there.
-    ///
-    /// # Errors
-    /// The search ended early; see [`AllocateError`].
-    pub fn allocate_within(
         &self,
         claims: &Claims,
         node: &NodeView<'_>,

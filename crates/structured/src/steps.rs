@@ -84,6 +84,8 @@ impl LongSearches {
     pub const FREE: u64 = 250;
     /// The most steps that can be left: five searches that take as long as kube-scheduler allows by default.
     const MOST: u64 = 50 * Budget::STEPS_PER_SECOND;
+    /// The steps to compile a byte of a selector.
+    const PER_BYTE: u64 = 10;
     /// The steps that come back in a second.
     const PER_SECOND: u64 = 1_000_000;
 
@@ -99,6 +101,15 @@ impl LongSearches {
     /// Returns the part of the budget that a search may take now.
     pub(crate) fn limit(&self, budget: Budget) -> Budget {
         budget.min(Budget(self.left + Self::FREE))
+    }
+
+    /// Takes the steps to compile a selector of this length in bytes, if so many are left.
+    pub const fn take_text(&mut self, bytes: usize) -> bool {
+        let left = self.left.checked_sub((bytes as u64).saturating_mul(Self::PER_BYTE));
+        if let Some(left) = left {
+            self.left = left;
+        }
+        left.is_some()
     }
 
     /// Takes the steps of a search.

@@ -50,7 +50,7 @@ use self::conditions::{Binding, binding_of};
 use self::extended::{IN_MEMORY, stable_hash};
 use self::metrics::Metrics;
 use self::search::{NodeAllocation, Search, Wanted};
-pub(crate) use self::selectors::Selectors;
+pub(crate) use self::selectors::{Selectors, SelectorsOfPod};
 use self::tracker::ClaimTracker;
 use self::trials::Trials;
 use crate::normalize::default_normalize;
@@ -171,38 +171,30 @@ impl DynamicResources {
         })
     }
 
-    /// Allocates devices for the claims of a pod on a node; `None` if the node lacks devices. Once Filter has passed the
-    /// node, `has_passed`, the search may take as long again.
+    /// Allocates devices for the claims of a pod on a node; `None` if the node lacks devices.
     fn allocate(
         &self,
         search: &Search,
         pod: &Pod,
         node: &NodeView<'_>,
-        handle: &Handle<'_>,
-        has_passed: bool,
+        long: &mut LongSearches,
     ) -> Result<Option<NodeAllocation>, Status> {
         let wanted = search.wanted(pod, &search.through_devices(node)?);
-        let claims = self.prepare(&wanted, node.cluster());
+        let claims = self.prepare(&wanted, node.cluster(), long);
         if claims.is_empty() {
             return Ok(Some(NodeAllocation { wanted, allocations: Vec::new() }));
         }
         let seed = search.seed ^ stable_hash(node.name());
         let allocator = self.allocator(search, node.cluster());
-        let found = match has_passed {
-            true => allocator.allocate(&claims, node, self.budget, seed),
-            false => {
-                let mut long = self.shared.long_searches_at(handle.now);
-                allocator.allocate_within(&claims, node, (self.budget, &mut long), seed)
-            }
-        };
+        let found = allocator.allocate(&claims, node, (self.budget, long), seed);
         let found = found.map_err(|error| status_of(&error, node))?;
         Ok(found.map(|allocations| NodeAllocation { wanted, allocations }))
     }
 
     /// Looks up the classes and compiles the selectors of claims.
-    fn prepare(&self, wanted: &Wanted, cluster: &Cluster) -> Claims {
+    fn prepare(&self, wanted: &Wanted, cluster: &Cluster, long: &mut LongSearches) -> Claims {
         let claims = wanted.claims.iter().map(|claim| &**claim);
-        Claims::new(claims, cluster, &mut &self.shared.selectors)
+        Claims::new(claims, cluster, &mut SelectorsOfPod::new(&self.shared.selectors, long))
     }
 
     fn allocator<'a>(&self, search: &'a Search, cluster: &'a Cluster) -> Allocator<'a> {
@@ -219,7 +211,8 @@ impl DynamicResources {
         node: &NodeView<'_>,
         handle: &Handle<'_>,
     ) -> Result<(), Status> {
-        if self.allocate(search, pod, node, handle, false)?.is_none() {
+        let mut long = self.shared.long_searches_at(handle.now);
+        if self.allocate(search, pod, node, &mut long)?.is_none() {
             return Err(Status::unresolvable(CANNOT_ALLOCATE));
         }
         match search.is_unavailable(node, |claim| self.is_failed(claim, handle))? {
@@ -425,12 +418,13 @@ impl Score for DynamicResources {
         state: &CycleState,
         pod: &Pod,
         node: &NodeView<'_>,
-        handle: &Handle<'_>,
+        _handle: &Handle<'_>,
     ) -> Result<i64, Status> {
         let Some(search) = search_in(state)?.filter(|search| search.has_alternatives) else {
             return Ok(0);
         };
-        let found = self.allocate(search, pod, node, handle, true)?;
+        // Filter has searched the node, so the search may take as long again.
+        let found = self.allocate(search, pod, node, &mut LongSearches::default())?;
         let new = found.map_or(0, |found| score::sum(&found.wanted.claims, &found.allocations));
         Ok(score::of_allocated(&search.claims) + new)
     }
@@ -489,9 +483,9 @@ impl DynamicResources {
         search: &Search,
         pod: &Pod,
         node: &NodeView<'_>,
-        handle: &Handle<'_>,
     ) -> Result<Binder, Status> {
-        let found = self.allocate(search, pod, node, handle, true)?;
+        // Filter has searched the node, so the search may take as long again.
+        let found = self.allocate(search, pod, node, &mut LongSearches::default())?;
         let found = found.ok_or_else(|| Status::error("claim allocation not found for node"))?;
         let NodeAllocation { wanted, allocations } = found;
         let mut tracked = self.shared.tracker.lock();
@@ -579,7 +573,7 @@ impl Reserve for DynamicResources {
         let Some(node) = handle.cluster.node_named(node) else {
             return Status::error(format!("node {node:?} not found"));
         };
-        match self.reserve_on(search, pod, &handle.cluster.node(node), handle) {
+        match self.reserve_on(search, pod, &handle.cluster.node(node)) {
             Ok(binder) => {
                 state.write(Reserved(Some(binder)));
                 if let Some(search) = state.read_mut::<Search>() {

@@ -1,37 +1,100 @@
 //! Selectors in CEL, compiled once for each expression.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cel::{AttributeValue, DeviceView, EvalError, Read, Reads, Selector};
 use framework::device::{Amount, Attribute, DeviceDescription};
-use structured::{Compiled, Compiler, Expression};
+use structured::{Compiled, Compiler, Expression, LongSearches};
 
-/// The number of expressions that are kept. A cluster has a few for each class; those of claims come and
-/// go.
-const KEPT: usize = 1024;
+/// The bytes of expressions that are kept, more than one claim can have. A cluster has a few expressions for each class; those
+/// of claims come and go.
+const KEPT: usize = 4 << 20;
+/// What an expression counts beside its text.
+const ENTRY: usize = 256;
+/// The bytes that are compiled for one pod in any case.
+const FREE: usize = 2 << 10;
 
 /// The compiled expressions of a scheduler.
 #[derive(Debug, Default)]
-pub(crate) struct Selectors(Mutex<HashMap<Box<str>, Compiled>>);
+pub(crate) struct Selectors(Mutex<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    by_text: HashMap<Box<str>, Compiled>,
+    bytes: usize,
+}
+
+impl Selectors {
+    fn known(&self, expression: &str) -> Option<Compiled> {
+        self.lock().by_text.get(expression).cloned()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        // A panic leaves the map consistent: entries are only added or all dropped.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// Compiles expressions that are not kept, and keeps them.
 impl Compiler for &Selectors {
     fn compile(&mut self, expression: &str) -> Compiled {
-        // A panic leaves the map consistent: entries are only added or all dropped.
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(compiled) = kept.get(expression) {
-            return compiled.clone();
+        if let Some(known) = self.known(expression) {
+            return known;
         }
         let compiled: Compiled = match Selector::compile(expression) {
             Ok(selector) => Ok(Arc::new(DeviceSelector::new(selector))),
             Err(error) => Err(error.to_string().into()),
         };
-        if kept.len() >= KEPT {
-            kept.clear();
+        let mut kept = self.lock();
+        if kept.bytes > KEPT {
+            *kept = Kept::default();
         }
-        kept.insert(expression.into(), compiled.clone());
+        kept.bytes += expression.len() + ENTRY;
+        kept.by_text.insert(expression.into(), compiled.clone());
         compiled
+    }
+}
+
+/// Compiles the expressions for one pod that are not known yet. Long ones take steps, because they take milliseconds.
+pub(crate) struct SelectorsOfPod<'a> {
+    selectors: &'a Selectors,
+    long: &'a mut LongSearches,
+    /// The bytes that were compiled.
+    bytes: usize,
+}
+
+impl<'a> SelectorsOfPod<'a> {
+    pub(crate) const fn new(selectors: &'a Selectors, long: &'a mut LongSearches) -> Self {
+        Self { selectors, long, bytes: 0 }
+    }
+}
+
+impl Compiler for SelectorsOfPod<'_> {
+    fn compile(&mut self, expression: &str) -> Compiled {
+        if let Some(known) = self.selectors.known(expression) {
+            return known;
+        }
+        self.bytes += expression.len();
+        match self.bytes <= FREE || self.long.take_text(expression.len()) {
+            true => self.selectors.compile(expression),
+            false => Ok(Arc::new(NotCompiled)),
+        }
+    }
+}
+
+/// An expression that there were no steps to compile. It takes more steps than there can be, so the search ends.
+#[derive(Debug)]
+struct NotCompiled;
+
+impl Expression for NotCompiled {
+    fn matches(&self, _: &DeviceDescription, cost: &mut u64) -> Result<bool, Box<str>> {
+        *cost = u64::MAX;
+        Ok(false)
+    }
+
+    fn reads_alike(&self, _: &DeviceDescription, _: &DeviceDescription) -> bool {
+        false
     }
 }
 
@@ -220,6 +283,8 @@ fn find_named<'a, T>(
 
 #[cfg(test)]
 mod tests {
+    use framework::Time;
+
     use super::*;
 
     fn device(driver: &str, version: &str) -> DeviceDescription {
@@ -243,5 +308,32 @@ mod tests {
             assert!(matches("b.com", "1.2").is_err());
             assert!(matches("a.com", "1.2").is_err());
         }
+    }
+
+    #[test]
+    fn long_expressions_of_one_tenant_are_compiled_one_after_the_other() {
+        let selectors = Selectors::default();
+        let mut long = LongSearches::default();
+        let device = device("a.com", "1.2.3");
+        let compiled = |start: usize, long: &mut LongSearches| {
+            let mut of_pod = SelectorsOfPod::new(&selectors, long);
+            let text = |number: usize| format!("device.driver == '{number}{}'", "x".repeat(3_000));
+            let has_result = |number: usize| {
+                let mut cost = 0;
+                let own = of_pod.compile(&text(number)).unwrap();
+                own.matches(&device, &mut cost).unwrap();
+                cost < u64::MAX
+            };
+            (start..start + 100).map(has_result).filter(|own| *own).count()
+        };
+        let first = compiled(0, &mut long);
+        assert!((10..100).contains(&first), "{first}");
+        assert_eq!(compiled(0, &mut long), first, "what is compiled is kept");
+        let usual = SelectorsOfPod::new(&selectors, &mut long).compile("device.driver == 'b.com'");
+        let mut cost = 0;
+        assert_eq!(usual.unwrap().matches(&device, &mut cost), Ok(false));
+        assert!(cost < 100, "others need no steps");
+        long.refill(Time::from_secs(1));
+        assert!(compiled(0, &mut long) > first);
     }
 }

@@ -95,14 +95,14 @@ impl<'a> Trials<'a> {
 
     /// Returns why the devices of the node do not suffice; `None` if they do.
     pub(super) fn diagnosis(&mut self, node: NodeIx) -> Option<Arc<Diagnosis>> {
-        let place = self.place_of(node).ok()?;
+        let place = self.place_of(node, &mut LongSearches::default()).ok()?;
         let Try { trial, diagnoses, .. } = &mut self.tries[place];
         let budget = self.plugin.budget;
         self.allocator.diagnose(trial, diagnoses, &self.nodes, node, budget)
     }
 
     fn answer(&mut self, node: NodeIx, long: &mut LongSearches) -> Result<Answer, Status> {
-        let place = self.place_of(node)?;
+        let place = self.place_of(node, long)?;
         let Try { wanted, trial, .. } = &mut self.tries[place];
         if trial.is_empty() {
             return Ok(Answer::Fits { rank: 0 });
@@ -119,19 +119,19 @@ impl<'a> Trials<'a> {
     }
 
     /// Returns the place of the trial for the node.
-    fn place_of(&mut self, node: NodeIx) -> Result<usize, Status> {
+    fn place_of(&mut self, node: NodeIx, long: &mut LongSearches) -> Result<usize, Status> {
         let through = match &self.search.extended {
             None => ThroughDevices::default(),
             Some(_) => self.search.through_devices(&self.handle.cluster.node(node))?,
         };
         let known = self.tries.iter().position(|own| own.through == through);
-        Ok(known.unwrap_or_else(|| self.add(through)))
+        Ok(known.unwrap_or_else(|| self.add(through, long)))
     }
 
     /// Starts a trial; returns its place.
-    fn add(&mut self, through: ThroughDevices) -> usize {
+    fn add(&mut self, through: ThroughDevices, long: &mut LongSearches) -> usize {
         let wanted = self.search.wanted(self.pod, &through);
-        let claims = self.plugin.prepare(&wanted, self.handle.cluster);
+        let claims = self.plugin.prepare(&wanted, self.handle.cluster, long);
         let mut memos = self.plugin.memos.lock().unwrap_or_else(PoisonError::into_inner);
         let trial = memos.start(claims, self.handle.cluster);
         self.tries.push(Try { through, wanted, trial, diagnoses: Diagnoses::default() });

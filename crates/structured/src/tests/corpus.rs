@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::cel_text::Texts;
 use super::world::World;
-use crate::{AllocateError, Allocated, Allocator, Budget, Claims, Gates};
+use crate::{AllocateError, Allocated, Allocator, Budget, Claims, Gates, LongSearches};
 
 fn cases(area: &str) -> Option<Vec<Value>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/corpus");
@@ -84,7 +84,9 @@ fn allocations_are_those_of_the_corpus() {
                 serde_json::from_value(case["expected"]["nodes"].clone()).unwrap();
             for (name, verdict) in expected {
                 let node = cluster.node(cluster.node_named(&name).unwrap());
-                let found = allocator.allocate(&claims, &node, Budget::of_millis(10_000), 1);
+                let mut long = LongSearches::default();
+                let found =
+                    allocator.allocate(&claims, &node, (Budget::of_millis(10_000), &mut long), 1);
                 let id = format!("{} {name}", case["id"]);
                 let is_ours = verdict["plugin"] == "DynamicResources";
                 match verdict["code"].as_str().unwrap() {

@@ -188,10 +188,12 @@ fn compare_with_searches(shared: usize) -> (usize, usize) {
                     let results = own.iter().flat_map(|own| &own.results);
                     results.map(|result| i64::try_from(result.request.len()).unwrap()).sum()
                 };
-                let expected = allocator.allocate(&claims, &node, budget, 0).map(|own| match own {
-                    Some(own) => Answer::Fits { rank: rank(&own) },
-                    None => Answer::DoesNotFit,
-                });
+                let expected = allocator.allocate(&claims, &node, (budget, &mut long), 0).map(
+                    |own| match own {
+                        Some(own) => Answer::Fits { rank: rank(&own) },
+                        None => Answer::DoesNotFit,
+                    },
+                );
                 let searched = std::cell::Cell::new(false);
                 let found =
                     allocator.fits(&mut trial, &by_shape, node.ix(), (budget, &mut long), |own| {

@@ -81,14 +81,15 @@ fn identical_devices_are_tried_once() {
     let allocator = Allocator::new(&world.cluster, Gates::default(), allocated);
     let node = world.cluster.node(world.cluster.node_named("n1").unwrap());
     let budget = Budget::of_millis(10_000);
-    assert_eq!(allocator.allocate(&prepared, &node, budget, 1), Ok(None));
+    let mut long = LongSearches::default();
+    assert_eq!(allocator.allocate(&prepared, &node, (budget, &mut long), 1), Ok(None));
     let diagnosis = allocator.diagnosis(&prepared, &node, budget).0.unwrap();
     assert_eq!(
         diagnosis.to_string(),
         "claim ns/c2, request r2: 0 of 1 devices; the node has 64: 64 rejected by selector #0 \
          of the request"
     );
-    let steps = allocator.allocate(&prepared, &node, Budget(50), 1);
+    let steps = allocator.allocate(&prepared, &node, (Budget(50), &mut long), 1);
     assert_eq!(steps, Err(AllocateError::OutOfSteps));
 }
 
@@ -116,7 +117,9 @@ fn requests_need_as_many_values_as_must_be_different() {
     let allocator = Allocator::new(&world.cluster, Gates::default(), allocated);
     let allocate = |node: &str| {
         let node = world.cluster.node(world.cluster.node_named(node).unwrap());
-        allocator.allocate(&claims, &node, Budget(1_000), 1).map(|own| own.is_some())
+        allocator
+            .allocate(&claims, &node, (Budget(1_000), &mut LongSearches::default()), 1)
+            .map(|own| own.is_some())
     };
     assert_eq!(["n1", "n2"].map(allocate), [Ok(false), Ok(true)]);
 }
@@ -320,7 +323,7 @@ fn costly_selectors_take_steps() {
     let node = world.cluster.node(world.cluster.node_named("n1").unwrap());
     let search = |cost: u64, long: &mut LongSearches| {
         let claims = Claims::new(&wanted, &world.cluster, &mut Costly(cost));
-        allocator.allocate_within(&claims, &node, (Budget::of_millis(10_000), long), 1)
+        allocator.allocate(&claims, &node, (Budget::of_millis(10_000), long), 1)
     };
     let mut long = LongSearches::default();
     assert_eq!(search(1_000, &mut long), Ok(None));

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::toy::Toys;
-use crate::{AllocateError, Allocated, Allocator, Budget, Claims, Gates};
+use crate::{AllocateError, Allocated, Allocator, Budget, Claims, Gates, LongSearches};
 
 #[derive(Debug, Default)]
 pub(super) struct World {
@@ -53,7 +53,7 @@ impl World {
         let allocated = Allocated { base, overlay: None };
         let allocator = Allocator::new(&self.cluster, Gates::default(), allocated);
         let node = self.cluster.node(self.cluster.node_named(node).unwrap());
-        allocator.allocate(&claims, &node, Budget::UNLIMITED, 1)
+        allocator.allocate(&claims, &node, (Budget::UNLIMITED, &mut LongSearches::default()), 1)
     }
 }
 
