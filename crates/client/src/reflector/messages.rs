@@ -61,6 +61,14 @@ impl StatusError {
         self.code == 504 && self.message.to_lowercase().contains("too large resource version")
     }
 
+    /// Returns the pause after which the server wants the same request again, if it says so. Like client-go, this
+    /// honours `Retry-After` with the status 429 and with every 5xx. A list that waits for a cache is no such
+    /// request: another list is answered sooner.
+    pub(super) fn requested_pause(&self) -> Option<Duration> {
+        let is_busy = self.code == 429 || self.code >= 500;
+        self.retry_after.filter(|_| is_busy && !self.is_too_large_resource_version())
+    }
+
     /// Returns whether the server does not understand the request, as opposed to rejecting it for lack
     /// of permission or of capacity. Servers without streaming lists respond to `sendInitialEvents`
     /// this way.

@@ -56,6 +56,10 @@ pub use watch_error::WatchError;
 /// keeps doing so must not make the reflector loop.
 const MAX_IMMEDIATE_CALLS: u32 = 2;
 
+/// Maximum number of times in a row that a call is repeated after the pause that the server asks for. Only the
+/// next refusal is a failure with a backoff, as for users of client-go, which repeats the request itself.
+const MAX_REPETITIONS: u32 = 10;
+
 /// Number of streaming lists in a row that end without their last bookmark, after which lists are no
 /// longer streamed. A single one may have lost its connection.
 const MAX_CUT_OFF_LISTS: u32 = 3;
@@ -78,6 +82,8 @@ pub struct Reflector<T> {
     cut_off_lists: u32,
     /// Number of calls in a row that ended normally without a new event.
     calls_without_event: u32,
+    /// Number of calls in a row that were repeated after the pause that the server asked for.
+    repetitions: u32,
     known: KnownObjects,
     has_reported: bool,
     has_synced: bool,
@@ -146,6 +152,7 @@ impl<T> Reflector<T> {
             calls: 0,
             state: State::NotStarted,
             calls_without_event: 0,
+            repetitions: 0,
             known: KnownObjects::default(),
             has_reported: false,
             has_synced: false,
@@ -186,13 +193,20 @@ impl<T> Reflector<T> {
             return;
         }
         let stage = call.stage.clone();
+        let repetitions = std::mem::take(&mut self.repetitions);
         match (input, stage) {
             (Input::Page(_, page), Stage::List(_)) => self.handle_page(page, now),
             (Input::Opened(_), Stage::WatchList | Stage::Watch(_)) => self.handle_opened(now),
             (Input::Event(_, event), Stage::WatchList | Stage::Watch(_)) => {
                 self.handle_event(event, now);
             }
-            (Input::Error(_, error), stage) => self.handle_error(&error, stage, now),
+            (Input::Error(_, error), stage) => match error.requested_pause() {
+                Some(pause) if repetitions < MAX_REPETITIONS => {
+                    self.repetitions = repetitions + 1;
+                    self.repeat_after(pause, &error, stage, now);
+                }
+                _ => self.handle_error(&error, stage, now),
+            },
             (Input::Failed(_, message), stage) => self.handle_failure(&message, stage, now),
             (Input::Closed(_), Stage::WatchList) => self.cut_off(now),
             (Input::Closed(_), Stage::Watch(version)) => self.proceed(Stage::Watch(version), now),
@@ -212,7 +226,10 @@ impl<T> Reflector<T> {
         match std::mem::replace(&mut self.state, State::NotStarted) {
             State::NotStarted => {}
             State::BackingOff { next, .. } => self.open(next, now),
-            State::Calling(call) => self.handle_timeout(call, now),
+            State::Calling(call) => {
+                self.repetitions = 0;
+                self.handle_timeout(call, now);
+            }
         }
     }
 
@@ -333,6 +350,12 @@ impl<T> Reflector<T> {
         self.open(Stage::List(start), now);
     }
 
+    /// Repeats a call after the pause that the server asks for. The backoff does not grow.
+    fn repeat_after(&mut self, pause: Duration, error: &StatusError, stage: Stage, now: Time) {
+        self.set_watch_error(error, now);
+        self.state = State::BackingOff { until: now + pause, next: stage };
+    }
+
     fn handle_error(&mut self, error: &StatusError, stage: Stage, now: Time) {
         if error.is_expired() || error.is_too_large_resource_version() {
             return self.proceed(self.list_stage(PageStart::Latest), now);
@@ -345,17 +368,21 @@ impl<T> Reflector<T> {
             }
             same => same,
         };
-        let message = watch_error::message(&self.list_watch.path, error);
-        self.set_watch_error(message, Some(error.code), now);
+        self.set_watch_error(error, now);
         self.back_off(next, error.retry_after, now);
     }
 
     fn handle_failure(&mut self, message: &str, stage: Stage, now: Time) {
-        self.set_watch_error(format!("{}: {message}", self.list_watch.path), None, now);
+        self.failed(format!("{}: {message}", self.list_watch.path), None, now);
         self.back_off(stage, None, now);
     }
 
-    fn set_watch_error(&mut self, message: String, status: Option<u16>, now: Time) {
+    fn set_watch_error(&mut self, error: &StatusError, now: Time) {
+        let message = watch_error::message(&self.list_watch.path, error);
+        self.failed(message, Some(error.code), now);
+    }
+
+    fn failed(&mut self, message: String, status: Option<u16>, now: Time) {
         self.failures += 1;
         let since = self.watch_error.as_ref().map_or(now, |error| error.since);
         self.watch_error = Some(WatchError { message, since, status });

@@ -203,16 +203,62 @@ fn watch_error_lasts_from_first_failure_to_next_success() {
     assert_eq!(paged.reflector.watch_error(), None);
 }
 
+/// Lets the server refuse the open call with this status, and ask for a pause. Returns the pause of the reflector.
+fn refused(driver: &mut Driver, code: u16, pause: Duration) -> Duration {
+    let retry_after = Some(pause);
+    let error = StatusError { retry_after, ..status_error(code, "slow down") };
+    driver.input(|id| Input::Error(id, error));
+    driver.wait()
+}
+
 #[test]
-fn retry_after_of_the_server_is_respected() {
+fn call_is_repeated_ten_times_after_the_pause_that_the_server_asks_for() {
+    let pause = Duration::from_secs(1);
+    for (code, mut driver) in
+        [(429, watching()), (503, watching()), (429, paged()), (429, streaming())]
+    {
+        if driver.reflector.has_synced() {
+            closed(&mut driver);
+        }
+        let query = driver.query();
+        for round in 0..2_u32 {
+            for _ in 0..10 {
+                assert_eq!(refused(&mut driver, code, pause), pause);
+                assert_eq!(driver.query(), query, "the same call is repeated");
+            }
+            let least = Duration::from_millis(800) * 2_u32.pow(round);
+            let backoff = refused(&mut driver, code, pause);
+            assert!((least..=2 * least).contains(&backoff) && backoff >= pause, "{backoff:?}");
+        }
+        assert_eq!(driver.reflector.failures(), 22);
+        let error = driver.reflector.watch_error().expect("a watch error");
+        assert_eq!((error.status, error.since), (Some(code), Time::ZERO));
+    }
+}
+
+#[test]
+fn answer_between_refusals_ends_the_repetitions() {
+    let (mut driver, pause) = (watching(), Duration::from_secs(7));
+    closed(&mut driver);
+    for version in 6..9 {
+        for _ in 0..9 {
+            assert_eq!(refused(&mut driver, 429, pause), pause);
+        }
+        driver.input(Input::Opened);
+        driver.event(bookmark(version, false));
+        closed(&mut driver);
+    }
+    assert_eq!(driver.query(), "resourceVersion=8");
+}
+
+#[test]
+fn permanent_refusal_with_a_pause_backs_off() {
     let mut driver = watching();
     closed(&mut driver);
-    let retry_after = Some(Duration::from_secs(7));
-    driver.input(|id| {
-        Input::Error(id, StatusError { retry_after, ..status_error(429, "slow down") })
-    });
-    assert_eq!(driver.wait(), Duration::from_secs(7));
-    assert_eq!(driver.query(), "resourceVersion=5");
+    for least in [1, 1, 3, 6] {
+        let pause = refused(&mut driver, 403, Duration::from_secs(1));
+        assert!(pause >= Duration::from_secs(least), "{pause:?}");
+    }
 }
 
 #[test]
