@@ -38,6 +38,10 @@ pub(super) fn sync(controllers: &mut Controllers<'_>, set: &Value) {
     let example = Pod::from_api(&object);
     let nodes: Vec<&Node> =
         controllers.nodes.iter().filter(|node| runs_on(&example, node)).collect();
+    if nodes.is_empty() && !controllers.nodes.is_empty() {
+        let message = "no node has what its node selector, affinity and tolerations ask for; no pods are made from it";
+        controllers.warn("DaemonSet", set, message);
+    }
     controllers.count(root.clone(), nodes.len(), &present);
     let occupied: BTreeSet<Arc<str>> = present.iter().flat_map(|pod| nodes_of(pod)).collect();
     for node in nodes.into_iter().filter(|node| !occupied.contains(&node.name)) {

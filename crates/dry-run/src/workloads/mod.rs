@@ -165,7 +165,11 @@ impl<'a> Controllers<'a> {
         if is_terminating(workload) {
             return;
         }
-        match kind_of(workload) {
+        let kind = kind_of(workload);
+        if let Some(kind) = kind {
+            self.check(kind, workload);
+        }
+        match kind {
             Some("DaemonSet") => daemon_set::sync(self, workload),
             Some("Deployment") => deployment::sync(self, workload),
             Some("ReplicaSet") => replica_set::sync(self, workload, "ReplicaSet"),
@@ -176,6 +180,32 @@ impl<'a> Controllers<'a> {
             Some("CronJob") => cron_job::sync(self, workload),
             Some("Job") => job::sync(self, workload),
             _ => {}
+        }
+    }
+
+    /// Warns of a workload that the API server would refuse.
+    fn check(&mut self, kind: &str, workload: &Value) {
+        let spec = &workload["spec"];
+        for field in ["replicas", "parallelism", "completions"] {
+            if let Some(number) = spec[field].as_i64().filter(|number| *number < 0) {
+                let message = format!(
+                    "spec.{field}: {number} is negative; the API server refuses that, and it counts as 0"
+                );
+                self.warn(kind, workload, &message);
+            }
+        }
+        let wanted = spec["selector"]["matchLabels"].as_object();
+        let labels = &spec["template"]["metadata"]["labels"];
+        let missing =
+            wanted.and_then(|wanted| wanted.iter().find(|(key, own)| labels[*key] != **own));
+        if let Some((key, value)) =
+            missing.filter(|_| kind != "Job" && spec["template"].is_object())
+        {
+            let value = value.as_str().unwrap_or_default();
+            let message = format!(
+                "spec.selector: its template has no label {key}={value}; the API server refuses that"
+            );
+            self.warn(kind, workload, &message);
         }
     }
 

@@ -56,6 +56,25 @@ fn names(made: &Made, kind: &str) -> Vec<String> {
 }
 
 #[test]
+fn what_the_api_server_would_refuse_and_what_makes_no_pod_is_said() {
+    let mut mislabelled = workload("apps/v1", "Deployment", "web", json!({"replicas": 1}));
+    mislabelled["spec"]["selector"]["matchLabels"]["tier"] = json!("front");
+    let negative = workload("apps/v1", "StatefulSet", "db", json!({"replicas": -3}));
+    let mut nowhere = workload("apps/v1", "DaemonSet", "agent", json!({}));
+    nowhere["spec"]["template"]["spec"]["nodeSelector"] = json!({"disk": "ssd"});
+    let made = made(&[mislabelled, negative, nowhere], &[]);
+    assert_eq!(
+        made.warnings,
+        [
+            "Deployment shop/web: spec.selector: its template has no label tier=front; the API server refuses that",
+            "StatefulSet shop/db: spec.replicas: -3 is negative; the API server refuses that, and it counts as 0",
+            "DaemonSet shop/agent: no node has what its node selector, affinity and tolerations ask for; no pods are \
+             made from it",
+        ]
+    );
+}
+
+#[test]
 fn deployment_makes_a_replica_set_and_its_pods() {
     let made = made(&[workload("apps/v1", "Deployment", "web", json!({"replicas": 3}))], &[]);
     let sets = of_kind(&made, "ReplicaSet");
@@ -91,6 +110,7 @@ fn replicas_of_a_dump_are_not_made_again() {
         "web-5d",
         json!({"replicas": 3, "template": template(&labels)}),
     );
+    set["spec"]["selector"] = json!({"matchLabels": labels});
     set["metadata"]["ownerReferences"] =
         json!([{"kind": "Deployment", "name": "web", "uid": "uid-web", "controller": true}]);
     let pod = |name: &str, node: &str| {
@@ -262,6 +282,9 @@ fn odd_workloads_make_no_pods() {
     assert!(made.objects.is_empty(), "{:?}", made.objects);
     assert_eq!(
         made.warnings,
-        ["Deployment shop/bare: spec.template: is missing; no pods are made from it"]
+        [
+            "Deployment shop/bare: spec.template: is missing; no pods are made from it",
+            "Deployment shop/none: spec.replicas: -3 is negative; the API server refuses that, and it counts as 0",
+        ]
     );
 }
