@@ -366,10 +366,8 @@ impl Engine {
             let profile = engine.world.view().profile_of(pod)?.clone();
             engine.prepare_sampling(&profile);
             let explanation = Explanation {
-                view: engine.world.view(),
-                settings: &engine.settings,
-                rng: engine.rng.clone(),
                 next_start: start.unwrap_or(engine.next_start),
+                ..engine.explanation()
             };
             Some(explanation.evaluate(&profile, pod, form, cx))
         })
@@ -381,14 +379,25 @@ impl Engine {
         self.run(now, ports, |engine, cx| {
             let profile = engine.world.view().profile_of(pod)?.clone();
             engine.prepare_sampling(&profile);
-            let explanation = Explanation {
-                view: engine.world.view(),
-                settings: &engine.settings,
-                rng: engine.rng.clone(),
-                next_start: engine.next_start,
-            };
-            Some(explanation.try_pod(&profile, pod, cx))
+            Some(engine.explanation().try_pod(&profile, pod, cx))
         })
+    }
+
+    /// Returns the status of the first PreEnqueue plugin that gates `pod`, and changes nothing.
+    pub fn gate(&mut self, pod: &Pod, now: Time, ports: &mut Ports<'_>) -> Option<Status> {
+        self.run(now, ports, |engine, cx| {
+            let profile = engine.world.view().profile_of(pod)?.clone();
+            engine.explanation().gate(&profile, pod, cx)
+        })
+    }
+
+    fn explanation(&self) -> Explanation<'_> {
+        Explanation {
+            view: self.world.view(),
+            settings: &self.settings,
+            rng: self.rng.clone(),
+            next_start: self.next_start,
+        }
     }
 
     /// Runs one call: builds its context, applies the commands of plugins, keeps the effects.

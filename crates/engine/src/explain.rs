@@ -184,6 +184,23 @@ impl Explanation<'_> {
         evaluation
     }
 
+    /// Returns the status of the first PreEnqueue plugin that gates the pod.
+    pub(crate) fn gate(
+        &self,
+        profile: &Profile,
+        pod: &Pod,
+        cx: &mut Context<'_>,
+    ) -> Option<Status> {
+        let handle = self.view.handle(cx.now);
+        profile.pre_enqueue.iter().find_map(|gate| {
+            let status = call_plugin(ExtensionPoint::PreEnqueue, &gate.name, cx.probe, || {
+                gate.plugin.pre_enqueue(pod, &handle)
+            });
+            let status = status.unwrap_or_else(|status| status);
+            (!status.is_success()).then(|| status.by(&gate.name))
+        })
+    }
+
     /// Tries a pod, and evictions for it if it fits nowhere.
     pub(crate) fn try_pod(
         mut self,
@@ -191,15 +208,8 @@ impl Explanation<'_> {
         pod: &Arc<Pod>,
         cx: &mut Context<'_>,
     ) -> Trial {
-        for gate in &profile.pre_enqueue {
-            let handle = self.view.handle(cx.now);
-            let status = call_plugin(ExtensionPoint::PreEnqueue, &gate.name, cx.probe, || {
-                gate.plugin.pre_enqueue(pod, &handle)
-            });
-            let status = status.unwrap_or_else(|status| status);
-            if !status.is_success() {
-                return Trial::Gated(status.by(&gate.name));
-            }
+        if let Some(status) = self.gate(profile, pod, cx) {
+            return Trial::Gated(status);
         }
         let (mut state, mut scratch) = (CycleState::new(), Scratch::default());
         let subject = Subject { profile, pod, state: &mut state };

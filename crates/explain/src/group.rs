@@ -51,7 +51,7 @@ fn belongs(pod: &Pod, name: &str) -> bool {
 }
 
 /// Returns the Deployment of a pod: the name of its ReplicaSet without the hash.
-fn deployment(pod: &Pod) -> Option<&str> {
+pub(crate) fn deployment(pod: &Pod) -> Option<&str> {
     let controller = pod.controller.as_ref()?;
     let hash = pod.labels.get("pod-template-hash")?;
     let is_set = controller.kind == ControllerKind::ReplicaSet;
@@ -120,11 +120,14 @@ impl Templates {
 impl Evaluated {
     /// Returns the causes, the most frequent first, each with the smallest change that helps its first pod.
     pub(crate) fn causes(&self, lab: &mut Lab<'_>) -> Vec<PendingCause> {
-        let mut causes: BTreeMap<String, (PendingCause, &Findings)> = BTreeMap::new();
+        let mut causes: BTreeMap<Vec<String>, (PendingCause, &Findings)> = BTreeMap::new();
         for (findings, pods) in &self.templates {
-            let cause = cause_of(findings);
+            let reasons = reasons_of(findings);
+            let cause = reasons.join(", ");
+            let mut key = reasons;
+            key.sort_unstable();
             let (own, _) = causes
-                .entry(cause.clone())
+                .entry(key)
                 .or_insert_with(|| (PendingCause { cause, ..PendingCause::default() }, findings));
             own.count += pods.len();
             let room = NAMES.saturating_sub(own.pods.len());
@@ -141,27 +144,28 @@ impl Evaluated {
     }
 }
 
-/// Returns the cause of a pending pod as one line: without counts of nodes, so that pods with the same cause are counted
-/// together.
-fn cause_of(findings: &Findings) -> String {
+/// Returns the reasons why a pod waits, that of the most nodes first: without counts of nodes, so that pods with the same
+/// reasons are counted together.
+fn reasons_of(findings: &Findings) -> Vec<String> {
     let evaluation = &findings.evaluation;
+    let one = |text: String| vec![text];
     if let Some(gate) = &findings.gate {
-        return format!("gated: {}", gate.message());
+        return one(format!("gated: {}", gate.message()));
     }
     if let Some(error) = &evaluation.error {
-        return format!("error: {}", error.message());
+        return one(format!("error: {}", error.message()));
     }
     if !evaluation.feasible.is_empty() {
-        return "fits now, and waits for its next attempt".to_owned();
+        return one("fits now, and waits for its next attempt".to_owned());
     }
     if findings.preemption().is_some() {
-        return "fits after evictions".to_owned();
+        return one("fits after evictions".to_owned());
     }
-    let counts = evaluation.verdicts.reason_counts(1);
-    let reasons: Vec<&str> = counts.into_keys().collect();
+    let mut reasons: Vec<_> = evaluation.verdicts.reason_counts(1).into_iter().collect();
+    reasons.sort_by_key(|(_, count)| Reverse(*count));
     match (reasons.is_empty(), findings.pre_filter()) {
-        (true, Some(status)) => status.message(),
-        (true, None) => "no node".to_owned(),
-        (false, _) => reasons.join(", "),
+        (true, Some(status)) => one(status.message()),
+        (true, None) => one("no node".to_owned()),
+        (false, _) => reasons.into_iter().map(|(reason, _)| reason.to_owned()).collect(),
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use engine::cycle::Form;
 use engine::ports::Ports;
 use engine::{Change, Engine, Evaluation, Trial};
-use framework::{Cluster, Pod, Time};
+use framework::{Cluster, Pod, Status, Time};
 
 /// An engine of one's own, for trials. Its effects are dropped.
 pub struct Lab<'e> {
@@ -56,6 +56,12 @@ impl<'e> Lab<'e> {
         self.engine.evaluate(pod, Form::Set, None, self.now, ports)
     }
 
+    /// Returns the status of the first PreEnqueue plugin that gates the pod.
+    pub fn gate(&mut self, pod: &Pod) -> Option<Status> {
+        let ports = &mut Ports { extenders: &mut (), probe: &mut () };
+        self.engine.gate(pod, self.now, ports)
+    }
+
     /// Tries a pod on the cluster as it is.
     pub fn try_pod(&mut self, pod: &Arc<Pod>) -> Option<Trial> {
         let ports = &mut Ports { extenders: &mut (), probe: &mut () };
@@ -69,23 +75,31 @@ impl<'e> Lab<'e> {
             return None;
         }
         self.left -= 1;
+        self.with(pod, changes, Self::try_pod)
+    }
+
+    /// Applies the changes, asks about the pod, and takes the changes back. A change of the pod itself replaces the
+    /// pod.
+    pub fn with<T>(
+        &mut self,
+        pod: &Arc<Pod>,
+        changes: &[Change],
+        ask: impl FnOnce(&mut Self, &Arc<Pod>) -> T,
+    ) -> T {
         let own = changes.iter().rev().find_map(|change| match change {
             Change::Pod(changed) if changed.key == pod.key => Some(Arc::new(Pod::clone(changed))),
             _ => None,
         });
-        let others = || {
-            changes
-                .iter()
-                .filter(|change| !matches!(change, Change::Pod(changed) if changed.key == pod.key))
-        };
+        let is_other =
+            |change: &&Change| !matches!(change, Change::Pod(changed) if changed.key == pod.key);
         let mut back: Vec<Change> = Vec::new();
-        for change in others() {
+        for change in changes.iter().filter(is_other) {
             back.extend(self.inverse(change));
             self.apply(change.clone());
         }
-        let trial = self.try_pod(own.as_ref().unwrap_or(pod));
+        let answer = ask(self, own.as_ref().unwrap_or(pod));
         back.into_iter().rev().for_each(|change| self.apply(change));
-        trial
+        answer
     }
 
     /// Adds a pod that has a node again.

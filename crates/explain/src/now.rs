@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use engine::Evaluation;
 use engine::cycle::NodeScores;
-use engine::{Evaluation, Trial};
 use framework::{Cluster, NodeBits, NodeIx, Pod, Status};
 use plugins::catalogue::{self, Entry};
 
@@ -17,6 +17,9 @@ use crate::lab::Lab;
 
 /// The label of everything that is computed for an answer.
 pub(crate) const NOW: &str = "now";
+/// Plugins that keep pods from nodes on purpose, whatever room there is.
+const POLICY: [&str; 4] = ["NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity"];
+const SPREAD: &str = "PodTopologySpread";
 /// Number of nodes whose scores are listed.
 const BEST: usize = 5;
 /// Number of nodes that a rejection names.
@@ -33,10 +36,7 @@ pub(crate) struct Findings {
 impl Findings {
     /// Evaluates a pod; `None` if no profile is responsible for it.
     pub(crate) fn of(lab: &mut Lab<'_>, pod: &Arc<Pod>) -> Option<Self> {
-        let gate = match lab.try_pod(pod)? {
-            Trial::Gated(status) => Some(status),
-            _ => None,
-        };
+        let gate = lab.gate(pod);
         Some(Self { pod: pod.clone(), evaluation: lab.evaluate(pod)?, gate })
     }
 
@@ -68,6 +68,24 @@ impl Findings {
             }
         }
         only
+    }
+
+    /// Returns the nodes that the pod is meant for: neither closed, nor tainted, nor left out by its affinity.
+    fn home(&self, cluster: &Cluster) -> NodeBits {
+        let mut home = cluster.nodes().clone();
+        for (name, passes) in &self.evaluation.passes {
+            if POLICY.contains(&name.as_ref()) {
+                home.intersect(passes);
+            }
+        }
+        home
+    }
+
+    /// Whether a node that the pod is meant for lacks something. An uneven spread is no lack: it counts other nodes, too.
+    pub(crate) fn is_short_at_home(&self, cluster: &Cluster) -> bool {
+        let mut short = self.home(cluster);
+        short.subtract(&self.rejected_only_by(&[SPREAD], cluster));
+        !self.evaluation.passes.is_empty() && !short.is_empty()
     }
 
     /// Returns the names of the plugins that reject a node.

@@ -9,6 +9,9 @@ use crate::help;
 use crate::lab::Lab;
 use crate::now::Findings;
 
+const FITS_NOW: &str = "nodes can take the pod now, and its last attempt found none: something has changed since and the pod \
+                        is tried again soon, or an extender rejected it, which the recorded attempt says";
+
 /// Answers a question about a pod, and about one node for it.
 ///
 /// A pod that has a node is removed for the evaluation, so that its own requests and terms do not count. Returns
@@ -31,6 +34,9 @@ pub fn explain_pod(lab: &mut Lab<'_>, facts: PodFacts, node: Option<&str>) -> Op
     let now = findings.as_ref().map(|findings| findings.now(cluster));
     let check = findings.as_ref().zip(node).map(|(findings, node)| findings.check(cluster, node));
     let waits = facts.node.is_none();
+    let is_rejected = facts.state == "unschedulable" && facts.history.last().is_some();
+    let fits = findings.as_ref().is_some_and(|own| !own.evaluation.feasible.is_empty());
+    let notes = (is_rejected && fits).then(|| FITS_NOW.to_owned());
     let help = findings.filter(|_| waits).map(|findings| help::search(lab, &findings));
     if let Some(placed) = placed {
         lab.put_back(&placed);
@@ -41,6 +47,6 @@ pub fn explain_pod(lab: &mut Lab<'_>, facts: PodFacts, node: Option<&str>) -> Op
         node: check,
         help_is_incomplete: waits && lab.is_exhausted(),
         help: help.unwrap_or_default(),
-        notes: Vec::new(),
+        notes: notes.into_iter().collect(),
     })
 }

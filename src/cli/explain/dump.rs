@@ -89,7 +89,7 @@ impl Dump {
             Some(replayed) => anyhow!("no pod {key} was known at {}", replayed.wall_time()),
             None => anyhow!("the dump has no pod {key} that runs or waits"),
         })?;
-        answer.notes.clone_from(&self.notes);
+        answer.notes.extend_from_slice(&self.notes);
         if self.replayed.is_none() {
             answer.notes.push("a dump has no history of attempts".to_owned());
         }

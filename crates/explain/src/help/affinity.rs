@@ -1,15 +1,15 @@
 //! Help for pods that pod affinity or anti-affinity keeps from every node.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use framework::{
-    AffinityTermKind, Cluster, LabelSelector, Labels, NodeIx, OptionalTime, Pod, PodAffinity,
-    PodAffinityTerm, PodKey, PodRequests, PodSpec, Uid,
+    AffinityTermKind, CarriedTerm, Cluster, LabelSelector, Labels, NodeIx, OptionalTime, Pod,
+    PodAffinity, PodAffinityTerm, PodKey, PodRequests, PodSpec, Uid,
 };
 
 use super::labels::{self, change_for};
-use super::{Proposal, size};
+use super::{Proposal, size, with_spec};
 use engine::Change;
 
 use crate::lab::Lab;
@@ -22,7 +22,18 @@ const NODES: usize = 64;
 pub(super) fn proposals(lab: &Lab<'_>, findings: &Findings) -> Vec<Proposal> {
     let cluster = lab.cluster();
     let mut proposals = Vec::new();
-    for node in findings.rejected_only_by(&[PLUGIN], cluster).iter().take(NODES) {
+    let mut several = false;
+    // Nodes of the same domains have the same pods in the way.
+    let keys = topology_keys(cluster, &findings.pod);
+    let mut domains: BTreeSet<Vec<Option<&str>>> = BTreeSet::new();
+    for node in findings.rejected_only_by(&[PLUGIN], cluster).iter() {
+        let view = cluster.node(node);
+        if domains.len() == NODES {
+            break;
+        }
+        if !domains.insert(keys.iter().map(|key| view.label(key)).collect()) {
+            continue;
+        }
         let blocking = blocking(cluster, &findings.pod, node);
         match blocking.as_slice() {
             [] => proposals.extend(companion(lab, findings, node)),
@@ -33,37 +44,87 @@ pub(super) fn proposals(lab: &Lab<'_>, findings: &Findings) -> Vec<Proposal> {
                 proposal.size += f64::from(one.priority().clamp(0, 1_000_000)) / 1e7;
                 proposals.push(proposal);
             }
-            _ => {}
+            _ => several = true,
         }
+    }
+    if several {
+        proposals.extend(preferences(findings));
     }
     proposals
 }
 
-/// Returns the placed pods that anti-affinity keeps apart from the pod on this node, each once.
+/// Required anti-affinity of the pod that becomes a preference.
+fn preferences(findings: &Findings) -> Vec<Proposal> {
+    let affinity = findings.pod.spec.pod_anti_affinity.as_ref();
+    let terms = || required(affinity);
+    let proposal = |(place, term): (usize, &PodAffinityTerm)| {
+        let changed = with_spec(&findings.pod, |spec| {
+            let kept = terms().enumerate().filter(|(other, _)| *other != place);
+            let kept: Vec<PodAffinityTerm> = kept.map(|(_, own)| own.clone()).collect();
+            if let Some(affinity) = &mut spec.pod_anti_affinity {
+                affinity.required = Ok(kept.into());
+            }
+        });
+        let text = format!(
+            "make the required anti-affinity over {} a preference: several pods keep the pod away from each node",
+            term.topology_key
+        );
+        let mut proposal = Proposal::of_pod("preference", 0.0, text, changed);
+        proposal.size = size::RULE;
+        proposal
+    };
+    terms().enumerate().map(proposal).collect()
+}
+
+/// Returns the placed pods that anti-affinity keeps apart from the pod on this node, each once; at most two.
 fn blocking(cluster: &Cluster, pod: &Pod, node: NodeIx) -> Vec<Arc<Pod>> {
-    let mut blocking: BTreeMap<PodKey, Arc<Pod>> = BTreeMap::new();
-    for term in required(pod.spec.pod_anti_affinity.as_ref()) {
-        for other in domain(cluster, &term.topology_key, node) {
-            for placed in cluster.node(other).pods() {
-                let labels = cluster.namespace_labels(&placed.key.namespace);
-                if term.matches(placed, labels) {
-                    blocking.insert(placed.key.clone(), placed.clone());
-                }
-            }
+    let pods_near = |key: &str| {
+        let nodes = domain(cluster, key, node).into_iter();
+        nodes.flat_map(|other| cluster.node(other).pods())
+    };
+    let own = required(pod.spec.pod_anti_affinity.as_ref()).flat_map(|term| {
+        let is_selected = move |placed: &&Arc<Pod>| {
+            term.matches(placed, cluster.namespace_labels(&placed.key.namespace))
+        };
+        pods_near(&term.topology_key).filter(is_selected)
+    });
+    let carried = carried(cluster, pod);
+    let of_others = carried.iter().flat_map(|carried| {
+        let carries = move |placed: &&Arc<Pod>| {
+            let mut own = required(placed.spec.pod_anti_affinity.as_ref());
+            own.any(|term| *term == *carried.term)
+        };
+        pods_near(&carried.term.topology_key).filter(carries)
+    });
+    let mut blocking: Vec<Arc<Pod>> = Vec::new();
+    for placed in own.chain(of_others) {
+        if !blocking.iter().any(|known| known.uid == placed.uid) {
+            blocking.push(placed.clone());
+        }
+        if blocking.len() == 2 {
+            break;
         }
     }
+    blocking
+}
+
+/// Returns the required anti-affinity of placed pods that keeps the pod away from them.
+fn carried<'a>(cluster: &'a Cluster, pod: &Pod) -> Vec<&'a CarriedTerm> {
     let carried = cluster.terms_matching(pod).into_iter();
-    for carried in carried.filter(|own| own.kind == AffinityTermKind::RequiredAntiAffinity) {
-        for other in domain(cluster, &carried.term.topology_key, node) {
-            for placed in cluster.node(other).pods() {
-                let mut own = required(placed.spec.pod_anti_affinity.as_ref());
-                if own.any(|term| *term == *carried.term) {
-                    blocking.insert(placed.key.clone(), placed.clone());
-                }
-            }
-        }
-    }
-    blocking.into_values().collect()
+    carried.filter(|own| own.kind == AffinityTermKind::RequiredAntiAffinity).collect()
+}
+
+/// Returns the keys of the domains that required affinity and anti-affinity are about.
+fn topology_keys(cluster: &Cluster, pod: &Pod) -> BTreeSet<Arc<str>> {
+    let near = required(pod.spec.pod_affinity.as_ref()).map(|term| term.topology_key.clone());
+    near.chain(apart(cluster, pod)).collect()
+}
+
+/// Returns the keys of the domains over which the pod is kept apart from others.
+pub(super) fn apart(cluster: &Cluster, pod: &Pod) -> BTreeSet<Arc<str>> {
+    let own = required(pod.spec.pod_anti_affinity.as_ref());
+    let own = own.map(|term| term.topology_key.clone());
+    own.chain(carried(cluster, pod).iter().map(|own| own.term.topology_key.clone())).collect()
 }
 
 fn required(affinity: Option<&PodAffinity>) -> impl Iterator<Item = &PodAffinityTerm> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use framework::{Labels, Node, NodeSelector, Operator, Pod, Requirement};
 
-use super::{Proposal, with_node};
+use super::{Proposal, TRIES, size, with_node};
 use crate::lab::Lab;
 use crate::now::Findings;
 
@@ -29,14 +29,21 @@ pub(super) type LabelChange = (Arc<str>, Option<String>);
 
 pub(super) fn proposals(lab: &Lab<'_>, findings: &Findings) -> Vec<Proposal> {
     let cluster = lab.cluster();
-    let mut proposals = Vec::new();
+    let mut changed = Vec::new();
     for node in findings.rejected_only_by(&[AFFINITY], cluster).iter() {
-        let object = cluster.to_node(node);
-        let Some(changes) = missing(&findings.pod, &object.labels) else { continue };
-        if changes.is_empty() || changes.iter().any(|(key, _)| FACTS.contains(&&**key)) {
-            continue;
+        let Some(changes) = missing(&findings.pod, &cluster.node(node).labels()) else { continue };
+        if !changes.is_empty() && !changes.iter().any(|(key, _)| FACTS.contains(&&**key)) {
+            changed.push((node, changes));
         }
-        proposals.push(of_node(lab, &object, &changes));
+    }
+    changed.sort_by_key(|(_, changes)| changes.len());
+    changed.truncate(TRIES);
+    let mut proposals: Vec<Proposal> = changed
+        .iter()
+        .map(|(node, changes)| of_node(lab, &cluster.to_node(*node), changes))
+        .collect();
+    if findings.is_short_at_home(cluster) {
+        proposals.iter_mut().for_each(|own| own.size = size::RULE);
     }
     proposals
 }

@@ -17,10 +17,11 @@ mod taints;
 use std::sync::Arc;
 
 use engine::{Change, Trial};
-use framework::{EventResource, Node, NodeIx, Pod, PodSpec};
+use framework::{Cluster, ControllerKind, EventResource, Node, NodeIx, Pod, PodKey, PodSpec};
 use serde_json::Value;
 
 use crate::answer::Suggestion;
+use crate::group::deployment;
 use crate::lab::Lab;
 use crate::now::Findings;
 
@@ -38,10 +39,16 @@ mod size {
     pub(super) const NODE_STATE: f64 = 1.0;
     /// A field of the pod.
     pub(super) const POD: f64 = 2.0;
+    /// A cordon or an unhealthy node, while open nodes that the pod is meant for lack room.
+    pub(super) const CLOSED_NODE: f64 = 2.7;
     /// A field of a node, or a volume or device more.
     pub(super) const NODE: f64 = 3.0;
+    /// The way to a node that the pod is not meant for, while nodes that it is meant for lack room.
+    pub(super) const OTHER_POOL: f64 = 3.8;
     /// One other pod more or less.
     pub(super) const OTHER_POD: f64 = 4.0;
+    /// A node that joins a pool by its labels, while nodes of the pool lack room; or a rule of the pod that is given up.
+    pub(super) const RULE: f64 = 4.8;
     /// Evictions.
     pub(super) const PRIORITY: f64 = 5.0;
     /// Another node.
@@ -49,22 +56,35 @@ mod size {
 }
 
 /// A change that may help.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Proposal {
     kind: &'static str,
     text: String,
     command: Option<String>,
     size: f64,
     changes: Vec<Change>,
+    /// The pod that ends.
+    ends: Option<Arc<Pod>>,
 }
 
 impl Proposal {
     fn new(kind: &'static str, size: f64, text: String, changes: Vec<Change>) -> Self {
-        Self { kind, text, command: None, size, changes }
+        Self { kind, text, command: None, size, changes, ends: None }
     }
 
     fn command(self, command: String) -> Self {
         Self { command: Some(command), ..self }
+    }
+
+    /// Whether both make the same object.
+    fn is_about_the_same(&self, other: &Self) -> bool {
+        let name = |own: &Self| match own.changes.last() {
+            Some(Change::Object { kind, namespace, name, .. }) => {
+                Some((kind.clone(), namespace.clone(), name.clone()))
+            }
+            _ => None,
+        };
+        self.kind == other.kind && name(self) == name(other)
     }
 
     /// A change of the pod itself.
@@ -77,12 +97,13 @@ impl Proposal {
         Self::new(kind, size::NODE + extent, text, vec![Change::Node(node)])
     }
 
-    /// The end of another pod.
-    fn without(kind: &'static str, text: String, pod: &Pod) -> Self {
+    /// The end of another pod: of one replica, if a controller would make the pod again.
+    fn without(kind: &'static str, text: String, pod: &Arc<Pod>) -> Self {
         let (key, uid) = (pod.key.clone(), pod.uid.clone());
-        let changes = vec![Change::PodDeleted { key: key.clone(), uid }];
-        Self::new(kind, size::OTHER_POD, text, changes)
-            .command(format!("kubectl delete pod {} -n {}", key.name, key.namespace))
+        let changes = vec![Change::PodDeleted { key, uid }];
+        let owner = owner_of(pod).map(|(kind, name)| format!(", one of {kind} {name}"));
+        let text = text + &owner.unwrap_or_default();
+        Self { ends: Some(pod.clone()), ..Self::new(kind, size::OTHER_POD, text, changes) }
     }
 
     /// An object that exists then.
@@ -119,12 +140,25 @@ fn with_node(lab: &Lab<'_>, node: NodeIx, change: impl FnOnce(&mut Node)) -> Nod
 
 /// Finds changes that get the pod a node, the smallest first. Returns none if the pod needs no help: a node can take it,
 /// or the next attempt evicts pods for it.
+///
+/// If no change helps by itself, what is missing is taken together, and with one change more.
 pub(crate) fn search(lab: &mut Lab<'_>, findings: &Findings) -> Vec<Suggestion> {
     let gated = findings.gate.is_some();
     if !gated && (!findings.evaluation.feasible.is_empty() || findings.preemption().is_some()) {
         return Vec::new();
     }
-    let mut proposals = proposals(lab, findings);
+    let proposals = proposals(lab, findings);
+    let missing: Vec<Proposal> =
+        proposals.iter().filter(|own| own.size < size::NODE_STATE).cloned().collect();
+    let single = single(lab, findings, proposals);
+    match single.is_empty() {
+        true => several(lab, findings, &missing),
+        false => single,
+    }
+}
+
+/// Finds what helps by itself, the smallest first.
+fn single(lab: &mut Lab<'_>, findings: &Findings, mut proposals: Vec<Proposal>) -> Vec<Suggestion> {
     proposals.sort_by(|a, b| a.size.total_cmp(&b.size));
     let mut suggestions: Vec<Suggestion> = Vec::new();
     let mut tries: Vec<(&str, usize)> = Vec::new();
@@ -147,7 +181,7 @@ pub(crate) fn search(lab: &mut Lab<'_>, findings: &Findings) -> Vec<Suggestion> 
         *tried += 1;
         suggestions.extend(verified(lab, &findings.pod, proposal));
     }
-    if !gated {
+    if findings.gate.is_none() {
         suggestions.extend(priority::search(lab, findings));
         suggestions.extend(pools::search(lab, findings));
     }
@@ -155,12 +189,42 @@ pub(crate) fn search(lab: &mut Lab<'_>, findings: &Findings) -> Vec<Suggestion> 
     suggestions
 }
 
+/// Finds what helps together with everything that is missing: all of it at once, or with one change more.
+fn several(lab: &mut Lab<'_>, findings: &Findings, missing: &[Proposal]) -> Vec<Suggestion> {
+    let first = missing.iter().enumerate().filter(|(place, own)| {
+        // Of the examples for one object, the first is enough.
+        !missing[..*place].iter().any(|earlier| earlier.is_about_the_same(own))
+    });
+    let first: Vec<&Proposal> = first.map(|(_, own)| own).collect();
+    let Some(kind) = first.first().map(|own| own.kind) else { return Vec::new() };
+    let texts: Vec<&str> = first.iter().map(|own| own.text.as_str()).collect();
+    let text = texts.join(", and ");
+    let changes: Vec<Change> = first.iter().flat_map(|own| own.changes.iter().cloned()).collect();
+    if first.len() > 1 {
+        let all = Proposal::new(kind, size::MISSING, text.clone(), changes.clone());
+        if let Some(suggestion) = verified(lab, &findings.pod, all) {
+            return vec![suggestion];
+        }
+    }
+    let found = lab.with(&findings.pod, &changes, |lab, pod| {
+        let findings = Findings::of(lab, pod)?;
+        let proposals = proposals(lab, &findings);
+        Some(single(lab, &findings, proposals))
+    });
+    let with_missing = |own: Suggestion| Suggestion {
+        text: format!("{text}, and then {}", own.text),
+        changes: changes.iter().chain(&own.changes).cloned().collect(),
+        ..own
+    };
+    found.unwrap_or_default().into_iter().map(with_missing).collect()
+}
+
 fn proposals(lab: &Lab<'_>, findings: &Findings) -> Vec<Proposal> {
     if findings.gate.is_some() {
-        return [gates(findings), devices::proposals(lab, findings)]
-            .into_iter()
-            .flatten()
-            .collect();
+        let own = gates(findings).into_iter();
+        let others = devices::proposals(lab, findings).into_iter();
+        let others = others.chain(storage::proposals(lab, findings));
+        return own.chain(others.filter(|own| own.size < size::NODE_STATE)).collect();
     }
     [
         resources::proposals(lab, findings),
@@ -196,7 +260,48 @@ fn gates(findings: &Findings) -> Vec<Proposal> {
 /// Tries a proposal. Returns the suggestion if the pod gets a node.
 fn verified(lab: &mut Lab<'_>, pod: &Arc<Pod>, proposal: Proposal) -> Option<Suggestion> {
     let trial = lab.try_with(pod, &proposal.changes)?;
-    let effect = match &trial {
+    let ends = proposal.ends.clone();
+    let mut suggestion = suggestion(proposal, &trial)?;
+    let command = || end_of(lab.cluster(), ends.as_ref()?);
+    suggestion.command = suggestion.command.or_else(command);
+    Some(suggestion)
+}
+
+/// Returns the kind and the name of what a user changes to have fewer pods like this one.
+fn owner_of(pod: &Pod) -> Option<(&'static str, &str)> {
+    let controller = pod.controller.as_ref()?;
+    match deployment(pod) {
+        Some(deployment) => Some(("Deployment", deployment)),
+        None => Some((controller.kind.name(), &controller.name)),
+    }
+}
+
+/// Returns the command that ends a pod for good; `None` if its controller would make it again, or choose another one.
+fn end_of(cluster: &Cluster, pod: &Arc<Pod>) -> Option<String> {
+    let PodKey { namespace, name } = &pod.key;
+    let Some(controller) = &pod.controller else {
+        return Some(format!("kubectl delete pod {name} -n {namespace}"));
+    };
+    let kind = match controller.kind {
+        ControllerKind::ReplicaSet if deployment(pod).is_some() => "deployment",
+        ControllerKind::ReplicaSet => "replicaset",
+        ControllerKind::ReplicationController => "replicationcontroller",
+        _ => return None,
+    };
+    let (_, owner) = owner_of(pod)?;
+    let is_alike =
+        |other: &Pod| other.key.namespace == pod.key.namespace && owner_of(other) == owner_of(pod);
+    let replicas = cluster.pods().filter(|placed| is_alike(&placed.pod)).count();
+    Some(format!(
+        "kubectl annotate pod {name} -n {namespace} controller.kubernetes.io/pod-deletion-cost=-1000 && \
+         kubectl scale {kind} {owner} -n {namespace} --replicas={}",
+        replicas.saturating_sub(1)
+    ))
+}
+
+/// Returns the suggestion if the pod got a node in the trial.
+fn suggestion(proposal: Proposal, trial: &Trial) -> Option<Suggestion> {
+    let effect = match trial {
         Trial::Fits { feasible: 1, .. } => "the pod fits on 1 node".to_owned(),
         Trial::Fits { feasible, .. } => format!("the pod fits on {feasible} nodes"),
         Trial::Preempts(preemption) => {
@@ -206,13 +311,13 @@ fn verified(lab: &mut Lab<'_>, pod: &Arc<Pod>, proposal: Proposal) -> Option<Sug
         }
         _ => return None,
     };
-    let evicts = match &trial {
+    let evicts = match trial {
         Trial::Preempts(preemption) => {
             preemption.victims.iter().map(|victim| victim.key.to_string()).collect()
         }
         _ => Vec::new(),
     };
-    let Proposal { kind, text, command, size, changes } = proposal;
+    let Proposal { kind, text, command, size, changes, .. } = proposal;
     Some(Suggestion { text, effect, evicts, kind: kind.to_owned(), size, command, changes })
 }
 

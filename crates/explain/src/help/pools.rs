@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use engine::Change;
-use framework::{Labels, Node, Resources, Taint};
+use framework::{EventResource, Labels, Node, Resources, Taint};
 
 use super::labels::{LabelChange, applied, missing, missing_for};
 use super::{Proposal, size, verified};
@@ -22,23 +22,77 @@ const PODS: i64 = 110;
 /// Returns the smallest node that would take the pod: another of a pool of the cluster, or else one made for the pod.
 pub(super) fn search(lab: &mut Lab<'_>, findings: &Findings) -> Option<Suggestion> {
     let pools = pools(lab);
-    for (like, node) in pools.iter().take(POOLS) {
+    let may_take = |(_, node): &&(Arc<str>, Node)| may_take(node, findings);
+    for (like, node) in pools.iter().filter(may_take).take(POOLS) {
         let text = format!("another node like {like} ({})", capacity(&node.allocatable));
         let proposal = new_node(text, size::NEW_NODE, node.clone());
         if let Some(suggestion) = verified(lab, &findings.pod, proposal) {
             return Some(suggestion);
         }
     }
-    let (node, labels) = made_for(lab, findings, pools.last().map(|(_, node)| node));
-    let mut text = format!("a node with {}", capacity(&node.allocatable));
+    let largest = pools.last().map(|(_, node)| node);
+    if let Some(suggestion) = made(lab, findings, largest, &[]) {
+        return Some(suggestion);
+    }
+    // A node in domains of its own is far enough from every pod.
+    let keys = super::affinity::apart(lab.cluster(), &findings.pod);
+    let apart: Vec<LabelChange> = keys
+        .into_iter()
+        .filter(|key| **key != *HOSTNAME)
+        .map(|key| (key, Some("another".to_owned())))
+        .collect();
+    if apart.is_empty() {
+        return None;
+    }
+    made(lab, findings, largest, &apart)
+}
+
+/// Returns a node that is made for the pod, with these labels.
+fn made(
+    lab: &mut Lab<'_>,
+    findings: &Findings,
+    like: Option<&Node>,
+    apart: &[LabelChange],
+) -> Option<Suggestion> {
+    let (mut node, labels) = made_for(lab, findings, like);
+    if apart.iter().any(|(key, _)| labels.iter().any(|(needed, _)| needed == key)) {
+        return None;
+    }
+    node.labels = applied(&node.labels, apart);
+    let capacity = capacity(&node.allocatable);
+    let mut text = match capacity.is_empty() {
+        true => "a node".to_owned(),
+        false => format!("a node with {capacity}"),
+    };
     let required =
         labels.iter().filter_map(|(key, value)| Some(format!("{key}={}", value.as_ref()?)));
     let required: Vec<String> = required.collect();
     if !required.is_empty() {
         text = format!("{text} and the labels {}", required.join(", "));
     }
+    if !apart.is_empty() {
+        let keys: Vec<&str> = apart.iter().map(|(key, _)| &**key).collect();
+        text = format!("{text} with another {} than all nodes that have one", keys.join(" and "));
+    }
     text = format!("{text}: no node of the cluster is like that");
     verified(lab, &findings.pod, new_node(text, size::NEW_NODE + 1.0, node))
+}
+
+/// Whether nothing about the node alone keeps the pod away: its size, its taints or its labels. Without this look the trials
+/// with nodes that cannot help would take most of the time.
+fn may_take(node: &Node, findings: &Findings) -> bool {
+    let (requests, spec) = (&findings.pod.requests.fit, &findings.pod.spec);
+    let all = &node.allocatable;
+    let is_large_enough = requests.milli_cpu <= all.milli_cpu
+        && requests.memory <= all.memory
+        && requests.ephemeral_storage <= all.ephemeral_storage;
+    let is_tolerated = |taint: &Taint| {
+        !taint.effect.forbids_scheduling()
+            || spec.tolerations.iter().any(|own| own.tolerates(taint))
+    };
+    is_large_enough
+        && node.taints.iter().all(is_tolerated)
+        && missing(&findings.pod, &node.labels).is_none_or(|changes| changes.is_empty())
 }
 
 fn new_node(text: String, size: f64, node: Node) -> Proposal {
@@ -83,7 +137,7 @@ fn renamed(node: Node) -> Node {
 fn made_for(lab: &Lab<'_>, findings: &Findings, like: Option<&Node>) -> (Node, Vec<LabelChange>) {
     let requests = &findings.pod.requests.fit;
     let mut node = like.cloned().unwrap_or_default();
-    node.name = "node-for-the-pod".into();
+    node.name = format!("node-for-{}", findings.pod.key.name).into();
     node.taints = Box::default();
     node.allowed_pods = node.allowed_pods.max(PODS);
     let own = &mut node.allocatable;
@@ -113,6 +167,14 @@ fn needed_labels(lab: &Lab<'_>, findings: &Findings) -> Vec<LabelChange> {
         let own = selector.and_then(|selector| missing_for(selector, &Labels::default()));
         needed.extend(own.unwrap_or_default());
     }
+    for claim in super::storage::unbound_claims(lab, findings) {
+        let class = cluster.stored_object(&EventResource::StorageClass, "", &claim.class);
+        let term = class.as_ref().map(|class| &class["allowedTopologies"][0]);
+        let expressions = term.and_then(|term| term["matchLabelExpressions"].as_array());
+        needed.extend(expressions.into_iter().flatten().filter_map(|own| {
+            Some((own["key"].as_str()?.into(), Some(own["values"][0].as_str()?.to_owned())))
+        }));
+    }
     needed.sort_unstable();
     needed.dedup();
     needed
@@ -120,11 +182,9 @@ fn needed_labels(lab: &Lab<'_>, findings: &Findings) -> Vec<LabelChange> {
 
 fn capacity(resources: &Resources) -> String {
     let Resources { milli_cpu, memory, scalars, .. } = resources;
-    let mut texts = vec![
-        format!("{} cpu", quantity::text("cpu", *milli_cpu)),
-        format!("{} memory", quantity::text("memory", *memory)),
-    ];
-    let scalars = scalars.iter().filter(|(_, amount)| *amount > 0);
-    texts.extend(scalars.map(|(name, amount)| format!("{} {name}", quantity::text(name, *amount))));
-    texts.join(", ")
+    let basic = [("cpu", *milli_cpu), ("memory", *memory)].into_iter();
+    let amounts = basic.chain(scalars.iter().map(|(name, amount)| (&**name, *amount)));
+    let amounts = amounts.filter(|(_, amount)| *amount > 0);
+    let texts = amounts.map(|(name, amount)| format!("{} {name}", quantity::text(name, amount)));
+    texts.collect::<Vec<_>>().join(", ")
 }

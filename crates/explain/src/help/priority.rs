@@ -2,9 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use engine::Trial;
-
-use super::{Proposal, size, verified, with_spec};
+use super::{Proposal, size, suggestion, verified, with_spec};
 use crate::answer::Suggestion;
 use crate::lab::Lab;
 use crate::now::Findings;
@@ -16,7 +14,7 @@ pub(super) fn search(lab: &mut Lab<'_>, findings: &Findings) -> Option<Suggestio
         let changed = with_spec(pod, |spec| spec.may_preempt = true);
         let text = "let the pod preempt others (preemptionPolicy: PreemptLowerPriority)".to_owned();
         let mut proposal = Proposal::of_pod("preemptionPolicy", 0.0, text, changed);
-        proposal.size = size::PRIORITY - 0.5;
+        proposal.size = size::OTHER_POD - 0.1;
         return verified(lab, pod, proposal);
     }
     let own = pod.priority();
@@ -25,13 +23,15 @@ pub(super) fn search(lab: &mut Lab<'_>, findings: &Findings) -> Option<Suggestio
     let priorities: Vec<i32> = higher.iter().filter_map(|found| found.checked_add(1)).collect();
     // A higher priority can evict every pod that a lower one can.
     let (mut low, mut high) = (0, priorities.len());
+    let mut verified_at = None;
     while low < high {
         let middle = low + (high - low) / 2;
         let changed = with_spec(pod, |spec| spec.priority = priorities[middle]);
         let changes = [engine::Change::Pod(Box::new(changed))];
-        match lab.try_with(pod, &changes)? {
-            Trial::Fits { .. } | Trial::Preempts(_) => high = middle,
-            _ => low = middle + 1,
+        let trial = lab.try_with(pod, &changes)?;
+        match trial.succeeds() {
+            true => (high, verified_at) = (middle, Some(trial)),
+            false => low = middle + 1,
         }
     }
     let priority = *priorities.get(low)?;
@@ -41,5 +41,5 @@ pub(super) fn search(lab: &mut Lab<'_>, findings: &Findings) -> Option<Suggestio
     );
     let mut proposal = Proposal::of_pod("priority", 0.0, text, changed);
     proposal.size = size::PRIORITY;
-    verified(lab, pod, proposal)
+    suggestion(proposal, &verified_at?)
 }

@@ -20,6 +20,7 @@ pub(super) fn proposals(lab: &Lab<'_>, findings: &Findings) -> Vec<Proposal> {
     let names = pod.spec.volumes.iter().filter_map(|volume| volume.claim_name(&pod.key.name));
     // More storage is the more natural remedy than a volume that somebody makes.
     let mut proposals = free_storage(lab, findings);
+    proposals.extend(topologies(lab, findings));
     for name in names {
         match lab.cluster().claim(&pod.key.namespace, &name) {
             None => proposals.push(missing_claim(lab, pod, &name)),
@@ -137,16 +138,13 @@ fn volume_for(lab: &Lab<'_>, claim: &PersistentVolumeClaim) -> Proposal {
 
 /// Free storage for a claim whose volume the driver would make where the pod runs.
 fn free_storage(lab: &Lab<'_>, findings: &Findings) -> Vec<Proposal> {
-    let (cluster, pod) = (lab.cluster(), &findings.pod);
+    let cluster = lab.cluster();
     let Some(node) = findings.rejected_only_by(&[BINDING], cluster).iter().next() else {
         return Vec::new();
     };
     let node = cluster.to_node(node);
     let mut proposals = Vec::new();
-    for volume in &pod.spec.volumes {
-        let claim = volume.claim_name(&pod.key.name);
-        let claim = claim.and_then(|name| cluster.claim(&pod.key.namespace, &name));
-        let Some(claim) = claim.filter(|claim| is_delayed(lab, &claim.class)) else { continue };
+    for claim in unbound_claims(lab, findings) {
         let (class, size) = (&claim.class, size_of(lab, claim));
         let labels: serde_json::Map<String, Value> =
             node.labels.iter().map(|(key, value)| (key.to_owned(), json!(value))).collect();
@@ -163,6 +161,52 @@ fn free_storage(lab: &Lab<'_>, findings: &Findings) -> Vec<Proposal> {
         proposals.push(Proposal::object("storageCapacity", size::NODE, text, key, object));
     }
     proposals
+}
+
+/// A StorageClass that makes volumes where an open node is, too.
+fn topologies(lab: &Lab<'_>, findings: &Findings) -> Vec<Proposal> {
+    let cluster = lab.cluster();
+    let Some(node) = findings.rejected_only_by(&[BINDING], cluster).iter().next() else {
+        return Vec::new();
+    };
+    let view = cluster.node(node);
+    let proposal = |claim: &PersistentVolumeClaim| {
+        let class = &claim.class;
+        let stored = cluster.stored_object(&EventResource::StorageClass, "", class)?;
+        let mut object = Value::clone(&stored);
+        let terms = object["allowedTopologies"].as_array_mut()?;
+        let allowed = terms.first()?["matchLabelExpressions"].as_array()?.clone();
+        let key = |own: &Value| own["key"].as_str().map(str::to_owned);
+        let here = allowed.iter().map(|own| {
+            let key = key(own)?;
+            let value = view.label(&key)?.to_owned();
+            Some((key, value))
+        });
+        let here: Vec<(String, String)> = here.collect::<Option<_>>()?;
+        let expressions = here.iter().map(|(key, value)| json!({"key": key, "values": [value]}));
+        terms.push(json!({"matchLabelExpressions": expressions.collect::<Vec<_>>()}));
+        let place: Vec<String> = here.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let text = format!(
+            "let the StorageClass {class} make volumes where {}, too: its allowedTopologies leave that out",
+            place.join(", ")
+        );
+        let key = (EventResource::StorageClass, "", &**class);
+        Some(Proposal::object("topology", size::NODE - 0.1, text, key, object))
+    };
+    unbound_claims(lab, findings).filter_map(proposal).collect()
+}
+
+/// Returns the claims of the pod that get a volume where the pod runs.
+pub(super) fn unbound_claims<'a>(
+    lab: &'a Lab<'_>,
+    findings: &'a Findings,
+) -> impl Iterator<Item = &'a PersistentVolumeClaim> {
+    let pod = &findings.pod;
+    let claims = pod.spec.volumes.iter().filter_map(move |volume| {
+        let name = volume.claim_name(&pod.key.name)?;
+        Some(&**lab.cluster().claim(&pod.key.namespace, &name)?)
+    });
+    claims.filter(|claim| claim.volume_name.is_none() && is_delayed(lab, &claim.class))
 }
 
 /// Returns the size that a claim requests.

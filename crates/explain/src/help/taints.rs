@@ -1,6 +1,9 @@
 //! Help for pods that cordons and taints keep away.
 
-use framework::{NodeIx, Taint, Toleration, TolerationOperator};
+use std::collections::BTreeSet;
+
+use framework::{NodeIx, Pod, PodKey, Taint, Toleration, TolerationOperator};
+use serde_json::json;
 
 use super::{Proposal, size, with_node, with_spec};
 use crate::lab::Lab;
@@ -12,7 +15,10 @@ const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
 
 pub(super) fn proposals(lab: &Lab<'_>, findings: &Findings) -> Vec<Proposal> {
     let cluster = lab.cluster();
+    let is_short_at_home = findings.is_short_at_home(cluster);
     let mut proposals = Vec::new();
+    // Nodes of a pool have the same taints, and one of them is enough.
+    let mut known: BTreeSet<(bool, Vec<&Taint>)> = BTreeSet::new();
     for node in findings.rejected_only_by(&[TAINTS, CORDON], cluster).iter() {
         let view = cluster.node(node);
         let tolerations = &findings.pod.spec.tolerations;
@@ -23,10 +29,21 @@ pub(super) fn proposals(lab: &Lab<'_>, findings: &Findings) -> Vec<Proposal> {
         let (of_cordon, others): (Vec<_>, Vec<_>) =
             untolerated.into_iter().partition(|taint| &*taint.key == CORDON_TAINT);
         let is_cordoned = view.is_unschedulable() || !of_cordon.is_empty();
+        if !known.insert((is_cordoned, others.clone())) {
+            continue;
+        }
         match (is_cordoned, others.is_empty()) {
             (true, true) => proposals.push(uncordon(lab, node)),
             (false, false) => proposals.extend(of_taints(lab, findings, node, &others)),
             _ => {}
+        }
+    }
+    if is_short_at_home {
+        for proposal in &mut proposals {
+            proposal.size = match proposal.size < size::POD {
+                true => size::CLOSED_NODE,
+                false => size::OTHER_POOL,
+            };
         }
     }
     proposals
@@ -71,7 +88,8 @@ fn of_taints(lab: &Lab<'_>, findings: &Findings, node: NodeIx, taints: &[&Taint]
     });
     let removals: Vec<String> = taints.iter().map(|taint| format!("{}-", text_of(taint))).collect();
     vec![
-        Proposal::of_pod("toleration", extent, format!("tolerate {texts} in the pod"), tolerant),
+        Proposal::of_pod("toleration", extent, format!("tolerate {texts} in the pod"), tolerant)
+            .command(add_tolerations(&findings.pod, taints)),
         Proposal::of_node(
             "taint",
             extent,
@@ -80,6 +98,26 @@ fn of_taints(lab: &Lab<'_>, findings: &Findings, node: NodeIx, taints: &[&Taint]
         )
         .command(format!("kubectl taint node {name} {}", removals.join(" "))),
     ]
+}
+
+/// Returns the command that adds tolerations to the pod. They are the one field of its constraints that may grow while
+/// it exists.
+fn add_tolerations(pod: &Pod, taints: &[&Taint]) -> String {
+    let mut added = taints.iter().map(|taint| {
+        let Taint { key, value, effect } = taint;
+        json!({"key": &**key, "operator": "Equal", "value": &**value, "effect": effect.as_str()})
+    });
+    let patch = match pod.spec.tolerations.is_empty() {
+        true => vec![
+            json!({"op": "add", "path": "/spec/tolerations", "value": added.collect::<Vec<_>>()}),
+        ],
+        false => added
+            .by_ref()
+            .map(|own| json!({"op": "add", "path": "/spec/tolerations/-", "value": own}))
+            .collect(),
+    };
+    let PodKey { namespace, name } = &pod.key;
+    format!("kubectl patch pod {name} -n {namespace} --type=json -p '{}'", json!(patch))
 }
 
 /// Whether Kubernetes sets the taint while something is wrong with the node.

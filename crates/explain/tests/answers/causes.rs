@@ -1,19 +1,16 @@
 //! Pods that wait for different reasons: the first suggestion is about the cause, and after it the pod has a node.
 
-use std::sync::Arc;
-
-use dry_run::{Limit, Object, Settings, State, World};
-use engine::profile::{PluginRef, PluginSet, PluginSets, Profiles, SchedulerProfile};
-use engine::queue::QueueConfig;
-use engine::{Change, Engine, EngineConfig};
+use dry_run::{Object, World};
+use engine::{Change, Engine};
 use explain::{
-    ClusterCopy, Follower, Lab, PodAnswer, explain_cluster, explain_group, explain_node,
-    explain_pod, facts,
+    ClusterCopy, Follower, Lab, explain_cluster, explain_group, explain_node, explain_pod, facts,
 };
 use framework::testing::{NodeBuilder, PodBuilder, node, pod};
-use framework::{EventResource, Node, Pod, PodKey, Time};
+use framework::{EventResource, Node, PodKey, Time};
 use loadmaster_explain as explain;
-use serde_json::{Value, json};
+use serde_json::json;
+
+use crate::support::*;
 
 /// A pod that waits, and what the answer has to say.
 struct Case {
@@ -63,147 +60,6 @@ fn waits() -> PodBuilder {
     pod("waits").cpu("100m").memory("64Mi")
 }
 
-fn object(kind: EventResource, namespace: &str, name: &str, mut object: Value) -> Object {
-    object["metadata"]["name"] = json!(name);
-    object["metadata"]["uid"] = json!(format!("uid-{name}"));
-    if !namespace.is_empty() {
-        object["metadata"]["namespace"] = json!(namespace);
-    }
-    Object { kind, namespace: namespace.into(), name: name.into(), object: Arc::new(object) }
-}
-
-fn class(name: &str, mode: &str) -> Object {
-    let spec = json!({"provisioner": "csi.example.com", "volumeBindingMode": mode});
-    object(EventResource::StorageClass, "", name, spec)
-}
-
-fn claim(name: &str, class: &str, modes: &[&str], volume: Option<&str>) -> Object {
-    let mut spec = json!({
-        "spec": {
-            "storageClassName": class,
-            "accessModes": modes,
-            "resources": {"requests": {"storage": "1Gi"}},
-        },
-        "status": {"phase": "Pending"},
-    });
-    if let Some(volume) = volume {
-        spec["spec"]["volumeName"] = json!(volume);
-        spec["metadata"]["annotations"] = json!({"pv.kubernetes.io/bind-completed": "yes"});
-        spec["status"]["phase"] = json!("Bound");
-    }
-    object(EventResource::PersistentVolumeClaim, "default", name, spec)
-}
-
-fn volume(name: &str, claim: &str, zone: Option<&str>) -> Object {
-    let mut spec = json!({
-        "spec": {
-            "capacity": {"storage": "1Gi"},
-            "accessModes": ["ReadWriteOnce"],
-            "storageClassName": "fast",
-            "claimRef": {"namespace": "default", "name": claim, "uid": format!("uid-{claim}")},
-            "csi": {"driver": "csi.example.com", "volumeHandle": name},
-        },
-        "status": {"phase": "Bound"},
-    });
-    if let Some(zone) = zone {
-        let expression =
-            json!({"key": "topology.kubernetes.io/zone", "operator": "In", "values": [zone]});
-        spec["spec"]["nodeAffinity"] =
-            json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}});
-    }
-    object(EventResource::PersistentVolume, "", name, spec)
-}
-
-fn with_api(pod: PodBuilder, part: Value) -> PodBuilder {
-    pod.with(|own| {
-        let affinity: framework::api::PodSpec =
-            serde_json::from_value(part).expect("a part of a pod");
-        own.spec.affinity = affinity.affinity;
-        own.spec.topology_spread_constraints = affinity.topology_spread_constraints;
-        own.spec.resource_claims = affinity.resource_claims;
-        own.spec.volumes = affinity.volumes;
-    })
-}
-
-fn anti_affinity(pod: PodBuilder, app: &str) -> PodBuilder {
-    with_api(pod, near("podAntiAffinity", app, "kubernetes.io/hostname"))
-}
-
-fn near(kind: &str, app: &str, key: &str) -> Value {
-    let term = json!({"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}});
-    let mut affinity = json!({});
-    affinity[kind] = json!({"requiredDuringSchedulingIgnoredDuringExecution": [term]});
-    json!({"affinity": affinity})
-}
-
-fn required_node(key: &str, operator: &str, values: &[&str]) -> Value {
-    let expression = json!({"key": key, "operator": operator, "values": values});
-    json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
-        "nodeSelectorTerms": [{"matchExpressions": [expression]}]}}}})
-}
-
-fn spread(key: &str) -> Value {
-    json!({"topologySpreadConstraints": [{
-        "maxSkew": 1,
-        "topologyKey": key,
-        "whenUnsatisfiable": "DoNotSchedule",
-        "labelSelector": {"matchLabels": {"app": "web"}},
-    }]})
-}
-
-/// Spreads over at least three domains.
-fn few_domains(key: &str) -> Value {
-    let mut spread = spread(key);
-    spread["topologySpreadConstraints"][0]["minDomains"] = json!(3);
-    spread
-}
-
-fn uses_disk(pod: PodBuilder) -> PodBuilder {
-    let disk = json!({"name": "disk", "gcePersistentDisk": {"pdName": "disk-1"}});
-    with_api(pod, json!({"volumes": [disk]}))
-}
-
-fn deleted(mut object: Object) -> Object {
-    Arc::make_mut(&mut object.object)["metadata"]["deletionTimestamp"] =
-        json!("2026-01-01T00:00:00Z");
-    object
-}
-
-fn device_class(name: &str) -> Object {
-    object(EventResource::DeviceClass, "", name, json!({"spec": {}}))
-}
-
-fn slice(node: &str, devices: &[&str]) -> Object {
-    let devices: Vec<_> = devices.iter().map(|name| json!({"name": name})).collect();
-    let spec = json!({"spec": {
-        "driver": "gpu.example.com",
-        "nodeName": node,
-        "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
-        "devices": devices,
-    }});
-    object(EventResource::ResourceSlice, "", &format!("slice-{node}"), spec)
-}
-
-fn resource_claim(name: &str, class: &str, allocated: Option<(&str, &str)>) -> Object {
-    let mut spec = json!({"spec": {"devices": {"requests": [{
-        "name": "gpu",
-        "exactly": {"deviceClassName": class, "allocationMode": "ExactCount", "count": 1},
-    }]}}});
-    if let Some((node, device)) = allocated {
-        spec["status"] = json!({
-            "allocation": {"devices": {"results": [{
-                "request": "gpu", "driver": "gpu.example.com", "pool": node, "device": device,
-            }]}},
-            "reservedFor": [{"resource": "pods", "name": "other", "uid": "uid-other"}],
-        });
-    }
-    object(EventResource::ResourceClaim, "default", name, spec)
-}
-
-fn uses_devices(pod: PodBuilder, claim: &str) -> PodBuilder {
-    with_api(pod, json!({"resourceClaims": [{"name": "gpu", "resourceClaimName": claim}]}))
-}
-
 fn full(name: &str, node: &str) -> PodBuilder {
     pod(name).cpu("3500m").memory("1Gi").on(node)
 }
@@ -222,7 +78,7 @@ fn cases() -> Vec<Case> {
         case("devices of a device plugin", pod("waits").request("example.com/gpu", "1"), "capacity", "1 more example.com/gpu on node n1")
             .nodes([small("n1").allocatable("example.com/gpu", "1")])
             .running([pod("a").request("example.com/gpu", "1").on("n1")]),
-        case("too many pods", waits(), "slot", "1 more pods allowed on node n1")
+        case("too many pods", waits(), "slot", "room for 1 more pod on node n1")
             .nodes([small("n1").allocatable("pods", "1")])
             .running([pod("a").on("n1")]),
         case("taint", waits(), "toleration", "tolerate team=red:NoSchedule")
@@ -244,7 +100,7 @@ fn cases() -> Vec<Case> {
         case("anti-affinity of another pod", waits().label("app", "web"), "antiAffinity", "keeps the pod away from default/a")
             .nodes([small("n1")])
             .running([anti_affinity(pod("a"), "web").on("n1")]),
-        case("anti-affinity to several pods", anti_affinity(waits(), "web"), "priority", "a priority of at least 1")
+        case("anti-affinity to several pods", anti_affinity(waits(), "web"), "preference", "make the required anti-affinity over kubernetes.io/hostname a preference")
             .nodes([small("n1")])
             .running(["a", "b"].map(|name| pod(name).label("app", "web").on("n1"))),
         case("affinity", with_api(waits(), near("podAffinity", "db", "kubernetes.io/hostname")), "affinity", "a running pod labelled app=db"),
@@ -331,14 +187,14 @@ fn cases() -> Vec<Case> {
             .objects([device_class("gpu"), slice("n1", &["gpu0"])]),
         case("missing device class", uses_devices(waits(), "gpu"), "deviceClass", "create the DeviceClass gpu")
             .objects([slice("n1", &["gpu0"]), resource_claim("gpu", "gpu", None)]),
-        case("devices in use", uses_devices(waits(), "gpu"), "device", "one more device like gpu0 on node n1")
+        case("devices in use", uses_devices(waits(), "gpu"), "device", "one more device like gpu0 of gpu.example.com on node n1")
             .objects([
                 device_class("gpu"),
                 slice("n1", &["gpu0"]),
                 resource_claim("gpu", "gpu", None),
                 resource_claim("taken", "gpu", Some(("n1", "gpu0"))),
             ]),
-        case("two shortages and low priority", pod("waits").cpu("3").memory("6Gi"), "priority", "a priority of at least 1")
+        case("two shortages and low priority", pod("waits").cpu("3").memory("6Gi"), "pod", "one pod fewer on node n1: default/a requests 4 of cpu and 8Gi of memory")
             .running([
                 pod("a").cpu("4").memory("8Gi").on("n1"),
                 pod("b").cpu("4").memory("8Gi").on("n2"),
@@ -353,29 +209,8 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-fn profile() -> SchedulerProfile {
-    let enabled = plugins::catalogue::defaults()
-        .map(|entry| PluginRef::new(entry.name, entry.default_weight));
-    let multi_point = PluginSet { enabled: enabled.collect(), ..PluginSet::default() };
-    SchedulerProfile {
-        scheduler_name: "default-scheduler".to_owned(),
-        plugins: PluginSets { multi_point, ..PluginSets::default() },
-        ..SchedulerProfile::default()
-    }
-}
-
 fn world(case: &Case) -> World {
-    let settings = Settings {
-        seed: 0,
-        percentage_of_nodes_to_score: 0,
-        adaptive_sampling: false,
-        queue: QueueConfig::default(),
-        profiles: vec![profile()],
-        registry: Arc::new(plugins::registry()),
-        monitor: || Box::new(()),
-        limit: Limit::default(),
-    };
-    let mut world = World::new(&settings, ["default-scheduler"]).expect("a world");
+    let mut world = empty_world();
     case.nodes.iter().for_each(|node| world.add_node(node.clone().build()));
     case.objects.iter().for_each(|object| world.add_object(object.clone()));
     case.running.iter().for_each(|pod| world.add_pod(pod.clone().build()));
@@ -384,65 +219,12 @@ fn world(case: &Case) -> World {
     world
 }
 
-fn config() -> EngineConfig {
-    let registry = plugins::registry();
-    EngineConfig::new(
-        Profiles::build(&[profile()], &[], &registry, false).expect("the profile is in order"),
-    )
-}
-
-/// Asks a copy of the engine, as the daemon does.
-fn ask<T>(world: &World, question: impl FnOnce(&mut Lab<'_>) -> T) -> T {
-    let now = world.now();
-    let mut engine = ClusterCopy::of(world.engine(), now).engine(config(), now);
-    question(&mut Lab::new(&mut engine, now, &|| false))
-}
-
-fn explained(world: &World, name: &str, node: Option<&str>) -> PodAnswer {
-    let facts = facts(world.engine(), &PodKey::new("default", name), world.now())
-        .expect("the pod is known");
-    ask(world, |lab| explain_pod(lab, facts, node)).expect("the pod is known")
-}
-
-/// Carries a suggestion out.
-fn carry_out(world: &mut World, changes: &[Change]) {
-    for change in changes.iter().cloned() {
-        match change {
-            Change::Node(node) => world.add_node(node),
-            Change::Pod(pod) => {
-                // Most fields of a pod cannot be changed: its controller makes another.
-                if let Some(pending) = world.engine().pending_pod(&pod.key).cloned() {
-                    world.remove_pod(&pending);
-                }
-                world.add_pod(*pod);
-            }
-            Change::PodDeleted { uid, .. } => {
-                let pod = Pod::clone(
-                    &world.engine().cache().placed(&uid).expect("the pod is placed").pod,
-                );
-                world.remove_pod(&pod);
-            }
-            Change::Object { kind, namespace, name, object: Some(object) } => {
-                world.add_object(Object { kind, namespace, name, object });
-            }
-            other => panic!("{other:?}"),
-        }
-    }
-}
-
-fn node_of(world: &World) -> Option<String> {
-    match &world.history(&PodKey::new("default", "waits"))?.state {
-        State::Placed { node, .. } => Some(node.to_string()),
-        _ => None,
-    }
-}
-
 #[test]
 fn first_suggestion_is_about_the_cause_and_schedules_the_pod() {
     let mut failures = Vec::new();
     for case in cases() {
         let mut world = world(&case);
-        assert_eq!(node_of(&world), None, "{}: the pod does not wait", case.cause);
+        assert_eq!(node_of(&world, "waits"), None, "{}: the pod does not wait", case.cause);
         let answer = explained(&world, "waits", None);
         let Some(first) = answer.help.first() else {
             let now = answer.now.map(|now| (now.message, now.gate, now.error, now.constraints));
@@ -459,7 +241,7 @@ fn first_suggestion_is_about_the_cause_and_schedules_the_pod() {
         }
         carry_out(&mut world, &first.changes);
         world.run_until_idle();
-        if node_of(&world).is_none() {
+        if node_of(&world, "waits").is_none() {
             let state = &world.history(&PodKey::new("default", "waits")).unwrap().state;
             failures.push(format!("{}: {} did not help: {state:?}", case.cause, first.text));
         }
@@ -474,7 +256,7 @@ fn every_suggestion_schedules_the_pod() {
             let mut world = world(&case);
             carry_out(&mut world, &suggestion.changes);
             world.run_until_idle();
-            assert!(node_of(&world).is_some(), "{}: {}", case.cause, suggestion.text);
+            assert!(node_of(&world, "waits").is_some(), "{}: {}", case.cause, suggestion.text);
         }
     }
 }
@@ -519,7 +301,7 @@ fn answer_about_one_node_names_every_plugin_that_rejects_it() {
 fn placed_pod_is_explained_without_itself() {
     let case = case("", waits().cpu("3"), "", "");
     let world = world(&case);
-    let node = node_of(&world).unwrap();
+    let node = node_of(&world, "waits").unwrap();
     let answer = explained(&world, "waits", Some(&node));
     assert_eq!(
         (answer.facts.state.as_str(), answer.facts.node.as_deref()),
@@ -560,7 +342,7 @@ fn pod_that_may_evict_others_needs_no_help() {
     let answer = explain_pod(&mut Lab::new(&mut engine, now, &|| false), facts, None).unwrap();
     assert_eq!(answer.now.unwrap().preemption.unwrap().victims.len(), 1);
     assert!(answer.help.is_empty(), "{:?}", answer.help);
-    assert!(node_of(&world).is_some());
+    assert!(node_of(&world, "waits").is_some());
 }
 
 #[test]
@@ -617,17 +399,7 @@ fn names_of_other_namespaces_are_hidden_from_a_restricted_caller() {
 
 /// A cluster with this many nodes, on which pods of some templates were scheduled, two for each node.
 fn large(nodes: usize) -> World {
-    let settings = Settings {
-        seed: 0,
-        percentage_of_nodes_to_score: 0,
-        adaptive_sampling: false,
-        queue: QueueConfig::default(),
-        profiles: vec![profile()],
-        registry: Arc::new(plugins::registry()),
-        monitor: || Box::new(()),
-        limit: Limit::default(),
-    };
-    let mut world = World::new(&settings, ["default-scheduler"]).expect("a world");
+    let mut world = empty_world();
     for number in 0..nodes {
         world.add_node(small(&format!("n{number}")).zone(["a", "b", "c"][number % 3]).build());
     }
