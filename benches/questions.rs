@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use engine::ports::Ports;
 use engine::{Change, EffectKind, Engine};
-use explain::{ClusterCopy, Follower, Lab, PodFacts, explain_pod, facts};
+use explain::{ClusterCopy, CopiedNodes, Follower, Lab, PodFacts, explain_pod, facts};
 use framework::{Answer, Controller, ControllerKind, Pod, PodKey, Time};
 use loadmaster::config::{self, Gates};
 use loadmaster::what_if::{Options, Trial};
@@ -78,7 +78,7 @@ struct Rates {
 
 /// A question to the deciding thread: for a copy, or about the rate until now.
 enum Request {
-    Copy(Sender<Copied>),
+    Copy(Option<Arc<CopiedNodes>>, Sender<Copied>),
     /// A phase begins, with questions or without.
     Phase(bool),
 }
@@ -91,8 +91,9 @@ fn decide(mut engine: Engine, pods: usize, asked: &Receiver<Request>) -> Rates {
     let mut placed: Vec<Arc<Pod>> = Vec::new();
     for number in pods.. {
         match asked.try_recv() {
-            Ok(Request::Copy(receiver)) => {
-                copy = Some((ClusterCopy::default(), Vec::new(), receiver));
+            Ok(Request::Copy(base, receiver)) => {
+                let started = base.map_or_else(ClusterCopy::default, ClusterCopy::since);
+                copy = Some((started, Vec::new(), receiver));
             }
             Ok(Request::Phase(is_asked)) => {
                 counts[phase].1 += since.elapsed();
@@ -171,20 +172,20 @@ fn bound(engine: &mut Engine) -> Option<Arc<Pod>> {
 fn question(ask: &Sender<Request>, drained: usize) {
     thread::sleep(Duration::from_secs(3));
     let _ = ask.send(Request::Phase(true));
-    let copied = || -> Copied {
+    let copied = |base: Option<Arc<CopiedNodes>>| -> Copied {
         let (sender, receiver) = channel();
-        let _ = ask.send(Request::Copy(sender));
+        let _ = ask.send(Request::Copy(base, sender));
         receiver.recv().expect("a copy")
     };
     let before = resident_bytes();
     let mut follower = Follower::new(engine_config());
     let mut rows = Vec::new();
     let mut slices = Vec::new();
-    for _ in 0..=QUESTIONS {
-        let copy = copied();
+    for number in 0..=QUESTIONS {
+        let copy = copied((number > 0).then(|| follower.known().clone()));
         slices.extend(copy.slices);
         let start = cpu_time();
-        let changed = follower.follow(copy.cluster, Time::ZERO);
+        let changed = follower.follow(copy.cluster, Time::ZERO).expect("its own copy");
         let followed = cpu_time() - start;
         let start = cpu_time();
         let mut lab = Lab::new(follower.engine(), Time::ZERO, &|| false);
@@ -215,7 +216,7 @@ fn question(ask: &Sender<Request>, drained: usize) {
     drop(follower);
     println!("\n{:>10} {:>10} {:>10} {:>10}", "what if", "copy", "answer", "all");
     for (name, change) in [("pods", list_of_pods()), ("drain", drain(drained))] {
-        let copy = copied();
+        let copy = copied(None);
         let start = cpu_time();
         let change = Trial::read(change).expect("the change is in order");
         let options = Options::default();

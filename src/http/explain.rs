@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ::explain::{
-    ClusterAnswer, Follower, Lab, NodeAnswer, PodAnswer, explain_cluster, explain_group,
-    explain_node, explain_pod, list_nodes,
+    ClusterAnswer, CopiedNodes, Follower, Lab, NodeAnswer, PodAnswer, explain_cluster,
+    explain_group, explain_node, explain_pod, list_nodes,
 };
 use axum::Extension;
 use axum::extract::{Path, Query, State};
@@ -81,6 +81,14 @@ impl Kept {
             release.abort();
             follower
         })
+    }
+
+    /// Returns what a copy for the engine compares with, and keeps the engine for another while.
+    fn known(self: &Arc<Self>) -> Option<Arc<CopiedNodes>> {
+        let follower = self.take()?;
+        let known = follower.known().clone();
+        self.put(follower);
+        Some(known)
     }
 
     /// Keeps an engine until it is taken, or for a while.
@@ -215,7 +223,7 @@ pub(super) async fn pod(
         let node = query.node;
         let answer = work(&app, admitted, move |lab| {
             let mut answer: PodAnswer = explain_pod(lab, facts, node.as_deref())?;
-            answer.notes = notes;
+            answer.notes.extend(notes);
             if !sees_all {
                 answer.restrict();
             }
@@ -250,7 +258,7 @@ pub(super) async fn group(
     Extension(access): Extension<ResourceAccess>,
     Path((namespace, name)): Path<(String, String)>,
 ) -> Response {
-    let unknown = || Refusal::Unknown(format!("the controller {namespace}/{name}"));
+    let unknown = || Refusal::Unknown(format!("a pod of a controller {namespace}/{name}"));
     let asked = async {
         permit(&access, &user, attributes("list", "pods", &namespace, ""), unknown).await?;
         let sees_all = permits(&access, &user, attributes("list", "pods", "", "")).await?;
@@ -395,7 +403,8 @@ fn events(app: &App) -> Result<&EventSender, Refusal> {
 /// Waits for the turn of a question, and copies the cluster.
 async fn admit(app: &App) -> Result<Admitted, Refusal> {
     let turn = turn(app).await?;
-    Ok(Admitted { copied: copy(app).await?, _turn: turn })
+    let known = app.explainer.kept.known();
+    Ok(Admitted { copied: copy(app, known).await?, _turn: turn })
 }
 
 /// Waits for the turn of a question.
@@ -412,9 +421,10 @@ pub(super) async fn turn(app: &App) -> Result<Turn, Refusal> {
     Ok(Turn { _permits: [admitted, working] })
 }
 
-/// Copies the cluster.
-pub(super) async fn copy(app: &App) -> Result<Copied, Refusal> {
-    let copied = timeout(TIMEOUT, events(app)?.copy()).await.map_err(|_| Refusal::TimedOut)?;
+/// Copies the cluster, or what differs from an earlier copy.
+pub(super) async fn copy(app: &App, known: Option<Arc<CopiedNodes>>) -> Result<Copied, Refusal> {
+    let copied = timeout(TIMEOUT, events(app)?.copy(known)).await;
+    let copied = copied.map_err(|_| Refusal::TimedOut)?;
     copied.ok_or(Refusal::NotReady("the scheduler stops"))
 }
 
@@ -442,7 +452,8 @@ async fn work<T: Send + 'static>(
             Some(follower) => follower,
             None => Follower::new(new_config()?),
         };
-        follower.follow(cluster, now);
+        // The engine is kept for longer than a copy may take.
+        follower.follow(cluster, now).ok_or("the copy belongs to another engine")?;
         let answer = in_lab(follower.engine(), now, answer);
         // A panic leaves no engine behind.
         kept.put(follower);

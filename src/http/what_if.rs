@@ -86,7 +86,7 @@ async fn answer(app: &App, query: WhatIfQuery, text: String) -> Result<WhatIf, R
     let read = spawn_blocking(move || (Trial::read(text), turn)).await;
     let (change, turn) = read.map_err(|error| Refusal::Failed(error.to_string()))?;
     let change = change.map_err(Refusal::from)?;
-    let copied = copy(app).await?;
+    let copied = copy(app, None).await?;
     let end = Instant::now() + LIMIT;
     let options = Options {
         seed: query.seed,

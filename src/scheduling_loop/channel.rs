@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use client::scheduler::{Relist, RequestSource};
 use client::{Reply, RequestId};
-use explain::PodFacts;
+use explain::{CopiedNodes, PodFacts};
 use framework::{PodKey, Uid};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
@@ -124,10 +124,11 @@ impl<M> EventSender<M> {
         snapshot.await.ok()
     }
 
-    /// Requests a copy of the cluster and waits for it. Returns `None` if the loop has ended.
-    pub async fn copy(&self) -> Option<Copied> {
+    /// Requests a copy of the cluster, or of what differs from an earlier one, and waits for it. Returns `None` if the
+    /// loop has ended.
+    pub async fn copy(&self, base: Option<Arc<CopiedNodes>>) -> Option<Copied> {
         let (sender, copy) = oneshot::channel();
-        self.send(LoopEvent::Question(Question::Copy(sender)));
+        self.send(LoopEvent::Question(Question::Copy(base, sender)));
         copy.await.ok()
     }
 

@@ -173,7 +173,7 @@ async fn thousand_questions_do_not_stop_decisions() {
     events.send_updates(pods.collect()).await;
     let ask = |_| {
         let (sender, receiver) = tokio::sync::oneshot::channel();
-        events.send(LoopEvent::Question(Question::Copy(sender)));
+        events.send(LoopEvent::Question(Question::Copy(None, sender)));
         receiver
     };
     let mut copies: Vec<_> = (0..1000).map(ask).collect();

@@ -4,14 +4,67 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use engine::{Change, Engine, EngineConfig};
-use framework::{Node, NodeIx, Pod, PodKey, StoredObject, Time, WallOffset};
+use framework::{Cluster, Node, NodeIx, Pod, PodKey, StoredObject, Time, WallOffset};
+use rustc_hash::FxHashSet;
 
 use crate::follower::{Follower, object_change};
 
 /// Number of objects copied in one slice. A node is copied with all its pods.
 const SLICE: usize = 256;
+/// Number of pods or rows that are only compared in the time in which an object is copied.
+const LOOKS: usize = 16;
 /// Number of images of a node that take as long as another object.
 const IMAGES: usize = 4;
+
+/// The nodes of a copy with the pods on them, by the place of the node in the table of the engine.
+///
+/// A later copy compares with it and takes only what has changed.
+#[derive(Debug, Clone, Default)]
+pub struct CopiedNodes {
+    pub(crate) rows: Vec<Row>,
+    /// The version of the objects of other kinds.
+    pub(crate) objects: u64,
+}
+
+/// A place in the table of nodes.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Row {
+    /// The generation of the node.
+    generation: Option<u64>,
+    /// The node; `None` for a node that is gone and still has pods, and for a place that is not in use.
+    pub(crate) node: Option<Node>,
+    pub(crate) pods: Vec<Arc<Pod>>,
+}
+
+impl Row {
+    /// Copies a row.
+    fn of(cluster: &Cluster, node: NodeIx) -> Self {
+        let view = cluster.node(node);
+        let name = cluster.node_name(node);
+        let pods = view.pods().map(|pod| match pod.node_name.as_ref() == Some(name) {
+            true => pod.clone(),
+            false => Arc::new(Pod { node_name: Some(name.clone()), ..Pod::clone(pod) }),
+        });
+        Self {
+            generation: view.generation(),
+            node: cluster.nodes().contains(node).then(|| cluster.copy_of_node(node)),
+            pods: pods.collect(),
+        }
+    }
+
+    /// Whether the row still has the same node with the same versions of the same pods.
+    fn is_current(&self, cluster: &Cluster, node: NodeIx) -> bool {
+        let view = cluster.node(node);
+        // A new version of a pod may leave the generation as it is, so that the pods are compared, too.
+        self.generation == view.generation()
+            && self.pods.iter().map(Arc::as_ptr).eq(view.pods().map(Arc::as_ptr))
+    }
+
+    fn work(&self) -> usize {
+        let images = self.node.as_ref().map_or(0, |node| node.images.len());
+        LOOKS * (1 + self.pods.len() + images / IMAGES)
+    }
+}
 
 /// The objects that an engine knows, at slightly different times.
 ///
@@ -20,9 +73,15 @@ const IMAGES: usize = 4;
 /// in it.
 #[derive(Debug, Default)]
 pub struct ClusterCopy {
-    pub(crate) nodes: Vec<Node>,
-    pub(crate) pods: Vec<Arc<Pod>>,
+    /// What is known already: only rows that differ from it are copied.
+    pub(crate) base: Option<Arc<CopiedNodes>>,
+    pub(crate) pending: Vec<Arc<Pod>>,
+    /// Copied rows by their place.
+    pub(crate) rows: Vec<(usize, Row)>,
     pub(crate) objects: Vec<StoredObject>,
+    /// Whether no object of another kind has changed since the base. None is copied then.
+    pub(crate) has_known_objects: bool,
+    pub(crate) objects_version: u64,
     /// The last object that was taken.
     last_taken: Option<StoredObject>,
     last_pending: Option<PodKey>,
@@ -42,6 +101,11 @@ enum Step {
 }
 
 impl ClusterCopy {
+    /// Starts a copy of what differs from an earlier one, for the follower that knows that one.
+    pub fn since(base: Arc<CopiedNodes>) -> Self {
+        Self { base: Some(base), ..Self::default() }
+    }
+
     /// Copies a slice. Returns whether the copy is complete.
     pub fn advance(&mut self, engine: &Engine, now: Time) -> bool {
         match self.step {
@@ -60,23 +124,39 @@ impl ClusterCopy {
         copy
     }
 
-    /// Returns the copied pod of this name; of two, the one without a node.
+    /// Returns the pod of this name, copied or known before; of two, the one without a node.
     pub fn pod(&self, key: &PodKey) -> Option<&Arc<Pod>> {
-        self.pods.iter().find(|pod| pod.key == *key)
+        let is_it = |pod: &&Arc<Pod>| pod.key == *key;
+        let copied = || self.rows.iter().flat_map(|(_, row)| &row.pods);
+        if let Some(pod) = self.pending.iter().chain(copied()).find(is_it) {
+            return Some(pod);
+        }
+        let copied: FxHashSet<usize> = self.rows.iter().map(|(place, _)| *place).collect();
+        let known = self.base.as_ref()?.rows.iter().enumerate();
+        let known = known.filter(|(place, _)| !copied.contains(place));
+        known.flat_map(|(_, row)| &row.pods).find(is_it)
     }
 
-    /// Returns nodes, pods and other objects. A pod that was placed while the copy was made is there twice, without
-    /// its node first.
+    /// Returns the copied nodes, pods and other objects. A pod that was placed while the copy was made is there twice,
+    /// without its node first.
     pub fn into_parts(self) -> (Vec<Node>, Vec<Arc<Pod>>, Vec<StoredObject>) {
-        (self.nodes, self.pods, self.objects)
+        let (mut nodes, mut pods) = (Vec::with_capacity(self.rows.len()), self.pending);
+        for (_, row) in self.rows {
+            nodes.extend(row.node);
+            pods.extend(row.pods);
+        }
+        (nodes, pods, self.objects)
     }
 
     /// Takes what was copied since the last call, as changes that add it.
     pub fn take_changes(&mut self) -> Vec<Change> {
-        let nodes = self.nodes.drain(..).map(Change::Node);
-        let pods = self.pods.drain(..);
-        let pods = pods.map(|pod| Change::Pod(Box::new(Arc::unwrap_or_clone(pod))));
-        let mut changes: Vec<Change> = nodes.chain(pods).collect();
+        let (mut changes, mut pods) = (Vec::new(), std::mem::take(&mut self.pending));
+        for (_, row) in self.rows.drain(..) {
+            changes.extend(row.node.map(Change::Node));
+            pods.extend(row.pods);
+        }
+        changes
+            .extend(pods.into_iter().map(|pod| Change::Pod(Box::new(Arc::unwrap_or_clone(pod)))));
         changes.extend(
             self.objects
                 .iter()
@@ -87,14 +167,20 @@ impl ClusterCopy {
         changes
     }
 
-    /// Number of copied objects.
-    pub fn len(&self) -> usize {
-        self.nodes.len() + self.pods.len() + self.objects.len()
-    }
-
-    /// Whether nothing was copied.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
+    /// Frees a slice of a copy that is not used. Returns whether nothing is left.
+    pub fn discard(&mut self) -> bool {
+        if let Some(nodes) = self.base.take().and_then(Arc::into_inner) {
+            self.rows.extend(nodes.rows.into_iter().enumerate());
+        }
+        self.pending.truncate(self.pending.len().saturating_sub(SLICE));
+        self.objects.truncate(self.objects.len().saturating_sub(SLICE));
+        let mut work = 0;
+        while work < SLICE * LOOKS
+            && let Some((_, row)) = self.rows.pop()
+        {
+            work += row.work();
+        }
+        self.pending.is_empty() && self.objects.is_empty() && self.rows.is_empty()
     }
 
     fn copy_pending(&mut self, engine: &Engine, now: Time) {
@@ -106,7 +192,7 @@ impl ClusterCopy {
         for (key, pod) in rest.by_ref().take(SLICE) {
             let nominated = engine.nominator().node_of(&pod.uid);
             let same = pod.nominated_node_name() == nominated;
-            self.pods.push(match same {
+            self.pending.push(match same {
                 true => pod.clone(),
                 false => {
                     let mut pod = Pod::clone(pod);
@@ -124,28 +210,26 @@ impl ClusterCopy {
 
     fn copy_nodes(&mut self, engine: &Engine) {
         let cluster = engine.cache().cluster();
-        let mut copied = 0;
-        while copied < SLICE && self.next_node < cluster.table_len() {
+        let mut work = 0;
+        while work < SLICE * LOOKS && self.next_node < cluster.table_len() {
             let node = NodeIx::new(self.next_node);
-            let view = cluster.node(node);
-            if cluster.nodes().contains(node) {
-                let node = cluster.copy_of_node(node);
-                copied += node.images.len() / IMAGES;
-                self.nodes.push(node);
+            let known = self.base.as_ref().and_then(|base| base.rows.get(self.next_node));
+            work += 1 + known.map_or(0, |row| row.pods.len());
+            if known.is_none_or(|row| !row.is_current(cluster, node)) {
+                let row = Row::of(cluster, node);
+                work += row.work();
+                self.rows.push((self.next_node, row));
             }
-            let name = cluster.node_name(node);
-            for pod in view.pods() {
-                copied += 1;
-                self.pods.push(match pod.node_name.as_ref() == Some(name) {
-                    true => pod.clone(),
-                    false => Arc::new(Pod { node_name: Some(name.clone()), ..Pod::clone(pod) }),
-                });
-            }
-            copied += 1;
             self.next_node += 1;
         }
         if self.next_node >= cluster.table_len() {
             self.step = Step::Objects;
+            self.objects_version = cluster.objects_version();
+            self.has_known_objects =
+                self.base.as_ref().is_some_and(|base| base.objects == self.objects_version);
+            if self.has_known_objects {
+                self.step = Step::Complete;
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 //! - [`facts`] reads from a running engine what is known without computing: place in the queue, decision
 //!   records. It takes microseconds.
 //! - [`ClusterCopy`] copies the cluster in slices, so that a question delays no decision noticeably. The engine of a
-//!   [`Follower`] takes over what differs from the last copy, and answers everything else.
+//!   [`Follower`] takes it over and answers everything else. The next copy has only what differs.
 //! - [`explain_pod`], [`explain_node`], [`list_nodes`], [`explain_group`] and [`explain_cluster`] ask that engine. What they
 //!   compute describes the state of the copy and is labelled `now`; what was recorded at the time of an attempt
 //!   is in the facts.
@@ -31,7 +31,7 @@ pub use answer::{
     QueueTimes, Rejection, Stranded, Suggestion, Waiting, Without,
 };
 pub use cluster::explain_cluster;
-pub use copy::ClusterCopy;
+pub use copy::{ClusterCopy, CopiedNodes};
 pub use facts::{facts, facts_by_uid};
 pub use follower::Follower;
 pub use group::explain_group;

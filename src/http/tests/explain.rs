@@ -31,8 +31,9 @@ fn engine() -> Engine {
 async fn answer_one(server: &Server, engine: &Engine) {
     let now = Time::from_secs(60);
     match server.next_event().await {
-        LoopEvent::Question(Question::Copy(receiver)) => {
-            let cluster = ::explain::ClusterCopy::of(engine, now);
+        LoopEvent::Question(Question::Copy(base, receiver)) => {
+            let mut cluster = base.map_or_else(Default::default, ::explain::ClusterCopy::since);
+            while !cluster.advance(engine, now) {}
             receiver.send(Copied { cluster, now, leads: true }).unwrap();
         }
         LoopEvent::Question(Question::Facts(pod, uid, receiver)) => {

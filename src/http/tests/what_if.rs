@@ -59,7 +59,8 @@ async fn ask_at(
     let engine = engine();
     let answering = async {
         loop {
-            let LoopEvent::Question(Question::Copy(receiver)) = server.next_event().await else {
+            let LoopEvent::Question(Question::Copy(None, receiver)) = server.next_event().await
+            else {
                 panic!("another question");
             };
             let now = Time::from_secs(60);

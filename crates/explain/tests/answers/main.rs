@@ -1,5 +1,6 @@
 //! Answers about pods that wait: the first suggestion is about the cause, and after it the pod has a node.
 
 mod causes;
+mod follower;
 mod one_cluster;
 mod support;

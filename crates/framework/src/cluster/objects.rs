@@ -59,6 +59,8 @@ pub(super) struct Objects {
     custom: BTreeMap<Arc<str>, CustomObjects>,
     last_generation: u64,
     built_in: BuiltInObjects,
+    /// Number of changes of any object.
+    version: u64,
 }
 
 /// The number of objects that are kept as JSON trees.
@@ -138,6 +140,7 @@ impl Objects {
         name: &str,
         object: Option<Arc<Value>>,
     ) -> Option<Arc<Value>> {
+        self.version += 1;
         if let EventResource::Custom(kind) = kind {
             return match object {
                 Some(object) => self.set_custom(kind, namespace, name, object),
@@ -244,6 +247,11 @@ impl StoredObject {
 
 /// Objects of all kinds other than nodes and pods, for a copy of the cluster.
 impl Cluster {
+    /// Returns a number that is another one after every change of an object of another kind than node and pod.
+    pub const fn objects_version(&self) -> u64 {
+        self.objects.version
+    }
+
     /// Returns the stored version of an object.
     pub fn stored_object(
         &self,
