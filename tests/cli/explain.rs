@@ -34,7 +34,7 @@ fn one_node_a_node_and_the_cluster_are_explained() {
     let input = r#"{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"},
         "status": {"allocatable": {"cpu": "1", "pods": "9"}}}"#;
     let text = loadmaster_with(&["explain", "cluster", "--dump", "-"], input).text();
-    assert!(text.starts_with("1 nodes, 0 pods with a node, 0 pending."), "{text}");
+    assert!(text.starts_with("1 node, 0 pods with a node, 0 pending."), "{text}");
 }
 
 #[test]

@@ -77,11 +77,19 @@ fn command_asks_the_port_with_the_token_of_a_kubeconfig() {
         assert!(succeeds, "{err}");
         assert!(out.contains("is pending: no node can take it."), "{out}");
         assert!(out.contains("Insufficient cpu") && out.contains("What would help"), "{out}");
-        let (succeeds, _, of_unknown) = ask("support", "never").await;
+        let mut other = cluster.pod("other", 1);
+        other.spec.as_mut().unwrap().scheduler_name = Some("another".to_owned());
+        cluster.create_pod(&other).await;
+        for (pod, reason) in
+            [("never", "there is no pod"), ("other", "belongs to the scheduler another")]
+        {
+            let (succeeds, _, err) = ask("support", pod).await;
+            assert!(!succeeds && err.contains(reason), "{err}");
+        }
+        let (succeeds, _, of_unknown) = ask("stranger", "never").await;
         assert!(!succeeds && of_unknown.contains("status 404"), "{of_unknown}");
-        let (succeeds, _, of_stranger) = ask("stranger", "large").await;
-        assert!(!succeeds, "{of_stranger}");
-        assert_eq!(of_stranger.replace("large", "never"), of_unknown);
+        let (_, _, of_known) = ask("stranger", "large").await;
+        assert_eq!(of_known.replace("large", "never"), of_unknown);
     });
 }
 

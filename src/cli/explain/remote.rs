@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use http::StatusCode;
+use percent_encoding::percent_decode_str;
 use serde_json::Value;
 use tokio::time::timeout;
 
@@ -31,7 +32,7 @@ pub(in crate::cli) fn ask(
     runtime.context("cannot start the runtime")?.block_on(ask_async(source, path, body))
 }
 
-/// Asks at a path, with a body or without one.
+/// Asks at a path, with a body or without one. If the scheduler does not know a pod, the API server is asked why.
 ///
 /// # Errors
 /// The scheduler cannot be asked, or refuses to answer.
@@ -42,6 +43,22 @@ pub(in crate::cli) async fn ask_async(
 ) -> anyhow::Result<Vec<u8>> {
     let credentials =
         Credentials::of_user(source.kubeconfig.as_deref(), source.context.as_deref()).await?;
+    let asked = ask_scheduler(source, credentials.clone(), path, body).await;
+    let Err(error) = asked else { return asked };
+    let is_unknown = error.downcast_ref().is_some_and(|own: &Refused| own.status == 404);
+    let pod = path.strip_prefix("/explain/pods/").filter(|_| is_unknown);
+    match pod {
+        Some(pod) => Err(why_unknown(&credentials, pod).await.unwrap_or(error)),
+        None => Err(error),
+    }
+}
+
+async fn ask_scheduler(
+    source: &Source,
+    credentials: Credentials,
+    path: &str,
+    body: Option<Vec<u8>>,
+) -> anyhow::Result<Vec<u8>> {
     if let Some(server) = &source.server {
         let credentials = credentials.at(server, source.insecure_skip_tls_verify)?;
         return request(&client(&credentials)?, path, None, body).await;
@@ -61,6 +78,45 @@ pub(in crate::cli) async fn ask_async(
     let proxied = format!("/api/v1/namespaces/{namespace}/pods/https:{pod}:{PORT}/proxy{path}");
     let answer = request(&client, &proxied, Some(&format!("Bearer {token}")), body).await;
     answer.with_context(|| format!("asked pod {namespace}/{pod} through {}", credentials.server()))
+}
+
+/// Says why the scheduler does not know a pod, named as in the path; `None` if the API server does not tell.
+async fn why_unknown(credentials: &Credentials, pod: &str) -> Option<anyhow::Error> {
+    let pod = pod.split('?').next().unwrap_or_default();
+    let (namespace, name) = pod.split_once('/')?;
+    let client = client(credentials).ok()?;
+    let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
+    let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+    let key = format!("{}/{}", decoded(namespace), decoded(name));
+    let body = match request(&client, &path, None, None).await {
+        Ok(body) => body,
+        Err(error) if error.downcast_ref().is_some_and(|own: &Refused| own.status == 404) => {
+            return Some(anyhow!(
+                "there is no pod {key}. If a quota or a webhook refuses a pod, it is never made, and the events of its \
+                 controller say so"
+            ));
+        }
+        Err(_) => return None,
+    };
+    let pod: Value = serde_json::from_slice(&body).ok()?;
+    let (phase, scheduler) = (&pod["status"]["phase"], &pod["spec"]["schedulerName"]);
+    match phase.as_str() {
+        Some(phase @ ("Succeeded" | "Failed")) => {
+            Some(anyhow!("pod {key} has ended ({phase}), and schedulers forget such pods"))
+        }
+        _ => Some(anyhow!(
+            "pod {key} belongs to the scheduler {}, which is not the one that was asked",
+            scheduler.as_str().unwrap_or("default-scheduler")
+        )),
+    }
+}
+
+/// An answer with a status other than 200.
+#[derive(Debug, thiserror::Error)]
+#[error("{text} (status {status})")]
+struct Refused {
+    text: String,
+    status: u16,
 }
 
 fn client(credentials: &Credentials) -> anyhow::Result<ApiClient> {
@@ -113,5 +169,5 @@ async fn request(
     let text = object["message"]
         .as_str()
         .map_or_else(|| String::from_utf8_lossy(&body).trim().to_owned(), str::to_owned);
-    bail!("{text} (status {})", status.as_u16())
+    bail!(Refused { text, status: status.as_u16() })
 }

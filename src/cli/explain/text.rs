@@ -25,7 +25,8 @@ pub(super) fn pod(answer: &PodAnswer, wide: bool) -> String {
             (true, true) => match (check.total, check.better) {
                 (Some(total), Some(better)) => {
                     format!(
-                        "Node {node} can take the pod: total {total}, {better} nodes have more."
+                        "Node {node} can take the pod: total {total}, {} with more.",
+                        counted(better, "node")
                     )
                 }
                 _ => format!("Node {node} can take the pod."),
@@ -40,6 +41,11 @@ pub(super) fn pod(answer: &PodAnswer, wide: bool) -> String {
         for score in &check.scores {
             push(&mut out, &format!("  {} {}", score.plugin, score.weighted));
         }
+    }
+    let fits_nowhere = |now: &Now| now.feasible == 0 && now.preemption.is_none();
+    let is_hopeless = answer.facts.node.is_none() && answer.now.as_ref().is_some_and(fits_nowhere);
+    if is_hopeless && answer.help.is_empty() && !answer.help_is_incomplete {
+        out += "\nNo change was found that would help: several things are wrong on every node.\n";
     }
     out += &help(&answer.help, answer.help_is_incomplete, wide);
     out += &waiting(&answer.facts, wide);
@@ -57,7 +63,10 @@ fn headline(facts: &PodFacts) -> String {
     let PodFacts { namespace, name, state, node, attempts, .. } = facts;
     let on = node.as_ref().map(|node| format!(" on node {node}")).unwrap_or_default();
     let mut line = match state.as_str() {
-        "running" => format!("Pod {namespace}/{name} runs{on}."),
+        // The scheduler does not know whether its containers run.
+        "running" => format!(
+            "Pod {namespace}/{name} is{on}. If it does not run there, the kubelet of that node says why."
+        ),
         "assumed" => format!("Pod {namespace}/{name} is being bound{on}."),
         "waitingOnPermit" => format!("Pod {namespace}/{name} waits in Permit{on}."),
         "unschedulable" => format!("Pod {namespace}/{name} is pending: no node can take it."),
@@ -160,7 +169,7 @@ fn rejections(rejections: &[Rejection], wide: bool) -> String {
         let named = if wide { own.nodes.len() } else { 3 };
         let nodes = own.nodes.iter().take(named).cloned().collect::<Vec<_>>();
         let details = own.details.iter().take(named);
-        let details = details.map(|own| format!("; {}: {} nodes", own.text, own.count));
+        let details = details.map(|own| format!("; {}: {}", own.text, counted(own.count, "node")));
         let reason = own.reasons.join(", ") + &details.collect::<String>();
         table.row([own.count.to_string(), own.plugin.clone(), reason, nodes.join(", ")]);
     }
@@ -319,7 +328,8 @@ pub(super) fn group(answer: &GroupAnswer, wide: bool) -> String {
 
 pub(super) fn cluster(answer: &ClusterAnswer, wide: bool) -> String {
     let ClusterAnswer { nodes, placed, pending, .. } = answer;
-    let mut out = format!("{nodes} nodes, {placed} pods with a node, {pending} pending.\n");
+    let (nodes, placed) = (counted(*nodes, "node"), counted(*placed, "pod"));
+    let mut out = format!("{nodes}, {placed} with a node, {pending} pending.\n");
     out += &causes(&answer.causes, wide);
     if !answer.stranded.is_empty() {
         let mut table = Table::new([
@@ -359,6 +369,11 @@ pub(super) fn cluster(answer: &ClusterAnswer, wide: bool) -> String {
         out += "Some kinds of pending pods were not evaluated.\n";
     }
     out + &notes(&answer.notes)
+}
+
+/// Returns a number with its noun.
+fn counted(number: usize, one: &str) -> String {
+    if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
 }
 
 fn notes(notes: &[String]) -> String {

@@ -35,7 +35,9 @@ async function show() {
     if (!route || route.length > 2 + names.length) throw new Error('There is no such view.');
     shown(...await route(ask, query, ...names));
   } catch (error) {
-    shown('No answer', [el('p', { class: 'error' }, error.message)]);
+    shown('No answer', [el('p', { class: 'error' }, error.message),
+      el('p', { class: 'faint' }, 'The search field takes namespace/pod, node NAME or group NAMESPACE/NAME. ',
+        el('a', { href: '#/' }, 'The cluster'), ' lists pending pods by cause.')]);
   } finally {
     clearTimeout(busy);
   }

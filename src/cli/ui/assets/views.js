@@ -7,7 +7,7 @@ import { table } from './table.js';
 const text = (title, value, link) => ({ title, value, cell: (row) => (link ? link(row) : value(row) ?? '') });
 const number = (title, value, cell) => ({ title, value, number: true, cell: cell ?? ((row) => value(row).toLocaleString('en')) });
 const tile = (value, title, kind) => el('div', { class: 'tile' }, el('b', { class: kind }, value), el('span', {}, title));
-const noted = (notes = []) => notes.map((note) => el('p', { class: 'faint' }, `${note}.`));
+const noted = (notes = []) => notes.map((note) => el('p', { class: 'faint' }, `${note[0].toUpperCase()}${note.slice(1)}.`));
 const section = (title, ...children) => [el('h2', {}, title), children];
 
 function causes(rows) {
@@ -15,7 +15,7 @@ function causes(rows) {
     number('Pods', (row) => row.count),
     text('Cause', (row) => row.cause),
     text('Pods', (row) => row.pods[0] ?? '', (row) => row.pods.slice(0, 4).flatMap((pod, index) => [index ? ', ' : '', podLink(pod)])),
-    text('What would help the first', (row) => row.help ?? ''),
+    ...(rows.some((row) => row.help) ? [text('What would help the first', (row) => row.help ?? '')] : []),
   ], rows, { sorted: { column: 0, descending: true } });
 }
 
@@ -53,10 +53,10 @@ export async function cluster(ask, query) {
       tile(share('cpu'), 'of CPU requested'),
       tile(share('memory'), 'of memory requested')),
     noted(answer.notes),
-    section('Nodes',
+    section('Nodes', nodes.length === 0 ? el('p', { class: 'bad' }, 'The cluster has no nodes.') : [
       el('div', { class: 'controls' },
         choice('color', 'Colour:', ways.map(({ key, title }) => [key, title])),
-        choice('group', 'Group by:', [['zone', 'zone'], ['pool', 'pool'], ['none', 'nothing']]), legend()), map),
+        choice('group', 'Group by:', [['zone', 'zone'], ['pool', 'pool'], ['none', 'nothing']]), legend()), map]),
     section('Pending pods by cause', answer.causes.length ? causes(answer.causes) : el('p', { class: 'good' }, 'No pod waits.')),
     answer.isIncomplete && el('p', { class: 'faint' }, `Only the pods of ${answer.templates} templates were evaluated.`),
     answer.stranded.length > 0 && section('Free, and of no use to any pending pod', table([
@@ -175,7 +175,7 @@ function suggestion({ text: what, effect, evicts, command }) {
 }
 
 const STATES = {
-  running: 'runs', assumed: 'has a node, and its bind is under way', waitingOnPermit: 'has a node and waits in Permit',
+  running: 'is placed', assumed: 'has a node, and its bind is under way', waitingOnPermit: 'has a node and waits in Permit',
   active: 'is ready for an attempt', backoff: 'backs off', errorBackoff: 'backs off after an error',
   unschedulable: 'fits on no node and waits for a change', gated: 'is gated', inFlight: 'is being tried', unknown: 'is not in the queue',
 };
@@ -189,8 +189,11 @@ export async function pod(ask, query, namespace, name) {
     location.hash = address(['pod', namespace, name], { node: event.target.elements.node.value.trim() });
   } }, el('label', {}, 'Why not on node ', el('input', { name: 'node', value: node ?? '', autocomplete: 'off' })), el('button', {}, 'Ask'));
   const waits = facts.node === null || facts.node === undefined;
+  // A dump has made no attempt, and pods that fit nowhere are as ready for one as others.
+  const isHopeless = facts.state === 'active' && now?.feasible === 0 && !now.preemption;
+  const state = isHopeless ? 'waits, and fits on no node now' : STATES[facts.state] ?? facts.state;
   return [`Pod ${namespace}/${name}`, [
-    el('p', {}, `It ${STATES[facts.state] ?? facts.state}`, facts.node ? [' on ', nodeLink(facts.node)] : null,
+    el('p', {}, `It ${state}`, facts.node ? [' on ', nodeLink(facts.node)] : null,
       facts.nominated ? [', nominated to ', nodeLink(facts.nominated)] : null, '. ',
       facts.pendingSeconds ? `Pending for ${duration(facts.pendingSeconds)}, ${count(facts.attempts, 'attempt')}. ` : null,
       `Priority ${facts.priority}, scheduler ${facts.schedulerName}.`),
@@ -206,7 +209,7 @@ export async function pod(ask, query, namespace, name) {
       el('p', {}, 'On ', nodeLink(now.preemption.node), ': ', now.preemption.victims.flatMap((victim, index) => [index ? ', ' : '', podLink(victim)]))),
     now?.best.length > 0 && section('The best nodes (now)', scores(now.best),
       now.without.length > 0 && el('p', { class: 'faint' }, now.without.map(({ plugin, node: other }) => `Without ${plugin}: ${other}. `))),
-    section('One node', form, check && el('div', {},
+    (now?.nodes > 0 || check) && section('One node', form, check && el('div', {},
       el('p', { class: check.feasible ? 'good' : 'bad' }, !check.exists ? `There is no node ${check.node}.` : check.feasible
         ? `${check.node} can take the pod${check.total === null || check.total === undefined ? '' : `: score ${check.total}, ${count(check.better ?? 0, 'node')} better`}.`
         : `${check.node} cannot take the pod: ${check.reasons.join(', ')}.`),
@@ -218,10 +221,10 @@ export async function pod(ask, query, namespace, name) {
     ], facts.waitsFor)),
     facts.history.length > 0 && section('Attempts', table([
       number('No.', (row) => row.number),
-      text('Ago', (row) => row.secondsAgo, (row) => duration(row.secondsAgo)),
+      text('Ago', (row) => row.secondsAgo, (row) => duration(row.secondsAgo).replace(' ', '\u00a0')),
       text('Outcome', (row) => row.outcome),
       text('Node', (row) => row.node ?? '', (row) => (row.node ? nodeLink(row.node) : row.nominated ? ['nominated ', nodeLink(row.nominated)] : '')),
-      text('Why', (row) => row.message || row.rejections.map((own) => `${own.count} ${own.reasons.join(', ')}`).join('; ')),
+      text('Why', (row) => row.rejections.map((own) => `${own.count} ${own.reasons.join(', ')}`).join('; ') || row.message),
       text('Victims', (row) => row.victims.join(', ')),
     ], [...facts.history].reverse())),
   ]];
