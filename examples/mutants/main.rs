@@ -97,7 +97,7 @@ struct Args {
 async fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let source = Source::read(root)?;
+    let source = Source::read(root, args.by_hand)?;
     let keys = source.keys();
     if args.list {
         list(&source, |_| true);

@@ -24,8 +24,8 @@ enum Line {
     Reached(Reach),
     /// A seed with a mutation.
     Ran { number: usize, seed: u64, outcome: Outcome },
-    /// The tests of the crate with a mutation, which fail if they find it.
-    Tested { number: usize, found: bool },
+    /// The tests of the crate with a mutation, and the one that fails.
+    Tested { number: usize, found: Option<String> },
 }
 
 /// What the seeds tried so far showed about a mutation.
@@ -50,8 +50,8 @@ pub(crate) struct Record {
     pub(crate) reached: BTreeMap<u64, Reach>,
     /// The seeds with mutations.
     pub(crate) tried: BTreeMap<usize, Trial>,
-    /// Whether tests found the mutations.
-    pub(crate) tested: BTreeMap<usize, bool>,
+    /// The tests that found the mutations.
+    pub(crate) tested: BTreeMap<usize, Option<String>>,
 }
 
 impl Record {
@@ -111,11 +111,11 @@ impl Record {
         self.add(Line::Ran { number, seed, outcome })
     }
 
-    /// Keeps whether tests found a mutation.
+    /// Keeps which test found a mutation.
     ///
     /// # Errors
     /// The file cannot be written.
-    pub(crate) fn tested(&mut self, number: usize, found: bool) -> anyhow::Result<()> {
+    pub(crate) fn tested(&mut self, number: usize, found: Option<String>) -> anyhow::Result<()> {
         self.add(Line::Tested { number, found })
     }
 

@@ -85,7 +85,7 @@ impl Report<'_> {
             return Result::Harmless;
         }
         match self.record.tested.get(&number) {
-            Some(true) => Result::Tests,
+            Some(Some(_)) => Result::Tests,
             _ => Result::Open,
         }
     }
@@ -146,7 +146,10 @@ impl Report<'_> {
         let how = match self.result(number) {
             Result::Rule => return None,
             Result::Hang => return Some("hangs".to_owned()),
-            Result::Tests => format!("{tried}, found by tests"),
+            Result::Tests => {
+                let test = self.record.tested.get(&number).cloned().flatten();
+                format!("{tried}, found by `{}`", test.unwrap_or_default())
+            }
             Result::Harmless | Result::Open => tried,
         };
         let verdict = self.verdicts.get(&self.keys[&number]);

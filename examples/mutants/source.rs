@@ -98,18 +98,22 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Reads the workspace and finds its mutations.
+    /// Reads the workspace and finds its mutations. With `by_hand` there are no random ones, so that all bugs compile
+    /// that are planted by hand.
     ///
     /// # Errors
-    /// A file cannot be read or parsed.
-    pub(crate) fn read(root: &Path) -> anyhow::Result<Self> {
+    /// A file cannot be read or parsed, or a bug is not in its file.
+    pub(crate) fn read(root: &Path, by_hand: bool) -> anyhow::Result<Self> {
         let mut files = BTreeMap::new();
         read_folder(root, Path::new(""), &mut files)?;
         let mut planted = Vec::new();
         let mut next = 0;
         for (module, path) in planted_files(&files) {
             let text = String::from_utf8(files[&path].clone())?;
-            let mutations = plant(&text, next).with_context(|| path.display().to_string())?;
+            let mutations = match by_hand {
+                true => Vec::new(),
+                false => plant(&text, next).with_context(|| path.display().to_string())?,
+            };
             next += mutations.len();
             planted.push(SourceFile { path, module, text, mutations, by_hand: Vec::new() });
         }
@@ -139,6 +143,7 @@ impl Source {
         let mut hasher = DefaultHasher::new();
         let is_code = |path: &Path| CODE.iter().any(|code| path.starts_with(code));
         self.files.iter().filter(|(path, _)| is_code(path)).for_each(|it| it.hash(&mut hasher));
+        self.planted.iter().map(|file| file.mutations.len()).sum::<usize>().hash(&mut hasher);
         hasher.finish()
     }
 
@@ -173,7 +178,8 @@ impl Source {
             let path = &file.path;
             let kept = file.all().filter(|it| !rejected.contains(&it.number));
             files.insert(path.clone(), rewrite(&file.text, kept).into_bytes());
-            let library: PathBuf = path.iter().take(3).chain(["lib.rs".as_ref()]).collect();
+            let depth = if path.starts_with("crates") { 3 } else { 1 };
+            let library: PathBuf = path.iter().take(depth).chain(["lib.rs".as_ref()]).collect();
             let root = files.get_mut(&library).context("a crate has a lib.rs")?;
             let switch = SWITCH.replace("COUNT", &count.to_string());
             if !root.ends_with(switch.as_bytes()) {
@@ -228,4 +234,17 @@ fn planted_files(files: &BTreeMap<PathBuf, Vec<u8>>) -> Vec<(&'static str, PathB
         planted.extend(paths.map(|path| (module, path.clone())));
     }
     planted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bugs_are_in_the_source() {
+        let source = Source::read(Path::new(env!("CARGO_MANIFEST_DIR")), true).unwrap();
+        let names: BTreeMap<&str, usize> =
+            source.bugs.iter().map(|(number, bug)| (&*bug.name, *number)).collect();
+        assert_eq!(names.len(), source.bugs.len(), "two bugs have the same name");
+    }
 }

@@ -125,22 +125,23 @@ impl Tests {
         Ok(tests)
     }
 
-    /// Whether a test fails with this mutation.
+    /// Returns a test that fails with this mutation.
     ///
     /// # Errors
     /// A test cannot be started.
-    pub(crate) async fn find(&self, mutation: usize) -> anyhow::Result<bool> {
+    pub(crate) async fn find(&self, mutation: usize) -> anyhow::Result<Option<String>> {
         if !self.reached.contains_key(&mutation) {
-            return Ok(false);
+            return Ok(None);
         }
         for program in &self.programs {
             let mut command = self.command(program);
             command.env("LOADMASTER_MUTANT", mutation.to_string()).kill_on_drop(true);
-            if !command.output().await.context("cannot run tests")?.status.success() {
-                return Ok(true);
+            let output = command.output().await.context("cannot run tests")?;
+            if !output.status.success() {
+                return Ok(Some(failed_test(&output)));
             }
         }
-        Ok(false)
+        Ok(None)
     }
 
     fn command(&self, program: &Path) -> Command {
@@ -179,6 +180,15 @@ fn fingerprint(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stdout);
     let number = text.rsplit_once("fingerprint ").map(|(_, number)| number.trim().to_owned());
     number.unwrap_or_default()
+}
+
+/// Returns the name of the first test that failed, or that was running when the program ended.
+fn failed_test(output: &Output) -> String {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut tests = text.lines().filter_map(|line| line.strip_prefix("test ")?.split_once(" ... "));
+    let failed =
+        tests.find(|(_, result)| !result.starts_with("ok") && !result.starts_with("ignored"));
+    failed.map_or_else(|| "a test that did not end".to_owned(), |(name, _)| name.to_owned())
 }
 
 fn outcome(output: &Output) -> Outcome {

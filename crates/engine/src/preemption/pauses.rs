@@ -40,3 +40,25 @@ impl Pauses {
         self.by_pod.remove(&uid).map(|(_, pod)| pod)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn later_pause_replaces_the_one_before() {
+        let (mut pauses, at) = (Pauses::default(), Time::from_secs);
+        let key = |name| PodKey::new("default", name);
+        let [a, b] = ["a", "b"].map(Uid::from);
+        assert!(pauses.set(key("a"), &a, at(5)));
+        assert!(pauses.set(key("b"), &b, at(7)));
+        assert!(pauses.set(key("a"), &a, at(9)));
+        assert!(!pauses.set(key("a"), &a, at(9)), "the end has not changed");
+        assert_eq!((pauses.next_end(), pauses.pop_ended(at(6))), (Some(at(7)), None));
+        assert_eq!(pauses.pop_ended(at(8)), Some(key("b")));
+        assert_eq!((pauses.next_end(), pauses.pop_ended(at(8))), (Some(at(9)), None));
+        pauses.remove(&a);
+        assert_eq!((pauses.next_end(), pauses.pop_ended(at(10))), (None, None));
+        assert!(pauses.by_pod.is_empty());
+    }
+}

@@ -296,3 +296,16 @@ fn event_object(claim: &ResourceClaim) -> Value {
         "status": status,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::is_newer;
+
+    #[test]
+    fn versions_are_compared_as_numbers() {
+        for (older, newer) in [("9", "10"), ("99", "100"), ("100", "101"), ("", "1")] {
+            assert!(is_newer(newer, older) && !is_newer(older, newer), "{older} and {newer}");
+        }
+        assert!(!is_newer("7", "7"));
+    }
+}
