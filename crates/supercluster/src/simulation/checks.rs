@@ -18,6 +18,8 @@ pub(super) struct Checks {
     running: HashMap<Arc<str>, u32>,
     pub(super) overcommitted: u64,
     pub(super) bound_twice: u64,
+    /// Number of binds for pods whose original is gone.
+    pub(super) bound_in_vain: u64,
 }
 
 impl Checks {

@@ -37,6 +37,10 @@ pub(super) struct ManagementPod {
     pub(super) intent: Option<Intent>,
     pub(super) placement: Option<Placement>,
     pub(super) condition: Option<String>,
+    /// Whether it is deleted, and kept by its finalizer.
+    pub(super) terminating: bool,
+    /// The latest attempt that each cluster has sealed, since when it has no delegate.
+    pub(super) released: BTreeMap<usize, u32>,
     /// The scheduler whose pod it is; `None` if all schedulers see it.
     pub(super) owner: Option<usize>,
 }
@@ -60,9 +64,31 @@ impl ManagementApi {
         self.version += 1;
         let pod = Arc::new(Pod { resource_version: self.version, ..pod });
         let uid = pod.uid.clone();
-        let (intent, placement, condition) = (None, None, None);
-        self.pods.insert(uid.clone(), ManagementPod { pod, intent, placement, condition, owner });
+        let created = ManagementPod {
+            pod,
+            intent: None,
+            placement: None,
+            condition: None,
+            terminating: false,
+            released: BTreeMap::new(),
+            owner,
+        };
+        self.pods.insert(uid.clone(), created);
         uid
+    }
+
+    /// Whether an original is deleted, and kept by its finalizer.
+    pub(super) fn is_terminating(&self, uid: &str) -> bool {
+        self.pods.get(&Uid::from(uid)).is_some_and(|pod| pod.terminating)
+    }
+
+    /// Marks an original as deleted.
+    pub(super) fn terminate(&mut self, uid: &Uid) {
+        self.version += 1;
+        if let Some(known) = self.pods.get_mut(uid) {
+            known.terminating = true;
+            Arc::make_mut(&mut known.pod).resource_version = self.version;
+        }
     }
 
     /// Returns the pod as schedulers see it.

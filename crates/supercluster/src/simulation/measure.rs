@@ -64,6 +64,8 @@ pub struct Report {
     pub overcommitted: u64,
     /// Number of pods that were bound more than once.
     pub bound_twice: u64,
+    /// Number of binds for pods whose original was deleted and gone.
+    pub bound_in_vain: u64,
     /// Seconds that the process took.
     pub wall_s: f64,
     /// Share of the decisions whose first candidate met a conflict.

@@ -83,6 +83,8 @@ pub struct Faults {
     pub longest_cut: Duration,
     /// Mean time between two pods that another scheduler puts on some node of a member.
     pub foreign_pods: Option<Duration>,
+    /// Mean time between two originals that are deleted, placed or not.
+    pub deletions: Option<Duration>,
 }
 
 /// The settings of a simulation.

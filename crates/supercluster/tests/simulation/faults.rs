@@ -67,6 +67,7 @@ fn faults() -> Faults {
         scheduler_restarts: Some(Duration::from_secs(9)),
         longest_restart: Duration::from_secs(2),
         foreign_pods: Some(Duration::from_secs(3)),
+        deletions: None,
         cuts: None,
         longest_cut: Duration::ZERO,
     }
@@ -139,6 +140,67 @@ fn check_lost_clusters(seed: u64) -> u64 {
 fn pods_of_lost_clusters_are_replaced_and_never_run_twice() {
     let replaced: u64 = seeds("0..8").map(check_lost_clusters).sum();
     assert!(replaced > 20, "{replaced}");
+}
+
+/// Runs one seed in which pods are deleted at any time. Returns the number of pods that were.
+fn check_deletions(seed: u64) -> usize {
+    const PODS: usize = 60;
+    let strategy = ["random", "best"][(seed % 2) as usize];
+    let mut settings = Settings { faults: faults(), ..settings(seed, strategy) };
+    settings.faults.deletions = Some(Duration::from_millis(500));
+    let mut world = World::new(settings, clusters());
+    for number in 0..PODS {
+        world.arrive(job(number), Duration::from_millis(150 * number as u64));
+    }
+    world.run_on(Duration::from_secs(20));
+    world.calm(Duration::from_secs(400));
+    let report = world.report(Duration::ZERO);
+    let context = format!("seed {seed}, {strategy}: {report:?}");
+    assert_eq!((report.bound_twice, report.overcommitted), (0, 0), "{context}");
+    assert_eq!(report.bound_in_vain, 0, "{context}");
+    assert_eq!(world.terminating(), 0, "{context}");
+    assert_eq!(world.differences(), [""; 0], "{context}");
+    assert_eq!(world.pending(), [], "{context}");
+    PODS - world.originals()
+}
+
+#[test]
+fn deleted_pods_leave_no_delegate_and_get_none_later() {
+    let deleted: usize = seeds("0..12").map(check_deletions).sum();
+    assert!(deleted > 200, "{deleted}");
+}
+
+/// Runs one seed in which messages and writes are up to seven minutes late: longer than an agent remembers what it has
+/// refused and sealed.
+fn check_minutes_late(seed: u64) {
+    let mut settings = Settings { faults: faults(), ..settings(seed, "random") };
+    settings.faults = Faults {
+        repeated: 0.3,
+        late: 0.2,
+        longest_delay: Duration::from_secs(420),
+        agent_restarts: Some(Duration::from_secs(150)),
+        scheduler_restarts: Some(Duration::from_secs(200)),
+        foreign_pods: None,
+        deletions: Some(Duration::from_secs(30)),
+        ..settings.faults
+    };
+    let mut world = World::new(settings, clusters());
+    for number in 0..100 {
+        world.arrive(job(number), Duration::from_secs(3 * number as u64));
+    }
+    world.run_on(Duration::from_secs(900));
+    world.calm(Duration::from_secs(1_200));
+    let report = world.report(Duration::ZERO);
+    let context = format!("seed {seed}: {report:?}");
+    assert_eq!((report.bound_twice, report.overcommitted), (0, 0), "{context}");
+    assert_eq!(report.bound_in_vain, 0, "{context}");
+    assert_eq!(world.terminating(), 0, "{context}");
+    assert_eq!(world.differences(), [""; 0], "{context}");
+}
+
+#[test]
+fn messages_that_are_minutes_late_do_no_harm() {
+    seeds("0..8").for_each(check_minutes_late);
 }
 
 #[test]

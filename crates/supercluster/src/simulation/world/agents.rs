@@ -4,9 +4,9 @@ use engine::EffectKind;
 use engine::ports::Ports;
 use framework::{Time, Uid};
 
-use super::{API_TIMEOUT, Asker, Event, GRACE_PERIOD, SHORTEST_TICK, World, with_ports};
+use super::{API_TIMEOUT, Asker, Caller, Event, GRACE_PERIOD, SHORTEST_TICK, World, with_ports};
 use crate::agent::{self, Agent, AgentOutput};
-use crate::message::Request;
+use crate::message::{Request, Response};
 use crate::simulation::member::{MemberEvent, MemberOperation, MemberPod};
 
 impl World {
@@ -58,11 +58,7 @@ impl World {
             let (asker, operation) = match output {
                 AgentOutput::Reply(call, response) => {
                     if let Some(caller) = self.members[cluster].callers.remove(&call) {
-                        let work = self.settings.latencies.sample;
-                        self.send(cluster, work, move || Event::Response {
-                            caller,
-                            response: response.clone(),
-                        });
+                        self.answer(cluster, &caller, &response);
                     }
                     continue;
                 }
@@ -102,6 +98,30 @@ impl World {
         if let Some(deadline) = deadline.filter(|time| tick.is_none_or(|tick| *time < tick)) {
             *tick = Some(deadline);
             self.push(deadline.max(self.now + SHORTEST_TICK), Event::AgentTick { cluster, life });
+        }
+    }
+
+    /// Sends the answer of an agent.
+    fn answer(&mut self, cluster: usize, caller: &Caller, response: &Response) {
+        let work = self.settings.latencies.sample;
+        match (caller, response) {
+            (&Caller::Scheduler { scheduler, life, call }, _) => {
+                self.send(cluster, work, move || Event::Response {
+                    scheduler,
+                    life,
+                    call,
+                    response: response.clone(),
+                });
+            }
+            (Caller::Mirror { uid, attempt }, Response::Seal(outcome)) => {
+                self.send(cluster, work, move || Event::Released {
+                    cluster,
+                    uid: uid.clone(),
+                    attempt: *attempt,
+                    outcome: outcome.clone(),
+                });
+            }
+            (Caller::Mirror { .. }, _) => {}
         }
     }
 
@@ -168,6 +188,8 @@ impl World {
     fn delegate_bound(&mut self, cluster: usize, bound: &MemberPod) {
         let Some(mark) = &bound.mark else { return };
         let origin = &mark.key.pod;
+        let is_gone = !self.management.pods.contains_key(&Uid::from(&**origin));
+        self.checks.bound_in_vain += u64::from(is_gone);
         self.checks.bound(cluster, &bound.pod, mark);
         self.measurement.committed += 1;
         self.measurement.last_bind = self.now;

@@ -1,6 +1,7 @@
 //! The world of a simulation: events in virtual time.
 
 mod agents;
+mod deletions;
 mod measurements;
 mod schedulers;
 
@@ -15,12 +16,12 @@ use fastrand::Rng;
 use framework::{Node, Pod, PodKey, Time, Uid};
 
 use super::checks::Checks;
-use super::management::{ManagementApi, ManagementOperation};
+use super::management::{ManagementApi, ManagementOperation, ManagementPod};
 use super::measure::{Measurement, Report};
 use super::member::{MemberAnswer, MemberApi, MemberEvent, MemberOperation, MemberPod};
 use super::{AGENT_PROFILE, SCHEDULER_NAME, Settings, engine};
 use crate::agent::{self, Agent, AgentConfig};
-use crate::message::{Request, Response};
+use crate::message::{Request, Response, SealOutcome};
 use crate::scheduler::{self, LeaseAnswer, LeaseOperation, OriginalPod, Scheduler};
 
 /// Time after which a client takes an answer of an API server as lost.
@@ -42,11 +43,18 @@ enum Asker {
 }
 
 /// Where the answer of an agent goes.
-#[derive(Debug, Clone, Copy)]
-struct Caller {
-    scheduler: usize,
-    life: u32,
-    call: scheduler::CallId,
+#[derive(Debug, Clone)]
+enum Caller {
+    Scheduler {
+        scheduler: usize,
+        life: u32,
+        call: scheduler::CallId,
+    },
+    /// The mirror, which seals the attempts of a deleted pod up to this one.
+    Mirror {
+        uid: Uid,
+        attempt: u32,
+    },
 }
 
 #[derive(Debug)]
@@ -59,9 +67,18 @@ enum Event {
         caller: Caller,
         request: Request,
     },
+    /// The answer to a seal of the mirror arrives.
+    Released {
+        cluster: usize,
+        uid: Uid,
+        attempt: u32,
+        outcome: SealOutcome,
+    },
     /// An answer arrives at a scheduler.
     Response {
-        caller: Caller,
+        scheduler: usize,
+        life: u32,
+        call: scheduler::CallId,
         response: Response,
     },
     /// An agent or a scheduler has finished a piece of work.
@@ -140,6 +157,8 @@ enum Event {
     StopScheduler(usize),
     StartScheduler(usize),
     ForeignPod,
+    /// An original is deleted.
+    Deletion,
 }
 
 struct Entry {
@@ -299,13 +318,15 @@ impl World {
             self.plan(self.settings.faults.agent_restarts, Event::StopAgent(cluster));
             self.plan(self.settings.faults.cuts, Event::Cut(cluster));
         }
-        if self.settings.scheduler.replace_after.is_some() {
+        let faults = &self.settings.faults;
+        if self.settings.scheduler.replace_after.is_some() || faults.deletions.is_some() {
             self.push(self.now + MIRROR_INTERVAL, Event::Mirror);
         }
         for seat in 0..self.seats.len() {
             self.plan(self.settings.faults.scheduler_restarts, Event::StopScheduler(seat));
         }
         self.plan(self.settings.faults.foreign_pods, Event::ForeignPod);
+        self.plan(self.settings.faults.deletions, Event::Deletion);
     }
 
     fn plan(&mut self, mean: Option<Duration>, event: Event) {
@@ -364,7 +385,8 @@ impl World {
 
     /// Returns the pod if this scheduler sees it.
     fn visible(&self, seat: usize, uid: &Uid) -> Option<OriginalPod> {
-        let owner = self.management.pods.get(uid)?.owner;
+        let pod = self.management.pods.get(uid).filter(|pod| !pod.terminating)?;
+        let owner = pod.owner;
         self.management.original(uid).filter(|_| owner.is_none_or(|owner| owner == seat))
     }
 }
@@ -440,6 +462,7 @@ impl World {
             regret_mean: round(measured.sample_regret.of_milli()),
             overcommitted: self.checks.overcommitted,
             bound_twice: self.checks.bound_twice,
+            bound_in_vain: self.checks.bound_in_vain,
             wall_s: round(wall.as_secs_f64()),
             first_conflict_share: share(stats.first_conflicts, stats.rounds),
             others_in_window: round(measured.others as f64 / windows as f64),
@@ -452,7 +475,8 @@ impl World {
 
     /// Returns the pods that are not placed, with what is known about them.
     pub fn pending(&self) -> Vec<Pending> {
-        let all = self.management.pods.iter().filter(|(_, pod)| pod.placement.is_none());
+        let waits = |pod: &ManagementPod| pod.placement.is_none() && !pod.terminating;
+        let all = self.management.pods.iter().filter(|(_, pod)| waits(pod));
         let mut pending: Vec<Pending> = all
             .map(|(uid, pod)| {
                 let schedulers = self.seats.iter().filter_map(|seat| seat.scheduler.as_ref());
@@ -501,11 +525,11 @@ impl World {
                 self.members[cluster].waiting.push_back((caller, request));
                 self.work_of_agent(cluster);
             }
-            Event::Response { caller, response } => {
-                let seat = &mut self.seats[caller.scheduler];
-                if seat.life == caller.life && seat.scheduler.is_some() {
-                    seat.waiting.push_back((caller.call, response));
-                    self.work_of_scheduler(caller.scheduler);
+            Event::Response { scheduler, life, call, response } => {
+                let seat = &mut self.seats[scheduler];
+                if seat.life == life && seat.scheduler.is_some() {
+                    seat.waiting.push_back((call, response));
+                    self.work_of_scheduler(scheduler);
                 }
             }
             Event::AgentFree(cluster) => {
@@ -574,6 +598,7 @@ impl World {
             }
             Event::Mirror => {
                 self.mirror();
+                self.release();
                 self.push(self.now + MIRROR_INTERVAL, Event::Mirror);
             }
             Event::Cut(cluster) => {
@@ -614,6 +639,10 @@ impl World {
                 self.plan(self.settings.faults.scheduler_restarts, Event::StopScheduler(seat));
             }
             Event::ForeignPod => self.add_foreign_pod(),
+            Event::Deletion => self.delete_some_pod(),
+            Event::Released { cluster, uid, attempt, outcome } => {
+                self.release_answered(cluster, &uid, attempt, &outcome);
+            }
         }
     }
 

@@ -54,10 +54,10 @@ impl World {
         for output in outputs {
             match output {
                 SchedulerOutput::Call { id, cluster: ClusterIx(cluster), request } => {
-                    let caller = Caller { scheduler: seat, life, call: id };
+                    let caller = Caller::Scheduler { scheduler: seat, life, call: id };
                     self.send(cluster, Duration::ZERO, move || Event::Request {
                         cluster,
-                        caller,
+                        caller: caller.clone(),
                         request: request.clone(),
                     });
                 }
@@ -169,7 +169,10 @@ impl World {
                 let Some(mark) = &own.mark else { return false };
                 let original = self.management.original(&Uid::from(&*mark.key.pod));
                 let uid = own.pod.uid.to_string();
+                // A pod that is being deleted is released in all its clusters.
+                let is_deleted = self.management.is_terminating(&mark.key.pod);
                 !own.pod.terminating
+                    && !is_deleted
                     && original.is_none_or(|pod| pod.is_left_over(&uid, mark.key.number))
             });
             let left_over: Vec<(PodKey, Uid)> =
@@ -179,8 +182,10 @@ impl World {
                 known.is_some_and(|known| known.pod.uid == Uid::from(uid))
             };
             let missing = self.management.pods.iter().filter(|(_, pod)| {
-                let here =
-                    pod.placement.as_ref().filter(|own| *own.cluster == format!("c{cluster}"));
+                let here = pod
+                    .placement
+                    .as_ref()
+                    .filter(|own| *own.cluster == format!("c{cluster}") && !pod.terminating);
                 here.is_some_and(|own| !exists(&pod.pod.key, &own.committed.uid))
             });
             let missing = missing.filter_map(|(uid, pod)| {
@@ -226,8 +231,14 @@ impl World {
 
     /// Lets the watches show a pod.
     pub(super) fn show(&mut self, uid: &Uid) {
-        let Some(owner) = self.management.pods.get(uid).map(|pod| pod.owner) else { return };
+        let Some(known) = self.management.pods.get(uid) else { return };
+        let (owner, is_deleted) = (known.owner, known.terminating);
+        let key = known.pod.key.clone();
         for seat in self.seats_of(owner) {
+            if is_deleted {
+                self.shown(seat, Err((key.clone(), uid.clone())));
+                continue;
+            }
             if let Some(original) = self.management.original(uid) {
                 self.shown(seat, Ok(Box::new(original)));
             }
