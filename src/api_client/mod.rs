@@ -78,6 +78,8 @@ pub struct ApiClient {
     host: Arc<str>,
     metrics: RestClient,
     status: Arc<ServerStatus>,
+    /// Maximum size in bytes of the response to a request other than a list or a watch.
+    max_response: usize,
 }
 
 impl ApiClient {
@@ -97,7 +99,13 @@ impl ApiClient {
         let client = connect(config, component)
             .map_err(|error| ConnectError::Credentials(Box::new(error)))?;
         let host = config.cluster_url.authority().map_or("", |authority| authority.as_str());
-        Ok(Self { client, host: host.into(), metrics, status })
+        Ok(Self { client, host: host.into(), metrics, status, max_response: MAX_RESPONSE })
+    }
+
+    /// Sets the maximum size in bytes of responses. A longer one counts as lost.
+    #[must_use]
+    pub fn with_max_response(self, max_response: usize) -> Self {
+        Self { max_response, ..self }
     }
 
     /// Sends a request once and waits for the reply.
@@ -255,7 +263,7 @@ impl ApiClient {
             .map_err(kube::Error::HttpError)?;
         let response = self.client.send(http).await?;
         let (status, retry_after) = (response.status().as_u16(), retry_after(response.headers()));
-        let body = Limited::new(response.into_body(), MAX_RESPONSE).collect().await;
+        let body = Limited::new(response.into_body(), self.max_response).collect().await;
         let body = body.map_err(kube::Error::Service)?.to_bytes();
         Ok(Response { status, retry_after, body: body.into() })
     }

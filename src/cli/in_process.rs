@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::Router;
 use engine::cycle::Form;
 use framework::Registry;
 use framework::preemption::LONGEST_PAUSE;
@@ -55,17 +56,8 @@ pub(super) async fn agent(
     let credentials = Credentials::parse(&kubeconfig).await?;
     let parts = Parts::new(registry, credentials.clone(), &[agent::PROFILE]);
     let (shell, channel) = (AgentShell::new(AgentPipelines::default()), role_channel());
-    let app = App {
-        metrics: parts.metrics.clone(),
-        health: parts.health.clone(),
-        configz: parts.config.to_value(),
-        flagz: None,
-        statusz: None,
-        events: None,
-        explainer: Explainer::new(|| Err("an agent explains nothing".to_owned()), Vec::new()),
-        verbosity: None,
-        routes: shell.routes(channel.0.clone()),
-    };
+    let explainer = no_explainer("an agent explains nothing");
+    let app = parts.app(explainer, shell.routes(channel.0.clone()));
     let access = access(&credentials, &parts.metrics).await?;
     let serving = http::serve(listener, access, app, stop.clone().cancelled_owned());
     let observer = parts.observer();
@@ -74,21 +66,35 @@ pub(super) async fn agent(
     Ok(served?)
 }
 
-/// Schedules over the clusters of a file until `stop`.
+/// Schedules over the clusters of a file until `stop`, and answers questions about pods. It authenticates and
+/// authorizes callers at the cluster of this kubeconfig.
 ///
 /// # Errors
-/// The API of the kubeconfig or an agent cannot be used.
+/// The API of the kubeconfig or an agent cannot be used, or the listener failed.
 pub(super) async fn supercluster(
     registry: Registry,
     kubeconfig: String,
-    file: ClustersFile,
+    (file, listener): (ClustersFile, Listener),
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
     let credentials = Credentials::parse(&kubeconfig).await?;
-    let parts = Parts::new(registry, credentials, &[scheduler::PROFILE]);
+    let parts = Parts::new(registry, credentials.clone(), &[scheduler::PROFILE]);
+    let (shell, channel) = (SchedulerShell::default(), role_channel());
+    let explains = shell.explainer(channel.0.clone());
+    let explainer = no_explainer("the scheduler explains pods only").with_role(explains);
+    let app = parts.app(explainer, Router::new());
+    let access = access(&credentials, &parts.metrics).await?;
+    let serving = http::serve(listener, access, app, stop.clone().cancelled_owned());
     let observer = parts.observer();
-    let shell = SchedulerShell::default();
-    shell.run(parts.setup(role_channel()), file, observer, &stop).await
+    let running = shell.run(parts.setup(channel), file, observer, &stop);
+    let (served, ran) = tokio::join!(serving, running);
+    ran?;
+    Ok(served?)
+}
+
+/// Returns what answers no question of the scheduling loop, for this reason.
+fn no_explainer(reason: &'static str) -> Explainer {
+    Explainer::new(move || Err(reason.to_owned()), Vec::new())
 }
 
 /// What the setups of all roles have in common.
@@ -104,6 +110,20 @@ impl Parts {
     fn new(registry: Registry, credentials: Credentials, names: &[&str]) -> Self {
         let (metrics, health) = (Arc::new(Metrics::new()), Arc::new(Health::default()));
         Self { registry, credentials, config: config(names), metrics, health }
+    }
+
+    fn app(&self, explainer: Explainer, routes: Router) -> App {
+        App {
+            metrics: self.metrics.clone(),
+            health: self.health.clone(),
+            configz: self.config.to_value(),
+            flagz: None,
+            statusz: None,
+            events: None,
+            explainer,
+            verbosity: None,
+            routes,
+        }
     }
 
     fn observer(&self) -> MetricsObserver {

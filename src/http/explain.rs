@@ -50,8 +50,13 @@ const JSON: [(HeaderName, &str); 1] = [(header::CONTENT_TYPE, "application/json"
 /// scheduler.
 type NewConfig = dyn Fn() -> Result<EngineConfig, String> + Send + Sync;
 
-/// Answers questions about pods in a role other than the scheduler of one cluster; `None` for a pod that it does not know.
-pub type ExplainPod = Arc<dyn Fn(PodKey) -> BoxFuture<'static, Option<Value>> + Send + Sync>;
+/// Answers questions about pods, and about a node for them, in a role other than the scheduler of one cluster; `None`
+/// for a pod that it does not know, and an error for a node that it cannot ask about.
+pub type ExplainPod = Arc<
+    dyn Fn(PodKey, Option<String>) -> BoxFuture<'static, Result<Option<Value>, String>>
+        + Send
+        + Sync,
+>;
 
 /// Answers questions, a few at a time.
 #[derive(Clone)]
@@ -207,8 +212,9 @@ pub(super) async fn pod(
         permit(&access, &user, attributes("get", "pods", &namespace, &name), unknown).await?;
         if let Some(role) = &app.explainer.role {
             let _admitted = admit_to_role(&app)?;
-            let answer = timeout(TIMEOUT, role(PodKey::new(&namespace, &name))).await;
-            let answer = answer.map_err(|_| Refusal::TimedOut)?;
+            let answering = role(PodKey::new(&namespace, &name), query.node);
+            let answer = timeout(TIMEOUT, answering).await.map_err(|_| Refusal::TimedOut)?;
+            let answer = answer.map_err(Refusal::Invalid)?;
             return answer.map(Answered::Role).ok_or_else(unknown);
         }
         let all = attributes("list", "pods", "", "");

@@ -121,6 +121,9 @@ pub(super) struct DeletionRequest {
     /// Time to end its containers in seconds; that of its specification if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) grace_period_seconds: Option<u64>,
+    /// Whether it is evicted, so that the PodDisruptionBudgets of the member are respected.
+    #[serde(default)]
+    pub(super) evict: bool,
 }
 
 /// What became of a delegate that was to be deleted.
@@ -131,6 +134,15 @@ pub(super) enum DeletionOutcome {
     Gone,
     /// It is being deleted.
     Deleting,
+    /// It may not be evicted now.
+    Refused(EvictionRefusal),
+}
+
+/// Why a delegate may not be evicted now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct EvictionRefusal {
+    /// The text of the API server.
+    pub(super) message: String,
 }
 
 /// The sampling strategies of an agent.

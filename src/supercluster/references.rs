@@ -72,7 +72,9 @@ pub(super) fn references(pod: &Value) -> BTreeSet<Reference> {
     };
     add(Kind::ServiceAccount, spec, "serviceAccountName");
     add(Kind::PriorityClass, spec, "priorityClassName");
-    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    fn list(value: &Value) -> &[Value] {
+        value.as_array().map_or(&[], Vec::as_slice)
+    }
     for volume in list(&spec["volumes"]) {
         add(Kind::Secret, &volume["secret"], "secretName");
         add(Kind::ConfigMap, &volume["configMap"], "name");
@@ -85,7 +87,7 @@ pub(super) fn references(pod: &Value) -> BTreeSet<Reference> {
         }
     }
     let containers = ["containers", "initContainers"].map(|field| list(&spec[field]));
-    for container in containers.iter().flatten() {
+    for container in containers.into_iter().flatten() {
         for variable in list(&container["env"]) {
             add(Kind::Secret, &variable["valueFrom"]["secretKeyRef"], "name");
             add(Kind::ConfigMap, &variable["valueFrom"]["configMapKeyRef"], "name");

@@ -54,3 +54,4 @@ pub use explain::{Evaluation, PostFilterEvaluation, Trial};
 pub use framework::EventType;
 pub use nominator::Nominator;
 pub use object_event::{ObjectEvent, Objects};
+pub use plugin_call::catch_panic;

@@ -122,14 +122,19 @@ impl HasCode for BindStep {
 /// that names the plugin.
 ///
 /// The plugin may leave state half-changed; that state belongs to the attempt, which fails.
-pub(crate) fn catch_panic<T>(
-    name: &PluginName,
+///
+/// # Errors
+/// The plugin panicked.
+pub fn catch_panic<T>(
+    name: &str,
     probe: &mut dyn Probe,
     call: impl FnOnce() -> T,
 ) -> Result<T, Status> {
     catch_unwind(AssertUnwindSafe(call)).map_err(|payload| {
-        probe.count(Count::Panic { plugin: name });
-        Status::error(format!("plugin {name:?} panicked: {}", panic_message(&*payload))).by(name)
+        let plugin = PluginName::from(name);
+        probe.count(Count::Panic { plugin: &plugin });
+        let message = panic_message(&*payload);
+        Status::error(format!("plugin {name:?} panicked: {message}")).by(&plugin)
     })
 }
 
@@ -158,8 +163,7 @@ mod tests {
     #[test]
     fn a_panic_is_counted_and_named() {
         let mut probe = Panics::default();
-        let status =
-            catch_panic::<()>(&"Careless".into(), &mut probe, || panic!("index 7")).unwrap_err();
+        let status = catch_panic::<()>("Careless", &mut probe, || panic!("index 7")).unwrap_err();
         assert_eq!(status.code(), Code::Error);
         assert_eq!(status.message(), "plugin \"Careless\" panicked: index 7");
         assert_eq!(probe.0, ["Careless"]);

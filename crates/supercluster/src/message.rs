@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use framework::{Pod, api};
-use serde::de::{Deserializer, Error as _};
+use serde::de::{DeserializeOwned, Deserializer, Error as _};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
@@ -119,6 +119,10 @@ pub struct SampleRequest {
     /// Number of nodes wanted, in basis points of all nodes of the cluster. The number is rounded down, and at
     /// least 1.
     pub nodes_to_sample_bp: u32,
+    /// Maximum number of nodes of the answer: the best ones, chosen at random among equally good ones. Without it, the
+    /// answer has all nodes that can take the pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_nodes: Option<u32>,
     /// Keys of the labels that the answer has of each node.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub node_labels: Vec<Arc<str>>,
@@ -258,6 +262,35 @@ pub struct SampleResponse {
     /// Why no node can take the pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+}
+
+/// Asks for samples for several pods at once.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SampleListRequest {
+    /// The requests, at most [`MAX_LIST`].
+    pub requests: Vec<SampleRequest>,
+}
+
+/// Maximum number of requests of a list.
+pub const MAX_LIST: usize = 64;
+
+/// The answer to a [`SampleListRequest`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SampleListResponse {
+    /// The answers, in the order of the requests.
+    pub answers: Vec<SampleAnswer>,
+}
+
+/// The answer to one of several sample requests.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum SampleAnswer {
+    /// The sample.
+    Sample(Arc<SampleResponse>),
+    /// The agent did not look into it.
+    Refusal(Refusal),
 }
 
 /// The node of a commit.
@@ -496,6 +529,9 @@ pub enum SealOutcome {
 pub struct DiagnosisRequest {
     /// The pod.
     pub pod: PodObject,
+    /// The only node to look at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<Arc<str>>,
 }
 
 /// The answer to a [`DiagnosisRequest`].
@@ -563,11 +599,11 @@ pub enum Response {
 }
 
 /// The body of a message with its version.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Versioned<T> {
-    /// Must be [`API_VERSION`].
-    pub api_version: String,
+    /// [`API_VERSION`].
+    pub api_version: &'static str,
     /// The message.
     #[serde(flatten)]
     pub message: T,
@@ -575,21 +611,27 @@ pub struct Versioned<T> {
 
 impl<T> Versioned<T> {
     /// Returns the message with its version.
-    pub fn new(message: T) -> Self {
-        Self { api_version: API_VERSION.to_owned(), message }
+    pub const fn new(message: T) -> Self {
+        Self { api_version: API_VERSION, message }
     }
+}
 
-    /// Returns the message if it has the version of this program.
-    ///
-    /// # Errors
-    /// The other side speaks another version.
-    pub fn into_message(self) -> Result<T, Refusal> {
-        if self.api_version == API_VERSION {
-            return Ok(self.message);
-        }
-        let text = format!("apiVersion is {:?}, not {API_VERSION:?}", self.api_version);
-        Err(Refusal::new(RefusalCode::Malformed, text))
+/// Reads a message. The version is looked at first: the fields of another one may be others.
+///
+/// # Errors
+/// The other side speaks another version, or the body is no such message.
+pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, String> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Head {
+        #[serde(default)]
+        api_version: String,
     }
+    let Head { api_version } = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+    if api_version != API_VERSION {
+        return Err(format!("apiVersion is {api_version:?}, not {API_VERSION:?}"));
+    }
+    serde_json::from_slice(body).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -622,8 +664,7 @@ mod tests {
             })]),
         };
         let text = serde_json::to_string(&Versioned::new(request.clone())).unwrap();
-        let read: Versioned<CommitRequest> = serde_json::from_str(&text).unwrap();
-        let read = read.into_message().unwrap();
+        let read: CommitRequest = decode(text.as_bytes()).unwrap();
         assert_eq!((&read.key, &read.snapshot), (&request.key, &request.snapshot));
         assert_eq!((&read.target, &read.terms), (&request.target, &request.terms));
         assert_eq!(read.copies, request.copies);
@@ -634,12 +675,11 @@ mod tests {
 
     #[test]
     fn another_version_is_refused_by_name() {
-        let text = r#"{"apiVersion": "supercluster.loadmaster.io/v9", "key":
-            {"pod": "u", "attempt": 1, "candidate": 0}}"#;
-        let read: Versioned<SealRequest> = serde_json::from_str(text).unwrap();
-        let refusal = read.into_message().unwrap_err();
-        assert_eq!(refusal.code, RefusalCode::Malformed);
-        assert!(refusal.message.contains("v9"), "{}", refusal.message);
+        let text = r#"{"apiVersion": "supercluster.loadmaster.io/v9", "keys": []}"#;
+        let error = decode::<SealRequest>(text.as_bytes()).unwrap_err();
+        let expected = "apiVersion is \"supercluster.loadmaster.io/v9\", not ";
+        assert!(error.starts_with(expected), "{error}");
+        assert!(decode::<SealRequest>(b"{}").unwrap_err().starts_with("apiVersion is \"\""));
     }
 
     #[test]

@@ -39,7 +39,7 @@ enum Question {
     Pod {
         /// Name of the pod
         name: String,
-        /// Also says why this node takes the pod or does not
+        /// Also says why this node takes the pod or does not; `CLUSTER/NODE` of a scheduler over many clusters
         #[arg(long, value_name = "NODE")]
         node: Option<String>,
         #[command(flatten)]

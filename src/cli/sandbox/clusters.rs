@@ -83,12 +83,15 @@ pub(super) fn run(
         let file = json!({"apiVersion": API_VERSION, "kind": "SuperclusterConfiguration",
             "clustersToSampleBp": 10_000, "clusters": clusters});
         secrets::write_config(&path, &wire::to_yaml(&file).map_err(anyhow::Error::msg)?)?;
-        print(&welcome(&management.url(), &folder, &servers, args.no_scheduler))?;
+        let mut scheduler = None;
         if !args.no_scheduler {
             let (registry, file) = (registry.clone(), ClustersFile::read(&path, pipelines)?);
-            let kubeconfig = management.kubeconfig();
-            roles.spawn(in_process::supercluster(registry, kubeconfig, file, stop.clone()));
+            let listener = http::bind(serving(args.bind_address, &tls))?;
+            scheduler = Some(listener.address()?);
+            let (kubeconfig, parts) = (management.kubeconfig(), (file, listener));
+            roles.spawn(in_process::supercluster(registry, kubeconfig, parts, stop.clone()));
         }
+        print(&welcome(&management.url(), &folder, &servers, scheduler))?;
         let running = async {
             while let Some(ended) = roles.join_next().await {
                 ended.context("a role panicked")??;
@@ -186,7 +189,13 @@ fn serving(address: IpAddr, files: &KeyPairFiles) -> Serving {
     }
 }
 
-fn welcome(url: &str, folder: &Path, members: &[(String, Server)], no_scheduler: bool) -> String {
+/// The next steps. `scheduler` is the address at which the scheduler of this process answers questions.
+fn welcome(
+    url: &str,
+    folder: &Path,
+    members: &[(String, Server)],
+    scheduler: Option<SocketAddr>,
+) -> String {
     let file = |name: &str| -> PathBuf { folder.join(name) };
     let mut text = format!("management {url} {}\n", file("management.kubeconfig").display());
     for (name, server) in members {
@@ -194,15 +203,17 @@ fn welcome(url: &str, folder: &Path, members: &[(String, Server)], no_scheduler:
         text.push_str(&format!("{name} {} {}\n", server.url(), kubeconfig.display()));
     }
     let clusters = file("clusters.yaml");
-    match no_scheduler {
-        true => text.push_str(&format!(
+    match scheduler {
+        None => text.push_str(&format!(
             "Nothing is scheduled until you run: loadmaster run --clusters {}\n",
             clusters.display()
         )),
-        false => text.push_str(&format!(
-            "Pods with schedulerName {} are placed; clusters {}\n",
+        Some(address) => text.push_str(&format!(
+            "Pods with schedulerName {} are placed; clusters {}\nQuestions: loadmaster explain pod NAME \
+             --server https://{address} --insecure-skip-tls-verify --kubeconfig {}\n",
             scheduler::PROFILE,
-            clusters.display()
+            clusters.display(),
+            file("management.kubeconfig").display(),
         )),
     }
     text

@@ -13,11 +13,13 @@ use axum::extract::{DefaultBodyLimit, Query, State};
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use futures::future::try_join_all;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use supercluster::message::{
-    self, RefusalCode, Request, SampleRequest, SampleResponse, Snapshot, Versioned,
+    self, MAX_LIST, Refusal, RefusalCode, Request, SampleAnswer, SampleListRequest,
+    SampleListResponse, SampleRequest, SampleResponse, Snapshot, Versioned,
 };
 use tokio::sync::{Semaphore, oneshot};
 
@@ -30,7 +32,7 @@ const OPENAPI: &str = include_str!("openapi.json");
 /// Maximum size of the body of a request in bytes: a pod is at most 1.5 MiB, and the copies of objects that it names 1 MiB.
 const MAX_BODY: usize = 4 * 1024 * 1024;
 /// Maximum number of samples that are taken or wait.
-const MAX_SAMPLES: usize = 512;
+const MAX_SAMPLES: usize = 1024;
 /// Maximum number of commits, seals and deletions that are under way.
 const MAX_COMMITS: usize = 2048;
 /// Maximum number of callers that wait for changes of delegates, or renew leases.
@@ -63,6 +65,24 @@ impl Api {
     /// Returns what the agent knows since its start; an error until then.
     fn started(&self) -> Result<&Started, Failure> {
         self.shared.started.get().ok_or(Failure::NotReady)
+    }
+
+    /// Looks for the objects that the pod names, and asks the loop for a sample.
+    async fn sample(
+        &self,
+        request: SampleRequest,
+    ) -> Result<Result<Arc<SampleResponse>, Refusal>, Failure> {
+        if let Ok(started) = self.started() {
+            let (namespace, pod) = (&request.pod.pod.key.namespace, &request.pod.object);
+            let missing = started.references.missing(namespace, pod, &request.copies).await;
+            if let Some(missing) = missing {
+                return Ok(Ok(Arc::new(started.no_node(missing))));
+            }
+        }
+        match self.ask(Request::Sample(Arc::new(request)), SAMPLE_DEADLINE).await? {
+            message::Response::Sample(answer) => Ok(answer),
+            _ => Err(Failure::Confused),
+        }
     }
 
     /// Asks the loop.
@@ -103,6 +123,7 @@ pub(super) fn routes(api: Api) -> Router {
     let path = |name: &str| format!("{ROOT}/{name}");
     Router::new()
         .route(&path("samples"), post(sample))
+        .route(&path("sample-lists"), post(sample_list))
         .route(&path("diagnoses"), post(diagnose))
         .route(&path("commits"), post(commit))
         .route(&path("seals"), post(seal))
@@ -120,16 +141,9 @@ type Body = Result<Bytes, BytesRejection>;
 
 async fn sample(State(api): State<Arc<Api>>, body: Body) -> Result<Response, Failure> {
     let _permit = api.samples.try_acquire().map_err(|_| Failure::TooMany)?;
-    let request: SampleRequest = decode(body)?;
-    if let Ok(started) = api.started() {
-        let (namespace, pod) = (&request.pod.pod.key.namespace, &request.pod.object);
-        if let Some(missing) = started.references.missing(namespace, pod, &request.copies).await {
-            return Ok(versioned(StatusCode::OK, started.no_node(missing)));
-        }
-    }
-    match api.ask(Request::Sample(Arc::new(request)), SAMPLE_DEADLINE).await? {
-        message::Response::Sample(Ok(sample)) => Ok(versioned(StatusCode::OK, &*sample)),
-        message::Response::Sample(Err(refusal)) => {
+    match api.sample(decode(body)?).await? {
+        Ok(sample) => Ok(versioned(StatusCode::OK, &*sample)),
+        Err(refusal) => {
             let status = match refusal.code {
                 RefusalCode::Malformed => StatusCode::BAD_REQUEST,
                 RefusalCode::NotReady => StatusCode::SERVICE_UNAVAILABLE,
@@ -137,8 +151,22 @@ async fn sample(State(api): State<Arc<Api>>, body: Body) -> Result<Response, Fai
             };
             Ok(versioned(status, refusal))
         }
-        _ => Err(Failure::Confused),
     }
+}
+
+async fn sample_list(State(api): State<Arc<Api>>, body: Body) -> Result<Response, Failure> {
+    let SampleListRequest { requests } = decode(body)?;
+    if requests.len() > MAX_LIST {
+        return Err(Failure::Malformed(format!("requests: has more than {MAX_LIST} entries")));
+    }
+    let count = u32::try_from(requests.len()).unwrap_or(u32::MAX);
+    let _permits = api.samples.try_acquire_many(count).map_err(|_| Failure::TooMany)?;
+    let answers = try_join_all(requests.into_iter().map(|request| api.sample(request))).await?;
+    let answers = answers.into_iter().map(|answer| match answer {
+        Ok(sample) => SampleAnswer::Sample(sample),
+        Err(refusal) => SampleAnswer::Refusal(refusal),
+    });
+    Ok(versioned(StatusCode::OK, SampleListResponse { answers: answers.collect() }))
 }
 
 async fn diagnose(State(api): State<Arc<Api>>, body: Body) -> Result<Response, Failure> {
@@ -230,9 +258,7 @@ const JSON: (HeaderName, &str) = (header::CONTENT_TYPE, "application/json");
 /// Reads a message of this version.
 fn decode<T: DeserializeOwned>(body: Body) -> Result<T, Failure> {
     let body = body.map_err(Failure::Body)?;
-    let message: Versioned<T> =
-        serde_json::from_slice(&body).map_err(|error| Failure::Malformed(error.to_string()))?;
-    message.into_message().map_err(|refusal| Failure::Malformed(refusal.message))
+    message::decode(&body).map_err(Failure::Malformed)
 }
 
 fn versioned<T: Serialize>(status: StatusCode, message: T) -> Response {
@@ -304,12 +330,12 @@ mod tests {
     use supercluster::message::{
         CommitKey, CommitOutcome, CommitRequest, CommitTarget, Committed, Conflict, ConflictCode,
         Copied, CopyKind, CopyName, Diagnosis, DiagnosisRequest, FreeResources, LeaseTerms,
-        NodeReason, NodeSample, PodObject, Refusal, RenewRequest, RenewResponse, SealOutcome,
-        SealRequest, Stamp, TryNumber,
+        NodeReason, NodeSample, PodObject, RenewRequest, RenewResponse, SealOutcome, SealRequest,
+        Stamp, TryNumber,
     };
 
     use super::super::super::messages::{
-        Delegate, DelegateEvent, DelegateList, DeletionOutcome, GoneDelegate,
+        Delegate, DelegateEvent, DelegateList, DeletionOutcome, EvictionRefusal, GoneDelegate,
     };
     use super::*;
 
@@ -348,6 +374,15 @@ mod tests {
             data: [("a".to_owned(), "MQ==".to_owned())].into(),
             binary_data: [("b".to_owned(), "MQ==".to_owned())].into(),
         };
+        let sample = SampleResponse {
+            cluster: "c".into(),
+            snapshot: snapshot.clone(),
+            nodes: vec![node.clone()],
+            score_weight: 1,
+            total_nodes: 1,
+            looked_at: 1,
+            reason: Some("text".to_owned()),
+        };
         let refusal = Refusal::new(RefusalCode::Busy, "text");
         let conflict = Conflict { code: ConflictCode::Ports, message: "text".to_owned() };
         let event = DelegateEvent {
@@ -375,7 +410,10 @@ mod tests {
             message
         };
         vec![
-            ("DiagnosisRequest", of(json!(DiagnosisRequest { pod: pod.clone() }))),
+            (
+                "DiagnosisRequest",
+                of(json!(DiagnosisRequest { pod: pod.clone(), node: Some("n".into()) })),
+            ),
             (
                 "Diagnosis",
                 of(json!(Diagnosis {
@@ -411,22 +449,16 @@ mod tests {
                     scheduling_retry_count: 1,
                     strategy: "all".into(),
                     nodes_to_sample_bp: 1,
+                    max_nodes: Some(1),
                     node_labels: vec!["a".into()],
                     copies: vec![copy_name.clone()],
                 })),
             ),
-            (
-                "SampleResponse",
-                of(json!(SampleResponse {
-                    cluster: "c".into(),
-                    snapshot: snapshot.clone(),
-                    nodes: vec![node],
-                    score_weight: 1,
-                    total_nodes: 1,
-                    looked_at: 1,
-                    reason: Some("text".to_owned()),
-                })),
-            ),
+            ("SampleListRequest", of(json!(SampleListRequest { requests: Vec::new() }))),
+            ("SampleListResponse", of(json!(SampleListResponse { answers: Vec::new() }))),
+            ("SampleAnswer", json!(SampleAnswer::Sample(Arc::new(sample.clone())))),
+            ("SampleAnswer", json!(SampleAnswer::Refusal(refusal.clone()))),
+            ("SampleResponse", of(json!(sample))),
             (
                 "CommitRequest",
                 of(json!(CommitRequest {
@@ -454,9 +486,13 @@ mod tests {
                     name: "p".into(),
                     delegate: Some("d".into()),
                     grace_period_seconds: Some(1),
+                    evict: true,
                 })),
             ),
-            ("DeletionOutcome", of(json!(DeletionOutcome::Gone))),
+            (
+                "DeletionOutcome",
+                of(json!(DeletionOutcome::Refused(EvictionRefusal { message: "text".to_owned() }))),
+            ),
             (
                 "DelegateList",
                 of(json!(DelegateList {

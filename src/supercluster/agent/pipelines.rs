@@ -3,11 +3,10 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use supercluster::agent::{CheckConflicts, Strategies};
+use supercluster::agent::{NamedCheck, Strategies};
 use supercluster::message::CopyKind;
 use supercluster::registry::PipelineRegistry;
 
@@ -21,7 +20,7 @@ pub struct AgentPipelines {
     /// The sampling strategies that it serves.
     pub(super) strategies: Strategies,
     /// The checks after the Filter plugins.
-    pub(super) checks: Vec<Arc<dyn CheckConflicts>>,
+    pub(super) checks: Vec<NamedCheck>,
     /// The kinds of objects that are copied from the management cluster with a delegate.
     pub(super) copies: BTreeSet<CopyKind>,
     /// A KubeSchedulerConfiguration with the profile of both pipelines; `None` for that of `--config`.
@@ -93,7 +92,8 @@ impl AgentPipelines {
         for (place, entry) in entries.iter().enumerate() {
             let at = |text: String| format!("bindingPipeline.plugins[{place}].{text}");
             without_weight(entry).map_err(at)?;
-            own.checks.push(registry.check(&entry.name, &entry.args()).map_err(at)?);
+            let plugin = registry.check(&entry.name, &entry.args()).map_err(at)?;
+            own.checks.push(NamedCheck { name: entry.name.as_str().into(), plugin });
         }
         Ok(own)
     }
@@ -167,8 +167,10 @@ fn without_weight(entry: &PluginEntry) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use framework::{ExtensionPoint, PluginArgs};
-    use supercluster::agent::CommitView;
+    use supercluster::agent::{CheckConflicts, CommitView};
     use supercluster::message::Conflict;
 
     use super::*;

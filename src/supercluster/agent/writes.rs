@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::{Method, pod_path};
+use client::{Method, Reply, pod_path};
 use framework::{PodKey, Time, Uid};
 use serde_json::{Value, json};
 use supercluster::agent::{WriteAnswer, WriteId};
@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 use tracing::warn;
 
 use super::super::leases::KeptLeases;
-use super::super::messages::{DeletionOutcome, DeletionRequest};
+use super::super::messages::{DeletionOutcome, DeletionRequest, EvictionRefusal};
 use super::super::replies::Written;
 use super::AgentEvent;
 use super::copies;
@@ -124,7 +124,7 @@ impl Writes {
         });
     }
 
-    /// Deletes the delegate of a pod, whether it is bound or has ended. A pod of that name which is not its
+    /// Deletes or evicts the delegate of a pod, whether it is bound or has ended. A pod of that name which is not its
     /// delegate is left alone.
     ///
     /// # Errors
@@ -159,8 +159,24 @@ impl Writes {
         if let Some(seconds) = deletion.grace_period_seconds {
             options["gracePeriodSeconds"] = seconds.into();
         }
-        let delete = request(Method::Delete, path, options.to_string());
-        match self.client.request(delete).await.into() {
+        let delete = match deletion.evict && found["metadata"]["deletionTimestamp"].is_null() {
+            true => {
+                let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction",
+                    "metadata": {"namespace": &*deletion.namespace, "name": &*deletion.name},
+                    "deleteOptions": options});
+                request(Method::Post, format!("{path}/eviction"), eviction.to_string())
+            }
+            false => request(Method::Delete, path, options.to_string()),
+        };
+        let reply = self.client.request(delete).await;
+        if let Reply::Answered(response) = &reply
+            && deletion.evict
+            && response.status == 429
+        {
+            let message = response.error_message();
+            return Ok(DeletionOutcome::Refused(EvictionRefusal { message }));
+        }
+        match reply.into() {
             Written::Done(_) => Ok(DeletionOutcome::Deleting),
             // Another pod has the name by now.
             Written::NotFound(_) | Written::Conflict(_) => Ok(DeletionOutcome::Gone),

@@ -5,10 +5,13 @@ use std::time::Duration;
 
 use anyhow::Context;
 use client::{Method, Reply};
+use futures::future::join_all;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 use supercluster::message::{
-    Diagnosis, DiagnosisRequest, Refusal, Request, Response, SealOutcome, SealRequest, Versioned,
+    self, Diagnosis, DiagnosisRequest, MAX_LIST, Request, Response, SampleAnswer,
+    SampleListResponse, SampleRequest, SealOutcome, SealRequest, Versioned,
 };
 
 use super::super::messages::{DelegateList, DeletionOutcome, DeletionRequest, ROOT};
@@ -27,6 +30,10 @@ const RENEW_TIMEOUT: Duration = Duration::from_secs(5);
 const LIST_WAIT: Duration = Duration::from_secs(10);
 /// Time to wait for a list of delegates.
 const LIST_TIMEOUT: Duration = Duration::from_secs(20);
+/// Maximum number of bytes of an answer. The longest ones are pages of delegates with their statuses.
+const MAX_ANSWER: usize = 16 * 1024 * 1024;
+/// Maximum number of bytes of the requests of a list that has more than one.
+const MAX_BODY: usize = 1024 * 1024;
 /// Maximum number of bytes of an error that is shown.
 const MAX_SHOWN: usize = 300;
 
@@ -142,7 +149,7 @@ impl AgentClient {
         let credentials = Credentials::of_files(member.files()).await.with_context(context)?;
         // An agent that does not answer makes one member unavailable, and not this scheduler.
         let client = ApiClient::new(&credentials, "supercluster", metrics, Arc::default());
-        let client = client.with_context(context)?;
+        let client = client.with_context(context)?.with_max_response(MAX_ANSWER);
         Ok(Self { name: member.name.as_str().into(), client, sample_timeout })
     }
 
@@ -150,13 +157,8 @@ impl AgentClient {
     pub(super) async fn call(&self, request: &Request) -> Result<Response, String> {
         match request {
             Request::Sample(sample) => {
-                let reply = self.post("samples", &**sample, self.sample_timeout).await?;
-                if reply.status != 200
-                    && let Ok(refusal) = decode::<Refusal>(&reply)
-                {
-                    return Ok(Response::Sample(Err(refusal)));
-                }
-                success(reply).map(Arc::new).map(Ok).map(Response::Sample)
+                let answer = self.samples(std::slice::from_ref(sample)).await.pop();
+                answer.unwrap_or_else(|| Err("no answer".to_owned()))
             }
             Request::Commit(commit) => {
                 success(self.post("commits", &**commit, TIMEOUT).await?).map(Response::Commit)
@@ -169,6 +171,57 @@ impl AgentClient {
                 let renewed = success(self.post("renewals", renew, RENEW_TIMEOUT).await?);
                 renewed.map(Ok).map(Response::Renew)
             }
+        }
+    }
+
+    /// Sends several sample requests in as few messages as their size allows. Returns the answers in their order.
+    pub(super) async fn samples(
+        &self,
+        requests: &[Arc<SampleRequest>],
+    ) -> Vec<Result<Response, String>> {
+        let mut lists: Vec<(usize, Vec<Box<RawValue>>)> = vec![(0, Vec::new())];
+        for request in requests {
+            let text = match serde_json::value::to_raw_value(&**request) {
+                Ok(text) => text,
+                Err(error) => return vec![Err(error.to_string()); requests.len()],
+            };
+            let size = text.get().len();
+            match lists.last_mut() {
+                Some((sum, list))
+                    if list.is_empty() || (*sum + size <= MAX_BODY && list.len() < MAX_LIST) =>
+                {
+                    *sum += size;
+                    list.push(text);
+                }
+                _ => lists.push((size, vec![text])),
+            }
+        }
+        let answers = lists.iter().map(|(_, list)| self.sample_list(list));
+        join_all(answers).await.into_iter().flatten().collect()
+    }
+
+    async fn sample_list(&self, requests: &[Box<RawValue>]) -> Vec<Result<Response, String>> {
+        #[derive(Serialize)]
+        struct List<'a> {
+            requests: &'a [Box<RawValue>],
+        }
+        let reply = self.post("sample-lists", &List { requests }, self.sample_timeout).await;
+        let answers = reply.and_then(success::<SampleListResponse>).and_then(|list| {
+            let count = list.answers.len();
+            match count == requests.len() {
+                true => Ok(list.answers),
+                false => Err(format!("its agent gave {count} answers to {}", requests.len())),
+            }
+        });
+        match answers {
+            Err(error) => vec![Err(error); requests.len()],
+            Ok(answers) => answers
+                .into_iter()
+                .map(|answer| match answer {
+                    SampleAnswer::Sample(sample) => Ok(Response::Sample(Ok(sample))),
+                    SampleAnswer::Refusal(refusal) => Ok(Response::Sample(Err(refusal))),
+                })
+                .collect(),
         }
     }
 
@@ -260,7 +313,107 @@ fn success<T: DeserializeOwned>(response: client::Response) -> Result<T, String>
 }
 
 fn decode<T: DeserializeOwned>(response: &client::Response) -> Result<T, String> {
-    let message: Versioned<T> = serde_json::from_slice(&response.body)
-        .map_err(|error| format!("its agent gave an answer that cannot be read: {error}"))?;
-    message.into_message().map_err(|refusal| refusal.message)
+    message::decode(&response.body)
+        .map_err(|error| format!("its agent gave an answer that cannot be read: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use axum::Router;
+    use axum::routing::post;
+    use axum_server::tls_rustls::RustlsConfig;
+    use rcgen::{CertificateParams, KeyPair};
+    use rustls::ServerConfig;
+    use rustls::pki_types::PrivateKeyDer;
+    use serde_json::json;
+    use supercluster::message::PodObject;
+
+    use super::*;
+    use crate::metrics::Metrics;
+
+    /// What is wrong with an agent.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    enum Trouble {
+        Hangs,
+        SpeaksAnotherVersion,
+        SpeaksNonsense,
+        SaysTooMuch,
+        HasAnExpiredCertificate,
+    }
+
+    async fn answer(trouble: Trouble) -> String {
+        match trouble {
+            Trouble::Hangs => std::future::pending().await,
+            Trouble::SpeaksAnotherVersion => {
+                json!({"apiVersion": "supercluster.loadmaster.io/v9"}).to_string()
+            }
+            Trouble::SaysTooMuch => format!("{{\"reason\": {:?}", "x".repeat(MAX_ANSWER)),
+            Trouble::SpeaksNonsense | Trouble::HasAnExpiredCertificate => "<html>".to_owned(),
+        }
+    }
+
+    /// Starts an agent with this trouble, and returns its client.
+    async fn agent(folder: &std::path::Path, trouble: Trouble) -> AgentClient {
+        let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+        if trouble == Trouble::HasAnExpiredCertificate {
+            params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+            params.not_after = rcgen::date_time_ymd(2021, 1, 1);
+        }
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        let authority = folder.join(format!("{trouble:?}.crt"));
+        std::fs::write(&authority, certificate.pem()).unwrap();
+        let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let tls = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.der().clone()], key)
+            .unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let routes =
+            Router::new().route(&format!("{ROOT}/sample-lists"), post(move || answer(trouble)));
+        let tls = RustlsConfig::from_config(Arc::new(tls));
+        let server = axum_server::from_tcp_rustls(listener, tls).unwrap();
+        tokio::spawn(server.serve(routes.into_make_service()));
+        let member = json!({"name": "eu", "server": format!("https://{address}"),
+            "certificateAuthority": authority});
+        let member: Member = serde_json::from_value(member).unwrap();
+        let metrics = Metrics::new().rest_client();
+        let timeout = match trouble {
+            Trouble::Hangs => Duration::from_millis(500),
+            _ => Duration::from_secs(30),
+        };
+        AgentClient::new(&member, timeout, metrics).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn trouble_of_an_agent_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let pod = PodObject::from_json(json!({"metadata": {"name": "p"}})).unwrap();
+        let request = Request::Sample(Arc::new(SampleRequest {
+            pod,
+            scheduling_retry_count: 0,
+            strategy: "random".into(),
+            nodes_to_sample_bp: 200,
+            max_nodes: None,
+            node_labels: Vec::new(),
+            copies: Vec::new(),
+        }));
+        for (trouble, expected) in [
+            (Trouble::Hangs, "no response within 500ms"),
+            (Trouble::SpeaksAnotherVersion, "supercluster.loadmaster.io/v9"),
+            (Trouble::SpeaksNonsense, "its agent gave an answer that cannot be read"),
+            (Trouble::SaysTooMuch, "length limit exceeded"),
+            (Trouble::HasAnExpiredCertificate, "certificate expired"),
+        ] {
+            let error = agent(folder.path(), trouble).await.call(&request).await.unwrap_err();
+            assert!(error.contains(expected), "{trouble:?}: {error}");
+        }
+    }
 }

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures::future::join_all;
 use serde::Deserialize;
 use serde_json::Value;
 use supercluster::message::{
@@ -70,15 +71,7 @@ impl Copies {
     /// Adds to a sample the names of the objects that a commit would bring, and to a commit the objects.
     pub(super) async fn fill(&self, request: Request) -> Request {
         match request {
-            Request::Sample(sample) => {
-                let copies = self.of(&sample.pod).await;
-                if copies.is_empty() {
-                    return Request::Sample(sample);
-                }
-                let name = |own: &Arc<Copied>| CopyName { kind: own.kind, name: own.name.clone() };
-                let copies = copies.iter().map(name).collect();
-                Request::Sample(Arc::new(SampleRequest { copies, ..(*sample).clone() }))
-            }
+            Request::Sample(sample) => Request::Sample(self.fill_sample(sample).await),
             Request::Commit(commit) => {
                 let copies = self.of(&commit.pod).await;
                 if copies.is_empty() {
@@ -89,6 +82,24 @@ impl Copies {
             }
             other => other,
         }
+    }
+
+    /// Adds to samples the names of the objects that a commit would bring.
+    pub(super) async fn fill_samples(
+        &self,
+        samples: Vec<Arc<SampleRequest>>,
+    ) -> Vec<Arc<SampleRequest>> {
+        join_all(samples.into_iter().map(|sample| self.fill_sample(sample))).await
+    }
+
+    async fn fill_sample(&self, sample: Arc<SampleRequest>) -> Arc<SampleRequest> {
+        let copies = self.of(&sample.pod).await;
+        if copies.is_empty() {
+            return sample;
+        }
+        let name = |own: &Arc<Copied>| CopyName { kind: own.kind, name: own.name.clone() };
+        let copies = copies.iter().map(name).collect();
+        Arc::new(SampleRequest { copies, ..(*sample).clone() })
     }
 
     /// Returns the objects that are copied for a pod; none if they are too large together.

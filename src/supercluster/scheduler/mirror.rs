@@ -9,7 +9,7 @@
 //! | delegate is gone, and its agent confirms it | the original is deleted, and its owner creates another one; one that may be replaced is placed anew |
 //! | delegate is left over from an earlier try, or its original is gone | the delegate is deleted |
 //! | original was taken out of a lost cluster | its status is Pending |
-//! | its cluster is drained, and it may be replaced | the delegate is deleted |
+//! | its cluster is drained, and it may be replaced | the delegate is evicted, when the budgets of its cluster allow it |
 //!
 //! It compares both sides like a controller: a changed pod is put into a set, and is looked at as a whole.
 
@@ -27,7 +27,9 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::super::messages::{Delegate, DelegateList, DeletionOutcome, DeletionRequest};
+use super::super::messages::{
+    Delegate, DelegateList, DeletionOutcome, DeletionRequest, EvictionRefusal,
+};
 use super::SchedulerEvent;
 use super::agents::Agents;
 use super::events;
@@ -406,10 +408,11 @@ impl Mirror {
                     name: delegate.name.clone(),
                     delegate: Some(delegate.uid.clone()),
                     grace_period_seconds: None,
+                    evict: false,
                 };
                 match agent.delete(&deletion).await? {
                     DeletionOutcome::Gone => Ok(()),
-                    DeletionOutcome::Deleting => Err("it ends".to_owned()),
+                    _ => Err("it ends".to_owned()),
                 }
             }
             Plan::Missing { pod, member, key, delegate, is_replaceable } => {
@@ -434,16 +437,25 @@ impl Mirror {
             Plan::Evict { pod, member, delegate } => {
                 let (agent, _) = self.agents.get(member);
                 let cluster = &*agent.name;
-                info!(%pod, cluster, "The cluster is drained: deleting the delegate of the pod");
                 let deletion = DeletionRequest {
                     pod: uid.to_string().into(),
                     namespace: pod.namespace.clone(),
                     name: pod.name.clone(),
                     delegate: Some(delegate),
                     grace_period_seconds: None,
+                    evict: true,
                 };
-                // The list of delegates shows when it is gone.
-                agent.delete(&deletion).await.map(drop)
+                match agent.delete(&deletion).await? {
+                    DeletionOutcome::Refused(EvictionRefusal { message: reason }) => {
+                        info!(%pod, cluster, reason, "The cluster is drained: the pod may not leave yet");
+                        Err(format!("its eviction is refused: {reason}"))
+                    }
+                    // The list of delegates shows when it is gone.
+                    _ => {
+                        info!(%pod, cluster, "The cluster is drained: the pod leaves");
+                        Ok(())
+                    }
+                }
             }
             Plan::Release { pod, attempt, members, may_be_lost, resource_version, finalizers } => {
                 let is_waiting = !may_be_lost.is_empty();
@@ -482,6 +494,7 @@ impl Mirror {
             name: pod.name.clone(),
             delegate: None,
             grace_period_seconds: None,
+            evict: false,
         };
         match (agent.delete(&deletion).await?, sealed) {
             (DeletionOutcome::Gone, SealOutcome::Sealed) => Ok(()),

@@ -26,7 +26,9 @@ use engine::ports::Ports;
 use engine::{Change, Effect, EffectId, Engine};
 use framework::{Answer, EventResource, PodKey, Time, Uid};
 use serde_json::Value;
-use supercluster::message::{CommitOutcome, Committed, PodObject, Response};
+use supercluster::message::{
+    CommitOutcome, Committed, PodObject, Request, Response, SampleRequest,
+};
 use supercluster::scheduler::{
     CallId, Cluster, ClusterIx, LeaseAnswer, LeaseOperation, OriginalPod, Scheduler,
     SchedulerOutput, WriteAnswer, WriteId,
@@ -227,7 +229,30 @@ impl SchedulerRole {
         });
     }
 
-    fn call(&self, id: CallId, cluster: ClusterIx, request: supercluster::message::Request) {
+    /// Sends the sample requests that have come up together, those for one agent in one message.
+    fn sample(&self, cluster: ClusterIx, calls: Vec<(CallId, Arc<SampleRequest>)>) {
+        let ((agent, metrics), events) = (self.agents.get(cluster.0), self.events.clone());
+        let copies = self.copies.clone();
+        self.runtime.spawn(async move {
+            let (ids, mut requests): (Vec<CallId>, Vec<Arc<SampleRequest>>) =
+                calls.into_iter().unzip();
+            if let Some(copies) = copies {
+                requests = copies.fill_samples(requests).await;
+            }
+            let answers = catch_panic(agent.samples(&requests)).await;
+            let answers =
+                answers.unwrap_or_else(|panic| vec![Err(panic.to_string()); requests.len()]);
+            for ((id, request), answer) in ids.into_iter().zip(requests).zip(answers) {
+                count(&metrics, &Request::Sample(request), &answer);
+                if let Err(err) = &answer {
+                    debug!(cluster = &*agent.name, err, "No answer");
+                }
+                events.send(LoopEvent::Own(SchedulerEvent::Called(id, answer)));
+            }
+        });
+    }
+
+    fn call(&self, id: CallId, cluster: ClusterIx, request: Request) {
         let ((agent, metrics), events) = (self.agents.get(cluster.0), self.events.clone());
         let copies = self.copies.clone();
         self.runtime.spawn(async move {
@@ -247,12 +272,7 @@ impl SchedulerRole {
 }
 
 /// Counts the answer of an agent.
-fn count(
-    metrics: &MemberMetrics,
-    request: &supercluster::message::Request,
-    answer: &Result<Response, String>,
-) {
-    use supercluster::message::Request;
+fn count(metrics: &MemberMetrics, request: &Request, answer: &Result<Response, String>) {
     match (request, answer) {
         (Request::Sample(_), Ok(Response::Sample(Ok(sample)))) => {
             metrics.sampled(if sample.nodes.is_empty() { "empty" } else { "nodes" });
@@ -321,9 +341,9 @@ impl Role for SchedulerRole {
             SchedulerEvent::Member(ix, None) => self.scheduler.remove_cluster(ix),
             SchedulerEvent::Explain(pod, reply) => {
                 let explanation = self.scheduler.explanation(&pod, now);
-                let explained = explanation.map(|own| (own, self.scheduler.waiting_pod(&pod)));
+                let known = explanation.zip(self.scheduler.known_pod(&pod));
                 // The caller may have gone away.
-                let _ = reply.send(explained);
+                let _ = reply.send(known.map(|(own, (object, placed))| (own, object, placed)));
             }
             SchedulerEvent::AwaitEnd(cluster, pod, after) => {
                 self.scheduler.await_end(&cluster, &pod, after, now);
@@ -351,8 +371,12 @@ impl Role for SchedulerRole {
 
     fn carry_out(&mut self, not_after: Option<Time>) -> Vec<Effect> {
         let mut effects = Vec::new();
+        let mut samples: BTreeMap<ClusterIx, Vec<(CallId, Arc<SampleRequest>)>> = BTreeMap::new();
         for output in self.scheduler.take_outputs() {
             match output {
+                SchedulerOutput::Call { id, cluster, request: Request::Sample(request) } => {
+                    samples.entry(cluster).or_default().push((id, request));
+                }
                 SchedulerOutput::Call { id, cluster, request } => self.call(id, cluster, request),
                 SchedulerOutput::WriteIntent { id, pod, uid, resource_version, intent } => {
                     let finalizers = self.mirror.finalizers(&uid);
@@ -377,6 +401,9 @@ impl Role for SchedulerRole {
                     self.abandon(cluster, committed);
                 }
             }
+        }
+        for (cluster, calls) in samples {
+            self.sample(cluster, calls);
         }
         let scheduler = &self.scheduler;
         self.departed.retain(|uid, _| scheduler.explain(uid).is_some());

@@ -4,6 +4,7 @@
 
 mod api;
 mod profiles;
+mod questions;
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -282,6 +283,20 @@ fn scheduler_explains_its_decisions_and_what_agents_say_of_their_nodes() {
         let expected = json!([{"reason": "Insufficient cpu", "plugin": "NodeResourcesFit",
             "count": 1, "nodes": ["b"]}]);
         assert_eq!(now[1]["diagnosis"]["reasons"], expected);
+        // About one node, also of a pod that runs.
+        let (_, answer) = explain(&format!("{runs}?node=m1%2Fb")).await;
+        let [asked] = &answer["now"].as_array().unwrap()[..] else { panic!("{answer}") };
+        assert_eq!((&asked["cluster"], &asked["diagnosis"]["lookedAt"]), (&json!("m1"), &json!(1)));
+        assert_eq!(asked["diagnosis"]["reasons"], expected);
+        let (_, answer) = explain(&format!("{runs}?node=m1%2Fz")).await;
+        assert_eq!(answer["now"][0]["error"], "it has no node \"z\"");
+        for (node, reason) in
+            [("b", "is named CLUSTER/NODE"), ("m7%2Fb", "no member is named \"m7\"")]
+        {
+            let (status, answer) = explain(&format!("{runs}?node={node}")).await;
+            assert!(answer["message"].as_str().unwrap().contains(reason), "{answer}");
+            assert_eq!(status, 400);
+        }
         let (status, _) = explain("unknown").await;
         assert_eq!(status, 404);
     });

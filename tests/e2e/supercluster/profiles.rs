@@ -1,15 +1,16 @@
 //! ClusterProfiles as the list of members.
 
 use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::Role;
-use kube::api::PostParams;
+use kube::api::{DeleteParams, PostParams};
 use kube::{Api, ResourceExt};
 use sandbox::resources::CUSTOMRESOURCEDEFINITIONS;
 use sandbox::store::DeleteOptions;
 use serde_json::{Value, json};
 
 use super::super::wait::eventually;
-use super::world::{World, placement_of, run};
+use super::world::{NAMESPACE, World, placement_of, run};
 use crate::manifests::find_all;
 
 const FLEET: &str = "fleet";
@@ -179,6 +180,12 @@ fn profiles_are_the_members_while_they_exist() {
         }
         world.set_status("m0", json!({}));
         world.running(7).await;
+        let client = world.members[1].cluster.client.clone();
+        let budgets: Api<PodDisruptionBudget> = Api::namespaced(client, NAMESPACE);
+        let budget = json!({"metadata": {"name": "web"},
+            "spec": {"minAvailable": 6, "selector": {"matchLabels": {"app": "web"}}}});
+        let budget = serde_json::from_value(budget).unwrap();
+        budgets.create(&PostParams::default(), &budget).await.unwrap();
         world.management.server.with_store(|store, now| {
             let profiles = store.resource_of_kind(KIND.0, KIND.1).unwrap();
             let drain = |profile: &mut Value| {
@@ -187,6 +194,11 @@ fn profiles_are_the_members_while_they_exist() {
             };
             store.modify(profiles, FLEET, "m1", now, drain).unwrap();
         });
+        log.line("\"The cluster is drained: the pod may not leave yet\"").await;
+        let left = world.management.list().await;
+        let left = left.iter().filter(|pod| placement_of(pod).is_some_and(|own| own.0 == "m1"));
+        assert_eq!(left.count(), 6, "the budget keeps them");
+        budgets.delete("web", &DeleteParams::default()).await.unwrap();
         eventually("the pods have moved", async || {
             let pods = world.running(7).await.into_iter();
             let mut moving = pods.filter(|pod| pod.name_any().starts_with("moves"));

@@ -33,6 +33,15 @@ pub trait CheckConflicts: Send + Sync {
     fn check(&self, commit: &CommitView<'_>) -> Result<(), Conflict>;
 }
 
+/// A plugin of the binding pipeline with its name.
+#[derive(Clone)]
+pub struct NamedCheck {
+    /// The name.
+    pub name: Arc<str>,
+    /// The plugin.
+    pub plugin: Arc<dyn CheckConflicts>,
+}
+
 /// Returns the conflict that a Filter plugin of the profile has found.
 pub(super) fn conflict_of(status: &Status) -> Conflict {
     let code = status.plugin().map_or(ConflictCode::Other, |name| ConflictCode::of_plugin(name));

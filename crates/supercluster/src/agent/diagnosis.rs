@@ -8,7 +8,7 @@ use engine::ports::Ports;
 use framework::{NodeIx, Time};
 
 use super::Agent;
-use crate::message::{Diagnosis, NodeReason, PodObject};
+use crate::message::{Diagnosis, DiagnosisRequest, NodeReason};
 
 /// Maximum number of nodes that are looked at: each of them is checked like a commit, while other requests wait.
 const MAX_NODES: usize = 500;
@@ -33,16 +33,19 @@ impl Counted {
 }
 
 impl Agent {
-    /// Checks the first nodes of the table one by one. Changes nothing.
+    /// Checks one node, or the first ones of the table one by one. Changes nothing.
     pub(super) fn diagnose(
         &mut self,
-        pod: &PodObject,
+        DiagnosisRequest { pod, node }: &DiagnosisRequest,
         now: Time,
         ports: &mut Ports<'_>,
     ) -> Diagnosis {
         let cluster = self.cluster();
         let total = cluster.node_count();
-        let looked_at: Vec<NodeIx> = cluster.nodes().iter().take(MAX_NODES).collect();
+        let looked_at: Vec<NodeIx> = match node {
+            Some(name) => cluster.node_named(name).into_iter().collect(),
+            None => cluster.nodes().iter().take(MAX_NODES).collect(),
+        };
         let mut fitting = Counted::default();
         let mut rejected: BTreeMap<(String, Option<Arc<str>>), Counted> = BTreeMap::new();
         for node in &looked_at {

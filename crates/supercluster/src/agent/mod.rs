@@ -32,7 +32,7 @@ use framework::{Answer, Cluster, Pod, PodKey, Time, Uid};
 
 pub use engine::cycle::DrawNodes;
 
-pub use self::checks::{CheckConflicts, CommitView};
+pub use self::checks::{CheckConflicts, CommitView, NamedCheck};
 pub use self::strategy::{
     All, Best, Random, RoundRobin, SamplingStrategy, Source, Strategies, sample_size,
 };
@@ -65,7 +65,7 @@ pub struct AgentConfig {
     /// The sampling strategies.
     pub strategies: Strategies,
     /// Checks in addition to those of the profile.
-    pub checks: Vec<Arc<dyn CheckConflicts>>,
+    pub checks: Vec<NamedCheck>,
     /// Longest age of a sample that a commit may rest on.
     pub max_sample_age: Duration,
     /// When each lease was renewed last, as an earlier incarnation has stored it.
@@ -315,7 +315,7 @@ impl Agent {
                 self.reply(call, Response::Diagnose(Err(not_ready())));
             }
             Request::Diagnose(request) => {
-                let diagnosis = self.diagnose(&request.pod, now, ports);
+                let diagnosis = self.diagnose(request, now, ports);
                 self.reply(call, Response::Diagnose(Ok(diagnosis)));
             }
             Request::Renew(request) => self.renew(call, request, now),

@@ -1,17 +1,36 @@
 //! The sampling pipeline: strategy, PreFilter, Filter, PreScore, Score.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use engine::cycle::{SampledNode, Selection};
-use engine::ports::Ports;
-use framework::{NodeView, Pod, Time};
+use engine::catch_panic;
+use engine::cycle::{DrawNodes, SampledNode, Selection};
+use engine::ports::{Count, Ports};
+use framework::{Cluster, NodeBits, NodeView, Pod, Status, Time};
 
 use super::{Agent, Source};
 use crate::message::{
     ALL_BASIS_POINTS, FreeResources, NodeSample, Refusal, RefusalCode, SampleRequest,
     SampleResponse, Snapshot,
 };
+
+/// A strategy that draws nodes, until it panics.
+struct CaughtDraw<'a> {
+    name: &'a str,
+    draw: Box<dyn DrawNodes + 'a>,
+    panicked: Option<Status>,
+}
+
+impl DrawNodes for CaughtDraw<'_> {
+    fn draw(&mut self, cluster: &Cluster, missing: usize, seen: &NodeBits, drawn: &mut NodeBits) {
+        if self.panicked.is_none() {
+            // It is counted after the sample, which has the ports.
+            let draw = || self.draw.draw(cluster, missing, seen, drawn);
+            self.panicked = catch_panic(self.name, &mut (), draw).err();
+        }
+    }
+}
 
 impl Agent {
     /// Returns nodes that can take the pod. If none of the drawn nodes can, the best of all are taken, so that an
@@ -38,20 +57,34 @@ impl Agent {
             )));
         };
         let total = self.cluster().node_count();
-        let wanted = strategy.sample_size(total, request.nodes_to_sample_bp);
-        let mut source = strategy.start(self.rng.u64(..));
-        let selection = match &mut source {
-            Source::Draw(draw) => Selection::Drawn(&mut **draw),
-            Source::Best => Selection::Best,
-        };
+        let failed = |status: Status| Refusal::new(RefusalCode::Failed, status.message());
+        let (name, seed) = (&*request.strategy, self.rng.u64(..));
+        let begun = catch_panic(name, ports.probe, || {
+            let wanted = strategy.sample_size(total, request.nodes_to_sample_bp);
+            (wanted, strategy.start(seed))
+        });
+        let (wanted, source) = begun.map_err(failed)?;
         let subject = (&*self.config.profile, &request.pod.pod);
-        let sample = self.engine.sample(subject, selection, wanted, now, ports);
+        let sample = match source {
+            Source::Best => self.engine.sample(subject, Selection::Best, wanted, now, ports),
+            Source::Draw(draw) => {
+                let mut draw = CaughtDraw { name, draw, panicked: None };
+                let selection = Selection::Drawn(&mut draw);
+                let sample = self.engine.sample(subject, selection, wanted, now, ports);
+                if let Some(status) = draw.panicked {
+                    ports.probe.count(Count::Panic { plugin: &request.strategy });
+                    return Err(failed(status));
+                }
+                sample
+            }
+        };
         let (sample, reason) = match sample {
             Ok(sample) => (sample, None),
             Err(status) if status.is_rejection() => (Default::default(), Some(status.message())),
-            Err(status) => return Err(Refusal::new(RefusalCode::Failed, status.message())),
+            Err(status) => return Err(failed(status)),
         };
-        let nodes = sample.nodes.iter().map(|sampled| self.describe(sampled, request)).collect();
+        let nodes = self.best_of(sample.nodes, request.max_nodes);
+        let nodes = nodes.iter().map(|sampled| self.describe(sampled, request)).collect();
         Ok(SampleResponse {
             cluster: self.config.cluster.clone(),
             snapshot: self.snapshot(now),
@@ -61,6 +94,16 @@ impl Agent {
             looked_at: u32::try_from(sample.looked_at).unwrap_or(u32::MAX),
             reason,
         })
+    }
+
+    /// Returns so many of the best nodes, chosen at random among equally good ones.
+    fn best_of(&mut self, mut nodes: Vec<SampledNode>, count: Option<u32>) -> Vec<SampledNode> {
+        if let Some(count) = count.filter(|count| (*count as usize) < nodes.len()) {
+            self.rng.shuffle(&mut nodes);
+            nodes.sort_by_key(|sampled| Reverse(sampled.score));
+            nodes.truncate(count as usize);
+        }
+        nodes
     }
 
     fn snapshot(&self, now: Time) -> Snapshot {

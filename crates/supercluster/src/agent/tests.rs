@@ -6,7 +6,7 @@ use std::time::Duration;
 use engine::ports::Ports;
 use engine::{Change, EffectKind};
 use framework::testing::{NodeBuilder, PodBuilder, node, pod};
-use framework::{Answer, Pod, PodKey, Time, Uid};
+use framework::{Answer, NodeBits, Pod, PodKey, Time, Uid};
 use serde_json::{Value, json};
 
 use super::*;
@@ -201,6 +201,7 @@ impl Cluster {
             scheduling_retry_count: 0,
             strategy: strategy.into(),
             nodes_to_sample_bp: basis_points,
+            max_nodes: None,
             node_labels: vec!["zone".into()],
             copies: Vec::new(),
         };
@@ -358,6 +359,33 @@ fn sample_has_the_share_of_all_nodes_and_only_nodes_that_fit() {
     assert_eq!(refused.code, RefusalCode::Malformed);
     let unknown = cluster.try_sample(job("p", "1"), "two-smart", 1).unwrap_err();
     assert!(unknown.message.contains("all, best, random, round-robin"), "{}", unknown.message);
+}
+
+#[test]
+fn answer_has_as_many_of_the_best_nodes_as_are_asked_for() {
+    let mut cluster = Cluster::new(["a", "b", "c", "d"].map(small));
+    cluster.foreign(job("other", "2").on("a"));
+    let mut best = |max_nodes| {
+        let request = SampleRequest {
+            pod: object(job("p", "1")),
+            scheduling_retry_count: 0,
+            strategy: "all".into(),
+            nodes_to_sample_bp: 10_000,
+            max_nodes,
+            node_labels: Vec::new(),
+            copies: Vec::new(),
+        };
+        match cluster.call(&Request::Sample(Arc::new(request))) {
+            Some(Response::Sample(Ok(sample))) => sample,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(names(&best(None)), ["a", "b", "c", "d"]);
+    let few: Vec<_> = (0..40).map(|_| best(Some(1))).collect();
+    assert!(few.iter().all(|sample| sample.nodes.len() == 1 && sample.looked_at == 4));
+    let chosen: std::collections::BTreeSet<&str> =
+        few.iter().map(|sample| &*sample.nodes[0].name).collect();
+    assert_eq!(chosen, ["b", "c", "d"].into(), "all that are equally good, and no other one");
 }
 
 #[test]
@@ -716,9 +744,58 @@ fn checks_of_plugins_run_at_the_commit() {
         }
     }
     let mut cluster = Cluster::new([small("a"), small("b")]);
-    cluster.agent.config.checks.push(Arc::new(NoWeekends));
+    cluster
+        .agent
+        .config
+        .checks
+        .push(NamedCheck { name: "NoWeekends".into(), plugin: Arc::new(NoWeekends) });
     assert_eq!(conflict(cluster.commit(job("p", "1"), "a")), ConflictCode::Other);
     assert!(is_committed(&cluster.commit(job("q", "1"), "b")));
+}
+
+/// A plugin of an agent that panics at this point for pods of the name `bad`.
+struct Careless(&'static str);
+
+impl SamplingStrategy for Careless {
+    fn start(&self, seed: u64) -> Source<'_> {
+        assert!(self.0 != "Start", "at Start");
+        match self.0 {
+            "Draw" => Source::Draw(Box::new(CarelessDraw)),
+            _ => Random.start(seed),
+        }
+    }
+}
+
+struct CarelessDraw;
+
+impl DrawNodes for CarelessDraw {
+    fn draw(&mut self, _: &framework::Cluster, _: usize, _: &NodeBits, _: &mut NodeBits) {
+        panic!("at Draw");
+    }
+}
+
+impl CheckConflicts for Careless {
+    fn check(&self, commit: &CommitView<'_>) -> Result<(), Conflict> {
+        assert!(*commit.pod.key.name != *"bad", "at CheckConflicts");
+        Ok(())
+    }
+}
+
+#[test]
+fn panic_of_a_plugin_fails_one_request() {
+    let mut cluster = Cluster::new([small("a")]);
+    for point in ["Start", "Draw"] {
+        cluster.agent.config.strategies.register("careless", Arc::new(Careless(point)));
+        let refusal = cluster.try_sample(job("p", "1"), "careless", 10_000).unwrap_err();
+        let expected = format!("plugin \"careless\" panicked: at {point}");
+        assert_eq!((refusal.code, refusal.message), (RefusalCode::Failed, expected));
+        assert_eq!(names(&cluster.sample(job("p", "1"), "random", 10_000)), ["a"]);
+    }
+    let check = NamedCheck { name: "Careless".into(), plugin: Arc::new(Careless("")) };
+    cluster.agent.config.checks.push(check);
+    let failed = cluster.commit(job("bad", "3"), "a");
+    assert_eq!(refusal(failed), RefusalCode::Failed);
+    assert!(is_committed(&cluster.commit(job("q", "3"), "a")), "no room is held");
 }
 
 #[test]
@@ -855,10 +932,18 @@ fn diagnosis_says_which_nodes_can_take_a_pod_and_why_others_cannot() {
     ]);
     cluster.foreign(job("big", "3").on("d"));
     cluster.foreign(job("bigger", "4").on("a"));
-    let request = Arc::new(DiagnosisRequest { pod: object(job("p", "1")) });
-    let Some(Response::Diagnose(Ok(diagnosis))) = cluster.call(&Request::Diagnose(request)) else {
-        panic!("a diagnosis")
+    let mut diagnose = |node: Option<&str>| {
+        let (pod, node) = (object(job("p", "1")), node.map(Arc::from));
+        let request = Request::Diagnose(Arc::new(DiagnosisRequest { pod, node }));
+        match cluster.call(&request) {
+            Some(Response::Diagnose(Ok(diagnosis))) => diagnosis,
+            other => panic!("{other:?}"),
+        }
     };
+    let one = diagnose(Some("b"));
+    assert_eq!((one.looked_at, one.fitting, one.reasons.len()), (1, 0, 1));
+    assert_eq!(diagnose(Some("gone")).looked_at, 0);
+    let diagnosis = diagnose(None);
     assert_eq!((diagnosis.total_nodes, diagnosis.looked_at, diagnosis.fitting), (4, 4, 1));
     assert_eq!(diagnosis.fitting_nodes, ["d".into()]);
     let mut reasons: Vec<(&str, &str)> = diagnosis

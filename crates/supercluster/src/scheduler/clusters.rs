@@ -50,6 +50,10 @@ pub(super) struct Member {
     failures: u32,
     /// Not asked before this time.
     closed_until: Time,
+    /// After a pause one call shows whether the agent answers again; other pods do not ask it before this time.
+    probed_until: Time,
+    /// The last answer of any kind.
+    heard: Time,
 }
 
 /// The members.
@@ -116,7 +120,7 @@ impl Members {
             (member.id, member.duplicate_of) = (Some(id.clone()), duplicate_of);
         }
         let member = &mut self.0[ix.0];
-        (member.failures, member.closed_until) = (0, Time::ZERO);
+        (member.failures, member.closed_until, member.probed_until) = (0, Time::ZERO, Time::ZERO);
         match &member.duplicate_of {
             None => Ok(()),
             Some(other) => Err(format!("it is the same cluster as {other}")),
@@ -130,12 +134,33 @@ impl Members {
         if member.closed_until > now {
             return;
         }
+        member.probed_until = Time::ZERO;
         member.failures += 1;
         if member.failures >= FAILURES_BEFORE_BREAK {
             let doublings = (member.failures - FAILURES_BEFORE_BREAK).min(5);
             let pause = (FIRST_BREAK * (1 << doublings)).min(LONGEST_BREAK);
             member.closed_until = now + pause;
         }
+    }
+}
+
+impl Members {
+    /// Takes in that a cluster is asked for a sample, which is answered by `deadline` or not at all.
+    pub(super) fn asked(&mut self, ix: ClusterIx, deadline: Time) {
+        let member = &mut self.0[ix.0];
+        if member.failures >= FAILURES_BEFORE_BREAK {
+            member.probed_until = deadline;
+        }
+    }
+
+    /// Takes in that the agent of a cluster has answered something.
+    pub(super) fn heard(&mut self, ix: ClusterIx, now: Time) {
+        self.0[ix.0].heard = now;
+    }
+
+    /// Whether the agent of a cluster has not answered anything after this time.
+    pub(super) fn is_silent_since(&self, ix: ClusterIx, time: Time) -> bool {
+        self.0[ix.0].heard <= time
     }
 }
 
@@ -148,6 +173,8 @@ impl Member {
             duplicate_of: None,
             failures: 0,
             closed_until: Time::ZERO,
+            probed_until: Time::ZERO,
+            heard: Time::ZERO,
         }
     }
 
@@ -158,7 +185,7 @@ impl Member {
         }
         match &self.duplicate_of {
             Some(other) => Some(format!("it is the same cluster as {other}")),
-            None if self.closed_until > now => {
+            None if self.closed_until.max(self.probed_until) > now => {
                 Some(format!("its agent did not answer {} times", self.failures))
             }
             None => None,
@@ -198,6 +225,24 @@ mod tests {
         members.answered(a, &"id".into()).unwrap();
         members.failed(a, Time::from_secs(300));
         assert_eq!(closed(&members, 300), None, "an answer starts the count anew");
+    }
+
+    #[test]
+    fn one_call_shows_whether_a_silent_cluster_is_back() {
+        let mut members = members();
+        let (a, now) = (ClusterIx(0), Time::from_secs(100));
+        members.asked(a, Time::from_secs(101));
+        assert_eq!(members.0[0].closed(now), None, "it has always answered");
+        (0..3).for_each(|_| members.failed(a, now));
+        let later = Time::from_secs(102);
+        assert_eq!(members.0[0].closed(later), None);
+        members.asked(a, Time::from_secs(103));
+        assert!(members.0[0].closed(later).is_some(), "another pod asks");
+        members.failed(a, Time::from_secs(103));
+        assert!(members.0[0].closed(Time::from_secs(104)).is_some(), "a longer pause");
+        members.asked(a, Time::from_secs(106));
+        members.answered(a, &"id".into()).unwrap();
+        assert_eq!(members.0[0].closed(Time::from_secs(105)), None);
     }
 
     #[test]

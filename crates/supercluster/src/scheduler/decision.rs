@@ -8,6 +8,7 @@ use fastrand::Rng;
 use framework::{CycleState, Status};
 
 use super::clusters::{Cluster, ClusterIx, Members};
+use super::pipeline::Pipeline;
 use super::placed::PlacedPods;
 use crate::message::{NodeSample, PodObject, SampleResponse, Snapshot};
 
@@ -35,13 +36,20 @@ pub struct DecisionNode<'a> {
 }
 
 /// A plugin of the decision pipeline. One value serves all pods; what belongs to one attempt is kept in its
-/// [`CycleState`]. By default every point agrees, and the score is 0.
+/// [`CycleState`]. By default every point agrees, and the score is 0. A panic or an Error status fails the attempt of
+/// the pod at hand.
 pub trait DecisionPlugin: Send + Sync {
     /// The name.
     fn name(&self) -> &str;
 
     /// Whether the plugin has a score. Without one it has no weight.
     fn has_score(&self) -> bool {
+        true
+    }
+
+    /// Whether it tells nodes of one cluster apart. If no plugin does, agents answer with as many of their best nodes as
+    /// there are commit candidates, and not with all nodes of the sample.
+    fn tells_nodes_apart(&self) -> bool {
         true
     }
 
@@ -153,37 +161,32 @@ pub(super) struct Choice {
 /// # Errors
 /// A plugin ended the attempt.
 pub(super) fn decide(
-    plugins: &[WeightedPlugin],
+    pipeline: &mut Pipeline<'_>,
     members: &Members,
     pod: &DecisionPod<'_>,
     state: &mut CycleState,
     (samples, choice, rng): (&[(ClusterIx, Arc<SampleResponse>)], Choice, &mut Rng),
 ) -> Result<Vec<Candidate>, Status> {
-    let passes = |state: &CycleState, node: &DecisionNode<'_>| {
-        plugins.iter().all(|own| own.plugin.filter(state, pod, node).is_success())
-    };
     let mut nodes: Vec<(usize, DecisionNode<'_>)> = Vec::new();
     for (place, (cluster, sample)) in samples.iter().enumerate() {
         let cluster = members.get(*cluster);
-        let sampled = sample.nodes.iter().map(|node| DecisionNode { cluster, node });
-        nodes.extend(sampled.filter(|node| passes(state, node)).map(|node| (place, node)));
-    }
-    let scoring: Vec<&WeightedPlugin> = plugins.iter().filter(|own| own.weight > 0).collect();
-    if !scoring.is_empty() {
-        let feasible: Vec<DecisionNode<'_>> = nodes.iter().map(|(_, node)| *node).collect();
-        for own in &scoring {
-            own.plugin.pre_score(state, pod, &feasible).ok()?;
+        for node in &sample.nodes {
+            let node = DecisionNode { cluster, node };
+            if pipeline.filter(state, pod, &node)? {
+                nodes.push((place, node));
+            }
         }
     }
-    let decision_weight: i64 = scoring.iter().map(|own| own.weight).sum();
+    let decision_weight = pipeline.weight();
+    if decision_weight > 0 {
+        let feasible: Vec<DecisionNode<'_>> = nodes.iter().map(|(_, node)| *node).collect();
+        pipeline.pre_score(state, pod, &feasible)?;
+    }
     // The best so far by total and a random number, the best first.
     let mut best: Vec<(i64, u64, usize, usize)> = Vec::new();
     let mut decision_scores = Vec::with_capacity(nodes.len());
     for (place, (sample, node)) in nodes.iter().enumerate() {
-        let scores = scoring.iter().map(|own| {
-            own.weight * own.plugin.score(state, pod, node).clamp(0, framework::MAX_NODE_SCORE)
-        });
-        let score: i64 = scores.sum();
+        let score = pipeline.score(state, pod, node)?;
         decision_scores.push(score);
         let weights = (samples[*sample].1.score_weight + decision_weight).max(1);
         let total = (node.node.score + score) * MILLI / weights;

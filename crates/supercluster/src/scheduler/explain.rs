@@ -160,25 +160,34 @@ impl Rounds {
     }
 }
 
+/// Maximum number of characters of a text of an agent that is kept or written on a pod.
+const MAX_TEXT: usize = 1_000;
+
+/// Returns the beginning of a text that an agent has given.
+pub(super) fn short(text: &str) -> String {
+    text.chars().take(MAX_TEXT).collect()
+}
+
 /// Returns what became of a commit as text.
 pub(super) fn outcome_text(outcome: &CommitOutcome) -> String {
     match outcome {
-        CommitOutcome::Committed(committed) => format!("committed to node {}", committed.node),
+        CommitOutcome::Committed(committed) => {
+            format!("committed to node {}", short(&committed.node))
+        }
         CommitOutcome::Conflict(conflict) => {
-            format!("conflict {:?}: {}", conflict.code, conflict.message)
+            format!("conflict {:?}: {}", conflict.code, short(&conflict.message))
         }
         CommitOutcome::Rejected(refusal) => {
-            format!("rejected {:?}: {}", refusal.code, refusal.message)
+            format!("rejected {:?}: {}", refusal.code, short(&refusal.message))
         }
     }
 }
 
 impl Scheduler {
-    /// Returns a pod that is not placed.
-    pub fn waiting_pod(&self, key: &PodKey) -> Option<PodObject> {
-        let mut pods = self.pods.values();
-        let pod = pods.find(|own| own.object.pod.key == *key && own.placement.is_none())?;
-        Some(pod.object.clone())
+    /// Returns a pod, and whether it is placed.
+    pub fn known_pod(&self, key: &PodKey) -> Option<(PodObject, bool)> {
+        let pod = self.pods.values().find(|own| own.object.pod.key == *key)?;
+        Some((pod.object.clone(), pod.placement.is_some()))
     }
 
     /// Returns what is known of a pod; `None` if there is no such pod.

@@ -5,6 +5,7 @@
 //! - `explain`: what was done about a pod, for people.
 //! - `flight`: the way of one pod: sample, decide, claim, commit, record.
 //! - `leases`: the leases of the members, and the pods of clusters that are lost.
+//! - `pipeline`: calls of its plugins.
 //! - `placement`: what is written on the original pod.
 //!
 //! The queue is that of an [`Engine`] without nodes: priorities, backoff, gates and hints are those of the scheduler of
@@ -16,6 +17,7 @@ mod decision;
 mod explain;
 mod flight;
 mod leases;
+mod pipeline;
 mod placed;
 mod placement;
 pub mod plugins;

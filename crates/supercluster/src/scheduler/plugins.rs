@@ -64,6 +64,10 @@ impl DecisionPlugin for ClusterAffinity {
         "ClusterAffinity"
     }
 
+    fn tells_nodes_apart(&self) -> bool {
+        false
+    }
+
     fn has_score(&self) -> bool {
         false
     }
@@ -122,6 +126,10 @@ impl DecisionPlugin for ClusterSpread {
         "ClusterSpread"
     }
 
+    fn tells_nodes_apart(&self) -> bool {
+        false
+    }
+
     fn pre_score(
         &self,
         state: &mut CycleState,
@@ -173,6 +181,10 @@ impl ClusterCost {
 impl DecisionPlugin for ClusterCost {
     fn name(&self) -> &'static str {
         "ClusterCost"
+    }
+
+    fn tells_nodes_apart(&self) -> bool {
+        false
     }
 
     fn pre_score(
@@ -263,6 +275,10 @@ fn names(text: &str) -> impl Iterator<Item = &str> {
 impl DecisionPlugin for DataLocality {
     fn name(&self) -> &'static str {
         "DataLocality"
+    }
+
+    fn tells_nodes_apart(&self) -> bool {
+        false
     }
 
     fn score(&self, _: &CycleState, pod: &DecisionPod<'_>, node: &DecisionNode<'_>) -> i64 {

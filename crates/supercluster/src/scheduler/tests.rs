@@ -1,12 +1,13 @@
 //! The scheduler, with answers that the tests give.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
 use engine::EffectKind;
-use engine::ports::Ports;
+use engine::ports::{Count, Ports, Probe};
 use framework::testing::{PodBuilder, pod};
-use framework::{Pod, Time, Uid};
+use framework::{CycleState, Pod, Status, Time, Uid};
 use serde_json::json;
 
 use super::*;
@@ -27,8 +28,23 @@ struct Bench {
     released: Vec<Uid>,
 }
 
+thread_local! {
+    /// Number of panics of the plugin Careless.
+    static PANICS: Cell<u32> = const { Cell::new(0) };
+}
+
+struct CountPanics;
+
+impl Probe for CountPanics {
+    fn count(&mut self, count: Count<'_>) {
+        if matches!(count, Count::Panic { plugin } if **plugin == *"Careless") {
+            PANICS.set(PANICS.get() + 1);
+        }
+    }
+}
+
 fn ports<T>(run: impl FnOnce(&mut Ports<'_>) -> T) -> T {
-    run(&mut Ports { extenders: &mut (), probe: &mut () })
+    run(&mut Ports { extenders: &mut (), probe: &mut CountPanics })
 }
 
 fn config(clusters: usize) -> SchedulerConfig {
@@ -719,7 +735,7 @@ fn explanation_has_samples_candidates_and_conflicts() {
     let (id, _) = bench.placements.remove(0);
     ports(|p| bench.scheduler.written(id, WriteAnswer::Done(9), bench.now, p));
     assert_eq!(state(&bench), "placed in c1 on node b1");
-    assert!(bench.scheduler.waiting_pod(&key).is_none());
+    assert!(bench.scheduler.known_pod(&key).unwrap().1);
     let unknown = PodKey::new("default", "unknown");
     assert!(bench.scheduler.explanation(&unknown, bench.now).is_none());
 }
@@ -746,4 +762,240 @@ fn clusters_come_and_go_while_pods_are_decided() {
     assert_eq!(asked, [2]);
     bench.sampled(2, &[("c", 500)]);
     assert_eq!(bench.names(), ["c"]);
+}
+
+/// A plugin that panics at this point for the pod `bad`.
+struct Careless(&'static str);
+
+impl Careless {
+    fn at(&self, point: &str, pod: &PodObject) {
+        assert!(point != self.0 || *pod.pod.key.name != *"bad", "at {point}");
+    }
+}
+
+impl DecisionPlugin for Careless {
+    fn name(&self) -> &'static str {
+        "Careless"
+    }
+
+    fn pre_filter(&self, _: &mut CycleState, pod: &DecisionPod<'_>) -> Status {
+        self.at("PreFilter", pod.object);
+        Status::success()
+    }
+
+    fn filter_cluster(&self, _: &CycleState, pod: &DecisionPod<'_>, _: &Cluster) -> Status {
+        self.at("SampleNodes", pod.object);
+        Status::success()
+    }
+
+    fn filter(&self, _: &CycleState, pod: &DecisionPod<'_>, _: &DecisionNode<'_>) -> Status {
+        self.at("Filter", pod.object);
+        Status::success()
+    }
+
+    fn pre_score(
+        &self,
+        _: &mut CycleState,
+        pod: &DecisionPod<'_>,
+        _: &[DecisionNode<'_>],
+    ) -> Status {
+        self.at("PreScore", pod.object);
+        Status::success()
+    }
+
+    fn score(&self, _: &CycleState, pod: &DecisionPod<'_>, _: &DecisionNode<'_>) -> i64 {
+        self.at("Score", pod.object);
+        1
+    }
+
+    fn reserve(&self, pod: &PodObject, _: &Cluster) -> Status {
+        self.at("Reserve", pod);
+        Status::success()
+    }
+
+    fn unreserve(&self, pod: &PodObject, _: &Cluster) {
+        self.at("Unreserve", pod);
+    }
+}
+
+#[test]
+fn panic_of_a_decision_plugin_costs_one_attempt_of_one_pod() {
+    let points =
+        ["PreFilter", "SampleNodes", "Filter", "PreScore", "Score", "Reserve", "Unreserve"];
+    for (step, point) in points.into_iter().enumerate() {
+        let plugin = Arc::new(Careless(point));
+        let plugins = vec![WeightedPlugin { plugin, weight: 1 }];
+        let mut bench = Bench::new(SchedulerConfig { plugins, ..config(1) });
+        let before = PANICS.get();
+        bench.see(original(job("bad"), 5));
+        if step >= 2 {
+            bench.sampled(0, &[("a", 1)]);
+        }
+        if step >= 5 {
+            bench.claimed();
+        }
+        if point == "Unreserve" {
+            let (id, ..) = bench.commit();
+            bench.answer(id, conflict());
+            bench.sampled(0, &[]);
+        } else {
+            let expected = format!("plugin \"Careless\" panicked: at {point}");
+            assert!(bench.conditions[0].contains(&expected), "{:?}", bench.conditions);
+        }
+        assert_eq!(PANICS.get(), before + 1, "{point}");
+        assert!(bench.calls.is_empty() && bench.scheduler.active == 0, "{point}");
+        bench.see(original(job("good"), 6));
+        bench.sampled(0, &[("a", 1)]);
+        bench.claimed();
+        let (id, _, request) = bench.commit();
+        bench.answer(id, Response::Commit(CommitOutcome::Committed(committed(&request))));
+        assert_eq!(bench.placements.len(), 1, "{point}");
+    }
+}
+
+impl Bench {
+    /// Answers everything that the other clusters are asked for. Their nodes have room for any pod.
+    fn serve_all_but(&mut self, silent: usize) {
+        loop {
+            while !self.intents.is_empty() {
+                self.claimed();
+            }
+            let Some(place) = self.calls.iter().position(|(_, own, _)| *own != silent) else {
+                return;
+            };
+            let (id, cluster, request) = self.calls.remove(place);
+            let answer = match &request {
+                Request::Sample(_) => sample(cluster, &[("n", 100)]),
+                Request::Commit(request) => {
+                    Response::Commit(CommitOutcome::Committed(committed(request)))
+                }
+                other => panic!("{other:?}"),
+            };
+            self.answer(id, answer);
+        }
+    }
+}
+
+#[test]
+fn silent_member_delays_few_pods_of_others_and_is_left_alone() {
+    let step = Duration::from_millis(10);
+    let mut bench = Bench::new(SchedulerConfig { max_in_flight: 50, ..config(3) });
+    let mut waits: Vec<Duration> = Vec::new();
+    let mut asked = 0;
+    let mut arrived = Vec::new();
+    for round in 0..1_000 {
+        bench.see(original(job(&format!("p{round}")), 5));
+        arrived.push(bench.now);
+        bench.serve_all_but(2);
+        bench.pass(step);
+        bench.serve_all_but(2);
+        for (id, placement) in std::mem::take(&mut bench.placements) {
+            let now = bench.now;
+            ports(|ports| bench.scheduler.written(id, WriteAnswer::Done(9), now, ports));
+            let uid = placement.committed.key.pod.strip_prefix("uid-p").unwrap();
+            let number: usize = uid.parse().unwrap();
+            waits.push(bench.now.since(arrived[number]));
+        }
+        bench.take();
+        asked += bench.calls.drain(..).count();
+    }
+    assert!(waits.len() >= 985, "{} of 1,000 pods are placed", waits.len());
+    let longest = *waits.iter().max().unwrap();
+    assert!(longest <= Duration::from_millis(120), "{longest:?}");
+    let delayed = waits.iter().filter(|wait| **wait > step).count();
+    assert!(delayed < 30, "{delayed} pods waited for the silent member");
+    assert!(asked < 30, "it was asked {asked} times in ten seconds");
+}
+
+#[test]
+fn commits_that_wait_for_a_silent_member_make_place_for_other_pods() {
+    let in_c0 = json!({"matchLabels": {"region": "eu"}}).to_string();
+    let of = |name: &str, selector: &str| {
+        let (key, selector) = (plugins::CLUSTER_SELECTOR.to_owned(), selector.to_owned());
+        original(job(name).with(|pod| drop(pod.metadata.annotations.insert(key, selector))), 5)
+    };
+    let mut bench = Bench::new(SchedulerConfig { max_in_flight: 4, ..config(2) });
+    for number in 0..4 {
+        bench.see(of(&format!("stuck-{number}"), &in_c0));
+        bench.sampled(0, &[("a", 100)]);
+        bench.claimed();
+    }
+    bench.see(of("other", &json!({"matchLabels": {"region": "us"}}).to_string()));
+    bench.pass(Duration::from_millis(900));
+    bench.serve_all_but(0);
+    assert!(bench.placements.is_empty(), "the member may be slow");
+    bench.pass(Duration::from_millis(101));
+    bench.serve_all_but(0);
+    let placed: Vec<&str> = bench.placements.iter().map(|(_, own)| &*own.cluster).collect();
+    assert_eq!(placed, ["c1"]);
+    let seals = |bench: &Bench| {
+        bench.calls.iter().filter(|(_, _, request)| matches!(request, Request::Seal(_))).count()
+    };
+    assert_eq!(seals(&bench), 0, "a slow commit may still be answered");
+    bench.pass(Duration::from_secs(4));
+    assert_eq!(seals(&bench), 4);
+}
+
+#[test]
+fn commit_of_a_member_that_answers_others_keeps_its_place() {
+    let mut bench = Bench::new(SchedulerConfig { max_in_flight: 1, ..config(1) });
+    bench.see(original(job("slow"), 5));
+    bench.sampled(0, &[("a", 100)]);
+    bench.claimed();
+    bench.scheduler.members.heard(ClusterIx(0), bench.now + Duration::from_millis(1));
+    bench.see(original(job("waits"), 5));
+    bench.pass(Duration::from_millis(1_500));
+    assert_eq!(bench.scheduler.active, 1);
+    assert_eq!(bench.calls.len(), 1, "its server has much to do");
+}
+
+#[test]
+fn lies_of_an_agent_cost_no_other_pod_its_placement() {
+    let mut bench = Bench::new(config(1));
+    bench.see(original(job("p"), 5));
+    bench.sampled(0, &[("a", 100)]);
+    bench.claimed();
+    let (id, _, request) = bench.commit();
+    let mut lie = committed(&request);
+    lie.key.pod = "uid-other".into();
+    bench.answer(id, Response::Commit(CommitOutcome::Committed(lie.clone())));
+    assert!(bench.placements.is_empty());
+    let (id, _, key) = bench.seal();
+    assert_eq!(key.pod.as_ref(), "uid-p");
+    bench.answer(id, Response::Seal(SealOutcome::Committed(lie)));
+    assert!(bench.placements.is_empty(), "it is asked again");
+    bench.pass(Duration::from_secs(1));
+    let (id, ..) = bench.seal();
+    bench.answer(id, Response::Seal(SealOutcome::Committed(committed(&request))));
+    assert_eq!(bench.placements.len(), 1);
+
+    // Long texts are cut, and free resources below zero are no advantage.
+    let mut bench = Bench::new(SchedulerConfig {
+        plugins: vec![WeightedPlugin { plugin: Arc::new(plugins::ClusterLoad), weight: 1 }],
+        ..config(3)
+    });
+    bench.see(original(job("q"), 5));
+    let Response::Sample(Ok(mut empty)) = sample(0, &[]) else { unreachable!("it is a sample") };
+    Arc::make_mut(&mut empty).reason = Some("x".repeat(1 << 20));
+    let of = |bench: &mut Bench, cluster: usize| {
+        let place = bench.calls.iter().position(|(_, own, _)| *own == cluster).unwrap();
+        bench.calls.remove(place).0
+    };
+    let id = of(&mut bench, 0);
+    bench.answer(id, Response::Sample(Ok(empty)));
+    let free = |bench: &mut Bench, cluster, name, milli_cpu| {
+        let Response::Sample(Ok(mut free)) = sample(cluster, &[(name, 100)]) else {
+            unreachable!("it is a sample")
+        };
+        Arc::make_mut(&mut free).nodes[0].free.milli_cpu = milli_cpu;
+        let id = of(bench, cluster);
+        bench.answer(id, Response::Sample(Ok(free)));
+    };
+    free(&mut bench, 1, "liar", i64::MIN);
+    free(&mut bench, 2, "honest", 1_000);
+    assert_eq!(bench.names(), ["honest", "liar"]);
+    let key = framework::PodKey::new("default", "q");
+    let explained = bench.scheduler.explanation(&key, bench.now).unwrap();
+    let reason = explained.rounds[0].clusters[0].reason.as_ref().unwrap();
+    assert_eq!(reason.len(), 1_000);
 }

@@ -18,6 +18,7 @@ mod writes;
 use std::sync::Arc;
 use std::time::Duration;
 
+use engine::catch_panic;
 use engine::cycle::Selection;
 use engine::ports::Ports;
 use framework::{Pod, PodKey, Status, Time, Uid};
@@ -188,8 +189,10 @@ impl Agent {
         };
         let cluster = self.engine.cache().cluster();
         let view = CommitView { pod, target: &request.target, node: &node, snapshot, cluster };
-        for check in &self.config.checks {
-            check.check(&view).map_err(CommitOutcome::Conflict)?;
+        for own in &self.config.checks {
+            let checked = catch_panic(&own.name, ports.probe, || own.plugin.check(&view));
+            let checked = checked.map_err(|panicked| outcome_of(&panicked))?;
+            checked.map_err(CommitOutcome::Conflict)?;
         }
         Ok(node)
     }

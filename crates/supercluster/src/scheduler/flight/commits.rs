@@ -10,6 +10,7 @@ use crate::message::{CommitOutcome, CommitRequest, CommitTarget, Committed, PodO
 use crate::scheduler::clusters::ClusterIx;
 use crate::scheduler::decision::Candidate;
 use crate::scheduler::explain::outcome_text;
+use crate::scheduler::pipeline::Pipeline;
 use crate::scheduler::placement::{Intent, Placement};
 use crate::scheduler::{Scheduler, SchedulerOutput, WriteAnswer, WriteId};
 
@@ -104,8 +105,14 @@ impl Scheduler {
             terms = fence_after_s.and_then(|seconds| self.leases.terms(name, seconds));
             let has_terms = terms.is_some() == fence_after_s.is_some();
             let has_left = self.members.has_left(candidate.cluster);
-            if has_terms && !has_left && self.reserve(&object, candidate.cluster) {
-                break;
+            if has_terms && !has_left {
+                let plugins = &self.config.plugins;
+                let mut pipeline = Pipeline { plugins, probe: &mut *ports.probe };
+                match pipeline.reserve(&object, self.members.get(candidate.cluster)) {
+                    Ok(()) => break,
+                    Err(status) if status.is_rejection() => {}
+                    Err(status) => return self.back_off(uid, &status, now, ports),
+                }
             }
             place += 1;
         }
@@ -129,20 +136,29 @@ impl Scheduler {
         self.placed.insert(&request.pod.pod, &self.members.get(cluster).name);
         self.stats.commits += 1;
         let call = self.call(uid, cluster, Request::Commit(Arc::new(request)));
-        self.enter(uid, Phase::Committing { candidates, place, call });
-        self.set_timer(uid, Some(now + self.config.commit_timeout));
+        let (began, is_stalled) = (now, false);
+        self.enter(uid, Phase::Committing { candidates, place, call, began, is_stalled });
+        self.set_timer(uid, Some(now + self.config.commit_timeout.min(self.config.sample_timeout)));
     }
 
-    /// Runs Reserve. Returns whether all plugins agree.
-    fn reserve(&self, object: &PodObject, cluster: ClusterIx) -> bool {
-        let cluster = self.members.get(cluster);
-        let plugins = &self.config.plugins;
-        let refusing =
-            plugins.iter().position(|own| !own.plugin.reserve(object, cluster).is_success());
-        if let Some(place) = refusing {
-            plugins[..place].iter().rev().for_each(|own| own.plugin.unreserve(object, cluster));
+    /// A commit has no answer yet. It is asked for after the timeout. Before, a pod whose agent does not answer anything
+    /// makes place for others.
+    pub(super) fn commit_waits(&mut self, uid: &Uid, now: Time) {
+        let Some(flight) = self.flights.get_mut(uid) else { return };
+        let Phase::Committing { candidates, place, began, is_stalled, .. } = &mut flight.phase
+        else {
+            return;
+        };
+        let (cluster, timeout) = (candidates[*place].cluster, *began + self.config.commit_timeout);
+        if timeout <= now {
+            self.members.failed(cluster, now);
+            return self.ask_agent(uid, now);
         }
-        refusing.is_none()
+        if !*is_stalled && self.members.is_silent_since(cluster, *began) {
+            *is_stalled = true;
+            self.active -= 1;
+        }
+        self.set_timer(uid, Some(timeout.min(now + self.config.sample_timeout)));
     }
 
     fn all_conflicted(&mut self, uid: &Uid, now: Time, ports: &mut Ports<'_>) {
@@ -180,26 +196,31 @@ impl Scheduler {
             CommitOutcome::Conflict(_) => {
                 self.stats.conflicts += 1;
                 self.stats.first_conflicts += u64::from(place == 0);
-                self.not_committed(&object, cluster);
+                self.not_committed(&object, cluster, ports);
                 self.try_candidate(uid, candidates, place + 1, now, ports);
             }
             CommitOutcome::Rejected(_) => {
-                self.not_committed(&object, cluster);
+                self.not_committed(&object, cluster, ports);
                 self.try_candidate(uid, candidates, place + 1, now, ports);
             }
         }
     }
 
-    pub(super) fn not_committed(&mut self, object: &PodObject, cluster: ClusterIx) {
+    pub(super) fn not_committed(
+        &mut self,
+        object: &PodObject,
+        cluster: ClusterIx,
+        ports: &mut Ports<'_>,
+    ) {
         self.placed.remove(&object.pod.uid);
-        let cluster = self.members.get(cluster);
-        self.config.plugins.iter().rev().for_each(|own| own.plugin.unreserve(object, cluster));
+        let mut pipeline = Pipeline { plugins: &self.config.plugins, probe: &mut *ports.probe };
+        pipeline.unreserve(object, self.members.get(cluster));
     }
 
     /// The answer to a commit is lost: the agent is asked before another cluster is tried.
     pub(super) fn ask_agent(&mut self, uid: &Uid, now: Time) {
         let Some(flight) = self.flights.get_mut(uid) else { return };
-        let Phase::Committing { candidates, place, call } = &mut flight.phase else { return };
+        let Phase::Committing { candidates, place, call, .. } = &mut flight.phase else { return };
         let (candidates, place, commit) = (std::mem::take(candidates), *place, *call);
         self.stats.lost_answers += 1;
         self.rounds.committed(uid, place, "no answer: the agent is asked what became of it");

@@ -12,7 +12,8 @@
 //! ```
 //!
 //! In Asking and Recovering a pod may run in a member, so it stays there until the agents have answered. Pods in these
-//! two phases do not count against the maximum number in flight.
+//! two phases do not count against the maximum number in flight, and neither do those whose commit waits for an agent
+//! that does not answer at all.
 
 mod commits;
 mod earlier;
@@ -76,10 +77,13 @@ enum Phase {
         candidates: Vec<Candidate>,
         write: WriteId,
     },
+    /// `began` is the time of the call. `is_stalled` says that the agent has not answered anything since.
     Committing {
         candidates: Vec<Candidate>,
         place: usize,
         call: CallId,
+        began: Time,
+        is_stalled: bool,
     },
     /// The answer to a commit was lost. `commit` is its call, whose answer may still come.
     Asking {
@@ -109,9 +113,16 @@ struct Sampling {
 }
 
 impl Phase {
-    /// Whether the pod counts against the maximum number in flight.
+    /// Whether the pod counts against the maximum number in flight. Those that wait for a silent cluster do not: pods
+    /// of other clusters would wait for it, too.
     const fn is_active(&self) -> bool {
-        !matches!(self, Self::Elsewhere { .. } | Self::Recovering { .. } | Self::Asking { .. })
+        !matches!(
+            self,
+            Self::Elsewhere { .. }
+                | Self::Recovering { .. }
+                | Self::Asking { .. }
+                | Self::Committing { is_stalled: true, .. }
+        )
     }
 }
 
@@ -291,6 +302,10 @@ impl Scheduler {
         now: Time,
         ports: &mut Ports<'_>,
     ) {
+        if answer.is_ok() {
+            self.members.heard(cluster, now);
+        }
+        let answer = answer.and_then(|answer| of_pod(answer, &uid));
         let Some(flight) = self.flights.get_mut(&uid) else { return };
         match (&mut flight.phase, answer) {
             (Phase::Sampling(_), answer) => {
@@ -343,7 +358,7 @@ impl Scheduler {
                     place,
                     "not made: its answer was lost, and it is sealed",
                 );
-                self.not_committed(&object, cluster);
+                self.not_committed(&object, cluster, ports);
                 self.try_candidate(uid, candidates, place + 1, now, ports);
             }
             SealOutcome::Rejected(_) => {}
@@ -380,10 +395,7 @@ impl Scheduler {
         let Some(flight) = self.flights.get(uid) else { return };
         match &flight.phase {
             Phase::Sampling(_) => self.decide(uid, now, ports),
-            Phase::Committing { candidates, place, .. } => {
-                self.members.failed(candidates[*place].cluster, now);
-                self.ask_agent(uid, now);
-            }
+            Phase::Committing { .. } => self.commit_waits(uid, now),
             Phase::Asking { .. } | Phase::Recovering { .. } => {
                 if !self.give_up_lost(uid, now, ports) {
                     self.ask_what_became(uid, now);
@@ -400,5 +412,18 @@ impl Scheduler {
                 }
             }
         }
+    }
+}
+
+/// Refuses an answer that names a delegate of another pod: the agent has a bug or lies.
+fn of_pod(answer: Response, uid: &Uid) -> Result<Response, String> {
+    let committed = match &answer {
+        Response::Commit(CommitOutcome::Committed(committed))
+        | Response::Seal(SealOutcome::Committed(committed)) => committed,
+        _ => return Ok(answer),
+    };
+    match *committed.key.pod == *uid.to_string() {
+        true => Ok(answer),
+        false => Err("its agent named the delegate of another pod".to_owned()),
     }
 }

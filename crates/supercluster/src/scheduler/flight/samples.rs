@@ -9,7 +9,8 @@ use super::{Flight, Phase, Sampling};
 use crate::message::{Request, Response, SampleRequest, SampleResponse};
 use crate::scheduler::clusters::{ClusterIx, Members};
 use crate::scheduler::decision::{self, Choice, DecisionPod};
-use crate::scheduler::explain::{CandidateExplanation, ClusterExplanation, Round};
+use crate::scheduler::explain::{CandidateExplanation, ClusterExplanation, Round, short};
+use crate::scheduler::pipeline::Pipeline;
 use crate::scheduler::{CallId, Decision, Scheduler, SchedulerOutput};
 
 impl Scheduler {
@@ -23,20 +24,19 @@ impl Scheduler {
         let pod =
             DecisionPod { object: &object, scheduling_retry_count: retries, placed: &self.placed };
         let mut state = CycleState::new();
-        for own in &self.config.plugins {
-            let status = own.plugin.pre_filter(&mut state, &pod);
-            if !status.is_success() {
-                let (clusters, candidates) = (Vec::new(), Vec::new());
-                let ended = Some(status.message());
-                self.rounds.add(uid, Round { at: now, clusters, candidates, ended });
-                return self.back_off(uid, &status, now, ports);
-            }
+        let mut pipeline = Pipeline { plugins: &self.config.plugins, probe: &mut *ports.probe };
+        if let Err(status) = pipeline.pre_filter(&mut state, &pod) {
+            return self.end_round(uid, &status, now, ports);
         }
-        let (mut open, mut reasons) = (Vec::new(), Vec::new());
+        let (mut open, mut reasons, mut failed) = (Vec::new(), Vec::new(), None);
         for (ix, member) in self.members.iter() {
-            let rejected = self.config.plugins.iter().find_map(|own| {
-                own.plugin.filter_cluster(&state, &pod, &member.cluster).ok().err()
-            });
+            let rejected = match pipeline.filter_cluster(&state, &pod, &member.cluster) {
+                Err(status) if !status.is_rejection() => {
+                    failed = Some(status);
+                    break;
+                }
+                answer => answer.err(),
+            };
             let without_lease = || {
                 let terms = self.leases.terms(&member.cluster.name, fence?);
                 terms.is_none().then(|| "its agent has not agreed to a lease".to_owned())
@@ -46,6 +46,9 @@ impl Scheduler {
                 Some(reason) => reasons.push((ix, reason)),
                 None => open.push(ix),
             }
+        }
+        if let Some(status) = failed {
+            return self.end_round(uid, &status, now, ports);
         }
         let share = match asks_all {
             true => open.len(),
@@ -62,6 +65,7 @@ impl Scheduler {
             scheduling_retry_count: retries,
             strategy: self.config.strategy.clone(),
             nodes_to_sample_bp: self.config.nodes_to_sample_bp,
+            max_nodes: self.nodes_of_answers(),
             node_labels: self.config.node_labels.clone(),
             copies: Vec::new(),
         });
@@ -71,6 +75,7 @@ impl Scheduler {
         let asked: Vec<_> = asked.collect();
         let is_empty = asked.is_empty();
         let deadline = now + self.config.sample_timeout;
+        asked.iter().for_each(|(cluster, _)| self.members.asked(*cluster, deadline));
         let samples = Vec::new();
         let sampling = Sampling { state, asked, samples, reasons, deadline, is_complete };
         self.enter(uid, Phase::Sampling(sampling));
@@ -78,6 +83,20 @@ impl Scheduler {
             true => self.decide(uid, now, ports),
             false => self.set_timer(uid, Some(deadline)),
         }
+    }
+
+    /// Returns the number of nodes of each cluster that a decision can use, if that is less than the sample.
+    fn nodes_of_answers(&self) -> Option<u32> {
+        let needs_all = self.config.plugins.iter().any(|own| own.plugin.tells_nodes_apart());
+        (!needs_all).then(|| u32::try_from(self.config.commit_candidates).unwrap_or(u32::MAX))
+    }
+
+    /// Ends a round before clusters are asked.
+    fn end_round(&mut self, uid: &Uid, status: &Status, now: Time, ports: &mut Ports<'_>) {
+        let (clusters, candidates) = (Vec::new(), Vec::new());
+        let ended = Some(status.message());
+        self.rounds.add(uid, Round { at: now, clusters, candidates, ended });
+        self.back_off(uid, status, now, ports);
     }
 
     pub(super) fn sampled(
@@ -102,7 +121,7 @@ impl Scheduler {
                     Err(reason) => Err(reason),
                 }
             }
-            Ok(Response::Sample(Err(refusal))) => Err(refusal.message),
+            Ok(Response::Sample(Err(refusal))) => Err(short(&refusal.message)),
             Ok(_) => Err("its agent gave the answer to another request".to_owned()),
             Err(error) => {
                 self.members.failed(cluster, now);
@@ -111,7 +130,7 @@ impl Scheduler {
         };
         match checked {
             Ok(sample) if sample.nodes.is_empty() => {
-                let reason = sample.reason.clone().unwrap_or_else(|| "no node fits".to_owned());
+                let reason = sample.reason.as_deref().map_or("no node fits".to_owned(), short);
                 sampling.reasons.push((cluster, reason));
             }
             Ok(sample) => sampling.samples.push((cluster, sample)),
@@ -153,9 +172,9 @@ impl Scheduler {
             tolerance_milli: self.config.tolerance_milli,
         };
         let (state, samples) = (&mut sampling.state, &*sampling.samples);
-        let plugins = &self.config.plugins;
+        let mut pipeline = Pipeline { plugins: &self.config.plugins, probe: &mut *ports.probe };
         let parts = (samples, choice, &mut self.rng);
-        let decided = decision::decide(plugins, &self.members, &pod, state, parts);
+        let decided = decision::decide(&mut pipeline, &self.members, &pod, state, parts);
         let clusters = sampling.explain(&self.members);
         let (candidates, ended) = match &decided {
             Err(status) => (Vec::new(), Some(status.message())),
