@@ -1,4 +1,7 @@
-//! Draws the plots of docs/benchmarks.md from the lines that `examples/scale` prints: `make plots`.
+//! Draws the plots of docs/benchmarks.md from the lines that `examples/scale` and `examples/supercluster` print:
+//! `make plots`.
+
+mod clusters;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,6 +10,7 @@ use anyhow::{Context, anyhow, ensure};
 use clap::Parser;
 use plotters::prelude::*;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 /// Size of a plot in pixels.
 const SIZE: (u32, u32) = (880, 420);
@@ -25,6 +29,12 @@ struct Args {
     /// Lines of `examples/scale`. Of several lines with equal shape and number of nodes the last counts
     #[arg(default_value = "docs/scale.jsonl")]
     lines: PathBuf,
+    /// Lines of `examples/supercluster --curve`
+    #[arg(long, default_value = "docs/clusters-conflicts.jsonl")]
+    conflicts: PathBuf,
+    /// Lines of `examples/supercluster --quality`
+    #[arg(long, default_value = "docs/clusters-regret.jsonl")]
+    regrets: PathBuf,
     /// Folder of the plots
     #[arg(long, default_value = "docs")]
     out: PathBuf,
@@ -42,28 +52,41 @@ struct Line {
     peak_rss_mib: f64,
 }
 
+/// How points are drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Style {
+    /// Measurements that belong together: dots that are joined.
+    Joined,
+    /// Single measurements: dots.
+    Single,
+    /// A formula: a thin line.
+    Formula,
+}
+
 /// Points that belong together.
 struct Series {
     name: String,
-    /// By number of nodes.
+    /// In the order of the first coordinate.
     points: Vec<(f64, f64)>,
-    /// Single measurements are not joined.
-    is_joined: bool,
+    style: Style,
+    /// Place of its colour, if it is not the next one.
+    colour: Option<usize>,
 }
 
 /// A plot with logarithmic axes.
 struct Plot {
     file: &'static str,
-    axis: &'static str,
+    /// What the axes show.
+    axes: (&'static str, &'static str),
     series: Vec<Series>,
 }
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
-    let text = std::fs::read_to_string(&args.lines)
-        .with_context(|| format!("cannot read {}", args.lines.display()))?;
-    let lines = read(&text).with_context(|| args.lines.display().to_string())?;
-    for plot in plots(&lines) {
+    let mut all: Vec<Plot> = plots(&lines_of(&args.lines)?).into();
+    all.push(clusters::conflicts(&lines_of(&args.conflicts)?));
+    all.push(clusters::regrets(&lines_of(&args.regrets)?));
+    for plot in all {
         let file = args.out.join(plot.file);
         draw(&plot, &file).map_err(|error| anyhow!("cannot draw {}: {error}", file.display()))?;
         println!("{}", file.display());
@@ -71,12 +94,18 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn read(text: &str) -> anyhow::Result<Vec<Line>> {
+fn lines_of<T: DeserializeOwned>(file: &Path) -> anyhow::Result<Vec<T>> {
+    let text =
+        std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    read(&text).with_context(|| file.display().to_string())
+}
+
+fn read<T: DeserializeOwned>(text: &str) -> anyhow::Result<Vec<T>> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let lines = lines.map(|(number, line)| {
         serde_json::from_str(line).with_context(|| format!("line {}", number + 1))
     });
-    let lines = lines.collect::<anyhow::Result<Vec<Line>>>()?;
+    let lines = lines.collect::<anyhow::Result<Vec<T>>>()?;
     ensure!(!lines.is_empty(), "no lines");
     Ok(lines)
 }
@@ -111,10 +140,11 @@ fn plots(lines: &[Line]) -> [Plot; 3] {
     throughput.push(single("kube-scheduler 1.32, sampling, published", &KUBE_SCHEDULER_PUBLISHED));
     throughput.push(single("289 schedulers on 8,670 cores, published", &DIST_SCHEDULER));
     let memory = ranked(lines, "peak of the process", |line| line.peak_rss_mib);
+    let plot = |file, axis, series| Plot { file, axes: ("nodes", axis), series };
     [
-        Plot { file: "scale-cost.svg", axis: "milliseconds a decision", series: cost },
-        Plot { file: "scale-throughput.svg", axis: "pods per second", series: throughput },
-        Plot { file: "scale-memory.svg", axis: "MiB", series: memory },
+        plot("scale-cost.svg", "milliseconds a decision", cost),
+        plot("scale-throughput.svg", "pods per second", throughput),
+        plot("scale-memory.svg", "MiB", memory),
     ]
 }
 
@@ -142,38 +172,47 @@ fn series(
     let shapes = shapes.into_iter().map(|(shape, points)| Series {
         name: format!("{shape}, {what}"),
         points: points.into_iter().map(|(nodes, value)| (f64::from(nodes), value)).collect(),
-        is_joined: true,
+        style: Style::Joined,
+        colour: None,
     });
     shapes.collect()
 }
 
 fn single(name: &str, points: &[(f64, f64)]) -> Series {
-    Series { name: name.to_owned(), points: points.to_vec(), is_joined: false }
+    let (name, points) = (name.to_owned(), points.to_vec());
+    Series { name, points, style: Style::Single, colour: None }
 }
 
 type DrawError = Box<dyn std::error::Error + Send + Sync>;
 
 fn draw(plot: &Plot, file: &Path) -> Result<(), DrawError> {
     let points = || plot.series.iter().flat_map(|series| &series.points);
-    let (nodes, values) = (limits(points().map(|point| point.0)), limits(points().map(|p| p.1)));
+    let (across, values) = (limits(points().map(|point| point.0)), limits(points().map(|p| p.1)));
     let area = SVGBackend::new(file, SIZE).into_drawing_area();
     area.fill(&WHITE)?;
     let mut chart = ChartBuilder::on(&area)
         .margin(16)
         .x_label_area_size(40)
         .y_label_area_size(64)
-        .build_cartesian_2d(nodes.log_scale(), values.log_scale())?;
+        .build_cartesian_2d(across.log_scale(), values.log_scale())?;
     chart
         .configure_mesh()
-        .x_desc("nodes")
-        .y_desc(plot.axis)
+        .x_desc(plot.axes.0)
+        .y_desc(plot.axes.1)
         .light_line_style(TRANSPARENT)
-        .x_label_formatter(&|nodes| format!("{nodes}"))
+        .x_label_formatter(&|value| format!("{value}"))
         .y_label_formatter(&|value| format!("{value}"))
         .draw()?;
-    for (series, colour) in plot.series.iter().zip(COLOURS.into_iter().cycle()) {
-        if series.is_joined {
-            chart.draw_series(LineSeries::new(series.points.iter().copied(), colour))?;
+    for (place, series) in plot.series.iter().enumerate() {
+        let colour = COLOURS[series.colour.unwrap_or(place) % COLOURS.len()];
+        let line = || LineSeries::new(series.points.iter().copied(), colour);
+        if series.style == Style::Formula {
+            let drawn = chart.draw_series(line())?.label(&series.name);
+            drawn.legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 16, y)], colour));
+            continue;
+        }
+        if series.style == Style::Joined {
+            chart.draw_series(line())?;
         }
         let dots = series.points.iter().map(|point| Circle::new(*point, 4, colour.filled()));
         let drawn = chart.draw_series(dots)?.label(&series.name);
@@ -214,19 +253,21 @@ mod tests {
 
     #[test]
     fn line_that_cannot_be_read_is_named() {
-        let error = read("{\"nodes\": 1}").unwrap_err();
+        let error = read::<Line>("{\"nodes\": 1}").unwrap_err();
         assert_eq!(error.to_string(), "line 1");
-        assert!(read("\n").is_err());
+        assert!(read::<Line>("\n").is_err());
     }
 
     #[test]
     fn plots_are_svg_files() {
         let folder = tempfile::tempdir().unwrap();
-        for plot in plots(&read(LINES).unwrap()) {
+        let mut all: Vec<Plot> = plots(&read(LINES).unwrap()).into();
+        all.extend(clusters::tests::documented());
+        for plot in all {
             let file = folder.path().join(plot.file);
             draw(&plot, &file).unwrap();
             let text = std::fs::read_to_string(file).unwrap();
-            assert!(text.starts_with("<svg") && text.contains(plot.axis), "{text}");
+            assert!(text.starts_with("<svg") && text.contains(plot.axes.1), "{text}");
         }
     }
 }

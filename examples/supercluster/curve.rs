@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use serde_json::{Value, json};
 use supercluster::simulation::Report;
 
 use crate::{Args, ShapeName, load};
@@ -9,46 +10,71 @@ use crate::{Args, ShapeName, load};
 /// Pods per second.
 const LOADS: [f64; 7] = [100.0, 200.0, 400.0, 800.0, 1_200.0, 1_600.0, 2_400.0];
 /// The load at which H is fitted.
-const FITTED_AT: usize = 2;
+const FITTED_AT: f64 = 400.0;
+/// Numbers of schedulers, and of commit candidates.
+const SCHEDULERS: [u32; 2] = [1, 3];
+const CANDIDATES: [u32; 3] = [1, 2, 3];
 
-/// Runs several loads with 1 and 3 commit candidates, and prints the share of decisions that failed beside the
-/// formula: `p1 = 1 - exp(-m / H)` with H fitted at one load, and `p3 = p1^3`.
+/// The runs of a load with one number of schedulers, by number of candidates.
+struct Point {
+    load: f64,
+    schedulers: u32,
+    reports: Vec<Report>,
+}
+
+impl Point {
+    /// The share of decisions whose first candidate meets a conflict, `1 - exp(-m / H)`.
+    fn formula(&self, h: f64) -> f64 {
+        1.0 - (-self.reports[0].others_in_window / h).exp()
+    }
+}
+
+/// Runs several loads with 1 and 3 schedulers and 1 to 3 commit candidates, and prints the share of decisions that
+/// failed beside the formula: `p1 = 1 - exp(-m / H)` with H fitted at one load and one scheduler, and `pK = p1^K`.
 pub(crate) fn conflicts(args: &Args) -> anyhow::Result<()> {
-    let run = |load, candidates| {
-        load::run(&Args {
-            load: Some(load),
-            candidates,
-            shape: ShapeName::Exclusive,
-            ..args.clone()
-        })
+    let run = |load, schedulers, candidates| {
+        let (load, shape) = (Some(load), ShapeName::Exclusive);
+        load::run(&Args { load, schedulers, candidates, shape, ..args.clone() })
     };
-    let reports: Vec<(Report, Report)> =
-        LOADS.iter().map(|load| (run(*load, 1), run(*load, 3))).collect();
-    let fitted = &reports[FITTED_AT].0;
-    let h = -fitted.others_in_window / (1.0 - fitted.conflict_share).ln();
-    println!("H = {h:.0}, fitted at {} pods/s", LOADS[FITTED_AT]);
-    println!("| load | window ms | m | p1 | formula | off by | p3 | p1^3 | bound/s |");
-    println!("|---|---|---|---|---|---|---|---|---|");
-    let mut csv = "load,m,p1,p1_formula,p3,p1_cubed\n".to_owned();
-    for (load, (one, three)) in LOADS.iter().zip(&reports) {
-        let formula = 1.0 - (-one.others_in_window / h).exp();
-        let (p1, p3, cubed) =
-            (one.conflict_share, three.conflict_share, one.conflict_share.powi(3));
-        println!(
-            "| {load} | {:.1} | {:.1} | {:.2} % | {:.2} % | {:+.0} % | {:.3} % | {:.3} % | {:.0} |",
-            one.window_ms,
+    let mut points = Vec::new();
+    for schedulers in SCHEDULERS {
+        for load in LOADS {
+            let reports = CANDIDATES.map(|candidates| run(load, schedulers, candidates)).into();
+            points.push(Point { load, schedulers, reports });
+        }
+    }
+    let is_fitted = |point: &&Point| point.load == FITTED_AT && point.schedulers == 1;
+    let fitted = points.iter().find(is_fitted).map(|point| &point.reports[0]);
+    let h = fitted.map_or(f64::NAN, |one| -one.others_in_window / (1.0 - one.conflict_share).ln());
+    println!("H = {h:.0}, fitted at {FITTED_AT} pods/s and one scheduler");
+    println!("| load | schedulers | m | p1 | formula | off by | p2 | p1^2 | p3 | p1^3 |");
+    println!("|---|---|---|---|---|---|---|---|---|---|");
+    let mut lines = Vec::new();
+    for point in &points {
+        let Point { load, schedulers, reports } = point;
+        let (formula, one) = (point.formula(h), &reports[0]);
+        let p1 = one.conflict_share;
+        print!(
+            "| {load} | {schedulers} | {:.1} | {:.2} % | {:.2} % | {:+.0} % |",
             one.others_in_window,
             p1 * 100.0,
             formula * 100.0,
             (formula / p1 - 1.0) * 100.0,
-            p3 * 100.0,
-            cubed * 100.0,
-            one.pods_per_s,
         );
-        writeln!(csv, "{load},{},{p1},{formula},{p3},{cubed}", one.others_in_window)?;
+        for (candidates, report) in CANDIDATES.iter().zip(reports) {
+            let share = report.conflict_share;
+            if *candidates > 1 {
+                let power = p1.powf(f64::from(*candidates));
+                print!(" {:.3} % | {:.3} % |", share * 100.0, power * 100.0);
+            }
+            lines.push(json!({"load": load, "schedulers": schedulers, "candidates": candidates,
+                "m": report.others_in_window, "share": share,
+                "formula": formula.powf(f64::from(*candidates))}));
+        }
+        println!();
     }
-    write_csv(args, &csv)?;
-    let last = reports.last().map(|(_, three)| three);
+    write_lines(args, &lines)?;
+    let last = points.last().and_then(|point| point.reports.last());
     println!("{}", serde_json::to_string(&last)?);
     Ok(())
 }
@@ -66,7 +92,7 @@ pub(crate) fn quality(args: &Args) -> anyhow::Result<()> {
     runs.extend([("all", 10_000), ("best", one_node), ("best", 200)]);
     println!("| strategy | share bp | regret | regret at commit | p1 | pK | conflicts / commits |");
     println!("|---|---|---|---|---|---|---|");
-    let mut csv = "strategy,share_bp,regret,commit_regret,p1,pk\n".to_owned();
+    let mut lines = Vec::new();
     let mut last = None;
     for (strategy, share_bp) in runs {
         let report = load::run(&Args { strategy: strategy.to_owned(), share_bp, ..args.clone() });
@@ -79,24 +105,22 @@ pub(crate) fn quality(args: &Args) -> anyhow::Result<()> {
             report.conflicts,
             report.commits,
         );
-        writeln!(
-            csv,
-            "{strategy},{share_bp},{},{},{},{}",
-            report.regret_mean,
-            report.commit_regret_mean,
-            report.first_conflict_share,
-            report.conflict_share,
-        )?;
+        lines.push(json!({"strategy": strategy, "share_bp": share_bp,
+            "regret": report.regret_mean, "commit_regret": report.commit_regret_mean,
+            "p1": report.first_conflict_share, "pk": report.conflict_share}));
         last = Some(report);
     }
-    write_csv(args, &csv)?;
+    write_lines(args, &lines)?;
     println!("{}", serde_json::to_string(&last)?);
     Ok(())
 }
 
-fn write_csv(args: &Args, csv: &str) -> anyhow::Result<()> {
-    if let Some(path) = &args.csv {
-        std::fs::write(path, csv)?;
+fn write_lines(args: &Args, lines: &[Value]) -> anyhow::Result<()> {
+    let Some(path) = &args.lines else { return Ok(()) };
+    let mut text = String::new();
+    for line in lines {
+        writeln!(text, "{line}")?;
     }
+    std::fs::write(path, text)?;
     Ok(())
 }

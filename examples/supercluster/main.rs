@@ -6,9 +6,11 @@
 //! ```
 //!
 //! Schedulers and agents are those of the program, with the default profile; network and API servers are models with
-//! modelled latencies. `--curve` runs several loads and prints the conflicts beside the formula.
+//! modelled latencies. `--curve` runs several loads and prints the conflicts beside the formula. With `--https`, every
+//! role is a process of the binary and the API servers are sandboxes: build the binary first, with the same profile.
 
 mod curve;
+mod https;
 mod load;
 
 use std::path::PathBuf;
@@ -73,15 +75,19 @@ struct Args {
     /// Seed
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
-    /// Run several loads with 1 and 3 candidates, and print a table beside the formula
+    /// Run several loads with 1 and 3 schedulers and 1 to 3 candidates, and print a table beside the formula
     #[arg(long)]
     curve: bool,
     /// Run several strategies and shares, and print a table of regrets and conflicts
     #[arg(long)]
     quality: bool,
-    /// Write the points of --curve or --quality to this file as CSV
+    /// Run the roles of the binary over HTTPS on loopback, with the API servers of all clusters in this process, in
+    /// real time. --shape, --live, --latency-ms, --tolerance and --measure-every do not apply
+    #[arg(long, conflicts_with_all = ["curve", "quality", "shape", "live", "latency_ms", "tolerance", "measure_every"])]
+    https: bool,
+    /// Write the points of --curve or --quality to this file, one line of JSON each
     #[arg(long, value_name = "FILE")]
-    csv: Option<PathBuf>,
+    lines: Option<PathBuf>,
 }
 
 /// The pods and nodes.
@@ -106,6 +112,9 @@ fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     anyhow::ensure!(args.latency_ms >= 0.0 && args.latency_ms.is_finite(), "--latency-ms: no time");
     anyhow::ensure!(args.load.is_none_or(|load| load > 0.0), "--load: give a rate above 0");
+    if args.https {
+        return https::run(&args);
+    }
     if args.curve {
         return curve::conflicts(&args);
     }
