@@ -16,6 +16,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 const LONGEST_SILENCE: Duration = Duration::from_secs(90);
 /// Maximum time for which any call stays open in silence: a watch that requests at most ten minutes.
 const LONGEST_CALL: Duration = Duration::from_secs(630);
+/// Number of times in a row for which the pause that the server asks for is kept, and not made longer.
+const MOST_REPETITIONS: u32 = 10;
 /// Maximum time for which a process is stopped, in which it does nothing.
 const STOPPED: Duration = Duration::from_secs(45);
 
@@ -34,6 +36,8 @@ pub(crate) struct Calls {
     last: Option<Time>,
     /// How the last call ended.
     end: End,
+    /// The pause that the server asked for when it ended, and how often it has done so in a row.
+    pause: (Duration, u32),
     /// Whether a server has answered that it has no streaming lists.
     lists_in_pages: bool,
 }
@@ -71,8 +75,13 @@ impl Calls {
             return;
         }
         self.last = Some(now);
+        let repeated = std::mem::take(&mut self.pause).1;
         match input {
-            Input::Error(_, error) => self.lists_in_pages |= error.code == 422,
+            Input::Error(_, error) => {
+                self.lists_in_pages |= error.code == 422;
+                let pause = error.retry_after.filter(|_| error.code == 429);
+                self.pause = pause.map_or_else(Default::default, |pause| (pause, repeated + 1));
+            }
             Input::Page(_, page) => self.reached = version(&page.resource_version),
             Input::Event(_, WatchEvent::Bookmark { resource_version, initial_events_end }) => {
                 self.has_bookmarks = true;
@@ -112,19 +121,20 @@ impl Calls {
         let is_watched = self.is_following && self.has_bookmarks;
         let longest = if is_watched { LONGEST_SILENCE } else { LONGEST_CALL };
         rule(silence <= longest + STOPPED, || format!("a call is closed after {silence:?}"))?;
-        self.end = End::TimedOut;
+        (self.end, self.pause) = (End::TimedOut, Default::default());
         self.last = Some(now);
         Ok(())
     }
 
     /// Records that all objects are to be listed again.
     pub(crate) fn relists(&mut self) {
-        self.end = End::Relist;
+        (self.end, self.pause) = (End::Relist, Default::default());
         self.open = None;
     }
 
     /// Checks a call that the reflector opens. A watch continues at the last version, and is not replaced by
-    /// a list without need. A list that no server streams is requested in pages. After a failure there is a pause, but no long one.
+    /// a list without need. A list that no server streams is requested in pages. After a failure there is a pause, but no
+    /// long one; it is the one that the server asks for, if it does.
     ///
     /// # Errors
     /// A rule is violated.
@@ -143,7 +153,15 @@ impl Calls {
             let reached = self.reached;
             rule(from == reached, || format!("{path} does not continue at {reached}"))?;
         }
-        let is_late = end != End::Relist && since > LONGEST_PAUSE + STOPPED;
+        let (pause, repeated) = self.pause;
+        rule(since >= pause, || {
+            format!("{path} is opened {since:?} after {end:?}, not {pause:?}")
+        })?;
+        let longest = match repeated {
+            1..=MOST_REPETITIONS => pause,
+            _ => LONGEST_PAUSE,
+        };
+        let is_late = end != End::Relist && since > longest + STOPPED;
         rule(!is_late, || format!("{path} is opened {since:?} after {end:?}"))?;
         let is_soon = end == End::Failed && since < SHORTEST_PAUSE;
         rule(!is_soon, || format!("{path} is opened {since:?} after a failure"))?;

@@ -12,6 +12,16 @@ use super::patience::REJECTION;
 use super::rules::{Checked, rule};
 use super::server::Server;
 
+/// The reasons of events that nothing supersedes.
+const LASTING: [&str; 2] = ["Scheduled", "Preempted"];
+
+/// The text of a pod that was not permitted in time.
+const NOT_PERMITTED: &str = "rejected due to timeout after waiting";
+/// The texts of a bind that was refused because the pod has another version. The scheduler reads such a pod and binds it
+/// again.
+const BY_PLUGIN: &str = "running Bind plugin";
+const OUTDATED: &str = "ResourceVersion in precondition";
+
 /// What a process has found out about pods that fit on no node.
 #[derive(Debug, Default)]
 pub(crate) struct Explanations {
@@ -19,6 +29,8 @@ pub(crate) struct Explanations {
     texts: BTreeMap<Uid, String>,
     /// The rejected pod whose event has not been recorded yet.
     owed: Option<Uid>,
+    /// The last events that the server has to have, with pod and note, once they are collected.
+    told: Option<Vec<(Uid, String)>>,
 }
 
 impl Explanations {
@@ -44,6 +56,14 @@ impl Explanations {
         if let Some(event) = events.iter().find(|event| is_wrong(&event.note)) {
             return Err(format!("a plugin rejects {} in PreBind: {event:?}", event.regarding));
         }
+        let is_outdated = |note: &str| note.contains(BY_PLUGIN) && note.contains(OUTDATED);
+        if let Some(event) = events.iter().find(|event| is_outdated(&event.note)) {
+            return Err(format!("{} has changed, which is no failure: {event:?}", event.regarding));
+        }
+        if let Some(told) = &mut self.told {
+            let lasting = events.iter().filter(|event| LASTING.contains(&&*event.reason));
+            told.extend(lasting.map(|event| (event.uid.clone(), event.note.clone())));
+        }
         let Some(uid) = self.owed.take() else { return Ok(()) };
         let text = self.texts.get(&uid);
         let is_told = events.iter().any(|event| {
@@ -53,15 +73,42 @@ impl Explanations {
         rule(is_told, || format!("no event says about {uid}: {text:?}"))
     }
 
-    /// Checks a condition that is written: a pod that a plugin rejects in PreBind is unschedulable.
+    /// From now on no fault keeps an event from the server.
+    pub(crate) fn collect(&mut self) {
+        self.told = Some(Vec::new());
+    }
+
+    /// Checks at rest that the server has each event that says what became of a pod, about that pod.
+    ///
+    /// # Errors
+    /// An event is missing.
+    pub(crate) fn have_arrived(&self, server: &Server) -> Checked {
+        let events = server.store.objects(EVENTS);
+        let stored: BTreeSet<(&str, &str)> = events
+            .map(|event| (text_of(&event["involvedObject"]["uid"]), text_of(&event["message"])))
+            .collect();
+        let is_there = |uid: &str| server.live_pods().any(|pod| pod["metadata"]["uid"] == uid);
+        for (uid, note) in self.told.iter().flatten() {
+            let uid = uid.to_string();
+            let is_stored =
+                stored.iter().any(|(own, text)| *own == uid && begin_of(text) == begin_of(note));
+            rule(is_stored || !is_there(&uid), || {
+                format!("the server has no event {note:?} of {uid}")
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Checks a condition that is written: a pod that a plugin rejects in Permit or PreBind is unschedulable.
     ///
     /// # Errors
     /// The rule is violated.
     pub(crate) fn are_written(request: &Request) -> Checked {
         let body = String::from_utf8_lossy(&request.body);
-        let is_rejection = request.path.ends_with("/status") && body.contains(REJECTION);
+        let is_rejection = request.path.ends_with("/status")
+            && [REJECTION, NOT_PERMITTED].iter().any(|text| body.contains(text));
         rule(!is_rejection || body.contains("\"Unschedulable\""), || {
-            format!("a plugin rejects the pod in PreBind: {body}")
+            format!("a plugin rejects the pod: {body}")
         })
     }
 

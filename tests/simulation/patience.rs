@@ -1,4 +1,4 @@
-//! A plugin that waits, like plugins that wait for volumes or for other pods of a gang.
+//! Plugins that wait, like plugins that wait for volumes or for other pods of a gang.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard};
@@ -13,14 +13,17 @@ use serde_json::json;
 
 /// Plugin name.
 pub(crate) const NAME: &str = "Patience";
+/// Name of another plugin, for which some of the pods wait, too.
+pub(crate) const RESTRAINT: &str = "Restraint";
 /// The label that chooses the behaviour for a pod: one of [`VALUES`].
 pub(crate) const LABEL: &str = "patience";
-/// Wait in Permit, once; wait in PreBind; write in PreBind; reject in PreBind, once.
-pub(crate) const VALUES: [&str; 4] = [PERMIT, WAIT, WRITE, REJECT];
+/// Wait in Permit, once, for one plugin or for two; wait in PreBind; write in PreBind; reject in PreBind, once.
+pub(crate) const VALUES: [&str; 5] = [PERMIT, BOTH, WAIT, WRITE, REJECT];
 /// The text of a rejection in PreBind.
 pub(crate) const REJECTION: &str = "comes at a bad time";
 
 const PERMIT: &str = "permit";
+const BOTH: &str = "both";
 const WAIT: &str = "wait";
 const WRITE: &str = "write";
 const REJECT: &str = "reject";
@@ -45,21 +48,57 @@ pub(crate) fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
     Ok(plugin.reserve().permit().pre_bind().pod_deleted().on(deletion).build())
 }
 
+/// A plugin that only waits in Permit.
+#[derive(Debug, Default)]
+struct Restraint {
+    /// Pods that have waited.
+    waited: Mutex<BTreeSet<Uid>>,
+}
+
+/// Creates the other plugin; it takes no arguments.
+///
+/// # Errors
+/// None.
+pub(crate) fn restraint(_args: &PluginArgs) -> Result<Plugin, String> {
+    let plugin = Plugin::new(RESTRAINT, Restraint::default());
+    let deletion = ClusterEvent::new(EventResource::Pod, ActionType::DELETE);
+    Ok(plugin.permit().on(deletion).build())
+}
+
+impl Permit for Restraint {
+    fn permit(&self, _: &mut CycleState, pod: &Pod, _: &str, _: &Handle<'_>) -> PermitVerdict {
+        let mut waited = self.waited.lock().expect("nobody panics with the lock");
+        match asks(pod, BOTH) && waited.insert(pod.uid.clone()) {
+            true => wait(pod, Duration::from_millis(900)),
+            false => PermitVerdict::Allow,
+        }
+    }
+}
+
 fn asks(pod: &Pod, value: &str) -> bool {
     pod.labels.get(LABEL).is_some_and(|own| own == value)
 }
 
+/// Returns a wait of this length, or of ten times the length, depending on the pod.
+fn wait(pod: &Pod, short: Duration) -> PermitVerdict {
+    let is_long = pod.uid.to_string().bytes().map(u32::from).sum::<u32>() % 2 == 0;
+    let timeout = if is_long { short * 10 } else { short };
+    PermitVerdict::Wait { timeout, reason: "waits for its turn".to_owned() }
+}
+
 impl Permit for Patience {
-    /// A pod waits until another one arrives or its timeout passes.
+    /// A pod waits until another one arrives for each plugin, or a timeout passes.
     fn permit(&self, _: &mut CycleState, pod: &Pod, _: &str, handle: &Handle<'_>) -> PermitVerdict {
-        if let Some(other) = handle.waiting.keys().next() {
-            handle.command(Command::Allow { pod: other.clone(), plugin: NAME.into() });
+        let first = handle.waiting.iter().next();
+        if let Some((other, plugin)) =
+            first.and_then(|(uid, own)| Some((uid, own.pending.keys().next()?)))
+        {
+            handle.command(Command::Allow { pod: other.clone(), plugin: plugin.clone() });
         }
         let mut waited = self.waited.lock().expect("nobody panics with the lock");
-        if asks(pod, PERMIT) && waited.insert(pod.uid.clone()) {
+        if (asks(pod, PERMIT) || asks(pod, BOTH)) && waited.insert(pod.uid.clone()) {
             self.to_call_back().insert(pod.uid.clone());
-            let reason = "waits for its turn".to_owned();
-            return PermitVerdict::Wait { timeout: Duration::from_secs(5), reason };
+            return wait(pod, Duration::from_millis(500));
         }
         PermitVerdict::Allow
     }
@@ -80,10 +119,15 @@ impl Reserve for Patience {
 }
 
 impl PodDeleted for Patience {
-    fn pod_deleted(&self, pod: &Pod, _: &Handle<'_>) {
+    /// The deletion of a pod without a node is no event, so the pods that wait in Permit are activated: the engine requeues
+    /// those that are rejected later.
+    fn pod_deleted(&self, pod: &Pod, handle: &Handle<'_>) {
         if pod.node_name.is_some() {
-            self.to_call_back().clear();
+            return self.to_call_back().clear();
         }
+        self.to_call_back().retain(|waiting| !handle.waiting.contains_key(waiting));
+        let waiting = handle.waiting.values().map(|waiting| waiting.pod.key.clone());
+        handle.command(Command::Activate(waiting.collect()));
     }
 }
 

@@ -1,5 +1,6 @@
 //! Invariants of preemptions: victims and preemptors.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use engine::ports::Ports;
 use engine::queue::Place;
 use engine::{Attempt, Engine, Outcome};
 use framework::preemption::Preemption;
-use framework::{NominatedPods, Pod, Time, Uid};
+use framework::{NominatedPods, Pod, QueuedPod, Time, Uid};
 use recording::RecordedEngine;
 
 use super::extender::Extender;
@@ -119,15 +120,16 @@ fn gives_up_its_nomination(Attempt { pod, outcome }: &Attempt, engine: &Engine) 
     })
 }
 
-/// Returns the pods one of which is tried next: pods of the highest priority in the active queue
-/// or, if it is empty, in the backoff queue.
+/// Returns the pods one of which is tried next: those whose turn comes first in the active queue or, if it is empty, all
+/// in the backoff queue.
 fn next(engine: &Engine) -> Vec<Arc<Pod>> {
     let at = |wanted: Place| {
         let queued = engine.queue().iter().filter(move |(place, _)| *place == wanted);
         queued.map(|(_, queued)| queued)
     };
-    let first = at(Place::Active).map(|queued| queued.pod.priority()).max();
-    let active = at(Place::Active).filter(|queued| Some(queued.pod.priority()) == first);
+    let turn = |queued: &QueuedPod| (Reverse(queued.pod.priority()), queued.timestamp);
+    let first = at(Place::Active).map(turn).min();
+    let active = at(Place::Active).filter(|queued| Some(turn(queued)) == first);
     let backoff = at(Place::Backoff).filter(|_| first.is_none());
     active.chain(backoff).map(|queued| queued.pod.clone()).collect()
 }

@@ -51,6 +51,9 @@ pub(crate) const DEFAULT_MAX_SKEW: i32 = 1;
 /// Maximum time in which a pod is bound that has its volumes and devices, while nothing is wrong.
 const MOST_TO_BIND: Duration = Duration::from_secs(5);
 
+/// Time after which a new leader decides, although a list that it has asked for has no answer.
+const LIST_TIMEOUT: Duration = Duration::from_mins(2);
+
 /// Seconds that pods wait for their devices.
 const PATIENCE_FOR_DEVICES: u64 = 20;
 
@@ -92,6 +95,8 @@ pub(crate) struct Replica {
     unsynced: usize,
     /// Number of informers of other kinds than pods that have not listed again.
     unlisted: usize,
+    /// The time since which they list again.
+    lists_since: Time,
     /// Whether volumes were assumed.
     gave_volumes: bool,
     /// The nominated pods, with their nodes.
@@ -316,6 +321,7 @@ impl Replica {
             zones: Zones::default(),
             unsynced: informers.len(),
             unlisted: 0,
+            lists_since: now,
             informers,
             found,
             related: Related::default(),
@@ -390,6 +396,12 @@ impl Replica {
         let Some(attempt) = self.scheduler.schedule_one(now, ports) else { return Ok(None) };
         extender.probed.append(&mut self.probed);
         self.limits.may_decide(now)?;
+        rule(self.unlisted == 0 || now.since(self.lists_since) >= LIST_TIMEOUT, || {
+            format!(
+                "{} is tried, and {} kinds are not listed again",
+                attempt.pod.key, self.unlisted
+            )
+        })?;
         turns.include(&attempt)?;
         self.explanations.decided(&attempt);
         self.last_decisions.include(&attempt);
@@ -664,7 +676,7 @@ impl Replica {
     pub(crate) fn relist(&mut self, now: Time) -> Checked {
         for group in self.scheduler.take_relists() {
             if group == Relist::Others {
-                self.unlisted = self.informers.len() - 1;
+                (self.unlisted, self.lists_since) = (self.informers.len() - 1, now);
             }
             for informer in &mut self.informers {
                 if informer.group() == group {
@@ -816,6 +828,7 @@ pub(crate) fn new_engine(seed: u64, kind: Kind) -> Engine {
     let config = loaded.expect("the configuration is valid").config;
     let mut registry = plugins::registry();
     registry.register(patience::NAME, patience::plugin).expect("the name is free");
+    registry.register(patience::RESTRAINT, patience::restraint).expect("the name is free");
     let profiles = config.build_profiles(&registry).expect("every plugin is there");
     let extenders = kind.extender.map(Role::config).into_iter().collect();
     let queue = config.queue();
@@ -830,7 +843,7 @@ fn profile(name: &str, mut plugin_config: Value) -> Value {
         configs.push(json!({"name": "DynamicResources", "args": args}));
     }
     json!({"schedulerName": name, "pluginConfig": plugin_config,
-        "plugins": {"multiPoint": {"enabled": [{"name": patience::NAME}]}}})
+        "plugins": {"multiPoint": {"enabled": [{"name": patience::NAME}, {"name": patience::RESTRAINT}]}}})
 }
 
 /// Seconds that pods wait for their volumes.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use engine::Engine;
 use engine::queue::Place;
-use framework::{Node, Pod, Time, Uid};
+use framework::{Node, NominatedPods, Pod, QueuedPod, Time, Uid};
 use sandbox::resources::NAMESPACES;
 use serde_json::Value;
 
@@ -107,8 +107,22 @@ pub(crate) fn before_decisions(server: &Server, replica: &mut Replica) -> Checke
     rule(unknown.is_none(), || format!("a pod is tried, and {unknown:?} was not told of"))
 }
 
-/// Queue: every unbound pod of ours is in exactly one place, in its last version.
+/// Queue: every unbound pod of ours is in exactly one place, in its last version. The pods in flight are those that
+/// wait in Permit, and a pod for which others wait is tried.
 pub(crate) fn at_every_step(engine: &Engine) -> Checked {
+    let in_flight = engine.queue().counts().in_flight;
+    rule(in_flight == engine.waiting_pods().len(), || {
+        format!(
+            "{in_flight} pods are in flight, and {:?} wait in Permit",
+            engine.waiting_pods().keys()
+        )
+    })?;
+    let kept = engine.queue().in_flight_events().len();
+    rule(in_flight > 0 || kept == 0, || {
+        format!("{kept} events are kept, and no pod is in flight")
+    })?;
+    trials_are_under_way(engine)?;
+    nominated_pods_wait(engine)?;
     let mut queued = 0;
     for pod in engine.pending() {
         let queued_pod = engine.queue().get(&pod.key).map(|(_, queued)| &queued.pod);
@@ -127,6 +141,59 @@ pub(crate) fn at_every_step(engine: &Engine) -> Checked {
     let counts = engine.queue().counts();
     let all = counts.active + counts.backoff + counts.unschedulable + counts.gated;
     rule(all == queued, || format!("{all} pods are queued, {queued} of them are pending"))
+}
+
+/// Checks that a nominated pod waits for its attempt, in its last version: it counts for its node only once.
+fn nominated_pods_wait(engine: &Engine) -> Checked {
+    let nominator = engine.nominator();
+    for pod in nominator.nodes().flat_map(|node| nominator.nominated_to(node)) {
+        let known = engine.pending_pod(&pod.key).filter(|known| known.uid == pod.uid);
+        let is_last = known.is_some_and(|known| known.resource_version == pod.resource_version);
+        rule(is_last && engine.cache().placed(&pod.uid).is_none(), || {
+            format!("{} is nominated as {}, known is {known:?}", pod.key, pod.resource_version)
+        })?;
+    }
+    Ok(())
+}
+
+/// Checks that each pod whose attempt decides for others is about to be tried, or waits in Permit.
+fn trials_are_under_way(engine: &Engine) -> Checked {
+    let queue = engine.queue();
+    let parked = queue.iter().filter(|(place, _)| *place == Place::Unschedulable);
+    for (_, queued) in parked {
+        let Some(tried) = queue.trial_for(&queued.pod.key) else { continue };
+        let is_ready = |(place, other): (Place, &QueuedPod)| {
+            matches!(place, Place::Active | Place::Backoff) && other.pod.uid == *tried
+        };
+        let is_tried = queue.is_in_flight(tried) || queue.iter().any(is_ready);
+        rule(is_tried, || format!("{} waits for {tried:?}, which is not tried", queued.pod.key))?;
+    }
+    Ok(())
+}
+
+/// Permit: no pod waits for longer than a plugin has said.
+pub(crate) fn no_permit_is_overdue(engine: &Engine, now: Time) -> Checked {
+    let mut overdue = engine.waiting_pods().values();
+    let overdue = overdue.find(|waiting| waiting.pending.values().any(|end| *end <= now));
+    rule(overdue.is_none(), || format!("{overdue:?} waits in Permit at {now}"))
+}
+
+/// Room: a pod that is assumed on a node is in its binding cycle, or bound there, or gone.
+pub(crate) fn no_room_is_kept_in_vain(server: &Server, engine: &Engine) -> Checked {
+    let cache = engine.cache();
+    if cache.assumed_count() <= engine.binding_count() {
+        return Ok(());
+    }
+    let cluster = cache.cluster();
+    let kept = |pod: &&Arc<Pod>| cache.is_assumed(&pod.uid) && !engine.is_binding(&pod.uid);
+    for pod in cluster.pods().map(|placed| &placed.pod).filter(kept) {
+        let uid = pod.uid.to_string();
+        let stored = server.live_pods().find(|stored| stored["metadata"]["uid"] == uid.as_str());
+        rule(stored.is_none_or(|stored| !stored["spec"]["nodeName"].is_null()), || {
+            format!("{} has room on {:?}, and its binding cycle is over", pod.key, pod.node_name)
+        })?;
+    }
+    Ok(())
 }
 
 /// Checks that scheduler and server agree at rest, and that every pod that fits is placed. Returns

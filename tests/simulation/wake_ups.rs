@@ -66,7 +66,7 @@ pub(crate) fn parked_pods_fit_nowhere(
     unnominated: Time,
 ) -> Checked {
     let parked = waiting(engine).filter(|queued| queued.timestamp > unnominated);
-    let parked = parked.filter(|queued| !engine.queue().waits_for_trial(&queued.pod.key));
+    let parked = parked.filter(|queued| engine.queue().trial_for(&queued.pod.key).is_none());
     let parked: Vec<_> = parked.filter(|queued| !queued.pod.terminating).collect();
     if parked.is_empty() || engine.cache().assumed_count() > 0 {
         return Ok(());

@@ -431,7 +431,9 @@ impl World {
             let engine = replica.scheduler.engine();
             rules::at_every_step(engine)?;
             replica.counts_agree()?;
+            rules::no_room_is_kept_in_vain(&self.server, engine)?;
             if is_running {
+                rules::no_permit_is_overdue(engine, now)?;
                 replica.no_call_waits_in_vain(now)?;
                 replica.failures.check(engine, now)?;
             }

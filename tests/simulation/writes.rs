@@ -39,6 +39,8 @@ pub(crate) struct Writes {
     touches: BTreeMap<RequestId, Option<i64>>,
     /// The version that the last of them gave each pod, and the time of its reply.
     versions: BTreeMap<String, (u64, Time)>,
+    /// UIDs of the pods that were to be patched.
+    touched: BTreeSet<String>,
 }
 
 /// A binding that was sent.
@@ -115,6 +117,7 @@ impl Writes {
         let is_of_pods = request.path.starts_with("/api/v1/") && request.path.contains("/pods/");
         if request.method == Method::Patch && is_of_pods {
             self.touches.insert(request.id, observed_generation(&body_of(request)));
+            self.touched.insert(uid_in(&body_of(request), "metadata"));
         }
         let Some(Bound { uid, node }) = Bound::by(request) else { return Ok(()) };
         let version = version_in(&body_of(request));
@@ -266,6 +269,11 @@ impl Writes {
         }
     }
 
+    /// Whether the process has patched the pod, or has tried to.
+    pub(crate) fn have_touched(&self, uid: &str) -> bool {
+        self.touched.contains(uid)
+    }
+
     /// Records that the request was carried out, or never will be.
     pub(crate) fn is_over(&mut self, request: RequestId) {
         self.bindings.remove(&request);
@@ -329,7 +337,7 @@ impl Writes {
 }
 
 /// Whether a patch is to stop a bind of unknown outcome.
-fn is_fence(request: &Request) -> bool {
+pub(crate) fn is_fence(request: &Request) -> bool {
     String::from_utf8_lossy(&request.body).contains("is unknown (try ")
 }
 

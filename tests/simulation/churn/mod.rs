@@ -10,6 +10,7 @@ mod pods;
 mod preemption;
 mod related;
 mod storage;
+mod under_way;
 
 use std::time::Duration;
 
@@ -127,7 +128,7 @@ impl Churn {
         if self.has_devices && once_in(&mut self.rng, 8) {
             return self.change_devices(server, now);
         }
-        match self.rng.u32(..196) {
+        match self.rng.u32(..210) {
             0..34 => self.create_pod(server, now),
             34..52 => self.delete_pod(server, now),
             52..57 => self.replace_pod(server, now),
@@ -159,6 +160,8 @@ impl Churn {
             186..189 => self.let_preemptors_meet(server, now),
             191 => self.act_in_mass(server, now),
             192..196 => self.schedule_elsewhere(server, now),
+            196..208 => self.disturb_pods_under_way(server, now),
+            208..210 => self.create_crowd(server, now),
             _ => self.heartbeat(server, now),
         }
     }

@@ -26,7 +26,7 @@ const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 pub(super) fn template(rng: &mut Rng) -> Value {
     let app = one_of(rng, APPS);
     let mut labels = json!({APP: app});
-    if once_in(rng, 5) {
+    if once_in(rng, 4) {
         labels[patience::LABEL] = json!(one_of(rng, patience::VALUES));
     }
     let mut spec = plain_spec(rng);
@@ -58,7 +58,7 @@ pub(super) fn claimant(rng: &mut Rng) -> Value {
         "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}}});
     let scheduler = one_of(rng, [DEFAULT, SPREADING]);
     let mut labels = json!({});
-    if once_in(rng, 5) {
+    if once_in(rng, 4) {
         labels[patience::LABEL] = json!(one_of(rng, patience::VALUES));
     }
     let mut spec = json!({"schedulerName": scheduler, "containers": [container],

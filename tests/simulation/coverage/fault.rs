@@ -29,6 +29,7 @@ named! {
         ProcessKilled = "process killed",
         ProcessTerminated = "process terminated",
         ProcessStopped = "process stopped for a while",
+        KilledWhileBinding = "process killed or stopped while it binds",
         BindOfKilledProcess = "late bind of a killed process",
         // Faults that last for hours.
         BindingWebhook = "webhook on pods/binding down",
@@ -55,6 +56,7 @@ named! {
         PodsDeletedInMass = "all pods of a namespace deleted",
         PodsCreatedInMass = "many pods created",
         PreemptorsMeet = "several preemptors at once",
+        PodDisturbed = "pod changed, replaced or bound by others while it is worked on",
         NodesLost = "a third of the nodes lost",
         SlicesReplaced = "devices of a node replaced",
         ClaimDeleted = "claim of devices deleted",
@@ -62,6 +64,7 @@ named! {
         DevicesBroken = "devices broken after allocation",
         DevicesNeverReady = "devices never ready",
         AllocationLate = "allocation of devices written late",
+        FenceLost = "patch that stops a lost bind without an answer",
         // Extenders that bind.
         ExtenderBindLost = "answer of a binding extender lost",
         ExtenderBindLate = "bind by an extender late",

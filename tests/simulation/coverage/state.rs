@@ -81,7 +81,7 @@ impl States {
         let is_waiting = waiting.any(|pod| replica.related.waits_for_devices(pod));
         self.add_if(is_waiting, State::ForDevices);
         for pod in engine.pending() {
-            self.add_if(queue.waits_for_trial(&pod.key), State::OnTrial);
+            self.add_if(queue.trial_for(&pod.key).is_some(), State::OnTrial);
             self.add_if(engine.is_preempting(&pod.uid), State::Evicting);
             self.add_if(fruitless.pause_of(&pod.uid, now).is_some(), State::PreemptionPaused);
         }

@@ -52,11 +52,17 @@ impl World {
         self.rest(CALM)?;
         self.hand_over()?;
         self.rush()?;
+        for replica in self.seats.iter_mut().filter_map(|seat| seat.replica.as_mut()) {
+            replica.explanations.collect();
+        }
         self.churn.end(&mut self.server, self.now);
         self.summary.pending = self.rest(SETTLED)?;
         let explained = rules::pending_pods_are_explained(&self.server);
         explained.map_err(|text| self.violation(&text))?;
         for seat in self.seats.iter() {
+            let arrived =
+                seat.replica.as_ref().map(|own| own.explanations.have_arrived(&self.server));
+            arrived.unwrap_or(Ok(())).map_err(|text| self.violation(&text))?;
             let leader = seat.replica.as_ref();
             let leader = leader.filter(|own| own.scheduler.may_act(seat.clock(self.now)));
             let shown = leader.map_or(Ok(()), |own| own.explanations.are_shown(&self.server));

@@ -4,7 +4,7 @@ use std::hash::Hash;
 use std::time::Duration;
 
 use client::reflector::{Call, Input, Output, WatchEvent};
-use client::scheduler::RequestSource;
+use client::scheduler::{Hold, RequestSource};
 use client::{Destination, Reply, Request, RequestId, Response};
 use fastrand::Rng;
 use framework::Uid;
@@ -22,7 +22,7 @@ use super::super::rules;
 use super::super::server::{Bound, further_back};
 use super::super::trouble::Refusal;
 use super::super::volumes;
-use super::super::writes::Writes;
+use super::super::writes::{Writes, is_fence};
 use super::endpoints::{Delayed, Freshness, is_streaming_list};
 use super::{Event, Refused, World};
 
@@ -32,6 +32,10 @@ const REJECTED: u32 = 30;
 const LATEST_REJECTION: u64 = 250;
 /// Maximum time after which a write that allocates devices arrives: the scheduler reckons with it for two minutes.
 const LATEST_ALLOCATION: Duration = Duration::from_secs(90);
+/// Maximum time after which the patch arrives that stops a bind of unknown outcome.
+const LATEST_FENCE: Duration = Duration::from_secs(20);
+/// A process is killed or stopped with one in so many binds.
+const ENDS_WHILE_BINDING: u32 = 20;
 /// The answer of an API server whose store gives none in time.
 const STORAGE_TIMEOUT: &[u8] = br#"{"kind":"Status","status":"Failure","code":500,
     "message":"etcdserver: request timed out"}"#;
@@ -78,7 +82,8 @@ impl World {
                     self.at(delay, Event::Inputs { life, informer, inputs: vec![failed] });
                 }
                 Fate::Refused(status) | Fate::Garbled(status) => {
-                    let refused = Input::Error(call.id, status_error(status, None, b"no"));
+                    let pause = (status == 429).then(|| self.requested_pause());
+                    let refused = Input::Error(call.id, status_error(status, pause, b"no"));
                     self.at(delay, Event::Inputs { life, informer, inputs: vec![refused] });
                 }
                 Fate::StorageTimesOut { .. } => {
@@ -265,6 +270,22 @@ impl World {
             self.at(Duration::ZERO, Event::Learn { life, source, id: request.id, reply });
             return Ok(());
         }
+        let is_election = source == RequestSource::LeaderElector;
+        rules::rule(!self.elects || is_election || request.not_after.is_some(), || {
+            format!("{} may be sent after the authority of {life} has ended", request.path)
+        })?;
+        let is_bind = source == RequestSource::ApiDispatcher && Bound::by(&request).is_some();
+        let ends_here = is_bind && !self.is_calm && self.rng.u32(..ENDS_WHILE_BINDING) == 0;
+        if ends_here && self.rng.bool() {
+            self.coverage.fired_at(Fault::KilledWhileBinding, seat);
+            let own = self.seats.at(seat);
+            if let Some(replica) = &mut own.replica {
+                own.held_back.extend(replica.take_requests(clock)?);
+            }
+            self.pause(seat);
+            self.at(Duration::ZERO, Event::Leave { life, source, request });
+            return Ok(());
+        }
         let by_extender = request.destination != Destination::ApiServer;
         let request = if by_extender { self.bind_of_extender(life, request) } else { request };
         let mut fate = self.network.fate(&mut self.rng);
@@ -280,6 +301,9 @@ impl World {
         }
         if !self.is_calm && fate == Fate::Served && devices::is_allocation(&request) {
             fate = self.fate_of_allocation(life);
+        }
+        if !self.is_calm && fate == Fate::Served && is_fence(&request) {
+            fate = self.fate_of_fence(life);
         }
         if source == RequestSource::ApiDispatcher {
             self.activity.writes += usize::from(request.method != client::Method::Get);
@@ -307,7 +331,8 @@ impl World {
             }
             Fate::Vanishes => self.at(timeout, learn(lost())),
             Fate::Refused(status) => {
-                self.at(delay, learn(answer_to(&request, status, b"no".to_vec())));
+                let body = vec![b'n'; self.rng.usize(..3)];
+                self.at(delay, learn(answer_to(&request, status, body)));
             }
             Fate::StorageTimesOut { is_carried_out: false } => {
                 self.at(delay, learn(storage_timeout(&request)));
@@ -323,7 +348,16 @@ impl World {
                 self.at(delay, Event::Arrive { life, source, request, fate, server });
             }
         }
+        if ends_here {
+            self.coverage.fired_at(Fault::KilledWhileBinding, seat);
+            self.kill(seat);
+        }
         Ok(())
+    }
+
+    /// Returns a pause that a server asks for.
+    fn requested_pause(&mut self) -> Duration {
+        Duration::from_secs(self.rng.u64(1..6))
     }
 
     /// Returns the request that the extender sends to the API server for a call to bind.
@@ -382,6 +416,38 @@ impl World {
         };
         self.fired_at(Fault::AllocationLate, life);
         fate
+    }
+
+    /// Returns the fate of a patch that stops a bind of unknown outcome.
+    fn fate_of_fence(&mut self, life: u32) -> Fate {
+        let fate = match self.rng.u32(..8) {
+            0 => Fate::AnswerLost,
+            1 => Fate::Vanishes,
+            2 => Fate::Lingers(LATEST_FENCE.mul_f64(self.rng.f64())),
+            3 => Fate::StorageTimesOut { is_carried_out: self.rng.bool() },
+            _ => return Fate::Served,
+        };
+        self.fired_at(Fault::FenceLost, life);
+        fate
+    }
+
+    /// Checks a bind of a process that was killed, and that was carried out: no process decides that has not patched the
+    /// pod, which would have stopped the bind.
+    fn is_early_enough(&self, life: u32, bound: &Bound) -> rules::Checked {
+        let is_killed = self.seats.iter().all(|seat| seat.life != life || seat.replica.is_none());
+        let mut others = self.seats.iter().filter(|_| is_killed);
+        let late = others.find(|seat| {
+            let Some(replica) = &seat.replica else { return false };
+            let hold = replica.scheduler.hold(seat.clock(self.now));
+            let decides = matches!(hold, None | Some(Hold::Throttled | Hold::Backlog));
+            let engine = replica.scheduler.engine();
+            let knows = engine.pending().any(|pod| pod.uid == Uid::from(&*bound.uid));
+            decides && knows && !seat.writes.have_touched(&bound.uid)
+        });
+        rules::rule(late.is_none(), || {
+            let successor = late.map(|seat| seat.life);
+            format!("{bound:?} by {life}, which was killed, and {successor:?} decides already")
+        })
     }
 
     /// Whether the extender ends a call to bind, because its scheduler does not lead any more.
@@ -455,6 +521,9 @@ impl World {
             self.summary.bound += 1;
             self.progress.bound();
             rules::after_binding(&self.server, bound)?;
+            if request.destination == Destination::ApiServer {
+                self.is_early_enough(life, bound)?;
+            }
             devices::after_binding(&self.server, bound)?;
             if !self.is_calm && self.rng.u32(..REJECTED) == 0 {
                 let soon = Duration::from_millis(self.rng.u64(..LATEST_REJECTION));
@@ -563,8 +632,9 @@ pub(super) fn answer_to(request: &Request, status: u16, body: Vec<u8>) -> Reply 
     })
 }
 
-/// A server that throttles asks for a longer pause than the default.
+/// A server that throttles asks for a longer pause than the default, and not always for the same one.
 fn answered(status: u16, body: Vec<u8>) -> Reply {
-    let retry_after = (status == 429).then_some(Duration::from_secs(2));
+    let length = Duration::from_secs(2 + body.len() as u64 % 3);
+    let retry_after = (status == 429).then_some(length);
     Reply::Answered(Response { status, retry_after, body })
 }

@@ -453,9 +453,9 @@ impl Queue {
         active.or_else(|| self.backoff.get(key)).or_else(|| self.unschedulable.get(key))
     }
 
-    /// Whether an unschedulable pod waits for the attempt of another pod of its class, which decides for both.
-    pub fn waits_for_trial(&self, key: &PodKey) -> bool {
-        self.unschedulable.group(key).is_some_and(|class| self.trials.of(class).is_some())
+    /// Returns the pod of its class for whose attempt an unschedulable pod waits, because it decides for both.
+    pub fn trial_for(&self, key: &PodKey) -> Option<&Uid> {
+        self.trials.pod_of(self.unschedulable.group(key)?)
     }
 
     /// Returns every queued pod, place by place, but not in the order in which pods are popped.

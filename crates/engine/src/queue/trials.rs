@@ -43,6 +43,11 @@ impl Trials {
         self.by_pod.get(self.pods.get(class)?)
     }
 
+    /// Returns the pod that is tried for a class.
+    pub(super) fn pod_of(&self, class: &Group) -> Option<&Uid> {
+        self.pods.get(class)
+    }
+
     /// Begins a trial. An earlier one of the class ends.
     pub(super) fn begin(&mut self, uid: &Uid, trial: Trial) {
         if let Some(before) = self.pods.insert(trial.class.clone(), uid.clone()) {
