@@ -74,7 +74,7 @@ fn headline(facts: &PodFacts) -> String {
         "backoff" | "errorBackoff" => format!("Pod {namespace}/{name} is pending and backs off."),
         _ => format!("Pod {namespace}/{name} is pending."),
     };
-    if let Some(pending) = facts.pending_seconds {
+    if let Some(pending) = facts.pending_seconds.filter(|_| *attempts > 0) {
         let plural = if *attempts == 1 { "attempt" } else { "attempts" };
         let _ = write!(line, " It has waited {} over {attempts} {plural}.", duration(pending));
     }
@@ -177,7 +177,7 @@ fn rejections(rejections: &[Rejection], wide: bool) -> String {
     if rejections.len() > shown {
         push(
             &mut out,
-            &format!("and {} more reasons; -o wide shows all", rejections.len() - shown),
+            &format!("and {} more; -o wide shows all", counted(rejections.len() - shown, "reason")),
         );
     }
     out

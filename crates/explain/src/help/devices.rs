@@ -161,13 +161,18 @@ fn more_devices(lab: &Lab<'_>, findings: &Findings, classes: &BTreeSet<String>) 
     };
     let objects = cluster.stored_objects_after(None);
     let slices = objects.filter(|object| object.kind == EventResource::ResourceSlice);
+    // Slices of open nodes and the first device of each driver.
     let mut drivers: BTreeMap<String, usize> = BTreeMap::new();
+    let mut examples: BTreeMap<String, Value> = BTreeMap::new();
     let mut proposals = Vec::new();
     for slice in slices {
         let Some(object) = slice.json() else { continue };
         let spec = &object["spec"];
         let driver = spec["driver"].as_str().unwrap_or_default();
         let tries = drivers.entry(driver.to_owned()).or_default();
+        if !examples.contains_key(driver) {
+            examples.insert(driver.to_owned(), spec["devices"][0].clone());
+        }
         if *tries < SLICES && is_open(spec["nodeName"].as_str()) {
             *tries += 1;
             proposals.extend(one_more_device(&slice.name.name, Value::clone(&object)));
@@ -178,13 +183,16 @@ fn more_devices(lab: &Lab<'_>, findings: &Findings, classes: &BTreeSet<String>) 
         classes.iter().filter_map(|class| driver_of(lab, class)).collect();
     proposals.sort_by_key(|(driver, _)| !wanted.contains(driver));
     let mut proposals: Vec<Proposal> = proposals.into_iter().map(|(_, own)| own).collect();
-    for driver in wanted.iter().filter(|driver| !drivers.contains_key(*driver)) {
-        let node = open.iter().next().map(|node| cluster.node_name(node));
-        proposals.extend(node.map(|node| first_device(node, driver)));
+    let Some(node) = open.iter().next().map(|node| cluster.node_name(node)) else {
+        return proposals;
+    };
+    let is_elsewhere = |driver: &&String| drivers.get(*driver).is_none_or(|tries| *tries == 0);
+    for driver in wanted.iter().filter(is_elsewhere) {
+        proposals.push(first_device(node, driver, examples.get(driver)));
     }
-    for class in classes.iter().filter(|class| driver_of(lab, class).is_none()) {
-        let node = open.iter().next().filter(|_| drivers.is_empty());
-        proposals.extend(node.map(|node| first_device(cluster.node_name(node), class)));
+    if drivers.is_empty() {
+        let nameless = classes.iter().filter(|class| driver_of(lab, class).is_none());
+        proposals.extend(nameless.map(|class| first_device(node, class, None)));
     }
     proposals
 }
@@ -218,9 +226,11 @@ fn one_more_device(name: &str, mut object: Value) -> Option<(String, Proposal)> 
     Some((driver, Proposal::object("device", size::NODE, text, key, object)))
 }
 
-/// The slice of a driver that has none.
-fn first_device(node: &str, driver: &str) -> Proposal {
+/// The slice of a driver that has none on the node, with a device like those elsewhere.
+fn first_device(node: &str, driver: &str, like: Option<&Value>) -> Proposal {
     let name = format!("{node}-{driver}");
+    let mut device = like.filter(|own| own.is_object()).cloned().unwrap_or_else(|| json!({}));
+    device["name"] = json!("device-0");
     let object = json!({
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceSlice",
@@ -229,12 +239,14 @@ fn first_device(node: &str, driver: &str) -> Proposal {
             "driver": driver,
             "nodeName": node,
             "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
-            "devices": [{"name": "device-0"}],
+            "devices": [device],
         },
     });
-    let text = format!(
-        "a device of {driver}, for example on node {node}: no ResourceSlice of that driver exists, so that it may not run"
-    );
+    let reason = match like {
+        Some(_) => "no node with room has one",
+        None => "no ResourceSlice of that driver exists, so that it may not run",
+    };
+    let text = format!("a device of {driver}, for example on node {node}: {reason}");
     let key = (EventResource::ResourceSlice, "", &*name);
     Proposal::object("device", size::NODE, text, key, object)
 }

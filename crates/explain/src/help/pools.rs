@@ -30,8 +30,9 @@ pub(super) fn search(lab: &mut Lab<'_>, findings: &Findings) -> Option<Suggestio
             return Some(suggestion);
         }
     }
-    let largest = pools.last().map(|(_, node)| node);
-    if let Some(suggestion) = made(lab, findings, largest, &[]) {
+    let smallest = pools.iter().find(|(_, node)| is_roomy(node, findings));
+    let like = smallest.or(pools.last()).map(|(_, node)| node);
+    if let Some(suggestion) = made(lab, findings, like, &[]) {
         return Some(suggestion);
     }
     // A node in domains of its own is far enough from every pod.
@@ -44,7 +45,7 @@ pub(super) fn search(lab: &mut Lab<'_>, findings: &Findings) -> Option<Suggestio
     if apart.is_empty() {
         return None;
     }
-    made(lab, findings, largest, &apart)
+    made(lab, findings, like, &apart)
 }
 
 /// Returns a node that is made for the pod, with these labels.
@@ -81,18 +82,22 @@ fn made(
 /// Whether nothing about the node alone keeps the pod away: its size, its taints or its labels. Without this look the trials
 /// with nodes that cannot help would take most of the time.
 fn may_take(node: &Node, findings: &Findings) -> bool {
+    is_roomy(node, findings)
+        && missing(&findings.pod, &node.labels).is_none_or(|changes| changes.is_empty())
+}
+
+/// Whether the node is large enough and the pod tolerates its taints.
+fn is_roomy(node: &Node, findings: &Findings) -> bool {
     let (requests, spec) = (&findings.pod.requests.fit, &findings.pod.spec);
     let all = &node.allocatable;
-    let is_large_enough = requests.milli_cpu <= all.milli_cpu
-        && requests.memory <= all.memory
-        && requests.ephemeral_storage <= all.ephemeral_storage;
     let is_tolerated = |taint: &Taint| {
         !taint.effect.forbids_scheduling()
             || spec.tolerations.iter().any(|own| own.tolerates(taint))
     };
-    is_large_enough
+    requests.milli_cpu <= all.milli_cpu
+        && requests.memory <= all.memory
+        && requests.ephemeral_storage <= all.ephemeral_storage
         && node.taints.iter().all(is_tolerated)
-        && missing(&findings.pod, &node.labels).is_none_or(|changes| changes.is_empty())
 }
 
 fn new_node(text: String, size: f64, node: Node) -> Proposal {
@@ -132,7 +137,7 @@ fn renamed(node: Node) -> Node {
     Node { labels, name, taints, unschedulable: false, ..node }
 }
 
-/// Returns a node that is large enough for the pod, like the largest of the cluster, and the labels that the pod and
+/// Returns a node that is large enough for the pod, like one of the cluster but without devices that it does not request, and the labels that the pod and
 /// its volumes need there.
 fn made_for(lab: &Lab<'_>, findings: &Findings, like: Option<&Node>) -> (Node, Vec<LabelChange>) {
     let requests = &findings.pod.requests.fit;
@@ -144,6 +149,9 @@ fn made_for(lab: &Lab<'_>, findings: &Findings, like: Option<&Node>) -> (Node, V
     own.milli_cpu = own.milli_cpu.max(requests.milli_cpu);
     own.memory = own.memory.max(requests.memory);
     own.ephemeral_storage = own.ephemeral_storage.max(requests.ephemeral_storage);
+    let is_requested =
+        |(name, _): &&(Arc<str>, i64)| requests.scalars.iter().any(|(own, _)| own == name);
+    own.scalars = own.scalars.iter().filter(is_requested).cloned().collect();
     for (name, amount) in &requests.scalars {
         let missing = amount - own.scalar(name);
         super::resources::change(own, name, missing.max(0));

@@ -56,9 +56,15 @@ fn uncordon(lab: &Lab<'_>, node: NodeIx) -> Proposal {
         node.taints = kept.cloned().collect();
     });
     let name = changed.name.clone();
-    let text = format!("lift the cordon of node {name}");
-    let mut proposal =
-        Proposal::of_node("cordon", 0.0, text, changed).command(format!("kubectl uncordon {name}"));
+    let (text, command) = match lab.cluster().node(node).is_unschedulable() {
+        true => (format!("lift the cordon of node {name}"), format!("kubectl uncordon {name}")),
+        // The taint of an earlier cordon, which no controller has removed.
+        false => (
+            format!("remove the taint {CORDON_TAINT} of node {name}, which is not cordoned"),
+            format!("kubectl taint node {name} {CORDON_TAINT}-"),
+        ),
+    };
+    let mut proposal = Proposal::of_node("cordon", 0.0, text, changed).command(command);
     proposal.size = size::NODE_STATE;
     proposal
 }

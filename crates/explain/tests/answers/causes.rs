@@ -84,6 +84,8 @@ fn cases() -> Vec<Case> {
         case("taint", waits(), "toleration", "tolerate team=red:NoSchedule")
             .nodes([small("n1").taint("team", "red", "NoSchedule")]),
         case("cordon", waits(), "cordon", "lift the cordon of node n1").nodes([small("n1").unschedulable()]),
+        case("taint of a cordon that has ended", waits(), "cordon", "remove the taint node.kubernetes.io/unschedulable of node n1")
+            .nodes([small("n1").taint("node.kubernetes.io/unschedulable", "", "NoSchedule")]),
         case("node that is not ready", waits(), "health", "node n1 becomes healthy")
             .nodes([small("n1").taint("node.kubernetes.io/not-ready", "", "NoSchedule")]),
         case("node selector", waits().node_selector("disk", "ssd"), "label", "label node n1 disk=ssd"),

@@ -164,6 +164,42 @@ fn later_copy_has_only_the_nodes_that_have_changed() {
     assert_eq!(parts(&follower), (0, 0, 0));
 }
 
+/// What the scheduling loop does for a question in one turn does not grow with the cluster.
+#[test]
+fn work_of_a_slice_is_bounded() {
+    const ON_NODE: usize = 20;
+    let mut engine = Engine::new(config());
+    for number in 0..300 {
+        apply(&mut engine, Change::Node(node(&format!("n{number}")).build()));
+        for own in 0..ON_NODE {
+            let pod = pod(&format!("p{number}-{own}")).on(&format!("n{number}"));
+            apply(&mut engine, Change::Pod(Box::new(pod.build())));
+        }
+        apply(&mut engine, Change::Pod(Box::new(pod(&format!("w{number}")).build())));
+        let (kind, namespace) = (EventResource::PersistentVolumeClaim, "default".into());
+        let name = format!("c{number}").into();
+        let object = Some(json!({"spec": {}}).into());
+        apply(&mut engine, Change::Object { kind, namespace, name, object });
+    }
+    let mut copy = ClusterCopy::default();
+    let (mut copied, mut is_complete) = (0, false);
+    while !is_complete {
+        is_complete = copy.advance(&engine, Time::ZERO);
+        let slice = copy.take_changes().len();
+        assert!(slice <= 256 + ON_NODE, "{slice} objects in a slice");
+        copied += slice;
+    }
+    assert_eq!(copied, 300 * (ON_NODE + 3));
+    let mut follower = Follower::new(config());
+    follower.follow(ClusterCopy::of(&engine, Time::ZERO), Time::ZERO);
+    let mut copy = ClusterCopy::since(follower.known().clone());
+    let slices = std::iter::from_fn(|| (!copy.advance(&engine, Time::ZERO)).then_some(())).count();
+    assert_eq!(slices, 3, "pending pods, and nodes with 4,096 pods at a time");
+    let mut copy = ClusterCopy::of(&engine, Time::ZERO);
+    let freed = std::iter::from_fn(|| (!copy.discard()).then_some(())).count();
+    assert!(freed >= 300 * ON_NODE / (256 + ON_NODE), "{freed} slices free the copy");
+}
+
 #[test]
 fn copy_for_another_follower_is_refused() {
     let mut engine = Engine::new(config());
