@@ -41,34 +41,40 @@ impl DomainTally {
         Self { members: follows.then(Members::default), ..Self::default() }
     }
 
-    /// Returns the tally of these nodes, which are in ascending order, with their domains and amounts.
+    /// Returns the tally of these nodes, which are in ascending order, with their domains and without amounts.
     pub(crate) fn of(
-        nodes: impl Iterator<Item = (NodeIx, Option<DomainIx>, i64)>,
+        nodes: impl Iterator<Item = (NodeIx, Option<DomainIx>)>,
         follows: bool,
     ) -> Self {
         let mut tally = Self::new(follows);
-        let (mut domains, mut places, mut amounts) = (Vec::new(), Vec::new(), Vec::new());
-        for (node, domain, amount) in nodes {
+        let mut domains: Vec<Domain> = Vec::new();
+        let mut places = Vec::new();
+        for (node, domain) in nodes {
             let place = place_of(domain).index();
             if domains.len() <= place {
                 domains.resize(place + 1, Domain::default());
             }
             domains[place].nodes += 1;
-            domains[place].sum += amount;
-            tally.total += amount;
             tally.len += 1;
             if follows {
-                places.push((node, place as u32 + 1));
-                amounts.extend((amount != 0).then_some((node, amount)));
+                places.resize(node.index(), 0);
+                places.push(place as u32 + 1);
             }
         }
-        let domains = domains.into_iter().enumerate().filter(|(_, own)| own.nodes > 0);
-        tally.domains = domains.map(|(place, own)| (NodeIx::new(place), own)).collect();
+        tally.domains = domains.into();
         if let Some(members) = &mut tally.members {
-            members.domains = places.into_iter().collect();
-            members.amounts = amounts.into_iter().collect();
+            members.domains = places.into();
         }
         tally
+    }
+
+    /// Adds the amount of a node in the set that has none, given the domain of the node.
+    pub(crate) fn add(&mut self, node: NodeIx, domain: Option<DomainIx>, amount: i64) {
+        self.domains.change(place_of(domain), |own| own.sum += amount);
+        self.total += amount;
+        if let Some(members) = &mut self.members {
+            members.amounts.change(node, |own| *own = amount);
+        }
     }
 
     /// Adds a node that is not in the set.
@@ -124,6 +130,11 @@ impl DomainTally {
         self.members.iter().for_each(|members| add_with_value(nodes, &members.amounts, to));
     }
 
+    /// Returns the amount of each node; `None` if no node is going to be replaced.
+    pub(crate) fn by_node(&self) -> Option<&NodeColumn<i64>> {
+        self.members.as_ref().map(|members| &members.amounts)
+    }
+
     /// Returns the sum of a domain.
     #[inline]
     pub(crate) fn get(&self, domain: Option<DomainIx>) -> i64 {
@@ -174,11 +185,5 @@ pub(crate) fn add_with_value<T: Copy + Default + PartialEq>(
     column: &NodeColumn<T>,
     to: &mut Vec<NodeIx>,
 ) {
-    if column.count() < nodes.len() {
-        let with_value = column.iter().map(|(node, _)| node);
-        to.extend(with_value.filter(|node| nodes.binary_search(node).is_ok()));
-    } else {
-        let has_value = |node: &NodeIx| column.get(*node) != T::default();
-        to.extend(nodes.iter().copied().filter(has_value));
-    }
+    column.for_each_of(nodes, |place, _| to.push(nodes[place]));
 }

@@ -78,7 +78,6 @@ impl Score for ImageLocality {
                 bits.add(&image.nodes, 1 << place);
             }
         }
-        bits.finish();
         Ok(())
     }
 
@@ -94,7 +93,6 @@ impl Score for ImageLocality {
         let mut bytes = NodeSums::new(nodes, scores);
         images(pod, cluster)
             .for_each(|image| bytes.add(&image.nodes, spread_bytes(image, cluster)));
-        bytes.finish();
         let mut last = (0, score(0, pod));
         for place in scores {
             if *place != last.0 {

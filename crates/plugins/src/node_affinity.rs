@@ -245,7 +245,6 @@ impl Score for NodeAffinity {
             retain_matching(&preference.term, handle.cluster, &mut matched);
             sums.add_if(|node| matched.contains(node), preference.weight.into());
         }
-        sums.finish();
         Ok(())
     }
 }

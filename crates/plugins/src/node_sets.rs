@@ -5,41 +5,29 @@ use framework::{
     NodeSelectorTerm, Operator, Posting, RequiredNodeAffinity, Requirement,
 };
 
-/// A node of the list for so many ids from its first to its last makes an array of all of them faster.
-const IDS_PER_LISTED: usize = 32;
-
 /// Adds amounts for sets of nodes to the sums of listed nodes.
 pub(crate) struct NodeSums<'a> {
     nodes: &'a [NodeIx],
     /// The sum of `nodes[i]` is `sums[i]`.
     sums: &'a mut [i64],
-    /// The index of the first node of the array.
-    first: usize,
-    /// What is added to the nodes from `first` on; empty if the listed nodes are few and far between.
-    array: Vec<i64>,
+    is_sorted: bool,
 }
 
 impl<'a> NodeSums<'a> {
     /// Sets all sums to 0.
     pub(crate) fn new(nodes: &'a [NodeIx], sums: &'a mut [i64]) -> Self {
         sums.fill(0);
-        let indices = || nodes.iter().map(|node| node.index());
-        let first = indices().min().unwrap_or(0);
-        let len = indices().max().map_or(0, |last| last + 1 - first);
-        let is_dense = len < nodes.len() * IDS_PER_LISTED;
-        Self { nodes, sums, first, array: vec![0; if is_dense { len } else { 0 }] }
+        Self { nodes, sums, is_sorted: nodes.is_sorted() }
     }
 
-    /// Adds an amount for each node of a set.
+    /// Adds an amount for each listed node in a set.
     pub(crate) fn add(&mut self, set: &Posting, amount: i64) {
-        if self.array.is_empty() {
+        if !self.is_sorted {
             return self.add_if(|node| set.contains(node), amount);
         }
-        let end = self.first + self.array.len();
-        for node in set.iter_from(NodeIx::new(self.first)).take_while(|node| node.index() < end) {
-            let sum = &mut self.array[node.index() - self.first];
-            *sum = sum.saturating_add(amount);
-        }
+        set.for_each_of(self.nodes, |place| {
+            self.sums[place] = self.sums[place].saturating_add(amount);
+        });
     }
 
     /// Adds an amount for each listed node in a set.
@@ -48,16 +36,6 @@ impl<'a> NodeSums<'a> {
             if is_in_set(*node) {
                 *sum = sum.saturating_add(amount);
             }
-        }
-    }
-
-    /// Completes the sums.
-    pub(crate) fn finish(self) {
-        if self.array.is_empty() {
-            return;
-        }
-        for (node, sum) in self.nodes.iter().zip(self.sums) {
-            *sum = sum.saturating_add(self.array[node.index() - self.first]);
         }
     }
 }

@@ -200,7 +200,6 @@ impl Score for TaintToleration {
         }
         let mut counts = NodeSums::new(nodes, scores);
         repelling.for_each(|(_, tainted)| counts.add(tainted, 1));
-        counts.finish();
         Ok(())
     }
 }

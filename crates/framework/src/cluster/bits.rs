@@ -90,6 +90,11 @@ impl NodeBits {
         }
     }
 
+    /// Returns the highest id that the set has room for.
+    pub(super) fn last_with_room(&self) -> Option<NodeIx> {
+        (self.words.len() * WORD).checked_sub(1).map(NodeIx::new)
+    }
+
     /// Removes every node.
     pub fn clear(&mut self) {
         self.words.fill(0);

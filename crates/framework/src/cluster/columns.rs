@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::NodeIx;
 use super::chunked_map::ChunkedMap;
+use super::listed::{self, entries_between};
 use crate::{CpuMemory, Resources};
 
 /// Amounts per node, indexed by [`NodeIx::index`].
@@ -141,6 +142,19 @@ impl<T: Copy + Default + PartialEq> FromIterator<(NodeIx, T)> for NodeColumn<T> 
     }
 }
 
+impl<T: Copy + Default + PartialEq> From<Vec<T>> for NodeColumn<T> {
+    /// Makes a column of the value of each node by [`NodeIx::index`].
+    fn from(values: Vec<T>) -> Self {
+        let others = values.iter().filter(|value| **value != T::default()).count();
+        let is_sparse = others * SPARSE < values.len();
+        let mut column = Self(Form::Dense { values, others });
+        if is_sparse {
+            column.fit();
+        }
+        column
+    }
+}
+
 impl<T: Copy + Default + PartialEq> PartialEq for NodeColumn<T> {
     /// Compares the values. Equal columns may be in different forms.
     fn eq(&self, other: &Self) -> bool {
@@ -174,14 +188,47 @@ impl<T: Copy + Default + PartialEq> NodeColumn<T> {
 
     /// Returns the nodes with a value other than the default, in ascending order of id.
     pub fn iter(&self) -> impl Iterator<Item = (NodeIx, T)> + '_ {
+        self.iter_from(NodeIx::new(0))
+    }
+
+    /// Returns the nodes from `first` on that have a value other than the default, in ascending order of id.
+    fn iter_from(&self, first: NodeIx) -> impl Iterator<Item = (NodeIx, T)> + '_ {
         let (list, map, values) = match &self.0 {
-            Form::List(list) => (list.as_slice(), None, &[][..]),
-            Form::Sparse(map) => (&[][..], Some(map.iter()), &[][..]),
+            Form::List(list) => {
+                (&list[list.partition_point(|(node, _)| *node < first)..], None, &[][..])
+            }
+            Form::Sparse(map) => (&[][..], Some(map.iter_from(first)), &[][..]),
             Form::Dense { values, .. } => (&[][..], None, values.as_slice()),
         };
-        let dense = values.iter().enumerate().filter(|(_, value)| **value != T::default());
+        let dense = values.iter().enumerate().skip(first.index());
+        let dense = dense.filter(|(_, value)| **value != T::default());
         let dense = dense.map(|(index, value)| (NodeIx::new(index), *value));
         list.iter().chain(map.into_iter().flatten()).copied().chain(dense)
+    }
+
+    /// Visits those of `nodes`, which are in ascending order, that have a value other than the default, by their
+    /// places in the list.
+    pub fn for_each_of(&self, nodes: &[NodeIx], mut visit: impl FnMut(usize, T)) {
+        let Some(first) = nodes.first() else { return };
+        let is_list = !matches!(self.0, Form::Dense { .. });
+        if is_list && entries_between(self.count(), self.last(), nodes) < nodes.len() {
+            return listed::visit(self.iter_from(*first), nodes, visit);
+        }
+        for (place, node) in nodes.iter().enumerate() {
+            let value = self.get(*node);
+            if value != T::default() {
+                visit(place, value);
+            }
+        }
+    }
+
+    /// Returns the last node for which the column has room.
+    fn last(&self) -> Option<NodeIx> {
+        match &self.0 {
+            Form::List(list) => list.last().map(|(node, _)| *node),
+            Form::Sparse(map) => map.last().map(|(node, _)| *node),
+            Form::Dense { values, .. } => values.len().checked_sub(1).map(NodeIx::new),
+        }
     }
 
     /// Returns the values by [`NodeIx::index`], if the column is an array. Nodes beyond its end
@@ -250,12 +297,7 @@ impl<T: Copy + Default + PartialEq> NodeColumn<T> {
 
     /// Switches to the form that suits the number of values.
     fn fit(&mut self) {
-        let highest = match &self.0 {
-            Form::List(list) => list.last().map(|(node, _)| *node),
-            Form::Sparse(map) => map.last().map(|(node, _)| *node),
-            Form::Dense { values, .. } => values.len().checked_sub(1).map(NodeIx::new),
-        };
-        self.fit_up_to(highest.unwrap_or(NodeIx::new(0)));
+        self.fit_up_to(self.last().unwrap_or(NodeIx::new(0)));
     }
 
     /// Switches to the form that suits the number of values, for nodes up to `highest`.
@@ -298,6 +340,7 @@ mod tests {
                 (0..10_u32, prop::collection::vec(0..3000_usize, 0..300)),
                 1..8,
             ),
+            listed_from in 0..3000_usize,
         ) {
             let mut column: NodeColumn<u32> = NodeColumn::default();
             let mut oracle = BTreeMap::new();
@@ -313,6 +356,17 @@ mod tests {
                 let made = oracle.iter().map(|(node, value)| (*node, *value)).collect();
                 prop_assert_eq!(&column, &made);
                 prop_assert!(column.iter().eq(oracle.iter().map(|(node, value)| (*node, *value))));
+                let mut by_index = vec![0; 3000];
+                oracle.iter().for_each(|(node, value)| by_index[node.index()] = *value);
+                prop_assert_eq!(&column, &by_index.into());
+                for step in [1, 7, 100] {
+                    let nodes: Vec<_> = (listed_from..3000).step_by(step).map(NodeIx::new).collect();
+                    let mut visited = Vec::new();
+                    column.for_each_of(&nodes, |place, value| visited.push((nodes[place], value)));
+                    let of_nodes = oracle.iter().map(|(node, value)| (*node, *value));
+                    let expected: Vec<_> = of_nodes.filter(|(node, _)| nodes.contains(node)).collect();
+                    prop_assert_eq!(visited, expected);
+                }
                 prop_assert_eq!(column.count(), oracle.len());
                 prop_assert_eq!(column.is_unused(), oracle.is_empty());
             }

@@ -21,6 +21,7 @@ mod free_volumes;
 mod ids_by_text;
 mod images;
 mod labels;
+mod listed;
 mod node_change;
 mod objects;
 mod pod_query;

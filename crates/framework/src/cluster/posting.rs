@@ -4,6 +4,7 @@ use smallvec::SmallVec;
 
 use super::NodeIx;
 use super::chunked_map::ChunkedMap;
+use super::listed::{self, entries_between};
 use crate::NodeBits;
 
 /// The nodes that share a label value, a taint, a port or an image.
@@ -28,6 +29,8 @@ enum Form {
 const LIST_MAX: usize = 64;
 /// Minimum number of nodes for bits.
 const DENSE: usize = 16;
+/// So many look-ups in bits take the time of finding an entry in a list of nodes.
+const LOOK_UPS_IN_BITS: usize = 8;
 /// A listed id takes as much memory as this many bits.
 const BITS_PER_LISTED: usize = 32;
 
@@ -92,11 +95,10 @@ impl Posting {
 
     /// Switches a list that has grown to the form that suits its length.
     fn fit(&mut self) {
-        let highest = match &self.0 {
-            Form::List(list) => list.last().copied(),
-            Form::Sparse(map) => map.last().map(|(node, ())| *node),
-            Form::Dense(..) => return,
-        };
+        if matches!(self.0, Form::Dense(..)) {
+            return;
+        }
+        let highest = self.last();
         let len = self.len();
         if len * BITS_PER_LISTED > highest.map_or(0, NodeIx::index) {
             self.0 = Form::Dense(self.iter().collect(), len);
@@ -147,6 +149,34 @@ impl Posting {
             Form::List(_) | Form::Sparse(_) => self.iter().for_each(|node| {
                 bits.remove(node);
             }),
+        }
+    }
+
+    /// Visits those of `nodes`, which are in ascending order, that are in the set, by their places in the list.
+    pub fn for_each_of(&self, nodes: &[NodeIx], mut visit: impl FnMut(usize)) {
+        let Some(first) = nodes.first() else { return };
+        let between = entries_between(self.len(), self.last(), nodes);
+        let looked_up = match &self.0 {
+            Form::Dense(..) => nodes.len() / LOOK_UPS_IN_BITS,
+            Form::List(_) | Form::Sparse(_) => nodes.len(),
+        };
+        if between < looked_up {
+            let entries = self.iter_from(*first).map(|node| (node, ()));
+            return listed::visit(entries, nodes, |place, ()| visit(place));
+        }
+        for (place, node) in nodes.iter().enumerate() {
+            if self.contains(*node) {
+                visit(place);
+            }
+        }
+    }
+
+    /// Returns the last node for which the set has room.
+    fn last(&self) -> Option<NodeIx> {
+        match &self.0 {
+            Form::List(list) => list.last().copied(),
+            Form::Sparse(map) => map.last().map(|(node, ())| *node),
+            Form::Dense(bits, _) => bits.last_with_room(),
         }
     }
 
@@ -204,6 +234,14 @@ mod tests {
                 prop_assert_eq!(posting.len(), oracle.len());
             }
             prop_assert!(posting.iter().eq(oracle.iter().copied()));
+            for step in [1, 3, 1000] {
+                let nodes: Vec<_> = (0..400 * spread).step_by(step).map(NodeIx::new).collect();
+                let mut visited = Vec::new();
+                posting.for_each_of(&nodes, |place| visited.push(nodes[place]));
+                let expected: Vec<_> =
+                    nodes.iter().copied().filter(|node| oracle.contains(node)).collect();
+                prop_assert_eq!(visited, expected);
+            }
             for first in (0..400 * spread).step_by(37).map(NodeIx::new) {
                 prop_assert!(posting.iter_from(first).eq(oracle.range(first..).copied()));
             }

@@ -141,7 +141,7 @@ pub trait Filter: Send + Sync {
         PodPart::Template
     }
 
-    /// Writes the key of `nodes[i]` to `keys[i]`; see [`FilterScope::Group`].
+    /// Writes the key of `nodes[i]` to `keys[i]`; see [`FilterScope::Group`]. The nodes are in ascending order.
     ///
     /// # Errors
     /// Any status. The attempt then filters every node. The default has no keys.
@@ -326,8 +326,8 @@ pub trait Score: Send + Sync {
         true
     }
 
-    /// Writes the key of `nodes[i]` to `keys[i]`; see [`ScoreScope::Key`] and [`ScoreScope::Group`]. The
-    /// default is the score before it is normalised.
+    /// Writes the key of `nodes[i]` to `keys[i]`; see [`ScoreScope::Key`] and [`ScoreScope::Group`]. The nodes are in
+    /// ascending order. The default is the score before it is normalised.
     ///
     /// # Errors
     /// Any status. The attempt then scores every node.

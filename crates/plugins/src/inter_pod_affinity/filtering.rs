@@ -11,7 +11,7 @@ use framework::{
 use super::InterPodAffinity;
 use super::terms::{Terms, all_match, matches, query, query_of_all};
 use super::topology::{Source, TopologyCounts, TopologySums};
-use crate::group_key::GroupKey;
+use crate::group_key::GroupKeys;
 use crate::node_sets::retain_union;
 
 const REASON_AFFINITY: &str = "node(s) didn't match pod affinity rules";
@@ -373,19 +373,11 @@ impl Filter for InterPodAffinity {
             [&counts.affinity, &counts.anti_affinity, &counts.existing_anti_affinity]
                 .map(|counts| counts.counted().topologies(cluster).collect::<Vec<_>>());
         let all: Vec<_> = [near, far, existing].into_iter().flatten().collect();
-        for (node, key) in nodes.iter().zip(keys) {
-            let mut packed = GroupKey::of(all.len());
-            for own in &all {
-                match own.topology.domain_of(*node) {
-                    Some(_) if own.is_per_node => {
-                        packed.push(1 + i64::from(own.of_node(*node) > 0))
-                    }
-                    domain => packed.push_domain(domain),
-                }
-            }
-            *key = packed.finish()?;
+        let mut packed = GroupKeys::of(all.len(), nodes, keys);
+        for own in &all {
+            own.push_to(&mut packed, |pods| 1 + i64::from(pods > 0));
         }
-        Ok(())
+        packed.finish()
     }
 
     fn explain_set(

@@ -10,7 +10,7 @@ use framework::{
 use super::InterPodAffinity;
 use super::terms::{Terms, query};
 use super::topology::{Source, TopologySums};
-use crate::group_key::GroupKey;
+use crate::group_key::{GroupKeys, unsigned};
 
 /// The sum of the weights of all matching terms, by domain.
 #[derive(Debug, Clone)]
@@ -141,17 +141,9 @@ impl Score for InterPodAffinity {
         keys: &mut [i64],
     ) -> Result<(), Status> {
         let all: Vec<_> = PreScoreState::of_cycle(state)?.topologies(handle.cluster).collect();
-        for (node, key) in nodes.iter().zip(keys) {
-            let mut packed = GroupKey::of(all.len());
-            for own in &all {
-                match own.topology.domain_of(*node) {
-                    Some(_) if own.is_per_node => packed.push_signed(own.of_node(*node)),
-                    domain => packed.push_domain(domain),
-                }
-            }
-            *key = packed.finish()?;
-        }
-        Ok(())
+        let mut packed = GroupKeys::of(all.len(), nodes, keys);
+        all.iter().for_each(|own| own.push_to(&mut packed, unsigned));
+        packed.finish()
     }
 
     fn score_set(

@@ -9,6 +9,7 @@ use framework::{
 };
 
 use crate::domain_tally::{DomainTally, add_with_value};
+use crate::group_key::GroupKeys;
 
 /// Pods that count in the domains of a topology key, each with a weight.
 #[derive(Debug)]
@@ -249,10 +250,10 @@ impl KeySums {
 /// A topology key with the sums of its domains.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TopologyOfSums<'a> {
-    pub(super) topology: Topology<'a>,
+    topology: Topology<'a>,
     tally: &'a DomainTally,
     /// Whether each domain is a single node.
-    pub(super) is_per_node: bool,
+    is_per_node: bool,
 }
 
 impl TopologyOfSums<'_> {
@@ -261,6 +262,14 @@ impl TopologyOfSums<'_> {
     pub(super) fn of_node(&self, node: NodeIx) -> i64 {
         let domain = self.topology.domain_of(node);
         domain.map_or(0, |domain| self.tally.get(Some(domain)))
+    }
+
+    /// Adds to the keys of nodes their domains, or a number for the sum of each node if each domain is a single node.
+    pub(super) fn push_to(&self, keys: &mut GroupKeys<'_>, number: impl Fn(i64) -> i64) {
+        match self.tally.by_node().filter(|_| self.is_per_node) {
+            Some(sums) => keys.push_values(Some(self.topology), sums, number),
+            None => keys.push_domains(Some(self.topology)),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use framework::{DomainIx, NodeIx};
+use framework::{DomainIx, NodeColumn, NodeIx};
 
 use crate::domain_tally::DomainTally;
 
@@ -61,6 +61,11 @@ impl DomainCounts {
     /// Adds those of `nodes`, which are in ascending order, that have pods.
     pub(super) fn add_counted(&self, nodes: &[NodeIx], to: &mut Vec<NodeIx>) {
         self.tally.add_counted(nodes, to);
+    }
+
+    /// Returns the pods of each node; `None` if no node is going to be replaced.
+    pub(super) fn by_node(&self) -> Option<&NodeColumn<i64>> {
+        self.tally.by_node()
     }
 
     /// Changes the domain and the pods of a node; `None` if it is not eligible.

@@ -13,7 +13,7 @@ use super::PodTopologySpread;
 use super::constraint::{Constraint, has_all_keys, retain_with_all_keys};
 use super::domain_counts::{Changes, DomainCounts};
 use crate::domain_tally::{DomainTally, add_with_value};
-use crate::group_key::GroupKey;
+use crate::group_key::GroupKeys;
 
 const REASON: &str = "node(s) didn't match pod topology spread constraints";
 const REASON_LABEL: &str =
@@ -95,11 +95,12 @@ fn count_all(
         constraint.inclusion.retain(pod, cluster, &mut eligible);
         let topology = cluster.topology(&constraint.topology_key);
         let pods = constraint.pods_by_node(cluster);
-        let nodes = eligible.iter().map(|node| {
-            let domain = topology.and_then(|topology| topology.domain_of(node));
-            (node, domain, pods.get(node).live.into())
-        });
-        let tally = DomainTally::of(nodes, follows);
+        let domain_of = |node| topology.and_then(|topology| topology.domain_of(node));
+        let nodes = eligible.iter().map(|node| (node, domain_of(node)));
+        let mut tally = DomainTally::of(nodes, follows);
+        for (node, pods) in pods.iter().filter(|(node, _)| eligible.contains(*node)) {
+            tally.add(node, domain_of(node), pods.live.into());
+        }
         let is_per_node = topology.is_some_and(|topology| topology.is_per_node());
         let topology = topology.map(|topology| topology.ix());
         let own = i64::from(constraint.selects(pod));
@@ -342,20 +343,15 @@ impl Filter for PodTopologySpread {
         keys: &mut [i64],
     ) -> Result<(), Status> {
         let counted = &PreFiltered::of_cycle(state)?.counted;
-        let topology = |own: &Counted| own.topology.map(|key| handle.cluster.topology_at(key));
-        let columns: Vec<_> = counted.iter().map(|own| (own, topology(own))).collect();
-        for (node, key) in nodes.iter().zip(keys) {
-            let mut packed = GroupKey::of(columns.len());
-            for (own, topology) in &columns {
-                let domain = topology.and_then(|topology| topology.domain_of(*node));
-                match domain.filter(|_| own.is_per_node) {
-                    Some(domain) => packed.push(own.counts.get(domain, &Changes::default()) + 1),
-                    None => packed.push_domain(domain),
-                }
+        let mut packed = GroupKeys::of(counted.len(), nodes, keys);
+        for own in &**counted {
+            let topology = own.topology.map(|key| handle.cluster.topology_at(key));
+            match own.counts.by_node().filter(|_| own.is_per_node) {
+                Some(pods) => packed.push_values(topology, pods, |pods| pods + 1),
+                None => packed.push_domains(topology),
             }
-            *key = packed.finish()?;
         }
-        Ok(())
+        packed.finish()
     }
 
     /// The first constraint that fails determines the reason: a skew hides a missing label of the

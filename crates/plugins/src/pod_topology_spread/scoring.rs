@@ -11,7 +11,7 @@ use framework::{
 use super::constraint::{Constraint, has_all_keys, retain_with_all_keys};
 use super::{HOSTNAME, PodTopologySpread};
 use crate::domain_tally::{DomainTally, add_with_value};
-use crate::group_key::GroupKey;
+use crate::group_key::GroupKeys;
 
 /// A soft constraint and the counts of its pods.
 #[derive(Debug, Clone)]
@@ -328,23 +328,18 @@ impl Score for PodTopologySpread {
         let counted = state.read::<SoftCounts>();
         let SoftCounts(counted) =
             counted.ok_or_else(|| Status::error("PodTopologySpread has no counts"))?;
-        let column = |own| {
-            let column = Column::new(own, 0.0, cluster);
-            (column, own.constraint.pods_by_node(cluster))
-        };
-        let columns: Vec<_> = counted.iter().map(column).collect();
-        for (node, key) in nodes.iter().zip(keys) {
-            let mut packed = GroupKey::of(columns.len());
-            for (column, by_node) in &columns {
-                let domain = column.domain_of(*node);
-                match domain.filter(|_| column.counted.pods.is_none()) {
-                    Some(_) => packed.push(i64::from(by_node.get(*node).live) + 1),
-                    None => packed.push_domain(domain),
+        let mut packed = GroupKeys::of(counted.len(), nodes, keys);
+        for own in &**counted {
+            let topology = cluster.topology(&own.constraint.topology_key);
+            match own.pods {
+                Some(_) => packed.push_domains(topology),
+                None => {
+                    let pods = own.constraint.pods_by_node(cluster);
+                    packed.push_values(topology, &pods, |pods| i64::from(pods.live) + 1);
                 }
             }
-            *key = packed.finish()?;
         }
-        Ok(())
+        packed.finish()
     }
 
     fn score_set(

@@ -59,8 +59,9 @@ proptest! {
                 Some(share) => drop(nodes.insert(node, share)),
                 None => drop(nodes.remove(&node)),
             }
-            let nodes = nodes.iter().map(|(node, (domain, pods))| (NodeIx::new(*node), Some(*domain), *pods));
-            let fresh = DomainCounts::from(DomainTally::of(nodes, false));
+            let mut tally = DomainTally::of(nodes.iter().map(|(node, (domain, _))| (NodeIx::new(*node), Some(*domain))), false);
+            nodes.iter().for_each(|(node, (domain, pods))| tally.add(NodeIx::new(*node), Some(*domain), *pods));
+            let fresh = DomainCounts::from(tally);
             prop_assert_eq!(followed.known(), fresh.known());
             prop_assert_eq!(&followed.by_pods, &fresh.by_pods);
             for zone in names {
