@@ -1,12 +1,12 @@
 //! The passes over the nodes that have changed since the last decision for a class, or over all nodes.
 
-use framework::{Code, ExtensionPoint, Filter, NodeIx, ScoreScope, Status};
+use framework::{ChangedNodes, Code, ExtensionPoint, Filter, NodeIx, ScoreScope, Status};
 
 use super::ranked::{Scoped, Unusable};
 use super::{Cycle, Form};
 use crate::plugin_call::{HasCode, call_plugin};
 use crate::profile::{MAX_NODE_SCORE, Named, ScorePlugin};
-use crate::ranking::{LocalScore, LocalScores, Missed, Ranking};
+use crate::ranking::{LocalScore, LocalScores, Ranking};
 
 /// Number of nodes that are scored at once, so that their scores stay in the cache of the processor.
 const CHUNK: usize = 1 << 13;
@@ -31,8 +31,6 @@ pub(super) struct Columns {
     sums: Vec<i64>,
     /// The keys of all nodes, plugin by plugin.
     keys: Vec<i64>,
-    /// The keys of one node.
-    row: Vec<i64>,
 }
 
 /// A plugin that gives each node a key.
@@ -77,7 +75,7 @@ impl Cycle<'_, '_> {
             None => ranking.take_local(),
         };
         let mut columns = std::mem::take(&mut self.scratch.columns);
-        let repaired = self.repair_both(ranking, &mut local, &missed, scoped, &mut columns);
+        let repaired = self.repair_both(ranking, &mut local, missed.as_ref(), scoped, &mut columns);
         self.scratch.columns = columns;
         repaired?;
         let ranker = self.ranker.as_mut().ok_or(Unusable)?;
@@ -92,7 +90,7 @@ impl Cycle<'_, '_> {
         &mut self,
         ranking: &mut Ranking,
         local: &mut LocalScores,
-        missed: &Missed,
+        missed: Option<&ChangedNodes>,
         scoped: &Scoped<'_>,
         columns: &mut Columns,
     ) -> Result<(), Unusable> {
@@ -118,7 +116,7 @@ impl Cycle<'_, '_> {
     /// Finds the nodes that the filters reject which look at each node for this class alone, out of those to look at.
     fn filter_own(
         &mut self,
-        missed: &Missed,
+        missed: Option<&ChangedNodes>,
         scoped: &Scoped<'_>,
         Columns { passed, rejected, .. }: &mut Columns,
     ) -> Result<(), Status> {
@@ -126,10 +124,7 @@ impl Cycle<'_, '_> {
         if scoped.own_filters.is_empty() {
             return Ok(());
         }
-        let nodes = match missed {
-            Missed::All => None,
-            Missed::Changed(changed) => Some(&*changed.nodes),
-        };
+        let nodes = missed.map(|changed| &*changed.nodes);
         self.filter_nodes(&scoped.own_filters, nodes, passed)?;
         let mut passed = passed.iter().peekable();
         let mut fails = |node: &NodeIx| passed.next_if_eq(&node).is_none();
@@ -143,14 +138,11 @@ impl Cycle<'_, '_> {
     /// Finds the nodes that pass the filters which look at the objects of nodes, out of those to look at.
     fn filter_objects(
         &mut self,
-        missed: &Missed,
+        missed: Option<&ChangedNodes>,
         scoped: &Scoped<'_>,
         passed: &mut Vec<NodeIx>,
     ) -> Result<(), Status> {
-        let nodes = match missed {
-            Missed::All => None,
-            Missed::Changed(changed) => Some(&*changed.objects),
-        };
+        let nodes = missed.map(|changed| &*changed.objects);
         self.filter_nodes(&scoped.object_filters, nodes, passed)
     }
 
@@ -186,13 +178,13 @@ impl Cycle<'_, '_> {
         &mut self,
         ranking: &mut Ranking,
         local: &LocalScores,
-        missed: &Missed,
+        missed: Option<&ChangedNodes>,
         scoped: &Scoped<'_>,
         columns: &mut Columns,
     ) -> Result<(), Unusable> {
         match missed {
-            Missed::All => ranking.reserve(self.view.cluster().table_len()),
-            Missed::Changed(changed) => {
+            None => ranking.reserve(self.view.cluster().table_len()),
+            Some(changed) => {
                 self.rank_again(ranking, local, &changed.nodes, scoped, columns)?;
                 changed.objects.iter().for_each(|node| ranking.remove(*node));
             }
@@ -228,10 +220,11 @@ impl Cycle<'_, '_> {
         local: &LocalScores,
         nodes: &[NodeIx],
         scoped: &Scoped<'_>,
-        Columns { keys, row, .. }: &mut Columns,
+        Columns { keys, .. }: &mut Columns,
     ) -> Result<(), Unusable> {
         let following = scoped.keyed().enumerate().filter(|(_, (_, follows))| *follows);
-        let following: Vec<_> = following.map(|(place, (own, _))| (place, own)).collect();
+        let (places, following): (Vec<_>, Vec<_>) =
+            following.map(|(place, (own, _))| (place, own)).unzip();
         if following.is_empty() {
             return Ok(nodes
                 .iter()
@@ -241,16 +234,10 @@ impl Cycle<'_, '_> {
         let ranked: Vec<NodeIx> = ranked.collect();
         for nodes in ranked.chunks(CHUNK) {
             keys.resize(following.len() * nodes.len(), 0);
-            for ((_, own), keys) in following.iter().zip(keys.chunks_mut(nodes.len())) {
+            for (own, keys) in following.iter().zip(keys.chunks_mut(nodes.len())) {
                 self.write_keys(*own, nodes, keys)?;
             }
-            for (place, node) in nodes.iter().enumerate() {
-                row.clear();
-                row.extend_from_slice(ranking.keys_of(*node));
-                let new = keys.iter().skip(place).step_by(nodes.len());
-                following.iter().zip(new).for_each(|((place, _), key)| row[*place] = *key);
-                ranking.insert(*node, row, local.get(*node))?;
-            }
+            ranking.update_all(nodes, &places, keys, |node| local.get(node))?;
         }
         Ok(())
     }
@@ -293,7 +280,9 @@ impl Cycle<'_, '_> {
             (_, None) => self.scratch.candidates.copy_from(all),
         }
         filters.iter().try_for_each(|own| self.filter_left(own))?;
-        passed.extend(self.scratch.candidates.iter());
+        // Faster than `extend`, which does not know the number of nodes.
+        passed.reserve(self.scratch.candidates.count());
+        self.scratch.candidates.iter().for_each(|node| passed.push(node));
         Ok(())
     }
 

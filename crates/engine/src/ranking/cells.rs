@@ -106,46 +106,62 @@ impl Cells {
             cell.blocks[block] -= 1;
         }
         if new != CellId::NONE {
-            let cell = &mut self.cells[new.index()];
-            cell.len += 1;
-            if cell.blocks.len() <= block {
-                let len = self.of_nodes.len().div_ceil(BLOCK);
-                self.counts += len - cell.blocks.len();
-                cell.blocks.resize(len, 0);
-            }
-            cell.blocks[block] += 1;
+            self.count(new, block, 1);
         }
         old
+    }
+
+    /// Moves nodes that are in no cell and in ascending order to the cells `ids`. Returns the number of nodes that each
+    /// of these cells got.
+    pub(super) fn fill(&mut self, nodes: &[NodeIx], ids: &[CellId]) -> Vec<(CellId, usize)> {
+        self.reserve(nodes.last().map_or(0, |node| node.index() + 1));
+        let mut counts = vec![0_u16; self.cells.len()];
+        let mut filled = Vec::new();
+        let mut ids = ids.iter();
+        for nodes in nodes.chunk_by(|one, other| one.index() / BLOCK == other.index() / BLOCK) {
+            for (node, id) in nodes.iter().zip(ids.by_ref()) {
+                self.of_nodes[node.index()] = *id;
+                counts[id.index()] += 1;
+            }
+            let block = nodes[0].index() / BLOCK;
+            for (place, count) in counts.iter_mut().enumerate().filter(|(_, count)| **count > 0) {
+                let id = CellId(place as u16);
+                self.count(id, block, *count);
+                filled.push((id, usize::from(std::mem::take(count))));
+            }
+        }
+        filled
+    }
+
+    /// Takes in that so many nodes of a block are new in a cell.
+    fn count(&mut self, id: CellId, block: usize, nodes: u16) {
+        let cell = &mut self.cells[id.index()];
+        cell.len += usize::from(nodes);
+        if cell.blocks.len() <= block {
+            let len = self.of_nodes.len().div_ceil(BLOCK);
+            self.counts += len - cell.blocks.len();
+            cell.blocks.resize(len, 0);
+        }
+        cell.blocks[block] += nodes;
     }
 
     /// Returns the node at this place in the order of all nodes in these cells.
     pub(super) fn nth(&self, cells: &[CellId], place: usize) -> Option<NodeIx> {
         let mut left = place;
-        let blocks = self.of_nodes.chunks(BLOCK).enumerate();
-        let of_block = |block: usize| {
+        let (block, ids) = find(self.of_nodes.chunks(BLOCK), &mut left, |block, _| {
             let counts = cells.iter().filter_map(|id| self.get(*id).blocks.get(block));
             counts.map(|count| usize::from(*count)).sum()
-        };
-        let is_wanted = |id: &CellId| cells.contains(id);
-        for (block, of_nodes) in blocks {
-            let count: usize = of_block(block);
-            if count <= left {
-                left -= count;
-                continue;
-            }
-            for (stride, of_nodes) in of_nodes.chunks(STRIDE).enumerate() {
-                let count = |wanted| of_nodes.iter().filter(|id| **id == wanted).count();
-                let count: usize = cells.iter().copied().map(count).sum();
-                if count <= left {
-                    left -= count;
-                    continue;
-                }
-                let mut wanted = of_nodes.iter().enumerate().filter(|(_, id)| is_wanted(id));
-                let (offset, _) = wanted.nth(left)?;
-                return Some(NodeIx::new(block * BLOCK + stride * STRIDE + offset));
-            }
-        }
-        None
+        })?;
+        let mut is_wanted = vec![false; self.cells.len()];
+        cells.iter().for_each(|id| is_wanted[id.index()] = true);
+        let (stride, ids) = find(ids.chunks(STRIDE), &mut left, |_, ids| match cells {
+            // The processor compares several nodes at once.
+            [cell] => ids.iter().filter(|id| *id == cell).count(),
+            _ => ids.iter().filter(|id| is_wanted[id.index()]).count(),
+        })?;
+        let mut wanted = ids.iter().enumerate().filter(|(_, id)| is_wanted[id.index()]);
+        let (offset, _) = wanted.nth(left)?;
+        Some(NodeIx::new(block * BLOCK + stride * STRIDE + offset))
     }
 
     /// The length of the table of nodes.
@@ -157,4 +173,20 @@ impl Cells {
     pub(super) fn bytes(&self) -> usize {
         2 * (self.of_nodes.capacity() + self.counts) + size_of::<Cell>() * self.cells.capacity()
     }
+}
+
+/// Returns the part with the entry that has `left` others before it, and the number of the part. Takes the entries of
+/// the parts before from `left`.
+fn find<'a>(
+    parts: impl Iterator<Item = &'a [CellId]>,
+    left: &mut usize,
+    count: impl Fn(usize, &[CellId]) -> usize,
+) -> Option<(usize, &'a [CellId])> {
+    parts.enumerate().find(|(number, part)| match left.checked_sub(count(*number, part)) {
+        Some(rest) => {
+            *left = rest;
+            false
+        }
+        None => true,
+    })
 }

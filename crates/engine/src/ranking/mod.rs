@@ -28,7 +28,7 @@ use rustc_hash::FxHashMap;
 
 use self::failures::Failures;
 pub(crate) use self::local::{LocalKey, LocalScore, LocalScores};
-pub(crate) use self::nodes::{Basis, Missed, Ranking, Reads};
+pub(crate) use self::nodes::{Basis, Ranking, Reads};
 pub(crate) use self::rejections::{FilterScopes, GroupKey, Rejections};
 
 use crate::profile::Profile;

@@ -16,8 +16,6 @@ pub(super) const MAX_GROUPS: usize = 1024;
 /// Maximum number of bytes that a ranking takes for each node, beside those for a small cluster.
 const MAX_BYTES_PER_NODE: usize = 10;
 const MAX_BYTES_OF_SMALL_CLUSTER: usize = 1 << 18;
-/// Number of groups that are found without a look-up. Neighbours often share one.
-const RECENT: usize = 64;
 
 /// What the verdict or the score of a plugin depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,8 +54,6 @@ pub(crate) struct Ranking {
     ids: FxHashMap<Box<[i64]>, usize>,
     /// Groups without nodes, to be used again.
     unused: Vec<usize>,
-    /// Groups that were found last, by a hash of their keys.
-    recent: Vec<usize>,
     /// Number of scores of all groups.
     scores: usize,
     /// The local scores, if the class does not share them.
@@ -86,29 +82,22 @@ impl Group {
     }
 }
 
-/// How the nodes of a class differ from those that its ranking shows.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Missed {
-    /// The ranking is empty.
-    All,
-    Changed(ChangedNodes),
-}
-
 /// State of the change log.
 impl Ranking {
-    /// Returns the nodes to look at again, and counts on the caller to do so.
-    pub(crate) fn catch_up(&mut self, basis: &Basis, log: &ChangeLog) -> Missed {
+    /// Returns the nodes to look at again, and counts on the caller to do so; `None` for all nodes, of which the ranking
+    /// then has none.
+    pub(crate) fn catch_up(&mut self, basis: &Basis, log: &ChangeLog) -> Option<ChangedNodes> {
         let shown = self.state.replace(log.state()).filter(|_| self.basis == *basis);
         let Some(mut changed) = shown.and_then(|state| log.changed_since(state)) else {
             *self = Self { basis: basis.clone(), state: self.state, ..Self::default() };
-            return Missed::All;
+            return None;
         };
         if !self.outdated.is_empty() {
             changed.nodes.append(&mut self.outdated);
             changed.nodes.sort_unstable();
             changed.nodes.dedup();
         }
-        Missed::Changed(changed)
+        Some(changed)
     }
 
     /// Takes out the local scores of a class that does not share them.
@@ -196,8 +185,41 @@ impl Ranking {
             .into_iter()
             .map(|first| self.group_of(&keys_of(first).collect::<Vec<_>>()))
             .collect();
-        let mut nodes = nodes.iter().zip(numbers);
-        nodes.try_for_each(|(node, number)| self.move_to(*node, groups[number], score_of(*node)))
+        let mut cells = Vec::with_capacity(nodes.len());
+        for (node, number) in nodes.iter().zip(numbers) {
+            cells.push(self.cell_of(groups[usize::from(number)], score_of(*node))?);
+        }
+        for (cell, len) in self.cells.fill(nodes, &cells) {
+            self.joined(cell, len);
+        }
+        Ok(())
+    }
+
+    /// Takes in that the keys of nodes in the ranking may have changed at some places, and their scores. The nodes are
+    /// in ascending order. `keys` has a key of each node, place by place.
+    ///
+    /// # Errors
+    /// [`Overflow`]: there are too many groups and scores.
+    pub(crate) fn update_all(
+        &mut self,
+        nodes: &[NodeIx],
+        places: &[usize],
+        keys: &[i64],
+        score_of: impl Fn(NodeIx) -> LocalScore,
+    ) -> Result<(), Overflow> {
+        for (index, node) in nodes.iter().enumerate() {
+            let new = keys.iter().skip(index).step_by(nodes.len());
+            let new = places.iter().copied().zip(new);
+            let own = self.keys_of(*node);
+            if new.clone().all(|(place, key)| own[place] == *key) {
+                self.rescore(*node, score_of(*node))?;
+                continue;
+            }
+            let mut own = own.to_vec();
+            new.for_each(|(place, key)| own[place] = *key);
+            self.insert(*node, &own, score_of(*node))?;
+        }
+        Ok(())
     }
 
     /// Changes the score of a node that is in the ranking.
@@ -233,24 +255,41 @@ impl Ranking {
     }
 
     fn move_to(&mut self, node: NodeIx, group: usize, score: LocalScore) -> Result<(), Overflow> {
-        let own = &mut self.groups[group];
-        if own.cells.len() <= score.index() {
-            self.scores += score.index() + 1 - own.cells.len();
-            own.cells.resize(score.index() + 1, CellId::NONE);
-        }
-        let cell = &mut own.cells[score.index()];
-        if *cell == CellId::NONE {
-            *cell = self.cells.add(group, score)?;
-        }
-        let new = *cell;
+        let new = self.cell_of(group, score)?;
         let old = self.cells.set(node, new);
         if old != new {
-            own.len += 1;
-            own.passing += usize::from(score != LocalScore::REJECTED);
-            own.best = own.best.max(score);
+            self.joined(new, 1);
             self.left(old);
         }
         Ok(())
+    }
+
+    /// Returns the cell of a group with this score, which may be new.
+    #[inline]
+    fn cell_of(&mut self, group: usize, score: LocalScore) -> Result<CellId, Overflow> {
+        match self.groups[group].cells.get(score.index()) {
+            Some(cell) if *cell != CellId::NONE => Ok(*cell),
+            _ => self.new_cell(group, score),
+        }
+    }
+
+    fn new_cell(&mut self, group: usize, score: LocalScore) -> Result<CellId, Overflow> {
+        let own = &mut self.groups[group].cells;
+        if own.len() <= score.index() {
+            self.scores += score.index() + 1 - own.len();
+            own.resize(score.index() + 1, CellId::NONE);
+        }
+        own[score.index()] = self.cells.add(group, score)?;
+        Ok(own[score.index()])
+    }
+
+    /// Takes in that nodes have joined a cell.
+    fn joined(&mut self, id: CellId, len: usize) {
+        let cell = self.cells.get(id);
+        let group = &mut self.groups[cell.group];
+        group.len += len;
+        group.passing += if cell.score == LocalScore::REJECTED { 0 } else { len };
+        group.best = group.best.max(cell.score);
     }
 
     /// Takes in that a node has left a cell.
@@ -291,21 +330,6 @@ impl Group {
 impl Ranking {
     /// Returns the place of the group with these keys, which may be new.
     fn group_of(&mut self, keys: &[i64]) -> usize {
-        let slot = slot_of(keys);
-        if let Some(place) = self.recent.get(slot)
-            && let Some(group) = self.groups.get(*place)
-            && group.len > 0
-            && *group.keys == *keys
-        {
-            return *place;
-        }
-        let place = self.find_group(keys);
-        self.recent.resize(RECENT, 0);
-        self.recent[slot] = place;
-        place
-    }
-
-    fn find_group(&mut self, keys: &[i64]) -> usize {
         if let Some(place) = self.ids.get(keys) {
             return *place;
         }
@@ -395,13 +419,6 @@ impl Ranking {
         let with_nodes = self.groups.iter().filter(|group| group.passing > 0);
         with_nodes.zip(added).filter_map(|(group, added)| Some((group, (*added)?)))
     }
-}
-
-/// Returns the place of keys in the list of recent groups.
-fn slot_of(keys: &[i64]) -> usize {
-    const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mix = |hash: u64, key: &i64| (hash ^ key.cast_unsigned()).wrapping_mul(MIX);
-    (keys.iter().fold(0, mix) >> 32) as usize % RECENT
 }
 
 /// Nodes that are equally good.
