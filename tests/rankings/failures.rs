@@ -147,8 +147,13 @@ fn compare(seed: u64) -> u64 {
             _ => {
                 let placed = all[0].pods.values().filter(|pod| pod.node_name.is_some());
                 let placed: Vec<Pod> = placed.cloned().collect();
-                if let Some(pod) = rng.choice(placed) {
-                    let pod = Pod { terminating: true, ..pod };
+                let ends = rng.bool();
+                for _ in 0..if ends { 1 } else { 8 } {
+                    let Some(pod) = rng.choice(&placed).cloned() else { break };
+                    let pod = match ends {
+                        true => Pod { terminating: true, ..pod },
+                        false => Pod { start_time: Some(now).into(), ..pod },
+                    };
                     apply(&mut all, Change::Pod(Box::new(pod)), now);
                 }
             }

@@ -70,9 +70,8 @@ impl Rejections {
         if self.filters != *filters || self.verdicts.status_count() > MAX_STATUSES {
             return None;
         }
-        let changes = log.since(self.state)?;
-        let mut nodes = std::mem::take(&mut self.outdated);
-        nodes.extend(changes.map(|entry| entry.node));
+        let mut nodes = log.changed_since(self.state)?.nodes;
+        nodes.append(&mut self.outdated);
         nodes.sort_unstable();
         nodes.dedup();
         self.state = log.state();

@@ -8,8 +8,10 @@ use framework::{ChangedNodes, NodeBits, NodeChange, NodeIx, PodIx};
 /// further behind does as well to look at every node.
 const MIN_CAPACITY: usize = 65_536;
 
-/// Changes are sorted if there are fewer than one for this many nodes. Otherwise a set of all nodes collects them.
+/// A list with fewer than one entry for this many nodes is sorted by comparisons. Otherwise a set of all nodes sorts it.
 const MANY: usize = 64;
+/// A list with fewer entries than this is sorted by comparisons in any cluster.
+const FEW: usize = 16;
 
 /// One change of the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +31,8 @@ pub enum LoggedChange {
     PodPlaced(PodIx),
     /// A pod left the node. Its id may belong to another pod by now.
     PodGone(PodIx),
+    /// The start time of a pod on the node changed. Filters and scores do not read it.
+    PodStarted(PodIx),
 }
 
 /// The latest changes of nodes and placed pods. An update that changes nothing leaves no entry.
@@ -58,25 +62,18 @@ impl ChangeLog {
     pub fn changed_since(&self, state: u64) -> Option<ChangedNodes> {
         let entries = self.since(state)?;
         let mut changed = ChangedNodes::default();
-        let is_of_object = |entry: &LogEntry| matches!(entry.change, LoggedChange::Node(_));
-        if entries.len() < self.nodes / MANY {
-            for entry in entries {
-                changed.nodes.push(entry.node);
-                changed.objects.extend(is_of_object(&entry).then_some(entry.node));
+        for LogEntry { node, change } in entries {
+            match change {
+                LoggedChange::Node(_) => {
+                    changed.nodes.push(node);
+                    changed.objects.push(node);
+                }
+                LoggedChange::PodPlaced(_) | LoggedChange::PodGone(_) => changed.nodes.push(node),
+                LoggedChange::PodStarted(_) => changed.starts.push(node),
             }
-            changed.nodes.sort_unstable();
-            changed.nodes.dedup();
-        } else {
-            let mut nodes = NodeBits::with_len(self.nodes);
-            for entry in entries {
-                nodes.insert(entry.node);
-                changed.objects.extend(is_of_object(&entry).then_some(entry.node));
-            }
-            changed.nodes.reserve(nodes.count());
-            changed.nodes.extend(nodes.iter());
         }
-        changed.objects.sort_unstable();
-        changed.objects.dedup();
+        let ChangedNodes { nodes, objects, starts } = &mut changed;
+        [nodes, objects, starts].into_iter().for_each(|nodes| sort(nodes, self.nodes));
         Some(changed)
     }
 
@@ -96,6 +93,20 @@ impl ChangeLog {
     }
 }
 
+/// Sorts nodes of a table of this length, and drops repetitions.
+fn sort(nodes: &mut Vec<NodeIx>, table_len: usize) {
+    if nodes.len() < (table_len / MANY).max(FEW) {
+        nodes.sort_unstable();
+        nodes.dedup();
+        return;
+    }
+    let mut set = NodeBits::with_len(table_len);
+    for node in nodes.drain(..) {
+        set.insert(node);
+    }
+    nodes.extend(set.iter());
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -108,26 +119,28 @@ mod tests {
     proptest! {
         #[test]
         fn changed_nodes_are_those_of_the_entries(
-            changes in prop::collection::vec((0_usize..3000, prop::option::of(Just(()))), 1..200),
+            changes in prop::collection::vec((0_usize..3000, 0_u8..3), 1..200),
             recent in 0_usize..250,
         ) {
             let mut log = ChangeLog::default();
             let mut cluster = cluster([node("n").build()], []);
             let pod_ix = cluster.place_pod(pod("p").build().into(), "n");
-            for (node, pod) in &changes {
-                let change = match pod {
-                    Some(()) => LoggedChange::PodGone(pod_ix),
-                    None => LoggedChange::Node(NodeChange::LABELS),
+            for (node, kind) in &changes {
+                let change = match kind {
+                    0 => LoggedChange::Node(NodeChange::LABELS),
+                    1 => LoggedChange::PodGone(pod_ix),
+                    _ => LoggedChange::PodStarted(pod_ix),
                 };
                 log.push(NodeIx::new(*node), change);
             }
             let start = changes.len().saturating_sub(recent);
-            let nodes = |objects_only: bool| {
-                let wanted = changes[start..].iter().filter(|(_, pod)| !objects_only || pod.is_none());
+            let nodes = |kinds: &[u8]| {
+                let wanted = changes[start..].iter().filter(|(_, kind)| kinds.contains(kind));
                 let nodes: BTreeSet<_> = wanted.map(|(node, _)| NodeIx::new(*node)).collect();
                 nodes.into_iter().collect::<Vec<_>>()
             };
-            let expected = ChangedNodes { nodes: nodes(false), objects: nodes(true) };
+            let expected =
+                ChangedNodes { nodes: nodes(&[0, 1]), objects: nodes(&[0]), starts: nodes(&[2]) };
             prop_assert_eq!(log.changed_since(start as u64), Some(expected));
         }
     }

@@ -172,6 +172,10 @@ impl World {
                 self.log.push(before.node, LoggedChange::PodGone(before.ix));
             }
             self.log_placed(&pod.uid);
+        } else if let (Some(before), Some(replaced)) = (before, &replaced)
+            && replaced.start_time != pod.start_time
+        {
+            self.log.push(before.node, LoggedChange::PodStarted(before.ix));
         }
         replaced
     }

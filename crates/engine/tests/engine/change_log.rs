@@ -36,6 +36,12 @@ impl World {
     }
 }
 
+/// Returns the entry for another start time of the pod that `placed` is the entry of.
+fn started(placed: LogEntry) -> LogEntry {
+    let LoggedChange::PodPlaced(pod) = placed.change else { panic!("{placed:?} is no placement") };
+    LogEntry { change: LoggedChange::PodStarted(pod), ..placed }
+}
+
 /// Returns the entry for the end of the placement that `placed` is the entry of.
 fn gone(placed: LogEntry) -> LogEntry {
     let LoggedChange::PodPlaced(pod) = placed.change else { panic!("{placed:?} is no placement") };
@@ -73,6 +79,9 @@ impl Replica {
                 }
                 LoggedChange::PodGone(pod) => {
                     assert_eq!(self.pods.remove(&pod), Some(node), "the pod was not there");
+                }
+                LoggedChange::PodStarted(pod) => {
+                    assert_eq!(self.pods.get(&pod), Some(&node), "the pod is not there");
                 }
             }
         }
@@ -193,28 +202,30 @@ fn pod_that_others_place_leaves_an_entry_when_placed_and_when_gone() {
 #[test]
 fn update_of_a_placed_pod_leaves_entries_only_if_its_counts_may_change() {
     type Change = fn(&mut framework::api::Pod);
-    let rows: [(&str, Change, bool); 5] = [
-        ("phase", |pod| pod.status.phase = "Running".to_owned(), false),
+    type Expected = fn(LogEntry) -> Vec<LogEntry>;
+    let [none, again, started]: [Expected; 3] =
+        [|_| Vec::new(), |placed| vec![gone(placed), placed], |placed| vec![started(placed)]];
+    let rows: [(&str, Change, Expected); 5] = [
+        ("phase", |pod| pod.status.phase = "Running".to_owned(), none),
         (
             "start time",
             |pod| pod.status.start_time = Some("2026-01-01T00:00:00Z".to_owned()),
-            false,
+            started,
         ),
-        ("nothing", |_| {}, false),
-        ("label", |pod| drop(pod.metadata.labels.insert("app".into(), "web".into())), true),
+        ("nothing", |_| {}, none),
+        ("label", |pod| drop(pod.metadata.labels.insert("app".into(), "web".into())), again),
         (
             "deletion",
             |pod| pod.metadata.deletion_timestamp = Some("2026-01-01T00:00:00Z".to_owned()),
-            true,
+            again,
         ),
     ];
-    for (name, change, is_logged) in rows {
+    for (name, change, expected) in rows {
         let mut world = world([fit()]);
         world.pod(pod("p").on("b"));
         let placed = world.placed_entry("p");
         let entries = world.log_of(|world| world.update("p", change));
-        let expected = if is_logged { vec![gone(placed), placed] } else { Vec::new() };
-        assert_eq!(entries, expected, "{name}");
+        assert_eq!(entries, expected(placed), "{name}");
     }
 }
 

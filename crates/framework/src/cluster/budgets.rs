@@ -20,6 +20,8 @@ pub(super) struct DisruptionBudgets {
     by_selector: SelectorIndex<BudgetIx>,
     /// Pods that the scheduler evicts and that a budget counts, until the eviction ends.
     evicted: BTreeSet<Uid>,
+    /// Number of budgets that were added or removed.
+    changes: u64,
 }
 
 /// Namespace and name.
@@ -80,6 +82,7 @@ impl DisruptionBudgets {
     }
 
     fn insert(&mut self, name: Name, budget: DisruptionBudget, classes: &mut Classes) {
+        self.changes += 1;
         let matched = classes.matched_by(&budget.pods);
         let ix = BudgetIx(self.budgets.insert(budget));
         let PodQuery { selector, .. } = &self.budgets.get(ix.0).pods;
@@ -89,6 +92,7 @@ impl DisruptionBudgets {
     }
 
     fn remove(&mut self, name: &Name, ix: BudgetIx, classes: &mut Classes) {
+        self.changes += 1;
         self.ids.remove(name);
         let PodQuery { selector, .. } = &self.budgets.get(ix.0).pods;
         self.by_selector.remove(Some(std::slice::from_ref(&name.0)), selector, ix);
@@ -152,6 +156,20 @@ impl Cluster {
         let budgets =
             class.budgets.iter().map(|ix| (*ix, self.disruption_budgets.budgets.get(ix.0)));
         budgets.filter(|(_, budget)| budget.is_charged_for(pod))
+    }
+
+    /// Whether a PodDisruptionBudget selects a placed pod.
+    ///
+    /// # Panics
+    /// Panics if no pod has this id.
+    pub fn has_disruption_budget(&self, pod: PodIx) -> bool {
+        let PlacedPod { membership, .. } = self.pod(pod);
+        !self.classes.get(membership.class).budgets.is_empty()
+    }
+
+    /// Returns the number of budgets that were added or removed. Until it changes, the same budgets select a pod.
+    pub const fn budget_changes(&self) -> u64 {
+        self.disruption_budgets.changes
     }
 }
 

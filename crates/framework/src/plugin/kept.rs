@@ -14,6 +14,8 @@ pub struct ChangedNodes {
     pub nodes: Vec<NodeIx>,
     /// The nodes of which the object has changed.
     pub objects: Vec<NodeIx>,
+    /// The nodes on which the start time of a pod has changed, which only preemption reads.
+    pub starts: Vec<NodeIx>,
 }
 
 /// The values that plugins keep for the pods of a template. The engine stores them between attempts;
@@ -114,7 +116,7 @@ mod tests {
 
     fn nodes(numbers: &[usize]) -> Option<Arc<ChangedNodes>> {
         let nodes = numbers.iter().copied().map(NodeIx::new).collect();
-        Some(Arc::new(ChangedNodes { nodes, objects: Vec::new() }))
+        Some(Arc::new(ChangedNodes { nodes, ..ChangedNodes::default() }))
     }
 
     #[test]

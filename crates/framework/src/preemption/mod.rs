@@ -7,8 +7,8 @@
 
 mod candidate;
 mod eligibility;
+mod findings;
 mod fruitless;
-mod helpless;
 mod progress;
 mod search;
 #[cfg(test)]
@@ -98,10 +98,11 @@ pub trait Evaluator {
         select_victims_on_node(attempt, node, trial)
     }
 
-    /// Whether [`select_victims_on_node`](Self::select_victims_on_node) finds that evictions do not help on a node
-    /// from nothing but the priority of the pod and the [`Trial`], so that the finding holds until the outcome of
-    /// the trial changes.
-    fn repeats_refusals(&self) -> bool {
+    /// Whether [`select_victims_on_node`](Self::select_victims_on_node) decides from nothing but the priority of the
+    /// pod, the pods on the node with their start times and PodDisruptionBudgets, and the [`Trial`], so that its
+    /// finding holds until one of them changes. Budgets may only matter for the selection of victims, not for
+    /// whether there are any.
+    fn repeats_findings(&self) -> bool {
         false
     }
 

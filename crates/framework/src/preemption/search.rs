@@ -1,6 +1,6 @@
 //! Dry runs over the nodes on which evicting pods might help.
 
-use super::helpless::HelplessNodes;
+use super::findings::Findings;
 use super::{Attempt, Candidate, Evaluator, Pause};
 use crate::{
     Cluster, Code, CycleState, DryRun, Handle, NodeIx, NominatingInfo, PostFilterResult, Status,
@@ -19,10 +19,10 @@ pub(super) struct Search {
     wanted: usize,
     /// Whether a node on which no pod has to be evicted is a candidate.
     keeps_without_victims: bool,
-    /// The other nodes, with the reasons that evictions do not help.
-    helpless: HelplessNodes,
-    /// Whether the next pod of the template needs no trial of these nodes.
-    repeats_refusals: bool,
+    /// The other nodes, with the reasons that evictions do not help, and the victims that are known.
+    findings: Findings,
+    /// If the findings are kept for the next pod of the template, the nodes on which they do not hold.
+    exceptions: Option<Vec<NodeIx>>,
     errors: Vec<String>,
     /// The pause that ends first on a potential node, which is left out until then.
     pause: Option<Pause>,
@@ -38,28 +38,27 @@ impl Search {
     ) -> Self {
         let Handle { preemptions, now, .. } = attempt.handle;
         let paused = preemptions.fruitless().paused_nodes(attempt.pod, now).next().is_some();
-        let exceptions = dry_run.exceptions().filter(|_| evaluator.repeats_refusals() && !paused);
+        let exceptions = dry_run.exceptions().filter(|_| evaluator.repeats_findings() && !paused);
         let mut search = Self {
             non_violating: Vec::new(),
             violating: Vec::new(),
             // One candidate found again is enough for trying all nodes.
             wanted: 1,
             keeps_without_victims: dry_run.has_interested_preempting_extender(),
-            repeats_refusals: exceptions.is_some(),
-            helpless: match &exceptions {
-                Some(again) => HelplessNodes::take(attempt.state, evaluator.plugin(), again),
-                None => HelplessNodes::new(evaluator.plugin()),
+            findings: match &exceptions {
+                Some(again) => Findings::take(attempt, evaluator.plugin(), again),
+                None => Findings::new(evaluator.plugin(), attempt.cluster()),
             },
+            exceptions,
             errors: Vec::new(),
             pause: None,
         };
-        search.helpless.verdicts.set_absent(Status::unresolvable(NOT_HELPFUL));
-        let again = std::mem::take(&mut search.helpless.again);
-        if !search.helpless.is_complete || !search.fails_again(attempt, evaluator, dry_run, &again)
+        search.findings.verdicts.set_absent(Status::unresolvable(NOT_HELPFUL));
+        let again = std::mem::take(&mut search.findings.again);
+        if !search.findings.is_complete || !search.fails_again(attempt, evaluator, dry_run, &again)
         {
             search.try_all(attempt, evaluator, dry_run, again);
         }
-        search.helpless.again.extend(exceptions.into_iter().flatten());
         search
     }
 
@@ -82,7 +81,7 @@ impl Search {
             self.non_violating.clear();
             self.violating.clear();
             self.errors.clear();
-            self.helpless.forget(again);
+            self.findings.forget_verdicts(again);
             return false;
         }
         let count = verdicts.count_with(Code::Unschedulable, attempt.cluster().node_count());
@@ -105,16 +104,18 @@ impl Search {
         let start = if nodes.is_empty() { 0 } else { dry_run.offset(nodes.len()) };
         let (behind, ahead) = nodes.split_at(start.min(nodes.len()));
         for node in ahead.iter().chain(behind) {
-            if self.helpless.contains(*node) {
+            if self.findings.is_helpless(*node) {
                 continue;
             }
             self.try_node(attempt, evaluator, dry_run, *node);
             if self.is_over() {
-                self.helpless.again.extend(again);
+                // If the findings are not complete, the next search tries all nodes anyway.
+                let again = self.findings.is_complete.then_some(again);
+                self.findings.again.extend(again.into_iter().flatten());
                 return;
             }
         }
-        self.helpless.is_complete = true;
+        self.findings.is_complete = true;
     }
 
     /// Removes from `nodes`, which ascend, the nodes on which preemption is paused.
@@ -124,7 +125,7 @@ impl Search {
             let Some(node) = cluster.node_named(name) else { continue };
             let Ok(place) = nodes.binary_search(&node) else { continue };
             nodes.remove(place);
-            self.helpless.verdicts.record(node, Status::unresolvable(PAUSED));
+            self.findings.verdicts.record(node, Status::unresolvable(PAUSED));
             if self.pause.as_ref().is_none_or(|first| pause.until < first.until) {
                 self.pause = Some(pause);
             }
@@ -143,20 +144,27 @@ impl Search {
         dry_run: &mut dyn DryRun,
         node: NodeIx,
     ) {
+        if let Some(victims) = self.findings.victims_on(node, attempt.cluster()) {
+            self.findings.again.push(node);
+            return self.keep(Candidate { node, victims });
+        }
         let mut trial = dry_run.trial(attempt.state, node);
         let status = match evaluator.select_victims_on_node(attempt, node, &mut *trial) {
             Ok(victims) if self.keeps_without_victims || !victims.pods.is_empty() => {
-                self.helpless.again.push(node);
+                self.findings.again.push(node);
+                if self.exceptions.is_some() {
+                    self.findings.add_victims(attempt, node, &victims);
+                }
                 return self.keep(Candidate { node, victims });
             }
             Ok(_) => Status::unresolvable(NO_VICTIMS),
             Err(status) => status,
         };
         match status.is_rejection() {
-            true => self.helpless.verdicts.record(node, status),
+            true => self.findings.verdicts.record(node, status),
             false => {
                 self.errors.push(status.message());
-                self.helpless.again.push(node);
+                self.findings.again.push(node);
             }
         }
     }
@@ -190,8 +198,8 @@ impl Search {
         state: &mut CycleState,
     ) -> Result<Vec<Candidate>, PostFilterResult> {
         let candidates = self.take_candidates(cluster);
-        if self.repeats_refusals {
-            self.helpless.keep(state);
+        if let Some(exceptions) = &self.exceptions {
+            self.findings.keep(state, exceptions);
         }
         candidates
     }
@@ -206,7 +214,7 @@ impl Search {
         }
         Err(PostFilterResult {
             nominating: NominatingInfo::Override("".into()),
-            status: Status::unschedulable(self.helpless.verdicts.fit_error(cluster.node_count())),
+            status: Status::unschedulable(self.findings.verdicts.fit_error(cluster.node_count())),
         })
     }
 }

@@ -245,7 +245,7 @@ fn search_ends_with_enough_candidates_of_which_one_violates_no_budget() {
     }
 }
 
-/// DefaultPreemption with one candidate, which repeats refusals.
+/// DefaultPreemption with one candidate, which repeats findings.
 struct Repeating;
 
 impl Evaluator for Repeating {
@@ -257,16 +257,20 @@ impl Evaluator for Repeating {
         1
     }
 
-    fn repeats_refusals(&self) -> bool {
+    fn repeats_findings(&self) -> bool {
         true
     }
+}
+
+fn changed(nodes: &[NodeIx]) -> ChangedNodes {
+    ChangedNodes { nodes: nodes.to_vec(), ..ChangedNodes::default() }
 }
 
 /// Runs a preemption with what the last one has kept, after changes of some nodes. Returns the text and the
 /// nodes that were filtered.
 fn run_again(
     kept: Option<Kept>,
-    changed: &[NodeIx],
+    changed: &ChangedNodes,
     cluster: &Cluster,
     exceptions: &[NodeIx],
 ) -> (Kept, String, Vec<usize>) {
@@ -278,8 +282,7 @@ fn run_again(
     };
     let mut dry_run = FakeDryRun::new(cluster, filter).with_exceptions(exceptions.to_vec());
     let mut state = CycleState::new();
-    let changed = ChangedNodes { nodes: changed.to_vec(), objects: Vec::new() };
-    state.resume(kept.unwrap_or_default().next_attempt(Some(Arc::new(changed))));
+    state.resume(kept.unwrap_or_default().next_attempt(Some(Arc::new(changed.clone()))));
     let verdicts = all_unschedulable(cluster);
     let (pod, handle) = (&incoming, parts.handle(cluster));
     let mut attempt = Attempt { pod, state: &mut state, verdicts: &verdicts, handle };
@@ -305,13 +308,13 @@ fn only_nodes_that_have_changed_are_tried_again_where_evictions_did_not_help() {
     let [b, d] = ["b", "d"].map(|name| cluster.node_named(name).unwrap());
     let text = "0/4 nodes are available: 4 Insufficient cpu.".to_owned();
 
-    let (kept, first, tried) = run_again(None, &[], &cluster, &[]);
+    let (kept, first, tried) = run_again(None, &changed(&[]), &cluster, &[]);
     assert_eq!((first, tried), (text.clone(), vec![0, 1, 2, 3]));
-    let (kept, second, tried) = run_again(Some(kept), &[], &cluster, &[]);
+    let (kept, second, tried) = run_again(Some(kept), &changed(&[]), &cluster, &[]);
     assert_eq!((second, tried), (text.clone(), vec![]));
-    let (kept, third, tried) = run_again(Some(kept), &[b], &cluster, &[d]);
+    let (kept, third, tried) = run_again(Some(kept), &changed(&[b]), &cluster, &[d]);
     assert_eq!((third, tried), (text.clone(), vec![1, 3]), "changed, and nominated");
-    let (kept, fourth, tried) = run_again(Some(kept), &[], &cluster, &[]);
+    let (kept, fourth, tried) = run_again(Some(kept), &changed(&[]), &cluster, &[]);
     assert_eq!((fourth, tried), (text, vec![3]), "no longer nominated");
 
     // Evictions now help on two nodes; the first in order is chosen.
@@ -319,11 +322,69 @@ fn only_nodes_that_have_changed_are_tried_again_where_evictions_did_not_help() {
         let gone = cluster.node(node).placed().find(|(_, pod)| *pod.key.name == *uid).unwrap().0;
         cluster.remove_pod(gone);
     }
-    let (kept, chosen, _) = run_again(Some(kept), &[b, d], &cluster, &[]);
+    let (kept, chosen, _) = run_again(Some(kept), &changed(&[b, d]), &cluster, &[]);
     assert_eq!(chosen, "preempts on b");
-    let (_, chosen, tried) = run_again(Some(kept), &[], &cluster, &[]);
+    let (_, chosen, tried) = run_again(Some(kept), &changed(&[]), &cluster, &[]);
     assert_eq!(chosen, "preempts on b");
     assert!(!tried.contains(&0) && !tried.contains(&2), "{tried:?}");
+}
+
+#[test]
+fn victims_are_selected_once_while_nodes_budgets_and_start_times_stay() {
+    let placed = |name: &str, low: &str| pod(low).cpu("4").label("app", low).on(name).build();
+    let nodes = ["a", "b"].map(|name| node(name).allocatable("cpu", "4").build());
+    let mut cluster = cluster(nodes, [placed("a", "x"), placed("b", "y")]);
+    let [a, b] = ["a", "b"].map(|name| cluster.node_named(name).unwrap());
+    let none = changed(&[]);
+    let again = |kept: Kept, changed: &ChangedNodes, cluster: &Cluster, nominated: &[NodeIx]| {
+        run_again(Some(kept), changed, cluster, nominated)
+    };
+    let on_a = "preempts on a".to_owned();
+
+    let (kept, chosen, tried) = run_again(None, &none, &cluster, &[]);
+    assert_eq!((chosen, tried), (on_a.clone(), vec![0]));
+    let (kept, chosen, tried) = again(kept, &none, &cluster, &[]);
+    assert_eq!((chosen, tried), (on_a.clone(), vec![]), "nothing has changed");
+    let (kept, _, tried) = again(kept, &changed(&[b]), &cluster, &[]);
+    assert!(tried.is_empty(), "another node has changed");
+    let (kept, _, tried) = again(kept, &changed(&[a]), &cluster, &[]);
+    assert_eq!(tried, [0], "the node has changed");
+    let started = ChangedNodes { starts: vec![a], ..ChangedNodes::default() };
+    let (kept, _, tried) = again(kept, &started, &cluster, &[]);
+    assert_eq!(tried, [0], "a pod has started");
+    let (kept, _, tried) = again(kept, &none, &cluster, &[a]);
+    assert_eq!(tried, [0], "a pod is nominated");
+    let (kept, _, tried) = again(kept, &none, &cluster, &[]);
+    assert_eq!(tried, [0], "no longer nominated");
+
+    protect(&mut cluster, &[("other", 0)]);
+    let (kept, _, tried) = again(kept, &none, &cluster, &[]);
+    assert_eq!(tried, [0], "budgets have changed");
+    let (kept, _, tried) = again(kept, &none, &cluster, &[]);
+    assert!(tried.is_empty(), "no budget selects the pod");
+    protect(&mut cluster, &[("x", 1)]);
+    let (kept, ..) = again(kept, &none, &cluster, &[]);
+    let (_, chosen, tried) = again(kept, &none, &cluster, &[]);
+    assert_eq!((chosen, tried), (on_a, vec![0]), "a budget selects the pod");
+}
+
+#[test]
+fn victims_are_selected_again_while_only_some_pods_of_the_node_have_started() {
+    let low = |name: &str| pod(name).cpu("2").on("a");
+    let starts = [(false, false), (true, false), (true, true)];
+    let tried_again = starts.map(|(one, other)| {
+        let start = |pod: PodBuilder, has_started: bool| match has_started {
+            true => pod.started(0).build(),
+            false => pod.build(),
+        };
+        let placed = [start(low("x"), one), start(low("y"), other)];
+        let cluster = cluster([node("a").allocatable("cpu", "4").build()], placed);
+        let (kept, ..) = run_again(None, &changed(&[]), &cluster, &[]);
+        let (_, chosen, tried) = run_again(Some(kept), &changed(&[]), &cluster, &[]);
+        assert_eq!(chosen, "preempts on a");
+        !tried.is_empty()
+    });
+    assert_eq!(tried_again, [false, true, false]);
 }
 
 #[test]

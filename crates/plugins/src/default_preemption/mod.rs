@@ -70,7 +70,7 @@ impl Evaluator for DefaultPreemption {
         self.args.candidates_wanted(nodes)
     }
 
-    fn repeats_refusals(&self) -> bool {
+    fn repeats_findings(&self) -> bool {
         true
     }
 }
