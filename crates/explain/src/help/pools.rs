@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use engine::Change;
-use framework::{EventResource, Labels, Node, Resources, Taint};
+use framework::{EventResource, Labels, Node, NodeIx, POOL_LABELS, Resources, Taint};
 
 use super::labels::{LabelChange, applied, missing, missing_for};
 use super::{Proposal, size, verified};
@@ -14,6 +14,7 @@ use crate::now::Findings;
 use crate::quantity;
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
+const ZONE: &str = "topology.kubernetes.io/zone";
 /// Number of pools whose node is tried.
 const POOLS: usize = 16;
 /// Maximum number of pods on a node that no pool has.
@@ -21,7 +22,7 @@ const PODS: i64 = 110;
 
 /// Returns the smallest node that would take the pod: another of a pool of the cluster, or else one made for the pod.
 pub(super) fn search(lab: &mut Lab<'_>, findings: &Findings) -> Option<Suggestion> {
-    let pools = pools(lab);
+    let pools = pools(lab, findings);
     let may_take = |(_, node): &&(Arc<str>, Node)| may_take(node, findings);
     for (like, node) in pools.iter().filter(may_take).take(POOLS) {
         let text = format!("another node like {like} ({})", capacity(&node.allocatable));
@@ -104,27 +105,29 @@ fn new_node(text: String, size: f64, node: Node) -> Proposal {
     Proposal::new("node", size, text, vec![Change::Node(node)])
 }
 
-/// Returns one new node for each distinct kind of node, the smallest first, with the name of a node like it.
-fn pools(lab: &Lab<'_>) -> Vec<(Arc<str>, Node)> {
-    type Kind = (i64, i64, Vec<(String, String)>, Vec<Taint>, Vec<(Arc<str>, i64)>);
-    let cluster = lab.cluster();
-    let mut kinds: BTreeMap<Kind, (Arc<str>, Node)> = BTreeMap::new();
+/// Returns one new node for each distinct kind of node, the smallest first, with the name of a node like it. Nodes of a kind
+/// have the same size, the same taints, and the same zone, pool and other labels that matter to the pod.
+fn pools(lab: &Lab<'_>, findings: &Findings) -> Vec<(Arc<str>, Node)> {
+    type Kind<'a> = (i64, i64, Vec<Option<&'a str>>, &'a [Taint], Vec<i64>);
+    let (cluster, pod) = (lab.cluster(), &findings.pod);
+    let needed = missing(pod, &Labels::default()).unwrap_or_default();
+    let keys = needed.iter().map(|(key, _)| &**key).chain(POOL_LABELS).chain([ZONE]);
+    let keys: Vec<&str> = keys.filter(|key| *key != HOSTNAME).collect();
+    let mut kinds: BTreeMap<Kind<'_>, NodeIx> = BTreeMap::new();
     for node in cluster.nodes().iter() {
-        let object = cluster.to_node(node);
-        let own = |(key, value): (&str, &str)| {
-            (key != HOSTNAME && value != &*object.name).then(|| (key.to_owned(), value.to_owned()))
-        };
-        let allocatable = &object.allocatable;
+        let view = cluster.node(node);
+        let (all, requested) = (view.allocatable(), pod.requests.fit.scalars.iter());
         let kind = (
-            allocatable.milli_cpu,
-            allocatable.memory,
-            object.labels.iter().filter_map(own).collect(),
-            object.taints.to_vec(),
-            allocatable.scalars.to_vec(),
+            all.milli_cpu,
+            all.memory,
+            keys.iter().map(|key| view.label(key)).collect(),
+            view.taints(),
+            requested.map(|(name, _)| view.scalar(name).allocatable).collect(),
         );
-        kinds.entry(kind).or_insert_with(|| (object.name.clone(), renamed(object)));
+        kinds.entry(kind).or_insert(node);
     }
-    kinds.into_values().collect()
+    let nodes = kinds.into_values().map(|node| cluster.to_node(node));
+    nodes.map(|node| (node.name.clone(), renamed(node))).collect()
 }
 
 /// Returns a new, schedulable node like this one.

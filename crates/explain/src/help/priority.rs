@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use framework::{Code, NodeIx};
+
 use super::{Proposal, size, suggestion, verified, with_spec};
 use crate::answer::Suggestion;
 use crate::lab::Lab;
@@ -18,8 +20,13 @@ pub(super) fn search(lab: &mut Lab<'_>, findings: &Findings) -> Option<Suggestio
         return verified(lab, pod, proposal);
     }
     let own = pod.priority();
-    let higher = lab.cluster().pods().map(|placed| placed.pod.priority());
-    let higher: BTreeSet<i32> = higher.filter(|priority| *priority >= own).collect();
+    let cluster = lab.cluster();
+    let verdicts = &findings.evaluation.verdicts;
+    let may_help = |node: &NodeIx| verdicts.get(*node).code() == Code::Unschedulable;
+    let nodes = cluster.nodes().iter().filter(may_help);
+    let placed = nodes.flat_map(|node| cluster.node(node).pods());
+    let higher: BTreeSet<i32> =
+        placed.map(|pod| pod.priority()).filter(|priority| *priority >= own).collect();
     let priorities: Vec<i32> = higher.iter().filter_map(|found| found.checked_add(1)).collect();
     // A higher priority can evict every pod that a lower one can.
     let (mut low, mut high) = (0, priorities.len());
