@@ -121,6 +121,10 @@ fn check_lost_clusters(seed: u64) -> u64 {
     settings.faults.longest_cut = Duration::from_secs(300);
     settings.faults.scheduler_restarts = Some(Duration::from_secs(90));
     settings.faults.foreign_pods = None;
+    if !seed.is_multiple_of(2) {
+        // Renewals are later than the margin between the end of a delegate and the next one.
+        (settings.faults.late, settings.faults.longest_delay) = (0.2, Duration::from_secs(60));
+    }
     let mut world = World::new(settings, clusters());
     for number in 0..40 {
         world.arrive(job(number), Duration::from_secs(5 * number as u64));
@@ -166,8 +170,8 @@ fn check_deletions(seed: u64) -> usize {
 
 #[test]
 fn deleted_pods_leave_no_delegate_and_get_none_later() {
-    let deleted: usize = seeds("0..12").map(check_deletions).sum();
-    assert!(deleted > 200, "{deleted}");
+    let deleted: usize = seeds("0..6").map(check_deletions).sum();
+    assert!(deleted > 100, "{deleted}");
 }
 
 /// Runs one seed in which messages and writes are up to seven minutes late: longer than an agent remembers what it has
@@ -185,10 +189,10 @@ fn check_minutes_late(seed: u64) {
         ..settings.faults
     };
     let mut world = World::new(settings, clusters());
-    for number in 0..100 {
-        world.arrive(job(number), Duration::from_secs(3 * number as u64));
+    for number in 0..40 {
+        world.arrive(job(number), Duration::from_secs(6 * number as u64));
     }
-    world.run_on(Duration::from_secs(900));
+    world.run_on(Duration::from_secs(700));
     world.calm(Duration::from_secs(1_200));
     let report = world.report(Duration::ZERO);
     let context = format!("seed {seed}: {report:?}");
@@ -200,7 +204,7 @@ fn check_minutes_late(seed: u64) {
 
 #[test]
 fn messages_that_are_minutes_late_do_no_harm() {
-    seeds("0..8").for_each(check_minutes_late);
+    seeds("0..3").for_each(check_minutes_late);
 }
 
 #[test]
