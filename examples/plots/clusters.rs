@@ -29,6 +29,9 @@ pub(super) struct Regret {
     regret: f64,
 }
 
+/// Place of the colour of formulas.
+const GREY: usize = 4;
+
 /// Returns the plot of conflicts against the load, with the formula beside them.
 pub(super) fn conflicts(lines: &[Conflicts]) -> Plot {
     let mut measured: BTreeMap<(u32, u32), Vec<(f64, f64)>> = BTreeMap::new();
@@ -44,7 +47,8 @@ pub(super) fn conflicts(lines: &[Conflicts]) -> Plot {
     let mut series = Vec::new();
     for (place, ((candidates, schedulers), points)) in measured.into_iter().enumerate() {
         let name = format!("K = {candidates}, S = {schedulers}");
-        series.push(Series { name, points, style: Style::Single, colour: Some(place) });
+        let colour = Some(place + usize::from(place >= GREY));
+        series.push(Series { name, points, style: Style::Single, colour });
     }
     for (candidates, points) in formulas {
         let least = series.iter().flat_map(|own| &own.points).map(|point| point.1);
@@ -52,7 +56,7 @@ pub(super) fn conflicts(lines: &[Conflicts]) -> Plot {
         // Far below what can be measured, it would only make the rest small.
         let points = points.into_iter().filter(|point| point.1 >= least / 3.0).collect();
         let name = format!("formula, K = {candidates}");
-        series.push(Series { name, points, style: Style::Formula, colour: Some(4) });
+        series.push(Series { name, points, style: Style::Formula, colour: Some(GREY) });
     }
     let axes = ("pods per second", "% of decisions without a commit");
     Plot { file: "clusters-conflicts.svg", axes, series }
@@ -118,11 +122,12 @@ pub(super) mod tests {
             assert_eq!(cells[4], format!("{:.2} %", own.formula * 100.0), "{own:?}");
         }
         for own in read::<Regret>(REGRETS).unwrap() {
-            let begin = format!("| {} % |", f64::from(own.share_bp) / 100.0);
-            let cells = row(&begin);
             let place =
                 ["random", "round-robin", "best"].iter().position(|name| *name == own.strategy);
+            // The strategy `all` has no share.
             let Some(place) = place else { continue };
+            let begin = format!("| {} % |", f64::from(own.share_bp) / 100.0);
+            let cells = row(&begin);
             assert_eq!(cells[place + 1], format!("{:.2}", own.regret), "{own:?}");
         }
     }

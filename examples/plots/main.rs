@@ -14,12 +14,14 @@ use serde::de::DeserializeOwned;
 
 /// Size of a plot in pixels.
 const SIZE: (u32, u32) = (880, 420);
-const COLOURS: [RGBColor; 5] = [
+const COLOURS: [RGBColor; 7] = [
     RGBColor(31, 119, 180),
     RGBColor(214, 95, 14),
     RGBColor(44, 140, 60),
     RGBColor(120, 80, 170),
     RGBColor(120, 120, 120),
+    RGBColor(200, 60, 120),
+    RGBColor(140, 110, 40),
 ];
 
 /// Draws cost, throughput and memory against the number of nodes
