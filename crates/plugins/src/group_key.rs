@@ -65,9 +65,7 @@ impl<'a> GroupKeys<'a> {
         }
         self.check(any);
     }
-}
 
-impl GroupKeys<'_> {
     /// Takes in that numbers have no bits but these.
     const fn check(&mut self, bits: i64) {
         self.fits &= bits >= 0 && bits >> self.width == 0;

@@ -92,6 +92,7 @@ proptest! {
             1..400,
         ),
         common in any::<i64>(),
+        factor in prop::sample::select(vec![1_i64, -3, 1 << 40]),
     ) {
         let places: Vec<_> = (0..).map(NodeIx::new).zip(&places).filter(|(_, own)| own.0).collect();
         let score_of = |node: NodeIx| {
@@ -99,7 +100,7 @@ proptest! {
             local(own.2)
         };
         let nodes: Vec<NodeIx> = places.iter().map(|(node, _)| *node).collect();
-        let keys: [&dyn Fn(&Drawn) -> i64; 3] = [&|own| own.1, &|_| common, &|own| own.3];
+        let keys: [&dyn Fn(&Drawn) -> i64; 3] = [&|own| own.1 * factor, &|_| common, &|own| own.3];
         let columns: Vec<i64> =
             keys.iter().flat_map(|key| places.iter().map(|(_, own)| key(own))).collect();
         let (mut together, mut one_by_one) = (Ranking::default(), Ranking::default());
