@@ -100,11 +100,12 @@ impl Failure {
         queued.pending_plugins.clone_from(&self.pending_plugins);
         queued.template_rejected = self.template_rejected;
         queued.gating_plugin = None;
+        let was_nominated = world.view().nominator().node_of(&queued.pod.uid).is_some();
         let Some(pod) = world.requeue_failed(queued, &self.nominating, cx) else {
             return Outcome::Skipped;
         };
         if !self.is_silent() {
-            self.report(&pod, profile, cx);
+            self.report(&pod, was_nominated, profile, cx);
         }
         match rejected {
             true => Outcome::Unschedulable(self.message),
@@ -112,7 +113,7 @@ impl Failure {
         }
     }
 
-    fn report(&self, pod: &Pod, profile: &Profile, cx: &mut Context<'_>) {
+    fn report(&self, pod: &Pod, was_nominated: bool, profile: &Profile, cx: &mut Context<'_>) {
         let event = PodEvent::warning("FailedScheduling", "Scheduling", &self.message);
         cx.effects.record(pod, &profile.scheduler_name, event);
         let reason = if self.code.is_rejection() { "Unschedulable" } else { "SchedulerError" };
@@ -121,13 +122,24 @@ impl Failure {
             reason: reason.into(),
             message: self.message.as_str().into(),
         };
-        let known = pod.nominated_node_name().or(self.requested_nomination.as_ref());
+        let known = self.known_nomination(pod, was_nominated);
         let patch = StatusPatch {
             condition: (pod.scheduled_condition.as_deref() != Some(&condition))
                 .then_some(condition),
             nominated_node_name: changed_nomination(known, &self.nominating),
         };
         cx.effects.patch_pod_status(pod, patch);
+    }
+
+    /// Returns the nomination that the pod has once all patches are carried out.
+    fn known_nomination<'a>(&'a self, pod: &'a Pod, was_nominated: bool) -> Option<&'a Arc<str>> {
+        let nominates =
+            matches!(&self.nominating, NominatingInfo::Override(node) if !node.is_empty());
+        // A nomination that was cleared for a preemptor is in the object until that patch is carried out, and has to
+        // be written again.
+        let is_cleared = nominates && !was_nominated;
+        let shown = pod.nominated_node_name().filter(|_| !is_cleared);
+        shown.or(self.requested_nomination.as_ref())
     }
 }
 
@@ -138,4 +150,31 @@ pub(crate) fn changed_nomination(
 ) -> Option<Arc<str>> {
     let NominatingInfo::Override(node) = nominating else { return None };
     (**node != **known.unwrap_or(&"".into())).then(|| node.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use framework::testing::pod;
+
+    use super::*;
+
+    #[test]
+    fn nomination_is_written_again_while_the_object_shows_one_that_was_cleared() {
+        let shows_x = pod("p").nominated("x").build();
+        let rows = [
+            ("x", true, None),
+            ("x", false, Some("x")),
+            ("y", true, Some("y")),
+            ("", false, Some("")),
+        ];
+        for (node, was_nominated, written) in rows {
+            let failure = Failure {
+                nominating: NominatingInfo::Override(node.into()),
+                ..Failure::error(&Status::error("no room"))
+            };
+            let known = failure.known_nomination(&shows_x, was_nominated);
+            let changed = changed_nomination(known, &failure.nominating);
+            assert_eq!(changed.as_deref(), written, "{node:?}, {was_nominated}");
+        }
+    }
 }

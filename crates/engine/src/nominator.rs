@@ -24,6 +24,8 @@ pub struct Nominator {
 struct Entry {
     node: Arc<str>,
     nomination: u64,
+    /// Whether the object shows an earlier nomination to the same node, which is being cleared.
+    is_ahead: bool,
 }
 
 impl Nominator {
@@ -32,21 +34,24 @@ impl Nominator {
     ///
     /// The caller ensures that the pod exists and is not bound.
     pub fn add(&mut self, pod: Arc<Pod>, info: &NominatingInfo) {
+        let was_nominated = self.entries.contains_key(&pod.uid);
         self.delete(&pod.uid);
-        let node = match info {
-            NominatingInfo::Override(node) => Some(node),
-            NominatingInfo::Noop => pod.nominated_node_name(),
+        let shown = pod.nominated_node_name();
+        let (node, is_new) = match info {
+            NominatingInfo::Override(node) => (Some(node), !was_nominated),
+            NominatingInfo::Noop => (shown, false),
         };
         let Some(node) = node.filter(|node| !node.is_empty()).cloned() else { return };
+        let is_ahead = is_new && shown == Some(&node);
         let nomination = self.nominations;
         self.nominations += 1;
-        self.entries.insert(pod.uid.clone(), Entry { node: node.clone(), nomination });
+        self.entries.insert(pod.uid.clone(), Entry { node: node.clone(), nomination, is_ahead });
         self.by_node.entry(node).or_default().insert(nomination, pod);
     }
 
     /// Removes the nomination of a pod, if there is one.
     pub fn delete(&mut self, uid: &Uid) {
-        let Some(Entry { node, nomination }) = self.entries.remove(uid) else { return };
+        let Some(Entry { node, nomination, .. }) = self.entries.remove(uid) else { return };
         let pods = self.by_node.get_mut(&node).expect("an entry is listed under its node");
         pods.remove(&nomination);
         if pods.is_empty() {
@@ -54,18 +59,20 @@ impl Nominator {
         }
     }
 
-    /// Takes in an update of a pod. If neither version names a node in its status, keeps a nomination
-    /// that is not written yet. Otherwise the new status decides.
+    /// Takes in an update of a pod. If the new version names no node in its status, keeps a nomination that is not
+    /// written yet: the old version names none either, or one from before. Otherwise the new status decides.
     pub fn update(&mut self, old: &Pod, new: Arc<Pod>) {
-        let unnamed = old.nominated_node_name().is_none() && new.nominated_node_name().is_none();
-        let kept = self.node_of(&old.uid).filter(|_| unnamed).cloned();
+        let is_unwritten = |entry: &&Entry| entry.is_ahead || old.nominated_node_name().is_none();
+        let unwritten = self.entries.get(&old.uid).filter(is_unwritten);
+        let unnamed = new.nominated_node_name().is_none();
+        let kept = unwritten.filter(|_| unnamed).map(|entry| entry.node.clone());
         self.delete(&old.uid);
         self.add(new, &kept.map_or(NominatingInfo::Noop, NominatingInfo::Override));
     }
 
     /// Replaces the object of a nominated pod, but keeps its node and its order.
     pub fn refresh(&mut self, pod: &Arc<Pod>) {
-        let Some(Entry { node, nomination }) = self.entries.get(&pod.uid) else { return };
+        let Some(Entry { node, nomination, .. }) = self.entries.get(&pod.uid) else { return };
         let listed = self.by_node.get_mut(node).and_then(|pods| pods.get_mut(nomination));
         *listed.expect("an entry is listed under its node") = pod.clone();
     }
@@ -168,6 +175,21 @@ mod tests {
         let mut nominator = Nominator::default();
         nominator.update(&bare(), bare());
         assert!(nominator.is_empty());
+    }
+
+    #[test]
+    fn update_that_clears_an_earlier_nomination_keeps_the_present_one() {
+        let [bare, stated] = [pod("p"), pod("p").nominated("x")].map(|own| Arc::new(own.build()));
+        let node_of = |nominator: &Nominator| nominator.node_of(&bare.uid).map(ToString::to_string);
+        let mut nominator = Nominator::default();
+        nominator.add(stated.clone(), &NominatingInfo::Noop);
+        nominator.delete(&stated.uid);
+        nominator.add(stated.clone(), &to("x"));
+        nominator.update(&stated, bare.clone());
+        assert_eq!(node_of(&nominator).as_deref(), Some("x"));
+        nominator.update(&bare, stated.clone());
+        nominator.update(&stated, bare.clone());
+        assert_eq!(node_of(&nominator), None, "the present one is cleared");
     }
 
     #[test]

@@ -36,11 +36,11 @@ async fn sandbox_answers_questions_with_the_command_that_it_prints() {
     let printed = printed.expect("the command is printed");
     let args: Vec<&str> =
         printed.split(' ').map(|own| if own == "NAME" { "web" } else { own }).collect();
-    eventually("the pod is not known", async || {
+    eventually("the scheduler does not answer", async || {
         let asked = Command::new(env!("CARGO_BIN_EXE_loadmaster")).args(&args).output().unwrap();
         let error = String::from_utf8_lossy(&asked.stderr).into_owned();
         assert!(!asked.status.success(), "{error}");
-        error.contains("pod default/web is not known to this scheduler").then_some(())
+        error.contains("there is no pod default/web").then_some(())
     })
     .await;
 }
