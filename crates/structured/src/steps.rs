@@ -3,7 +3,7 @@
 use framework::Time;
 
 /// Maximum number of steps of the search for devices on one node. A step is one device considered
-/// for one request, or the evaluation of selectors at a cost of [`COST_PER_STEP`].
+/// for one request, or the evaluation of selectors at a cost of eight units of CEL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Budget(pub u64);
 
@@ -22,7 +22,7 @@ impl Budget {
     }
 }
 
-/// The cost of evaluations, in the units of CEL, that counts as one step. A selector of a driver costs less.
+/// The cost of evaluations, in the units of CEL, that counts as one step.
 const COST_PER_STEP: u64 = 8;
 
 /// The steps that are left to a search.
