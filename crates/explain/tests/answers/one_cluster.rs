@@ -193,34 +193,11 @@ fn storage_class(name: &str, zone: Option<&str>) -> Value {
 }
 
 fn pvc(name: &str, class: &str, mode: &str, volume: Option<&str>) -> Value {
-    let mut claim = json!({
-        "spec": {"storageClassName": class, "accessModes": [mode], "resources": {"requests": {"storage": "1Gi"}}},
-        "status": {"phase": "Pending"},
-    });
-    if let Some(volume) = volume {
-        claim["spec"]["volumeName"] = json!(volume);
-        claim["metadata"]["annotations"] = json!({"pv.kubernetes.io/bind-completed": "yes"});
-        claim["status"]["phase"] = json!("Bound");
-    }
-    of_kind("v1", "PersistentVolumeClaim", name, claim)
+    of_kind("v1", "PersistentVolumeClaim", name, claim_of(class, &[mode], volume))
 }
 
 fn pv(name: &str, claim: &str, zone: Option<&str>) -> Value {
-    let mut volume = json!({
-        "spec": {
-            "capacity": {"storage": "1Gi"},
-            "accessModes": ["ReadWriteOnce"],
-            "storageClassName": "fast",
-            "claimRef": {"namespace": "default", "name": claim, "uid": format!("uid-{claim}")},
-            "csi": {"driver": "csi.example.com", "volumeHandle": name},
-        },
-        "status": {"phase": "Bound"},
-    });
-    if let Some(zone) = zone {
-        volume["spec"]["nodeAffinity"] = json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [
-            {"key": "topology.kubernetes.io/zone", "operator": "In", "values": [zone]}]}]}});
-    }
-    of_kind("v1", "PersistentVolume", name, volume)
+    of_kind("v1", "PersistentVolume", name, volume_of(name, claim, zone))
 }
 
 fn device_class(name: &str) -> Value {

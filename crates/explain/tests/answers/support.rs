@@ -32,7 +32,12 @@ pub(crate) fn class(name: &str, mode: &str) -> Object {
 }
 
 pub(crate) fn claim(name: &str, class: &str, modes: &[&str], volume: Option<&str>) -> Object {
-    let mut spec = json!({
+    object(EventResource::PersistentVolumeClaim, "default", name, claim_of(class, modes, volume))
+}
+
+/// Returns a claim without its name; with a volume, it is bound to it.
+pub(crate) fn claim_of(class: &str, modes: &[&str], volume: Option<&str>) -> Value {
+    let mut claim = json!({
         "spec": {
             "storageClassName": class,
             "accessModes": modes,
@@ -41,31 +46,36 @@ pub(crate) fn claim(name: &str, class: &str, modes: &[&str], volume: Option<&str
         "status": {"phase": "Pending"},
     });
     if let Some(volume) = volume {
-        spec["spec"]["volumeName"] = json!(volume);
-        spec["metadata"]["annotations"] = json!({"pv.kubernetes.io/bind-completed": "yes"});
-        spec["status"]["phase"] = json!("Bound");
+        claim["spec"]["volumeName"] = json!(volume);
+        claim["metadata"]["annotations"] = json!({"pv.kubernetes.io/bind-completed": "yes"});
+        claim["status"]["phase"] = json!("Bound");
     }
-    object(EventResource::PersistentVolumeClaim, "default", name, spec)
+    claim
 }
 
 pub(crate) fn volume(name: &str, claim: &str, zone: Option<&str>) -> Object {
-    let mut spec = json!({
+    object(EventResource::PersistentVolume, "", name, volume_of(name, claim, zone))
+}
+
+/// Returns a volume without its name, which is bound to a claim.
+pub(crate) fn volume_of(handle: &str, claim: &str, zone: Option<&str>) -> Value {
+    let mut volume = json!({
         "spec": {
             "capacity": {"storage": "1Gi"},
             "accessModes": ["ReadWriteOnce"],
             "storageClassName": "fast",
             "claimRef": {"namespace": "default", "name": claim, "uid": format!("uid-{claim}")},
-            "csi": {"driver": "csi.example.com", "volumeHandle": name},
+            "csi": {"driver": "csi.example.com", "volumeHandle": handle},
         },
         "status": {"phase": "Bound"},
     });
     if let Some(zone) = zone {
         let expression =
             json!({"key": "topology.kubernetes.io/zone", "operator": "In", "values": [zone]});
-        spec["spec"]["nodeAffinity"] =
+        volume["spec"]["nodeAffinity"] =
             json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}});
     }
-    object(EventResource::PersistentVolume, "", name, spec)
+    volume
 }
 
 pub(crate) fn with_api(pod: PodBuilder, part: Value) -> PodBuilder {
