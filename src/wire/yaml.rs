@@ -120,8 +120,8 @@ fn parse(part: &str, line: usize) -> Result<Parsed, String> {
 
 /// Returns the line, from 0, at which too many brackets are open.
 ///
-/// The time that the library needs grows with the square of that number, so that a file of one megabyte would take an hour.
-/// Brackets in quoted texts and in comments do not count. Those within words are parts of words.
+/// The time that the library needs grows with the square of that number. Brackets within words, quoted texts and comments
+/// open nothing.
 fn too_deep(text: &str) -> Option<usize> {
     if text.bytes().filter(|byte| matches!(byte, b'[' | b'{')).count() <= MOST_BRACKETS {
         return None;

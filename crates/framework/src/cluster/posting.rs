@@ -29,7 +29,7 @@ enum Form {
 const LIST_MAX: usize = 64;
 /// Minimum number of nodes for bits.
 const DENSE: usize = 16;
-/// So many look-ups in bits take the time of finding an entry in a list of nodes.
+/// Number of look-ups in bits that take as long as a search in a list of nodes.
 const LOOK_UPS_IN_BITS: usize = 8;
 /// A listed id takes as much memory as this many bits.
 const BITS_PER_LISTED: usize = 32;

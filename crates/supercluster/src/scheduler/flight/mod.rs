@@ -113,8 +113,8 @@ struct Sampling {
 }
 
 impl Phase {
-    /// Whether the pod counts against the maximum number in flight. Those that wait for a silent cluster do not: pods
-    /// of other clusters would wait for it, too.
+    /// Whether the pod counts against the maximum number in flight. A pod that waits for a silent cluster does not count,
+    /// because pods of other clusters would wait for that cluster, too.
     const fn is_active(&self) -> bool {
         !matches!(
             self,
