@@ -13,14 +13,14 @@ SEEDS ?= 42..66
 MINUTES ?= 1
 
 # The parts of `make test`. The tests come last, so that their count ends the output.
-PARTS := fmt-check clippy image deny doc golden trouble doctests tests
+PARTS := fmt-check clippy image doc build golden deny trouble doctests tests
 
 # cargo-deny goes here when it is not installed; nothing outside target/ changes.
 TOOLS := $(CURDIR)/target/tools
 DENY_VERSION := 0.20.2
 export PATH := $(TOOLS)/bin:$(PATH)
 
-.PHONY: help parts demo demo-clusters test fmt fmt-check clippy image tests doctests doc golden trouble faults chaos documents bench \
+.PHONY: help parts demo demo-clusters test fmt fmt-check clippy image build tests doctests doc golden trouble faults chaos documents bench \
 	alerts deny cargo-deny render-chart instructions instructions-budget plots
 .NOTPARALLEL:
 
@@ -31,6 +31,7 @@ help:
 	@echo "make fmt     format the code"
 	@echo "make clippy  lints"
 	@echo "make image   lints of the feature sets that leave something out, as the image does"
+	@echo "make build   tests and examples, without running them"
 	@echo "make deny    bans, licences and sources of dependencies (installs cargo-deny if absent)"
 	@echo "make doc     API documentation"
 	@echo "make golden  decisions recorded from kube-scheduler (GOLDEN=folder for others)"
@@ -76,6 +77,14 @@ image:
 	$(CARGO) clippy --no-default-features --bins -- -D warnings
 	$(CARGO) clippy --no-default-features --features sandbox,profiling --bins --example demo -- -D warnings
 	$(CARGO) clippy --no-default-features --features simulator --bins -- -D warnings
+
+# Everything at once, so that both cores are busy while crates wait for those they depend on.
+build:
+ifeq ($(NEXTEST),yes)
+	$(CARGO) nextest run --workspace --no-run
+else
+	$(CARGO) test --workspace --lib --bins --tests --examples --no-run
+endif
 
 tests:
 ifeq ($(NEXTEST),yes)

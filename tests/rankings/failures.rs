@@ -88,16 +88,19 @@ fn budget(app: usize, allowed: u8) -> Change {
     Change::Object { kind, namespace: "default".into(), name: "budget".into(), object }
 }
 
-/// Runs one history by the full pass, by rankings, and by rankings of which each decision is checked. Returns the
-/// number of failed attempts that were answered without a full pass.
+/// Runs one history by the full pass, by rankings, and in every third history by rankings of which each decision is
+/// checked. Returns the number of failed attempts that were answered without a full pass.
 fn compare(seed: u64) -> u64 {
     let mut rng = Rng::with_seed(seed);
     // Half of the profiles run the filters that look at groups before those that look at nodes.
     let first: &[&str] =
         if seed.is_multiple_of(2) { &[] } else { &["InterPodAffinity", "PodTopologySpread"] };
     let new = |form, check_one_in| Scheduler::with(seed, form, check_one_in, first);
-    let mut all = [new(Form::Set, u64::MAX), new(Form::Ranked, u64::MAX), new(Form::Ranked, 1)];
-    let apply = |all: &mut [Scheduler; 3], change: Change, now: Time| {
+    let mut all = vec![new(Form::Set, u64::MAX), new(Form::Ranked, u64::MAX)];
+    if seed.is_multiple_of(3) {
+        all.push(new(Form::Ranked, 1));
+    }
+    let apply = |all: &mut Vec<Scheduler>, change: Change, now: Time| {
         all.iter_mut().for_each(|scheduler| scheduler.apply(change.clone(), now));
     };
     let large = rng.u8(..4) == 0;
@@ -159,10 +162,11 @@ fn compare(seed: u64) -> u64 {
             }
         }
         all.iter_mut().for_each(|scheduler| scheduler.run(now));
-        let [full, ranked, checked] = &mut all;
-        assert_eq!(full.effects, ranked.effects, "seed {seed}, step {step}");
-        assert_eq!(full.effects, checked.effects, "checked, seed {seed}, step {step}");
-        assert_eq!(checked.differing, 0, "a check found a difference: seed {seed}, step {step}");
+        let [full, ranked @ ..] = &*all else { unreachable!("the full pass comes first") };
+        for scheduler in ranked {
+            assert_eq!(full.effects, scheduler.effects, "seed {seed}, step {step}");
+            assert_eq!(scheduler.differing, 0, "a check differs: seed {seed}, step {step}");
+        }
         all.iter_mut().for_each(|scheduler| scheduler.effects.clear());
     }
     all[1].engine.repeated_rejections()

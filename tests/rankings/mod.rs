@@ -23,7 +23,7 @@ const HISTORIES: u64 = 2_000;
 /// Number of changes in each.
 const STEPS: i64 = 60;
 /// Number of histories on more nodes, with more classes.
-const LONG_HISTORIES: u64 = 40;
+const LONG_HISTORIES: u64 = 24;
 const LONG_STEPS: i64 = 500;
 
 /// The extent of a history.
