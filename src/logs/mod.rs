@@ -144,4 +144,4 @@ where
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

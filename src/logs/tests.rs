@@ -38,6 +38,11 @@ fn logged(format: Format, levels: impl Into<Levels>, say: impl FnOnce(&Verbosity
     buffer.text()
 }
 
+/// Returns what is logged as text without verbosity.
+pub(crate) fn captured(say: impl FnOnce()) -> String {
+    logged(Format::Text, 0, |_| say())
+}
+
 fn json_of(say: impl FnOnce()) -> Value {
     serde_json::from_str(&logged(Format::Json, 4, |_| say())).unwrap()
 }

@@ -2,24 +2,25 @@
 
 use std::time::Duration;
 
-use client::FailedCall;
 use client::leader_election::{LeaderElector, Notice};
 use engine::{Attempt, Event, Outcome};
 use framework::Time;
-use tracing::{debug, error, info, trace, warn};
+use tracing::{debug, error, info, trace};
+
+use super::failure_log::FailureLog;
 
 /// Time after which a problem with the Lease that lasts is logged again.
 const PROBLEM_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Logs the result of a scheduling attempt.
-pub(super) fn log_attempt(attempt: &Attempt) {
+pub(super) fn log_attempt(attempt: &Attempt, failures: &mut FailureLog, now: Time) {
     let pod = &attempt.pod.key;
     match &attempt.outcome {
         Outcome::Assumed(node) => trace!(%pod, node = &**node, "Assumed pod on node"),
         Outcome::Unschedulable(err) => {
             debug!(%pod, err, "Unable to schedule pod; no fit; waiting");
         }
-        Outcome::Error(err) => warn!(%pod, err, "Error scheduling pod; retrying"),
+        Outcome::Error(err) => failures.log_attempt(pod, err, now),
         Outcome::Skipped => debug!(%pod, "Skip schedule deleting pod"),
     }
 }
@@ -31,12 +32,6 @@ pub(crate) fn log_event(event: &Event) {
         "Scheduled" => debug!(%pod, note, "Successfully bound pod to node"),
         reason => trace!(%pod, note, "{reason}"),
     }
-}
-
-/// Logs a failed API call.
-pub(crate) fn log_failed_call(call: &FailedCall) {
-    let FailedCall { action, object, error } = call;
-    warn!(object, err = error, "{action} failed");
 }
 
 /// The log of an election, with the texts and levels of client-go.

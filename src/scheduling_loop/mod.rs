@@ -8,6 +8,7 @@
 //! ```
 
 mod channel;
+mod failure_log;
 mod heartbeat;
 mod log;
 mod questions;
@@ -32,9 +33,10 @@ use tracing::info;
 pub use self::channel::{
     EventChannel, EventReceiver, EventSender, LoopEvent, channel, role_channel,
 };
+pub(crate) use self::failure_log::FailureLog;
 pub use self::heartbeat::Heartbeat;
 use self::log::log_attempt;
-pub(crate) use self::log::{ElectionLog, log_event, log_failed_call};
+pub(crate) use self::log::{ElectionLog, log_event};
 use self::questions::Copies;
 pub use self::questions::{Copied, Question};
 pub use self::relists::{RelistRequests, Relists};
@@ -117,6 +119,7 @@ pub struct SchedulingLoop<O> {
     wall_offset: WallOffset,
     leading: Arc<SetOnce<()>>,
     election_log: ElectionLog,
+    failure_log: FailureLog,
     heartbeat: Arc<Heartbeat>,
     /// Time at which the loop ends even if requests are in flight; set by [`LoopEvent::Stop`].
     drain_deadline: Option<Time>,
@@ -153,6 +156,7 @@ impl<O: Observer> SchedulingLoop<O> {
         } = parts;
         Self {
             election_log: ElectionLog::new(scheduler.leader_elector()),
+            failure_log: FailureLog::default(),
             scheduler,
             environment: Environment { extenders, observer },
             events,
@@ -193,7 +197,7 @@ impl<O: Observer> SchedulingLoop<O> {
                 && self.snapshots.is_idle()
                 && self.copies.is_idle()
                 && self.recorder.as_ref().is_none_or(Recorder::is_idle);
-            attempt.iter().for_each(log_attempt);
+            attempt.iter().for_each(|own| log_attempt(own, &mut self.failure_log, now));
             self.recorder.take_if(|recorder| !recorder.advance(self.scheduler.engine_mut(), now));
             if let Some(outcome) = self.outcome() {
                 if let Some(recorder) = self.recorder {
@@ -299,7 +303,7 @@ impl<O: Observer> SchedulingLoop<O> {
             let _ = self.requests.send(OutgoingRequest { source, request });
         }
         for call in self.scheduler.take_failed_calls() {
-            log_failed_call(&call);
+            self.failure_log.log_call(&call, self.clock.now());
         }
     }
 
@@ -319,6 +323,7 @@ impl<O: Observer> SchedulingLoop<O> {
 
     fn observe(&mut self, now: Time) {
         self.last_observed = now;
+        self.failure_log.end_windows(now);
         let waiting_updates = self.events.waiting_updates();
         self.environment.observer.observe(&self.scheduler, now, waiting_updates);
     }

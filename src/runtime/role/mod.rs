@@ -24,7 +24,7 @@ use crate::api_client::ApiClient;
 use crate::clock::Clock;
 use crate::informer::InformerFactory;
 use crate::observer::MetricsObserver;
-use crate::scheduling_loop::{ElectionLog, EventSender, LoopEvent, Relists};
+use crate::scheduling_loop::{ElectionLog, EventSender, FailureLog, LoopEvent, Relists};
 use crate::supervision::Tasks;
 use crate::wire::{WatchedKind, Whole};
 
@@ -137,6 +137,7 @@ where
         role,
         effects: Effects::new(limits, recorder_options(), seed),
         election_log: ElectionLog::new(elector.as_ref()),
+        failure_log: FailureLog::default(),
         elector,
         observer,
         events: received,

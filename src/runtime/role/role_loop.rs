@@ -18,8 +18,8 @@ use super::effects::Effects;
 use crate::clock::Clock;
 use crate::observer::MetricsObserver;
 use crate::scheduling_loop::{
-    DRAIN_TIMEOUT, ElectionLog, EventReceiver, Heartbeat, LoopEvent, Observer, OutgoingRequest,
-    log_event, log_failed_call,
+    DRAIN_TIMEOUT, ElectionLog, EventReceiver, FailureLog, Heartbeat, LoopEvent, Observer,
+    OutgoingRequest, log_event,
 };
 use crate::wire::Update;
 
@@ -73,6 +73,7 @@ pub(super) struct RoleLoop<R: Role> {
     pub(super) effects: Effects,
     pub(super) elector: Option<LeaderElector>,
     pub(super) election_log: ElectionLog,
+    pub(super) failure_log: FailureLog,
     pub(super) observer: MetricsObserver,
     pub(super) events: EventReceiver<R::Event>,
     pub(super) requests: UnboundedSender<OutgoingRequest>,
@@ -218,7 +219,10 @@ impl<R: Role> RoleLoop<R> {
             // The receiver is only gone if its task has panicked, which ends the process.
             let _ = self.requests.send(OutgoingRequest { source, request });
         }
-        self.effects.take_failed_calls().for_each(|call| log_failed_call(&call));
+        self.failure_log.end_windows(now);
+        for call in self.effects.take_failed_calls() {
+            self.failure_log.log_call(&call, now);
+        }
     }
 
     fn outcome(&mut self, now: Time) -> Option<Outcome> {
