@@ -1,5 +1,6 @@
 //! The check of the permissions for writes. Missing permissions for watches show when a watch fails.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,8 +15,12 @@ use crate::api_client::{ApiClient, ServerStatus};
 const PATH: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 /// Timeout of a review.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Time between two checks while permissions are missing or the reviews fail.
+/// Time between two checks while no pod can be bound, or the reviews fail.
 const RETRY_INTERVAL: Duration = Duration::from_secs(10);
+/// Time between two checks while other permissions are missing.
+const LACK_INTERVAL: Duration = Duration::from_mins(1);
+/// Time between two checks while all permissions are granted. One may be withdrawn.
+const INTERVAL: Duration = Duration::from_mins(5);
 
 /// A permission, in the terms of a ClusterRole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +79,20 @@ fn needed(profiles: &Profiles) -> Vec<Permission> {
         needed.push(Permission::on("patch", "persistentvolumes", ""));
         needed.push(Permission::on("patch", "persistentvolumeclaims", ""));
     }
+    if in_use("DynamicResources") {
+        let claims = |verb, subresource| {
+            let claims = Permission::of_group("resource.k8s.io", verb, "resourceclaims");
+            Permission { subresource, ..claims }
+        };
+        needed.extend([
+            claims("create", ""),
+            claims("delete", ""),
+            claims("patch", ""),
+            claims("patch", "binding"),
+            claims("patch", "status"),
+            claims("arbitrary-node:patch", "driver"),
+        ]);
+    }
     needed
 }
 
@@ -89,26 +108,25 @@ impl PermissionCheck {
         Self { client, status, needed: needed(profiles) }
     }
 
-    /// Checks until no permission is missing. Logs the missing ones whenever they change, and reports to
+    /// Checks again and again; never ends. Logs the missing permissions whenever they change, and reports to
     /// the status of the server whether pods may be bound.
-    pub(super) async fn run(self) {
+    pub(super) async fn run(self) -> Infallible {
         let mut logged = Vec::new();
         loop {
-            match self.missing().await {
+            let missing = self.missing().await;
+            let pause = pause_after(missing.as_deref());
+            match missing {
                 Ok(missing) => {
                     if missing != logged {
                         log(&missing);
                     }
                     let cannot_bind = missing.contains(&BIND).then(|| explain(&[BIND]));
                     self.status.permitted(cannot_bind);
-                    if missing.is_empty() {
-                        return;
-                    }
                     logged = missing;
                 }
                 Err(reason) => debug!(reason, "Cannot check permissions"),
             }
-            tokio::time::sleep(RETRY_INTERVAL).await;
+            tokio::time::sleep(pause).await;
         }
     }
 
@@ -136,6 +154,15 @@ impl PermissionCheck {
     }
 }
 
+/// Returns the pause after a check that found these permissions missing.
+fn pause_after<E>(missing: Result<&[Permission], E>) -> Duration {
+    match missing {
+        Ok([]) => INTERVAL,
+        Ok(missing) if !missing.contains(&BIND) => LACK_INTERVAL,
+        Ok(_) | Err(_) => RETRY_INTERVAL,
+    }
+}
+
 fn log(missing: &[Permission]) {
     match missing.is_empty() {
         true => info!("All permissions are granted"),
@@ -154,28 +181,70 @@ fn explain(missing: &[Permission]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use serde::Deserialize;
+
     use super::*;
     use crate::config::{self, Gates};
 
-    fn needed_by(plugins: &str) -> String {
+    fn needed_by(plugins: &str) -> Vec<Permission> {
         let text = format!(
             "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\
              profiles: [{{plugins: {plugins}}}]\n"
         );
         let loaded = config::load(&text, &Gates::default()).unwrap();
-        explain(&needed(&loaded.config.build_profiles(&plugins::registry()).unwrap()))
+        needed(&loaded.config.build_profiles(&plugins::registry()).unwrap())
     }
 
     #[test]
     fn plugins_determine_the_permissions() {
-        let all = needed_by("{}");
-        let expected = "cannot create pods/binding, get pods, patch pods/status, \
-                        create events.events.k8s.io, patch events.events.k8s.io, delete pods, \
-                        patch persistentvolumes, patch persistentvolumeclaims: grant it";
-        assert!(all.starts_with(expected), "{all}");
         let few = needed_by(
-            "{multiPoint: {disabled: [{name: DefaultPreemption}, {name: VolumeBinding}]}}",
+            "{multiPoint: {disabled: [{name: DefaultPreemption}, {name: VolumeBinding}, \
+             {name: DynamicResources}]}}",
         );
-        assert!(few.contains("patch events.events.k8s.io: grant it"), "{few}");
+        let expected = "cannot create pods/binding, get pods, patch pods/status, \
+                        create events.events.k8s.io, patch events.events.k8s.io: grant it";
+        assert!(explain(&few).starts_with(expected), "{}", explain(&few));
+    }
+
+    /// The writes, and the reads of single objects, that the role of the chart permits. Reviews of callers are not
+    /// a part of scheduling.
+    #[test]
+    fn all_permissions_of_the_chart_are_checked() {
+        let documents =
+            serde_yaml::Deserializer::from_str(include_str!("../../deploy/loadmaster.yaml"));
+        let documents = documents.map(|document| Value::deserialize(document).unwrap());
+        let is_own = |document: &Value| {
+            document["kind"] == "ClusterRole" && document["metadata"]["name"] == "loadmaster"
+        };
+        let role = documents.filter(is_own).next().unwrap();
+        let texts = |list: &Value| -> Vec<String> { serde_json::from_value(list.clone()).unwrap() };
+        let mut granted = BTreeSet::new();
+        for rule in role["rules"].as_array().unwrap() {
+            let [group] = &texts(&rule["apiGroups"])[..] else { panic!("{rule}") };
+            let dot = if group.is_empty() { "" } else { "." };
+            for resource in texts(&rule["resources"]) {
+                let verbs = texts(&rule["verbs"]).into_iter();
+                let verbs = verbs.filter(|verb| !["list", "watch"].contains(&verb.as_str()));
+                granted.extend(verbs.map(|verb| format!("{verb} {resource}{dot}{group}")));
+            }
+        }
+        granted.retain(|permission| !permission.contains("reviews."));
+        let needed = needed_by("{}").into_iter().map(Permission::describe);
+        assert_eq!(needed.collect::<BTreeSet<_>>(), granted);
+    }
+
+    #[test]
+    fn checks_go_on_although_all_permissions_are_granted() {
+        let patch = Permission::on("patch", "pods", "status");
+        for (missing, pause) in [
+            (Ok(&[][..]), INTERVAL),
+            (Ok(&[patch]), LACK_INTERVAL),
+            (Ok(&[patch, BIND]), RETRY_INTERVAL),
+            (Err("no response"), RETRY_INTERVAL),
+        ] {
+            assert_eq!(pause_after(missing), pause, "{missing:?}");
+        }
     }
 }
