@@ -21,6 +21,7 @@ const REQUESTS: &str = "requests";
 #[derive(Debug)]
 pub struct ServerStatus {
     clock: Clock,
+    tolerance: Duration,
     failures: Mutex<BTreeMap<Arc<str>, Failure>>,
     missing_permissions: Mutex<Option<String>>,
 }
@@ -33,15 +34,26 @@ struct Failure {
 
 impl Default for ServerStatus {
     fn default() -> Self {
-        Self {
-            clock: Clock::start(),
-            failures: Mutex::default(),
-            missing_permissions: Mutex::default(),
-        }
+        Self::with_tolerance(TOLERANCE)
     }
 }
 
 impl ServerStatus {
+    /// Creates the status of a server whose requests may fail for this long, by default [`TOLERANCE`].
+    pub fn with_tolerance(tolerance: Duration) -> Self {
+        Self {
+            clock: Clock::start(),
+            tolerance,
+            failures: Mutex::default(),
+            missing_permissions: Mutex::default(),
+        }
+    }
+
+    /// Returns the time for which requests may fail.
+    pub const fn tolerance(&self) -> Duration {
+        self.tolerance
+    }
+
     /// Records the state of the watch of a kind: the reason for which it fails, if it fails.
     pub fn watched(&self, kind: &Arc<str>, failure: Option<&str>) {
         self.record(kind, failure);
@@ -54,7 +66,7 @@ impl ServerStatus {
 
     /// Records the outcome of a request that is not a watch: the reason for which it failed, if it
     /// failed.
-    pub(super) fn requested(&self, failure: Option<&str>) {
+    pub(crate) fn requested(&self, failure: Option<&str>) {
         self.record(REQUESTS, failure);
     }
 
@@ -78,7 +90,7 @@ impl ServerStatus {
         self.failures().contains_key(REQUESTS)
     }
 
-    /// Checks that pods may be bound and that no purpose has failed for longer than [`TOLERANCE`].
+    /// Checks that pods may be bound and that no purpose has failed for as long as the [tolerance](Self::tolerance).
     ///
     /// # Errors
     /// The missing permissions; otherwise the purpose that has failed for the longest time, with the
@@ -92,7 +104,7 @@ impl ServerStatus {
             return Err(missing.clone());
         }
         let failures = self.failures();
-        let long = failures.values().filter(|failure| now.since(failure.since) >= TOLERANCE);
+        let long = failures.values().filter(|failure| now.since(failure.since) >= self.tolerance);
         let Some(first) = long.min_by_key(|failure| failure.since) else { return Ok(()) };
         let seconds = now.since(first.since).as_secs();
         let others = match failures.len() - 1 {

@@ -240,6 +240,21 @@ async fn leader_election_can_only_fail_readiness() {
     assert_eq!(server.get("/readyz").await, (200, "ok".into()));
 }
 
+#[tokio::test]
+async fn trouble_with_the_api_server_can_only_fail_readiness() {
+    let server = Server::new();
+    server.health.set_handlers_synced();
+    server.health.server_status().permitted(Some("cannot create pods/binding".to_owned()));
+    let (status, body) = server.get("/readyz").await;
+    assert_eq!(status, 500);
+    assert!(body.contains("\n[-]api-server failed: reason withheld\n"), "{body}");
+    let reason = "internal server error: cannot create pods/binding\n";
+    assert_eq!(server.get("/readyz/api-server").await, (500, reason.into()));
+    for path in ["/livez", "/healthz"] {
+        assert_eq!(server.get(path).await, (200, "ok".into()), "{path}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn stuck_scheduling_loop_is_neither_live_nor_ready() {
     let server = Server::new();

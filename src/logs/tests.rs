@@ -43,6 +43,26 @@ pub(crate) fn captured(say: impl FnOnce()) -> String {
     logged(Format::Text, 0, |_| say())
 }
 
+/// Captures what this thread logs as text without verbosity.
+pub(crate) struct Capture {
+    buffer: Buffer,
+    _guard: tracing::subscriber::DefaultGuard,
+}
+
+impl Capture {
+    pub(crate) fn start() -> Self {
+        let buffer = Buffer::default();
+        let writer = buffer.clone();
+        let (layer, _) = layer(Format::Text, 0, move || writer.clone());
+        let subscriber = tracing_subscriber::registry().with(layer);
+        Self { buffer, _guard: tracing::subscriber::set_default(subscriber) }
+    }
+
+    pub(crate) fn text(&self) -> String {
+        self.buffer.text()
+    }
+}
+
 fn json_of(say: impl FnOnce()) -> Value {
     serde_json::from_str(&logged(Format::Json, 4, |_| say())).unwrap()
 }

@@ -51,8 +51,8 @@ pub(super) async fn wait_for_api_server(client: &ApiClient, server: &str) -> any
     }
 }
 
-/// Interval between looks at the status of the server.
-const STATUS_INTERVAL: Duration = Duration::from_secs(5);
+/// Number of looks at the status of the server within its tolerance: one every five seconds.
+const LOOKS: u32 = 6;
 /// Time between two log lines about the same outage.
 const REMINDER_INTERVAL: Duration = Duration::from_mins(5);
 
@@ -63,7 +63,7 @@ const REMINDER_INTERVAL: Duration = Duration::from_mins(5);
 pub(super) async fn report_outages(client: ApiClient, status: Arc<ServerStatus>) -> Infallible {
     let mut logged: Option<Clock> = None;
     loop {
-        tokio::time::sleep(STATUS_INTERVAL).await;
+        tokio::time::sleep(status.tolerance() / LOOKS).await;
         if status.requests_fail() {
             // The client records the outcome.
             let _ = client.version().await;
@@ -100,7 +100,11 @@ mod tests {
 
     use super::*;
     use crate::api_client::Credentials;
+    use crate::logs::tests::Capture;
     use crate::metrics::Metrics;
+
+    /// Longer than a request to this host takes.
+    const TOLERANCE: Duration = Duration::from_millis(60);
 
     /// Returns a client of a server with this answer at `/version`, and the status of that server.
     async fn client(answer: (StatusCode, &'static str)) -> (ApiClient, Arc<ServerStatus>) {
@@ -113,8 +117,50 @@ mod tests {
              contexts: [{{name: c, context: {{cluster: c}}}}], current-context: c}}"
         );
         let credentials = Credentials::parse(&kubeconfig).await.unwrap();
-        let (metrics, status) = (Metrics::new().rest_client(), Arc::<ServerStatus>::default());
+        let metrics = Metrics::new().rest_client();
+        let status = Arc::new(ServerStatus::with_tolerance(TOLERANCE));
         (ApiClient::new(&credentials, "t", metrics, status.clone()).unwrap(), status)
+    }
+
+    #[tokio::test]
+    async fn outage_is_logged_once_and_its_end_is_looked_for() {
+        let capture = Capture::start();
+        let answer = r#"{"major": "1", "minor": "36", "gitVersion": "v1.36.2"}"#;
+        let (client, status) = client((StatusCode::OK, answer)).await;
+        // No other request notices that the server is back.
+        status.requested(Some("no response"));
+        let pods = Arc::from("pods");
+        status.watched(&pods, Some("/api/v1/pods: not allowed"));
+        let reporting = report_outages(client, status.clone());
+        assert!(tokio::time::timeout(TOLERANCE * 4, reporting).await.is_err());
+        let text = capture.text();
+        assert_eq!(text.matches("Not ready: the API server is unreachable").count(), 1, "{text}");
+        assert!(text.contains("/api/v1/pods: not allowed"), "{text}");
+        assert!(!status.requests_fail(), "the task has asked for the version");
+    }
+
+    #[tokio::test]
+    async fn end_of_an_outage_is_logged() {
+        let capture = Capture::start();
+        let (client, status) = client((StatusCode::OK, "{}")).await;
+        let pods = Arc::from("pods");
+        status.watched(&pods, Some("/api/v1/pods: not allowed"));
+        let granted = async {
+            tokio::time::sleep(TOLERANCE * 2).await;
+            status.watched(&pods, None);
+            tokio::time::sleep(TOLERANCE).await;
+        };
+        let reporting = report_outages(client, status.clone());
+        tokio::select! {
+            _ = reporting => {}
+            () = granted => {}
+        }
+        let text = capture.text();
+        assert_eq!(text.lines().count(), 2, "{text}");
+        assert!(
+            text.trim_end().ends_with("Ready: the API server accepts requests again\""),
+            "{text}"
+        );
     }
 
     #[tokio::test]

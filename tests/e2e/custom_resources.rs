@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use engine::cycle::Form;
+use framework::Registry;
 use loadmaster::api_client::Credentials;
-use loadmaster::config::{self, Gates};
+use loadmaster::config::{self, Configuration, Gates};
 use loadmaster::http::Health;
 use loadmaster::metrics::Metrics;
 use loadmaster::observer::MetricsObserver;
@@ -32,11 +33,16 @@ pub(super) async fn setup(server: &Server) -> Setup {
     let mut registry = plugins::registry();
     maintenance_window::register(&mut registry).unwrap();
     let config = config::load(CONFIG, &Gates::default()).unwrap().config;
+    setup_of(config, registry, &server.kubeconfig()).await
+}
+
+/// Returns a scheduler with this configuration of the API server of a kubeconfig.
+pub(super) async fn setup_of(config: Configuration, registry: Registry, kubeconfig: &str) -> Setup {
     Setup {
         unschedulable_timeout: config.queue().max_in_unschedulable,
         config,
         registry,
-        credentials: Credentials::parse(&server.kubeconfig()).await.unwrap(),
+        credentials: Credentials::parse(kubeconfig).await.unwrap(),
         request_rate: None,
         adaptive_sampling: false,
         form: Form::Ranked,

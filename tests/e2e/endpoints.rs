@@ -91,51 +91,6 @@ fn live_at_once_and_ready_when_watches_have_synced() {
 }
 
 #[test]
-fn outage_of_the_api_server_turns_readiness_red_until_it_ends() {
-    run(async |cluster| {
-        let proxy = Proxy::start(&cluster.scheduler_kubeconfig().await, Way::Open).await;
-        let daemon = Daemon::spawn(cluster, &proxy.kubeconfig).await;
-        daemon.ready().await;
-        proxy.set(Way::Cut);
-        daemon.log.line("Not ready: the API server is unreachable").await;
-        let (status, text) = daemon.endpoints.get("/readyz").await.unwrap();
-        assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR);
-        assert!(text.contains("[-]api-server failed: reason withheld\n"), "{text}");
-        let (_, reason) = daemon.endpoints.get("/readyz/api-server").await.unwrap();
-        assert!(reason.contains("requests to the API server fail for"), "{reason}");
-        assert_eq!(daemon.endpoints.text("/livez").await, "ok");
-
-        proxy.set(Way::Open);
-        daemon.ready().await;
-        daemon.log.line("Ready: the API server accepts requests again").await;
-        assert_eq!(daemon.log.lines("Not ready: ").len(), 1);
-    });
-}
-
-#[test]
-fn missing_permission_turns_readiness_red_until_it_is_granted() {
-    run(async |cluster| {
-        let all = chart_rules();
-        let mut without_budgets = all.clone();
-        let names_budgets = |rule: &PolicyRule| {
-            rule.resources.iter().flatten().any(|resource| resource == "poddisruptionbudgets")
-        };
-        without_budgets.retain(|rule| !names_budgets(rule));
-        assert!(without_budgets.len() < all.len());
-        cluster.permit(&without_budgets).await;
-        let daemon = Daemon::spawn(cluster, &cluster.scheduler_kubeconfig().await).await;
-        let line = daemon.log.line("Not ready: the API server is unreachable or refuses").await;
-        assert!(line.contains("cannot watch resource \\\"poddisruptionbudgets\\\""), "{line}");
-        assert!(line.contains("grant the verbs list and watch"), "{line}");
-        let (_, reason) = daemon.endpoints.get("/readyz/api-server").await.unwrap();
-        assert!(reason.contains("poddisruptionbudgets"), "{reason}");
-
-        cluster.permit(&all).await;
-        daemon.ready().await;
-    });
-}
-
-#[test]
 fn missing_permission_to_bind_is_named_before_the_first_pod() {
     run(async |cluster| {
         let all = chart_rules();

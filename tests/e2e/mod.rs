@@ -24,6 +24,7 @@ mod preemption;
 mod process;
 mod proxy;
 mod radius;
+mod readiness;
 mod recording;
 mod scheduling;
 mod supercluster;

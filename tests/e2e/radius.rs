@@ -1,37 +1,66 @@
 //! A namespace whose admission webhook fails holds up no other namespace. Only the sandbox injects the fault.
 
-use k8s_openapi::api::core::v1::Pod;
-use kube::Api;
-use kube::api::{ListParams, PostParams};
 use sandbox::faults::Settings;
+use sandbox::http::Server;
+use sandbox::resources::PODS;
+use serde_json::Value;
 
-use super::cluster::{node_of, run};
+use super::cluster::{Cluster, run};
 use super::daemon::Daemon;
 use super::wait::eventually;
 
 /// More pods than API calls that may wait before the scheduler holds back.
-const BAD: usize = 1200;
+const BAD: usize = 1100;
 const GOOD: usize = 100;
 /// Nodes for all pods, 110 each.
-const NODES: usize = 12;
+const NODES: usize = 11;
 
 const FAILURE: &str = "running Bind plugin \"DefaultBinder\": Internal error occurred: failed calling webhook \
                        \"w.example.com\": failed to call webhook: Post \"https://127.0.0.1:9/x?timeout=1s\": dial \
                        tcp 127.0.0.1:9: connect: connection refused";
 
-fn failed(pod: &Pod) -> bool {
-    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
-    conditions.into_iter().flatten().any(|condition| {
-        condition.type_ == "PodScheduled"
-            && condition.status == "False"
-            && condition.reason.as_deref() == Some("SchedulerError")
-            && condition.message.as_deref() == Some(FAILURE)
-    })
+/// The pods of a namespace, in the store of the API server: they are many, and counted often.
+struct Pods<'a> {
+    server: &'a Server,
+    namespace: String,
 }
 
-async fn count(pods: &Api<Pod>, is_meant: fn(&Pod) -> bool) -> Option<usize> {
-    let pods = pods.list(&ListParams::default()).await.ok()?.items;
-    Some(pods.iter().filter(|pod| is_meant(pod)).count())
+impl Pods<'_> {
+    /// Creates pods `<prefix>-0` and so on, all at once.
+    fn create(&self, cluster: &Cluster, prefix: &str, count: usize) {
+        self.server.with_store(|store, now| {
+            for number in 0..count {
+                let pod = cluster.pod(&format!("{prefix}-{number}"), 1);
+                let mut pod = serde_json::to_value(pod).unwrap();
+                pod["metadata"]["namespace"] = self.namespace.as_str().into();
+                store.create(PODS, pod, now).unwrap();
+            }
+        });
+    }
+
+    fn count(&self, is_meant: fn(&Value) -> bool) -> usize {
+        let is_own = |pod: &Value| pod["metadata"]["namespace"] == *self.namespace;
+        self.server.with_store(|store, _| {
+            store.objects(PODS).filter(|pod| is_own(pod) && is_meant(pod)).count()
+        })
+    }
+
+    async fn all(&self, what: &str, count: usize, is_meant: fn(&Value) -> bool) {
+        eventually(what, async || (self.count(is_meant) == count).then_some(())).await;
+    }
+}
+
+fn is_bound(pod: &Value) -> bool {
+    pod["spec"]["nodeName"].is_string()
+}
+
+fn has_failed(pod: &Value) -> bool {
+    pod["status"]["conditions"].as_array().into_iter().flatten().any(|condition| {
+        condition["type"] == "PodScheduled"
+            && condition["status"] == "False"
+            && condition["reason"] == "SchedulerError"
+            && condition["message"] == FAILURE
+    })
 }
 
 #[test]
@@ -44,36 +73,35 @@ fn namespace_whose_webhook_is_down_holds_up_no_other() {
             cluster.add_node(&format!("n{node}"), 200).await;
         }
         // The namespace of the test is the bad one.
-        let good = cluster.pods_in_new_namespace("good").await;
+        cluster.pods_in_new_namespace("good").await;
+        let bad = Pods { server, namespace: cluster.name.clone() };
+        let good = Pods { server, namespace: format!("{}-good", cluster.name) };
         let path = format!("only-path=/namespaces/{}/pods/", cluster.name);
         let faults = ["webhooks-down=1", "only-methods=POST", &path];
         server
             .set_faults(faults.iter().fold(Settings::default(), |all, one| all.with(one).unwrap()));
         let daemon = Daemon::start(cluster).await;
-        cluster.create_pods("bad", BAD).await;
-        eventually("every bad pod says why it is not bound", async || {
-            (count(&cluster.pods, failed).await? == BAD).then_some(())
-        })
-        .await;
+        bad.create(cluster, "bad", BAD);
+        bad.all("every bad pod says why it is not bound", BAD, has_failed).await;
         let pod = cluster.pods.get("bad-0").await.unwrap();
-        let event = cluster.events(&pod, "FailedScheduling").await.remove(0);
-        assert_eq!(event.note.as_deref(), Some(FAILURE));
-        let held = daemon.endpoints.metric("loadmaster_scheduling_held{reason=\"backlog\"}").await;
+        let events = cluster.events(&pod, "FailedScheduling").await;
+        let notes: Vec<_> = events.iter().map(|event| event.note.as_deref()).collect();
+        assert_eq!(notes, [Some(FAILURE)], "one event counts all attempts");
+        let metric = async |series: &str| daemon.endpoints.metric(series).await;
+        let held = metric("loadmaster_scheduling_held{reason=\"backlog\"}").await;
         assert_ne!(held, Some(1.0), "failing binds are no backlog");
+        let errors =
+            format!("loadmaster_binding_errors_total{{pod_namespace=\"{}\"}}", cluster.name);
+        assert!(metric(&errors).await >= Some(BAD as f64));
+        let lines = daemon.log.lines("binding failed").len();
+        assert!((1..BAD / 2).contains(&lines), "{lines} lines for {BAD} pods");
 
-        for number in 0..GOOD {
-            let pod = cluster.pod(&format!("good-{number}"), 1);
-            good.create(&PostParams::default(), &pod).await.unwrap();
-        }
-        let bound = |pod: &Pod| node_of(pod).is_some();
-        eventually("the pods of the other namespace are bound", async || {
-            (count(&good, bound).await? == GOOD).then_some(())
-        })
-        .await;
-        assert_eq!(count(&cluster.pods, bound).await, Some(0), "the webhook is down");
+        good.create(cluster, "good", GOOD);
+        good.all("the pods of the other namespace are bound", GOOD, is_bound).await;
+        assert_eq!(bad.count(is_bound), 0, "the webhook is down");
 
         server.set_faults(Settings::default());
-        cluster.bound_pods(BAD).await;
+        bad.all("the bad pods are bound when the webhook is up", BAD, is_bound).await;
         cluster.assert_bound_once().await;
     });
 }
