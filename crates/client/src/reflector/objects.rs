@@ -1,11 +1,9 @@
 //! Versions of objects by namespace and name, in little memory.
 
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use framework::{Uid, Uuid};
-use hashbrown::HashTable;
+use framework::{IdTable, Uid, Uuid};
 
 use super::resource_version::ResourceVersion;
 use super::{NamespacedName, ObjectMeta};
@@ -49,14 +47,13 @@ impl Version {
 pub(super) struct Objects {
     namespaces: BTreeMap<Arc<str>, Namespace>,
     len: usize,
-    hasher: RandomState,
 }
 
-/// The objects of a namespace. Each takes 41 bytes and four in the table of places. Its name is shared with the object.
+/// The objects of a namespace. Each takes 41 bytes and an entry in the table of places. Its name is shared with the object.
 #[derive(Debug, Default)]
 struct Namespace {
     /// By name.
-    places: HashTable<u32>,
+    places: IdTable<u32>,
     objects: Vec<Object>,
     /// By place.
     is_listed: Vec<bool>,
@@ -75,7 +72,7 @@ impl Objects {
 
     fn find(&self, key: &NamespacedName) -> Option<(&Namespace, usize)> {
         let namespace = self.namespaces.get(&key.namespace)?;
-        Some((namespace, namespace.find(&key.name, &self.hasher)?))
+        Some((namespace, namespace.find(&key.name)?))
     }
 
     pub(super) fn get(&self, key: &NamespacedName) -> Option<&Version> {
@@ -90,19 +87,19 @@ impl Objects {
             Some(namespace) => namespace,
             None => self.namespaces.entry(key.namespace.clone()).or_default(),
         };
-        if let Some(place) = namespace.find(&key.name, &self.hasher) {
+        if let Some(place) = namespace.find(&key.name) {
             namespace.is_listed[place] = true;
             return Some(std::mem::replace(&mut namespace.objects[place], object).version);
         }
-        namespace.push(object, &self.hasher);
+        namespace.push(object);
         self.len += 1;
         None
     }
 
     pub(super) fn remove(&mut self, key: &NamespacedName) -> Option<Version> {
         let namespace = self.namespaces.get_mut(&key.namespace)?;
-        let place = namespace.find(&key.name, &self.hasher)?;
-        let removed = namespace.remove(place, &self.hasher);
+        let place = namespace.find(&key.name)?;
+        let removed = namespace.remove(place);
         if namespace.objects.is_empty() {
             self.namespaces.remove(&key.namespace);
         }
@@ -118,7 +115,7 @@ impl Objects {
     /// Notes that the current list has the object.
     pub(super) fn note_listed(&mut self, key: &NamespacedName) {
         if let Some(namespace) = self.namespaces.get_mut(&key.namespace)
-            && let Some(place) = namespace.find(&key.name, &self.hasher)
+            && let Some(place) = namespace.find(&key.name)
         {
             namespace.is_listed[place] = true;
         }
@@ -132,7 +129,7 @@ impl Objects {
             // The last object takes the place of a removed one, and is listed or removed already.
             for place in (0..objects.objects.len()).rev() {
                 if !objects.is_listed[place] {
-                    let Object { name, version } = objects.remove(place, &self.hasher);
+                    let Object { name, version } = objects.remove(place);
                     let key = NamespacedName { namespace: namespace.clone(), name };
                     removed.push(version.into_meta(key));
                 }
@@ -146,32 +143,37 @@ impl Objects {
 }
 
 impl Namespace {
-    fn find(&self, name: &str, hasher: &RandomState) -> Option<usize> {
-        let is_it = |place: &u32| *self.objects[*place as usize].name == *name;
-        self.places.find(hasher.hash_one(name), is_it).map(|place| *place as usize)
+    fn find(&self, name: &str) -> Option<usize> {
+        self.places.get(name, |place| name_at(&self.objects, place)).map(|place| place as usize)
     }
 
-    fn push(&mut self, object: Object, hasher: &RandomState) {
+    fn push(&mut self, object: Object) {
         let place = u32::try_from(self.objects.len()).expect("fewer than 2^32 objects");
         self.objects.push(object);
         self.is_listed.push(true);
-        let hash_of = |place: &u32| hasher.hash_one(&*self.objects[*place as usize].name);
-        self.places.insert_unique(hash_of(&place), place, hash_of);
+        self.places.insert(place, |place| name_at(&self.objects, place));
     }
 
     /// Removes the object at a place, which the last object takes.
-    fn remove(&mut self, place: usize, hasher: &RandomState) -> Object {
+    fn remove(&mut self, place: usize) -> Object {
         let last = self.objects.len() - 1;
-        let hash_of = |place: usize| hasher.hash_one(&*self.objects[place].name);
-        let (hash, hash_of_last) = (hash_of(place), hash_of(last));
-        let entry = self.places.find_entry(hash, |own| *own as usize == place);
-        let free = entry.expect("every object is in the table of places").remove().0;
-        if let Some(moved) = self.places.find_mut(hash_of_last, |own| *own as usize == last) {
-            *moved = free;
-        }
+        let mut take_out = |place: usize| {
+            let name = &self.objects[place].name;
+            self.places.remove(&**name, |place| name_at(&self.objects, place))
+        };
+        let free = take_out(place);
+        let moves = place != last && take_out(last).is_some();
         self.is_listed.swap_remove(place);
-        self.objects.swap_remove(place)
+        let removed = self.objects.swap_remove(place);
+        if let Some(free) = free.filter(|_| moves) {
+            self.places.insert(free, |place| name_at(&self.objects, place));
+        }
+        removed
     }
+}
+
+fn name_at(objects: &[Object], place: u32) -> &str {
+    &objects[place as usize].name
 }
 
 #[cfg(test)]

@@ -16,15 +16,13 @@
 mod node_tree;
 
 use std::collections::HashSet;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use framework::{
-    Cluster, Decoders, EventResource, Node, NodeChange, NodeIx, PlacedPod, Pod, PodIx, PodKey,
-    PodPool, PodQuery, Uid,
+    Cluster, Decoders, EventResource, IdTable, Node, NodeChange, NodeIx, PlacedPod, Pod, PodIx,
+    PodKey, PodPool, PodQuery, Uid,
 };
 
-use hashbrown::HashTable;
 use serde_json::Value;
 
 use self::node_tree::NodeTree;
@@ -57,38 +55,12 @@ pub struct NodeUpdate {
     pub change: NodeChange,
 }
 
-/// Ids of placed pods by UID. The pods themselves have the UIDs, so an entry takes four bytes.
-#[derive(Debug, Default)]
-struct PodsByUid {
-    table: HashTable<PodIx>,
-    hasher: RandomState,
-}
-
-impl PodsByUid {
-    fn get(&self, uid: &Uid, cluster: &Cluster) -> Option<PodIx> {
-        let is_it = |ix: &PodIx| cluster.pod(*ix).pod.uid == *uid;
-        self.table.find(self.hasher.hash_one(uid), is_it).copied()
-    }
-
-    /// Adds a placed pod. No other one has its UID.
-    fn insert(&mut self, uid: &Uid, placed: PodIx, cluster: &Cluster) {
-        let hash_of = |ix: &PodIx| self.hasher.hash_one(&cluster.pod(*ix).pod.uid);
-        self.table.insert_unique(self.hasher.hash_one(uid), placed, hash_of);
-    }
-
-    /// Removes a pod that is still placed.
-    fn remove(&mut self, uid: &Uid, cluster: &Cluster) -> Option<PodIx> {
-        let is_it = |ix: &PodIx| cluster.pod(*ix).pod.uid == *uid;
-        let entry = self.table.find_entry(self.hasher.hash_one(uid), is_it).ok()?;
-        Some(entry.remove().0)
-    }
-}
-
 /// Nodes and placed pods.
 #[derive(Debug, Default)]
 pub struct Cache {
     cluster: Cluster,
-    pods: PodsByUid,
+    /// Placed pods by UID.
+    pods: IdTable<PodIx>,
     assumed: HashSet<PodIx>,
     tree: NodeTree,
     pool: PodPool,
@@ -124,12 +96,16 @@ impl Cache {
 
     /// Returns the placed pod of this UID.
     pub fn placed(&self, uid: &Uid) -> Option<&PlacedPod> {
-        self.pods.get(uid, &self.cluster).map(|placed| self.cluster.pod(placed))
+        self.id_of(uid).map(|placed| self.cluster.pod(placed))
+    }
+
+    fn id_of(&self, uid: &Uid) -> Option<PodIx> {
+        self.pods.get(uid, |placed| uid_of(&self.cluster, placed))
     }
 
     /// Whether the pod is assumed and not yet confirmed.
     pub fn is_assumed(&self, uid: &Uid) -> bool {
-        self.pods.get(uid, &self.cluster).is_some_and(|placed| self.assumed.contains(&placed))
+        self.id_of(uid).is_some_and(|placed| self.assumed.contains(&placed))
     }
 
     /// Places the pod on `node` before the API server knows. Returns the pod with its node.
@@ -149,7 +125,7 @@ impl Cache {
     /// node, adds it or updates it. Returns the pod as it was placed before, and whether a property
     /// changed that plugins can see.
     pub fn apply(&mut self, pod: Arc<Pod>, node: &Arc<str>) -> (Option<Arc<Pod>>, bool) {
-        if let Some(ix) = self.pods.get(&pod.uid, &self.cluster)
+        if let Some(ix) = self.id_of(&pod.uid)
             && let placed = self.cluster.pod(ix)
             && self.cluster.node_name(placed.node) == node
         {
@@ -173,20 +149,20 @@ impl Cache {
 
     /// Returns where the pod is placed.
     pub fn placement(&self, uid: &Uid) -> Option<Placement> {
-        let ix = self.pods.get(uid, &self.cluster)?;
+        let ix = self.id_of(uid)?;
         Some(Placement { node: self.cluster.pod(ix).node, ix })
     }
 
     fn take_off(&mut self, uid: &Uid) -> Option<(Arc<Pod>, Placement)> {
-        let ix = self.pods.remove(uid, &self.cluster)?;
+        let ix = self.pods.remove(uid, |placed| uid_of(&self.cluster, placed))?;
         self.assumed.remove(&ix);
         let PlacedPod { pod, node, .. } = self.cluster.remove_pod(ix);
         Some((pod, Placement { node, ix }))
     }
 
     fn place(&mut self, pod: Arc<Pod>, node: &str, assumed: bool) {
-        let placed = self.cluster.place_pod(pod.clone(), node);
-        self.pods.insert(&pod.uid, placed, &self.cluster);
+        let placed = self.cluster.place_pod(pod, node);
+        self.pods.insert(placed, |placed| uid_of(&self.cluster, placed));
         if assumed {
             self.assumed.insert(placed);
         }
@@ -261,6 +237,10 @@ impl Cache {
     pub fn refresh_order(&mut self) {
         self.tree.refresh();
     }
+}
+
+fn uid_of(cluster: &Cluster, placed: PodIx) -> &Uid {
+    &cluster.pod(placed).pod.uid
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use super::ids_by_text::IdsByText;
+use super::id_table::IdTable;
 use super::slab::Slab;
 use super::{NodeColumn, NodeIx, Posting};
 use crate::{Labels, NodeBits};
@@ -53,7 +53,7 @@ pub(super) struct LabelIndex {
 struct Key {
     ix: LabelKeyIx,
     text: Arc<str>,
-    ids: IdsByText<DomainIx>,
+    ids: IdTable<DomainIx>,
     values: Vec<Value>,
     free: Vec<DomainIx>,
     present: Posting,
@@ -195,7 +195,7 @@ impl LabelIndex {
         let id = LabelKeyIx(self.keys.insert(Key {
             ix: LabelKeyIx(0),
             text: text.clone(),
-            ids: IdsByText::default(),
+            ids: IdTable::default(),
             values: Vec::new(),
             free: Vec::new(),
             present: Posting::default(),

@@ -18,7 +18,7 @@ mod decoders;
 mod device_shapes;
 mod devices;
 mod free_volumes;
-mod ids_by_text;
+mod id_table;
 mod images;
 mod labels;
 mod listed;
@@ -55,6 +55,7 @@ pub use self::decoders::Decoders;
 pub use self::device_shapes::{CountedDevices, DeviceShapes};
 pub use self::devices::DevicePools;
 pub use self::free_volumes::{FreeVolumes, VolumeGroup, VolumeGroupIx, VolumeKind};
+pub use self::id_table::IdTable;
 pub use self::images::ImageState;
 pub use self::labels::{DomainIx, LabelKeyIx, Topology};
 pub use self::node_change::NodeChange;
@@ -72,7 +73,6 @@ use self::budgets::DisruptionBudgets;
 use self::classes::{Classes, Membership};
 use self::columns::Scalars;
 use self::devices::Devices;
-use self::ids_by_text::IdsByText;
 use self::images::ImageIndex;
 use self::labels::LabelIndex;
 use self::node_change::remove_from;
@@ -119,7 +119,7 @@ pub struct DeviceShape(u64);
 /// Plugins read it through `&Cluster`; only the engine changes it.
 #[derive(Debug, Clone, Default)]
 pub struct Cluster {
-    by_name: IdsByText<NodeIx>,
+    by_name: IdTable<NodeIx>,
     rows: Vec<Row>,
     kinds: Shared<RowKind>,
     free: Vec<NodeIx>,
