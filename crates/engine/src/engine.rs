@@ -551,7 +551,7 @@ impl Engine {
         self.register_queries(pod, profile, cx);
         self.prepare_sampling(profile);
         let subject = Subject { profile, pod, state };
-        let ranker = Ranker { rankings: &mut self.rankings, log: self.world.log() };
+        let ranker = Ranker { rankings: &mut self.rankings, log: self.world.log().reader() };
         let search = Search {
             scratch: &mut self.scratch,
             next_start: &mut self.next_start,

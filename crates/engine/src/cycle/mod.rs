@@ -41,7 +41,7 @@ use crate::plugin_call::{HasCode, call_plugin};
 use crate::ports::Span;
 use crate::profile::Profile;
 use crate::ranking::{Class, FilterScopes, Known, Rankings};
-use crate::world::{ChangeLog, View};
+use crate::world::{LogReader, View};
 
 /// How one of several best nodes is chosen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -206,7 +206,7 @@ pub(crate) struct Search<'a> {
 /// The rankings, and the changes that they have not taken in.
 pub(crate) struct Ranker<'a> {
     pub(crate) rankings: &'a mut Rankings,
-    pub(crate) log: &'a ChangeLog,
+    pub(crate) log: LogReader<'a>,
 }
 
 /// The pod of a cycle, the profile that decides about it, and the state of its plugins.

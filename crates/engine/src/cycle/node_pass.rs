@@ -69,13 +69,14 @@ impl Cycle<'_, '_> {
         scoped: &Scoped<'_>,
     ) -> Result<(), Unusable> {
         let ranker = self.ranker.as_mut().ok_or(Unusable)?;
-        let missed = ranking.catch_up(&scoped.basis, ranker.log);
+        let missed = ranking.catch_up(&scoped.basis, &mut ranker.log);
         let mut local = match &scoped.shared {
             Some(key) => ranker.rankings.take_local(key),
             None => ranking.take_local(),
         };
         let mut columns = std::mem::take(&mut self.scratch.columns);
-        let repaired = self.repair_both(ranking, &mut local, missed.as_ref(), scoped, &mut columns);
+        let repaired =
+            self.repair_both(ranking, &mut local, missed.as_deref(), scoped, &mut columns);
         self.scratch.columns = columns;
         repaired?;
         let ranker = self.ranker.as_mut().ok_or(Unusable)?;
@@ -94,7 +95,7 @@ impl Cycle<'_, '_> {
         scoped: &Scoped<'_>,
         columns: &mut Columns,
     ) -> Result<(), Unusable> {
-        let log = self.ranker.as_ref().ok_or(Unusable)?.log;
+        let log = &mut self.ranker.as_mut().ok_or(Unusable)?.log;
         let changed = local.catch_up(log, self.view.cluster().table_len());
         let changed = changed.as_ref().map(|changed| &*changed.nodes);
         changed.into_iter().flatten().for_each(|node| local.set(*node, LocalScore::REJECTED));

@@ -101,10 +101,10 @@ impl Cycle<'_, '_> {
         verdicts: &Arc<Verdicts>,
         filters: FilterScopes,
     ) -> Result<Rejections, Unusable> {
-        let log = self.ranker.as_ref().ok_or(Unusable)?.log;
+        let state = self.ranker.as_ref().ok_or(Unusable)?.log.state();
         let cluster = self.view.cluster();
         let first_group = filters.iter().position(is_of_groups);
-        let mut rejections = Rejections::new(verdicts.clone(), filters, log);
+        let mut rejections = Rejections::new(verdicts.clone(), filters, state);
         if let Some(place) = first_group {
             let before: Vec<&PluginName> =
                 self.profile.filter[..place].iter().map(|own| &own.name).collect();
@@ -126,7 +126,7 @@ impl Cycle<'_, '_> {
         rejections: &mut Rejections,
         filters: &FilterScopes,
     ) -> Result<(), Unusable> {
-        let log = self.ranker.as_ref().ok_or(Unusable)?.log;
+        let log = &mut self.ranker.as_mut().ok_or(Unusable)?.log;
         let cluster = self.view.cluster();
         let changed = rejections.catch_up(filters, log).ok_or(Unusable)?;
         if changed.len() > 64 + cluster.table_len() / 8 {

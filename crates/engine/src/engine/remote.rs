@@ -172,7 +172,7 @@ impl Engine {
     ) -> T {
         self.register_queries(pod, profile, cx);
         let subject = Subject { profile, pod, state };
-        let ranker = Ranker { rankings: &mut self.rankings, log: self.world.log() };
+        let ranker = Ranker { rankings: &mut self.rankings, log: self.world.log().reader() };
         let search = Search {
             scratch: &mut self.scratch,
             next_start: &mut self.next_start,

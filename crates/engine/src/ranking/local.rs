@@ -5,7 +5,7 @@ use std::sync::Arc;
 use framework::{ChangedNodes, NodeIx, PodRequests};
 
 use super::Overflow;
-use crate::world::ChangeLog;
+use crate::world::LogReader;
 
 /// The score of a node, or that the node is rejected, in two bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,7 +64,11 @@ pub(crate) struct LocalScores {
 
 impl LocalScores {
     /// Returns the nodes to score again, and counts on the caller to do so; `None` for all nodes.
-    pub(crate) fn catch_up(&mut self, log: &ChangeLog, table_len: usize) -> Option<ChangedNodes> {
+    pub(crate) fn catch_up(
+        &mut self,
+        log: &mut LogReader<'_>,
+        table_len: usize,
+    ) -> Option<Arc<ChangedNodes>> {
         let shown = self.state.replace(log.state());
         let changed = shown.and_then(|state| log.changed_since(state));
         if changed.is_none() {

@@ -32,7 +32,7 @@ pub(crate) use self::nodes::{Basis, Ranking, Reads};
 pub(crate) use self::rejections::{FilterScopes, GroupKey, Rejections};
 
 use crate::profile::Profile;
-use crate::world::ChangeLog;
+use crate::world::LogReader;
 
 /// Maximum number of classes that are remembered. One more forgets the half that was used least recently.
 const MAX_CLASSES: usize = 4096;
@@ -112,9 +112,9 @@ impl Known {
     }
 
     /// Begins an attempt: returns what the plugins have kept, with the nodes that have changed since.
-    pub(crate) fn resume(&mut self, log: &ChangeLog) -> Kept {
+    pub(crate) fn resume(&mut self, log: &mut LogReader<'_>) -> Kept {
         let shown = self.state.replace(log.state()).filter(|_| !self.kept.is_empty());
-        let changed = shown.and_then(|state| log.changed_since(state)).map(Arc::new);
+        let changed = shown.and_then(|state| log.changed_since(state));
         std::mem::take(&mut self.kept).next_attempt(changed)
     }
 

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use framework::{ChangedNodes, FilterScope, NodeGroup, NodeIx, PodPart, ScoreScope};
 use rustc_hash::FxHashMap;
@@ -9,7 +10,7 @@ use rustc_hash::FxHashMap;
 use super::cells::{CellId, Cells};
 use super::grouping::Grouping;
 use super::{LocalScore, LocalScores, Overflow};
-use crate::world::ChangeLog;
+use crate::world::LogReader;
 
 /// Maximum number of groups in a ranking. Every decision looks at one node of each.
 pub(super) const MAX_GROUPS: usize = 1024;
@@ -86,16 +87,21 @@ impl Group {
 impl Ranking {
     /// Returns the nodes to look at again, and counts on the caller to do so; `None` for all nodes, of which the ranking
     /// then has none.
-    pub(crate) fn catch_up(&mut self, basis: &Basis, log: &ChangeLog) -> Option<ChangedNodes> {
+    pub(crate) fn catch_up(
+        &mut self,
+        basis: &Basis,
+        log: &mut LogReader<'_>,
+    ) -> Option<Arc<ChangedNodes>> {
         let shown = self.state.replace(log.state()).filter(|_| self.basis == *basis);
         let Some(mut changed) = shown.and_then(|state| log.changed_since(state)) else {
             *self = Self { basis: basis.clone(), state: self.state, ..Self::default() };
             return None;
         };
         if !self.outdated.is_empty() {
-            changed.nodes.append(&mut self.outdated);
-            changed.nodes.sort_unstable();
-            changed.nodes.dedup();
+            let nodes = &mut Arc::make_mut(&mut changed).nodes;
+            nodes.append(&mut self.outdated);
+            nodes.sort_unstable();
+            nodes.dedup();
         }
         Some(changed)
     }

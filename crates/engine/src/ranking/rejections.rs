@@ -7,7 +7,7 @@ use std::sync::Arc;
 use framework::{FilterScope, NodeIx, Status, VerdictId, Verdicts};
 
 use super::{Overflow, Reads};
-use crate::world::ChangeLog;
+use crate::world::LogReader;
 
 /// Maximum number of groups. Every decision looks at one node of each.
 const MAX_GROUPS: usize = 1024;
@@ -53,11 +53,11 @@ pub(crate) struct Group {
 }
 
 impl Rejections {
-    /// Takes over the verdicts of a full pass by plugins with these scopes. The caller decides again on the nodes
+    /// Takes over the verdicts of a full pass in this state of the change log, by plugins with these scopes. The caller decides again on the nodes
     /// that are [in groups](Self::in_groups).
-    pub(crate) fn new(verdicts: Arc<Verdicts>, filters: FilterScopes, log: &ChangeLog) -> Self {
+    pub(crate) fn new(verdicts: Arc<Verdicts>, filters: FilterScopes, state: u64) -> Self {
         let (outdated, groups, ids) = (Vec::new(), Vec::new(), HashMap::new());
-        Self { filters, state: log.state(), outdated, verdicts, groups, ids }
+        Self { filters, state, outdated, verdicts, groups, ids }
     }
 
     /// Returns the nodes to look at again, in ascending order, and counts on the caller to do so; `None` for all
@@ -65,12 +65,12 @@ impl Rejections {
     pub(crate) fn catch_up(
         &mut self,
         filters: &FilterScopes,
-        log: &ChangeLog,
+        log: &mut LogReader<'_>,
     ) -> Option<Vec<NodeIx>> {
         if self.filters != *filters || self.verdicts.status_count() > MAX_STATUSES {
             return None;
         }
-        let mut nodes = log.changed_since(self.state)?.nodes;
+        let mut nodes = log.changed_since(self.state)?.nodes.clone();
         nodes.append(&mut self.outdated);
         nodes.sort_unstable();
         nodes.dedup();
@@ -169,6 +169,7 @@ mod tests {
 
     use super::*;
 
+    use crate::world::ChangeLog;
     fn reads(scope: FilterScope) -> Option<Reads<FilterScope>> {
         Some(Reads { scope, pods: true, part: PodPart::Template })
     }
@@ -181,14 +182,14 @@ mod tests {
         GroupKey { keys: keys.to_vec(), otherwise }
     }
 
-    fn rejections(log: &ChangeLog) -> Rejections {
+    fn rejections() -> Rejections {
         let filters = vec![reads(FilterScope::Node), reads(FilterScope::Group)];
-        Rejections::new(Arc::default(), filters, log)
+        Rejections::new(Arc::default(), filters, 0)
     }
 
     #[test]
     fn a_group_has_the_verdict_of_one_of_its_nodes() {
-        let mut own = rejections(&ChangeLog::default());
+        let mut own = rejections();
         let full = Status::unschedulable("full");
         own.set(node(0), key(&[], full.clone())).unwrap();
         for (index, keys) in [(1, [7]), (2, [7]), (3, [8])] {
@@ -214,7 +215,7 @@ mod tests {
 
     #[test]
     fn nodes_of_equal_keys_differ_by_the_filter_behind() {
-        let mut own = rejections(&ChangeLog::default());
+        let mut own = rejections();
         own.set(node(0), key(&[7], Status::success())).unwrap();
         own.set(node(1), key(&[7], Status::unschedulable("full"))).unwrap();
         assert_eq!(own.groups().len(), 2);
@@ -227,15 +228,19 @@ mod tests {
     #[test]
     fn verdicts_of_other_filters_are_not_repaired() {
         let mut log = ChangeLog::default();
-        let mut own = rejections(&log);
+        let mut own = rejections();
         own.set_once(node(9), Status::unschedulable("nominated"));
         own.look_again([node(4)]);
         for index in [5, 4] {
             log.push_for_test(node(index));
         }
         let filters = own.filters().clone();
-        assert_eq!(own.catch_up(&filters, &log), Some(vec![node(4), node(5), node(9)]));
-        assert_eq!(own.catch_up(&filters, &log), Some(vec![]));
-        assert_eq!(own.catch_up(&vec![reads(FilterScope::Node), None], &log), None);
+        assert_eq!(
+            own.catch_up(&filters, &mut log.reader()),
+            Some(vec![node(4), node(5), node(9)])
+        );
+        assert_eq!(own.catch_up(&filters, &mut log.reader()), Some(vec![]));
+        let others = vec![reads(FilterScope::Node), None];
+        assert_eq!(own.catch_up(&others, &mut log.reader()), None);
     }
 }

@@ -135,24 +135,24 @@ fn ranking_catches_up_with_the_log_unless_other_plugins_take_part() {
     let reads = Reads { scope: FilterScope::Node, pods: true, part: PodPart::Template };
     let scored = Reads { scope: ScoreScope::Key, pods: false, part: PodPart::Template };
     let basis = Basis { filters: vec![Some(reads)], scores: vec![Some(scored), None] };
-    assert_eq!(ranking.catch_up(&basis, &log), None, "a new ranking needs all nodes");
+    assert_eq!(ranking.catch_up(&basis, &mut log.reader()), None, "a new ranking needs all nodes");
     ranking.insert(NodeIx::new(3), &[], local(Some(1))).unwrap();
     let changed = |nodes: &[usize], objects: &[usize]| {
         let [nodes, objects] = [nodes, objects].map(|all| all.iter().copied().map(NodeIx::new));
         let (nodes, objects) = (nodes.collect(), objects.collect());
-        Some(ChangedNodes { nodes, objects, ..ChangedNodes::default() })
+        Some(Arc::new(ChangedNodes { nodes, objects, ..ChangedNodes::default() }))
     };
-    assert_eq!(ranking.catch_up(&basis, &log), changed(&[], &[]));
+    assert_eq!(ranking.catch_up(&basis, &mut log.reader()), changed(&[], &[]));
     for node in [5, 3, 5] {
         log.push_for_test(NodeIx::new(node));
     }
     ranking.leave_out(NodeIx::new(3)).unwrap();
     ranking.leave_out(NodeIx::new(9)).unwrap();
     assert!(ranking.is_empty());
-    assert_eq!(ranking.catch_up(&basis, &log), changed(&[3, 5, 9], &[3, 5]));
+    assert_eq!(ranking.catch_up(&basis, &mut log.reader()), changed(&[3, 5, 9], &[3, 5]));
     ranking.insert(NodeIx::new(3), &[], local(Some(1))).unwrap();
     let other = Basis { filters: vec![None], ..basis };
-    assert_eq!((ranking.catch_up(&other, &log), ranking.is_empty()), (None, true));
+    assert_eq!((ranking.catch_up(&other, &mut log.reader()), ranking.is_empty()), (None, true));
 }
 
 #[test]
@@ -288,7 +288,7 @@ fn classes_of_single_pods_hold_little() {
 fn values_of_plugins_are_kept_with_the_nodes_that_changed_since() {
     let (mut known, mut log) = (Known::default(), ChangeLog::default());
     let mut state = CycleState::new();
-    state.resume(known.resume(&log));
+    state.resume(known.resume(&mut log.reader()));
     state.keep(7_u8, 3);
     known.suspend(state.suspend());
     known.measure();
@@ -296,11 +296,11 @@ fn values_of_plugins_are_kept_with_the_nodes_that_changed_since() {
     for node in [5, 3, 5] {
         log.push_for_test(NodeIx::new(node));
     }
-    state.resume(known.resume(&log));
+    state.resume(known.resume(&mut log.reader()));
     let (value, changed) = state.take_kept::<u8>().unwrap();
     assert_eq!((value, &*changed.nodes), (7, &[3, 5].map(NodeIx::new)[..]));
     known.suspend(state.suspend());
-    state.resume(known.resume(&log));
+    state.resume(known.resume(&mut log.reader()));
     assert!(state.take_kept::<u8>().is_none(), "the plugin did not keep it again");
 }
 
@@ -311,7 +311,7 @@ fn ranking_is_dropped_if_groups_change_in_an_attempt_that_does_not_use_it() {
     for regroups in [false, true] {
         known.keep_ranking(ranked(&[(9, 1, 0)]));
         // For example, the pod is nominated to a node, and a Service has changed its constraints.
-        state.resume(known.resume(&log));
+        state.resume(known.resume(&mut log.reader()));
         if regroups {
             state.regroup();
         }
@@ -327,7 +327,7 @@ fn what_was_used_least_recently_is_emptied_if_all_hold_too_much() {
     for class in classes.iter().chain(&classes) {
         let mut known = rankings.take(class);
         let mut state = CycleState::new();
-        state.resume(known.resume(&ChangeLog::default()));
+        state.resume(known.resume(&mut ChangeLog::default().reader()));
         state.keep(0_u8, MAX_BYTES / 16);
         known.suspend(state.suspend());
         rankings.put_back(class, known);
@@ -358,12 +358,12 @@ fn local_scores_are_shared_by_requests_and_forgotten_by_use() {
     };
     let log = ChangeLog::default();
     let mut scores = rankings.take_local(&key("1"));
-    assert!(scores.catch_up(&log, 10).is_none());
+    assert!(scores.catch_up(&mut log.reader(), 10).is_none());
     scores.set(NodeIx::new(3), local(Some(7)));
     rankings.put_back_local(&key("1"), scores);
     assert_eq!(rankings.bytes, 20);
     let mut scores = rankings.take_local(&key("1"));
-    assert!(scores.catch_up(&log, 12).is_some());
+    assert!(scores.catch_up(&mut log.reader(), 12).is_some());
     assert_eq!([3, 4, 11].map(|node| scores.get(NodeIx::new(node)).get()), [Some(7), None, None]);
     rankings.put_back_local(&key("1"), scores);
     for cpu in 2..=MAX_LOCALS + 1 {

@@ -1,6 +1,7 @@
 //! The change log: the latest changes of nodes and of the pods on them.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use framework::{ChangedNodes, NodeBits, NodeChange, NodeIx, PodIx};
 
@@ -77,6 +78,11 @@ impl ChangeLog {
         Some(changed)
     }
 
+    /// Returns a reader for one attempt.
+    pub(crate) const fn reader(&self) -> LogReader<'_> {
+        LogReader { log: self, last: None }
+    }
+
     /// Adds a change of a node.
     #[cfg(test)]
     pub(crate) fn push_for_test(&mut self, node: NodeIx) {
@@ -90,6 +96,33 @@ impl ChangeLog {
             self.first += 1;
         }
         self.entries.push_back(LogEntry { node, change });
+    }
+}
+
+/// Reads the log for one attempt. What is kept for a class mostly shows one state, since which the log is read once.
+#[derive(Debug)]
+pub(crate) struct LogReader<'l> {
+    log: &'l ChangeLog,
+    /// The state that was asked for last, and the answer.
+    last: Option<(u64, Arc<ChangedNodes>)>,
+}
+
+impl LogReader<'_> {
+    /// Returns the number of the present state.
+    pub(crate) fn state(&self) -> u64 {
+        self.log.state()
+    }
+
+    /// Returns the nodes that have changed since `state`, or `None` if some of the changes are no longer kept.
+    pub(crate) fn changed_since(&mut self, state: u64) -> Option<Arc<ChangedNodes>> {
+        if let Some((known, changed)) = &self.last
+            && *known == state
+        {
+            return Some(changed.clone());
+        }
+        let changed = Arc::new(self.log.changed_since(state)?);
+        self.last = Some((state, changed.clone()));
+        Some(changed)
     }
 }
 
@@ -141,6 +174,11 @@ mod tests {
             };
             let expected =
                 ChangedNodes { nodes: nodes(&[0, 1]), objects: nodes(&[0]), starts: nodes(&[2]) };
+            let mut reader = log.reader();
+            for state in [start as u64, start as u64, log.state(), start as u64] {
+                let changed = reader.changed_since(state);
+                prop_assert_eq!(changed, log.changed_since(state).map(Arc::new));
+            }
             prop_assert_eq!(log.changed_since(start as u64), Some(expected));
         }
     }

@@ -15,6 +15,7 @@ use framework::{
     ActionType, NominatingInfo, Pod, PodKey, PodQuery, QueuedPod, Uid, WaitingPod, WallOffset,
 };
 
+pub(crate) use self::change_log::LogReader;
 pub use self::change_log::{ChangeLog, LogEntry, LoggedChange};
 pub(crate) use self::event_handlers::Changed;
 pub(crate) use self::view::View;
