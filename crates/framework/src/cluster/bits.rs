@@ -105,6 +105,19 @@ impl NodeBits {
         self.words.iter().map(|bits| bits.count_ones() as usize).sum()
     }
 
+    /// Returns the node with so many others before it.
+    pub fn nth(&self, place: usize) -> Option<NodeIx> {
+        let mut left = place;
+        for (word, bits) in self.words.iter().enumerate() {
+            let count = bits.count_ones() as usize;
+            if left < count {
+                return Ones { base: word * WORD, bits: *bits }.nth(left);
+            }
+            left -= count;
+        }
+        None
+    }
+
     /// Returns whether no node is in the set.
     pub fn is_empty(&self) -> bool {
         self.words.iter().all(|bits| *bits == 0)
@@ -243,3 +256,7 @@ mod tests {
         assert_eq!(set, NodeBits::default());
     }
 }
+            for place in 0..=a.len() {
+                let nth = bits(&a).nth(place).map(NodeIx::index);
+                prop_assert_eq!(nth, a.iter().nth(place).copied());
+            }

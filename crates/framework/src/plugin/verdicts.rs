@@ -27,6 +27,8 @@ pub struct Verdicts {
     counts: Vec<usize>,
     ids: HashMap<Status, VerdictId>,
     column: Vec<u32>,
+    /// The nodes whose verdict has the code [`Code::Unschedulable`].
+    unschedulable: NodeBits,
     absent: Status,
     plugin: Option<PluginName>,
 }
@@ -78,7 +80,14 @@ impl Verdicts {
 
     /// Replaces a status that was [added](Self::add), for all nodes that share it.
     pub fn replace(&mut self, verdict: VerdictId, status: Status) {
-        self.table[verdict.index()] = status;
+        let before = std::mem::replace(&mut self.table[verdict.index()], status);
+        let [before, after] = [&before, &self.table[verdict.index()]].map(is_unschedulable);
+        if before == after {
+            return;
+        }
+        for index in (0..self.column.len()).filter(|index| self.column[*index] == verdict.0) {
+            put(NodeIx::new(index), after, &mut self.unschedulable);
+        }
     }
 
     /// Sets the verdict on `node` to an interned status.
@@ -92,6 +101,7 @@ impl Verdicts {
             self.counts[before] -= 1;
         }
         self.counts[verdict.index()] += 1;
+        put(node, is_unschedulable(&self.table[verdict.index()]), &mut self.unschedulable);
     }
 
     /// Removes the verdict on `node`, if it has one of its own.
@@ -99,6 +109,7 @@ impl Verdicts {
         let Some(id) = self.column.get_mut(node.index()) else { return };
         if let Some(place) = VerdictId(std::mem::take(id)).place() {
             self.counts[place] -= 1;
+            self.unschedulable.remove(node);
         }
     }
 
@@ -161,17 +172,15 @@ impl Verdicts {
         absent + table.filter(|(status, _)| status.code() == code).map(|(_, n)| n).sum::<usize>()
     }
 
-    /// Returns those of `nodes` whose verdict has this code, in ascending order.
-    pub fn nodes_with(&self, code: Code, nodes: &NodeBits) -> Vec<NodeIx> {
-        let has_code: Vec<bool> = std::iter::once(&self.absent)
-            .chain(&self.table)
-            .map(|status| status.code() == code)
-            .collect();
-        if !has_code.contains(&true) {
-            return Vec::new();
+    /// Returns those of `nodes` whose verdict has the code [`Code::Unschedulable`].
+    pub fn unschedulable(&self, nodes: &NodeBits) -> NodeBits {
+        let mut found = self.unschedulable.clone();
+        if is_unschedulable(&self.absent) {
+            let without = nodes.iter().filter(|node| self.id_of(*node).is_none());
+            without.for_each(|node| put(node, true, &mut found));
         }
-        let id = |node: NodeIx| self.column.get(node.index()).copied().unwrap_or(0);
-        nodes.iter().filter(|node| has_code[id(*node) as usize]).collect()
+        found.intersect(nodes);
+        found
     }
 
     /// Returns each distinct status with its number of nodes, in the order of first use.
@@ -261,6 +270,18 @@ impl Verdicts {
     }
 }
 
+fn is_unschedulable(status: &Status) -> bool {
+    status.code() == Code::Unschedulable
+}
+
+/// Adds a node to a set, or removes it.
+fn put(node: NodeIx, is_member: bool, set: &mut NodeBits) {
+    match is_member {
+        true => set.insert(node),
+        false => set.remove(node),
+    };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -306,11 +327,29 @@ mod tests {
         verdicts.clear(NodeIx::new(700));
         assert_eq!((verdicts.explicit_count(), verdicts.id_of(b)), (2, None));
         assert_eq!((verdicts.first_with(fixed), verdicts.first_with(own)), (Some(c), Some(a)));
+    }
+
+    #[test]
+    fn nodes_are_unschedulable_by_their_present_verdicts() {
+        let [a, b, c, gone] = [0, 1, 70, 71].map(NodeIx::new);
         let all: NodeBits = [a, b, c].into_iter().collect();
-        let unresolvable = verdicts.nodes_with(Code::UnschedulableAndUnresolvable, &all);
-        assert_eq!(unresolvable, [a, c]);
+        let mut verdicts = Verdicts::default();
+        let unschedulable =
+            |verdicts: &Verdicts| verdicts.unschedulable(&all).iter().collect::<Vec<_>>();
+        let own = verdicts.add(Status::success());
+        let full = verdicts.intern(Status::unschedulable("full"));
+        for (node, verdict) in [(a, own), (b, own), (c, full), (gone, full)] {
+            verdicts.set(node, verdict);
+        }
+        assert_eq!(unschedulable(&verdicts), [c]);
+        verdicts.replace(own, Status::unschedulable("too many"));
+        assert_eq!(unschedulable(&verdicts), [a, b, c]);
+        verdicts.replace(own, Status::unresolvable("tainted"));
+        verdicts.set(a, full);
+        assert_eq!(unschedulable(&verdicts), [a, c]);
+        verdicts.clear(a);
+        assert_eq!(unschedulable(&verdicts), [c]);
         verdicts.set_absent(Status::unschedulable("elsewhere"));
-        assert_eq!(verdicts.nodes_with(Code::Unschedulable, &all), [b]);
-        assert_eq!(verdicts.nodes_with(Code::Pending, &all), []);
+        assert_eq!(unschedulable(&verdicts), [a, c]);
     }
 }

@@ -3,7 +3,8 @@
 use super::findings::Findings;
 use super::{Attempt, Candidate, Evaluator, Pause};
 use crate::{
-    Cluster, Code, CycleState, DryRun, Handle, NodeIx, NominatingInfo, PostFilterResult, Status,
+    Cluster, Code, CycleState, DryRun, Handle, NodeBits, NodeIx, NominatingInfo, PostFilterResult,
+    Status,
 };
 
 const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
@@ -98,16 +99,17 @@ impl Search {
         dry_run: &mut dyn DryRun,
         again: Vec<NodeIx>,
     ) {
-        let mut nodes = attempt.verdicts.nodes_with(Code::Unschedulable, attempt.cluster().nodes());
+        let mut nodes = attempt.verdicts.unschedulable(attempt.cluster().nodes());
         self.leave_out_paused(attempt, &mut nodes);
-        self.wanted = evaluator.candidates_wanted(nodes.len()).min(nodes.len());
-        let start = if nodes.is_empty() { 0 } else { dry_run.offset(nodes.len()) };
-        let (behind, ahead) = nodes.split_at(start.min(nodes.len()));
-        for node in ahead.iter().chain(behind) {
-            if self.findings.is_helpless(*node) {
+        let count = nodes.count();
+        self.wanted = evaluator.candidates_wanted(count).min(count);
+        let start = if count == 0 { 0 } else { dry_run.offset(count) };
+        let ahead = nodes.nth(start).into_iter().flat_map(|first| nodes.iter_from(first));
+        for node in ahead.chain(nodes.iter().take(start)) {
+            if self.findings.is_helpless(node) {
                 continue;
             }
-            self.try_node(attempt, evaluator, dry_run, *node);
+            self.try_node(attempt, evaluator, dry_run, node);
             if self.is_over() {
                 // If the findings are not complete, the next search tries all nodes anyway.
                 let again = self.findings.is_complete.then_some(again);
@@ -118,13 +120,14 @@ impl Search {
         self.findings.is_complete = true;
     }
 
-    /// Removes from `nodes`, which ascend, the nodes on which preemption is paused.
-    fn leave_out_paused(&mut self, attempt: &Attempt<'_>, nodes: &mut Vec<NodeIx>) {
+    /// Removes from `nodes` the nodes on which preemption is paused.
+    fn leave_out_paused(&mut self, attempt: &Attempt<'_>, nodes: &mut NodeBits) {
         let Handle { cluster, preemptions, now, .. } = attempt.handle;
         for (name, pause) in preemptions.fruitless().paused_nodes(attempt.pod, now) {
             let Some(node) = cluster.node_named(name) else { continue };
-            let Ok(place) = nodes.binary_search(&node) else { continue };
-            nodes.remove(place);
+            if !nodes.remove(node) {
+                continue;
+            }
             self.findings.verdicts.record(node, Status::unresolvable(PAUSED));
             if self.pause.as_ref().is_none_or(|first| pause.until < first.until) {
                 self.pause = Some(pause);
