@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::args::decode_strictly;
 use crate::hint;
-use crate::node_sets::{NodeSums, retain_matching, retain_required, retain_selected};
+use crate::node_sets::{NodeSums, labelled, retain_matching, retain_required, retain_selected};
 use crate::normalize::default_normalize;
 
 /// Plugin name.
@@ -237,13 +237,17 @@ impl Score for NodeAffinity {
         nodes: &[NodeIx],
         scores: &mut [i64],
     ) -> Result<(), Status> {
-        let candidates: NodeBits = nodes.iter().copied().collect();
         let mut matched = NodeBits::default();
         let mut sums = NodeSums::new(nodes, scores);
         for preference in self.preferences(pod)?.flat_map(PreferredSchedulingTerms::terms) {
-            matched.copy_from(&candidates);
+            let weight = preference.weight.into();
+            if let Some(sets) = labelled(&preference.term, handle.cluster) {
+                sets.into_iter().for_each(|set| sums.add(set, weight));
+                continue;
+            }
+            matched.copy_from(handle.cluster.nodes());
             retain_matching(&preference.term, handle.cluster, &mut matched);
-            sums.add_if(|node| matched.contains(node), preference.weight.into());
+            sums.add_if(|node| matched.contains(node), weight);
         }
         Ok(())
     }

@@ -1,5 +1,7 @@
 //! Node selectors in set form. Labels are looked up once per value, not once per node.
 
+use std::collections::BTreeSet;
+
 use framework::{
     Cluster, FieldOperator, FieldRequirement, LabelSelector, NodeBits, NodeIx, NodeSelector,
     NodeSelectorTerm, Operator, Posting, RequiredNodeAffinity, Requirement,
@@ -124,6 +126,20 @@ pub(crate) fn retain_matching(term: &NodeSelectorTerm, cluster: &Cluster, nodes:
     if let Some(node) = nameless {
         nodes.insert(node);
     }
+}
+
+/// Returns the sets of nodes that match `term`, of which no two have a node in common, if the term wants one label with
+/// one of some values.
+pub(crate) fn labelled<'a>(
+    term: &NodeSelectorTerm,
+    cluster: &'a Cluster,
+) -> Option<Vec<&'a Posting>> {
+    let [own] = &*term.expressions else { return None };
+    if !term.fields.is_empty() || !matches!(own.operator(), Operator::Equals | Operator::In) {
+        return None;
+    }
+    let values: BTreeSet<_> = own.values().iter().collect();
+    Some(values.into_iter().filter_map(|value| cluster.with_label(own.key(), value)).collect())
 }
 
 /// Retains the nodes whose labels meet `requirement`.

@@ -281,9 +281,8 @@ impl Cycle<'_, '_> {
             (_, None) => self.scratch.candidates.copy_from(all),
         }
         filters.iter().try_for_each(|own| self.filter_left(own))?;
-        // Faster than `extend`, which does not know the number of nodes.
         passed.reserve(self.scratch.candidates.count());
-        self.scratch.candidates.iter().for_each(|node| passed.push(node));
+        self.scratch.candidates.append_to(passed);
         Ok(())
     }
 

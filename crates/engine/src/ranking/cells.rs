@@ -1,4 +1,4 @@
-//! Cells: sets of nodes that are equally good, with the number of their nodes in each block of the table.
+//! Cells: sets of nodes that are equally good, with the number of their nodes in each block of nodes.
 
 use framework::NodeIx;
 
@@ -117,13 +117,15 @@ impl Cells {
         self.reserve(nodes.last().map_or(0, |node| node.index() + 1));
         let mut counts = vec![0_u16; self.cells.len()];
         let mut filled = Vec::new();
-        let mut ids = ids.iter();
-        for nodes in nodes.chunk_by(|one, other| one.index() / BLOCK == other.index() / BLOCK) {
-            for (node, id) in nodes.iter().zip(ids.by_ref()) {
+        let (mut nodes, mut ids) = (nodes, ids);
+        while let Some(first) = nodes.first() {
+            let block = first.index() / BLOCK;
+            let len = nodes.partition_point(|node| node.index() / BLOCK == block);
+            for (node, id) in nodes[..len].iter().zip(ids) {
                 self.of_nodes[node.index()] = *id;
                 counts[id.index()] += 1;
             }
-            let block = nodes[0].index() / BLOCK;
+            (nodes, ids) = (&nodes[len..], &ids[len..]);
             for (place, count) in counts.iter_mut().enumerate().filter(|(_, count)| **count > 0) {
                 let id = CellId(place as u16);
                 self.count(id, block, *count);
@@ -172,6 +174,59 @@ impl Cells {
     /// Number of bytes that the cells take.
     pub(super) fn bytes(&self) -> usize {
         2 * (self.of_nodes.capacity() + self.counts) + size_of::<Cell>() * self.cells.capacity()
+    }
+}
+
+/// The cell of each group and score.
+#[derive(Debug, Default)]
+pub(super) struct CellTable {
+    /// Those of the first group by score, then those of the next one.
+    ids: Vec<CellId>,
+    /// Number of scores of a group that have a place.
+    width: usize,
+}
+
+impl CellTable {
+    /// The width grows by so much, because wider rows are moved.
+    const STEP: usize = 32;
+
+    /// Returns the cell of a group and score, or [`CellId::NONE`].
+    #[inline]
+    pub(super) fn get(&self, group: usize, score: LocalScore) -> CellId {
+        match score.index() < self.width {
+            true => self.ids.get(group * self.width + score.index()).copied().unwrap_or_default(),
+            false => CellId::NONE,
+        }
+    }
+
+    pub(super) fn set(&mut self, group: usize, score: LocalScore, id: CellId) {
+        if score.index() >= self.width {
+            self.widen((score.index() + 1).next_multiple_of(Self::STEP));
+        }
+        let end = (group + 1) * self.width;
+        if self.ids.len() < end {
+            self.ids.resize(end, CellId::NONE);
+        }
+        self.ids[group * self.width + score.index()] = id;
+    }
+
+    fn widen(&mut self, width: usize) {
+        let rows = self.ids.len().checked_div(self.width).unwrap_or(0);
+        let mut ids = vec![CellId::NONE; rows * width];
+        for (new, old) in ids.chunks_mut(width).zip(self.ids.chunks(self.width.max(1))) {
+            new[..old.len()].copy_from_slice(old);
+        }
+        *self = Self { ids, width };
+    }
+
+    /// Returns the cells of a group by score, with [`CellId::NONE`] where it has none.
+    pub(super) fn of_group(&self, group: usize) -> &[CellId] {
+        self.ids.get(group * self.width..(group + 1) * self.width).unwrap_or_default()
+    }
+
+    /// Number of bytes that the table takes.
+    pub(super) const fn bytes(&self) -> usize {
+        size_of::<CellId>() * self.ids.capacity()
     }
 }
 

@@ -1,83 +1,132 @@
 //! Groups of nodes with equal keys.
 
-use std::collections::hash_map::Entry;
-
 use rustc_hash::FxHashMap;
 
-use super::Overflow;
-use super::nodes::MAX_GROUPS;
+/// Maximum length of a table of codes, for few nodes.
+const SHORT_TABLE: usize = 256;
 
-/// Some nodes, numbered so that those with equal keys have the same number.
+/// A code for each of some nodes: equal for nodes with equal keys, and different for others.
 ///
-/// The keys come plugin by plugin. Each plugin divides the nodes that have been alike until then. Most plugins give all
-/// nodes one key, and neighbours are often alike, so a node usually costs a comparison for each plugin.
+/// The keys come plugin by plugin. Most plugins give all nodes one key, which adds nothing to the codes, and the keys
+/// of others differ in few bits. These bits are appended to the codes, which the processor does for several nodes at
+/// once. Codes that would get too long for a table are numbered instead.
 #[derive(Debug)]
 pub(super) struct Grouping {
-    /// The number of each node.
-    pub(super) numbers: Vec<u16>,
-    /// For each number the place of its first node.
-    pub(super) firsts: Vec<usize>,
+    /// The code of each node.
+    codes: Vec<u32>,
+    /// Number of bits of the codes.
+    bits: u32,
 }
 
 impl Grouping {
     /// Groups `len` nodes, at least one. `keys` has a key of each node, plugin by plugin.
-    ///
-    /// # Errors
-    /// [`Overflow`]: there are more groups than a ranking has.
-    pub(super) fn of(len: usize, keys: &[i64]) -> Result<Self, Overflow> {
-        let mut grouping = Self { numbers: vec![0; len], firsts: vec![0] };
+    pub(super) fn of(len: usize, keys: &[i64]) -> Self {
+        let mut grouping = Self { codes: vec![0; len], bits: 0 };
         for keys in keys.chunks(len) {
-            // Looks at all keys, because the loop compares several at once.
             let differing = keys.iter().fold(0, |bits, key| bits | (key ^ keys[0]));
-            if differing != 0 {
-                grouping.divide(keys, differing.cast_unsigned())?;
-            }
-            if grouping.firsts.len() > MAX_GROUPS {
-                return Err(Overflow);
-            }
+            grouping.divide(keys, differing.cast_unsigned());
         }
-        Ok(grouping)
+        grouping
+    }
+
+    /// The code of each node.
+    pub(super) fn codes(&self) -> &[u32] {
+        &self.codes
+    }
+
+    /// One more than the highest possible code.
+    pub(super) const fn table_len(&self) -> usize {
+        1 << self.bits
     }
 
     /// Divides the nodes by keys that differ in these bits.
-    fn divide(&mut self, keys: &[i64], differing: u64) -> Result<(), Overflow> {
-        let groups = std::mem::take(&mut self.firsts).len();
-        // The keys are equal above the highest of the bits.
-        let low_bits = u64::MAX >> differing.leading_zeros();
-        let range = usize::try_from(low_bits).unwrap_or(usize::MAX).saturating_add(1);
-        // Keys are mostly small numbers. An array of their combinations with the numbers is faster than a map of them.
-        if range.saturating_mul(groups) <= 2 * keys.len() {
-            let mut known = vec![None; range * groups];
-            for (place, (number, key)) in self.numbers.iter_mut().zip(keys).enumerate() {
-                let low = (key.cast_unsigned() & low_bits) as usize;
-                let known = &mut known[usize::from(*number) * range + low];
-                *number = match known {
-                    Some(number) => *number,
-                    None => *known.insert(new_number(&mut self.firsts, place)?),
-                };
+    fn divide(&mut self, keys: &[i64], differing: u64) {
+        let wanted = differing.count_ones();
+        if !self.has_room(wanted) {
+            self.number();
+        }
+        if !self.has_room(wanted) {
+            return self.number_pairs(keys);
+        }
+        let mut left = differing;
+        while left != 0 {
+            let lowest = left.trailing_zeros();
+            let width = (left >> lowest).trailing_ones();
+            let mask = (1_u32 << width) - 1;
+            for (code, key) in self.codes.iter_mut().zip(keys) {
+                *code = *code << width | ((key >> lowest) as u32 & mask);
             }
-            return Ok(());
+            left &= !(u64::from(mask) << lowest);
         }
-        let mut known = FxHashMap::default();
-        let mut last = None;
-        for (place, (number, key)) in self.numbers.iter_mut().zip(keys).enumerate() {
-            let alike = (*number, *key);
-            *number = match last {
-                Some((other, number)) if other == alike => number,
-                _ => match known.entry(alike) {
-                    Entry::Occupied(known) => *known.get(),
-                    Entry::Vacant(new) => *new.insert(new_number(&mut self.firsts, place)?),
-                },
-            };
-            last = Some((alike, *number));
+        self.bits += wanted;
+    }
+
+    /// Whether a table of codes with so many bits more is short enough.
+    fn has_room(&self, bits: u32) -> bool {
+        let most = SHORT_TABLE.max(2 * self.codes.len());
+        1_usize.checked_shl(self.bits + bits).is_some_and(|len| len <= most)
+    }
+
+    /// Replaces the codes by numbers from 0 on.
+    fn number(&mut self) {
+        let mut numbers = vec![0; self.table_len()];
+        let mut last = 0;
+        for code in &mut self.codes {
+            let number = &mut numbers[*code as usize];
+            if *number == 0 {
+                last += 1;
+                *number = last;
+            }
+            *code = *number - 1;
         }
-        Ok(())
+        self.bits = bits_of(last);
+    }
+
+    /// Replaces the codes by numbers of the pairs of code and key.
+    fn number_pairs(&mut self, keys: &[i64]) {
+        let (mut numbers, mut next) = (FxHashMap::default(), 0);
+        for (code, key) in self.codes.iter_mut().zip(keys) {
+            *code = *numbers.entry((*code, *key)).or_insert_with(|| {
+                next += 1;
+                next - 1
+            });
+        }
+        self.bits = bits_of(next);
     }
 }
 
-/// Returns the number of nodes of which the first is at this place.
-fn new_number(firsts: &mut Vec<usize>, place: usize) -> Result<u16, Overflow> {
-    let number = u16::try_from(firsts.len()).map_err(|_| Overflow)?;
-    firsts.push(place);
-    Ok(number)
+/// Returns the number of bits of the numbers below `end`.
+const fn bits_of(end: u32) -> u32 {
+    u32::BITS - end.saturating_sub(1).leading_zeros()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn codes_are_equal_for_nodes_with_equal_keys(
+            nodes in prop::collection::vec([0_i64..5, 0..40, -2..3, 0..300], 1..600),
+            factors in prop::collection::vec(prop::sample::select(vec![0_i64, 1, -1, 1 << 31, 1 << 60]), 4),
+        ) {
+            let key = |node: &[i64; 4], place: usize| node[place].wrapping_mul(factors[place]);
+            let keys: Vec<i64> =
+                (0..4).flat_map(|place| nodes.iter().map(move |node| key(node, place))).collect();
+            let grouping = Grouping::of(nodes.len(), &keys);
+            prop_assert!(grouping.codes().iter().all(|code| (*code as usize) < grouping.table_len()));
+            prop_assert!(grouping.table_len() <= SHORT_TABLE.max(2 * nodes.len()));
+            let pairs: BTreeSet<_> = nodes
+                .iter()
+                .zip(grouping.codes())
+                .map(|(node, code)| ([0, 1, 2, 3].map(|place| key(node, place)), *code))
+                .collect();
+            let (keys, codes): (BTreeSet<_>, BTreeSet<_>) = pairs.iter().copied().unzip();
+            prop_assert_eq!((keys.len(), codes.len()), (pairs.len(), pairs.len()));
+        }
+    }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use framework::{ChangedNodes, FilterScope, NodeGroup, NodeIx, PodPart, ScoreScope};
 use rustc_hash::FxHashMap;
 
-use super::cells::{CellId, Cells};
+use super::cells::{CellId, CellTable, Cells};
 use super::grouping::Grouping;
 use super::{LocalScore, LocalScores, Overflow};
 use crate::world::LogReader;
@@ -51,12 +51,12 @@ pub(crate) struct Ranking {
     /// Nodes to look at again, beside those of the change log.
     outdated: Vec<NodeIx>,
     cells: Cells,
+    /// The cells by the place of their group.
+    table: CellTable,
     groups: Vec<Group>,
     ids: FxHashMap<Box<[i64]>, usize>,
     /// Groups without nodes, to be used again.
     unused: Vec<usize>,
-    /// Number of scores of all groups.
-    scores: usize,
     /// The local scores, if the class does not share them.
     local: LocalScores,
 }
@@ -65,8 +65,6 @@ pub(crate) struct Ranking {
 #[derive(Debug, Default)]
 struct Group {
     keys: Box<[i64]>,
-    /// The cell of each score.
-    cells: Vec<CellId>,
     /// The highest score of a node.
     best: LocalScore,
     /// Number of nodes.
@@ -75,12 +73,6 @@ struct Group {
     passing: usize,
     /// A node that was in the group when it was last looked for.
     example: Option<NodeIx>,
-}
-
-impl Group {
-    fn best_cell(&self) -> Option<CellId> {
-        (self.passing > 0).then(|| self.cells[self.best.index()])
-    }
 }
 
 /// State of the change log.
@@ -137,8 +129,8 @@ impl Ranking {
 
     /// Number of bytes that the ranking takes.
     pub(crate) fn bytes(&self) -> usize {
-        let groups = size_of::<Group>() * self.groups.capacity() + 2 * self.scores;
-        self.cells.bytes() + groups + self.local.bytes()
+        let groups = size_of::<Group>() * self.groups.capacity();
+        self.cells.bytes() + self.table.bytes() + groups + self.local.bytes()
     }
 
     /// Checks that the ranking costs little enough to be kept.
@@ -185,15 +177,23 @@ impl Ranking {
         if nodes.is_empty() {
             return Ok(());
         }
-        let Grouping { numbers, firsts } = Grouping::of(nodes.len(), keys)?;
-        let keys_of = |first: usize| keys.iter().skip(first).step_by(nodes.len()).copied();
-        let groups: Vec<usize> = firsts
-            .into_iter()
-            .map(|first| self.group_of(&keys_of(first).collect::<Vec<_>>()))
-            .collect();
+        let grouping = Grouping::of(nodes.len(), keys);
+        // The group of each code.
+        let mut groups = vec![None; grouping.table_len()];
         let mut cells = Vec::with_capacity(nodes.len());
-        for (node, number) in nodes.iter().zip(numbers) {
-            cells.push(self.cell_of(groups[usize::from(number)], score_of(*node))?);
+        for (place, (node, code)) in nodes.iter().zip(grouping.codes()).enumerate() {
+            let group = match groups[*code as usize] {
+                Some(group) => group,
+                None => {
+                    let keys = keys.iter().skip(place).step_by(nodes.len());
+                    let group = self.group_of(&keys.copied().collect::<Vec<_>>());
+                    if self.group_count() > MAX_GROUPS {
+                        return Err(Overflow);
+                    }
+                    *groups[*code as usize].insert(group)
+                }
+            };
+            cells.push(self.cell_of(group, score_of(*node))?);
         }
         for (cell, len) in self.cells.fill(nodes, &cells) {
             self.joined(cell, len);
@@ -273,20 +273,17 @@ impl Ranking {
     /// Returns the cell of a group with this score, which may be new.
     #[inline]
     fn cell_of(&mut self, group: usize, score: LocalScore) -> Result<CellId, Overflow> {
-        match self.groups[group].cells.get(score.index()) {
-            Some(cell) if *cell != CellId::NONE => Ok(*cell),
-            _ => self.new_cell(group, score),
+        match self.table.get(group, score) {
+            CellId::NONE => self.new_cell(group, score),
+            known => Ok(known),
         }
     }
 
+    #[cold]
     fn new_cell(&mut self, group: usize, score: LocalScore) -> Result<CellId, Overflow> {
-        let own = &mut self.groups[group].cells;
-        if own.len() <= score.index() {
-            self.scores += score.index() + 1 - own.len();
-            own.resize(score.index() + 1, CellId::NONE);
-        }
-        own[score.index()] = self.cells.add(group, score)?;
-        Ok(own[score.index()])
+        let id = self.cells.add(group, score)?;
+        self.table.set(group, score, id);
+        Ok(id)
     }
 
     /// Takes in that nodes have joined a cell.
@@ -311,24 +308,18 @@ impl Ranking {
         if cell.len > 0 {
             return;
         }
-        group.cells[score.index()] = CellId::NONE;
+        self.table.set(place, score, CellId::NONE);
         self.cells.discard(id);
         if score == group.best {
-            group.lower_best();
+            // The next score below with a node.
+            let mut below = self.table.of_group(place)[..score.index()].iter();
+            let best = below.rposition(|cell| *cell != CellId::NONE);
+            group.best = best.map_or(LocalScore::REJECTED, LocalScore::at);
         }
         if group.len == 0 {
             self.ids.remove(&std::mem::take(&mut group.keys));
             self.unused.push(place);
         }
-    }
-}
-
-impl Group {
-    /// Finds the highest score again after the last node with it has left.
-    fn lower_best(&mut self) {
-        let mut below = self.cells[..self.best.index()].iter();
-        let best = below.rposition(|cell| *cell != CellId::NONE);
-        self.best = best.map_or(LocalScore::REJECTED, LocalScore::at);
     }
 }
 
@@ -351,27 +342,26 @@ impl Ranking {
     /// Returns the groups with feasible nodes, in the order in which [`best`](Self::best) expects what is added
     /// to them.
     pub(crate) fn groups(&mut self) -> Vec<NodeGroup> {
-        let Self { groups, cells, .. } = self;
-        let groups = groups.iter_mut().enumerate();
+        let Self { groups, cells, table, .. } = self;
+        let passing = groups.iter_mut().enumerate().filter(|(_, group)| group.passing > 0);
         let with_example = |(place, group): (usize, &mut Group)| {
-            let best = group.best_cell()?;
             let is_own = |node: &NodeIx| {
                 let id = cells.of(*node);
                 id != CellId::NONE && cells.get(id).group == place
             };
-            let example = group.example.filter(is_own).or_else(|| cells.nth(&[best], 0));
-            group.example = example;
-            Some(NodeGroup { node: example?, len: group.passing })
+            let best = table.get(place, group.best);
+            group.example = group.example.filter(is_own).or_else(|| cells.nth(&[best], 0));
+            Some(NodeGroup { node: group.example?, len: group.passing })
         };
-        groups.filter_map(with_example).collect()
+        passing.filter_map(with_example).collect()
     }
 
     /// Returns the nodes with the highest total, given what is added to the scores of each
     /// [group](Self::groups); `None` for a group that is not feasible.
     pub(crate) fn best(&self, added: &[Option<i64>]) -> Ties<'_> {
-        let feasible = self
-            .feasible(added)
-            .filter_map(|(group, added)| Some((group.best.get()? + added, group.best_cell()?)));
+        let feasible = self.feasible(added).filter_map(|(place, group, added)| {
+            Some((group.best.get()? + added, self.table.get(place, group.best)))
+        });
         let highest = feasible.clone().map(|(total, _)| total).max();
         let is_best = |(total, cell)| (Some(total) == highest).then_some(cell);
         let tied = feasible.filter_map(is_best).collect();
@@ -380,7 +370,7 @@ impl Ranking {
 
     /// Number of nodes in the feasible groups.
     pub(crate) fn feasible_count(&self, added: &[Option<i64>]) -> usize {
-        self.feasible(added).map(|(group, _)| group.passing).sum()
+        self.feasible(added).map(|(_, group, _)| group.passing).sum()
     }
 
     /// Returns the `count` nodes with the highest totals, with these, the highest first. Draws among equally good nodes if
@@ -392,9 +382,10 @@ impl Ranking {
         rng: &mut fastrand::Rng,
     ) -> Vec<(NodeIx, i64)> {
         let mut cells: Vec<(i64, CellId)> = Vec::new();
-        for (group, added) in self.feasible(added) {
+        for (place, _, added) in self.feasible(added) {
             let mut left = count;
-            for id in group.cells.iter().rev().copied().filter(|id| *id != CellId::NONE) {
+            let own = self.table.of_group(place).iter().rev().copied();
+            for id in own.filter(|id| *id != CellId::NONE) {
                 let cell = self.cells.get(id);
                 let Some(score) = cell.score.get() else { break };
                 cells.push((score + added, id));
@@ -417,13 +408,13 @@ impl Ranking {
         top
     }
 
-    /// Returns the feasible groups with what is added to their scores.
+    /// Returns the feasible groups, their places, and what is added to their scores.
     fn feasible<'a>(
         &'a self,
         added: &'a [Option<i64>],
-    ) -> impl Iterator<Item = (&'a Group, i64)> + Clone {
-        let with_nodes = self.groups.iter().filter(|group| group.passing > 0);
-        with_nodes.zip(added).filter_map(|(group, added)| Some((group, (*added)?)))
+    ) -> impl Iterator<Item = (usize, &'a Group, i64)> + Clone {
+        let passing = self.groups.iter().enumerate().filter(|(_, group)| group.passing > 0);
+        passing.zip(added).filter_map(|((place, group), added)| Some((place, group, (*added)?)))
     }
 }
 

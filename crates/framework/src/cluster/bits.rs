@@ -1,6 +1,6 @@
 //! A set of nodes, stored as bits.
 
-use crate::NodeIx;
+use super::NodeIx;
 
 const WORD: usize = 64;
 
@@ -141,6 +141,25 @@ impl NodeBits {
         })
     }
 
+    /// Appends the nodes to `list`, in ascending order of id. In a set of most nodes it is faster than
+    /// [`iter`](Self::iter), because no branch depends on a node.
+    pub fn append_to(&self, list: &mut Vec<NodeIx>) {
+        let mut block = [NodeIx(0); WORD];
+        for (word, bits) in self.words.iter().enumerate() {
+            let first = NodeIx::new(word * WORD).0;
+            let mut len = 0;
+            if bits.count_ones() < WORD as u32 / 4 {
+                list.extend(Ones { base: word * WORD, bits: *bits });
+                continue;
+            }
+            for bit in 0..WORD as u32 {
+                block[len] = NodeIx(first + bit);
+                len += (bits >> bit & 1) as usize;
+            }
+            list.extend_from_slice(&block[..len]);
+        }
+    }
+
     /// Keeps the nodes for which `keep` returns true. It handles 64 ids at a time, so a column
     /// kernel in `keep` has no branches between the nodes of a block.
     #[inline]
@@ -240,8 +259,19 @@ mod tests {
             odd.retain(|node| node.index() % 2 == 1);
             prop_assert_eq!(ids(&odd), a.iter().copied().filter(|id| id % 2 == 1).collect());
             let first = b.first().copied().unwrap_or_default();
+            let mut list = Vec::new();
+            bits(&a).append_to(&mut list);
+            let mut others = bits(&(0..300).collect());
+            others.subtract(&bits(&a));
+            others.append_to(&mut list);
+            prop_assert_eq!(list[..a.len()].iter().copied().collect::<NodeBits>(), bits(&a));
+            prop_assert!(list[..a.len()].is_sorted() && list[a.len()..].iter().copied().eq(others.iter()));
             let from: Vec<_> = bits(&a).iter_from(NodeIx::new(first)).map(NodeIx::index).collect();
             prop_assert_eq!(from, a.range(first..).copied().collect::<Vec<_>>());
+            for place in 0..=a.len() {
+                let nth = bits(&a).nth(place).map(NodeIx::index);
+                prop_assert_eq!(nth, a.iter().nth(place).copied());
+            }
         }
     }
 
@@ -256,7 +286,3 @@ mod tests {
         assert_eq!(set, NodeBits::default());
     }
 }
-            for place in 0..=a.len() {
-                let nth = bits(&a).nth(place).map(NodeIx::index);
-                prop_assert_eq!(nth, a.iter().nth(place).copied());
-            }

@@ -22,9 +22,12 @@ pub(super) fn visit<T>(
     for (node, value) in entries {
         let left = &nodes[passed..];
         let Some(next) = left.first() else { return };
-        // Ids ascend by at least one, so the node is not further away than its id.
-        let end = left.len().min((node.index() + 1).saturating_sub(next.index()));
-        passed += left[..end].partition_point(|own| *own < node);
+        // Ids ascend by at least one, so the node is not further away than its id. In a list of all nodes it is there.
+        let gap = node.index().saturating_sub(next.index());
+        passed += match left.get(gap) == Some(&node) {
+            true => gap,
+            false => left[..left.len().min(gap + 1)].partition_point(|own| *own < node),
+        };
         if nodes.get(passed) == Some(&node) {
             visit(passed, value);
         }
