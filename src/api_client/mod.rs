@@ -38,6 +38,8 @@ const MAX_RESPONSE: usize = 64 * 1024 * 1024;
 pub const APPLICATION_JSON: &str = "application/json";
 /// Media type of a JSON merge patch.
 pub const MERGE_PATCH: &str = "application/merge-patch+json";
+/// Media type of a strategic merge patch.
+pub const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
 
 /// A request outside of the machines of the crate `client`, to be sent once.
 #[derive(Debug, Clone)]
@@ -218,6 +220,19 @@ impl ApiClient {
         let response = self.client.send(request).await;
         let status = response.as_ref().ok().map(|response| response.status().as_u16());
         self.metrics.requested("GET", &self.host, status);
+        response.map_err(|error| error_chain(&error))
+    }
+
+    /// Sends a POST request with a body of JSON. Returns the response, whose body is still being received.
+    ///
+    /// # Errors
+    /// The server did not respond.
+    pub async fn post(&self, path: &str, body: Vec<u8>) -> Result<http::Response<Body>, String> {
+        let request = http::Request::post(path).header(ACCEPT, JSON).header(CONTENT_TYPE, JSON);
+        let request = request.body(Body::from(body)).map_err(|error| error.to_string())?;
+        let response = self.client.send(request).await;
+        let status = response.as_ref().ok().map(|response| response.status().as_u16());
+        self.metrics.requested("POST", &self.host, status);
         response.map_err(|error| error_chain(&error))
     }
 

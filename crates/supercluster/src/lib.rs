@@ -5,6 +5,7 @@
 //!   decisions after a check for conflicts (binding pipeline).
 //! - [`scheduler`]: the role above the clusters. It asks agents for samples, decides over all of them (decision
 //!   pipeline) and tries its commit candidates in order.
+//! - [`mirror`]: what is to be done when an original pod and its delegate differ.
 //! - [`delegate`]: the pod that runs in the member cluster in place of the original one.
 //! - [`registry`]: the plugins of the three pipelines by name.
 //! - `simulation`: both roles with model API servers in virtual time (feature `simulation`).
@@ -16,6 +17,7 @@
 pub mod agent;
 pub mod delegate;
 pub mod message;
+pub mod mirror;
 pub mod registry;
 pub mod scheduler;
 #[cfg(feature = "simulation")]

@@ -382,6 +382,24 @@ pub struct SealRequest {
     pub key: CommitKey,
 }
 
+/// Asks for commits for several pods at once.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CommitListRequest {
+    /// The requests, at most [`MAX_LIST`].
+    pub requests: Vec<CommitRequest>,
+}
+
+/// The answer to one of several commit requests. Each is sent when its outcome is known; one that is not sent is lost.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CommitAnswer {
+    /// Place of the request in the list.
+    pub index: usize,
+    /// The outcome.
+    pub outcome: CommitOutcome,
+}
+
 /// A delegate that runs in place of a pod.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -566,6 +584,84 @@ pub struct NodeReason {
     pub count: u32,
     /// Names of some of them.
     pub nodes: Vec<Arc<str>>,
+}
+
+/// A delegate, as the watch of the agent shows it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Delegate {
+    /// UID of the original pod.
+    pub pod: Arc<str>,
+    /// The commit that created it.
+    #[serde(flatten)]
+    pub number: TryNumber,
+    /// Namespace of both pods.
+    pub namespace: Arc<str>,
+    /// Name of both pods.
+    pub name: Arc<str>,
+    /// UID of the delegate.
+    pub uid: Arc<str>,
+    /// UID of the namespace `kube-system` of the management cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Arc<str>>,
+    /// Its node; `None` while it is not bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<Arc<str>>,
+    /// Whether it is being deleted.
+    #[serde(default)]
+    pub terminating: bool,
+    /// Its status.
+    pub status: Value,
+    /// Its latest events.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<DelegateEvent>,
+}
+
+/// An event of a delegate.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DelegateEvent {
+    /// UID of the Event in the member.
+    pub uid: Arc<str>,
+    /// Whether its type is Warning.
+    #[serde(default)]
+    pub warning: bool,
+    /// Reason.
+    pub reason: Arc<str>,
+    /// Text for people.
+    pub message: Arc<str>,
+    /// The component that reported it.
+    pub component: Arc<str>,
+    /// Number of occurrences.
+    pub count: u32,
+}
+
+/// A delegate that does not exist any more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GoneDelegate {
+    /// UID of the original pod.
+    pub pod: Arc<str>,
+    /// UID of the delegate.
+    pub uid: Arc<str>,
+}
+
+/// The delegates that have changed, in the order of their changes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DelegateList {
+    /// The life of the agent.
+    pub incarnation: Arc<str>,
+    /// The revision up to which changes are in this answer.
+    pub revision: u64,
+    /// Whether the list begins anew: delegates that are in no page of it do not exist.
+    pub begins_anew: bool,
+    /// Whether more changes follow at once.
+    pub more: bool,
+    /// Delegates.
+    pub delegates: Vec<Arc<Delegate>>,
+    /// Delegates that are gone.
+    pub gone: Vec<GoneDelegate>,
 }
 
 /// A request to an agent.

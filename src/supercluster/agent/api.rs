@@ -3,6 +3,7 @@
 //! Authentication and authorization are those of the endpoints: a caller needs the verb of the request, in lower
 //! case, on its path as a nonResourceURL.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,13 +14,15 @@ use axum::extract::{DefaultBodyLimit, Query, State};
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use futures::StreamExt;
 use futures::future::try_join_all;
+use futures::stream::FuturesUnordered;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use supercluster::message::{
-    self, MAX_LIST, Refusal, RefusalCode, Request, SampleAnswer, SampleListRequest,
-    SampleListResponse, SampleRequest, SampleResponse, Snapshot, Versioned,
+    self, CommitAnswer, CommitListRequest, MAX_LIST, Refusal, RefusalCode, Request, SampleAnswer,
+    SampleListRequest, SampleListResponse, SampleRequest, SampleResponse, Snapshot, Versioned,
 };
 use tokio::sync::{Semaphore, oneshot};
 
@@ -47,7 +50,7 @@ pub(super) struct Api {
     events: EventSender<AgentEvent>,
     shared: Arc<Shared>,
     samples: Semaphore,
-    commits: Semaphore,
+    commits: Arc<Semaphore>,
     lists: Semaphore,
 }
 
@@ -57,7 +60,7 @@ impl Api {
             events,
             shared,
             samples: Semaphore::new(MAX_SAMPLES),
-            commits: Semaphore::new(MAX_COMMITS),
+            commits: Arc::new(Semaphore::new(MAX_COMMITS)),
             lists: Semaphore::new(MAX_LISTS),
         }
     }
@@ -126,6 +129,7 @@ pub(super) fn routes(api: Api) -> Router {
         .route(&path("sample-lists"), post(sample_list))
         .route(&path("diagnoses"), post(diagnose))
         .route(&path("commits"), post(commit))
+        .route(&path("commit-lists"), post(commit_list))
         .route(&path("seals"), post(seal))
         .route(&path("renewals"), post(renew))
         .route(&path("deletions"), post(delete))
@@ -186,6 +190,39 @@ async fn commit(State(api): State<Arc<Api>>, body: Body) -> Result<Response, Fai
         message::Response::Commit(outcome) => Ok(versioned(StatusCode::OK, outcome)),
         _ => Err(Failure::Confused),
     }
+}
+
+/// Answers with a line for each commit whose outcome is known, as soon as it is. The commits of a caller that goes away are
+/// not begun any more.
+async fn commit_list(State(api): State<Arc<Api>>, body: Body) -> Result<Response, Failure> {
+    let CommitListRequest { requests } = decode(body)?;
+    if requests.len() > MAX_LIST {
+        return Err(Failure::Malformed(format!("requests: has more than {MAX_LIST} entries")));
+    }
+    let count = u32::try_from(requests.len()).unwrap_or(u32::MAX);
+    let permits = api.commits.clone().try_acquire_many_owned(count);
+    let permits = Arc::new(permits.map_err(|_| Failure::TooMany)?);
+    let commits = requests.into_iter().enumerate().map(|(index, request)| {
+        let (api, permits) = (api.clone(), permits.clone());
+        async move {
+            let answer = api.ask(Request::Commit(Arc::new(request)), COMMIT_DEADLINE).await;
+            drop(permits);
+            match answer {
+                Ok(message::Response::Commit(outcome)) => line(&CommitAnswer { index, outcome }),
+                // The caller asks what became of it.
+                _ => String::new(),
+            }
+        }
+    });
+    let lines = commits.collect::<FuturesUnordered<_>>().ready_chunks(MAX_LIST);
+    let lines = lines.map(|lines| Ok::<_, Infallible>(lines.concat()));
+    Ok(([LINES], axum::body::Body::from_stream(lines)).into_response())
+}
+
+/// Returns a message as a line.
+fn line<T: Serialize>(message: &T) -> String {
+    let text = serde_json::to_string(&Versioned::new(message));
+    text.map(|text| text + "\n").unwrap_or_default()
 }
 
 async fn seal(State(api): State<Arc<Api>>, body: Body) -> Result<Response, Failure> {
@@ -254,6 +291,8 @@ async fn openapi() -> Response {
 }
 
 const JSON: (HeaderName, &str) = (header::CONTENT_TYPE, "application/json");
+/// Lines of JSON.
+const LINES: (HeaderName, &str) = (header::CONTENT_TYPE, "application/x-ndjson");
 
 /// Reads a message of this version.
 fn decode<T: DeserializeOwned>(body: Body) -> Result<T, Failure> {
@@ -329,14 +368,12 @@ mod tests {
     use serde_json::Value;
     use supercluster::message::{
         CommitKey, CommitOutcome, CommitRequest, CommitTarget, Committed, Conflict, ConflictCode,
-        Copied, CopyKind, CopyName, Diagnosis, DiagnosisRequest, FreeResources, LeaseTerms,
-        NodeReason, NodeSample, PodObject, RenewRequest, RenewResponse, SealOutcome, SealRequest,
-        Stamp, TryNumber,
+        Copied, CopyKind, CopyName, Delegate, DelegateEvent, DelegateList, Diagnosis,
+        DiagnosisRequest, FreeResources, GoneDelegate, LeaseTerms, NodeReason, NodeSample,
+        PodObject, RenewRequest, RenewResponse, SealOutcome, SealRequest, Stamp, TryNumber,
     };
 
-    use super::super::super::messages::{
-        Delegate, DelegateEvent, DelegateList, DeletionOutcome, EvictionRefusal, GoneDelegate,
-    };
+    use super::super::super::messages::{DeletionOutcome, EvictionRefusal};
     use super::*;
 
     /// The fields of a message with all its fields set, by the name of its schema.
@@ -469,6 +506,14 @@ mod tests {
                     origin: Some("m".into()),
                     terms: Some(terms.clone()),
                     copies: Arc::from([Arc::new(copied.clone())]),
+                })),
+            ),
+            ("CommitListRequest", of(json!(CommitListRequest { requests: Vec::new() }))),
+            (
+                "CommitAnswer",
+                of(json!(CommitAnswer {
+                    index: 0,
+                    outcome: CommitOutcome::Committed(committed.clone()),
                 })),
             ),
             ("CommitOutcome", of(json!(CommitOutcome::Committed(committed.clone())))),

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use framework::Uid;
 use serde::Deserialize;
+use supercluster::message::DelegateEvent;
 use tracing::info;
 
 use super::Shared;
 use crate::api_client::ApiClient;
-use crate::supercluster::messages::DelegateEvent;
 use crate::supervision::catch_panic;
 
 /// Events of pods. Without a resourceVersion, a watch begins with those that exist.

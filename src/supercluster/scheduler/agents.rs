@@ -1,22 +1,25 @@
 //! The HTTPS clients of agents.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::collections::BTreeSet;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use anyhow::Context;
 use client::{Method, Reply};
 use futures::future::join_all;
+use http_body_util::{BodyExt, Limited};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use supercluster::message::{
-    self, Diagnosis, DiagnosisRequest, MAX_LIST, Request, Response, SampleAnswer,
-    SampleListResponse, SampleRequest, SealOutcome, SealRequest, Versioned,
+    self, CommitAnswer, CommitOutcome, CommitRequest, DelegateList, Diagnosis, DiagnosisRequest,
+    MAX_LIST, Request, Response, SampleAnswer, SampleListResponse, SampleRequest, SealOutcome,
+    SealRequest, Versioned,
 };
 
-use super::super::messages::{DelegateList, DeletionOutcome, DeletionRequest, ROOT};
+use super::super::messages::{DeletionOutcome, DeletionRequest, ROOT};
 use super::clusters::Member;
-use crate::api_client::{APPLICATION_JSON, ApiClient, Credentials, JsonRequest};
+use crate::api_client::{APPLICATION_JSON, ApiClient, Credentials, JsonRequest, Lines};
 use crate::metrics::{MemberMetrics, RestClient};
 
 /// Time to wait for the answer to a commit, a seal or a deletion. The scheduler asks what became of a commit long
@@ -161,7 +164,10 @@ impl AgentClient {
                 answer.unwrap_or_else(|| Err("no answer".to_owned()))
             }
             Request::Commit(commit) => {
-                success(self.post("commits", &**commit, TIMEOUT).await?).map(Response::Commit)
+                let answer = OnceLock::new();
+                let taken = |_, own| drop(answer.set(own));
+                self.commits(std::slice::from_ref(commit), taken).await;
+                answer.into_inner().unwrap_or_else(|| Err("no answer".to_owned()))
             }
             Request::Seal(seal) => self.seal(seal).await.map(Response::Seal),
             Request::Diagnose(request) => {
@@ -179,32 +185,81 @@ impl AgentClient {
         &self,
         requests: &[Arc<SampleRequest>],
     ) -> Vec<Result<Response, String>> {
-        let mut lists: Vec<(usize, Vec<Box<RawValue>>)> = vec![(0, Vec::new())];
-        for request in requests {
-            let text = match serde_json::value::to_raw_value(&**request) {
-                Ok(text) => text,
-                Err(error) => return vec![Err(error.to_string()); requests.len()],
-            };
-            let size = text.get().len();
-            match lists.last_mut() {
-                Some((sum, list))
-                    if list.is_empty() || (*sum + size <= MAX_BODY && list.len() < MAX_LIST) =>
-                {
-                    *sum += size;
-                    list.push(text);
-                }
-                _ => lists.push((size, vec![text])),
-            }
-        }
-        let answers = lists.iter().map(|(_, list)| self.sample_list(list));
+        let lists = match lists_of(requests) {
+            Ok(lists) => lists,
+            Err(error) => return vec![Err(error); requests.len()],
+        };
+        let answers = lists.iter().map(|list| self.sample_list(list));
         join_all(answers).await.into_iter().flatten().collect()
     }
 
-    async fn sample_list(&self, requests: &[Box<RawValue>]) -> Vec<Result<Response, String>> {
-        #[derive(Serialize)]
-        struct List<'a> {
-            requests: &'a [Box<RawValue>],
+    /// Sends several commit requests in as few messages as their size allows, and passes on the answer to each as soon as it
+    /// comes, with its place. An error means that there is no answer.
+    pub(super) async fn commits(
+        &self,
+        requests: &[Arc<CommitRequest>],
+        answered: impl Fn(usize, Result<Response, String>),
+    ) {
+        let lists = match lists_of(requests) {
+            Ok(lists) => lists,
+            Err(error) => {
+                return (0..requests.len()).for_each(|place| answered(place, Err(error.clone())));
+            }
+        };
+        let mut first = 0;
+        let sent = lists.iter().map(|list| {
+            let begin = first;
+            first += list.len();
+            let answered = &answered;
+            async move {
+                let mut open: BTreeSet<usize> = (0..list.len()).collect();
+                let taken = |index: usize, outcome| {
+                    if open.remove(&index) {
+                        answered(begin + index, Ok(Response::Commit(outcome)));
+                    }
+                };
+                let ended = tokio::time::timeout(TIMEOUT, self.commit_list(list, taken)).await;
+                let error = match ended {
+                    Ok(Ok(())) => "its agent gave no answer".to_owned(),
+                    Ok(Err(error)) => error,
+                    Err(_) => format!("its agent gave no answer within {TIMEOUT:?}"),
+                };
+                open.into_iter().for_each(|index| answered(begin + index, Err(error.clone())));
+            }
+        });
+        join_all(sent.collect::<Vec<_>>()).await;
+    }
+
+    async fn commit_list(
+        &self,
+        requests: &[Box<RawValue>],
+        mut answered: impl FnMut(usize, CommitOutcome),
+    ) -> Result<(), String> {
+        let body = body_of(&List { requests })?;
+        let response = self.client.post(&format!("{ROOT}/commit-lists"), body).await;
+        let response = response.map_err(|text| unreachable_text(&text))?;
+        let status = response.status().as_u16();
+        let (mut lines, mut body) =
+            (Lines::default(), Limited::new(response.into_body(), MAX_ANSWER));
+        if status != 200 {
+            let body =
+                body.collect().await.map_err(|error| unreachable_text(&error.to_string()))?;
+            let (retry_after, body) = (None, body.to_bytes().into());
+            return success(client::Response { status, retry_after, body });
         }
+        let mut failed = None;
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| unreachable_text(&error.to_string()))?;
+            let Ok(chunk) = frame.into_data() else { continue };
+            lines.push(&chunk, |line| match message::decode(line) {
+                Ok(CommitAnswer { index, outcome }) => answered(index, outcome),
+                Err(error) => failed = Some(unreadable_text(&error)),
+            });
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
+    async fn sample_list(&self, requests: &[Box<RawValue>]) -> Vec<Result<Response, String>> {
         let reply = self.post("sample-lists", &List { requests }, self.sample_timeout).await;
         let answers = reply.and_then(success::<SampleListResponse>).and_then(|list| {
             let count = list.answers.len();
@@ -271,17 +326,54 @@ impl AgentClient {
         message: &T,
         timeout: Duration,
     ) -> Result<client::Response, String> {
-        let body =
-            serde_json::to_vec(&Versioned::new(message)).map_err(|error| error.to_string())?;
         let request = JsonRequest {
             method: Method::Post,
             path: format!("{ROOT}/{name}"),
             content_type: APPLICATION_JSON,
-            body,
+            body: body_of(message)?,
             timeout,
         };
         answer(self.client.request(request).await)
     }
+}
+
+/// Several requests of one kind, as JSON.
+#[derive(Serialize)]
+struct List<'a> {
+    requests: &'a [Box<RawValue>],
+}
+
+/// Divides requests into lists that are not too long.
+fn lists_of<T: Serialize>(requests: &[Arc<T>]) -> Result<Vec<Vec<Box<RawValue>>>, String> {
+    let (mut lists, mut sum): (Vec<Vec<Box<RawValue>>>, _) = (Vec::new(), 0);
+    for request in requests {
+        let text =
+            serde_json::value::to_raw_value(&**request).map_err(|error| error.to_string())?;
+        let size = text.get().len();
+        match lists.last_mut() {
+            Some(list) if sum + size <= MAX_BODY && list.len() < MAX_LIST => {
+                sum += size;
+                list.push(text);
+            }
+            _ => {
+                sum = size;
+                lists.push(vec![text]);
+            }
+        }
+    }
+    Ok(lists)
+}
+
+fn body_of<T: Serialize>(message: &T) -> Result<Vec<u8>, String> {
+    serde_json::to_vec(&Versioned::new(message)).map_err(|error| error.to_string())
+}
+
+fn unreachable_text(reason: &str) -> String {
+    format!("its agent cannot be reached: {reason}")
+}
+
+fn unreadable_text(reason: &str) -> String {
+    format!("its agent gave an answer that cannot be read: {reason}")
 }
 
 /// Asks for the query parameters in the notation of forms.
@@ -297,7 +389,7 @@ fn answer(reply: Reply) -> Result<client::Response, String> {
     match reply {
         Reply::Answered(response) => Ok(response),
         Reply::Rejected(text) | Reply::NotSent(text) | Reply::Lost(text) => {
-            Err(format!("its agent cannot be reached: {text}"))
+            Err(unreachable_text(&text))
         }
     }
 }
@@ -313,22 +405,26 @@ fn success<T: DeserializeOwned>(response: client::Response) -> Result<T, String>
 }
 
 fn decode<T: DeserializeOwned>(response: &client::Response) -> Result<T, String> {
-    message::decode(&response.body)
-        .map_err(|error| format!("its agent gave an answer that cannot be read: {error}"))
+    message::decode(&response.body).map_err(|error| unreadable_text(&error))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::net::TcpListener;
+    use std::sync::Mutex;
 
     use axum::Router;
+    use axum::http::StatusCode;
     use axum::routing::post;
     use axum_server::tls_rustls::RustlsConfig;
     use rcgen::{CertificateParams, KeyPair};
     use rustls::ServerConfig;
     use rustls::pki_types::PrivateKeyDer;
     use serde_json::json;
-    use supercluster::message::PodObject;
+    use supercluster::message::{
+        CommitKey, CommitTarget, PodObject, Refusal, RefusalCode, Snapshot, TryNumber,
+    };
 
     use super::*;
     use crate::metrics::Metrics;
@@ -336,6 +432,7 @@ mod tests {
     /// What is wrong with an agent.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     enum Trouble {
+        None,
         Hangs,
         SpeaksAnotherVersion,
         SpeaksNonsense,
@@ -350,12 +447,14 @@ mod tests {
                 json!({"apiVersion": "supercluster.loadmaster.io/v9"}).to_string()
             }
             Trouble::SaysTooMuch => format!("{{\"reason\": {:?}", "x".repeat(MAX_ANSWER)),
-            Trouble::SpeaksNonsense | Trouble::HasAnExpiredCertificate => "<html>".to_owned(),
+            Trouble::None | Trouble::SpeaksNonsense | Trouble::HasAnExpiredCertificate => {
+                "<html>".to_owned()
+            }
         }
     }
 
-    /// Starts an agent with this trouble, and returns its client.
-    async fn agent(folder: &std::path::Path, trouble: Trouble) -> AgentClient {
+    /// Starts an agent with this trouble and these routes, and returns its client.
+    async fn agent(folder: &std::path::Path, trouble: Trouble, routes: Router) -> AgentClient {
         let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
         if trouble == Trouble::HasAnExpiredCertificate {
             params.not_before = rcgen::date_time_ymd(2020, 1, 1);
@@ -376,8 +475,6 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
-        let routes =
-            Router::new().route(&format!("{ROOT}/sample-lists"), post(move || answer(trouble)));
         let tls = RustlsConfig::from_config(Arc::new(tls));
         let server = axum_server::from_tcp_rustls(listener, tls).unwrap();
         tokio::spawn(server.serve(routes.into_make_service()));
@@ -390,6 +487,62 @@ mod tests {
             _ => Duration::from_secs(30),
         };
         AgentClient::new(&member, timeout, metrics).await.unwrap()
+    }
+
+    fn commit(number: u16) -> Arc<CommitRequest> {
+        let number = TryNumber { attempt: 1, candidate: number };
+        Arc::new(CommitRequest {
+            key: CommitKey { pod: "u".into(), number },
+            snapshot: Snapshot { incarnation: "i".into(), taken_ms: 0, revision: 0 },
+            pod: PodObject::from_json(json!({"metadata": {"name": "p"}})).unwrap(),
+            target: CommitTarget { node: "n".into(), best_of_at_least: None },
+            origin: None,
+            terms: None,
+            copies: Arc::from([]),
+        })
+    }
+
+    /// Returns the answers to three commits by place, from an agent that answers with this text.
+    async fn commits(
+        folder: &std::path::Path,
+        (status, text): (u16, String),
+    ) -> BTreeMap<usize, Result<String, String>> {
+        let answer = (StatusCode::from_u16(status).unwrap(), text);
+        let routes = Router::new()
+            .route(&format!("{ROOT}/commit-lists"), post(move || std::future::ready(answer)));
+        let client = agent(folder, Trouble::None, routes).await;
+        let answers = Mutex::new(BTreeMap::new());
+        let requests: Vec<_> = (0..3).map(commit).collect();
+        let taken = |place, answer: Result<Response, String>| {
+            let answer = answer.map(|answer| format!("{answer:?}"));
+            assert!(answers.lock().unwrap().insert(place, answer).is_none(), "answered twice");
+        };
+        client.commits(&requests, taken).await;
+        answers.into_inner().unwrap()
+    }
+
+    #[tokio::test]
+    async fn every_commit_of_a_list_has_its_own_answer_or_is_lost() {
+        let folder = tempfile::tempdir().unwrap();
+        let line = |index: usize, text: &str| {
+            let outcome = CommitOutcome::Rejected(Refusal::new(RefusalCode::Busy, text));
+            let line = serde_json::to_string(&Versioned::new(CommitAnswer { index, outcome }));
+            line.unwrap() + "\n"
+        };
+        let text = [line(2, "late"), line(0, "early"), line(0, "again"), line(7, "none")].concat();
+        let answers = commits(folder.path(), (200, text)).await;
+        assert!(answers[&0].as_ref().unwrap().contains("early"), "{answers:?}");
+        assert!(answers[&2].as_ref().unwrap().contains("late"), "{answers:?}");
+        assert_eq!(answers[&1], Err("its agent gave no answer".to_owned()));
+        let text = line(1, "good") + "<html>\n";
+        let answers = commits(folder.path(), (200, text)).await;
+        assert!(answers[&1].is_ok() && answers.len() == 3, "{answers:?}");
+        let error = answers[&0].as_ref().unwrap_err();
+        assert!(error.starts_with("its agent gave an answer that cannot be read"), "{error}");
+        let answers = commits(folder.path(), (429, String::new())).await;
+        assert_eq!(answers.len(), 3);
+        let error = answers[&2].as_ref().unwrap_err();
+        assert!(error.starts_with("its agent answered with status 429"), "{error}");
     }
 
     #[tokio::test]
@@ -412,7 +565,10 @@ mod tests {
             (Trouble::SaysTooMuch, "length limit exceeded"),
             (Trouble::HasAnExpiredCertificate, "certificate expired"),
         ] {
-            let error = agent(folder.path(), trouble).await.call(&request).await.unwrap_err();
+            let path = format!("{ROOT}/sample-lists");
+            let routes = Router::new().route(&path, post(move || answer(trouble)));
+            let agent = agent(folder.path(), trouble, routes).await;
+            let error = agent.call(&request).await.unwrap_err();
             assert!(error.contains(expected), "{trouble:?}: {error}");
         }
     }

@@ -72,16 +72,25 @@ impl Copies {
     pub(super) async fn fill(&self, request: Request) -> Request {
         match request {
             Request::Sample(sample) => Request::Sample(self.fill_sample(sample).await),
-            Request::Commit(commit) => {
-                let copies = self.of(&commit.pod).await;
-                if copies.is_empty() {
-                    return Request::Commit(commit);
-                }
-                let copies = copies.into();
-                Request::Commit(Arc::new(CommitRequest { copies, ..(*commit).clone() }))
-            }
+            Request::Commit(commit) => Request::Commit(self.fill_commit(commit).await),
             other => other,
         }
+    }
+
+    /// Adds to commits the objects that they bring.
+    pub(super) async fn fill_commits(
+        &self,
+        commits: Vec<Arc<CommitRequest>>,
+    ) -> Vec<Arc<CommitRequest>> {
+        join_all(commits.into_iter().map(|commit| self.fill_commit(commit))).await
+    }
+
+    async fn fill_commit(&self, commit: Arc<CommitRequest>) -> Arc<CommitRequest> {
+        let copies = self.of(&commit.pod).await;
+        if copies.is_empty() {
+            return commit;
+        }
+        Arc::new(CommitRequest { copies: copies.into(), ..(*commit).clone() })
     }
 
     /// Adds to samples the names of the objects that a commit would bring.

@@ -3,8 +3,7 @@
 use framework::PodKey;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-
-use super::super::messages::DelegateEvent;
+use supercluster::message::DelegateEvent;
 
 /// Returns the Event that shows the event of a delegate on its original. Its name is the same for every scheduler, so that it is
 /// created once.

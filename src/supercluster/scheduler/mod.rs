@@ -15,6 +15,7 @@ mod explain;
 mod members;
 mod mirror;
 mod originals;
+mod outbox;
 mod profiles;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,7 +28,7 @@ use engine::{Change, Effect, EffectId, Engine};
 use framework::{Answer, EventResource, PodKey, Time, Uid};
 use serde_json::Value;
 use supercluster::message::{
-    CommitOutcome, Committed, PodObject, Request, Response, SampleRequest,
+    CommitOutcome, CommitRequest, Committed, PodObject, Request, Response, SampleRequest,
 };
 use supercluster::scheduler::{
     CallId, Cluster, ClusterIx, LeaseAnswer, LeaseOperation, OriginalPod, Scheduler,
@@ -46,6 +47,7 @@ use self::copies::Copies;
 use self::members::MemberList;
 use self::mirror::Mirror;
 use self::originals::Originals;
+use self::outbox::{Outbox, Parcel};
 use super::cluster_id::cluster_id;
 use super::leases::MemberLeases;
 use crate::clock::Clock;
@@ -134,14 +136,14 @@ async fn run(
         let _ = known_agents.set(agents.clone());
         let mut config = file.config(&name, &members, seed).map_err(|error| anyhow!(error))?;
         let origin = cluster_id(&client).await?;
-        config.origin = Some(origin.clone());
+        config.origin = Some(origin);
         let policy = file.copies.clone();
         let copies = policy.map(|policy| Arc::new(Copies::new(policy, client.clone())));
         let (namespace, holder) = (lease_namespace, identity()?.into());
         let leases = MemberLeases { client: client.clone(), namespace, holder };
         let originals =
             Originals { client, events: events.clone(), clock, runtime: runtime.clone() };
-        let mirror = Arc::new(Mirror::new(agents.clone(), originals.clone(), origin));
+        let mirror = Arc::new(Mirror::new(&config, agents.clone(), originals.clone()));
         runtime.spawn(mirror.clone().run());
         for member in 0..agents.len() {
             mirror.add(member, 0);
@@ -150,7 +152,7 @@ async fn run(
             runtime.spawn(list.run(profiles, mirror.clone(), events.clone()));
         }
         let scheduler = Scheduler::new(config, engine);
-        let departed = BTreeMap::new();
+        let (departed, outbox) = (BTreeMap::new(), Outbox::default());
         Ok(SchedulerRole {
             scheduler,
             names,
@@ -163,6 +165,7 @@ async fn run(
             clock,
             runtime,
             departed,
+            outbox,
         })
     };
     run_role(setup, watches, start, observer, stop).await
@@ -191,6 +194,7 @@ struct SchedulerRole {
     runtime: Handle,
     /// Pods that were deleted while they were placed.
     departed: BTreeMap<Uid, PodKey>,
+    outbox: Outbox,
 }
 
 impl SchedulerRole {
@@ -229,7 +233,19 @@ impl SchedulerRole {
         });
     }
 
-    /// Sends the sample requests that have come up together, those for one agent in one message.
+    /// Sends the samples and commits that do not wait for others.
+    fn send_due(&mut self) {
+        for (cluster, Parcel { samples, commits }) in self.outbox.take_due(self.clock.now()) {
+            if !samples.is_empty() {
+                self.sample(cluster, samples);
+            }
+            if !commits.is_empty() {
+                self.commit(cluster, commits);
+            }
+        }
+    }
+
+    /// Sends sample requests in one message.
     fn sample(&self, cluster: ClusterIx, calls: Vec<(CallId, Arc<SampleRequest>)>) {
         let ((agent, metrics), events) = (self.agents.get(cluster.0), self.events.clone());
         let copies = self.copies.clone();
@@ -249,6 +265,28 @@ impl SchedulerRole {
                 }
                 events.send(LoopEvent::Own(SchedulerEvent::Called(id, answer)));
             }
+        });
+    }
+
+    /// Sends commit requests in one message.
+    fn commit(&self, cluster: ClusterIx, calls: Vec<(CallId, Arc<CommitRequest>)>) {
+        let ((agent, metrics), events) = (self.agents.get(cluster.0), self.events.clone());
+        let copies = self.copies.clone();
+        self.runtime.spawn(async move {
+            let (ids, mut requests): (Vec<CallId>, Vec<Arc<CommitRequest>>) =
+                calls.into_iter().unzip();
+            if let Some(copies) = copies {
+                requests = copies.fill_commits(requests).await;
+            }
+            // A call that panics has no answer, and is asked for.
+            let _ = catch_panic(agent.commits(&requests, |place, answer| {
+                count(&metrics, &Request::Commit(requests[place].clone()), &answer);
+                if let Err(err) = &answer {
+                    debug!(cluster = &*agent.name, err, "No answer");
+                }
+                events.send(LoopEvent::Own(SchedulerEvent::Called(ids[place], answer)));
+            }))
+            .await;
         });
     }
 
@@ -366,16 +404,19 @@ impl Role for SchedulerRole {
     }
 
     fn next_deadline(&self) -> Option<Time> {
-        self.scheduler.next_deadline()
+        let deadlines = [self.scheduler.next_deadline(), self.outbox.next_deadline()];
+        deadlines.into_iter().flatten().min()
     }
 
     fn carry_out(&mut self, not_after: Option<Time>) -> Vec<Effect> {
         let mut effects = Vec::new();
-        let mut samples: BTreeMap<ClusterIx, Vec<(CallId, Arc<SampleRequest>)>> = BTreeMap::new();
         for output in self.scheduler.take_outputs() {
             match output {
                 SchedulerOutput::Call { id, cluster, request: Request::Sample(request) } => {
-                    samples.entry(cluster).or_default().push((id, request));
+                    self.outbox.of(cluster).samples.push((id, request));
+                }
+                SchedulerOutput::Call { id, cluster, request: Request::Commit(request) } => {
+                    self.outbox.of(cluster).commits.push((id, request));
                 }
                 SchedulerOutput::Call { id, cluster, request } => self.call(id, cluster, request),
                 SchedulerOutput::WriteIntent { id, pod, uid, resource_version, intent } => {
@@ -402,9 +443,7 @@ impl Role for SchedulerRole {
                 }
             }
         }
-        for (cluster, calls) in samples {
-            self.sample(cluster, calls);
-        }
+        self.send_due();
         let scheduler = &self.scheduler;
         self.departed.retain(|uid, _| scheduler.explain(uid).is_some());
         effects

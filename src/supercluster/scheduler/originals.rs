@@ -4,21 +4,24 @@ use std::time::Duration;
 
 use client::{Method, collection_path, pod_path};
 use framework::{PodKey, Time, Uid};
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use supercluster::mirror::{FINALIZER, ShownEvent};
 use supercluster::scheduler::{INTENT, Intent, PLACEMENT, Placement, WriteAnswer, WriteId};
 use tokio::runtime::Handle;
 
 use super::super::replies::Written;
 use super::SchedulerEvent;
-use crate::api_client::{APPLICATION_JSON, ApiClient, JsonRequest, MERGE_PATCH};
+use super::events;
+use crate::api_client::{
+    APPLICATION_JSON, ApiClient, JsonRequest, MERGE_PATCH, STRATEGIC_MERGE_PATCH,
+};
 use crate::clock::Clock;
 use crate::runtime::within;
 use crate::scheduling_loop::{EventSender, LoopEvent};
 use crate::supervision::catch_panic;
 
-/// Keeps an original pod until its delegate is gone. Written with the intent, before there can be a delegate.
-pub(super) const FINALIZER: &str = "supercluster.loadmaster.io/delegate";
 /// Time to wait for the response to a write.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -48,10 +51,12 @@ impl Originals {
             let finalizers = finalizers.iter().map(String::as_str).chain([FINALIZER]);
             metadata["finalizers"] = finalizers.collect();
         }
-        self.patch((id, not_after), pod, metadata);
+        let path = pod_path(&pod.namespace, Some(&pod.name));
+        self.send((id, not_after), patch(path, &json!({"metadata": metadata})));
     }
 
-    /// Writes the placement.
+    /// Writes the placement, and the condition PodScheduled in the same request: the status of a pod is written with its
+    /// annotations. Conditions are merged by type.
     pub(super) fn write_placement(
         &self,
         (id, not_after): (WriteId, Option<Time>),
@@ -59,14 +64,19 @@ impl Originals {
         uid: &Uid,
         placement: &Placement,
     ) {
-        let metadata = json!({"uid": uid.to_string(),
-            "annotations": {PLACEMENT: json!(placement).to_string()}});
-        self.patch((id, not_after), pod, metadata);
+        let wall = self.clock.wall_offset().wall_time(self.clock.now());
+        let now = wall.floor_to_second().to_string();
+        let condition = json!({"type": "PodScheduled", "status": "True", "reason": null,
+            "message": null, "lastProbeTime": null, "lastTransitionTime": now});
+        let body = json!({"metadata": {"uid": uid.to_string(),
+                "annotations": {PLACEMENT: json!(placement).to_string()}},
+            "status": {"conditions": [condition]}});
+        let path = format!("{}/status", pod_path(&pod.namespace, Some(&pod.name)));
+        let request = JsonRequest { content_type: STRATEGIC_MERGE_PATCH, ..patch(path, &body) };
+        self.send((id, not_after), request);
     }
 
-    fn patch(&self, (id, not_after): (WriteId, Option<Time>), pod: &PodKey, metadata: Value) {
-        let path = pod_path(&pod.namespace, Some(&pod.name));
-        let request = patch(path, &json!({"metadata": metadata}));
+    fn send(&self, (id, not_after): (WriteId, Option<Time>), request: JsonRequest) {
         let own = self.clone();
         self.runtime.spawn(async move {
             let sending = within(not_after, own.clock, own.client.request(request));
@@ -124,20 +134,24 @@ impl Originals {
         }
     }
 
-    /// Creates an event, unless it exists, or shows how often it has occurred.
+    /// Creates an event of a delegate on its original, unless it exists, or shows how often it has occurred.
     pub(super) async fn write_event(
         &self,
-        namespace: &str,
-        (name, created, repeated): (&str, Value, Option<Value>),
+        (pod, uid): (&PodKey, &Uid),
+        ShownEvent { cluster, event, is_repeated }: &ShownEvent,
     ) -> Result<(), String> {
-        let path = collection_path("events.k8s.io/v1", namespace, "events");
-        let request = match repeated {
-            Some(repeated) => patch(format!("{path}/{name}"), &repeated),
-            None => JsonRequest {
+        let path = collection_path("events.k8s.io/v1", &pod.namespace, "events");
+        let (uid, now) = (uid.to_string(), Timestamp::now());
+        let request = match is_repeated {
+            true => {
+                let name = events::name(event, cluster, &uid);
+                patch(format!("{path}/{name}"), &events::repeated(event, now))
+            }
+            false => JsonRequest {
                 method: Method::Post,
                 path,
                 content_type: APPLICATION_JSON,
-                body: created.to_string().into_bytes(),
+                body: events::shown(event, cluster, (pod, &uid), now).to_string().into_bytes(),
                 timeout: TIMEOUT,
             },
         };

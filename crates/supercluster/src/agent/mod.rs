@@ -6,6 +6,7 @@
 //! - `strategy`: which nodes a sample looks at.
 //! - `sampling`: the sampling pipeline.
 //! - `commits`: the binding pipeline: check, hold the room, create the delegate, bind it.
+//! - `delegates`: the delegates for schedulers that mirror them.
 //! - `diagnosis`: why nodes cannot take a pod.
 //! - `journal`: what became of the commits of each pod.
 //! - `leases`: which delegates may run without word from the management cluster, and how long.
@@ -14,6 +15,7 @@
 
 mod checks;
 mod commits;
+mod delegates;
 mod diagnosis;
 mod journal;
 mod leases;
@@ -33,6 +35,7 @@ use framework::{Answer, Cluster, Pod, PodKey, Time, Uid};
 pub use engine::cycle::DrawNodes;
 
 pub use self::checks::{CheckConflicts, CommitView, NamedCheck};
+pub use self::delegates::{DelegateTable, MAX_EVENTS};
 pub use self::strategy::{
     All, Best, Random, RoundRobin, SamplingStrategy, Source, Strategies, sample_size,
 };

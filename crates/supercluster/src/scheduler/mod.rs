@@ -48,7 +48,7 @@ use self::leases::Leases;
 use crate::message::{Committed, PodObject, Request, Response};
 
 /// A call of an agent, under the number that its answer names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId(u64);
 
 /// A write of an original pod, under the number that its answer names.

@@ -90,6 +90,7 @@ impl Load {
             scheduler: scheduler.with_strategy(&self.strategy),
             schedulers: self.schedulers,
             shared_pods: false,
+            mirrors: false,
             latencies: self.latencies,
             faults: Faults::default(),
             live: self.live,

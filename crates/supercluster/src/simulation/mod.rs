@@ -85,6 +85,8 @@ pub struct Faults {
     pub foreign_pods: Option<Duration>,
     /// Mean time between two originals that are deleted, placed or not.
     pub deletions: Option<Duration>,
+    /// Mean time between two times at which another member is drained, or none.
+    pub drains: Option<Duration>,
 }
 
 /// The settings of a simulation.
@@ -98,6 +100,8 @@ pub struct Settings {
     pub schedulers: usize,
     /// Whether every scheduler sees every pod; otherwise they take turns in getting one.
     pub shared_pods: bool,
+    /// Whether schedulers mirror delegates.
+    pub mirrors: bool,
     /// Latencies.
     pub latencies: Latencies,
     /// Faults.

@@ -49,6 +49,7 @@ fn settings(seed: u64, strategy: &str) -> Settings {
         scheduler,
         schedulers: 3,
         shared_pods: true,
+        mirrors: false,
         latencies: Latencies::default(),
         faults: Faults::default(),
         live: None,
@@ -68,6 +69,7 @@ fn faults() -> Faults {
         longest_restart: Duration::from_secs(2),
         foreign_pods: Some(Duration::from_secs(3)),
         deletions: None,
+        drains: None,
         cuts: None,
         longest_cut: Duration::ZERO,
     }
@@ -115,7 +117,7 @@ fn no_pod_runs_twice_and_no_node_is_overcommitted() {
 
 /// Runs one seed with clusters that are cut off for longer than their pods wait. Returns the number of replaced pods.
 fn check_lost_clusters(seed: u64) -> u64 {
-    let mut settings = Settings { faults: faults(), ..settings(seed, "random") };
+    let mut settings = Settings { faults: faults(), mirrors: true, ..settings(seed, "random") };
     settings.scheduler.replace_after = Some(Duration::from_secs(90));
     settings.faults.cuts = Some(Duration::from_secs(200));
     settings.faults.longest_cut = Duration::from_secs(300);
@@ -150,7 +152,7 @@ fn pods_of_lost_clusters_are_replaced_and_never_run_twice() {
 fn check_deletions(seed: u64) -> usize {
     const PODS: usize = 60;
     let strategy = ["random", "best"][(seed % 2) as usize];
-    let mut settings = Settings { faults: faults(), ..settings(seed, strategy) };
+    let mut settings = Settings { faults: faults(), mirrors: true, ..settings(seed, strategy) };
     settings.faults.deletions = Some(Duration::from_millis(500));
     let mut world = World::new(settings, clusters());
     for number in 0..PODS {
@@ -177,7 +179,7 @@ fn deleted_pods_leave_no_delegate_and_get_none_later() {
 /// Runs one seed in which messages and writes are up to seven minutes late: longer than an agent remembers what it has
 /// refused and sealed.
 fn check_minutes_late(seed: u64) {
-    let mut settings = Settings { faults: faults(), ..settings(seed, "random") };
+    let mut settings = Settings { faults: faults(), mirrors: true, ..settings(seed, "random") };
     settings.faults = Faults {
         repeated: 0.3,
         late: 0.2,
@@ -205,6 +207,16 @@ fn check_minutes_late(seed: u64) {
 #[test]
 fn messages_that_are_minutes_late_do_no_harm() {
     seeds("0..3").for_each(check_minutes_late);
+}
+
+#[test]
+fn status_is_written_by_one_of_several_schedulers() {
+    let settings = Settings { mirrors: true, ..settings(1, "random") };
+    let mut world = World::new(settings, clusters());
+    (0..40).for_each(|n| world.arrive(job(n), Duration::from_millis(50 * n as u64)));
+    world.calm(Duration::from_secs(60));
+    assert_eq!((world.pending(), world.differences()), (vec![], vec![]));
+    assert_eq!(world.status_writes(), 40);
 }
 
 #[test]

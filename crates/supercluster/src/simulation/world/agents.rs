@@ -4,6 +4,7 @@ use engine::EffectKind;
 use engine::ports::Ports;
 use framework::{Time, Uid};
 
+use super::mirror::ErrandAnswer;
 use super::{API_TIMEOUT, Asker, Caller, Event, GRACE_PERIOD, SHORTEST_TICK, World, with_ports};
 use crate::agent::{self, Agent, AgentOutput};
 use crate::message::{Request, Response};
@@ -113,15 +114,12 @@ impl World {
                     response: response.clone(),
                 });
             }
-            (Caller::Mirror { uid, attempt }, Response::Seal(outcome)) => {
-                self.send(cluster, work, move || Event::Released {
-                    cluster,
-                    uid: uid.clone(),
-                    attempt: *attempt,
-                    outcome: outcome.clone(),
-                });
+            (Caller::Mirror(id), Response::Seal(outcome)) => {
+                let answer = ErrandAnswer::Sealed(outcome.clone());
+                let event = || Event::Errand { id: id.clone(), answer: answer.clone() };
+                self.send(cluster, work, event);
             }
-            (Caller::Mirror { .. }, _) => {}
+            (Caller::Mirror(_), _) => {}
         }
     }
 

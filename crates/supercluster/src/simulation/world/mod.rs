@@ -3,6 +3,7 @@
 mod agents;
 mod deletions;
 mod measurements;
+mod mirror;
 mod schedulers;
 
 use std::cmp::Reverse;
@@ -15,13 +16,15 @@ use engine::{Change, EffectId};
 use fastrand::Rng;
 use framework::{Node, Pod, PodKey, Time, Uid};
 
+use self::mirror::{Deletion, Errand, ErrandAnswer, ErrandId};
 use super::checks::Checks;
 use super::management::{ManagementApi, ManagementOperation, ManagementPod};
 use super::measure::{Measurement, Report};
 use super::member::{MemberAnswer, MemberApi, MemberEvent, MemberOperation, MemberPod};
 use super::{AGENT_PROFILE, SCHEDULER_NAME, Settings, engine};
-use crate::agent::{self, Agent, AgentConfig};
-use crate::message::{Request, Response, SealOutcome};
+use crate::agent::{self, Agent, AgentConfig, DelegateTable};
+use crate::message::{DelegateList, Request, Response};
+use crate::mirror::Mirror;
 use crate::scheduler::{self, LeaseAnswer, LeaseOperation, OriginalPod, Scheduler};
 
 /// Time after which a client takes an answer of an API server as lost.
@@ -29,8 +32,6 @@ const API_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Longest time that a bound delegate takes to end.
 const GRACE_PERIOD: Duration = Duration::from_secs(30);
-/// Time between two looks of the mirror.
-const MIRROR_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Time passes from one tick to the next.
 const SHORTEST_TICK: Duration = Duration::from_micros(100);
@@ -50,11 +51,8 @@ enum Caller {
         life: u32,
         call: scheduler::CallId,
     },
-    /// The mirror, which seals the attempts of a deleted pod up to this one.
-    Mirror {
-        uid: Uid,
-        attempt: u32,
-    },
+    /// A mirror, which seals attempts.
+    Mirror(ErrandId),
 }
 
 #[derive(Debug)]
@@ -67,12 +65,38 @@ enum Event {
         caller: Caller,
         request: Request,
     },
-    /// The answer to a seal of the mirror arrives.
-    Released {
+    /// A mirror asks an agent for its delegates, and has the answer.
+    List {
+        scheduler: usize,
+        life: u32,
         cluster: usize,
-        uid: Uid,
-        attempt: u32,
-        outcome: SealOutcome,
+    },
+    Listed {
+        scheduler: usize,
+        life: u32,
+        cluster: usize,
+        list: Option<DelegateList>,
+    },
+    /// A mirror may have work to do.
+    Look {
+        scheduler: usize,
+        life: u32,
+    },
+    /// A mirror writes to the management cluster.
+    ErrandWrite {
+        id: Option<ErrandId>,
+        operation: ManagementOperation,
+    },
+    /// The request of a mirror to delete a delegate arrives at an agent.
+    DelegateDeletion {
+        cluster: usize,
+        id: ErrandId,
+        deletion: Deletion,
+    },
+    /// The answer to a mirror arrives, or is lost.
+    Errand {
+        id: ErrandId,
+        answer: ErrandAnswer,
     },
     /// An answer arrives at a scheduler.
     Response {
@@ -140,7 +164,8 @@ enum Event {
         pod: PodKey,
         uid: Uid,
     },
-    Mirror,
+    /// Another member is drained, or none.
+    Drain,
     /// A member is cut off, or reached again.
     Cut(usize),
     Mend(usize),
@@ -204,11 +229,18 @@ struct Member {
     next_call: u64,
     last_shown: Time,
     tick: Option<Time>,
+    /// The delegates that the agent's watch has shown.
+    delegates: DelegateTable,
 }
 
 /// A scheduler.
 struct Seat {
     scheduler: Option<Scheduler>,
+    mirror: Option<Mirror>,
+    /// What the mirror waits for, by pod.
+    errands: BTreeMap<Uid, Errand>,
+    /// The time at which the mirror looks next.
+    look: Option<Time>,
     life: u32,
     waiting: VecDeque<(scheduler::CallId, Response)>,
     is_busy: bool,
@@ -244,6 +276,12 @@ pub struct World {
     /// Number of pods that have arrived or are going to.
     planned: usize,
     foreign: u64,
+    /// Whether schedulers have mirrors: pods are deleted, or may be replaced.
+    has_mirror: bool,
+    /// The member that is drained.
+    draining: Option<usize>,
+    next_errand: u64,
+    status_writes: u64,
 }
 
 fn with_ports<T>(run: impl FnOnce(&mut Ports<'_>) -> T) -> T {
@@ -261,7 +299,7 @@ impl World {
             next_event: 0,
             members: Vec::new(),
             seats: Vec::new(),
-            management: ManagementApi::new(),
+            management: ManagementApi::new(settings.mirrors),
             checks: Checks::default(),
             measurement: Measurement::default(),
             bound: VecDeque::new(),
@@ -269,6 +307,10 @@ impl World {
             arrivals: 0,
             planned: 0,
             foreign: 0,
+            has_mirror: settings.mirrors,
+            draining: None,
+            next_errand: 0,
+            status_writes: 0,
             settings,
         };
         for (cluster, nodes) in clusters.into_iter().enumerate() {
@@ -285,6 +327,7 @@ impl World {
                 next_call: 0,
                 last_shown: Time::ZERO,
                 tick: None,
+                delegates: DelegateTable::default(),
             });
             world.start_agent(cluster);
         }
@@ -292,6 +335,9 @@ impl World {
             let (waiting, last_shown) = (VecDeque::new(), Time::ZERO);
             world.seats.push(Seat {
                 scheduler: None,
+                mirror: None,
+                errands: BTreeMap::new(),
+                look: None,
                 life: 0,
                 waiting,
                 is_busy: false,
@@ -318,10 +364,7 @@ impl World {
             self.plan(self.settings.faults.agent_restarts, Event::StopAgent(cluster));
             self.plan(self.settings.faults.cuts, Event::Cut(cluster));
         }
-        let faults = &self.settings.faults;
-        if self.settings.scheduler.replace_after.is_some() || faults.deletions.is_some() {
-            self.push(self.now + MIRROR_INTERVAL, Event::Mirror);
-        }
+        self.plan(self.settings.faults.drains, Event::Drain);
         for seat in 0..self.seats.len() {
             self.plan(self.settings.faults.scheduler_restarts, Event::StopScheduler(seat));
         }
@@ -360,6 +403,13 @@ impl World {
         });
         agent.set_synced();
         member.agent = Some(agent);
+        if self.has_mirror {
+            self.members[cluster].delegates = DelegateTable::default();
+            let pods: Vec<MemberPod> = self.members[cluster].api.pods.values().cloned().collect();
+            for pod in pods {
+                self.show_delegate(cluster, &MemberEvent::Changed(pod));
+            }
+        }
         self.after_agent(cluster);
     }
 
@@ -372,6 +422,10 @@ impl World {
             false => (0, 1),
         };
         config.seed = self.settings.seed ^ ((seat as u64) << 40) ^ u64::from(self.seats[seat].life);
+        config.origin = self.has_mirror.then(|| "management".into());
+        if let Some(drained) = self.draining {
+            config.clusters[drained].closed = Some("it is drained".into());
+        }
         let mut scheduler = Scheduler::new(config.clone(), engine(SCHEDULER_NAME, config.seed));
         let uids: Vec<Uid> = self.management.pods.keys().cloned().collect();
         for uid in uids {
@@ -380,12 +434,13 @@ impl World {
             }
         }
         self.seats[seat].scheduler = Some(scheduler);
+        self.start_mirror(seat, &config);
         self.after_scheduler(seat);
     }
 
     /// Returns the pod if this scheduler sees it.
     fn visible(&self, seat: usize, uid: &Uid) -> Option<OriginalPod> {
-        let pod = self.management.pods.get(uid).filter(|pod| !pod.terminating)?;
+        let pod = self.management.pods.get(uid).filter(|pod| !pod.pod.terminating)?;
         let owner = pod.owner;
         self.management.original(uid).filter(|_| owner.is_none_or(|owner| owner == seat))
     }
@@ -426,6 +481,7 @@ impl World {
             }
         }
         self.members.iter_mut().for_each(|member| member.is_cut = false);
+        self.drain(None);
         for seat in 0..self.seats.len() {
             if self.seats[seat].scheduler.is_none() {
                 self.start_scheduler(seat);
@@ -475,7 +531,7 @@ impl World {
 
     /// Returns the pods that are not placed, with what is known about them.
     pub fn pending(&self) -> Vec<Pending> {
-        let waits = |pod: &ManagementPod| pod.placement.is_none() && !pod.terminating;
+        let waits = |pod: &ManagementPod| pod.placement.is_none() && !pod.pod.terminating;
         let all = self.management.pods.iter().filter(|(_, pod)| waits(pod));
         let mut pending: Vec<Pending> = all
             .map(|(uid, pod)| {
@@ -515,7 +571,15 @@ impl World {
             }
         }
         wrong.extend(placed.keys().map(|uid| format!("no delegate of {uid} runs")));
+        if self.has_mirror {
+            wrong.extend(self.management.pods.values().filter_map(ManagementPod::wrong_status));
+        }
         wrong
+    }
+
+    /// Number of statuses that mirrors have written.
+    pub const fn status_writes(&self) -> u64 {
+        self.status_writes
     }
 
     fn handle(&mut self, event: Event) {
@@ -555,6 +619,9 @@ impl World {
                 });
             }
             Event::Watch { cluster, life, event } => {
+                if self.has_mirror && self.members[cluster].life == life {
+                    self.show_delegate(cluster, &event);
+                }
                 self.with_agent(cluster, life, |agent, now, ports| match event {
                     MemberEvent::Changed(MemberPod { pod, mark }) => {
                         let change = Change::Pod(Box::new((*pod).clone()));
@@ -575,10 +642,7 @@ impl World {
                 });
             }
             Event::Shown { scheduler, life, original } => {
-                self.with_scheduler(scheduler, life, |scheduler, now, ports| match original {
-                    Ok(original) => scheduler.original(*original, now, ports),
-                    Err((key, uid)) => scheduler.pod_deleted(&key, &uid, now, ports),
-                });
+                self.shown_to((scheduler, life), original);
             }
             Event::LeaseWrite { scheduler, life, id, cluster, operation } => {
                 self.write_lease((scheduler, life), id, &cluster, &operation);
@@ -596,10 +660,25 @@ impl World {
                     self.member_changed(cluster, MemberEvent::Deleted(gone));
                 }
             }
-            Event::Mirror => {
-                self.mirror();
-                self.release();
-                self.push(self.now + MIRROR_INTERVAL, Event::Mirror);
+            Event::List { scheduler, life, cluster } => self.list(scheduler, life, cluster),
+            Event::Listed { scheduler, life, cluster, list } => {
+                self.listed((scheduler, life), cluster, list);
+            }
+            Event::Look { scheduler, life } => {
+                if self.seats[scheduler].life == life {
+                    self.seats[scheduler].look = None;
+                    self.work_of_mirror(scheduler);
+                }
+            }
+            Event::ErrandWrite { id, operation } => self.errand_write(id, &operation),
+            Event::DelegateDeletion { cluster, id, deletion } => {
+                self.delete_delegate(cluster, id, &deletion);
+            }
+            Event::Errand { id, answer } => self.errand_answered(id, answer),
+            Event::Drain => {
+                let member = self.rng.usize(..=self.members.len());
+                self.drain(Some(member).filter(|member| *member < self.members.len()));
+                self.plan(self.settings.faults.drains, Event::Drain);
             }
             Event::Cut(cluster) => {
                 self.members[cluster].is_cut = self.settings.faults.cuts.is_some();
@@ -640,9 +719,6 @@ impl World {
             }
             Event::ForeignPod => self.add_foreign_pod(),
             Event::Deletion => self.delete_some_pod(),
-            Event::Released { cluster, uid, attempt, outcome } => {
-                self.release_answered(cluster, &uid, attempt, &outcome);
-            }
         }
     }
 
@@ -674,6 +750,8 @@ impl World {
         if let Some(scheduler) = own.scheduler.take() {
             add(&mut self.retired, &scheduler.stats());
         }
+        (own.mirror, own.look) = (None, None);
+        own.errands.clear();
         (own.is_busy, own.tick) = (false, None);
         own.waiting.clear();
         let down = self.settings.faults.longest_restart.mul_f64(self.rng.f64());

@@ -8,8 +8,9 @@ use engine::ports::Ports;
 use framework::{PodKey, Time, Uid};
 
 use super::{API_TIMEOUT, Caller, Event, SHORTEST_TICK, World, with_ports};
+use crate::mirror::Mirror;
 use crate::scheduler::{
-    self, ClusterIx, LeaseAnswer, LeaseOperation, OriginalPod, Scheduler, SchedulerOutput,
+    self, Cluster, ClusterIx, LeaseAnswer, LeaseOperation, OriginalPod, Scheduler, SchedulerOutput,
 };
 use crate::simulation::management::ManagementOperation;
 use crate::simulation::member::MemberEvent;
@@ -72,7 +73,12 @@ impl World {
                 SchedulerOutput::Lease { id, cluster, operation } => {
                     self.write_lease_later(seat, life, id, (cluster, operation));
                 }
-                SchedulerOutput::Released { .. } => {}
+                SchedulerOutput::Released { cluster, pod } => {
+                    if let Some(mirror) = &mut self.seats[seat].mirror {
+                        mirror.release(&cluster, &pod);
+                        self.push(self.now, Event::Look { scheduler: seat, life });
+                    }
+                }
                 SchedulerOutput::Effect(effect) => {
                     if let EffectKind::PatchPodStatus { uid, patch, .. } = effect.kind
                         && let Some(condition) = patch.condition
@@ -157,52 +163,21 @@ impl World {
         }
     }
 
-    /// The mirror of the program, which sees both sides of every cluster that answers: delegates that are left over from an
-    /// earlier try are deleted, and pods whose delegate is gone are placed anew.
-    pub(super) fn mirror(&mut self) {
-        for cluster in 0..self.members.len() {
-            let member = &self.members[cluster];
-            if member.is_cut || member.agent.is_none() {
-                continue;
-            }
-            let left_over = member.api.pods.values().filter(|own| {
-                let Some(mark) = &own.mark else { return false };
-                let original = self.management.original(&Uid::from(&*mark.key.pod));
-                let uid = own.pod.uid.to_string();
-                // A pod that is being deleted is released in all its clusters.
-                let is_deleted = self.management.is_terminating(&mark.key.pod);
-                !own.pod.terminating
-                    && !is_deleted
-                    && original.is_none_or(|pod| pod.is_left_over(&uid, mark.key.number))
-            });
-            let left_over: Vec<(PodKey, Uid)> =
-                left_over.map(|own| (own.pod.key.clone(), own.pod.uid.clone())).collect();
-            let exists = |key: &PodKey, uid: &str| {
-                let known = member.api.pods.get(key);
-                known.is_some_and(|known| known.pod.uid == Uid::from(uid))
-            };
-            let missing = self.management.pods.iter().filter(|(_, pod)| {
-                let here = pod
-                    .placement
-                    .as_ref()
-                    .filter(|own| *own.cluster == format!("c{cluster}") && !pod.terminating);
-                here.is_some_and(|own| !exists(&pod.pod.key, &own.committed.uid))
-            });
-            let missing = missing.filter_map(|(uid, pod)| {
-                Some((uid.clone(), pod.placement.as_ref()?.committed.uid.clone()))
-            });
-            let missing: Vec<(Uid, Arc<str>)> = missing.collect();
-            for (pod, uid) in left_over {
-                if let Some(event) = self.members[cluster].api.end(&pod, &uid) {
-                    self.member_changed(cluster, event);
+    /// Carries out a write of an original pod, and lets the watches show it.
+    pub(super) fn manage(&mut self, operation: &ManagementOperation) -> scheduler::WriteAnswer {
+        let uid = operation.uid();
+        let before = self.management.pods.get(uid).map(|pod| (pod.owner, pod.pod.key.clone()));
+        let (answer, is_changed) = self.management.carry_out(operation);
+        match before.filter(|_| is_changed) {
+            Some((owner, key)) if !self.management.pods.contains_key(uid) => {
+                for seat in self.seats_of(owner) {
+                    self.shown(seat, Err((key.clone(), uid.clone())));
                 }
             }
-            let seat = self.rng.usize(..self.seats.len());
-            let life = self.seats[seat].life;
-            self.with_scheduler(seat, life, |scheduler, _, _| {
-                missing.iter().for_each(|(uid, delegate)| scheduler.replace(uid, delegate));
-            });
+            Some(_) => self.show(uid),
+            None => {}
         }
+        answer
     }
 
     pub(super) fn write(
@@ -212,16 +187,31 @@ impl World {
         id: Option<scheduler::WriteId>,
         operation: &ManagementOperation,
     ) {
-        let (answer, is_changed) = self.management.carry_out(operation);
-        if is_changed {
-            let (ManagementOperation::Intent { uid, .. }
-            | ManagementOperation::Placement { uid, .. }
-            | ManagementOperation::Condition { uid, .. }) = operation;
-            self.show(uid);
-        }
+        let answer = self.manage(operation);
         if let Some(id) = id {
             let takes = self.around(self.settings.latencies.api.div_f64(2.0));
             self.push(self.now + takes, Event::Written { scheduler, life, id, answer });
+        }
+    }
+
+    /// Drains this member, or none.
+    pub(super) fn drain(&mut self, drained: Option<usize>) {
+        self.draining = drained;
+        let clusters = self.settings.scheduler.clusters.clone();
+        for seat in 0..self.seats.len() {
+            let life = self.seats[seat].life;
+            self.with_scheduler(seat, life, |scheduler, now, _| {
+                for (member, cluster) in clusters.iter().enumerate() {
+                    let closed = (drained == Some(member)).then(|| "it is drained".into());
+                    scheduler.set_cluster(
+                        ClusterIx(member),
+                        Cluster { closed, ..cluster.clone() },
+                        now,
+                    );
+                }
+            });
+            self.seats[seat].mirror.iter_mut().for_each(Mirror::look_at_all);
+            self.work_of_mirror(seat);
         }
     }
 
@@ -231,18 +221,37 @@ impl World {
 
     /// Lets the watches show a pod.
     pub(super) fn show(&mut self, uid: &Uid) {
-        let Some(known) = self.management.pods.get(uid) else { return };
-        let (owner, is_deleted) = (known.owner, known.terminating);
-        let key = known.pod.key.clone();
+        let Some(owner) = self.management.pods.get(uid).map(|known| known.owner) else { return };
         for seat in self.seats_of(owner) {
-            if is_deleted {
-                self.shown(seat, Err((key.clone(), uid.clone())));
-                continue;
-            }
             if let Some(original) = self.management.original(uid) {
                 self.shown(seat, Ok(Box::new(original)));
             }
         }
+    }
+
+    /// A watch shows a pod to a scheduler and its mirror.
+    pub(super) fn shown_to(
+        &mut self,
+        (seat, life): (usize, u32),
+        original: Result<Box<OriginalPod>, (PodKey, Uid)>,
+    ) {
+        if self.seats[seat].life == life
+            && let Some(mirror) = &mut self.seats[seat].mirror
+        {
+            match &original {
+                Ok(original) => mirror.see(OriginalPod::clone(original)),
+                Err((_, uid)) => mirror.forget(uid),
+            }
+        }
+        self.with_scheduler(seat, life, |scheduler, now, ports| match original {
+            Ok(original) if original.object.pod.terminating => {
+                let pod = &original.object.pod;
+                scheduler.pod_deleted(&pod.key, &pod.uid, now, ports);
+            }
+            Ok(original) => scheduler.original(*original, now, ports),
+            Err((key, uid)) => scheduler.pod_deleted(&key, &uid, now, ports),
+        });
+        self.work_of_mirror(seat);
     }
 
     pub(super) fn shown(&mut self, seat: usize, original: Result<Box<OriginalPod>, (PodKey, Uid)>) {
