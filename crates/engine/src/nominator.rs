@@ -34,15 +34,15 @@ impl Nominator {
     ///
     /// The caller ensures that the pod exists and is not bound.
     pub fn add(&mut self, pod: Arc<Pod>, info: &NominatingInfo) {
-        let was_nominated = self.entries.contains_key(&pod.uid);
-        self.delete(&pod.uid);
+        let before = self.remove(&pod.uid);
         let shown = pod.nominated_node_name();
         let (node, is_new) = match info {
-            NominatingInfo::Override(node) => (Some(node), !was_nominated),
+            NominatingInfo::Override(node) => (Some(node), before.is_none()),
             NominatingInfo::Noop => (shown, false),
         };
         let Some(node) = node.filter(|node| !node.is_empty()).cloned() else { return };
-        let is_ahead = is_new && shown == Some(&node);
+        let was_ahead = before.is_some_and(|before| before.is_ahead && before.node == node);
+        let is_ahead = shown == Some(&node) && (is_new || was_ahead);
         let nomination = self.nominations;
         self.nominations += 1;
         self.entries.insert(pod.uid.clone(), Entry { node: node.clone(), nomination, is_ahead });
@@ -51,12 +51,17 @@ impl Nominator {
 
     /// Removes the nomination of a pod, if there is one.
     pub fn delete(&mut self, uid: &Uid) {
-        let Some(Entry { node, nomination, .. }) = self.entries.remove(uid) else { return };
-        let pods = self.by_node.get_mut(&node).expect("an entry is listed under its node");
-        pods.remove(&nomination);
+        self.remove(uid);
+    }
+
+    fn remove(&mut self, uid: &Uid) -> Option<Entry> {
+        let entry = self.entries.remove(uid)?;
+        let pods = self.by_node.get_mut(&entry.node).expect("an entry is listed under its node");
+        pods.remove(&entry.nomination);
         if pods.is_empty() {
-            self.by_node.remove(&node);
+            self.by_node.remove(&entry.node);
         }
+        Some(entry)
     }
 
     /// Takes in an update of a pod. If the new version names no node in its status, keeps a nomination that is not
@@ -66,13 +71,17 @@ impl Nominator {
         let unwritten = self.entries.get(&old.uid).filter(is_unwritten);
         let unnamed = new.nominated_node_name().is_none();
         let kept = unwritten.filter(|_| unnamed).map(|entry| entry.node.clone());
-        self.delete(&old.uid);
+        if old.uid != new.uid {
+            self.delete(&old.uid);
+        }
         self.add(new, &kept.map_or(NominatingInfo::Noop, NominatingInfo::Override));
     }
 
     /// Replaces the object of a nominated pod, but keeps its node and its order.
     pub fn refresh(&mut self, pod: &Arc<Pod>) {
-        let Some(Entry { node, nomination, .. }) = self.entries.get(&pod.uid) else { return };
+        let Some(entry) = self.entries.get_mut(&pod.uid) else { return };
+        let Entry { node, nomination, is_ahead } = entry;
+        *is_ahead &= pod.nominated_node_name() == Some(node);
         let listed = self.by_node.get_mut(node).and_then(|pods| pods.get_mut(nomination));
         *listed.expect("an entry is listed under its node") = pod.clone();
     }
@@ -187,6 +196,29 @@ mod tests {
         nominator.add(stated.clone(), &to("x"));
         nominator.update(&stated, bare.clone());
         assert_eq!(node_of(&nominator).as_deref(), Some("x"));
+        nominator.update(&bare, stated.clone());
+        nominator.update(&stated, bare.clone());
+        assert_eq!(node_of(&nominator), None, "the present one is cleared");
+    }
+
+    /// The update may reach the pod while it waits or while it is in flight.
+    #[test]
+    fn other_update_before_the_one_that_clears_an_earlier_nomination_changes_nothing() {
+        let [bare, stated] = [pod("p"), pod("p").nominated("x")].map(|own| Arc::new(own.build()));
+        let relabelled = Arc::new(pod("p").nominated("x").label("app", "web").build());
+        let node_of = |nominator: &Nominator| nominator.node_of(&bare.uid).map(ToString::to_string);
+        let ahead = || {
+            let mut nominator = Nominator::default();
+            nominator.add(stated.clone(), &to("x"));
+            nominator
+        };
+        let mut nominator = ahead();
+        nominator.update(&stated, relabelled.clone());
+        nominator.add(relabelled.clone(), &to("x"));
+        nominator.update(&relabelled, bare.clone());
+        assert_eq!(node_of(&nominator).as_deref(), Some("x"));
+        let mut nominator = ahead();
+        nominator.refresh(&bare);
         nominator.update(&bare, stated.clone());
         nominator.update(&stated, bare.clone());
         assert_eq!(node_of(&nominator), None, "the present one is cleared");
