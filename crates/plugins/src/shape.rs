@@ -83,6 +83,30 @@ mod tests {
     use super::*;
 
     #[test]
+    fn points_are_sorted_and_within_their_ranges() {
+        let faults = |points: &[(i32, i32)]| {
+            let point = |&(utilization, score)| ShapePoint { utilization, score };
+            let shape: Vec<_> = points.iter().map(point).collect();
+            let mut faults = Faults::default();
+            check_shape("shape", &shape, &mut faults);
+            faults.none_or(()).err().unwrap_or_default()
+        };
+        let unsorted =
+            "shape[1].utilization: Invalid value: 5: values must be sorted in increasing order";
+        for (points, expected) in [
+            (&[(0, 0), (100, 10)][..], ""),
+            (&[], "shape: Required value: at least one point must be specified"),
+            (&[(5, 1), (5, 2)], unsorted),
+            (&[(-1, 1)], "shape[0].utilization: Invalid value: -1: not in valid range [0, 100]"),
+            (&[(101, 1)], "shape[0].utilization: Invalid value: 101: not in valid range [0, 100]"),
+            (&[(1, -1)], "shape[0].score: Invalid value: -1: not in valid range [0, 10]"),
+            (&[(1, 11)], "shape[0].score: Invalid value: 11: not in valid range [0, 10]"),
+        ] {
+            assert_eq!(faults(points), expected, "{points:?}");
+        }
+    }
+
+    #[test]
     fn shape_interpolates_with_truncation_and_is_constant_outside() {
         let line = [(10, 1), (90, 9)];
         for (x, y) in [(-5, 1), (0, 1), (10, 1), (15, 1), (20, 2), (89, 8), (90, 9), (99, 9)] {

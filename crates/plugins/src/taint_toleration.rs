@@ -322,6 +322,14 @@ mod tests {
     }
 
     #[test]
+    fn node_without_repelling_taints_scores_highest() {
+        let cluster = cluster([node("n").build()], []);
+        let (state, pod, mut scores) = (CycleState::new(), pod("p").build(), [2, 0, 1]);
+        let status = ungated().normalize_score(&state, &pod, &[], &mut scores, &handle(&cluster));
+        assert_eq!((status, scores), (Status::success(), [0, 100, 50]));
+    }
+
+    #[test]
     fn node_with_tolerated_taints_requeues() {
         let (open, closed) = (node("n").build(), tainted(&[("a", "NoSchedule")]).build());
         let on_node = |old: Option<&Node>, new: &Node| {

@@ -222,9 +222,11 @@ fn file_is_read_up_to_its_last_whole_frame() {
     let (all, ending) = read(&bytes).unwrap();
     assert_eq!((all.len(), ending), (operations(&chunks).len(), Ending::Whole));
     let mut counts = BTreeMap::<usize, usize>::new();
+    let mut whole = 0;
     for end in 0..bytes.len() {
         match read(&bytes[..end]) {
             Ok((part, ending)) => {
+                whole += usize::from(ending == Ending::Whole);
                 assert!(part.len() <= all.len() && ending != Ending::Damaged, "{end}");
                 assert_eq!(replay(part.clone()), Ok(()), "cut off at {end}");
                 *counts.entry(part.len()).or_default() += 1;
@@ -233,6 +235,38 @@ fn file_is_read_up_to_its_last_whole_frame() {
         }
     }
     assert!(counts.len() >= chunks.len(), "{counts:?}");
+    assert_eq!(whole, chunks.len(), "a file ends whole between two frames only");
+}
+
+#[test]
+fn pods_start_when_they_were_recorded_to_start() {
+    let starts = [Some(100), Some(160), None, Some(40)].into_iter().enumerate();
+    let pods = starts.map(|(number, start)| {
+        let pod = pod(&format!("p-{number}")).on("n");
+        start.map_or(pod.clone(), |start| pod.started(start)).build()
+    });
+    let pods: Vec<_> = pods.collect();
+    let mut encoder = Encoder::new(usize::MAX);
+    for pod in &pods {
+        encoder.change(&Change::Pod(Box::new(pod.clone())), Time::from_secs(200));
+    }
+    let read = operations(&[encoder.take()]).into_iter().filter_map(|operation| match operation {
+        Operation::Change { change: Change::Pod(pod), .. } => Some(pod.start_time.get()),
+        _ => None,
+    });
+    let written: Vec<_> = pods.iter().map(|pod| pod.start_time.get()).collect();
+    assert_eq!(read.collect::<Vec<_>>(), written);
+}
+
+#[test]
+fn parts_without_end_are_refused() {
+    let (mut decoder, mut bytes) = (Decoder::default(), Vec::new());
+    value::put(&mut bytes, &record::Record::Part(vec![0; record::PARTS_MAX / 4].into()));
+    let mut read = || decoder.read(&bytes, |_| true);
+    for _ in 0..4 {
+        assert_eq!(read(), Ok(bytes.len()));
+    }
+    assert_eq!(read(), Err(DecodeError::TooMuch));
 }
 
 #[test]
@@ -244,8 +278,9 @@ fn damaged_and_foreign_files_are_told_apart() {
     assert_eq!(read(&damaged).unwrap().1, Ending::Damaged);
     let newer = bytes.iter().position(|byte| *byte == b'\n').unwrap();
     let mut newer_bytes = bytes.clone();
-    newer_bytes[newer - 1] = b'9';
-    assert!(matches!(read(&newer_bytes), Err(OpenError::Newer(9))));
+    newer_bytes[newer - 1] += 1;
+    let next = VERSION + 1;
+    assert!(matches!(read(&newer_bytes), Err(OpenError::Newer(version)) if version == next));
     assert!(matches!(read(b"apiVersion: v1\n"), Err(OpenError::Foreign)));
     assert!(matches!(read(b""), Err(OpenError::Empty)));
     let mut header = bytes;

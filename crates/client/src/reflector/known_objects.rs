@@ -119,6 +119,17 @@ mod tests {
     }
 
     #[test]
+    fn list_forgets_undecodable_objects_that_it_did_not_contain() {
+        let mut known = KnownObjects::default();
+        known.update_undecodable(&meta("a", "u", 1));
+        known.update_undecodable(&meta("b", "u", 1));
+        known.begin_list();
+        known.update_undecodable(&meta("b", "u", 1));
+        assert_eq!(known.end_list(), []);
+        assert_eq!(known.undecodable.keys().collect::<Vec<_>>(), [&meta("b", "u", 1).key]);
+    }
+
+    #[test]
     fn only_the_known_object_is_deleted() {
         let mut known = KnownObjects::default();
         known.update(&meta("a", "u", 1));

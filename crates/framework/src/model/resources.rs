@@ -633,6 +633,9 @@ mod tests {
         let half = container(json!({ "cpu": "500u", "example.com/x": "500m" }));
         let both = requests(json!({ "containers": [half, half] }), json!({}));
         assert_eq!((both.fit.milli_cpu, both.fit.scalar("example.com/x")), (1, 1));
+        let more = container(json!({ "cpu": "1100u", "memory": "1.1", "example.com/x": "2001m" }));
+        let more = requests(json!({ "containers": [more] }), json!({})).fit;
+        assert_eq!((more.milli_cpu, more.memory, more.scalar("example.com/x")), (2, 2, 3));
         let huge = container(json!({ "memory": "1e40", "cpu": "9e18" }));
         let both = requests(json!({ "containers": [huge, huge] }), json!({}));
         assert_eq!((both.fit.memory, both.fit.milli_cpu), (i64::MAX, i64::MAX));

@@ -238,6 +238,7 @@ mod tests {
             ("Lt", "10", "10", false),
             ("Gt", "-2", "-1", true),
             ("Gt", "0", "1", true),
+            ("Gt", "1", "1", false),
             ("Gt", "1", "02", false),
             ("Gt", "1", "+2", false),
             ("Gt", "-0", "2", false),

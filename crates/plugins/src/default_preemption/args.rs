@@ -70,6 +70,7 @@ mod tests {
         let rows = [
             (json!({}), Ok((10, 100))),
             (json!({ PERCENTAGE: 0 }), Ok((0, 100))),
+            (json!({ PERCENTAGE: 100 }), Ok((100, 100))),
             (json!({ ABSOLUTE: 0 }), Ok((10, 0))),
             (
                 json!({ PERCENTAGE: 101 }),

@@ -425,3 +425,13 @@ impl NormalizeScore for PodTopologySpread {
         Status::success()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_are_rounded_up() {
+        assert_eq!([0.0, 0.49, 0.5, 1.5, 2.4999, 7.0].map(rounded), [0, 0, 1, 2, 2, 7]);
+    }
+}

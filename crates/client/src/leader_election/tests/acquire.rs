@@ -221,6 +221,19 @@ fn reply_that_comes_too_late_gives_no_authority() {
 }
 
 #[test]
+fn own_lease_that_has_expired_is_read_before_it_is_renewed() {
+    let mut harness = harness();
+    harness.expect(Method::Get);
+    harness.reply(status(404));
+    let created = harness.expect(Method::Post);
+    // The process was paused, and is paused again.
+    harness.wait(60.0);
+    harness.reply(ok(&stored(&created, 1)));
+    harness.wait(60.0);
+    harness.expect(Method::Get);
+}
+
+#[test]
 fn missing_permission_is_explained() {
     let message = "leases.coordination.k8s.io \"loadmaster\" is forbidden: User \
                    \"system:serviceaccount:kube-system:prom\" cannot get resource \"leases\" in API group \

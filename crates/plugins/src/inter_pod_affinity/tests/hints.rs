@@ -123,6 +123,9 @@ fn deleted_pod_requeues_pods_with_matching_anti_affinity() {
     let relabelled = |old, new| after_pod(&empty, apart(), Some(old), Some(new));
     assert_eq!(relabelled(web(), web().label("app", "db")), QUEUE);
     assert_eq!(relabelled(web(), web().label("tier", "x")), SKIP);
+    // The terms of a pod do not change.
+    let rejecting = || app("db").apart(on_app("p", HOST)).on("n1");
+    assert_eq!(relabelled(rejecting(), rejecting().label("tier", "x")), SKIP);
 }
 
 #[test]
