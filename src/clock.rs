@@ -66,7 +66,9 @@ mod tests {
         let clock = Clock::with_wall(|| Time::from_secs(WALL.load(Ordering::Relaxed)));
         for corrected in [2_000_000, 500_000] {
             WALL.store(corrected, Ordering::Relaxed);
+            let elapsed = clock.elapsed();
             let now = clock.now();
+            assert!(now.since(Time::from_secs(1_000_000)) >= elapsed, "{now} after {elapsed:?}");
             let stamp = clock.wall_offset().wall_time(now);
             assert!(now.since(Time::from_secs(1_000_000)) < Duration::from_hours(1), "{now}");
             let ahead = stamp.since(Time::from_secs(corrected - 3600));

@@ -194,3 +194,23 @@ const fn queue_name(place: Place) -> &'static str {
         Place::Gated => "gated",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use client::event_recorder::DropCause;
+
+    use super::*;
+
+    #[test]
+    fn dropped_events_are_counted_once() {
+        let metrics = Arc::new(Metrics::new());
+        let mut observer = MetricsObserver::new(metrics.clone(), Arc::default());
+        let dropped =
+            |number| DroppedEvents::from([(("Scheduled".into(), DropCause::Backlog), number)]);
+        for number in [2, 2, 5] {
+            observer.count_dropped_events(&dropped(number));
+        }
+        let line = "loadmaster_events_dropped_total{cause=\"backlog\",reason=\"Scheduled\"} 5\n";
+        assert!(metrics.render().contains(line), "{}", metrics.render());
+    }
+}

@@ -106,4 +106,11 @@ mod tests {
         let result = frames.push(b"{\"type\":\"ADDED\"}\n", |_| panic!("there is no frame"));
         assert_eq!(result, Err(FrameTooLong(0x7b22_7479)));
     }
+
+    #[test]
+    fn longest_frame_is_read_and_a_longer_one_is_not() {
+        let end = |length: usize| frame_end(&u32::try_from(length).unwrap().to_be_bytes());
+        assert_eq!(end(MAX_FRAME), Ok(Some(PREFIX + MAX_FRAME)));
+        assert_eq!(end(MAX_FRAME + 1), Err(FrameTooLong(MAX_FRAME + 1)));
+    }
 }

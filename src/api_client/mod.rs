@@ -4,6 +4,8 @@ mod credentials;
 mod frames;
 mod lines;
 mod server_status;
+#[cfg(test)]
+mod tests;
 mod transport;
 mod version;
 mod watch;

@@ -207,6 +207,24 @@ fn given_values_are_distinguished_from_defaults() {
     assert_eq!(loaded.written.parallelism, Some(16));
     assert_eq!(loaded.written.pod_max_backoff_seconds, None);
     assert_eq!((loaded.config.parallelism, loaded.config.pod_max_backoff_seconds), (16, 10));
+    let election = &loaded.config.leader_election;
+    let durations = [election.lease_duration, election.renew_deadline, election.retry_period];
+    assert_eq!(durations, [15, 10, 2].map(Duration::from_secs));
+}
+
+#[test]
+fn requests_are_limited_only_by_a_given_rate() {
+    for (body, rate) in [("", None), ("clientConnection: {qps: 5, burst: 7}\n", Some((5.0, 7)))] {
+        let loaded = load(&format!("{HEAD}{body}"), &Gates::default()).unwrap();
+        assert_eq!(loaded.in_effect().request_rate(), rate, "{body}");
+    }
+}
+
+#[test]
+fn only_the_document_has_a_kind() {
+    let text = refusal("profiles:\n- {kind: Profile, apiVersion: v1}\n");
+    assert!(text.contains("unknown field \"profiles[0].kind\""), "{text}");
+    assert!(text.contains("unknown field \"profiles[0].apiVersion\""), "{text}");
 }
 
 #[test]

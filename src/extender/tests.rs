@@ -230,6 +230,21 @@ fn timeouts_and_invalid_responses_are_described() {
 }
 
 #[test]
+fn longest_attempt_filters_and_then_scores_or_preempts() {
+    for (scoring, expected) in [("2s", 5), ("6s", 7)] {
+        let url = "http://127.0.0.1:1";
+        let config = json!([
+            {"urlPrefix": url, "filterVerb": "f", "httpTimeout": "1s"},
+            {"urlPrefix": url, "prioritizeVerb": "p", "weight": 1, "httpTimeout": scoring},
+            {"urlPrefix": url, "preemptVerb": "x", "httpTimeout": "3s"},
+            {"urlPrefix": url, "preemptVerb": "x", "httpTimeout": "1s"},
+        ]);
+        let extenders = harness().extenders(&config).unwrap();
+        assert_eq!(extenders.longest_attempt(), Duration::from_secs(expected));
+    }
+}
+
+#[test]
 fn bind_without_connection_is_not_sent() {
     let harness = harness();
     let (closed, address) = listener();
@@ -240,6 +255,9 @@ fn bind_without_connection_is_not_sent() {
     let Reply::NotSent(text) = reply else { panic!("{reply:?}") };
     assert!(text.starts_with(&format!("Post \"http://{address}/bind\": ")), "{text}");
     assert!(text.contains("Connection refused"), "{text}");
+    let filtering = json!({"urlPrefix": format!("http://{address}"), "filterVerb": "filter"});
+    let error = harness.filter(&filtering).unwrap_err();
+    assert!(matches!(error, CallError::Failed(_)), "it held up no pod: {error:?}");
 }
 
 #[test]

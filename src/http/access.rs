@@ -280,3 +280,13 @@ impl LogLimit {
         Some(std::mem::take(&mut logged.others))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_contain_no_markup_of_callers() {
+        assert_eq!(html_safe("<a href=\"x\"> & </a>"), "&lt;a href=\"x\"&gt; &amp; &lt;/a&gt;");
+    }
+}

@@ -263,4 +263,22 @@ mod tests {
         drop((all, newest));
         assert!(lock(&connections.0).is_empty());
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn connection_in_use_is_not_replaced() {
+        let connections = Connections::default();
+        let (busy, _client) = open(&connections);
+        let handling = busy.handling();
+        let mut working = Box::pin(handling.during(std::future::pending::<()>()));
+        assert!(futures::poll!(&mut working).is_pending());
+        let mut others = Vec::new();
+        for _ in 0..MAX_CONNECTIONS {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            others.push(open(&connections));
+        }
+        let is_open = |one: &Connection<_>| {
+            lock(&connections.0).iter().any(|other| Arc::ptr_eq(other, &one.activity))
+        };
+        assert!(is_open(&busy) && !is_open(&others[0].0) && is_open(&others[1].0));
+    }
 }

@@ -72,3 +72,31 @@ impl<const N: usize> Files<N> {
         Ok(contents)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn change_of_each_file_counts_once_all_can_be_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = ["a", "b"].map(|name| folder.path().join(name));
+        let write = |file: usize, text: &str| std::fs::write(&paths[file], text).unwrap();
+        write(0, "1");
+        write(1, "1");
+        let mut files = Files::read(paths.clone()).unwrap();
+        for file in [0, 1] {
+            assert!(timeout(INTERVAL * 3, files.changed()).await.is_err(), "no change");
+            write(file, "2");
+            timeout(INTERVAL * 3, files.changed()).await.unwrap();
+        }
+        std::fs::remove_file(&paths[1]).unwrap();
+        write(0, "3");
+        assert!(timeout(INTERVAL * 3, files.changed()).await.is_err(), "a file is missing");
+        write(1, "3");
+        timeout(INTERVAL * 3, files.changed()).await.unwrap();
+        assert_eq!(files.contents(), &[b"3".to_vec(), b"3".to_vec()]);
+    }
+}

@@ -184,4 +184,17 @@ mod tests {
         drop(waiting);
         assert_eq!(cache.get(key(1), ready(Ok(1)), |_| TTL).await, Ok(1));
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn expired_results_make_room_first() {
+        let cache = ReviewCache::default();
+        for number in 0..MAX_ENTRIES {
+            let ttl = if number == 7 { TTL * 2 } else { TTL };
+            cache.get(key(number), ready(Ok(number)), |_| ttl).await.unwrap();
+        }
+        tokio::time::sleep(TTL).await;
+        cache.get(key(MAX_ENTRIES), ready(Ok(0)), |_| TTL).await.unwrap();
+        assert_eq!(cache.entries().len(), 2);
+        assert_eq!(cache.get(key(7), ready(Ok(0)), |_| TTL).await, Ok(7), "it is kept");
+    }
 }

@@ -162,3 +162,24 @@ fn user_group(user: &str) -> &str {
         _ => "other",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_counted_in_few_groups() {
+        for (user, group) in [
+            ("kubelet", "kubelet"),
+            (
+                "system:serviceaccount:kube-system:default",
+                "system:serviceaccount:kube-system:default",
+            ),
+            ("system:serviceaccount:shop:default", "other"),
+            ("jane@example.com", "email_id"),
+            ("jane", "other"),
+        ] {
+            assert_eq!(user_group(user), group);
+        }
+    }
+}

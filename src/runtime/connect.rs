@@ -178,4 +178,11 @@ mod tests {
         let expected = "s runs Kubernetes v1.32.4: the oldest supported version is 1.33";
         assert_eq!(error.to_string(), expected);
     }
+
+    #[tokio::test]
+    async fn oldest_supported_server_is_accepted() {
+        let oldest = r#"{"major": "1", "minor": "33", "gitVersion": "v1.33.0"}"#;
+        let (client, _) = client((StatusCode::OK, oldest)).await;
+        wait_for_api_server(&client, "s").await.unwrap();
+    }
 }

@@ -59,7 +59,7 @@ pub(crate) fn identity() -> anyhow::Result<String> {
 /// Warns if extenders that hang can block the scheduling loop, which renews the Lease, for too long.
 pub(super) fn warn_of_slow_extenders(extenders: &Extenders, settings: &LeaderElectionConfig) {
     let longest = extenders.longest_attempt();
-    if longest + settings.retry_period > settings.renew_deadline {
+    if may_lose_lease(longest, settings) {
         let (longest, deadline) =
             (format!("{longest:?}"), format!("{:?}", settings.renew_deadline));
         warn!(
@@ -69,6 +69,11 @@ pub(super) fn warn_of_slow_extenders(extenders: &Extenders, settings: &LeaderEle
              or lengthen leaderElection.renewDeadline and leaderElection.leaseDuration"
         );
     }
+}
+
+/// Whether the Lease may expire while calls of extenders block the loop for this long.
+fn may_lose_lease(longest: Duration, settings: &LeaderElectionConfig) -> bool {
+    longest + settings.retry_period > settings.renew_deadline
 }
 
 /// A watch of the Lease, by which a standby notices at once that the Lease is free.
@@ -121,5 +126,25 @@ impl<M> LeaseWatch<M> {
             info!(err, "Cannot watch the lease; a standby notices its release a moment later");
         }
         self.logged_error = error;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn renewal_has_to_fit_between_the_longest_attempt_and_the_deadline() {
+        let settings = LeaderElectionConfig {
+            identity: "a".to_owned(),
+            namespace: "kube-system".to_owned(),
+            name: "loadmaster".to_owned(),
+            lease_duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            retry_period: Duration::from_secs(2),
+        };
+        for (longest, expected) in [(0, false), (8, false), (9, true), (11, true)] {
+            assert_eq!(may_lose_lease(Duration::from_secs(longest), &settings), expected);
+        }
     }
 }

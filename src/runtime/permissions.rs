@@ -214,11 +214,11 @@ mod tests {
     fn all_permissions_of_the_chart_are_checked() {
         let documents =
             serde_yaml::Deserializer::from_str(include_str!("../../deploy/loadmaster.yaml"));
-        let documents = documents.map(|document| Value::deserialize(document).unwrap());
+        let mut documents = documents.map(|document| Value::deserialize(document).unwrap());
         let is_own = |document: &Value| {
             document["kind"] == "ClusterRole" && document["metadata"]["name"] == "loadmaster"
         };
-        let role = documents.filter(is_own).next().unwrap();
+        let role = documents.find(is_own).unwrap();
         let texts = |list: &Value| -> Vec<String> { serde_json::from_value(list.clone()).unwrap() };
         let mut granted = BTreeSet::new();
         for rule in role["rules"].as_array().unwrap() {

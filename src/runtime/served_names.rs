@@ -112,5 +112,9 @@ mod tests {
         assert!(ServedNames::of(&config).conflicts_with_kube_scheduler(), "no Lease");
         config.profiles[0].scheduler_name = "loadmaster".to_owned();
         assert!(!ServedNames::of(&config).conflicts_with_kube_scheduler(), "another name");
+        let mut second = config.profiles[0].clone();
+        second.scheduler_name = DEFAULT_SCHEDULER.to_owned();
+        config.profiles.push(second);
+        assert!(ServedNames::of(&config).conflicts_with_kube_scheduler(), "one of two names");
     }
 }

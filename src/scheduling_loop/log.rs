@@ -86,3 +86,25 @@ fn is_news(last: &mut Option<(String, Time)>, problem: &str, now: Time) -> bool 
     }
     is_news
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn problem_that_lasts_is_news_once_a_minute() {
+        let mut last = None;
+        let rows = [
+            ("a", 0, true),
+            ("a", 59, false),
+            ("a", 60, true),
+            ("b", 61, true),
+            ("a", 62, true),
+            ("a", 121, false),
+        ];
+        for (problem, second, expected) in rows {
+            let now = Time::from_secs(second);
+            assert_eq!(is_news(&mut last, problem, now), expected, "{problem} {second}");
+        }
+    }
+}

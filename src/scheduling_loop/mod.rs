@@ -216,9 +216,8 @@ impl<O: Observer> SchedulingLoop<O> {
 
     /// Notes a correction of the wall clock. Two readings of it always differ by a little.
     fn follow_wall_clock(&mut self) {
-        let (known, shown) = (self.wall_offset, self.clock.wall_offset());
-        let [known, new] = [known, shown].map(|offset| offset.wall_time(Time::ZERO));
-        if known.since(new).max(new.since(known)) >= LEAST_CORRECTION {
+        let shown = self.clock.wall_offset();
+        if is_corrected(self.wall_offset, shown) {
             self.wall_offset = shown;
             self.scheduler.set_wall_offset(shown);
         }
@@ -327,4 +326,10 @@ impl<O: Observer> SchedulingLoop<O> {
         let waiting_updates = self.events.waiting_updates();
         self.environment.observer.observe(&self.scheduler, now, waiting_updates);
     }
+}
+
+/// Whether two offsets of the wall clock differ by more than two readings of it do.
+fn is_corrected(known: WallOffset, shown: WallOffset) -> bool {
+    let [known, shown] = [known, shown].map(|offset| offset.wall_time(Time::ZERO));
+    known.since(shown).max(shown.since(known)) >= LEAST_CORRECTION
 }

@@ -5,6 +5,7 @@ use std::thread::{self, JoinHandle};
 
 use client::api_dispatcher::{ApiDispatcher, Limits};
 use client::event_recorder::{self, EventRecorder};
+use client::scheduler::Relist;
 use engine::{Change, Engine, EngineConfig};
 use framework::testing::{node, pod};
 use framework::{CycleState, Filter, Handle, NodeView, Plugin, Pod, Status};
@@ -186,4 +187,33 @@ async fn thousand_questions_do_not_stop_decisions() {
     }
     events.send(LoopEvent::Stop);
     drop((events, thread));
+}
+
+#[test]
+fn wall_clock_that_is_put_forward_or_back_is_followed() {
+    let noon = Time::from_secs(43_200);
+    let offset = |micros| WallOffset::between(noon, noon + Duration::from_micros(micros));
+    let before = WallOffset::between(noon, Time::from_secs(43_199));
+    let none = WallOffset::default();
+    assert!(!is_corrected(none, none) && !is_corrected(none, offset(999)));
+    assert!(is_corrected(none, offset(1000)) && is_corrected(offset(1000), none));
+    assert!(is_corrected(none, before) && is_corrected(before, none));
+}
+
+#[test]
+fn relist_is_complete_when_the_last_kind_has_listed_again() {
+    let mut relists = Relists::new(3);
+    relists.request(Relist::Others);
+    assert!(!relists.is_complete(Relist::Others));
+    assert!(relists.is_complete(Relist::Pods), "one informer watches pods");
+    assert!(relists.is_complete(Relist::Others));
+}
+
+#[tokio::test(start_paused = true)]
+async fn batch_that_is_larger_than_the_channel_is_sent() {
+    let (sender, receiver) = channel();
+    let updates = vec![Change::NodeDeleted("n".into()).into(); 20_000];
+    tokio::time::timeout(Duration::from_secs(1), sender.send_updates(updates)).await.unwrap();
+    let LoopEvent::Updates(updates, _) = receiver.try_recv().unwrap() else { panic!() };
+    assert_eq!(updates.len(), 20_000);
 }

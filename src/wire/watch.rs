@@ -437,6 +437,28 @@ mod tests {
     }
 
     #[test]
+    fn only_the_annotation_true_ends_the_initial_events() {
+        let ends = |annotations: Value| {
+            let object = json!({"metadata": {"resourceVersion": "9", "annotations": annotations}});
+            match event(&decoder(EventResource::Pod), "BOOKMARK", &object) {
+                WatchEvent::Bookmark { initial_events_end, .. } => initial_events_end,
+                other => panic!("a bookmark is expected, not {other:?}"),
+            }
+        };
+        assert!(ends(json!({"k8s.io/initial-events-end": "true"})));
+        assert!(!ends(json!({"k8s.io/initial-events-end": "false"})));
+        assert!(!ends(json!({"other": "true"})));
+        assert!(!ends(json!(null)));
+    }
+
+    #[test]
+    fn code_of_the_response_goes_before_that_in_the_body() {
+        let body = json!({"kind": "Status", "code": 500, "reason": "InternalError"}).to_string();
+        assert_eq!(status_error(503, None, body.as_bytes()).code, 503);
+        assert_eq!(status_error(0, None, body.as_bytes()).code, 500);
+    }
+
+    #[test]
     fn object_is_decoded_with_its_identity() {
         let WatchEvent::Updated(meta, Update { change: Change::Pod(pod), object: None }) =
             event(&decoder(EventResource::Pod), "ADDED", &pod())

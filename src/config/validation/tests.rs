@@ -46,6 +46,37 @@ profiles: [{percentageOfNodesToScore: -1}, {schedulerName: a}, {schedulerName: a
 }
 
 #[test]
+fn limits_of_ranges_are_valid_or_not_as_in_kube_scheduler() {
+    for (body, is_valid) in [
+        ("parallelism: 0\n", false),
+        ("parallelism: 1\n", true),
+        ("leaderElection: {leaseDuration: 10s, renewDeadline: 10s}\n", false),
+        ("leaderElection: {leaseDuration: 11s, renewDeadline: 10s}\n", true),
+        ("podInitialBackoffSeconds: 5\npodMaxBackoffSeconds: 5\n", true),
+        ("podInitialBackoffSeconds: 5\npodMaxBackoffSeconds: 4\n", false),
+        ("percentageOfNodesToScore: 100\n", true),
+    ] {
+        assert_eq!(complaints(body, "").is_empty(), is_valid, "{body}");
+    }
+    let args = |args: &str| format!("profiles: [{{pluginConfig: [{{name: {args}}}]}}]\n");
+    let skew = |skew: &str| {
+        let constraint = "topologyKey: a, whenUnsatisfiable: DoNotSchedule";
+        args(&format!(
+            "PodTopologySpread, args: {{defaultingType: List, \
+             defaultConstraints: [{{maxSkew: {skew}, {constraint}}}]}}"
+        ))
+    };
+    for (body, is_valid) in [
+        (args("DynamicResources, args: {bindingTimeout: 1s}"), true),
+        (args("DynamicResources, args: {bindingTimeout: 999ms}"), false),
+        (skew("0"), false),
+        (skew("1"), true),
+    ] {
+        assert_eq!(complaints(&body, "").is_empty(), is_valid, "{body}");
+    }
+}
+
+#[test]
 fn flags_cannot_empty_the_names_of_the_lock() {
     // In a file an empty name is replaced by the default.
     let mut config = crate::config::defaults(&Gates::default());

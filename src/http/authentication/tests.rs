@@ -1,7 +1,7 @@
 //! Tests of the authenticators.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use axum::http::{HeaderName, HeaderValue};
@@ -205,6 +205,18 @@ async fn headers_of_other_clients_are_ignored() {
 }
 
 #[tokio::test]
+async fn every_proxy_is_allowed_if_none_is_named() {
+    let setup = Setup::new(review).await;
+    let username = vec!["X-Remote-User".to_owned()];
+    let names = RequestHeaderNames { username, ..RequestHeaderNames::default() };
+    let proxies = Some(RequestHeader { authorities: authorities(&setup.proxies), names });
+    setup._trust.send_replace(Trust { clients: None, proxies });
+    let proxy = setup.proxies.issue("any", &[]);
+    let user = setup.user(&proxy, &headers(&[("X-Remote-User", "jane")])).await.unwrap();
+    assert_eq!(user.name, "jane");
+}
+
+#[tokio::test]
 async fn anonymous_user_of_a_proxy_stays_unauthenticated() {
     let setup = Setup::new(review).await;
     let proxy = setup.proxies.issue("front-proxy-client", &[]);
@@ -252,21 +264,24 @@ async fn concurrent_callers_with_one_token_share_a_review() {
 
 #[tokio::test]
 async fn temporary_failures_are_retried_and_permanent_ones_are_not() {
-    let failed = Arc::new(AtomicBool::new(false));
+    let tries = Arc::new(AtomicUsize::new(0));
     let setup = Setup::new(move |path, body| match body["spec"]["token"].as_str() {
         Some("forbidden") => (403, json!({"kind": "Status", "code": 403, "message":
             "tokenreviews.authentication.k8s.io is forbidden: User \"loadmaster\" cannot create \
              resource \"tokenreviews\" in API group \"authentication.k8s.io\" at the cluster scope"
         })),
-        _ if failed.swap(true, Ordering::Relaxed) => review(path, body),
-        _ => (500, json!({})),
+        _ => match tries.fetch_add(1, Ordering::Relaxed) {
+            0 => (500, json!({})),
+            1 => (503, json!({"kind": "Status", "details": {"retryAfterSeconds": 1}})),
+            _ => review(path, body),
+        },
     })
     .await;
     setup.user(&[], &bearer("good")).await.unwrap();
-    assert_eq!(setup.server.requests().len(), 2);
+    assert_eq!(setup.server.requests().len(), 3);
     let error = setup.user(&[], &bearer("forbidden")).await.unwrap_err();
     assert!(error.contains("cannot create resource \"tokenreviews\""), "{error}");
-    assert_eq!(setup.server.requests().len(), 3);
+    assert_eq!(setup.server.requests().len(), 4);
 }
 
 #[tokio::test]
