@@ -25,6 +25,8 @@ pub(crate) struct Bug {
     becomes: Option<String>,
     /// What else finds the bug, or why the simulation does not.
     pub(crate) note: Option<String>,
+    /// Why the bug changes nothing that the scheduler does.
+    pub(crate) harmless: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -94,7 +96,8 @@ mod tests {
 
     fn bug(code: &str, becomes: Option<&str>) -> Bug {
         let becomes = becomes.map(str::to_owned);
-        Bug { name: "b".into(), file: "f.rs".into(), code: code.to_owned(), becomes, note: None }
+        let (name, file, code) = ("b".into(), "f.rs".into(), code.to_owned());
+        Bug { name, file, code, becomes, note: None, harmless: None }
     }
 
     #[test]

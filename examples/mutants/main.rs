@@ -4,10 +4,10 @@
 //! cargo run --example mutants -- --sample 100 --seeds 60 --tests
 //! ```
 //!
-//! All mutations are compiled into one program and are switched on one at a time by an environment
-//! variable. Mutations that do not compile are taken out. Each seed runs once without a mutation, and shows
-//! how often it reaches each. A mutation is tried with the seeds that reach it, those that do so most often
-//! first, until a rule of the simulation is violated. The tests of its crate are run with those that remain.
+//! All mutations are compiled into one program, and an environment variable switches them on. Mutations that
+//! do not compile are taken out. Each seed runs once without a mutation, and shows which ones it reaches. These are
+//! switched on in groups. If a rule of the simulation is violated, the halves of the group are tried, and so on, until single
+//! mutations violate it. The tests of its crate are run with those that remain.
 
 mod bugs;
 mod build;
@@ -21,8 +21,7 @@ mod verdicts;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::iter;
-use std::ops::Range;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -37,7 +36,7 @@ use self::mutation::Key;
 use self::record::Record;
 use self::report::Report;
 use self::source::Source;
-use self::trial::{Simulation, Tests};
+use self::trial::{Outcome, Simulation, Tests};
 use self::verdicts::Verdicts;
 
 /// The decisions about mutations that are not found.
@@ -49,12 +48,15 @@ const VERDICTS: &str = "examples/mutants/verdicts.toml";
 #[derive(Parser)]
 #[command(name = "mutants")]
 struct Args {
-    /// Seeds that run without a mutation, and show which mutations they reach
+    /// Number of seeds
     #[arg(long, value_name = "N", default_value_t = 60)]
     seeds: usize,
-    /// Maximum number of seeds for each mutation: those that reach it most often
+    /// Maximum number of seeds for each mutation
     #[arg(long, value_name = "N", default_value_t = usize::MAX)]
     most: usize,
+    /// Maximum number of mutations that are switched on together
+    #[arg(long, value_name = "N", default_value = "12")]
+    together: NonZeroUsize,
     /// The first seed
     #[arg(long, value_name = "N", default_value_t = 0)]
     first_seed: u64,
@@ -112,13 +114,13 @@ async fn main() -> anyhow::Result<()> {
     }
     run.end = run.args.limit.map(|limit| now() + Duration::from_secs(limit));
     let simulation = Simulation { program: run.folder.join("faults") };
-    run.reach(&simulation).await?;
+    let chosen = run.choose(&source, &keys);
     if run.args.unreached {
-        let is_missed = |number| run.record.seeds_for(number).is_empty();
+        run.try_all(&simulation, &[]).await?;
+        let is_missed = |number| run.record.seeds_for(number) == 0;
         list(&source, |number| !run.record.rejected.contains(&keys[&number]) && is_missed(number));
         return Ok(());
     }
-    let chosen = run.choose(&source, &keys);
     run.try_all(&simulation, &chosen).await?;
     if run.args.tests {
         run.build_tests()?;
@@ -138,6 +140,32 @@ fn list(source: &Source, is_wanted: impl Fn(usize) -> bool) {
             println!("{number} {path}:{line} {function}: {}", mutation.change);
         }
     }
+}
+
+/// Runs a seed with mutations that are switched on together. If a rule is violated, searches both halves of them. Returns what
+/// each of them showed; where all rules were kept, something may have changed because of another one.
+///
+/// # Errors
+/// The program cannot be started.
+async fn search(
+    numbers: Vec<usize>,
+    simulation: &Simulation,
+    seed: u64,
+    alone: &str,
+) -> anyhow::Result<Vec<(usize, Outcome)>> {
+    let mut outcomes = Vec::new();
+    let mut open = vec![numbers];
+    while let Some(mut numbers) = open.pop() {
+        let outcome = simulation.run(&numbers, seed, alone).await?;
+        let is_kept = matches!(outcome, Outcome::Survived | Outcome::Unchanged);
+        if is_kept || numbers.len() == 1 {
+            outcomes.extend(numbers.into_iter().map(|number| (number, outcome.clone())));
+        } else {
+            open.push(numbers.split_off(numbers.len() / 2));
+            open.push(numbers);
+        }
+    }
+    Ok(outcomes)
 }
 
 /// A run of this tool.
@@ -204,83 +232,56 @@ impl Run {
         chosen
     }
 
-    /// Runs all seeds without a mutation.
-    async fn reach(&mut self, simulation: &Simulation) -> anyhow::Result<()> {
+    /// Runs the seeds one after the other: without a mutation, and then with the mutations that the seed reaches and that
+    /// no seed before has found.
+    async fn try_all(&mut self, simulation: &Simulation, chosen: &[usize]) -> anyhow::Result<()> {
         let seeds = (self.args.first_seed..).take(self.args.seeds);
-        let open = seeds.filter(|seed| !self.record.reached.contains_key(seed));
-        let open: Vec<u64> = open.collect();
-        let bar = bar(open.len(), "seeds");
-        let (end, jobs) = (self.end, self.args.jobs);
-        let runs = stream::iter(open).take_while(|_| ready(is_before(end)));
-        let mut reached = runs.map(|seed| simulation.reach(seed)).buffer_unordered(jobs);
-        while let Some(reach) = reached.try_next().await? {
-            self.record.reached(reach)?;
+        let bar = bar(self.args.seeds, "seeds");
+        for seed in seeds {
+            if self.is_over() {
+                break;
+            }
+            if !self.record.reached.contains_key(&seed) {
+                match simulation.reach(seed).await {
+                    Ok(reach) => self.record.reached(reach)?,
+                    Err(error) => {
+                        bar.suspend(|| eprintln!("left out: {error}"));
+                        continue;
+                    }
+                }
+            }
+            let alone = self.record.reached[&seed].fingerprint.clone();
+            let groups = self.groups(seed, chosen);
+            let (end, jobs) = (self.end, self.args.jobs);
+            let runs = stream::iter(groups).take_while(|_| ready(is_before(end)));
+            let runs = runs.map(|group| search(group, simulation, seed, &alone));
+            let mut runs = runs.buffer_unordered(jobs);
+            while let Some(outcomes) = runs.try_next().await? {
+                for (number, outcome) in outcomes {
+                    self.record.ran(number, seed, outcome)?;
+                }
+            }
             bar.inc(1);
         }
         bar.finish_and_clear();
         Ok(())
     }
 
-    /// Tries the mutations with batches of seeds, each batch with those that have survived the ones
-    /// before. So most mutations cost one seed or two.
-    async fn try_all(&mut self, simulation: &Simulation, chosen: &[usize]) -> anyhow::Result<()> {
-        for batch in batches(self.record.reached.len().min(self.args.most)) {
-            let mut open: Vec<(usize, u64)> = Vec::new();
-            for number in chosen {
-                let trial = self.record.tried.get(number);
-                if trial.is_some_and(|trial| trial.found.is_some()) {
-                    continue;
-                }
-                let seeds = self.record.seeds_for(*number).into_iter();
-                let seeds = seeds.take(batch.end).skip(batch.start);
-                let seeds = seeds.filter(|it| trial.is_none_or(|own| !own.survived.contains(it)));
-                open.extend(seeds.map(|seed| (*number, seed)));
-            }
-            self.try_batch(simulation, open).await?;
-            if self.is_over() {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Tries mutations with seeds, all seeds of a mutation in turn.
-    async fn try_batch(
-        &mut self,
-        simulation: &Simulation,
-        open: Vec<(usize, u64)>,
-    ) -> anyhow::Result<()> {
-        let bar = bar(open.len(), "runs");
-        let groups: Vec<Vec<_>> = open.chunk_by(|a, b| a.0 == b.0).map(<[_]>::to_vec).collect();
-        let reached = self.record.reached.iter();
-        let alone: BTreeMap<u64, String> =
-            reached.map(|(seed, reach)| (*seed, reach.fingerprint.clone())).collect();
-        let (end, jobs) = (self.end, self.args.jobs);
-        let runs = stream::iter(groups).map(async |group| {
-            let mut outcomes = Vec::new();
-            for (number, seed) in group {
-                if !is_before(end) {
-                    break;
-                }
-                let outcome = simulation.run(number, seed, &alone[&seed]).await?;
-                bar.inc(1);
-                let is_found =
-                    !matches!(outcome, trial::Outcome::Survived | trial::Outcome::Unchanged);
-                outcomes.push((number, seed, outcome));
-                if is_found {
-                    break;
-                }
-            }
-            anyhow::Ok(outcomes)
-        });
-        let mut runs = runs.buffer_unordered(jobs);
-        while let Some(outcomes) = runs.try_next().await? {
-            for (number, seed, outcome) in outcomes {
-                self.record.ran(number, seed, outcome)?;
-            }
-        }
-        bar.finish_and_clear();
-        Ok(())
+    /// Returns the open mutations that a seed reaches, in groups that are switched on together.
+    fn groups(&self, seed: u64, chosen: &[usize]) -> Vec<Vec<usize>> {
+        let is_open = |number: &&usize| {
+            let trial = self.record.tried.get(*number);
+            self.record.reaches(seed, **number)
+                && trial.is_none_or(|trial| {
+                    let is_tried = trial.survived.contains(&seed);
+                    trial.found.is_none() && !is_tried && trial.survived.len() < self.args.most
+                })
+        };
+        let numbers: Vec<usize> = chosen.iter().filter(is_open).copied().collect();
+        let count = numbers.len().div_ceil(self.args.together.get());
+        // Neighbours disturb each other most.
+        let group = |first: usize| numbers.iter().skip(first).step_by(count).copied().collect();
+        (0..count).map(group).collect()
     }
 
     /// Runs the tests of its crate with each mutation that the simulation has not found.
@@ -333,17 +334,6 @@ fn bar(length: usize, what: &str) -> ProgressBar {
     bar.with_message(what.to_owned())
 }
 
-/// Returns ranges of seeds below `count`, each twice as long as the one before.
-fn batches(count: usize) -> impl Iterator<Item = Range<usize>> {
-    let ends = iter::successors(Some(1), |end| Some(end * 2 + 1));
-    let mut start = 0;
-    ends.map_while(move |end| {
-        let seeds = start..count.min(end);
-        start = seeds.end;
-        (!seeds.is_empty()).then_some(seeds)
-    })
-}
-
 fn is_before(end: Option<Instant>) -> bool {
     end.is_none_or(|end| now() < end)
 }
@@ -351,15 +341,4 @@ fn is_before(end: Option<Instant>) -> bool {
 #[expect(clippy::disallowed_methods, reason = "limits the time of the tool")]
 fn now() -> Instant {
     Instant::now()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::batches;
-
-    #[test]
-    fn batches_cover_all_seeds_once() {
-        assert_eq!(batches(10).collect::<Vec<_>>(), [0..1, 1..3, 3..7, 7..10]);
-        assert_eq!(batches(3).collect::<Vec<_>>(), [0..1, 1..3]);
-    }
 }

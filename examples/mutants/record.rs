@@ -31,7 +31,7 @@ enum Line {
 /// What the seeds tried so far showed about a mutation.
 #[derive(Debug, Default)]
 pub(crate) struct Trial {
-    /// The seeds that kept all rules.
+    /// The seeds that kept all rules. Other mutations may have been switched on, too.
     pub(crate) survived: BTreeSet<u64>,
     /// The seeds in which the mutation changed nothing.
     pub(crate) unchanged: BTreeSet<u64>,
@@ -119,18 +119,14 @@ impl Record {
         self.add(Line::Tested { number, found })
     }
 
-    /// Returns how often a seed reaches the mutation, rounded down to powers of two and summed.
-    pub(crate) fn hits(&self, seed: u64, number: usize) -> u32 {
-        let reach = self.reached.get(&seed);
-        reach.and_then(|reach| reach.hits.get(&number)).copied().unwrap_or(0)
+    /// Whether a seed reaches the mutation.
+    pub(crate) fn reaches(&self, seed: u64, number: usize) -> bool {
+        self.reached.get(&seed).is_some_and(|reach| reach.hits.contains(&number))
     }
 
-    /// Returns the seeds that reach a mutation, those that reach it most often first.
-    pub(crate) fn seeds_for(&self, number: usize) -> Vec<u64> {
-        let reaching = self.reached.keys().filter(|seed| self.hits(**seed, number) > 0);
-        let mut seeds: Vec<u64> = reaching.copied().collect();
-        seeds.sort_by_key(|seed| std::cmp::Reverse(self.hits(*seed, number)));
-        seeds
+    /// Returns the number of seeds that reach a mutation.
+    pub(crate) fn seeds_for(&self, number: usize) -> usize {
+        self.reached.keys().filter(|seed| self.reaches(**seed, number)).count()
     }
 
     fn add(&mut self, line: Line) -> anyhow::Result<()> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 
+use super::bugs::Bug;
 use super::mutation::Key;
 use super::planter::shorten;
 use super::record::Record;
@@ -62,14 +63,43 @@ impl Row {
 
     fn write(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { planted, compiled, tried, harmless, rule, hang, tests, open } = self;
-        let share = match tried - harmless {
-            0 => String::new(),
-            relevant => format!("{} %", 100 * (rule + hang) / relevant),
-        };
+        let share = share_of(rule + hang, tried - harmless);
         writeln!(
             f,
             "| {name} | {planted} | {compiled} | {tried} | {harmless} | {rule} | {hang} | {share} | {tests} | {open} |"
         )
+    }
+}
+
+/// A row of the table of the bugs that were planted by hand.
+#[derive(Default)]
+struct BugRow {
+    part: &'static str,
+    planted: usize,
+    harmless: usize,
+    rule: usize,
+    hang: usize,
+    tests: usize,
+    quiet: usize,
+    open: usize,
+    unreached: usize,
+}
+
+impl BugRow {
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { part, planted, harmless, rule, hang, tests, quiet, open, unreached } = self;
+        let share = share_of(rule + hang, planted - harmless);
+        writeln!(
+            f,
+            "| {part} | {planted} | {harmless} | {rule} | {hang} | {share} | {tests} | {quiet} | {open} | {unreached} |"
+        )
+    }
+}
+
+fn share_of(found: usize, relevant: usize) -> String {
+    match relevant {
+        0 => String::new(),
+        relevant => format!("{} %", 100 * found / relevant),
     }
 }
 
@@ -110,9 +140,27 @@ impl Report<'_> {
         row
     }
 
-    /// Writes the table of the bugs that were planted by hand.
+    /// Writes the tables of the bugs that were planted by hand: for each part of the scheduler, and for each bug.
     fn write_bugs(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "| Planted | Found |\n|---|---|")?;
+        writeln!(
+            f,
+            "| Where | Planted | Harmless | Found by a rule | As a hang | Share | By tests only | Changes nothing in these seeds | Not found | Not reached |"
+        )?;
+        writeln!(f, "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")?;
+        let mut parts: Vec<BugRow> = Vec::new();
+        let mut total = BugRow { part: "all", ..BugRow::default() };
+        for (number, bug) in &self.source.bugs {
+            let part = self.source.module_of(&bug.file);
+            let place = parts.iter().position(|row| row.part == part).unwrap_or_else(|| {
+                parts.push(BugRow { part, ..BugRow::default() });
+                parts.len() - 1
+            });
+            for row in [&mut parts[place], &mut total] {
+                self.count_bug(*number, bug, row);
+            }
+        }
+        parts.iter().chain([&total]).try_for_each(|row| row.write(f))?;
+        writeln!(f, "\n| Planted | Found |\n|---|---|")?;
         for (number, bug) in &self.source.bugs {
             let is_rejected = self.record.rejected.contains(&self.keys[number]);
             let found = self.record.tried.get(number).and_then(|trial| trial.found.as_ref());
@@ -123,10 +171,25 @@ impl Report<'_> {
                 }
                 _ => self.explanation(*number).unwrap_or_default(),
             };
-            let note = bug.note.as_ref().map(|note| format!("; {note}"));
+            let note = bug.note.as_ref().or(bug.harmless.as_ref()).map(|note| format!("; {note}"));
             writeln!(f, "| {} | {found}{} |", bug.name, note.unwrap_or_default())?;
         }
         Ok(())
+    }
+
+    fn count_bug(&self, number: usize, bug: &Bug, row: &mut BugRow) {
+        row.planted += 1;
+        let trial = self.record.tried.get(&number);
+        let is_quiet = trial.is_none_or(|trial| trial.survived.len() == trial.unchanged.len());
+        match self.result(number) {
+            Result::Rule => row.rule += 1,
+            Result::Hang => row.hang += 1,
+            _ if bug.harmless.is_some() => row.harmless += 1,
+            Result::Tests => row.tests += 1,
+            _ if self.record.seeds_for(number) == 0 => row.unreached += 1,
+            _ if is_quiet => row.quiet += 1,
+            _ => row.open += 1,
+        }
     }
 
     /// Says how a mutation that no rule found was tried, and why it was not found.
@@ -134,7 +197,7 @@ impl Report<'_> {
         let trial = self.record.tried.get(&number);
         let survived = trial.map_or(0, |trial| trial.survived.len());
         let unchanged = trial.map_or(0, |trial| trial.unchanged.len());
-        let tried = match (survived, self.record.seeds_for(number).len()) {
+        let tried = match (survived, self.record.seeds_for(number)) {
             (_, 0) => "not reached".to_owned(),
             (seeds, reaching) if seeds == unchanged => {
                 format!("changes nothing in {seeds} of {reaching} seeds")

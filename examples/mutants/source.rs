@@ -35,22 +35,23 @@ const BUGS: &str = "examples/mutants/bugs.toml";
 /// The part of the scheduler that files with such bugs only belong to.
 const ELSEWHERE: &str = "elsewhere";
 
-/// The function that mutations ask, for the end of each `lib.rs`. Without the variable that switches one
-/// on, it writes the numbers of the mutations that the program reaches into a file: at the first, second,
-/// fourth, eighth time and so on.
+/// The function that mutations ask, for the end of each `lib.rs`. Without the variable that switches some
+/// on, it writes the numbers of the mutations that the program reaches into a file.
 const SWITCH: &str = r#"
 #[doc(hidden)]
 #[inline]
 pub(crate) fn mutant(number: usize) -> bool {
     use std::sync::LazyLock;
-    use std::sync::atomic::{AtomicU32, Ordering};
-    static ON: LazyLock<Option<usize>> =
-        LazyLock::new(|| std::env::var("LOADMASTER_MUTANT").ok()?.parse().ok());
-    static REACHED: [AtomicU32; COUNT] = [const { AtomicU32::new(0) }; COUNT];
-    match *ON {
-        Some(on) => on == number,
+    use std::sync::atomic::{AtomicBool, Ordering};
+    static ON: LazyLock<Option<Vec<usize>>> = LazyLock::new(|| {
+        let numbers = std::env::var("LOADMASTER_MUTANTS").ok()?;
+        Some(numbers.split(',').filter_map(|number| number.parse().ok()).collect())
+    });
+    static REACHED: [AtomicBool; COUNT] = [const { AtomicBool::new(false) }; COUNT];
+    match &*ON {
+        Some(on) => on.contains(&number),
         None => {
-            if REACHED[number].fetch_add(1, Ordering::Relaxed).wrapping_add(1).is_power_of_two()
+            if !REACHED[number].swap(true, Ordering::Relaxed)
                 && let Some(path) = std::env::var_os("LOADMASTER_REACHED")
             {
                 let file = std::fs::File::options().append(true).create(true).open(path);
@@ -136,14 +137,22 @@ impl Source {
         Ok(Self { files, planted, bugs })
     }
 
+    /// Returns the part of the scheduler that a file with mutations belongs to.
+    pub(crate) fn module_of(&self, path: &Path) -> &'static str {
+        let file = self.planted.iter().find(|file| file.path == path);
+        file.map_or(ELSEWHERE, |file| file.module)
+    }
+
     /// Returns a number that changes with the code of the simulation and of what it runs.
     pub(crate) fn fingerprint(&self) -> u64 {
-        const CODE: [&str; 6] =
-            [BUGS, "Cargo.lock", "crates", "examples/faults.rs", "src", "tests/simulation"];
+        const CODE: [&str; 5] =
+            ["Cargo.lock", "crates", "examples/faults.rs", "src", "tests/simulation"];
         let mut hasher = DefaultHasher::new();
         let is_code = |path: &Path| CODE.iter().any(|code| path.starts_with(code));
         self.files.iter().filter(|(path, _)| is_code(path)).for_each(|it| it.hash(&mut hasher));
-        self.planted.iter().map(|file| file.mutations.len()).sum::<usize>().hash(&mut hasher);
+        for mutation in self.planted.iter().flat_map(SourceFile::all) {
+            (mutation.number, &mutation.range, &mutation.before).hash(&mut hasher);
+        }
         hasher.finish()
     }
 

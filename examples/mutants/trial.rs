@@ -1,6 +1,6 @@
 //! Runs the fault simulation and tests with a mutation switched on.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -16,6 +16,8 @@ const MOST_CPU: u32 = 40;
 const MOST_CPU_OF_TESTS: u32 = 600;
 /// The number of the signal that ends a process which has used its processor time.
 const SIGXCPU: i32 = 24;
+/// The variable that switches mutations on: their numbers, with commas between.
+const SWITCH: &str = "LOADMASTER_MUTANTS";
 /// Maximum memory of a run, in KiB of addresses: a mutation may fill the memory in an endless loop.
 const MOST_MEMORY: u64 = 6 << 20;
 
@@ -23,9 +25,9 @@ const MOST_MEMORY: u64 = 6 << 20;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Outcome {
-    /// All rules were kept, and something happened that does not happen without the mutation.
+    /// All rules were kept, and something happened that does not happen without the mutations.
     Survived,
-    /// Everything happened as without the mutation.
+    /// Everything happened as without the mutations.
     Unchanged,
     /// A rule was violated or a panic happened.
     Found { seed: u64, rule: String },
@@ -40,9 +42,8 @@ pub(crate) enum Outcome {
 pub(crate) struct Reach {
     /// The seed.
     pub(crate) seed: u64,
-    /// The mutations that the program reached, and how often: 1, 2, 3, 4 for once, twice, four times,
-    /// eight times. The other mutations change nothing.
-    pub(crate) hits: BTreeMap<usize, u32>,
+    /// The mutations that the program reached. The other mutations change nothing.
+    pub(crate) hits: BTreeSet<usize>,
     /// The number that the program printed for what happened.
     pub(crate) fingerprint: String,
 }
@@ -62,24 +63,26 @@ impl Simulation {
         let file = self.program.with_extension(format!("reached-{seed}"));
         let output = self.command(seed).env("LOADMASTER_REACHED", &file).output().await?;
         if !output.status.success() {
-            bail!("seed {seed} fails alone:\n{}", String::from_utf8_lossy(&output.stderr));
+            let text = String::from_utf8_lossy(&output.stderr);
+            let rule = text.lines().rev().find(|line| line.starts_with("seed "));
+            bail!("seed {seed} fails without a mutation: {}", rule.unwrap_or(&text));
         }
         let hits = hits(&file).context("no mutation was reached")?;
         Ok(Reach { seed, hits, fingerprint: fingerprint(&output) })
     }
 
-    /// Runs a seed with a mutation. `fingerprint` is that of the seed without it.
+    /// Runs a seed with some mutations. `fingerprint` is that of the seed without them.
     ///
     /// # Errors
     /// The program cannot be started.
     pub(crate) async fn run(
         &self,
-        mutation: usize,
+        mutations: &[usize],
         seed: u64,
         fingerprint: &str,
     ) -> anyhow::Result<Outcome> {
         let mut command = self.command(seed);
-        command.env("LOADMASTER_MUTANT", mutation.to_string()).kill_on_drop(true);
+        command.env(SWITCH, list(mutations)).kill_on_drop(true);
         let output = command.output().await.context("cannot run the simulation")?;
         Ok(match outcome(&output) {
             Outcome::Survived if self::fingerprint(&output) == fingerprint => Outcome::Unchanged,
@@ -102,7 +105,7 @@ pub(crate) struct Tests {
     /// The folder of the crate.
     folder: PathBuf,
     /// The mutations that the tests reach.
-    reached: BTreeMap<usize, u32>,
+    reached: BTreeSet<usize>,
 }
 
 impl Tests {
@@ -113,7 +116,7 @@ impl Tests {
     pub(crate) async fn begin(folder: PathBuf, programs: Vec<PathBuf>) -> anyhow::Result<Self> {
         let owner = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let file = programs.first().context("a crate has tests")?.with_extension("reached");
-        let mut tests = Self { owner, programs, folder, reached: BTreeMap::new() };
+        let mut tests = Self { owner, programs, folder, reached: BTreeSet::new() };
         for program in &tests.programs {
             let output = tests.command(program).env("LOADMASTER_REACHED", &file).output().await?;
             if !output.status.success() {
@@ -130,12 +133,12 @@ impl Tests {
     /// # Errors
     /// A test cannot be started.
     pub(crate) async fn find(&self, mutation: usize) -> anyhow::Result<Option<String>> {
-        if !self.reached.contains_key(&mutation) {
+        if !self.reached.contains(&mutation) {
             return Ok(None);
         }
         for program in &self.programs {
             let mut command = self.command(program);
-            command.env("LOADMASTER_MUTANT", mutation.to_string()).kill_on_drop(true);
+            command.env(SWITCH, list(&[mutation])).kill_on_drop(true);
             let output = command.output().await.context("cannot run tests")?;
             if !output.status.success() {
                 return Ok(Some(failed_test(&output)));
@@ -164,15 +167,15 @@ fn limited(program: &Path, cpu: u32) -> Command {
     command
 }
 
+fn list(mutations: &[usize]) -> String {
+    mutations.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+}
+
 /// Takes the file in which a program has noted the mutations that it reached.
-fn hits(file: &Path) -> anyhow::Result<BTreeMap<usize, u32>> {
+fn hits(file: &Path) -> anyhow::Result<BTreeSet<usize>> {
     let text = std::fs::read_to_string(file)?;
     std::fs::remove_file(file)?;
-    let mut hits = BTreeMap::new();
-    for number in text.lines() {
-        *hits.entry(number.parse()?).or_default() += 1;
-    }
-    Ok(hits)
+    text.lines().map(|number| Ok(number.parse()?)).collect()
 }
 
 /// Returns the number that the simulation prints for what happened.
