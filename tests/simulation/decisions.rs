@@ -14,6 +14,7 @@ use serde_json::json;
 
 use super::extender::Extender;
 use super::oracle::{Oracle, Related, gives_volumes, needs_devices, read_pod};
+use super::patience::PENDING_TEXT;
 use super::preemptions::Pauses;
 use super::rules::{Checked, rule};
 use super::server::DEFAULT;
@@ -56,9 +57,12 @@ pub(crate) fn after_decision(
     }
 }
 
-/// Checks that the text has the number of nodes.
+/// Checks that the text has the number of nodes. A plugin that rejects a pod on its chosen node speaks of one.
 fn is_counted(engine: &Engine, pod: &Pod, text: &str) -> Checked {
-    let count = engine.cache().cluster().node_count();
+    let count = match text.contains(PENDING_TEXT) {
+        true => 1,
+        false => engine.cache().cluster().node_count(),
+    };
     let is_counted = match count {
         0 => text.starts_with("no nodes available"),
         _ => text.starts_with(&format!("0/{count} nodes are available")),

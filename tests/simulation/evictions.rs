@@ -1,11 +1,12 @@
 //! Invariants of repeated preemptions: a pod that was not bound after several of them pauses, longer each time. So
-//! does a node on which several of them led to no binding, except for more important pods.
+//! does a node on which several of them led to no binding, except for more important pods. No pause is longer than
+//! that.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::Event;
+use engine::{Engine, Event};
 use framework::preemption::Preemption;
 use framework::{Time, Uid};
 
@@ -26,6 +27,8 @@ pub(crate) struct Evictions {
     preemptors: BTreeMap<Uid, Preemptor>,
     /// The nodes with preemptions that led to no binding.
     nodes: BTreeMap<Arc<str>, Contested>,
+    /// The nodes with preemptions that may have led to no binding: also those in which no pod could be evicted.
+    at_most: BTreeMap<Arc<str>, Tally>,
 }
 
 /// A pending pod for which others are evicted.
@@ -38,6 +41,9 @@ struct Preemptor {
     begun: Option<(Time, Arc<str>)>,
     /// The node of the last preemption that counts.
     node: Option<Arc<str>>,
+    /// All preemptions that began, and the node of the last one.
+    at_most: Tally,
+    last: Option<Arc<str>>,
 }
 
 #[derive(Debug)]
@@ -59,20 +65,36 @@ impl Tally {
         *self = Self { count: self.count + 1, last: at };
     }
 
+    /// Returns the length of the pause after these preemptions.
+    fn pause(self) -> Duration {
+        let Some(doublings) = self.count.checked_sub(FREE + 1) else { return Duration::ZERO };
+        FIRST.saturating_mul(2_u32.saturating_pow(doublings)).min(LONGEST)
+    }
+
     /// Checks that the pause after these preemptions is over.
     fn allows(self, now: Time) -> Result<(), Duration> {
-        let Some(doublings) = self.count.checked_sub(FREE + 1) else { return Ok(()) };
-        let pause = FIRST.saturating_mul(2_u32.saturating_pow(doublings)).min(LONGEST);
+        let pause = self.pause();
         if now.since(self.last) >= pause { Ok(()) } else { Err(pause) }
+    }
+
+    /// Whether the pause lasts until this time.
+    fn lasts_until(self, time: Time) -> bool {
+        self.last + self.pause() >= time
     }
 }
 
 impl Evictions {
-    /// Checks a preemption that begins for a pod of this priority.
+    /// Checks a preemption for a pod of this priority, in an attempt that began `now` and ended at `end`.
     ///
     /// # Errors
     /// The pod or the node has to pause.
-    pub(crate) fn begin(&mut self, preemption: &Preemption, priority: i32, now: Time) -> Checked {
+    pub(crate) fn begin(
+        &mut self,
+        preemption: &Preemption,
+        priority: i32,
+        now: Time,
+        end: Time,
+    ) -> Checked {
         let Preemption { uid, node, preemptor: pod, .. } = preemption;
         if let Some(own) = self.nodes.get(node).filter(|own| priority <= own.priority) {
             let paused = own.tally.allows(now);
@@ -83,6 +105,33 @@ impl Evictions {
         rule(paused.is_ok(), || format!("{pod} evicts at {now} in {paused:?} after {own:?}"))?;
         own.priority = priority;
         own.begun = Some((now, node.clone()));
+        own.at_most.add(end);
+        if let Some(before) = own.last.replace(node.clone()) {
+            self.at_most.entry(before).or_default().add(end);
+        }
+        Ok(())
+    }
+
+    /// Checks that no pod and no node pauses for longer than the preemptions so far explain.
+    ///
+    /// # Errors
+    /// The rule is violated.
+    pub(crate) fn no_pause_is_too_long(&self, engine: &Engine, now: Time) -> Checked {
+        let fruitless = engine.handle(now).preemptions.fruitless();
+        for pod in engine.pending() {
+            let key = &pod.key;
+            let own = self.preemptors.get(&pod.uid);
+            let pause = fruitless.pause_of(&pod.uid, now);
+            let is_due = pause
+                .as_ref()
+                .is_none_or(|pause| own.is_some_and(|own| own.at_most.lasts_until(pause.until)));
+            rule(is_due, || format!("{key} is paused after {own:?}: {pause:?}"))?;
+            for (node, pause) in fruitless.paused_nodes(pod, now) {
+                let known = self.at_most.get(node);
+                let is_due = known.is_some_and(|known| known.lasts_until(pause.until));
+                rule(is_due, || format!("{node} is paused for {key} after {known:?}: {pause:?}"))?;
+            }
+        }
         Ok(())
     }
 
@@ -113,6 +162,14 @@ impl Evictions {
     /// Takes in that a pod is gone, or has a node.
     pub(crate) fn end(&mut self, pod: &Uid, node: Option<&Arc<str>>, now: Time) {
         let Some(own) = self.preemptors.remove(pod) else { return };
+        match (node, own.last) {
+            // The last preemption may have been called off, which leaves the count of the node.
+            (Some(node), Some(last)) if *node == last && own.begun.is_none() => {
+                self.at_most.remove(node);
+            }
+            (None, Some(last)) => self.at_most.entry(last).or_default().add(now),
+            _ => {}
+        }
         match (node, own.node) {
             (Some(node), _) => drop(self.nodes.remove(node)),
             (None, Some(node)) => self.charge(node, own.priority, now),
@@ -123,5 +180,6 @@ impl Evictions {
     /// Takes in that a node is gone.
     pub(crate) fn node_is_gone(&mut self, node: &str) {
         self.nodes.remove(node);
+        self.at_most.remove(node);
     }
 }

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use client::Request;
-use engine::{Attempt, Event, Outcome};
-use framework::Uid;
+use engine::{Attempt, Engine, Event, Outcome};
+use framework::{Time, Uid};
 use sandbox::resources::EVENTS;
 use serde_json::Value;
 
-use super::patience::REJECTION;
+use super::patience::{REJECTION, TURNED_AWAY};
 use super::rules::{Checked, rule};
 use super::server::Server;
 
@@ -29,6 +29,8 @@ pub(crate) struct Explanations {
     texts: BTreeMap<Uid, String>,
     /// The rejected pod whose event has not been recorded yet.
     owed: Option<Uid>,
+    /// The pods that waited in Permit after the last step, and the earliest ends of their waits.
+    permits: BTreeMap<Uid, Time>,
     /// The last events that the server has to have, with pod and note, once they are collected.
     told: Option<Vec<(Uid, String)>>,
 }
@@ -46,12 +48,27 @@ impl Explanations {
         }
     }
 
+    /// Takes in the pods that wait in Permit.
+    pub(crate) fn permits(&mut self, engine: &Engine) {
+        let waiting = engine.waiting_pods().iter();
+        let ends =
+            waiting.filter_map(|(pod, own)| Some((pod.clone(), *own.pending.values().min()?)));
+        self.permits = ends.collect();
+    }
+
     /// Checks the events after a step: a rejected pod has one, with the result of the attempt. A rejection in
-    /// PreBind is no error.
+    /// PreBind is no error. No wait in Permit times out early.
     ///
     /// # Errors
     /// The rule is violated.
-    pub(crate) fn are_told(&mut self, events: &[Event]) -> Checked {
+    pub(crate) fn are_told(&mut self, events: &[Event], now: Time) -> Checked {
+        let is_early = |event: &&Event| {
+            let end = self.permits.get(&event.uid);
+            event.note.contains(NOT_PERMITTED) && end.is_some_and(|end| now < *end)
+        };
+        if let Some(event) = events.iter().find(is_early) {
+            return Err(format!("{} times out early at {now}: {event:?}", event.regarding));
+        }
         let is_wrong = |note: &str| note.contains(REJECTION) && note != REJECTION;
         if let Some(event) = events.iter().find(|event| is_wrong(&event.note)) {
             return Err(format!("a plugin rejects {} in PreBind: {event:?}", event.regarding));
@@ -106,7 +123,7 @@ impl Explanations {
     pub(crate) fn are_written(request: &Request) -> Checked {
         let body = String::from_utf8_lossy(&request.body);
         let is_rejection = request.path.ends_with("/status")
-            && [REJECTION, NOT_PERMITTED].iter().any(|text| body.contains(text));
+            && [REJECTION, NOT_PERMITTED, TURNED_AWAY].iter().any(|text| body.contains(text));
         rule(!is_rejection || body.contains("\"Unschedulable\""), || {
             format!("a plugin rejects the pod: {body}")
         })

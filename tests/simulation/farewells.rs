@@ -27,7 +27,7 @@ impl Farewell {
     }
 
     /// Checks a request that the process makes. Once it is asked to end, it begins no effect any more: the pods
-    /// stay pending for the next scheduler.
+    /// stay pending for the next scheduler. It releases the Lease when no effect is under way.
     ///
     /// # Errors
     /// The rule is violated.
@@ -40,7 +40,10 @@ impl Farewell {
             }
             RequestSource::LeaderElector => {
                 self.election.insert(request.id, request.method != Method::Get);
-                Ok(())
+                let effects = self.effects.len();
+                rule(effects == 0 || !releases(request), || {
+                    format!("the lease is released, and {effects} effects are under way")
+                })
             }
             RequestSource::EventRecorder => Ok(()),
         }
@@ -80,4 +83,10 @@ impl Farewell {
         let is_held = holder.is_some_and(|holder| holder == format!("process-{life}"));
         rule(!is_sure || !is_held, || format!("process {life} has ended, and keeps the lease"))
     }
+}
+
+/// Whether a request releases the Lease.
+fn releases(request: &Request) -> bool {
+    let lease: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+    request.method == Method::Put && lease["spec"]["holderIdentity"] == ""
 }

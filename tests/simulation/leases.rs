@@ -16,6 +16,9 @@ const LEASE: Duration = Duration::from_secs(15);
 /// The time after a renewal in which a process may still act, and release the Lease.
 const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 
+/// The time after which the leader renews the Lease while nothing is wrong, and the time that its request may take.
+const RENEWED: Duration = Duration::from_secs(3);
+
 /// The history of the Lease.
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
@@ -33,6 +36,11 @@ impl Leases {
     /// expire.
     pub(crate) fn has_authority(&self, now: Time) -> bool {
         self.written.is_some_and(|written| now.since(written) < RENEW_DEADLINE)
+    }
+
+    /// Whether the Lease was written as short ago as a leader does.
+    pub(crate) fn is_renewed(&self, now: Time) -> bool {
+        self.written.is_some_and(|written| now.since(written) <= RENEWED)
     }
 
     /// Checks a write of the Lease by the process of this number. Only the holder renews and releases it.

@@ -25,6 +25,8 @@ pub(crate) struct RequestLimits {
     in_flight: BTreeMap<RequestId, Option<String>>,
     /// The times of the last requests.
     sent: VecDeque<Time>,
+    /// The time from which the rate admits a whole burst.
+    full_at: Time,
     /// Begin and end of the last pause that the server asked for.
     pause: Option<(Time, Time)>,
 }
@@ -32,7 +34,14 @@ pub(crate) struct RequestLimits {
 impl RequestLimits {
     /// Creates the rules for a process without requests.
     pub(crate) const fn new(limits: Limits, is_prompt: bool) -> Self {
-        Self { limits, is_prompt, in_flight: BTreeMap::new(), sent: VecDeque::new(), pause: None }
+        Self {
+            limits,
+            is_prompt,
+            in_flight: BTreeMap::new(),
+            sent: VecDeque::new(),
+            full_at: Time::ZERO,
+            pause: None,
+        }
     }
 
     /// Checks a request that the process makes. It is within the limits of number and rate, is not made
@@ -61,6 +70,7 @@ impl RequestLimits {
         self.sent.push_front(now);
         self.sent.truncate(LAST);
         let Some(qps) = self.limits.qps else { return Ok(()) };
+        self.full_at = self.full_at.max(now) + Duration::from_secs_f32(1.0 / qps);
         let is_too_many = |(count, first): (u32, &Time)| {
             let gained = now.since(*first).as_secs_f32() * qps;
             f64::from(count) > f64::from(self.limits.burst) + f64::from(gained) + 0.01
@@ -74,11 +84,8 @@ impl RequestLimits {
     pub(crate) fn admit_one(&self, now: Time) -> bool {
         let is_paused = self.pause.is_some_and(|(_, end)| now <= end);
         let is_spare = self.limits.qps.is_none_or(|qps| {
-            let mut counts = (2_u32..).zip(&self.sent);
-            counts.all(|(count, first)| {
-                let gained = now.since(*first).as_secs_f32() * qps;
-                f64::from(count) < f64::from(self.limits.burst) + f64::from(gained)
-            })
+            let interval = Duration::from_secs_f32(1.0 / qps);
+            self.full_at + interval <= now + interval * (self.limits.burst - 1)
         });
         // The rate of requests that are held back is not known.
         let is_known = self.is_prompt || self.limits.qps.is_none();

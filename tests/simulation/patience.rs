@@ -5,9 +5,9 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use framework::{
-    ActionType, ClusterEvent, Command, CycleState, EventResource, Handle, Permit, PermitVerdict,
-    Plugin, PluginArgs, Pod, PodDeleted, PreBind, PreBindInput, PreBindPreFlight, PreBindStep,
-    Reserve, Status, Uid, Write, WriteAction,
+    ActionType, ClusterEvent, Code, Command, CycleState, EventObjects, EventResource, Handle,
+    Permit, PermitVerdict, Plugin, PluginArgs, Pod, PodDeleted, PreBind, PreBindInput,
+    PreBindPreFlight, PreBindStep, QueueingHint, Reserve, Status, Uid, Write, WriteAction,
 };
 use serde_json::json;
 
@@ -17,8 +17,13 @@ pub(crate) const NAME: &str = "Patience";
 pub(crate) const RESTRAINT: &str = "Restraint";
 /// The label that chooses the behaviour for a pod: one of [`VALUES`].
 pub(crate) const LABEL: &str = "patience";
-/// Wait in Permit, once, for one plugin or for two; wait in PreBind; write in PreBind; reject in PreBind, once.
-pub(crate) const VALUES: [&str; 5] = [PERMIT, BOTH, WAIT, WRITE, REJECT];
+/// Wait in Permit, once, for one plugin or for two; wait in PreBind; write in PreBind; reject in PreBind, once; answer
+/// Pending in Reserve, once.
+pub(crate) const VALUES: [&str; 6] = [PERMIT, BOTH, WAIT, WRITE, REJECT, PENDING];
+/// The text of a rejection while the pod waits in Permit.
+pub(crate) const TURNED_AWAY: &str = "gives way to another pod";
+/// The text of the answer Pending.
+pub(crate) const PENDING_TEXT: &str = "waits for the end of a pod";
 /// The text of a rejection in PreBind.
 pub(crate) const REJECTION: &str = "comes at a bad time";
 
@@ -27,6 +32,7 @@ const BOTH: &str = "both";
 const WAIT: &str = "wait";
 const WRITE: &str = "write";
 const REJECT: &str = "reject";
+const PENDING: &str = "pending";
 
 /// The plugin.
 #[derive(Debug, Default)]
@@ -45,7 +51,8 @@ struct Patience {
 pub(crate) fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
     let plugin = Plugin::new(NAME, Patience::default());
     let deletion = ClusterEvent::new(EventResource::Pod, ActionType::DELETE);
-    Ok(plugin.reserve().permit().pre_bind().pod_deleted().on(deletion).build())
+    let plugin = plugin.reserve().permit().pre_bind().pod_deleted();
+    Ok(plugin.on_with_hint(deletion, Patience::hint).build())
 }
 
 /// A plugin that only waits in Permit.
@@ -79,21 +86,30 @@ fn asks(pod: &Pod, value: &str) -> bool {
     pod.labels.get(LABEL).is_some_and(|own| own == value)
 }
 
+/// Whether the pod belongs to one half of all pods.
+fn is_even(pod: &Pod) -> bool {
+    pod.uid.to_string().bytes().map(u32::from).sum::<u32>() % 2 == 0
+}
+
 /// Returns a wait of this length, or of ten times the length, depending on the pod.
 fn wait(pod: &Pod, short: Duration) -> PermitVerdict {
-    let is_long = pod.uid.to_string().bytes().map(u32::from).sum::<u32>() % 2 == 0;
-    let timeout = if is_long { short * 10 } else { short };
+    let timeout = if is_even(pod) { short * 10 } else { short };
     PermitVerdict::Wait { timeout, reason: "waits for its turn".to_owned() }
 }
 
 impl Permit for Patience {
-    /// A pod waits until another one arrives for each plugin, or a timeout passes.
+    /// A pod waits until another one arrives for each plugin, or a timeout passes. Every second one that arrives lets
+    /// it be rejected instead.
     fn permit(&self, _: &mut CycleState, pod: &Pod, _: &str, handle: &Handle<'_>) -> PermitVerdict {
         let first = handle.waiting.iter().next();
         if let Some((other, plugin)) =
             first.and_then(|(uid, own)| Some((uid, own.pending.keys().next()?)))
         {
-            handle.command(Command::Allow { pod: other.clone(), plugin: plugin.clone() });
+            let (other, plugin) = (other.clone(), plugin.clone());
+            handle.command(match is_even(pod) {
+                true => Command::Allow { pod: other, plugin },
+                false => Command::Reject { pod: other, plugin, message: TURNED_AWAY.into() },
+            });
         }
         let mut waited = self.waited.lock().expect("nobody panics with the lock");
         if (asks(pod, PERMIT) || asks(pod, BOTH)) && waited.insert(pod.uid.clone()) {
@@ -105,8 +121,12 @@ impl Permit for Patience {
 }
 
 impl Reserve for Patience {
-    fn reserve(&self, _: &mut CycleState, _: &Pod, _: &str, _: &Handle<'_>) -> Status {
-        Status::success()
+    fn reserve(&self, _: &mut CycleState, pod: &Pod, _: &str, _: &Handle<'_>) -> Status {
+        let mut waited = self.waited.lock().expect("nobody panics with the lock");
+        match asks(pod, PENDING) && waited.insert(pod.uid.clone()) {
+            true => Status::new(Code::Pending, PENDING_TEXT),
+            false => Status::success(),
+        }
     }
 
     /// A deletion during the wait of a pod that timed out in Permit requeues it. The plugin itself requeues
@@ -132,6 +152,19 @@ impl PodDeleted for Patience {
 }
 
 impl Patience {
+    /// Every deletion helps. Half of the hints fail, which counts as help, too.
+    fn hint(
+        &self,
+        pod: &Pod,
+        _: &EventObjects<'_>,
+        _: &Handle<'_>,
+    ) -> Result<QueueingHint, String> {
+        match is_even(pod) {
+            true => Err("the hint fails".to_owned()),
+            false => Ok(QueueingHint::Queue),
+        }
+    }
+
     /// Rejects a pod, once.
     fn reject(&self, pod: &Pod) -> Status {
         let mut waited = self.waited.lock().expect("nobody panics with the lock");

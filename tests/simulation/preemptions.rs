@@ -14,6 +14,7 @@ use recording::RecordedEngine;
 
 use super::extender::Extender;
 use super::oracle::{Budgets, Oracle, Related};
+use super::patience::PENDING_TEXT;
 use super::rules::{Checked, rule};
 
 /// How the result of an attempt begins after which no node is a candidate for evictions.
@@ -84,10 +85,14 @@ impl Foreseen {
         may_fail: bool,
     ) -> Result<Option<Preemption>, String> {
         let Attempt { pod, outcome } = attempt;
-        if let (Outcome::Assumed(node), Some(best), false) =
-            (outcome, self.best.remove(&pod.uid), may_fail)
-        {
+        let best = self.best.remove(&pod.uid).filter(|_| !may_fail);
+        if let (Outcome::Assumed(node), Some(best)) = (outcome, &best) {
             rule(best.contains(node), || format!("{} is put on {node}, not on {best:?}", pod.key))?;
+        }
+        if let (Outcome::Unschedulable(text), Some(best)) = (outcome, &best) {
+            // A plugin may reject the pod once a node is chosen.
+            let is_right = best.is_empty() || text.contains(PENDING_TEXT);
+            rule(is_right, || format!("{} is told {text:?}, and fits on {best:?}", pod.key))?;
         }
         gives_up_its_nomination(attempt, engine)?;
         let preemption = self.evictions.remove(&pod.uid).flatten();

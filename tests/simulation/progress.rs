@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::devices::lacks_claim;
 use super::oracle::{Oracle, needs_devices, read_pod};
 use super::replica::Replica;
-use super::rules::{Checked, may_be_placed, rule, waits_for_us};
+use super::rules::{Checked, may_be_placed, rule, waits_for_plugin, waits_for_us};
 use super::server::Server;
 use super::trouble::{Troubles, needs_extender};
 
@@ -41,8 +41,11 @@ pub(crate) struct Progress {
     undecided: Option<Time>,
     /// The times since which single pods could have been bound, by UID.
     ready: BTreeMap<String, Time>,
-    /// The times since which pods without gates have waited, by UID.
+    /// The times since which pods without gates have waited, by UID. They move while no process decides, like those of
+    /// pods that are refused.
     waiting: BTreeMap<String, Time>,
+    /// The time of the last look.
+    looked: Option<Time>,
     /// Pods whose binds the server refuses, by UID.
     refused: BTreeMap<String, Refused>,
 }
@@ -118,7 +121,15 @@ impl Progress {
             self.clear();
             return Ok(());
         }
+        let before = self.looked.replace(sight.now).unwrap_or(sight.now);
         self.some_process_decides(sight)?;
+        if !sight.decides {
+            let undecided = sight.now.since(before);
+            let refused = self.refused.values_mut().map(|refused| &mut refused.since);
+            for since in self.waiting.values_mut().chain(refused) {
+                *since = (*since + undecided).min(sight.now);
+            }
+        }
         if let Some(leader) = sight.leader {
             self.look_for_ready_pods(sight, leader);
         }
@@ -225,6 +236,7 @@ fn is_ready(pod: &Pod, oracle: &Oracle<'_>, sight: &Sight<'_>, leader: &Replica)
     let may_be_stopped = chosen.is_none() || sight.troubles.let_explain(&pod.key.namespace);
     let takers: Vec<&str> = oracle.takers(pod).map(|node| &**node).chain(chosen).collect();
     is_known
+        && !waits_for_plugin(engine, pod)
         && may_be_stopped
         && !is_in_namespace_that_goes(sight.server, pod)
         && !leader.related.storage.has_unbound(pod)

@@ -1,12 +1,12 @@
 //! Invariants of the scheduling queue: whose turn it is, backoffs, and how long pods wait.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use engine::queue::Place;
-use engine::{Attempt, Engine};
-use framework::{QueuedPod, Time, Uid};
+use engine::{Attempt, Engine, Outcome};
+use framework::{PluginName, Pod, QueuedPod, Time, Uid};
 
 use super::rules::{Checked, rule};
 
@@ -104,12 +104,52 @@ fn ends_in_time(place: Place, queued: &QueuedPod, now: Time) -> Checked {
     }
 }
 
+/// Number of attempts in vain of pods of one kind, before the ends of their backoffs, that are not paced.
+const BURST: u32 = 16;
+/// The time that each further one takes.
+const INTERVAL: Duration = Duration::from_millis(10);
+
+/// The attempts in vain of pods that still backed off. A scheduler that makes them without a pause keeps a processor busy.
+#[derive(Debug, Default)]
+pub(crate) struct EarlyAttempts {
+    /// The time at which all of them are paid off, by kind.
+    debts: BTreeMap<String, Time>,
+}
+
+impl EarlyAttempts {
+    /// Checks an attempt before the end of a backoff.
+    ///
+    /// # Errors
+    /// Too many attempts of pods of this kind were in vain.
+    pub(crate) fn include(&mut self, attempt: &Attempt, kind: String, now: Time) -> Checked {
+        let is_in_vain = !matches!(attempt.outcome, Outcome::Assumed(_));
+        let paid_off = self.debts.get(&kind).copied().filter(|paid_off| *paid_off > now);
+        let debt = paid_off.map_or(Duration::ZERO, |paid_off| paid_off.since(now));
+        rule(debt <= INTERVAL * (BURST - 1), || {
+            format!("{} is tried early, and others of its kind {debt:?} ahead", attempt.pod.key)
+        })?;
+        if is_in_vain {
+            self.debts.retain(|_, paid_off| *paid_off > now);
+            self.debts.insert(kind, paid_off.unwrap_or(now) + INTERVAL);
+        }
+        Ok(())
+    }
+}
+
+/// Returns what pods have in common that are probably rejected alike.
+fn kind_of(pod: &Pod, rejectors: &BTreeSet<PluginName>) -> String {
+    let spec = pod.spec.volumes.is_empty().then_some(&pod.spec);
+    format!("{} {:?} {rejectors:?} {spec:?}", pod.key.namespace, pod.requests)
+}
+
 /// The pods that may be tried next.
 #[derive(Debug)]
 pub(crate) struct Turns {
     /// The first of the active pods: the highest priority, and the longest wait.
     first: Option<(Reverse<i32>, Time)>,
     places: BTreeMap<Uid, (Place, (Reverse<i32>, Time))>,
+    /// The pods that back off, with the plugins that rejected them, if no pod is active.
+    early: BTreeMap<Uid, BTreeSet<PluginName>>,
 }
 
 impl Turns {
@@ -123,7 +163,16 @@ impl Turns {
         });
         let places: BTreeMap<_, _> = places.collect();
         let active = places.values().filter(|(place, _)| *place == Place::Active);
-        Self { first: active.map(|(_, turn)| *turn).min(), places }
+        let first = active.map(|(_, turn)| *turn).min();
+        let early = queue.iter().filter(|(place, _)| *place == Place::Backoff && first.is_none());
+        let early =
+            early.map(|(_, queued)| (queued.pod.uid.clone(), queued.unschedulable_plugins.clone()));
+        Self { first, places, early: early.collect() }
+    }
+
+    /// Returns the kind of a pod that was tried before the end of its backoff.
+    pub(crate) fn early_kind(&self, pod: &Pod) -> Option<String> {
+        self.early.get(&pod.uid).map(|rejectors| kind_of(pod, rejectors))
     }
 
     /// Checks that it was the turn of the pod that was tried. A pod that backs off has its turn only while

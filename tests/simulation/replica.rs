@@ -35,7 +35,7 @@ use super::limits::RequestLimits;
 use super::oracle::{Budgets, Related, gives_volumes};
 use super::patience;
 use super::preemptions::Foreseen;
-use super::queueing::{Failures, Turns};
+use super::queueing::{EarlyAttempts, Failures, Turns};
 use super::recording::Recording;
 use super::retries::Retries;
 use super::rules::{Checked, rule};
@@ -84,6 +84,8 @@ pub(crate) struct Replica {
     pub(crate) farewell: Farewell,
     /// The failed attempts of each queued pod.
     pub(crate) failures: Failures,
+    /// The attempts in vain before the ends of backoffs.
+    early_attempts: EarlyAttempts,
     /// The results of attempts that users have to read.
     pub(crate) explanations: Explanations,
     /// Extenders that a rule tried again; the next decision does it for real.
@@ -316,6 +318,7 @@ impl Replica {
             retries: Retries::default(),
             farewell: Farewell::default(),
             failures: Failures::default(),
+            early_attempts: EarlyAttempts::default(),
             explanations: Explanations::default(),
             probed: Vec::new(),
             zones: Zones::default(),
@@ -403,6 +406,9 @@ impl Replica {
             )
         })?;
         turns.include(&attempt)?;
+        if let Some(kind) = turns.early_kind(&attempt.pod) {
+            self.early_attempts.include(&attempt, kind, now)?;
+        }
         self.explanations.decided(&attempt);
         self.last_decisions.include(&attempt);
         self.zones.are_in_turn(self.scheduler.engine(), &attempt)?;
@@ -413,7 +419,8 @@ impl Replica {
         let preemption = foreseen.after(&attempt, self.scheduler.engine(), may_fail)?;
         self.evictions.remove(&attempt.pod.uid);
         if let Some(preemption) = &preemption {
-            self.preemptions.begin(preemption, attempt.pod.priority(), now)?;
+            let end = now + extender.blocked;
+            self.preemptions.begin(preemption, attempt.pod.priority(), now, end)?;
             self.are_counted(&preemption.victims)?;
             self.evictions.insert(attempt.pod.uid.clone(), preemption.victims.clone());
         }
@@ -709,27 +716,27 @@ impl Replica {
                 self.zones.remove(node);
                 self.preemptions.node_is_gone(node);
             }
-            Change::Pod(pod) => match pod.node_name.as_ref().filter(|_| !pod.terminal) {
+            Change::Pod(pod) if pod.terminal => self.ends(&pod.uid, now),
+            Change::Pod(pod) => match &pod.node_name {
                 Some(node) => {
                     self.placed.insert(pod.uid.clone(), node.clone());
                     self.preemptions.end(&pod.uid, Some(node), now);
                 }
                 None => drop(self.placed.remove(&pod.uid)),
             },
-            Change::PodDeleted { uid, .. } => {
-                self.placed.remove(uid);
-                // The pod may be assumed on a node.
-                let cache = self.scheduler.engine().cache();
-                let placed = cache.placed(uid).map(|own| cache.cluster().node_name(own.node));
-                self.preemptions.end(uid, placed, now);
-            }
+            Change::PodDeleted { uid, .. } => self.ends(uid, now),
             _ => {}
         }
         let latest = described(&change);
         let arrival = self.arrival(&change);
         let is_idle = self.changes_nothing(&change);
         let parked = wake_ups::parked(self.scheduler.engine());
+        let awaited = match self.frees_room(&change) {
+            true => wake_ups::pending_pods(self.scheduler.engine()),
+            false => Vec::new(),
+        };
         self.scheduler.apply(change, now, &mut Ports { extenders: &mut (), probe: &mut () });
+        wake_ups::are_ready(&awaited, self.scheduler.engine())?;
         if let Some(pod) = arrival {
             self.is_nominated_as_shown(&pod)?;
         }
@@ -737,6 +744,26 @@ impl Replica {
         rule(!is_idle || woken.all == 0, || format!("{latest}, as before, and requeues pods"))?;
         self.wake_ups += woken;
         self.nobody_oversleeps(now, || latest)
+    }
+
+    /// Takes in that a pod is gone, or has run to its end.
+    fn ends(&mut self, pod: &Uid, now: Time) {
+        self.placed.remove(pod);
+        // The pod may be assumed on a node.
+        let cache = self.scheduler.engine().cache();
+        let placed = cache.placed(pod).map(|own| cache.cluster().node_name(own.node));
+        self.preemptions.end(pod, placed, now);
+    }
+
+    /// Whether a change reports the end of a pod on a node.
+    fn frees_room(&self, change: &Change) -> bool {
+        let uid = match change {
+            Change::Pod(pod) if pod.terminal => &pod.uid,
+            Change::PodDeleted { uid, .. } => uid,
+            _ => return false,
+        };
+        let cache = self.scheduler.engine().cache();
+        cache.placed(uid).is_some() && !cache.is_assumed(uid)
     }
 
     /// Whether a change repeats what is known, or changes annotations or the status only.

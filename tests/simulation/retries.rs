@@ -10,11 +10,14 @@ use super::rules::{Checked, rule};
 
 /// Maximum number of tries of the deletion of a victim.
 const MOST_DELETIONS: u32 = 4;
+/// Maximum time from the first failure of a bind to the last one after which it is sent again.
+const LONGEST_BIND: Duration = Duration::from_secs(30);
 
 /// The requests of the API dispatcher of one process, and how the last ones failed.
 #[derive(Debug, Default)]
 pub(crate) struct Retries {
-    under_way: BTreeMap<RequestId, (Call, u32)>,
+    /// The requests without a reply, with the failures before.
+    under_way: BTreeMap<RequestId, (Call, Option<Failure>)>,
     failed: BTreeMap<Call, Failure>,
 }
 
@@ -25,6 +28,8 @@ type Call = (&'static str, String);
 #[derive(Debug, Clone, Copy)]
 struct Failure {
     at: Time,
+    /// The time of the first failure of the call.
+    first: Time,
     /// Number of tries so far.
     tries: u32,
     /// The status of the answer, if there was one.
@@ -41,7 +46,7 @@ impl Retries {
     pub(crate) fn sent(&mut self, request: &Request, now: Time) -> Checked {
         let call = (request.method.as_str(), request.path.clone());
         let failed = self.failed.remove(&call);
-        let mut tries = 0;
+        let mut before = None;
         if let Some(tried) = request.retry_of {
             let path = &request.path;
             let failure = failed.ok_or_else(|| format!("{path} repeats what has not failed"))?;
@@ -56,15 +61,21 @@ impl Retries {
             rule(!is_deletion || failure.tries < MOST_DELETIONS, || {
                 format!("{path} is repeated too often: {failure:?}")
             })?;
-            tries = failure.tries;
+            let is_bind = request.method == Method::Post && request.path.ends_with("/binding");
+            rule(!is_bind || failure.at.since(failure.first) <= LONGEST_BIND, || {
+                format!("{path} is repeated for too long: {failure:?}")
+            })?;
+            before = Some(failure);
         }
-        self.under_way.insert(request.id, (call, tries + 1));
+        self.under_way.insert(request.id, (call, before));
         Ok(())
     }
 
     /// Records a reply.
     pub(crate) fn replied(&mut self, id: RequestId, reply: &Reply, now: Time) {
-        let Some((call, tries)) = self.under_way.remove(&id) else { return };
+        let Some((call, before)) = self.under_way.remove(&id) else { return };
+        let tries = before.map_or(0, |failure| failure.tries) + 1;
+        let first = before.map_or(now, |failure| failure.first);
         let (status, pause) = match reply {
             Reply::Answered(Response { status: ..300, .. }) => return,
             Reply::Answered(response) => {
@@ -73,7 +84,7 @@ impl Retries {
             }
             _ => (None, Duration::ZERO),
         };
-        self.failed.insert(call, Failure { at: now, tries, status, pause });
+        self.failed.insert(call, Failure { at: now, first, tries, status, pause });
     }
 }
 

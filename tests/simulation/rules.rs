@@ -320,17 +320,27 @@ pub(crate) fn waits_for_us(pod: &Value) -> bool {
     pod["spec"]["nodeName"].is_null() && is_ours(pod)
 }
 
-/// Checks that a pod that stays pending is gated or fits on no node.
+/// Checks that a pod that stays pending is gated, fits on no node, or waits for the event of a plugin that answered
+/// Pending.
 fn nothing_takes(oracle: &Oracle<'_>, pod: &Value, engine: &Engine) -> Checked {
     if !may_be_placed(pod) {
         return Ok(());
     }
     let pod = read_pod(pod);
+    if waits_for_plugin(engine, &pod) {
+        return Ok(());
+    }
     let takers: Vec<_> = oracle.takers(&pod).cloned().collect();
     rule(takers.is_empty(), || {
         let place = engine.queue().get(&pod.key).map(|(place, _)| place);
         format!("{}, {place:?}, is pending, and {takers:?} would take it", pod.key)
     })
+}
+
+/// Whether a plugin answered Pending for the pod.
+pub(crate) fn waits_for_plugin(engine: &Engine, pod: &Pod) -> bool {
+    let queued = engine.queue().get(&pod.key);
+    queued.is_some_and(|(_, queued)| !queued.pending_plugins.is_empty())
 }
 
 /// Checks that preemption would not help it either, unless the pod may not preempt now, waits for
@@ -339,7 +349,8 @@ fn nobody_makes_room(oracle: &Oracle<'_>, pod: &Value, replica: &Replica, now: T
     let engine = replica.scheduler.engine();
     let is_open = may_be_placed(pod);
     let pod = read_pod(pod);
-    if !is_open || !pod.spec.may_preempt || oracle.waits_for_victims(&pod) {
+    let waits = oracle.waits_for_victims(&pod) || waits_for_plugin(engine, &pod);
+    if !is_open || !pod.spec.may_preempt || waits {
         return Ok(());
     }
     let pauses = Pauses::of(&pod, engine, now);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use engine::Engine;
 use engine::queue::Place;
-use framework::{QueuedPod, Time, Uid};
+use framework::{PodKey, QueuedPod, Time, Uid};
 
 use super::oracle::{Oracle, Related};
 use super::rules::{Checked, rule};
@@ -59,7 +59,8 @@ fn waiting(engine: &Engine) -> impl Iterator<Item = &QueuedPod> {
 /// Only room of a nominated pod may be freed without an event, so pods parked before `unnominated`,
 /// the last time at which a nomination ended, are exempt. An assumed pod may satisfy the affinity
 /// of another pod, and requeues it once its bind is confirmed, so the check is skipped while there
-/// is one. A pod whose class is tried waits for the answer.
+/// is one. A pod whose class is tried waits for the answer, and one to which a plugin answered Pending for an event of
+/// that plugin.
 pub(crate) fn parked_pods_fit_nowhere(
     engine: &Engine,
     related: &Related,
@@ -67,6 +68,7 @@ pub(crate) fn parked_pods_fit_nowhere(
 ) -> Checked {
     let parked = waiting(engine).filter(|queued| queued.timestamp > unnominated);
     let parked = parked.filter(|queued| engine.queue().trial_for(&queued.pod.key).is_none());
+    let parked = parked.filter(|queued| queued.pending_plugins.is_empty());
     let parked: Vec<_> = parked.filter(|queued| !queued.pod.terminating).collect();
     if parked.is_empty() || engine.cache().assumed_count() > 0 {
         return Ok(());
@@ -80,4 +82,19 @@ pub(crate) fn parked_pods_fit_nowhere(
         })?;
     }
     Ok(())
+}
+
+/// Returns the pods to which a plugin answered Pending and that wait for the end of another pod.
+pub(crate) fn pending_pods(engine: &Engine) -> Vec<PodKey> {
+    let pending = waiting(engine).filter(|queued| !queued.pending_plugins.is_empty());
+    pending.map(|queued| queued.pod.key.clone()).collect()
+}
+
+/// Checks that these pods, whose event has come, are tried without a backoff.
+pub(crate) fn are_ready(pods: &[PodKey], engine: &Engine) -> Checked {
+    let late = pods.iter().find_map(|pod| {
+        let (place, _) = engine.queue().get(pod)?;
+        matches!(place, Place::Unschedulable | Place::Backoff).then_some((pod, place))
+    });
+    rule(late.is_none(), || format!("the event that a plugin waited for leaves {late:?}"))
 }

@@ -188,6 +188,10 @@ pub(crate) struct World {
     lives: u32,
     /// Whether users, nodes and other components do nothing but what they have to.
     is_calm: bool,
+    /// Whether faults last, and progress is checked.
+    endures: bool,
+    /// The time from which a process may be killed or stopped with a bind.
+    may_end_from: Time,
     /// The end of the last fault, once they do.
     calm_since: Option<Time>,
     /// The claims of pods that we bound.
@@ -257,6 +261,8 @@ impl World {
             elects,
             lives: 0,
             is_calm: false,
+            endures: false,
+            may_end_from: now,
             calm_since: None,
             held: Held::default(),
             leases: Leases::default(),
@@ -320,8 +326,13 @@ impl World {
         self.say(|| format!("{outage:?}"));
         let before = std::mem::replace(&mut self.network, outage);
         let longest = [3_000, 30_000, 120_000][self.rng.usize(..3)];
-        let length = Duration::from_millis(self.rng.u64(..longest));
-        self.run_until(self.now + length)?;
+        let end = self.now + Duration::from_millis(self.rng.u64(..longest));
+        // Others reach the server meanwhile.
+        while self.now < end {
+            let pause = self.churn.pause();
+            self.at(pause, Event::Churn);
+            self.run_until(end.min(self.now + pause))?;
+        }
         self.network = before;
         self.say(|| "the network is back".to_owned());
         Ok(())
@@ -431,6 +442,8 @@ impl World {
             let engine = replica.scheduler.engine();
             rules::at_every_step(engine)?;
             replica.counts_agree()?;
+            replica.explanations.permits(engine);
+            replica.preemptions.no_pause_is_too_long(engine, now)?;
             rules::no_room_is_kept_in_vain(&self.server, engine)?;
             if is_running {
                 rules::no_permit_is_overdue(engine, now)?;
@@ -625,7 +638,7 @@ impl World {
             self.handle_output(number, &mut replica, informer, call);
         }
         let events = replica.scheduler.take_events();
-        replica.explanations.are_told(&events)?;
+        replica.explanations.are_told(&events, now)?;
         replica.preemptions.told(&events);
         for event in &events {
             self.seats.at(number).writes.announced(&self.server, event)?;

@@ -12,6 +12,8 @@ use super::{Churn, NAMESPACES};
 
 /// Maximum number of pods that are created at once.
 const MOST_AT_ONCE: u32 = 30;
+/// Start of the names of these pods, which are equal.
+pub(super) const MANY: &str = "many";
 
 impl Churn {
     /// Creates or deletes many pods, or deletes a third of the nodes.
@@ -48,7 +50,7 @@ impl Churn {
         let mut created = 0;
         for number in 0..count {
             let mut pod = like.clone();
-            pod["metadata"]["name"] = json!(format!("many{number}"));
+            pod["metadata"]["name"] = json!(format!("{MANY}{number}"));
             created +=
                 u32::from(server.request("POST", &collection(PODS, namespace), &pod, now) == 201);
         }

@@ -46,6 +46,8 @@ pub(crate) struct Churn {
     claimants: u32,
     /// Whether there are devices.
     has_devices: bool,
+    /// Whether another scheduler takes the room of preemptors again and again.
+    has_rival: bool,
     /// Generation of the last pool of devices.
     generation: u64,
 }
@@ -55,8 +57,9 @@ impl Churn {
     pub(crate) fn new(mut rng: Rng, has_devices: bool) -> Self {
         let claimants = one_of(&mut rng, [1, 3, 9]);
         let attachable = [1, 2, 1, 1, 2, 1, 0, 1];
+        let has_rival = once_in(&mut rng, 4);
         let cpus = std::array::from_fn(|number| 2 + number % 3);
-        Self { rng, cpus, attachable, claimants, has_devices, generation: 0 }
+        Self { rng, cpus, attachable, claimants, has_devices, has_rival, generation: 0 }
     }
 
     /// Whether there are devices.
@@ -127,6 +130,9 @@ impl Churn {
     pub(crate) fn step(&mut self, server: &mut Server, now: Time) -> String {
         if self.has_devices && once_in(&mut self.rng, 8) {
             return self.change_devices(server, now);
+        }
+        if self.has_rival && once_in(&mut self.rng, 4) {
+            return self.squat(server, now);
         }
         match self.rng.u32(..210) {
             0..34 => self.create_pod(server, now),

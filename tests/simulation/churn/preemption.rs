@@ -83,21 +83,24 @@ impl Churn {
 
     /// Lets a pod of another scheduler take the room of a preemptor.
     pub(super) fn squat(&mut self, server: &mut Server, now: Time) -> String {
-        let nominated = server.live_pods().filter_map(|pod| {
-            let node = pod["status"]["nominatedNodeName"].as_str()?;
-            pod["spec"]["nodeName"].is_null().then(|| node.to_owned())
-        });
-        let nominated: Vec<String> = nominated.collect();
-        let Some(node) = self.rng.choice(nominated) else { return "nobody to rob".to_owned() };
+        let is_nominated = |pod: &Value| {
+            pod["status"]["nominatedNodeName"].is_string() && pod["spec"]["nodeName"].is_null()
+        };
+        let nominated: Vec<_> = server.live_pods().filter(|pod| is_nominated(pod)).collect();
+        let Some(robbed) = self.rng.choice(nominated).cloned() else {
+            return "nobody to rob".to_owned();
+        };
+        server.fired.push(Fault::RoomTaken);
         let mut pod = pods::template(&mut self.rng);
         pod["apiVersion"] = json!("v1");
         pod["kind"] = json!("Pod");
-        pod["metadata"]["name"] = json!(format!("squatter{}", self.rng.u32(..4)));
+        pod["metadata"]["name"] = json!(format!("squatter{}", self.rng.u32(..8)));
         pod["spec"]["schedulerName"] = json!(FOREIGN);
-        pod["spec"]["nodeName"] = json!(node);
+        pod["spec"]["nodeName"] = robbed["status"]["nominatedNodeName"].clone();
+        pod["spec"]["containers"] = robbed["spec"]["containers"].clone();
         let target = collection(PODS, "default");
         let status = server.request("POST", &target, &pod, now);
-        format!("{pod} takes room on {node}: {status}")
+        format!("{pod} takes the room of {}: {status}", robbed["metadata"]["name"])
     }
 
     /// Sets or clears the nomination of a pod, as another client.

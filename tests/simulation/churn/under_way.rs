@@ -9,6 +9,7 @@ use super::super::coverage::Fault;
 use super::super::patience;
 use super::super::server::{DEFAULT, Server, is_ours};
 use super::chance::one_of;
+use super::mass::MANY;
 use super::pods::{APP, APPS};
 use super::related::collection;
 use super::{Churn, NAMESPACES};
@@ -106,7 +107,7 @@ fn patch(server: &mut Server, path: &str, patch: &Value, now: Time) -> String {
 fn is_under_way(pod: &Value) -> bool {
     let waits = !pod["metadata"]["labels"][patience::LABEL].is_null()
         || !pod["status"]["nominatedNodeName"].is_null()
-        || name_of(pod).starts_with(CROWD);
+        || [CROWD, MANY].iter().any(|equal| name_of(pod).starts_with(equal));
     waits && pod["spec"]["nodeName"].is_null() && is_ours(pod)
 }
 

@@ -29,7 +29,7 @@ named! {
         ProcessKilled = "process killed",
         ProcessTerminated = "process terminated",
         ProcessStopped = "process stopped for a while",
-        KilledWhileBinding = "process killed or stopped while it binds",
+        KilledWhileBinding = "process killed, stopped or asked to end while it binds",
         BindOfKilledProcess = "late bind of a killed process",
         // Faults that last for hours.
         BindingWebhook = "webhook on pods/binding down",

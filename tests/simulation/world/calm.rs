@@ -19,6 +19,9 @@ const PROMPTLY: Duration = Duration::from_secs(200);
 /// Maximum time from the end of a process that is asked to end until another one decides: five seconds until it
 /// is started again, or until a standby tries to take the Lease, and the time to fill or check the caches.
 const HANDED_OVER: Duration = Duration::from_secs(10);
+/// Maximum time from the end of a process that is killed until another one decides: a standby sees the last renewal of
+/// the Lease up to 5 seconds late, takes it 15 seconds later, and then stops the binds of the last one.
+const TAKEN_OVER: Duration = Duration::from_secs(32);
 /// Time in which only the driver of devices has faults.
 const WITH_DRIVER: Duration = Duration::from_mins(4);
 /// Time for which the world must be at rest.
@@ -76,8 +79,10 @@ impl World {
         self.churn.rush(&mut self.server, self.now);
         let begun = self.now + Duration::from_millis(self.rng.u64(..30));
         self.run_until(begun)?;
-        if self.rng.bool() {
-            self.hand_over()?;
+        match self.rng.u32(..4) {
+            0 | 1 => self.hand_over()?,
+            2 => self.crash()?,
+            _ => {}
         }
         if self.rng.bool() {
             self.network = Network::overloaded();
@@ -99,6 +104,17 @@ impl World {
         match self.deciding() {
             Some(_) => Ok(()),
             None => Err(self.violation("no process decides after the last one was asked to end")),
+        }
+    }
+
+    /// Kills the process that decides, and checks that another one decides as soon as the Lease has expired.
+    fn crash(&mut self) -> Result<(), Violation> {
+        let Some(seat) = self.deciding() else { return Ok(()) };
+        self.kill(seat);
+        self.run_until(self.now + TAKEN_OVER)?;
+        match self.deciding() {
+            Some(_) => Ok(()),
+            None => Err(self.violation("no process decides after the last one was killed")),
         }
     }
 
@@ -131,6 +147,9 @@ impl World {
             waiting = rules::at_rest(&self.server, replica, now)?;
         }
         self.activity.is_over(before, waiting, informers)?;
+        rules::rule(!self.elects || self.leases.is_renewed(self.now), || {
+            format!("the lease is not renewed: {:?}", self.leases)
+        })?;
         Ok(waiting)
     }
 }

@@ -20,6 +20,7 @@ impl World {
     /// Lives through hours of lasting faults, and checks progress meanwhile.
     pub(crate) fn endure(&mut self) -> Result<(), Violation> {
         self.network = Network::fair(&mut self.rng);
+        self.endures = true;
         self.troubles.end_all(&mut self.server, self.now);
         let mut churn = self.now;
         let end = self.now + minutes(&mut self.rng, 30, 90);
@@ -50,6 +51,7 @@ impl World {
             self.look()?;
         }
         self.network = Network::calm();
+        self.endures = false;
         self.progress.clear();
         Ok(())
     }

@@ -34,8 +34,10 @@ const LATEST_REJECTION: u64 = 250;
 const LATEST_ALLOCATION: Duration = Duration::from_secs(90);
 /// Maximum time after which the patch arrives that stops a bind of unknown outcome.
 const LATEST_FENCE: Duration = Duration::from_secs(20);
-/// A process is killed or stopped with one in so many binds.
+/// A process is killed, stopped or asked to end with one in so many binds.
 const ENDS_WHILE_BINDING: u32 = 20;
+/// Time between two of these while faults last: longer than the last one may hold up decisions.
+const BETWEEN_ENDS: Duration = Duration::from_mins(10);
 /// The answer of an API server whose store gives none in time.
 const STORAGE_TIMEOUT: &[u8] = br#"{"kind":"Status","status":"Failure","code":500,
     "message":"etcdserver: request timed out"}"#;
@@ -275,8 +277,9 @@ impl World {
             format!("{} may be sent after the authority of {life} has ended", request.path)
         })?;
         let is_bind = source == RequestSource::ApiDispatcher && Bound::by(&request).is_some();
-        let ends_here = is_bind && !self.is_calm && self.rng.u32(..ENDS_WHILE_BINDING) == 0;
-        if ends_here && self.rng.bool() {
+        let ends_here = is_bind && self.ends_while_binding();
+        let how = self.rng.u32(..5);
+        if ends_here && how < 2 {
             self.coverage.fired_at(Fault::KilledWhileBinding, seat);
             let own = self.seats.at(seat);
             if let Some(replica) = &mut own.replica {
@@ -350,9 +353,24 @@ impl World {
         }
         if ends_here {
             self.coverage.fired_at(Fault::KilledWhileBinding, seat);
-            self.kill(seat);
+            match how {
+                2 | 3 => self.kill(seat),
+                _ => self.terminate(seat),
+            }
         }
         Ok(())
+    }
+
+    /// Decides whether a process is killed or stopped with this bind. While faults last, binds may fail every second for
+    /// an hour, and processes that live for seconds could not be expected to make progress.
+    fn ends_while_binding(&mut self) -> bool {
+        let ends = !self.is_calm
+            && self.rng.u32(..ENDS_WHILE_BINDING) == 0
+            && self.now >= self.may_end_from;
+        if ends && self.endures {
+            self.may_end_from = self.now + BETWEEN_ENDS;
+        }
+        ends
     }
 
     /// Returns a pause that a server asks for.
