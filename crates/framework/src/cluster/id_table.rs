@@ -2,27 +2,34 @@
 
 use std::hash::{BuildHasher, Hash, RandomState};
 
-use hashbrown::HashTable;
-
 /// Mean number of ids in a part.
-const PART: usize = 256;
+const PART: usize = 64;
+/// A part gets room for so many ids at once, so that little of it is free.
+const STEP: usize = 16;
 
-/// The ids of things that have a key of their own, such as a name or a UID. An entry takes four bytes and a share of the
-/// free places, because the keys stay where the things are: each call gets a function that returns the key of an id.
+/// The ids of things that have a key of their own, such as a name or a UID. An id takes six to seven bytes, because the
+/// keys stay where the things are: each call gets a function that returns the key of an id.
 ///
-/// The table consists of parts, of which one is divided each time the table has grown by [`PART`] ids (linear hashing).
-/// A table in one piece would look up the keys of all its ids each time it doubles: a quarter of a second for a million
-/// pods.
+/// The table consists of parts, of which one is divided each time the table has grown by `PART` ids (linear hashing).
+/// A table in one piece would look up the keys of all its ids each time it doubles, which took 7 ms with 58,000 pods.
 #[derive(Debug, Clone)]
 pub struct IdTable<T> {
-    parts: Vec<HashTable<T>>,
+    parts: Vec<Part<T>>,
     len: usize,
     hasher: RandomState,
 }
 
+/// The ids with equal bits in the hashes of their keys, in no order.
+#[derive(Debug, Clone)]
+struct Part<T> {
+    /// Eight other bits of each hash. The keys of most other ids are not looked at.
+    tags: Vec<u8>,
+    ids: Vec<T>,
+}
+
 impl<T> Default for IdTable<T> {
     fn default() -> Self {
-        Self { parts: vec![HashTable::new()], len: 0, hasher: RandomState::new() }
+        Self { parts: vec![Part::default()], len: 0, hasher: RandomState::new() }
     }
 }
 
@@ -38,8 +45,8 @@ impl<T: Copy> IdTable<T> {
         K: Hash + Eq + ?Sized + 'k,
     {
         let hash = self.hasher.hash_one(key);
-        let part = part_of(hash, self.parts.len());
-        self.parts[part].find(hash, |id| key_of(*id) == key).copied()
+        let part = &self.parts[part_of(hash, self.parts.len())];
+        part.find(hash, |id| key_of(id) == key).map(|place| part.ids[place])
     }
 
     /// Adds an id, whose key no other id has.
@@ -47,14 +54,12 @@ impl<T: Copy> IdTable<T> {
     where
         K: Hash + Eq + ?Sized + 'k,
     {
-        let hasher = self.hasher.clone();
-        let hash_of = |id: &T| hasher.hash_one(key_of(*id));
         if self.len == PART * self.parts.len() {
-            self.divide_a_part(&hash_of);
+            self.divide_a_part(&key_of);
         }
-        let hash = hash_of(&id);
+        let hash = self.hasher.hash_one(key_of(id));
         let part = part_of(hash, self.parts.len());
-        self.parts[part].insert_unique(hash, id, hash_of);
+        self.parts[part].push(hash, id);
         self.len += 1;
     }
 
@@ -65,33 +70,62 @@ impl<T: Copy> IdTable<T> {
     {
         let hash = self.hasher.hash_one(key);
         let part = part_of(hash, self.parts.len());
-        let entry = self.parts[part].find_entry(hash, |id| key_of(*id) == key).ok()?;
+        let part = &mut self.parts[part];
+        let place = part.find(hash, |id| key_of(id) == key)?;
         self.len -= 1;
-        Some(entry.remove().0)
+        part.tags.swap_remove(place);
+        Some(part.ids.swap_remove(place))
     }
 
     /// Adds a part, for which [`part_of`] takes about half of the ids from another one.
-    fn divide_a_part(&mut self, hash_of: impl Fn(&T) -> u64) {
+    fn divide_a_part<'k, K>(&mut self, key_of: impl Fn(T) -> &'k K)
+    where
+        K: Hash + Eq + ?Sized + 'k,
+    {
         let new = self.parts.len();
         let divided = new - (new + 1).next_power_of_two() / 2;
-        let ids = std::mem::take(&mut self.parts[divided]);
-        self.parts.push(HashTable::new());
-        for place in [divided, new] {
-            self.parts[place].reserve(ids.len() / 2, &hash_of);
-        }
+        let ids = std::mem::take(&mut self.parts[divided]).ids;
+        self.parts.push(Part::default());
         for id in ids {
-            let hash = hash_of(&id);
-            self.parts[part_of(hash, new + 1)].insert_unique(hash, id, &hash_of);
+            let hash = self.hasher.hash_one(key_of(id));
+            self.parts[part_of(hash, new + 1)].push(hash, id);
         }
     }
 }
 
-/// Returns the part of a key with this hash, of so many parts. A part more changes it for keys of one part alone. The
-/// bits of the hash are not those that decide about the place in a part.
+impl<T> Default for Part<T> {
+    fn default() -> Self {
+        Self { tags: Vec::new(), ids: Vec::new() }
+    }
+}
+
+impl<T: Copy> Part<T> {
+    /// Returns the place of the id with this hash that is the wanted one.
+    fn find(&self, hash: u64, is_it: impl Fn(T) -> bool) -> Option<usize> {
+        let mut alike = memchr::memchr_iter(tag_of(hash), &self.tags);
+        alike.find(|place| is_it(self.ids[*place]))
+    }
+
+    fn push(&mut self, hash: u64, id: T) {
+        if self.ids.len() == self.ids.capacity() {
+            self.tags.reserve_exact(STEP);
+            self.ids.reserve_exact(STEP);
+        }
+        self.tags.push(tag_of(hash));
+        self.ids.push(id);
+    }
+}
+
+/// Returns the part of a key with this hash, of so many parts. A part more changes it for keys of one part alone.
 const fn part_of(hash: u64, parts: usize) -> usize {
     let places = parts.next_power_of_two();
-    let place = (hash >> 32) as usize & (places - 1);
+    let place = hash as usize & (places - 1);
     if place < parts { place } else { place - places / 2 }
+}
+
+/// Returns bits of a hash that do not decide about the part.
+const fn tag_of(hash: u64) -> u8 {
+    hash.to_be_bytes()[0]
 }
 
 #[cfg(test)]
@@ -134,6 +168,6 @@ mod tests {
             most = most.max(looked_up.get());
         }
         assert!(most < 8 * PART, "{most}");
-        assert!(ids.parts.iter().all(|part| part.len() < 4 * PART));
+        assert!(ids.parts.iter().all(|part| part.ids.len() < 4 * PART));
     }
 }
