@@ -89,9 +89,14 @@ impl Cache {
         self.assumed.len()
     }
 
-    /// Replaces the parts of `pod` that equal those of other pods by shared ones, which saves memory.
+    /// Replaces the parts of `pod` that equal those of other pods, or of its node, by shared ones, which saves memory.
     pub fn share(&mut self, pod: &mut Pod) {
         self.pool.share(pod);
+        let Some(name) = &mut pod.node_name else { return };
+        match self.cluster.node_named(name) {
+            Some(node) => name.clone_from(self.cluster.node_name(node)),
+            None => self.pool.share_text(name),
+        }
     }
 
     /// Returns the placed pod of this UID.

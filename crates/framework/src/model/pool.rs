@@ -22,7 +22,7 @@ pub struct PodPool {
 }
 
 impl PodPool {
-    /// Replaces parts of `pod` by equal parts of other pods.
+    /// Replaces parts of `pod` by equal parts of other pods, apart from the name of its node.
     pub fn share(&mut self, pod: &mut Pod) {
         self.specs.share(&mut pod.spec);
         self.requests.share(&mut pod.requests);
@@ -37,9 +37,11 @@ impl PodPool {
         if let Some(condition) = &mut pod.scheduled_condition {
             self.conditions.share(condition);
         }
-        if let Some(node) = &mut pod.node_name {
-            self.texts.share(node);
-        }
+    }
+
+    /// Replaces `text` by an equal text of pods.
+    pub fn share_text(&mut self, text: &mut Arc<str>) {
+        self.texts.share(text);
     }
 
     /// Shares labels. Labels that are unique to a pod share keys and values with other pods.
