@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like the tests themselves")]
 
 mod failures;
+mod volumes;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

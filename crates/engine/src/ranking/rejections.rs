@@ -80,7 +80,8 @@ impl Rejections {
 
     /// Whether the verdict on each node depends only on the node and the pods on it.
     pub(crate) fn are_local(&self) -> bool {
-        self.filters.iter().flatten().all(|reads| reads.scope == FilterScope::Node)
+        let is_local = |scope| matches!(scope, FilterScope::Node | FilterScope::NodeAsOf(_));
+        self.filters.iter().flatten().all(|reads| is_local(reads.scope))
     }
 
     pub(crate) const fn filters(&self) -> &FilterScopes {
@@ -168,8 +169,8 @@ mod tests {
     use framework::PodPart;
 
     use super::*;
-
     use crate::world::ChangeLog;
+
     fn reads(scope: FilterScope) -> Option<Reads<FilterScope>> {
         Some(Reads { scope, pods: true, part: PodPart::Template })
     }

@@ -180,7 +180,8 @@ impl Cluster {
         object: Option<&Value>,
     ) {
         self.count_users(&self.users_of_object(kind, namespace, name), CountChange::Remove);
-        self.storage.set(kind, namespace, name, object, &mut self.labels);
+        let is_stored = self.storage.set(kind, namespace, name, object, &mut self.labels);
+        self.storage_changes += u64::from(is_stored);
         self.count_users(&self.users_of_object(kind, namespace, name), CountChange::Add);
         if *kind == EventResource::CsiNode
             && let Some(row) = self.row_of(name)

@@ -146,6 +146,7 @@ pub struct Cluster {
     storage: Storage,
     devices: Devices,
     attached: AttachedVolumes,
+    storage_changes: u64,
     disruption_budgets: DisruptionBudgets,
     generations: Vec<u64>,
     last_generation: u64,

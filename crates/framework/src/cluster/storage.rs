@@ -87,7 +87,7 @@ impl<T> Namespaced<T> {
 }
 
 impl Storage {
-    /// Stores an object of any kind; ignores kinds other than storage. `labels` is used to index
+    /// Stores an object of any kind; returns whether it is one of storage, and ignores others. `labels` is used to index
     /// free volumes by node labels.
     pub(super) fn set(
         &mut self,
@@ -96,7 +96,7 @@ impl Storage {
         name: &str,
         object: Option<&Value>,
         labels: &mut LabelIndex,
-    ) {
+    ) -> bool {
         match kind {
             EventResource::PersistentVolumeClaim => {
                 let claim = read(object).map(|claim| PersistentVolumeClaim::from_api(&claim));
@@ -126,8 +126,9 @@ impl Storage {
                 let attachment = read(object).map(|object| VolumeAttachment::from_api(&object));
                 self.set_attachment(name, attachment);
             }
-            _ => {}
+            _ => return false,
         }
+        true
     }
 
     /// Returns the CSINode with this name.
@@ -300,6 +301,11 @@ pub(super) fn read<T: DeserializeOwned>(object: Option<&Value>) -> Option<T> {
 
 /// Storage.
 impl Cluster {
+    /// Returns how often claims, volumes, classes of storage and objects of CSI drivers have changed.
+    pub const fn storage_changes(&self) -> u64 {
+        self.storage_changes
+    }
+
     /// Returns the claim with this name.
     pub fn claim(&self, namespace: &str, name: &str) -> Option<&Arc<PersistentVolumeClaim>> {
         self.storage.claims.get(namespace, name)

@@ -136,7 +136,7 @@ pub trait Filter: Send + Sync {
     }
 
     /// Returns the part of the pod that the verdict depends on, beside the node. It is asked only about verdicts of
-    /// the scope [`FilterScope::Node`].
+    /// the scopes [`FilterScope::Node`] and [`FilterScope::NodeAsOf`].
     fn reads(&self) -> PodPart {
         PodPart::Template
     }

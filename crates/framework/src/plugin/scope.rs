@@ -11,6 +11,9 @@ pub enum FilterScope {
     Cluster,
     /// The node and the pods on it.
     Node,
+    /// The node and the pods on it, and other objects whose state has this number. All verdicts are dropped when the
+    /// number changes.
+    NodeAsOf(u64),
     /// The [key](crate::Filter::key_set) of the node, and the rest of the cluster. Nodes with equal keys
     /// have equal verdicts. The key changes only with the node and the pods on it, or if the plugin calls
     /// [`CycleState::regroup`](crate::CycleState::regroup).

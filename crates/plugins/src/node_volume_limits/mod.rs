@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use framework::storage::csi_translation::Migration;
 use framework::{
-    ActionType, ClusterEvent, CycleState, EventResource, Filter, Handle, NodeBits, NodeView,
-    Plugin, PluginArgs, PluginGates, Pod, PodVolume, PodVolumeSource, PreFilter,
+    ActionType, ClusterEvent, CycleState, EventResource, Filter, FilterScope, Handle, NodeBits,
+    NodeView, Plugin, PluginArgs, PluginGates, Pod, PodVolume, PodVolumeSource, PreFilter,
     PreFilterExtensions, PreFilterResult, Status, Verdicts,
 };
 
@@ -213,6 +213,13 @@ impl Filter for NodeVolumeLimits {
             nodes.retain(|node| room.suffices(node, changes));
         }
         Ok(())
+    }
+
+    fn scope(&self, state: &mut CycleState, _pod: &Pod, handle: &Handle<'_>) -> FilterScope {
+        match state.read::<PreFilterState>() {
+            Some(_) => FilterScope::NodeAsOf(handle.cluster.storage_changes()),
+            None => FilterScope::Cluster,
+        }
     }
 
     fn explain_set(

@@ -26,9 +26,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use framework::{
-    Cluster, CycleState, Filter, Handle, NodeBits, NodeIx, NodeView, Plugin, PluginArgs, Pod,
-    PreBind, PreBindInput, PreBindPreFlight, PreBindStep, PreFilter, PreFilterResult, PreScore,
-    Reserve, Score, ScoreScope, Status, Verdicts,
+    Cluster, CycleState, Filter, FilterScope, Handle, NodeBits, NodeIx, NodeView, Plugin,
+    PluginArgs, Pod, PreBind, PreBindInput, PreBindPreFlight, PreBindStep, PreFilter,
+    PreFilterResult, PreScore, Reserve, Score, ScoreScope, Status, Verdicts,
 };
 
 use self::args::Args;
@@ -167,6 +167,16 @@ impl Filter for VolumeBinding {
     ) -> Result<(), Status> {
         self.conflicts(state, handle.cluster, nodes)?.remove_from(nodes);
         Ok(())
+    }
+
+    /// Which volumes are free for claims that are not bound yet depends on other pods.
+    fn scope(&self, state: &mut CycleState, _pod: &Pod, handle: &Handle<'_>) -> FilterScope {
+        match claims_in(state) {
+            Ok(Some(claims)) if claims.delayed.is_empty() => {
+                FilterScope::NodeAsOf(handle.cluster.storage_changes())
+            }
+            _ => FilterScope::Cluster,
+        }
     }
 
     fn explain_set(

@@ -11,9 +11,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use framework::{
-    ActionType, Cluster, ClusterEvent, CycleState, EventResource, Filter, Handle, NodeBits,
-    NodeView, Plugin, PluginArgs, Pod, PodVolume, PreFilter, PreFilterExtensions, PreFilterResult,
-    Status, Verdicts,
+    ActionType, Cluster, ClusterEvent, CycleState, EventResource, Filter, FilterScope, Handle,
+    NodeBits, NodeView, Plugin, PluginArgs, Pod, PodVolume, PreFilter, PreFilterExtensions,
+    PreFilterResult, Status, Verdicts,
 };
 
 use crate::lookup;
@@ -161,6 +161,14 @@ impl Filter for VolumeRestrictions {
             false => disks::retain_free(pod, handle.cluster, nodes),
         }
         Ok(())
+    }
+
+    /// A claim for one pod that is in use, on any node, rejects every node.
+    fn scope(&self, state: &mut CycleState, _pod: &Pod, _handle: &Handle<'_>) -> FilterScope {
+        match PreFilterState::of_cycle(state) {
+            Ok(claims) if claims.in_use == 0 => FilterScope::Node,
+            _ => FilterScope::Cluster,
+        }
     }
 
     fn explain_set(

@@ -9,8 +9,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use framework::{
-    ActionType, Cluster, ClusterEvent, CycleState, EventResource, Filter, Handle, NodeBits,
-    NodeView, Plugin, PluginArgs, Pod, PodVolume, PreFilter, PreFilterResult, Status, Verdicts,
+    ActionType, Cluster, ClusterEvent, CycleState, EventResource, Filter, FilterScope, Handle,
+    NodeBits, NodeView, Plugin, PluginArgs, Pod, PodVolume, PreFilter, PreFilterResult, Status,
+    Verdicts,
 };
 
 use self::topology::{LABELS, VolumeTopology};
@@ -152,6 +153,13 @@ impl Filter for VolumeZone {
             Err(_missing_volumes) => nodes.clear(),
         }
         Ok(())
+    }
+
+    fn scope(&self, state: &mut CycleState, _pod: &Pod, handle: &Handle<'_>) -> FilterScope {
+        match state.read::<PreFilterState>() {
+            Some(_) => FilterScope::NodeAsOf(handle.cluster.storage_changes()),
+            None => FilterScope::Cluster,
+        }
     }
 
     fn explain_set(
