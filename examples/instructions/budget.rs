@@ -114,7 +114,8 @@ mod tests {
 
     #[test]
     fn budget_reads_what_it_writes() {
-        let own = budget("rustc 1.95.0", &[("basic, full pass", 12_345), ("basic, ranked", 7)]);
+        let own =
+            budget("rustc 1.95.0", &[("basic, first pods", 12_345), ("basic, later pods", 7)]);
         assert_eq!(own.to_string().parse::<Budget>().unwrap(), own);
     }
 

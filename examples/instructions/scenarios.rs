@@ -15,7 +15,7 @@ use crate::workload::{Shape, Workload};
 const NODES: usize = 400;
 /// Number of templates of [`templates::pod`].
 const TEMPLATES: usize = 8;
-/// Pods of a template until it has a ranking.
+/// Pods of a template before its later pods are counted.
 const WARM_UP: usize = 3;
 
 /// Makes so many decisions about pods that are ready. Callgrind counts only inside this function.
@@ -88,21 +88,19 @@ fn basic() {
         next += number;
         (first..next).map(templates::pod)
     };
-    count("basic, full pass", &mut engine, pods(TEMPLATES));
-    count("basic, first ranking", &mut engine, pods(TEMPLATES));
-    warm_up(&mut engine, pods(TEMPLATES));
-    count("basic, ranked", &mut engine, pods(16 * TEMPLATES));
-    // One pod of each template after changes of 100 nodes.
+    count("basic, first pods of classes", &mut engine, pods(TEMPLATES));
+    warm_up(&mut engine, pods((WARM_UP - 1) * TEMPLATES));
+    count("basic, later pods", &mut engine, pods(16 * TEMPLATES));
     let added = pods(100).enumerate().map(|(number, pod)| {
         let node = support::node_name(number * 7 % NODES);
         Pod { node_name: Some(node.into()), ..pod }
     });
     let added: Vec<Pod> = added.collect();
     added.into_iter().for_each(|pod| apply(&mut engine, Change::Pod(Box::new(pod))));
-    count("basic, ranked after changes of 100 nodes", &mut engine, pods(TEMPLATES));
+    count("basic, later pods after changes of 100 nodes", &mut engine, pods(TEMPLATES));
 }
 
-/// A template that fits nowhere.
+/// Pods of a template that fit nowhere.
 fn rejected() {
     let (mut engine, pods) = templates::engine(config(), NODES);
     let huge = |number: usize| {
@@ -114,15 +112,15 @@ fn rejected() {
     // Numbers of one template.
     let mut numbers = (0..).step_by(TEMPLATES);
     let mut some = |count: usize| numbers.by_ref().take(count).map(huge).collect::<Vec<Pod>>();
-    count("rejected, full pass", &mut engine, some(1));
+    count("rejected, first pod of a class", &mut engine, some(1));
     warm_up(&mut engine, some(WARM_UP));
-    count("rejected, nothing has changed", &mut engine, some(16));
+    count("rejected, later pods", &mut engine, some(16));
     for node in 0..10 {
         let number = pods + 1_000_000 + node;
         let node_name = Some(support::node_name(node * 37).into());
         apply(&mut engine, Change::Pod(Box::new(Pod { node_name, ..templates::pod(number) })));
     }
-    count("rejected, changes of 10 nodes", &mut engine, some(1));
+    count("rejected, later pod after changes of 10 nodes", &mut engine, some(1));
 }
 
 /// Applications with constraints, interleaved.
@@ -132,7 +130,7 @@ fn shaped(shape: Shape) {
     let pods = |from: usize, to: usize| {
         (from * workload.applications..to * workload.applications).map(|n| workload.pod(n))
     };
-    count(&format!("{name}, full pass"), &mut engine, pods(0, 1));
+    count(&format!("{name}, first pods of classes"), &mut engine, pods(0, 1));
     warm_up(&mut engine, pods(1, WARM_UP));
-    count(&format!("{name}, ranked"), &mut engine, pods(WARM_UP, WARM_UP + 4));
+    count(&format!("{name}, later pods"), &mut engine, pods(WARM_UP, WARM_UP + 4));
 }
