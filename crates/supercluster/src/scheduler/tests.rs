@@ -420,6 +420,56 @@ fn intent_of_another_scheduler_is_respected_and_taken_over_after_a_seal() {
 }
 
 #[test]
+fn answer_to_the_seal_of_an_earlier_try_says_nothing_about_a_later_one() {
+    let sealed = || Response::Seal(SealOutcome::Sealed);
+    let mut bench = Bench::new(config(1));
+    bench.see(original(job("p"), 5));
+    bench.sampled(0, &[("a", 700), ("b", 600)]);
+    bench.claimed();
+    let _unanswered = bench.commit();
+    bench.pass(Duration::from_secs(5));
+    let first = bench.seal();
+    bench.pass(Duration::from_secs(1));
+    let second = bench.seal();
+    bench.answer(first.0, sealed());
+    let (_, _, request) = bench.commit();
+    assert_eq!(&*request.target.node, "b");
+    bench.pass(Duration::from_secs(5));
+    let later = bench.seal();
+    bench.answer(second.0, sealed());
+    assert!(bench.calls.is_empty(), "the delegate may run on b");
+    bench.answer(later.0, Response::Seal(SealOutcome::Committed(committed(&request))));
+    assert_eq!(bench.placements.len(), 1);
+
+    // The same for the attempt of another scheduler.
+    let mut bench = Bench::new(config(1));
+    let claim = |attempt: u32, version| {
+        let intent = json!({"attempt": attempt, "scheduler": "other", "clusters": ["c0"]});
+        let claimed = job("p").with(move |pod| {
+            pod.metadata.annotations.insert(INTENT.to_owned(), intent.to_string());
+        });
+        original(claimed, version)
+    };
+    bench.see(claim(4, 5));
+    bench.pass(Duration::from_secs(31));
+    let first = bench.seal();
+    bench.pass(Duration::from_secs(1));
+    let second = bench.seal();
+    bench.answer(first.0, sealed());
+    bench.sampled(0, &[("a", 700)]);
+    // It goes on after all.
+    let (id, ..) = bench.intents.remove(0);
+    ports(|p| bench.scheduler.written(id, WriteAnswer::Conflict, bench.now, p));
+    bench.see(claim(5, 6));
+    bench.pass(Duration::from_secs(31));
+    bench.pass(Duration::from_secs(31));
+    assert_eq!(bench.seal().2.number, TryNumber::last_of(5));
+    bench.calls.clear();
+    bench.answer(second.0, sealed());
+    assert!(bench.calls.is_empty(), "the other scheduler may commit it");
+}
+
+#[test]
 fn lost_claim_commits_nothing() {
     let mut bench = Bench::new(config(1));
     bench.see(original(job("p"), 5));
@@ -478,6 +528,23 @@ fn agent_that_lies_and_cluster_that_is_listed_twice_are_left_out() {
     let (id, ..) = bench.calls.remove(place);
     bench.answer(id, sample(1, &[("b", 100)]));
     assert_eq!(bench.names(), ["b"], "10 plugins cannot give 1,001 points; c2 is c1");
+}
+
+#[test]
+fn nodes_of_one_name_in_several_clusters_are_told_apart() {
+    let mut bench = Bench::new(config(2));
+    bench.see(original(job("p"), 5));
+    bench.sampled(0, &[("n", 300)]);
+    bench.sampled(1, &[("n", 700)]);
+    assert_eq!(bench.names(), ["n", "n"]);
+    assert_eq!(bench.claimed().clusters, ["c1".into(), "c0".into()]);
+    let (id, cluster, _) = bench.commit();
+    assert_eq!(cluster, 1);
+    bench.answer(id, conflict());
+    let (id, cluster, request) = bench.commit();
+    assert_eq!((cluster, &*request.snapshot.incarnation), (0, "life-0"));
+    bench.answer(id, Response::Commit(CommitOutcome::Committed(committed(&request))));
+    assert_eq!(&*bench.placements[0].1.cluster, "c0");
 }
 
 #[test]

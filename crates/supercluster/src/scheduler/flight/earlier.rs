@@ -7,9 +7,9 @@ use framework::{Status, Time, Uid};
 
 use super::{FIRST_PAUSE, LONGEST_PAUSE, Phase};
 use crate::message::{Request, SealOutcome, SealRequest, TryNumber};
-use crate::scheduler::Scheduler;
 use crate::scheduler::clusters::ClusterIx;
 use crate::scheduler::placement::Intent;
+use crate::scheduler::{CallId, Scheduler};
 
 impl Scheduler {
     /// Takes over from an earlier attempt, once its clusters have said that it has failed for good.
@@ -25,7 +25,8 @@ impl Scheduler {
                 if waiting.is_empty() {
                     return self.attempt_failed(uid, now, ports);
                 }
-                self.enter(uid, Phase::Recovering { waiting, pause: FIRST_PAUSE });
+                let (after, pause) = (CallId(self.next_id()), FIRST_PAUSE);
+                self.enter(uid, Phase::Recovering { waiting, after, pause });
                 self.ask_what_became(uid, now);
             }
             Err(name) => {
@@ -64,7 +65,7 @@ impl Scheduler {
     pub(super) fn ask_what_became(&mut self, uid: &Uid, now: Time) {
         let Some(flight) = self.flights.get_mut(uid) else { return };
         let (clusters, number, pause) = match &mut flight.phase {
-            Phase::Recovering { waiting, pause } => {
+            Phase::Recovering { waiting, pause, .. } => {
                 let clusters: Vec<ClusterIx> = waiting.iter().copied().collect();
                 (clusters, TryNumber::last_of(flight.attempt), pause)
             }

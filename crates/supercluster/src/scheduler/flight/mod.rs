@@ -66,9 +66,10 @@ enum Phase {
     Elsewhere {
         takes_over: bool,
     },
-    /// The clusters of an earlier attempt are asked what became of it.
+    /// The clusters of an earlier attempt are asked what became of it, with calls after this one.
     Recovering {
         waiting: BTreeSet<ClusterIx>,
+        after: CallId,
         pause: Duration,
     },
     Sampling(Sampling),
@@ -330,12 +331,11 @@ impl Scheduler {
             {
                 self.commit_ended(&uid, outcome, now, ports);
             }
-            (Phase::Asking { candidates, place, .. }, Ok(Response::Seal(outcome)))
-                if candidates[*place].cluster == cluster =>
-            {
+            // The answer to an earlier seal says nothing about this try.
+            (Phase::Asking { commit, .. }, Ok(Response::Seal(outcome))) if *commit < id => {
                 self.sealed(&uid, outcome, now, ports);
             }
-            (Phase::Recovering { .. }, Ok(Response::Seal(outcome))) => {
+            (Phase::Recovering { after, .. }, Ok(Response::Seal(outcome))) if *after < id => {
                 self.recovered(&uid, cluster, outcome, now, ports);
             }
             _ => {}
