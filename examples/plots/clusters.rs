@@ -107,7 +107,7 @@ pub(super) mod tests {
         assert!(first.len() >= 14, "one and three schedulers");
         for own in first {
             let off = own.formula / own.share - 1.0;
-            assert!(off.abs() < 0.25, "{off}: {own:?}");
+            assert!(off.abs() < 0.15, "{off}: {own:?}");
         }
     }
 

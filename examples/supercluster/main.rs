@@ -75,14 +75,16 @@ struct Args {
     /// Seed
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
-    /// Run several loads with 1 and 3 schedulers and 1 to 3 candidates, and print a table beside the formula
+    /// Run several loads with 1 and 3 schedulers and 1 to 3 candidates, and print a table beside the formula. Loads below
+    /// 1,600 pods/s have more pods, in proportion, so that as many of them meet a conflict
     #[arg(long)]
     curve: bool,
     /// Run several strategies and shares, and print a table of regrets and conflicts
     #[arg(long)]
     quality: bool,
     /// Run the roles of the binary over HTTPS on loopback, with the API servers of all clusters in this process, in
-    /// real time. --shape, --live, --latency-ms, --tolerance and --measure-every do not apply
+    /// real time. --shape, --live, --latency-ms, --tolerance and --measure-every do not apply. regret_mean is null: the best
+    /// node at the time of a decision is known to no process, and to ask all agents for it would be the load that is measured
     #[arg(long, conflicts_with_all = ["curve", "quality", "shape", "live", "latency_ms", "tolerance", "measure_every"])]
     https: bool,
     /// Write the points of --curve or --quality to this file, one line of JSON each
