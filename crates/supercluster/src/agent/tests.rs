@@ -887,6 +887,16 @@ fn restarted_agent_knows_when_leases_were_renewed() {
 }
 
 #[test]
+fn stamp_that_the_agent_has_not_reached_yet_renews_nothing() {
+    let mut cluster = Cluster::new([small("a")]);
+    let mut stamp = cluster.stamp();
+    stamp.taken_ms += 1;
+    assert_eq!(cluster.renew(Some(stamp)), Err(RefusalCode::Malformed));
+    let request = cluster.replaceable("p", (1, 0), 60);
+    assert!(matches!(outcome(cluster.call(&request)), CommitOutcome::Rejected(_)));
+}
+
+#[test]
 fn renewal_that_is_not_stored_does_not_count() {
     let mut cluster = Cluster::new([small("a")]);
     let stamp = cluster.stamp();
