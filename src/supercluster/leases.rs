@@ -182,14 +182,7 @@ impl KeptLeases {
         let object = lease(KEPT, json!({}), json!({}));
         let kept = read_or_create(&self.client, &self.namespace, object).await?;
         let text = kept.metadata.annotations.get(RENEWED).map_or("{}", String::as_str);
-        let renewed: BTreeMap<Arc<str>, String> = serde_json::from_str(text).unwrap_or_default();
-        let wall_now = offset.wall_time(now);
-        let times = renewed.into_iter().filter_map(|(uid, time)| {
-            let age = wall_now.since(Time::parse_rfc3339(&time).ok()?);
-            let age = i64::try_from(age.as_nanos()).unwrap_or(i64::MAX);
-            Some((uid, Time::from_nanos(now.as_nanos().saturating_sub(age))))
-        });
-        Ok(times.collect())
+        Ok(times_in(text, now, offset))
     }
 
     /// Stores when leases were renewed, as wall times.
@@ -216,9 +209,34 @@ impl KeptLeases {
     }
 }
 
+/// Returns the times in the annotation, which are wall times, on a clock with this offset.
+fn times_in(text: &str, now: Time, offset: WallOffset) -> BTreeMap<Arc<str>, Time> {
+    let renewed: BTreeMap<Arc<str>, String> = serde_json::from_str(text).unwrap_or_default();
+    let wall_now = offset.wall_time(now);
+    let times = renewed.into_iter().filter_map(|(uid, time)| {
+        let age = wall_now.since(Time::parse_rfc3339(&time).ok()?);
+        let age = i64::try_from(age.as_nanos()).unwrap_or(i64::MAX);
+        Some((uid, Time::from_nanos(now.as_nanos().saturating_sub(age))))
+    });
+    times.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn renewals_are_read_on_a_clock_that_is_set_and_not_later_than_now() {
+        let (now, wall) = (Time::from_secs(500), Time::from_secs(10_000));
+        let offset = WallOffset::between(now, wall);
+        let text = json!({"past": Time::from_secs(9_940).to_string(), "odd": "yesterday",
+            "future": Time::from_secs(10_900).to_string()});
+        let times = times_in(&text.to_string(), now, offset);
+        let expected: BTreeMap<Arc<str>, Time> =
+            [("future".into(), now), ("past".into(), Time::from_secs(440))].into();
+        assert_eq!(times, expected);
+        assert!(times_in("[", now, offset).is_empty());
+    }
 
     #[test]
     fn lease_of_a_member_is_read() {

@@ -436,6 +436,7 @@ mod tests {
         Hangs,
         SpeaksAnotherVersion,
         SpeaksNonsense,
+        AnswersOthers,
         SaysTooMuch,
         HasAnExpiredCertificate,
     }
@@ -445,6 +446,9 @@ mod tests {
             Trouble::Hangs => std::future::pending().await,
             Trouble::SpeaksAnotherVersion => {
                 json!({"apiVersion": "supercluster.loadmaster.io/v9"}).to_string()
+            }
+            Trouble::AnswersOthers => {
+                json!({"apiVersion": message::API_VERSION, "answers": []}).to_string()
             }
             Trouble::SaysTooMuch => format!("{{\"reason\": {:?}", "x".repeat(MAX_ANSWER)),
             Trouble::None | Trouble::SpeaksNonsense | Trouble::HasAnExpiredCertificate => {
@@ -562,6 +566,7 @@ mod tests {
             (Trouble::Hangs, "no response within 500ms"),
             (Trouble::SpeaksAnotherVersion, "supercluster.loadmaster.io/v9"),
             (Trouble::SpeaksNonsense, "its agent gave an answer that cannot be read"),
+            (Trouble::AnswersOthers, "its agent gave 0 answers to 1"),
             (Trouble::SaysTooMuch, "length limit exceeded"),
             (Trouble::HasAnExpiredCertificate, "certificate expired"),
         ] {
