@@ -3,7 +3,7 @@
 //! | Change | Effect |
 //! |---|---|
 //! | status of the delegate | written on the original |
-//! | event of the delegate | created on the original, at most [`MAX_SHOWN`] |
+//! | event of the delegate | created on the original, at most `MAX_SHOWN` |
 //! | no answer of the agent for [`UNREACHABLE_AFTER`] | condition Ready of the original is False |
 //! | original is deleted | attempts are sealed, the delegate is deleted, then the finalizer is removed |
 //! | delegate is gone, and its agent confirms it | the original is deleted, and its owner creates another one; one that may be replaced is placed anew |
