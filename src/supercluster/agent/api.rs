@@ -15,7 +15,7 @@ use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use futures::StreamExt;
-use futures::future::try_join_all;
+use futures::future::join_all;
 use futures::stream::FuturesUnordered;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -165,10 +165,12 @@ async fn sample_list(State(api): State<Arc<Api>>, body: Body) -> Result<Response
     }
     let count = u32::try_from(requests.len()).unwrap_or(u32::MAX);
     let _permits = api.samples.try_acquire_many(count).map_err(|_| Failure::TooMany)?;
-    let answers = try_join_all(requests.into_iter().map(|request| api.sample(request))).await?;
+    let answers = join_all(requests.into_iter().map(|request| api.sample(request))).await;
+    // A sample that fails leaves the others their answers.
     let answers = answers.into_iter().map(|answer| match answer {
-        Ok(sample) => SampleAnswer::Sample(sample),
-        Err(refusal) => SampleAnswer::Refusal(refusal),
+        Ok(Ok(sample)) => SampleAnswer::Sample(sample),
+        Ok(Err(refusal)) => SampleAnswer::Refusal(refusal),
+        Err(failure) => SampleAnswer::Refusal(failure.refusal()),
     });
     Ok(versioned(StatusCode::OK, SampleListResponse { answers: answers.collect() }))
 }
@@ -326,9 +328,19 @@ enum Failure {
     Confused,
 }
 
-impl IntoResponse for Failure {
-    fn into_response(self) -> Response {
-        let (code, reason, message) = match self {
+impl Failure {
+    /// The answer to one of several requests.
+    fn refusal(self) -> Refusal {
+        let code = match self {
+            Self::NotReady => RefusalCode::NotReady,
+            _ => RefusalCode::Failed,
+        };
+        Refusal::new(code, self.status().2)
+    }
+
+    /// Returns the HTTP status, its reason, and a text for people.
+    fn status(self) -> (StatusCode, &'static str, String) {
+        match self {
             Self::Body(rejection) => match rejection.status() {
                 StatusCode::PAYLOAD_TOO_LARGE => {
                     let text = format!("the body is longer than {MAX_BODY} bytes");
@@ -354,7 +366,13 @@ impl IntoResponse for Failure {
                 let text = "the answer is one to another request".to_owned();
                 (StatusCode::INTERNAL_SERVER_ERROR, "InternalError", text)
             }
-        };
+        }
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let (code, reason, message) = self.status();
         let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {},
             "status": "Failure", "reason": reason, "message": message, "code": code.as_u16()});
         (code, [JSON], status.to_string()).into_response()

@@ -10,9 +10,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use serde::Deserialize;
 use serde_json::Value;
-use supercluster::message::{
-    CommitRequest, Copied, CopyKind, CopyName, PodObject, Request, SampleRequest,
-};
+use supercluster::message::{CommitRequest, Copied, CopyKind, CopyName, PodObject, SampleRequest};
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -66,15 +64,6 @@ pub(super) struct Copies {
 impl Copies {
     pub(super) fn new(policy: CopyPolicy, client: ApiClient) -> Self {
         Self { policy, client, known: Mutex::default() }
-    }
-
-    /// Adds to a sample the names of the objects that a commit would bring, and to a commit the objects.
-    pub(super) async fn fill(&self, request: Request) -> Request {
-        match request {
-            Request::Sample(sample) => Request::Sample(self.fill_sample(sample).await),
-            Request::Commit(commit) => Request::Commit(self.fill_commit(commit).await),
-            other => other,
-        }
     }
 
     /// Adds to commits the objects that they bring.

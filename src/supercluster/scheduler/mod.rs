@@ -292,12 +292,7 @@ impl SchedulerRole {
 
     fn call(&self, id: CallId, cluster: ClusterIx, request: Request) {
         let ((agent, metrics), events) = (self.agents.get(cluster.0), self.events.clone());
-        let copies = self.copies.clone();
         self.runtime.spawn(async move {
-            let request = match copies {
-                Some(copies) => copies.fill(request).await,
-                None => request,
-            };
             let answer = catch_panic(agent.call(&request)).await;
             let answer = answer.unwrap_or_else(|panic| Err(panic.to_string()));
             count(&metrics, &request, &answer);
