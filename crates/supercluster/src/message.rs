@@ -275,18 +275,20 @@ pub struct SampleListRequest {
 /// Maximum number of requests of a list.
 pub const MAX_LIST: usize = 64;
 
-/// The answer to a [`SampleListRequest`].
+/// The answer to one of several sample requests. Each is sent when it is known; one that is not sent is lost.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct SampleListResponse {
-    /// The answers, in the order of the requests.
-    pub answers: Vec<SampleAnswer>,
+pub struct SampleAnswer {
+    /// Place of the request in the list.
+    pub index: usize,
+    /// The outcome.
+    pub outcome: SampleOutcome,
 }
 
-/// The answer to one of several sample requests.
+/// What became of a sample request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum SampleAnswer {
+pub enum SampleOutcome {
     /// The sample.
     Sample(Arc<SampleResponse>),
     /// The agent did not look into it.

@@ -15,16 +15,15 @@ use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use futures::StreamExt;
-use futures::future::join_all;
 use futures::stream::FuturesUnordered;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use supercluster::message::{
     self, CommitAnswer, CommitListRequest, MAX_LIST, Refusal, RefusalCode, Request, SampleAnswer,
-    SampleListRequest, SampleListResponse, SampleRequest, SampleResponse, Snapshot, Versioned,
+    SampleListRequest, SampleOutcome, SampleRequest, SampleResponse, Snapshot, Versioned,
 };
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::super::messages::{AgentStatus, DelegatesQuery, DeletionRequest, ROOT, StrategyList};
 use super::{AgentEvent, Shared, Started};
@@ -49,7 +48,7 @@ const COMMIT_DEADLINE: Duration = Duration::from_secs(45);
 pub(super) struct Api {
     events: EventSender<AgentEvent>,
     shared: Arc<Shared>,
-    samples: Semaphore,
+    samples: Arc<Semaphore>,
     commits: Arc<Semaphore>,
     lists: Semaphore,
 }
@@ -59,7 +58,7 @@ impl Api {
         Self {
             events,
             shared,
-            samples: Semaphore::new(MAX_SAMPLES),
+            samples: Arc::new(Semaphore::new(MAX_SAMPLES)),
             commits: Arc::new(Semaphore::new(MAX_COMMITS)),
             lists: Semaphore::new(MAX_LISTS),
         }
@@ -158,21 +157,22 @@ async fn sample(State(api): State<Arc<Api>>, body: Body) -> Result<Response, Fai
     }
 }
 
+/// Answers with a line for each sample, as soon as it is taken: a pod whose objects are looked for long, or whose sample
+/// fails, holds up no other one.
 async fn sample_list(State(api): State<Arc<Api>>, body: Body) -> Result<Response, Failure> {
     let SampleListRequest { requests } = decode(body)?;
-    if requests.len() > MAX_LIST {
-        return Err(Failure::Malformed(format!("requests: has more than {MAX_LIST} entries")));
-    }
-    let count = u32::try_from(requests.len()).unwrap_or(u32::MAX);
-    let _permits = api.samples.try_acquire_many(count).map_err(|_| Failure::TooMany)?;
-    let answers = join_all(requests.into_iter().map(|request| api.sample(request))).await;
-    // A sample that fails leaves the others their answers.
-    let answers = answers.into_iter().map(|answer| match answer {
-        Ok(Ok(sample)) => SampleAnswer::Sample(sample),
-        Ok(Err(refusal)) => SampleAnswer::Refusal(refusal),
-        Err(failure) => SampleAnswer::Refusal(failure.refusal()),
-    });
-    Ok(versioned(StatusCode::OK, SampleListResponse { answers: answers.collect() }))
+    let permits = permits(&api.samples, requests.len())?;
+    Ok(lines(requests, permits, move |index, request| {
+        let api = api.clone();
+        async move {
+            let outcome = match api.sample(request).await {
+                Ok(Ok(sample)) => SampleOutcome::Sample(sample),
+                Ok(Err(refusal)) => SampleOutcome::Refusal(refusal),
+                Err(failure) => SampleOutcome::Refusal(failure.refusal()),
+            };
+            Some(SampleAnswer { index, outcome })
+        }
+    }))
 }
 
 async fn diagnose(State(api): State<Arc<Api>>, body: Body) -> Result<Response, Failure> {
@@ -198,27 +198,50 @@ async fn commit(State(api): State<Arc<Api>>, body: Body) -> Result<Response, Fai
 /// not begun any more.
 async fn commit_list(State(api): State<Arc<Api>>, body: Body) -> Result<Response, Failure> {
     let CommitListRequest { requests } = decode(body)?;
-    if requests.len() > MAX_LIST {
-        return Err(Failure::Malformed(format!("requests: has more than {MAX_LIST} entries")));
-    }
-    let count = u32::try_from(requests.len()).unwrap_or(u32::MAX);
-    let permits = api.commits.clone().try_acquire_many_owned(count);
-    let permits = Arc::new(permits.map_err(|_| Failure::TooMany)?);
-    let commits = requests.into_iter().enumerate().map(|(index, request)| {
-        let (api, permits) = (api.clone(), permits.clone());
+    let permits = permits(&api.commits, requests.len())?;
+    Ok(lines(requests, permits, move |index, request| {
+        let api = api.clone();
         async move {
-            let answer = api.ask(Request::Commit(Arc::new(request)), COMMIT_DEADLINE).await;
-            drop(permits);
-            match answer {
-                Ok(message::Response::Commit(outcome)) => line(&CommitAnswer { index, outcome }),
+            let request = Request::Commit(Arc::new(request));
+            match api.ask(request, COMMIT_DEADLINE).await {
+                Ok(message::Response::Commit(outcome)) => Some(CommitAnswer { index, outcome }),
                 // The caller asks what became of it.
-                _ => String::new(),
+                _ => None,
             }
         }
+    }))
+}
+
+/// Returns permits for the requests of a list.
+fn permits(semaphore: &Arc<Semaphore>, requests: usize) -> Result<OwnedSemaphorePermit, Failure> {
+    if requests > MAX_LIST {
+        return Err(Failure::Malformed(format!("requests: has more than {MAX_LIST} entries")));
+    }
+    let count = u32::try_from(requests).unwrap_or(u32::MAX);
+    semaphore.clone().try_acquire_many_owned(count).map_err(|_| Failure::TooMany)
+}
+
+/// Answers with a line for each request of a list, as soon as it has an answer. Each holds a permit of its own until then.
+fn lines<R, A, F>(
+    requests: Vec<R>,
+    mut permits: OwnedSemaphorePermit,
+    ask: impl Fn(usize, R) -> F,
+) -> Response
+where
+    A: Serialize,
+    F: Future<Output = Option<A>> + Send + 'static,
+{
+    let answers = requests.into_iter().enumerate().map(|(index, request)| {
+        let (answer, permit) = (ask(index, request), permits.split(1));
+        async move {
+            let answer = answer.await;
+            drop(permit);
+            answer.as_ref().map(line).unwrap_or_default()
+        }
     });
-    let lines = commits.collect::<FuturesUnordered<_>>().ready_chunks(MAX_LIST);
+    let lines = answers.collect::<FuturesUnordered<_>>().ready_chunks(MAX_LIST);
     let lines = lines.map(|lines| Ok::<_, Infallible>(lines.concat()));
-    Ok(([LINES], axum::body::Body::from_stream(lines)).into_response())
+    ([LINES], axum::body::Body::from_stream(lines)).into_response()
 }
 
 /// Returns a message as a line.
@@ -383,6 +406,7 @@ impl IntoResponse for Failure {
 mod tests {
     use std::collections::BTreeSet;
 
+    use http_body_util::BodyExt;
     use serde_json::Value;
     use supercluster::message::{
         CommitKey, CommitOutcome, CommitRequest, CommitTarget, Committed, Conflict, ConflictCode,
@@ -393,6 +417,31 @@ mod tests {
 
     use super::super::super::messages::{DeletionOutcome, EvictionRefusal};
     use super::*;
+
+    #[tokio::test]
+    async fn request_of_a_list_that_hangs_holds_only_its_own_permit() {
+        let semaphore = Arc::new(Semaphore::new(MAX_LIST));
+        let all = permits(&semaphore, MAX_LIST).unwrap();
+        let hangs: Vec<bool> = (0..MAX_LIST).map(|index| index == 0).collect();
+        let response = lines(hangs, all, |index, hangs| async move {
+            if hangs {
+                std::future::pending::<()>().await;
+            }
+            let outcome = SampleOutcome::Refusal(Refusal::new(RefusalCode::Failed, "text"));
+            Some(SampleAnswer { index, outcome })
+        });
+        let mut body = response.into_body();
+        let data = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        let answers = data.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        let mut places: Vec<usize> =
+            answers.map(|line| message::decode::<SampleAnswer>(line).unwrap().index).collect();
+        places.sort_unstable();
+        assert_eq!(places, (1..MAX_LIST).collect::<Vec<_>>());
+        assert_eq!(semaphore.available_permits(), MAX_LIST - 1);
+        assert!(matches!(permits(&semaphore, MAX_LIST), Err(Failure::TooMany)));
+        drop(body);
+        assert_eq!(semaphore.available_permits(), MAX_LIST, "the caller has gone away");
+    }
 
     /// The fields of a message with all its fields set, by the name of its schema.
     fn messages() -> Vec<(&'static str, Value)> {
@@ -510,9 +559,15 @@ mod tests {
                 })),
             ),
             ("SampleListRequest", of(json!(SampleListRequest { requests: Vec::new() }))),
-            ("SampleListResponse", of(json!(SampleListResponse { answers: Vec::new() }))),
-            ("SampleAnswer", json!(SampleAnswer::Sample(Arc::new(sample.clone())))),
-            ("SampleAnswer", json!(SampleAnswer::Refusal(refusal.clone()))),
+            (
+                "SampleAnswer",
+                of(json!(SampleAnswer {
+                    index: 0,
+                    outcome: SampleOutcome::Refusal(refusal.clone()),
+                })),
+            ),
+            ("SampleOutcome", json!(SampleOutcome::Sample(Arc::new(sample.clone())))),
+            ("SampleOutcome", json!(SampleOutcome::Refusal(refusal.clone()))),
             ("SampleResponse", of(json!(sample))),
             (
                 "CommitRequest",

@@ -12,9 +12,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use supercluster::message::{
-    self, CommitAnswer, CommitOutcome, CommitRequest, DelegateList, Diagnosis, DiagnosisRequest,
-    MAX_LIST, Request, Response, SampleAnswer, SampleListResponse, SampleRequest, SealOutcome,
-    SealRequest, Versioned,
+    self, CommitAnswer, CommitRequest, DelegateList, Diagnosis, DiagnosisRequest, MAX_LIST,
+    Request, Response, SampleAnswer, SampleOutcome, SampleRequest, SealOutcome, SealRequest,
+    Versioned,
 };
 
 use super::super::messages::{DeletionOutcome, DeletionRequest, ROOT};
@@ -160,8 +160,10 @@ impl AgentClient {
     pub(super) async fn call(&self, request: &Request) -> Result<Response, String> {
         match request {
             Request::Sample(sample) => {
-                let answer = self.samples(std::slice::from_ref(sample)).await.pop();
-                answer.unwrap_or_else(|| Err("no answer".to_owned()))
+                let answer = OnceLock::new();
+                let taken = |_, own| drop(answer.set(own));
+                self.samples(std::slice::from_ref(sample), taken).await;
+                answer.into_inner().unwrap_or_else(|| Err("no answer".to_owned()))
             }
             Request::Commit(commit) => {
                 let answer = OnceLock::new();
@@ -180,24 +182,36 @@ impl AgentClient {
         }
     }
 
-    /// Sends several sample requests in as few messages as their size allows. Returns the answers in their order.
+    /// Sends several sample requests in as few messages as their size allows, and passes on the answer to each as soon as it
+    /// comes, with its place. An error means that there is no answer.
     pub(super) async fn samples(
         &self,
         requests: &[Arc<SampleRequest>],
-    ) -> Vec<Result<Response, String>> {
-        let lists = match lists_of(requests) {
-            Ok(lists) => lists,
-            Err(error) => return vec![Err(error); requests.len()],
+        answered: impl Fn(usize, Result<Response, String>),
+    ) {
+        let read = |SampleAnswer { index, outcome }| match outcome {
+            SampleOutcome::Sample(sample) => (index, Response::Sample(Ok(sample))),
+            SampleOutcome::Refusal(refusal) => (index, Response::Sample(Err(refusal))),
         };
-        let answers = lists.iter().map(|list| self.sample_list(list));
-        join_all(answers).await.into_iter().flatten().collect()
+        self.ask_each("sample-lists", self.sample_timeout, requests, read, answered).await;
     }
 
-    /// Sends several commit requests in as few messages as their size allows, and passes on the answer to each as soon as it
-    /// comes, with its place. An error means that there is no answer.
+    /// The same for commit requests.
     pub(super) async fn commits(
         &self,
         requests: &[Arc<CommitRequest>],
+        answered: impl Fn(usize, Result<Response, String>),
+    ) {
+        let read = |CommitAnswer { index, outcome }| (index, Response::Commit(outcome));
+        self.ask_each("commit-lists", TIMEOUT, requests, read, answered).await;
+    }
+
+    async fn ask_each<R: Serialize, A: DeserializeOwned>(
+        &self,
+        name: &str,
+        timeout: Duration,
+        requests: &[Arc<R>],
+        read: impl Fn(A) -> (usize, Response),
         answered: impl Fn(usize, Result<Response, String>),
     ) {
         let lists = match lists_of(requests) {
@@ -210,19 +224,20 @@ impl AgentClient {
         let sent = lists.iter().map(|list| {
             let begin = first;
             first += list.len();
-            let answered = &answered;
+            let (read, answered) = (&read, &answered);
             async move {
                 let mut open: BTreeSet<usize> = (0..list.len()).collect();
-                let taken = |index: usize, outcome| {
+                let taken = |line| {
+                    let (index, answer) = read(line);
                     if open.remove(&index) {
-                        answered(begin + index, Ok(Response::Commit(outcome)));
+                        answered(begin + index, Ok(answer));
                     }
                 };
-                let ended = tokio::time::timeout(TIMEOUT, self.commit_list(list, taken)).await;
+                let ended = tokio::time::timeout(timeout, self.ask_list(name, list, taken)).await;
                 let error = match ended {
                     Ok(Ok(())) => "its agent gave no answer".to_owned(),
                     Ok(Err(error)) => error,
-                    Err(_) => format!("its agent gave no answer within {TIMEOUT:?}"),
+                    Err(_) => format!("its agent gave no answer within {timeout:?}"),
                 };
                 open.into_iter().for_each(|index| answered(begin + index, Err(error.clone())));
             }
@@ -230,13 +245,15 @@ impl AgentClient {
         join_all(sent.collect::<Vec<_>>()).await;
     }
 
-    async fn commit_list(
+    /// Sends requests in one message, and passes on each line of the answer.
+    async fn ask_list<A: DeserializeOwned>(
         &self,
+        name: &str,
         requests: &[Box<RawValue>],
-        mut answered: impl FnMut(usize, CommitOutcome),
+        mut taken: impl FnMut(A),
     ) -> Result<(), String> {
         let body = body_of(&List { requests })?;
-        let response = self.client.post(&format!("{ROOT}/commit-lists"), body).await;
+        let response = self.client.post(&format!("{ROOT}/{name}"), body).await;
         let response = response.map_err(|text| unreachable_text(&text))?;
         let status = response.status().as_u16();
         let (mut lines, mut body) =
@@ -252,32 +269,11 @@ impl AgentClient {
             let frame = frame.map_err(|error| unreachable_text(&error.to_string()))?;
             let Ok(chunk) = frame.into_data() else { continue };
             lines.push(&chunk, |line| match message::decode(line) {
-                Ok(CommitAnswer { index, outcome }) => answered(index, outcome),
+                Ok(answer) => taken(answer),
                 Err(error) => failed = Some(unreadable_text(&error)),
             });
         }
         failed.map_or(Ok(()), Err)
-    }
-
-    async fn sample_list(&self, requests: &[Box<RawValue>]) -> Vec<Result<Response, String>> {
-        let reply = self.post("sample-lists", &List { requests }, self.sample_timeout).await;
-        let answers = reply.and_then(success::<SampleListResponse>).and_then(|list| {
-            let count = list.answers.len();
-            match count == requests.len() {
-                true => Ok(list.answers),
-                false => Err(format!("its agent gave {count} answers to {}", requests.len())),
-            }
-        });
-        match answers {
-            Err(error) => vec![Err(error); requests.len()],
-            Ok(answers) => answers
-                .into_iter()
-                .map(|answer| match answer {
-                    SampleAnswer::Sample(sample) => Ok(Response::Sample(Ok(sample))),
-                    SampleAnswer::Refusal(refusal) => Ok(Response::Sample(Err(refusal))),
-                })
-                .collect(),
-        }
     }
 
     /// Asks which nodes can take a pod, and why the others cannot.
@@ -423,7 +419,8 @@ mod tests {
     use rustls::pki_types::PrivateKeyDer;
     use serde_json::json;
     use supercluster::message::{
-        CommitKey, CommitTarget, PodObject, Refusal, RefusalCode, Snapshot, TryNumber,
+        CommitKey, CommitOutcome, CommitTarget, PodObject, Refusal, RefusalCode, Snapshot,
+        TryNumber,
     };
 
     use super::*;
@@ -448,7 +445,8 @@ mod tests {
                 json!({"apiVersion": "supercluster.loadmaster.io/v9"}).to_string()
             }
             Trouble::AnswersOthers => {
-                json!({"apiVersion": message::API_VERSION, "answers": []}).to_string()
+                let outcome = SampleOutcome::Refusal(Refusal::new(RefusalCode::Failed, "text"));
+                json!(Versioned::new(SampleAnswer { index: 7, outcome })).to_string()
             }
             Trouble::SaysTooMuch => format!("{{\"reason\": {:?}", "x".repeat(MAX_ANSWER)),
             Trouble::None | Trouble::SpeaksNonsense | Trouble::HasAnExpiredCertificate => {
@@ -563,15 +561,16 @@ mod tests {
             copies: Vec::new(),
         }));
         for (trouble, expected) in [
-            (Trouble::Hangs, "no response within 500ms"),
+            (Trouble::Hangs, "its agent gave no answer within 500ms"),
             (Trouble::SpeaksAnotherVersion, "supercluster.loadmaster.io/v9"),
             (Trouble::SpeaksNonsense, "its agent gave an answer that cannot be read"),
-            (Trouble::AnswersOthers, "its agent gave 0 answers to 1"),
+            (Trouble::AnswersOthers, "its agent gave no answer"),
             (Trouble::SaysTooMuch, "length limit exceeded"),
             (Trouble::HasAnExpiredCertificate, "certificate expired"),
         ] {
             let path = format!("{ROOT}/sample-lists");
-            let routes = Router::new().route(&path, post(move || answer(trouble)));
+            let routes =
+                Router::new().route(&path, post(async move || answer(trouble).await + "\n"));
             let agent = agent(folder.path(), trouble, routes).await;
             let error = agent.call(&request).await.unwrap_err();
             assert!(error.contains(expected), "{trouble:?}: {error}");

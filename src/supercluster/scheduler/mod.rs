@@ -255,16 +255,12 @@ impl SchedulerRole {
             if let Some(copies) = copies {
                 requests = copies.fill_samples(requests).await;
             }
-            let answers = catch_panic(agent.samples(&requests)).await;
-            let answers =
-                answers.unwrap_or_else(|panic| vec![Err(panic.to_string()); requests.len()]);
-            for ((id, request), answer) in ids.into_iter().zip(requests).zip(answers) {
-                count(&metrics, &Request::Sample(request), &answer);
-                if let Err(err) = &answer {
-                    debug!(cluster = &*agent.name, err, "No answer");
-                }
-                events.send(LoopEvent::Own(SchedulerEvent::Called(id, answer)));
-            }
+            // A call that panics has no answer, and its deadline ends.
+            let _ = catch_panic(agent.samples(&requests, |place, answer| {
+                count(&metrics, &Request::Sample(requests[place].clone()), &answer);
+                pass_on(&agent.name, &events, ids[place], answer);
+            }))
+            .await;
         });
     }
 
@@ -281,10 +277,7 @@ impl SchedulerRole {
             // A call that panics has no answer, and is asked for.
             let _ = catch_panic(agent.commits(&requests, |place, answer| {
                 count(&metrics, &Request::Commit(requests[place].clone()), &answer);
-                if let Err(err) = &answer {
-                    debug!(cluster = &*agent.name, err, "No answer");
-                }
-                events.send(LoopEvent::Own(SchedulerEvent::Called(ids[place], answer)));
+                pass_on(&agent.name, &events, ids[place], answer);
             }))
             .await;
         });
@@ -296,12 +289,22 @@ impl SchedulerRole {
             let answer = catch_panic(agent.call(&request)).await;
             let answer = answer.unwrap_or_else(|panic| Err(panic.to_string()));
             count(&metrics, &request, &answer);
-            if let Err(err) = &answer {
-                debug!(cluster = &*agent.name, err, "No answer");
-            }
-            events.send(LoopEvent::Own(SchedulerEvent::Called(id, answer)));
+            pass_on(&agent.name, &events, id, answer);
         });
     }
+}
+
+/// Passes the answer of an agent to the loop.
+fn pass_on(
+    agent: &str,
+    events: &EventSender<SchedulerEvent>,
+    id: CallId,
+    answer: Result<Response, String>,
+) {
+    if let Err(err) = &answer {
+        debug!(cluster = agent, err, "No answer");
+    }
+    events.send(LoopEvent::Own(SchedulerEvent::Called(id, answer)));
 }
 
 /// Counts the answer of an agent.
