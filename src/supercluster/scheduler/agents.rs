@@ -423,6 +423,7 @@ mod tests {
         TryNumber,
     };
 
+    use super::super::outbox::tests::sample_request;
     use super::*;
     use crate::metrics::Metrics;
 
@@ -550,16 +551,7 @@ mod tests {
     #[tokio::test]
     async fn trouble_of_an_agent_is_named() {
         let folder = tempfile::tempdir().unwrap();
-        let pod = PodObject::from_json(json!({"metadata": {"name": "p"}})).unwrap();
-        let request = Request::Sample(Arc::new(SampleRequest {
-            pod,
-            scheduling_retry_count: 0,
-            strategy: "random".into(),
-            nodes_to_sample_bp: 200,
-            max_nodes: None,
-            node_labels: Vec::new(),
-            copies: Vec::new(),
-        }));
+        let request = Request::Sample(sample_request());
         for (trouble, expected) in [
             (Trouble::Hangs, "its agent gave no answer within 500ms"),
             (Trouble::SpeaksAnotherVersion, "supercluster.loadmaster.io/v9"),

@@ -66,14 +66,15 @@ impl Outbox {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use serde_json::json;
     use supercluster::message::PodObject;
 
     use super::*;
 
-    fn add_samples(outbox: &mut Outbox, count: usize) {
-        let request = Arc::new(SampleRequest {
+    /// Returns a request for a sample for a pod without requirements.
+    pub(in super::super) fn sample_request() -> Arc<SampleRequest> {
+        Arc::new(SampleRequest {
             pod: PodObject::from_json(json!({"metadata": {"name": "p"}})).unwrap(),
             scheduling_retry_count: 0,
             strategy: "random".into(),
@@ -81,9 +82,12 @@ mod tests {
             max_nodes: None,
             node_labels: Vec::new(),
             copies: Vec::new(),
-        });
+        })
+    }
+
+    fn add_samples(outbox: &mut Outbox, count: usize) {
         let samples = &mut outbox.of(ClusterIx(0)).samples;
-        samples.extend((0..count).map(|_| (CallId::default(), request.clone())));
+        samples.extend((0..count).map(|_| (CallId::default(), sample_request())));
     }
 
     #[test]

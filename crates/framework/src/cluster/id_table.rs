@@ -16,6 +16,7 @@ const STEP: usize = 16;
 pub struct IdTable<T> {
     parts: Vec<Part<T>>,
     len: usize,
+    /// Random, so that nobody can choose names that end up in one part. No result depends on the order of ids.
     hasher: RandomState,
 }
 

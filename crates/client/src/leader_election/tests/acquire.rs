@@ -201,15 +201,19 @@ fn lost_reply_to_the_takeover_is_found_by_reading() {
     assert!(harness.is_leader());
 }
 
-#[test]
-fn reply_that_comes_too_late_gives_no_authority() {
-    let mut harness = harness();
+/// Creates the Lease in a process that is paused for a minute, longer than the Lease lasts.
+fn create_while_paused(harness: &mut Harness) {
     harness.expect(Method::Get);
     harness.reply(status(404));
     let created = harness.expect(Method::Post);
-    // The process was paused.
     harness.wait(60.0);
     harness.reply(ok(&stored(&created, 1)));
+}
+
+#[test]
+fn reply_that_comes_too_late_gives_no_authority() {
+    let mut harness = harness();
+    create_while_paused(&mut harness);
     assert!(!harness.is_leader());
     assert_eq!(harness.elector.authority_ends_at(), None);
     harness.wait(0.0);
@@ -223,12 +227,8 @@ fn reply_that_comes_too_late_gives_no_authority() {
 #[test]
 fn own_lease_that_has_expired_is_read_before_it_is_renewed() {
     let mut harness = harness();
-    harness.expect(Method::Get);
-    harness.reply(status(404));
-    let created = harness.expect(Method::Post);
-    // The process was paused, and is paused again.
-    harness.wait(60.0);
-    harness.reply(ok(&stored(&created, 1)));
+    create_while_paused(&mut harness);
+    // It is paused again.
     harness.wait(60.0);
     harness.expect(Method::Get);
 }
