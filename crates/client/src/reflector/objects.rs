@@ -151,7 +151,7 @@ impl Namespace {
         let place = u32::try_from(self.objects.len()).expect("fewer than 2^32 objects");
         self.objects.push(object);
         self.is_listed.push(true);
-        self.places.insert(place, |place| name_at(&self.objects, place));
+        self.places.insert(place, name_at(&self.objects, place));
     }
 
     /// Removes the object at a place, which the last object takes.
@@ -166,7 +166,7 @@ impl Namespace {
         self.is_listed.swap_remove(place);
         let removed = self.objects.swap_remove(place);
         if let Some(free) = free.filter(|_| moves) {
-            self.places.insert(free, |place| name_at(&self.objects, place));
+            self.places.insert(free, name_at(&self.objects, free));
         }
         removed
     }

@@ -167,7 +167,7 @@ impl Cache {
 
     fn place(&mut self, pod: Arc<Pod>, node: &str, assumed: bool) {
         let placed = self.cluster.place_pod(pod, node);
-        self.pods.insert(placed, |placed| uid_of(&self.cluster, placed));
+        self.pods.insert(placed, uid_of(&self.cluster, placed));
         if assumed {
             self.assumed.insert(placed);
         }

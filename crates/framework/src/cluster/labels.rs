@@ -320,7 +320,7 @@ impl Key {
                 DomainIx::new(self.values.len() - 1)
             }
         };
-        self.ids.insert(id, |id| &self.values[id.index()].text);
+        self.ids.insert(id, &*self.values[id.index()].text);
         id
     }
 

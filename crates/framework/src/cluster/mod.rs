@@ -494,7 +494,7 @@ impl Cluster {
         });
         self.devices.shapes.add_row(ix, &name);
         self.rows[ix.index()].name = name;
-        self.by_name.insert(ix, |ix| &self.rows[ix.index()].name);
+        self.by_name.insert(ix, &*self.rows[ix.index()].name);
         self.add_attached_row(ix);
         ix
     }
