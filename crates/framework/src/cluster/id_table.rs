@@ -3,12 +3,12 @@
 use std::hash::{BuildHasher, Hash, RandomState};
 
 /// Mean number of ids in a part.
-const PART: usize = 64;
+const PART: usize = 16;
 /// A part gets room for so many ids at once, so that little of it is free.
-const STEP: usize = 16;
+const STEP: usize = 4;
 
-/// The ids of things that have a key of their own, such as a name or a UID. An id takes nine to ten bytes, because the
-/// keys stay where the things are: each call gets a function that returns the key of an id.
+/// The ids of things that have a key of their own, such as a name or a UID. An id takes ten to eleven bytes, because
+/// the keys stay where the things are: each call gets a function that returns the key of an id.
 ///
 /// The table consists of parts, of which one is divided each time the table has grown by `PART` ids (linear hashing).
 /// Hashes are kept, so that growing looks up no keys, which may be anywhere in memory: a table in one piece without
@@ -24,9 +24,8 @@ pub struct IdTable<T> {
 /// The ids with equal bits in the hashes of their keys, in no order.
 #[derive(Debug, Clone)]
 struct Part<T> {
-    /// The hash of each key.
-    hashes: Vec<u32>,
-    ids: Vec<T>,
+    /// The hash of each key beside its id.
+    ids: Vec<(u32, T)>,
 }
 
 impl<T> Default for IdTable<T> {
@@ -48,7 +47,7 @@ impl<T: Copy> IdTable<T> {
     {
         let hash = self.hash(key);
         let part = &self.parts[part_of(hash, self.parts.len())];
-        part.find(hash, |id| key_of(id) == key).map(|place| part.ids[place])
+        part.find(hash, |id| key_of(id) == key).map(|place| part.ids[place].1)
     }
 
     /// Adds an id with this key, which no other id has.
@@ -72,17 +71,16 @@ impl<T: Copy> IdTable<T> {
         let part = &mut self.parts[part];
         let place = part.find(hash, |id| key_of(id) == key)?;
         self.len -= 1;
-        part.hashes.swap_remove(place);
-        Some(part.ids.swap_remove(place))
+        Some(part.ids.swap_remove(place).1)
     }
 
     /// Adds a part, for which [`part_of`] takes about half of the ids from another one.
     fn divide_a_part(&mut self) {
         let new = self.parts.len();
         let divided = new - (new + 1).next_power_of_two() / 2;
-        let Part { hashes, ids } = std::mem::take(&mut self.parts[divided]);
+        let part = std::mem::take(&mut self.parts[divided]);
         self.parts.push(Part::default());
-        for (hash, id) in hashes.into_iter().zip(ids) {
+        for (hash, id) in part.ids {
             self.parts[part_of(hash, new + 1)].push(hash, id);
         }
     }
@@ -94,24 +92,21 @@ impl<T: Copy> IdTable<T> {
 
 impl<T> Default for Part<T> {
     fn default() -> Self {
-        Self { hashes: Vec::new(), ids: Vec::new() }
+        Self { ids: Vec::new() }
     }
 }
 
 impl<T: Copy> Part<T> {
     /// Returns the place of the id with this hash that is the wanted one.
     fn find(&self, hash: u32, is_it: impl Fn(T) -> bool) -> Option<usize> {
-        let mut all = self.hashes.iter().zip(&self.ids);
-        all.position(|(own, id)| *own == hash && is_it(*id))
+        self.ids.iter().position(|(own, id)| *own == hash && is_it(*id))
     }
 
     fn push(&mut self, hash: u32, id: T) {
         if self.ids.len() == self.ids.capacity() {
-            self.hashes.reserve_exact(STEP);
             self.ids.reserve_exact(STEP);
         }
-        self.hashes.push(hash);
-        self.ids.push(id);
+        self.ids.push((hash, id));
     }
 }
 
