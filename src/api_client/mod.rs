@@ -20,7 +20,7 @@ use http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use kube::client::Body;
 
-use self::transport::{CONNECT_TIMEOUT, connect, was_not_sent};
+use self::transport::{CONNECT_TIMEOUT, WhenUnavailable, connect, was_not_sent};
 use crate::clock::Clock;
 use crate::metrics::RestClient;
 
@@ -99,8 +99,31 @@ impl ApiClient {
         metrics: RestClient,
         status: Arc<ServerStatus>,
     ) -> Result<Self, ConnectError> {
+        Self::connect(credentials, component, WhenUnavailable::Stay, (metrics, status))
+    }
+
+    /// Creates a client for replicas of which one is ready, behind a load balancer. After an answer with status 503 it
+    /// connects anew, and may reach another one. Otherwise it is like [`new`](Self::new), and no status is recorded.
+    ///
+    /// # Errors
+    /// The credentials cannot be used.
+    pub fn of_replicas(
+        credentials: &Credentials,
+        component: &str,
+        metrics: RestClient,
+    ) -> Result<Self, ConnectError> {
+        let recorded = (metrics, Arc::default());
+        Self::connect(credentials, component, WhenUnavailable::Leave, recorded)
+    }
+
+    fn connect(
+        credentials: &Credentials,
+        component: &str,
+        when_unavailable: WhenUnavailable,
+        (metrics, status): (RestClient, Arc<ServerStatus>),
+    ) -> Result<Self, ConnectError> {
         let config = &credentials.0;
-        let client = connect(config, component)
+        let client = connect(config, component, when_unavailable)
             .map_err(|error| ConnectError::Credentials(Box::new(error)))?;
         let host = config.cluster_url.authority().map_or("", |authority| authority.as_str());
         Ok(Self { client, host: host.into(), metrics, status, max_response: MAX_RESPONSE })

@@ -3,11 +3,12 @@
 use std::error::Error;
 use std::time::Duration;
 
-use http::HeaderValue;
 use http::header::USER_AGENT;
+use http::{HeaderValue, StatusCode};
+use hyper::body::Incoming;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy;
-use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::{HttpConnector, capture_connection};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ConfigExt};
 use tower::{BoxError, ServiceBuilder, ServiceExt};
@@ -25,6 +26,15 @@ const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// Time to wait for the response to a ping.
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
 
+/// What a client does with a connection on which a server has answered that it is unavailable (503).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WhenUnavailable {
+    /// It keeps the connection.
+    Stay,
+    /// It uses the connection for no other request, so that the next one may reach another server behind the same address.
+    Leave,
+}
+
 /// Creates the HTTP client of a kubeconfig. The user agent names `component`.
 ///
 /// The stack of the kube crate is not used: it speaks only HTTP/1.1, where each concurrent request
@@ -32,7 +42,11 @@ const PING_TIMEOUT: Duration = Duration::from_secs(15);
 ///
 /// # Errors
 /// The TLS settings or the credentials cannot be used.
-pub(super) fn connect(config: &kube::Config, component: &str) -> Result<kube::Client, kube::Error> {
+pub(super) fn connect(
+    config: &kube::Config,
+    component: &str,
+    when_unavailable: WhenUnavailable,
+) -> Result<kube::Client, kube::Error> {
     let client = legacy::Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
@@ -52,8 +66,26 @@ pub(super) fn connect(config: &kube::Config, component: &str) -> Result<kube::Cl
             request
         })
         .map_err(BoxError::from)
-        .service(client);
+        .service_fn(move |request| send(client.clone(), request, when_unavailable));
     Ok(kube::Client::new(service.boxed(), config.default_namespace.clone()))
+}
+
+async fn send(
+    client: legacy::Client<HttpsConnector<HttpConnector>, Body>,
+    mut request: http::Request<Body>,
+    when_unavailable: WhenUnavailable,
+) -> Result<http::Response<Incoming>, legacy::Error> {
+    if when_unavailable == WhenUnavailable::Stay {
+        return client.request(request).await;
+    }
+    let connection = capture_connection(&mut request);
+    let response = client.request(request).await?;
+    if response.status() == StatusCode::SERVICE_UNAVAILABLE
+        && let Some(connection) = &*connection.connection_metadata()
+    {
+        connection.poison();
+    }
+    Ok(response)
 }
 
 /// Creates a connector with the TLS settings of a kubeconfig.

@@ -150,8 +150,9 @@ impl AgentClient {
     ) -> anyhow::Result<Self> {
         let context = || format!("clusters: {}", member.name);
         let credentials = Credentials::of_files(member.files()).await.with_context(context)?;
-        // An agent that does not answer makes one member unavailable, and not this scheduler.
-        let client = ApiClient::new(&credentials, "supercluster", metrics, Arc::default());
+        // An agent that does not answer makes one member unavailable, and not this scheduler. A standby, or one that was
+        // restarted, answers 503; without a new connection it would be asked for ever.
+        let client = ApiClient::of_replicas(&credentials, "supercluster", metrics);
         let client = client.with_context(context)?.with_max_response(MAX_ANSWER);
         Ok(Self { name: member.name.as_str().into(), client, sample_timeout })
     }
@@ -407,10 +408,11 @@ fn decode<T: DeserializeOwned>(response: &client::Response) -> Result<T, String>
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
-    use std::net::TcpListener;
+    use std::net::{SocketAddr, TcpListener};
     use std::sync::Mutex;
 
     use axum::Router;
+    use axum::extract::ConnectInfo;
     use axum::http::StatusCode;
     use axum::routing::post;
     use axum_server::tls_rustls::RustlsConfig;
@@ -480,7 +482,8 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let tls = RustlsConfig::from_config(Arc::new(tls));
         let server = axum_server::from_tcp_rustls(listener, tls).unwrap();
-        tokio::spawn(server.serve(routes.into_make_service()));
+        let routes = routes.into_make_service_with_connect_info::<SocketAddr>();
+        tokio::spawn(server.serve(routes));
         let member = json!({"name": "eu", "server": format!("https://{address}"),
             "certificateAuthority": authority});
         let member: Member = serde_json::from_value(member).unwrap();
@@ -546,6 +549,29 @@ mod tests {
         assert_eq!(answers.len(), 3);
         let error = answers[&2].as_ref().unwrap_err();
         assert!(error.starts_with("its agent answered with status 429"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn agent_that_is_not_ready_is_left_for_a_new_connection() {
+        let folder = tempfile::tempdir().unwrap();
+        let peers: Arc<Mutex<Vec<SocketAddr>>> = Arc::default();
+        let seen = peers.clone();
+        let standby_then_leader = move |ConnectInfo(peer): ConnectInfo<SocketAddr>| {
+            let mut peers = seen.lock().unwrap();
+            peers.push(peer);
+            let status = if peers.len() == 1 { 503 } else { 429 };
+            std::future::ready(StatusCode::from_u16(status).unwrap())
+        };
+        let routes = Router::new().route(&format!("{ROOT}/seals"), post(standby_then_leader));
+        let agent = agent(folder.path(), Trouble::None, routes).await;
+        let seal = SealRequest { key: commit(0).key.clone() };
+        for status in [503, 429, 429] {
+            let error = agent.seal(&seal).await.unwrap_err();
+            assert!(error.contains(&format!("status {status}")), "{error}");
+        }
+        let peers = peers.lock().unwrap();
+        assert_ne!(peers[0], peers[1], "the next request has another connection");
+        assert_eq!(peers[1], peers[2]);
     }
 
     #[tokio::test]
