@@ -11,6 +11,7 @@ TEST_THREADS ?= 6
 # About a minute on two cores.
 SEEDS ?= 42..66
 MINUTES ?= 1
+CLUSTERS ?= 0
 
 # The parts of `make test`. The tests come last, so that their count ends the output.
 PARTS := fmt-check clippy image doc build golden deny trouble doctests tests
@@ -36,7 +37,7 @@ help:
 	@echo "make doc     API documentation"
 	@echo "make golden  decisions recorded from kube-scheduler (GOLDEN=folder for others)"
 	@echo "make faults  simulation with injected faults (SEEDS=A..B)"
-	@echo "make chaos   two replicas as processes, killed and cut off (MINUTES=M)"
+	@echo "make chaos   replicas as processes, killed and cut off (MINUTES=M, CLUSTERS=N for many clusters)"
 	@echo "make trouble  chaos, and faults, instructions and documents beside it"
 	@echo "make documents  output of commands in the documents (openb: needs ../shared/data/openb)"
 	@echo "make instructions  instructions of decisions, held to a budget (needs valgrind)"
@@ -106,7 +107,7 @@ faults:
 	$(CARGO) run --example faults -- --seeds $(SEEDS)
 
 chaos:
-	$(CARGO) run --example chaos -- --minutes $(MINUTES)
+	$(CARGO) run --example chaos -- --minutes $(MINUTES) --clusters $(CLUSTERS)
 
 # The replicas mostly wait, so other parts run beside them.
 trouble:

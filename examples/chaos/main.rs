@@ -4,12 +4,16 @@
 //! cargo run --release --example chaos -- --minutes 10
 //! ```
 //!
+//! With `--clusters N`: agents and schedulers over many clusters ([`clusters`]).
+//!
 //! The API server is the sandbox in this process, or kube-apiserver from the folder `KUBEBUILDER_ASSETS`.
 //! A watch of the pods checks after each change that no rule is broken. At the end all trouble ceases, and
 //! every pod has to be bound or to say why it is not.
 
 mod api_server;
+mod clusters;
 mod load;
+mod pods;
 mod replica;
 mod rules;
 mod trouble;
@@ -27,6 +31,7 @@ mod proxy;
 mod wait;
 
 use std::env;
+use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -35,6 +40,7 @@ use clap::Parser;
 
 use self::api_server::ApiServer;
 use self::load::Load;
+use self::pods::create_nodes;
 use self::replica::Replicas;
 use self::rules::Watcher;
 use self::trouble::Trouble;
@@ -56,19 +62,29 @@ struct Args {
     /// Seed of the load and of the trouble
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// Number of nodes
-    #[arg(long, value_name = "N", default_value_t = 12)]
-    nodes: usize,
+    /// Number of nodes [default: 12, or 4 in each cluster]
+    #[arg(long, value_name = "N")]
+    nodes: Option<usize>,
+    /// Number of member clusters, with schedulers over them in place of one cluster
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    clusters: usize,
+    /// Number of processes of the agent of each cluster
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    agents: usize,
 }
 
 fn main() -> ExitCode {
     // The replicas are this program, so that one command builds all there is to run.
-    if env::args_os().nth(1).is_some_and(|first| first == replica::COMMAND) {
+    if env::args_os().nth(1).is_some_and(is_command) {
         return loadmaster::run_with(framework::Registry::new());
     }
     let args = Args::parse();
     let runtime = tokio::runtime::Runtime::new().expect("a runtime can be created");
-    match runtime.block_on(run(&args)) {
+    let outcome = match args.clusters {
+        0 => runtime.block_on(run(&args)),
+        _ => runtime.block_on(clusters::run(&args)),
+    };
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -77,12 +93,16 @@ fn main() -> ExitCode {
     }
 }
 
+fn is_command(argument: OsString) -> bool {
+    replica::COMMANDS.iter().any(|command| argument == *command)
+}
+
 async fn run(args: &Args) -> anyhow::Result<()> {
     let duration = Duration::try_from_secs_f64(args.minutes * 60.0).context("--minutes")?;
     let api_server = ApiServer::start(args.seed).await?;
     let client = api_server.client().await?;
     let mut load = Load::new(client.clone(), args.seed);
-    load.create_nodes(args.nodes).await?;
+    create_nodes(&client, args.nodes.unwrap_or(12)).await?;
     let watcher = Watcher::start(client).await?;
     let mut replicas = Replicas::start(&api_server).await?;
     let mut trouble = Trouble::new(args.seed);

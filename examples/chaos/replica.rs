@@ -1,17 +1,18 @@
-//! Two replicas of the daemon, each behind a proxy of its own.
+//! Processes of the daemon, each behind a proxy of its own in front of its API server.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
+use kube::config::Kubeconfig;
 
 use crate::api_server::ApiServer;
 use crate::proxy::{Proxy, Way};
 
-/// The first argument that makes this program a replica.
-pub(crate) const COMMAND: &str = "run";
+/// The first arguments that make this program the daemon.
+pub(crate) const COMMANDS: [&str; 2] = ["run", "agent"];
 
 /// A short lease, so that a run has many takeovers.
 const CONFIGURATION: &str = "\
@@ -30,11 +31,22 @@ profiles: [{schedulerName: loadmaster}]
 /// Number of lines of each log that are shown after a failure.
 const LAST_LINES: usize = 20;
 
-/// A replica. It is killed when dropped.
+/// What a process of the daemon is started with.
+pub(crate) struct Role {
+    /// One of [`COMMANDS`].
+    pub(crate) command: &'static str,
+    /// Its KubeSchedulerConfiguration.
+    pub(crate) configuration: String,
+    /// Further flags.
+    pub(crate) flags: Vec<String>,
+}
+
+/// A process of the daemon. It is killed when dropped.
 pub(crate) struct Replica {
     name: String,
     folder: PathBuf,
     proxy: Proxy,
+    arguments: Vec<String>,
     process: Child,
     /// Whether it was stopped by SIGSTOP.
     pub(crate) is_stopped: bool,
@@ -52,24 +64,46 @@ impl Drop for Replica {
 }
 
 impl Replica {
-    async fn start(name: &str, api_server: &ApiServer) -> anyhow::Result<Self> {
+    /// Starts a process for the API server of this kubeconfig.
+    pub(crate) async fn start(
+        name: &str,
+        kubeconfig: &Kubeconfig,
+        role: &Role,
+    ) -> anyhow::Result<Self> {
         let folder =
             std::env::temp_dir().join(format!("loadmaster-chaos-{}-{name}", std::process::id()));
         fs::create_dir_all(&folder)?;
-        let proxy = Proxy::start(&api_server.kubeconfig()?, Way::Open).await;
+        let proxy = Proxy::start(kubeconfig, Way::Open).await;
         fs::write(folder.join("kubeconfig"), serde_json::to_string(&proxy.kubeconfig)?)?;
-        fs::write(folder.join("config.yaml"), CONFIGURATION)?;
+        fs::write(folder.join("config.yaml"), &role.configuration)?;
         File::create(folder.join("log"))?;
-        let process = spawn(&folder)?;
-        Ok(Self { name: name.to_owned(), folder, proxy, process, is_stopped: false })
+        let file = |name: &str| folder.join(name).display().to_string();
+        let mut arguments = vec![
+            role.command.to_owned(),
+            format!("--config={}", file("config.yaml")),
+            format!("--kubeconfig={}", file("kubeconfig")),
+            "--v=2".to_owned(),
+        ];
+        arguments.extend(role.flags.iter().cloned());
+        let process = spawn(&folder, &arguments)?;
+        Ok(Self { name: name.to_owned(), folder, proxy, arguments, process, is_stopped: false })
     }
 
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
+    /// Changes the state of the connections to its API server.
     pub(crate) fn set_way(&self, way: Way) {
         self.proxy.set(way);
+    }
+
+    /// Ends all trouble of the process.
+    pub(crate) fn leave_alone(&mut self) {
+        self.set_way(Way::Open);
+        if self.is_stopped {
+            self.signal("CONT");
+        }
     }
 
     /// Sends `TERM` or another signal.
@@ -85,50 +119,65 @@ impl Replica {
             .stderr(Stdio::null())
             .status();
     }
+
+    /// Starts the process again if it has ended, as a kubelet does.
+    ///
+    /// # Errors
+    /// The process panicked, or cannot be started.
+    pub(crate) fn restart_if_ended(&mut self) -> anyhow::Result<()> {
+        let Some(status) = self.process.try_wait()? else { return Ok(()) };
+        let log = self.folder.join("log");
+        let text = fs::read_to_string(&log)?;
+        if let Some(panic) = text.lines().find(|line| line.contains("panicked")) {
+            bail!("{} panicked: {panic}", self.name);
+        }
+        let mut log = OpenOptions::new().append(true).open(log)?;
+        writeln!(log, "--- the process ended: {status}")?;
+        self.process = spawn(&self.folder, &self.arguments)?;
+        self.is_stopped = false;
+        Ok(())
+    }
+
+    /// Writes the end of the log to the standard error.
+    pub(crate) fn show_log(&self) {
+        let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        let last = lines[lines.len().saturating_sub(LAST_LINES)..].join("\n");
+        eprintln!("{} ({}):\n{last}", self.name, self.folder.display());
+    }
 }
 
 impl Replicas {
     pub(crate) async fn start(api_server: &ApiServer) -> anyhow::Result<Self> {
-        let first = Replica::start("a", api_server).await?;
-        Ok(Self(vec![first, Replica::start("b", api_server).await?]))
+        let role = Role {
+            command: "run",
+            configuration: CONFIGURATION.to_owned(),
+            flags: vec!["--secure-port=0".to_owned()],
+        };
+        let kubeconfig = api_server.kubeconfig()?;
+        let first = Replica::start("replica-a", &kubeconfig, &role).await?;
+        Ok(Self(vec![first, Replica::start("replica-b", &kubeconfig, &role).await?]))
     }
 
     pub(crate) fn all_mut(&mut self) -> &mut [Replica] {
         &mut self.0
     }
 
-    /// Starts the replicas that have ended again, as a kubelet does.
+    /// Starts the replicas that have ended again.
     pub(crate) fn restart_ended(&mut self) -> anyhow::Result<()> {
-        for replica in &mut self.0 {
-            if let Some(status) = replica.process.try_wait()? {
-                let mut log = OpenOptions::new().append(true).open(replica.folder.join("log"))?;
-                writeln!(log, "--- the process ended: {status}")?;
-                replica.process = spawn(&replica.folder)?;
-                replica.is_stopped = false;
-            }
-        }
-        Ok(())
+        self.0.iter_mut().try_for_each(Replica::restart_if_ended)
     }
 
-    /// Writes the end of each log to the standard error.
     pub(crate) fn show_logs(&self) {
-        for replica in &self.0 {
-            let log = fs::read_to_string(replica.folder.join("log")).unwrap_or_default();
-            let lines: Vec<&str> = log.lines().collect();
-            let last = lines[lines.len().saturating_sub(LAST_LINES)..].join("\n");
-            eprintln!("replica {} ({}):\n{last}", replica.name, replica.folder.display());
-        }
+        self.0.iter().for_each(Replica::show_log);
     }
 }
 
-fn spawn(folder: &Path) -> anyhow::Result<Child> {
+fn spawn(folder: &Path, arguments: &[String]) -> anyhow::Result<Child> {
     let program = std::env::current_exe()?;
     let log = OpenOptions::new().append(true).open(folder.join("log"))?;
     Command::new(&program)
-        .arg(COMMAND)
-        .arg(format!("--config={}", folder.join("config.yaml").display()))
-        .arg(format!("--kubeconfig={}", folder.join("kubeconfig").display()))
-        .args(["--secure-port=0", "--v=2"])
+        .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log)

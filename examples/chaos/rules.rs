@@ -17,6 +17,12 @@ use tokio_util::task::AbortOnDropHandle;
 pub(crate) const ZONE: &str = "topology.kubernetes.io/zone";
 const RESOURCE: &str = "cpu";
 const PAUSE: Duration = Duration::from_millis(50);
+/// Longest time without a list.
+const WATCH: Duration = Duration::from_secs(10);
+/// The names of pods that another scheduler has bound begin with this.
+pub(crate) const FOREIGN: &str = "foreign-";
+/// Annotations of delegates begin with this.
+pub(crate) const GROUP: &str = "supercluster.loadmaster.io";
 
 /// A pod as the last event showed it.
 #[derive(Debug, Clone)]
@@ -27,6 +33,30 @@ struct Seen {
     has_ended: bool,
     /// What pods of its kind may not share with each other.
     alone: Option<Alone>,
+    /// Whether another scheduler has bound it, which checks nothing.
+    is_foreign: bool,
+    delegate: Option<Mark>,
+}
+
+/// What the annotations of a delegate say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Mark {
+    /// UID of the pod whose delegate it is.
+    pub(crate) origin: String,
+    /// The number of the attempt and of the candidate.
+    pub(crate) number: String,
+    /// Whether the pod may be placed anew if its cluster is lost.
+    pub(crate) may_be_replaced: bool,
+}
+
+/// A delegate that was bound.
+#[derive(Debug, Clone)]
+pub(crate) struct Delegate {
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    pub(crate) mark: Mark,
+    /// Whether it exists and has not ended.
+    pub(crate) runs: bool,
 }
 
 /// The kinds of which a node may have one pod.
@@ -44,6 +74,8 @@ struct State {
     /// Pods by UID.
     pods: BTreeMap<String, Seen>,
     bound: u64,
+    /// Delegates that were bound, by UID.
+    delegates: BTreeMap<String, (String, Mark)>,
     violations: Vec<String>,
 }
 
@@ -74,6 +106,18 @@ impl Watcher {
         }
     }
 
+    /// Returns all delegates that were ever seen with a node.
+    pub(crate) fn delegates(&self) -> Vec<Delegate> {
+        let state = lock(&self.state);
+        let delegates = state.delegates.iter().map(|(uid, (name, mark))| Delegate {
+            name: name.clone(),
+            uid: uid.clone(),
+            mark: mark.clone(),
+            runs: state.pods.get(uid).is_some_and(|pod| !pod.has_ended),
+        });
+        delegates.collect()
+    }
+
     pub(crate) fn summary(&self) -> String {
         let state = lock(&self.state);
         let placed = state.pods.values().filter(|pod| pod.node.is_some()).count();
@@ -84,7 +128,8 @@ impl Watcher {
 async fn watch(pods: Api<Pod>, state: Arc<Mutex<State>>) {
     loop {
         // Trouble of the API server ends a list or a watch. The next list catches up.
-        let _ = list_and_watch(&pods, &state).await;
+        // So does the time limit: a watch that went silent shows nothing more.
+        let _ = tokio::time::timeout(WATCH, list_and_watch(&pods, &state)).await;
         tokio::time::sleep(PAUSE).await;
     }
 }
@@ -119,6 +164,9 @@ impl State {
     fn see(&mut self, pod: &Pod) {
         let uid = pod.metadata.uid.clone().unwrap_or_default();
         let now = Seen::of(pod);
+        if let (Some(mark), Some(_)) = (&now.delegate, &now.node) {
+            self.delegates.insert(uid.clone(), (now.name.clone(), mark.clone()));
+        }
         let before = self.pods.insert(uid, now.clone());
         let node_before = before.and_then(|before| before.node);
         match (&node_before, &now.node) {
@@ -136,7 +184,7 @@ impl State {
     /// Checks a node to which a pod has been bound.
     fn check_node(&mut self, node: &str) {
         let placed = self.pods.values().filter(|pod| pod.node.as_deref() == Some(node));
-        let live: Vec<&Seen> = placed.filter(|pod| !pod.has_ended).collect();
+        let live: Vec<&Seen> = placed.filter(|pod| !pod.has_ended && !pod.is_foreign).collect();
         let used: u64 = live.iter().map(|pod| pod.milli_cpu).sum();
         let room = self.nodes.get(node).copied().unwrap_or(0);
         let names = || live.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>().join(", ");
@@ -171,8 +219,26 @@ impl Seen {
                 (_, true) => Some(Alone::HostPort),
                 _ => None,
             },
+            is_foreign: pod.metadata.name.as_deref().is_some_and(|name| name.starts_with(FOREIGN)),
+            delegate: Mark::of(pod),
         }
     }
+}
+
+impl Mark {
+    pub(crate) fn of(pod: &Pod) -> Option<Self> {
+        Some(Self {
+            origin: annotation(pod, "origin-uid")?.to_owned(),
+            number: annotation(pod, "try")?.to_owned(),
+            may_be_replaced: annotation(pod, "fence-after").is_some(),
+        })
+    }
+}
+
+/// Returns an annotation of a pod over many clusters, or of a delegate.
+pub(crate) fn annotation<'a>(pod: &'a Pod, name: &str) -> Option<&'a str> {
+    let annotations = pod.metadata.annotations.as_ref()?;
+    annotations.get(&format!("{GROUP}/{name}")).map(String::as_str)
 }
 
 /// Returns the node of a pod, if it is bound.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::api_server::ApiServer;
+use crate::api_server::{ApiServer, Fault};
 use crate::proxy::Way;
 use crate::replica::{Replica, Replicas};
 
@@ -21,16 +21,10 @@ enum Kind {
     HoldBackRequests,
     DelayConnections,
     CutAllConnections,
-    LoseAnswers,
-    FailRequests,
-    FailBindings,
-    Throttle,
-    BreakWatches,
-    StallWatches,
-    SlowServer,
+    Server(Fault),
 }
 
-const KINDS: [Kind; 14] = [
+const OF_REPLICAS: [Kind; 7] = [
     Kind::Kill,
     Kind::Terminate,
     Kind::Stop,
@@ -38,13 +32,6 @@ const KINDS: [Kind; 14] = [
     Kind::HoldBackRequests,
     Kind::DelayConnections,
     Kind::CutAllConnections,
-    Kind::LoseAnswers,
-    Kind::FailRequests,
-    Kind::FailBindings,
-    Kind::Throttle,
-    Kind::BreakWatches,
-    Kind::StallWatches,
-    Kind::SlowServer,
 ];
 
 /// The trouble of a run.
@@ -74,7 +61,8 @@ impl Trouble {
         }
         self.is_troubled = !self.is_troubled;
         if self.is_troubled {
-            let kind = KINDS[self.rng.usize(..KINDS.len())];
+            let kinds: Vec<Kind> = kinds().collect();
+            let kind = kinds[self.rng.usize(..kinds.len())];
             let whom = self.begin(kind, replicas, api_server)?;
             eprintln!("[{:>6.1} s] {kind:?} {whom}", elapsed.as_secs_f64());
             *self.counts.entry(kind).or_default() += 1;
@@ -88,21 +76,15 @@ impl Trouble {
 
     /// Ends all trouble.
     pub(crate) fn cease(&self, replicas: &mut Replicas, api_server: &ApiServer) {
-        for replica in replicas.all_mut() {
-            replica.set_way(Way::Open);
-            if replica.is_stopped {
-                replica.signal("CONT");
-            }
-        }
+        replicas.all_mut().iter_mut().for_each(Replica::leave_alone);
         // Without faults nothing can be refused.
-        let _ = api_server.set_faults(&[]);
+        let _ = api_server.set_fault(None);
     }
 
     /// Returns how often each kind occurred.
     pub(crate) fn summary(&self) -> String {
-        let counts = KINDS
-            .iter()
-            .map(|kind| format!("{kind:?} {}", self.counts.get(kind).copied().unwrap_or(0)));
+        let counts = kinds()
+            .map(|kind| format!("{kind:?} {}", self.counts.get(&kind).copied().unwrap_or(0)));
         counts.collect::<Vec<_>>().join(", ")
     }
 
@@ -114,42 +96,39 @@ impl Trouble {
         api_server: &ApiServer,
     ) -> anyhow::Result<String> {
         let all = replicas.all_mut();
-        if kind == Kind::CutAllConnections {
-            all.iter().for_each(|replica| replica.set_way(Way::Cut));
-            return Ok("of both replicas".to_owned());
-        }
         let chosen = self.rng.usize(..all.len());
         let one = &mut all[chosen];
-        let faults: &[&str] = match kind {
-            Kind::Kill => return Ok(signal(one, "KILL")),
-            Kind::Terminate => return Ok(signal(one, "TERM")),
-            Kind::Stop => return Ok(signal(one, "STOP")),
-            Kind::CutConnections => return Ok(set_way(one, Way::Cut)),
-            Kind::HoldBackRequests => return Ok(set_way(one, Way::Mute)),
+        Ok(match kind {
+            Kind::Kill => signal(one, "KILL"),
+            Kind::Terminate => signal(one, "TERM"),
+            Kind::Stop => signal(one, "STOP"),
+            Kind::CutConnections => set_way(one, Way::Cut),
+            Kind::HoldBackRequests => set_way(one, Way::Mute),
             Kind::DelayConnections => {
-                let delay = Duration::from_millis(self.rng.u64(50..1500));
-                return Ok(set_way(one, Way::Slow(delay)));
+                set_way(one, Way::Slow(Duration::from_millis(self.rng.u64(50..1500))))
             }
-            Kind::CutAllConnections => &[],
-            Kind::LoseAnswers => &["lost-answers=0.3"],
-            Kind::FailRequests => &["errors=0.3"],
-            Kind::FailBindings => &["errors=1", "only-path=/binding"],
-            Kind::Throttle => &["throttling=0.3"],
-            Kind::BreakWatches => &["dropped-watches=1", "compaction=1s"],
-            Kind::StallWatches => &["stalled-watches=0.3"],
-            Kind::SlowServer => &["latency=10ms..800ms"],
-        };
-        let happens = api_server.set_faults(faults)?;
-        Ok(if happens { "of the API server" } else { "(only the sandbox can)" }.to_owned())
+            Kind::CutAllConnections => {
+                all.iter().for_each(|replica| replica.set_way(Way::Cut));
+                "of both replicas".to_owned()
+            }
+            Kind::Server(fault) => match api_server.set_fault(Some(fault))? {
+                true => "of the API server".to_owned(),
+                false => "(only the sandbox can)".to_owned(),
+            },
+        })
     }
+}
+
+fn kinds() -> impl Iterator<Item = Kind> {
+    OF_REPLICAS.into_iter().chain(Fault::ALL.map(Kind::Server))
 }
 
 fn signal(replica: &mut Replica, name: &str) -> String {
     replica.signal(name);
-    format!("of replica {}", replica.name())
+    format!("of {}", replica.name())
 }
 
 fn set_way(replica: &Replica, way: Way) -> String {
     replica.set_way(way);
-    format!("of replica {}", replica.name())
+    format!("of {}", replica.name())
 }

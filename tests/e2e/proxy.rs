@@ -29,28 +29,55 @@ pub(super) enum Way {
 
 /// A TCP proxy. It ends when dropped.
 pub(super) struct Proxy {
-    way: Sender<Way>,
+    link: Link,
     /// A kubeconfig with the address of the proxy.
     pub(super) kubeconfig: Kubeconfig,
-    _accepting: AbortOnDropHandle<()>,
 }
 
 impl Proxy {
     /// Starts a proxy in front of the API server of this kubeconfig.
     pub(super) async fn start(kubeconfig: &Kubeconfig, way: Way) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (mut kubeconfig, listener) = (kubeconfig.clone(), listener().await);
+        let server = redirect(&mut kubeconfig, listener.local_addr().unwrap());
+        let link = Link::new(listener, watch::channel(server).1, way);
+        Self { link, kubeconfig }
+    }
+
+    /// Changes the state of the connections.
+    pub(super) fn set(&self, way: Way) {
+        self.link.set(way);
+    }
+}
+
+/// A TCP proxy in front of any server. It ends when dropped.
+pub(super) struct Link {
+    way: Sender<Way>,
+    _accepting: AbortOnDropHandle<()>,
+}
+
+impl Link {
+    /// Starts a proxy, and returns its address. A connection goes to the server that has this host and port when it is accepted.
+    #[allow(dead_code, reason = "end-to-end tests have other proxies")]
+    pub(super) async fn start(server: Receiver<String>, way: Way) -> (Self, SocketAddr) {
+        let listener = listener().await;
         let address = listener.local_addr().unwrap();
-        let mut kubeconfig = kubeconfig.clone();
-        let server = redirect(&mut kubeconfig, address);
+        (Self::new(listener, server, way), address)
+    }
+
+    fn new(listener: TcpListener, server: Receiver<String>, way: Way) -> Self {
         let (way, ways) = watch::channel(way);
         let accepting = AbortOnDropHandle::new(tokio::spawn(accept(listener, server, ways)));
-        Self { way, kubeconfig, _accepting: accepting }
+        Self { way, _accepting: accepting }
     }
 
     /// Changes the state of the connections.
     pub(super) fn set(&self, way: Way) {
         self.way.send_replace(way);
     }
+}
+
+async fn listener() -> TcpListener {
+    TcpListener::bind("127.0.0.1:0").await.unwrap()
 }
 
 /// Replaces the address of the server by that of the proxy, and returns host and port of the
@@ -68,11 +95,12 @@ fn redirect(kubeconfig: &mut Kubeconfig, address: SocketAddr) -> String {
     format!("{host}:{}", server.port_u16().unwrap_or(443))
 }
 
-async fn accept(listener: TcpListener, server: String, ways: Receiver<Way>) {
+async fn accept(listener: TcpListener, server: Receiver<String>, ways: Receiver<Way>) {
     loop {
         let Ok((client, _)) = listener.accept().await else { continue };
         if *ways.borrow() != Way::Cut {
-            tokio::spawn(forward(client, server.clone(), ways.clone()));
+            let server = server.borrow().clone();
+            tokio::spawn(forward(client, server, ways.clone()));
         }
     }
 }
