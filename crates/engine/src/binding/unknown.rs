@@ -77,7 +77,15 @@ impl BindingCycles {
         if bind.fenced && pod.resource_version != 0 {
             return self.fence(cycle, bind, pod, cx);
         }
-        let next = next_try(cycle, view, cx);
+        let is_current = cycle.is_of_spec(pod.generation);
+        if !is_current && !cycle.unstoppable {
+            // Every bind named a version with the old specification, and is refused now.
+            return Next::Outdated;
+        }
+        let next = match is_current {
+            true => next_try(cycle, view, cx),
+            false => Err("its specification has changed".to_owned()),
+        };
         if next.is_ok() {
             cycle.read_version = pod.resource_version;
             return self.bind(cycle, bind.extender, true, view, cx);
@@ -132,7 +140,9 @@ impl BindingCycles {
         let effect = EffectKind::Fence {
             pod: cycle.pod.key.clone(),
             uid: cycle.pod.uid.clone(),
-            observed_generation: pod.generation.into(),
+            // Not that of the pod as it was read: a bind after another decision on the old specification would name the
+            // version that the fence makes.
+            observed_generation: cycle.pod.generation.into(),
             resource_version: pod.resource_version,
             condition: ScheduledCondition {
                 status: false,

@@ -227,6 +227,15 @@ fn pod_whose_fence_was_refused_is_given_up_when_one_is_carried_out() {
 }
 
 #[test]
+fn pod_whose_fence_is_refused_and_that_has_changed_is_decided_again() {
+    let mut world = world_with_bind();
+    lose_bind(&mut world);
+    world.change("p", |pod| pod.metadata.generation += 1);
+    refuse_fence(&mut world);
+    assert_eq!((world.place("p"), world.node_of("p")), ("active", None));
+}
+
+#[test]
 fn pod_that_may_not_be_read_is_fenced_as_the_watch_shows_it() {
     let mut world = world_with_bind();
     let (bind, _) = world.take_bind("p");
@@ -275,6 +284,19 @@ fn pod_with_a_new_specification_is_decided_again_after_the_fence() {
     answer_read(&mut world);
     carry_out_fence(&mut world);
     assert_eq!((world.place("p"), world.node_of("p")), ("active", None));
+}
+
+#[test]
+fn fence_is_about_the_specification_of_the_decision() {
+    let mut world = world_with_bind();
+    let decided = world.server[&key("p")].metadata.generation;
+    let (bind, _) = world.take_bind("p");
+    world.change("p", |pod| pod.metadata.generation += 1);
+    world.answer(bind, &lost());
+    answer_read(&mut world);
+    let fence = world.take_fence();
+    let EffectKind::Fence { observed_generation, .. } = fence.kind else { unreachable!() };
+    assert_eq!(Some(observed_generation), decided.into());
 }
 
 #[test]
