@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::clusters::{ClustersFile, Member, ProfileSource};
-use crate::api_client::{ApiClient, read_body};
+use crate::api_client::{ApiClient, no_response, read_body};
 use crate::supervision::catch_panic;
 use crate::wire::status_error;
 
@@ -25,6 +25,10 @@ const DRAIN: &str = "supercluster.loadmaster.io/drain";
 const HEALTHY: &str = "ControlPlaneHealthy";
 /// Pause before a list or watch that has failed is repeated.
 const PAUSE: Duration = Duration::from_secs(2);
+/// Time after which a watch ends, in seconds.
+const WATCH_SECONDS: u64 = 40;
+/// Time to wait for a list, and for the end of a watch.
+const TIMEOUT: Duration = Duration::from_secs(45);
 
 /// The ClusterProfiles by name.
 pub(super) type Profiles = BTreeMap<String, Profile>;
@@ -200,9 +204,14 @@ async fn list_and_watch(
         resource_version: String,
     }
     let path = source.path();
-    let response = client.get(&path).await?;
-    let status = response.status().as_u16();
-    let body = read_body(response.into_body()).await.map_err(|error| error.to_string())?;
+    let listed = async {
+        let response = client.get(&path).await?;
+        let status = response.status().as_u16();
+        let body = read_body(response.into_body()).await.map_err(|error| error.to_string())?;
+        Ok::<_, String>((status, body))
+    };
+    let listed = tokio::time::timeout(TIMEOUT, listed).await;
+    let (status, body) = listed.map_err(|_| no_response(TIMEOUT))??;
     if status != 200 {
         return Err(status_error(status, None, &body).message);
     }
@@ -211,7 +220,9 @@ async fn list_and_watch(
     send(sender, &profiles);
     let version = list.metadata.resource_version;
     let separator = if path.contains('?') { '&' } else { '?' };
-    let path = format!("{path}{separator}watch=true&timeoutSeconds=300&resourceVersion={version}");
+    let path = format!(
+        "{path}{separator}watch=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={version}"
+    );
     let mut expired = false;
     let watched = client.watch(&path, |line| {
         #[derive(Deserialize)]
@@ -232,7 +243,9 @@ async fn list_and_watch(
         }
         send(sender, &profiles);
     });
-    match watched.await {
+    // A proxy may keep a connection open whose other half is dead.
+    let watched = tokio::time::timeout(TIMEOUT, watched).await;
+    match watched.map_err(|_| no_response(TIMEOUT))? {
         Ok(()) if expired => Err("the watch has ended with an error".to_owned()),
         Ok(()) => Ok(()),
         Err(error) => Err(error.to_string()),

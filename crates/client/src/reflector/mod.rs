@@ -56,6 +56,9 @@ pub use watch_error::WatchError;
 /// keeps doing so must not make the reflector loop.
 const MAX_IMMEDIATE_CALLS: u32 = 2;
 
+/// Time by which a server may end a watch early, as this process measures it.
+const CLOCK_ERROR: Duration = Duration::from_secs(1);
+
 /// Maximum number of times in a row that a call is repeated after the pause that the server asks for. Only the
 /// next refusal is a failure with a backoff, as for users of client-go, which repeats the request itself.
 const MAX_REPETITIONS: u32 = 10;
@@ -80,8 +83,10 @@ pub struct Reflector<T> {
     uses_watch_list: bool,
     /// Number of streaming lists in a row that ended without their last bookmark.
     cut_off_lists: u32,
-    /// Number of calls in a row that ended normally without a new event.
+    /// Number of calls in a row that ended normally, before the time that was asked for, without a new event.
     calls_without_event: u32,
+    /// Whether the last watch was silent, and no event has come since.
+    is_quiet: bool,
     /// Number of calls in a row that were repeated after the pause that the server asked for.
     repetitions: u32,
     known: KnownObjects,
@@ -124,8 +129,11 @@ struct OpenCall {
     id: CallId,
     stage: Stage,
     is_opened: bool,
-    /// Whether this call has brought a bookmark.
-    has_bookmark: bool,
+    /// Whether it follows a silent watch, and the server sends something before the time at which a watch counts as
+    /// silent.
+    is_quiet: bool,
+    /// The time at which the server ends a watch.
+    timeout: Time,
     /// The time at which the call is closed unless an input about it arrives.
     deadline: Time,
     /// The time at which a watch or streaming list is closed in any case.
@@ -152,6 +160,7 @@ impl<T> Reflector<T> {
             calls: 0,
             state: State::NotStarted,
             calls_without_event: 0,
+            is_quiet: false,
             repetitions: 0,
             known: KnownObjects::default(),
             has_reported: false,
@@ -285,34 +294,53 @@ impl<T> Reflector<T> {
         }
         self.calls += 1;
         let id = CallId(self.calls);
-        let watch_timeout = self.random_watch_timeout();
+        let is_quiet = self.is_quiet && matches!(stage, Stage::Watch(_));
+        let watch_timeout = self.random_watch_timeout(is_quiet);
         let path = match &stage {
             Stage::WatchList => self.list_watch.watch_list(watch_timeout),
             Stage::List(start) => self.list_watch.list(self.options.page_size, start),
             Stage::Watch(version) => self.list_watch.watch(version, watch_timeout),
         };
         let is_watch = !matches!(stage, Stage::List(_));
-        let timeout = self.options.request_timeout;
+        let timeout = self.time_to_open(is_watch);
         self.outputs.push(Output::Open(Call { id, is_watch, path, timeout }));
         let deadline = now + timeout;
-        let end = deadline.max(now + watch_timeout + self.options.watch_grace_period);
+        let ended = now + watch_timeout;
+        let end = deadline.max(ended + self.options.watch_grace_period);
         self.state = State::Calling(OpenCall {
             id,
             stage,
             is_opened: false,
-            has_bookmark: false,
+            is_quiet,
+            timeout: ended,
             deadline,
             end,
         });
     }
 
-    fn random_watch_timeout(&mut self) -> Duration {
-        let min = self.options.min_watch_timeout.as_secs();
-        Duration::from_secs(self.rng.u64(min..=min.saturating_mul(2)))
+    /// Returns the time to wait for the first answer to a call.
+    const fn time_to_open(&self, is_watch: bool) -> Duration {
+        if is_watch { self.options.watch_idle_timeout } else { self.options.request_timeout }
+    }
+
+    fn random_watch_timeout(&mut self, is_quiet: bool) -> Duration {
+        let seconds = if is_quiet {
+            let longest = self.options.quiet_watch_timeout.as_secs();
+            longest - longest / 4..=longest
+        } else {
+            let min = self.options.min_watch_timeout.as_secs();
+            min..=min.saturating_mul(2)
+        };
+        Duration::from_secs(self.rng.u64(seconds))
     }
 
     /// Opens the next call after a normal end. Backs off if too many calls in a row brought no event.
     fn proceed(&mut self, next: Stage, now: Time) {
+        let lasted =
+            matches!(&self.state, State::Calling(call) if now + CLOCK_ERROR >= call.timeout);
+        if lasted {
+            return self.open(next, now);
+        }
         self.calls_without_event = self.calls_without_event.saturating_add(1);
         if self.calls_without_event > MAX_IMMEDIATE_CALLS {
             self.back_off(next, None, now);
@@ -394,16 +422,18 @@ impl<T> Reflector<T> {
         match call.stage {
             Stage::WatchList if call.is_opened => self.cut_off(now),
             Stage::Watch(_) if call.is_opened && now >= call.end => self.proceed(call.stage, now),
-            // The connection may be dead, or the server sends no bookmarks yet, or never. A watch that is opened
-            // again costs little.
-            Stage::Watch(_) if call.is_opened && !call.has_bookmark => self.open(call.stage, now),
+            // The connection may be dead, or nothing changes. A watch that is opened again costs little.
+            Stage::Watch(_) if call.is_opened && !call.is_quiet => {
+                self.is_quiet = true;
+                self.open(call.stage, now);
+            }
             Stage::Watch(_) if call.is_opened => {
                 let seconds = self.options.watch_idle_timeout.as_secs();
-                let message = format!("no event and no bookmark within {seconds} s");
+                let message = format!("no event, no bookmark and no end within {seconds} s");
                 self.handle_failure(&message, call.stage, now);
             }
             stage => {
-                let seconds = self.options.request_timeout.as_secs();
+                let seconds = self.time_to_open(!matches!(stage, Stage::List(_))).as_secs();
                 self.handle_failure(&format!("no response within {seconds} s"), stage, now);
             }
         }
@@ -462,8 +492,8 @@ impl<T> Reflector<T> {
             WatchEvent::Bookmark { resource_version, .. } => Some(resource_version),
             WatchEvent::Error(_) => None,
         };
-        if let (WatchEvent::Bookmark { .. }, State::Calling(call)) = (&event, &mut self.state) {
-            call.has_bookmark = true;
+        if !matches!(event, WatchEvent::Bookmark { .. }) {
+            self.is_quiet = false;
         }
         self.expect_progress(now);
         if version.is_some_and(|version| !self.advance(version)) {

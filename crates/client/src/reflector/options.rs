@@ -11,15 +11,19 @@ pub struct Options {
     pub starts_with_latest: bool,
     /// Number of objects per page of a list.
     pub page_size: u32,
-    /// Time to wait for a page, or for a watch to open. The server itself gives up after 60 s.
+    /// Time to wait for a page. The server itself gives up after 60 s.
     pub request_timeout: Duration,
     /// Shortest watch timeout that is requested, in whole seconds. The requested timeout is random, up
     /// to twice as long, so that watches do not all end at the same time.
     pub min_watch_timeout: Duration,
+    /// Longest timeout of a watch that follows a silent one, in whole seconds; a random time, at least three quarters of
+    /// it, is requested. The server sends a bookmark before it ends a watch, so that a kind without changes is not silent for
+    /// [`watch_idle_timeout`](Self::watch_idle_timeout).
+    pub quiet_watch_timeout: Duration,
     /// Time that a watch may stay open after its timeout. After that its connection counts as dead.
     pub watch_grace_period: Duration,
-    /// Time without an event or a bookmark after which a watch counts as silent. The server sends a
-    /// bookmark about every minute.
+    /// Time to wait for a watch to open, and time without an event or a bookmark after which it counts as silent. The server
+    /// sends a bookmark about every minute, so a watch without changes is silent, too.
     pub watch_idle_timeout: Duration,
     /// Time without events after which a streaming list counts as cut off.
     pub watch_list_idle_timeout: Duration,
@@ -34,8 +38,9 @@ impl Default for Options {
             request_timeout: Duration::from_secs(75),
             min_watch_timeout: Duration::from_secs(300),
             watch_grace_period: Duration::from_secs(30),
-            watch_idle_timeout: Duration::from_secs(90),
-            watch_list_idle_timeout: Duration::from_secs(60),
+            quiet_watch_timeout: Duration::from_secs(40),
+            watch_idle_timeout: Duration::from_secs(45),
+            watch_list_idle_timeout: Duration::from_secs(45),
         }
     }
 }

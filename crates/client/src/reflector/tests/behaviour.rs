@@ -48,6 +48,21 @@ fn watching() -> Driver {
     driver
 }
 
+/// Returns a reflector whose watch follows a silent one.
+fn quiet() -> Driver {
+    let mut driver = watching();
+    driver.wait();
+    driver.input(Input::Opened);
+    driver
+}
+
+/// Returns the timeout of the open watch in seconds.
+fn requested_timeout(driver: &Driver) -> u64 {
+    let path = driver.call.as_ref().map(|call| call.path.clone()).unwrap_or_default();
+    let requested = path.split("timeoutSeconds=").nth(1).and_then(|rest| rest.split('&').next());
+    requested.and_then(|seconds| seconds.parse().ok()).expect("a timeout")
+}
+
 fn closed(driver: &mut Driver) {
     driver.input(Input::Closed);
 }
@@ -97,9 +112,9 @@ fn unsupported_watch_list_falls_back_to_pages() {
 fn watch_list_without_closing_bookmark_falls_back_to_pages() {
     let mut silent = streaming();
     silent.input(Input::Opened);
-    silent.now = silent.now + Duration::from_secs(50);
+    silent.now = silent.now + Duration::from_secs(40);
     silent.event(added("a", "u", 1));
-    assert_eq!(silent.wait(), Duration::from_secs(60), "after the last event");
+    assert_eq!(silent.wait(), Duration::from_secs(45), "after the last event");
     assert_eq!(silent.query(), LATEST, "a cached list could be older than the event");
 
     let mut ended = streaming();
@@ -530,12 +545,12 @@ fn page_with_undecodable_objects_is_accepted() {
 fn call_without_response_times_out_and_is_retried() {
     let mut resumed = watching();
     closed(&mut resumed);
-    for mut driver in [streaming(), paged(), resumed] {
+    for (mut driver, seconds) in [(streaming(), 45), (paged(), 75), (resumed, 45)] {
         let query = driver.query();
-        assert_eq!(driver.wait(), Duration::from_secs(75));
+        assert_eq!(driver.wait(), Duration::from_secs(seconds));
         assert_eq!(driver.query(), "", "it backs off");
         let error = driver.reflector.watch_error().expect("a watch error");
-        assert_eq!(error.message, "/api/v1/pods: no response within 75 s");
+        assert_eq!(error.message, format!("/api/v1/pods: no response within {seconds} s"));
         driver.wait();
         assert_eq!(driver.query(), query);
     }
@@ -544,9 +559,7 @@ fn call_without_response_times_out_and_is_retried() {
 #[test]
 fn watch_past_its_timeout_is_closed_and_resumed() {
     let mut driver = watching();
-    let path = driver.call.as_ref().map(|call| call.path.clone()).unwrap_or_default();
-    let requested = path.split("timeoutSeconds=").nth(1).and_then(|rest| rest.split('&').next());
-    let watch_timeout: u64 = requested.and_then(|seconds| seconds.parse().ok()).expect("a timeout");
+    let watch_timeout = requested_timeout(&driver);
     assert!((300..=600).contains(&watch_timeout), "{watch_timeout}");
     let start = driver.now;
     while driver.query() == STREAM {
@@ -561,38 +574,55 @@ fn watch_past_its_timeout_is_closed_and_resumed() {
 }
 
 #[test]
-fn watch_that_goes_silent_is_closed_and_resumed() {
+fn silent_watch_is_resumed_within_a_minute_without_an_error() {
     let mut driver = watching();
-    for _ in 0..2 {
-        driver.now = driver.now + Duration::from_secs(60);
-        driver.event(bookmark(6, false));
-    }
-    assert_eq!(driver.wait(), Duration::from_secs(90), "after the last bookmark");
-    let error = driver.reflector.watch_error().expect("a watch error");
-    assert_eq!(error.message, "/api/v1/pods: no event and no bookmark within 90 s");
-    driver.wait();
-    assert_eq!(driver.query(), "resourceVersion=6");
+    driver.now = driver.now + Duration::from_secs(60);
+    driver.event(bookmark(6, false));
+    assert_eq!(driver.wait(), Duration::from_secs(45), "after the last bookmark");
+    assert_eq!(driver.query(), "resourceVersion=6", "at once");
+    assert_eq!(driver.reflector.watch_error(), None, "it may be that nothing changes");
+    assert_eq!((driver.reflector.failures(), driver.reports()), (0, Vec::new()));
 }
 
 #[test]
-fn watch_without_a_bookmark_is_resumed_without_an_error() {
-    let mut driver = watching();
-    closed(&mut driver);
-    driver.input(Input::Opened);
-    assert_eq!(driver.wait(), Duration::from_secs(90), "other watches had bookmarks");
-    assert_eq!(
-        (driver.query().as_str(), driver.reflector.watch_error()),
-        ("resourceVersion=5", None)
-    );
-    let mut without = paged();
-    without.input(|id| Input::Page(id, page(&[], 5, None)));
-    without.input(Input::Opened);
-    for _ in 0..5 {
-        assert_eq!(without.wait(), Duration::from_secs(90), "the connection may be dead");
-        assert_eq!(without.query(), "resourceVersion=5", "at once");
-        without.input(Input::Opened);
+fn watch_of_a_kind_without_changes_gets_the_bookmark_before_its_end() {
+    let mut driver = quiet();
+    for version in 6..12 {
+        let timeout = requested_timeout(&driver);
+        assert!((30..=40).contains(&timeout), "{timeout}");
+        driver.now = driver.now + Duration::from_secs(timeout - 2);
+        driver.event(bookmark(version, false));
+        driver.now = driver.now + Duration::from_secs(2);
+        closed(&mut driver);
+        assert_eq!(driver.query(), format!("resourceVersion={version}"), "at once");
+        driver.input(Input::Opened);
     }
-    assert_eq!(without.reflector.watch_error(), None);
+    assert_eq!(driver.reflector.failures(), 0);
+    driver.event(added("c", "w", 20));
+    closed(&mut driver);
+    assert!(requested_timeout(&driver) >= 300, "it changes again");
+}
+
+#[test]
+fn watches_that_last_are_followed_by_others_at_once_even_without_bookmarks() {
+    let mut driver = quiet();
+    for _ in 0..5 {
+        driver.now = driver.now + Duration::from_secs(requested_timeout(&driver));
+        closed(&mut driver);
+        assert_eq!(driver.query(), "resourceVersion=5", "at once");
+        driver.input(Input::Opened);
+    }
+    assert_eq!(driver.reflector.watch_error(), None);
+}
+
+#[test]
+fn watch_that_does_not_end_in_time_has_failed() {
+    let mut driver = quiet();
+    assert_eq!(driver.wait(), Duration::from_secs(45));
+    let error = driver.reflector.watch_error().expect("a watch error");
+    assert_eq!(error.message, "/api/v1/pods: no event, no bookmark and no end within 45 s");
+    driver.wait();
+    assert_eq!(driver.query(), "resourceVersion=5");
 }
 
 #[test]
