@@ -2,8 +2,10 @@
 //! for the dead.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
-use client::Request;
+use client::{Request, RequestId};
+use framework::Time;
 use sandbox::resources::{PODS, RESOURCECLAIMS};
 use serde_json::Value;
 
@@ -81,6 +83,94 @@ pub(crate) fn is_allocation(request: &Request) -> bool {
     request.path.contains("/resourceclaims/")
         && request.path.ends_with("/status")
         && String::from_utf8_lossy(&request.body).contains("\"allocation\"")
+}
+
+/// Checks that only a claim that no other pod uses loses its devices.
+///
+/// # Errors
+/// The rule is violated.
+pub(crate) fn before_write(server: &Server, request: &Request) -> Checked {
+    if !request.path.contains("/resourceclaims/") || !request.path.ends_with("/status") {
+        return Ok(());
+    }
+    let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+    let takes_all = body["status"].get("allocation").is_some_and(Value::is_null);
+    let stored = stored_claim(server, &body).filter(|claim| is_version(claim, &body));
+    let Some(claim) = stored.filter(|_| takes_all) else { return Ok(()) };
+    let users = || reservations(claim);
+    let is_used = |uid: &str| {
+        let mut pods = server.live_pods();
+        pods.any(|pod| pod["metadata"]["uid"] == uid && !pod["spec"]["nodeName"].is_null())
+    };
+    rule(users().count() < 2 && !users().any(is_used), || {
+        format!("{claim} loses its devices, and is used")
+    })
+}
+
+fn stored_claim<'a>(server: &'a Server, patch: &Value) -> Option<&'a Value> {
+    let uid = &patch["metadata"]["uid"];
+    let mut claims = server.store.objects(RESOURCECLAIMS);
+    claims.find(|claim| claim["metadata"]["uid"] == *uid).map(AsRef::as_ref)
+}
+
+/// Whether a patch names the version of the claim.
+fn is_version(claim: &Value, patch: &Value) -> bool {
+    claim["metadata"]["resourceVersion"] == patch["metadata"]["resourceVersion"]
+}
+
+/// Time after which no request is carried out any more that got no answer.
+const LONGEST_REQUEST: Duration = Duration::from_secs(120);
+
+/// The allocations that one process has sent, and that may still be carried out.
+#[derive(Debug, Default)]
+pub(crate) struct Allocations(BTreeMap<RequestId, Sent>);
+
+/// An allocation that was sent.
+#[derive(Debug)]
+struct Sent {
+    at: Time,
+    patch: Value,
+}
+
+impl Sent {
+    /// Whether the server would carry it out.
+    fn is_possible(&self, server: &Server) -> bool {
+        stored_claim(server, &self.patch).is_some_and(|claim| is_version(claim, &self.patch))
+    }
+}
+
+impl Allocations {
+    /// Checks that no device is allocated to a claim that the server may yet allocate to another one.
+    ///
+    /// # Errors
+    /// The rule is violated.
+    pub(crate) fn sent(&mut self, server: &Server, request: &Request, now: Time) -> Checked {
+        if !is_allocation(request) {
+            return Ok(());
+        }
+        self.0.retain(|_, other| now.since(other.at) < LONGEST_REQUEST);
+        let patch: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+        let own: BTreeSet<DeviceId> = allocated(&patch).collect();
+        let uid = &patch["metadata"]["uid"];
+        let others = self.0.values().filter(|other| other.patch["metadata"]["uid"] != *uid);
+        let mut others = others.filter(|other| other.is_possible(server));
+        let twice = others.find(|other| allocated(&other.patch).any(|id| own.contains(&id)));
+        rule(twice.is_none(), || {
+            format!("{patch} is sent, and its devices are perhaps those of {twice:?}")
+        })?;
+        self.0.insert(request.id, Sent { at: now, patch });
+        Ok(())
+    }
+
+    /// Records that a request was carried out, or never will be.
+    pub(crate) fn is_over(&mut self, request: RequestId) {
+        self.0.remove(&request);
+    }
+
+    /// Whether some allocation may yet be carried out, so that its devices are withheld.
+    pub(crate) fn are_open(&self, server: &Server, now: Time) -> bool {
+        self.0.values().any(|own| now.since(own.at) <= LONGEST_REQUEST && own.is_possible(server))
+    }
 }
 
 /// Returns the devices of a claim.

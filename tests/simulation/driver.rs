@@ -37,6 +37,8 @@ type Allocation = (String, String);
 /// What the driver reports on an allocation.
 #[derive(Debug, Clone, Copy)]
 enum Report {
+    /// At the first time it reports that the devices are not ready yet, and at the second one that they are.
+    Starts { at: Time, ready: Time },
     /// At this time it reports whether the devices are broken.
     Due { at: Time, is_broken: bool },
     /// It reports nothing, or has reported.
@@ -58,7 +60,7 @@ impl Driver {
     /// Returns the time of the next report.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         let due = self.reports.values().filter_map(|report| match report {
-            Report::Due { at, .. } => Some(*at),
+            Report::Due { at, .. } | Report::Starts { at, .. } => Some(*at),
             Report::Silence => None,
         });
         due.min()
@@ -80,8 +82,12 @@ impl Driver {
             let known = self.reports.remove(&allocation);
             let report = match known.unwrap_or_else(|| self.choose(fired, now)) {
                 Report::Due { at, is_broken } if at <= now => {
-                    patches.push((path_of(claim), patch(claim, is_broken, now)));
+                    patches.push((path_of(claim), patch(claim, is_broken, true, now)));
                     Report::Silence
+                }
+                Report::Starts { at, ready } if at <= now => {
+                    patches.push((path_of(claim), patch(claim, false, false, now)));
+                    Report::Due { at: ready, is_broken: false }
                 }
                 later => later,
             };
@@ -109,6 +115,10 @@ impl Driver {
             3 | 4 => {
                 fired.push(Fault::DevicesLate);
                 report(LATE, false, &mut self.rng)
+            }
+            5 => {
+                let at = now + Duration::from_millis(1 + self.rng.u64(..SOON));
+                Report::Starts { at, ready: at + Duration::from_millis(1 + self.rng.u64(..SOON)) }
             }
             _ => report(SOON, false, &mut self.rng),
         }
@@ -154,11 +164,11 @@ fn path_of(claim: &Value) -> String {
     format!("/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/{name}/status")
 }
 
-/// Returns the patch that reports the devices of a claim. It names the version, so that it concerns no other
+/// Returns the patch that reports the devices of a claim: whether they are broken, or that they are not ready yet. It names the version, so that it concerns no other
 /// allocation.
-fn patch(claim: &Value, is_broken: bool, now: Time) -> Value {
+fn patch(claim: &Value, is_broken: bool, is_true: bool, now: Time) -> Value {
     let (kind, reason) = if is_broken { (BROKEN, "Broken") } else { (READY, "Ready") };
-    let condition = json!({"type": kind, "status": "True", "reason": reason,
+    let condition = json!({"type": kind, "status": if is_true { "True" } else { "False" }, "reason": reason,
         "message": "the driver says so", "lastTransitionTime": now.to_string()});
     let devices = conditional(claim).map(|result| {
         json!({"driver": result["driver"], "pool": result["pool"], "device": result["device"],

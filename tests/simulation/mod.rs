@@ -7,6 +7,7 @@
 //! - `server`: the store with its kubelets and controllers.
 //! - `api_servers`: the servers in front of the store, whose caches may lag.
 //! - `network`: faults of requests, replies and watch streams.
+//! - `emphasis`: what a seed does often, and what it leaves out.
 //! - `trouble`, `extender`: faults that last and stay in one place.
 //! - `churn`: actions of users, nodes and other schedulers.
 //! - `driver`: a driver of devices that reports late, or that devices are broken.
@@ -20,6 +21,7 @@
 //! - `queueing`, `limits`, `retries`, `calls`, `zones`, `explanations`, `leases`, `farewells`: invariants of turns
 //!   and backoffs, of the number and rate of requests, of repeated requests, of the calls of reflectors, of the
 //!   order of nodes, of what users read, of the Lease, and of processes that are asked to end.
+//! - `quiet`: invariants of moments in which nothing is under way.
 //! - `evictions`, `times`: invariants of repeated preemptions, and of the times that are written.
 //! - `counts`: invariants of what the scheduler counts and keeps.
 //! - `volumes`, `devices`: invariants of volumes and devices, and of their claims.
@@ -35,6 +37,7 @@ mod coverage;
 mod decisions;
 mod devices;
 mod driver;
+mod emphasis;
 mod evictions;
 mod explanations;
 mod extender;
@@ -48,6 +51,7 @@ mod patience;
 mod preemptions;
 mod progress;
 mod queueing;
+mod quiet;
 mod recording;
 mod replica;
 mod retries;
@@ -69,7 +73,9 @@ pub(crate) use world::{Summary, World};
 
 /// One in this many seeds lives through hours of lasting faults, and less of everything else.
 const LASTING: u64 = 4;
-/// One in this many seeds has devices.
+/// One in this many of the others does everything, at low rates; all others have an emphasis.
+const GENERAL: u64 = 8;
+/// One in this many seeds without an emphasis has devices.
 const DEVICES: u64 = 3;
 /// One in this many seeds does not score nodes by their storage capacity, as by default.
 const WITHOUT_STORAGE_SCORES: u64 = 2;

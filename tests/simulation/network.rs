@@ -5,6 +5,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::coverage::Fault;
+use super::emphasis::{Emphasis, Theme};
 
 /// The fate of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,11 +58,27 @@ pub(crate) enum Piece {
     Stalls,
 }
 
+/// The numbers of fates that requests have, some of them more often than others.
+#[derive(Debug, Clone, Copy)]
+struct Fates([u8; 7]);
+
+impl Fates {
+    const ALL: Self = Self([0, 1, 2, 3, 4, 5, 6]);
+
+    /// Returns mostly one or two of the fates.
+    fn some(rng: &mut Rng) -> Self {
+        let chosen = [rng.u8(..7), rng.u8(..7), rng.u8(..7)];
+        Self([0, 0, 0, 0, 1, 1, 2].map(|number: usize| chosen[number]))
+    }
+}
+
 /// Rates of faults, in thousandths.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Network {
     /// Rate of requests with a fault.
     faults: u32,
+    /// Rates and fates of the requests of single themes.
+    themes: [Option<(u32, Fates)>; Theme::OF_REQUESTS],
     /// Rate of parts of streams with a fault.
     broken_pieces: u32,
     /// Rate of watches that start further back than requested.
@@ -76,13 +93,16 @@ pub(crate) struct Network {
 
 impl Network {
     /// Generates a network with faults at random rates.
-    pub(crate) fn bad(rng: &mut Rng) -> Self {
+    pub(crate) fn bad(rng: &mut Rng, emphasis: &Emphasis) -> Self {
         let slowest = [5, 50, 500, 3000][rng.usize(..4)];
         let lag = [0, 0, 0, 300, 3000, 60_000][rng.usize(..6)];
         Self {
             faults: rng.u32(0..250),
-            broken_pieces: rng.u32(0..40),
-            repeats: rng.u32(0..300),
+            themes: std::array::from_fn(|number| {
+                Some((emphasis.rate_of_requests(number, rng)?, Fates::some(rng)))
+            }),
+            broken_pieces: emphasis.weight(Theme::Watches, rng.u32(0..40)),
+            repeats: emphasis.weight(Theme::Watches, rng.u32(0..300)),
             slowest: Duration::from_millis(slowest),
             lag: (Duration::from_millis(lag), rng.u64(..)),
             overloaded: false,
@@ -90,18 +110,19 @@ impl Network {
     }
 
     /// Generates a network with few faults, in which kinds may lag.
-    pub(crate) fn fair(rng: &mut Rng) -> Self {
+    pub(crate) fn fair(rng: &mut Rng, emphasis: &Emphasis) -> Self {
         let faults = [0, 0, 5, 20][rng.usize(..4)];
         let broken_pieces = [0, 1, 3][rng.usize(..3)];
         let slowest = Duration::from_millis([5, 50, 500][rng.usize(..3)]);
-        Self { faults, broken_pieces, slowest, ..Self::bad(rng) }
+        Self { faults, broken_pieces, slowest, ..Self::bad(rng, emphasis) }
     }
 
     /// A network without faults.
     pub(crate) const fn calm() -> Self {
         let slowest = Duration::from_millis(5);
         let lag = (Duration::ZERO, 0);
-        Self { faults: 0, broken_pieces: 0, repeats: 0, slowest, lag, overloaded: false }
+        let themes = [None; Theme::OF_REQUESTS];
+        Self { faults: 0, themes, broken_pieces: 0, repeats: 0, slowest, lag, overloaded: false }
     }
 
     /// A network in which every request and stream fails.
@@ -130,16 +151,19 @@ impl Network {
         }
     }
 
-    /// Returns the fate of a request.
-    pub(crate) fn fate(&self, rng: &mut Rng) -> Fate {
+    /// Returns the fate of a request of a theme.
+    pub(crate) fn fate(&self, theme: Theme, rng: &mut Rng) -> Fate {
         if self.overloaded {
             return Fate::Refused(429);
         }
-        if rng.u32(..1000) >= self.faults {
+        let own = theme.of_requests().and_then(|number| self.themes[number]);
+        let (faults, Fates(fates)) = own.unwrap_or((self.faults, Fates::ALL));
+        if rng.u32(..1000) >= faults {
             return Fate::Served;
         }
         let status = |rng: &mut Rng| [429, 500, 503, 504][rng.usize(..4)];
-        match rng.u32(..7) {
+        match fates[rng.usize(..fates.len())] {
+            4 if theme == Theme::Evictions && rng.bool() => Fate::Refused(403),
             0 => Fate::NotSent,
             1 => Fate::Vanishes,
             2 => Fate::AnswerLost,

@@ -53,11 +53,11 @@ impl Count {
 
 impl Failures {
     /// Checks the queue after a step. Each failure counts once, and determines the backoff. No pod is kept
-    /// in backoff, or unschedulable, for longer than the rules say.
+    /// in backoff, or unschedulable, for longer than the rules say, by a process that `is_running`.
     ///
     /// # Errors
     /// A rule is violated.
-    pub(crate) fn check(&mut self, engine: &Engine, now: Time) -> Checked {
+    pub(crate) fn check(&mut self, engine: &Engine, is_running: bool, now: Time) -> Checked {
         for (place, queued) in engine.queue().iter() {
             let key = &queued.pod.key;
             let count = Count::of(queued);
@@ -70,7 +70,9 @@ impl Failures {
             rule(is_new || count == before || queued.timestamp >= now, || {
                 format!("{key} has failed now, and waits since {:?}", queued.timestamp)
             })?;
-            ends_in_time(place, queued, now)?;
+            if is_running {
+                ends_in_time(place, queued, now)?;
+            }
         }
         if self.0.len() > engine.pending().count() {
             self.0.retain(|uid, _| engine.pending().any(|pod| pod.uid == *uid));

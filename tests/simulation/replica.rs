@@ -437,6 +437,22 @@ impl Replica {
         self.last_decisions.of_node.get(node) > self.last_decisions.of_pod.get(pod)
     }
 
+    /// Whether the watch has shown the pod on a node.
+    pub(crate) fn shows_placed(&self, pod: &Uid) -> bool {
+        self.placed.contains_key(pod)
+    }
+
+    /// Whether a process that may act has no request under way, binds no pod, and has no pod to try.
+    pub(crate) fn is_quiet(&self, now: Time) -> bool {
+        let engine = self.scheduler.engine();
+        let counts = engine.queue().counts();
+        self.is_synced()
+            && self.scheduler.api_dispatcher().unfinished() == 0
+            && engine.binding_count() == 0
+            && counts.active + counts.backoff == 0
+            && self.scheduler.may_act(now)
+    }
+
     /// Returns the pods that the watch has shown on a node.
     fn pods_on(&self, node: &str) -> BTreeSet<Uid> {
         let here = self.placed.iter().filter(|(_, own)| ***own == *node);

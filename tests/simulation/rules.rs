@@ -224,6 +224,15 @@ pub(crate) fn at_rest(server: &Server, replica: &mut Replica, now: Time) -> Resu
     Ok(waiting.len())
 }
 
+/// Whether the watches have shown the newest state.
+pub(crate) fn knows_all(server: &Server, replica: &Replica) -> bool {
+    let engine = replica.scheduler.engine();
+    nodes_agree(server, engine).is_ok()
+        && placed_pods_agree(server, engine).is_ok()
+        && pending_pods_agree(server, engine).is_ok()
+        && Related::of_server(server) == replica.related
+}
+
 /// Checks that no request, binding or eviction is unfinished at rest.
 fn nothing_is_left(replica: &mut Replica) -> Checked {
     let effects = replica.scheduler.api_dispatcher().unfinished();

@@ -27,10 +27,12 @@ use self::transport::answer_to;
 use super::churn::Churn;
 use super::clocks::Clock;
 use super::coverage::{Coverage, Fault, State, States};
+use super::emphasis::{Emphasis, Theme};
 use super::extender::{self, Role};
 use super::leases::{self, Leases};
 use super::network::{Fate, Network};
 use super::progress::Progress;
+use super::quiet;
 use super::recording::Recording;
 use super::replica::{Decided, Kind, Replica};
 use super::rules::{self, Violation};
@@ -39,7 +41,7 @@ use super::times;
 use super::trouble::Troubles;
 use super::volumes::Held;
 use super::wake_ups::WakeUps;
-use super::{DEVICES, LASTING, WITHOUT_STORAGE_SCORES};
+use super::{DEVICES, GENERAL, LASTING, WITHOUT_STORAGE_SCORES};
 
 /// The initial time, in seconds since 1970.
 const BEGINNING: i64 = 1_790_000_000;
@@ -58,8 +60,8 @@ const MOST_BEFORE_SENDING: u64 = 300;
 const LATEST_ARRIVAL: u64 = 40_000;
 /// Maximum time for which a process is stopped, in milliseconds.
 const LONGEST_PAUSE: u64 = 40_000;
-/// One in so many decisions is followed by another pod that takes room on the same node.
-const ROOM_TAKEN: u32 = 25;
+/// Rate of decisions that are followed by another pod that takes room on the same node, in thousandths.
+const ROOM_TAKEN: u32 = 40;
 /// Maximum time until it does, in microseconds.
 const MOST_UNTIL_TAKEN: u64 = 60_000;
 
@@ -179,6 +181,7 @@ pub(crate) struct World {
     events: BTreeMap<(Time, u64), Event>,
     sequence: u64,
     network: Network,
+    emphasis: Emphasis,
     server: Server,
     churn: Churn,
     seats: Seats,
@@ -241,7 +244,11 @@ impl World {
         let now = Time::from_secs(BEGINNING);
         let api_servers = [1, 2, 2, 3][rng.usize(..4)];
         let mut server = Server::new(rng.u64(..), api_servers, now);
-        let mut churn = Churn::new(rng.fork(), seed % DEVICES == 1);
+        let emphasis = match seed.is_multiple_of(LASTING) || seed % GENERAL == 2 {
+            true => Emphasis::general(seed % DEVICES == 1),
+            false => Emphasis::swarm(&mut rng),
+        };
+        let mut churn = Churn::new(rng.fork(), emphasis.clone());
         churn.begin(&mut server, now);
         let replicas = [1, 1, 1, 2, 3][rng.usize(..5)];
         let elects = replicas > 1 || rng.bool();
@@ -251,7 +258,8 @@ impl World {
             seed,
             now,
             steps_at_once: 0,
-            network: Network::bad(&mut rng),
+            network: Network::bad(&mut rng, &emphasis),
+            emphasis,
             rng,
             events: BTreeMap::new(),
             sequence: 0,
@@ -290,7 +298,7 @@ impl World {
             self.at(pause, Event::Churn);
             let end = self.now + pause;
             self.run_until(end)?;
-            if self.rng.u32(..1000) < 20 {
+            if self.happens(Theme::Ends, 20) {
                 let seat = self.rng.usize(..self.seats.len());
                 match self.rng.u32(..3) {
                     0 => self.kill(seat),
@@ -299,21 +307,33 @@ impl World {
                 }
             }
             self.troubles.end(self.now);
-            match self.rng.u32(..1000) {
-                0..10 => self.network = Network::bad(&mut self.rng),
-                10..15 => self.outage()?,
-                15..22 => self.trouble(0, 2),
-                22..47 => self.fall_behind(),
-                47..51 => self.restart_api_servers(),
-                51..61 => {
-                    let seat = self.rng.usize(..self.seats.len());
-                    self.coverage.fired_at(Fault::ClockCorrected, seat);
-                    self.seats.at(seat).correct_clock(&mut self.rng);
-                }
-                _ => {}
+            if self.rng.u32(..1000) < 10 {
+                self.network = Network::bad(&mut self.rng, &self.emphasis);
+            }
+            if self.happens(Theme::Servers, 5) {
+                self.outage()?;
+            }
+            if self.happens(Theme::Troubles, 7) {
+                self.trouble(0, 2);
+            }
+            if self.happens(Theme::Servers, 25) {
+                self.fall_behind();
+            }
+            if self.happens(Theme::Servers, 4) {
+                self.restart_api_servers();
+            }
+            if self.happens(Theme::Clocks, 10) {
+                let seat = self.rng.usize(..self.seats.len());
+                self.coverage.fired_at(Fault::ClockCorrected, seat);
+                self.seats.at(seat).correct_clock(&mut self.rng);
             }
         }
         Ok(())
+    }
+
+    /// Decides whether a fault happens that usually does at this rate, in thousandths.
+    fn happens(&mut self, theme: Theme, usual: u32) -> bool {
+        self.emphasis.happens(theme, &mut self.rng, usual)
     }
 
     /// Makes the server unreachable or paused, for seconds or minutes.
@@ -448,9 +468,22 @@ impl World {
             if is_running {
                 rules::no_permit_is_overdue(engine, now)?;
                 replica.no_call_waits_in_vain(now)?;
-                replica.failures.check(engine, now)?;
             }
+            replica.failures.check(engine, is_running, now)?;
             seat.writes.keep_their_room(&self.server, engine)?;
+            if is_running {
+                seat.writes.are_reckoned_with(&self.server, engine, now)?;
+                seat.writes.seek_no_known_outcome(engine, |pod| replica.shows_placed(pod))?;
+            }
+            if is_running && replica.is_quiet(now) {
+                quiet::evictions_are_true(&self.server, replica)?;
+                quiet::nominations_are_true(&self.server, replica.scheduler.engine())?;
+                let version = self.server.store.resource_version();
+                if seat.looked_at != version && !seat.allocations.are_open(&self.server, now) {
+                    seat.looked_at = version;
+                    quiet::devices_are_used(&self.server, replica)?;
+                }
+            }
             replica.no_volumes_are_kept(now)?;
             match has_recovered {
                 true => replica.no_binding_waits_in_vain(now)?,
@@ -701,11 +734,13 @@ impl World {
         {
             self.coverage.fired_at(fault, number);
         }
+        seat.writes.decided(&attempt.pod);
         match &attempt.outcome {
             EngineOutcome::Assumed(node) => {
                 self.progress.attempted(&attempt.pod.uid.to_string());
                 seat.beside.insert(attempt.pod.uid.clone(), beside);
-                if !self.is_calm && self.rng.u32(..ROOM_TAKEN) == 0 {
+                if !self.is_calm && self.emphasis.happens(Theme::Foreign, &mut self.rng, ROOM_TAKEN)
+                {
                     let soon = Duration::from_micros(self.rng.u64(..MOST_UNTIL_TAKEN));
                     let event = Event::TakeRoom { seat: number, node: node.clone() };
                     self.sequence += 1;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use client::{Destination, Method, Reply, Request, RequestId, Response};
 use engine::{Engine, Event};
 use framework::preemption::Preemption;
-use framework::{Time, Uid};
+use framework::{Pod, Time, Uid};
 use serde_json::Value;
 
 use super::rules::{Checked, rule};
@@ -41,6 +41,12 @@ pub(crate) struct Writes {
     versions: BTreeMap<String, (u64, Time)>,
     /// UIDs of the pods that were to be patched.
     touched: BTreeSet<String>,
+    /// UIDs of the pods that an answer has shown with a node.
+    shown_bound: BTreeSet<String>,
+    /// UIDs of the pods that the server has deleted for us.
+    deleted: BTreeSet<String>,
+    /// The generation of the specification of each pod in its last decision.
+    decided: BTreeMap<Uid, u32>,
 }
 
 /// A binding that was sent.
@@ -112,6 +118,7 @@ impl Writes {
         }
         if request.method == Method::Delete && !is_of_devices {
             let uid = uid_in(&body_of(request), "preconditions");
+            rule(!self.deleted.contains(&uid), || format!("{uid} is evicted for the second time"))?;
             self.deletions.insert(request.id, Uid::from(uid.as_str()));
         }
         let is_of_pods = request.path.starts_with("/api/v1/") && request.path.contains("/pods/");
@@ -169,6 +176,7 @@ impl Writes {
         }
     }
 
+    /// Checks a write of a pod. No condition or nomination is written once an answer has shown that the pod has a node.
     fn is_meant_well(&self, server: &Server, request: &Request) -> Checked {
         let body = body_of(request);
         let is_deletion = request.method == Method::Delete;
@@ -178,8 +186,11 @@ impl Writes {
             self.are_others_evicted(server, &uid)?;
             return self.may_evict(server, &uid);
         }
-        let is_late = request.path.ends_with("/status")
-            && self.bound.contains_key(&Uid::from(uid.as_str()))
+        let is_status = request.path.ends_with("/status");
+        let is_known =
+            self.bound.contains_key(&Uid::from(uid.as_str())) || self.shown_bound.contains(&uid);
+        let is_late = is_status
+            && is_known
             && server.live_pods().any(|pod| {
                 pod["metadata"]["uid"] == uid && !names_old_version(&version_in(&body), pod)
             });
@@ -243,6 +254,7 @@ impl Writes {
     /// Records a reply.
     pub(crate) fn replied(&mut self, request: RequestId, reply: &Reply, now: Time) {
         self.at_work.remove(&request);
+        self.note_bound(reply);
         let touched = self.touches.remove(&request);
         if let (Some(known), Reply::Answered(Response { status: 200, body, .. })) = (touched, reply)
             && let pod = serde_json::from_slice::<Value>(body).unwrap_or_default()
@@ -265,8 +277,74 @@ impl Writes {
         if let (Some(pod), Reply::Answered(Response { status: 200, .. })) = (deleted, reply) {
             // From now on other pods that need the room know that the victim is terminating.
             self.victims.remove(&pod);
+            self.deleted.insert(pod.to_string());
             self.silent_victims.insert(pod);
         }
+    }
+
+    /// Notes a pod with a node that an answer shows.
+    fn note_bound(&mut self, reply: &Reply) {
+        let Reply::Answered(Response { status: 200, body, .. }) = reply else { return };
+        let object = serde_json::from_slice::<Value>(body).unwrap_or_default();
+        let is_bound = object["spec"]["nodeName"].as_str().is_some_and(|node| !node.is_empty());
+        if object["kind"] == "Pod" && is_bound {
+            self.shown_bound.insert(uid_in(&object, "metadata"));
+        }
+    }
+
+    /// Records the specification that a decision is based on.
+    pub(crate) fn decided(&mut self, pod: &Pod) {
+        self.decided.insert(pod.uid.clone(), pod.generation);
+    }
+
+    /// Checks that a pod that is bound has the specification that was decided on.
+    ///
+    /// # Errors
+    /// The rule is violated.
+    pub(crate) fn is_as_decided(&self, server: &Server, bound: &Bound) -> Checked {
+        let pod = server.live_pods().find(|pod| pod["metadata"]["uid"] == bound.uid.as_str());
+        let generation = pod.and_then(|pod| pod["metadata"]["generation"].as_i64());
+        let decided = self.decided.get(&Uid::from(bound.uid.as_str()));
+        let (Some(generation), Some(decided)) = (generation, decided) else { return Ok(()) };
+        rule(generation == i64::from(*decided), || {
+            format!("{bound:?} in generation {generation}, and {decided} was decided on")
+        })
+    }
+
+    /// Checks that a pod keeps its room as long as the server would carry out a bind that was sent.
+    ///
+    /// # Errors
+    /// The rule is violated.
+    pub(crate) fn are_reckoned_with(&self, server: &Server, engine: &Engine, now: Time) -> Checked {
+        let (cache, cluster) = (engine.cache(), engine.cache().cluster());
+        for binding in self.bindings.values().filter(|binding| binding.may_arrive(now)) {
+            if !server.live_pods().any(|pod| binding.may_bind(pod)) {
+                continue;
+            }
+            let placed = cache.placed(&Uid::from(binding.uid.as_str()));
+            let node = placed.map(|placed| &**cluster.node_name(placed.node));
+            rule(node == Some(&*binding.node), || {
+                format!("{binding:?} may be carried out, and its room is on {node:?}")
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Checks that no bind is stopped whose outcome the watch has shown.
+    ///
+    /// # Errors
+    /// The rule is violated.
+    pub(crate) fn seek_no_known_outcome(
+        &self,
+        engine: &Engine,
+        is_shown: impl Fn(&Uid) -> bool,
+    ) -> Checked {
+        let fences = self.patches.values().filter(|(_, is_fence)| *is_fence);
+        let mut pods = fences.map(|(uid, _)| Uid::from(uid.as_str()));
+        let known = pods.find(|uid| is_shown(uid) && engine.is_binding(uid));
+        rule(known.is_none(), || {
+            format!("the watch shows {known:?} bound, and its binding cycle goes on")
+        })
     }
 
     /// Whether the process has patched the pod, or has tried to.

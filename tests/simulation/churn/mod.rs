@@ -20,6 +20,8 @@ use sandbox::resources::{NODES, PODS, REPLICATIONCONTROLLERS, Resource, STATEFUL
 use serde_json::{Value, json};
 
 use super::coverage::Fault;
+use super::emphasis::{Emphasis, Theme};
+use super::patience;
 use super::server::Server;
 use chance::{once_in, one_of};
 use nodes::NODE_NAMES;
@@ -31,21 +33,59 @@ const NAMESPACES: [&str; 3] = ["default", "kube-system", "shop"];
 /// The label of namespaces that affinity terms select.
 const TEAM: &str = "team";
 const TEAMS: [&str; 2] = ["red", "blue"];
-/// Names of pods, used repeatedly.
-const POD_NAMES: u32 = 14;
 const FOREIGN: &str = "other-scheduler";
+
+/// An action, and its description.
+type Action = fn(&mut Churn, &mut Server, Time) -> String;
+
+/// The actions, with their weights.
+const ACTIONS: [(u32, Theme, Action); 30] = [
+    (34, Theme::Pods, Churn::create_pod),
+    (18, Theme::Pods, Churn::delete_pod),
+    (5, Theme::Pods, Churn::replace_pod),
+    (6, Theme::Pods, Churn::open_gates),
+    (4, Theme::Pods, Churn::finish_pod),
+    (3, Theme::Pods, Churn::drop_finalizers),
+    (8, Theme::Pods, Churn::relabel_pod),
+    (12, Theme::UnderWay, Churn::disturb_pods_under_way),
+    (2, Theme::UnderWay, Churn::create_crowd),
+    (5, Theme::Nodes, Churn::create_node),
+    (3, Theme::Nodes, Churn::delete_node),
+    (7, Theme::Nodes, Churn::change_node),
+    (6, Theme::Nodes, Churn::move_node),
+    (2, Theme::Nodes, Churn::grow_node),
+    (2, Theme::Nodes, Churn::heartbeat),
+    (1, Theme::Nodes, Churn::act_in_mass),
+    (4, Theme::Topology, Churn::scale),
+    (5, Theme::Topology, Churn::change_namespace),
+    (5, Theme::Topology, Churn::change_service),
+    (5, Theme::Topology, Churn::change_controller),
+    (8, Theme::Preemption, Churn::change_budget),
+    (3, Theme::Preemption, Churn::nominate),
+    (3, Theme::Preemption, Churn::evict),
+    (3, Theme::Preemption, Churn::let_preemptors_meet),
+    (4, Theme::Foreign, Churn::squat),
+    (4, Theme::Foreign, Churn::bind_elsewhere),
+    (4, Theme::Foreign, Churn::schedule_elsewhere),
+    (3, Theme::Servers, Churn::compact),
+    (40, Theme::Storage, Churn::change_storage),
+    (1, Theme::Storage, Churn::stop_controllers),
+];
 
 /// A generator of random actions.
 pub(crate) struct Churn {
     rng: Rng,
+    emphasis: Emphasis,
     /// CPUs of the node of each number. They only grow, so earlier decisions stay valid.
     cpus: [usize; NODE_NAMES],
+    /// Maximum number of pods on the node of each number. It only grows, too.
+    most_pods: [usize; NODE_NAMES],
     /// Attach limit of the node of each number. It only grows, too.
     attachable: [i64; NODE_NAMES],
     /// Share of created pods, in tenths, that mainly request volumes.
     claimants: u32,
-    /// Whether there are devices.
-    has_devices: bool,
+    /// The templates of most pods, if they repeat.
+    templates: Vec<Value>,
     /// Whether another scheduler takes the room of preemptors again and again.
     has_rival: bool,
     /// Generation of the last pool of devices.
@@ -54,32 +94,50 @@ pub(crate) struct Churn {
 
 impl Churn {
     /// Creates a generator from a seed.
-    pub(crate) fn new(mut rng: Rng, has_devices: bool) -> Self {
-        let claimants = one_of(&mut rng, [1, 3, 9]);
+    pub(crate) fn new(mut rng: Rng, emphasis: Emphasis) -> Self {
+        let claimants = match emphasis.has(Theme::Storage) {
+            true => one_of(&mut rng, [1, 3, 9]),
+            false => 0,
+        };
         let attachable = [1, 2, 1, 1, 2, 1, 0, 1];
-        let has_rival = once_in(&mut rng, 4);
+        let has_rival = emphasis.happens(Theme::Foreign, &mut rng, 250);
         let cpus = std::array::from_fn(|number| 2 + number % 3);
-        Self { rng, cpus, attachable, claimants, has_devices, has_rival, generation: 0 }
+        Self {
+            rng,
+            emphasis,
+            cpus,
+            most_pods: [6; NODE_NAMES],
+            attachable,
+            claimants,
+            templates: Vec::new(),
+            has_rival,
+            generation: 0,
+        }
     }
 
     /// Whether there are devices.
     pub(crate) const fn has_devices(&self) -> bool {
-        self.has_devices
+        self.emphasis.has(Theme::Devices)
     }
 
     /// Returns the time until the next action.
     pub(crate) fn pause(&mut self) -> Duration {
+        let [shortest, longer, longest] = self.emphasis.pauses;
         Duration::from_millis(match self.rng.u32(..10) {
-            0..6 => self.rng.u64(..20),
-            6..9 => self.rng.u64(..1000),
-            _ => self.rng.u64(..15_000),
+            0..6 => self.rng.u64(..shortest),
+            6..9 => self.rng.u64(..longer),
+            _ => self.rng.u64(..longest),
         })
     }
 
     /// Creates the initial objects.
     pub(crate) fn begin(&mut self, server: &mut Server, now: Time) {
         preemption::create_classes(server, now);
-        for _ in 0..self.rng.u32(1..6) + self.claimants {
+        let nodes = match self.emphasis.is_tiny() {
+            true => 4 * self.emphasis.nodes.len(),
+            false => self.rng.usize(1..6) + self.claimants as usize,
+        };
+        for _ in 0..nodes {
             self.create_node(server, now);
         }
         for _ in 0..self.rng.u32(..6) {
@@ -89,7 +147,7 @@ impl Churn {
             self.change_budget(server, now);
         }
         self.begin_storage(server, now);
-        if self.has_devices {
+        if self.has_devices() {
             self.begin_devices(server, now);
         }
         for _ in 0..self.rng.u32(..20) {
@@ -102,7 +160,7 @@ impl Churn {
         for namespace in NAMESPACES {
             self.create_all_claims(server, namespace, now);
         }
-        if self.has_devices {
+        if self.has_devices() {
             self.restore_devices(server, now);
             self.publish_shared(server, now);
         }
@@ -128,48 +186,41 @@ impl Churn {
 
     /// Carries out one action, and describes it.
     pub(crate) fn step(&mut self, server: &mut Server, now: Time) -> String {
-        if self.has_devices && once_in(&mut self.rng, 8) {
+        if self.has_devices() && self.happens(Theme::Devices, 125) {
             return self.change_devices(server, now);
         }
         if self.has_rival && once_in(&mut self.rng, 4) {
             return self.squat(server, now);
         }
-        match self.rng.u32(..210) {
-            0..34 => self.create_pod(server, now),
-            34..52 => self.delete_pod(server, now),
-            52..57 => self.replace_pod(server, now),
-            57..63 => self.open_gates(server, now),
-            63..67 => self.finish_pod(server, now),
-            67..70 => self.drop_finalizers(server, now),
-            70..74 => self.bind_elsewhere(server, now),
-            74..82 => self.relabel_pod(server, now),
-            82..87 => self.create_node(server, now),
-            87..90 => self.delete_node(server, now),
-            90..97 => self.change_node(server, now),
-            97..103 => self.move_node(server, now),
-            103..105 => self.grow_node(server, now),
-            105..109 => self.scale(server, now),
-            109..114 => self.change_namespace(server, now),
-            114..119 => self.change_service(server, now),
-            119..124 => self.change_controller(server, now),
-            124..132 => self.change_budget(server, now),
-            132..136 => self.squat(server, now),
-            136..139 => self.nominate(server, now),
-            139..142 => self.evict(server, now),
-            142..145 => {
-                server.compact();
-                server.fired.push(Fault::HistoryCompacted);
-                "history is compacted".to_owned()
+        let weight =
+            |(weight, theme, _): &(u32, Theme, Action)| self.emphasis.weight(*theme, *weight);
+        let all: u32 = ACTIONS.iter().map(weight).sum();
+        let mut chosen = self.rng.u32(..all);
+        let action = ACTIONS.iter().find(|action| match chosen.checked_sub(weight(action)) {
+            None => true,
+            Some(rest) => {
+                chosen = rest;
+                false
             }
-            145..185 => self.change_storage(server, now),
-            185 => self.stop_controllers(server, now),
-            186..189 => self.let_preemptors_meet(server, now),
-            191 => self.act_in_mass(server, now),
-            192..196 => self.schedule_elsewhere(server, now),
-            196..208 => self.disturb_pods_under_way(server, now),
-            208..210 => self.create_crowd(server, now),
-            _ => self.heartbeat(server, now),
-        }
+        });
+        action.map_or_else(String::new, |(_, _, act)| act(self, server, now))
+    }
+
+    /// Decides whether something happens that usually does at this rate, in thousandths.
+    fn happens(&mut self, theme: Theme, usual: u32) -> bool {
+        self.emphasis.happens(theme, &mut self.rng, usual)
+    }
+
+    /// Returns the number of a node.
+    fn node_number(&mut self) -> usize {
+        self.emphasis.nodes[self.rng.usize(..self.emphasis.nodes.len())]
+    }
+
+    /// Expires the history.
+    fn compact(&mut self, server: &mut Server, _: Time) -> String {
+        server.compact();
+        server.fired.push(Fault::HistoryCompacted);
+        "history is compacted".to_owned()
     }
 
     /// Sometimes longer than some pods wait for their volumes.
@@ -183,23 +234,25 @@ impl Churn {
         let is_crowded = self.rng.u32(..10) < self.claimants;
         let namespaces = if is_crowded { [NAMESPACES[0]; 3] } else { NAMESPACES };
         let namespace = one_of(&mut self.rng, namespaces);
-        let name = format!("p{}", self.rng.u32(..POD_NAMES));
+        let name = format!("p{}", self.rng.u32(..self.emphasis.pod_names));
         let pod = self.pod(server, namespace, &name);
         self.create_claims_of(&pod, server, now);
         let target = related::collection(PODS, namespace);
         match server.request("POST", &target, &pod, now) {
             201 => format!("create {pod}"),
+            409 if self.emphasis.is_tiny() => {
+                // Few names are taken soon.
+                let old = format!("{target}/{name}?gracePeriodSeconds=0");
+                let gone = server.request("DELETE", &old, &Value::Null, now);
+                let come = server.request("POST", &target, &pod, now);
+                format!("create {pod} in place of another one: {gone}, {come}")
+            }
             status => format!("create {namespace}/{name}: {status}"),
         }
     }
 
     fn pod(&mut self, server: &Server, namespace: &str, name: &str) -> Value {
-        let wants_devices = self.has_devices && self.rng.u32(..5) < 3;
-        let mut pod = match self.rng.u32(..10) < self.claimants {
-            _ if wants_devices && !once_in(&mut self.rng, 4) => devices::template(&mut self.rng),
-            true => pods::claimant(&mut self.rng),
-            false => pods::template(&mut self.rng),
-        };
+        let mut pod = self.template();
         pod["apiVersion"] = json!("v1");
         pod["kind"] = json!("Pod");
         pod["metadata"]["name"] = json!(name);
@@ -213,13 +266,35 @@ impl Churn {
         if once_in(&mut self.rng, 12) {
             pod["spec"]["schedulerName"] = json!(FOREIGN);
             if self.rng.bool() {
-                pod["spec"]["nodeName"] = json!(format!("n{}", self.rng.usize(..NODE_NAMES)));
+                pod["spec"]["nodeName"] = json!(format!("n{}", self.node_number()));
             }
         } else if once_in(&mut self.rng, 6) {
             pod["spec"]["schedulingGates"] = json!([{"name": "example.com/wait"}]);
         }
+        pod
+    }
+
+    /// Returns labels and spec of a pod. Where templates repeat, few pods are the only ones of theirs.
+    fn template(&mut self) -> Value {
+        let known = self.templates.len();
+        if Some(known) == self.emphasis.templates && !once_in(&mut self.rng, 8) {
+            return self.templates[self.rng.usize(..known)].clone();
+        }
+        let wants_devices = self.has_devices() && self.rng.u32(..5) < 3;
+        let mut pod = match self.rng.u32(..10) < self.claimants {
+            _ if wants_devices && !once_in(&mut self.rng, 4) => devices::template(&mut self.rng),
+            true => pods::claimant(&mut self.rng),
+            false => pods::template(&mut self.rng),
+        };
         if wants_devices {
             devices::request_devices(&mut self.rng, &mut pod);
+        }
+        if self.emphasis.is_on(Theme::UnderWay) && self.rng.bool() {
+            pod["metadata"]["labels"][patience::LABEL] =
+                json!(one_of(&mut self.rng, patience::VALUES));
+        }
+        if self.emphasis.templates.is_some_and(|most| known < most) {
+            self.templates.push(pod.clone());
         }
         pod
     }

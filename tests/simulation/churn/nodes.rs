@@ -15,16 +15,17 @@ pub(super) const HOSTNAME: &str = "kubernetes.io/hostname";
 /// The label of the name of a node that never changes.
 pub(crate) const MACHINE: &str = "example.com/machine";
 pub(super) const ZONES: [&str; 3] = ["a", "b", "c"];
-pub(super) const NODE_NAMES: usize = 8;
+pub(crate) const NODE_NAMES: usize = 8;
 
 const PATH: &str = "/api/v1/nodes";
 
 impl Churn {
     /// Size and machine of a node follow from its name, so a recreated node is the same.
     pub(super) fn create_node(&mut self, server: &mut Server, now: Time) -> String {
-        let number = self.rng.usize(..NODE_NAMES);
+        let number = self.node_number();
         let name = format!("n{number}");
-        let size = json!({"cpu": self.cpus[number].to_string(), "memory": "4Gi", "pods": "6"});
+        let (cpus, most_pods) = (self.cpus[number].to_string(), self.most_pods[number].to_string());
+        let size = json!({"cpu": cpus, "memory": "4Gi", "pods": most_pods});
         let labels = json!({ZONE: ZONES[number % 3], HOSTNAME: name, MACHINE: name});
         let node = json!({"apiVersion": "v1", "kind": "Node",
             "metadata": {"name": name, "labels": labels},
@@ -58,18 +59,23 @@ impl Churn {
             0 => json!({ZONE: null}),
             1 => json!({HOSTNAME: null}),
             2..6 => json!({ZONE: one_of(&mut self.rng, ZONES)}),
-            _ => json!({HOSTNAME: format!("n{}", self.rng.usize(..NODE_NAMES))}),
+            _ => json!({HOSTNAME: format!("n{}", self.node_number())}),
         };
         self.patch_node(server, &json!({"metadata": {"labels": labels}}), now)
     }
 
     pub(super) fn grow_node(&mut self, server: &mut Server, now: Time) -> String {
-        let number = self.rng.usize(..NODE_NAMES);
-        self.cpus[number] += 1;
-        let size = json!({"cpu": self.cpus[number].to_string()});
+        let number = self.node_number();
+        let (resource, amount) = match self.rng.bool() {
+            true => ("cpu", &mut self.cpus[number]),
+            false => ("pods", &mut self.most_pods[number]),
+        };
+        *amount += 1;
+        let amount = amount.to_string();
+        let size = json!({resource: amount});
         let patch = json!({"status": {"capacity": size, "allocatable": size}});
         let status = server.request("PATCH", &format!("{PATH}/n{number}/status"), &patch, now);
-        format!("node n{number} has {} CPUs: {status}", self.cpus[number])
+        format!("node n{number} has {amount} {resource}: {status}")
     }
 
     pub(super) fn heartbeat(&mut self, server: &mut Server, now: Time) -> String {

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use super::super::coverage::Fault;
 use super::super::server::{DEFAULT, Server};
 use super::chance::{once_in, one_of};
-use super::nodes::NODE_NAMES;
 use super::related::collection;
 use super::{Churn, FOREIGN, pods};
 
@@ -107,7 +106,7 @@ impl Churn {
     pub(super) fn nominate(&mut self, server: &mut Server, now: Time) -> String {
         let node = match self.rng.u32(..4) {
             0 => Value::Null,
-            1 => json!(format!("n{}", self.rng.usize(..NODE_NAMES))),
+            1 => json!(format!("n{}", self.node_number())),
             _ => server.nodes().last().map_or(Value::Null, |node| node["metadata"]["name"].clone()),
         };
         self.patch_pod(server, "/status", &json!({"status": {"nominatedNodeName": node}}), now)

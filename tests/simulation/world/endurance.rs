@@ -19,7 +19,7 @@ const MOST_TROUBLES: usize = 3;
 impl World {
     /// Lives through hours of lasting faults, and checks progress meanwhile.
     pub(crate) fn endure(&mut self) -> Result<(), Violation> {
-        self.network = Network::fair(&mut self.rng);
+        self.network = Network::fair(&mut self.rng, &self.emphasis);
         self.endures = true;
         self.troubles.end_all(&mut self.server, self.now);
         let mut churn = self.now;

@@ -9,6 +9,7 @@ use fastrand::Rng;
 use framework::{Time, Uid};
 
 use super::super::clocks::Clock;
+use super::super::devices::Allocations;
 use super::super::replica::Replica;
 use super::super::volumes::Volumes;
 use super::super::writes::Writes;
@@ -25,6 +26,10 @@ pub(super) struct Seat {
     pub(super) writes: Writes,
     /// Its changes of volumes and claims.
     pub(super) volumes: Volumes,
+    /// Its allocations of devices.
+    pub(super) allocations: Allocations,
+    /// The version of the store at the last look at unused devices.
+    pub(super) looked_at: u64,
     /// Requests that it made before it was blocked, and has not sent.
     pub(super) held_back: Vec<(RequestSource, Request)>,
     /// For each pod, the other pods that its watch had shown on the node that it chose.
@@ -50,6 +55,8 @@ impl Seat {
             deciding: false,
             writes: Writes::default(),
             volumes: Volumes::default(),
+            allocations: Allocations::default(),
+            looked_at: 0,
             held_back: Vec::new(),
             beside: BTreeMap::new(),
             api_server: 0,
@@ -66,6 +73,7 @@ impl Seat {
         self.deciding = false;
         self.writes = Writes::default();
         self.volumes = Volumes::default();
+        self.allocations = Allocations::default();
         self.held_back.clear();
         self.beside.clear();
     }

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::super::coverage::Fault;
 use super::super::devices;
+use super::super::emphasis::Theme;
 use super::super::extender::{self, Role};
 use super::super::foreign;
 use super::super::leases;
@@ -26,16 +27,16 @@ use super::super::writes::{Writes, is_fence};
 use super::endpoints::{Delayed, Freshness, is_streaming_list};
 use super::{Event, Refused, World};
 
-/// One in so many pods that we bind is rejected by its kubelet.
-const REJECTED: u32 = 30;
+/// Rate of pods that we bind and that their kubelets reject, in thousandths.
+const REJECTED: u32 = 33;
 /// Maximum time until it is, in milliseconds.
 const LATEST_REJECTION: u64 = 250;
 /// Maximum time after which a write that allocates devices arrives: the scheduler reckons with it for two minutes.
 const LATEST_ALLOCATION: Duration = Duration::from_secs(90);
 /// Maximum time after which the patch arrives that stops a bind of unknown outcome.
 const LATEST_FENCE: Duration = Duration::from_secs(20);
-/// A process is killed, stopped or asked to end with one in so many binds.
-const ENDS_WHILE_BINDING: u32 = 20;
+/// Rate of binds with which a process is killed, stopped or asked to end, in thousandths.
+const ENDS_WHILE_BINDING: u32 = 50;
 /// Time between two of these while faults last: longer than the last one may hold up decisions.
 const BETWEEN_ENDS: Duration = Duration::from_mins(10);
 /// The answer of an API server whose store gives none in time.
@@ -66,7 +67,7 @@ impl World {
             replica.informers[informer].reading =
                 if lists { Reading::List } else { Reading::Watch };
             let (life, delay) = (replica.life, self.delay());
-            let mut fate = self.network.fate(&mut self.rng);
+            let mut fate = self.network.fate(Theme::Watches, &mut self.rng);
             let server = self.connect(seat).unwrap_or_else(|| {
                 fate = Fate::NotSent;
                 0
@@ -291,7 +292,7 @@ impl World {
         }
         let by_extender = request.destination != Destination::ApiServer;
         let request = if by_extender { self.bind_of_extender(life, request) } else { request };
-        let mut fate = self.network.fate(&mut self.rng);
+        let mut fate = self.network.fate(theme_of(source, &request), &mut self.rng);
         let server = self.connect(seat).unwrap_or_else(|| {
             fate = Fate::NotSent;
             0
@@ -314,6 +315,7 @@ impl World {
             let replica = seat.replica.as_ref().expect("the process runs");
             seat.writes.sent(&self.server, &request, clock)?;
             seat.volumes.sent(&self.server, replica.scheduler.engine(), &request)?;
+            seat.allocations.sent(&self.server, &request, clock)?;
         }
         self.say(|| format!("{life} {fate:?}: {} {}", request.method.as_str(), request.path));
         request.body.hash(&mut self.trace.hasher);
@@ -365,7 +367,7 @@ impl World {
     /// an hour, and processes that live for seconds could not be expected to make progress.
     fn ends_while_binding(&mut self) -> bool {
         let ends = !self.is_calm
-            && self.rng.u32(..ENDS_WHILE_BINDING) == 0
+            && self.happens(Theme::Ends, ENDS_WHILE_BINDING)
             && self.now >= self.may_end_from;
         if ends && self.endures {
             self.may_end_from = self.now + BETWEEN_ENDS;
@@ -501,6 +503,7 @@ impl World {
             self.refuse(life, source, request, (refusal, fate));
             return Ok(());
         }
+        devices::before_write(&self.server, request)?;
         let before = volumes::stored(&self.server, request);
         let lease = leases::stored(&self.server);
         let (response, bound) = self.server.request_of_ours(request, self.now);
@@ -531,6 +534,7 @@ impl World {
             && source == RequestSource::ApiDispatcher
         {
             seat.writes.is_over(request.id);
+            seat.allocations.is_over(request.id);
         }
         self.say(|| format!("{} for {}", response.status, request.path));
         self.summary.evicted +=
@@ -543,7 +547,7 @@ impl World {
                 self.is_early_enough(life, bound)?;
             }
             devices::after_binding(&self.server, bound)?;
-            if !self.is_calm && self.rng.u32(..REJECTED) == 0 {
+            if !self.is_calm && self.happens(Theme::Foreign, REJECTED) {
                 let soon = Duration::from_millis(self.rng.u64(..LATEST_REJECTION));
                 self.at(soon, Event::Reject { uid: bound.uid.clone() });
             }
@@ -554,6 +558,9 @@ impl World {
                     }
                     seat.volumes.after_binding(&self.server, bound, &mut self.held)?;
                     seat.writes.carried_out(bound);
+                    if request.destination == Destination::ApiServer {
+                        seat.writes.is_as_decided(&self.server, bound)?;
+                    }
                 }
                 // The process was killed, and another one has started in its seat.
                 None => self.summary.late_binds += 1,
@@ -586,6 +593,7 @@ impl World {
             && source == RequestSource::ApiDispatcher
         {
             seat.writes.is_over(request.id);
+            seat.allocations.is_over(request.id);
         }
         if let Fate::Lingers(_) = fate {
             return;
@@ -624,9 +632,24 @@ impl World {
             }
             if !matches!(reply, Reply::Lost(_)) {
                 seat.writes.is_over(id);
+                seat.allocations.is_over(id);
             }
         }
         replica.reply(source, id, reply, now)
+    }
+}
+
+/// Returns the theme that a request belongs to.
+fn theme_of(source: RequestSource, request: &Request) -> Theme {
+    let is_of = |resource: &str| request.path.contains(resource);
+    match request.method {
+        _ if source == RequestSource::LeaderElector => Theme::Leases,
+        _ if source == RequestSource::EventRecorder => Theme::Events,
+        _ if Bound::by(request).is_some() => Theme::Binds,
+        _ if is_of("/resourceclaims") || is_of("/persistentvolume") => Theme::Claims,
+        client::Method::Delete => Theme::Evictions,
+        client::Method::Get => Theme::Reads,
+        _ => Theme::Statuses,
     }
 }
 
