@@ -7,6 +7,7 @@ use std::time::Duration;
 use client::event_recorder::DroppedEvents;
 use client::leader_election::LeaderElector;
 use client::scheduler::Scheduler;
+use engine::Engine;
 use engine::ports::{Count, Probe, Span};
 use engine::queue::{Place, Queue};
 use framework::{Code, Time};
@@ -52,6 +53,29 @@ impl MetricsObserver {
             logged_faults: 0,
             counted_drops: DroppedEvents::new(),
         }
+    }
+
+    /// Observes an engine, and the election of its process. A loop calls this before each wait, and at least about
+    /// once a second.
+    pub fn observe_engine(&mut self, engine: &Engine, elector: Option<&LeaderElector>, now: Time) {
+        let counts = engine.queue().counts();
+        self.metrics.set_pending(Pending {
+            active: counts.active,
+            backoff: counts.backoff,
+            unschedulable: counts.unschedulable,
+            gated: counts.gated,
+        });
+        let cache = engine.cache();
+        self.metrics.set_cache_size(CacheSize {
+            nodes: cache.cluster().node_count(),
+            pods: cache.cluster().pod_count(),
+            assumed_pods: cache.assumed_count(),
+        });
+        if let Some(elector) = elector {
+            self.copy_election(elector);
+        }
+        self.scan_queue(engine.queue(), now);
+        self.log_plugin_faults();
     }
 
     /// Scans binding cycles and API calls, at most once in [`COUNT_INTERVAL`].
@@ -111,7 +135,8 @@ impl MetricsObserver {
         self.health.set_leader_election(elector.problem().map_or(Ok(()), |it| Err(it.to_owned())));
     }
 
-    fn count_dropped_events(&mut self, dropped: &DroppedEvents) {
+    /// Counts the events that were dropped since the last call. Its argument has all of the process.
+    pub(crate) fn count_dropped_events(&mut self, dropped: &DroppedEvents) {
         for ((reason, cause), &total) in dropped {
             let counted = self.counted_drops.entry((reason.clone(), *cause)).or_default();
             self.metrics.events_dropped(reason, *cause, total - *counted);
@@ -153,31 +178,13 @@ impl Probe for MetricsObserver {
 
 impl Observer for MetricsObserver {
     fn observe(&mut self, scheduler: &Scheduler, now: Time, waiting_updates: usize) {
-        let engine = scheduler.engine();
-        let counts = engine.queue().counts();
-        self.metrics.set_pending(Pending {
-            active: counts.active,
-            backoff: counts.backoff,
-            unschedulable: counts.unschedulable,
-            gated: counts.gated,
-        });
-        let cache = engine.cache();
-        self.metrics.set_cache_size(CacheSize {
-            nodes: cache.cluster().node_count(),
-            pods: cache.cluster().pod_count(),
-            assumed_pods: cache.assumed_count(),
-        });
-        if let Some(elector) = scheduler.leader_elector() {
-            self.copy_election(elector);
-        }
+        self.observe_engine(scheduler.engine(), scheduler.leader_elector(), now);
         self.metrics.set_waiting_updates(waiting_updates);
         self.metrics.set_hold(scheduler.hold(now));
-        let outages = engine.extender_outages();
+        let outages = scheduler.engine().extender_outages();
         self.metrics.set_extenders(outages.map(|(name, outage)| (name, outage.is_none())));
         self.count_calls(scheduler, now);
-        self.scan_queue(engine.queue(), now);
         self.count_dropped_events(scheduler.event_recorder().dropped());
-        self.log_plugin_faults();
     }
 
     fn synced(&mut self) {

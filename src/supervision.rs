@@ -10,6 +10,8 @@ use std::panic::AssertUnwindSafe;
 
 use futures::FutureExt;
 use thiserror::Error;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::{self, UnboundedSender};
 use tokio::task::{JoinError, JoinSet};
 
 /// The panic of a task.
@@ -77,6 +79,13 @@ impl Tasks {
         });
     }
 
+    /// Returns what spawns further tasks that the process needs, on the runtime of the caller.
+    pub fn spawner(&mut self) -> Spawner {
+        let (failed, mut receiver) = mpsc::unbounded_channel();
+        self.0.spawn(async move { receiver.recv().await.map_or(Ok(()), Err) });
+        Spawner { runtime: Handle::current(), failed }
+    }
+
     /// Waits until a task panics; without end while none does.
     pub async fn failure(&mut self) -> TaskFailed {
         loop {
@@ -87,6 +96,30 @@ impl Tasks {
                 None => std::future::pending().await,
             }
         }
+    }
+}
+
+/// Spawns tasks that the process needs while it runs. Unlike [`Tasks`], it does not abort them when it is dropped.
+#[derive(Debug, Clone)]
+pub struct Spawner {
+    runtime: Handle,
+    failed: UnboundedSender<TaskFailed>,
+}
+
+impl Spawner {
+    /// Spawns a task. The name completes a sentence, as in [`Tasks::spawn`].
+    pub fn spawn<T>(
+        &self,
+        name: impl Into<Cow<'static, str>>,
+        task: impl Future<Output = T> + Send + 'static,
+    ) {
+        let (task_name, failed) = (name.into(), self.failed.clone());
+        self.runtime.spawn(async move {
+            if let Err(panic) = catch_panic(task).await {
+                // The receiver is only gone if the process ends.
+                let _ = failed.send(TaskFailed { task: task_name, panic });
+            }
+        });
     }
 }
 
@@ -114,6 +147,18 @@ mod tests {
              part of this one cannot. If this happens again, report it with the log as a defect of \
              Loadmaster"
         );
+    }
+
+    #[tokio::test]
+    async fn panic_of_a_task_that_was_spawned_later_is_reported() {
+        let mut tasks = Tasks::default();
+        let spawner = tasks.spawner();
+        spawner.spawn("the list", ready(()));
+        tokio::task::yield_now().await;
+        assert!(tasks.failure().now_or_never().is_none(), "no task has failed");
+        spawner.spawn("the mirror", panics("odd".to_owned()));
+        let failed = tasks.failure().await.to_string();
+        assert!(failed.starts_with("the mirror panicked: odd. The process ends"), "{failed}");
     }
 
     #[tokio::test]

@@ -1,7 +1,7 @@
 //! Carries out the effects of the engine of a role.
 
 use client::api_dispatcher::{ApiDispatcher, Limits};
-use client::event_recorder::{self, EventRecorder};
+use client::event_recorder::{self, DroppedEvents, EventRecorder};
 use client::scheduler::RequestSource;
 use client::{FailedCall, Reply, Request, RequestId};
 use engine::{Effect, EffectId, EffectKind, Engine, Event};
@@ -87,6 +87,11 @@ impl Effects {
     pub(super) fn take_failed_calls(&mut self) -> impl Iterator<Item = FailedCall> {
         let calls = self.api_dispatcher.take_failed_calls();
         calls.into_iter().chain(self.event_recorder.take_failed_calls())
+    }
+
+    /// Events that were dropped.
+    pub(super) const fn dropped_events(&self) -> &DroppedEvents {
+        self.event_recorder.dropped()
     }
 
     /// Drops the calls that were not sent.

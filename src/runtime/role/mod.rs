@@ -25,7 +25,7 @@ use crate::clock::Clock;
 use crate::informer::InformerFactory;
 use crate::observer::MetricsObserver;
 use crate::scheduling_loop::{ElectionLog, EventSender, FailureLog, LoopEvent, Relists};
-use crate::supervision::Tasks;
+use crate::supervision::{Spawner, Tasks};
 use crate::wire::{WatchedKind, Whole};
 
 /// What a role gets to begin with.
@@ -42,6 +42,8 @@ pub struct RoleParts<M> {
     pub seed: u64,
     /// The runtime for requests.
     pub runtime: Handle,
+    /// Spawns the tasks without which the role does not work.
+    pub tasks: Spawner,
     /// The namespace of the Lease of leader election, and of other Leases.
     pub lease_namespace: Arc<str>,
 }
@@ -100,6 +102,7 @@ where
         clock,
         seed,
         runtime: Handle::current(),
+        tasks: tasks.spawner(),
         lease_namespace: setup.config.leader_election.resource_namespace.as_str().into(),
     };
     let role = tokio::select! {
@@ -140,6 +143,7 @@ where
         failure_log: FailureLog::default(),
         elector,
         observer,
+        last_observed: clock.now(),
         events: received,
         requests,
         clock,

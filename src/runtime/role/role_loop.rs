@@ -27,7 +27,7 @@ use crate::wire::Update;
 const MAX_EVENTS_PER_ROUND: usize = 256;
 /// Shortest wait for an event. It prevents a busy loop when a deadline has just passed.
 const MIN_WAIT: Duration = Duration::from_millis(1);
-/// Longest wait, after which the heartbeat beats.
+/// Longest wait, after which the heartbeat beats, and longest time between two observations.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// A state machine with an engine, driven by a loop of its own: the agent, and the scheduler over many clusters.
@@ -75,6 +75,7 @@ pub(super) struct RoleLoop<R: Role> {
     pub(super) election_log: ElectionLog,
     pub(super) failure_log: FailureLog,
     pub(super) observer: MetricsObserver,
+    pub(super) last_observed: Time,
     pub(super) events: EventReceiver<R::Event>,
     pub(super) requests: UnboundedSender<OutgoingRequest>,
     pub(super) clock: Clock,
@@ -116,7 +117,17 @@ impl<R: Role> RoleLoop<R> {
             if is_up_to_date {
                 self.wait();
             }
+            if now.since(self.last_observed) >= MAX_WAIT {
+                self.observe(now);
+            }
         }
+    }
+
+    fn observe(&mut self, now: Time) {
+        self.last_observed = now;
+        self.failure_log.end_windows(now);
+        self.observer.observe_engine(self.role.engine(), self.elector.as_ref(), now);
+        self.observer.count_dropped_events(self.effects.dropped_events());
     }
 
     fn handle_waiting_events(&mut self) -> bool {
@@ -219,7 +230,6 @@ impl<R: Role> RoleLoop<R> {
             // The receiver is only gone if its task has panicked, which ends the process.
             let _ = self.requests.send(OutgoingRequest { source, request });
         }
-        self.failure_log.end_windows(now);
         for call in self.effects.take_failed_calls() {
             self.failure_log.log_call(&call, now);
         }
@@ -243,6 +253,7 @@ impl<R: Role> RoleLoop<R> {
     /// Waits for an event or the next deadline.
     fn wait(&mut self) {
         let now = self.clock.now();
+        self.observe(now);
         let deadlines = [
             self.role.next_deadline(),
             self.effects.next_deadline(),

@@ -132,7 +132,8 @@ impl AgentRole {
         (profile, pipelines): (Arc<str>, AgentPipelines),
         parts: RoleParts<AgentEvent>,
     ) -> anyhow::Result<Self> {
-        let RoleParts { engine, client, events, clock, seed, runtime, lease_namespace } = parts;
+        let RoleParts { engine, client, events, clock, seed, runtime, tasks, lease_namespace } =
+            parts;
         let cluster = cluster_id(&client).await?;
         let leases = KeptLeases { client: client.clone(), namespace: lease_namespace };
         // Without the permission for it, the agent agrees to no lease.
@@ -167,7 +168,8 @@ impl AgentRole {
         if shared.started.set(started).is_err() {
             bail!("the agent has started already");
         }
-        writes.runtime.spawn(events::follow(writes.client.clone(), shared.clone()));
+        let following = events::follow(writes.client.clone(), shared.clone());
+        tasks.spawn("the watch of events", following);
         let replies = BTreeMap::new();
         Ok(Self { agent, shared, writes, replies, next_call: 0 })
     }

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use anyhow::bail;
 use supercluster::scheduler::{Cluster, ClusterIx};
-use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
@@ -18,6 +17,7 @@ use super::profiles::{Joined, Profiles, follow, join};
 use crate::api_client::ApiClient;
 use crate::metrics::Metrics;
 use crate::scheduling_loop::{EventSender, LoopEvent};
+use crate::supervision::Spawner;
 
 /// Time after which members whose files could not be read are tried again.
 const RETRY: Duration = Duration::from_secs(30);
@@ -64,7 +64,7 @@ impl MemberList {
     pub(super) async fn first(
         &mut self,
         client: &ApiClient,
-        runtime: &Handle,
+        tasks: &Spawner,
     ) -> anyhow::Result<(Vec<Member>, Option<watch::Receiver<Option<Profiles>>>)> {
         let Some(source) = self.file.cluster_profiles.clone() else {
             let members = self.file.clusters.clone();
@@ -75,7 +75,8 @@ impl MemberList {
             return Ok((members, None));
         };
         let (sender, mut receiver) = watch::channel(None);
-        runtime.spawn(follow(client.clone(), source.clone(), Arc::new(sender)));
+        let following = follow(client.clone(), source.clone(), Arc::new(sender));
+        tasks.spawn("the watch of ClusterProfiles", following);
         let Ok(first) = receiver.wait_for(Option::is_some).await.map(|list| list.clone()) else {
             bail!("the task that reads ClusterProfiles has ended");
         };

@@ -16,7 +16,7 @@ use super::SchedulerEvent;
 use super::agents::Agents;
 use super::originals::Originals;
 use crate::scheduling_loop::LoopEvent;
-use crate::supervision::catch_panic;
+use crate::supervision::{Spawner, catch_panic};
 
 /// Maximum number of pods that are looked at at the same time.
 const MAX_CONCURRENT: usize = 64;
@@ -41,22 +41,30 @@ pub(super) struct Mirror {
     wake: Notify,
     agents: Agents,
     originals: Originals,
+    tasks: Spawner,
     /// Number of pods that are looked at.
     slots: Arc<Semaphore>,
 }
 
 impl Mirror {
-    pub(super) fn new(config: &SchedulerConfig, agents: Agents, originals: Originals) -> Self {
+    pub(super) fn new(
+        config: &SchedulerConfig,
+        (agents, originals, tasks): (Agents, Originals, Spawner),
+    ) -> Self {
         let state = Mutex::new(mirror::Mirror::new(config));
         let slots = Arc::new(Semaphore::new(MAX_CONCURRENT));
-        Self { state, wake: Notify::new(), agents, originals, slots }
+        Self { state, wake: Notify::new(), agents, originals, tasks, slots }
     }
 
     /// Follows a member over this connection.
     pub(super) fn add(self: &Arc<Self>, member: usize, connection: u64) {
         let now = self.originals.clock.now();
         self.change(|state| state.follow(member, now));
-        self.originals.runtime.spawn(self.clone().follow(member, connection));
+        let name = &self.agents.get(member).0.name;
+        self.tasks.spawn(
+            format!("the list of delegates in {name}"),
+            self.clone().follow(member, connection),
+        );
     }
 
     /// Looks at all pods again.

@@ -128,10 +128,11 @@ async fn run(
     let start = async |parts: RoleParts<SchedulerEvent>| {
         let name = names.first().cloned().unwrap_or_default();
         let seed = parts.seed;
-        let RoleParts { engine, client, events, clock, runtime, lease_namespace, .. } = parts;
+        let RoleParts { engine, client, events, clock, runtime, tasks, lease_namespace, .. } =
+            parts;
         let timeout = file.sample_timeout();
         let mut list = MemberList::new(file.clone(), timeout, metrics);
-        let (members, profiles) = list.first(&client, &runtime).await?;
+        let (members, profiles) = list.first(&client, &tasks).await?;
         let agents = list.agents();
         let _ = known_agents.set(agents.clone());
         let mut config = file.config(&name, &members, seed).map_err(|error| anyhow!(error))?;
@@ -143,13 +144,14 @@ async fn run(
         let leases = MemberLeases { client: client.clone(), namespace, holder };
         let originals =
             Originals { client, events: events.clone(), clock, runtime: runtime.clone() };
-        let mirror = Arc::new(Mirror::new(&config, agents.clone(), originals.clone()));
-        runtime.spawn(mirror.clone().run());
+        let parts = (agents.clone(), originals.clone(), tasks.clone());
+        let mirror = Arc::new(Mirror::new(&config, parts));
+        tasks.spawn("the mirror of pods", mirror.clone().run());
         for member in 0..agents.len() {
             mirror.add(member, 0);
         }
         if let Some(profiles) = profiles {
-            runtime.spawn(list.run(profiles, mirror.clone(), events.clone()));
+            tasks.spawn("the list of members", list.run(profiles, mirror.clone(), events.clone()));
         }
         let scheduler = Scheduler::new(config, engine);
         let (departed, outbox) = (BTreeMap::new(), Outbox::default());

@@ -219,7 +219,9 @@ fn standby_goes_on_when_the_leader_is_killed() {
         let file = world.clusters_file();
         let leader = world.run_scheduler(file.clone(), json!({}), &election);
         leader.ready().await;
-        let standby = world.run_scheduler(file, json!({}), &election);
+        let standby = world.run_scheduler(file.clone(), json!({}), &election);
+        let refused = ["--leader-elect=true", "--leader-elect-resource-name=of-others"];
+        let refused = world.run_scheduler(file, json!({}), &refused);
         world.create_pods("before", 6).await;
         world.running(6).await;
         world.create_pods("meanwhile", 12).await;
@@ -229,6 +231,11 @@ fn standby_goes_on_when_the_leader_is_killed() {
         world.create_pods("after", 6).await;
         world.running(24).await;
         standby.log.line("Successfully acquired lease").await;
+        eventually("readiness shows that one may not use its Lease", async || {
+            let (_, text) = refused.probes.get("/readyz?verbose").await?;
+            text.contains("[-]leaderElection failed").then_some(())
+        })
+        .await;
         world.assert_bound_once_without_overcommit().await;
     });
 }
