@@ -222,6 +222,7 @@ fn delegate_that_a_whole_list_does_not_show_is_gone() {
 fn silence_of_an_agent_is_noticed_and_forgiven() {
     let mut mirror = mirror();
     mirror.see(original("p", &[], &["eu"]));
+    mirror.take(0, list(true, false, &[]), NOW);
     assert!(!mirror.no_answer(0, NOW), "it has answered a moment ago");
     let later = NOW + UNREACHABLE_AFTER;
     assert!(mirror.no_answer(0, later) && !mirror.no_answer(0, later));
@@ -311,6 +312,54 @@ fn missing_delegate_is_asked_for_and_a_failure_is_retried_after_a_pause() {
     mirror.changed.clear();
     assert!(next(&mut mirror, &EU, 0).is_none());
     assert!(matches!(next(&mut mirror, &EU, 1), Some(Plan::Missing { .. })));
+}
+
+#[test]
+fn delegates_that_no_pod_has_are_deleted() {
+    let mut orphaned = mirror();
+    let orphan = Delegate::clone(&delegate("p", "d", json!({})));
+    let orphan = Arc::new(Delegate { origin: Some("own".into()), ..orphan });
+    orphaned.take(0, list(true, false, &[orphan]), NOW);
+    assert!(next(&mut orphaned, &EU, 0).is_none(), "its original may not be listed yet");
+    orphaned.set_synced();
+    let plan = next(&mut orphaned, &EU, 0);
+    assert!(matches!(plan, Some(Plan::LeftOver { is_orphan: true, .. })), "{plan:?}");
+
+    let (mut moved, mut pod) = (mirror(), original("p", &[], &["us"]));
+    pod.placement.as_mut().unwrap().committed.key.number.attempt = 3;
+    moved.see(pod);
+    moved.take(0, list(true, false, &[delegate("p", "earlier", json!({}))]), NOW);
+    let plan = next(&mut moved, &EU, 0);
+    let Some(Plan::LeftOver { member: 0, delegate, is_orphan: false }) = plan else {
+        panic!("{plan:?}")
+    };
+    assert_eq!(&*delegate.uid, "earlier");
+}
+
+#[test]
+fn status_that_another_client_changes_is_written_again() {
+    let (mut mirror, uid, running) = (mirror(), Uid::from("p"), json!({"phase": "Running"}));
+    mirror.see(original("p", &[], &["eu"]));
+    mirror.take(0, list(true, false, &[delegate("p", "d", running.clone())]), NOW);
+    assert!(next(&mut mirror, &EU, 0).is_some());
+    mirror.status_written(&uid, running.clone(), false);
+    mirror.done(&uid, true, NOW);
+    mirror.see(with_status(original("p", &[], &["eu"]), running.clone()));
+    assert!(next(&mut mirror, &EU, 0).is_none());
+    mirror.see(with_status(original("p", &[], &["eu"]), json!({"phase": "Failed"})));
+    let plan = next(&mut mirror, &EU, 0);
+    let Some(Plan::Show { status: Some(status), .. }) = plan else { panic!("{plan:?}") };
+    assert_eq!(status, running);
+}
+
+#[test]
+fn status_of_another_delegate_of_the_pod_is_not_shown() {
+    let (mut mirror, pod) = (mirror(), original("p", &[], &["eu"]));
+    mirror.see(pod);
+    let other = delegate("p", "other", json!({"phase": "Failed"}));
+    mirror.take(0, list(true, false, &[other]), NOW);
+    let plan = next(&mut mirror, &EU, 0);
+    assert!(matches!(plan, Some(Plan::Missing { .. })), "{plan:?}");
 }
 
 #[test]
