@@ -27,6 +27,8 @@ const SCHEDULERS: [(&str, &str, &str); 3] = [
 ];
 /// The scheduler names.
 pub(super) const NAMES: [&str; 2] = ["supercluster", "supercluster-other"];
+/// Number of ports for the agents of a run.
+const PORTS: u16 = 24;
 /// Time between two probes of an agent, and the time limit of one.
 const PROBE: Duration = Duration::from_millis(300);
 
@@ -192,9 +194,9 @@ fn configuration(name: &str, leader_elect: bool) -> String {
 /// Returns a port that is free, and that the system gives to no other socket while an agent is restarted.
 fn port() -> anyhow::Result<u16> {
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    // Below the ports of outgoing connections. Two runs at a time begin at different ones.
-    let first = 20_000 + u16::try_from(std::process::id() % 10_000)?;
-    let free = (0..1_000).find_map(|_| {
+    // Below the ports of outgoing connections, and others for each of several runs at a time.
+    let first = 20_000 + u16::try_from(std::process::id() % 500)? * PORTS;
+    let free = (0..PORTS).find_map(|_| {
         let port = first + NEXT.fetch_add(1, Ordering::Relaxed);
         TcpListener::bind(("127.0.0.1", port)).ok().map(|_| port)
     });
