@@ -19,7 +19,7 @@ use crate::Args;
 use crate::cluster::{self, SCARCE};
 use crate::record::Record;
 use crate::recording::{FRAME, Recording};
-use crate::report::{Report, round};
+use crate::report::{FirstPods, Report, round};
 use crate::rules::Rules;
 use crate::template::{self, Template};
 
@@ -65,6 +65,7 @@ pub(crate) struct Run {
     evictions: usize,
     now: Time,
     times: Vec<Duration>,
+    first_pods: FirstPods,
 }
 
 impl Run {
@@ -102,6 +103,7 @@ impl Run {
             evictions: 0,
             now: Time::ZERO,
             times: Vec::new(),
+            first_pods: FirstPods::default(),
             args,
         })
     }
@@ -139,6 +141,7 @@ impl Run {
             ..Report::default()
         };
         report.decided(self.times);
+        report.first_pods_decided(self.first_pods);
         self.record.finish()?;
         Ok(report)
     }
@@ -305,10 +308,10 @@ impl Run {
             let ports = &mut Ports { extenders: &mut (), probe: &mut () };
             let attempt = self.engine.schedule_one(self.now, ports);
             let took = begun.elapsed();
-            if attempt.is_none() {
-                return Ok(());
-            }
+            let Some(attempt) = attempt else { return Ok(()) };
             self.times.push(took);
+            let template = self.template_of(template::number(&attempt.pod.key.name));
+            self.first_pods.decided(template, &self.templates[template], took);
             for effect in self.engine.take_effects() {
                 self.carry_out(effect)?;
             }
