@@ -8,6 +8,7 @@
 //! - [`informer`]: watches of the API server; [`feed`]: other sources of the objects that plugins read;
 //!   [`api_client`]: requests to the API server; [`extender`]: scheduler extenders over HTTP.
 //! - [`http`]: the HTTPS endpoints; [`metrics`]: Prometheus metrics; [`logs`]: log formats.
+//! - [`parallelizer`]: the threads of a pass over many nodes.
 //! - [`recorder`]: recordings of what enters and leaves the engine.
 //! - [`supercluster`]: the agent of a cluster, and the scheduler over many.
 //! - [`debugger`]: compares the cache with the API server and dumps it on SIGUSR2.
@@ -29,6 +30,7 @@ pub mod informer;
 pub mod logs;
 pub mod metrics;
 pub mod observer;
+pub mod parallelizer;
 pub mod plugin_watchdog;
 pub mod recorder;
 pub mod runtime;

@@ -50,6 +50,9 @@ struct Args {
     /// Let one pod in a hundred preempt others
     #[arg(long)]
     preempt: bool,
+    /// Number of threads that look at all nodes for the first pod of a template, but no more than there are cores
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    parallelism: i32,
     /// Look at every node in every attempt
     #[arg(long)]
     no_rankings: bool,

@@ -11,6 +11,7 @@ use engine::{Change, Effect, EffectKind, Engine, EngineConfig};
 use fastrand::Rng;
 use framework::{Answer, Node, PodKey, Time};
 use indicatif::{ProgressBar, ProgressStyle};
+use loadmaster::parallelizer::Threads;
 use perf::process::Usage;
 use recording::{Encoder, RecordedEngine};
 use serde_json::json;
@@ -365,7 +366,12 @@ fn engine(args: &Args) -> anyhow::Result<Engine> {
         .collect();
     let profiles = Profiles::build(&[profile], &defaults, &plugins::registry(), false)?;
     let form = if args.no_rankings { Form::Set } else { Form::Ranked };
-    Ok(Engine::new(EngineConfig { seed: args.seed, form, ..EngineConfig::new(profiles) }))
+    Ok(Engine::new(EngineConfig {
+        seed: args.seed,
+        form,
+        parallelizer: Box::new(Threads::new(args.parallelism)),
+        ..EngineConfig::new(profiles)
+    }))
 }
 
 fn bar(what: &'static str, length: u64) -> ProgressBar {

@@ -9,6 +9,7 @@ fn args(shape: Shape) -> Args {
         seed: 7,
         churn: 0.1,
         preempt: true,
+        parallelism: 2,
         no_rankings: false,
         recording: None,
         placements: None,

@@ -42,6 +42,7 @@ use crate::extender::{Extenders, LoopWait};
 use crate::feed::FeedFactory;
 use crate::informer::InformerFactory;
 use crate::metrics::Metrics;
+use crate::parallelizer::Threads;
 use crate::recorder::{self, RecordedSetup, Recording, RecordingOptions};
 use crate::scheduling_loop::{
     DRAIN_TIMEOUT, EventChannel, Heartbeat, LoopEvent, LoopParts, Observer, Relists, SchedulingLoop,
@@ -144,6 +145,7 @@ impl<M> Setup<M> {
             longest_preemption_pause: self.longest_preemption_pause,
             queue,
             extenders: config.engine_extenders(),
+            parallelizer: Box::new(Threads::new(config.parallelism)),
             ..EngineConfig::new(profiles)
         });
         Ok((engine, sources))

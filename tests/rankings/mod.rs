@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like the tests themselves")]
 
 mod failures;
+mod parallel;
 mod volumes;
 
 use std::collections::BTreeMap;
@@ -63,6 +64,16 @@ impl Scheduler {
 
     /// One decision in `check_one_in` is checked. The filters of `first` run before the others.
     fn with(seed: u64, form: Form, check_one_in: u64, first: &[&str]) -> Self {
+        Self::on(first, |config| EngineConfig {
+            seed,
+            form,
+            check_rankings_one_in: check_one_in,
+            ..config
+        })
+    }
+
+    /// The filters of `first` run before the others. `configure` changes the configuration.
+    fn on(first: &[&str], configure: impl FnOnce(EngineConfig) -> EngineConfig) -> Self {
         let enabled = first.iter().map(|name| PluginRef::new(name, 0)).collect();
         let mut profile = SchedulerProfile {
             scheduler_name: "default-scheduler".to_owned(),
@@ -73,8 +84,7 @@ impl Scheduler {
             .map(|entry| PluginRef::new(entry.name, entry.default_weight))
             .collect();
         let profiles = Profiles::build(&[profile], &defaults, &plugins::registry(), false);
-        let config = EngineConfig::new(profiles.unwrap());
-        let config = EngineConfig { seed, form, check_rankings_one_in: check_one_in, ..config };
+        let config = configure(EngineConfig::new(profiles.unwrap()));
         let (engine, pods, effects) = (Engine::new(config), BTreeMap::new(), Vec::new());
         Self { engine, pods, effects, differing: 0 }
     }

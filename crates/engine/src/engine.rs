@@ -34,7 +34,7 @@ use crate::nominator::Nominator;
 use crate::object_event::ObjectEvent;
 use crate::plugin_call::{HasCode, call_beside, call_plugin};
 use crate::plugin_writes::PluginWrites;
-use crate::ports::{Count, Outage, Ports, Span};
+use crate::ports::{Count, Outage, Parallelizer, Ports, Span};
 use crate::preemption::{self, Preemptions};
 use crate::profile::{Profile, Profiles};
 use crate::queue::{Queue, QueueConfig};
@@ -68,6 +68,8 @@ pub struct EngineConfig {
     pub check_rankings_one_in: u64,
     /// Longest pause of preemption after preemptions that led to no binding; zero for no pauses.
     pub longest_preemption_pause: Duration,
+    /// Runs the parts of passes over many nodes. Decisions do not depend on it.
+    pub parallelizer: Box<dyn Parallelizer>,
 }
 
 impl EngineConfig {
@@ -84,6 +86,7 @@ impl EngineConfig {
             form: Form::default(),
             check_rankings_one_in: 1024,
             longest_preemption_pause: LONGEST_PAUSE,
+            parallelizer: Box::new(()),
         }
     }
 }
@@ -128,6 +131,7 @@ impl Engine {
                 tie_break: config.tie_break,
                 form: config.form,
                 check_rankings_one_in: config.check_rankings_one_in.max(1),
+                parallelizer: config.parallelizer,
             },
             world,
             extender_health: ExtenderHealth::new(&extenders),

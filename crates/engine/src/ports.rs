@@ -1,4 +1,4 @@
-//! The ports of the engine: extenders and measurements.
+//! The ports of the engine: extenders, measurements and threads.
 //!
 //! To add a metric, add a variant of [`Count`] or [`Span`], report it where it happens, and register the
 //! metric in the daemon (`src/metrics`).
@@ -10,6 +10,23 @@ use std::time::Duration;
 use framework::{ClusterEvent, Code, ExtensionPoint, PluginName, Pod, PodKey, Time, Uid};
 
 pub use crate::extender_calls::Outage;
+
+/// A part of a pass over many nodes.
+pub type Task<'t> = Box<dyn FnOnce() + Send + 't>;
+
+/// Runs the parts of a pass over many nodes, on one thread or several (`Parallelizer` in Kubernetes). The parts do not
+/// depend on each other, and what comes out is the same in any order.
+pub trait Parallelizer: fmt::Debug + Send + Sync {
+    /// Runs all tasks, and returns when they have ended.
+    fn run(&self, tasks: Vec<Task<'_>>);
+}
+
+/// Runs the tasks on the calling thread.
+impl Parallelizer for () {
+    fn run(&self, tasks: Vec<Task<'_>>) {
+        tasks.into_iter().for_each(|task| task());
+    }
+}
 
 /// A filter or prioritize call to an extender.
 #[derive(Debug)]

@@ -67,7 +67,7 @@ impl Cycle<'_, '_> {
         for (own, reads) in plugins {
             let form = match reads.scope {
                 ScoreScope::Group => Form::Set,
-                _ => self.form_for(&nodes),
+                _ => self.scorer().form_for(&nodes),
             };
             self.score_by(own, form, &nodes, &mut scores, added)?;
         }

@@ -18,6 +18,7 @@ mod rejected;
 mod sample;
 mod sampling;
 mod score;
+mod scorer;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -38,7 +39,7 @@ pub use self::score::NodeScores;
 
 use crate::context::Context;
 use crate::plugin_call::{HasCode, call_plugin};
-use crate::ports::Span;
+use crate::ports::{Parallelizer, Span};
 use crate::profile::Profile;
 use crate::ranking::{Class, FilterScopes, Known, Rankings};
 use crate::world::{LogReader, View};
@@ -65,6 +66,7 @@ pub(crate) struct Settings {
     pub(crate) tie_break: TieBreak,
     pub(crate) form: Form,
     pub(crate) check_rankings_one_in: u64,
+    pub(crate) parallelizer: Box<dyn Parallelizer>,
 }
 
 impl Settings {

@@ -2,19 +2,15 @@
 
 use framework::{ChangedNodes, Code, ExtensionPoint, Filter, NodeIx, ScoreScope, Status};
 
+use super::Cycle;
 use super::ranked::{Scoped, Unusable};
-use super::{Cycle, Form};
+use super::scorer::{Keyed, Scorer};
 use crate::plugin_call::{HasCode, call_plugin};
-use crate::profile::{MAX_NODE_SCORE, Named, ScorePlugin};
-use crate::ranking::{LocalScore, LocalScores, Ranking};
+use crate::profile::{MAX_NODE_SCORE, Named};
+use crate::ranking::{LocalScore, LocalScores, Ranking, divide};
 
 /// Number of nodes that are scored at once, so that their scores stay in the cache of the processor.
 const CHUNK: usize = 1 << 13;
-/// The one-node form is faster for fewer nodes than one in so many, because the set form looks at all words of a
-/// bit set.
-const NODES_PER_FEW: usize = 4096;
-/// The one-node form is faster for fewer nodes than this in any cluster.
-const FEW: usize = 4;
 
 /// Buffers of the passes.
 #[derive(Debug, Default)]
@@ -25,6 +21,13 @@ pub(super) struct Columns {
     passed: Vec<NodeIx>,
     /// Nodes that filters of the class alone reject.
     rejected: Vec<NodeIx>,
+    /// For each part of a pass.
+    parts: Vec<Buffers>,
+}
+
+/// Buffers of a part of a pass.
+#[derive(Debug, Default)]
+struct Buffers {
     /// The scores of one plugin.
     raw: Vec<i64>,
     /// For each node the weighted sum of its local scores.
@@ -33,13 +36,12 @@ pub(super) struct Columns {
     keys: Vec<i64>,
 }
 
-/// A plugin that gives each node a key.
-#[derive(Clone, Copy)]
-enum Keyed<'p> {
-    Filter(&'p Named<dyn Filter>),
-    /// Its key is its score before it is normalised.
-    Score(&'p ScorePlugin),
-    ScoreKey(&'p ScorePlugin),
+/// Returns so many of the buffers, which are made as needed.
+fn first(buffers: &mut Vec<Buffers>, count: usize) -> &mut [Buffers] {
+    if buffers.len() < count {
+        buffers.resize_with(count, Buffers::default);
+    }
+    &mut buffers[..count]
 }
 
 impl<'p> Scoped<'p> {
@@ -152,29 +154,36 @@ impl Cycle<'_, '_> {
         &mut self,
         local: &mut LocalScores,
         scoped: &Scoped<'_>,
-        Columns { scored, raw, sums, .. }: &mut Columns,
+        Columns { scored, parts: buffers, .. }: &mut Columns,
     ) -> Result<(), Unusable> {
-        for nodes in scored.chunks(CHUNK) {
-            let form = self.form_for(nodes);
-            raw.resize(nodes.len(), 0);
-            sums.clear();
-            sums.resize(nodes.len(), 0);
-            for own in &scoped.local_scores {
-                self.score_raw(own, form, nodes, raw)?;
-                // The sign of the difference tells that a score is out of range.
-                if raw.iter().fold(0, |signs, score| signs | score | (MAX_NODE_SCORE - score)) < 0 {
-                    return Err(Unusable);
+        let lists = divide(scored);
+        let buffers = first(buffers, lists.len());
+        let parts = lists.iter().zip(local.parts(&lists)).zip(buffers);
+        self.score_in_parts(parts, |scorer, ((nodes, mut scores), buffers)| {
+            let Buffers { raw, sums, .. } = buffers;
+            for nodes in nodes.chunks(CHUNK) {
+                let form = scorer.form_for(nodes);
+                raw.resize(nodes.len(), 0);
+                sums.clear();
+                sums.resize(nodes.len(), 0);
+                for own in &scoped.local_scores {
+                    scorer.score(own, form, nodes, raw)?;
+                    // The sign of the difference tells that a score is out of range.
+                    let signs = |signs, score| signs | score | (MAX_NODE_SCORE - score);
+                    if raw.iter().fold(0, signs) < 0 {
+                        return Err(Unusable);
+                    }
+                    sums.iter_mut().zip(&*raw).for_each(|(sum, score)| *sum += score * own.weight);
                 }
-                sums.iter_mut().zip(&*raw).for_each(|(sum, score)| *sum += score * own.weight);
+                for (node, sum) in nodes.iter().zip(&*sums) {
+                    scores.set(*node, LocalScore::of(*sum)?);
+                }
             }
-            for (node, sum) in nodes.iter().zip(&*sums) {
-                local.set(*node, LocalScore::of(*sum)?);
-            }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
-    /// Takes the changed nodes into the ranking.
+    /// Takes the changed nodes, or all, into the ranking.
     fn rank(
         &mut self,
         ranking: &mut Ranking,
@@ -184,34 +193,45 @@ impl Cycle<'_, '_> {
         columns: &mut Columns,
     ) -> Result<(), Unusable> {
         match missed {
-            None => ranking.reserve(self.view.cluster().table_len()),
+            None => {
+                ranking.reserve(self.view.cluster().table_len());
+                self.rank_all(ranking, local, scoped, columns)?;
+            }
             Some(changed) => {
                 self.rank_again(ranking, local, &changed.nodes, scoped, columns)?;
                 changed.objects.iter().for_each(|node| ranking.remove(*node));
+                let keys = &mut first(&mut columns.parts, 1)[0].keys;
+                let mut scorer = self.scorer();
+                for nodes in columns.passed.chunks(CHUNK) {
+                    write_all_keys(&mut scorer, scoped, nodes, keys)?;
+                    ranking.insert_all(nodes, keys, |node| local.get(node))?;
+                }
             }
         }
-        self.rank_anew(ranking, local, scoped, columns)?;
         let mut rejected = columns.rejected.iter();
         Ok(rejected.try_for_each(|node| ranking.rescore(*node, LocalScore::REJECTED))?)
     }
 
-    /// Ranks the nodes in `columns.passed`, which are not in the ranking.
-    fn rank_anew(
+    /// Ranks the nodes in `columns.passed`. The ranking has no nodes.
+    fn rank_all(
         &mut self,
         ranking: &mut Ranking,
         local: &LocalScores,
         scoped: &Scoped<'_>,
-        Columns { passed, keys, .. }: &mut Columns,
+        Columns { passed, parts: buffers, .. }: &mut Columns,
     ) -> Result<(), Unusable> {
-        for nodes in passed.chunks(CHUNK) {
-            let keyed = scoped.keyed();
-            keys.resize(keyed.len() * nodes.len(), 0);
-            for ((own, _), keys) in keyed.zip(keys.chunks_mut(nodes.len())) {
-                self.write_keys(own, nodes, keys)?;
-            }
-            ranking.insert_all(nodes, keys, |node| local.get(node))?;
-        }
-        Ok(())
+        let lists = divide(passed);
+        let buffers = first(buffers, lists.len());
+        ranking.insert_parts(&lists, |parts| {
+            let parts = lists.iter().zip(parts).zip(buffers);
+            self.score_in_parts(parts, |scorer, ((nodes, part), Buffers { keys, .. })| {
+                for nodes in nodes.chunks(CHUNK) {
+                    write_all_keys(scorer, scoped, nodes, keys)?;
+                    part.insert_all(nodes, keys, |node| local.get(node))?;
+                }
+                Ok(())
+            })
+        })
     }
 
     /// Ranks again nodes on which pods have changed.
@@ -221,7 +241,7 @@ impl Cycle<'_, '_> {
         local: &LocalScores,
         nodes: &[NodeIx],
         scoped: &Scoped<'_>,
-        Columns { keys, .. }: &mut Columns,
+        columns: &mut Columns,
     ) -> Result<(), Unusable> {
         let following = scoped.keyed().enumerate().filter(|(_, (_, follows))| *follows);
         let (places, following): (Vec<_>, Vec<_>) =
@@ -233,10 +253,12 @@ impl Cycle<'_, '_> {
         }
         let ranked = nodes.iter().copied().filter(|node| ranking.contains(*node));
         let ranked: Vec<NodeIx> = ranked.collect();
+        let keys = &mut first(&mut columns.parts, 1)[0].keys;
+        let mut scorer = self.scorer();
         for nodes in ranked.chunks(CHUNK) {
             keys.resize(following.len() * nodes.len(), 0);
             for (own, keys) in following.iter().zip(keys.chunks_mut(nodes.len())) {
-                self.write_keys(*own, nodes, keys)?;
+                scorer.write_keys(*own, nodes, keys)?;
             }
             ranking.update_all(nodes, &places, keys, |node| local.get(node))?;
         }
@@ -246,15 +268,6 @@ impl Cycle<'_, '_> {
 
 /// Calls of plugins.
 impl Cycle<'_, '_> {
-    /// Whether the one-node form is faster for so many nodes than the set form.
-    fn are_few(&self, nodes: &[NodeIx]) -> bool {
-        nodes.len() < FEW + self.view.cluster().table_len() / NODES_PER_FEW
-    }
-
-    pub(super) fn form_for(&self, nodes: &[NodeIx]) -> Form {
-        if self.are_few(nodes) { Form::OneNode } else { Form::Set }
-    }
-
     /// Finds the nodes that pass the filters, out of these nodes, or out of all.
     fn filter_nodes(
         &mut self,
@@ -266,7 +279,7 @@ impl Cycle<'_, '_> {
         let all = self.view.cluster().nodes();
         let there = nodes.map(|nodes| nodes.iter().copied().filter(|node| all.contains(*node)));
         match (nodes, there) {
-            (Some(nodes), Some(there)) if self.are_few(nodes) => {
+            (Some(nodes), Some(there)) if self.scorer().are_few(nodes) => {
                 passed.extend(there);
                 return filters
                     .iter()
@@ -312,28 +325,19 @@ impl Cycle<'_, '_> {
         })
         .flatten()
     }
+}
 
-    /// Writes the key of `nodes[i]` to `keys[i]`.
-    fn write_keys(
-        &mut self,
-        own: Keyed<'_>,
-        nodes: &[NodeIx],
-        keys: &mut [i64],
-    ) -> Result<(), Status> {
-        let (state, pod, handle) = (&*self.state, self.pod, self.handle());
-        match own {
-            Keyed::Filter(own) => {
-                call_plugin(ExtensionPoint::Filter, &own.name, self.cx.probe, || {
-                    own.plugin.key_set(state, pod, &handle, nodes, keys)
-                })
-            }
-            Keyed::ScoreKey(own) => {
-                call_plugin(ExtensionPoint::Score, &own.name, self.cx.probe, || {
-                    own.plugin.key_set(state, pod, &handle, nodes, keys)
-                })
-            }
-            Keyed::Score(own) => return self.score_raw(own, self.form_for(nodes), nodes, keys),
-        }
-        .flatten()
+/// Writes the keys of the nodes, plugin by plugin.
+fn write_all_keys(
+    scorer: &mut Scorer<'_>,
+    scoped: &Scoped<'_>,
+    nodes: &[NodeIx],
+    keys: &mut Vec<i64>,
+) -> Result<(), Status> {
+    let keyed = scoped.keyed();
+    keys.resize(keyed.len() * nodes.len(), 0);
+    for ((own, _), keys) in keyed.zip(keys.chunks_mut(nodes.len())) {
+        scorer.write_keys(own, nodes, keys)?;
     }
+    Ok(())
 }

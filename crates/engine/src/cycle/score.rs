@@ -125,7 +125,7 @@ impl Cycle<'_, '_> {
         scores: &mut [i64],
         totals: &mut [i64],
     ) -> Result<(), Status> {
-        self.score_raw(plugin, form, nodes, scores)?;
+        self.scorer().score(plugin, form, nodes, scores)?;
         let raw = (self.depth == Depth::Explain && plugin.normalize.is_some())
             .then(|| nodes.iter().copied().zip(scores.iter().copied()).collect());
         self.normalize(plugin, nodes, scores)?;
@@ -141,30 +141,6 @@ impl Cycle<'_, '_> {
             self.report.scores.push(NodeScores { plugin: plugin.name.clone(), raw, weighted });
         }
         Ok(())
-    }
-
-    pub(super) fn score_raw(
-        &mut self,
-        plugin: &ScorePlugin,
-        form: Form,
-        nodes: &[NodeIx],
-        scores: &mut [i64],
-    ) -> Result<(), Status> {
-        let (state, pod, handle) = (&*self.state, self.pod, self.handle());
-        call_plugin(ExtensionPoint::Score, &plugin.name, self.cx.probe, || match form {
-            Form::Set | Form::Ranked => plugin.plugin.score_set(state, pod, &handle, nodes, scores),
-            Form::OneNode => nodes.iter().zip(&mut *scores).try_for_each(|(node, score)| {
-                *score = plugin.plugin.score(state, pod, &handle.cluster.node(*node), &handle)?;
-                Ok(())
-            }),
-        })
-        .and_then(|scored| scored)
-        .map_err(|status| {
-            let name = &plugin.name;
-            let message = status.message();
-            let text = format!("running Score plugins: plugin {name:?} failed with: {message}");
-            Status::error(text).by(name)
-        })
     }
 
     fn normalize(

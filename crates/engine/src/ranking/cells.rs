@@ -2,10 +2,9 @@
 
 use framework::NodeIx;
 
+use super::parts::{BLOCK, Part};
 use super::{LocalScore, Overflow};
 
-/// Number of nodes in a block. A cell takes two bytes for each block.
-const BLOCK: usize = 4096;
 /// Number of nodes that a search for the n-th node counts at once.
 const STRIDE: usize = 64;
 
@@ -36,11 +35,15 @@ pub(super) struct Cell {
 /// The cell of each node.
 #[derive(Debug)]
 pub(super) struct Cells {
-    of_nodes: Vec<CellId>,
+    /// The number of the cell of each node. The allocator has zeroed memory for plain integers, which the kernel hands out
+    /// page by page when nodes are filled in, on the thread that does it.
+    of_nodes: Vec<u16>,
     /// By number. The first one is no cell.
     cells: Vec<Cell>,
     /// Numbers to be used again.
     unused: Vec<CellId>,
+    /// Number of nodes that are not counted yet, by cell.
+    filled: Vec<u16>,
     /// Number of counts of all cells and blocks.
     counts: usize,
 }
@@ -48,15 +51,17 @@ pub(super) struct Cells {
 impl Default for Cells {
     fn default() -> Self {
         let cells = vec![Cell::default()];
-        Self { of_nodes: Vec::new(), cells, unused: Vec::new(), counts: 0 }
+        Self { of_nodes: Vec::new(), cells, unused: Vec::new(), filled: vec![0], counts: 0 }
     }
 }
 
 impl Cells {
     /// Makes room for a table of nodes of this length.
     pub(super) fn reserve(&mut self, len: usize) {
-        if self.of_nodes.len() < len {
-            self.of_nodes.resize(len, CellId::NONE);
+        if self.of_nodes.is_empty() {
+            self.of_nodes = vec![0; len];
+        } else if self.of_nodes.len() < len {
+            self.of_nodes.resize(len, 0);
         }
     }
 
@@ -70,6 +75,7 @@ impl Cells {
             None => {
                 let id = CellId(u16::try_from(self.cells.len()).map_err(|_| Overflow)?);
                 self.cells.push(Cell::default());
+                self.filled.push(0);
                 id
             }
         };
@@ -89,13 +95,13 @@ impl Cells {
 
     /// Returns the number of the cell of a node.
     pub(super) fn of(&self, node: NodeIx) -> CellId {
-        self.of_nodes.get(node.index()).copied().unwrap_or_default()
+        CellId(self.of_nodes.get(node.index()).copied().unwrap_or_default())
     }
 
     /// Moves a node to a cell, or out of all cells. Returns its cell before.
     pub(super) fn set(&mut self, node: NodeIx, new: CellId) -> CellId {
         self.reserve(node.index() + 1);
-        let old = std::mem::replace(&mut self.of_nodes[node.index()], new);
+        let old = CellId(std::mem::replace(&mut self.of_nodes[node.index()], new.0));
         if old == new {
             return old;
         }
@@ -106,45 +112,73 @@ impl Cells {
             cell.blocks[block] -= 1;
         }
         if new != CellId::NONE {
-            self.count(new, block, 1);
+            self.count(new, (block, self.of_nodes.len().div_ceil(BLOCK)), 1);
         }
         old
     }
 
-    /// Moves nodes that are in no cell and in ascending order to the cells `ids`. Returns the number of nodes that each
-    /// of these cells got.
-    pub(super) fn fill(&mut self, nodes: &[NodeIx], ids: &[CellId]) -> Vec<(CellId, usize)> {
-        self.reserve(nodes.last().map_or(0, |node| node.index() + 1));
-        let mut counts = vec![0_u16; self.cells.len()];
-        let mut filled = Vec::new();
-        let (mut nodes, mut ids) = (nodes, ids);
-        while let Some(first) = nodes.first() {
-            let block = first.index() / BLOCK;
-            let len = nodes.partition_point(|node| node.index() / BLOCK == block);
-            for (node, id) in nodes[..len].iter().zip(ids) {
-                self.of_nodes[node.index()] = *id;
-                counts[id.index()] += 1;
-            }
-            (nodes, ids) = (&nodes[len..], &ids[len..]);
-            for (place, count) in counts.iter_mut().enumerate().filter(|(_, count)| **count > 0) {
-                let id = CellId(place as u16);
-                self.count(id, block, *count);
-                filled.push((id, usize::from(std::mem::take(count))));
-            }
-        }
-        filled
+    /// Takes out the cells of the nodes, with room for a table of nodes of this length.
+    pub(super) fn take_table(&mut self, len: usize) -> Vec<u16> {
+        self.reserve(len);
+        std::mem::take(&mut self.of_nodes)
     }
 
-    /// Takes in that so many nodes of a block are new in a cell.
-    fn count(&mut self, id: CellId, block: usize, nodes: u16) {
+    /// Puts back the cells of the nodes.
+    pub(super) fn put_back_table(&mut self, of_nodes: Vec<u16>) {
+        self.of_nodes = of_nodes;
+    }
+
+    /// Puts a node of a part of the table into a cell. It is in none. It counts when the nodes of its block
+    /// [are counted](Self::count_filled), which is due before the next block.
+    #[inline]
+    pub(super) fn fill(&mut self, part: &mut Part<'_, u16>, node: NodeIx, id: CellId) {
+        part.set(node, id.0);
+        self.filled[id.index()] += 1;
+    }
+
+    /// Counts the nodes of the block of `node` that were [filled](Self::fill). Reports the number of nodes that each
+    /// cell got.
+    pub(super) fn count_filled(
+        &mut self,
+        part: &Part<'_, u16>,
+        node: NodeIx,
+        mut report: impl FnMut(&Cell, usize),
+    ) {
+        let (block, blocks) = (part.block_of(node), part.blocks());
+        let mut filled = std::mem::take(&mut self.filled);
+        for (place, count) in filled.iter_mut().enumerate().filter(|(_, count)| **count > 0) {
+            let id = CellId(place as u16);
+            self.count(id, (block, blocks), *count);
+            report(self.get(id), usize::from(std::mem::take(count)));
+        }
+        self.filled = filled;
+    }
+
+    /// Takes in that so many nodes of a block, out of so many blocks, are new in a cell.
+    fn count(&mut self, id: CellId, (block, blocks): (usize, usize), nodes: u16) {
         let cell = &mut self.cells[id.index()];
         cell.len += usize::from(nodes);
         if cell.blocks.len() <= block {
-            let len = self.of_nodes.len().div_ceil(BLOCK);
-            self.counts += len - cell.blocks.len();
-            cell.blocks.resize(len, 0);
+            self.counts += blocks - cell.blocks.len();
+            cell.blocks.resize(blocks, 0);
         }
         cell.blocks[block] += nodes;
+    }
+
+    /// The cells that were added, in the order in which they were added first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Cell> {
+        self.cells.iter().skip(1)
+    }
+
+    /// Replaces the cells of the nodes of a part: the new number of each cell is in `ids`.
+    pub(super) fn renumber(part: &mut Part<'_, u16>, ids: &[CellId]) {
+        part.entries_mut().iter_mut().for_each(|id| *id = ids[usize::from(*id)].0);
+    }
+
+    /// Takes in the nodes of a cell of other cells, whose first block is `first` here, out of so many blocks.
+    pub(super) fn join(&mut self, id: CellId, other: &Cell, first: usize, blocks: usize) {
+        let counts = other.blocks.iter().enumerate().filter(|(_, count)| **count > 0);
+        counts.for_each(|(block, count)| self.count(id, (first + block, blocks), *count));
     }
 
     /// Returns the node at this place in the order of all nodes in these cells.
@@ -158,10 +192,10 @@ impl Cells {
         cells.iter().for_each(|id| is_wanted[id.index()] = true);
         let (stride, ids) = find(ids.chunks(STRIDE), &mut left, |_, ids| match cells {
             // The processor compares several nodes at once.
-            [cell] => ids.iter().filter(|id| *id == cell).count(),
-            _ => ids.iter().filter(|id| is_wanted[id.index()]).count(),
+            [cell] => ids.iter().filter(|id| **id == cell.0).count(),
+            _ => ids.iter().filter(|id| is_wanted[usize::from(**id)]).count(),
         })?;
-        let mut wanted = ids.iter().enumerate().filter(|(_, id)| is_wanted[id.index()]);
+        let mut wanted = ids.iter().enumerate().filter(|(_, id)| is_wanted[usize::from(**id)]);
         let (offset, _) = wanted.nth(left)?;
         Some(NodeIx::new(block * BLOCK + stride * STRIDE + offset))
     }
@@ -173,7 +207,8 @@ impl Cells {
 
     /// Number of bytes that the cells take.
     pub(super) fn bytes(&self) -> usize {
-        2 * (self.of_nodes.capacity() + self.counts) + size_of::<Cell>() * self.cells.capacity()
+        2 * (self.of_nodes.capacity() + self.counts)
+            + (size_of::<Cell>() + 2) * self.cells.capacity()
     }
 }
 
@@ -233,10 +268,10 @@ impl CellTable {
 /// Returns the part with the entry that has `left` others before it, and the number of the part. Takes the entries of
 /// the parts before from `left`.
 fn find<'a>(
-    parts: impl Iterator<Item = &'a [CellId]>,
+    parts: impl Iterator<Item = &'a [u16]>,
     left: &mut usize,
-    count: impl Fn(usize, &[CellId]) -> usize,
-) -> Option<(usize, &'a [CellId])> {
+    count: impl Fn(usize, &[u16]) -> usize,
+) -> Option<(usize, &'a [u16])> {
     parts.enumerate().find(|(number, part)| match left.checked_sub(count(*number, part)) {
         Some(rest) => {
             *left = rest;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use framework::{ChangedNodes, NodeIx, PodRequests};
 
 use super::Overflow;
+use super::parts::{Part, divide_table};
 use crate::world::LogReader;
 
 /// The score of a node, or that the node is rejected, in two bytes.
@@ -83,6 +84,11 @@ impl LocalScores {
         if let Some(own) = self.scores.get_mut(node.index()) {
             *own = score;
         }
+    }
+
+    /// Returns the scores in parts, for [lists](super::divide) of nodes in the table.
+    pub(crate) fn parts(&mut self, lists: &[&[NodeIx]]) -> Vec<Part<'_, LocalScore>> {
+        divide_table(&mut self.scores, lists)
     }
 
     pub(crate) fn get(&self, node: NodeIx) -> LocalScore {

@@ -9,6 +9,7 @@
 //! * `nodes` has the order of one class: its nodes by group and local score.
 //! * `grouping` finds nodes with equal keys, for many at once.
 //! * `cells` finds the n-th of the nodes that are equally good.
+//! * `parts` divides the nodes among threads that score and rank all of them.
 //! * `rejections` has the verdicts on the nodes of a class that fits nowhere.
 //!
 //! `cycle/ranked.rs` decides by a ranking, `cycle/node_pass.rs` repairs it; `cycle/rejected.rs` answers by verdicts.
@@ -18,6 +19,7 @@ mod failures;
 mod grouping;
 mod local;
 mod nodes;
+mod parts;
 mod rejections;
 
 use std::collections::VecDeque;
@@ -29,6 +31,7 @@ use rustc_hash::FxHashMap;
 use self::failures::Failures;
 pub(crate) use self::local::{LocalKey, LocalScore, LocalScores};
 pub(crate) use self::nodes::{Basis, Ranking, Reads};
+pub(crate) use self::parts::divide;
 pub(crate) use self::rejections::{FilterScopes, GroupKey, Rejections};
 
 use crate::profile::Profile;

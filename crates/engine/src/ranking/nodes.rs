@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 
 use super::cells::{CellId, CellTable, Cells};
 use super::grouping::Grouping;
+use super::parts::{BLOCK, Part, divide_table, in_blocks};
 use super::{LocalScore, LocalScores, Overflow};
 use crate::world::LogReader;
 
@@ -17,6 +18,9 @@ pub(super) const MAX_GROUPS: usize = 1024;
 /// Maximum number of bytes that a ranking takes for each node, beside those for a small cluster.
 const MAX_BYTES_PER_NODE: usize = 10;
 const MAX_BYTES_OF_SMALL_CLUSTER: usize = 1 << 18;
+
+/// The place of no group.
+const NO_GROUP: usize = usize::MAX;
 
 /// What the verdict or the score of a plugin depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +65,29 @@ pub(crate) struct Ranking {
     local: LocalScores,
 }
 
+/// The ranking of the nodes in a part of the table.
+#[derive(Debug)]
+pub(crate) struct RankingPart<'n> {
+    part: Part<'n, u16>,
+    /// Without the cell of each node.
+    own: Ranking,
+}
+
+impl RankingPart<'_> {
+    /// Adds nodes, as [`Ranking::insert_all`] does.
+    ///
+    /// # Errors
+    /// [`Overflow`]: there are too many groups and scores.
+    pub(crate) fn insert_all(
+        &mut self,
+        nodes: &[NodeIx],
+        keys: &[i64],
+        score_of: impl Fn(NodeIx) -> LocalScore,
+    ) -> Result<(), Overflow> {
+        self.own.fill(&mut self.part, nodes, keys, score_of)
+    }
+}
+
 /// The nodes with the same keys.
 #[derive(Debug, Default)]
 struct Group {
@@ -73,6 +100,15 @@ struct Group {
     passing: usize,
     /// A node that was in the group when it was last looked for.
     example: Option<NodeIx>,
+}
+
+impl Group {
+    /// Takes in that so many nodes with this score have joined.
+    fn joined(&mut self, score: LocalScore, len: usize) {
+        self.len += len;
+        self.passing += if score == LocalScore::REJECTED { 0 } else { len };
+        self.best = self.best.max(score);
+    }
 }
 
 /// State of the change log.
@@ -174,29 +210,93 @@ impl Ranking {
         keys: &[i64],
         score_of: impl Fn(NodeIx) -> LocalScore,
     ) -> Result<(), Overflow> {
+        let len = nodes.last().map_or(0, |node| node.index() + 1);
+        let mut table = self.cells.take_table(len);
+        let mut parts = divide_table(&mut table, &[nodes]);
+        let inserted = self.fill(&mut parts[0], nodes, keys, score_of);
+        self.cells.put_back_table(table);
+        inserted
+    }
+
+    /// Adds nodes to a ranking that has none, part by part. `rank` ranks the nodes of each of the lists, which were
+    /// [divided](super::divide). The parts are joined in their order, so that it does not matter which is ranked first.
+    ///
+    /// # Errors
+    /// That of `rank`, or [`Overflow`]: there are too many groups and scores. The ranking must then be dropped.
+    pub(crate) fn insert_parts<E: From<Overflow>>(
+        &mut self,
+        lists: &[&[NodeIx]],
+        rank: impl FnOnce(&mut [RankingPart<'_>]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut table = self.cells.take_table(0);
+        let blocks = table.len().div_ceil(BLOCK);
+        let parts = divide_table(&mut table, lists).into_iter();
+        let mut parts: Vec<_> =
+            parts.map(|part| RankingPart { part, own: std::mem::take(self) }).collect();
+        rank(&mut parts)?;
+        for (number, part) in parts.into_iter().enumerate() {
+            match number {
+                0 => *self = part.own,
+                _ => self.join(part, blocks)?,
+            }
+        }
+        self.cells.put_back_table(table);
+        Ok(())
+    }
+
+    /// Takes in the nodes of a part of a table of so many blocks.
+    fn join(&mut self, part: RankingPart<'_>, blocks: usize) -> Result<(), Overflow> {
+        let RankingPart { mut part, own } = part;
+        let groups: Vec<usize> =
+            own.groups.iter().map(|group| self.group_of(&group.keys)).collect();
+        let mut ids = vec![CellId::NONE];
+        for cell in own.cells.iter() {
+            let group = groups[cell.group];
+            let id = self.cell_of(group, cell.score)?;
+            ids.push(id);
+            self.cells.join(id, cell, part.first_block(), blocks);
+            self.groups[group].joined(cell.score, cell.len);
+        }
+        Cells::renumber(&mut part, &ids);
+        Ok(())
+    }
+
+    /// Puts nodes that are in no cell, in ascending order, into cells.
+    fn fill(
+        &mut self,
+        part: &mut Part<'_, u16>,
+        nodes: &[NodeIx],
+        keys: &[i64],
+        score_of: impl Fn(NodeIx) -> LocalScore,
+    ) -> Result<(), Overflow> {
         if nodes.is_empty() {
             return Ok(());
         }
         let grouping = Grouping::of(nodes.len(), keys);
         // The group of each code.
-        let mut groups = vec![None; grouping.table_len()];
-        let mut cells = Vec::with_capacity(nodes.len());
-        for (place, (node, code)) in nodes.iter().zip(grouping.codes()).enumerate() {
-            let group = match groups[*code as usize] {
-                Some(group) => group,
-                None => {
-                    let keys = keys.iter().skip(place).step_by(nodes.len());
-                    let group = self.group_of(&keys.copied().collect::<Vec<_>>());
+        let mut groups = vec![NO_GROUP; grouping.table_len()];
+        let mut codes = grouping.codes();
+        let mut place = 0;
+        for nodes in in_blocks(nodes) {
+            let (own, rest) = codes.split_at(nodes.len());
+            for (node, code) in nodes.iter().zip(own) {
+                let group = &mut groups[*code as usize];
+                if *group == NO_GROUP {
+                    let keys = keys.iter().skip(place).step_by(grouping.codes().len());
+                    *group = self.group_of(&keys.copied().collect::<Vec<_>>());
                     if self.group_count() > MAX_GROUPS {
                         return Err(Overflow);
                     }
-                    *groups[*code as usize].insert(group)
                 }
-            };
-            cells.push(self.cell_of(group, score_of(*node))?);
-        }
-        for (cell, len) in self.cells.fill(nodes, &cells) {
-            self.joined(cell, len);
+                let cell = self.cell_of(*group, score_of(*node))?;
+                self.cells.fill(part, *node, cell);
+                place += 1;
+            }
+            codes = rest;
+            let Self { cells, groups, .. } = self;
+            cells.count_filled(part, nodes[0], |cell, len| {
+                groups[cell.group].joined(cell.score, len)
+            });
         }
         Ok(())
     }
@@ -264,7 +364,7 @@ impl Ranking {
         let new = self.cell_of(group, score)?;
         let old = self.cells.set(node, new);
         if old != new {
-            self.joined(new, 1);
+            self.joined(new);
             self.left(old);
         }
         Ok(())
@@ -286,13 +386,10 @@ impl Ranking {
         Ok(id)
     }
 
-    /// Takes in that nodes have joined a cell.
-    fn joined(&mut self, id: CellId, len: usize) {
+    /// Takes in that a node has joined a cell.
+    fn joined(&mut self, id: CellId) {
         let cell = self.cells.get(id);
-        let group = &mut self.groups[cell.group];
-        group.len += len;
-        group.passing += if cell.score == LocalScore::REJECTED { 0 } else { len };
-        group.best = group.best.max(cell.score);
+        self.groups[cell.group].joined(cell.score, 1);
     }
 
     /// Takes in that a node has left a cell.

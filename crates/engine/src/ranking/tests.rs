@@ -375,3 +375,65 @@ fn local_scores_are_shared_by_requests_and_forgotten_by_use() {
     assert!(!rankings.locals.contains_key(&key("1")));
     assert_eq!(rankings.bytes, 0);
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nodes_ranked_in_parts_are_ranked_as_together(
+        seed: u64,
+        // Up to eight blocks.
+        len in 1_usize..32_000,
+        kinds in 1_i64..5,
+    ) {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let nodes = (0..len).filter(|_| rng.u8(..8) > 0).map(NodeIx::new);
+        let nodes: Vec<NodeIx> = nodes.collect();
+        // The first nodes are all alike, so that later parts find groups and scores in another order.
+        let drawn = |node: &NodeIx, salt: u64| match node.index() {
+            ..6000 => 1,
+            index => fastrand::Rng::with_seed(index as u64 ^ seed ^ salt).i64(0..kinds),
+        };
+        let score_of = |node: NodeIx| local(Some(drawn(&node, 7)).filter(|score| *score > 0));
+        let keys = |nodes: &[NodeIx]| {
+            let first = nodes.iter().map(|node| drawn(node, 1));
+            first.chain(nodes.iter().map(|node| drawn(node, 2))).collect::<Vec<_>>()
+        };
+        let mut together = Ranking::default();
+        together.insert_all(&nodes, &keys(&nodes), score_of).unwrap();
+        let groups = together.groups();
+        let added: Vec<_> = groups.iter().map(|group| Some(group.len as i64 % 3)).collect();
+        let best = |ranking: &Ranking| {
+            let ties = ranking.best(&added);
+            (0..ties.count()).step_by(97).map(|place| ties.nth(place)).collect::<Vec<_>>()
+        };
+        let expected = best(&together);
+        for count in [1, 2, 3, 7] {
+            let mut in_parts = Ranking::default();
+            in_parts.reserve(len);
+            let lists = parts::divide_in(&nodes, count);
+            prop_assert_eq!(lists.concat(), &*nodes);
+            in_parts.insert_parts(&lists, |parts| {
+                // The last one first.
+                lists.iter().zip(parts).rev().try_for_each(|(nodes, part)| {
+                    let mut halves = [nodes.split_at(nodes.len() / 2)].into_iter().flat_map(|(a, b)| [a, b]);
+                    halves.try_for_each(|nodes| part.insert_all(nodes, &keys(nodes), score_of))
+                })
+            }).unwrap();
+            prop_assert_eq!(in_parts.groups(), &*groups);
+            prop_assert_eq!(best(&in_parts), &*expected);
+            for node in nodes.iter().step_by(13) {
+                prop_assert_eq!(in_parts.keys_of(*node), together.keys_of(*node));
+            }
+            // It can be repaired.
+            if let Some(node) = nodes.last() {
+                in_parts.rescore(*node, local(None)).unwrap();
+                in_parts.remove(nodes[0]);
+                let left = in_parts.groups().iter().map(|group| group.len).sum::<usize>();
+                let passing = |node: &&NodeIx| score_of(**node) != LocalScore::REJECTED;
+                let kept = nodes[1..].iter().filter(passing).filter(|other| *other != node);
+                prop_assert_eq!(left, kept.count());
+            }
+        }
+    }
+}

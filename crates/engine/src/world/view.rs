@@ -10,6 +10,35 @@ use crate::cache::Cache;
 use crate::nominator::Nominator;
 use crate::profile::{Profile, Profiles};
 
+/// What plugins read of the view, for any thread.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shared<'a> {
+    cluster: &'a Cluster,
+    waiting: &'a WaitingPods,
+    pending: &'a PendingPods,
+    nominator: &'a Nominator,
+    preemptions: &'a PreemptionProgress,
+    now: Time,
+    wall_offset: WallOffset,
+}
+
+impl<'a> Shared<'a> {
+    /// Returns the handle of plugins whose commands go to `commands`.
+    pub(crate) fn handle(self, commands: &'a Commands) -> Handle<'a> {
+        let Self { cluster, waiting, pending, nominator, preemptions, now, wall_offset } = self;
+        Handle {
+            cluster,
+            waiting,
+            pending,
+            nominated: nominator,
+            preemptions,
+            now,
+            wall_offset,
+            commands,
+        }
+    }
+}
+
 /// Nodes, placed, pending, waiting and nominated pods, and the profiles that decide about them.
 ///
 /// Only [`World`](super::World) changes it.
@@ -43,15 +72,19 @@ impl View {
 
     /// Returns the handle that plugins get at `now`.
     pub(crate) fn handle(&self, now: Time) -> Handle<'_> {
-        Handle {
+        self.shared(now).handle(&self.commands)
+    }
+
+    /// Returns what plugins read at `now`.
+    pub(crate) const fn shared(&self, now: Time) -> Shared<'_> {
+        Shared {
             cluster: self.cache.cluster(),
             waiting: self.waiting.pods(),
             pending: &self.pending,
-            nominated: &self.nominator,
+            nominator: &self.nominator,
             preemptions: &self.preemptions,
             now,
             wall_offset: self.wall_offset,
-            commands: &self.commands,
         }
     }
 

@@ -148,6 +148,10 @@ impl NodeBits {
         for (word, bits) in self.words.iter().enumerate() {
             let first = NodeIx::new(word * WORD).0;
             let mut len = 0;
+            if *bits == u64::MAX {
+                list.extend((0..WORD as u32).map(|bit| NodeIx(first + bit)));
+                continue;
+            }
             if bits.count_ones() < WORD as u32 / 4 {
                 list.extend(Ones { base: word * WORD, bits: *bits });
                 continue;
