@@ -37,9 +37,10 @@ pub(super) struct Proxy {
 impl Proxy {
     /// Starts a proxy in front of the API server of this kubeconfig.
     pub(super) async fn start(kubeconfig: &Kubeconfig, way: Way) -> Self {
-        let (mut kubeconfig, listener) = (kubeconfig.clone(), listener().await);
-        let server = redirect(&mut kubeconfig, listener.local_addr().unwrap());
-        let link = Link::new(listener, watch::channel(server).1, way);
+        let (server, known) = watch::channel(String::new());
+        let (link, address) = Link::start(known, way).await;
+        let mut kubeconfig = kubeconfig.clone();
+        server.send_replace(redirect(&mut kubeconfig, address));
         Self { link, kubeconfig }
     }
 
@@ -57,27 +58,18 @@ pub(super) struct Link {
 
 impl Link {
     /// Starts a proxy, and returns its address. A connection goes to the server that has this host and port when it is accepted.
-    #[allow(dead_code, reason = "end-to-end tests have other proxies")]
     pub(super) async fn start(server: Receiver<String>, way: Way) -> (Self, SocketAddr) {
-        let listener = listener().await;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        (Self::new(listener, server, way), address)
-    }
-
-    fn new(listener: TcpListener, server: Receiver<String>, way: Way) -> Self {
         let (way, ways) = watch::channel(way);
         let accepting = AbortOnDropHandle::new(tokio::spawn(accept(listener, server, ways)));
-        Self { way, _accepting: accepting }
+        (Self { way, _accepting: accepting }, address)
     }
 
     /// Changes the state of the connections.
     pub(super) fn set(&self, way: Way) {
         self.way.send_replace(way);
     }
-}
-
-async fn listener() -> TcpListener {
-    TcpListener::bind("127.0.0.1:0").await.unwrap()
 }
 
 /// Replaces the address of the server by that of the proxy, and returns host and port of the

@@ -27,8 +27,9 @@ use self::rules::Rules;
 use self::trouble::Trouble;
 use super::{Args, SETTLING, SHOWN, now};
 
-/// Number of pods for each node of all members.
-const PODS_PER_NODE: usize = 9;
+/// Largest number of pods for each node of all members. Half of the nodes have a taint that few pods tolerate, and pods of a lost
+/// member need room elsewhere.
+const PODS_PER_NODE: usize = 5;
 const NODES: usize = 4;
 /// Time until all pods and delegates are gone.
 const DELETION: Duration = Duration::from_secs(90);

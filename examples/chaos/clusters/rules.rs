@@ -15,7 +15,7 @@ use crate::rules::{Delegate, Mark, Watcher, annotation, milli_cpu, node_of};
 
 /// Time after trouble of its member in which a delegate may run although another one has taken its place: its agent could not
 /// end it.
-const ENDS_WITHIN: Duration = Duration::from_secs(45);
+const ENDS_WITHIN: Duration = Duration::from_secs(20);
 
 /// A member as the rules see it.
 pub(super) struct Seen {

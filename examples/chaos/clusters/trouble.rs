@@ -14,7 +14,7 @@ const LONGEST_CALM: u64 = 3_000;
 const LONGEST_TROUBLE: u64 = 8_000;
 /// Duration of a long trouble, and of the calm before it, in milliseconds.
 const LONG_TROUBLE: std::ops::Range<u64> = 45_000..75_000;
-const LONG_CALM: std::ops::Range<u64> = 15_000..45_000;
+const LONG_CALM: std::ops::Range<u64> = 8_000..25_000;
 
 /// One kind of trouble.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -331,6 +331,18 @@ fn late_answer_and_restarted_agent_are_told_apart() {
     bench.answer(late, done);
     assert_eq!(bench.placements.len(), 1, "a late answer is one");
 
+    let mut bench = Bench::new(config(2));
+    bench.see(original(job("p"), 5));
+    bench.sampled(0, &[("a", 700)]);
+    bench.sampled(1, &[("b", 600)]);
+    bench.claimed();
+    let (late, ..) = bench.commit();
+    bench.pass(Duration::from_secs(5));
+    let refusal = Refusal::new(RefusalCode::Busy, "a copy of the request came later");
+    bench.answer(late, Response::Commit(CommitOutcome::Rejected(refusal)));
+    let is_commit = |(_, _, request): &(_, _, Request)| matches!(request, Request::Commit(_));
+    assert!(!bench.calls.iter().any(is_commit), "the other cluster is not tried before the seal");
+
     for code in [RefusalCode::OtherIncarnation, RefusalCode::NotReady] {
         let mut bench = Bench::new(config(2));
         bench.see(original(job("p"), 5));
