@@ -325,6 +325,8 @@ impl Scheduler {
             return self.call_for_lease(cluster, ix, call, RenewRequest { lease: uid, heard }, now);
         }
         if let Step::Fencing(lost) = step {
+            // Its pods count as lost until the writes that follow are answered.
+            lease.due = now + INTERVAL;
             lost.into_iter().for_each(|lost| self.lost(cluster, lost));
         }
     }

@@ -727,6 +727,8 @@ fn pod_of_a_lost_cluster_is_replaced_after_its_lease_was_fenced() {
     assert!(bench.now >= Time::from_secs(1_060));
     let (id, version, intent) = bench.intents.remove(0);
     assert_eq!((version, intent.attempt, intent.clusters.len()), (9, 2, 0));
+    bench.pass(Duration::from_secs(4));
+    assert!(bench.leases.is_empty(), "the write of the pod is under way: {:?}", bench.leases);
     ports(|p| bench.scheduler.written(id, WriteAnswer::Done(10), bench.now, p));
     bench.take();
     assert_eq!(bench.scheduler.stats().replaced, 1);
