@@ -33,7 +33,6 @@ pub(crate) fn highest_priority(engine: &Engine) -> Option<i32> {
 /// priority](highest_priority) of the pods that could have been tried. With `may_fail` an extender has failed.
 pub(crate) fn after_decision(
     engine: &Engine,
-    related: &Related,
     attempt: &Attempt,
     highest: Option<i32>,
     may_fail: bool,
@@ -42,9 +41,6 @@ pub(crate) fn after_decision(
     rule(Some(pod.priority()) >= highest, || format!("{} is tried out of turn", pod.key))?;
     match outcome {
         Outcome::Assumed(node) => {
-            let oracle = Oracle::of_engine(engine, related);
-            let is_taken = oracle.takes(node, pod);
-            rule(is_taken, || format!("{} is put on {node}, which does not take it", pod.key))?;
             let is_open = pod.spec.scheduling_gates.is_empty() && !pod.terminating;
             rule(is_open, || format!("{} is gated or being deleted, and put on {node}", pod.key))
         }
@@ -55,6 +51,13 @@ pub(crate) fn after_decision(
         Outcome::Error(text) => Err(format!("the attempt for {} fails: {text}", pod.key)),
         Outcome::Skipped => Ok(()),
     }
+}
+
+/// Checks that a pod is put on a node that takes it, as far as the attempt has changed nothing else.
+pub(crate) fn is_taken(engine: &Engine, related: &Related, attempt: &Attempt) -> Checked {
+    let Attempt { pod, outcome: Outcome::Assumed(node) } = attempt else { return Ok(()) };
+    let is_taken = Oracle::of_engine(engine, related).takes(node, pod);
+    rule(is_taken, || format!("{} is put on {node}, which does not take it", pod.key))
 }
 
 /// Checks that the text has the number of nodes. A plugin that rejects a pod on its chosen node speaks of one.

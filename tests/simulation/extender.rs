@@ -121,7 +121,10 @@ pub(crate) fn binding_result(response: &Response) -> Response {
     let text = || {
         let status: Value = serde_json::from_slice(&response.body).unwrap_or_default();
         let message = status["message"].as_str().map(str::to_owned);
-        message.unwrap_or_else(|| String::from_utf8_lossy(&response.body).into_owned())
+        let message =
+            message.unwrap_or_else(|| String::from_utf8_lossy(&response.body).into_owned());
+        // An empty text is no error.
+        format!("{} {message}", response.status)
     };
     let error = if response.status < 300 { String::new() } else { text() };
     let body = json!({"Error": error}).to_string().into_bytes();

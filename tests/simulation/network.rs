@@ -38,6 +38,7 @@ impl Fate {
             Self::AnswerLost => Some(Fault::AnswerLost),
             Self::Lingers(late) if late >= MINUTE => Some(Fault::RequestLateByMinutes),
             Self::Lingers(_) => Some(Fault::RequestLate),
+            Self::Refused(403) => Some(Fault::EvictionRefused),
             Self::Refused(_) => Some(Fault::RequestRefused),
             Self::Garbled(_) => Some(Fault::AnswerGarbled),
             Self::StorageTimesOut { .. } => Some(Fault::StorageTimesOut),

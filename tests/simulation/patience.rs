@@ -18,8 +18,8 @@ pub(crate) const RESTRAINT: &str = "Restraint";
 /// The label that chooses the behaviour for a pod: one of [`VALUES`].
 pub(crate) const LABEL: &str = "patience";
 /// Wait in Permit, once, for one plugin or for two; wait in PreBind; write in PreBind; reject in PreBind, once; answer
-/// Pending in Reserve, once.
-pub(crate) const VALUES: [&str; 6] = [PERMIT, BOTH, WAIT, WRITE, REJECT, PENDING];
+/// Pending in Reserve, once; fail in PreBindPreFlight while the pod is to wait in Permit, once.
+pub(crate) const VALUES: [&str; 7] = [PERMIT, BOTH, WAIT, WRITE, REJECT, PENDING, FAIL];
 /// The text of a rejection while the pod waits in Permit.
 pub(crate) const TURNED_AWAY: &str = "gives way to another pod";
 /// The text of the answer Pending.
@@ -33,12 +33,15 @@ const WAIT: &str = "wait";
 const WRITE: &str = "write";
 const REJECT: &str = "reject";
 const PENDING: &str = "pending";
+const FAIL: &str = "fail";
 
 /// The plugin.
 #[derive(Debug, Default)]
 struct Patience {
     /// Pods that have waited in Permit, or were rejected in PreBind.
     waited: Mutex<BTreeSet<Uid>>,
+    /// Pods that have failed in PreBindPreFlight.
+    failed: Mutex<BTreeSet<Uid>>,
     /// Pods that wait in Permit, and during whose wait no placed pod was deleted, and pods that are rejected in
     /// PreBind. No event helps them.
     to_call_back: Mutex<BTreeSet<Uid>>,
@@ -112,7 +115,9 @@ impl Permit for Patience {
             });
         }
         let mut waited = self.waited.lock().expect("nobody panics with the lock");
-        if (asks(pod, PERMIT) || asks(pod, BOTH)) && waited.insert(pod.uid.clone()) {
+        if [PERMIT, BOTH, FAIL].iter().any(|value| asks(pod, value))
+            && waited.insert(pod.uid.clone())
+        {
             self.to_call_back().insert(pod.uid.clone());
             return wait(pod, Duration::from_millis(500));
         }
@@ -182,8 +187,12 @@ impl Patience {
 
 impl PreBind for Patience {
     fn pre_flight(&self, _: &CycleState, pod: &Pod, _: &str, _: &Handle<'_>) -> PreBindPreFlight {
+        let mut failed = self.failed.lock().expect("nobody panics with the lock");
+        if asks(pod, FAIL) && failed.insert(pod.uid.clone()) {
+            return PreBindPreFlight::Fail(Status::error("not yet"));
+        }
         match [WAIT, WRITE, REJECT].iter().any(|value| asks(pod, value)) {
-            true => PreBindPreFlight::Run { allow_parallel: false },
+            true => PreBindPreFlight::Run { allow_parallel: is_even(pod) },
             false => PreBindPreFlight::Skip { allow_parallel: true },
         }
     }

@@ -395,6 +395,7 @@ impl Replica {
             Foreseen::by(self.scheduler.engine_mut(), &self.related, &mut self.probed, now)?;
         let highest = decisions::highest_priority(self.scheduler.engine());
         let turns = Turns::of(self.scheduler.engine());
+        let waiting: Vec<Uid> = self.scheduler.engine().waiting_pods().keys().cloned().collect();
         let ports = &mut Ports { extenders: &mut extender, probe: &mut () };
         let Some(attempt) = self.scheduler.schedule_one(now, ports) else { return Ok(None) };
         extender.probed.append(&mut self.probed);
@@ -415,7 +416,11 @@ impl Replica {
         let engine = self.scheduler.engine();
         let is_out = decisions::is_extender_out(engine);
         let may_fail = extender.failures > 0 || is_out && needs_extender(&attempt.pod);
-        decisions::after_decision(engine, &self.related, &attempt, highest, may_fail)?;
+        decisions::after_decision(engine, &attempt, highest, may_fail)?;
+        // A plugin may have rejected a pod in Permit for this one, which changes what fits.
+        if waiting.iter().all(|pod| engine.waiting_pods().contains_key(pod)) {
+            decisions::is_taken(engine, &self.related, &attempt)?;
+        }
         let preemption = foreseen.after(&attempt, self.scheduler.engine(), may_fail)?;
         self.evictions.remove(&attempt.pod.uid);
         if let Some(preemption) = &preemption {

@@ -322,6 +322,9 @@ impl World {
             if self.happens(Theme::Servers, 4) {
                 self.restart_api_servers();
             }
+            if self.happens(Theme::Ends, 6) {
+                self.cut_off();
+            }
             if self.happens(Theme::Clocks, 10) {
                 let seat = self.rng.usize(..self.seats.len());
                 self.coverage.fired_at(Fault::ClockCorrected, seat);

@@ -90,7 +90,7 @@ impl Churn {
 
     /// Carries out an action on devices, and describes it.
     pub(super) fn change_devices(&mut self, server: &mut Server, now: Time) -> String {
-        match self.rng.u32(..12) {
+        match self.rng.u32(..14) {
             0..4 => {
                 let number = self.rng.usize(..NODES);
                 self.publish(server, number, now)
@@ -105,7 +105,7 @@ impl Churn {
                 self.delete(server, RESOURCECLAIMS, now)
             }
             8 => self.delete(server, RESOURCECLAIMTEMPLATES, now),
-            9 => create(server, &class(), now),
+            9..12 => create(server, &class(), now),
             _ => {
                 let namespace = one_of(&mut self.rng, NAMESPACES);
                 create_claims(server, namespace, now)

@@ -101,7 +101,7 @@ fn bind(server: &mut Server, pod: &str, node: &str, now: Time) -> u16 {
     server.request("POST", &format!("{pod}/binding"), &binding, now)
 }
 
-fn path_of(pod: &Value) -> String {
+pub(super) fn path_of(pod: &Value) -> String {
     let text = |field: &str| pod["metadata"][field].as_str().unwrap_or_default();
     format!("{}/{}", collection(PODS, text("namespace")), text("name"))
 }

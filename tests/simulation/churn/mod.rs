@@ -24,6 +24,7 @@ use super::emphasis::{Emphasis, Theme};
 use super::patience;
 use super::server::Server;
 use chance::{once_in, one_of};
+use foreign::path_of;
 use nodes::NODE_NAMES;
 pub(crate) use pods::ALONE;
 use pods::{APP, APPS};
@@ -311,7 +312,14 @@ impl Churn {
     }
 
     fn delete_pod(&mut self, server: &mut Server, now: Time) -> String {
-        let Some(pod) = self.any(server, PODS) else { return "no pod to delete".to_owned() };
+        // In a tiny cluster room is given back soon.
+        let is_soon = self.emphasis.is_tiny() && self.rng.bool();
+        let has_node = |pod: &&Value| !is_soon || !pod["spec"]["nodeName"].is_null();
+        let pods = server.store.objects(PODS).map(AsRef::as_ref).filter(has_node);
+        let Some(pod) = self.rng.choice(pods.collect::<Vec<_>>()).map(path_of) else {
+            return "no pod to delete".to_owned();
+        };
+        let pod = if is_soon { format!("{pod}?gracePeriodSeconds=0") } else { pod };
         let status = server.request("DELETE", &pod, &Value::Null, now);
         format!("delete {pod}: {status}")
     }

@@ -29,6 +29,7 @@ named! {
         ProcessKilled = "process killed",
         ProcessTerminated = "process terminated",
         ProcessStopped = "process stopped for a while",
+        ProcessCutOff = "process cut off from the API servers",
         KilledWhileBinding = "process killed, stopped or asked to end while it binds",
         BindOfKilledProcess = "late bind of a killed process",
         // Faults that last for hours.
@@ -64,6 +65,7 @@ named! {
         DevicesBroken = "devices broken after allocation",
         DevicesNeverReady = "devices never ready",
         AllocationLate = "allocation of devices written late",
+        EvictionRefused = "eviction forbidden",
         FenceLost = "patch that stops a lost bind without an answer",
         // Extenders that bind.
         ExtenderBindLost = "answer of a binding extender lost",

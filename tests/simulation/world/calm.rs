@@ -45,6 +45,7 @@ impl World {
         self.network = Network::calm();
         self.troubles.end_all(&mut self.server, self.now);
         self.is_calm = true;
+        self.seats.iter_mut().for_each(|seat| seat.cut_off_until = None);
         self.calm_since = Some(self.now);
         self.server.api_servers.catch_up();
         self.churn.leave(&mut self.server, self.now);

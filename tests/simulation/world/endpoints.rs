@@ -11,6 +11,8 @@ use super::{Event, World};
 
 /// Maximum time for which an API server is down, in milliseconds.
 const LONGEST_DOWNTIME: u64 = 15_000;
+/// Maximum time for which a process is cut off, in milliseconds: longer than another one takes to take over.
+const LONGEST_CUT: u64 = 60_000;
 /// In one of so many seeds an API server has no streaming lists.
 const WITHOUT_STREAMING_LISTS: u64 = 6;
 /// Its answer to them.
@@ -28,6 +30,9 @@ impl World {
     pub(super) fn connect(&mut self, seat: usize) -> Option<usize> {
         let others = self.server.api_servers.len();
         let seat = self.seats.at(seat);
+        if seat.cut_off_until.is_some_and(|until| self.now < until) {
+            return None;
+        }
         if self.rng.u32(..20) == 0 {
             seat.api_server = self.rng.usize(..others);
         }
@@ -38,6 +43,22 @@ impl World {
         seat.api_server = self.rng.usize(..others);
         (self.rng.bool() && !self.server.api_servers.is_down(seat.api_server))
             .then_some(seat.api_server)
+    }
+
+    /// Cuts the process in a seat off from all API servers for a while. Its watches fall silent. The others go on.
+    pub(super) fn cut_off(&mut self) {
+        let number = self.rng.usize(..self.seats.len());
+        let length = Duration::from_millis(self.rng.u64(..LONGEST_CUT));
+        self.coverage.fired_at(Fault::ProcessCutOff, number);
+        let seat = self.seats.at(number);
+        seat.cut_off_until = Some(self.now + length);
+        let informers = seat.replica.iter_mut().flat_map(|replica| &mut replica.informers);
+        for stream in informers.filter_map(|informer| informer.stream.as_mut()) {
+            stream.stalled = true;
+        }
+        let life = seat.life;
+        self.progress.disturbed(self.now);
+        self.say(|| format!("process {life} is cut off for {length:?}"));
     }
 
     /// Returns the status with which a server that has just started refuses a request.

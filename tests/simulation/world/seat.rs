@@ -38,6 +38,8 @@ pub(super) struct Seat {
     pub(super) api_server: usize,
     /// The clocks of its machine.
     clock: Clock,
+    /// Time until which no API server can be reached from here.
+    pub(super) cut_off_until: Option<Time>,
     /// Time until which the process is stopped by SIGSTOP.
     stopped_until: Option<Time>,
     /// Time at which the process exits at the latest, after SIGTERM.
@@ -61,6 +63,7 @@ impl Seat {
             beside: BTreeMap::new(),
             api_server: 0,
             clock,
+            cut_off_until: None,
             stopped_until: None,
             exits_by: None,
         }
