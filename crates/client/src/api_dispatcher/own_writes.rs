@@ -13,7 +13,8 @@ const KEEP: Duration = Duration::from_mins(1);
 ///
 /// A status patch changes the version of a pod before the watch shows the change. A bind that named the
 /// version of the watch would be refused because of our own patch. A version with another specification than
-/// the scheduler knew is left out: a bind that was decided on the old one has to be refused.
+/// the scheduler knew is left out: a bind that was decided on the old one has to be refused. So is a version with a
+/// node: others have bound the pod, and the patch of a condition has to be refused.
 #[derive(Debug, Default)]
 pub(super) struct OwnWrites {
     versions: BTreeMap<Uid, (u64, Time)>,
@@ -25,6 +26,14 @@ pub(super) struct OwnWrites {
 #[derive(Deserialize)]
 struct Object {
     metadata: Metadata,
+    #[serde(default)]
+    spec: Spec,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Spec {
+    node_name: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -61,8 +70,9 @@ impl OwnWrites {
         if recorded == WrittenPods::None {
             return;
         }
-        let Ok(Object { metadata }) = serde_json::from_slice(pod) else { return };
-        if !recorded.include(metadata.generation) {
+        let Ok(Object { metadata, spec }) = serde_json::from_slice(pod) else { return };
+        let has_node = spec.node_name.is_some_and(|node| !node.is_empty());
+        if has_node || !recorded.include(metadata.generation) {
             return;
         }
         let Ok(version) = metadata.resource_version.parse() else { return };
@@ -105,5 +115,17 @@ mod tests {
         assert_eq!(["a", "b"].map(|uid| writes.version_of(&uid.into())), [8, 0]);
         writes.record(&pod("c", "opaque"), WrittenPods::Every, second(200));
         assert_eq!((writes.versions.len(), writes.by_time.len()), (0, 0), "nothing is left");
+    }
+
+    #[test]
+    fn version_of_a_pod_that_others_have_bound_is_not_kept() {
+        let mut writes = OwnWrites::default();
+        for (node, expected) in [("", 5), ("n", 5)] {
+            let version = if node.is_empty() { "5" } else { "6" };
+            let pod = serde_json::json!({"metadata": {"uid": "a", "resourceVersion": version},
+                "spec": {"nodeName": node}});
+            writes.record(pod.to_string().as_bytes(), WrittenPods::Every, Time::ZERO);
+            assert_eq!(writes.version_of(&"a".into()), expected, "{node:?}");
+        }
     }
 }
