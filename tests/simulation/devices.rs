@@ -118,12 +118,23 @@ fn is_version(claim: &Value, patch: &Value) -> bool {
     claim["metadata"]["resourceVersion"] == patch["metadata"]["resourceVersion"]
 }
 
+/// A part of the names of claims that the scheduler creates.
+const CREATED: &str = "-extended-resources-";
 /// Time after which no request is carried out any more that got no answer.
 const LONGEST_REQUEST: Duration = Duration::from_secs(120);
 
-/// The allocations that one process has sent, and that may still be carried out.
+/// Time for which the devices of a claim that the scheduler has created count although no watch shows it: as long as the pod
+/// waits for the watch, and then as long as after a request without an answer.
+const LONGEST_UNSEEN: Duration = Duration::from_secs(150);
+
+/// The allocations that one process has sent.
 #[derive(Debug, Default)]
-pub(crate) struct Allocations(BTreeMap<RequestId, Sent>);
+pub(crate) struct Allocations {
+    /// Those that may still be carried out.
+    open: BTreeMap<RequestId, Sent>,
+    /// The times of those to claims that the scheduler has created, by UID.
+    created: BTreeMap<String, Time>,
+}
 
 /// An allocation that was sent.
 #[derive(Debug)]
@@ -148,28 +159,40 @@ impl Allocations {
         if !is_allocation(request) {
             return Ok(());
         }
-        self.0.retain(|_, other| now.since(other.at) < LONGEST_REQUEST);
+        self.open.retain(|_, other| now.since(other.at) < LONGEST_REQUEST);
         let patch: Value = serde_json::from_slice(&request.body).unwrap_or_default();
         let own: BTreeSet<DeviceId> = allocated(&patch).collect();
         let uid = &patch["metadata"]["uid"];
-        let others = self.0.values().filter(|other| other.patch["metadata"]["uid"] != *uid);
+        let others = self.open.values().filter(|other| other.patch["metadata"]["uid"] != *uid);
         let mut others = others.filter(|other| other.is_possible(server));
         let twice = others.find(|other| allocated(&other.patch).any(|id| own.contains(&id)));
         rule(twice.is_none(), || {
             format!("{patch} is sent, and its devices are perhaps those of {twice:?}")
         })?;
-        self.0.insert(request.id, Sent { at: now, patch });
+        if request.path.contains(CREATED) {
+            self.created.insert(text(uid).to_owned(), now);
+        }
+        self.open.insert(request.id, Sent { at: now, patch });
         Ok(())
     }
 
     /// Records that a request was carried out, or never will be.
     pub(crate) fn is_over(&mut self, request: RequestId) {
-        self.0.remove(&request);
+        self.open.remove(&request);
     }
 
     /// Whether some allocation may yet be carried out, so that its devices are withheld.
     pub(crate) fn are_open(&self, server: &Server, now: Time) -> bool {
-        self.0.values().any(|own| now.since(own.at) <= LONGEST_REQUEST && own.is_possible(server))
+        let may_arrive =
+            |own: &Sent| now.since(own.at) <= LONGEST_REQUEST && own.is_possible(server);
+        let is_stored = |uid: &str| {
+            let mut claims = server.store.objects(RESOURCECLAIMS);
+            claims.any(|claim| claim["metadata"]["uid"] == uid)
+        };
+        // The claim may be gone before the watch has shown it.
+        let mut created = self.created.iter();
+        self.open.values().any(may_arrive)
+            || created.any(|(uid, at)| now.since(*at) <= LONGEST_UNSEEN && !is_stored(uid))
     }
 }
 
