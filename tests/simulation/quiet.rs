@@ -13,6 +13,7 @@ use super::oracle::{Oracle, Related, needs_devices, read_pod};
 use super::replica::Replica;
 use super::rules::{self, Checked, rule};
 use super::server::Server;
+use super::writes::Writes;
 
 /// Checks that evictions under way are those that the server has carried out.
 ///
@@ -41,14 +42,15 @@ pub(crate) fn evictions_are_true(server: &Server, replica: &Replica) -> Checked 
     Ok(())
 }
 
-/// Checks that pods whose newest version is known are nominated as the server shows.
+/// Checks that pods whose newest version is known are nominated as the server shows, unless it has refused to write that.
 ///
 /// # Errors
 /// The nominations differ.
-pub(crate) fn nominations_are_true(server: &Server, engine: &Engine) -> Checked {
+pub(crate) fn nominations_are_true(server: &Server, engine: &Engine, writes: &Writes) -> Checked {
     for pod in server.live_pods().filter(|pod| rules::waits_for_us(pod)) {
-        let is_open = rules::may_be_placed(pod);
-        let uid = Uid::from(pod["metadata"]["uid"].as_str().unwrap_or_default());
+        let uid = pod["metadata"]["uid"].as_str().unwrap_or_default();
+        let is_open = rules::may_be_placed(pod) && writes.have_status(uid);
+        let uid = Uid::from(uid);
         let version = pod["metadata"]["resourceVersion"].as_str().unwrap_or_default();
         let is_known = engine.pending().any(|known| {
             let place = engine.queue().get(&known.key).map(|(place, _)| place);

@@ -480,7 +480,8 @@ impl World {
             }
             if is_running && replica.is_quiet(now) {
                 quiet::evictions_are_true(&self.server, replica)?;
-                quiet::nominations_are_true(&self.server, replica.scheduler.engine())?;
+                let engine = replica.scheduler.engine();
+                quiet::nominations_are_true(&self.server, engine, &seat.writes)?;
                 let version = self.server.store.resource_version();
                 if seat.looked_at != version && !seat.allocations.are_open(&self.server, now) {
                     seat.looked_at = version;

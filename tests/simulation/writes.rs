@@ -19,6 +19,8 @@ pub(crate) struct Writes {
     bindings: BTreeMap<RequestId, SentBinding>,
     /// Status patches without a reply, with the UIDs of the pods, and whether they are to stop a bind.
     patches: BTreeMap<RequestId, (String, bool)>,
+    /// UIDs of the pods whose last status patch was not carried out, for all that is known.
+    unwritten: BTreeSet<String>,
     /// UIDs of the pods whose binds such a patch was to stop, and was refused.
     refused_fences: BTreeSet<String>,
     /// The objects of requests without a reply.
@@ -266,8 +268,14 @@ impl Writes {
             self.versions.insert(uid_in(&pod, "metadata"), (version, now));
         }
         let deleted = self.deletions.remove(&request);
-        let patched = self.patches.remove(&request).filter(|_| is_refusal(reply));
-        if let Some((pod, is_fence)) = patched {
+        let patched = self.patches.remove(&request);
+        if let Some((pod, _)) = &patched {
+            match reply {
+                Reply::Answered(Response { status: 200, .. }) => self.unwritten.remove(pod),
+                _ => self.unwritten.insert(pod.clone()),
+            };
+        }
+        if let Some((pod, is_fence)) = patched.filter(|_| is_refusal(reply)) {
             if is_fence {
                 self.refused_fences.insert(pod.clone());
             }
@@ -350,6 +358,12 @@ impl Writes {
     /// Whether the process has patched the pod, or has tried to.
     pub(crate) fn have_touched(&self, uid: &str) -> bool {
         self.touched.contains(uid)
+    }
+
+    /// Whether the server has carried out the last status patch of the pod, if there was one. One that is refused is
+    /// not repeated before the next attempt.
+    pub(crate) fn have_status(&self, uid: &str) -> bool {
+        !self.unwritten.contains(uid)
     }
 
     /// Records that the request was carried out, or never will be.
