@@ -174,6 +174,23 @@ impl Probe for MetricsObserver {
         self.watchdog.count(count);
         self.probe.count(count);
     }
+
+    fn of_task(&self) -> Box<dyn Probe + Send> {
+        Box::new(TaskObserver(self.heartbeat.clone()))
+    }
+}
+
+/// Notes the calls of a task of the loop, so that a stuck loop names the plugin.
+struct TaskObserver(Arc<Heartbeat>);
+
+impl Probe for TaskObserver {
+    fn start(&mut self, span: Span<'_>) {
+        self.0.enter(span);
+    }
+
+    fn stop(&mut self, span: Span<'_>, _code: Code) {
+        self.0.leave(span);
+    }
 }
 
 impl Observer for MetricsObserver {

@@ -18,7 +18,7 @@ const SLOW: u32 = 10;
 /// Number of ticks without a turn after which the loop counts as stuck.
 const STUCK: u32 = 60;
 
-/// The turns of the scheduling loop, and the call into a plugin that it is in.
+/// The turns of the scheduling loop, and the calls into plugins that it waits for.
 ///
 /// [`watch`](Self::watch) counts the seconds without a turn. It counts ticks of a task of this process and
 /// reads no clock: after a pause of the whole process or machine it has missed its ticks like the loop its
@@ -27,12 +27,12 @@ const STUCK: u32 = 60;
 pub struct Heartbeat {
     turns: AtomicU64,
     ticks_without_turn: AtomicU32,
-    /// The nested calls that the loop is in.
+    /// The nested calls that the loop is in, and those of its tasks on other threads.
     calls: Mutex<Vec<PluginCall>>,
 }
 
 /// A call into a plugin.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct PluginCall {
     plugin: PluginName,
     /// The extension point, or what else the plugin was asked for.
@@ -70,10 +70,12 @@ impl Heartbeat {
         }
     }
 
-    /// Notes that the loop leaves this span, which it entered last.
+    /// Notes that the loop leaves this span. Tasks on other threads may have entered others since.
     pub fn leave(&self, span: Span<'_>) {
-        if matches!(span, Span::Plugin(..) | Span::Call(..) | Span::Hint(..)) {
-            self.calls().pop();
+        let Some(call) = PluginCall::of(span) else { return };
+        let mut calls = self.calls();
+        if let Some(place) = calls.iter().rposition(|open| *open == call) {
+            calls.remove(place);
         }
     }
 
@@ -201,5 +203,20 @@ mod tests {
         heartbeat.leave(outer);
         heartbeat.leave(Span::Algorithm);
         assert_eq!(heartbeat.culprit(), "no call of a plugin");
+    }
+
+    #[test]
+    fn call_of_a_task_that_does_not_end_is_the_culprit() {
+        let heartbeat = Heartbeat::default();
+        let (slow, fast): (PluginName, PluginName) = ("Slow".into(), "Fast".into());
+        let [slow, fast] =
+            [&slow, &fast].map(|name| Span::Plugin(ExtensionPoint::Score.into(), name));
+        // One task is in the slow plugin while another one ends it and calls the next.
+        for span in [slow, slow, fast] {
+            heartbeat.enter(span);
+        }
+        heartbeat.leave(slow);
+        heartbeat.leave(fast);
+        assert_eq!(heartbeat.culprit(), "plugin \"Slow\" at Score");
     }
 }

@@ -9,9 +9,10 @@ mod volumes;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use engine::cycle::Form;
-use engine::ports::{Count, Ports, Probe};
+use engine::ports::{Count, Ports, Probe, Span};
 use engine::profile::{PluginRef, PluginSet, Profiles, SchedulerProfile};
 use engine::{Change, Effect, EffectKind, Engine, EngineConfig};
 use fastrand::Rng;
@@ -44,16 +45,32 @@ struct Scheduler {
     effects: Vec<Effect>,
     /// Number of checks by a full pass that found another decision.
     differing: usize,
+    /// Number of calls of plugins by tasks of passes.
+    task_calls: Arc<AtomicUsize>,
 }
 
-/// Counts checks that find a difference.
-struct Checks<'a>(&'a mut usize);
+/// Counts checks that find a difference, and calls by tasks.
+struct Checks<'a>(&'a mut usize, &'a Arc<AtomicUsize>);
 
 impl Probe for Checks<'_> {
     fn count(&mut self, count: Count<'_>) {
         if matches!(count, Count::RankingCheck { agrees: false, .. }) {
             *self.0 += 1;
         }
+    }
+
+    fn of_task(&self) -> Box<dyn Probe + Send> {
+        Box::new(TaskCalls(self.1.clone()))
+    }
+}
+
+/// Counts calls of plugins.
+struct TaskCalls(Arc<AtomicUsize>);
+
+impl Probe for TaskCalls {
+    fn start(&mut self, span: Span<'_>) {
+        assert!(matches!(span, Span::Plugin(..)));
+        self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -86,7 +103,7 @@ impl Scheduler {
         let profiles = Profiles::build(&[profile], &defaults, &plugins::registry(), false);
         let config = configure(EngineConfig::new(profiles.unwrap()));
         let (engine, pods, effects) = (Engine::new(config), BTreeMap::new(), Vec::new());
-        Self { engine, pods, effects, differing: 0 }
+        Self { engine, pods, effects, differing: 0, task_calls: Arc::default() }
     }
 
     fn apply(&mut self, change: Change, now: Time) {
@@ -102,7 +119,7 @@ impl Scheduler {
     fn run(&mut self, now: Time) {
         self.engine.tick(now, &mut Ports { extenders: &mut (), probe: &mut () });
         loop {
-            let probe = &mut Checks(&mut self.differing);
+            let probe = &mut Checks(&mut self.differing, &self.task_calls);
             let ports = &mut Ports { extenders: &mut (), probe };
             if self.engine.schedule_one(now, ports).is_none() {
                 break;

@@ -1,6 +1,5 @@
 //! Passes over many nodes are divided among threads. How many there are, and which comes first, does not matter.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use engine::ports::{Parallelizer, Task};
@@ -10,7 +9,7 @@ use super::*;
 /// Enough nodes for two parts, also without those that are tainted or unschedulable.
 const NODES: usize = 42_000;
 
-/// So many threads, which run their tasks from the last to the first.
+/// A parallelizer with so many threads. Each runs its tasks from the last to the first.
 #[derive(Debug)]
 struct Threads {
     count: usize,
@@ -60,6 +59,8 @@ fn decisions_are_the_same_for_any_number_of_threads() {
         scheduler.run(Time::ZERO);
         let divided = passes.load(Ordering::Relaxed);
         assert!(threads.is_none() || divided >= 14, "only {divided} passes were divided");
+        let called = scheduler.task_calls.load(Ordering::Relaxed);
+        assert!(called >= 2 * divided, "the probe is told of {called} calls in {divided} passes");
         scheduler.effects
     };
     let runs = [None, Some(1), Some(2), Some(3), Some(7)];

@@ -130,9 +130,9 @@ const LONGEST_UNSEEN: Duration = Duration::from_secs(150);
 /// The allocations that one process has sent.
 #[derive(Debug, Default)]
 pub(crate) struct Allocations {
-    /// Those that may still be carried out.
+    /// The allocations that the server may still carry out.
     open: BTreeMap<RequestId, Sent>,
-    /// The times of those to claims that the scheduler has created, by UID.
+    /// When the process allocated devices to claims that it had created, by UID of the claim.
     created: BTreeMap<String, Time>,
 }
 
@@ -144,7 +144,7 @@ struct Sent {
 }
 
 impl Sent {
-    /// Whether the server would carry it out.
+    /// Whether the server would carry out the allocation.
     fn is_possible(&self, server: &Server) -> bool {
         stored_claim(server, &self.patch).is_some_and(|claim| is_version(claim, &self.patch))
     }

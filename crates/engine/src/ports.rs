@@ -358,6 +358,11 @@ pub trait Probe {
     fn count(&mut self, count: Count<'_>) {
         let _ = count;
     }
+
+    /// Returns what is told of the calls of one task of a [`Parallelizer`]. Panics are counted here afterwards.
+    fn of_task(&self) -> Box<dyn Probe + Send> {
+        Box::new(())
+    }
 }
 
 /// Measures nothing.

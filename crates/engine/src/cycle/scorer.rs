@@ -1,11 +1,11 @@
 //! Scores and keys of many nodes, which plugins give on one thread or several.
 
-use framework::{Commands, CycleState, ExtensionPoint, Filter, Handle, NodeIx, Pod, Status};
+use framework::{Code, Commands, CycleState, ExtensionPoint, Filter, Handle, NodeIx, Pod, Status};
 
 use super::ranked::Unusable;
 use super::{Cycle, Form, Panics};
 use crate::plugin_call::call_plugin;
-use crate::ports::{Probe, Task};
+use crate::ports::{Count, Probe, Span, Task};
 use crate::profile::{Named, ScorePlugin};
 
 /// The one-node form is faster for fewer nodes than one in so many, because the set form looks at all words of a
@@ -97,14 +97,34 @@ struct Outcome {
     panics: Panics,
 }
 
+/// The probe of a task.
+struct TaskProbe {
+    calls: Box<dyn Probe + Send>,
+    /// To be counted when all tasks have ended.
+    panics: Panics,
+}
+
+impl Probe for TaskProbe {
+    fn start(&mut self, span: Span<'_>) {
+        self.calls.start(span);
+    }
+
+    fn stop(&mut self, span: Span<'_>, code: Code) {
+        self.calls.stop(span, code);
+    }
+
+    fn count(&mut self, count: Count<'_>) {
+        self.panics.count(count);
+    }
+}
+
 impl Cycle<'_, '_> {
     pub(super) fn scorer(&mut self) -> Scorer<'_> {
         let handle = self.handle();
         Scorer { handle, pod: self.pod, state: self.state, probe: self.cx.probe }
     }
 
-    /// Runs `work` for each part of a pass, by the parallelizer if there are several. Their plugins are then not
-    /// measured, only their panics counted. A failure ends the pass as if no later part had run.
+    /// Runs `work` for each part of a pass, by the parallelizer if there are several. A failure ends the pass as if no later part had run.
     pub(super) fn score_in_parts<P: Send>(
         &mut self,
         mut parts: impl ExactSizeIterator<Item = P>,
@@ -117,13 +137,15 @@ impl Cycle<'_, '_> {
         let mut outcomes: Vec<Option<Outcome>> = (0..parts.len()).map(|_| None).collect();
         let (shared, pod, state) = (self.view.shared(self.cx.now), &**self.pod, &*self.state);
         let work = &work;
+        let probe = &*self.cx.probe;
         let tasks = parts.zip(&mut outcomes).map(|(part, outcome)| {
+            let mut probe = TaskProbe { calls: probe.of_task(), panics: Panics::default() };
             Box::new(move || {
-                let (commands, mut panics) = (Commands::default(), Panics::default());
+                let commands = Commands::default();
                 let handle = shared.handle(&commands);
-                let mut scorer = Scorer { handle, pod, state, probe: &mut panics };
+                let mut scorer = Scorer { handle, pod, state, probe: &mut probe };
                 let result = work(&mut scorer, part);
-                *outcome = Some(Outcome { result, commands, panics });
+                *outcome = Some(Outcome { result, commands, panics: probe.panics });
             }) as Task<'_>
         });
         self.settings.parallelizer.run(tasks.collect());
