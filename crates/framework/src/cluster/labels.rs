@@ -130,6 +130,11 @@ impl<'a> Topology<'a> {
         values.filter(|(_, value)| !value.nodes.is_empty()).map(|(index, _)| DomainIx::new(index))
     }
 
+    /// Returns the number of domains that have a node.
+    pub const fn domain_count(&self) -> usize {
+        self.0.domains
+    }
+
     /// Whether each domain is a single node, as for the label `kubernetes.io/hostname`.
     pub fn is_per_node(&self) -> bool {
         self.0.domains == self.0.present.len()

@@ -60,20 +60,17 @@ fn count(
     cluster: &Cluster,
 ) -> Arc<[Counted]> {
     let kept = state.take_kept::<Kept>();
-    let of_these = kept
-        .filter(|(Kept(kept), _)| kept.iter().map(|counted| &counted.constraint).eq(&constraints));
-    let counted = match of_these {
-        Some((Kept(mut counted), changed)) => {
-            if repair(Arc::make_mut(&mut counted), pod, cluster, &changed) {
-                state.regroup();
-            }
-            counted
-        }
-        None => {
-            state.regroup();
-            count_all(constraints, pod, cluster, state.keeps())
-        }
-    };
+    let repaired = kept.and_then(|(Kept(mut counted), changed)| {
+        let of_these = counted.iter().map(|counted| &counted.constraint).eq(&constraints);
+        let repaired =
+            of_these.then(|| repair(Arc::make_mut(&mut counted), pod, cluster, &changed));
+        Some((counted, repaired??))
+    });
+    let (counted, Regroups(regroups)) = repaired
+        .unwrap_or_else(|| (count_all(constraints, pod, cluster, state.keeps()), Regroups(true)));
+    if regroups {
+        state.regroup();
+    }
     if state.keeps() {
         let size = counted.iter().map(|counted| counted.counts.size()).sum();
         state.keep(Kept(counted.clone()), size);
@@ -96,25 +93,44 @@ fn count_all(
         let topology = cluster.topology(&constraint.topology_key);
         let pods = constraint.pods_by_node(cluster);
         let domain_of = |node| topology.and_then(|topology| topology.domain_of(node));
-        let nodes = eligible.iter().map(|node| (node, domain_of(node)));
-        let mut tally = DomainTally::of(nodes, follows);
-        for (node, pods) in pods.iter().filter(|(node, _)| eligible.contains(*node)) {
-            tally.add(node, domain_of(node), pods.live.into());
-        }
+        let pods = pods.iter().filter(|(node, _)| eligible.contains(*node));
+        let labelled = topology.map_or(0, |topology| topology.present().len());
+        let counts = if eligible.count() == labelled {
+            let mut tally = DomainTally::new(follows);
+            for (node, pods) in pods.filter(|(_, pods)| pods.live > 0) {
+                tally.insert(node, domain_of(node), pods.live.into());
+            }
+            DomainCounts::of_all(tally, topology.map_or(0, |topology| topology.domain_count()))
+        } else {
+            let nodes = eligible.iter().map(|node| (node, domain_of(node)));
+            let mut tally = DomainTally::of(nodes, follows);
+            pods.for_each(|(node, pods)| tally.add(node, domain_of(node), pods.live.into()));
+            tally.into()
+        };
         let is_per_node = topology.is_some_and(|topology| topology.is_per_node());
         let topology = topology.map(|topology| topology.ix());
         let own = i64::from(constraint.selects(pod));
-        Counted { own, topology, is_per_node, constraint, counts: tally.into() }
+        Counted { own, topology, is_per_node, constraint, counts }
     });
     counted.collect()
 }
 
-/// Counts the pods on `changed` nodes again. Returns whether keys of other nodes change.
-fn repair(counted: &mut [Counted], pod: &Pod, cluster: &Cluster, changed: &ChangedNodes) -> bool {
+/// Whether keys of nodes that have not changed are others than before.
+struct Regroups(bool);
+
+/// Counts the pods on `changed` nodes again. Returns `None` if all pods have to be counted, because a node with the
+/// topology key is no longer eligible where all were.
+fn repair(
+    counted: &mut [Counted],
+    pod: &Pod,
+    cluster: &Cluster,
+    changed: &ChangedNodes,
+) -> Option<Regroups> {
     let mut regroups = false;
     for own in &mut *counted {
         let topology = cluster.topology(&own.constraint.topology_key);
         own.topology = topology.map(|topology| topology.ix());
+        own.counts.follow_domains(topology.map_or(0, |topology| topology.domain_count()));
         let is_per_node = topology.is_some_and(|topology| topology.is_per_node());
         regroups |= std::mem::replace(&mut own.is_per_node, is_per_node) != is_per_node;
     }
@@ -129,19 +145,24 @@ fn repair(counted: &mut [Counted], pod: &Pod, cluster: &Cluster, changed: &Chang
     nodes.dedup();
     for node in &nodes {
         let view = cluster.nodes().contains(*node).then(|| cluster.node(*node));
-        let view = view
-            .filter(|view| has_all_keys(counted.iter().map(|counted| &counted.constraint), view));
+        let keys = counted.iter().map(|counted| &counted.constraint);
+        let has_all_keys = view.as_ref().is_some_and(|view| has_all_keys(keys, view));
         for (own, pods) in counted.iter_mut().zip(&pods) {
             let constraint = &own.constraint;
-            let view = view
-                .as_ref()
-                .filter(|view| constraint.inclusion.includes(pod, *view, view.taints()));
-            let domain = view.and_then(|view| own.domain_of(view));
-            let share = domain.map(|domain| (domain, pods.get(*node).live.into()));
+            let domain = view.as_ref().and_then(|view| own.domain_of(view));
+            let includes = |view: &NodeView<'_>| {
+                has_all_keys && constraint.inclusion.includes(pod, view, view.taints())
+            };
+            let is_eligible = view.as_ref().is_some_and(includes);
+            if domain.is_some() && !is_eligible && own.counts.has_all() {
+                return None;
+            }
+            let share = domain.filter(|_| is_eligible);
+            let share = share.map(|domain| (domain, pods.get(*node).live.into()));
             own.counts.replace(*node, share);
         }
     }
-    regroups
+    Some(Regroups(regroups))
 }
 
 /// The cycle state of PreFilter: the counts and their what-if changes.

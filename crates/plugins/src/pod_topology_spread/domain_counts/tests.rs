@@ -43,7 +43,56 @@ fn smallest_domain_is_exact_after_changes() {
     assert_eq!(DomainCounts::from(DomainTally::new(true)).min(&Changes::default()), None);
 }
 
+#[test]
+fn domains_without_pods_are_the_smallest_if_all_nodes_are_eligible() {
+    let cluster = zones(&["a", "b", "c"]);
+    let (a, c) = (domain(&cluster, "a"), domain(&cluster, "c"));
+    let mut counts = DomainCounts::of_all(DomainTally::new(true), 3);
+    let min = |counts: &DomainCounts, changes: &[(DomainIx, i64)]| {
+        let mut made = Changes::default();
+        changes.iter().for_each(|(domain, pods)| made.add(*domain, *pods));
+        counts.min(&made)
+    };
+    counts.replace(NodeIx::new(0), Some((a, 2)));
+    counts.replace(NodeIx::new(1), Some((domain(&cluster, "b"), 3)));
+    assert_eq!((counts.known(), min(&counts, &[])), (3, Some(0)), "no pod is in c");
+    assert_eq!(min(&counts, &[(c, 5)]), Some(2));
+    assert_eq!(min(&counts, &[(c, 5), (a, 2)]), Some(3));
+    counts.follow_domains(2);
+    assert_eq!((counts.known(), min(&counts, &[])), (2, Some(2)), "c has no node any more");
+}
+
 proptest! {
+    /// Each node has a zone, and is eligible.
+    #[test]
+    fn counts_of_all_nodes_equal_those_of_eligible_ones(
+        zones_of in prop::collection::vec(0_usize..3, 6),
+        steps in prop::collection::vec((0_usize..6, 0_i64..3), 1..40),
+        changes in prop::collection::vec((0_usize..3, -2_i64..3), 0..3),
+    ) {
+        let names = ["a", "b", "c"];
+        let cluster = zones(&zones_of.iter().map(|zone| names[*zone]).collect::<Vec<_>>());
+        let zone_of = |node: usize| domain(&cluster, names[zones_of[node]]);
+        let nodes = (0..6).map(|node| (NodeIx::new(node), Some(zone_of(node))));
+        let mut tallied = DomainCounts::from(DomainTally::of(nodes, true));
+        let domains = cluster.topology("zone").unwrap().domain_count();
+        let mut all = DomainCounts::of_all(DomainTally::new(true), domains);
+        let mut made = Changes::default();
+        let there = changes.iter().filter(|(zone, _)| zones_of.contains(zone));
+        there.clone().for_each(|(zone, pods)| made.add(domain(&cluster, names[*zone]), *pods));
+        for (node, pods) in steps {
+            for counts in [&mut tallied, &mut all] {
+                counts.replace(NodeIx::new(node), Some((zone_of(node), pods)));
+            }
+            prop_assert_eq!(tallied.known(), all.known());
+            prop_assert_eq!(&tallied.by_pods, &all.by_pods);
+            prop_assert_eq!(tallied.min(&made), all.min(&made));
+            for node in 0..6 {
+                prop_assert_eq!(tallied.get(zone_of(node), &made), all.get(zone_of(node), &made));
+            }
+        }
+    }
+
     #[test]
     fn replaced_nodes_count_like_new_ones(
         steps in prop::collection::vec((0_usize..6, prop::option::of((0_usize..3, 0_i64..3))), 1..40),
