@@ -8,7 +8,7 @@ use framework::{PodKey, Uid};
 use supercluster::message::{CommitKey, SealOutcome, SealRequest, TryNumber};
 use supercluster::mirror::{self, Plan, Roster, UNREACHABLE_AFTER};
 use supercluster::scheduler::{OriginalPod, SchedulerConfig};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 use tracing::{info, warn};
 
 use super::super::messages::{DeletionOutcome, DeletionRequest, EvictionRefusal};
@@ -18,8 +18,6 @@ use super::originals::Originals;
 use crate::scheduling_loop::LoopEvent;
 use crate::supervision::{Spawner, catch_panic};
 
-/// Maximum number of pods that are looked at at the same time.
-const MAX_CONCURRENT: usize = 64;
 /// First pause before a list of delegates, or a deletion, is tried again.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// Longest pause before a deletion is tried again.
@@ -42,8 +40,6 @@ pub(super) struct Mirror {
     agents: Agents,
     originals: Originals,
     tasks: Spawner,
-    /// Number of pods that are looked at.
-    slots: Arc<Semaphore>,
 }
 
 impl Mirror {
@@ -52,8 +48,7 @@ impl Mirror {
         (agents, originals, tasks): (Agents, Originals, Spawner),
     ) -> Self {
         let state = Mutex::new(mirror::Mirror::new(config));
-        let slots = Arc::new(Semaphore::new(MAX_CONCURRENT));
-        Self { state, wake: Notify::new(), agents, originals, tasks, slots }
+        Self { state, wake: Notify::new(), agents, originals, tasks }
     }
 
     /// Follows a member over this connection.
@@ -115,17 +110,11 @@ impl Mirror {
     /// Looks at changed pods without end.
     pub(super) async fn run(self: Arc<Self>) -> Infallible {
         loop {
-            let Ok(slot) = self.slots.clone().acquire_owned().await else {
-                // The semaphore is never closed.
-                std::future::pending::<()>().await;
-                continue;
-            };
             let clock = self.originals.clock;
             let now = clock.now();
             let wall = clock.wall_offset().wall_time(now);
             let next = self.lock().next(&self.agents, now, wall);
             let Some((uid, plan)) = next else {
-                drop(slot);
                 self.wait().await;
                 continue;
             };
@@ -133,7 +122,6 @@ impl Mirror {
             tokio::spawn(async move {
                 let result = catch_panic(own.carry_out(&uid, plan)).await;
                 own.carried_out(&uid, result.unwrap_or_else(|panic| Err(panic.to_string())));
-                drop(slot);
             });
         }
     }

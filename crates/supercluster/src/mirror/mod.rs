@@ -18,6 +18,7 @@
 //! [`Mirror::done`] what came of it.
 
 mod duty;
+mod in_flight;
 mod plan;
 mod status;
 #[cfg(test)]
@@ -33,6 +34,7 @@ use serde_json::Value;
 pub use self::plan::{Plan, ShownEvent};
 
 use self::duty::Duty;
+use self::in_flight::InFlight;
 use crate::message::{Delegate, DelegateEvent, DelegateList};
 use crate::scheduler::{OriginalPod, SchedulerConfig};
 
@@ -144,8 +146,7 @@ pub struct Mirror {
     origin: Arc<str>,
     /// Pods to look at.
     changed: BTreeSet<Uid>,
-    /// Pods that are looked at, which are not looked at twice at the same time.
-    busy: BTreeSet<Uid>,
+    in_flight: InFlight,
     /// The pause after the last failure.
     pauses: BTreeMap<Uid, Duration>,
     /// Pods to look at later.
@@ -166,7 +167,7 @@ impl Mirror {
             members: Vec::new(),
             origin: config.origin.clone().unwrap_or_else(|| "".into()),
             changed: BTreeSet::new(),
-            busy: BTreeSet::new(),
+            in_flight: InFlight::default(),
             pauses: BTreeMap::new(),
             timers: BTreeSet::new(),
             is_synced: false,
@@ -310,22 +311,31 @@ impl Mirror {
 
 /// Work.
 impl Mirror {
-    /// Returns a pod about which something is to be done. It is not returned again until [`done`](Self::done).
-    /// `wall` is the wall time, for statuses.
+    /// Returns a pod about which something is to be done. It is not returned again until [`done`](Self::done), and there
+    /// are at most 64 such pods. `wall` is the wall time, for statuses.
     pub fn next(&mut self, roster: &impl Roster, now: Time, wall: Time) -> Option<(Uid, Plan)> {
         while self.timers.first().is_some_and(|(time, _)| *time <= now) {
             let due = self.timers.pop_first();
             self.changed.extend(due.map(|(_, uid)| uid));
         }
-        loop {
-            let uid = self.changed.iter().find(|uid| !self.busy.contains(*uid)).cloned()?;
+        while !self.in_flight.is_full() {
+            let uid = self.changed.iter().find(|uid| !self.in_flight.contains(uid)).cloned();
+            let Some(uid) = uid else {
+                let waiting = self.in_flight.take_waiting();
+                if waiting.is_empty() {
+                    break;
+                }
+                self.changed.extend(waiting);
+                continue;
+            };
             self.changed.remove(&uid);
-            if let Some(plan) = self.plan_of_duty(&uid, roster, now, wall) {
-                self.busy.insert(uid.clone());
-                return Some((uid, plan));
+            match self.plan_of_duty(&uid, roster, now, wall) {
+                Some(plan) if self.in_flight.begin(&uid, plan.path()) => return Some((uid, plan)),
+                Some(_) => {}
+                None => drop(self.pauses.remove(&uid)),
             }
-            self.pauses.remove(&uid);
         }
+        None
     }
 
     /// Takes in that a status was written.
@@ -344,7 +354,7 @@ impl Mirror {
 
     /// Ends a look at a pod. After a failure it is looked at again after a pause. Returns whether that is the longest one.
     pub fn done(&mut self, uid: &Uid, is_done: bool, now: Time) -> bool {
-        self.busy.remove(uid);
+        self.in_flight.end(uid);
         if is_done {
             self.pauses.remove(uid);
             return false;

@@ -377,3 +377,37 @@ fn only_pods_that_may_be_replaced_leave_a_drained_cluster() {
     pod.placement.as_mut().unwrap().committed.fence_after_s = Some(60);
     assert!(matches!(plan(&pod), Some(Plan::Evict { .. })));
 }
+
+#[test]
+fn member_that_hangs_leaves_room_for_the_others() {
+    let mut mirror = mirror();
+    mirror.follow(1, NOW);
+    mirror.set_synced();
+    let roster = Names(&["eu", "us"], false);
+    let of_member = |member: usize, count: usize| {
+        let left_over = (0..count).map(|number| {
+            let pod = format!("{member}-{number:03}");
+            let delegate = Delegate::clone(&delegate(&pod, &pod, json!({})));
+            Arc::new(Delegate { origin: Some("own".into()), ..delegate })
+        });
+        list(true, false, &left_over.collect::<Vec<_>>())
+    };
+    let begin = |mirror: &mut Mirror| -> Vec<Uid> {
+        std::iter::from_fn(|| mirror.next(&roster, NOW, NOW)).map(|(uid, _)| uid).collect()
+    };
+    mirror.take(0, of_member(0, 100), NOW);
+    assert_eq!(begin(&mut mirror).len(), 32, "half of the room");
+    mirror.take(1, of_member(1, 100), NOW);
+    let others = begin(&mut mirror);
+    assert_eq!(others.len(), 16, "half of what is left");
+    let mut left: BTreeSet<_> = (16..100).map(|number| format!("1-{number:03}")).collect();
+    let mut ended = others;
+    while let Some(uid) = ended.pop() {
+        mirror.done(&uid, true, NOW);
+        for uid in begin(&mut mirror) {
+            assert!(left.remove(&uid.to_string()), "{uid:?} of the member that hangs begins");
+            ended.push(uid);
+        }
+    }
+    assert!(left.is_empty(), "all others are looked at: {left:?}");
+}
