@@ -1,7 +1,14 @@
 //! Replies, and what they say about the server.
 
+use std::convert::Infallible;
+use std::sync::Mutex;
+
 use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use futures::{StreamExt, stream};
 use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 
 use super::*;
 use crate::metrics::Metrics;
@@ -57,6 +64,35 @@ async fn refused_credentials_are_an_outage_and_other_refusals_are_not() {
         assert!(matches!(reply, Reply::Answered(own) if own.status == answer));
         assert_eq!(status.requests_fail(), fails, "{answer}");
     }
+}
+
+#[tokio::test]
+async fn watch_that_the_server_does_not_end_is_given_up() {
+    let (listener, port) = listener().await;
+    let (asked, query) = oneshot::channel();
+    let asked = Arc::new(Mutex::new(Some(asked)));
+    let router = Router::new().fallback(async move |request: Request| {
+        let asked = asked.lock().unwrap().take();
+        asked.unwrap().send(request.uri().query().unwrap().to_owned()).unwrap();
+        let event = stream::iter([Ok::<_, Infallible>("{\"type\":\"ADDED\"}\n")]);
+        Body::from_stream(event.chain(stream::pending()))
+    });
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    let (client, _) = client(port).await;
+    let (seen, event) = oneshot::channel();
+    let mut seen = Some(seen);
+    let take = move |_: &[u8]| seen.take().unwrap().send(()).unwrap();
+    let path = "/api/v1/events?fieldSelector=a";
+    let watching =
+        tokio::spawn(async move { client.watch(path, Duration::from_secs(45), take).await });
+    event.await.unwrap();
+    assert_eq!(query.await.unwrap(), "fieldSelector=a&timeoutSeconds=45&watch=true");
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(49)).await;
+    assert!(!watching.is_finished());
+    tokio::time::advance(Duration::from_secs(1)).await;
+    let failed = watching.await.unwrap().unwrap_err();
+    assert_eq!(failed.message, "no response within 50s");
 }
 
 #[test]

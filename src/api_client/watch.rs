@@ -1,11 +1,16 @@
 //! Watches whose events are handled as they arrive.
 
+use std::time::Duration;
+
 use http::StatusCode;
 use http_body_util::BodyExt;
 
 use super::lines::Lines;
-use super::{ApiClient, error_chain, read_body};
+use super::{ApiClient, error_chain, no_response, read_body};
 use crate::wire::status_error;
+
+/// Time that a server gets to end a watch. A proxy may keep a connection open whose other half is dead.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// The end of a watch by an error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -24,11 +29,25 @@ impl From<String> for WatchFailed {
 }
 
 impl ApiClient {
-    /// Watches `path` until the server ends the watch, and passes the JSON of each event to `take`.
+    /// Watches the collection at `path`, which may have a query, until the server ends the watch after `length`, in whole
+    /// seconds. Passes the JSON of each event to `take`.
     ///
     /// # Errors
-    /// The server rejected the watch, or the connection failed.
-    pub async fn watch(&self, path: &str, mut take: impl FnMut(&[u8])) -> Result<(), WatchFailed> {
+    /// The server rejected the watch or did not end it, or the connection failed.
+    pub async fn watch(
+        &self,
+        path: &str,
+        length: Duration,
+        take: impl FnMut(&[u8]),
+    ) -> Result<(), WatchFailed> {
+        let separator = if path.contains('?') { '&' } else { '?' };
+        let seconds = length.as_secs();
+        let path = format!("{path}{separator}timeoutSeconds={seconds}&watch=true");
+        let watched = tokio::time::timeout(length + GRACE, self.follow(&path, take)).await;
+        watched.unwrap_or_else(|_| Err(no_response(length + GRACE).into()))
+    }
+
+    async fn follow(&self, path: &str, mut take: impl FnMut(&[u8])) -> Result<(), WatchFailed> {
         let response = self.get(path).await?;
         let status = response.status();
         if status != StatusCode::OK {

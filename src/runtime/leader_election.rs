@@ -17,8 +17,8 @@ use crate::extender::Extenders;
 use crate::scheduling_loop::{EventSender, LoopEvent};
 use crate::supervision::catch_panic;
 
-/// Time after which the API server ends a watch of the Lease.
-const WATCH_TIMEOUT: Duration = Duration::from_mins(5);
+/// Length of a watch of the Lease.
+const WATCH_LENGTH: Duration = Duration::from_secs(45);
 
 /// Creates the election of a configuration, if it asks for one.
 ///
@@ -91,7 +91,7 @@ impl<M> LeaseWatch<M> {
     pub(crate) fn new(client: ApiClient, elector: &LeaderElector, events: EventSender<M>) -> Self {
         Self {
             client,
-            path: elector.watch_path(WATCH_TIMEOUT),
+            path: elector.watch_path(),
             retry_period: elector.config().retry_period,
             events,
             logged_error: None,
@@ -117,7 +117,7 @@ impl<M> LeaseWatch<M> {
     /// Watches once, until the watch ends.
     async fn watch(&self) -> Result<(), String> {
         let send = |event: &[u8]| self.events.send(LoopEvent::LeaseEvent(event.to_vec()));
-        self.client.watch(&self.path, send).await.map_err(|error| error.to_string())
+        self.client.watch(&self.path, WATCH_LENGTH, send).await.map_err(|error| error.to_string())
     }
 
     /// Logs a new error once.

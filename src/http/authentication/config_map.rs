@@ -21,7 +21,9 @@ const PATH: &str = "/api/v1/namespaces/kube-system/configmaps/\
 /// the watch, because it selects the name.
 const WATCH_PATH: &str = "/api/v1/namespaces/kube-system/configmaps?\
                           fieldSelector=metadata.name%3Dextension-apiserver-authentication&\
-                          resourceVersion=0&timeoutSeconds=540&watch=true";
+                          resourceVersion=0";
+/// Length of a watch.
+const WATCH_LENGTH: Duration = Duration::from_secs(45);
 /// Time for one request.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -52,7 +54,7 @@ impl Lookup {
     /// deleted, the last authorities stay in use. Logs new errors.
     pub(super) async fn watch(&mut self, set: impl Fn(Trust)) {
         let client = self.client.clone();
-        let watched = client.watch(WATCH_PATH, |event| {
+        let watched = client.watch(WATCH_PATH, WATCH_LENGTH, |event| {
             let trust = changed(event).transpose();
             self.log(trust.as_ref().and_then(|trust| trust.as_ref().err()));
             if let Some(Ok(trust)) = trust {

@@ -14,8 +14,9 @@ use crate::api_client::ApiClient;
 use crate::supervision::catch_panic;
 
 /// Events of pods. Without a resourceVersion, a watch begins with those that exist.
-const PATH: &str =
-    "/api/v1/events?fieldSelector=involvedObject.kind%3DPod&timeoutSeconds=600&watch=true";
+const PATH: &str = "/api/v1/events?fieldSelector=involvedObject.kind%3DPod";
+/// Length of a watch. The next one begins with all events again.
+const LENGTH: Duration = Duration::from_mins(5);
 /// Pause before the next watch.
 const PAUSE: Duration = Duration::from_secs(5);
 /// Maximum number of characters of a message.
@@ -115,7 +116,7 @@ pub(super) async fn follow(client: ApiClient, shared: Arc<Shared>) -> Infallible
                 shared.delegates.add_event(&uid, event);
             }
         };
-        let watched = catch_panic(client.watch(PATH, take)).await;
+        let watched = catch_panic(client.watch(PATH, LENGTH, take)).await;
         let error = match watched {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(error.to_string()),

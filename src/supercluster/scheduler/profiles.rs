@@ -25,9 +25,9 @@ const DRAIN: &str = "supercluster.loadmaster.io/drain";
 const HEALTHY: &str = "ControlPlaneHealthy";
 /// Pause before a list or watch that has failed is repeated.
 const PAUSE: Duration = Duration::from_secs(2);
-/// Time after which a watch ends, in seconds.
-const WATCH_SECONDS: u64 = 40;
-/// Time to wait for a list, and for the end of a watch.
+/// Length of a watch.
+const WATCH_LENGTH: Duration = Duration::from_secs(40);
+/// Time to wait for a list.
 const TIMEOUT: Duration = Duration::from_secs(45);
 
 /// The ClusterProfiles by name.
@@ -220,11 +220,9 @@ async fn list_and_watch(
     send(sender, &profiles);
     let version = list.metadata.resource_version;
     let separator = if path.contains('?') { '&' } else { '?' };
-    let path = format!(
-        "{path}{separator}watch=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={version}"
-    );
+    let path = format!("{path}{separator}resourceVersion={version}");
     let mut expired = false;
-    let watched = client.watch(&path, |line| {
+    let watched = client.watch(&path, WATCH_LENGTH, |line| {
         #[derive(Deserialize)]
         struct Event {
             #[serde(rename = "type")]
@@ -243,9 +241,7 @@ async fn list_and_watch(
         }
         send(sender, &profiles);
     });
-    // A proxy may keep a connection open whose other half is dead.
-    let watched = tokio::time::timeout(TIMEOUT, watched).await;
-    match watched.map_err(|_| no_response(TIMEOUT))? {
+    match watched.await {
         Ok(()) if expired => Err("the watch has ended with an error".to_owned()),
         Ok(()) => Ok(()),
         Err(error) => Err(error.to_string()),

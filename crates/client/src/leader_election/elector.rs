@@ -1,7 +1,5 @@
 //! The elector: attempts to acquire, renew and release the Lease.
 
-use std::time::Duration;
-
 use framework::{Time, WallOffset};
 
 use super::config::{ConfigError, LeaderElectionConfig};
@@ -193,9 +191,9 @@ impl LeaderElector {
         Some(self.observed.as_ref()?.lease.uid())
     }
 
-    /// Returns the path of a watch that reports the Lease for this long.
-    pub fn watch_path(&self, timeout: Duration) -> String {
-        self.lock.watch_path(timeout)
+    /// Returns the path of a watch of the Lease. It begins with the present Lease.
+    pub fn watch_path(&self) -> String {
+        self.lock.watch_path()
     }
 
     /// Begins an attempt that is due, and ends the leadership when its time is over.

@@ -86,14 +86,12 @@ impl LeaseLock {
     }
 
     /// Returns the path of a watch of the Lease. It begins with the present Lease.
-    pub(super) fn watch_path(&self, timeout: Duration) -> String {
-        let (collection, seconds) = (self.collection(), timeout.as_secs());
+    pub(super) fn watch_path(&self) -> String {
+        let collection = self.collection();
         let mut selector = String::new();
         push_segment(&mut selector, &self.name);
         let name = selector.trim_start_matches('/');
-        format!(
-            "{collection}?fieldSelector=metadata.name%3D{name}&timeoutSeconds={seconds}&watch=true"
-        )
+        format!("{collection}?fieldSelector=metadata.name%3D{name}")
     }
 
     /// Returns what is wrong with the permissions or the server, for people.
