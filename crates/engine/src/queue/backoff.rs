@@ -162,6 +162,10 @@ impl BackoffQueue {
             self.failed.push(pod, &mut Expiration);
             Place::ErrorBackoff
         } else {
+            // A pod that was offered, has left and is back may come after others of its kind.
+            for held in &mut self.held {
+                held.offered.take_if(|offered| *offered == pod.pod.key);
+            }
             self.rejected.push(pod, &mut ExpirationThenSort(sort));
             Place::Backoff
         }
@@ -192,7 +196,11 @@ impl BackoffQueue {
                 return Some(pod);
             }
             match self.held.iter_mut().find(|held| held.kind == kind) {
-                Some(held) => drop(held.pods.push(pod, order)),
+                Some(held) => {
+                    held.pods.push(pod, order);
+                    // It may come before the one that was offered.
+                    held.offered = None;
+                }
                 None => {
                     let mut pods = PodHeap::default();
                     pods.push(pod, order);
@@ -231,12 +239,25 @@ impl BackoffQueue {
         rejected.or_else(|| self.failed.remove(key, &mut Expiration))
     }
 
-    /// Replaces the object of a pod. Returns whether the pod is in backoff.
-    pub(super) fn update(&mut self, pod: &Arc<Pod>, sort: &mut SortPlugin<'_>) -> bool {
+    /// Replaces the object of a pod, which may be of another kind then. Returns whether the pod is in backoff.
+    pub(super) fn update(
+        &mut self,
+        pod: &Arc<Pod>,
+        pace: &mut Pace,
+        sort: &mut SortPlugin<'_>,
+    ) -> bool {
         let replace = |queued: &mut QueuedPod| queued.pod = pod.clone();
         let order = &mut ExpirationThenSort(sort);
-        self.rejected_mut().any(|pods| pods.update(&pod.key, order, replace))
-            || self.failed.update(&pod.key, &mut Expiration, replace)
+        let mut held = self.held.iter_mut().map(|held| &mut held.pods);
+        if let Some(queued) = held.find_map(|pods| pods.remove(&pod.key, order)) {
+            self.held.retain(|held| !held.pods.is_empty());
+            self.rejected.push(queued, order);
+        }
+        if self.rejected.update(&pod.key, order, replace) {
+            pace.refuse_until(None);
+            return true;
+        }
+        self.failed.update(&pod.key, &mut Expiration, replace)
     }
 
     /// Returns the time at which the next backoff is over.

@@ -498,7 +498,7 @@ impl Queue {
     fn update_active_or_backoff(&mut self, pod: &Arc<Pod>, cx: &mut Context<'_>) -> bool {
         let sort = &mut SortPlugin::of(cx);
         self.active.update(&pod.key, sort, |queued| queued.pod = pod.clone())
-            || self.backoff.update(pod, sort)
+            || self.backoff.update(pod, &mut self.pace, sort)
     }
 
     /// Requeues an unschedulable or gated pod if its own update may help.

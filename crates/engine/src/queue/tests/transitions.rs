@@ -441,3 +441,49 @@ fn pod_in_flight_for_too_many_events_backs_off() {
     harness.fail(queued, &["Fit"]);
     assert_eq!(harness.place("waits"), Some(Place::Backoff), "an event that is gone may help it");
 }
+
+/// Rejects the pod that is popped next until no pod may be popped early.
+fn spin(harness: &mut Harness) {
+    while let Some(queued) = harness.try_pop() {
+        harness.fail(queued, &["Fit"]);
+        harness.notify(&pod_deleted(true));
+    }
+}
+
+#[test]
+fn paced_pod_is_popped_early_at_once_after_it_has_changed() {
+    let mut harness = Harness::new();
+    let plain = plain("p");
+    harness.add(&plain);
+    spin(&mut harness);
+    assert!(!harness.queue.has_ready(harness.now));
+    let tolerant = Arc::new(pod("p").toleration("k", "Exists", "", "").build());
+    harness.update(&plain, &tolerant);
+    assert!(harness.queue.has_ready(harness.now));
+    assert_eq!(harness.pop().pod, tolerant);
+}
+
+#[test]
+fn paced_pods_of_a_kind_are_popped_in_the_order_of_their_backoffs() {
+    let mut harness = Harness::new();
+    let reject = |harness: &mut Harness| {
+        let queued = harness.pop();
+        let name = queued.pod.key.name.to_string();
+        harness.fail(queued, &["Fit"]);
+        harness.notify(&pod_deleted(true));
+        name
+    };
+    // Pods with volumes are of one kind, whatever their priorities are.
+    harness.add(&Arc::new(pod("late").claim("c").build()));
+    spin(&mut harness);
+    harness.add(&Arc::new(pod("other").cpu("2").build()));
+    assert_eq!(reject(&mut harness), "other");
+    harness.wait(10);
+    assert_eq!(reject(&mut harness), "other", "the late pod may be popped after it");
+    harness.add(&Arc::new(pod("early").claim("c").priority(1).build()));
+    assert_eq!(reject(&mut harness), "early");
+    assert_eq!(reject(&mut harness), "early");
+    assert_eq!(reject(&mut harness), "other", "the kind is paced again");
+    harness.wait(10);
+    assert_eq!(reject(&mut harness), "early");
+}
