@@ -421,7 +421,7 @@ impl<T> Reflector<T> {
         self.outputs.push(Output::Close(call.id));
         match call.stage {
             Stage::WatchList if call.is_opened => self.cut_off(now),
-            Stage::Watch(_) if call.is_opened && now >= call.end => self.proceed(call.stage, now),
+            Stage::Watch(_) if call.is_opened && now >= call.end => self.open(call.stage, now),
             // The connection may be dead, or nothing changes. A watch that is opened again costs little.
             Stage::Watch(_) if call.is_opened && !call.is_quiet => {
                 self.is_quiet = true;

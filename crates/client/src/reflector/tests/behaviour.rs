@@ -574,6 +574,23 @@ fn watch_past_its_timeout_is_closed_and_resumed() {
 }
 
 #[test]
+fn watches_past_their_timeout_are_followed_by_others_at_once() {
+    let mut driver = watching();
+    for _ in 0..4 {
+        let call = driver.call.clone();
+        while driver.call == call {
+            driver.now = driver.now + Duration::from_secs(1);
+            driver.event(bookmark(5, false));
+            driver.reflector.tick(driver.now);
+            driver.carry_out_outputs();
+        }
+        assert_eq!(driver.query(), "resourceVersion=5", "at once");
+        driver.input(Input::Opened);
+    }
+    assert_eq!(driver.reflector.failures(), 0);
+}
+
+#[test]
 fn silent_watch_is_resumed_within_a_minute_without_an_error() {
     let mut driver = watching();
     driver.now = driver.now + Duration::from_secs(60);
