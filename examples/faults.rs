@@ -23,7 +23,7 @@ struct Args {
     /// Seeds, the last one excluded
     #[arg(long, value_name = "A..B", default_value = "0..300", value_parser = range)]
     seeds: Range<u64>,
-    /// Actions in each run of the scheduler
+    /// Actions in each run of the scheduler; with 0, only the parts of the scheduler run
     #[arg(long, value_name = "N", default_value_t = 300)]
     steps: u32,
     /// Print every event

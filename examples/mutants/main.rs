@@ -73,8 +73,11 @@ struct Args {
     #[arg(long, value_name = "N,N", value_delimiter = ',', conflicts_with_all = ["sample", "only"])]
     numbers: Vec<usize>,
     /// The bugs of examples/mutants/bugs.toml instead of random mutations
-    #[arg(long, conflicts_with_all = ["sample", "only"])]
+    #[arg(long, conflicts_with = "sample")]
     by_hand: bool,
+    /// Only the parts of the scheduler alone, without the whole simulation
+    #[arg(long)]
+    parts: bool,
     /// Also run the tests of the crate with the mutations that the simulation does not find
     #[arg(long)]
     tests: bool,
@@ -113,7 +116,7 @@ async fn main() -> anyhow::Result<()> {
         run.build(&source, &keys)?;
     }
     run.end = run.args.limit.map(|limit| now() + Duration::from_secs(limit));
-    let simulation = Simulation { program: run.folder.join("faults") };
+    let simulation = Simulation { program: run.folder.join("faults"), is_parts: run.args.parts };
     let chosen = run.choose(&source, &keys);
     if run.args.unreached {
         run.try_all(&simulation, &[]).await?;

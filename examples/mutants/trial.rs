@@ -52,6 +52,8 @@ pub(crate) struct Reach {
 pub(crate) struct Simulation {
     /// The executable.
     pub(crate) program: PathBuf,
+    /// Whether only the parts of the scheduler run.
+    pub(crate) is_parts: bool,
 }
 
 impl Simulation {
@@ -93,6 +95,9 @@ impl Simulation {
     fn command(&self, seed: u64) -> Command {
         let mut command = limited(&self.program, MOST_CPU);
         command.args(["--seeds", &format!("{seed}..{}", seed + 1)]).env("RAYON_NUM_THREADS", "1");
+        if self.is_parts {
+            command.args(["--steps", "0"]);
+        }
         command
     }
 }

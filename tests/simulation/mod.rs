@@ -27,6 +27,7 @@
 //! - `volumes`, `devices`: invariants of volumes and devices, and of their claims.
 //! - `recording`: the recording of each process, which is replayed at the end.
 //! - `oracle`: where pods fit, computed naively.
+//! - `parts`: state machines alone, against naive models.
 
 mod api_servers;
 mod calls;
@@ -47,6 +48,7 @@ mod leases;
 mod limits;
 mod network;
 mod oracle;
+mod parts;
 mod patience;
 mod preemptions;
 mod progress;
@@ -80,11 +82,16 @@ const DEVICES: u64 = 3;
 /// One in this many seeds does not score nodes by their storage capacity, as by default.
 const WITHOUT_STORAGE_SCORES: u64 = 2;
 
-/// Runs one seed: `steps` of churn and faults, then rest, then the final checks. Returns what was covered until
-/// the end, and the first violation of a rule, which may be a panic that has been printed.
+/// Runs one seed: the histories of all parts, then, for the whole world, `steps` of churn and faults, then rest, then the final checks.
+/// Without `steps` there is no world. Returns what was covered until the end, and the first violation of a rule, which
+/// may be a panic that has been printed.
 pub(crate) fn run(seed: u64, steps: u32, trace: bool) -> (Summary, Option<Violation>) {
     let mut world = World::new(seed, trace);
     let life = || {
+        parts::run(seed)?;
+        if steps == 0 {
+            return Ok(());
+        }
         if seed.is_multiple_of(LASTING) {
             world.live_through(steps / 4)?;
             world.endure()?;

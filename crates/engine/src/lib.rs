@@ -14,6 +14,7 @@
 //! - [`record`]: what each attempt found, kept in bounded memory.
 //! - [`profile`]: the plugins that run for the pods of a scheduler name.
 //! - [`ports`]: extenders and measurements.
+//! - `simulation`: parts of the engine, alone, for the fault simulation (feature `simulation`).
 //!
 //! Modules import downward only, in this order: engine, explain, preemption, binding, failure, cycle,
 //! world, queue, cache, profile, and the small modules that all of them use.
@@ -41,6 +42,8 @@ pub mod profile;
 pub mod queue;
 mod ranking;
 pub mod record;
+#[cfg(feature = "simulation")]
+pub mod simulation;
 mod timers;
 pub mod world;
 

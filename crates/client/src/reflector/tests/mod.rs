@@ -1,8 +1,6 @@
-//! Tests of the reflector: its behaviour in single situations, and a property test of the whole.
+//! Tests of the reflector: its behaviour in single situations.
 
-mod api_server;
 mod behaviour;
-mod convergence;
 
 use std::time::Duration;
 

@@ -1,0 +1,56 @@
+//! State machines alone, against naive models.
+//!
+//! A history of a part is short and takes a fraction of a millisecond. Thousands of them bring about situations that
+//! the whole world seldom does.
+
+mod api_server;
+mod election;
+mod plugins;
+mod pods;
+mod queue;
+mod queue_model;
+mod reflector;
+mod timers;
+mod updates;
+mod world;
+mod world_model;
+
+use fastrand::Rng;
+
+use super::rules::{Checked, Violation};
+
+/// A state machine that is compared with a naive model.
+struct Part {
+    name: &'static str,
+    /// Number of histories of each seed.
+    histories: u64,
+    /// Lives through one history, and records its steps.
+    run: fn(&mut Rng, &mut Vec<String>) -> Checked,
+}
+
+const PARTS: &[Part] = &[
+    Part { name: "queue", histories: 100, run: queue::run },
+    Part { name: "world", histories: 100, run: world::run },
+    Part { name: "timers", histories: 20, run: timers::run },
+    Part { name: "election", histories: 8, run: election::run },
+    Part { name: "reflector", histories: 60, run: reflector::run },
+];
+
+/// Runs all histories of a seed.
+///
+/// # Errors
+/// A part differs from its model.
+pub(crate) fn run(seed: u64) -> Result<(), Violation> {
+    for Part { name, histories, run } in PARTS {
+        for history in 0..*histories {
+            let mut random = Rng::with_seed(seed.wrapping_mul(1_000_003).wrapping_add(history));
+            let mut trace = Vec::new();
+            run(&mut random, &mut trace).map_err(|text| Violation {
+                seed,
+                text: format!("{name}, history {history}: {text}"),
+                trace,
+            })?;
+        }
+    }
+    Ok(())
+}
