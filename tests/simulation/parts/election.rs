@@ -123,7 +123,8 @@ enum Purpose {
     Renewal,
     Read,
     Write,
-    ToRelease,
+    ReadToRelease,
+    Release,
 }
 
 /// What a replica has seen and is about to do, by its own clock.
@@ -252,7 +253,8 @@ impl Witness {
             _ => {}
         }
         let purpose = match request.method {
-            _ if self.is_stopping => Purpose::ToRelease,
+            Method::Get if self.is_stopping => Purpose::ReadToRelease,
+            _ if self.is_stopping => Purpose::Release,
             Method::Get => Purpose::Read,
             _ if begins => Purpose::Renewal,
             _ => Purpose::Write,
@@ -326,10 +328,11 @@ impl Witness {
         };
         self.is_missing = code == 404;
         match purpose {
-            Purpose::ToRelease => {
+            Purpose::ReadToRelease => {
                 let own = lease.filter(|lease| holder(lease) == self.identity);
                 own.into_iter().for_each(|lease| self.observe(lease, now));
             }
+            Purpose::Release => self.notices.extend(lease.map(|_| Notice::Released)),
             Purpose::Read if self.is_stopping => {}
             Purpose::Read => self.was_read(lease, now),
             Purpose::Renewal | Purpose::Write => match lease {
@@ -414,16 +417,25 @@ impl Witness {
         let outcome = elector.outcome();
         let has_lost = outcome == Some(Outcome::Lost);
         rule(has_lost == self.has_ended, || format!("{} has ended as {outcome:?}", self.identity))?;
-        let notices = elector.take_notices().into_iter();
-        let notices = notices
-            .filter(|notice| matches!(notice, Notice::StartedLeading | Notice::ObservedLeader(_)));
-        let notices: Vec<Notice> = notices.collect();
+        let is_compared = |notice: &Notice| {
+            use Notice::{ObservedLeader, Released, StartedLeading};
+            matches!(notice, StartedLeading | ObservedLeader(_) | Released)
+        };
+        let notices: Vec<Notice> = elector.take_notices().into_iter().filter(is_compared).collect();
         let expected = std::mem::take(&mut self.notices);
         rule(notices == expected, || format!("{notices:?} instead of {expected:?}"))?;
         if notices.contains(&Notice::StartedLeading) {
             let shown = elector.predecessor();
             rule(shown == self.predecessor, || {
                 format!("{shown:?} led instead of {:?}", self.predecessor)
+            })?;
+        }
+        if self.is_releasing && !self.has_ended {
+            // The Lease is released, until another replica may take it anyway.
+            let end = self.leads_since.map(|made_at| made_at + RENEW_DEADLINE);
+            let may_go_on = self.in_flight.is_some() && end.is_some_and(|end| now < end);
+            rule(outcome == Some(Outcome::Stopped) || may_go_on, || {
+                format!("{} does not end: {outcome:?}", self.identity)
             })?;
         }
         if outcome.is_some() || self.is_stopping {

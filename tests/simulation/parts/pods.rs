@@ -40,6 +40,11 @@ impl Shape {
         }
     }
 
+    /// Returns the properties without those that gate a pod.
+    pub(super) const fn ungated(self) -> Self {
+        Self { gated: false, quota: None, ..self }
+    }
+
     /// Changes one of the properties that an update may change.
     pub(super) fn change(&mut self, random: &mut Rng) {
         match random.u32(..6) {

@@ -39,9 +39,11 @@ enum Step {
     Wait,
     /// Pops and rejects again and again.
     Spin,
+    /// Rejects pods that are alike together with their template.
+    Crowd,
 }
 
-const ALL: [Step; 13] = [
+const ALL: [Step; 14] = [
     Step::Add,
     Step::Update,
     Step::Delete,
@@ -55,6 +57,7 @@ const ALL: [Step; 13] = [
     Step::Activate,
     Step::Wait,
     Step::Spin,
+    Step::Crowd,
 ];
 
 /// What the queue reports.
@@ -166,6 +169,7 @@ impl Pair<'_> {
             Step::Activate => self.activate(),
             Step::Wait => self.wait(),
             Step::Spin => self.spin(),
+            Step::Crowd => self.crowd(),
         }
     }
 
@@ -429,6 +433,34 @@ impl Pair<'_> {
             )?;
             self.now = self.now + Duration::from_nanos(step);
             self.model.check(&self.queue, self.now)?;
+        }
+        Ok(())
+    }
+
+    /// Creates pods that are alike, and rejects each that is popped together with its template.
+    fn crowd(&mut self) -> Checked {
+        let shape = Shape::random(self.random).ungated();
+        let names: Vec<&'static str> =
+            NAMES.into_iter().filter(|_| self.random.u32(..4) > 0).collect();
+        self.note(("crowd", &names, shape));
+        for name in names {
+            self.uids += 1;
+            let pod = Arc::new(shape.of(name, self.uids).build());
+            self.living.insert(name, (pod.clone(), shape));
+            self.on(
+                |queue, cx| queue.add(pod.clone(), cx),
+                |model, around| model.add(&pod, around),
+            )?;
+        }
+        for _ in NAMES {
+            if !self.pop()? {
+                break;
+            }
+            let popped = self.popped.pop().expect("it was popped just now");
+            self.fail_with(popped, &["Fit"], None, true)?;
+            if self.random.bool() {
+                self.now = self.now + Duration::from_millis(self.random.u64(..2_000));
+            }
         }
         Ok(())
     }

@@ -526,6 +526,7 @@ impl World<'_> {
                 return self.take_outputs();
             }
             35 => return self.stale_input(),
+            36 => return self.other_deletion(name),
             _ => return self.wait(),
         }
         Ok(())
@@ -587,6 +588,15 @@ impl World<'_> {
         };
         self.reflector.step(input, self.now);
         self.take_outputs()
+    }
+
+    /// The watch reports that an earlier object of the name is gone.
+    fn other_deletion(&mut self, name: &str) -> Checked {
+        let known = self.store.values().find(|meta| *meta.key.name == *name).cloned();
+        let Some(known) = known.filter(|_| self.is_at_rest()) else { return Ok(()) };
+        let resource_version = self.server.version().to_string().into();
+        let meta = ObjectMeta { uid: "earlier".into(), resource_version, ..known };
+        self.input(|id| Input::Event(id, WatchEvent::Deleted(meta)))
     }
 
     /// Lets some time pass, or all until the reflector acts by itself.

@@ -116,12 +116,13 @@ pub(super) fn run(random: &mut Rng, trace: &mut Vec<String>) -> Checked {
     };
     for number in 0..STEPS {
         let state = pair.world.log().state();
+        let before = pair.nodes();
         match number {
             0 => pair.set_node()?,
             1 | 2 => pair.change_pod()?,
             _ => pair.step(&weights)?,
         }
-        pair.model.check(&mut pair.world, state, pair.now)?;
+        pair.model.check(&mut pair.world, state, &before, pair.now)?;
         let Log { incoming, handled } = std::mem::take(&mut pair.log);
         pair.model.queue.check_incoming(&incoming)?;
         pair.model.check_handled(handled)?;
@@ -159,6 +160,15 @@ impl Pair<'_> {
             _ if number < 10 => self.fail(),
             _ => self.assume(),
         }
+    }
+
+    /// Returns the ids of the nodes.
+    fn nodes(&self) -> BTreeMap<Arc<str>, NodeIx> {
+        let cluster = self.world.cache().cluster();
+        let names = NODES.iter().map(|name| Arc::from(*name));
+        names
+            .filter_map(|name: Arc<str>| Some((name.clone(), cluster.node_named(&name)?)))
+            .collect()
     }
 
     fn note(&mut self, step: impl std::fmt::Debug) {

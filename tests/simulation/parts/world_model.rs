@@ -570,14 +570,21 @@ impl Model {
 
 /// Comparison with the world.
 impl Model {
-    /// Compares everything that the world shows, and what has changed since the state of the change log.
+    /// Compares everything that the world shows, and what has changed since the `state` of the change log, when the nodes
+    /// had the ids `before`.
     ///
     /// # Errors
     /// The world differs.
-    pub(super) fn check(&mut self, world: &mut World, state: u64, now: Time) -> Checked {
+    pub(super) fn check(
+        &mut self,
+        world: &mut World,
+        state: u64,
+        before: &BTreeMap<Arc<str>, NodeIx>,
+        now: Time,
+    ) -> Checked {
         self.queue.check(world.queue(), now)?;
         self.check_cache(world)?;
-        self.check_log(world, state)?;
+        self.check_log(world, state, before)?;
         let pending: Vec<_> = world.pending().values().collect();
         let expected: Vec<_> = self.pending.values().collect();
         rule(pending == expected, || format!("{:?} are pending", keys(&pending)))?;
@@ -628,7 +635,12 @@ impl Model {
         rule(cluster.nodes().iter().count() == known.len(), || "another node is known".to_owned())
     }
 
-    fn check_log(&mut self, world: &World, state: u64) -> Checked {
+    fn check_log(
+        &mut self,
+        world: &World,
+        state: u64,
+        before: &BTreeMap<Arc<str>, NodeIx>,
+    ) -> Checked {
         let expected = std::mem::take(&mut self.changes);
         let Some(changed) = world.log().changed_since(state) else {
             return Err("the log is cut".to_owned());
@@ -641,12 +653,13 @@ impl Model {
             (expected.starts, changed.starts),
         ];
         for (names, shown) in rows {
-            // Nodes that are gone have no name any more.
-            let known: Vec<NodeIx> =
-                names.iter().filter_map(|name| cluster.node_named(name)).collect();
+            // Nodes that are gone have no name any more, and another one may have their id.
+            let id =
+                |name: &Arc<str>| cluster.node_named(name).or_else(|| before.get(name).copied());
+            let known: BTreeSet<NodeIx> = names.iter().filter_map(id).collect();
             let has_all =
                 known.iter().all(|node| shown.contains(node)) && shown.len() <= names.len();
-            let has_more = shown.len() > known.len() && known.len() == names.len();
+            let has_more = shown.len() > known.len() && names.iter().all(|name| id(name).is_some());
             rule(has_all && !has_more, || format!("the log has {shown:?} instead of {names:?}"))?;
         }
         Ok(())
