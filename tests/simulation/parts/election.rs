@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::super::rules::{Checked, rule};
 
-const REPLICAS: usize = 2;
+const REPLICAS: usize = 3;
 /// The time of the world at the start, in seconds.
 const BEGINNING: i64 = 1_790_000_000;
 /// Time with faults.

@@ -2,6 +2,13 @@
 //!
 //! A history of a part is short and takes a fraction of a millisecond. Thousands of them bring about situations that
 //! the whole world seldom does.
+//!
+//! - [`queue`]: the scheduling queue, against [`queue_model`].
+//! - [`world`]: what the scheduler knows, with its queue, against [`world_model`].
+//! - [`timers`]: the timers of plugins.
+//! - [`election`]: electors that compete for a Lease, each with a witness.
+//! - [`reflector`]: a reflector and an [`api_server`].
+//! - [`plugins`], [`pods`], [`updates`]: what histories of queue and world have in common.
 
 mod api_server;
 mod election;

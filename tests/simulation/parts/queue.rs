@@ -1,6 +1,7 @@
 //! The scheduling queue against a naive model.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use fastrand::Rng;
 use framework::testing::{HandleParts, cluster, node, pod};
 use framework::{ActionType, Cluster, ClusterEvent, EventResource, Pod, PodKey, QueuedPod, Time};
 
-use super::super::rules::Checked;
+use super::super::rules::{Checked, rule};
 use super::plugins::{REJECTORS, profiles};
 use super::pods::Shape;
 use super::queue_model::{Around, Model, same};
@@ -142,16 +143,16 @@ impl Pair<'_> {
         model: impl FnOnce(&mut Model, Around<'_>) -> T,
     ) -> Checked
     where
-        T: PartialEq + std::fmt::Debug,
+        T: PartialEq + Debug,
     {
         let parts = HandleParts { now: self.now, ..HandleParts::default() };
         let (profiles, handle) = (profiles(), parts.handle(&self.cluster));
         let got = real(&mut self.queue, &mut Context { profiles, handle, probe: &mut self.log });
         let expected = model(&mut self.model, Around { profiles, handle });
-        super::super::rules::rule(got == expected, || format!("{got:?} instead of {expected:?}"))
+        rule(got == expected, || format!("{got:?} instead of {expected:?}"))
     }
 
-    fn note(&mut self, step: impl std::fmt::Debug) {
+    fn note(&mut self, step: impl Debug) {
         self.trace.push(format!("{} {step:?}", self.now));
     }
 

@@ -1,7 +1,6 @@
 //! Tests of the requests of an elector and of its authority.
 
 mod acquire;
-mod contenders;
 mod release;
 mod renew;
 
