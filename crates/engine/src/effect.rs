@@ -47,6 +47,8 @@ pub enum EffectKind {
         binding: Binding,
         /// The start of the attempt. The decision is based on the state at that time.
         decided: Time,
+        /// `metadata.generation` of the pod that was decided on.
+        generation: i64,
         /// `metadata.resourceVersion` of the pod, a precondition; 0 if it is not known.
         resource_version: u64,
     },

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::measure::{CallState, CallType};
 use super::object_key::ObjectKey;
 use super::outcome::{Outcome, is_outdated, is_pod_gone, is_refusal_of_bind, rejection};
-use super::own_writes::{OwnWrites, WrittenPods};
+use super::own_writes::OwnWrites;
 use super::pod_status_patch::PodStatusPatch;
 use super::pod_touch::PodTouch;
 use super::read_backoff;
@@ -30,6 +30,8 @@ const NEVER: Duration = Duration::MAX;
 pub(super) enum Operation {
     Bind {
         binding: Binding,
+        /// `metadata.generation` of the pod that was decided on.
+        generation: i64,
         /// The resourceVersion of the pod; 0 if it is not known.
         resource_version: u64,
     },
@@ -205,38 +207,38 @@ impl ApiCall {
         )
     }
 
-    /// Returns which pods in the response to the present request are our own write, which a later bind may
-    /// overtake in the watch. A response to a read is no write.
-    pub(super) fn written_pods(&self) -> WrittenPods {
+    /// Returns whether the present request writes the pod, so that a later bind may overtake the write in the
+    /// watch. A read is no write, and a pod that was bound needs no other bind.
+    pub(super) fn writes_pod(&self) -> bool {
         match &self.operation {
-            Operation::PatchPodStatus(patch) | Operation::Fence(patch) if !patch.must_read => {
-                WrittenPods::Of(patch.observed_generation)
-            }
-            Operation::Touch(touch) if !touch.must_read => {
-                WrittenPods::Of(touch.observed_generation)
-            }
+            Operation::PatchPodStatus(patch) | Operation::Fence(patch) => !patch.must_read,
+            Operation::Touch(touch) => !touch.must_read,
             // The condition of a victim, which is deleted next. If that fails, the victim may be bound later.
-            Operation::Evict(eviction) if eviction.condition_message.is_some() => {
-                WrittenPods::Of(eviction.observed_generation)
+            Operation::Evict(eviction) => eviction.condition_message.is_some(),
+            Operation::Write(write) => matches!(ObjectKey::of_write(write), ObjectKey::Pod(_)),
+            Operation::Bind { .. } | Operation::ExtenderBind { .. } | Operation::ReadPod(_) => {
+                false
             }
-            Operation::Write(write) if matches!(ObjectKey::of_write(write), ObjectKey::Pod(_)) => {
-                WrittenPods::Every
-            }
-            _ => WrittenPods::None,
         }
     }
 
-    /// Takes the version that our own last write gave the pod, if it is newer than the known one. The watch
-    /// may not have shown it yet.
+    /// Takes the version that our own last write gave the pod, if it is newer than the known one and has the
+    /// specification that the call is about. The watch may not have shown it yet.
     pub(super) fn catch_up_with(&mut self, own_writes: &OwnWrites) {
-        let (uid, resource_version) = match &mut self.operation {
-            Operation::Bind { binding, resource_version } => (&binding.uid, resource_version),
-            Operation::PatchPodStatus(patch) => (&patch.uid, &mut patch.resource_version),
-            Operation::Touch(touch) => (&touch.uid, &mut touch.resource_version),
+        let (uid, generation, resource_version) = match &mut self.operation {
+            Operation::Bind { binding, generation, resource_version } => {
+                (&binding.uid, *generation, resource_version)
+            }
+            Operation::PatchPodStatus(patch) => {
+                (&patch.uid, patch.observed_generation, &mut patch.resource_version)
+            }
+            Operation::Touch(touch) => {
+                (&touch.uid, touch.observed_generation, &mut touch.resource_version)
+            }
             _ => return,
         };
         if *resource_version != 0 {
-            *resource_version = own_writes.version_of(uid).max(*resource_version);
+            *resource_version = own_writes.version_of(uid, generation).max(*resource_version);
         }
     }
 
@@ -257,7 +259,7 @@ impl ApiCall {
     /// Returns the next request of the call. Conditions get the wall time `now`.
     pub(super) fn request(&self, now: Time) -> RequestParts {
         match &self.operation {
-            Operation::Bind { binding, resource_version } => {
+            Operation::Bind { binding, resource_version, .. } => {
                 requests::bind(binding, *resource_version)
             }
             Operation::ExtenderBind { extender, binding } => {

@@ -161,8 +161,10 @@ impl ApiDispatcher {
         }
         let tried = reply.as_tried();
         let outcome = Outcome::of(reply);
-        if let Outcome::Succeeded(body) = &outcome {
-            self.own_writes.record(body, call.written_pods(), now);
+        if let Outcome::Succeeded(body) = &outcome
+            && call.writes_pod()
+        {
+            self.own_writes.record(body, now);
         }
         if let Outcome::Throttled { retry_after, .. } = &outcome {
             self.limiter.pause(*retry_after, now);
@@ -291,8 +293,8 @@ impl ApiDispatcher {
     /// Returns the API call of an effect; `None` for events.
     fn new_call(&mut self, effect: Effect, now: Time) -> Option<ApiCall> {
         let operation = match effect.kind {
-            EffectKind::Bind { binding, decided, resource_version } => {
-                let operation = Operation::Bind { binding, resource_version };
+            EffectKind::Bind { binding, decided, generation, resource_version } => {
+                let operation = Operation::Bind { binding, generation, resource_version };
                 return Some(ApiCall::new(effect.id, operation).decided(decided));
             }
             EffectKind::ExtenderBind { extender, binding, decided } => {

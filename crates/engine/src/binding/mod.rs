@@ -384,7 +384,8 @@ impl BindingCycles {
                 Ok(Some(binding)) => {
                     let resource_version = cycle.version_to_bind(view);
                     fenced = resource_version != 0;
-                    EffectKind::Bind { binding, decided, resource_version }
+                    let generation = cycle.pod.generation.into();
+                    EffectKind::Bind { binding, decided, generation, resource_version }
                 }
                 Ok(None) => return Next::Bound,
                 Err(status) => return Next::Failed(status),

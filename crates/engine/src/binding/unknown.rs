@@ -140,8 +140,6 @@ impl BindingCycles {
         let effect = EffectKind::Fence {
             pod: cycle.pod.key.clone(),
             uid: cycle.pod.uid.clone(),
-            // Not that of the pod as it was read: a bind after another decision on the old specification would name the
-            // version that the fence makes.
             observed_generation: cycle.pod.generation.into(),
             resource_version: pod.resource_version,
             condition: ScheduledCondition {

@@ -54,7 +54,7 @@ fn failed_fence_is_answered_and_not_repeated() {
 fn status_patch_after_a_fence_names_its_version() {
     let mut harness = harness();
     harness.add(fence());
-    harness.exchange(answered(200, &json!({ "metadata": { "uid": UID, "resourceVersion": "8" } })));
+    harness.exchange(pod_of("8", 1));
     harness.add(patch_at(7, condition("gave up")));
     assert_eq!(body(&harness.request())["metadata"]["resourceVersion"], "8");
 }

@@ -8,7 +8,7 @@ fn bind_in(namespace: &str, number: usize) -> EffectKind {
     let name = format!("p{number}");
     let (pod, uid) = (PodKey::new(namespace, &name), Uid::from(&*format!("{namespace}-{number}")));
     let binding = Binding { pod, uid, node: "n1".into() };
-    EffectKind::Bind { binding, decided: Time::ZERO, resource_version: 0 }
+    EffectKind::Bind { binding, decided: Time::ZERO, generation: 1, resource_version: 0 }
 }
 
 fn extender_bind_in(namespace: &str, number: usize) -> EffectKind {

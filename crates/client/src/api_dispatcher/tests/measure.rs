@@ -28,7 +28,8 @@ fn calls_are_counted_by_kind_and_state() {
 fn finished_call_is_measured_from_its_first_request_to_its_last_reply() {
     let mut harness = harness();
     let binding = Binding { pod: PodKey::new("ns", "a"), uid: UID.into(), node: "n".into() };
-    harness.add(EffectKind::Bind { binding, decided: harness.now, resource_version: 0 });
+    let decided = harness.now;
+    harness.add(EffectKind::Bind { binding, decided, generation: 1, resource_version: 0 });
     let request = harness.request();
     harness.now = harness.now + SECOND;
     harness.reply(&request, throttled(2));
@@ -60,7 +61,7 @@ fn decision_ages_until_the_bind_is_sent() {
     harness.now = harness.now + SECOND;
     for pod in ["a", "b"] {
         let binding = Binding { pod: PodKey::new("ns", pod), uid: UID.into(), node: "n".into() };
-        harness.add(EffectKind::Bind { binding, decided, resource_version: 0 });
+        harness.add(EffectKind::Bind { binding, decided, generation: 1, resource_version: 0 });
     }
     harness.exchange(ok());
     harness.wait_for_deadline();

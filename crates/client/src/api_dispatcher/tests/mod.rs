@@ -112,7 +112,7 @@ fn body(request: &Request) -> Value {
 fn bind_to(pod: &str, node: &str) -> EffectKind {
     let (pod, uid) = (PodKey::new("ns", pod), UID.into());
     let binding = Binding { pod, uid, node: node.into() };
-    EffectKind::Bind { binding, decided: Time::ZERO, resource_version: 0 }
+    EffectKind::Bind { binding, decided: Time::ZERO, generation: 1, resource_version: 0 }
 }
 
 fn bind(pod: &str) -> EffectKind {
@@ -229,12 +229,19 @@ fn bind_posts_a_binding_with_the_uid() {
 
 fn bind_at(resource_version: u64) -> EffectKind {
     let EffectKind::Bind { binding, decided, .. } = bind("a") else { unreachable!() };
-    EffectKind::Bind { binding, decided, resource_version }
+    EffectKind::Bind { binding, decided, generation: 1, resource_version }
 }
 
 /// The pod as a write returns it.
 fn pod_at(resource_version: &str) -> Reply {
-    answered(200, &json!({ "metadata": { "uid": UID, "resourceVersion": resource_version } }))
+    pod_of(resource_version, 1)
+}
+
+/// The pod with this `metadata.generation`.
+fn pod_of(resource_version: &str, generation: i64) -> Reply {
+    let metadata =
+        json!({ "uid": UID, "resourceVersion": resource_version, "generation": generation });
+    answered(200, &json!({ "metadata": metadata }))
 }
 
 #[test]
@@ -298,17 +305,25 @@ fn bind_names_the_version_of_the_condition_of_a_victim_that_stays() {
 
 #[test]
 fn bind_does_not_name_a_version_with_another_specification() {
-    let pod = |generation: i64| {
-        let metadata = json!({ "uid": UID, "resourceVersion": "9", "generation": generation });
-        answered(200, &json!({ "metadata": metadata }))
-    };
     // The pod changed at version 8, which a patch reads after a conflict and then replaces by 9.
     for (generation, named) in [(1, "9"), (2, "5")] {
         let mut harness = harness();
         harness.add(patch_at(5, condition("no room")));
         harness.exchange(rejected(409, CONFLICT));
         harness.exchange(read_pod(UID, "", "8"));
-        harness.exchange(pod(generation));
+        harness.exchange(pod_of("9", generation));
+        harness.add(bind_at(5));
+        assert_eq!(body(&harness.request())["metadata"]["resourceVersion"], named);
+    }
+}
+
+#[test]
+fn bind_does_not_name_a_version_with_another_specification_that_a_plugin_wrote() {
+    // The write names no version, and the pod has changed before it.
+    for (generation, named) in [(1, "9"), (2, "5")] {
+        let mut harness = harness();
+        harness.add(write("v1", "pods", "ns", "a"));
+        harness.exchange(pod_of("9", generation));
         harness.add(bind_at(5));
         assert_eq!(body(&harness.request())["metadata"]["resourceVersion"], named);
     }

@@ -32,7 +32,12 @@ impl Kind {
         match self {
             Self::Bind => {
                 let binding = Binding { pod, uid, node: "n1".into() };
-                EffectKind::Bind { binding, decided: Time::ZERO, resource_version: 0 }
+                EffectKind::Bind {
+                    binding,
+                    decided: Time::ZERO,
+                    generation: 1,
+                    resource_version: 0,
+                }
             }
             Self::Read => EffectKind::ReadPod { pod, uid },
             Self::Patch => patch_of(&name, &name, 1, condition("no room")),
