@@ -8,10 +8,12 @@
 //! - [`timers`]: the timers of plugins.
 //! - [`election`]: electors that compete for a Lease, each with a witness.
 //! - [`reflector`]: a reflector and an [`api_server`].
+//! - [`events`]: the event recorder, against the events that it is given.
 //! - [`plugins`], [`pods`], [`updates`]: what histories of queue and world have in common.
 
 mod api_server;
 mod election;
+mod events;
 mod plugins;
 mod pods;
 mod queue;
@@ -41,6 +43,7 @@ const PARTS: &[Part] = &[
     Part { name: "timers", histories: 20, run: timers::run },
     Part { name: "election", histories: 8, run: election::run },
     Part { name: "reflector", histories: 60, run: reflector::run },
+    Part { name: "event recorder", histories: 60, run: events::live },
 ];
 
 /// Runs all histories of a seed.
