@@ -9,6 +9,7 @@
 //! - [`Overlay`]: the allocations that the watch does not show.
 //! - [`CountedClass`]: counts the devices of a class, for scores of extended resources.
 //! - [`Expression`] and [`Compiler`]: the selectors, in whatever language they are.
+//! - `simulation`: random histories against a slow allocator (feature `simulation`).
 //!
 //! The search is depth first: claims, requests and alternatives in order, devices by pool, slice and
 //! place in the slice; the first complete solution wins. Devices that look alike to all claims are
@@ -36,6 +37,8 @@ mod result;
 mod search;
 mod share_id;
 mod shared_pools;
+#[cfg(any(test, feature = "simulation"))]
+pub mod simulation;
 mod steps;
 #[cfg(test)]
 mod tests;

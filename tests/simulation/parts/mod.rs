@@ -12,15 +12,19 @@
 //! - [`plugins`], [`pods`], [`updates`]: what histories of queue and world have in common.
 
 mod api_server;
+mod devices;
 mod election;
 mod events;
+mod fruitless;
 mod plugins;
 mod pods;
 mod queue;
 mod queue_model;
 mod reflector;
+mod server;
 mod timers;
 mod updates;
+mod volumes;
 mod world;
 mod world_model;
 
@@ -44,7 +48,15 @@ const PARTS: &[Part] = &[
     Part { name: "election", histories: 8, run: election::run },
     Part { name: "reflector", histories: 60, run: reflector::run },
     Part { name: "event recorder", histories: 60, run: events::live },
+    Part { name: "allocator", histories: 40, run: allocator },
+    Part { name: "devices", histories: 40, run: devices::run },
+    Part { name: "fruitless preemptions", histories: 200, run: fruitless::run },
+    Part { name: "volumes", histories: 40, run: volumes::run },
 ];
+
+fn allocator(random: &mut Rng, trace: &mut Vec<String>) -> Checked {
+    structured::simulation::history(random, trace).map(|_| ())
+}
 
 /// Runs all histories of a seed.
 ///

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::cel_text::Texts;
-use super::world::World;
+use crate::simulation::world::World;
 use crate::{AllocateError, Allocated, Allocator, Budget, Claims, Gates, LongSearches};
 
 fn cases(area: &str) -> Option<Vec<Value>> {

@@ -3,8 +3,8 @@
 use framework::EventResource;
 use serde_json::{Value, json};
 
-use super::toy::Toys;
-use super::world::{World, claim};
+use crate::simulation::toy::Toys;
+use crate::simulation::world::{World, claim};
 use crate::counting::Counting;
 use crate::steps::StepsLeft;
 use crate::{Allocated, Allocator, Budget, Claims, Gates};

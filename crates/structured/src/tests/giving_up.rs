@@ -4,9 +4,9 @@ use fastrand::Rng;
 use framework::device::{Allocation, ResourceClaim};
 use serde_json::{Value, json};
 
-use super::random::{one_in, pick};
-use super::toy::Toys;
-use super::world::{World, claim};
+use crate::simulation::random::{one_in, pick};
+use crate::simulation::toy::Toys;
+use crate::simulation::world::{World, claim};
 use crate::search::{Buffers, Effort, Outcome, Search};
 use crate::{AllocateError, Allocated, Allocator, Budget, Claims, Gates, result};
 

@@ -6,8 +6,8 @@ use framework::{EventResource, api};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::random::{one_in, pick};
-use super::world::World;
+use crate::simulation::random::{one_in, pick};
+use crate::simulation::world::World;
 use crate::Overlay;
 
 const NODES: [&str; 3] = ["n1", "n2", "n3"];

@@ -6,8 +6,8 @@ use framework::Time;
 use framework::device::{Allocation, DeviceDescription};
 use serde_json::{Value, json};
 
-use super::toy::Toys;
-use super::world::{World, claim};
+use crate::simulation::toy::Toys;
+use crate::simulation::world::{World, claim};
 use crate::{
     AllocateError, Allocated, Allocator, Answer, Budget, Claims, Compiled, Compiler, Expression,
     Gates, LongSearches, Memos,

@@ -1,4 +1,4 @@
-//! Selectors of tests: `attribute=value`; `attribute!value`, which fails for devices without the attribute;
+//! Selectors of the simulation: `attribute=value`; `attribute!value`, which fails for devices without the attribute;
 //! and `attribute?value`, which also fails for devices with a greater value.
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::{Compiled, Compiler, Expression};
 #[derive(Debug)]
 struct Toy(String);
 
-pub(super) struct Toys;
+pub(crate) struct Toys;
 
 impl Compiler for Toys {
     fn compile(&mut self, expression: &str) -> Compiled {
@@ -19,7 +19,7 @@ impl Compiler for Toys {
 }
 
 /// Returns whether the device matches; an error if it lacks an attribute that it must have.
-pub(super) fn evaluate(text: &str, device: &DeviceDescription) -> Result<bool, String> {
+pub(crate) fn evaluate(text: &str, device: &DeviceDescription) -> Result<bool, String> {
     let (name, value) = text.split_once(['=', '!', '?']).unwrap_or((text, ""));
     match device.attribute(name) {
         Some(Attribute::String(own)) if text.contains('?') && **own > *value => {

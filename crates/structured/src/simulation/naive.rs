@@ -2,35 +2,37 @@
 //! nothing. The allocator must agree with it, in devices and in texts.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use framework::NodeView;
 use framework::device::{
-    AllocationMode, Attribute, AttributeRule, Device, DeviceClass, NodeScope, RequestBody,
-    RequestKind, ResourceClaim, ResourceSlice,
+    AllocationMode, Amount, Attribute, AttributeRule, Device, DeviceCapacity, DeviceClass,
+    DeviceDescription, NodeScope, RequestBody, RequestKind, ResourceClaim, ResourceSlice,
 };
 
 use super::toy;
-use crate::capacity;
 
-type Id = (String, String, String);
-type Sums = capacity::Sums;
+/// Driver, pool and device.
+pub(crate) type Id = (String, String, String);
+/// Amounts of capacities by name, in billionths.
+pub(crate) type Sums = BTreeMap<Arc<str>, i128>;
 
-pub(super) struct Naive<'a> {
-    pub(super) slices: Vec<ResourceSlice>,
-    pub(super) classes: BTreeMap<String, DeviceClass>,
-    pub(super) claims: Vec<ResourceClaim>,
-    pub(super) node: NodeView<'a>,
-    pub(super) dedicated: BTreeSet<Id>,
-    pub(super) consumed: BTreeMap<Id, Sums>,
+pub(crate) struct Naive<'a> {
+    pub(crate) slices: Vec<ResourceSlice>,
+    pub(crate) classes: BTreeMap<String, DeviceClass>,
+    pub(crate) claims: Vec<ResourceClaim>,
+    pub(crate) node: NodeView<'a>,
+    pub(crate) dedicated: BTreeSet<Id>,
+    pub(crate) consumed: BTreeMap<Id, Sums>,
     /// Gives up without an answer after this many candidates.
-    pub(super) patience: usize,
+    pub(crate) patience: usize,
 }
 
 /// Request, device, and what is consumed if it is a share.
-pub(super) type Picked = (String, Id, Option<Vec<(String, String)>>);
+pub(crate) type Picked = (String, Id, Option<Sums>);
 
 #[derive(Debug)]
-pub(super) enum End {
+pub(crate) enum End {
     TooMany,
     Error(String),
     Node(String),
@@ -61,7 +63,7 @@ struct State {
     counters: BTreeMap<(String, String), BTreeMap<(String, String), i128>>,
     matched: BTreeMap<(usize, usize), (usize, Option<Attribute>)>,
     distinct: BTreeMap<(usize, usize), BTreeMap<String, Attribute>>,
-    results: Vec<Vec<(String, Id, Option<framework::device::Amounts>)>>,
+    results: Vec<Vec<Picked>>,
     all: BTreeMap<(usize, usize, usize), Vec<DevicePlace>>,
     tried: usize,
 }
@@ -75,7 +77,7 @@ struct At {
 }
 
 impl Naive<'_> {
-    pub(super) fn allocate(&self) -> Result<Option<Vec<Vec<Picked>>>, End> {
+    pub(crate) fn allocate(&self) -> Result<Option<Vec<Vec<Picked>>>, End> {
         let mut state = State { pools: self.pools(), ..State::default() };
         state.results = self.claims.iter().map(|_| Vec::new()).collect();
         self.validate(&mut state)?;
@@ -90,20 +92,13 @@ impl Naive<'_> {
             }
             return Ok(None);
         }
-        let texts = |amounts: framework::device::Amounts| {
-            amounts.iter().map(|(name, own)| (name.to_string(), own.to_string())).collect()
-        };
-        let results = state.results.into_iter().map(|claim| {
-            let picks = claim.into_iter();
-            picks.map(|(request, id, share)| (request, id, share.map(texts))).collect()
-        });
-        Ok(Some(results.collect()))
+        Ok(Some(state.results))
     }
 
     fn pools(&self) -> Vec<Pool> {
         let mut seen: BTreeMap<(String, String), Vec<usize>> = BTreeMap::new();
         for (number, slice) in self.slices.iter().enumerate() {
-            let here = |scope: &NodeScope| scope.includes(&self.node).unwrap();
+            let here = |scope: &NodeScope| scope.includes(&self.node).expect("the selectors compile");
             let relevant = !slice.shared_counters.is_empty()
                 || here(&slice.scope)
                 || slice.scope == NodeScope::PerDevice
@@ -240,7 +235,7 @@ impl Naive<'_> {
             )));
         }
         if let AllocationMode::ExactCount(count) = body.mode {
-            return Ok(usize::try_from(count).unwrap());
+            return Ok(usize::try_from(count).expect("counts are small"));
         }
         let mut all = Vec::new();
         for pool in 0..state.pools.len() {
@@ -294,13 +289,37 @@ impl Naive<'_> {
             }
         }
         let slice = &self.slices[state.pools[place.0].slices[place.1]];
-        Ok(slice.scope != NodeScope::PerDevice || device.scope.includes(&self.node).unwrap())
+        Ok(slice.scope != NodeScope::PerDevice || device.scope.includes(&self.node).expect("the selectors compile"))
     }
 
     fn capacity_left(&self, state: &State, at: At, place: (usize, usize, usize)) -> bool {
         let (device, id) = self.device(state, place);
-        let used = [self.consumed.get(&id), state.capacity.get(&id)];
-        capacity::fits(&device.description, self.body(at).capacity.as_ref(), used)
+        let request = self.requested(at);
+        let has = |name: &Arc<str>| device.description.capacity(name).is_some();
+        request.keys().all(has)
+            && device.description.capacity.iter().all(|(name, capacity)| {
+                let consumed = consumption(capacity, request.get(name).copied());
+                let used = [self.consumed.get(&id), state.capacity.get(&id)];
+                let used = used.into_iter().flatten().filter_map(|sums| sums.get(name)).sum::<i128>();
+                is_allowed(capacity, consumed) && used + consumed <= capacity.value.nanos()
+            })
+    }
+
+    /// Returns the capacities that are asked for.
+    fn requested(&self, at: At) -> Sums {
+        let request = self.body(at).capacity.as_ref();
+        let amounts = request.and_then(|request| request.amounts.as_ref().ok());
+        let amounts = amounts.into_iter().flatten();
+        amounts.map(|(name, amount)| (name.clone(), amount.nanos())).collect()
+    }
+
+    /// Returns what a request consumes of the capacities of a device.
+    fn consumed_of(&self, at: At, device: &DeviceDescription) -> Sums {
+        let request = self.requested(at);
+        let consumed = |(name, capacity): &(Arc<str>, DeviceCapacity)| {
+            (name.clone(), consumption(capacity, request.get(name).copied()))
+        };
+        device.capacity.iter().map(consumed).collect()
     }
 
     fn busy(&self, state: &State, at: At, id: &Id) -> bool {
@@ -338,7 +357,7 @@ impl Naive<'_> {
         let all = state.all.get(&(at.claim, at.request, at.sub)).cloned();
         let needed = match (&all, &self.body(at).mode) {
             (Some(all), _) => all.len(),
-            (None, AllocationMode::ExactCount(count)) => usize::try_from(*count).unwrap(),
+            (None, AllocationMode::ExactCount(count)) => usize::try_from(*count).expect("counts are small"),
             _ => panic!(),
         };
         if all.is_some() && needed == 0 {
@@ -441,10 +460,10 @@ impl Naive<'_> {
             if !self.capacity_left(state, at, place) {
                 return Ok(false);
             }
-            let own = capacity::consumptions(&device.description, self.body(at).capacity.as_ref());
+            let own = self.consumed_of(at, &device.description);
             let sums = state.capacity.entry(id.clone()).or_default();
             for (name, amount) in &own {
-                *sums.entry(name.clone()).or_default() += amount.nanos();
+                *sums.entry(name.clone()).or_default() += amount;
             }
             consumed = Some(own);
         } else {
@@ -463,12 +482,12 @@ impl Naive<'_> {
         let (device, id) = self.device(state, place);
         let constraints = self.claims[at.claim].spec.constraints.len();
         (0..constraints).for_each(|number| self.release(state, at, number));
-        let (_, _, consumed) = state.results[at.claim].pop().unwrap();
+        let (_, _, consumed) = state.results[at.claim].pop().expect("it was added");
         if let Some(consumed) = consumed {
             if !consumed.is_empty() {
-                let sums = state.capacity.get_mut(&id).unwrap();
+                let sums = state.capacity.get_mut(&id).expect("it was added");
                 for (name, amount) in &consumed {
-                    *sums.get_mut(name).unwrap() -= amount.nanos();
+                    *sums.get_mut(name).expect("it was added") -= amount;
                 }
                 if sums.values().all(|sum| *sum == 0) {
                     state.capacity.remove(&id);
@@ -476,7 +495,7 @@ impl Naive<'_> {
             }
             return;
         }
-        state.in_use.get_mut(&id).unwrap().remove(&at.claim);
+        state.in_use.get_mut(&id).expect("it was added").remove(&at.claim);
         self.add_counters(state, place.0, device, -1);
     }
 
@@ -541,9 +560,9 @@ impl Naive<'_> {
                 let id = (pool.driver.clone(), pool.name.clone(), other.name.to_string());
                 if self.dedicated.contains(&id) || self.consumed.contains_key(&id) {
                     for consumption in &other.consumes_counters {
-                        let set = available.get_mut(&*consumption.set).unwrap();
+                        let set = available.get_mut(&*consumption.set).expect("it was added");
                         for (name, amount) in &consumption.counters {
-                            *set.get_mut(&**name).unwrap() -= amount.nanos();
+                            *set.get_mut(&**name).expect("it was added") -= amount.nanos();
                         }
                     }
                 }
@@ -571,4 +590,49 @@ impl Naive<'_> {
             }
         }
     }
+}
+
+/// Returns the amount that a request consumes of a capacity. Without a request it is the default of the policy, or
+/// all; otherwise the lowest allowed amount that is enough, or what is asked for if there is none.
+fn consumption(capacity: &DeviceCapacity, request: Option<i128>) -> i128 {
+    let policy = capacity.policy.as_deref();
+    let Some(request) = request else {
+        let default = policy.and_then(|policy| policy.default.as_ref());
+        return default.unwrap_or(&capacity.value).nanos();
+    };
+    let Some(policy) = policy else { return request };
+    let nanos = |amount: &Option<Amount>| amount.as_ref().map(Amount::nanos);
+    match &policy.valid_range {
+        Some(range) if nanos(&range.min).is_some() => {
+            let min = nanos(&range.min).unwrap_or_default();
+            let mut allowed = (0..).map(|steps| min + steps * nanos(&range.step).unwrap_or(1));
+            match nanos(&range.step) {
+                None => request.max(min),
+                Some(_) => allowed.find(|amount| *amount >= request).unwrap_or(request),
+            }
+        }
+        _ => {
+            let values = policy.valid_values.iter().map(Amount::nanos);
+            values.filter(|value| *value >= request).min().unwrap_or(request)
+        }
+    }
+}
+
+/// Whether the policy of a capacity allows that a request consumes this amount.
+fn is_allowed(capacity: &DeviceCapacity, consumed: i128) -> bool {
+    let Some(policy) = &capacity.policy else { return true };
+    let nanos = |amount: &Option<Amount>| amount.as_ref().map(Amount::nanos);
+    let is_default = nanos(&policy.default) == Some(consumed);
+    let is_valid = match &policy.valid_range {
+        Some(range) => {
+            let min = nanos(&range.min).unwrap_or_default();
+            nanos(&range.max).is_none_or(|max| consumed <= max)
+                && nanos(&range.step).is_none_or(|step| (consumed - min) % step == 0)
+        }
+        None => {
+            let mut values = policy.valid_values.iter().map(Amount::nanos).peekable();
+            values.peek().is_none() || values.any(|value| value == consumed)
+        }
+    };
+    is_default || is_valid
 }

@@ -1,4 +1,4 @@
-//! Small clusters for tests.
+//! Small clusters.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use super::toy::Toys;
 use crate::{AllocateError, Allocated, Allocator, Budget, Claims, Gates, LongSearches};
 
 #[derive(Debug, Default)]
-pub(super) struct World {
-    pub(super) cluster: Cluster,
+pub(crate) struct World {
+    pub(crate) cluster: Cluster,
 }
 
 impl World {
     /// Returns a cluster with nodes of these names.
-    pub(super) fn new(nodes: &[&str]) -> Self {
+    pub(crate) fn new(nodes: &[&str]) -> Self {
         let mut world = Self::default();
         for name in nodes {
             world.cluster.set_node(&framework::testing::node(name).zone(name).build());
@@ -25,25 +25,25 @@ impl World {
         world
     }
 
-    pub(super) fn set(&mut self, kind: &EventResource, object: Value) {
+    pub(crate) fn set(&mut self, kind: &EventResource, object: Value) {
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
         let (namespace, name) = (text("namespace"), text("name"));
         self.cluster.set_object(kind, &namespace, &name, Some(Arc::new(object)));
     }
 
-    pub(super) fn class(&mut self, name: &str, selectors: &[&str]) {
+    pub(crate) fn class(&mut self, name: &str, selectors: &[&str]) {
         let selectors = selectors.iter().map(|text| json!({"cel": {"expression": text}}));
         let spec = json!({"selectors": selectors.collect::<Value>()});
         let object = json!({"metadata": {"name": name}, "spec": spec});
         self.set(&EventResource::DeviceClass, object);
     }
 
-    pub(super) fn slice(&mut self, name: &str, spec: Value) {
+    pub(crate) fn slice(&mut self, name: &str, spec: Value) {
         let object = json!({"metadata": {"name": name}, "spec": spec});
         self.set(&EventResource::ResourceSlice, object);
     }
 
-    pub(super) fn allocate(
+    pub(crate) fn allocate(
         &self,
         node: &str,
         claims: &[ResourceClaim],
@@ -52,13 +52,20 @@ impl World {
         let base = self.cluster.allocated_devices();
         let allocated = Allocated { base, overlay: None };
         let allocator = Allocator::new(&self.cluster, Gates::default(), allocated);
-        let node = self.cluster.node(self.cluster.node_named(node).unwrap());
+        let node = self.cluster.node(self.cluster.node_named(node).expect("the node exists"));
         allocator.allocate(&claims, &node, (Budget::UNLIMITED, &mut LongSearches::default()), 1)
     }
 }
 
-pub(super) fn claim(name: &str, devices: &Value) -> ResourceClaim {
-    let object = json!({"metadata": {"name": name, "namespace": "ns", "uid": name},
-        "spec": {"devices": devices}});
-    ResourceClaim::from_api(&api::ResourceClaim::deserialize(&object).unwrap())
+pub(crate) fn claim(name: &str, devices: &Value) -> ResourceClaim {
+    read_claim(&claim_object(name, devices))
+}
+
+pub(crate) fn claim_object(name: &str, devices: &Value) -> Value {
+    json!({"metadata": {"name": name, "namespace": "ns", "uid": name},
+        "spec": {"devices": devices}})
+}
+
+pub(crate) fn read_claim(object: &Value) -> ResourceClaim {
+    ResourceClaim::from_api(&api::ResourceClaim::deserialize(object).expect("it is a claim"))
 }

@@ -1,0 +1,313 @@
+//! A history of slices, allocations and claims: the allocator agrees with the naive one.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use fastrand::Rng;
+use framework::device::{AllocatedDevice, Allocation, DeviceClass, ResourceClaim, ResourceSlice};
+use framework::{EventResource, api};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::details::Origin;
+use super::naive::{End, Id, Naive, Picked, Sums};
+use super::random::{claims, one_in, pick, slices};
+use super::toy::Toys;
+use super::world::{World, read_claim};
+use crate::{
+    AllocateError, Allocated, Allocator, Answer, Budget, Claims, Gates, LongSearches, Memos, Overlay,
+};
+
+/// Candidates after which the naive search gives up, so that a case takes no longer than this.
+const PATIENCE: usize = 300;
+const NODES: [&str; 2] = ["n1", "n2"];
+const CLASSES: [&str; 2] = ["any", "model0"];
+
+/// What the naive search found.
+type Expected = Result<Option<Vec<Vec<Picked>>>, End>;
+
+/// A cluster that changes.
+struct History {
+    world: World,
+    slices: BTreeMap<String, Value>,
+    /// The allocations of stored claims, by the names of the claims.
+    stored: BTreeMap<String, Value>,
+    /// The allocations that the watch does not show.
+    unshown: Vec<Value>,
+    overlay: Overlay,
+    memos: Memos,
+}
+
+/// Lives through one history. Returns how the searches ended.
+///
+/// # Errors
+/// The allocator differs from the naive one. The trace has the objects.
+pub fn history(rng: &mut Rng, trace: &mut Vec<String>) -> Result<Vec<&'static str>, String> {
+    let mut history = History::new(rng, trace);
+    let mut ends = Vec::new();
+    for round in 0..1 + rng.usize(..3) {
+        if round > 0 {
+            history.change(rng, trace);
+        }
+        let wanted = claims(rng);
+        wanted.iter().for_each(|claim| trace.push(format!("claim {claim}")));
+        ends.extend(history.compare(wanted)?);
+    }
+    Ok(ends)
+}
+
+impl History {
+    fn new(rng: &mut Rng, trace: &mut Vec<String>) -> Self {
+        let mut world = World::new(&NODES);
+        world.class("any", &[]);
+        world.class("model0", &["a.com/model=0"]);
+        let config = json!({"opaque": {"driver": "a.com", "parameters": {"of": "class"}}});
+        let spec = json!({"selectors": [], "config": [config]});
+        if rng.bool() {
+            let object = json!({"metadata": {"name": "any"}, "spec": spec});
+            world.set(&EventResource::DeviceClass, object);
+        }
+        let mut history = Self {
+            world,
+            slices: BTreeMap::new(),
+            stored: BTreeMap::new(),
+            unshown: Vec::new(),
+            overlay: Overlay::default(),
+            memos: Memos::default(),
+        };
+        for (name, spec) in slices(rng) {
+            history.set_slice(name, spec, trace);
+        }
+        history.allocate_some(rng, "old-0", 5, trace);
+        if rng.bool() {
+            history.keep_from_watch(rng, trace);
+        }
+        history
+    }
+
+    /// Changes a slice, the allocation of a stored claim, or what the watch does not show.
+    fn change(&mut self, rng: &mut Rng, trace: &mut Vec<String>) {
+        for _ in 0..1 + rng.usize(..3) {
+            match rng.usize(..6) {
+                0 => {
+                    let fresh = slices(rng);
+                    let (name, spec) = pick(rng, &fresh).clone();
+                    self.set_slice(name, spec, trace);
+                }
+                1 => {
+                    let names: Vec<String> = self.slices.keys().cloned().collect();
+                    let Some(name) = rng.choice(&names) else { continue };
+                    trace.push(format!("slice {name} is gone"));
+                    self.slices.remove(name);
+                    self.world.cluster.set_object(&EventResource::ResourceSlice, "", name, None);
+                }
+                2 | 3 => {
+                    let name = *pick(rng, &["old-0", "old-1"]);
+                    self.allocate_some(rng, name, 3, trace);
+                }
+                4 if !self.unshown.is_empty() => {
+                    let gone = self.unshown.swap_remove(rng.usize(..self.unshown.len()));
+                    trace.push(format!("given up: {gone}"));
+                    self.overlay.remove(&read_allocation(&gone));
+                }
+                _ => self.keep_from_watch(rng, trace),
+            }
+        }
+    }
+
+    fn set_slice(&mut self, name: String, spec: Value, trace: &mut Vec<String>) {
+        trace.push(format!("slice {name}: {spec}"));
+        self.world.slice(&name, spec.clone());
+        self.slices.insert(name, spec);
+    }
+
+    /// Allocates one in `chance` devices to a stored claim.
+    fn allocate_some(
+        &mut self,
+        rng: &mut Rng,
+        name: &str,
+        chance: usize,
+        trace: &mut Vec<String>,
+    ) {
+        let allocation = self.random_allocation(rng, chance);
+        trace.push(format!("stored claim {name}: {allocation}"));
+        let status = json!({"allocation": allocation});
+        let object = json!({"metadata": {"name": name, "uid": name}, "status": status});
+        self.world.set(&EventResource::ResourceClaim, object);
+        self.stored.insert(name.to_owned(), allocation);
+    }
+
+    fn keep_from_watch(&mut self, rng: &mut Rng, trace: &mut Vec<String>) {
+        let allocation = self.random_allocation(rng, 4);
+        trace.push(format!("not shown: {allocation}"));
+        self.overlay.add(&read_allocation(&allocation));
+        self.unshown.push(allocation);
+    }
+
+    fn random_allocation(&self, rng: &mut Rng, chance: usize) -> Value {
+        let mut results = Vec::new();
+        for slice in self.read_slices() {
+            for device in &slice.devices {
+                if !one_in(rng, chance) {
+                    continue;
+                }
+                let key = &slice.pool.key;
+                let mut result = json!({"request": "r", "driver": &*key.driver, "pool": &*key.pool,
+                    "device": &*device.name});
+                if device.description.allows_multiple_allocations && !one_in(rng, 4) {
+                    if device.description.capacity.is_empty() {
+                        continue;
+                    }
+                    result["shareID"] = json!("x");
+                    result["consumedCapacity"] = json!({"bandwidth": *pick(rng, &["1", "2"])});
+                } else if one_in(rng, 8) {
+                    result["adminAccess"] = json!(true);
+                }
+                results.push(result);
+            }
+        }
+        json!({"devices": {"results": results}})
+    }
+
+    fn read_slices(&self) -> Vec<ResourceSlice> {
+        let slices = self.slices.iter().map(|(name, spec)| {
+            let object = json!({"metadata": {"name": name}, "spec": spec});
+            let raw = api::ResourceSlice::deserialize(&object).expect("it is a slice");
+            ResourceSlice::from_api(&raw)
+        });
+        slices.collect()
+    }
+
+    /// Returns the devices that are allocated, and what is consumed of shared ones.
+    fn allocated(&self) -> (BTreeSet<Id>, BTreeMap<Id, Sums>) {
+        let (mut dedicated, mut consumed) = (BTreeSet::new(), BTreeMap::<Id, Sums>::new());
+        let allocations = self.stored.values().chain(&self.unshown).map(read_allocation);
+        let results = allocations.flat_map(|allocation| allocation.results);
+        for result in results.filter(|result| !result.is_for_administration()) {
+            let (id, _) = named(&result);
+            if result.share_id.is_none() {
+                dedicated.insert(id);
+                continue;
+            }
+            let sums = consumed.entry(id).or_default();
+            for (name, amount) in result.consumed_capacity {
+                *sums.entry(name).or_default() += amount.nanos();
+            }
+        }
+        (dedicated, consumed)
+    }
+
+    fn classes(&self) -> Vec<DeviceClass> {
+        let class = |name| self.world.cluster.device_class(name).map(|own| (**own).clone());
+        CLASSES.into_iter().filter_map(class).collect()
+    }
+
+    fn naive(&self, node: &str, claims: &[ResourceClaim]) -> Expected {
+        let cluster = &self.world.cluster;
+        let (dedicated, consumed) = self.allocated();
+        let classes = self.classes().into_iter().map(|class| (class.name.to_string(), class));
+        let naive = Naive {
+            slices: self.read_slices(),
+            classes: classes.collect(),
+            claims: claims.to_vec(),
+            node: cluster.node(cluster.node_named(node).expect("the node exists")),
+            dedicated,
+            consumed,
+            patience: PATIENCE,
+        };
+        naive.allocate()
+    }
+
+    /// Allocates the claims on each node, and asks whether they fit there.
+    fn compare(&mut self, objects: Vec<Value>) -> Result<Vec<&'static str>, String> {
+        let wanted: Vec<_> = objects.iter().map(read_claim).collect();
+        // The pod reads its claims from the watch.
+        objects.into_iter().for_each(|own| self.world.set(&EventResource::ResourceClaim, own));
+        self.overlay.update(&self.world.cluster);
+        let cluster = &self.world.cluster;
+        let claims = Claims::new(&wanted, cluster, &mut Toys);
+        let mut memos = std::mem::take(&mut self.memos);
+        let mut trial = memos.start(claims.clone(), cluster);
+        let base = cluster.allocated_devices();
+        let allocated = Allocated { base, overlay: Some(&self.overlay) };
+        let allocator = Allocator::new(cluster, Gates::default(), allocated);
+        let by_shape = allocator.nodes_by_shape();
+        let (mut ends, mut shares) = (Vec::new(), BTreeSet::new());
+        for (name, seed) in NODES.into_iter().zip(0..) {
+            let ix = cluster.node_named(name).expect("the node exists");
+            let long = &mut LongSearches::default();
+            let budget = Budget::UNLIMITED;
+            let found = allocator.allocate(&claims, &cluster.node(ix), (budget, long), seed);
+            let expected = self.naive(name, &wanted);
+            ends.push(agree(&expected, &found).map_err(|text| format!("on {name}: {text}"))?);
+            let slices = self.read_slices();
+            for (claim, own) in wanted.iter().zip(found.iter().flatten().flatten()) {
+                let classes = self.classes();
+                let node = cluster.node(ix);
+                let origin = Origin { node, claim, slices: &slices, classes: &classes };
+                origin.check(own, &mut shares).map_err(|text| format!("on {name}: {text}"))?;
+            }
+            let ranks = Cell::new(0);
+            let answer = allocator.fits(&mut trial, &by_shape, ix, (budget, long), |found| {
+                ranks.set(ranks.get() + 1);
+                rank(found)
+            });
+            let expected = found.map(|found| match found {
+                Some(found) => Answer::Fits { rank: rank(&found) },
+                None => Answer::DoesNotFit,
+            });
+            if answer != expected {
+                return Err(format!("{name} is asked, and answers {answer:?}, not {expected:?}"));
+            }
+        }
+        memos.keep(trial);
+        self.memos = memos;
+        Ok(ends)
+    }
+}
+
+/// Returns a number that depends on the chosen alternatives.
+fn rank(allocations: &[Allocation]) -> i64 {
+    let results = allocations.iter().flat_map(|own| &own.results);
+    results.map(|result| i64::try_from(result.request.len()).unwrap_or_default()).sum()
+}
+
+/// Returns how both searches ended.
+fn agree(
+    expected: &Expected,
+    found: &Result<Option<Vec<Allocation>>, AllocateError>,
+) -> Result<&'static str, String> {
+    let end = match (expected, found) {
+        (Err(End::OutOfPatience), _) => Some("patience"),
+        (Ok(None), Ok(None)) => Some("nothing"),
+        (Ok(Some(expected)), Ok(Some(found))) => {
+            let found = found.iter().map(|own| own.results.iter().map(picked).collect::<Vec<_>>());
+            (found.collect::<Vec<_>>() == *expected).then_some("found")
+        }
+        (Err(End::Error(expected)), Err(AllocateError::Fatal(found))) => {
+            (**found == **expected).then_some("error")
+        }
+        (Err(End::Node(expected)), Err(AllocateError::Node(found))) => {
+            (**found == **expected).then_some("node")
+        }
+        _ => None,
+    };
+    end.ok_or_else(|| format!("expected {expected:?}, found {found:?}"))
+}
+
+fn named(result: &AllocatedDevice) -> (Id, &str) {
+    let id = &result.id;
+    ((id.driver.to_string(), id.pool.to_string(), id.device.to_string()), &result.request)
+}
+
+fn picked(result: &AllocatedDevice) -> Picked {
+    let (id, request) = named(result);
+    let consumed = result.consumed_capacity.iter();
+    let consumed = consumed.map(|(name, amount)| (name.clone(), amount.nanos())).collect();
+    (request.to_owned(), id, result.share_id.as_ref().map(|_| consumed))
+}
+
+fn read_allocation(raw: &Value) -> Allocation {
+    let raw = api::AllocationResult::deserialize(raw).expect("it is an allocation");
+    Allocation::from_api(&raw)
+}

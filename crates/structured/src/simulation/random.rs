@@ -1,0 +1,215 @@
+//! Random slices and claims.
+
+use fastrand::Rng;
+use framework::merge_patch;
+use serde_json::{Value, json};
+
+use super::world::claim_object;
+
+/// Names of counter sets, one of them wrong.
+const SETS: [&str; 20] = {
+    let mut sets = ["set"; 20];
+    sets[0] = "other";
+    sets
+};
+
+pub(crate) fn pick<'a, T>(rng: &mut Rng, from: &'a [T]) -> &'a T {
+    &from[rng.usize(..from.len())]
+}
+
+pub(crate) fn one_in(rng: &mut Rng, chance: usize) -> bool {
+    rng.usize(..chance) == 0
+}
+
+pub(crate) fn device(rng: &mut Rng, name: &str, style: usize, has_counters: bool) -> Value {
+    let mut attributes = json!({"uuid": {"string": name}});
+    for (attribute, values) in [("model", 2), ("numa", 3)] {
+        if !one_in(rng, 12) {
+            let value = rng.usize(..values).to_string();
+            attributes[attribute] = json!({"string": value});
+        }
+    }
+    let mut device = json!({"name": name, "attributes": attributes});
+    if has_counters && !one_in(rng, 4) || one_in(rng, 400) {
+        let mut counters = json!({"memory": {"value": *pick(rng, &["1", "2", "4"])}});
+        if rng.bool() {
+            counters["cores"] = json!({"value": *pick(rng, &["1", "2"])});
+        }
+        device["consumesCounters"] = json!([{"counterSet": "set", "counters": counters}]);
+    }
+    if style == 2 || one_in(rng, 12) {
+        let mut capacity = json!({"value": *pick(rng, &["4", "8"])});
+        match rng.usize(..4) {
+            0 | 1 => {
+                capacity["requestPolicy"] = json!({"default": "1",
+                    "validRange": {"min": "1", "max": "6", "step": *pick(rng, &["1", "2"])}});
+            }
+            2 => {
+                capacity["requestPolicy"] = json!({"default": "2", "validValues": ["2", "3"]});
+            }
+            _ => {}
+        }
+        device["capacity"] = json!({"bandwidth": capacity});
+        device["allowMultipleAllocations"] = json!(rng.bool());
+    } else if one_in(rng, 20) {
+        device["allowMultipleAllocations"] = json!(true);
+    }
+    if one_in(rng, 6) {
+        let effect = *pick(rng, &["NoSchedule", "NoExecute", "None"]);
+        device["taints"] = json!([{"key": "t", "value": "v", "effect": effect}]);
+    }
+    if one_in(rng, 10) {
+        device["bindingConditions"] = json!(["ready"]);
+        device["bindingFailureConditions"] = json!(["broken"]);
+    }
+    if one_in(rng, 20) {
+        device["bindsToNode"] = json!(true);
+    }
+    device
+}
+
+pub(crate) fn slices(rng: &mut Rng) -> Vec<(String, Value)> {
+    let mut all = Vec::new();
+    for pool in 0..1 + rng.usize(..2) {
+        let style = rng.usize(..4);
+        let driver = *pick(rng, &["a.com", "b.com"]);
+        let name = *pick(rng, &["p", "q", "r"]);
+        let parts = 1 + rng.usize(..2);
+        let has_counters = style == 1 || one_in(rng, 4);
+        let count = parts + usize::from(has_counters) + usize::from(one_in(rng, 25));
+        let generation = if one_in(rng, 12) { 2 } else { 1 };
+        let spec = |more: Value| {
+            let mut spec = json!({"driver": driver, "pool": {
+                "name": name, "generation": generation, "resourceSliceCount": count}});
+            merge_patch(&mut spec, &more);
+            spec
+        };
+        for part in 0..parts {
+            let number = 1 + rng.usize(..3);
+            let mut devices: Vec<_> = (0..number)
+                .map(|number| device(rng, &format!("{pool}-{part}-{number}"), style, has_counters))
+                .collect();
+            if one_in(rng, 60) {
+                devices.push(devices[0].clone());
+            }
+            let mut more = match rng.usize(..6) {
+                0 => json!({"allNodes": true}),
+                1 => json!({"nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": [
+                    {"key": "topology.kubernetes.io/zone", "operator": "In",
+                     "values": [*pick(rng, &["n1", "n2"])]}]}]}}),
+                2 => {
+                    for device in &mut devices {
+                        match rng.usize(..4) {
+                            0 => device["allNodes"] = json!(true),
+                            1 => device["nodeName"] = json!("n2"),
+                            _ => device["nodeName"] = json!("n1"),
+                        }
+                    }
+                    json!({"perDeviceNodeSelection": true})
+                }
+                3 if one_in(rng, 3) => json!({"nodeName": "n2"}),
+                _ => json!({"nodeName": "n1"}),
+            };
+            more["devices"] = devices.into();
+            all.push((format!("s-{pool}-{part}"), spec(more)));
+        }
+        if has_counters {
+            let counters = json!({"memory": {"value": *pick(rng, &["4", "6", "9"])},
+                "cores": {"value": *pick(rng, &["2", "4"])}});
+            let set = *pick(rng, &SETS);
+            let more = json!({"nodeName": "n1",
+                "sharedCounters": [{"name": set, "counters": counters}]});
+            all.push((format!("s-{pool}-c"), spec(more)));
+        }
+    }
+    all
+}
+
+fn body(rng: &mut Rng) -> Value {
+    let mut body = json!({"deviceClassName": *pick(rng, &["any", "any", "any", "model0"])});
+    if one_in(rng, 150) {
+        body["deviceClassName"] = json!("gone");
+    }
+    match rng.usize(..10) {
+        0 => body["allocationMode"] = json!("All"),
+        1..4 => body["count"] = json!(1 + rng.usize(..3)),
+        _ => {}
+    }
+    if one_in(rng, 3) {
+        let text = *pick(
+            rng,
+            &[
+                "a.com/numa=1",
+                "a.com/numa=1",
+                "a.com/model=1",
+                "a.com/model=1",
+                "b.com/numa=0",
+                "b.com/model=0",
+                "a.com/numa!0",
+                "a.com/numa?1",
+            ],
+        );
+        body["selectors"] = json!([{"cel": {"expression": text}}]);
+    }
+    if rng.bool() {
+        let mut toleration = json!({"operator": "Exists"});
+        if rng.bool() {
+            toleration["effect"] = json!("NoSchedule");
+        }
+        body["tolerations"] = json!([toleration]);
+    }
+    if one_in(rng, 6) {
+        let amount = *pick(rng, &["1", "2", "3", "9"]);
+        body["capacity"] = json!({"requests": {"bandwidth": amount}});
+    }
+    body
+}
+
+pub(crate) fn claims(rng: &mut Rng) -> Vec<Value> {
+    let one = |number: usize, rng: &mut Rng| {
+        let requests: Vec<_> = (0..1 + rng.usize(..2))
+            .map(|request| {
+                if one_in(rng, 3) {
+                    let subs = (0..1 + rng.usize(..3)).map(|sub| {
+                        let mut body = body(rng);
+                        body["name"] = json!(format!("s{sub}"));
+                        body
+                    });
+                    let subs: Value = subs.collect();
+                    return json!({"name": format!("r{request}"), "firstAvailable": subs});
+                }
+                let mut body = body(rng);
+                if one_in(rng, 10) {
+                    body["adminAccess"] = json!(true);
+                }
+                if one_in(rng, 40) {
+                    body["count"] = json!(20);
+                }
+                json!({"name": format!("r{request}"), "exactly": body})
+            })
+            .collect();
+        let constraints: Vec<_> = (0..rng.usize(..5).saturating_sub(2))
+            .map(|_| {
+                let kind = *pick(rng, &["matchAttribute", "matchAttribute", "distinctAttribute"]);
+                let name = *pick(rng, &["a.com/numa", "a.com/model", "a.com/numa", "b.com/numa"]);
+                let mut constraint = json!({kind: name});
+                if rng.bool() {
+                    let names = ["r0", "r1", "r0/s0", "r1/s1"];
+                    constraint["requests"] = json!([*pick(rng, &names), *pick(rng, &names)]);
+                }
+                constraint
+            })
+            .collect();
+        let mut devices = json!({"requests": requests, "constraints": constraints});
+        if one_in(rng, 4) {
+            let parameters = json!({"of": number});
+            let mut config = json!({"opaque": {"driver": "a.com", "parameters": parameters}});
+            if rng.bool() {
+                config["requests"] = json!([*pick(rng, &["r0", "r1", "r0/s0", "r1/s1"])]);
+            }
+            devices["config"] = json!([config]);
+        }
+        claim_object(&format!("c{number}"), &devices)
+    };
+    (0..1 + rng.usize(..2)).map(|number| one(number, rng)).collect()
+}
