@@ -52,6 +52,8 @@ struct History<'r> {
     parts: HandleParts,
     plugin: Plugin,
     members: Vec<Member>,
+    /// Whether a device of each node has binding conditions.
+    has_conditions: bool,
     pods: u32,
     claims: u32,
     /// Requests that may yet be carried out, and until when.
@@ -105,6 +107,9 @@ struct Known {
     /// The pods for which claims are being allocated, with the devices.
     in_flight: BTreeMap<String, (Uid, Vec<String>)>,
     in_doubt: BTreeMap<String, Doubt>,
+    /// The nodes whose devices are published, and whether their class exists.
+    published: BTreeSet<&'static str>,
+    has_class: bool,
 }
 
 struct Doubt {
@@ -147,9 +152,35 @@ fn users_of(claim: &Value) -> Vec<String> {
     users.map(|user| text(&user["uid"])).collect()
 }
 
-fn count_of(claim: &Value) -> usize {
-    let count = claim["spec"]["devices"]["requests"][0]["exactly"]["count"].as_u64();
-    usize::try_from(count.unwrap_or_default()).unwrap_or_default()
+/// Returns the numbers of devices that are enough for a claim, the preferred one first.
+fn counts_of(claim: &Value) -> Vec<usize> {
+    let request = &claim["spec"]["devices"]["requests"][0];
+    let one = std::slice::from_ref(&request["exactly"]);
+    let bodies = request["firstAvailable"].as_array().map_or(one, Vec::as_slice);
+    let counts = bodies.iter().filter_map(|body| body["count"].as_u64());
+    counts.filter_map(|count| usize::try_from(count).ok()).collect()
+}
+
+/// Returns the place of the first alternative of each claim, in the order of the claims, such that all fit together.
+fn choose(claims: &[Vec<usize>], free: usize) -> Option<Vec<usize>> {
+    let Some((first, others)) = claims.split_first() else { return Some(Vec::new()) };
+    let mut places = first.iter().enumerate().filter(|(_, count)| **count <= free);
+    places.find_map(|(place, count)| {
+        let rest = choose(others, free - count)?;
+        Some([place].into_iter().chain(rest).collect())
+    })
+}
+
+/// Returns the score of a claim that gets this alternative: the earlier it is, the higher.
+fn score_of(claim: &Value, place: usize) -> i64 {
+    let has_alternatives = claim["spec"]["devices"]["requests"][0]["firstAvailable"].is_array();
+    if has_alternatives { 8 - i64::try_from(place).unwrap_or_default() } else { 0 }
+}
+
+/// Returns the place of the alternative for which a claim is allocated.
+fn chosen_of(claim: &Value) -> usize {
+    let devices = devices_of(&claim["status"]["allocation"]);
+    counts_of(claim).iter().position(|count| *count == devices.len()).unwrap_or_default()
 }
 
 fn is_allocated(claim: &Value) -> bool {
@@ -193,8 +224,8 @@ impl Known {
     fn end_doubts(&mut self, server: &Server, now: Time) {
         self.in_doubt.retain(|uid, doubt| {
             let shown = server.shown(CLAIMS, doubt.claim);
-            let is_possible = shown
-                .is_some_and(|own| uid_of(own) == *uid && version_of(own) <= doubt.version);
+            let is_possible =
+                shown.is_some_and(|own| uid_of(own) == *uid && version_of(own) <= doubt.version);
             doubt.until > now && is_possible
         });
     }
@@ -209,7 +240,6 @@ impl Known {
     }
 
     fn verdict(&self, server: &Server, claims: &[&str], node: &str, now: Time) -> Verdict {
-        let mut wanted = 0;
         let mut is_unavailable = false;
         for name in claims {
             let Some(claim) = self.latest(server, name) else { return Verdict::Unusable };
@@ -218,24 +248,43 @@ impl Known {
             }
             if is_allocated(claim) {
                 let devices = devices_of(&claim["status"]["allocation"]);
-                let is_here =
-                    devices.iter().all(|device| device.split('/').next() == Some(node));
+                let is_here = devices.iter().all(|device| device.split('/').next() == Some(node));
                 is_unavailable |= !is_here || are_ready(claim, now).is_err();
                 continue;
             }
             let uid = uid_of(claim);
-            if self.in_flight.contains_key(&uid) || self.in_doubt.contains_key(&uid) {
+            let is_busy = self.in_flight.contains_key(&uid) || self.in_doubt.contains_key(&uid);
+            if is_busy || !self.has_class {
                 return Verdict::Unusable;
             }
-            wanted += count_of(claim);
         }
+        match self.choose(server, claims, node) {
+            None => Verdict::Lacks,
+            Some(_) if is_unavailable => Verdict::Unavailable,
+            Some(_) => Verdict::Fits,
+        }
+    }
+
+    /// Returns the place of the alternative that each claim gets on a node which is not allocated.
+    fn choose(&self, server: &Server, claims: &[&str], node: &str) -> Option<Vec<usize>> {
+        let claims = claims.iter().filter_map(|name| self.latest(server, name));
+        let wanted = claims.filter(|claim| !is_allocated(claim)).map(counts_of);
         let taken = self.taken(server);
-        let free = DEVICES.iter().filter(|device| !taken.contains(&format!("{node}/{device}")));
-        match free.count() < wanted {
-            true => Verdict::Lacks,
-            false if is_unavailable => Verdict::Unavailable,
-            false => Verdict::Fits,
-        }
+        let is_published = self.published.contains(node);
+        let devices = DEVICES.iter().filter(|_| is_published);
+        let free = devices.filter(|device| !taken.contains(&format!("{node}/{device}")));
+        choose(&wanted.collect::<Vec<_>>(), free.count())
+    }
+
+    /// Returns the score of a node on which the pod fits.
+    fn score(&self, server: &Server, claims: &[&str], node: &str) -> i64 {
+        let mut chosen = self.choose(server, claims, node).unwrap_or_default().into_iter();
+        let claims = claims.iter().filter_map(|name| self.latest(server, name));
+        let scores = claims.map(|claim| match is_allocated(claim) {
+            true => score_of(claim, chosen_of(claim)),
+            false => score_of(claim, chosen.next().unwrap_or_default()),
+        });
+        scores.sum()
     }
 }
 
@@ -247,6 +296,7 @@ impl<'r> History<'r> {
     fn new(random: &'r mut Rng) -> Self {
         let args = json!({"filterTimeout": "10s", "bindingTimeout": "20s"});
         let plugin = dynamic_resources::plugin(&PluginArgs::new(args));
+        let has_conditions = random.u8(..3) == 0;
         let mut history = Self {
             random,
             server: Server::default(),
@@ -254,6 +304,7 @@ impl<'r> History<'r> {
             parts: HandleParts { now: Time::from_secs(1000), ..HandleParts::default() },
             plugin: plugin.expect("the arguments are valid"),
             members: Vec::new(),
+            has_conditions,
             pods: 0,
             claims: 0,
             late: Vec::new(),
@@ -261,21 +312,8 @@ impl<'r> History<'r> {
             known: Known::default(),
             woken: BTreeSet::new(),
         };
-        let class = json!({"metadata": {"name": "gpu", "uid": "gpu"}});
-        history.cluster.set_object(&EventResource::DeviceClass, "", "gpu", Some(class.into()));
-        let has_conditions = history.random.u8(..3) == 0;
-        for name in NODES {
-            let devices = DEVICES.map(|device| match has_conditions && device == "0" {
-                true => json!({"name": device, "bindingConditions": ["ready"],
-                    "bindingFailureConditions": ["broken"]}),
-                false => json!({"name": device}),
-            });
-            let slice = json!({"metadata": {"name": name, "uid": name}, "spec": {
-                "driver": "d", "nodeName": name, "devices": devices,
-                "pool": {"name": name, "generation": 1, "resourceSliceCount": 1}}});
-            let kind = EventResource::ResourceSlice;
-            history.cluster.set_object(&kind, "", name, Some(slice.into()));
-        }
+        history.toggle_class();
+        NODES.into_iter().for_each(|name| history.toggle_devices(name));
         for name in NAMES {
             history.create(name);
             history.watch(name);
@@ -285,6 +323,37 @@ impl<'r> History<'r> {
             history.members.push(member);
         }
         history
+    }
+
+    /// Creates or deletes the class of all devices.
+    fn toggle_class(&mut self) {
+        let class = json!({"metadata": {"name": "gpu", "uid": "gpu"}});
+        self.known.has_class ^= true;
+        let new = self.known.has_class.then(|| class.clone());
+        let old = (!self.known.has_class).then_some(class);
+        let object = new.clone().map(Arc::new);
+        self.cluster.set_object(&EventResource::DeviceClass, "", "gpu", object);
+        self.notify(EventResource::DeviceClass, old.as_ref(), new.as_ref());
+    }
+
+    /// Publishes or withdraws the devices of a node.
+    fn toggle_devices(&mut self, node: &'static str) {
+        let devices = DEVICES.map(|device| match self.has_conditions && device == "0" {
+            true => json!({"name": device, "bindingConditions": ["ready"],
+                "bindingFailureConditions": ["broken"]}),
+            false => json!({"name": device}),
+        });
+        let slice = json!({"metadata": {"name": node, "uid": node}, "spec": {
+            "driver": "d", "nodeName": node, "devices": devices,
+            "pool": {"name": node, "generation": 1, "resourceSliceCount": 1}}});
+        let is_new = self.known.published.insert(node);
+        if !is_new {
+            self.known.published.remove(node);
+        }
+        let (old, new) = if is_new { (None, Some(slice)) } else { (Some(slice), None) };
+        let object = new.clone().map(Arc::new);
+        self.cluster.set_object(&EventResource::ResourceSlice, "", node, object);
+        self.notify(EventResource::ResourceSlice, old.as_ref(), new.as_ref());
     }
 
     /// Returns a new pod with one or two claims.
@@ -305,12 +374,19 @@ impl<'r> History<'r> {
 
     fn create(&mut self, name: &str) {
         self.claims += 1;
-        let exactly = json!({"deviceClassName": "gpu", "allocationMode": "ExactCount",
-            "count": self.random.i64(1..3)});
+        let body = |name: &str, count: i64| {
+            json!({"name": name, "deviceClassName": "gpu", "allocationMode": "ExactCount",
+                "count": count})
+        };
+        let request = match self.random.u8(..6) {
+            0 => json!({"name": "r", "firstAvailable": [body("s0", 2), body("s1", 1)]}),
+            1 | 2 => json!({"name": "r", "exactly": body("r", 2)}),
+            _ => json!({"name": "r", "exactly": body("r", 1)}),
+        };
         let uid = format!("uid-{name}-{}", self.claims);
         let object = json!({
             "metadata": {"namespace": "default", "name": name, "uid": uid},
-            "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}},
+            "spec": {"devices": {"requests": [request]}},
         });
         self.server.set(CLAIMS, name, Some(object));
     }
@@ -363,16 +439,14 @@ impl<'r> History<'r> {
     fn act(&mut self, trace: &mut Vec<String>) -> Checked {
         let place = self.random.usize(..self.members.len());
         let claim = NAMES[self.random.usize(..NAMES.len())];
-        match self.random.u32(..34) {
+        match self.random.u32(..36) {
             0..6 => self.try_pod(place, trace),
             6..16 => self.go_on(place, trace),
             16 => self.fail(place, "others end it", trace),
-            17..25 => {
-                match self.server.any_lagging(self.random) {
-                    Some((_, name)) => self.show(&name, trace),
-                    None => Ok(()),
-                }
-            }
+            17..25 => match self.server.any_lagging(self.random) {
+                Some((_, name)) => self.show(&name, trace),
+                None => Ok(()),
+            },
             25 => {
                 trace.push(format!("others label {claim}"));
                 let label = json!({"metadata": {"labels": {"k": self.random.u8(..).to_string()}}});
@@ -388,6 +462,17 @@ impl<'r> History<'r> {
                 Ok(())
             }
             31 => self.carry_out_late(trace),
+            32 => {
+                let node = NODES[self.random.usize(..NODES.len())];
+                trace.push(format!("the devices of {node} come or go"));
+                self.toggle_devices(node);
+                self.carry_out_commands(Some(trace))
+            }
+            33 if self.random.bool() || !self.known.has_class => {
+                trace.push("the class comes or goes".to_owned());
+                self.toggle_class();
+                self.carry_out_commands(Some(trace))
+            }
             _ => {
                 let seconds = [1, 5, 15, 45, 130][self.random.usize(..5)];
                 self.pass(Duration::from_secs(seconds), trace)
@@ -407,12 +492,15 @@ impl<'r> History<'r> {
             return (state, Err(status));
         }
         let node = |name: &str| self.cluster.node_named(name).expect("the node exists");
-        let one = NODES
-            .map(|name| filter.filter(&state, pod, &self.cluster.node(node(name)), &handle));
+        let one =
+            NODES.map(|name| filter.filter(&state, pod, &self.cluster.node(node(name)), &handle));
         let mut kept: NodeBits = NODES.iter().map(|name| node(name)).collect();
         let together = filter.filter_set(&state, pod, &handle, &mut kept);
         let agree = together.is_ok()
-            && NODES.iter().zip(&one).all(|(name, own)| kept.contains(node(name)) == own.is_success());
+            && NODES
+                .iter()
+                .zip(&one)
+                .all(|(name, own)| kept.contains(node(name)) == own.is_success());
         match agree {
             true => (state, Ok(one)),
             false => (state, Err(Status::error(format!("both forms differ: {kept:?}, {one:?}")))),
@@ -434,9 +522,7 @@ impl<'r> History<'r> {
                 Err(status) => format!("PreFilter: {}", status.message()),
             };
             let agrees = match expected {
-                Verdict::Unusable => {
-                    found.as_ref().is_err_and(Status::is_rejection)
-                }
+                Verdict::Unusable => found.as_ref().is_err_and(Status::is_rejection),
                 Verdict::Lacks => message == "cannot allocate all claims",
                 Verdict::Unavailable => message == "resourceclaim not available on the node",
                 Verdict::Fits => message.is_empty(),
@@ -464,6 +550,20 @@ impl<'r> History<'r> {
         Ok(())
     }
 
+    /// Compares the score of a node on which the pod fits.
+    fn compare_score(&self, state: &CycleState, pod: &Pod, claims: &[&str], node: &str) -> Checked {
+        let Some(score) = &self.plugin.score else { return Ok(()) };
+        let ix = self.cluster.node_named(node).expect("the node exists");
+        let handle = self.handle();
+        let one = score.score(state, pod, &self.cluster.node(ix), &handle);
+        let mut together = [0];
+        let status = score.score_set(state, pod, &handle, &[ix], &mut together);
+        let expected = self.known.score(&self.server, claims, node);
+        rule(status.is_ok() && one == Ok(expected) && together == [expected], || {
+            format!("{} scores {one:?} and {together:?} on {node}, not {expected}", pod.key)
+        })
+    }
+
     fn try_pod(&mut self, place: usize, trace: &mut Vec<String>) -> Checked {
         if !matches!(self.members[place].stage, Stage::Pending) {
             return Ok(());
@@ -482,6 +582,7 @@ impl<'r> History<'r> {
         if !status.is_success() {
             return self.post_filter(place, trace);
         }
+        self.compare_score(&state, &pod, &claims, node)?;
         state.end_search();
         let taken = self.known.taken(&self.server);
         let placed = Arc::new(Pod { node_name: Some(node.into()), ..Pod::clone(&pod) });
@@ -490,11 +591,16 @@ impl<'r> History<'r> {
             rule(status.is_success(), || format!("{} is not reserved: {status:?}", pod.key))?;
         }
         let mut all = taken;
+        let chosen = self.known.choose(&self.server, &claims, node).unwrap_or_default();
+        let mut chosen = chosen.into_iter();
         let allocations = dynamic_resources::reserved_allocations(&state);
         for name in claims {
             let Some(claim) = self.known.latest(&self.server, name) else { continue };
             let devices = allocations.get(name).map(devices_of).unwrap_or_default();
-            let expected = if is_allocated(claim) { 0 } else { count_of(claim) };
+            let expected = match is_allocated(claim) {
+                true => 0,
+                false => chosen.next().map_or(0, |place| counts_of(claim)[place]),
+            };
             let uid = uid_of(claim);
             rule(devices.len() == expected, || format!("{name} is given {devices:?}"))?;
             for device in &devices {
@@ -505,6 +611,12 @@ impl<'r> History<'r> {
                 self.known.in_flight.insert(uid, (pod.uid.clone(), devices));
             }
         }
+        // The watch may not show yet that a claim is gone.
+        let exists = |name: &&str| {
+            let [shown, newest] = [self.server.shown(CLAIMS, name), self.server.get(CLAIMS, name)];
+            shown.map(uid_of) == newest.map(uid_of)
+        };
+        let excused = !self.members[place].claims.iter().all(exists);
         self.members[place].stage = Stage::Binding(Box::new(Attempt {
             state,
             pod: placed,
@@ -512,7 +624,7 @@ impl<'r> History<'r> {
             step: Step::Start,
             lost: 0,
             conflicts: 0,
-            excused: false,
+            excused,
             unknown: BTreeMap::new(),
             reserved: BTreeSet::new(),
         }));
@@ -574,11 +686,11 @@ impl<'r> History<'r> {
         let Stage::Binding(attempt) = &mut self.members[place].stage else { return Ok(()) };
         let write = match &attempt.step {
             Step::Wait { .. } => return Ok(()),
-            Step::Start => return self.call(place, &PreBindInput::Start, trace),
+            Step::Start => return self.call(place, PreBindInput::Start, trace),
             Step::Open(write) => write.clone(),
         };
         let until = self.parts.now + LONGEST_REQUEST;
-        let mut lost = || Answer::Unknown("no answer".to_owned());
+        let lost = || Answer::Unknown("no answer".to_owned());
         let answer = match self.random.u32(..20) {
             0 | 1 => {
                 self.server.write(&write);
@@ -618,13 +730,14 @@ impl<'r> History<'r> {
             _ => attempt.excused = true,
         }
         attempt.excused |= attempt.lost >= 3 || attempt.conflicts >= 3;
-        self.call(place, &PreBindInput::Answer(&answer), trace)
+        self.call(place, PreBindInput::Answer(&answer), trace)
     }
 
     /// Checks that a write is refused for another claim and, if it changes a status, for another version.
     fn is_precise(&self, write: &Write) -> Checked {
         let metadata = &write.body()["metadata"];
-        let names_uid = metadata["uid"].is_string() || matches!(write.action, WriteAction::Delete(_));
+        let names_uid =
+            metadata["uid"].is_string() || matches!(write.action, WriteAction::Delete(_));
         let names_version = metadata["resourceVersion"].is_string();
         rule(names_uid && (names_version || write.subresource.is_none()), || {
             format!("a write may change another object: {write:?}")
@@ -632,23 +745,24 @@ impl<'r> History<'r> {
     }
 
     /// Calls PreBind for a pod.
-    fn call(&mut self, place: usize, input: &PreBindInput<'_>, trace: &mut Vec<String>) -> Checked {
+    fn call(&mut self, place: usize, input: PreBindInput<'_>, trace: &mut Vec<String>) -> Checked {
         let Self { members, plugin, parts, cluster, .. } = self;
         let member = &mut members[place];
         let (key, claims) = (member.pod.key.clone(), member.claims.clone());
         let Stage::Binding(attempt) = &mut member.stage else { return Ok(()) };
         let now = parts.now;
-        let first = match (&attempt.step, input) {
+        let first = match (&attempt.step, &input) {
             (Step::Wait { since, until, .. }, PreBindInput::Changed) => Some((*since, *until)),
             _ => None,
         };
+        attempt.step = Step::Start;
         let Some(pre_bind) = &plugin.pre_bind else { return Ok(()) };
         let handle = parts.handle(cluster);
         let (pod, node) = (attempt.pod.clone(), attempt.node);
-        let step = pre_bind.pre_bind(&mut attempt.state, &pod, node, &handle, *input);
+        let step = pre_bind.pre_bind(&mut attempt.state, &pod, node, &handle, input);
         let done = match step {
             PreBindStep::Write(write) => {
-                let before = claims.iter().take_while(|name| **name != *write.name);
+                let before = claims.iter().take_while(|name| ***name != *write.name);
                 let uids = before.filter_map(|name| self.server.shown(CLAIMS, name).map(uid_of));
                 for uid in uids {
                     let own = self.known.in_flight.get(&uid);
@@ -744,8 +858,8 @@ impl<'r> History<'r> {
             for command in commands {
                 match command {
                     Command::SetTimer { at, .. } => self.timer = Some(at),
-                    Command::ObjectChanged { old, new, .. } => {
-                        self.notify(old.as_deref(), new.as_deref());
+                    Command::ObjectChanged { kind, old, new } => {
+                        self.notify(kind, old.as_deref(), new.as_deref());
                     }
                     Command::Write { write, .. } => {
                         self.is_precise(&write)?;
@@ -765,14 +879,14 @@ impl<'r> History<'r> {
         }
     }
 
-    /// Asks the hints about a change of a claim, and notes the pods that it requeues.
-    fn notify(&mut self, old: Option<&Value>, new: Option<&Value>) {
+    /// Asks the hints about a change of an object, and notes the pods that it requeues.
+    fn notify(&mut self, kind: EventResource, old: Option<&Value>, new: Option<&Value>) {
         let action = match (old, new) {
             (None, _) => ActionType::ADD,
             (_, None) => ActionType::DELETE,
             _ => ActionType::UPDATE,
         };
-        let event = ClusterEvent::new(kind(), action);
+        let event = ClusterEvent::new(kind, action);
         let objects = EventObjects::Other { old, new };
         for member in self.members.iter().filter(|own| matches!(own.stage, Stage::Pending)) {
             let registered = self.plugin.events.iter().flatten();
@@ -792,14 +906,14 @@ impl<'r> History<'r> {
         let Some((old, new)) = self.watch(name) else { return Ok(()) };
         let version = new.as_ref().map(version_of);
         trace.push(format!("the watch shows {name} in version {version:?}"));
-        self.notify(old.as_ref(), new.as_ref());
+        self.notify(kind(), old.as_ref(), new.as_ref());
         self.carry_out_commands(Some(trace))?;
         for place in 0..self.members.len() {
             let Stage::Binding(attempt) = &self.members[place].stage else { continue };
             let Step::Wait { objects, .. } = &attempt.step else { continue };
             let key = ObjectKey::namespaced(kind(), "default".into(), name.into());
             if objects.contains(&key) {
-                self.call(place, &PreBindInput::Changed, trace)?;
+                self.call(place, PreBindInput::Changed, trace)?;
             }
         }
         Ok(())
@@ -906,7 +1020,7 @@ impl<'r> History<'r> {
             let Step::Wait { since, until, .. } = &attempt.step else { continue };
             if *until <= now {
                 attempt.excused |= now.since(*since) >= PATIENCE;
-                self.call(place, &PreBindInput::Deadline, trace)?;
+                self.call(place, PreBindInput::Deadline, trace)?;
             }
         }
         Ok(())
@@ -929,7 +1043,7 @@ impl<'r> History<'r> {
         for name in claims {
             let claim = self.server.get(CLAIMS, name).unwrap_or(&Value::Null);
             let devices = devices_of(&claim["status"]["allocation"]);
-            let is_right = devices.len() == count_of(claim)
+            let is_right = counts_of(claim).contains(&devices.len())
                 && devices.iter().all(|device| device.split('/').next() == Some(*node))
                 && users_of(claim).contains(&pod.uid.to_string())
                 && claim["metadata"]["finalizers"].is_array();
@@ -957,9 +1071,10 @@ impl<'r> History<'r> {
         for Member { pod, stage, .. } in &self.members {
             let Stage::Binding(attempt) = stage else { continue };
             let Step::Wait { objects, .. } = &attempt.step else { continue };
-            let waits_for_devices = self.server.all(CLAIMS).any(|claim| {
-                is_allocated(claim) && are_ready(claim, self.parts.now) == Ok(false)
-            });
+            let waits_for_devices = self
+                .server
+                .all(CLAIMS)
+                .any(|claim| is_allocated(claim) && are_ready(claim, self.parts.now) == Ok(false));
             rule(waits_for_devices, || format!("{} goes on waiting for {objects:?}", pod.key))?;
         }
         Ok(())

@@ -62,9 +62,9 @@ pub(super) fn run(random: &mut Rng, trace: &mut Vec<String>) -> Checked {
         }
         model.log.push((now, event));
         let seen = now + Duration::from_secs(random.u64(..30));
-        pods.iter().enumerate().try_for_each(|(number, pod)| {
-            model.compare(&fruitless, number, pod, seen)
-        })?;
+        pods.iter()
+            .enumerate()
+            .try_for_each(|(number, pod)| model.compare(&fruitless, number, pod, seen))?;
     }
     Ok(())
 }
@@ -104,14 +104,15 @@ impl Model {
     /// Returns the pause after so many preemptions.
     fn pause(&self, count: u32, last: Time, now: Time) -> Option<(u32, Time)> {
         let mut pause = FIRST;
-        (0..count.checked_sub(FREE + 1)?).for_each(|_| pause = (pause * 2).min(Duration::from_hours(2)));
+        (0..count.checked_sub(FREE + 1)?)
+            .for_each(|_| pause = (pause * 2).min(Duration::from_hours(2)));
         let until = last + pause.min(self.longest);
         (now < until).then_some((count, until))
     }
 
     /// Returns the number of preemptions for a pod that is still pending, and the time of the last one.
     fn preemptions_of(&self, pod: usize) -> Option<(u32, Time)> {
-        let mut own = None;
+        let mut own: Option<(u32, Time)> = None;
         for (at, event) in &self.log {
             match event {
                 Event::Begins { pod: other, .. } if *other == pod => {

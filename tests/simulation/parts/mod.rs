@@ -18,6 +18,7 @@ mod events;
 mod fruitless;
 mod plugins;
 mod pods;
+mod preemption;
 mod queue;
 mod queue_model;
 mod reflector;
@@ -51,6 +52,7 @@ const PARTS: &[Part] = &[
     Part { name: "allocator", histories: 40, run: allocator },
     Part { name: "devices", histories: 40, run: devices::run },
     Part { name: "fruitless preemptions", histories: 200, run: fruitless::run },
+    Part { name: "preemption", histories: 20, run: preemption::run },
     Part { name: "volumes", histories: 40, run: volumes::run },
 ];
 

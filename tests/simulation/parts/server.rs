@@ -36,6 +36,15 @@ impl Server {
         all.get(shown.checked_sub(1)?)?.as_ref()
     }
 
+    /// Returns the version of an object that came after this one; `None` also if the object was deleted then.
+    pub(super) fn after(&self, resource: &str, name: &str, version: &str) -> Option<&Value> {
+        let all = &self.objects.get(&key(resource, name))?.all;
+        let is_it = |own: &Option<Value>| {
+            own.as_ref().is_some_and(|own| own["metadata"]["resourceVersion"] == *version)
+        };
+        all.get(all.iter().position(is_it)? + 1)?.as_ref()
+    }
+
     /// Returns the newest versions of all objects of a resource.
     pub(super) fn all(&self, resource: &str) -> impl Iterator<Item = &Value> {
         let objects = self.objects.iter().filter(move |((own, _), _)| own == resource);

@@ -12,8 +12,8 @@ use fastrand::Rng;
 use framework::testing::{HandleParts, cluster, node};
 use framework::{
     ActionType, Answer, Cluster, ClusterEvent, CycleState, EventObjects, EventResource, Handle,
-    NodeBits, ObjectKey, Plugin, PluginArgs, Pod, PodIx, PreBindInput, PreBindStep, QueueingHint, Status,
-    Time, Uid, Write,
+    NodeBits, ObjectKey, Plugin, PluginArgs, Pod, PodIx, PreBindInput, PreBindStep, QueueingHint,
+    Status, Time, Uid, Write,
 };
 use plugins::volume_binding;
 use serde_json::{Value, json};
@@ -77,7 +77,8 @@ struct Member {
 enum Stage {
     Pending,
     Binding(Box<Attempt>),
-    Bound(&'static str),
+    /// The pod is bound to a node, with claims of these UIDs.
+    Bound(&'static str, Vec<Value>),
 }
 
 struct Attempt {
@@ -87,14 +88,16 @@ struct Attempt {
     row: PodIx,
     node: &'static str,
     step: Step,
-    /// The changes that are to be written, in order: resource, name, and the node or the claim.
-    changes: Vec<(&'static str, String, String)>,
+    /// The changes that are to be written, in order.
+    changes: Vec<Planned>,
     /// Number of changes that are written.
     written: usize,
     /// Whether the last write had no answer.
     lost: bool,
     /// Whether the attempt may fail.
     excused: bool,
+    /// The UIDs of the claims.
+    claims: Vec<Value>,
 }
 
 enum Step {
@@ -113,7 +116,10 @@ struct Assumed {
 }
 
 /// What a node has for a pod.
-type Found = Result<Vec<(&'static str, String, String)>, Vec<&'static str>>;
+type Found = Result<Vec<Planned>, Vec<&'static str>>;
+
+/// A change that is to be written: resource, name, and the node or the claim.
+type Planned = (&'static str, String, String);
 
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
@@ -152,6 +158,17 @@ fn is_for(volume: &Value, claim: &Value) -> bool {
     let reference = &volume["spec"]["claimRef"];
     reference["name"] == claim["metadata"]["name"]
         && (reference["uid"].is_null() || reference["uid"] == *uid_of(claim))
+}
+
+/// Whether an object has a change that was to be written.
+fn has_change(object: &Value, (resource, _, target): &Planned) -> bool {
+    match *resource {
+        CLAIMS => selected_node(object).as_ref() == Some(target),
+        _ => {
+            let reference = &object["spec"]["claimRef"];
+            reference["name"] == **target && reference["uid"].is_string()
+        }
+    }
 }
 
 /// Whether both are the same version of the same object.
@@ -247,12 +264,15 @@ impl<'r> History<'r> {
         let uid = self.uid(name);
         let class = if self.random.u8(..3) == 0 { "dynamic" } else { "local" };
         let size = format!("{}Gi", self.random.u8(1..3));
-        let object = json!({
+        let mut object = json!({
             "metadata": {"namespace": "default", "name": name, "uid": uid},
             "spec": {"storageClassName": class, "accessModes": ["ReadWriteOnce"],
                 "resources": {"requests": {"storage": size}}},
             "status": {"phase": "Pending"},
         });
+        if self.random.u8(..10) == 0 {
+            object["spec"]["volumeName"] = json!("v0");
+        }
         self.server.set(CLAIMS, name, Some(object));
     }
 
@@ -267,6 +287,10 @@ impl<'r> History<'r> {
                 let zone = NODES[usize::from(number) % 2];
                 object["spec"]["nodeAffinity"] = affinity(zone);
             }
+        }
+        if self.random.u8(..5) == 0 {
+            let claim = NAMES[self.random.usize(..NAMES.len())];
+            object["spec"]["claimRef"] = json!({"namespace": "default", "name": claim});
         }
         self.server.set(VOLUMES, name, Some(object));
     }
@@ -296,6 +320,10 @@ impl<'r> History<'r> {
     fn find(&self, claims: &[&str], node: &str) -> Option<Found> {
         let claims: Vec<&Value> =
             claims.iter().map(|name| self.latest(CLAIMS, name)).collect::<Option<_>>()?;
+        // A user has chosen the volume, which the controller has to bind.
+        if claims.iter().any(|own| own["spec"]["volumeName"].is_string() && !is_bound(own)) {
+            return None;
+        }
         let mut reasons = Vec::new();
         for claim in claims.iter().filter(|claim| is_bound(claim)) {
             let volume = self.server.shown(VOLUMES, &text(&claim["spec"]["volumeName"]));
@@ -316,11 +344,7 @@ impl<'r> History<'r> {
         Some(Err(reasons))
     }
 
-    fn find_unbound(
-        &self,
-        claims: Vec<&Value>,
-        node: &str,
-    ) -> Option<Vec<(&'static str, String, String)>> {
+    fn find_unbound(&self, claims: Vec<&Value>, node: &str) -> Option<Vec<Planned>> {
         let name = |object: &Value| text(&object["metadata"]["name"]);
         let (mut to_provision, mut to_match): (Vec<_>, Vec<_>) =
             claims.into_iter().partition(|claim| selected_node(claim).is_some());
@@ -349,17 +373,11 @@ impl<'r> History<'r> {
     }
 
     /// Returns the volume that is reserved for the claim, or else the smallest one that suits it.
-    fn match_volume(
-        &self,
-        claim: &Value,
-        node: &str,
-        chosen: &BTreeSet<String>,
-    ) -> Option<&Value> {
+    fn match_volume(&self, claim: &Value, node: &str, chosen: &BTreeSet<String>) -> Option<&Value> {
         let size = size_of(&claim["spec"]["resources"]["requests"]);
         let class = class_of(claim);
         let fits = |volume: &&Value| {
-            let is_others =
-                !volume["spec"]["claimRef"].is_null() && !is_for(volume, claim);
+            let is_others = !volume["spec"]["claimRef"].is_null() && !is_for(volume, claim);
             !chosen.contains(&text(&volume["metadata"]["name"]))
                 && !is_others
                 && size_of(&volume["spec"]["capacity"]) >= size
@@ -368,9 +386,8 @@ impl<'r> History<'r> {
         if let Some(reserved) = volumes.iter().find(|volume| is_for(volume, claim)) {
             return Some(*reserved).filter(|volume| reaches(volume, node));
         }
-        let suits = |volume: &&&Value| {
-            volume["status"]["phase"] == "Available" && reaches(volume, node)
-        };
+        let suits =
+            |volume: &&&Value| volume["status"]["phase"] == "Available" && reaches(volume, node);
         let suitable = volumes.iter().filter(suits);
         suitable.min_by_key(|volume| size_of(&volume["spec"]["capacity"])).copied()
     }
@@ -443,12 +460,15 @@ impl<'r> History<'r> {
             return (state, Err(status));
         }
         let node = |name: &str| self.cluster.node_named(name).expect("the node exists");
-        let one = NODES
-            .map(|name| filter.filter(&state, pod, &self.cluster.node(node(name)), &handle));
+        let one =
+            NODES.map(|name| filter.filter(&state, pod, &self.cluster.node(node(name)), &handle));
         let mut kept: NodeBits = NODES.iter().map(|name| node(name)).collect();
         let together = filter.filter_set(&state, pod, &handle, &mut kept);
         let agree = together.is_ok()
-            && NODES.iter().zip(&one).all(|(name, own)| kept.contains(node(name)) == own.is_success());
+            && NODES
+                .iter()
+                .zip(&one)
+                .all(|(name, own)| kept.contains(node(name)) == own.is_success());
         match agree {
             true => (state, Ok(one)),
             false => (state, Err(Status::error(format!("both forms differ: {kept:?}, {one:?}")))),
@@ -506,6 +526,16 @@ impl<'r> History<'r> {
         for (resource, name, target) in &changes {
             self.assume(&pod.uid, resource, name, target);
         }
+        let uids = claims.iter().filter_map(|name| self.server.shown(CLAIMS, name).map(uid_of));
+        let uids: Vec<Value> = uids.cloned().collect();
+        // The watch may not show yet that an object is gone.
+        let exists = |resource: &str, name: &str| {
+            let [shown, newest] =
+                [self.server.shown(resource, name), self.server.get(resource, name)];
+            shown.map(uid_of) == newest.map(uid_of)
+        };
+        let excused = !claims.iter().all(|name| exists(CLAIMS, name))
+            || !changes.iter().all(|(resource, name, _)| exists(resource, name));
         self.members[place].stage = Stage::Binding(Box::new(Attempt {
             state,
             pod: placed,
@@ -515,7 +545,8 @@ impl<'r> History<'r> {
             changes,
             written: 0,
             lost: false,
-            excused: false,
+            excused,
+            claims: uids,
         }));
         Ok(())
     }
@@ -542,7 +573,7 @@ impl<'r> History<'r> {
         let Stage::Binding(attempt) = &mut self.members[place].stage else { return Ok(()) };
         let write = match &attempt.step {
             Step::Wait { .. } => return Ok(()),
-            Step::Start => return self.call(place, &PreBindInput::Start, trace),
+            Step::Start => return self.call(place, PreBindInput::Start, trace),
             Step::Open(write) => write.clone(),
         };
         self.is_expected(place, &write)?;
@@ -565,15 +596,20 @@ impl<'r> History<'r> {
             _ => self.carry_out(&write)?,
         };
         trace.push(format!("{key} writes {} {}: {answer:?}", write.name, write.body()));
-        let Self { members, assumed, .. } = self;
+        let Self { members, assumed, server, .. } = self;
         let Stage::Binding(attempt) = &mut members[place].stage else { return Ok(()) };
+        let base = text(&write.body()["metadata"]["resourceVersion"]);
+        let is_own = server
+            .after(&write.resource, &write.name, &base)
+            .zip(attempt.changes.get(attempt.written))
+            .is_some_and(|(object, change)| has_change(object, change));
         match &answer {
             Answer::Ok(_) => {
                 let pod = attempt.pod.uid.clone();
                 let (resource, name, _) = &attempt.changes[attempt.written];
-                let own = assumed.iter_mut().find(|own| {
-                    own.pod == pod && own.resource == *resource && own.name == *name
-                });
+                let own = assumed
+                    .iter_mut()
+                    .find(|own| own.pod == pod && own.resource == *resource && own.name == *name);
                 if let Some(own) = own {
                     own.is_written = true;
                 }
@@ -584,20 +620,19 @@ impl<'r> History<'r> {
                 attempt.excused |= attempt.lost;
                 attempt.lost = true;
             }
-            // A conflict after a lost answer may be with the own write.
-            Answer::Conflict(_) if attempt.lost => {}
+            // After a lost answer it may be the own write that has changed the object.
+            Answer::Conflict(_) if attempt.lost && is_own => {}
             _ => attempt.excused = true,
         }
-        self.call(place, &PreBindInput::Answer(&answer), trace)
+        self.call(place, PreBindInput::Answer(&answer), trace)
     }
 
     /// Checks that a write is the next change of the attempt, and names its object and the version.
     fn is_expected(&self, place: usize, write: &Write) -> Checked {
         let Stage::Binding(attempt) = &self.members[place].stage else { return Ok(()) };
         let (body, next) = (write.body(), attempt.changes.get(attempt.written));
-        let is_precise = ["uid", "resourceVersion"]
-            .iter()
-            .all(|field| body["metadata"][*field].is_string());
+        let is_precise =
+            ["uid", "resourceVersion"].iter().all(|field| body["metadata"][*field].is_string());
         let is_next = next.is_some_and(|(resource, name, target)| {
             let annotation = &body["metadata"]["annotations"][SELECTED_NODE];
             let reference = &body["spec"]["claimRef"]["name"];
@@ -623,29 +658,27 @@ impl<'r> History<'r> {
     }
 
     /// Calls PreBind for a pod.
-    fn call(&mut self, place: usize, input: &PreBindInput<'_>, trace: &mut Vec<String>) -> Checked {
+    fn call(&mut self, place: usize, input: PreBindInput<'_>, trace: &mut Vec<String>) -> Checked {
         let Self { members, plugin, parts, cluster, server, assumed, .. } = self;
         let member = &mut members[place];
         let key = member.pod.key.clone();
         let Stage::Binding(attempt) = &mut member.stage else { return Ok(()) };
         let now = parts.now;
-        let first = match (&attempt.step, input) {
+        let first = match (&attempt.step, &input) {
             (Step::Wait { since, until, .. }, PreBindInput::Changed) => Some((*since, *until)),
             _ => None,
         };
+        attempt.step = Step::Start;
         let Some(pre_bind) = &plugin.pre_bind else { return Ok(()) };
         let handle = parts.handle(cluster);
         let (pod, node) = (attempt.pod.clone(), attempt.node);
-        let step = pre_bind.pre_bind(&mut attempt.state, &pod, node, &handle, *input);
+        let step = pre_bind.pre_bind(&mut attempt.state, &pod, node, &handle, input);
         let status = match step {
             PreBindStep::Write(write) => {
                 // The watch has shown that a write without an answer was carried out.
-                let is_done = |(resource, name, target): &(&'static str, String, String)| {
-                    let shown = server.shown(resource, name);
-                    shown.is_some_and(|own| match *resource {
-                        CLAIMS => selected_node(own).as_ref() == Some(target),
-                        _ => own["spec"]["claimRef"]["name"] == **target,
-                    })
+                let is_done = |change: &Planned| {
+                    let shown = server.shown(change.0, &change.1);
+                    shown.is_some_and(|own| has_change(own, change))
                 };
                 let next = attempt.changes.get(attempt.written);
                 if attempt.lost && next.is_some_and(|own| own.1 != *write.name && is_done(own)) {
@@ -666,7 +699,8 @@ impl<'r> History<'r> {
         if status.is_success() {
             trace.push(format!("{key} is bound to {node}"));
             assumed.retain(|own| own.pod != pod.uid);
-            self.members[place].stage = Stage::Bound(node);
+            let claims = attempt.claims.clone();
+            self.members[place].stage = Stage::Bound(node, claims);
             return Ok(());
         }
         let excused = attempt.excused;
@@ -718,7 +752,13 @@ impl<'r> History<'r> {
 
     /// Lets the watch show the next version of an object.
     fn show(&mut self, resource: &str, name: &str, trace: &mut Vec<String>) -> Checked {
+        let is_assumed = self.assumed.iter().any(|own| own.name == *name);
         let Some((old, new)) = self.watch(resource, name) else { return Ok(()) };
+        if new.is_none() && is_assumed {
+            // Pods that share a claim wait for the end of the attempt that has assumed the volume.
+            let pending = self.members.iter().filter(|own| matches!(own.stage, Stage::Pending));
+            self.woken.extend(pending.map(|own| own.pod.uid.clone()));
+        }
         let version = new.as_ref().map(|own| text(&own["metadata"]["resourceVersion"]));
         trace.push(format!("the watch shows {name} in version {version:?}"));
         let action = match (&old, &new) {
@@ -734,7 +774,7 @@ impl<'r> History<'r> {
             let namespace = namespace_of(resource).into();
             let key = ObjectKey::namespaced(kind_of(resource), namespace, name.into());
             if objects.contains(&key) {
-                self.call(place, &PreBindInput::Changed, trace)?;
+                self.call(place, PreBindInput::Changed, trace)?;
             }
         }
         Ok(())
@@ -761,7 +801,6 @@ impl<'r> History<'r> {
         trace.push(format!("others label {name}"));
         let label = json!({"metadata": {"labels": {"k": self.random.u8(..).to_string()}}});
         self.server.patch(resource, &name, &label);
-        self.excuse_after_change(&name);
         Ok(())
     }
 
@@ -770,20 +809,23 @@ impl<'r> History<'r> {
         let Some(claim) = self.server.get(CLAIMS, name).filter(|claim| !is_bound(claim)) else {
             return Ok(());
         };
+        let wanted = &claim["spec"]["volumeName"];
         let mut volumes = self.server.all(VOLUMES);
-        let Some(volume) = volumes.find(|own| own["spec"]["claimRef"]["uid"] == *uid_of(claim))
-        else {
-            return Ok(());
-        };
+        let volume = volumes.find(|own| {
+            let is_free = own["spec"]["claimRef"].is_null() || is_for(own, claim);
+            own["spec"]["claimRef"]["uid"] == *uid_of(claim)
+                || is_free && own["metadata"]["name"] == *wanted
+        });
+        let Some(volume) = volume else { return Ok(()) };
         let volume = text(&volume["metadata"]["name"]);
         trace.push(format!("the controller binds {name} to {volume}"));
+        let reference = json!({"namespace": "default", "name": name, "uid": uid_of(claim)});
         drop(volumes);
-        self.server.patch(VOLUMES, &volume, &json!({"status": {"phase": "Bound"}}));
+        let patch = json!({"spec": {"claimRef": reference}, "status": {"phase": "Bound"}});
+        self.server.patch(VOLUMES, &volume, &patch);
         let patch = json!({"metadata": {"annotations": {BIND_COMPLETED: "yes"}},
             "spec": {"volumeName": volume}, "status": {"phase": "Bound"}});
         self.server.patch(CLAIMS, name, &patch);
-        self.excuse_after_change(name);
-        self.excuse_after_change(&volume);
         Ok(())
     }
 
@@ -817,9 +859,10 @@ impl<'r> History<'r> {
 
     /// Deletes a claim that no pod on a node uses, or creates one in its place.
     fn replace(&mut self, name: &'static str, trace: &mut Vec<String>) -> Checked {
-        let is_used = self.members.iter().any(|own| {
-            matches!(own.stage, Stage::Bound(_)) && own.claims.contains(&name)
-        });
+        let is_used = self
+            .members
+            .iter()
+            .any(|own| matches!(own.stage, Stage::Bound(..)) && own.claims.contains(&name));
         match self.server.get(CLAIMS, name) {
             None => {
                 trace.push(format!("{name} is created"));
@@ -864,15 +907,6 @@ impl<'r> History<'r> {
         }
     }
 
-    /// The same for a change that only refuses writes of the version before.
-    fn excuse_after_change(&mut self, name: &str) {
-        for member in &mut self.members {
-            let Stage::Binding(attempt) = &mut member.stage else { continue };
-            let left = attempt.changes.iter().skip(attempt.written);
-            attempt.excused |= left.into_iter().any(|(_, own, _)| own == name);
-        }
-    }
-
     /// Ends a pod that is not being bound. A new one comes.
     fn end(&mut self, place: usize, trace: &mut Vec<String>) -> Checked {
         if matches!(self.members[place].stage, Stage::Binding(_)) {
@@ -905,7 +939,7 @@ impl<'r> History<'r> {
             let Step::Wait { since, until, .. } = &attempt.step else { continue };
             if *until <= now {
                 attempt.excused |= now.since(*since) >= BIND_TIMEOUT;
-                self.call(place, &PreBindInput::Deadline, trace)?;
+                self.call(place, PreBindInput::Deadline, trace)?;
             }
         }
         Ok(())
@@ -919,14 +953,14 @@ impl<'r> History<'r> {
             rule(volumes.insert(name.clone()), || format!("{name} belongs to two claims"))?;
         }
         for Member { pod, claims, stage } in &self.members {
-            let Stage::Bound(node) = stage else { continue };
-            for name in claims {
-                let claim = self.server.get(CLAIMS, name).unwrap_or(&Value::Null);
+            let Stage::Bound(node, uids) = stage else { continue };
+            // Others may have deleted a claim while the pod was being bound.
+            let stored = claims.iter().filter_map(|name| self.server.get(CLAIMS, name));
+            for claim in stored.filter(|claim| uids.contains(uid_of(claim))) {
                 let volume = self.server.get(VOLUMES, &text(&claim["spec"]["volumeName"]));
                 let is_right = is_bound(claim)
                     && volume.is_some_and(|volume| {
-                        volume["spec"]["claimRef"]["uid"] == *uid_of(claim)
-                            && reaches(volume, node)
+                        volume["spec"]["claimRef"]["uid"] == *uid_of(claim) && reaches(volume, node)
                     });
                 rule(is_right, || format!("{} is bound to {node} with {claim}", pod.key))?;
             }

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use framework::{NodeView, api};
 use framework::device::{
     Allocation, AllocationConfig, ConfigSource, Device, DeviceClass, NodeRestriction, NodeScope,
     RequestBody, ResourceClaim, ResourceSlice,
 };
+use framework::{NodeView, api};
 
 /// The objects that an allocation was made from.
 pub(crate) struct Origin<'a> {

@@ -15,7 +15,8 @@ use super::random::{claims, one_in, pick, slices};
 use super::toy::Toys;
 use super::world::{World, read_claim};
 use crate::{
-    AllocateError, Allocated, Allocator, Answer, Budget, Claims, Gates, LongSearches, Memos, Overlay,
+    AllocateError, Allocated, Allocator, Answer, Budget, Claims, Gates, LongSearches, Memos,
+    Overlay,
 };
 
 /// Candidates after which the naive search gives up, so that a case takes no longer than this.
@@ -122,13 +123,7 @@ impl History {
     }
 
     /// Allocates one in `chance` devices to a stored claim.
-    fn allocate_some(
-        &mut self,
-        rng: &mut Rng,
-        name: &str,
-        chance: usize,
-        trace: &mut Vec<String>,
-    ) {
+    fn allocate_some(&mut self, rng: &mut Rng, name: &str, chance: usize, trace: &mut Vec<String>) {
         let allocation = self.random_allocation(rng, chance);
         trace.push(format!("stored claim {name}: {allocation}"));
         let status = json!({"allocation": allocation});

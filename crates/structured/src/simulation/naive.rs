@@ -98,7 +98,8 @@ impl Naive<'_> {
     fn pools(&self) -> Vec<Pool> {
         let mut seen: BTreeMap<(String, String), Vec<usize>> = BTreeMap::new();
         for (number, slice) in self.slices.iter().enumerate() {
-            let here = |scope: &NodeScope| scope.includes(&self.node).expect("the selectors compile");
+            let here =
+                |scope: &NodeScope| scope.includes(&self.node).expect("the selectors compile");
             let relevant = !slice.shared_counters.is_empty()
                 || here(&slice.scope)
                 || slice.scope == NodeScope::PerDevice
@@ -289,7 +290,8 @@ impl Naive<'_> {
             }
         }
         let slice = &self.slices[state.pools[place.0].slices[place.1]];
-        Ok(slice.scope != NodeScope::PerDevice || device.scope.includes(&self.node).expect("the selectors compile"))
+        Ok(slice.scope != NodeScope::PerDevice
+            || device.scope.includes(&self.node).expect("the selectors compile"))
     }
 
     fn capacity_left(&self, state: &State, at: At, place: (usize, usize, usize)) -> bool {
@@ -300,7 +302,8 @@ impl Naive<'_> {
             && device.description.capacity.iter().all(|(name, capacity)| {
                 let consumed = consumption(capacity, request.get(name).copied());
                 let used = [self.consumed.get(&id), state.capacity.get(&id)];
-                let used = used.into_iter().flatten().filter_map(|sums| sums.get(name)).sum::<i128>();
+                let used =
+                    used.into_iter().flatten().filter_map(|sums| sums.get(name)).sum::<i128>();
                 is_allowed(capacity, consumed) && used + consumed <= capacity.value.nanos()
             })
     }
@@ -357,7 +360,9 @@ impl Naive<'_> {
         let all = state.all.get(&(at.claim, at.request, at.sub)).cloned();
         let needed = match (&all, &self.body(at).mode) {
             (Some(all), _) => all.len(),
-            (None, AllocationMode::ExactCount(count)) => usize::try_from(*count).expect("counts are small"),
+            (None, AllocationMode::ExactCount(count)) => {
+                usize::try_from(*count).expect("counts are small")
+            }
             _ => panic!(),
         };
         if all.is_some() && needed == 0 {

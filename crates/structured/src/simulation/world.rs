@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 
-use framework::device::{Allocation, ResourceClaim};
+#[cfg(test)]
+use framework::device::Allocation;
+use framework::device::ResourceClaim;
 use framework::{Cluster, EventResource, api};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+#[cfg(test)]
 use super::toy::Toys;
+#[cfg(test)]
 use crate::{AllocateError, Allocated, Allocator, Budget, Claims, Gates, LongSearches};
 
 #[derive(Debug, Default)]
@@ -43,6 +47,7 @@ impl World {
         self.set(&EventResource::ResourceSlice, object);
     }
 
+    #[cfg(test)]
     pub(crate) fn allocate(
         &self,
         node: &str,
@@ -57,6 +62,7 @@ impl World {
     }
 }
 
+#[cfg(test)]
 pub(crate) fn claim(name: &str, devices: &Value) -> ResourceClaim {
     read_claim(&claim_object(name, devices))
 }

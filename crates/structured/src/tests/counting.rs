@@ -3,9 +3,9 @@
 use framework::EventResource;
 use serde_json::{Value, json};
 
+use crate::counting::Counting;
 use crate::simulation::toy::Toys;
 use crate::simulation::world::{World, claim};
-use crate::counting::Counting;
 use crate::steps::StepsLeft;
 use crate::{Allocated, Allocator, Budget, Claims, Gates};
 

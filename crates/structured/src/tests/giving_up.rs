@@ -4,10 +4,10 @@ use fastrand::Rng;
 use framework::device::{Allocation, ResourceClaim};
 use serde_json::{Value, json};
 
+use crate::search::{Buffers, Effort, Outcome, Search};
 use crate::simulation::random::{one_in, pick};
 use crate::simulation::toy::Toys;
 use crate::simulation::world::{World, claim};
-use crate::search::{Buffers, Effort, Outcome, Search};
 use crate::{AllocateError, Allocated, Allocator, Budget, Claims, Gates, result};
 
 const STEPS: u64 = 100_000;

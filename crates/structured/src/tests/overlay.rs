@@ -6,9 +6,9 @@ use framework::{EventResource, api};
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::Overlay;
 use crate::simulation::random::{one_in, pick};
 use crate::simulation::world::World;
-use crate::Overlay;
 
 const NODES: [&str; 3] = ["n1", "n2", "n3"];
 const POOLS: [&str; 4] = ["p", "q", "r", "s"];
