@@ -21,6 +21,8 @@ pub(super) fn run(
         handle.command(Command::Write { pod: pod.key.clone(), uid: pod.uid.clone(), write });
     };
     if let Some(claim) = claim_to_free(plugin, search, pod, verdicts, handle) {
+        // The pod may be tried again before the request is carried out, and must not rely on its reservation then.
+        plugin.shared.tracker.lock().releases.begin(claim, &pod.uid, handle.now);
         write(bind::deallocation(claim));
         return Status::unschedulable("deallocation of ResourceClaim completed");
     }

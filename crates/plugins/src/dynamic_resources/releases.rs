@@ -1,4 +1,4 @@
-//! Reservations that Unreserve removes.
+//! Reservations that Unreserve or PostFilter removes.
 //!
 //! The watch may show such a reservation for a while. A pod that is tried again meanwhile must not rely on it:
 //! it would be bound without its devices. kube-scheduler does not look for this. Rule

@@ -53,6 +53,27 @@ fn claim_that_only_this_pod_may_use_is_deallocated() {
 }
 
 #[test]
+fn pod_does_not_rely_on_a_claim_that_it_deallocates() {
+    let mut world = World::new([("resourceclaims", claim("c", 1))]);
+    let pod = pod_using("p", &["c"]);
+    let mut attempt = world.reserve(&pod, "a").unwrap();
+    world.write_all(&mut attempt);
+    // The pod is bound to no node, and another plugin rejects node a. The deallocation is late.
+    let status = world.post_filter(&pod);
+    assert_eq!(status.message(), "deallocation of ResourceClaim completed");
+    let mut attempt = world.reserve(&pod, "a").unwrap();
+    let step = world.step(&mut attempt, PreBindInput::Start);
+    assert!(matches!(step, PreBindStep::Wait { .. }), "{step:?}");
+    world.write_commands();
+    world.watch_claims();
+    let PreBindStep::Done(status) = world.step(&mut attempt, PreBindInput::Changed) else {
+        panic!("the claim is not allocated any more");
+    };
+    let text = "claim default/c got deallocated elsewhere in the meantime";
+    assert_eq!(status.message(), text);
+}
+
+#[test]
 fn claims_that_fit_no_node_are_left_alone() {
     let world = World::new([("resourceclaims", claim("c", 9))]);
     let status = world.post_filter(&pod_using("p", &["c"]));
