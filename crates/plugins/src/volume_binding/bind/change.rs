@@ -146,22 +146,22 @@ impl Change {
         }
     }
 
-    /// Returns the objects that [`is_bound`](Self::is_bound) reads: the claim, and its volume if it
-    /// names one.
+    /// Returns the objects that [`is_bound`](Self::is_bound) reads: the claim, the volume that is reserved for it,
+    /// and the volume that it names.
     pub(super) fn objects(&self, cluster: &Cluster) -> impl Iterator<Item = ObjectKey> {
         let (claim, volume) = match &self.target {
             Target::Volume { volume, claim } => (claim, Some(volume.name.clone())),
-            Target::Claim(claim) => {
-                let stored = claim.stored(cluster);
-                (claim, stored.and_then(|stored| stored.volume_name.clone()))
-            }
+            Target::Claim(claim) => (claim, None),
         };
+        let of_claim = claim.stored(cluster).and_then(|stored| stored.volume_name.clone());
+        let of_claim = of_claim.filter(|name| volume.as_ref() != Some(name));
         let (namespace, name) = (claim.namespace.clone(), claim.name.clone());
         let kind = EventResource::PersistentVolumeClaim;
         let claim = ObjectKey::namespaced(kind, namespace, name);
-        let volume =
-            volume.map(|name| ObjectKey::cluster_scoped(EventResource::PersistentVolume, name));
-        volume.into_iter().chain([claim])
+        let volumes = volume.into_iter().chain(of_claim);
+        let volumes =
+            volumes.map(|name| ObjectKey::cluster_scoped(EventResource::PersistentVolume, name));
+        volumes.chain([claim])
     }
 
     /// Whether the volume is bound, for a pod on `node`.
@@ -193,6 +193,11 @@ impl Change {
         })?;
         if volume.claim_ref.as_ref().is_none_or(|reference| reference.uid.is_none()) {
             return Err(format!("ClaimRef got reset for pv {:?}", &*volume.name));
+        }
+        if let Some(name) = claim.volume_name.as_ref().filter(|name| **name != volume.name) {
+            // The volume that another pod with the claim has got for it may be elsewhere.
+            let Some(other) = cluster.volume(name) else { return Ok(false) };
+            check_affinity(other, node).map_err(|error| error.into_text(|text| text))?;
         }
         Ok(claim.is_fully_bound())
     }

@@ -91,6 +91,24 @@ fn pod_with_bound_volumes_skips_pre_bind() {
 }
 
 #[test]
+fn claim_that_is_bound_to_a_volume_elsewhere_fails_the_pod() {
+    let mut world = static_world(json!({}));
+    let mut attempt = start(&mut world);
+    expect_wait(world.write_all(&mut attempt));
+    // Another pod with the claim was given a volume on another node, and the controller has chosen that one.
+    world.show("persistentvolumeclaims", "data", bound("other"));
+    let step = world.step(&mut attempt, PreBindInput::Changed);
+    let PreBindStep::Wait { objects, .. } = step else { panic!("the volume is not shown yet") };
+    let other = ObjectKey::cluster_scoped(EventResource::PersistentVolume, "other".into());
+    assert!(objects.contains(&other), "{objects:?}");
+    world.put(local_volume("other", "1Gi", "b"));
+    let status = expect_done(world.step(&mut attempt, PreBindInput::Changed));
+    let text = "binding volumes: pv \"other\" node affinity doesn't match node \"a\": no matching \
+                NodeSelectorTerms";
+    assert_eq!(status, failed(text));
+}
+
+#[test]
 fn pre_bind_without_reserve_is_an_error() {
     let world = static_world(json!({}));
     let (mut state, pod) = (CycleState::new(), pod("p").claim("data").build());
