@@ -611,12 +611,13 @@ impl<'r> History<'r> {
                 self.known.in_flight.insert(uid, (pod.uid.clone(), devices));
             }
         }
-        // The watch may not show yet that a claim is gone.
-        let exists = |name: &&str| {
-            let [shown, newest] = [self.server.shown(CLAIMS, name), self.server.get(CLAIMS, name)];
-            shown.map(uid_of) == newest.map(uid_of)
+        // The watch may not show yet what others have done.
+        let is_newest = |name: &&str| {
+            let [known, newest] =
+                [self.known.latest(&self.server, name), self.server.get(CLAIMS, name)];
+            known.zip(newest).is_some_and(|(known, newest)| version_of(known) == version_of(newest))
         };
-        let excused = !self.members[place].claims.iter().all(exists);
+        let excused = !self.members[place].claims.iter().all(is_newest);
         self.members[place].stage = Stage::Binding(Box::new(Attempt {
             state,
             pod: placed,

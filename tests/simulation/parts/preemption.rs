@@ -366,6 +366,7 @@ impl<'r> History<'r> {
         let preemption = foreseen.after(&attempt, &self.engine, false)?;
         if let Outcome::Unschedulable(text) = outcome {
             self.note_pause(pod, text);
+            counts_add_up(text, self.engine.cache().cluster().node_count())?;
         }
         let Some(preemption) = preemption else {
             return self.nothing_is_evicted(&asked);
@@ -841,7 +842,10 @@ impl<'r> History<'r> {
     }
 
     /// Compares what the engine shows with the model.
-    fn check(&self) -> Checked {
+    fn check(&mut self) -> Checked {
+        // Budgets count pods on nodes only.
+        let charged = std::mem::take(&mut self.charged);
+        self.charged = charged.into_iter().filter(|uid| self.is_placed(uid)).collect();
         for pod in self.engine.pending() {
             let gates = |own: &InProgress| own.gates && own.preemptor.uid == pod.uid;
             let expected = self.preemptions.iter().any(gates);
@@ -953,6 +957,19 @@ impl<'r> History<'r> {
         }
         Ok(())
     }
+}
+
+/// Checks that the numbers of nodes in the text of an attempt add up to all nodes. Without numbers the pod was rejected as a
+/// whole.
+fn counts_add_up(text: &str, nodes: usize) -> Checked {
+    let mut parts = text.split(" nodes are available: ").skip(1);
+    parts.try_for_each(|part| {
+        let list = part.split(". ").next().unwrap_or(part);
+        let counts =
+            list.split(", ").filter_map(|own| own.split(' ').next()?.parse::<usize>().ok());
+        let sum: usize = counts.sum();
+        rule(sum == 0 || sum == nodes, || format!("{sum} of {nodes} nodes are explained: {text}"))
+    })
 }
 
 fn new_node(name: &str) -> Node {

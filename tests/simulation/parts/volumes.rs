@@ -36,6 +36,7 @@ const BIND_TIMEOUT: Duration = Duration::from_secs(30);
 
 const NODE_CONFLICT: &str = "node(s) didn't match PersistentVolume's node affinity";
 const BIND_CONFLICT: &str = "node(s) didn't find available persistent volumes to bind";
+const NO_ROOM: &str = "node(s) did not have enough free storage";
 const VOLUME_MISSING: &str =
     "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)";
 
@@ -59,7 +60,9 @@ struct History<'r> {
     pods: u32,
     objects: u32,
     /// The zones in which the class `dynamic` provisions.
-    zones: Vec<&'static str>,
+    zones: BTreeSet<&'static str>,
+    /// The room of each zone in GiB; `None` if the driver does not report it.
+    room: Option<BTreeMap<&'static str, u64>>,
     /// Requests that may yet be carried out, and until when.
     late: Vec<(Write, Time)>,
     assumed: Vec<Assumed>,
@@ -193,10 +196,7 @@ impl<'r> History<'r> {
         let args = json!({"bindTimeoutSeconds": BIND_TIMEOUT.as_secs()});
         let plugin = volume_binding::plugin(&PluginArgs::new(args));
         let nodes = NODES.map(|name| node(name).label("zone", name).build());
-        let zones = match random.u8(..3) {
-            0 => vec!["a"],
-            _ => NODES.to_vec(),
-        };
+        let room = (random.u8(..3) == 0).then(BTreeMap::new);
         let mut history = Self {
             random,
             server: Server::default(),
@@ -206,19 +206,22 @@ impl<'r> History<'r> {
             members: Vec::new(),
             pods: 0,
             objects: 0,
-            zones,
+            zones: NODES.into(),
+            room,
             late: Vec::new(),
             assumed: Vec::new(),
             woken: BTreeSet::new(),
         };
-        let topologies = json!([{"matchLabelExpressions": [
-            {"key": "zone", "values": history.zones}]}]);
-        for (name, provisioner) in [("local", "kubernetes.io/no-provisioner"), ("dynamic", "d")] {
-            let class = json!({"metadata": {"name": name, "uid": name},
-                "provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer",
-                "allowedTopologies": topologies});
-            let kind = EventResource::StorageClass;
-            history.cluster.set_object(&kind, "", name, Some(class.into()));
+        let class = json!({"metadata": {"name": "local", "uid": "local"},
+            "provisioner": "kubernetes.io/no-provisioner",
+            "volumeBindingMode": "WaitForFirstConsumer"});
+        let kind = EventResource::StorageClass;
+        history.cluster.set_object(&kind, "", "local", Some(class.into()));
+        history.set_zones();
+        if history.room.is_some() {
+            let driver = json!({"metadata": {"name": "d"}, "spec": {"storageCapacity": true}});
+            history.cluster.set_object(&EventResource::CsiDriver, "", "d", Some(driver.into()));
+            NODES.into_iter().for_each(|zone| history.set_room(zone));
         }
         for name in NAMES {
             history.create_claim(name);
@@ -235,6 +238,46 @@ impl<'r> History<'r> {
             history.members.push(member);
         }
         history
+    }
+
+    /// Lets the class `dynamic` provision in other zones.
+    fn set_zones(&mut self) {
+        let class = |zones: &BTreeSet<&str>| {
+            let topologies = json!([{"matchLabelExpressions": [{"key": "zone", "values": zones}]}]);
+            json!({"metadata": {"name": "dynamic", "uid": "dynamic"}, "provisioner": "d",
+                "volumeBindingMode": "WaitForFirstConsumer", "allowedTopologies": topologies})
+        };
+        let old = class(&self.zones);
+        let zones = NODES.into_iter().filter(|_| self.random.u8(..3) > 0);
+        self.zones = zones.collect();
+        if self.zones.is_empty() {
+            self.zones.insert(NODES[0]);
+        }
+        let new = class(&self.zones);
+        let kind = EventResource::StorageClass;
+        self.cluster.set_object(&kind, "", "dynamic", Some(new.clone().into()));
+        self.notify_of_object(kind, Some(&old), Some(&new));
+    }
+
+    /// Lets the driver report another room in a zone, or none.
+    fn set_room(&mut self, zone: &'static str) {
+        let size = self.random.u64(0..4);
+        let Some(room) = &mut self.room else { return };
+        let capacity = |size: &u64| {
+            json!({"metadata": {"name": zone, "namespace": "default"},
+                "storageClassName": "dynamic", "capacity": format!("{size}Gi"),
+                "nodeTopology": {"matchLabels": {"zone": zone}}})
+        };
+        let old = match size {
+            0 => room.remove(zone),
+            _ => room.insert(zone, size),
+        };
+        let (old, new) = (old.as_ref().map(capacity), room.get(zone).map(capacity));
+        let kind = EventResource::CsiStorageCapacity;
+        self.cluster.set_object(&kind, "default", zone, new.clone().map(Arc::new));
+        if old.is_some() || new.is_some() {
+            self.notify_of_object(kind, old.as_ref(), new.as_ref());
+        }
     }
 
     /// Returns a new pod with one or two claims.
@@ -336,20 +379,20 @@ impl<'r> History<'r> {
         }
         let unbound = claims.into_iter().filter(|claim| !is_bound(claim));
         match self.find_unbound(unbound.collect(), node) {
-            Some(changes) if reasons.is_empty() => return Some(Ok(changes)),
-            Some(_) => {}
-            None => reasons.push(BIND_CONFLICT),
+            Ok(changes) if reasons.is_empty() => return Some(Ok(changes)),
+            Ok(_) => {}
+            Err(reason) => reasons.push(reason),
         }
         reasons.sort_by_key(|reason| *reason == VOLUME_MISSING);
         Some(Err(reasons))
     }
 
-    fn find_unbound(&self, claims: Vec<&Value>, node: &str) -> Option<Vec<Planned>> {
+    fn find_unbound(&self, claims: Vec<&Value>, node: &str) -> Result<Vec<Planned>, &'static str> {
         let name = |object: &Value| text(&object["metadata"]["name"]);
         let (mut to_provision, mut to_match): (Vec<_>, Vec<_>) =
             claims.into_iter().partition(|claim| selected_node(claim).is_some());
         if to_provision.iter().any(|claim| selected_node(claim).as_deref() != Some(node)) {
-            return None;
+            return Err(BIND_CONFLICT);
         }
         to_match.sort_by_key(|claim| size_of(&claim["spec"]["resources"]["requests"]));
         let mut changes = Vec::new();
@@ -364,12 +407,18 @@ impl<'r> History<'r> {
             }
         }
         for claim in to_provision {
-            if class_of(claim) != "dynamic" || !self.zones.contains(&node) {
-                return None;
+            if class_of(claim) != "dynamic" || !self.zones.contains(node) {
+                return Err(BIND_CONFLICT);
+            }
+            let size = size_of(&claim["spec"]["resources"]["requests"]);
+            let has_room =
+                |room: &BTreeMap<&str, u64>| room.get(node).is_some_and(|own| *own >= size);
+            if !self.room.as_ref().is_none_or(has_room) {
+                return Err(NO_ROOM);
             }
             changes.push((CLAIMS, name(claim), node.to_owned()));
         }
-        Some(changes)
+        Ok(changes)
     }
 
     /// Returns the volume that is reserved for the claim, or else the smallest one that suits it.
@@ -424,7 +473,7 @@ impl<'r> History<'r> {
     fn act(&mut self, trace: &mut Vec<String>) -> Checked {
         let place = self.random.usize(..self.members.len());
         let claim = NAMES[self.random.usize(..NAMES.len())];
-        match self.random.u32(..36) {
+        match self.random.u32(..37) {
             0..6 => self.try_pod(place, trace),
             6..15 => self.go_on(place, trace),
             15 => self.fail(place, "others end it", trace),
@@ -441,6 +490,17 @@ impl<'r> History<'r> {
             32 => self.replace_volume(trace),
             33 => self.end(place, trace),
             34 => self.carry_out_late(trace),
+            35 if self.random.bool() => {
+                trace.push("the class allows other zones".to_owned());
+                self.set_zones();
+                Ok(())
+            }
+            35 => {
+                trace.push("the driver reports another room".to_owned());
+                let zone = NODES[self.random.usize(..NODES.len())];
+                self.set_room(zone);
+                Ok(())
+            }
             _ => {
                 let seconds = [1, 10, 40][self.random.usize(..3)];
                 self.pass(Duration::from_secs(seconds), trace)
@@ -526,16 +586,18 @@ impl<'r> History<'r> {
         for (resource, name, target) in &changes {
             self.assume(&pod.uid, resource, name, target);
         }
+        // Pods that share a claim are tried once the watch shows what is assumed for it.
+        self.wake_all();
         let uids = claims.iter().filter_map(|name| self.server.shown(CLAIMS, name).map(uid_of));
         let uids: Vec<Value> = uids.cloned().collect();
-        // The watch may not show yet that an object is gone.
-        let exists = |resource: &str, name: &str| {
+        // The watch may not show yet what others have done.
+        let is_newest = |resource: &str, name: &str| {
             let [shown, newest] =
                 [self.server.shown(resource, name), self.server.get(resource, name)];
-            shown.map(uid_of) == newest.map(uid_of)
+            shown.zip(newest).is_some_and(|(shown, newest)| are_same(shown, newest))
         };
-        let excused = !claims.iter().all(|name| exists(CLAIMS, name))
-            || !changes.iter().all(|(resource, name, _)| exists(resource, name));
+        let excused = !claims.iter().all(|name| is_newest(CLAIMS, name))
+            || !changes.iter().all(|(resource, name, _)| is_newest(resource, name));
         self.members[place].stage = Stage::Binding(Box::new(Attempt {
             state,
             pod: placed,
@@ -703,9 +765,21 @@ impl<'r> History<'r> {
             self.members[place].stage = Stage::Bound(node, claims);
             return Ok(());
         }
-        let excused = attempt.excused;
+        let excused = attempt.excused || self.has_volumes_elsewhere(place);
         rule(excused, || format!("{key} fails: {}", status.message()))?;
         self.fail(place, &status.message(), trace)
+    }
+
+    /// Whether the controller has bound a claim of a pod to a volume elsewhere, because another pod has the claim, too.
+    fn has_volumes_elsewhere(&self, place: usize) -> bool {
+        let Member { claims, stage, .. } = &self.members[place];
+        let Stage::Binding(attempt) = stage else { return false };
+        let claims = claims.iter().filter_map(|name| self.server.get(CLAIMS, name));
+        claims.filter(|claim| is_bound(claim)).any(|claim| {
+            let volume = text(&claim["spec"]["volumeName"]);
+            let volume = self.server.get(VOLUMES, &volume);
+            !volume.is_some_and(|volume| reaches(volume, attempt.node))
+        })
     }
 
     /// Ends an attempt.
@@ -727,11 +801,32 @@ impl<'r> History<'r> {
         }
         assumed.retain(|own| own.pod != pod.uid || own.is_written);
         cluster.remove_pod(attempt.row);
+        // The claims of the pod are bound, and the volume that it has assumed only looks free: nothing is to be tried.
+        let claims = self.members[place].claims.iter();
+        let mut claims = claims.filter_map(|name| self.server.shown(CLAIMS, name));
+        if claims.all(is_bound) {
+            self.wake_all();
+        }
         // A forgotten pod counts as deleted.
         let gone = attempt.pod.clone();
         let event = ClusterEvent::new(EventResource::AssignedPod, ActionType::DELETE);
         self.notify(&event, &EventObjects::Pod { old: Some(&gone), new: None });
         Ok(())
+    }
+
+    fn notify_of_object(&mut self, kind: EventResource, old: Option<&Value>, new: Option<&Value>) {
+        let action = match (old, new) {
+            (None, _) => ActionType::ADD,
+            (_, None) => ActionType::DELETE,
+            _ => ActionType::UPDATE,
+        };
+        self.notify(&ClusterEvent::new(kind, action), &EventObjects::Other { old, new });
+    }
+
+    /// Leaves out the pods that wait: what has changed for them is not known by an event yet.
+    fn wake_all(&mut self) {
+        let pending = self.members.iter().filter(|own| matches!(own.stage, Stage::Pending));
+        self.woken.extend(pending.map(|own| own.pod.uid.clone()));
     }
 
     /// Asks the hints about an event, and notes the pods that it requeues.
@@ -756,18 +851,11 @@ impl<'r> History<'r> {
         let Some((old, new)) = self.watch(resource, name) else { return Ok(()) };
         if new.is_none() && is_assumed {
             // Pods that share a claim wait for the end of the attempt that has assumed the volume.
-            let pending = self.members.iter().filter(|own| matches!(own.stage, Stage::Pending));
-            self.woken.extend(pending.map(|own| own.pod.uid.clone()));
+            self.wake_all();
         }
         let version = new.as_ref().map(|own| text(&own["metadata"]["resourceVersion"]));
         trace.push(format!("the watch shows {name} in version {version:?}"));
-        let action = match (&old, &new) {
-            (None, _) => ActionType::ADD,
-            (_, None) => ActionType::DELETE,
-            _ => ActionType::UPDATE,
-        };
-        let event = ClusterEvent::new(kind_of(resource), action);
-        self.notify(&event, &EventObjects::Other { old: old.as_ref(), new: new.as_ref() });
+        self.notify_of_object(kind_of(resource), old.as_ref(), new.as_ref());
         for place in 0..self.members.len() {
             let Stage::Binding(attempt) = &self.members[place].stage else { continue };
             let Step::Wait { objects, .. } = &attempt.step else { continue };
