@@ -9,7 +9,10 @@
 //! - [`election`]: electors that compete for a Lease, each with a witness.
 //! - [`reflector`]: a reflector and an [`api_server`].
 //! - [`events`]: the event recorder, against the events that it is given.
-//! - [`plugins`], [`pods`], [`updates`]: what histories of queue and world have in common.
+//! - [`preemption`]: an engine with few pods, whose requests fail, are late or are lost; [`fruitless`]: preemptions that
+//!   lead to no binding.
+//! - [`volumes`], [`devices`]: VolumeBinding and DynamicResources; the allocator of devices is compared in its own crate.
+//! - [`plugins`], [`pods`], [`updates`], [`server`]: what several parts have in common.
 
 mod api_server;
 mod devices;
