@@ -239,9 +239,7 @@ impl Model {
             WatchEvent::Updated(meta, ()) => self.show(meta, true),
             WatchEvent::Undecodable { meta: Some(meta), .. } => self.show(meta, false),
             WatchEvent::Deleted(meta) => {
-                if self.shown.get(&meta.key).is_some_and(|(own, _)| own.uid == meta.uid) {
-                    self.shown.remove(&meta.key);
-                }
+                self.shown.retain(|key, (own, _)| *key != meta.key || own.uid != meta.uid);
             }
             WatchEvent::Bookmark { resource_version, initial_events_end: true }
                 if open.stage == Stage::Stream =>
