@@ -195,7 +195,7 @@ impl Change {
             return Err(format!("ClaimRef got reset for pv {:?}", &*volume.name));
         }
         if let Some(name) = claim.volume_name.as_ref().filter(|name| **name != volume.name) {
-            // The volume that another pod with the claim has got for it may be elsewhere.
+            // Rule volume-binding-bound-elsewhere of docs/differences.toml: another pod with the claim has got this one.
             let Some(other) = cluster.volume(name) else { return Ok(false) };
             check_affinity(other, node).map_err(|error| error.into_text(|text| text))?;
         }
