@@ -8,7 +8,10 @@
 //! - [`timers`]: the timers of plugins.
 //! - [`election`]: electors that compete for a Lease, each with a witness.
 //! - [`reflector`]: a reflector and an [`api_server`].
-//! - [`events`]: the event recorder, against the events that it is given.
+//! - [`dispatcher`]: the API dispatcher, against a list of its calls; [`events`]: the event recorder, against a count of what
+//!   has occurred.
+//! - [`scheduler`]: engine, API dispatcher, event recorder and takeover of the client, against a server that keeps pods in a
+//!   map.
 //! - [`preemption`]: an engine with few pods, whose requests fail, are late or are lost; [`fruitless`]: preemptions that
 //!   lead to no binding.
 //! - [`volumes`], [`devices`]: VolumeBinding and DynamicResources; the allocator of devices is compared in its own crate.
@@ -16,6 +19,7 @@
 
 mod api_server;
 mod devices;
+mod dispatcher;
 mod election;
 mod events;
 mod fruitless;
@@ -25,6 +29,7 @@ mod preemption;
 mod queue;
 mod queue_model;
 mod reflector;
+mod scheduler;
 mod server;
 mod timers;
 mod updates;
@@ -51,7 +56,9 @@ const PARTS: &[Part] = &[
     Part { name: "timers", histories: 20, run: timers::run },
     Part { name: "election", histories: 8, run: election::run },
     Part { name: "reflector", histories: 60, run: reflector::run },
+    Part { name: "API dispatcher", histories: 100, run: dispatcher::live },
     Part { name: "event recorder", histories: 60, run: events::live },
+    Part { name: "scheduler", histories: 75, run: scheduler::live },
     Part { name: "allocator", histories: 40, run: allocator },
     Part { name: "devices", histories: 40, run: devices::run },
     Part { name: "fruitless preemptions", histories: 200, run: fruitless::run },
