@@ -400,7 +400,7 @@ impl<'r> History<'r> {
             let now = self.parts.now;
             self.known.verdict(&self.server, &member.claims, node, now) == Verdict::Fits
         };
-        NODES.iter().any(|node| fits(node))
+        NODES.iter().any(fits)
     }
 
     /// Returns the pods that wait, and whether they fit on a node.
