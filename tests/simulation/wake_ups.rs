@@ -75,7 +75,9 @@ pub(crate) fn parked_pods_fit_nowhere(
     }
     let oracle = Oracle::of_engine(engine, related);
     for queued in parked.into_iter().filter(|queued| oracle.is_sure_of(&queued.pod)) {
-        let takers: Vec<&Arc<str>> = oracle.takers(&queued.pod).collect();
+        let takers = oracle.takers(&queued.pod);
+        let takers: Vec<&Arc<str>> =
+            takers.filter(|node| !oracle.is_opposed_by_nominated(node, &queued.pod)).collect();
         rule(takers.is_empty(), || {
             let (pod, rejectors) = (&queued.pod.key, &queued.unschedulable_plugins);
             format!("{pod}, rejected by {rejectors:?}, waits, and {takers:?} take it")

@@ -39,8 +39,8 @@ pub(crate) struct Writes {
     deletions: BTreeMap<RequestId, Uid>,
     /// Patches of pods without a reply, with the generation of the specification that the scheduler knew.
     touches: BTreeMap<RequestId, Option<i64>>,
-    /// The version that the last of them gave each pod, and the time of its reply.
-    versions: BTreeMap<String, (u64, Time)>,
+    /// The version that the last of them gave each pod, with the generation of its specification, and the time of the reply.
+    versions: BTreeMap<String, (u64, Option<i64>, Time)>,
     /// UIDs of the pods that were to be patched.
     touched: BTreeSet<String>,
     /// UIDs of the pods that an answer has shown with a node.
@@ -133,8 +133,11 @@ impl Writes {
         let by_extender = request.destination != Destination::ApiServer;
         let named = version.parse().ok().filter(|_| !by_extender).unwrap_or(u64::MAX);
         rule(by_extender || !version.is_empty(), || format!("{uid} is bound in any version"))?;
-        let own = self.versions.get(&uid).filter(|(_, at)| now.since(*at) < REMEMBERED);
-        rule(own.is_none_or(|(own, _)| *own <= named), || {
+        let own = self.versions.get(&uid).filter(|(.., at)| now.since(*at) < REMEMBERED);
+        let decided = self.decided.get(&Uid::from(uid.as_str())).map(|own| i64::from(*own));
+        // A bind in the version of another specification than was decided on has to be refused.
+        let own = own.filter(|(_, written, _)| decided.is_none() || decided == *written);
+        rule(own.is_none_or(|(own, ..)| *own <= named), || {
             format!("{uid} is bound in version {named}, and our own write made it {own:?}")
         })?;
         let mut others = self.bindings.values();
@@ -265,7 +268,7 @@ impl Writes {
             && (known.is_none() || known == generation)
         {
             let version = version_in(&pod).parse().unwrap_or_default();
-            self.versions.insert(uid_in(&pod, "metadata"), (version, now));
+            self.versions.insert(uid_in(&pod, "metadata"), (version, generation, now));
         }
         let deleted = self.deletions.remove(&request);
         let patched = self.patches.remove(&request);

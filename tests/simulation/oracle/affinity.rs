@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use framework::{Labels, Pod, PodAffinity, PodAffinityTerm};
 
-use super::{Place, Question};
+use super::{Oracle, Place, Question};
 
 impl Question<'_> {
     /// Whether required affinity is satisfied and no required anti-affinity is violated.
@@ -98,6 +98,18 @@ impl Question<'_> {
     fn means(&self, term: &PodAffinityTerm, other: &Pod) -> bool {
         let labels = self.oracle.related.namespace_labels(&other.key.namespace);
         term.matches(other, &labels) || term.matches(other, &Labels::default())
+    }
+}
+
+impl Oracle<'_> {
+    /// Whether a pod that is nominated to the node has required anti-affinity to this one. Kubernetes looks at it as long
+    /// as a placed pod has some, too, on whatever node. The deletion of that node lets the pod in, and no event says so.
+    pub(crate) fn is_opposed_by_nominated(&self, node: &str, pod: &Pod) -> bool {
+        let namespace = &self.related.namespace_labels(&pod.key.namespace);
+        let nominated = self.nominated.iter().filter(|(place, _)| **place == *node);
+        let mut far =
+            nominated.filter_map(|(_, other)| terms(&other.spec.pod_anti_affinity)).flatten();
+        far.any(|term| term.matches(pod, namespace))
     }
 }
 
