@@ -15,13 +15,14 @@
 //! - [`preemption`]: an engine with few pods, whose requests fail, are late or are lost; [`fruitless`]: preemptions that
 //!   lead to no binding.
 //! - [`volumes`], [`devices`]: VolumeBinding and DynamicResources; the allocator of devices is compared in its own crate.
-//! - [`plugins`], [`pods`], [`updates`], [`server`]: what several parts have in common.
+//! - [`plugins`], [`pods`], [`updates`], [`server`], [`filters`]: what several parts have in common.
 
 mod api_server;
 mod devices;
 mod dispatcher;
 mod election;
 mod events;
+mod filters;
 mod fruitless;
 mod plugins;
 mod pods;

@@ -12,18 +12,18 @@ use fastrand::Rng;
 use framework::testing::{HandleParts, cluster, node};
 use framework::{
     ActionType, Answer, Cluster, ClusterEvent, CycleState, EventObjects, EventResource, Handle,
-    NodeBits, ObjectKey, Plugin, PluginArgs, Pod, PodIx, PreBindInput, PreBindStep, QueueingHint,
-    Status, Time, Uid, Write,
+    ObjectKey, Plugin, PluginArgs, Pod, PodIx, PreBindInput, PreBindStep, QueueingHint, Status,
+    Time, Uid, Write,
 };
 use plugins::volume_binding;
 use serde_json::{Value, json};
 
 use super::super::rules::{Checked, rule};
+use super::filters::{NODES, filter};
 use super::server::Server;
 
 const CLAIMS: &str = "persistentvolumeclaims";
 const VOLUMES: &str = "persistentvolumes";
-const NODES: [&str; 2] = ["a", "b"];
 const NAMES: [&str; 3] = ["c0", "c1", "c2"];
 
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
@@ -508,31 +508,8 @@ impl<'r> History<'r> {
         }
     }
 
-    /// Runs PreFilter and Filter for a pod. Pods whose claims are all missing are rejected by PreFilter.
     fn filter(&self, pod: &Pod) -> (CycleState, Result<[Status; 2], Status>) {
-        let mut state = CycleState::new();
-        let (Some(pre_filter), Some(filter)) = (&self.plugin.pre_filter, &self.plugin.filter)
-        else {
-            return (state, Err(Status::error("the plugin has no filter")));
-        };
-        let handle = self.handle();
-        if let Err(status) = pre_filter.pre_filter(&mut state, pod, &handle) {
-            return (state, Err(status));
-        }
-        let node = |name: &str| self.cluster.node_named(name).expect("the node exists");
-        let one =
-            NODES.map(|name| filter.filter(&state, pod, &self.cluster.node(node(name)), &handle));
-        let mut kept: NodeBits = NODES.iter().map(|name| node(name)).collect();
-        let together = filter.filter_set(&state, pod, &handle, &mut kept);
-        let agree = together.is_ok()
-            && NODES
-                .iter()
-                .zip(&one)
-                .all(|(name, own)| kept.contains(node(name)) == own.is_success());
-        match agree {
-            true => (state, Ok(one)),
-            false => (state, Err(Status::error(format!("both forms differ: {kept:?}, {one:?}")))),
-        }
+        filter(&self.plugin, pod, &self.handle())
     }
 
     /// Compares the verdicts about a pod with those of the model.

@@ -1,0 +1,34 @@
+//! PreFilter and Filter of a plugin alone.
+
+use framework::{CycleState, Handle, NodeBits, Plugin, Pod, Status};
+
+/// The nodes of clusters in which plugins are alone.
+pub(super) const NODES: [&str; 2] = ["a", "b"];
+
+/// Runs PreFilter and Filter for a pod. Returns the state of the cycle and the verdict on each node; an error is that
+/// of PreFilter, or says that the set form of Filter differs from the one-node form.
+pub(super) fn filter(
+    plugin: &Plugin,
+    pod: &Pod,
+    handle: &Handle<'_>,
+) -> (CycleState, Result<[Status; 2], Status>) {
+    let mut state = CycleState::new();
+    let (Some(pre_filter), Some(filter)) = (&plugin.pre_filter, &plugin.filter) else {
+        return (state, Err(Status::error("the plugin has no filter")));
+    };
+    if let Err(status) = pre_filter.pre_filter(&mut state, pod, handle) {
+        return (state, Err(status));
+    }
+    let cluster = handle.cluster;
+    let node = |name: &str| cluster.node_named(name).expect("the node exists");
+    let one = NODES.map(|name| filter.filter(&state, pod, &cluster.node(node(name)), handle));
+    let mut kept: NodeBits = NODES.iter().map(|name| node(name)).collect();
+    let together = filter.filter_set(&state, pod, handle, &mut kept);
+    let mut both = NODES.iter().zip(&one);
+    let agree =
+        together.is_ok() && both.all(|(name, own)| kept.contains(node(name)) == own.is_success());
+    match agree {
+        true => (state, Ok(one)),
+        false => (state, Err(Status::error(format!("both forms differ: {kept:?}, {one:?}")))),
+    }
+}
