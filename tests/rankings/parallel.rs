@@ -60,7 +60,7 @@ fn decisions_are_the_same_for_any_number_of_threads() {
         let divided = passes.load(Ordering::Relaxed);
         assert!(threads.is_none() || divided >= 14, "only {divided} passes were divided");
         let called = scheduler.task_calls.load(Ordering::Relaxed);
-        assert!(called >= 2 * divided, "the probe is told of {called} calls in {divided} passes");
+        assert!(called >= 2 * divided, "the probe notes {called} calls in {divided} passes");
         scheduler.effects
     };
     let runs = [None, Some(1), Some(2), Some(3), Some(7)];

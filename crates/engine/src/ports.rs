@@ -359,7 +359,7 @@ pub trait Probe {
         let _ = count;
     }
 
-    /// Returns what is told of the calls of one task of a [`Parallelizer`]. Panics are counted here afterwards.
+    /// Returns the probe of one task of a [`Parallelizer`]. This probe counts the panics of the task when it has ended.
     fn of_task(&self) -> Box<dyn Probe + Send> {
         Box::new(())
     }

@@ -505,7 +505,10 @@ impl<'r> History<'r> {
                 Verdict::Fits => message.is_empty(),
             };
             rule(agrees, || {
-                format!("{} on {node} is {expected:?}, and it is told {message:?}", member.pod.key)
+                format!(
+                    "{} on {node}: {expected:?}, and the plugin answers {message:?}",
+                    member.pod.key
+                )
             })?;
         }
         if let Some(pre_enqueue) = &self.plugin.pre_enqueue {

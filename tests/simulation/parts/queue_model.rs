@@ -357,8 +357,8 @@ impl Model {
         }
     }
 
-    /// Returns the pods of which one is popped next. Those that are equal to the order may leave in any order
-    /// after they have come from backoff together, or while they back off.
+    /// Returns the pods of which one is popped next. Pods that the order does not distinguish may leave in any order if
+    /// they back off, or have come from backoff together.
     fn next(&self, now: Time) -> Vec<&Record> {
         let sort = |own: &Record| (-i64::from(own.queued.pod.priority()), own.queued.timestamp);
         let active = self.at(Place::Active).map(|own| (sort(own), own.arrival)).min();

@@ -530,7 +530,10 @@ impl<'r> History<'r> {
                 _ => false,
             };
             rule(agrees, || {
-                format!("{} on {node}: {expected:?}, and it is told {found:?}", member.pod.key)
+                format!(
+                    "{} on {node}: {expected:?}, and the plugin answers {found:?}",
+                    member.pod.key
+                )
             })?;
         }
         Ok(())
