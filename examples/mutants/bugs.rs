@@ -47,30 +47,16 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Vec<Bug>> {
 }
 
 impl Bug {
-    /// Returns the bug as a mutation of the text of its file, beside the `others`.
+    /// Returns the bug as a mutation of the text of its file.
     ///
     /// # Errors
-    /// The code does not occur once, or overlaps the range of another mutation.
-    pub(crate) fn plant(
-        &self,
-        number: usize,
-        text: &str,
-        others: &[Mutation],
-    ) -> anyhow::Result<Mutation> {
+    /// The code does not occur once.
+    pub(crate) fn plant(&self, number: usize, text: &str) -> anyhow::Result<Mutation> {
         let Self { name, code, becomes, .. } = self;
         let code = code.trim();
         ensure!(text.matches(code).count() == 1, "{name:?}: the code does not occur once");
         let start = text.find(code).unwrap_or_default();
         let range = start..start + code.len();
-        for other in others {
-            let (inner, outer) = match other.range.len() < range.len() {
-                true => (&other.range, &range),
-                false => (&range, &other.range),
-            };
-            let is_nested = outer.start <= inner.start && inner.end <= outer.end;
-            let is_apart = inner.end <= outer.start || outer.end <= inner.start;
-            ensure!(is_nested || is_apart, "{name:?}: the code overlaps {:?}", other.change);
-        }
         let on = format!("{SWITCH}({number})");
         let (before, after) = match becomes {
             None => (format!("if !{on} {{ "), " }".to_owned()),
@@ -89,7 +75,6 @@ impl Bug {
 #[cfg(test)]
 mod tests {
     use super::super::mutation::rewrite;
-    use super::super::planter::plant;
     use super::Bug;
 
     const TEXT: &str = "fn f(a: u8) {\n    if a < 3 {\n        g(a);\n    }\n}\n";
@@ -101,26 +86,22 @@ mod tests {
     }
 
     #[test]
-    fn bugs_are_planted_beside_mutations() {
-        let mut mutations = plant(TEXT, 0).unwrap();
+    fn bugs_are_planted() {
         for (bug, planted) in [
             (bug("a < 3", Some("a\n != 3")), "(if crate::mutant(90) { a != 3 } else { "),
             (bug("g(a);", None), "if !crate::mutant(90) { "),
         ] {
-            mutations.push(bug.plant(90, TEXT, &mutations).unwrap());
-            let text = rewrite(TEXT, &mutations);
+            let text = rewrite(TEXT, &[bug.plant(90, TEXT).unwrap()]);
             assert!(text.contains(planted), "{text}");
             syn::parse_file(&text).unwrap();
             assert_eq!(text.lines().count(), TEXT.lines().count());
-            mutations.pop();
         }
     }
 
     #[test]
-    fn code_that_is_absent_or_overlaps_is_an_error() {
-        let mutations = plant(TEXT, 0).unwrap();
-        for code in ["h(a)", "a", "3 {\n        g(a);\n"] {
-            assert!(bug(code, None).plant(90, TEXT, &mutations).is_err(), "{code}");
+    fn code_that_does_not_occur_once_is_an_error() {
+        for code in ["h(a)", "a"] {
+            assert!(bug(code, None).plant(90, TEXT).is_err(), "{code}");
         }
     }
 }

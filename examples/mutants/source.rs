@@ -99,8 +99,8 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Reads the workspace and finds its mutations. With `by_hand` there are no random ones, so that all bugs compile
-    /// that are planted by hand.
+    /// Reads the workspace and finds its mutations: the random ones, or with `by_hand` those that are planted by hand. They
+    /// could not all be compiled into one program.
     ///
     /// # Errors
     /// A file cannot be read or parsed, or a bug is not in its file.
@@ -118,7 +118,8 @@ impl Source {
             next += mutations.len();
             planted.push(SourceFile { path, module, text, mutations, by_hand: Vec::new() });
         }
-        let bugs: Vec<(usize, Bug)> = (next..).zip(bugs::read(&root.join(BUGS))?).collect();
+        let bugs = if by_hand { bugs::read(&root.join(BUGS))? } else { Vec::new() };
+        let bugs: Vec<(usize, Bug)> = (0..).zip(bugs).collect();
         for (number, bug) in &bugs {
             let file = match planted.iter_mut().position(|file| file.path == bug.file) {
                 Some(place) => &mut planted[place],
@@ -131,7 +132,7 @@ impl Source {
                     planted.last_mut().context("it was added")?
                 }
             };
-            let mutation = bug.plant(*number, &file.text, &file.mutations)?;
+            let mutation = bug.plant(*number, &file.text)?;
             file.by_hand.push(mutation);
         }
         Ok(Self { files, planted, bugs })
