@@ -12,7 +12,7 @@ use framework::{
 };
 
 use super::args::BalancedAllocationArgs;
-use super::kernels::{self, Block, Numbers, WIDTH, floor, integer};
+use super::kernels::{self, Block, BlockNodes, Numbers, WIDTH, floor, integer};
 use super::{Basis, Lane, RatedResources, Share, Usage, shares_on};
 
 /// Name of the plugin.
@@ -140,7 +140,12 @@ impl Kernel {
     }
 
     /// Computes [`score`] for a block. Returns whether the block allows it; see [`Block::load`].
-    fn score_block(&mut self, lanes: &[Lane<'_>], nodes: &[NodeIx], scores: &mut [i64]) -> bool {
+    fn score_block(
+        &mut self,
+        lanes: &[Lane<'_>],
+        nodes: &BlockNodes<'_>,
+        scores: &mut [i64],
+    ) -> bool {
         for ((lane, without), with) in lanes.iter().zip(&mut self.without).zip(&mut self.with) {
             if !self.block.load(lane, nodes) {
                 return false;

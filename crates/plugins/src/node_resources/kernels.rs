@@ -6,6 +6,8 @@
 //! nodes at once. The result is exact for the amounts that a block accepts, see [`Block::load`].
 //! Callers compute other blocks with the integer formula.
 
+use std::ops::Range;
+
 use framework::{NodeBits, NodeIx, ScalarAmount, ScalarColumn};
 
 use super::{Column, DenseColumn, Lane, Usage};
@@ -18,6 +20,31 @@ pub(super) type Numbers = [f64; WIDTH];
 
 /// Amounts below 2^46 are small; for memory that is 64 TiB.
 const SMALL_BITS: u32 = 46;
+
+/// The nodes of a block.
+#[derive(Debug)]
+pub(super) struct BlockNodes<'a> {
+    nodes: &'a [NodeIx],
+    /// Their indexes, if each follows on the one before.
+    run: Option<Range<usize>>,
+}
+
+impl<'a> BlockNodes<'a> {
+    fn of(nodes: &'a [NodeIx]) -> Self {
+        Self { nodes, run: NodeIx::run(nodes) }
+    }
+
+    fn gather(&self, column: &[i64], block: &mut [i64; WIDTH]) {
+        match &self.run {
+            Some(run) => block[..run.len()].copy_from_slice(&column[run.clone()]),
+            None => {
+                for (place, node) in block.iter_mut().zip(self.nodes) {
+                    *place = column[node.index()];
+                }
+            }
+        }
+    }
+}
 
 /// Amounts of one resource on up to [`WIDTH`] nodes. Harmless values fill the rest of the block.
 pub(super) struct Block {
@@ -33,16 +60,16 @@ impl Block {
 
     /// Loads the amounts of `lane` on `nodes`. Returns whether a block computes exactly with them:
     /// all amounts are small, none is negative, and every node has the resource.
-    pub(super) fn load(&mut self, lane: &Lane<'_>, nodes: &[NodeIx]) -> bool {
+    pub(super) fn load(&mut self, lane: &Lane<'_>, nodes: &BlockNodes<'_>) -> bool {
         self.request = lane.request;
         match lane.column {
             Column::Dense(column) => {
-                gather(column.allocatable, nodes, &mut self.allocatable);
-                gather(column.requested, nodes, &mut self.requested);
+                nodes.gather(column.allocatable, &mut self.allocatable);
+                nodes.gather(column.requested, &mut self.requested);
             }
             Column::Scalar(column) => {
                 let places = self.allocatable.iter_mut().zip(&mut self.requested);
-                for ((allocatable, requested), node) in places.zip(nodes) {
+                for ((allocatable, requested), node) in places.zip(nodes.nodes) {
                     let amount = column.get(*node);
                     (*allocatable, *requested) = (amount.allocatable, amount.requested);
                 }
@@ -90,12 +117,6 @@ impl Block {
     }
 }
 
-fn gather(column: &[i64], nodes: &[NodeIx], block: &mut [i64; WIDTH]) {
-    for (place, node) in block.iter_mut().zip(nodes) {
-        *place = column[node.index()];
-    }
-}
-
 /// Returns the bitwise OR of all amounts minus `less`.
 fn bits_used(amounts: &[i64; WIDTH], less: i64) -> i64 {
     amounts.iter().fold(0, |bits, amount| bits | amount.wrapping_sub(less))
@@ -133,11 +154,11 @@ fn at_most(number: f64, limit: f64) -> f64 {
 pub(super) fn for_each_block(
     nodes: &[NodeIx],
     scores: &mut [i64],
-    mut block: impl FnMut(&[NodeIx], &mut [i64]) -> bool,
+    mut block: impl FnMut(&BlockNodes<'_>, &mut [i64]) -> bool,
     plain: impl Fn(NodeIx) -> i64,
 ) {
     for (nodes, scores) in nodes.chunks(WIDTH).zip(scores.chunks_mut(WIDTH)) {
-        if !block(nodes, scores) {
+        if !block(&BlockNodes::of(nodes), scores) {
             for (node, score) in nodes.iter().zip(scores) {
                 *score = plain(*node);
             }
@@ -330,7 +351,7 @@ mod tests {
                 && amounts.iter().take(WIDTH).all(|(allocatable, requested)| {
                     *allocatable > 0 && is_small(*allocatable - 1) && is_small(*requested)
                 });
-            prop_assert_eq!(Block::new().load(&lane, &nodes), exact);
+            prop_assert_eq!(Block::new().load(&lane, &BlockNodes::of(&nodes)), exact);
         }
 
         #[test]

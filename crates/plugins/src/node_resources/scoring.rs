@@ -1,9 +1,7 @@
 //! The scoring strategies of NodeResourcesFit, which rate the utilization of a node with the pod.
 
-use framework::NodeIx;
-
 use super::args::{self, ScoringStrategy};
-use super::kernels::{Block, WIDTH, floor, integer};
+use super::kernels::{Block, BlockNodes, WIDTH, floor, integer};
 use super::{Lane, Share};
 use crate::shape::{Ratings, rounded};
 
@@ -70,7 +68,7 @@ impl Strategy {
         &self,
         lanes: &[Lane<'_>],
         block: &mut Block,
-        nodes: &[NodeIx],
+        nodes: &BlockNodes<'_>,
         scores: &mut [i64],
     ) -> bool {
         let left = |allocatable, requested| allocatable - requested;
@@ -87,12 +85,12 @@ impl Strategy {
 
 /// Scores a block with the weighted mean of `part` in percent of allocatable.
 ///
-/// Sums are integers far below 2^53. The floor of a mean is exact for the reason given at
-/// [`Block::percent`].
+/// Sums are integers, at most 100 times the weights. A mean of sums that are greater by a half is at least half a weight
+/// away from an integer, far more than the rounding error, so that the floor is exact.
 fn weighted_means(
     lanes: &[Lane<'_>],
     block: &mut Block,
-    nodes: &[NodeIx],
+    nodes: &BlockNodes<'_>,
     scores: &mut [i64],
     part: impl Fn(f64, f64) -> f64,
 ) -> bool {
@@ -108,9 +106,9 @@ fn weighted_means(
         }
         weights += weight;
     }
-    let weights = if lanes.is_empty() { 1.0 } else { weights };
+    let of_one = if lanes.is_empty() { 0.0 } else { 1.0 / weights };
     for (score, sum) in scores.iter_mut().zip(&sums) {
-        *score = integer(floor(sum / weights));
+        *score = integer(floor((sum + 0.5) * of_one));
     }
     true
 }
@@ -120,7 +118,7 @@ fn weighted_ratings(
     ratings: &Ratings,
     lanes: &[Lane<'_>],
     block: &mut Block,
-    nodes: &[NodeIx],
+    nodes: &BlockNodes<'_>,
     scores: &mut [i64],
 ) -> bool {
     let mut sums = [(0, 0); WIDTH];

@@ -242,3 +242,16 @@ fn update_of_uncounted_fields_replaces_only_the_object() {
         cluster.update_pod(placed, Arc::new(old().build()));
     }
 }
+
+#[test]
+fn run_is_nodes_that_follow_each_other() {
+    let run = |indexes: &[usize]| {
+        let nodes: Vec<NodeIx> = indexes.iter().copied().map(NodeIx::new).collect();
+        NodeIx::run(&nodes)
+    };
+    assert_eq!(run(&[7, 8, 9]), Some(7..10));
+    assert_eq!(run(&[7]), Some(7..8));
+    for others in [&[][..], &[7, 9], &[7, 9, 8, 10], &[8, 7]] {
+        assert_eq!(run(others), None, "{others:?}");
+    }
+}
