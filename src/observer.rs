@@ -176,20 +176,25 @@ impl Probe for MetricsObserver {
     }
 
     fn of_task(&self) -> Box<dyn Probe + Send> {
-        Box::new(TaskObserver(self.heartbeat.clone()))
+        Box::new(TaskObserver { heartbeat: self.heartbeat.clone(), probe: self.probe.of_task() })
     }
 }
 
-/// Notes the calls of a task of the loop, so that a stuck loop names the plugin.
-struct TaskObserver(Arc<Heartbeat>);
+/// Measures the plugins that a task of the loop calls, and notes them, so that a stuck loop names the plugin.
+struct TaskObserver {
+    heartbeat: Arc<Heartbeat>,
+    probe: EngineProbe,
+}
 
 impl Probe for TaskObserver {
     fn start(&mut self, span: Span<'_>) {
-        self.0.enter(span);
+        self.heartbeat.enter(span);
+        self.probe.start(span);
     }
 
-    fn stop(&mut self, span: Span<'_>, _code: Code) {
-        self.0.leave(span);
+    fn stop(&mut self, span: Span<'_>, code: Code) {
+        self.probe.stop(span, code);
+        self.heartbeat.leave(span);
     }
 }
 

@@ -59,6 +59,14 @@ impl EngineProbe {
         }
     }
 
+    /// Returns a probe for a task of the current attempt, which measures the plugins that it calls.
+    pub(crate) fn of_task(&self) -> Self {
+        let profile =
+            Profile { name: self.profiles[self.current].name.clone(), ..Profile::default() };
+        let profiles = vec![profile];
+        Self { profiles, attempts: self.attempts, ..Self::new(self.metrics.clone()) }
+    }
+
     /// Drops the resolved series after a reset, which has detached them.
     fn follow_resets(&mut self) {
         let resets = self.metrics.resets();
@@ -364,6 +372,28 @@ mod tests {
             let line = format!("scheduler_{name}{labels} {value}");
             assert!(text.lines().any(|known| known == line), "{line}\n{text}");
         }
+    }
+
+    #[test]
+    fn plugins_that_tasks_call_are_measured_in_the_attempt_under_its_profile() {
+        let (mut probe, metrics) = probe();
+        let plugin: PluginName = "NodeName".into();
+        for _ in 0..SAMPLING {
+            probe.start(Span::Attempt("web"));
+            let mut task = probe.of_task();
+            let span = Span::Plugin(ExtensionPoint::Filter.into(), &plugin);
+            task.start(span);
+            task.stop(span, Code::Success);
+            probe.stop(Span::Attempt("web"), Code::Success);
+        }
+        let labels = "extension_point=Filter plugin=NodeName";
+        expect(
+            &metrics,
+            [
+                ("plugin_evaluation_total", &format!("{labels} profile=web"), 10),
+                ("plugin_execution_duration_seconds_count", &format!("{labels} status=Success"), 1),
+            ],
+        );
     }
 
     #[test]
