@@ -1,13 +1,13 @@
 //! The passes over the nodes that have changed since the last decision for a class, or over all nodes.
 
-use framework::{ChangedNodes, Code, ExtensionPoint, Filter, NodeIx, ScoreScope, Status};
+use framework::{ChangedNodes, Code, ExtensionPoint, Filter, NodeBits, NodeIx, ScoreScope, Status};
 
 use super::Cycle;
 use super::ranked::{Scoped, Unusable};
 use super::scorer::{Keyed, Scorer};
-use crate::plugin_call::{HasCode, call_plugin};
+use crate::plugin_call::call_plugin;
 use crate::profile::{MAX_NODE_SCORE, Named};
-use crate::ranking::{LocalScore, LocalScores, Ranking, divide};
+use crate::ranking::{LocalScore, LocalScores, Ranking, divide, ranges};
 
 /// Number of nodes that are scored at once, so that their scores stay in the cache of the processor.
 const CHUNK: usize = 1 << 13;
@@ -16,18 +16,47 @@ const CHUNK: usize = 1 << 13;
 #[derive(Debug, Default)]
 pub(super) struct Columns {
     /// Nodes that get local scores.
-    scored: Vec<NodeIx>,
+    scored: Lists,
     /// Nodes that pass the filters which look at the objects of nodes.
-    passed: Vec<NodeIx>,
+    passed: Lists,
+    /// Nodes that filters of the class alone pass.
+    own: Vec<NodeIx>,
     /// Nodes that filters of the class alone reject.
     rejected: Vec<NodeIx>,
     /// For each part of a pass.
     parts: Vec<Buffers>,
 }
 
+/// Nodes in ascending order, in one list or one for each part of a pass.
+#[derive(Debug, Default)]
+struct Lists {
+    lists: Vec<Vec<NodeIx>>,
+    /// Number of lists in use.
+    len: usize,
+}
+
+impl Lists {
+    /// Takes so many lists in use. The caller fills them.
+    fn reset(&mut self, len: usize) -> &mut [Vec<NodeIx>] {
+        self.len = len;
+        first(&mut self.lists, len)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[NodeIx]> {
+        self.lists.iter().take(self.len).map(|list| &list[..]).filter(|list| !list.is_empty())
+    }
+
+    /// Returns the nodes in lists for [parts](divide) of a pass.
+    fn parts(&self) -> Vec<&[NodeIx]> {
+        if self.len == 1 { self.iter().flat_map(divide).collect() } else { self.iter().collect() }
+    }
+}
+
 /// Buffers of a part of a pass.
 #[derive(Debug, Default)]
 struct Buffers {
+    /// Nodes that are left.
+    left: NodeBits,
     /// The scores of one plugin.
     raw: Vec<i64>,
     /// For each node the weighted sum of its local scores.
@@ -37,9 +66,9 @@ struct Buffers {
 }
 
 /// Returns so many of the buffers, which are made as needed.
-fn first(buffers: &mut Vec<Buffers>, count: usize) -> &mut [Buffers] {
+fn first<T: Default>(buffers: &mut Vec<T>, count: usize) -> &mut [T] {
     if buffers.len() < count {
-        buffers.resize_with(count, Buffers::default);
+        buffers.resize_with(count, T::default);
     }
     &mut buffers[..count]
 }
@@ -102,17 +131,20 @@ impl Cycle<'_, '_> {
         let changed = changed.as_ref().map(|changed| &*changed.nodes);
         changed.into_iter().flatten().for_each(|node| local.set(*node, LocalScore::REJECTED));
         self.start(ExtensionPoint::Filter);
+        let missed_objects = missed.map(|missed| &*missed.objects);
+        let Columns { scored, passed, parts, .. } = columns;
         let filtered = self
-            .filter_nodes(&scoped.local_filters, changed, &mut columns.scored)
-            .and_then(|()| self.filter_own(missed, scoped, columns))
-            .and_then(|()| self.filter_objects(missed, scoped, &mut columns.passed));
-        self.stop(ExtensionPoint::Filter, filtered.code());
+            .filter_in_parts(&scoped.local_filters, changed, scored, parts)
+            .and_then(|()| {
+                self.filter_in_parts(&scoped.object_filters, missed_objects, passed, parts)
+            })
+            .and_then(|()| Ok(self.filter_own(missed, scoped, columns)?));
+        self.stop(ExtensionPoint::Filter, code_of(&filtered));
         filtered?;
         self.start(ExtensionPoint::Score);
         let scored = self.score_local(local, scoped, columns);
         let ranked = scored.and_then(|()| self.rank(ranking, local, missed, scoped, columns));
-        let code = if ranked.is_ok() { Code::Success } else { Code::Error };
-        self.stop(ExtensionPoint::Score, code);
+        self.stop(ExtensionPoint::Score, code_of(&ranked));
         ranked
     }
 
@@ -121,7 +153,7 @@ impl Cycle<'_, '_> {
         &mut self,
         missed: Option<&ChangedNodes>,
         scoped: &Scoped<'_>,
-        Columns { passed, rejected, .. }: &mut Columns,
+        Columns { own: passed, rejected, .. }: &mut Columns,
     ) -> Result<(), Status> {
         rejected.clear();
         if scoped.own_filters.is_empty() {
@@ -138,17 +170,6 @@ impl Cycle<'_, '_> {
         Ok(())
     }
 
-    /// Finds the nodes that pass the filters which look at the objects of nodes, out of those to look at.
-    fn filter_objects(
-        &mut self,
-        missed: Option<&ChangedNodes>,
-        scoped: &Scoped<'_>,
-        passed: &mut Vec<NodeIx>,
-    ) -> Result<(), Status> {
-        let nodes = missed.map(|changed| &*changed.objects);
-        self.filter_nodes(&scoped.object_filters, nodes, passed)
-    }
-
     /// Computes the local scores of the nodes in `columns.scored`.
     fn score_local(
         &mut self,
@@ -156,10 +177,10 @@ impl Cycle<'_, '_> {
         scoped: &Scoped<'_>,
         Columns { scored, parts: buffers, .. }: &mut Columns,
     ) -> Result<(), Unusable> {
-        let lists = divide(scored);
+        let lists = scored.parts();
         let buffers = first(buffers, lists.len());
         let parts = lists.iter().zip(local.parts(&lists)).zip(buffers);
-        self.score_in_parts(parts, |scorer, ((nodes, mut scores), buffers)| {
+        self.run_in_parts(parts, |scorer, ((nodes, mut scores), buffers)| {
             let Buffers { raw, sums, .. } = buffers;
             for nodes in nodes.chunks(CHUNK) {
                 let form = scorer.form_for(nodes);
@@ -193,16 +214,13 @@ impl Cycle<'_, '_> {
         columns: &mut Columns,
     ) -> Result<(), Unusable> {
         match missed {
-            None => {
-                ranking.reserve(self.view.cluster().table_len());
-                self.rank_all(ranking, local, scoped, columns)?;
-            }
+            None => self.rank_all(ranking, local, scoped, columns)?,
             Some(changed) => {
                 self.rank_again(ranking, local, &changed.nodes, scoped, columns)?;
                 changed.objects.iter().for_each(|node| ranking.remove(*node));
                 let keys = &mut first(&mut columns.parts, 1)[0].keys;
                 let mut scorer = self.scorer();
-                for nodes in columns.passed.chunks(CHUNK) {
+                for nodes in columns.passed.iter().flat_map(|passed| passed.chunks(CHUNK)) {
                     write_all_keys(&mut scorer, scoped, nodes, keys)?;
                     ranking.insert_all(nodes, keys, |node| local.get(node))?;
                 }
@@ -220,11 +238,11 @@ impl Cycle<'_, '_> {
         scoped: &Scoped<'_>,
         Columns { passed, parts: buffers, .. }: &mut Columns,
     ) -> Result<(), Unusable> {
-        let lists = divide(passed);
+        let lists = passed.parts();
         let buffers = first(buffers, lists.len());
         ranking.insert_parts(&lists, |parts| {
             let parts = lists.iter().zip(parts).zip(buffers);
-            self.score_in_parts(parts, |scorer, ((nodes, part), Buffers { keys, .. })| {
+            self.run_in_parts(parts, |scorer, ((nodes, part), Buffers { keys, .. })| {
                 for nodes in nodes.chunks(CHUNK) {
                     write_all_keys(scorer, scoped, nodes, keys)?;
                     part.insert_all(nodes, keys, |node| local.get(node))?;
@@ -268,6 +286,31 @@ impl Cycle<'_, '_> {
 
 /// Calls of plugins.
 impl Cycle<'_, '_> {
+    /// Finds the nodes that pass the filters, out of these nodes, or out of all, part by part.
+    fn filter_in_parts(
+        &mut self,
+        filters: &[&Named<dyn Filter>],
+        nodes: Option<&[NodeIx]>,
+        passed: &mut Lists,
+        buffers: &mut Vec<Buffers>,
+    ) -> Result<(), Unusable> {
+        let ranges = ranges(self.view.cluster().table_len());
+        let count = if nodes.is_some() { 1 } else { ranges.len() };
+        let passed = passed.reset(count);
+        if let [passed] = passed {
+            return Ok(self.filter_nodes(filters, nodes, passed)?);
+        }
+        let parts = ranges.zip(passed).zip(first(buffers, count));
+        self.run_in_parts(parts, |scorer, ((range, passed), Buffers { left, .. })| {
+            left.copy_blocks(scorer.handle.cluster.nodes(), range);
+            filters.iter().try_for_each(|own| scorer.retain(own, left))?;
+            passed.clear();
+            passed.reserve(left.count());
+            left.append_to(passed);
+            Ok(())
+        })
+    }
+
     /// Finds the nodes that pass the filters, out of these nodes, or out of all.
     fn filter_nodes(
         &mut self,
@@ -325,6 +368,10 @@ impl Cycle<'_, '_> {
         })
         .flatten()
     }
+}
+
+fn code_of(passed: &Result<(), Unusable>) -> Code {
+    if passed.is_ok() { Code::Success } else { Code::Error }
 }
 
 /// Writes the keys of the nodes, plugin by plugin.

@@ -1,6 +1,8 @@
-//! Scores and keys of many nodes, which plugins give on one thread or several.
+//! Verdicts, scores and keys of many nodes, which plugins give on one thread or several.
 
-use framework::{Code, Commands, CycleState, ExtensionPoint, Filter, Handle, NodeIx, Pod, Status};
+use framework::{
+    Code, Commands, CycleState, ExtensionPoint, Filter, Handle, NodeBits, NodeIx, Pod, Status,
+};
 
 use super::ranked::Unusable;
 use super::{Cycle, Form, Panics};
@@ -39,6 +41,19 @@ impl Scorer<'_> {
 
     pub(super) fn form_for(&self, nodes: &[NodeIx]) -> Form {
         if self.are_few(nodes) { Form::OneNode } else { Form::Set }
+    }
+
+    /// Retains the nodes that pass the set form of a plugin.
+    pub(super) fn retain(
+        &mut self,
+        own: &Named<dyn Filter>,
+        nodes: &mut NodeBits,
+    ) -> Result<(), Status> {
+        let Self { handle, pod, state, .. } = *self;
+        call_plugin(ExtensionPoint::Filter, &own.name, self.probe, || {
+            own.plugin.filter_set(state, pod, &handle, nodes)
+        })
+        .flatten()
     }
 
     /// Writes the score of `nodes[i]`, before it is normalised, to `scores[i]`.
@@ -125,7 +140,7 @@ impl Cycle<'_, '_> {
     }
 
     /// Runs `work` for each part of a pass, by the parallelizer if there are several. A failure ends the pass as if no later part had run.
-    pub(super) fn score_in_parts<P: Send>(
+    pub(super) fn run_in_parts<P: Send>(
         &mut self,
         mut parts: impl ExactSizeIterator<Item = P>,
         work: impl Fn(&mut Scorer<'_>, P) -> Result<(), Unusable> + Sync,

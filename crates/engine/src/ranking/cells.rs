@@ -2,7 +2,7 @@
 
 use framework::NodeIx;
 
-use super::parts::{BLOCK, Part};
+use super::blocks::{BLOCK, BlockTable, block_of};
 use super::{LocalScore, Overflow};
 
 /// Number of nodes that a search for the n-th node counts at once.
@@ -16,7 +16,7 @@ impl CellId {
     /// The number of no cell.
     pub(super) const NONE: Self = Self(0);
 
-    const fn index(self) -> usize {
+    pub(super) const fn index(self) -> usize {
         self.0 as usize
     }
 }
@@ -28,22 +28,21 @@ pub(super) struct Cell {
     pub(super) group: usize,
     pub(super) score: LocalScore,
     pub(super) len: usize,
-    /// Number of its nodes in each block.
+    /// Number of its nodes in each block, up to the last one with a node.
     blocks: Vec<u16>,
 }
 
 /// The cell of each node.
 #[derive(Debug)]
 pub(super) struct Cells {
-    /// The number of the cell of each node. The allocator has zeroed memory for plain integers, which the kernel hands out
-    /// page by page when nodes are filled in, on the thread that does it.
-    of_nodes: Vec<u16>,
+    of_nodes: BlockTable,
     /// By number. The first one is no cell.
     cells: Vec<Cell>,
     /// Numbers to be used again.
     unused: Vec<CellId>,
-    /// Number of nodes that are not counted yet, by cell.
-    filled: Vec<u16>,
+    /// Number of nodes that are not counted yet, by cell: of every second node, and of the others. The processor can
+    /// then count two nodes of one cell at once.
+    filled: Vec<[u16; 2]>,
     /// Number of counts of all cells and blocks.
     counts: usize,
 }
@@ -51,20 +50,17 @@ pub(super) struct Cells {
 impl Default for Cells {
     fn default() -> Self {
         let cells = vec![Cell::default()];
-        Self { of_nodes: Vec::new(), cells, unused: Vec::new(), filled: vec![0], counts: 0 }
+        Self {
+            of_nodes: BlockTable::default(),
+            cells,
+            unused: Vec::new(),
+            filled: vec![[0; 2]],
+            counts: 0,
+        }
     }
 }
 
 impl Cells {
-    /// Makes room for a table of nodes of this length.
-    pub(super) fn reserve(&mut self, len: usize) {
-        if self.of_nodes.is_empty() {
-            self.of_nodes = vec![0; len];
-        } else if self.of_nodes.len() < len {
-            self.of_nodes.resize(len, 0);
-        }
-    }
-
     /// Adds a cell without nodes.
     ///
     /// # Errors
@@ -75,7 +71,7 @@ impl Cells {
             None => {
                 let id = CellId(u16::try_from(self.cells.len()).map_err(|_| Overflow)?);
                 self.cells.push(Cell::default());
-                self.filled.push(0);
+                self.filled.push([0; 2]);
                 id
             }
         };
@@ -95,72 +91,55 @@ impl Cells {
 
     /// Returns the number of the cell of a node.
     pub(super) fn of(&self, node: NodeIx) -> CellId {
-        CellId(self.of_nodes.get(node.index()).copied().unwrap_or_default())
+        self.of_nodes.get(node)
     }
 
     /// Moves a node to a cell, or out of all cells. Returns its cell before.
     pub(super) fn set(&mut self, node: NodeIx, new: CellId) -> CellId {
-        self.reserve(node.index() + 1);
-        let old = CellId(std::mem::replace(&mut self.of_nodes[node.index()], new.0));
+        let old = self.of_nodes.set(node, new);
         if old == new {
             return old;
         }
-        let block = node.index() / BLOCK;
+        let block = block_of(node);
         if old != CellId::NONE {
             let cell = &mut self.cells[old.index()];
             cell.len -= 1;
             cell.blocks[block] -= 1;
         }
         if new != CellId::NONE {
-            self.count(new, (block, self.of_nodes.len().div_ceil(BLOCK)), 1);
+            self.count(new, block, 1);
         }
         old
     }
 
-    /// Takes out the cells of the nodes, with room for a table of nodes of this length.
-    pub(super) fn take_table(&mut self, len: usize) -> Vec<u16> {
-        self.reserve(len);
-        std::mem::take(&mut self.of_nodes)
-    }
-
-    /// Puts back the cells of the nodes.
-    pub(super) fn put_back_table(&mut self, of_nodes: Vec<u16>) {
-        self.of_nodes = of_nodes;
-    }
-
-    /// Puts a node of a part of the table into a cell. It is in none. It counts when the nodes of its block
+    /// Puts each of the nodes of a block into a cell. They are in none. They count when the nodes of the block
     /// [are counted](Self::count_filled), which is due before the next block.
-    #[inline]
-    pub(super) fn fill(&mut self, part: &mut Part<'_, u16>, node: NodeIx, id: CellId) {
-        part.set(node, id.0);
-        self.filled[id.index()] += 1;
+    pub(super) fn fill(&mut self, nodes: &[NodeIx], ids: &[CellId]) {
+        self.of_nodes.set_all(nodes, ids);
+        for (place, id) in ids.iter().enumerate() {
+            self.filled[id.index()][place % 2] += 1;
+        }
     }
 
-    /// Counts the nodes of the block of `node` that were [filled](Self::fill). Reports the number of nodes that each
-    /// cell got.
-    pub(super) fn count_filled(
-        &mut self,
-        part: &Part<'_, u16>,
-        node: NodeIx,
-        mut report: impl FnMut(&Cell, usize),
-    ) {
-        let (block, blocks) = (part.block_of(node), part.blocks());
+    /// Counts the nodes of a block that were [filled](Self::fill). Reports the number of nodes that each cell got.
+    pub(super) fn count_filled(&mut self, block: usize, mut report: impl FnMut(&Cell, usize)) {
         let mut filled = std::mem::take(&mut self.filled);
-        for (place, count) in filled.iter_mut().enumerate().filter(|(_, count)| **count > 0) {
+        for (place, counts) in filled.iter_mut().enumerate().filter(|(_, it)| **it != [0; 2]) {
             let id = CellId(place as u16);
-            self.count(id, (block, blocks), *count);
-            report(self.get(id), usize::from(std::mem::take(count)));
+            let count = std::mem::take(counts).iter().sum();
+            self.count(id, block, count);
+            report(self.get(id), usize::from(count));
         }
         self.filled = filled;
     }
 
-    /// Takes in that so many nodes of a block, out of so many blocks, are new in a cell.
-    fn count(&mut self, id: CellId, (block, blocks): (usize, usize), nodes: u16) {
+    /// Takes in that so many nodes of a block are new in a cell.
+    fn count(&mut self, id: CellId, block: usize, nodes: u16) {
         let cell = &mut self.cells[id.index()];
         cell.len += usize::from(nodes);
         if cell.blocks.len() <= block {
-            self.counts += blocks - cell.blocks.len();
-            cell.blocks.resize(blocks, 0);
+            self.counts += block + 1 - cell.blocks.len();
+            cell.blocks.resize(block + 1, 0);
         }
         cell.blocks[block] += nodes;
     }
@@ -170,21 +149,19 @@ impl Cells {
         self.cells.iter().skip(1)
     }
 
-    /// Replaces the cells of the nodes of a part: the new number of each cell is in `ids`.
-    pub(super) fn renumber(part: &mut Part<'_, u16>, ids: &[CellId]) {
-        part.entries_mut().iter_mut().for_each(|id| *id = ids[usize::from(*id)].0);
-    }
-
-    /// Takes in the nodes of a cell of other cells, whose first block is `first` here, out of so many blocks.
-    pub(super) fn join(&mut self, id: CellId, other: &Cell, first: usize, blocks: usize) {
-        let counts = other.blocks.iter().enumerate().filter(|(_, count)| **count > 0);
-        counts.for_each(|(block, count)| self.count(id, (first + block, blocks), *count));
+    /// Takes in the nodes of other cells, in other blocks. The new number of each of the other cells is in `ids`.
+    pub(super) fn join(&mut self, other: Self, ids: &[CellId]) {
+        for (cell, id) in other.cells.iter().zip(ids) {
+            let counts = cell.blocks.iter().enumerate().filter(|(_, count)| **count > 0);
+            counts.for_each(|(block, count)| self.count(*id, block, *count));
+        }
+        self.of_nodes.append(other.of_nodes, ids);
     }
 
     /// Returns the node at this place in the order of all nodes in these cells.
     pub(super) fn nth(&self, cells: &[CellId], place: usize) -> Option<NodeIx> {
         let mut left = place;
-        let (block, ids) = find(self.of_nodes.chunks(BLOCK), &mut left, |block, _| {
+        let (block, ids) = find(self.of_nodes.iter(), &mut left, |block, _| {
             let counts = cells.iter().filter_map(|id| self.get(*id).blocks.get(block));
             counts.map(|count| usize::from(*count)).sum()
         })?;
@@ -192,23 +169,22 @@ impl Cells {
         cells.iter().for_each(|id| is_wanted[id.index()] = true);
         let (stride, ids) = find(ids.chunks(STRIDE), &mut left, |_, ids| match cells {
             // With a sum as narrow as the numbers, the processor compares and counts several nodes at once.
-            [cell] => ids.iter().fold(0_u16, |sum, id| sum + u16::from(*id == cell.0)).into(),
-            _ => ids.iter().filter(|id| is_wanted[usize::from(**id)]).count(),
+            [cell] => ids.iter().fold(0_u16, |sum, id| sum + u16::from(id == cell)).into(),
+            _ => ids.iter().filter(|id| is_wanted[id.index()]).count(),
         })?;
-        let mut wanted = ids.iter().enumerate().filter(|(_, id)| is_wanted[usize::from(**id)]);
+        let mut wanted = ids.iter().enumerate().filter(|(_, id)| is_wanted[id.index()]);
         let (offset, _) = wanted.nth(left)?;
         Some(NodeIx::new(block * BLOCK + stride * STRIDE + offset))
     }
 
-    /// The length of the table of nodes.
-    pub(super) const fn table_len(&self) -> usize {
-        self.of_nodes.len()
+    /// Number of nodes in all blocks.
+    pub(super) const fn room(&self) -> usize {
+        self.of_nodes.room()
     }
 
     /// Number of bytes that the cells take.
     pub(super) fn bytes(&self) -> usize {
-        2 * (self.of_nodes.capacity() + self.counts)
-            + (size_of::<Cell>() + 2) * self.cells.capacity()
+        self.of_nodes.bytes() + 2 * self.counts + (size_of::<Cell>() + 4) * self.cells.capacity()
     }
 }
 
@@ -268,10 +244,10 @@ impl CellTable {
 /// Returns the part with the entry that has `left` others before it, and the number of the part. Takes the entries of
 /// the parts before from `left`.
 fn find<'a>(
-    parts: impl Iterator<Item = &'a [u16]>,
+    parts: impl Iterator<Item = &'a [CellId]>,
     left: &mut usize,
-    count: impl Fn(usize, &[u16]) -> usize,
-) -> Option<(usize, &'a [u16])> {
+    count: impl Fn(usize, &[CellId]) -> usize,
+) -> Option<(usize, &'a [CellId])> {
     parts.enumerate().find(|(number, part)| match left.checked_sub(count(*number, part)) {
         Some(rest) => {
             *left = rest;

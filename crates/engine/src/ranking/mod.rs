@@ -8,12 +8,13 @@
 //! * `local` has the scores of plugins that look at each node by itself. Classes with equal requests share them.
 //! * `nodes` has the order of one class: its nodes by group and local score.
 //! * `grouping` finds nodes with equal keys, for many at once.
-//! * `cells` finds the n-th of the nodes that are equally good.
-//! * `parts` divides the nodes among threads that score and rank all of them.
+//! * `cells` finds the n-th of the nodes that are equally good; `blocks` has the cell of each node.
+//! * `parts` divides the nodes among threads that filter, score and rank all of them.
 //! * `rejections` has the verdicts on the nodes of a class that fits nowhere.
 //!
 //! `cycle/ranked.rs` decides by a ranking, `cycle/node_pass.rs` repairs it; `cycle/rejected.rs` answers by verdicts.
 
+mod blocks;
 mod cells;
 mod failures;
 mod grouping;
@@ -31,7 +32,7 @@ use rustc_hash::FxHashMap;
 use self::failures::Failures;
 pub(crate) use self::local::{LocalKey, LocalScore, LocalScores};
 pub(crate) use self::nodes::{Basis, Ranking, Reads};
-pub(crate) use self::parts::divide;
+pub(crate) use self::parts::{divide, ranges};
 pub(crate) use self::rejections::{FilterScopes, GroupKey, Rejections};
 
 use crate::profile::Profile;

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use framework::{ChangedNodes, FilterScope, NodeGroup, NodeIx, PodPart, ScoreScope};
 use rustc_hash::FxHashMap;
 
+use super::blocks::{block_of, in_blocks};
 use super::cells::{CellId, CellTable, Cells};
 use super::grouping::Grouping;
-use super::parts::{BLOCK, Part, divide_table, in_blocks};
 use super::{LocalScore, LocalScores, Overflow};
 use crate::world::LogReader;
 
@@ -63,29 +63,6 @@ pub(crate) struct Ranking {
     unused: Vec<usize>,
     /// The local scores, if the class does not share them.
     local: LocalScores,
-}
-
-/// The ranking of the nodes in a part of the table.
-#[derive(Debug)]
-pub(crate) struct RankingPart<'n> {
-    part: Part<'n, u16>,
-    /// Without the cell of each node.
-    own: Ranking,
-}
-
-impl RankingPart<'_> {
-    /// Adds nodes, as [`Ranking::insert_all`] does.
-    ///
-    /// # Errors
-    /// [`Overflow`]: there are too many groups and scores.
-    pub(crate) fn insert_all(
-        &mut self,
-        nodes: &[NodeIx],
-        keys: &[i64],
-        score_of: impl Fn(NodeIx) -> LocalScore,
-    ) -> Result<(), Overflow> {
-        self.own.fill(&mut self.part, nodes, keys, score_of)
-    }
 }
 
 /// The nodes with the same keys.
@@ -174,18 +151,13 @@ impl Ranking {
     /// # Errors
     /// [`Overflow`]: it has too many groups, or takes too much memory.
     pub(crate) fn check_size(&self) -> Result<(), Overflow> {
-        let most = MAX_BYTES_PER_NODE * self.cells.table_len() + MAX_BYTES_OF_SMALL_CLUSTER;
+        let most = MAX_BYTES_PER_NODE * self.cells.room() + MAX_BYTES_OF_SMALL_CLUSTER;
         if self.group_count() > MAX_GROUPS || self.bytes() > most { Err(Overflow) } else { Ok(()) }
     }
 }
 
 /// Nodes.
 impl Ranking {
-    /// Makes room for a table of nodes of this length.
-    pub(crate) fn reserve(&mut self, len: usize) {
-        self.cells.reserve(len);
-    }
-
     /// Adds a node, or moves it to these keys and this score.
     ///
     /// # Errors
@@ -210,65 +182,6 @@ impl Ranking {
         keys: &[i64],
         score_of: impl Fn(NodeIx) -> LocalScore,
     ) -> Result<(), Overflow> {
-        let len = nodes.last().map_or(0, |node| node.index() + 1);
-        let mut table = self.cells.take_table(len);
-        let mut parts = divide_table(&mut table, &[nodes]);
-        let inserted = self.fill(&mut parts[0], nodes, keys, score_of);
-        self.cells.put_back_table(table);
-        inserted
-    }
-
-    /// Adds nodes to a ranking that has none, part by part. `rank` ranks the nodes of each of the lists, which were
-    /// [divided](super::divide). The parts are joined in their order, so that it does not matter which is ranked first.
-    ///
-    /// # Errors
-    /// That of `rank`, or [`Overflow`]: there are too many groups and scores. The ranking must then be dropped.
-    pub(crate) fn insert_parts<E: From<Overflow>>(
-        &mut self,
-        lists: &[&[NodeIx]],
-        rank: impl FnOnce(&mut [RankingPart<'_>]) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let mut table = self.cells.take_table(0);
-        let blocks = table.len().div_ceil(BLOCK);
-        let parts = divide_table(&mut table, lists).into_iter();
-        let mut parts: Vec<_> =
-            parts.map(|part| RankingPart { part, own: std::mem::take(self) }).collect();
-        rank(&mut parts)?;
-        for (number, part) in parts.into_iter().enumerate() {
-            match number {
-                0 => *self = part.own,
-                _ => self.join(part, blocks)?,
-            }
-        }
-        self.cells.put_back_table(table);
-        Ok(())
-    }
-
-    /// Takes in the nodes of a part of a table of so many blocks.
-    fn join(&mut self, part: RankingPart<'_>, blocks: usize) -> Result<(), Overflow> {
-        let RankingPart { mut part, own } = part;
-        let groups: Vec<usize> =
-            own.groups.iter().map(|group| self.group_of(&group.keys)).collect();
-        let mut ids = vec![CellId::NONE];
-        for cell in own.cells.iter() {
-            let group = groups[cell.group];
-            let id = self.cell_of(group, cell.score)?;
-            ids.push(id);
-            self.cells.join(id, cell, part.first_block(), blocks);
-            self.groups[group].joined(cell.score, cell.len);
-        }
-        Cells::renumber(&mut part, &ids);
-        Ok(())
-    }
-
-    /// Puts nodes that are in no cell, in ascending order, into cells.
-    fn fill(
-        &mut self,
-        part: &mut Part<'_, u16>,
-        nodes: &[NodeIx],
-        keys: &[i64],
-        score_of: impl Fn(NodeIx) -> LocalScore,
-    ) -> Result<(), Overflow> {
         if nodes.is_empty() {
             return Ok(());
         }
@@ -277,27 +190,63 @@ impl Ranking {
         let mut groups = vec![NO_GROUP; grouping.table_len()];
         let mut codes = grouping.codes();
         let mut place = 0;
+        let mut ids = Vec::new();
         for nodes in in_blocks(nodes) {
             let (own, rest) = codes.split_at(nodes.len());
+            ids.clear();
             for (node, code) in nodes.iter().zip(own) {
                 let group = &mut groups[*code as usize];
                 if *group == NO_GROUP {
-                    let keys = keys.iter().skip(place).step_by(grouping.codes().len());
+                    let keys = keys.iter().skip(place + ids.len()).step_by(grouping.codes().len());
                     *group = self.group_of(&keys.copied().collect::<Vec<_>>());
                     if self.group_count() > MAX_GROUPS {
                         return Err(Overflow);
                     }
                 }
-                let cell = self.cell_of(*group, score_of(*node))?;
-                self.cells.fill(part, *node, cell);
-                place += 1;
+                ids.push(self.cell_of(*group, score_of(*node))?);
             }
+            self.cells.fill(nodes, &ids);
+            place += nodes.len();
             codes = rest;
             let Self { cells, groups, .. } = self;
-            cells.count_filled(part, nodes[0], |cell, len| {
+            cells.count_filled(block_of(nodes[0]), |cell, len| {
                 groups[cell.group].joined(cell.score, len)
             });
         }
+        Ok(())
+    }
+
+    /// Adds nodes to a ranking that has none, part by part. `rank` ranks the nodes of each of the lists, which were
+    /// [divided](super::divide), in a ranking of its own. The parts are joined in their order, so that it does not matter
+    /// which is ranked first.
+    ///
+    /// # Errors
+    /// That of `rank`, or [`Overflow`]: there are too many groups and scores. The ranking must then be dropped.
+    pub(crate) fn insert_parts<E: From<Overflow>>(
+        &mut self,
+        lists: &[&[NodeIx]],
+        rank: impl FnOnce(&mut [Self]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut parts: Vec<Self> = lists.iter().map(|_| std::mem::take(self)).collect();
+        rank(&mut parts)?;
+        let mut parts = parts.into_iter();
+        if let Some(first) = parts.next() {
+            *self = first;
+        }
+        Ok(parts.try_for_each(|part| self.join(part))?)
+    }
+
+    /// Takes in the nodes of a ranking that has other blocks.
+    fn join(&mut self, part: Self) -> Result<(), Overflow> {
+        let groups: Vec<usize> =
+            part.groups.iter().map(|group| self.group_of(&group.keys)).collect();
+        let mut ids = vec![CellId::NONE];
+        for cell in part.cells.iter() {
+            let group = groups[cell.group];
+            ids.push(self.cell_of(group, cell.score)?);
+            self.groups[group].joined(cell.score, cell.len);
+        }
+        self.cells.join(part.cells, &ids);
         Ok(())
     }
 

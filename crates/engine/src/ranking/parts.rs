@@ -1,9 +1,11 @@
-//! Parts of the table of nodes, which threads fill at the same time.
+//! Parts of a pass over all nodes, which threads work on at the same time.
+
+use std::ops::Range;
 
 use framework::NodeIx;
 
-/// Number of nodes in a block. A cell takes two bytes for each block.
-pub(super) const BLOCK: usize = 4096;
+use super::blocks::BLOCK;
+
 /// Minimum number of nodes in a part, on average. A thread takes longer to start than to rank fewer.
 const NODES_PER_PART: usize = 1 << 14;
 /// Maximum number of parts. It bounds what joining them costs.
@@ -23,33 +25,24 @@ impl<T> Part<'_, T> {
     pub(crate) fn set(&mut self, node: NodeIx, entry: T) {
         self.entries[node.index() - self.first] = entry;
     }
-
-    pub(super) const fn entries_mut(&mut self) -> &mut [T] {
-        self.entries
-    }
-
-    /// The number of the first block.
-    pub(super) const fn first_block(&self) -> usize {
-        self.first / BLOCK
-    }
-
-    /// Returns the number of the block of a node, counted from the first one of the part.
-    pub(super) const fn block_of(&self, node: NodeIx) -> usize {
-        (node.index() - self.first) / BLOCK
-    }
-
-    /// Number of blocks.
-    pub(super) const fn blocks(&self) -> usize {
-        self.entries.len().div_ceil(BLOCK)
-    }
 }
 
 /// Divides nodes in ascending order in lists of about equal length, so that no block is in two of them. The number of
 /// lists is a power of two and depends on the number of nodes only, and with it the order of all that is put together
 /// from the parts.
 pub(crate) fn divide(nodes: &[NodeIx]) -> Vec<&[NodeIx]> {
-    let most = (nodes.len() / NODES_PER_PART).clamp(1, MAX_PARTS);
-    divide_in(nodes, 1 << most.ilog2())
+    divide_in(nodes, part_count(nodes.len()))
+}
+
+/// Divides the indexes below `len` in ranges of whole blocks.
+pub(crate) fn ranges(len: usize) -> impl ExactSizeIterator<Item = Range<usize>> {
+    let (count, blocks) = (part_count(len), len.div_ceil(BLOCK));
+    let start = move |part| blocks * part / count * BLOCK;
+    (0..count).map(move |part| start(part)..start(part + 1))
+}
+
+fn part_count(nodes: usize) -> usize {
+    1 << (nodes / NODES_PER_PART).clamp(1, MAX_PARTS).ilog2()
 }
 
 /// Divides nodes in up to `count` such lists.
@@ -79,15 +72,4 @@ pub(super) fn divide_table<'n, T>(table: &'n mut [T], lists: &[&[NodeIx]]) -> Ve
     }
     parts.push(Part { first, entries: left });
     parts
-}
-
-/// Divides nodes in ascending order by blocks.
-pub(super) fn in_blocks(nodes: &[NodeIx]) -> impl Iterator<Item = &[NodeIx]> {
-    let mut left = nodes;
-    std::iter::from_fn(move || {
-        let block = left.first()?.index() / BLOCK;
-        let (own, rest) = left.split_at(left.partition_point(|node| node.index() / BLOCK == block));
-        left = rest;
-        Some(own)
-    })
 }

@@ -230,7 +230,6 @@ fn ranking_of_too_many_groups_or_scores_is_refused() {
 #[test]
 fn ranking_takes_less_than_three_bytes_a_node_in_a_large_cluster() {
     let mut ranking = Ranking::default();
-    ranking.reserve(1_000_000);
     for node in 0..1_000_000 {
         let number = i64::try_from(node).unwrap();
         let score = local(Some(number % 100));
@@ -410,7 +409,6 @@ proptest! {
         let expected = best(&together);
         for count in [1, 2, 3, 7] {
             let mut in_parts = Ranking::default();
-            in_parts.reserve(len);
             let lists = parts::divide_in(&nodes, count);
             prop_assert_eq!(lists.concat(), &*nodes);
             in_parts.insert_parts(&lists, |parts| {
@@ -435,5 +433,17 @@ proptest! {
                 prop_assert_eq!(left, kept.count());
             }
         }
+    }
+}
+
+#[test]
+fn ranges_divide_the_table_at_blocks() {
+    for (len, count) in [(0, 1), (5_000, 1), (32_767, 1), (32_768, 2), (100_000, 4), (1_000_000, 8)]
+    {
+        let ranges: Vec<_> = parts::ranges(len).collect();
+        assert_eq!(ranges.len(), count, "{len} nodes");
+        assert!(ranges[0].start == 0 && ranges[count - 1].end >= len);
+        assert!(ranges.windows(2).all(|pair| pair[0].end == pair[1].start));
+        assert!(ranges.iter().all(|range| range.start % blocks::BLOCK == 0));
     }
 }

@@ -1,5 +1,7 @@
 //! A set of nodes, stored as bits.
 
+use std::ops::Range;
+
 use super::NodeIx;
 
 const WORD: usize = 64;
@@ -62,6 +64,15 @@ impl NodeBits {
     pub fn copy_from(&mut self, other: &Self) {
         self.words.clear();
         self.words.extend_from_slice(&other.words);
+    }
+
+    /// Empties the set and adds the nodes of `other` in a range of whole blocks of 64 ids, keeping the allocation.
+    pub fn copy_blocks(&mut self, other: &Self, ids: Range<usize>) {
+        let end = ids.end.div_ceil(WORD).min(other.words.len());
+        let first = (ids.start / WORD).min(end);
+        self.words.clear();
+        self.words.resize(first, 0);
+        self.words.extend_from_slice(&other.words[first..end]);
     }
 
     /// Keeps the nodes that are also in `other`.
@@ -259,6 +270,8 @@ mod tests {
             check(NodeBits::union, a.union(&b).copied().collect())?;
             check(NodeBits::subtract, a.difference(&b).copied().collect())?;
             check(NodeBits::copy_from, b.clone())?;
+            check(|set, b| set.copy_blocks(b, 64..192), b.range(64..192).copied().collect())?;
+            check(|set, b| set.copy_blocks(b, 192..512), b.range(192..).copied().collect())?;
             let mut odd = bits(&a);
             odd.retain(|node| node.index() % 2 == 1);
             prop_assert_eq!(ids(&odd), a.iter().copied().filter(|id| id % 2 == 1).collect());
