@@ -231,11 +231,12 @@ fn read_folder(
     Ok(())
 }
 
-/// Returns the files of each module, without tests.
+/// Returns the files of each module, without tests and the models of the simulation.
 fn planted_files(files: &BTreeMap<PathBuf, Vec<u8>>) -> Vec<(&'static str, PathBuf)> {
+    const OTHERS: [&str; 4] = ["tests", "tests.rs", "simulation", "simulation.rs"];
     let is_code = |path: &&PathBuf| {
-        let is_test = path.iter().any(|part| part == "tests" || part == "tests.rs");
-        path.extension().is_some_and(|it| it == "rs") && !is_test
+        let is_other = path.iter().any(|part| OTHERS.iter().any(|other| part == *other));
+        path.extension().is_some_and(|it| it == "rs") && !is_other
     };
     let mut planted = Vec::new();
     for (module, places) in MODULES {
