@@ -58,7 +58,7 @@ pub(super) struct EventObject {
 }
 
 /// The number of occurrences of an event and the time of the last one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct EventSeries {
     pub(super) count: u32,
     pub(super) last_observed: Time,

@@ -161,6 +161,8 @@ enum NextStep {
     Finish,
     /// Creates the object with its series, because it does not exist any more.
     Create,
+    /// Patches the series into the object, because it exists already.
+    Patch,
     /// Sends the write again after the delay.
     Retry {
         delay: Duration,
@@ -269,8 +271,8 @@ impl EventRecorder {
         let tried = reply.as_tried();
         match self.next_step(&write, reply, now) {
             NextStep::Finish => {}
-            NextStep::Create => {
-                (write.creates, write.ready_at) = (true, now);
+            step @ (NextStep::Create | NextStep::Patch) => {
+                (write.creates, write.ready_at) = (matches!(step, NextStep::Create), now);
                 self.wait(write, now);
             }
             NextStep::Retry { delay, .. } if write.tries < MAX_TRIES && !self.is_stopped => {
@@ -376,8 +378,10 @@ impl EventRecorder {
     /// Lets a write wait for its turn, and drops the least important one if too many wait.
     fn wait(&mut self, mut write: EventWrite, now: Time) {
         if let Some(later) = self.waiting.get_mut(write.object.stamp) {
-            // An occurrence was counted while the request was in flight.
+            // An occurrence was counted while the request was in flight, or the creation of the object is retried while the
+            // patch of its series was.
             later.creates |= write.creates;
+            later.series = later.series.max(write.series);
             (write.creates, write.series) = (later.creates, later.series);
         }
         if let Some(dropped) = self.waiting.add(write, now) {
@@ -413,6 +417,10 @@ impl EventRecorder {
         match response.status {
             _ if response.is_success() => NextStep::Finish,
             404 if !write.creates => NextStep::Create,
+            // An earlier try created the object without the series, or its creation was overtaken by a patch.
+            409 if write.creates && write.series.is_some() && write.tries < MAX_TRIES => {
+                NextStep::Patch
+            }
             // An earlier try created the object, or a patch of the series that overtook the creation.
             409 if write.creates => NextStep::Finish,
             429 => {

@@ -385,6 +385,34 @@ fn conflict_after_a_retry_counts_as_success() {
 }
 
 #[test]
+fn series_is_patched_into_an_event_that_a_lost_request_created() {
+    let mut harness = harness();
+    harness.record(failed("a"));
+    harness.exchange(lost());
+    harness.record(failed("a"));
+    harness.recorder.pod_deleted(&PodKey::new("ns", "a"), &UID.into(), harness.now);
+    harness.wait(Duration::from_secs(13));
+    assert_eq!(harness.exchange(answered(409)).method, Method::Post);
+    let patch = harness.exchange(ok());
+    assert_eq!((patch.method, &body(&patch)["series"]["count"]), (Method::Patch, &json!(2)));
+    assert_eq!(harness.recorder.unfinished(), 0);
+}
+
+#[test]
+fn series_whose_patch_overtakes_a_creation_that_is_retried_is_created_with_its_count() {
+    let mut harness = harness();
+    harness.record(failed("a"));
+    let creation = harness.request();
+    harness.record(failed("a"));
+    let patch = harness.request();
+    harness.reply(&creation, wants_pause(503, 3));
+    harness.reply(&patch, answered(404));
+    harness.wait(Duration::from_secs(3));
+    let creation = harness.exchange(ok());
+    assert_eq!((creation.method, &body(&creation)["series"]["count"]), (Method::Post, &json!(2)));
+}
+
+#[test]
 fn retry_after_of_the_server_is_respected() {
     for status in [429, 503] {
         let mut harness = harness();
