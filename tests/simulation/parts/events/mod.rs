@@ -2,11 +2,15 @@
 //!
 //! Events about a few pods are recorded, with pauses of up to hours and with pods that are deleted. Their requests are
 //! carried out or not, and answered in any order, with any answer. In the end each occurrence is counted once in the
-//! objects that the server has, unless the server has refused a write or events were dropped.
+//! objects that the server has, unless the server has refused a write or events were dropped; each object has the
+//! occurrences of one series; and the recorder remembers nothing.
+
+mod window;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use client::api_dispatcher::{CallState, CallType};
 use client::event_recorder::{DropCause, EventRecorder, Options};
 use client::{Method, Reply, Request, RequestId, Response};
 use engine::{Event, EventType};
@@ -14,6 +18,7 @@ use fastrand::Rng;
 use framework::{PodKey, Time, Uid, WallOffset};
 use serde_json::{Value, json};
 
+use self::window::Window;
 use super::super::rules::{Checked, rule};
 
 /// Number of steps of a history.
@@ -28,7 +33,11 @@ const NOT_SENT: Duration = Duration::from_secs(1);
 const REFRESH: Duration = Duration::from_mins(31);
 /// Time for which an event is remembered at least.
 const REMEMBERED: Duration = Duration::from_mins(6);
-const REASONS: [&str; 4] = ["FailedScheduling", "Scheduled", "Preempted", "Waits"];
+/// Time after which it is forgotten: the next look at old events comes within six minutes.
+const FORGOTTEN: Duration = Duration::from_mins(12);
+/// Maximum length of the name of an object.
+const LONGEST_NAME: usize = 253;
+const REASONS: [&str; 4] = ["FailedScheduling", "Waits", "Scheduled", "Preempted"];
 
 /// What makes two events the same: pod, UID, type, reason and note.
 type Kind = (String, String, bool, &'static str, String);
@@ -39,10 +48,21 @@ type Series = (String, String, bool, &'static str);
 struct History {
     recorder: EventRecorder,
     options: Options,
+    /// The names of pods. One of them may be as long as a name can be.
+    pods: [String; 2],
+    /// Number of reasons and notes that occur. With few of them events repeat often.
+    variety: usize,
+    window: Window,
     now: Time,
     offset: WallOffset,
     /// The objects of the server by path, and how often each was created.
     objects: BTreeMap<String, Value>,
+    /// The bodies of the requests to create objects.
+    about: BTreeMap<String, Value>,
+    /// Objects that the server may have, or may get by a request in flight.
+    may_exist: BTreeSet<String>,
+    /// Number of writes that the server has refused, by reason.
+    rejected: BTreeMap<String, u64>,
     /// The requests without an answer.
     in_flight: BTreeMap<RequestId, Request>,
     /// The times of occurrences.
@@ -51,12 +71,16 @@ struct History {
     last: BTreeMap<Series, (String, Time)>,
     /// Kinds of which a series was certainly not interrupted since the first occurrence.
     unbroken: BTreeSet<Kind>,
+    /// Number of series that have certainly begun.
+    series: BTreeMap<Kind, usize>,
     /// Failed tries of each object, the time before which it is not tried again, and the status.
     failed: BTreeMap<String, (u32, Time, Option<u16>)>,
     /// Objects of which the server has refused a write.
     refused: BTreeSet<String>,
     /// Objects with two requests at a time, or that were created without an answer.
     mixed: BTreeSet<String>,
+    /// Objects of which two series were written at a time, so that the older one may come last.
+    overtaken: BTreeSet<String>,
     paused_until: Time,
     is_stopped: bool,
 }
@@ -81,8 +105,8 @@ impl History {
     fn new(random: &mut Rng) -> Self {
         let options = Options {
             hostname: "h".to_owned(),
-            max_waiting: [1, 2, 4, 1000, 1000, 1000][random.usize(..6)],
-            max_cached: [0, 1, 3, 1000, 1000, 1000][random.usize(..6)],
+            max_waiting: [1, 2, 4].get(random.usize(..9)).copied().unwrap_or(1000),
+            max_cached: [0, 1, 3].get(random.usize(..9)).copied().unwrap_or(1000),
             max_in_flight: [1, 2, 100][random.usize(..3)],
             qps: (random.u8(..4) == 0).then_some(2.0),
             burst: random.u32(1..3),
@@ -92,9 +116,18 @@ impl History {
         let offset = WallOffset::between(now, now + Duration::from_secs(random.u64(..9)));
         let mut recorder = EventRecorder::new(options.clone(), random.u64(..));
         recorder.set_wall_offset(offset);
+        let long = format!("{}a.x", "a-".repeat(random.usize(110..126)));
+        let pods =
+            [["p0".to_owned(), long][usize::from(random.u8(..4) == 0)].clone(), "p1".to_owned()];
         Self {
             recorder,
+            window: Window::new(options.max_in_flight),
             options,
+            pods,
+            variety: random.usize(1..3),
+            about: BTreeMap::new(),
+            may_exist: BTreeSet::new(),
+            rejected: BTreeMap::new(),
             now,
             offset,
             objects: BTreeMap::new(),
@@ -102,9 +135,11 @@ impl History {
             occurred: BTreeMap::new(),
             last: BTreeMap::new(),
             unbroken: BTreeSet::new(),
+            series: BTreeMap::new(),
             failed: BTreeMap::new(),
             refused: BTreeSet::new(),
             mixed: BTreeSet::new(),
+            overtaken: BTreeSet::new(),
             paused_until: Time::ZERO,
             is_stopped: false,
         }
@@ -112,9 +147,11 @@ impl History {
 
     fn step(&mut self, random: &mut Rng, trace: &mut Vec<String>) -> Checked {
         match random.u8(..16) {
-            0..7 => self.record(random, trace),
+            0..6 => self.record(random, trace),
+            6 => (0..random.usize(1..8)).for_each(|_| self.record(random, trace)),
             7 => {
-                let (pod, uid) = (format!("p{}", random.u8(..2)), format!("u{}", random.u8(..2)));
+                let (pod, uid) =
+                    (self.pods[random.usize(..2)].clone(), format!("u{}", random.u8(..2)));
                 trace.push(format!("{:?}: the end of {pod} {uid}", self.now));
                 self.recorder.pod_deleted(&PodKey::new("d", &pod), &(&*uid).into(), self.now);
                 self.unbroken.retain(|kind| (&kind.0, &kind.1) != (&pod, &uid));
@@ -137,11 +174,11 @@ impl History {
     }
 
     fn record(&mut self, random: &mut Rng, trace: &mut Vec<String>) {
-        let reason = REASONS[random.usize(..REASONS.len())];
-        let pod = format!("p{}", random.u8(..2));
+        let reason = REASONS[random.usize(..2 * self.variety)];
+        let pod = self.pods[random.usize(..2)].clone();
         let uid = format!("u{}", u8::from(random.u8(..5) == 0));
         let is_warning = random.u8(..4) == 0;
-        let note = ["one", "two"][random.usize(..2)].to_owned();
+        let note = ["one", "two"][random.usize(..self.variety)].to_owned();
         let event = Event {
             regarding: PodKey::new("d", &pod),
             uid: Uid::from(&*uid),
@@ -158,14 +195,19 @@ impl History {
         let times = self.occurred.entry(kind.clone()).or_default();
         times.push(self.now);
         let is_first = times.len() == 1;
+        let begun = self.series.entry(kind.clone()).or_default();
         if is_last {
+            *begun += 1;
             self.unbroken.remove(&kind);
             return self.recorder.record_last(event, self.now);
         }
         let series = (pod, uid, is_warning, reason);
         let before = self.last.insert(series, (note.clone(), self.now));
-        let goes_on =
-            before.is_some_and(|(last, at)| last == note && self.now.since(at) < REMEMBERED);
+        let before = before.filter(|(last, _)| *last == note).map(|(_, at)| at);
+        let goes_on = before.is_some_and(|at| self.now.since(at) < REMEMBERED);
+        let is_new =
+            before.is_none_or(|at| self.now.since(at) > FORGOTTEN) || reason == "Scheduled";
+        *begun += usize::from(is_new);
         let is_known = self.keeps_all() && reason != "Scheduled";
         if is_first && is_known {
             self.unbroken.insert(kind);
@@ -226,7 +268,7 @@ impl History {
                 )
             }
             // An event ends after an hour.
-            8 if self.objects.contains_key(&object) && request.method == Method::Patch => {
+            8..12 if self.objects.contains_key(&object) && request.method == Method::Patch => {
                 self.objects.remove(&object);
                 (answered(404, None, json!({ "kind": "Status", "message": "not found" })), None)
             }
@@ -243,11 +285,24 @@ impl History {
                 self.paused_until = self.paused_until.max(self.now + NOT_SENT)
             }
             (_, Some(429)) => self.paused_until = self.paused_until.max(self.now + pause),
-            (_, Some(403 | 503)) if delay.is_none() => {
+            (_, Some(code @ (403 | 503))) if delay.is_none() => {
                 self.refused.insert(object.clone());
+                let is_ending = matches!(&reply, Reply::Answered(response)
+                    if String::from_utf8_lossy(&response.body).contains("NamespaceTerminating"));
+                let reason = self.about[&object]["reason"].as_str().unwrap_or_default();
+                let rejected = self.rejected.entry(reason.to_owned()).or_default();
+                *rejected += u64::from(code == 503 || !is_ending);
             }
             _ => {}
         }
+        // A write that is given up leaves its event remembered.
+        let is_refused =
+            request.method == Method::Post && delay.is_some() && !matches!(reply, Reply::Lost(_));
+        let others = self.in_flight.values().any(|other| object_of(other) == object);
+        if is_refused && !others && !self.objects.contains_key(&object) {
+            self.may_exist.remove(&object);
+        }
+        self.window.receives(id, &reply, self.now);
         match delay {
             Some(delay) => {
                 let tries = self.failed.get(&object).map_or(0, |(tries, ..)| *tries);
@@ -297,9 +352,14 @@ impl History {
                 request.method.as_str()
             ));
             rule(self.now >= self.paused_until, || format!("{object} is written in a pause"))?;
-            if self.in_flight.values().any(|other| object_of(other) == object) {
+            for other in self.in_flight.values().filter(|other| object_of(other) == object) {
                 self.mixed.insert(object.clone());
+                if has_series(other) && has_series(&request) {
+                    self.overtaken.insert(object.clone());
+                }
             }
+            self.is_about(&request, &object)?;
+            self.window.sends(request.id, self.now);
             let failed = self.failed.get(&object);
             let (tries, from, status) = failed.copied().unwrap_or((0, self.now, None));
             let is_mixed = self.mixed.contains(&object) || !self.keeps_all();
@@ -313,16 +373,54 @@ impl History {
                 format!("{object} has another timeout")
             })?;
             self.in_flight.insert(request.id, request);
+            let (in_flight, allowed) = (self.in_flight.len(), self.window.allowed());
+            rule(in_flight <= allowed, || {
+                format!("{in_flight} requests are in flight instead of {allowed}")
+            })?;
         }
-        let in_flight = self.in_flight.len();
-        rule(in_flight <= self.options.max_in_flight, || {
-            format!("{in_flight} requests are in flight")
+        let (in_flight, allowed) = (self.in_flight.len(), self.window.allowed());
+        let ready = self.recorder.call_counts()[&(CallType::Event, CallState::Waiting)];
+        let is_held = self.options.qps.is_some() || self.now < self.paused_until;
+        rule(ready == 0 || in_flight >= allowed || is_held, || {
+            format!("{ready} writes wait, while {in_flight} of {allowed} requests are in flight")
         })?;
+        for (reason, count) in &self.rejected {
+            let shown = self.recorder.dropped().get(&(reason.clone().into(), DropCause::Rejected));
+            rule(shown.copied().unwrap_or(0) == *count, || {
+                format!("{shown:?} writes about {reason} were rejected, not {count}")
+            })?;
+        }
+        let others = self.recorder.dropped().iter().find(|((reason, cause), _)| {
+            *cause == DropCause::Rejected && !self.rejected.contains_key(&**reason)
+        });
+        rule(others.is_none(), || format!("no write was rejected, but {others:?}"))?;
         let waiting = self.recorder.unfinished() - in_flight;
         rule(waiting <= self.options.max_waiting, || format!("{waiting} events wait"))?;
         let next = self.recorder.next_deadline();
         rule(next.is_none_or(|next| next > self.now), || format!("the next deadline is {next:?}"))?;
         let _ = self.recorder.take_failed_calls();
+        Ok(())
+    }
+
+    /// Checks what a request writes: an object with a valid name, or one that may exist.
+    fn is_about(&mut self, request: &Request, object: &str) -> Checked {
+        if request.method == Method::Patch {
+            return rule(self.may_exist.contains(object), || {
+                format!("{object} is patched, and was not created")
+            });
+        }
+        let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+        let name = body["metadata"]["name"].as_str().unwrap_or_default();
+        let is_label = |label: &str| {
+            let is_inside = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+            label.starts_with(is_inside)
+                && label.ends_with(is_inside)
+                && label.chars().all(|c| is_inside(c) || c == '-')
+        };
+        let is_valid = name.len() <= LONGEST_NAME && name.split('.').all(is_label);
+        rule(is_valid, || format!("{name:?} is no name of an object"))?;
+        self.about.insert(object.to_owned(), body);
+        self.may_exist.insert(object.to_owned());
         Ok(())
     }
 
@@ -335,6 +433,7 @@ impl History {
                 let reply = self.serve(&request);
                 trace.push(format!("{:?}: {id:?} succeeds", self.now));
                 self.failed.remove(&object_of(&request));
+                self.window.receives(id, &reply, self.now);
                 self.recorder.handle_reply(id, reply, self.now);
                 continue;
             }
@@ -346,13 +445,15 @@ impl History {
         Err("no rest".to_owned())
     }
 
-    /// Whether writes about the pod may be lost.
-    fn is_lossy(&self, pod: &str) -> bool {
-        let name = format!("/{pod}.");
-        self.refused.iter().chain(&self.mixed).any(|path| path.contains(&name))
+    /// Whether writes of an event may be lost.
+    fn is_lossy(&self, kind: &Kind) -> bool {
+        let is_of_kind = |path: &String| self.about.get(path).is_some_and(|body| is_of(body, kind));
+        self.refused.iter().chain(&self.overtaken).any(is_of_kind)
     }
 
     fn is_right(&self) -> Checked {
+        let next = self.recorder.next_deadline();
+        rule(next.is_none(), || format!("at rest something is due at {next:?}"))?;
         rule(self.recorder.unfinished() == 0, || {
             format!("{} writes are left", self.recorder.unfinished())
         })?;
@@ -368,31 +469,21 @@ impl History {
             format!("{retries} writes were given up")
         })?;
         for (kind, times) in &self.occurred {
-            let (pod, uid, is_warning, reason, note) = kind;
-            let of_kind = self.objects.iter().filter(|(_, object)| {
-                let is = |field: &str, value: &str| object["regarding"][field] == value;
-                is("name", pod)
-                    && is("uid", uid)
-                    && object["type"] == if *is_warning { "Warning" } else { "Normal" }
-                    && object["reason"] == *reason
-                    && object["note"] == note.as_str()
-            });
-            let objects: Vec<_> = of_kind.collect();
-            let counted: u64 = objects
-                .iter()
-                .map(|(_, object)| object["series"]["count"].as_u64().unwrap_or(1))
-                .sum();
+            let (.., reason, _) = kind;
+            let objects: Vec<_> =
+                self.objects.values().filter(|object| is_of(object, kind)).collect();
+            let counted: u64 =
+                objects.iter().map(|object| object["series"]["count"].as_u64().unwrap_or(1)).sum();
             let occurred = times.len() as u64;
             rule(counted <= occurred, || {
                 format!("{kind:?} is counted {counted} times instead of {occurred}")
             })?;
-            // A failed attempt that was not written yet is not written after another one. One object of the pod that was
-            // refused may be of this kind.
+            // A failed attempt that was not written yet is not written after another one.
             let may_miss = self.is_stopped
                 || is_dropped(reason)
                 || !self.keeps_all()
                 || *reason == "FailedScheduling"
-                || self.is_lossy(pod);
+                || self.is_lossy(kind);
             rule(counted == occurred || may_miss, || {
                 format!("{kind:?} is counted {counted} times instead of {occurred}")
             })?;
@@ -402,11 +493,14 @@ impl History {
             if may_miss {
                 continue;
             }
-            let times =
-                objects.iter().map(|(_, object)| match &object["series"]["lastObservedTime"] {
-                    Value::Null => object["eventTime"].clone(),
-                    last => last.clone(),
-                });
+            let series = self.series[kind];
+            rule(objects.len() >= series, || {
+                format!("{kind:?} has {} objects, and {series} series have begun", objects.len())
+            })?;
+            let times = objects.iter().map(|object| match &object["series"]["lastObservedTime"] {
+                Value::Null => object["eventTime"].clone(),
+                last => last.clone(),
+            });
             let last = times.filter_map(|time| time.as_str().map(ToOwned::to_owned)).max();
             let expected = self.occurred[kind]
                 .last()
@@ -417,18 +511,29 @@ impl History {
         }
         // The last failed attempt is written.
         for ((pod, uid, is_warning, reason), (note, _)) in &self.last {
-            let is_written = self.objects.values().any(|object| {
-                let kind = if *is_warning { "Warning" } else { "Normal" };
-                (&object["regarding"]["name"], &object["regarding"]["uid"], &object["note"])
-                    == (&json!(pod), &json!(uid), &json!(note))
-                    && object["reason"] == *reason
-                    && object["type"] == kind
-            });
-            let may_miss = self.is_stopped || is_dropped(reason) || self.is_lossy(pod);
+            let kind = (pod.clone(), uid.clone(), *is_warning, *reason, note.clone());
+            let is_written = self.objects.values().any(|object| is_of(object, &kind));
+            let may_miss = self.is_stopped || is_dropped(reason) || self.is_lossy(&kind);
             rule(is_written || may_miss, || format!("{reason} {note:?} of {pod} is not written"))?;
         }
         Ok(())
     }
+}
+
+/// Whether a request writes the count of a series.
+fn has_series(request: &Request) -> bool {
+    let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+    !body["series"].is_null()
+}
+
+/// Whether an object is about an event of this kind.
+fn is_of(object: &Value, (pod, uid, is_warning, reason, note): &Kind) -> bool {
+    let is = |field: &str, value: &str| object["regarding"][field] == value;
+    is("name", pod)
+        && is("uid", uid)
+        && object["type"] == if *is_warning { "Warning" } else { "Normal" }
+        && object["reason"] == *reason
+        && object["note"] == note.as_str()
 }
 
 const fn status_of(reply: &Reply) -> Option<u16> {
