@@ -676,7 +676,7 @@ impl World<'_> {
         let number = self.random.usize(..REPLICAS);
         let (now, pause) = (self.now, Duration::from_secs_f64(25.0 * self.random.f64()));
         let clock = self.replicas[number].clock(now);
-        let what = self.random.u32(..11);
+        let what = self.random.u32(..13);
         self.trace.push(format!("{now} trouble {what} of replica {number}"));
         let replica = &mut self.replicas[number];
         match what {
@@ -692,18 +692,51 @@ impl World<'_> {
                 replica.elector.set_wall_offset(wall);
                 replica.witness.wall = wall;
             }
+            9 | 10 => self.seize(),
             _ => self.touch(),
         }
     }
 
-    /// Someone else changes fields of the Lease that the election does not know, or creates it without a holder.
+    /// Someone who takes no part in the election writes a holder into the Lease, while the leader may be asked to end.
+    fn seize(&mut self) {
+        self.touch();
+        let (version, time) = (self.store.version, format!("{:.6}", self.now));
+        if let Some(lease) = &mut self.store.lease {
+            lease["spec"]["holderIdentity"] = format!("other-{version}").into();
+            lease["spec"]["leaseDurationSeconds"] = 15.into();
+            lease["spec"]["renewTime"] = time.into();
+        }
+        self.notify_watches();
+        let leads = |replica: &&mut Replica| {
+            replica.witness.leads_since.is_some() && !replica.witness.has_ended
+        };
+        let now = self.now;
+        if self.random.bool()
+            && let Some(leader) = self.replicas.iter_mut().find(leads)
+            && leader.restarts_at.is_none()
+        {
+            leader.witness.stop();
+            leader.elector.release(leader.clock(now));
+        }
+    }
+
+    /// Someone else changes fields of the Lease that the election does not know, or creates it: without a holder, or with one
+    /// whose duration is missing or makes no sense, so that it is over.
     fn touch(&mut self) {
         self.store.version += 1;
         let version = self.store.version.to_string();
+        let spec = match self.random.u8(..4) {
+            0 => json!({ "holderIdentity": "gone" }),
+            1 => json!({ "holderIdentity": "gone", "leaseDurationSeconds": -5 }),
+            2 => {
+                json!({ "holderIdentity": "gone", "leaseDurationSeconds": null, "leaseTransitions": 3 })
+            }
+            _ => json!({}),
+        };
         let lease = self.store.lease.get_or_insert_with(|| {
             json!({
                 "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-                "metadata": { "name": "loadmaster", "namespace": "kube-system", "uid": "u1" }, "spec": {},
+                "metadata": { "name": "loadmaster", "namespace": "kube-system", "uid": "u1" }, "spec": spec,
             })
         });
         lease["metadata"]["resourceVersion"] = version.as_str().into();
