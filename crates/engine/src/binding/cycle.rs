@@ -81,9 +81,9 @@ pub(super) enum Phase {
 /// The next step for a pod that turns out not to be bound.
 #[derive(Debug, Clone)]
 pub(super) enum IfUnbound {
-    /// Bind the pod, by the first interested extender from this index on or by the Bind plugins.
-    /// `repeated` tells whether an earlier request to bind may still reach the server.
-    Bind { extender: usize, repeated: bool },
+    /// Bind the pod, by the first interested extender from this index on or by the Bind plugins. No earlier request to
+    /// bind can reach the server.
+    Bind { extender: usize },
     /// Make sure that the last bind cannot be carried out any more, then bind the pod again or give up.
     Resolve(UnknownBind),
 }

@@ -421,9 +421,19 @@ impl BindingCycles {
                 self.find_out(cycle, IfUnbound::Resolve(bind), view, cx)
             }
             // The decision still holds unless the specification has changed, which the read shows.
-            (Answer::Outdated(_), None) if cycle.outdated_binds < MAX_OUTDATED_BINDS => {
+            (Answer::Outdated(error), None) if cycle.outdated_binds < MAX_OUTDATED_BINDS => {
                 cycle.outdated_binds += 1;
-                self.find_out(cycle, IfUnbound::Bind { extender: next, repeated }, view, cx)
+                let if_unbound = match repeated {
+                    true => IfUnbound::Resolve(UnknownBind {
+                        error: error.clone(),
+                        extender: next,
+                        fenced: false,
+                        sent: since,
+                        by_extender: false,
+                    }),
+                    false => IfUnbound::Bind { extender: next },
+                };
+                self.find_out(cycle, if_unbound, view, cx)
             }
             _ if is_ignorable => self.bind(cycle, next, repeated, view, cx),
             // The failure of this request does not show the outcome of the earlier request.
@@ -483,7 +493,7 @@ impl BindingCycles {
                     (IfUnbound::Resolve(bind), Answer::Forbidden(_)) => {
                         self.fence_unread(cycle, bind, view, cx)
                     }
-                    (IfUnbound::Bind { repeated: false, .. }, Answer::Forbidden(text)) => {
+                    (IfUnbound::Bind { .. }, Answer::Forbidden(text)) => {
                         Next::Failed(cycle.bind_error(text))
                     }
                     (if_unbound, _) => self.read_pod(cycle, if_unbound, cx),
@@ -491,12 +501,10 @@ impl BindingCycles {
             }
         };
         match if_unbound {
-            IfUnbound::Bind { repeated: false, .. } if !cycle.is_of_spec(pod.generation) => {
-                Next::Outdated
-            }
-            IfUnbound::Bind { extender, repeated } => {
+            IfUnbound::Bind { .. } if !cycle.is_of_spec(pod.generation) => Next::Outdated,
+            IfUnbound::Bind { extender } => {
                 cycle.read_version = pod.resource_version;
-                self.bind(cycle, extender, repeated, view, cx)
+                self.bind(cycle, extender, false, view, cx)
             }
             IfUnbound::Resolve(bind) => self.resolve(cycle, bind, pod, view, cx),
         }

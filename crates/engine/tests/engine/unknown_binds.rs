@@ -236,6 +236,18 @@ fn pod_whose_fence_is_refused_and_that_has_changed_is_decided_again() {
 }
 
 #[test]
+fn pod_that_changes_during_a_repeated_bind_is_decided_again() {
+    let mut world = world_with_bind();
+    lose_bind(&mut world);
+    refuse_fence(&mut world);
+    let (bind, _) = world.take_bind("p");
+    world.change("p", |pod| pod.metadata.generation += 1);
+    world.answer(bind, &Answer::Outdated("Precondition failed".to_owned()));
+    answer_read(&mut world);
+    assert_eq!((world.place("p"), world.node_of("p")), ("active", None));
+}
+
+#[test]
 fn pod_that_may_not_be_read_is_fenced_as_the_watch_shows_it() {
     let mut world = world_with_bind();
     let (bind, _) = world.take_bind("p");
