@@ -12,12 +12,14 @@
 //!   has occurred.
 //! - [`scheduler`]: engine, API dispatcher, event recorder and takeover of the client, against a server that keeps pods in a
 //!   map.
+//! - [`binding`]: binding cycles of an engine with few pods, whose plugins and extenders do anything.
 //! - [`preemption`]: an engine with few pods, whose requests fail, are late or are lost; [`fruitless`]: preemptions that
 //!   lead to no binding.
 //! - [`volumes`], [`devices`]: VolumeBinding and DynamicResources; the allocator of devices is compared in its own crate.
 //! - [`plugins`], [`pods`], [`updates`], [`server`], [`filters`]: what several parts have in common.
 
 mod api_server;
+mod binding;
 mod devices;
 mod dispatcher;
 mod election;
@@ -60,6 +62,7 @@ const PARTS: &[Part] = &[
     Part { name: "API dispatcher", histories: 100, run: dispatcher::live },
     Part { name: "event recorder", histories: 60, run: events::live },
     Part { name: "scheduler", histories: 75, run: scheduler::live },
+    Part { name: "binding", histories: 60, run: binding::live },
     Part { name: "allocator", histories: 40, run: allocator },
     Part { name: "devices", histories: 40, run: devices::run },
     Part { name: "fruitless preemptions", histories: 200, run: fruitless::run },

@@ -6,7 +6,7 @@
 //! when it is carried out, which room is held for requests that may still come, and what is so in the end.
 
 mod plugin;
-mod server;
+pub(super) mod server;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
