@@ -100,12 +100,20 @@ impl Failure {
         queued.pending_plugins.clone_from(&self.pending_plugins);
         queued.template_rejected = self.template_rejected;
         queued.gating_plugin = None;
+        let condition = (!self.is_silent()).then(|| Arc::new(self.condition()));
+        let written = queued.written_condition.clone();
+        queued.written_condition = condition.clone().or(written.clone());
         let was_nominated = world.view().nominator().node_of(&queued.pod.uid).is_some();
         let Some(pod) = world.requeue_failed(queued, &self.nominating, cx) else {
             return Outcome::Skipped;
         };
-        if !self.is_silent() {
-            self.report(&pod, was_nominated, profile, cx);
+        if let Some(condition) = condition {
+            let patch = StatusPatch {
+                condition: is_to_be_written(&condition, &pod, written.as_deref())
+                    .then(|| (*condition).clone()),
+                nominated_node_name: self.nomination_to_write(&pod, was_nominated),
+            };
+            self.report(&pod, patch, profile, cx);
         }
         match rejected {
             true => Outcome::Unschedulable(self.message),
@@ -113,22 +121,23 @@ impl Failure {
         }
     }
 
-    fn report(&self, pod: &Pod, was_nominated: bool, profile: &Profile, cx: &mut Context<'_>) {
+    fn report(&self, pod: &Pod, patch: StatusPatch, profile: &Profile, cx: &mut Context<'_>) {
         let event = PodEvent::warning("FailedScheduling", "Scheduling", &self.message);
         cx.effects.record(pod, &profile.scheduler_name, event);
+        cx.effects.patch_pod_status(pod, patch);
+    }
+
+    fn condition(&self) -> ScheduledCondition {
         let reason = if self.code.is_rejection() { "Unschedulable" } else { "SchedulerError" };
-        let condition = ScheduledCondition {
+        ScheduledCondition {
             status: false,
             reason: reason.into(),
             message: self.message.as_str().into(),
-        };
-        let known = self.known_nomination(pod, was_nominated);
-        let patch = StatusPatch {
-            condition: (pod.scheduled_condition.as_deref() != Some(&condition))
-                .then_some(condition),
-            nominated_node_name: changed_nomination(known, &self.nominating),
-        };
-        cx.effects.patch_pod_status(pod, patch);
+        }
+    }
+
+    fn nomination_to_write(&self, pod: &Pod, was_nominated: bool) -> Option<Arc<str>> {
+        changed_nomination(self.known_nomination(pod, was_nominated), &self.nominating)
     }
 
     /// Returns the nomination that the pod has once all patches are carried out.
@@ -141,6 +150,17 @@ impl Failure {
         let shown = pod.nominated_node_name().filter(|_| !is_cleared);
         shown.or(self.requested_nomination.as_ref())
     }
+}
+
+/// Whether the pod may have another condition than this one: the watch shows another one, or `written`, the last one that was
+/// written, is another one.
+fn is_to_be_written(
+    condition: &ScheduledCondition,
+    pod: &Pod,
+    written: Option<&ScheduledCondition>,
+) -> bool {
+    let shown = pod.scheduled_condition.as_deref();
+    shown != Some(condition) || written.is_some_and(|written| written != condition)
 }
 
 /// Returns the nomination to write, if it differs from the known one.

@@ -18,6 +18,7 @@
 //! harm if the first bind arrives as well. If that fails, too, the pod keeps its room until a fence is carried out, or the
 //! requests can no longer be under way: [`EXTENDER_WAIT`], [`REFUSED_FENCE_WAIT`].
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use framework::{Answer, ScheduledCondition, Time};
@@ -137,16 +138,18 @@ impl BindingCycles {
             let event = PodEvent::warning("FailedScheduling", "Binding", &message);
             cx.effects.record(&cycle.pod, &cycle.profile.scheduler_name, event);
         }
+        let condition = ScheduledCondition {
+            status: false,
+            reason: "SchedulerError".into(),
+            message: message.into(),
+        };
+        cycle.queued.written_condition = Some(Arc::new(condition.clone()));
         let effect = EffectKind::Fence {
             pod: cycle.pod.key.clone(),
             uid: cycle.pod.uid.clone(),
             observed_generation: cycle.pod.generation.into(),
             resource_version: pod.resource_version,
-            condition: ScheduledCondition {
-                status: false,
-                reason: "SchedulerError".into(),
-                message: message.into(),
-            },
+            condition,
         };
         let effect = self.emit(cycle, effect, cx);
         cycle.read_version = pod.resource_version;

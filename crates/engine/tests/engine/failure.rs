@@ -1,5 +1,8 @@
 //! What becomes of a failed attempt: event, condition, nomination, and where the pod goes.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use engine::{EffectKind, Outcome};
 use framework::testing::{PodBuilder, pod};
 use framework::{Status, api};
@@ -67,6 +70,29 @@ fn unchanged_condition_is_not_written_again() {
         world.schedule(pod("p").label("turn", "down").with(with));
         assert_eq!(world.patches("p").len(), patches, "{known:?}");
         assert_eq!(world.events().len(), 1, "the event is recorded each time");
+    }
+}
+
+#[test]
+fn condition_is_written_again_if_another_one_was_written_that_the_watch_has_not_shown() {
+    let is_broken = Arc::new(AtomicBool::new(true));
+    let switch = is_broken.clone();
+    let turner = fake("Turner").no_events().filter(move |_, _| match switch.load(Relaxed) {
+        true => Status::error("broken"),
+        false => no("full"),
+    });
+    let broken = "running \"Turner\" filter plugin: broken";
+    let mut world = world([turner]);
+    let known = condition("SchedulerError", broken);
+    world.schedule(pod("p").with(|pod| pod.status.conditions.push(known)));
+    assert_eq!(world.patches("p").len(), 0);
+    for (breaks, expected) in
+        [(false, format!("Unschedulable: {FULL}")), (true, format!("SchedulerError: {broken}"))]
+    {
+        is_broken.store(breaks, Relaxed);
+        world.pass(600);
+        world.attempt();
+        assert_eq!(world.condition("p"), Some(expected));
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{PluginName, Pod, Time};
+use crate::{PluginName, Pod, ScheduledCondition, Time};
 
 /// The parts of the queue in which a pod spends time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,6 +85,8 @@ pub struct QueuedPod {
     pub backoff_expiration: Option<Time>,
     /// Whether it was requeued because it was unschedulable for too long, not because of an event.
     pub flushed: bool,
+    /// The `PodScheduled` condition that was written last. The watch may not have shown it yet.
+    pub written_condition: Option<Arc<ScheduledCondition>>,
     /// The time that it has spent in each part of the queue.
     pub times: QueueTimes,
 }
@@ -105,6 +107,7 @@ impl QueuedPod {
             gating_plugin: None,
             backoff_expiration: None,
             flushed: false,
+            written_condition: None,
             times: QueueTimes::default(),
         }
     }

@@ -75,9 +75,6 @@ struct History {
     decided: BTreeMap<Uid, (i64, String)>,
     /// The text of the last failed attempt of each pod.
     failed: BTreeMap<Uid, String>,
-    /// Pods whose last attempt failed with the text that the watch has shown, while another text may have been on its way.
-    /// The condition then keeps that other text until the next attempt, so it is not compared.
-    overwritten: BTreeSet<Uid>,
     /// The pods that a request of this life has bound.
     bound_by_us: BTreeSet<String>,
     /// Pods whose status could not be patched in this life, so that earlier requests may be carried out.
@@ -182,7 +179,6 @@ impl History {
             requests: Vec::new(),
             decided: BTreeMap::new(),
             failed: BTreeMap::new(),
-            overwritten: BTreeSet::new(),
             bound_by_us: BTreeSet::new(),
             unpatched: BTreeSet::new(),
             spoiled: BTreeSet::new(),
@@ -253,8 +249,6 @@ impl History {
     }
 
     fn schedule(&mut self, trace: &mut Vec<String>) -> Checked {
-        let is_quiet = self.scheduler.api_dispatcher().unfinished() == 0
-            && self.delivered == self.server.watch.len();
         let ports = &mut Ports { extenders: &mut (), probe: &mut () };
         let Some(attempt) = self.scheduler.schedule_one(self.now, ports) else { return Ok(()) };
         trace.push(format!("{:?}: {} is tried: {:?}", self.now, attempt.pod.key, attempt.outcome));
@@ -267,12 +261,6 @@ impl History {
                 self.decided.insert(uid, (attempt.pod.generation.into(), node.to_string()));
             }
             Outcome::Unschedulable(text) | Outcome::Error(text) => {
-                let pod = self.scheduler.engine().pending_pod(&attempt.pod.key);
-                let shown = pod.and_then(|pod| pod.scheduled_condition.as_deref());
-                match shown.is_some_and(|shown| *shown.message == *text) && !is_quiet {
-                    true => self.overwritten.insert(uid.clone()),
-                    false => self.overwritten.remove(&uid),
-                };
                 self.failed.insert(uid, text);
             }
             Outcome::Skipped => {}
@@ -369,7 +357,6 @@ impl History {
         }
         self.decided.clear();
         self.failed.clear();
-        self.overwritten.clear();
         self.bound_by_us.clear();
         self.unpatched.clear();
         self.begin();
@@ -735,9 +722,6 @@ impl History {
         rule(pod.nominated.is_none(), || {
             format!("{} is nominated to {:?}", pod.name, pod.nominated)
         })?;
-        if self.overwritten.contains(&(&*pod.uid).into()) {
-            return Ok(());
-        }
         let condition = pod.conditions.get("PodScheduled").cloned().unwrap_or_default();
         let text = self.failed.get(&(&*pod.uid).into());
         let says = (&condition["status"], &condition["reason"], condition["message"].as_str());
