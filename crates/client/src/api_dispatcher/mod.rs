@@ -397,7 +397,8 @@ impl ApiDispatcher {
             return;
         }
         let Some(call) = queue.waiting_mut() else { return };
-        call.ready_at.get_or_insert(call.not_before.unwrap_or(now));
+        // A delay that has ended behind another call is no wait for the limits.
+        call.ready_at.get_or_insert(call.not_before.map_or(now, |until| until.max(now)));
         match call.not_before {
             Some(until) => {
                 self.backing_off.insert((until, call.id), key);

@@ -418,9 +418,8 @@ impl Model {
         let mut seen = BTreeSet::new();
         for call in &mut self.calls {
             if seen.insert(call.object()) && call.sent.is_none() && call.ready.is_none() {
-                // A delay that has ended while other calls came first may count or not.
-                call.ready =
-                    Some(call.delayed.map_or((now, now), |(from, to)| (from, to.max(now))));
+                let delayed = call.delayed.unwrap_or((now, now));
+                call.ready = Some((delayed.0.max(now), delayed.1.max(now)));
             }
         }
     }

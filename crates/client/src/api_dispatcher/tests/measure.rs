@@ -75,6 +75,19 @@ fn decision_ages_until_the_bind_is_sent() {
 }
 
 #[test]
+fn delay_that_ends_behind_another_call_is_no_wait_for_the_limits() {
+    let mut harness = harness();
+    harness.add(read("a"));
+    harness.exchange(ok());
+    harness.add(bind("a"));
+    let first = harness.request();
+    harness.add(read("a"));
+    harness.now = harness.now + 50 * SECOND;
+    harness.reply(&first, ok());
+    assert_eq!(harness.request().waited, Duration::ZERO);
+}
+
+#[test]
 fn retry_names_the_status_of_the_try_before() {
     let mut harness = harness();
     harness.add(bind("a"));
