@@ -62,7 +62,7 @@ const PARTS: &[Part] = &[
     Part { name: "API dispatcher", histories: 100, run: dispatcher::live },
     Part { name: "event recorder", histories: 60, run: events::live },
     Part { name: "scheduler", histories: 75, run: scheduler::live },
-    Part { name: "binding", histories: 60, run: binding::live },
+    Part { name: "binding", histories: 100, run: binding::live },
     Part { name: "allocator", histories: 40, run: allocator },
     Part { name: "devices", histories: 40, run: devices::run },
     Part { name: "fruitless preemptions", histories: 200, run: fruitless::run },

@@ -388,15 +388,8 @@ impl History {
     /// Users change, delete and replace pods, another scheduler binds them, and nodes change.
     fn users_act(&mut self, random: &mut Rng, trace: &mut Vec<String>) -> Checked {
         if random.u8(..4) == 0 {
-            // The node of a bind of unknown outcome does not take the pod again.
-            let unknown =
-                self.cycles.values().find(|cycle| cycle.unknown > 0 && random.u8(..4) > 0);
-            let number = match unknown.and_then(|cycle| cycle.node.strip_prefix('n')?.parse().ok())
-            {
-                Some(number) => number,
-                None => random.usize(..self.nodes.len()),
-            };
-            self.nodes[number].1 ^= random.u8(..3) > 0;
+            let number = random.usize(..self.nodes.len());
+            self.nodes[number].1 = !self.nodes[number].1 && random.bool();
             return self.change_node(number, trace);
         }
         let name = format!("p{}", random.u8(..PODS));
@@ -472,7 +465,17 @@ impl History {
         if answer.is_none() && !is_carried_out {
             self.carry_out(number, trace)?;
         }
-        self.answer(number, answer, trace)
+        let is_lost = matches!(answer, Some(Answer::Unknown(_))) && self.sent[number].is_bind();
+        let node = self.cycles.get(&self.sent[number].uid).and_then(Cycle::number);
+        self.answer(number, answer, trace)?;
+        // Often the node does not take the pod again.
+        match node.filter(|_| is_lost && random.u8(..5) == 0) {
+            Some(node) => {
+                self.nodes[node].1 = true;
+                self.change_node(node, trace)
+            }
+            None => Ok(()),
+        }
     }
 
     /// Carries out a request, if that may still happen.

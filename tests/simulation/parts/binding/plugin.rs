@@ -28,6 +28,8 @@ pub(super) struct Wait {
 #[derive(Debug)]
 pub(super) struct Seen {
     random: Rng,
+    /// Whether plugins let every pod pass at once.
+    is_idle: bool,
     /// Whether plugins wait in PreBind more often than not.
     is_patient: bool,
     /// Whether plugins let every pod pass, after a wait at most.
@@ -56,6 +58,7 @@ impl Seen {
     pub(super) fn new(seed: u64) -> Self {
         let mut random = Rng::with_seed(seed);
         Self {
+            is_idle: random.bool(),
             is_patient: random.u8(..3) == 0,
             random,
             is_calm: false,
@@ -73,7 +76,7 @@ impl Seen {
 
     /// Whether something happens that does so once in `chance` calls while there is trouble.
     fn once_in(&mut self, chance: u8) -> bool {
-        !self.is_calm && self.random.u8(..chance) == 0
+        !self.is_calm && !self.is_idle && self.random.u8(..chance) == 0
     }
 
     /// Returns a rejection or an error.
@@ -208,6 +211,7 @@ impl PreBind for Scripted {
         let mut seen = look(&self.seen);
         let allow_parallel = seen.random.u8(..4) > 0;
         match seen.random.u8(..24) {
+            _ if seen.is_idle => PreBindPreFlight::Skip { allow_parallel },
             0 if !seen.is_calm => {
                 seen.failed.insert(pod.uid.clone());
                 PreBindPreFlight::Fail(Status::error("not yet"))

@@ -21,6 +21,11 @@ const TRIES: u32 = 4;
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 
 impl Cycle {
+    /// Returns the number of the node.
+    pub(super) fn number(&self) -> Option<usize> {
+        self.node.strip_prefix('n')?.parse().ok()
+    }
+
     /// Takes in an answer.
     pub(super) fn notes(&mut self, kind: &EffectKind, answer: &Answer) {
         let is_bind = matches!(kind, EffectKind::Bind { .. } | EffectKind::ExtenderBind { .. });
@@ -182,8 +187,7 @@ impl History {
         if !asked.failed.contains(uid) {
             return rule(changed, || format!("{key} is decided again, and has not changed"));
         }
-        let number = cycle.node.trim_start_matches('n').parse().unwrap_or(usize::MAX);
-        let is_cordoned = self.nodes.get(number).is_none_or(|(_, is_cordoned)| *is_cordoned);
+        let is_cordoned = cycle.number().is_none_or(|number| self.nodes[number].1);
         let is_given_up = cycle.unknown >= BINDS || is_cordoned || changed;
         let plugin_fails = look(&self.seen).failed.contains(uid);
         let is_reason = match (kind, answer) {
