@@ -89,8 +89,11 @@ pub(crate) struct Takeover {
     fenced: BTreeSet<Uid>,
     /// The namespaces of these pods.
     namespaces: BTreeSet<Arc<str>>,
-    /// The newest write among the answers.
+    /// The newest version among the answers, which the watch has to show.
     newest: Option<Written>,
+    /// The newest version that a write of ours has made; 0 before that. The version of a pod that was found bound may be older
+    /// than the takeover.
+    own_write: u64,
     /// The groups to list again that have not been taken.
     relists: Vec<Relist>,
     /// The fences that were given up, not yet taken for the log.
@@ -116,6 +119,7 @@ impl Takeover {
             fenced: BTreeSet::new(),
             namespaces: BTreeSet::new(),
             newest: None,
+            own_write: 0,
             relists: if were_synced { vec![Relist::Others] } else { Vec::new() },
             given_up: None,
         };
@@ -146,11 +150,11 @@ impl Takeover {
     fn has_to_fence(&self, pod: &Pod) -> bool {
         let is_wanted = match self.scope {
             Scope::Every => {
-                let is_new = |newest: &Written| newest.version < pod.resource_version;
-                !self.fenced.contains(&pod.uid) && !self.newest.as_ref().is_some_and(is_new)
+                let is_new = self.own_write != 0 && self.own_write < pod.resource_version;
+                !self.fenced.contains(&pod.uid) && !is_new
             }
             Scope::One => {
-                self.newest.is_none()
+                self.own_write == 0
                     && self.fenced.len() < MAX_PROBES
                     && !self.namespaces.contains(&pod.key.namespace)
             }
@@ -166,11 +170,14 @@ impl Takeover {
         if !self.open.remove(&effect) {
             return false;
         }
-        let written = match answer {
-            Answer::Ok(Some(pod)) => Written::of(pod),
+        let shown = match answer {
+            Answer::Ok(Some(pod)) => Written::of(pod).map(|written| (written, is_bound(pod))),
             _ => None,
         };
-        if let Some(written) = written {
+        if let Some((written, is_bound)) = shown {
+            if !is_bound {
+                self.own_write = self.own_write.max(written.version);
+            }
             let newest = self.newest.as_ref().map_or(0, |newest| newest.version);
             if written.version > newest {
                 self.newest = Some(written);
@@ -232,16 +239,21 @@ impl Takeover {
     /// Returns whether the takeover is complete. Without a pod to fence and without a new list it goes on,
     /// because the first pod that comes may be an old one.
     pub(crate) fn is_complete(&self, engine: &Engine) -> bool {
-        let has_proof = self.newest.is_some() || self.has_listed_pods;
-        has_proof && self.unready(engine).is_none()
+        self.has_proof() && self.unready(engine).is_none()
+    }
+
+    /// Whether there is something that the watch of pods shows only after all that happened before the takeover.
+    const fn has_proof(&self) -> bool {
+        self.own_write != 0 || self.has_listed_pods
     }
 
     /// Whether the watch of pods has shown our writes, or a new list replaces that proof. A pod that was bound
     /// meanwhile may have changed again before its fence was answered. A pod that is gone was deleted later.
     fn shows_pods(&self, engine: &Engine) -> bool {
-        let Some(written) = &self.newest else {
-            return self.has_listed_pods || self.fenced.is_empty();
-        };
+        if !self.has_proof() && !self.fenced.is_empty() {
+            return false;
+        }
+        let Some(written) = &self.newest else { return true };
         let pending = engine.pending_pod(&written.pod).filter(|pod| pod.uid == written.uid);
         let placed = || engine.cache().placed(&written.uid).map(|placed| &placed.pod);
         let known = pending.or_else(placed);
@@ -255,6 +267,11 @@ impl Takeover {
     pub(crate) fn take_given_up(&mut self) -> Option<FailedCall> {
         self.given_up.take()
     }
+}
+
+/// Whether the reply to a fence shows that the pod had been bound, so that nothing was written.
+fn is_bound(pod: &serde_json::Value) -> bool {
+    pod["spec"]["nodeName"].is_string()
 }
 
 impl Written {

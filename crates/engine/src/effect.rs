@@ -102,8 +102,8 @@ pub enum EffectKind {
         patch: StatusPatch,
     },
     /// Change the resourceVersion of a pending pod, and nothing that matters to anyone, so that an earlier
-    /// Binding that is still under way is refused. Answered with the metadata of the pod after the patch, or of
-    /// the pod as it was bound.
+    /// Binding that is still under way is refused. Answered with the metadata of the pod after the patch, or with
+    /// metadata and node of the pod as it was bound.
     TouchPod {
         /// Namespace and name of the pod.
         pod: PodKey,

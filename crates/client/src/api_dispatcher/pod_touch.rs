@@ -94,7 +94,7 @@ impl PodTouch {
         let version = object.metadata.resource_version.parse().unwrap_or(0);
         let was_read = std::mem::take(&mut self.must_read);
         if !object.spec.node_name.is_empty() || (!was_read && version != self.resource_version) {
-            return NextStep::Finish(Answer::Ok(Some(self.answer(version))));
+            return NextStep::Finish(Answer::Ok(Some(self.answer(version, &object.spec))));
         }
         if !was_read {
             self.unchanged += 1;
@@ -106,10 +106,14 @@ impl PodTouch {
         NextStep::Continue
     }
 
-    /// Returns the metadata of the pod in a version.
-    fn answer(&self, version: u64) -> Value {
+    /// Returns the metadata of the pod in a version, and its node if it has one.
+    fn answer(&self, version: u64, spec: &Spec) -> Value {
         let Self { pod: PodKey { namespace, name }, uid, .. } = self;
-        json!({ "metadata": { "namespace": namespace, "name": name, "uid": uid.to_string(),
-            "resourceVersion": version.to_string() } })
+        let mut pod = json!({ "metadata": { "namespace": namespace, "name": name, "uid": uid.to_string(),
+            "resourceVersion": version.to_string() } });
+        if !spec.node_name.is_empty() {
+            pod["spec"] = json!({ "nodeName": spec.node_name });
+        }
+        pod
     }
 }

@@ -84,7 +84,11 @@ fn touch_of_a_pod_that_changed_reads_it_first() {
                 let conditions = &body(patch)["status"]["conditions"];
                 assert_eq!(conditions[0].as_object().unwrap().len(), 2, "it has a condition now");
             }
-            None => assert_eq!(harness.answers(), [metadata("8")], "it is bound"),
+            None => {
+                let Answer::Ok(Some(mut bound)) = metadata("8") else { unreachable!() };
+                bound["spec"] = json!({ "nodeName": node });
+                assert_eq!(harness.answers(), [Answer::Ok(Some(bound))], "it is bound");
+            }
         }
     }
 }
