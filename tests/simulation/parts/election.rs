@@ -36,7 +36,8 @@ const COLLECTION: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/le
 const RECORD: [&str; 5] =
     ["holderIdentity", "leaseDurationSeconds", "acquireTime", "renewTime", "leaseTransitions"];
 
-fn config(identity: &str) -> LeaderElectionConfig {
+/// Returns the settings of a replica.
+pub(super) fn config(identity: &str) -> LeaderElectionConfig {
     LeaderElectionConfig {
         identity: identity.to_owned(),
         namespace: "kube-system".to_owned(),
@@ -49,13 +50,14 @@ fn config(identity: &str) -> LeaderElectionConfig {
 
 /// The Lease of the API server.
 #[derive(Debug, Default)]
-struct Store {
-    lease: Option<Value>,
-    version: u64,
+pub(super) struct Store {
+    pub(super) lease: Option<Value>,
+    pub(super) version: u64,
 }
 
 impl Store {
-    fn serve(&mut self, request: &Request) -> Reply {
+    /// Carries out a request.
+    pub(super) fn serve(&mut self, request: &Request) -> Reply {
         let known = self.lease.as_ref().map(|lease| lease["metadata"]["resourceVersion"].clone());
         let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
         match (request.method, known) {

@@ -12,6 +12,7 @@
 //!   has occurred.
 //! - [`scheduler`]: engine, API dispatcher, event recorder and takeover of the client, against a server that keeps pods in a
 //!   map.
+//! - [`takeover`]: a standby that takes over from a leader whose binds are under way, with caches that lag.
 //! - [`binding`]: binding cycles of an engine with few pods, whose plugins and extenders do anything.
 //! - [`preemption`]: an engine with few pods, whose requests fail, are late or are lost; [`fruitless`]: preemptions that
 //!   lead to no binding.
@@ -34,6 +35,7 @@ mod queue_model;
 mod reflector;
 mod scheduler;
 mod server;
+mod takeover;
 mod timers;
 mod updates;
 mod volumes;
@@ -62,6 +64,7 @@ const PARTS: &[Part] = &[
     Part { name: "API dispatcher", histories: 100, run: dispatcher::live },
     Part { name: "event recorder", histories: 60, run: events::live },
     Part { name: "scheduler", histories: 75, run: scheduler::live },
+    Part { name: "takeover", histories: 40, run: takeover::live },
     Part { name: "binding", histories: 100, run: binding::live },
     Part { name: "allocator", histories: 40, run: allocator },
     Part { name: "devices", histories: 40, run: devices::run },

@@ -522,7 +522,11 @@ impl Call {
             let (key, _) = self.pod().unwrap_or_else(|| (PodKey::new("", ""), None));
             let metadata = json!({ "namespace": &*key.namespace, "name": &*key.name, "uid": uid,
                 "resourceVersion": version.to_string() });
-            return Follows::Answer(Is::Ok, Some(json!({ "metadata": metadata })));
+            let mut answer = json!({ "metadata": metadata });
+            if is_bound {
+                answer["spec"] = json!({ "nodeName": pod["spec"]["nodeName"] });
+            }
+            return Follows::Answer(Is::Ok, Some(answer));
         } else if !was_read {
             self.unchanged += 1;
             return Follows::Next;
