@@ -156,10 +156,17 @@ impl History {
             history.create(&format!("p{number}"), random);
         }
         history.write_lease("leader");
-        history.deliver(usize::MAX, &mut Vec::new());
-        let (now, ports) = (history.now, &mut Ports { extenders: &mut (), probe: &mut () });
-        history.scheduler.set_synced(now, ports);
+        if random.u8(..4) > 0 {
+            history.has_synced();
+        }
         history
+    }
+
+    /// The informers have listed everything.
+    fn has_synced(&mut self) {
+        self.deliver(usize::MAX, &mut Vec::new());
+        let ports = &mut Ports { extenders: &mut (), probe: &mut () };
+        self.scheduler.set_synced(self.now, ports);
     }
 
     fn apply(&mut self, change: Change) {
@@ -228,6 +235,7 @@ impl History {
     fn is_not_led(&mut self, random: &mut Rng, trace: &mut Vec<String>) -> Checked {
         for _ in 0..60 {
             match random.u8(..10) {
+                4..7 if !self.scheduler.has_synced() => self.has_synced(),
                 0 => self.deliver(1, trace),
                 1 => self.users_act(random, trace),
                 2 | 3 if !self.binds.is_empty() => {
@@ -240,8 +248,8 @@ impl History {
             if self.took_over.is_some() {
                 break;
             }
-            let next = self.scheduler.next_deadline().unwrap_or(self.now);
-            self.wait(next.since(self.now), trace);
+            let wait = self.scheduler.next_deadline().map(|next| next.since(self.now));
+            self.wait(wait.unwrap_or(Duration::from_secs(1)), trace);
         }
         rule(self.took_over.is_some(), || "the standby does not lead".to_owned())
     }
@@ -405,6 +413,9 @@ impl History {
             let method = request.method.as_str();
             trace.push(format!("{:?}: {method} {}", self.now, request.path));
             if source == RequestSource::LeaderElector {
+                rule(self.scheduler.has_synced(), || {
+                    "a replica competes, and has not synced".to_owned()
+                })?;
                 self.is_release_due(&request)?;
                 let reply = match self.is_cut_off || random.u8(..12) == 0 {
                     true => Reply::Lost("timeout".to_owned()),

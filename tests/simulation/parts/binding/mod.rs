@@ -23,7 +23,7 @@ use framework::{Answer, EventResource, ObjectKey, Time, Uid};
 use self::plugin::{Extenders, Seen, look};
 use self::requests::{Sent, patch_status};
 use super::super::rules::{Checked, rule};
-use super::scheduler::server::{NAMESPACE, Server, Stored, Watched};
+use super::scheduler::server::{Server, Stored, Watched};
 
 /// Number of steps of a history.
 const STEPS: usize = 70;
@@ -76,6 +76,8 @@ struct History {
     seen: Arc<Mutex<Seen>>,
     extenders: Vec<Extender>,
     dialogue: Extenders,
+    /// The last pause of each extender, and when its last outage ended.
+    pauses: Vec<(Duration, Time)>,
     /// The calls for which no cycle waits, without an outcome.
     probes: Vec<usize>,
     /// Number of CPUs of each node, and whether it is cordoned.
@@ -114,7 +116,7 @@ pub(super) fn live(random: &mut Rng, trace: &mut Vec<String>) -> Checked {
         history.step(random, trace)?;
         history.check()?;
     }
-    history.rest(random, trace)
+    history.rest(trace)
 }
 
 /// Returns an effect for the trace.
@@ -190,6 +192,7 @@ impl History {
             server: Server::default(),
             engine: new_engine(&extenders, &seen, random.u64(..)),
             seen,
+            pauses: vec![(Duration::ZERO, Time::ZERO); extenders.len()],
             extenders,
             dialogue,
             probes: Vec::new(),
@@ -376,8 +379,8 @@ impl History {
         trace: &mut Vec<String>,
     ) -> Checked {
         trace.push(format!("{:?}: extender {extender} was tried: {outcome:?}", self.now));
-        if outcome.is_ok() {
-            self.dialogue.silent.remove(&extender);
+        if outcome.is_ok() && self.dialogue.silent.remove(&extender) {
+            self.pauses[extender].1 = self.now;
         }
         self.call(trace, |engine, now, ports| {
             engine.extender_probed(extender, outcome, now, ports);
@@ -408,7 +411,7 @@ impl History {
                 self.create(&name, random);
             }
             3 => self.server.store(Stored { is_deleting: true, ..pod }),
-            4 if is_pending && is_protected => {
+            4 if is_pending => {
                 let generation = pod.generation + 1;
                 self.server.store(Stored { generation, ..pod });
             }
@@ -544,7 +547,7 @@ impl History {
     }
 
     /// Nothing goes wrong any more.
-    fn rest(&mut self, random: &mut Rng, trace: &mut Vec<String>) -> Checked {
+    fn rest(&mut self, trace: &mut Vec<String>) -> Checked {
         trace.push(format!("{:?}: rest", self.now));
         self.is_calm = true;
         look(&self.seen).is_calm = true;

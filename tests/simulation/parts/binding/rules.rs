@@ -17,6 +17,8 @@ const BINDS: u32 = 5;
 const OUTDATED_BINDS: u32 = 8;
 /// Number of tries of a write beside PreBind.
 const TRIES: u32 = 4;
+/// The first pause of an extender that has not answered. It doubles, unless the extender has answered for longer than the longest.
+const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 /// Longest time for which an extender is not tried again.
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 
@@ -158,6 +160,24 @@ impl History {
             let is_due = is_needed && *next_try <= self.now;
             rule(probed.contains(&number) == is_due, || {
                 format!("{name}, next try {next_try:?}, needed: {is_needed}, tried: {probed:?}")
+            })?;
+        }
+        for (number, (before, after)) in outages.iter().zip(self.outages()).enumerate() {
+            let Some(after) = after else { continue };
+            let (pause, up_since) = &mut self.pauses[number];
+            let is_new = before.is_none();
+            if is_new && self.now.since(*up_since) >= LONGEST_PAUSE {
+                *pause = Duration::ZERO;
+            }
+            if is_new || probed.contains(&number) {
+                *pause = (*pause * 2).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
+            }
+            let expected = match before.filter(|_| !probed.contains(&number)) {
+                Some(before) => before,
+                None => self.now + *pause,
+            };
+            rule(after == expected, || {
+                format!("extender {number} is tried again at {after:?}, not at {expected:?}")
             })?;
         }
         self.probes.extend(probed);
