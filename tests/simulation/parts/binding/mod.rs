@@ -442,18 +442,20 @@ impl History {
     fn happens_to(&mut self, number: usize, random: &mut Rng, trace: &mut Vec<String>) -> Checked {
         let sent = &self.sent[number];
         let is_carried_out = sent.carried_out.is_some();
+        // A bind without an answer is late for long.
+        if sent.is_answered && random.u8(..6) > 0 {
+            return Ok(());
+        }
         // A read is answered at once: the answer is never older than the timeout of a request.
         let is_read = matches!(sent.kind, EffectKind::ReadPod { .. });
-        if sent.is_answered || random.u8(..7) == 0 && !is_carried_out && !is_read {
+        let is_refused =
+            self.webhook == Webhook::Fences && matches!(sent.kind, EffectKind::Fence { .. });
+        if sent.is_answered || random.u8(..7) == 0 && !is_carried_out && !is_read && !is_refused {
             return self.carry_out(number, trace);
         }
         let text = |text: &str| text.to_owned();
         let answer = match (&sent.kind, random.u8(..12)) {
-            (EffectKind::Fence { .. }, 0..11)
-                if self.webhook == Webhook::Fences && !is_carried_out =>
-            {
-                Some(Answer::Error(text("webhook")))
-            }
+            _ if is_refused => Some(Answer::Error(text("webhook"))),
             (_, 0..5) => None,
             (EffectKind::ReadPod { .. }, 5) => Some(Answer::Forbidden(text("may not read"))),
             (EffectKind::ReadPod { .. }, _) => None,
