@@ -4,11 +4,15 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use fastrand::Rng;
-use framework::device::{AllocatedDevice, Allocation, DeviceClass, ResourceClaim, ResourceSlice};
+use framework::device::{
+    AllocatedDevice, AllocatedState, Allocation, DeviceClass, DeviceUse, ResourceClaim,
+    ResourceSlice,
+};
 use framework::{EventResource, api};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::alike;
 use super::details::Origin;
 use super::naive::{End, Id, Naive, Picked, Sums};
 use super::random::{claims, one_in, pick, slices};
@@ -29,6 +33,8 @@ type Expected = Result<Option<Vec<Vec<Picked>>>, End>;
 
 /// A cluster that changes.
 struct History {
+    /// Whether devices differ in one thing only.
+    is_alike: bool,
     world: World,
     slices: BTreeMap<String, Value>,
     /// The allocations of stored claims, by the names of the claims.
@@ -46,11 +52,13 @@ struct History {
 pub fn history(rng: &mut Rng, trace: &mut Vec<String>) -> Result<Vec<&'static str>, String> {
     let mut history = History::new(rng, trace);
     let mut ends = Vec::new();
-    for round in 0..1 + rng.usize(..3) {
-        if round > 0 {
+    let rounds = if history.is_alike { 2 + rng.usize(..8) } else { 1 + rng.usize(..3) };
+    for round in 0..rounds {
+        if round > 0 && (!history.is_alike || rng.bool()) {
             history.change(rng, trace);
         }
-        let wanted = claims(rng);
+        let is_plain = if history.is_alike { !one_in(rng, 4) } else { one_in(rng, 8) };
+        let wanted = if is_plain { alike::claims(rng) } else { claims(rng) };
         wanted.iter().for_each(|claim| trace.push(format!("claim {claim}")));
         ends.extend(history.compare(wanted)?);
     }
@@ -69,6 +77,7 @@ impl History {
             world.set(&EventResource::DeviceClass, object);
         }
         let mut history = Self {
+            is_alike: rng.bool(),
             world,
             slices: BTreeMap::new(),
             stored: BTreeMap::new(),
@@ -76,7 +85,7 @@ impl History {
             overlay: Overlay::default(),
             memos: Memos::default(),
         };
-        for (name, spec) in slices(rng) {
+        for (name, spec) in history.random_slices(rng) {
             history.set_slice(name, spec, trace);
         }
         history.allocate_some(rng, "old-0", 5, trace);
@@ -91,7 +100,7 @@ impl History {
         for _ in 0..1 + rng.usize(..3) {
             match rng.usize(..6) {
                 0 => {
-                    let fresh = slices(rng);
+                    let fresh = self.random_slices(rng);
                     let (name, spec) = pick(rng, &fresh).clone();
                     self.set_slice(name, spec, trace);
                 }
@@ -114,6 +123,10 @@ impl History {
                 _ => self.keep_from_watch(rng, trace),
             }
         }
+    }
+
+    fn random_slices(&self, rng: &mut Rng) -> Vec<(String, Value)> {
+        if self.is_alike { alike::slices(rng) } else { slices(rng) }
     }
 
     fn set_slice(&mut self, name: String, spec: Value, trace: &mut Vec<String>) {
@@ -192,6 +205,21 @@ impl History {
         (dedicated, consumed)
     }
 
+    /// Checks that the allocations are counted as if all had been counted just now, and the nodes of those that the watch
+    /// does not show.
+    fn check_counts(&self) -> Result<(), String> {
+        let cluster = &self.world.cluster;
+        counts_are_right(cluster.allocated_devices(), self.stored.values())?;
+        counts_are_right(self.overlay.allocated(), &self.unshown)?;
+        let mut fresh = Overlay::default();
+        self.unshown.iter().for_each(|own| fresh.add(&read_allocation(own)));
+        fresh.update(cluster);
+        match self.overlay == fresh {
+            true => Ok(()),
+            false => Err(format!("the overlay is {:?} instead of {fresh:?}", self.overlay)),
+        }
+    }
+
     fn classes(&self) -> Vec<DeviceClass> {
         let class = |name| self.world.cluster.device_class(name).map(|own| (**own).clone());
         CLASSES.into_iter().filter_map(class).collect()
@@ -219,6 +247,7 @@ impl History {
         // The pod reads its claims from the watch.
         objects.into_iter().for_each(|own| self.world.set(&EventResource::ResourceClaim, own));
         self.overlay.update(&self.world.cluster);
+        self.check_counts()?;
         let cluster = &self.world.cluster;
         let claims = Claims::new(&wanted, cluster, &mut Toys);
         let mut memos = std::mem::take(&mut self.memos);
@@ -258,6 +287,39 @@ impl History {
         memos.keep(trial);
         self.memos = memos;
         Ok(ends)
+    }
+}
+
+/// Checks that a state counts these allocations.
+fn counts_are_right<'a>(
+    state: &AllocatedState,
+    allocations: impl IntoIterator<Item = &'a Value>,
+) -> Result<(), String> {
+    let mut expected = BTreeMap::<Id, DeviceUse>::new();
+    let results = allocations.into_iter().flat_map(|own| read_allocation(own).results);
+    for result in results.filter(|result| !result.is_for_administration()) {
+        let own = expected.entry(named(&result).0).or_default();
+        match result.share_id {
+            None => own.dedicated += 1,
+            Some(_) => {
+                own.shares += 1;
+                own.consuming += i64::from(!result.consumed_capacity.is_empty());
+            }
+        }
+        for (name, amount) in result.consumed_capacity {
+            *own.consumed.entry(name).or_default() += amount.nanos();
+        }
+    }
+    let mut found = BTreeMap::new();
+    for key in state.pools() {
+        for (device, own) in state.pool(key).into_iter().flatten() {
+            let id = (key.driver.to_string(), key.pool.to_string(), device.to_string());
+            found.insert(id, own.clone());
+        }
+    }
+    match found == expected {
+        true => Ok(()),
+        false => Err(format!("{found:?} is allocated instead of {expected:?}")),
     }
 }
 
