@@ -66,7 +66,7 @@ const PARTS: &[Part] = &[
     Part { name: "scheduler", histories: 75, run: scheduler::live },
     Part { name: "takeover", histories: 40, run: takeover::live },
     Part { name: "binding", histories: 100, run: binding::live },
-    Part { name: "allocator", histories: 40, run: allocator },
+    Part { name: "allocator", histories: 100, run: allocator },
     Part { name: "devices", histories: 40, run: devices::run },
     Part { name: "fruitless preemptions", histories: 200, run: fruitless::run },
     Part { name: "preemption", histories: 20, run: preemption::run },

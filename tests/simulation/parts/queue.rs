@@ -42,9 +42,15 @@ enum Step {
     Spin,
     /// Rejects pods that are alike together with their template.
     Crowd,
+    /// Lets a class of pods be tried while they change and events come.
+    Class,
+    /// Rejects a pod after several events.
+    Race,
+    /// Fails attempts with errors, again and again.
+    Errors,
 }
 
-const ALL: [Step; 14] = [
+const ALL: [Step; 17] = [
     Step::Add,
     Step::Update,
     Step::Delete,
@@ -59,6 +65,9 @@ const ALL: [Step; 14] = [
     Step::Wait,
     Step::Spin,
     Step::Crowd,
+    Step::Class,
+    Step::Race,
+    Step::Errors,
 ];
 
 /// What the queue reports.
@@ -97,10 +106,13 @@ pub(super) fn run(random: &mut Rng, trace: &mut Vec<String>) -> Checked {
         0 => QueueConfig { max_backoff: Duration::ZERO, ..default },
         1 => QueueConfig { initial_backoff: Duration::from_millis(1500), ..default },
         2 => QueueConfig { max_in_unschedulable: Duration::from_secs(20), ..default },
+        3 => QueueConfig { max_backoff: Duration::from_secs(2), ..default },
         _ => default,
     };
     trace.push(format!("{config:?}"));
-    let weights: Vec<u32> = ALL.iter().map(|_| [0, 1, 1, 3, 6][random.usize(..5)]).collect();
+    let mut weights: Vec<u32> = ALL.iter().map(|_| [0, 1, 1, 3, 6][random.usize(..5)]).collect();
+    // These take many steps each.
+    weights[Step::Crowd as usize..].iter_mut().for_each(|own| *own = (*own).min(1));
     let mut pair = Pair {
         random,
         trace,
@@ -166,11 +178,17 @@ impl Pair<'_> {
             Step::Permit | Step::Done => self.leave(step),
             Step::Outdated => self.outdated(),
             Step::Retry => self.retry(),
-            Step::Notify => self.notify(),
+            Step::Notify => {
+                let times = if self.random.u32(..400) == 0 { FLOOD } else { 1 };
+                self.notify(times)
+            }
             Step::Activate => self.activate(),
             Step::Wait => self.wait(),
             Step::Spin => self.spin(),
             Step::Crowd => self.crowd(),
+            Step::Class => self.class(),
+            Step::Race => self.race(),
+            Step::Errors => self.errors(),
         }
     }
 
@@ -201,7 +219,11 @@ impl Pair<'_> {
     }
 
     fn update(&mut self) -> Checked {
-        let Some((name, old, mut shape)) = self.some_pod() else { return Ok(()) };
+        self.some_pod().map_or(Ok(()), |known| self.update_pod(known))
+    }
+
+    fn update_pod(&mut self, known: (&'static str, Arc<Pod>, Shape)) -> Checked {
+        let (name, old, mut shape) = known;
         shape.change(self.random);
         if self.random.u32(..8) == 0 {
             shape.change(self.random);
@@ -324,9 +346,19 @@ impl Pair<'_> {
         )
     }
 
-    fn notify(&mut self) -> Checked {
+    /// Notifies the queue of the end of a pod whose room helps pods that `Fit` rejected.
+    fn free_room(&mut self) -> Checked {
+        let frees = pod("gone").on("n").label("frees", "yes").build();
+        let event = ClusterEvent::new(EventResource::AssignedPod, ActionType::DELETE);
+        let event = ObjectEvent { event, objects: Objects::Pod(Some(Arc::new(frees)), None) };
+        self.on(
+            |queue, cx| queue.move_all_to_active_or_backoff_queue(&event, &|_| true, cx),
+            |model, around| model.move_all(&event, &|_| true, around),
+        )
+    }
+
+    fn notify(&mut self, times: u32) -> Checked {
         let event = self.some_event();
-        let times = if self.random.u32(..400) == 0 { FLOOD } else { 1 };
         let (kind, limit) = (self.random.u32(..6), self.random.i32(0..2));
         let name = NAMES[self.random.usize(..NAMES.len())];
         self.note(("notify", &event.event, times, kind, limit, name));
@@ -425,13 +457,7 @@ impl Pair<'_> {
             }
             let popped = self.popped.pop().expect("it was popped just now");
             self.fail_with(popped, &[rejector], None, false)?;
-            let frees = pod("gone").on("n").label("frees", "yes").build();
-            let event = ClusterEvent::new(EventResource::AssignedPod, ActionType::DELETE);
-            let event = ObjectEvent { event, objects: Objects::Pod(Some(Arc::new(frees)), None) };
-            self.on(
-                |queue, cx| queue.move_all_to_active_or_backoff_queue(&event, &|_| true, cx),
-                |model, around| model.move_all(&event, &|_| true, around),
-            )?;
+            self.free_room()?;
             self.now = self.now + Duration::from_nanos(step);
             self.model.check(&self.queue, self.now)?;
         }
@@ -461,6 +487,75 @@ impl Pair<'_> {
             self.fail_with(popped, &["Fit"], None, true)?;
             if self.random.bool() {
                 self.now = self.now + Duration::from_millis(self.random.u64(..2_000));
+            }
+        }
+        Ok(())
+    }
+
+    /// Creates and rejects pods that are alike. Then some of them are tried, changed and rejected, mostly together with
+    /// their template.
+    fn class(&mut self) -> Checked {
+        self.crowd()?;
+        for _ in 0..self.random.u32(4..12) {
+            match self.random.u32(..4) {
+                0 => self.free_room()?,
+                1 => drop(self.pop()?),
+                2 => {
+                    let uids: Vec<_> =
+                        self.popped.iter().map(|own| own.0.pod.uid.clone()).collect();
+                    let known = self.living.iter().find(|(_, (pod, _))| uids.contains(&pod.uid));
+                    let known = known.map(|(name, (pod, shape))| (*name, pod.clone(), *shape));
+                    known.map_or(Ok(()), |known| self.update_pod(known))?;
+                }
+                _ => {
+                    let rejectors = [&["Fit"][..], &["Fit", "Claims"]][self.random.usize(..2)];
+                    let shares = self.random.u32(..4) > 0;
+                    if let Some(popped) = self.some_popped() {
+                        self.fail_with(popped, rejectors, None, shares)?;
+                    }
+                }
+            }
+            self.model.check(&self.queue, self.now)?;
+        }
+        Ok(())
+    }
+
+    /// Rejects a pod by several plugins, after several events.
+    fn race(&mut self) -> Checked {
+        if !self.pop()? {
+            return Ok(());
+        }
+        for _ in 0..self.random.u32(1..6) {
+            match self.random.u32(..4) {
+                0 => self.activate()?,
+                _ => self.notify(1)?,
+            }
+        }
+        let mut rejectors: Vec<&str> =
+            REJECTORS.into_iter().filter(|_| self.random.bool()).collect();
+        self.random.shuffle(&mut rejectors);
+        let pending = rejectors.first().copied().filter(|_| self.random.u32(..4) > 0);
+        let popped = self.popped.pop().expect("it was popped just now");
+        self.fail_with(popped, &rejectors, pending, false)
+    }
+
+    /// Pops all pods and fails their attempts with errors, several times.
+    fn errors(&mut self) -> Checked {
+        let keys = NAMES.map(|name| PodKey::new("default", name));
+        for _ in 0..self.random.u32(2..6) {
+            self.on(
+                |queue, cx| queue.activate(&keys, cx),
+                |model, around| model.activate(&keys, around),
+            )?;
+            for _ in NAMES {
+                if !self.pop()? {
+                    break;
+                }
+                let popped = self.popped.pop().expect("it was popped just now");
+                self.fail_with(popped, &[], None, false)?;
+                self.now = self.now + Duration::from_millis(self.random.u64(..300));
+                self.on(Queue::tick, Model::tick)?;
+                self.model.check(&self.queue, self.now)?;
             }
         }
         Ok(())
