@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 type Name = (String, String);
 
 /// The objects of an API server.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Server {
     objects: BTreeMap<Name, Versions>,
     version: u64,
 }
 
 /// The versions of an object; `None` while there is none.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Versions {
     all: Vec<Option<Value>>,
     /// Number of versions that the watch has shown.
