@@ -781,12 +781,6 @@ impl<'r> History<'r> {
         }
         assumed.retain(|own| own.pod != pod.uid || own.is_written);
         cluster.remove_pod(attempt.row);
-        // The claims of the pod are bound, and the volume that it has assumed only looks free: nothing is to be tried.
-        let claims = self.members[place].claims.iter();
-        let mut claims = claims.filter_map(|name| self.server.shown(CLAIMS, name));
-        if claims.all(is_bound) {
-            self.wake_all();
-        }
         // A forgotten pod counts as deleted.
         let gone = attempt.pod.clone();
         let event = ClusterEvent::new(EventResource::AssignedPod, ActionType::DELETE);

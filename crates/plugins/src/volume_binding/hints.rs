@@ -118,7 +118,8 @@ fn uses_driver(pod: &Pod, driver: &str, cluster: &Cluster) -> bool {
     inline || unbound_claims(pod, cluster).flatten().any(is_made)
 }
 
-/// Requeues if the deleted pod was being bound: its assumed changes are reverted. Rule
+/// Requeues if the deleted pod may have been being bound: its assumed changes are reverted. Another pod may have bound
+/// its claims meanwhile, to other volumes than the assumed ones. A pod that has run has no assumed changes. Rule
 /// volume-binding-assumed-hint of docs/differences.toml.
 fn after_pod_deletion(
     _plugin: &VolumeBinding,
@@ -127,8 +128,11 @@ fn after_pod_deletion(
     handle: &Handle<'_>,
 ) -> Result<QueueingHint, String> {
     let (gone, _) = objects.pods()?;
-    let has_unbound = |pod: &Pod| unbound_claims(pod, handle.cluster).next().is_some();
-    Ok(queue_if(gone.is_some_and(has_unbound) && has_unbound(pod)))
+    let has_claims =
+        |pod: &Pod| pod.spec.volumes.iter().any(|own| own.claim_name(&pod.key.name).is_some());
+    let may_assume = |gone: &Pod| gone.start_time.get().is_none() && has_claims(gone);
+    let waits = unbound_claims(pod, handle.cluster).next().is_some();
+    Ok(queue_if(waits && gone.is_some_and(may_assume)))
 }
 
 /// Returns the unbound claims of the pod; `None` for a missing claim.

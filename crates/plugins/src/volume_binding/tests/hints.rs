@@ -184,19 +184,25 @@ fn changed_or_deleted_driver_requeues_claims_it_provisions() {
 }
 
 #[test]
-fn deleted_pod_with_assumed_claims_requeues() {
-    for (namespace, claim, is_bound, queue) in [
-        ("default", "unbound", false, true),
-        ("default", "missing", false, true),
-        ("default", "bound", false, false),
-        ("default", "unbound", true, false),
-        ("team", "unbound", false, false),
+fn deleted_pod_that_never_ran_with_claims_requeues() {
+    for (namespace, claim, has_run, is_bound, queue) in [
+        ("default", Some("unbound"), false, false, true),
+        ("default", Some("missing"), false, false, true),
+        ("team", Some("unbound"), false, false, true),
+        // Another pod has bound the claim that it shared, maybe to another volume than the assumed one.
+        ("default", Some("bound"), false, false, true),
+        ("default", Some("bound"), true, false, false),
+        ("default", Some("unbound"), false, true, false),
+        ("default", None, false, false, false),
     ] {
-        let gone = pod("gone").namespace(namespace).claim("bound").claim(claim).on("a").build();
+        let gone = pod("gone").namespace(namespace).on("a");
+        let gone = claim.map_or(gone.clone(), |claim| gone.claim(claim));
+        let gone = if has_run { gone.started(1).build() } else { gone.build() };
         let objects = EventObjects::Pod { old: Some(&gone), new: None };
         let (resource, action) = (EventResource::AssignedPod, ActionType::DELETE);
         let answer = hint_in_cluster(is_bound, resource, action, &objects);
-        assert_eq!(answer, QueueingHint::queue_if(queue), "{namespace}/{claim} {is_bound}");
+        let expected = QueueingHint::queue_if(queue);
+        assert_eq!(answer, expected, "{namespace}/{claim:?} {has_run} {is_bound}");
     }
 }
 
