@@ -40,6 +40,13 @@ fn behind_a_pod() -> Scenario {
     full()
         .on((R::AssignedPod, A::DELETE), "a pod with a volume goes", delete("pods/user"), Bound)
         .on((R::AssignedPod, A::DELETE), "a pod without volumes goes", delete("pods/other"), Left)
+        .on(
+            (R::AssignedPod, A::ADD),
+            "a pod brings the volume to the node",
+            create(claiming("sharer", "data").on("n")),
+            Bound,
+        )
+        .on((R::AssignedPod, A::ADD), "another pod comes", create(pod("more").on("n")), Left)
         .on((R::CsiNode, A::UPDATE), "the limit rises", drivers(limited(2)), Bound)
         .on((R::CsiNode, A::UPDATE), "the limit falls", drivers(limited(0)), Left)
         .on((R::CsiNode, A::UPDATE), "the limit goes", drivers(json!([])), Bound)

@@ -259,6 +259,7 @@ mod tests {
             (volumes.clone(), DELETE),
             (claims.clone(), ADD | DELETE),
             (R::Pod, DELETE),
+            (R::AssignedPod, ADD),
             (R::VolumeAttachment, DELETE),
         ];
         let binding = vec![

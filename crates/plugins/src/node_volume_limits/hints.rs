@@ -45,6 +45,26 @@ impl NodeVolumeLimits {
         Ok(hint::queue_if(old.is_some_and(|old| held_room(old) && may_be_limited(old))))
     }
 
+    /// Rule node-volume-limits-shared-claim-hint of docs/differences.toml: a node that attaches the volume of a claim has
+    /// room for further pods with the claim.
+    pub(super) fn after_pod_addition(
+        &self,
+        pod: &Pod,
+        objects: &EventObjects<'_>,
+        _handle: &Handle<'_>,
+    ) -> Result<QueueingHint, String> {
+        let (_, new) = hint::pods(objects)?;
+        let has = |new: &Pod, claim: &str| {
+            let mut volumes = new.spec.volumes.iter();
+            volumes.any(|own| own.named_claim().is_some_and(|name| **name == *claim))
+        };
+        let shares = |new: &Pod| {
+            let mut claims = pod.spec.volumes.iter().filter_map(PodVolume::named_claim);
+            new.key.namespace == pod.key.namespace && claims.any(|claim| has(new, claim))
+        };
+        Ok(hint::queue_if(new.is_some_and(shares)))
+    }
+
     pub(super) fn after_claim_addition(
         &self,
         pod: &Pod,

@@ -60,6 +60,7 @@ pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
             NodeVolumeLimits::after_claim_deletion,
         )
         .on_with_hint(event(R::Pod, ActionType::DELETE), NodeVolumeLimits::after_pod_deletion)
+        .on_with_hint(event(R::AssignedPod, ActionType::ADD), NodeVolumeLimits::after_pod_addition)
         .on_with_hint(
             event(R::PersistentVolumeClaim, ActionType::ADD),
             NodeVolumeLimits::after_claim_addition,

@@ -329,6 +329,23 @@ fn deleted_pod_with_volumes_requeues() {
 }
 
 #[test]
+fn placed_pod_that_shares_a_claim_requeues() {
+    for (new, helps) in [
+        (pod("q").claim("b").claim("a"), true),
+        (pod("q").claim("b"), false),
+        (pod("q").namespace("elsewhere").claim("a"), false),
+        (pod("q").volume(json!({ "ephemeral": {} })), false),
+    ] {
+        let new = new.on("n").build();
+        let objects = EventObjects::Pod { old: None, new: Some(&new) };
+        let (resource, action) = (EventResource::AssignedPod, ActionType::ADD);
+        let waiting = pod("p").claim("a").volume(json!({ "ephemeral": {} })).build();
+        let hint_given = forms::hint(&built(), &waiting, resource, action, &objects);
+        assert_eq!(hint_given, QueueingHint::queue_if(helps), "{:?}", new.spec.volumes);
+    }
+}
+
+#[test]
 fn new_claim_requeues_its_pod() {
     let waiting = || pod("p").claim("a").volume(json!({ "ephemeral": {} }));
     for (new, helps) in [
