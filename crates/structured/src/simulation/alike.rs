@@ -116,7 +116,10 @@ fn vary(rng: &mut Rng, difference: Difference, device: &mut Value) {
         return;
     }
     match difference {
-        Difference::Attribute => set_numa(device, *pick(rng, &["1", "1", "1", "2"])),
+        Difference::Attribute => {
+            let value = *pick(rng, &["1", "1", "1", "2"]);
+            set_numa(device, value);
+        }
         Difference::BindsToNode => device["bindsToNode"] = json!(true),
         Difference::BindingConditions => {
             device["bindingConditions"] = json!(["ready"]);
