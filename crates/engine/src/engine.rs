@@ -437,8 +437,16 @@ impl Engine {
             // Before any pod is moved: a preemptor whose last victim ends is no longer gated.
             self.preemptions.victim_ends(pod, &mut self.world);
         }
+        let left = match &change {
+            Change::PodDeleted { uid, .. } => self.world.view().cache().placed(uid),
+            _ => None,
+        };
+        let left = left.map(|gone| self.world.view().cluster().node_name(gone.node).clone());
         for changed in self.world.apply(change, cx) {
             self.handle_changed(changed, cx);
+        }
+        if let Some(node) = left {
+            preemption::activate_gated_on(&node, &mut self.world, cx);
         }
         if let Some(object) = object {
             for pod in self.binding.waiting_for(&object) {

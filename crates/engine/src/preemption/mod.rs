@@ -406,6 +406,17 @@ fn retry_unless_gated(preemptor: &Pod, world: &mut World, cx: &mut Context<'_>) 
     }
 }
 
+/// Activates the pods that are nominated to the node of a pod that is gone, and still gated although their victims have
+/// ended. The event that helps such a pod came while it was gated, and the end of its last victim may say nothing to the
+/// plugins that rejected it.
+pub(crate) fn activate_gated_on(node: &str, world: &mut World, cx: &mut Context<'_>) {
+    for pod in world.view().nominator().nominated_to(node) {
+        if !world.view().preemptions().is_running(&pod.uid) {
+            activate_gated(&pod, world, cx);
+        }
+    }
+}
+
 /// Activates the preemptor if it is still gated: all victims may have gone while it was, so that no
 /// later event requeues it.
 fn activate_gated(preemptor: &Pod, world: &mut World, cx: &mut Context<'_>) {
