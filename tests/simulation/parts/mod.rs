@@ -69,7 +69,7 @@ const PARTS: &[Part] = &[
     Part { name: "allocator", histories: 100, run: allocator },
     Part { name: "devices", histories: 40, run: devices::run },
     Part { name: "fruitless preemptions", histories: 200, run: fruitless::run },
-    Part { name: "preemption", histories: 20, run: preemption::run },
+    Part { name: "preemption", histories: 60, run: preemption::run },
     Part { name: "volumes", histories: 40, run: volumes::run },
 ];
 
