@@ -15,13 +15,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use framework::testing::{FakeDryRun, HandleParts, cluster, node};
+use framework::testing::{HandleParts, cluster, node};
 use framework::{
     ActionType, Answer, Cluster, ClusterEvent, Command, CycleState, EventObjects, EventResource,
-    Handle, ObjectKey, Plugin, PluginArgs, Pod, PreBindInput, PreBindStep, QueueingHint, Status,
-    Time, Uid, Verdicts, Write, WriteAction,
+    Handle, ObjectKey, Plugin, PluginArgs, Pod, PreBindInput, QueueingHint, Status, Time, Uid,
+    Write,
 };
-use plugins::dynamic_resources::{self, NAME};
+use plugins::dynamic_resources;
 use serde_json::{Value, json};
 
 use self::claims::{are_ready, claim_key, is_allocated, version_of};

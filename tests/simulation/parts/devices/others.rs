@@ -6,7 +6,7 @@ use framework::EventResource;
 use serde_json::{Value, json};
 
 use super::super::super::rules::Checked;
-use super::claims::{is_allocated, text, users_of};
+use super::claims::{text, users_of};
 use super::{CLAIMS, DEVICES, History, Stage};
 
 impl History<'_> {

@@ -18,14 +18,13 @@ use engine::profile::{PluginRef, Profiles, SchedulerProfile};
 use engine::queue::Place;
 use engine::{Attempt, Change, EffectId, EffectKind, Engine, EngineConfig, Eviction, Outcome};
 use fastrand::Rng;
-use framework::preemption::{FruitlessPreemptions, Preemption};
+use framework::preemption::FruitlessPreemptions;
 use framework::testing::{PodBuilder, node};
 use framework::{
-    Answer, Binding, CycleState, EventResource, Handle, Node, NominatedPods, Permit, PermitVerdict,
-    Plugin, Pod, PodKey, Time, Uid, api,
+    Answer, Binding, CycleState, Handle, Node, NominatedPods, Permit, PermitVerdict, Plugin, Pod,
+    Time, Uid, api,
 };
 use recording::RecordedEngine;
-use serde_json::{Value, json};
 
 use self::checks::counts_add_up;
 use super::super::oracle::Related;
