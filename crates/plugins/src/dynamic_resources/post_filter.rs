@@ -20,7 +20,8 @@ pub(super) fn run(
     let write = |write| {
         handle.command(Command::Write { pod: pod.key.clone(), uid: pod.uid.clone(), write });
     };
-    if let Some(claim) = claim_to_free(plugin, search, pod, verdicts, handle) {
+    let is_own = |claim: &ResourceClaim| claim.reserved_for.iter().all(|user| user.uid == pod.uid);
+    if let Some(claim) = unusable_claim(plugin, search, verdicts, handle, is_own) {
         // The pod may be tried again before the request is carried out, and must not rely on its reservation then.
         plugin.shared.tracker.lock().releases.begin(claim, &pod.uid, handle.now);
         write(bind::deallocation(claim));
@@ -30,22 +31,26 @@ pub(super) fn run(
         bind::deletion(&extended.claim).into_iter().for_each(write);
         return Status::unschedulable("deletion of ResourceClaim completed");
     }
+    // A release that was refused left the reservation. Other pods may wait for the claim, too, and the last one with a
+    // reservation deallocates it.
+    let is_shared = |claim: &ResourceClaim| claim.is_reserved_for(pod) && !is_own(claim);
+    if let Some(claim) = unusable_claim(plugin, search, verdicts, handle, is_shared) {
+        plugin.shared.tracker.lock().releases.begin(claim, &pod.uid, handle.now);
+        write(bind::release(claim, pod));
+    }
     Status::unschedulable("still not schedulable")
 }
 
-/// Returns the first claim, in the order of the pod, that is not available on a node which has no other
-/// fault, and that only this pod may use.
-fn claim_to_free<'a>(
+/// Returns the first wanted claim, in the order of the pod, that is allocated and not available on a node which has no other
+/// fault.
+fn unusable_claim<'a>(
     plugin: &DynamicResources,
     search: &'a Search,
-    pod: &Pod,
     verdicts: &Verdicts,
     handle: &Handle<'_>,
+    is_wanted: impl Fn(&ResourceClaim) -> bool,
 ) -> Option<&'a Arc<ResourceClaim>> {
-    let may_free = |claim: &&Arc<ResourceClaim>| {
-        let is_own = claim.reserved_for.iter().all(|user| user.uid == pod.uid);
-        claim.allocation.is_some() && is_own
-    };
+    let may_free = |claim: &&Arc<ResourceClaim>| claim.allocation.is_some() && is_wanted(claim);
     let mut candidates = search.claims.iter().filter(may_free).peekable();
     candidates.peek()?;
     let is_kept_off = |node: &NodeIx| {

@@ -126,18 +126,24 @@ impl History<'_> {
             self.known.verdict(&self.server, &claims, node, now) == Verdict::Unavailable
         });
         let unavailable: Vec<_> = unavailable.collect();
-        let is_useless = |name: &&&str| {
+        let uid = pod.uid.to_string();
+        let is_useless = |name: &str| {
             let Some(claim) = self.known.latest(&self.server, name) else { return false };
-            let is_own = users_of(claim).iter().all(|user| *user == pod.uid.to_string());
             let devices = devices_of(&claim["status"]["allocation"]);
             let is_elsewhere =
                 |node: &&str| devices.iter().any(|device| device.split('/').next() != Some(*node));
             let is_failed = are_ready(claim, now).is_err();
-            is_allocated(claim)
-                && is_own
-                && unavailable.iter().any(|node| is_elsewhere(node) || is_failed)
+            is_allocated(claim) && unavailable.iter().any(|node| is_elsewhere(node) || is_failed)
         };
-        let expected = claims.iter().find(is_useless).map(|name| (*name).to_owned());
+        let users = |name: &str| self.known.latest(&self.server, name).map(users_of);
+        let is_own =
+            |name: &str| users(name).is_some_and(|users| users.iter().all(|it| *it == uid));
+        let is_shared =
+            |name: &str| users(name).is_some_and(|users| users.iter().any(|it| *it == uid));
+        let useless = || claims.iter().copied().filter(|name| is_useless(name));
+        let expected = useless().find(|name| is_own(name));
+        let expected = expected.or_else(|| useless().find(|name| is_shared(name)));
+        let expected = expected.map(str::to_owned);
         let mut verdicts = Verdicts::with_len(self.cluster.table_len());
         for (name, status) in NODES.iter().zip(statuses) {
             let node = self.cluster.node_named(name).expect("the node exists");

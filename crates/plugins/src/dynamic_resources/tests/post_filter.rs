@@ -32,23 +32,25 @@ fn missing_state_ends_post_filter_as_in_kube_scheduler() {
 fn claim_that_only_this_pod_may_use_is_deallocated() {
     let user = |name: &str| json!({"resource": "pods", "name": name, "uid": format!("uid-{name}")});
     let done = "deallocation of ResourceClaim completed";
+    let left = "still not schedulable";
     let rows = [
-        (json!([]), done),
-        (json!([user("p")]), done),
-        (json!([user("q")]), "still not schedulable"),
-        (json!([user("p"), user("q")]), "still not schedulable"),
+        (json!([]), done, Value::Null),
+        (json!([user("p")]), done, Value::Null),
+        (json!([user("q")]), left, json!([user("q")])),
+        // Another pod waits as well: an earlier release was refused.
+        (json!([user("p"), user("q")]), left, json!([user("q")])),
     ];
-    for (users, expected) in rows {
+    for (users, expected, users_left) in rows {
         let mut world = World::new([("resourceclaims", claim("c", 1))]);
         let mut attempt = world.reserve(&pod_using("x", &["c"]), "a").unwrap();
         world.write_all(&mut attempt);
         world.show("resourceclaims", "c", &json!({"status": {"reservedFor": users.clone()}}));
         assert_eq!(world.post_filter(&pod_using("p", &["c"])).message(), expected, "{users}");
         let writes = world.write_commands();
-        assert_eq!(writes.len(), usize::from(expected == done));
-        if expected == done {
-            assert_eq!(world.claim("c")["status"], json!({}));
-        }
+        assert_eq!(writes.len(), usize::from(users != users_left), "{users}");
+        let status = &world.claim("c")["status"];
+        assert_eq!(status["reservedFor"], users_left, "{users}");
+        assert_eq!(status["allocation"].is_null(), expected == done);
     }
 }
 
