@@ -21,7 +21,17 @@ const LONGEST_WAIT: Duration = Duration::from_secs(330);
 
 /// The failed attempts of each queued pod, after the last step.
 #[derive(Debug, Default)]
-pub(crate) struct Failures(BTreeMap<Uid, Count>);
+pub(crate) struct Failures(BTreeMap<Uid, Known>);
+
+/// What is known of a pod.
+#[derive(Debug, Default)]
+struct Known {
+    /// As of its last failure.
+    count: Count,
+    /// Whether it was queued as a new pod since. A pod that changes while it is bound is queued beside its binding cycle,
+    /// which may still fail.
+    is_new: bool,
+}
 
 /// Numbers of failed attempts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -61,15 +71,20 @@ impl Failures {
         for (place, queued) in engine.queue().iter() {
             let key = &queued.pod.key;
             let count = Count::of(queued);
-            let before = self.0.insert(queued.pod.uid.clone(), count).unwrap_or_default();
-            let is_new = count == Count::default();
-            rule(is_new || count == before || before.precedes(count), || {
-                format!("{key} has failed with {count:?} after {before:?}")
-            })?;
-            // An extender that hangs makes an attempt end later than it began.
-            rule(is_new || count == before || queued.timestamp >= now, || {
-                format!("{key} has failed now, and waits since {:?}", queued.timestamp)
-            })?;
+            let known = self.0.entry(queued.pod.uid.clone()).or_default();
+            if count == Count::default() {
+                known.is_new = true;
+            } else if count != known.count {
+                let from_new = known.is_new && Count::default().precedes(count);
+                rule(from_new || known.count.precedes(count), || {
+                    format!("{key} has failed with {count:?} after {known:?}")
+                })?;
+                // An extender that hangs makes an attempt end later than it began.
+                rule(queued.timestamp >= now, || {
+                    format!("{key} has failed now, and waits since {:?}", queued.timestamp)
+                })?;
+                *known = Known { count, is_new: false };
+            }
             if is_running {
                 ends_in_time(place, queued, now)?;
             }

@@ -264,8 +264,9 @@ impl Writes {
         if let (Some(known), Reply::Answered(Response { status: 200, body, .. })) = (touched, reply)
             && let pod = serde_json::from_slice::<Value>(body).unwrap_or_default()
             && let generation = pod["metadata"]["generation"].as_i64()
-            // A bind to a specification that the scheduler did not know has to be refused.
+            // A bind to a specification that the scheduler did not know has to be refused, and one of a bound pod.
             && (known.is_none() || known == generation)
+            && pod["spec"]["nodeName"].is_null()
         {
             let version = version_in(&pod).parse().unwrap_or_default();
             self.versions.insert(uid_in(&pod, "metadata"), (version, generation, now));
