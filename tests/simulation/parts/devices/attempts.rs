@@ -138,8 +138,7 @@ impl History<'_> {
         let users = |name: &str| self.known.latest(&self.server, name).map(users_of);
         let is_own =
             |name: &str| users(name).is_some_and(|users| users.iter().all(|it| *it == uid));
-        let is_shared =
-            |name: &str| users(name).is_some_and(|users| users.iter().any(|it| *it == uid));
+        let is_shared = |name: &str| users(name).is_some_and(|users| users.contains(&uid));
         let useless = || claims.iter().copied().filter(|name| is_useless(name));
         let expected = useless().find(|name| is_own(name));
         let expected = expected.or_else(|| useless().find(|name| is_shared(name)));
