@@ -262,14 +262,21 @@ impl Writes {
         self.note_bound(reply);
         let touched = self.touches.remove(&request);
         if let (Some(known), Reply::Answered(Response { status: 200, body, .. })) = (touched, reply)
-            && let pod = serde_json::from_slice::<Value>(body).unwrap_or_default()
-            && let generation = pod["metadata"]["generation"].as_i64()
-            // A bind to a specification that the scheduler did not know has to be refused, and one of a bound pod.
-            && (known.is_none() || known == generation)
-            && pod["spec"]["nodeName"].is_null()
         {
-            let version = version_in(&pod).parse().unwrap_or_default();
-            self.versions.insert(uid_in(&pod, "metadata"), (version, generation, now));
+            let pod: Value = serde_json::from_slice(body).unwrap_or_default();
+            let (uid, generation) =
+                (uid_in(&pod, "metadata"), pod["metadata"]["generation"].as_i64());
+            // A bind to a specification that the scheduler did not know has to be refused, and one of a bound pod.
+            let is_to_be_named = generation.is_some()
+                && (known.is_none() || known == generation)
+                && pod["spec"]["nodeName"].is_null();
+            match is_to_be_named {
+                true => {
+                    let version = version_in(&pod).parse().unwrap_or_default();
+                    self.versions.insert(uid, (version, generation, now));
+                }
+                false => drop(self.versions.remove(&uid)),
+            }
         }
         let deleted = self.deletions.remove(&request);
         let patched = self.patches.remove(&request);
