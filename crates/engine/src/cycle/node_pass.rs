@@ -19,7 +19,7 @@ pub(super) struct Columns {
     scored: Lists,
     /// Nodes that pass the filters which look at the objects of nodes.
     passed: Lists,
-    /// Nodes that filters of the class alone pass.
+    /// Nodes that pass the filters of the class alone.
     own: Vec<NodeIx>,
     /// Nodes that filters of the class alone reject.
     rejected: Vec<NodeIx>,
@@ -36,7 +36,7 @@ struct Lists {
 }
 
 impl Lists {
-    /// Takes so many lists in use. The caller fills them.
+    /// Returns so many lists, which the caller fills. The others are not in use.
     fn reset(&mut self, len: usize) -> &mut [Vec<NodeIx>] {
         self.len = len;
         first(&mut self.lists, len)

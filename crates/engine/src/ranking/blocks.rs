@@ -23,8 +23,8 @@ pub(super) fn in_blocks(nodes: &[NodeIx]) -> impl Iterator<Item = &[NodeIx]> {
     })
 }
 
-/// The cell of each node. A block is as long as its last node needs, so that nodes that come in ascending order are
-/// appended, and each thread gets the memory of its nodes.
+/// The cell of each node. A block is as long as its last node needs. A thread that ranks the nodes of some blocks makes
+/// only these.
 #[derive(Debug, Default)]
 pub(super) struct BlockTable {
     blocks: Vec<Vec<CellId>>,
@@ -78,7 +78,7 @@ impl BlockTable {
         }
     }
 
-    /// The blocks. Nodes that are missing at the end of a block are in no cell.
+    /// The cells of the nodes of each block. Nodes that are missing at its end are in no cell.
     pub(super) fn iter(&self) -> impl Iterator<Item = &[CellId]> {
         self.blocks.iter().map(|block| &block[..])
     }
