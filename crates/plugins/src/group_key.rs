@@ -55,13 +55,16 @@ impl<'a> GroupKeys<'a> {
         if !self.fits {
             return;
         }
-        let (high, column) = (self.width - 1, topology.map(|topology| topology.column()));
-        let mut any = 0;
-        for (node, key) in self.nodes.iter().zip(&mut *self.keys) {
-            let domain = column.and_then(|column| column.get(*node));
-            let number = domain.map_or(0, &number);
+        let (high, mut any) = (self.width - 1, 0);
+        let mut push = |key: &mut i64, number: i64| {
             any |= number;
             *key = (*key << high << 1) | number;
+        };
+        match topology {
+            Some(topology) => topology.column().zip_of(self.nodes, self.keys, |key, domain| {
+                push(key, domain.map_or(0, &number));
+            }),
+            None => self.keys.iter_mut().for_each(|key| push(key, 0)),
         }
         self.check(any);
     }

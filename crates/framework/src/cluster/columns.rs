@@ -123,6 +123,8 @@ const LIST_MAX: usize = 64;
 const DENSE: usize = 4;
 /// An array becomes a list once fewer than one node in this many has a value.
 const SPARSE: usize = 16;
+/// Number of nodes whose values are read together if each follows on the one before.
+const RUN: usize = 64;
 
 /// A scalar resource over all nodes.
 pub type ScalarColumn = NodeColumn<ScalarAmount>;
@@ -218,6 +220,23 @@ impl<T: Copy + Default + PartialEq> NodeColumn<T> {
             let value = self.get(*node);
             if value != T::default() {
                 visit(place, value);
+            }
+        }
+    }
+
+    /// Visits the value of each of `nodes`, with what `others` has at the same place.
+    pub fn zip_of<U>(&self, nodes: &[NodeIx], others: &mut [U], mut visit: impl FnMut(&mut U, T)) {
+        for (nodes, others) in nodes.chunks(RUN).zip(others.chunks_mut(RUN)) {
+            let run = self.as_array().and_then(|values| values.get(NodeIx::run(nodes)?));
+            match run {
+                // The processor reads several values at once.
+                Some(values) => {
+                    others.iter_mut().zip(values).for_each(|(other, value)| visit(other, *value));
+                }
+                None => {
+                    let places = others.iter_mut().zip(nodes);
+                    places.for_each(|(other, node)| visit(other, self.get(*node)));
+                }
             }
         }
     }
@@ -366,6 +385,10 @@ mod tests {
                     let of_nodes = oracle.iter().map(|(node, value)| (*node, *value));
                     let expected: Vec<_> = of_nodes.filter(|(node, _)| nodes.contains(node)).collect();
                     prop_assert_eq!(visited, expected);
+                    let mut values = vec![None; nodes.len()];
+                    column.zip_of(&nodes, &mut values, |own, value| *own = Some(value));
+                    let of_node = |node: &NodeIx| Some(oracle.get(node).copied().unwrap_or_default());
+                    prop_assert!(values.into_iter().eq(nodes.iter().map(of_node)));
                 }
                 prop_assert_eq!(column.count(), oracle.len());
                 prop_assert_eq!(column.is_unused(), oracle.is_empty());
