@@ -1,5 +1,6 @@
 //! Sends the requests of the scheduling loop.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use client::scheduler::RequestSource;
@@ -38,10 +39,11 @@ impl Sender {
         while let Some(OutgoingRequest { source, request }) = requests.recv().await {
             let shared = shared.clone();
             tokio::spawn(async move {
-                let ((sender, events), id) = (&*shared, request.id);
-                let sending = within(request.not_after, sender.clock, sender.send(source, request));
+                let ((sender, events), id, not_after) = (&*shared, request.id, request.not_after);
+                // Pinned, because a task has room for each future that is passed on by value, twice.
+                let sending = pin!(sender.send(source, request));
                 // Without a reply the pod would wait for ever.
-                let reply = catch_panic(sending).await;
+                let reply = catch_panic(within(not_after, sender.clock, sending)).await;
                 let reply = reply.unwrap_or_else(|panic| Reply::Lost(panic.to_string()));
                 events.send(LoopEvent::Reply(source, id, reply));
             });
