@@ -50,7 +50,8 @@ pub(crate) const SETTLE: Duration = Duration::from_secs(3);
 /// Duration of the measurement; CPU time has a resolution of 10 ms.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// Measures from the start of the scheduler to the last of many bindings, and to the last of their events.
+/// Measures from the start of the scheduler to the last of many bindings, and to the last of their events. It elects itself
+/// leader, as by default; without an election, it would first change each pod to fence off the binds of a predecessor.
 async fn throughput() -> anyhow::Result<Vec<Figure>> {
     let pods = cluster::pods("apps", PODS - OWNED);
     let objects = cluster::nodes(NODES).chain(cluster::replica_sets(OWNED)).chain(pods);
@@ -59,7 +60,7 @@ async fn throughput() -> anyhow::Result<Vec<Figure>> {
     admin.until_pods_exist(PODS).await?;
     let before = sandbox.process.cpu()?;
     let started = now();
-    let scheduler = Process::scheduler(&sandbox.kubeconfig)?;
+    let scheduler = Process::replica(&sandbox.kubeconfig, free_port()?)?;
     admin.until_all_are_bound().await?;
     let took = started.elapsed();
     admin.until_events_exist(PODS).await?;
@@ -70,7 +71,7 @@ async fn throughput() -> anyhow::Result<Vec<Figure>> {
         Figure::new("pods/s", PODS as f64 / took.as_secs_f64()).with_target("> 3000"),
         Figure::new("s to the last binding", took.as_secs_f64()),
         Figure::new("s to the last event", with_events.as_secs_f64()),
-        Figure::new("scheduler CPU ms/pod", per_pod(scheduler.cpu()?)).with_target("< 0.3"),
+        Figure::new("scheduler CPU ms/pod", per_pod(scheduler.cpu()?)).with_target("< 0.15"),
         Figure::new("scheduler peak MiB", scheduler.peak_mib()?).with_target("< 150"),
         Figure::new("sandbox CPU ms/pod", per_pod(sandbox.process.cpu()? - before)),
     ])
