@@ -116,8 +116,9 @@ impl Default for Options {
 /// resource version of the pod, so each update of the pod starts a new event. Here events carry no
 /// resource version, and failures of a pod for the same cause are one object, which saves writes.
 ///
-/// At most one write of an object waits. Later occurrences are merged into it, and a `FailedScheduling`
-/// that waits is superseded by the next one of its pod.
+/// At most one write of an object waits or is under way, so that no older count replaces a newer one. Later
+/// occurrences are merged into a write that waits, and follow one that is under way. A `FailedScheduling` that
+/// waits is superseded by the next one of its pod.
 ///
 /// Every 30 minutes all series are patched with their counts. Every 6 minutes events without an
 /// occurrence in the last 6 minutes are removed from the cache, series after a last patch.
@@ -132,6 +133,8 @@ pub struct EventRecorder {
     waiting: WaitingWrites,
     /// Writes with a request in flight, and when it was sent.
     in_flight: BTreeMap<RequestId, (EventWrite, Time)>,
+    /// The objects of these writes, with the series to be written after them.
+    under_way: BTreeMap<Stamp, Option<EventSeries>>,
     requests: Vec<Request>,
     failed_calls: FailedCalls,
     /// The stamp in the name of the last event.
@@ -187,6 +190,7 @@ impl EventRecorder {
             rng: fastrand::Rng::with_seed(seed),
             ids: RequestIds::default(),
             in_flight: BTreeMap::new(),
+            under_way: BTreeMap::new(),
             requests: Vec::new(),
             failed_calls: FailedCalls::default(),
             last_stamp: 0,
@@ -234,9 +238,8 @@ impl EventRecorder {
         }
         if let Some((object, series)) = self.cache.count(&event, now) {
             // The count of later occurrences is written when the series is refreshed or finishes.
-            if let Some(write) = self.waiting.get_mut(object.stamp) {
-                write.series = Some(series);
-            } else if series.count == 2 {
+            let follows = matches!(self.under_way.get(&object.stamp), Some(Some(_)));
+            if series.count == 2 || follows || self.waiting.get_mut(object.stamp).is_some() {
                 self.enqueue(object, Some(series), now);
             }
         } else {
@@ -266,21 +269,28 @@ impl EventRecorder {
     /// Handles the reply to a request. Ignores requests that are unknown or already have a reply.
     pub fn handle_reply(&mut self, id: RequestId, reply: Reply, now: Time) {
         let Some((mut write, sent)) = self.in_flight.remove(&id) else { return };
+        let later = self.under_way.remove(&write.object.stamp).flatten();
         self.pace(&reply, sent, now);
         write.tries += 1;
         let tried = reply.as_tried();
         match self.next_step(&write, reply, now) {
-            NextStep::Finish => {}
+            NextStep::Finish => self.follow(write.object, later, now),
             step @ (NextStep::Create | NextStep::Patch) => {
                 (write.creates, write.ready_at) = (matches!(step, NextStep::Create), now);
-                self.wait(write, now);
+                self.wait(EventWrite { series: later.or(write.series), ..write }, now);
             }
             NextStep::Retry { delay, .. } if write.tries < MAX_TRIES && !self.is_stopped => {
                 (write.ready_at, write.retry_of) = (now + delay, Some(tried));
-                self.wait(write, now);
+                self.wait(EventWrite { series: later.or(write.series), ..write }, now);
             }
-            NextStep::Retry { error, .. } => self.give_up(&write, DropCause::Retries, error),
-            NextStep::Drop { error } => self.give_up(&write, DropCause::Rejected, error),
+            NextStep::Retry { error, .. } => {
+                self.give_up(&write, DropCause::Retries, error);
+                self.follow(write.object, later, now);
+            }
+            NextStep::Drop { error } => {
+                self.give_up(&write, DropCause::Rejected, error);
+                self.follow(write.object, later, now);
+            }
         }
         self.tick(now);
     }
@@ -298,6 +308,13 @@ impl EventRecorder {
         }
         self.limiter.release();
         self.limiter.set_max_in_flight(self.window.size());
+    }
+
+    /// Writes the series that was counted while the last write of its object was under way, if there is one.
+    fn follow(&mut self, object: Arc<EventObject>, later: Option<EventSeries>, now: Time) {
+        if later.is_some() {
+            self.enqueue(object, later, now);
+        }
     }
 
     fn give_up(&mut self, write: &EventWrite, cause: DropCause, error: String) {
@@ -370,20 +387,17 @@ impl EventRecorder {
             write.series = series;
             return;
         }
+        if let Some(later) = self.under_way.get_mut(&object.stamp) {
+            *later = series;
+            return;
+        }
         let creates = series.is_none();
         let write = EventWrite { object, creates, series, tries: 0, ready_at: now, retry_of: None };
         self.wait(write, now);
     }
 
     /// Lets a write wait for its turn, and drops the least important one if too many wait.
-    fn wait(&mut self, mut write: EventWrite, now: Time) {
-        if let Some(later) = self.waiting.get_mut(write.object.stamp) {
-            // An occurrence was counted while the request was in flight, or the creation of the object is retried while the
-            // patch of its series was.
-            later.creates |= write.creates;
-            later.series = later.series.max(write.series);
-            (write.creates, write.series) = (later.creates, later.series);
-        }
+    fn wait(&mut self, write: EventWrite, now: Time) {
         if let Some(dropped) = self.waiting.add(write, now) {
             if dropped.creates {
                 self.cache.forget(&dropped.object);
@@ -417,11 +431,11 @@ impl EventRecorder {
         match response.status {
             _ if response.is_success() => NextStep::Finish,
             404 if !write.creates => NextStep::Create,
-            // An earlier try created the object without the series, or its creation was overtaken by a patch.
+            // An earlier try created the object without the series.
             409 if write.creates && write.series.is_some() && write.tries < MAX_TRIES => {
                 NextStep::Patch
             }
-            // An earlier try created the object, or a patch of the series that overtook the creation.
+            // An earlier try created the object.
             409 if write.creates => NextStep::Finish,
             429 => {
                 self.limiter.pause(response.retry_delay(), now);
@@ -442,6 +456,7 @@ impl EventRecorder {
         while self.waiting.ready() > 0 && self.limiter.try_accept(now) {
             let Some(mut write) = self.waiting.take_ready() else { return };
             let request = self.request(&mut write, now);
+            self.under_way.insert(write.object.stamp, None);
             self.in_flight.insert(request.id, (write, now));
             self.requests.push(request);
         }

@@ -31,11 +31,10 @@ impl WaitingWrites {
         }
     }
 
-    /// Adds a write, which is ready once its time has come. It takes the place of a waiting write of the
-    /// same object. Returns the write that had to be dropped, which may be this one.
+    /// Adds a write of an object of which none waits. It is ready once its time has come. Returns the write that had
+    /// to be dropped, which may be this one.
     pub(super) fn add(&mut self, write: EventWrite, now: Time) -> Option<EventWrite> {
         let stamp = write.object.stamp;
-        self.remove(stamp);
         self.by_importance.insert((write.object.importance(), stamp));
         match write.ready_at <= now {
             true => self.ready.insert(stamp),

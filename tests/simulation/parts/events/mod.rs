@@ -77,10 +77,8 @@ struct History {
     failed: BTreeMap<String, (u32, Time, Option<u16>)>,
     /// Objects of which the server has refused a write.
     refused: BTreeSet<String>,
-    /// Objects with two requests at a time, or that were created without an answer.
+    /// Objects that were created without an answer.
     mixed: BTreeSet<String>,
-    /// Objects of which two series were written at a time, so that the older one may come last.
-    overtaken: BTreeSet<String>,
     paused_until: Time,
     is_stopped: bool,
 }
@@ -139,7 +137,6 @@ impl History {
             failed: BTreeMap::new(),
             refused: BTreeSet::new(),
             mixed: BTreeSet::new(),
-            overtaken: BTreeSet::new(),
             paused_until: Time::ZERO,
             is_stopped: false,
         }
@@ -298,8 +295,7 @@ impl History {
         // A write that is given up leaves its event remembered.
         let is_refused =
             request.method == Method::Post && delay.is_some() && !matches!(reply, Reply::Lost(_));
-        let others = self.in_flight.values().any(|other| object_of(other) == object);
-        if is_refused && !others && !self.objects.contains_key(&object) {
+        if is_refused && !self.objects.contains_key(&object) {
             self.may_exist.remove(&object);
         }
         self.window.receives(id, &reply, self.now);
@@ -352,12 +348,10 @@ impl History {
                 request.method.as_str()
             ));
             rule(self.now >= self.paused_until, || format!("{object} is written in a pause"))?;
-            for other in self.in_flight.values().filter(|other| object_of(other) == object) {
-                self.mixed.insert(object.clone());
-                if has_series(other) && has_series(&request) {
-                    self.overtaken.insert(object.clone());
-                }
-            }
+            let mut others = self.in_flight.values();
+            rule(others.all(|other| object_of(other) != object), || {
+                format!("{object} is written twice at a time")
+            })?;
             self.is_about(&request, &object)?;
             self.window.sends(request.id, self.now);
             let failed = self.failed.get(&object);
@@ -448,7 +442,7 @@ impl History {
     /// Whether writes of an event may be lost.
     fn is_lossy(&self, kind: &Kind) -> bool {
         let is_of_kind = |path: &String| self.about.get(path).is_some_and(|body| is_of(body, kind));
-        self.refused.iter().chain(&self.overtaken).any(is_of_kind)
+        self.refused.iter().any(is_of_kind)
     }
 
     fn is_right(&self) -> Checked {
@@ -518,12 +512,6 @@ impl History {
         }
         Ok(())
     }
-}
-
-/// Whether a request writes the count of a series.
-fn has_series(request: &Request) -> bool {
-    let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
-    !body["series"].is_null()
 }
 
 /// Whether an object is about an event of this kind.
