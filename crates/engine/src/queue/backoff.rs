@@ -246,7 +246,7 @@ impl BackoffQueue {
         pace: &mut Pace,
         sort: &mut SortPlugin<'_>,
     ) -> bool {
-        let replace = |queued: &mut QueuedPod| queued.pod = pod.clone();
+        let replace = |queued: &mut QueuedPod| queued.set_pod(pod.clone());
         let order = &mut ExpirationThenSort(sort);
         let mut held = self.held.iter_mut().map(|held| &mut held.pods);
         if let Some(queued) = held.find_map(|pods| pods.remove(&pod.key, order)) {

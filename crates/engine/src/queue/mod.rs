@@ -497,7 +497,7 @@ impl Queue {
     /// Replaces the object of a pod that is active or in backoff. Returns whether there is one.
     fn update_active_or_backoff(&mut self, pod: &Arc<Pod>, cx: &mut Context<'_>) -> bool {
         let sort = &mut SortPlugin::of(cx);
-        self.active.update(&pod.key, sort, |queued| queued.pod = pod.clone())
+        self.active.update(&pod.key, sort, |queued| queued.set_pod(pod.clone()))
             || self.backoff.update(pod, &mut self.pace, sort)
     }
 

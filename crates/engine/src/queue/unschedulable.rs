@@ -199,11 +199,11 @@ impl UnschedulablePods {
         let queued = self.groups.get_mut(&class).and_then(|pods| pods.get_mut(&slot));
         let queued = queued.expect("a slot holds a pod");
         if !class.is_class() || Template::of(&queued.pod) == Template::of(pod) {
-            queued.pod = pod.clone();
+            queued.set_pod(pod.clone());
             return Some(Replaced::InPlace);
         }
         let mut queued = self.remove(&pod.key).expect("a slot holds a pod");
-        queued.pod = pod.clone();
+        queued.set_pod(pod.clone());
         queued.template_rejected = false;
         let group = self.group_of(&queued);
         self.insert_at(group, slot, queued);

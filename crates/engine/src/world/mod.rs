@@ -190,7 +190,7 @@ impl World {
             self.queue.done(&queued.pod.uid);
             return None;
         }
-        queued.pod = known.clone();
+        queued.set_pod(known.clone());
         let (queue, mut queue_cx) = self.queue_and_context(cx);
         queue.add_unschedulable_if_not_present(queued, &mut queue_cx);
         self.view.nominator.add(known.clone(), nominating);
@@ -202,7 +202,7 @@ impl World {
         let known = self.view.pending.get(&queued.pod.key);
         match known.filter(|known| known.uid == queued.pod.uid) {
             Some(known) => {
-                queued.pod = known.clone();
+                queued.set_pod(known.clone());
                 let (queue, mut queue_cx) = self.queue_and_context(cx);
                 queue.add_outdated_if_not_present(queued, &mut queue_cx);
             }

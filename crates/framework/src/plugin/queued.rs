@@ -112,8 +112,46 @@ impl QueuedPod {
         }
     }
 
+    /// Replaces the pod by a newer version. The condition that was written is shared with a version that shows it.
+    pub fn set_pod(&mut self, pod: Arc<Pod>) {
+        if let (Some(written), Some(shown)) =
+            (&mut self.written_condition, &pod.scheduled_condition)
+            && written == shown
+        {
+            written.clone_from(shown);
+        }
+        self.pod = pod;
+    }
+
     /// Whether no plugin rejected it in its last attempt, because the attempt ended in an error.
     pub fn has_no_rejector(&self) -> bool {
         self.unschedulable_plugins.is_empty() && self.pending_plugins.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::pod;
+
+    #[test]
+    fn condition_that_was_written_is_shared_with_the_pod_that_shows_it() {
+        let because = |message: &str| {
+            let (status, reason) = (false, "Unschedulable".into());
+            Arc::new(ScheduledCondition { status, reason, message: message.into() })
+        };
+        let showing = |condition: &Arc<ScheduledCondition>| {
+            let mut shows = pod("p").build();
+            shows.scheduled_condition = Some(condition.clone());
+            Arc::new(shows)
+        };
+        let mut queued = QueuedPod::new(pod("p").build().into(), Time::ZERO);
+        let written = because("no room");
+        queued.written_condition = Some(written.clone());
+        queued.set_pod(showing(&because("no disk")));
+        assert!(Arc::ptr_eq(queued.written_condition.as_ref().unwrap(), &written));
+        let shown = because("no room");
+        queued.set_pod(showing(&shown));
+        assert!(Arc::ptr_eq(queued.written_condition.as_ref().unwrap(), &shown));
     }
 }
