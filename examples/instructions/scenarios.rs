@@ -100,7 +100,7 @@ fn basic() {
     count("basic, later pods after changes of 100 nodes", &mut engine, pods(TEMPLATES));
 }
 
-/// Pods of a template that fit nowhere.
+/// Pods that fit nowhere: one of each template, then those of the first one.
 fn rejected() {
     let (mut engine, pods) = templates::engine(config(), NODES);
     let huge = |number: usize| {
@@ -109,10 +109,11 @@ fn rejected() {
         requests.fit.milli_cpu = 1_000_000;
         Pod { requests: requests.into(), ..pod }
     };
+    let firsts: Vec<Pod> = (0..TEMPLATES).map(huge).collect();
     // Numbers of one template.
-    let mut numbers = (0..).step_by(TEMPLATES);
+    let mut numbers = (TEMPLATES..).step_by(TEMPLATES);
     let mut some = |count: usize| numbers.by_ref().take(count).map(huge).collect::<Vec<Pod>>();
-    count("rejected, first pod of a class", &mut engine, some(1));
+    count("rejected, first pods of classes", &mut engine, firsts);
     warm_up(&mut engine, some(WARM_UP));
     count("rejected, later pods", &mut engine, some(16));
     for node in 0..10 {
