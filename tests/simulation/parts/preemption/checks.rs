@@ -12,6 +12,7 @@ use super::{History, InProgress};
 impl History<'_> {
     /// Compares what the engine shows with the model.
     pub(super) fn check(&mut self) -> Checked {
+        self.note_nominations();
         // Budgets count pods on nodes only.
         let charged = std::mem::take(&mut self.charged);
         self.charged = charged.into_iter().filter(|uid| self.is_placed(uid)).collect();
@@ -23,6 +24,11 @@ impl History<'_> {
                 format!("{} is preempting: {found}; {:?}", pod.key, self.preemptions)
             })?;
             self.compare_pauses(pod)?;
+            let pause = self.pauses.get(&pod.uid).copied();
+            let next = self.engine.next_deadline();
+            rule(pause.is_none_or(|until| next.is_some_and(|next| next <= until)), || {
+                format!("{} pauses until {pause:?}, and the next deadline is {next:?}", pod.key)
+            })?;
         }
         for uid in &self.pods {
             let is_open = self
@@ -38,6 +44,22 @@ impl History<'_> {
         rule(charged == self.charged, || {
             format!("the budget counts {charged:?}, not {:?}", self.charged)
         })
+    }
+
+    fn note_nominations(&mut self) {
+        let nominator = self.engine.nominator();
+        let nominated = self
+            .engine
+            .pending()
+            .filter_map(|pod| Some((pod.uid.clone(), nominator.node_of(&pod.uid)?.clone())));
+        let nominated = nominated.collect();
+        for (pod, node) in std::mem::replace(&mut self.nominated, nominated) {
+            let is_pending = self.engine.pending().any(|own| own.uid == pod);
+            if is_pending && self.nominated.get(&pod) != Some(&node) {
+                self.attempt += 1;
+                self.given_up.insert(node, self.attempt);
+            }
+        }
     }
 
     pub(super) fn compare_pauses(&self, pod: &Pod) -> Checked {
@@ -60,15 +82,22 @@ impl History<'_> {
         }
         let oracle = Oracle::of_engine(&self.engine, &self.related);
         let budgets = Budgets::of_engine(&self.engine, &self.related);
-        for pod in self.engine.pending() {
-            let takers: Vec<_> = oracle.takers(pod).collect();
+        // No event says that the plugin lets pods pass now.
+        let has_waited = |pod: &Pod| {
+            let queued = self.engine.queue().get(&pod.key);
+            queued.is_some_and(|(_, own)| own.unschedulable_plugins.contains("Waits"))
+        };
+        for pod in self.engine.pending().filter(|pod| !has_waited(pod)) {
+            // No event says that a nomination was given up, as in kube-scheduler.
+            let last = self.attempts.get(&pod.uid);
+            let is_known = |node: &str| self.given_up.get(node) < last;
+            let takers: Vec<_> = oracle.takers(pod).filter(|node| is_known(node)).collect();
             rule(takers.is_empty(), || format!("{} waits, and {takers:?} would take it", pod.key))?;
             let is_paused = self.fruitless.pause_of(&pod.uid, self.now).is_some()
                 || self.fruitless.paused_nodes(pod, self.now).next().is_some();
             let mut givers = oracle.candidates(pod, &budgets, self.now).unwrap_or_default();
-            // No event says that a pod came which could be evicted, as in kube-scheduler.
-            let last = self.attempts.get(&pod.uid);
-            givers.retain(|giver| self.arrivals.get(&giver.node) < last);
+            // Nor does one say that a pod came which could be evicted.
+            givers.retain(|giver| self.arrivals.get(&giver.node) < last && is_known(&giver.node));
             rule(is_paused || givers.is_empty(), || {
                 format!("{} waits, and evictions would make room: {givers:?}", pod.key)
             })?;
@@ -87,5 +116,14 @@ pub(super) fn counts_add_up(text: &str, nodes: usize) -> Checked {
             list.split(", ").filter_map(|own| own.split(' ').next()?.parse::<usize>().ok());
         let sum: usize = counts.sum();
         rule(sum == 0 || sum == nodes, || format!("{sum} of {nodes} nodes are explained: {text}"))
+    })
+}
+
+/// Checks that a text says for each node why evictions do not help, or why the pod may evict none.
+pub(super) fn preemption_is_explained(text: &str, nodes: usize) -> Checked {
+    let Some((_, why)) = text.split_once(" preemption: ") else { return Ok(()) };
+    let starts = [format!("0/{nodes} nodes are available: "), "not eligible ".to_owned()];
+    rule(starts.iter().any(|start| why.starts_with(start)), || {
+        format!("preemption is not explained: {text}")
     })
 }

@@ -22,11 +22,11 @@ use framework::preemption::FruitlessPreemptions;
 use framework::testing::{PodBuilder, node};
 use framework::{
     Answer, Binding, CycleState, Handle, Node, NominatedPods, Permit, PermitVerdict, Plugin, Pod,
-    Time, Uid, api,
+    PodKey, Time, Uid, api,
 };
 use recording::RecordedEngine;
 
-use self::checks::counts_add_up;
+use self::checks::{counts_add_up, preemption_is_explained};
 use super::super::oracle::Related;
 use super::super::preemptions::Foreseen;
 use super::super::rules::{Checked, rule};
@@ -35,6 +35,8 @@ const NODES: [&str; 2] = ["a", "b"];
 const NAMES: [&str; 8] = ["p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7"];
 /// The longest pause of preemption.
 const LONGEST_PAUSE: Duration = Duration::from_secs(40);
+/// Time for which a pod waits for an event.
+const LONGEST_WAIT: Duration = Duration::from_mins(5);
 /// Time that a pod waits in Permit.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -126,8 +128,10 @@ struct History<'r> {
     version: u64,
     /// The requests without an answer.
     open: Vec<(EffectId, EffectKind)>,
-    /// Whether others take the room of every second victim.
-    is_war: bool,
+    /// The chance, of 4, that others take the room of a victim.
+    war: u8,
+    /// Whether the server refuses nominations.
+    refuses_nominations: bool,
     is_calm: Arc<AtomicBool>,
     /// Whether pods have volumes.
     has_volumes: bool,
@@ -141,10 +145,15 @@ struct History<'r> {
     fruitless: FruitlessPreemptions,
     /// The pods that are to be tried again at the end of a pause.
     paused: BTreeMap<Uid, Time>,
+    /// The pauses that events have announced, also those of pods that were tried since.
+    pauses: BTreeMap<Uid, Time>,
     pods: BTreeSet<Uid>,
     /// The number of the last attempt of each pod, and of the last one before a pod came to each node.
     attempts: BTreeMap<Uid, u64>,
     arrivals: BTreeMap<Arc<str>, u64>,
+    /// The nominations of pending pods, and the number after the last one of each node that was given up.
+    nominated: BTreeMap<Uid, Arc<str>>,
+    given_up: BTreeMap<Arc<str>, u64>,
     attempt: u64,
 }
 
@@ -190,10 +199,11 @@ impl<'r> History<'r> {
         config.longest_preemption_pause = LONGEST_PAUSE;
         let mut fruitless = FruitlessPreemptions::default();
         fruitless.set_longest_pause(LONGEST_PAUSE);
-        let (is_war, has_volumes) = (random.u8(..3) == 0, random.bool());
+        let (war, has_volumes) = ([0, 0, 2][random.usize(..3)], random.bool());
+        let refuses_nominations = random.u8(..6) == 0;
         let mut weights = ACTIONS.map(|(_, weight)| weight * [1, 1, 2, 4][random.usize(..4)]);
         if random.u8(..3) == 0 {
-            weights[Action::Fight as usize] = 2;
+            weights[Action::Fight as usize] = 4;
         }
         let failures = [1, 3, 3, 6][random.usize(..4)];
         let mut history = Self {
@@ -209,7 +219,8 @@ impl<'r> History<'r> {
             shown: BTreeMap::new(),
             version: 0,
             open: Vec::new(),
-            is_war,
+            war,
+            refuses_nominations,
             is_calm,
             has_volumes,
             preemptions: Vec::new(),
@@ -218,9 +229,12 @@ impl<'r> History<'r> {
             budget: None,
             fruitless,
             paused: BTreeMap::new(),
+            pauses: BTreeMap::new(),
             pods: BTreeSet::new(),
             attempts: BTreeMap::new(),
             arrivals: BTreeMap::new(),
+            nominated: BTreeMap::new(),
+            given_up: BTreeMap::new(),
             attempt: 0,
         };
         let nodes = history.random.usize(1..3);
@@ -257,6 +271,11 @@ impl<'r> History<'r> {
                 EffectKind::Event(event) if event.reason == "Preempted" => {
                     asked.preempted.push((event.uid, event.note.ends_with("memory).")));
                 }
+                EffectKind::Event(event) if event.reason == "PreemptionPaused" => {
+                    let until = event.note.rsplit(' ').next().unwrap_or_default();
+                    let until = Time::parse_rfc3339(until);
+                    self.pauses.extend(until.map(|until| (event.uid, until)));
+                }
                 EffectKind::Event(_) => {}
                 EffectKind::PatchPodStatus { uid, patch, pod, .. } => {
                     if patch.nominated_node_name.as_deref() == Some("") {
@@ -264,6 +283,7 @@ impl<'r> History<'r> {
                     }
                     let name = NAMES.into_iter().find(|name| **name == *pod.name);
                     let node = patch.nominated_node_name;
+                    let node = node.filter(|_| !self.refuses_nominations);
                     if let Some((name, node)) = name.zip(node) {
                         self.change(name, &uid, |pod| {
                             pod.status.nominated_node_name = node.to_string();
@@ -348,10 +368,10 @@ impl<'r> History<'r> {
 
     /// Lets preemptors preempt in vain, several times.
     fn fight(&mut self, trace: &mut Vec<String>) -> Checked {
-        let before = (self.failures, self.is_war);
-        (self.failures, self.is_war) = if self.random.bool() { (8, false) } else { (0, true) };
-        trace.push(format!("a fight begins, evictions fail: {}", !self.is_war));
-        for _ in 0..self.random.usize(3..10) {
+        let before = (self.failures, self.war);
+        (self.failures, self.war) = if self.random.u8(..4) == 0 { (8, 0) } else { (0, 4) };
+        trace.push(format!("a fight begins, evictions fail: {}", self.war == 0));
+        for _ in 0..self.random.usize(3..12) {
             let free = NAMES.into_iter().find(|name| !self.server.contains_key(name));
             if let Some(name) = free.filter(|_| self.random.u8(..4) == 0) {
                 self.create(name, None);
@@ -372,7 +392,7 @@ impl<'r> History<'r> {
             let seconds = [1, 1, 4, 12][self.random.usize(..4)];
             self.pass(Duration::from_secs(seconds), trace)?;
         }
-        (self.failures, self.is_war) = before;
+        (self.failures, self.war) = before;
         Ok(())
     }
 
@@ -413,11 +433,14 @@ impl<'r> History<'r> {
         let preemption = foreseen.after(&attempt, &self.engine, false)?;
         if let Outcome::Unschedulable(text) = outcome {
             self.note_pause(pod, text);
-            counts_add_up(text, self.engine.cache().cluster().node_count())?;
+            let nodes = self.engine.cache().cluster().node_count();
+            counts_add_up(text, nodes)?;
+            preemption_is_explained(text, nodes)?;
         }
         let Some(preemption) = preemption else {
             return self.nothing_is_evicted(&asked);
         };
+        self.nomination_is_written(pod)?;
         let mut victims = preemption.victims.clone();
         victims.retain(|own| running.contains(&own.uid) && !evicting.contains(&own.uid));
         let names: Vec<_> = victims.iter().map(|own| own.key.to_string()).collect();
@@ -447,6 +470,18 @@ impl<'r> History<'r> {
         } else if text.contains("Preemption is paused") {
             self.paused.extend(of_nodes.max().map(|until| (pod.uid.clone(), until)));
         }
+    }
+
+    /// A pod that evicts others has its nomination in its status. The server carries out each patch at once.
+    fn nomination_is_written(&self, pod: &Pod) -> Checked {
+        let Some(node) = self.engine.nominator().node_of(&pod.uid) else { return Ok(()) };
+        let known = self.server.get(&*pod.key.name);
+        let known = known.filter(|known| Uid::from(&*known.metadata.uid) == pod.uid);
+        let written = known.map(|known| &*known.status.nominated_node_name);
+        let is_written = written.is_none_or(|written| *written == **node);
+        rule(is_written || self.refuses_nominations, || {
+            format!("{} is nominated to {node}, and its status names {written:?}", pod.key)
+        })
     }
 
     /// Lets the API server answer a request.
@@ -505,8 +540,13 @@ impl<'r> History<'r> {
         for _ in 0..1000 {
             due = self.engine.next_deadline().filter(|due| *due <= end);
             self.now = due.unwrap_or(end).max(self.now);
+            let (waiting, binding) = (self.waiting(), self.engine.binding_count());
             let (_, asked) = self.call(|engine, now, ports| engine.tick(now, ports));
             self.nothing_is_evicted(&asked)?;
+            if self.engine.binding_count() == binding {
+                self.are_moved_for_a_reason(&waiting)?;
+            }
+            self.pauses.retain(|_, until| *until > self.now);
             if due.is_none() {
                 break;
             }
@@ -526,10 +566,30 @@ impl<'r> History<'r> {
         Ok(())
     }
 
+    /// Returns the pods that wait for an event, and since when.
+    fn waiting(&self) -> Vec<(PodKey, Uid, Time)> {
+        let queue = self.engine.queue().iter();
+        let waiting = queue.filter(|(place, _)| *place == Place::Unschedulable);
+        waiting.map(|(_, own)| (own.pod.key.clone(), own.pod.uid.clone(), own.timestamp)).collect()
+    }
+
+    /// Without an event, pods that wait for one are moved only after five minutes, or when their pause has ended.
+    fn are_moved_for_a_reason(&self, waiting: &[(PodKey, Uid, Time)]) -> Checked {
+        for (key, uid, since) in waiting {
+            let place = self.engine.queue().get(key).map(|(place, _)| place);
+            let is_over = self.pauses.get(uid).is_some_and(|until| *until <= self.now);
+            let is_due = is_over || self.now.since(*since) >= LONGEST_WAIT;
+            rule(place == Some(Place::Unschedulable) || is_due, || {
+                format!("{uid} waits since {since}, and is {place:?} at {}", self.now)
+            })?;
+        }
+        Ok(())
+    }
+
     /// Lets every request succeed and the watch catch up: no pod waits that fits, or for which evictions make room.
     fn calm_down(&mut self, trace: &mut Vec<String>) -> Checked {
         trace.push("all calms down".to_owned());
-        self.is_war = false;
+        self.war = 0;
         self.is_calm.store(true, Ordering::Relaxed);
         for _ in 0..200 {
             while !self.unseen.is_empty() {

@@ -110,15 +110,18 @@ impl History<'_> {
         self.store(name, Some(object));
     }
 
-    /// Takes a pod off the API server. In a war others take the room of every second one.
+    /// Takes a pod off the API server. In a war others take the room of some of them, or of all.
     pub(super) fn delete(&mut self, name: &'static str) {
         let node = self.server.get(name).map(|pod| pod.spec.node_name.clone());
         self.store(name, None);
-        let node = node.filter(|node| !node.is_empty() && self.is_war && self.random.bool());
+        let node = node.filter(|node| !node.is_empty() && self.random.u8(..4) < self.war);
         if let Some(node) = node {
-            match self.random.bool() {
+            match self.random.bool() && self.war < 4 {
                 true => self.create(name, Some(&node)),
-                false => self.create_from(name, pod("template").cpu("1"), Some(&node)),
+                false => {
+                    let template = pod("template").cpu("1").priority(0);
+                    self.create_from(name, template, Some(&node));
+                }
             }
         }
     }
@@ -202,6 +205,7 @@ impl History<'_> {
     pub(super) fn leaves(&mut self, pod: &Uid, node: Option<&str>) {
         self.fruitless.end(pod, node, self.now);
         self.paused.remove(pod);
+        self.pauses.remove(pod);
         let stays = |own: &InProgress| own.preemptor.uid != *pod || !own.requested.is_empty();
         self.preemptions.retain(stays);
     }
