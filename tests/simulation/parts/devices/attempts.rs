@@ -19,7 +19,9 @@ use super::claims::{
     version_of,
 };
 use super::known::{Doubt, Verdict};
-use super::{Attempt, BINDING_TIMEOUT, CLAIMS, DOUBT, History, LONGEST_REQUEST, Stage, Step};
+use super::{
+    Attempt, BINDING_TIMEOUT, CLAIMS, DOUBT, History, LONGEST_REQUEST, MOST_LOST, Stage, Step,
+};
 
 impl History<'_> {
     /// Compares the score of a node on which the pod fits.
@@ -103,6 +105,7 @@ impl History<'_> {
             pod: placed,
             node,
             step: Step::Start,
+            carried_out: None,
             lost: 0,
             conflicts: 0,
             excused,
@@ -176,9 +179,16 @@ impl History<'_> {
             Step::Start => return self.call(place, PreBindInput::Start, trace),
             Step::Open(write) => write.clone(),
         };
+        let carried_out = attempt.carried_out.take();
         let until = self.parts.now + LONGEST_REQUEST;
         let lost = || Answer::Unknown("no answer".to_owned());
         let answer = match self.random.u32(..20) {
+            _ if let Some(answer) = carried_out => answer,
+            6 | 7 => {
+                trace.push(format!("{} is written for {key}, without an answer yet", write.name));
+                attempt.carried_out = Some(self.server.write(&write));
+                return Ok(());
+            }
             0 | 1 => {
                 self.server.write(&write);
                 lost()
@@ -206,17 +216,18 @@ impl History<'_> {
                 attempt.unknown.remove(&name);
                 attempt.reserved.insert(name);
             }
-            Answer::Ok(None) | Answer::Unknown(_) => {
-                attempt.lost += 1;
-                if is_reservation {
-                    attempt.unknown.insert(name, base);
-                }
+            Answer::Ok(None) | Answer::Unknown(_) if is_reservation => {
+                attempt.unknown.insert(name, base);
             }
-            Answer::Ok(_) => {}
-            Answer::Conflict(_) => attempt.conflicts += 1,
+            _ => {}
+        }
+        match &answer {
+            Answer::Unknown(_) => attempt.lost += 1,
+            Answer::Ok(Some(_)) => {}
+            Answer::Ok(None) | Answer::Conflict(_) => attempt.conflicts += 1,
             _ => attempt.excused = true,
         }
-        attempt.excused |= attempt.lost >= 3 || attempt.conflicts >= 3;
+        attempt.excused |= attempt.lost >= MOST_LOST || attempt.conflicts >= 3;
         self.call(place, PreBindInput::Answer(&answer), trace)
     }
 
@@ -253,12 +264,31 @@ impl History<'_> {
             }
             _ => None,
         };
+        let lost = match (&attempt.step, &input) {
+            (Step::Open(write), PreBindInput::Answer(Answer::Unknown(_))) => Some(write.clone()),
+            _ => None,
+        };
+        let written = match (&attempt.step, &input) {
+            (Step::Open(write), PreBindInput::Answer(Answer::Ok(Some(_)))) => Some(write.clone()),
+            _ => None,
+        };
         attempt.step = Step::Start;
         let Some(pre_bind) = &plugin.pre_bind else { return Ok(()) };
         let handle = parts.handle(cluster);
         let (pod, node) = (attempt.pod.clone(), attempt.node);
         let step = pre_bind.pre_bind(&mut attempt.state, &pod, node, &handle, input);
         let mut wait = None;
+        if let (Some(written), PreBindStep::Write(write)) = (&written, &step) {
+            rule(write != written, || format!("{key} writes {} again", write.name))?;
+        }
+        if let Some(lost) = lost {
+            let is_repeated = matches!(&step, PreBindStep::Write(write) if *write == lost);
+            rule(is_repeated == (attempt.lost < MOST_LOST), || {
+                format!("{key} repeats a write: {is_repeated}, after {} of {lost:?}", attempt.lost)
+            })?;
+        } else {
+            attempt.lost = 0;
+        }
         let done = match step {
             PreBindStep::Write(write) => {
                 let is_new = write.subresource.is_some() && repeated != Some(write.name.clone());
@@ -365,7 +395,9 @@ impl History<'_> {
         trace.push(format!("the attempt of {} ends: {why}", member.pod.key));
         let now = parts.now;
         if let Step::Open(write) = &attempt.step {
-            late.push((write.clone(), now + LONGEST_REQUEST));
+            if attempt.carried_out.is_none() {
+                late.push((write.clone(), now + LONGEST_REQUEST));
+            }
             if write.subresource.is_some() {
                 attempt.unknown.insert(write.name.to_string(), version_of(write.body()));
             }

@@ -34,6 +34,8 @@ const CLAIMS: &str = "resourceclaims";
 const DEVICES: [&str; 2] = ["0", "1"];
 const NAMES: [&str; 3] = ["c0", "c1", "c2"];
 
+/// Number of requests of one write without an answer after which an attempt fails.
+const MOST_LOST: u32 = 4;
 /// Longest time until a request without an answer is carried out.
 const LONGEST_REQUEST: Duration = Duration::from_secs(75);
 /// Time for which an allocation of unknown outcome counts.
@@ -138,6 +140,9 @@ struct Attempt {
     pod: Arc<Pod>,
     node: &'static str,
     step: Step,
+    /// The answer to the open request, if it was carried out.
+    carried_out: Option<Answer>,
+    /// Number of requests of the current write without an answer.
     lost: u32,
     conflicts: u32,
     /// Whether the attempt may fail.
