@@ -238,9 +238,11 @@ impl Witness {
             format!("it waits for {:?}", request.timeout)
         })?;
         let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
-        self.has_begun = true;
+        let is_first = !std::mem::replace(&mut self.has_begun, true);
         let begins = !std::mem::take(&mut self.goes_on) && !self.is_stopping;
         if begins {
+            let (from, _) = self.next;
+            rule(is_first || from <= now, || format!("an attempt begins before {from}"))?;
             self.attempt = now;
             let is_known = self.is_mine() && self.expires_at().is_some_and(|end| now < end);
             let expected = if is_known { Method::Put } else { Method::Get };
