@@ -57,6 +57,8 @@ struct History {
     now: Time,
     next_id: u64,
     version: u64,
+    /// How the server answers most requests; `None` if it answers each in another way.
+    habit: Option<u64>,
 }
 
 /// The version that our own write gave a pod.
@@ -117,6 +119,7 @@ impl History {
             now,
             next_id: 0,
             version: 10,
+            habit: (random.u8(..4) == 0).then(|| random.u64(..)),
         }
     }
 
@@ -138,7 +141,10 @@ impl History {
                     .ok_or("no request")?;
                 let asked = self.model.asked(id)?;
                 let pod = self.draw_object(id, random)?;
-                let (reply, shows) = draw(asked, &pod, random);
+                let (reply, shows) = match self.habit.filter(|_| random.u8(..10) > 0) {
+                    Some(habit) => draw(asked, &pod, &mut Rng::with_seed(habit)),
+                    None => draw(asked, &pod, random),
+                };
                 trace.push(format!("{:?}: reply to {id:?}: {shows:?}", self.now));
                 self.reply(id, reply, &shows)
             }
