@@ -1,12 +1,12 @@
 //! PreFilter and Filter of a plugin alone.
 
-use framework::{CycleState, Handle, NodeBits, Plugin, Pod, Status};
+use framework::{CycleState, Handle, NodeBits, Plugin, Pod, Status, Verdicts};
 
 /// The nodes of clusters in which plugins are alone.
 pub(super) const NODES: [&str; 2] = ["a", "b"];
 
 /// Runs PreFilter and Filter for a pod. Returns the state of the cycle and the verdict on each node; an error is that
-/// of PreFilter, or says that the set form of Filter differs from the one-node form.
+/// of PreFilter, or says that the set form of Filter, or its explanation, differs from the one-node form.
 pub(super) fn filter(
     plugin: &Plugin,
     pod: &Pod,
@@ -24,11 +24,20 @@ pub(super) fn filter(
     let one = NODES.map(|name| filter.filter(&state, pod, &cluster.node(node(name)), handle));
     let mut kept: NodeBits = NODES.iter().map(|name| node(name)).collect();
     let together = filter.filter_set(&state, pod, handle, &mut kept);
-    let mut both = NODES.iter().zip(&one);
-    let agree =
-        together.is_ok() && both.all(|(name, own)| kept.contains(node(name)) == own.is_success());
+    let mut rejected: NodeBits = NODES.iter().map(|name| node(name)).collect();
+    rejected.subtract(&kept);
+    let mut verdicts = Verdicts::with_len(cluster.table_len());
+    filter.explain_set(&state, pod, handle, &rejected, &mut verdicts);
+    let agree = together.is_ok()
+        && NODES.iter().zip(&one).all(|(name, own)| {
+            let explained = verdicts.get(node(name)).message();
+            kept.contains(node(name)) == own.is_success() && explained == own.message()
+        });
     match agree {
         true => (state, Ok(one)),
-        false => (state, Err(Status::error(format!("both forms differ: {kept:?}, {one:?}")))),
+        false => {
+            let text = format!("both forms differ: {kept:?}, {verdicts:?}, {one:?}");
+            (state, Err(Status::error(text)))
+        }
     }
 }

@@ -61,8 +61,11 @@ struct History<'r> {
     objects: u32,
     /// The zones in which the class `dynamic` provisions.
     zones: BTreeSet<&'static str>,
-    /// The room of each zone in GiB; `None` if the driver does not report it.
-    room: Option<BTreeMap<&'static str, u64>>,
+    /// The room of each zone in GiB, and whether the driver reports it.
+    room: BTreeMap<&'static str, u64>,
+    reports_room: bool,
+    /// Whether nodes are scored by the utilization of their storage.
+    has_scores: bool,
     /// Requests that may yet be carried out, and until when.
     late: Vec<(Write, Time)>,
     assumed: Vec<Assumed>,
@@ -91,6 +94,8 @@ struct Attempt {
     row: PodIx,
     node: &'static str,
     step: Step,
+    /// The answer to the open request, if it was carried out.
+    carried_out: Option<Answer>,
     /// The changes that are to be written, in order.
     changes: Vec<Planned>,
     /// Number of changes that are written.
@@ -193,10 +198,15 @@ fn namespace_of(resource: &str) -> &'static str {
 
 impl<'r> History<'r> {
     fn new(random: &'r mut Rng) -> Self {
-        let args = json!({"bindTimeoutSeconds": BIND_TIMEOUT.as_secs()});
+        let mut args = json!({"bindTimeoutSeconds": BIND_TIMEOUT.as_secs()});
+        let has_scores = random.bool();
+        if has_scores {
+            args["shape"] =
+                json!([{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]);
+        }
         let plugin = volume_binding::plugin(&PluginArgs::new(args));
         let nodes = NODES.map(|name| node(name).label("zone", name).build());
-        let room = (random.u8(..3) == 0).then(BTreeMap::new);
+        let reports_room = random.u8(..3) == 0;
         let mut history = Self {
             random,
             server: Server::default(),
@@ -207,7 +217,9 @@ impl<'r> History<'r> {
             pods: 0,
             objects: 0,
             zones: NODES.into(),
-            room,
+            room: BTreeMap::new(),
+            reports_room,
+            has_scores,
             late: Vec::new(),
             assumed: Vec::new(),
             woken: BTreeSet::new(),
@@ -218,11 +230,9 @@ impl<'r> History<'r> {
         let kind = EventResource::StorageClass;
         history.cluster.set_object(&kind, "", "local", Some(class.into()));
         history.set_zones();
-        if history.room.is_some() {
-            let driver = json!({"metadata": {"name": "d"}, "spec": {"storageCapacity": true}});
-            history.cluster.set_object(&EventResource::CsiDriver, "", "d", Some(driver.into()));
-            NODES.into_iter().for_each(|zone| history.set_room(zone));
-        }
+        let driver = driver(reports_room);
+        history.cluster.set_object(&EventResource::CsiDriver, "", "d", Some(driver.into()));
+        NODES.into_iter().for_each(|zone| history.set_room(zone));
         for name in NAMES {
             history.create_claim(name);
         }
@@ -262,7 +272,7 @@ impl<'r> History<'r> {
     /// Lets the driver report another room in a zone, or none.
     fn set_room(&mut self, zone: &'static str) {
         let size = self.random.u64(0..4);
-        let Some(room) = &mut self.room else { return };
+        let room = &mut self.room;
         let capacity = |size: &u64| {
             json!({"metadata": {"name": zone, "namespace": "default"},
                 "storageClassName": "dynamic", "capacity": format!("{size}Gi"),
@@ -278,6 +288,16 @@ impl<'r> History<'r> {
         if old.is_some() || new.is_some() {
             self.notify_of_object(kind, old.as_ref(), new.as_ref());
         }
+    }
+
+    /// Lets the driver report its room, or no longer.
+    fn toggle_driver(&mut self) {
+        let old = driver(self.reports_room);
+        self.reports_room ^= true;
+        let new = driver(self.reports_room);
+        let kind = EventResource::CsiDriver;
+        self.cluster.set_object(&kind, "", "d", Some(new.clone().into()));
+        self.notify_of_object(kind, Some(&old), Some(&new));
     }
 
     /// Returns a new pod with one or two claims.
@@ -358,15 +378,33 @@ impl<'r> History<'r> {
         volumes.filter(move |volume| class_of(volume) == class)
     }
 
-    /// Returns the changes that give a node the volumes of a pod, or why it cannot have them; an error of all nodes is
+    /// Returns why no node can take a pod with these claims.
+    fn problem(&self, claims: &[&str]) -> Option<String> {
+        for name in claims {
+            let why = match self.server.shown(CLAIMS, name) {
+                None => "not found",
+                Some(claim) if claim["metadata"]["deletionTimestamp"].is_string() => {
+                    "is being deleted"
+                }
+                Some(_) => continue,
+            };
+            return Some(format!("persistentvolumeclaim {name:?} {why}"));
+        }
+        // A user has chosen the volume, which the controller has to bind.
+        let mut claims = claims.iter().filter_map(|name| self.latest(CLAIMS, name));
+        let is_immediate =
+            claims.any(|own| own["spec"]["volumeName"].is_string() && !is_bound(own));
+        is_immediate.then(|| "pod has unbound immediate PersistentVolumeClaims".to_owned())
+    }
+
+    /// Returns the changes that give a node the volumes of a pod, or why it cannot have them; a problem of the pod is
     /// no reason.
     fn find(&self, claims: &[&str], node: &str) -> Option<Found> {
-        let claims: Vec<&Value> =
-            claims.iter().map(|name| self.latest(CLAIMS, name)).collect::<Option<_>>()?;
-        // A user has chosen the volume, which the controller has to bind.
-        if claims.iter().any(|own| own["spec"]["volumeName"].is_string() && !is_bound(own)) {
+        if self.problem(claims).is_some() {
             return None;
         }
+        let claims: Vec<&Value> =
+            claims.iter().map(|name| self.latest(CLAIMS, name)).collect::<Option<_>>()?;
         let mut reasons = Vec::new();
         for claim in claims.iter().filter(|claim| is_bound(claim)) {
             let volume = self.server.shown(VOLUMES, &text(&claim["spec"]["volumeName"]));
@@ -411,9 +449,8 @@ impl<'r> History<'r> {
                 return Err(BIND_CONFLICT);
             }
             let size = size_of(&claim["spec"]["resources"]["requests"]);
-            let has_room =
-                |room: &BTreeMap<&str, u64>| room.get(node).is_some_and(|own| *own >= size);
-            if !self.room.as_ref().is_none_or(has_room) {
+            let has_room = self.room.get(node).is_some_and(|own| *own >= size);
+            if self.reports_room && !has_room {
                 return Err(NO_ROOM);
             }
             changes.push((CLAIMS, name(claim), node.to_owned()));
@@ -439,6 +476,33 @@ impl<'r> History<'r> {
             |volume: &&&Value| volume["status"]["phase"] == "Available" && reaches(volume, node);
         let suitable = volumes.iter().filter(suits);
         suitable.min_by_key(|volume| size_of(&volume["spec"]["capacity"])).copied()
+    }
+
+    /// Returns the score of a node that gets these changes: the mean utilization of its storage classes. What is to be
+    /// provisioned counts only if nothing else does and the room is known.
+    fn score(&self, changes: &[Planned], node: &str) -> i64 {
+        let mut classes = BTreeMap::<String, (u64, u64)>::new();
+        let claim_of = |name: &str| self.latest(CLAIMS, name).unwrap_or(&Value::Null);
+        let requested = |claim: &Value| size_of(&claim["spec"]["resources"]["requests"]);
+        let (matched, provisioned): (Vec<_>, Vec<_>) =
+            changes.iter().partition(|(resource, ..)| *resource == VOLUMES);
+        for (_, name, claim) in &matched {
+            let volume = self.latest(VOLUMES, name).unwrap_or(&Value::Null);
+            let own = classes.entry(class_of(volume)).or_default();
+            own.0 += requested(claim_of(claim));
+            own.1 += size_of(&volume["spec"]["capacity"]);
+        }
+        for (_, name, _) in provisioned.iter().filter(|_| matched.is_empty() && self.reports_room) {
+            let own = classes.entry("dynamic".to_owned()).or_default();
+            own.0 += requested(claim_of(name));
+            own.1 = self.room.get(node).copied().unwrap_or_default();
+        }
+        let shares = classes.values().map(|(requested, capacity)| match capacity {
+            0 => 100,
+            capacity => (requested * 100 / capacity).min(100),
+        });
+        let (sum, count) = (shares.sum::<u64>(), classes.len() as u64);
+        if count == 0 { 0 } else { i64::try_from((2 * sum + count) / (2 * count)).unwrap_or(0) }
     }
 
     fn fits(&self, member: &Member) -> bool {
@@ -473,7 +537,7 @@ impl<'r> History<'r> {
     fn act(&mut self, trace: &mut Vec<String>) -> Checked {
         let place = self.random.usize(..self.members.len());
         let claim = NAMES[self.random.usize(..NAMES.len())];
-        match self.random.u32(..37) {
+        match self.random.u32(..38) {
             0..6 => self.try_pod(place, trace),
             6..15 => self.go_on(place, trace),
             15 => self.fail(place, "others end it", trace),
@@ -501,6 +565,11 @@ impl<'r> History<'r> {
                 self.set_room(zone);
                 Ok(())
             }
+            36 => {
+                trace.push(format!("the driver reports its room: {}", !self.reports_room));
+                self.toggle_driver();
+                Ok(())
+            }
             _ => {
                 let seconds = [1, 10, 40][self.random.usize(..3)];
                 self.pass(Duration::from_secs(seconds), trace)
@@ -522,7 +591,10 @@ impl<'r> History<'r> {
         for (place, node) in NODES.into_iter().enumerate() {
             let expected = self.find(&member.claims, node);
             let agrees = match (&expected, &found) {
-                (None, Err(status)) => status.is_rejection(),
+                (None, Err(status)) => {
+                    let problem = self.problem(&member.claims);
+                    status.is_rejection() && problem == Some(status.message())
+                }
                 (Some(Ok(_)), Ok(statuses)) => statuses[place].is_success(),
                 (Some(Err(reasons)), Ok(statuses)) => {
                     statuses[place].message() == reasons.join(", ")
@@ -556,6 +628,14 @@ impl<'r> History<'r> {
         let Some(Ok(changes)) = self.find(&claims, node) else {
             return rule(!status.is_success(), || format!("{} fits on {node}", pod.key));
         };
+        if let Some(score) = self.plugin.score.as_ref().filter(|_| self.has_scores) {
+            let ix = self.cluster.node_named(node).expect("the node exists");
+            let found = score.score(&state, &pod, &self.cluster.node(ix), &self.handle());
+            let expected = self.score(&changes, node);
+            rule(found == Ok(expected), || {
+                format!("{} scores {found:?} on {node}, not {expected}", pod.key)
+            })?;
+        }
         state.end_search();
         let placed = Arc::new(Pod { node_name: Some(node.into()), ..Pod::clone(&pod) });
         let row = self.cluster.place_pod(placed.clone(), node);
@@ -584,6 +664,7 @@ impl<'r> History<'r> {
             row,
             node,
             step: Step::Start,
+            carried_out: None,
             changes,
             written: 0,
             lost: false,
@@ -618,10 +699,22 @@ impl<'r> History<'r> {
             Step::Start => return self.call(place, PreBindInput::Start, trace),
             Step::Open(write) => write.clone(),
         };
-        self.is_expected(place, &write)?;
+        let carried_out = attempt.carried_out.take();
         let until = self.parts.now + LONGEST_REQUEST;
         let lost = || Answer::Unknown("no answer".to_owned());
+        if carried_out.is_none() {
+            self.is_expected(place, &write)?;
+        }
         let answer = match self.random.u32(..16) {
+            _ if let Some(answer) = carried_out => answer,
+            5 => {
+                let answer = self.carry_out(&write)?;
+                trace.push(format!("{} is written for {key}, without an answer yet", write.name));
+                if let Stage::Binding(attempt) = &mut self.members[place].stage {
+                    attempt.carried_out = Some(answer);
+                }
+                return Ok(());
+            }
             0 | 1 => {
                 self.carry_out(&write)?;
                 lost()
@@ -772,7 +865,9 @@ impl<'r> History<'r> {
             return Ok(());
         };
         trace.push(format!("the attempt of {} ends: {why}", member.pod.key));
-        if let Step::Open(write) = &attempt.step {
+        if let Step::Open(write) = &attempt.step
+            && attempt.carried_out.is_none()
+        {
             late.push((write.clone(), parts.now + LONGEST_REQUEST));
         }
         let Attempt { state, pod, node, .. } = &mut *attempt;
@@ -930,9 +1025,15 @@ impl<'r> History<'r> {
                 trace.push(format!("{name} is created"));
                 self.create_claim(name);
             }
-            Some(_) if !is_used => {
-                trace.push(format!("{name} is deleted"));
-                self.server.set(CLAIMS, name, None);
+            Some(claim) if !is_used => {
+                let is_terminating = claim["metadata"]["deletionTimestamp"].is_string();
+                trace.push(format!("{name} is deleted, or terminates"));
+                if is_terminating || self.random.bool() {
+                    self.server.set(CLAIMS, name, None);
+                } else {
+                    let time = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+                    self.server.patch(CLAIMS, name, &time);
+                }
                 self.excuse(name);
             }
             Some(_) => {}
@@ -940,18 +1041,25 @@ impl<'r> History<'r> {
         Ok(())
     }
 
-    /// Deletes a volume of no claim or of one that is gone, or creates one.
+    /// Deletes a volume of no claim, of one that is gone, or of one that no pod being bound or on a node uses, or creates
+    /// one.
     fn replace_volume(&mut self, trace: &mut Vec<String>) -> Checked {
         let names: Vec<String> = self.server.names(VOLUMES).map(Into::into).collect();
         let Some(name) = self.random.choice(&names).cloned() else { return Ok(()) };
         let Some(volume) = self.server.get(VOLUMES, &name) else {
-            trace.push(format!("{name} is created"));
-            self.create_volume(&name);
+            if !self.server.all(CLAIMS).any(|claim| claim["spec"]["volumeName"] == *name) {
+                trace.push(format!("{name} is created"));
+                self.create_volume(&name);
+            }
             return Ok(());
         };
         let reference = volume["spec"]["claimRef"].clone();
         let claims: Vec<Value> = self.server.all(CLAIMS).map(uid_of).cloned().collect();
-        if !claims.contains(&reference["uid"]) {
+        let is_used = self.members.iter().any(|own| {
+            !matches!(own.stage, Stage::Pending)
+                && own.claims.iter().any(|claim| reference["name"] == **claim)
+        });
+        if !claims.contains(&reference["uid"]) || !is_used {
             trace.push(format!("{name} is deleted"));
             self.server.set(VOLUMES, &name, None);
             self.excuse(&name);
@@ -1021,7 +1129,7 @@ impl<'r> History<'r> {
             for claim in stored.filter(|claim| uids.contains(uid_of(claim))) {
                 let volume = self.server.get(VOLUMES, &text(&claim["spec"]["volumeName"]));
                 let is_right = is_bound(claim)
-                    && volume.is_some_and(|volume| {
+                    && volume.is_none_or(|volume| {
                         volume["spec"]["claimRef"]["uid"] == *uid_of(claim) && reaches(volume, node)
                     });
                 rule(is_right, || format!("{} is bound to {node} with {claim}", pod.key))?;
@@ -1065,6 +1173,11 @@ fn volume(name: &str, uid: &str, class: &str, size: &str) -> Value {
             "capacity": {"storage": size}},
         "status": {"phase": "Available"},
     })
+}
+
+/// The driver of the class `dynamic`.
+fn driver(reports_room: bool) -> Value {
+    json!({"metadata": {"name": "d"}, "spec": {"storageCapacity": reports_room}})
 }
 
 /// The affinity of a volume that nodes of one zone reach.
