@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::ports::Ports;
-use engine::{Change, EffectKind};
+use engine::{Change, Effect, EffectKind};
 use framework::testing::{NodeBuilder, PodBuilder, node, pod};
 use framework::{Answer, NodeBits, Pod, PodKey, Time, Uid};
 use serde_json::{Value, json};
 
 use super::*;
 use crate::message::*;
-use crate::simulation::member::{MemberAnswer, MemberApi, MemberEvent, MemberOperation};
-use crate::simulation::{AGENT_PROFILE, engine};
+use crate::simulation::member::MemberApi;
+use crate::simulation::{AGENT_PROFILE, MemberAnswer, MemberEvent, MemberOperation, engine};
 
 /// An agent, its API server, and the answers of the agent.
 struct Cluster {
@@ -28,10 +28,18 @@ struct Cluster {
     lives: u32,
     /// The copies by UID of the delegate.
     copies: Vec<(Uid, CommitCopies)>,
+    /// The marks of the delegates that the watch has shown.
+    marks: BTreeMap<Uid, DelegateMark>,
+    /// When each lease was renewed, as the agent has stored it.
+    renewed: BTreeMap<Arc<str>, Time>,
 }
 
 fn small(name: &str) -> NodeBuilder {
     node(name).allocatable("cpu", "4").allocatable("memory", "8Gi").allocatable("pods", "10")
+}
+
+fn is_bind(operation: &MemberOperation) -> bool {
+    matches!(operation, MemberOperation::Effect(Effect { kind: EffectKind::Bind { .. }, .. }))
 }
 
 fn job(name: &str, cpu: &str) -> PodBuilder {
@@ -56,6 +64,8 @@ impl Cluster {
             last_bind: None,
             lives: 1,
             copies: Vec::new(),
+            marks: BTreeMap::new(),
+            renewed: BTreeMap::new(),
         };
         nodes.into_iter().for_each(|node| cluster.node(node));
         cluster.agent.set_synced();
@@ -80,12 +90,14 @@ impl Cluster {
     fn show(&mut self, event: MemberEvent) {
         match event {
             MemberEvent::Changed(seen) => {
+                self.marks.extend(seen.mark.clone().map(|mark| (seen.pod.uid.clone(), mark)));
                 self.apply(Change::Pod(Box::new((*seen.pod).clone())), seen.mark.as_ref());
             }
-            MemberEvent::Deleted(gone) => {
-                let (key, uid) = (gone.pod.key.clone(), gone.pod.uid.clone());
-                self.apply(Change::PodDeleted { key, uid }, gone.mark.as_ref());
+            MemberEvent::Deleted(key, uid) => {
+                let mark = self.marks.get(&uid).cloned();
+                self.apply(Change::PodDeleted { key, uid }, mark.as_ref());
             }
+            MemberEvent::Event(..) => {}
         }
     }
 
@@ -100,7 +112,7 @@ impl Cluster {
                 match output {
                     AgentOutput::Reply(call, response) => self.responses.push((call, response)),
                     AgentOutput::Create { id, pod, mark } => {
-                        self.write(id, MemberOperation::Create { pod: pod.pod, mark });
+                        self.write(id, MemberOperation::Create { pod, mark });
                     }
                     AgentOutput::Read { id, pod } => self.write(id, MemberOperation::Read { pod }),
                     AgentOutput::Copy { delegate, request } => {
@@ -116,12 +128,11 @@ impl Cluster {
                         self.write(id, MemberOperation::KeepLeases { renewed });
                     }
                     AgentOutput::Effect(effect) => {
-                        if let EffectKind::Bind { binding, resource_version, .. } = effect.kind {
-                            self.last_bind = Some(effect.id);
-                            let (pod, uid, node) = (binding.pod, binding.uid, binding.node);
-                            let bind = MemberOperation::Bind { pod, uid, node, resource_version };
+                        let (id, now) = (effect.id, self.now);
+                        let bind = MemberOperation::Effect(effect);
+                        if is_bind(&bind) {
+                            self.last_bind = Some(id);
                             if let Some(MemberAnswer::Engine(answer)) = self.carry_out(bind) {
-                                let (id, now) = (effect.id, self.now);
                                 ports(|p| self.agent.effect_answered(id, &answer, now, p));
                             }
                         }
@@ -142,6 +153,9 @@ impl Cluster {
             self.kept.push(operation);
             return None;
         }
+        if let MemberOperation::KeepLeases { renewed } = &operation {
+            self.renewed.clone_from(renewed);
+        }
         let (answer, event) = self.api.carry_out(&operation);
         event.into_iter().for_each(|event| self.show(event));
         Some(answer)
@@ -160,7 +174,7 @@ impl Cluster {
         self.lives += 1;
         let mut config =
             AgentConfig::new("cluster-id", &format!("life-{}", self.lives), AGENT_PROFILE);
-        config.renewed = self.api.renewed.clone();
+        config.renewed = self.renewed.clone();
         let cluster = self.agent.cluster();
         let nodes: Vec<_> = cluster.nodes().iter().map(|node| cluster.to_node(node)).collect();
         self.agent = Agent::new(config, engine(AGENT_PROFILE, 2));
@@ -548,7 +562,7 @@ fn copy_of_a_refused_commit_is_refused_even_if_it_would_succeed_now() {
     let first = outcome(cluster.call(&request));
     assert_eq!(conflict(first.clone()), ConflictCode::Resources);
     let gone = cluster.api.remove(&PodKey::new("default", "f")).unwrap();
-    cluster.show(MemberEvent::Deleted(gone));
+    cluster.show(gone);
     assert_eq!(outcome(cluster.call(&request)), first, "the scheduler has gone on");
     assert_eq!(cluster.node_of("p"), None);
 
@@ -601,17 +615,17 @@ fn restarted_agent_knows_what_its_predecessor_committed() {
 #[test]
 fn unbound_delegate_of_an_earlier_life_keeps_its_room_until_it_is_deleted() {
     let mut cluster = Cluster::new([small("a")]);
-    cluster.holds_back = |operation| matches!(operation, MemberOperation::Bind { .. });
+    cluster.holds_back = is_bind;
     let request = cluster.request(job("p", "3"), "a", (1, 0));
     assert!(cluster.call(&request).is_none(), "the bind is under way");
     cluster.holds_back = |operation| {
-        matches!(operation, MemberOperation::Bind { .. } | MemberOperation::Delete { .. })
+        is_bind(operation) || matches!(operation, MemberOperation::Delete { .. })
     };
     cluster.restart();
     assert!(cluster.sample(job("q", "3"), "all", 1).nodes.is_empty(), "a bind may still arrive");
     assert_eq!(cluster.seal("p", (1, 0)), None, "not known yet");
     let (bind, delete) = (cluster.kept.remove(0), cluster.kept.remove(0));
-    assert!(matches!(bind, MemberOperation::Bind { .. }));
+    assert!(is_bind(&bind));
     assert!(matches!(delete, MemberOperation::Delete { .. }));
     // The bind of the dead agent wins: the delete names an older version, and the delegate counts.
     cluster.holds_back = |_| false;
@@ -624,7 +638,7 @@ fn unbound_delegate_of_an_earlier_life_keeps_its_room_until_it_is_deleted() {
 
     // Without the bind the delegate is deleted, and its room is free.
     let mut cluster = Cluster::new([small("a")]);
-    cluster.holds_back = |operation| matches!(operation, MemberOperation::Bind { .. });
+    cluster.holds_back = is_bind;
     let request = cluster.request(job("p", "3"), "a", (1, 0));
     assert!(cluster.call(&request).is_none());
     cluster.restart();
@@ -687,7 +701,7 @@ fn pod_of_another_with_the_same_name_is_left_alone() {
 #[test]
 fn failed_bind_deletes_the_delegate_before_the_answer() {
     let mut cluster = Cluster::new([small("a")]);
-    cluster.holds_back = |operation| matches!(operation, MemberOperation::Bind { .. });
+    cluster.holds_back = is_bind;
     let request = cluster.request(job("p", "3"), "a", (1, 0));
     assert!(cluster.call(&request).is_none());
     cluster.holds_back = |_| false;
@@ -808,7 +822,7 @@ fn closed_records_are_forgotten_after_a_while() {
     ports(|ports| cluster.agent.tick(cluster.now, ports));
     assert_eq!(cluster.agent.remembered(), 1, "the delegate exists");
     let gone = cluster.api.remove(&PodKey::new("default", "q")).unwrap();
-    cluster.show(MemberEvent::Deleted(gone));
+    cluster.show(gone);
     cluster.now = cluster.now + Duration::from_secs(301);
     ports(|ports| cluster.agent.tick(cluster.now, ports));
     assert_eq!(cluster.agent.remembered(), 0);
@@ -860,7 +874,7 @@ fn later_commit_does_not_get_a_delegate_that_ends() {
     let request = cluster.replaceable("p", (3, 0), 60);
     assert_eq!(conflict(outcome(cluster.call(&request))), ConflictCode::NameTaken);
     let gone = cluster.api.remove(&PodKey::new("default", "p")).unwrap();
-    cluster.show(MemberEvent::Deleted(gone));
+    cluster.show(gone);
     // The scheduler has gone on since.
     assert!(matches!(outcome(cluster.call(&request)), CommitOutcome::Rejected(_)));
     let request = cluster.replaceable("p", (3, 1), 60);

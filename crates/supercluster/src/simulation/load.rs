@@ -6,7 +6,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use framework::{Node, Pod, PodKey, Uid, api};
 
-use super::{Faults, Latencies, SCHEDULER_NAME, Settings, World};
+use super::{Faults, Latencies, SCHEDULER_NAME, Servers, Settings, World};
 use crate::scheduler::{Cluster, SchedulerConfig};
 
 /// The nodes and pods of a load.
@@ -51,17 +51,24 @@ pub struct Load {
     pub latencies: Latencies,
     /// The regret of one pod in so many is measured.
     pub measure_every: Option<u64>,
+    /// Whether schedulers mirror delegates: their events are shown on the originals.
+    pub mirrors: bool,
     /// Seed of nodes, pods and random choices.
     pub seed: u64,
 }
 
 impl Load {
-    /// Creates the world, with all pods on their way.
+    /// Creates the world with models of API servers, and with all pods on their way.
     pub fn world(&self) -> World {
+        self.world_with(Servers::models(self.clusters, self.mirrors))
+    }
+
+    /// Creates the world with these API servers, and with all pods on their way.
+    pub fn world_with(&self, servers: Servers) -> World {
         let mut rng = Rng::with_seed(self.seed);
         let clusters = (0..self.clusters)
             .map(|_| (0..self.nodes).map(|number| self.shape.node(number, &mut rng)).collect());
-        let mut world = World::new(self.settings(), clusters.collect());
+        let mut world = World::with_servers(self.settings(), clusters.collect(), servers);
         let templates = self.shape.templates();
         let mut after = 0.0;
         for number in 0..self.pods {
@@ -90,7 +97,9 @@ impl Load {
             scheduler: scheduler.with_strategy(&self.strategy),
             schedulers: self.schedulers,
             shared_pods: false,
-            mirrors: false,
+            mirrors: self.mirrors,
+            kubelets: false,
+            list_page: 500,
             latencies: self.latencies,
             faults: Faults::default(),
             live: self.live,

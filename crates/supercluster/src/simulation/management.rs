@@ -1,99 +1,34 @@
-//! The API server of the management cluster: original pods with intents and placements.
+//! A model of the API server of the management cluster: original pods with intents and placements.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use framework::{Pod, Uid};
+use engine::EffectKind;
+use framework::{Pod, Time, Uid};
 use serde_json::{Value, json};
 
+use super::servers::{ManagementEvent, ManagementOperation, ManagementServer, ManagementWrite};
 use crate::message::PodObject;
 use crate::mirror::FINALIZER;
-use crate::scheduler::{
-    Intent, LeaseAnswer, LeaseOperation, LeaseRecord, OriginalPod, Placement, WriteAnswer,
-};
-
-/// A write.
-#[derive(Debug, Clone)]
-pub(super) enum ManagementOperation {
-    Intent {
-        uid: Uid,
-        resource_version: u64,
-        intent: Intent,
-    },
-    Placement {
-        uid: Uid,
-        placement: Placement,
-    },
-    /// The condition `PodScheduled`, with its message.
-    Condition {
-        uid: Uid,
-        message: String,
-    },
-    /// The status of the delegate.
-    Status {
-        uid: Uid,
-        status: Value,
-        is_unreachable: bool,
-    },
-    /// Deletes the pod. Its finalizer keeps it.
-    Delete {
-        uid: Uid,
-    },
-    /// Removes the finalizer.
-    Release {
-        uid: Uid,
-        resource_version: u64,
-    },
-}
-
-impl ManagementOperation {
-    /// Returns the UID of the pod.
-    pub(super) const fn uid(&self) -> &Uid {
-        match self {
-            Self::Intent { uid, .. }
-            | Self::Placement { uid, .. }
-            | Self::Condition { uid, .. }
-            | Self::Status { uid, .. }
-            | Self::Delete { uid }
-            | Self::Release { uid, .. } => uid,
-        }
-    }
-}
+use crate::scheduler::{Intent, OriginalPod, Placement, WriteAnswer};
 
 /// An original pod.
 #[derive(Debug, Clone)]
-pub(super) struct ManagementPod {
-    pub(super) pod: Arc<Pod>,
-    pub(super) intent: Option<Intent>,
-    pub(super) placement: Option<Placement>,
-    pub(super) condition: Option<String>,
+struct ManagementPod {
+    pod: Arc<Pod>,
+    intent: Option<Intent>,
+    placement: Option<Placement>,
     /// Whether the finalizer keeps it when it is deleted.
     has_finalizer: bool,
     status: Value,
-    /// Whether the status says that the agent does not answer.
-    is_unreachable: bool,
-    /// The scheduler whose pod it is; `None` if all schedulers see it.
-    pub(super) owner: Option<usize>,
-}
-
-impl ManagementPod {
-    /// Returns what is wrong with its status at rest.
-    pub(super) fn wrong_status(&self) -> Option<String> {
-        let name = &self.pod.key;
-        let expected = self.placement.as_ref().map(|placement| &*placement.committed.uid);
-        let shown = self.status.get("podIP").and_then(Value::as_str);
-        if shown != expected {
-            return Some(format!("{name} shows {shown:?}, and runs as {expected:?}"));
-        }
-        self.is_unreachable.then(|| format!("{name} is not ready"))
-    }
 }
 
 /// The original pods.
 #[derive(Debug)]
 pub(super) struct ManagementApi {
-    pub(super) pods: BTreeMap<Uid, ManagementPod>,
-    leases: BTreeMap<Arc<str>, LeaseRecord>,
+    pods: BTreeMap<Uid, ManagementPod>,
+    /// What the watch has not shown.
+    events: Vec<ManagementEvent>,
     version: u64,
     /// Whether objects have finalizers and a status, which mirrors read.
     has_mirrors: bool,
@@ -102,31 +37,12 @@ pub(super) struct ManagementApi {
 
 impl ManagementApi {
     pub(super) fn new(has_mirrors: bool) -> Self {
-        let (pods, leases) = (BTreeMap::new(), BTreeMap::new());
-        Self { pods, leases, version: 0, has_mirrors, object: Arc::new(Value::Null) }
-    }
-
-    pub(super) fn create(&mut self, pod: Pod, owner: Option<usize>) -> Uid {
-        self.version += 1;
-        let pod = Arc::new(Pod { resource_version: self.version, ..pod });
-        let uid = pod.uid.clone();
-        let created = ManagementPod {
-            pod,
-            intent: None,
-            placement: None,
-            condition: None,
-            has_finalizer: false,
-            status: json!({"phase": "Pending"}),
-            is_unreachable: false,
-            owner,
-        };
-        self.pods.insert(uid.clone(), created);
-        uid
+        let (pods, events) = (BTreeMap::new(), Vec::new());
+        Self { pods, events, version: 0, has_mirrors, object: Arc::new(Value::Null) }
     }
 
     /// Returns the pod as schedulers see it.
-    pub(super) fn original(&self, uid: &Uid) -> Option<OriginalPod> {
-        let known = self.pods.get(uid)?;
+    fn original(&self, known: &ManagementPod) -> OriginalPod {
         let object = match self.has_mirrors {
             true => {
                 let finalizers: &[&str] = if known.has_finalizer { &[FINALIZER] } else { &[] };
@@ -138,78 +54,88 @@ impl ManagementApi {
         let object = PodObject { pod: known.pod.clone(), object };
         let (intent, placement) = (known.intent.clone(), known.placement.clone());
         let version = known.pod.resource_version;
-        Some(OriginalPod { object, intent, placement, version })
+        OriginalPod { object, intent, placement, version }
     }
 
-    /// Reads or writes a Lease.
-    pub(super) fn lease(&mut self, cluster: &Arc<str>, operation: &LeaseOperation) -> LeaseAnswer {
-        self.version += 1;
-        let created = LeaseRecord {
-            uid: format!("lease-{cluster}").into(),
-            resource_version: self.version,
-            renewals: 0,
-            fences: 0,
-        };
-        let record = self.leases.entry(cluster.clone()).or_insert(created);
-        if let LeaseOperation::Renew(written) | LeaseOperation::Fence(written) = operation {
-            if written.resource_version != record.resource_version {
-                return LeaseAnswer::Conflict;
-            }
-            *record = LeaseRecord { resource_version: self.version, ..written.clone() };
+    fn show(&mut self, uid: &Uid) {
+        let original = self.pods.get(uid).map(|known| self.original(known));
+        self.events.extend(original.map(|own| ManagementEvent::Changed(Box::new(own))));
+    }
+
+    fn remove(&mut self, uid: &Uid) -> WriteAnswer {
+        if let Some(gone) = self.pods.remove(uid) {
+            self.events.push(ManagementEvent::Deleted(gone.pod.key.clone(), uid.clone()));
         }
-        LeaseAnswer::Record(record.clone())
+        WriteAnswer::Gone
+    }
+}
+
+impl ManagementServer for ManagementApi {
+    fn create(&mut self, pod: Pod, _: Time) {
+        self.version += 1;
+        let pod = Arc::new(Pod { resource_version: self.version, ..pod });
+        let uid = pod.uid.clone();
+        let created = ManagementPod {
+            pod,
+            intent: None,
+            placement: None,
+            has_finalizer: false,
+            status: json!({"phase": "Pending"}),
+        };
+        self.pods.insert(uid.clone(), created);
+        self.show(&uid);
     }
 
-    /// Carries out a write.
-    pub(super) fn carry_out(&mut self, operation: &ManagementOperation) -> (WriteAnswer, bool) {
-        let uid = operation.uid();
-        let Some(known) = self.pods.get_mut(uid) else { return (WriteAnswer::Gone, false) };
+    fn carry_out(&mut self, write: &ManagementWrite, _: Time) -> WriteAnswer {
+        let ManagementWrite { uid, operation, .. } = write;
+        let Some(known) = self.pods.get_mut(uid) else { return WriteAnswer::Gone };
+        let version = known.pod.resource_version;
         match operation {
             ManagementOperation::Intent { resource_version, .. }
-                if known.pod.resource_version != *resource_version =>
+            | ManagementOperation::Release { resource_version, .. }
+                if version != *resource_version =>
             {
-                return (WriteAnswer::Conflict, false);
+                return WriteAnswer::Conflict;
             }
             // A pod that is deleted gets no finalizer.
             ManagementOperation::Intent { .. } if known.pod.terminating && !known.has_finalizer => {
-                return (WriteAnswer::Failed("no new finalizers can be added".to_owned()), false);
+                return WriteAnswer::Failed("no new finalizers can be added".to_owned());
             }
             ManagementOperation::Intent { intent, .. } => {
                 (known.intent, known.placement) = (Some(intent.clone()), None);
                 known.has_finalizer = true;
             }
-            ManagementOperation::Placement { placement, .. } => {
+            ManagementOperation::Placement(placement) => {
                 known.placement = Some(placement.clone());
             }
-            ManagementOperation::Condition { message, .. } => {
-                known.condition = Some(message.clone());
+            ManagementOperation::Effect(effect) => {
+                if !matches!(effect.kind, EffectKind::PatchPodStatus { .. }) {
+                    return WriteAnswer::Done(version);
+                }
             }
-            ManagementOperation::Status { status, is_unreachable, .. } => {
-                merge(&mut known.status, status);
-                known.is_unreachable = *is_unreachable;
+            ManagementOperation::Status { status, .. } => merge(&mut known.status, status),
+            ManagementOperation::Event(_) => return WriteAnswer::Done(version),
+            ManagementOperation::Delete if known.pod.terminating => {
+                return WriteAnswer::Done(version);
             }
-            ManagementOperation::Delete { .. } if known.pod.terminating => {
-                return (WriteAnswer::Done(known.pod.resource_version), false);
-            }
-            ManagementOperation::Delete { .. } if known.has_finalizer => {
+            ManagementOperation::Delete if known.has_finalizer => {
                 Arc::make_mut(&mut known.pod).terminating = true;
-            }
-            ManagementOperation::Release { resource_version, .. }
-                if known.pod.resource_version != *resource_version =>
-            {
-                return (WriteAnswer::Conflict, false);
             }
             ManagementOperation::Release { .. } if !known.pod.terminating => {
                 known.has_finalizer = false;
             }
-            ManagementOperation::Delete { .. } | ManagementOperation::Release { .. } => {
-                self.pods.remove(uid);
-                return (WriteAnswer::Gone, true);
-            }
+            ManagementOperation::Delete
+            | ManagementOperation::Release { .. }
+            | ManagementOperation::Remove => return self.remove(uid),
         }
         self.version += 1;
         Arc::make_mut(&mut known.pod).resource_version = self.version;
-        (WriteAnswer::Done(self.version), true)
+        self.show(uid);
+        WriteAnswer::Done(self.version)
+    }
+
+    fn watched(&mut self, _: Time) -> Vec<ManagementEvent> {
+        std::mem::take(&mut self.events)
     }
 }
 

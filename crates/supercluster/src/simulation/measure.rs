@@ -44,6 +44,17 @@ impl Mean {
     }
 }
 
+/// Real time by kind of work.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Costs {
+    /// Schedulers and mirrors.
+    pub schedulers: Duration,
+    /// Agents.
+    pub agents: Duration,
+    /// API servers, and the reading of their answers and watches.
+    pub servers: Duration,
+}
+
 /// The result of a simulation.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Report {
@@ -66,6 +77,8 @@ pub struct Report {
     pub bound_twice: u64,
     /// Number of binds for pods whose original was deleted and gone.
     pub bound_in_vain: u64,
+    /// Number of writes that API servers carried out or refused.
+    pub writes: u64,
     /// Seconds that the process took.
     pub wall_s: f64,
     /// Share of the decisions whose first candidate met a conflict.

@@ -1,98 +1,22 @@
-//! The API server of a member cluster: pods, with the preconditions of creations, binds and deletions.
+//! A model of the API server of a member cluster: pods, with the preconditions of creations, binds and deletions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use framework::{Answer, Pod, PodKey, PodSpec, Time, Uid};
+use engine::EffectKind;
+use framework::{Answer, Binding, Pod, PodKey, PodSpec, Time, Uid};
 use serde_json::{Value, json};
 
+use super::servers::{MemberAnswer, MemberEvent, MemberOperation, MemberPod, MemberServer};
 use crate::agent::WriteAnswer;
 use crate::delegate::DelegateMark;
-
-/// A pod of a member cluster.
-#[derive(Debug, Clone)]
-pub(crate) struct MemberPod {
-    pub(crate) pod: Arc<Pod>,
-    pub(crate) mark: Option<DelegateMark>,
-}
-
-/// A write or read.
-#[derive(Debug, Clone)]
-pub(crate) enum MemberOperation {
-    Create {
-        pod: Arc<Pod>,
-        mark: DelegateMark,
-    },
-    Read {
-        pod: PodKey,
-    },
-    Delete {
-        pod: PodKey,
-        uid: Uid,
-        resource_version: u64,
-    },
-    /// Begins to end a delegate; one that is not bound is gone at once.
-    End {
-        pod: PodKey,
-        uid: Uid,
-    },
-    /// Stores when the leases were renewed.
-    KeepLeases {
-        renewed: BTreeMap<Arc<str>, Time>,
-    },
-    Bind {
-        pod: PodKey,
-        uid: Uid,
-        node: Arc<str>,
-        resource_version: u64,
-    },
-    /// Reads the pod for the engine.
-    ReadForBind {
-        pod: PodKey,
-    },
-    /// Changes the resourceVersion of the pod.
-    Fence {
-        pod: PodKey,
-        uid: Uid,
-        resource_version: u64,
-    },
-}
-
-/// The answer to an operation, for the agent or for its engine.
-#[derive(Debug, Clone)]
-pub(crate) enum MemberAnswer {
-    Agent(WriteAnswer),
-    Engine(Answer),
-}
-
-impl MemberOperation {
-    /// Returns the answer that the client gives if none comes.
-    pub(crate) fn lost(&self) -> MemberAnswer {
-        let text = "no answer in time".to_owned();
-        match self {
-            Self::Create { .. }
-            | Self::Read { .. }
-            | Self::Delete { .. }
-            | Self::End { .. }
-            | Self::KeepLeases { .. } => MemberAnswer::Agent(WriteAnswer::Unknown(text)),
-            _ => MemberAnswer::Engine(Answer::Unknown(text)),
-        }
-    }
-}
-
-/// What an operation has changed.
-#[derive(Debug, Clone)]
-pub(crate) enum MemberEvent {
-    Changed(MemberPod),
-    Deleted(MemberPod),
-}
 
 /// The pods of a member cluster.
 #[derive(Debug)]
 pub(crate) struct MemberApi {
     pub(crate) pods: BTreeMap<PodKey, MemberPod>,
-    /// When each lease was renewed, as the agent has stored it.
-    pub(crate) renewed: BTreeMap<Arc<str>, Time>,
+    /// What the watch has not shown.
+    events: Vec<MemberEvent>,
     cluster: usize,
     version: u64,
     created: u64,
@@ -105,7 +29,7 @@ impl MemberApi {
     pub(crate) fn new(cluster: usize, profile: &str) -> Self {
         Self {
             pods: BTreeMap::new(),
-            renewed: BTreeMap::new(),
+            events: Vec::new(),
             cluster,
             version: 0,
             created: 0,
@@ -137,16 +61,16 @@ impl MemberApi {
         use MemberAnswer::{Agent, Engine};
         match operation {
             MemberOperation::Create { pod, mark } => {
-                if self.pods.contains_key(&pod.key) {
+                if self.pods.contains_key(&pod.pod.key) {
                     return (Agent(WriteAnswer::Conflict), None);
                 }
-                let created = self.create(pod, mark);
+                let created = self.create(&pod.pod, mark);
                 let answer = WriteAnswer::Pod(created.pod.clone(), created.mark.clone());
                 (Agent(answer), Some(MemberEvent::Changed(created)))
             }
             MemberOperation::Read { pod } => match self.pods.get(pod) {
                 Some(known) => {
-                    let MemberPod { pod, mark } = known.clone();
+                    let MemberPod { pod, mark, .. } = known.clone();
                     (Agent(WriteAnswer::Pod(pod, mark)), None)
                 }
                 None => (Agent(WriteAnswer::NotFound), None),
@@ -157,50 +81,66 @@ impl MemberApi {
                 Some(known) if known.pod.resource_version != *resource_version => {
                     (Agent(WriteAnswer::Conflict), None)
                 }
-                Some(_) => {
-                    let gone = self.remove(pod).map(MemberEvent::Deleted);
-                    (Agent(WriteAnswer::Done), gone)
-                }
+                Some(_) => (Agent(WriteAnswer::Done), self.remove(pod)),
             },
             MemberOperation::End { pod, uid } => (Agent(WriteAnswer::Done), self.end(pod, uid)),
-            MemberOperation::KeepLeases { renewed } => {
-                self.renewed.clone_from(renewed);
-                (Agent(WriteAnswer::Done), None)
+            MemberOperation::Remove { pod, uid } => {
+                let is_known = self.pods.get(pod).is_some_and(|known| known.pod.uid == *uid);
+                let gone = is_known.then(|| self.remove(pod)).flatten();
+                (Agent(WriteAnswer::Done), gone)
             }
-            MemberOperation::Bind { pod, uid, node, resource_version } => {
-                let version = self.next_version();
-                let Some(known) = self.pods.get_mut(pod).filter(|known| known.pod.uid == *uid)
-                else {
-                    return (Engine(Answer::Gone("pod not found".to_owned())), None);
-                };
-                if known.pod.node_name.is_some() {
-                    return (Engine(Answer::Conflict("pod is assigned".to_owned())), None);
-                }
-                if *resource_version != 0 && known.pod.resource_version != *resource_version {
-                    return (Engine(Answer::Outdated("the pod has changed".to_owned())), None);
-                }
-                let bound = Arc::make_mut(&mut known.pod);
-                bound.node_name = Some(node.clone());
-                bound.resource_version = version;
-                (Engine(Answer::ok()), Some(MemberEvent::Changed(known.clone())))
+            MemberOperation::CreateBound(pod) => {
+                (Agent(WriteAnswer::Done), Some(self.add_foreign(Pod::clone(pod))))
             }
-            MemberOperation::ReadForBind { pod } => (Engine(self.read(pod)), None),
-            MemberOperation::Fence { pod, uid, resource_version } => {
+            MemberOperation::KeepLeases { .. } => (Agent(WriteAnswer::Done), None),
+            MemberOperation::Effect(effect) => {
+                let (answer, event) = self.carry_out_effect(&effect.kind);
+                (Engine(answer), event)
+            }
+        }
+    }
+
+    fn carry_out_effect(&mut self, effect: &EffectKind) -> (Answer, Option<MemberEvent>) {
+        match effect {
+            EffectKind::Bind { binding, resource_version, .. } => {
+                self.bind(binding, *resource_version)
+            }
+            EffectKind::ReadPod { pod, .. } => (self.read(pod), None),
+            EffectKind::Fence { pod, uid, resource_version, .. } => {
                 let version = self.next_version();
                 let known = self.pods.get_mut(pod).filter(|known| known.pod.uid == *uid);
                 match known {
-                    None => (Engine(Answer::Gone("pod not found".to_owned())), None),
+                    None => (Answer::Gone("pod not found".to_owned()), None),
                     Some(known) if known.pod.resource_version != *resource_version => {
-                        (Engine(Answer::Conflict("the pod has changed".to_owned())), None)
+                        (Answer::Conflict("the pod has changed".to_owned()), None)
                     }
                     Some(known) => {
                         Arc::make_mut(&mut known.pod).resource_version = version;
                         let changed = known.clone();
-                        (Engine(self.read(pod)), Some(MemberEvent::Changed(changed)))
+                        (self.read(pod), Some(MemberEvent::Changed(changed)))
                     }
                 }
             }
+            _ => (Answer::ok(), None),
         }
+    }
+
+    fn bind(&mut self, binding: &Binding, resource_version: u64) -> (Answer, Option<MemberEvent>) {
+        let version = self.next_version();
+        let Binding { pod, uid, node } = binding;
+        let Some(known) = self.pods.get_mut(pod).filter(|known| known.pod.uid == *uid) else {
+            return (Answer::Gone("pod not found".to_owned()), None);
+        };
+        if known.pod.node_name.is_some() {
+            return (Answer::Conflict("pod is assigned".to_owned()), None);
+        }
+        if resource_version != 0 && known.pod.resource_version != resource_version {
+            return (Answer::Outdated("the pod has changed".to_owned()), None);
+        }
+        let bound = Arc::make_mut(&mut known.pod);
+        bound.node_name = Some(node.clone());
+        bound.resource_version = version;
+        (Answer::ok(), Some(MemberEvent::Changed(known.clone())))
     }
 
     fn create(&mut self, pod: &Arc<Pod>, mark: &DelegateMark) -> MemberPod {
@@ -215,17 +155,18 @@ impl MemberApi {
                 ..Pod::clone(pod)
             }),
             mark: Some(mark.clone()),
+            status: Value::Null,
         };
         self.pods.insert(pod.key.clone(), created.clone());
         created
     }
 
     /// Begins to end a pod; one that is not bound is gone at once.
-    pub(crate) fn end(&mut self, pod: &PodKey, uid: &Uid) -> Option<MemberEvent> {
+    fn end(&mut self, pod: &PodKey, uid: &Uid) -> Option<MemberEvent> {
         let version = self.next_version();
         let known = self.pods.get_mut(pod).filter(|known| known.pod.uid == *uid)?;
         if known.pod.node_name.is_none() {
-            return self.remove(pod).map(MemberEvent::Deleted);
+            return self.remove(pod);
         }
         if known.pod.terminating {
             return None;
@@ -236,15 +177,16 @@ impl MemberApi {
     }
 
     /// Removes a pod.
-    pub(crate) fn remove(&mut self, pod: &PodKey) -> Option<MemberPod> {
-        self.pods.remove(pod)
+    pub(crate) fn remove(&mut self, pod: &PodKey) -> Option<MemberEvent> {
+        let gone = self.pods.remove(pod)?;
+        Some(MemberEvent::Deleted(pod.clone(), gone.pod.uid.clone()))
     }
 
     /// Puts a pod of another scheduler on a node.
     pub(crate) fn add_foreign(&mut self, pod: Pod) -> MemberEvent {
         let version = self.next_version();
         let pod = Arc::new(Pod { resource_version: version, ..pod });
-        let foreign = MemberPod { pod: pod.clone(), mark: None };
+        let foreign = MemberPod { pod: pod.clone(), mark: None, status: Value::Null };
         self.pods.insert(pod.key.clone(), foreign.clone());
         MemberEvent::Changed(foreign)
     }
@@ -254,6 +196,18 @@ impl MemberApi {
             None => Answer::Gone("pod not found".to_owned()),
             Some(known) => Answer::Ok(Some(as_json(&known.pod))),
         }
+    }
+}
+
+impl MemberServer for MemberApi {
+    fn carry_out(&mut self, operation: &MemberOperation, _: Time) -> MemberAnswer {
+        let (answer, event) = self.carry_out(operation);
+        self.events.extend(event);
+        answer
+    }
+
+    fn watched(&mut self, _: Time) -> Vec<MemberEvent> {
+        std::mem::take(&mut self.events)
     }
 }
 

@@ -1,14 +1,18 @@
 //! Schedulers, agents and the API servers of all clusters in one process, in virtual time.
 //!
-//! Both roles are those of the program, with the default profile of the engine. Network, API servers and watches are
-//! models: each message takes a time drawn from a seed and may be lost, repeated or late, and agents and schedulers
-//! may restart at any moment. Equal settings give equal runs.
+//! Both roles are those of the program, with the default profile of the engine. The network is a model: each message and
+//! each watch event takes a time drawn from a seed, messages and writes may be lost, repeated or late, and agents and
+//! schedulers may restart at any moment. The [API servers](Servers) are models, too, unless the caller gives others. Equal
+//! settings give equal runs.
 
 mod checks;
+mod leases;
 mod load;
 mod management;
 mod measure;
 pub(crate) mod member;
+mod originals;
+mod servers;
 mod world;
 
 use std::time::Duration;
@@ -17,7 +21,11 @@ use engine::profile::{PluginRef, ProfileError, Profiles, SchedulerProfile};
 use engine::{Engine, EngineConfig};
 
 pub use self::load::{Load, Shape};
-pub use self::measure::{Measurement, Report};
+pub use self::measure::{Costs, Measurement, Report};
+pub use self::servers::{
+    ManagementEvent, ManagementOperation, ManagementServer, ManagementWrite, MemberAnswer, MemberEvent,
+    MemberOperation, MemberPod, MemberServer, Servers,
+};
 pub use self::world::{Pending, World};
 
 use crate::scheduler::SchedulerConfig;
@@ -102,6 +110,10 @@ pub struct Settings {
     pub shared_pods: bool,
     /// Whether schedulers mirror delegates.
     pub mirrors: bool,
+    /// Whether bound delegates have the status that a kubelet would give them, or that of their API server.
+    pub kubelets: bool,
+    /// Maximum number of delegates of a list.
+    pub list_page: usize,
     /// Latencies.
     pub latencies: Latencies,
     /// Faults.

@@ -50,6 +50,8 @@ fn settings(seed: u64, strategy: &str) -> Settings {
         schedulers: 3,
         shared_pods: true,
         mirrors: false,
+        kubelets: true,
+        list_page: 7,
         latencies: Latencies::default(),
         faults: Faults::default(),
         live: None,

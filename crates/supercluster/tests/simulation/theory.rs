@@ -25,6 +25,7 @@ fn load() -> Load {
         tolerance_milli: 0,
         latencies: Latencies { network: Duration::from_millis(10), ..Latencies::default() },
         measure_every: Some(8),
+        mirrors: false,
         seed: 3,
     }
 }

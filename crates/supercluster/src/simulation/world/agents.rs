@@ -5,10 +5,14 @@ use engine::ports::Ports;
 use framework::{Time, Uid};
 
 use super::mirror::ErrandAnswer;
-use super::{API_TIMEOUT, Asker, Caller, Event, GRACE_PERIOD, SHORTEST_TICK, World, with_ports};
+use super::{
+    API_TIMEOUT, Asker, Caller, Event, GRACE_PERIOD, SHORTEST_TICK, Watched, World, with_ports,
+};
 use crate::agent::{self, Agent, AgentOutput};
 use crate::message::{Request, Response};
-use crate::simulation::member::{MemberEvent, MemberOperation, MemberPod};
+use crate::simulation::servers::{
+    ManagementOperation, ManagementWrite, MemberAnswer, MemberEvent, MemberOperation, MemberPod,
+};
 
 impl World {
     pub(super) fn with_agent(
@@ -17,14 +21,17 @@ impl World {
         life: u32,
         run: impl FnOnce(&mut Agent, Time, &mut Ports<'_>),
     ) {
-        let (member, now) = (&mut self.members[cluster], self.now);
-        if member.life != life {
+        let (member, now) = (&self.members[cluster], self.now);
+        if member.life != life || member.agent.is_none() {
             return;
         }
-        if let Some(agent) = &mut member.agent {
-            with_ports(|ports| run(agent, now, ports));
-            self.after_agent(cluster);
-        }
+        let work = |own: &mut Self| {
+            if let Some(agent) = &mut own.members[cluster].agent {
+                with_ports(|ports| run(agent, now, ports));
+            }
+        };
+        self.timed(|costs| &mut costs.agents, work);
+        self.after_agent(cluster);
     }
 
     pub(super) fn work_of_agent(&mut self, cluster: usize) {
@@ -63,10 +70,10 @@ impl World {
                     }
                     continue;
                 }
-                // The model API server has pods only.
+                // The clusters have no Secrets and ConfigMaps.
                 AgentOutput::Copy { .. } => continue,
                 AgentOutput::Create { id, pod, mark } => {
-                    (Asker::Agent(id), MemberOperation::Create { pod: pod.pod, mark })
+                    (Asker::Agent(id), MemberOperation::Create { pod, mark })
                 }
                 AgentOutput::Read { id, pod } => (Asker::Agent(id), MemberOperation::Read { pod }),
                 AgentOutput::Delete { id, pod, uid, resource_version } => {
@@ -78,20 +85,19 @@ impl World {
                 AgentOutput::KeepLeases { id, renewed } => {
                     (Asker::Agent(id), MemberOperation::KeepLeases { renewed })
                 }
-                AgentOutput::Effect(effect) => {
-                    let operation = match effect.kind {
-                        EffectKind::Bind { binding, resource_version, .. } => {
-                            let (pod, uid, node) = (binding.pod, binding.uid, binding.node);
-                            MemberOperation::Bind { pod, uid, node, resource_version }
-                        }
-                        EffectKind::ReadPod { pod, .. } => MemberOperation::ReadForBind { pod },
-                        EffectKind::Fence { pod, uid, resource_version, .. } => {
-                            MemberOperation::Fence { pod, uid, resource_version }
-                        }
-                        _ => continue,
-                    };
-                    (Asker::Engine(effect.id), operation)
-                }
+                AgentOutput::Effect(effect) => match effect.kind {
+                    EffectKind::Bind { .. }
+                    | EffectKind::ReadPod { .. }
+                    | EffectKind::Fence { .. } => {
+                        (Asker::Engine(effect.id), MemberOperation::Effect(effect))
+                    }
+                    // Nothing waits for events.
+                    EffectKind::Event(_) => {
+                        self.operate_member(cluster, &MemberOperation::Effect(effect));
+                        continue;
+                    }
+                    _ => continue,
+                },
             };
             self.operate(cluster, life, asker, operation);
         }
@@ -152,41 +158,71 @@ impl World {
         asker: Option<Asker>,
         operation: &MemberOperation,
     ) {
-        let (answer, event) = self.members[cluster].api.carry_out(operation);
-        if let (MemberOperation::Bind { .. }, Some(MemberEvent::Changed(bound))) =
-            (operation, &event)
-        {
-            self.delegate_bound(cluster, &bound.clone());
-        }
-        if let Some(event) = event {
-            self.member_changed(cluster, event);
-        }
+        let answer = self.operate_member(cluster, operation);
         if let Some(asker) = asker {
             let takes = self.around(self.settings.latencies.api.div_f64(2.0));
             self.push(self.now + takes, Event::Answer { cluster, life, asker, answer });
         }
     }
 
-    /// Shows a change of a member. A pod that is being ended is gone after a part of its grace period.
-    pub(super) fn member_changed(&mut self, cluster: usize, event: MemberEvent) {
-        match &event {
-            MemberEvent::Changed(MemberPod { pod, .. }) if pod.terminating => {
-                let takes = GRACE_PERIOD.mul_f64(self.rng.f64());
-                let (pod, uid) = (pod.key.clone(), pod.uid.clone());
-                self.push(self.now + takes, Event::Ended { cluster, pod, uid });
-            }
-            MemberEvent::Deleted(MemberPod { pod, mark }) if pod.node_name.is_some() => {
-                self.checks.gone(cluster, pod, mark.as_ref());
-            }
-            _ => {}
+    /// Carries out an operation at the API server of a member, and lets its watches show what it has changed.
+    pub(super) fn operate_member(
+        &mut self,
+        cluster: usize,
+        operation: &MemberOperation,
+    ) -> MemberAnswer {
+        if let MemberOperation::KeepLeases { renewed } = operation {
+            self.members[cluster].renewed.clone_from(renewed);
+            return MemberAnswer::Agent(agent::WriteAnswer::Done);
         }
-        self.watch(cluster, event);
+        self.writes += 1;
+        let now = self.now;
+        let work = |own: &mut Self| {
+            let server = &mut own.members[cluster].server;
+            (server.carry_out(operation, now), server.watched(now))
+        };
+        let (answer, events) = self.timed(|costs| &mut costs.servers, work);
+        for event in events {
+            self.member_changed(cluster, event);
+        }
+        answer
+    }
+
+    /// Takes in a change of a member. A pod that is being ended is gone after a part of its grace period.
+    fn member_changed(&mut self, cluster: usize, event: MemberEvent) {
+        let pods = &mut self.members[cluster].pods;
+        let watched = match event {
+            MemberEvent::Event(uid, event) => Watched::Event(uid, event),
+            MemberEvent::Deleted(key, _) => {
+                let Some(gone) = pods.remove(&key) else { return };
+                if gone.pod.node_name.is_some() {
+                    self.checks.gone(cluster, &gone.pod, gone.mark.as_ref());
+                }
+                Watched::Deleted(gone)
+            }
+            MemberEvent::Changed(changed) => {
+                let before = pods.insert(changed.pod.key.clone(), changed.clone());
+                let before = before.filter(|before| before.pod.uid == changed.pod.uid);
+                let was = |is: fn(&MemberPod) -> bool| before.as_ref().is_some_and(is);
+                if changed.pod.terminating && !was(|before| before.pod.terminating) {
+                    let takes = GRACE_PERIOD.mul_f64(self.rng.f64());
+                    let (pod, uid) = (changed.pod.key.clone(), changed.pod.uid.clone());
+                    self.push(self.now + takes, Event::Ended { cluster, pod, uid });
+                }
+                if changed.pod.node_name.is_some() && !was(|before| before.pod.node_name.is_some())
+                {
+                    self.delegate_bound(cluster, &changed);
+                }
+                Watched::Changed(changed)
+            }
+        };
+        self.watch(cluster, watched);
     }
 
     fn delegate_bound(&mut self, cluster: usize, bound: &MemberPod) {
         let Some(mark) = &bound.mark else { return };
         let origin = &mark.key.pod;
-        let is_gone = !self.management.pods.contains_key(&Uid::from(&**origin));
+        let is_gone = !self.originals.contains_key(&Uid::from(&**origin));
         self.checks.bound_in_vain += u64::from(is_gone);
         self.checks.bound(cluster, &bound.pod, mark);
         self.measurement.committed += 1;
@@ -199,26 +235,22 @@ impl World {
 
     /// The pod that was bound first ends: its delegate and the original are deleted.
     fn end_oldest(&mut self) {
-        let Some((cluster, key, origin)) = self.bound.pop_front() else { return };
-        if let Some(gone) = self.members[cluster].api.remove(&key) {
-            self.member_changed(cluster, MemberEvent::Deleted(gone));
+        let Some((cluster, pod, origin)) = self.bound.pop_front() else { return };
+        if let Some(uid) = self.members[cluster].pods.get(&pod).map(|own| own.pod.uid.clone()) {
+            self.operate_member(cluster, &MemberOperation::Remove { pod: pod.clone(), uid });
         }
-        let uid = Uid::from(&*origin);
-        if let Some(pod) = self.management.pods.remove(&uid) {
-            for seat in self.seats_of(pod.owner) {
-                self.shown(seat, Err((pod.pod.key.clone(), uid.clone())));
-            }
-        }
+        let (uid, operation) = (Uid::from(&*origin), ManagementOperation::Remove);
+        self.manage(&ManagementWrite { pod, uid, operation });
     }
 
-    pub(super) fn watch(&mut self, cluster: usize, event: MemberEvent) {
+    fn watch(&mut self, cluster: usize, watched: Watched) {
         let takes = self.around(self.settings.latencies.watch);
         let member = &mut self.members[cluster];
         let time = (self.now + takes).max(member.last_shown);
         member.last_shown = time;
         let life = member.life;
         if member.agent.is_some() {
-            self.push(time, Event::Watch { cluster, life, event });
+            self.push(time, Event::Watch { cluster, life, watched });
         }
     }
 }

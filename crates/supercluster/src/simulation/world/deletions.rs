@@ -1,19 +1,19 @@
 //! Originals that are deleted. Their finalizer keeps them until a mirror has released them.
 
-use framework::Uid;
+use framework::{PodKey, Uid};
 
 use super::{Event, World};
-use crate::simulation::management::ManagementOperation;
+use crate::simulation::servers::{ManagementOperation, ManagementWrite};
 
 impl World {
     /// Number of originals that are deleted, and kept by their finalizer.
     pub fn terminating(&self) -> usize {
-        self.management.pods.values().filter(|pod| pod.pod.terminating).count()
+        self.originals.values().filter(|own| own.is_terminating()).count()
     }
 
     /// Number of originals.
     pub fn originals(&self) -> usize {
-        self.management.pods.len()
+        self.originals.len()
     }
 
     pub(super) fn delete_some_pod(&mut self) {
@@ -21,10 +21,11 @@ impl World {
         if self.settings.faults.deletions.is_none() {
             return;
         }
-        let living = self.management.pods.iter().filter(|(_, pod)| !pod.pod.terminating);
-        let living: Vec<Uid> = living.map(|(uid, _)| uid.clone()).collect();
-        if let Some(uid) = self.rng.choice(&living).cloned() {
-            self.manage(&ManagementOperation::Delete { uid });
+        let living = self.originals.iter().filter(|(_, own)| !own.is_terminating());
+        let living: Vec<(Uid, PodKey)> =
+            living.map(|(uid, own)| (uid.clone(), own.key().clone())).collect();
+        if let Some((uid, pod)) = self.rng.choice(&living).cloned() {
+            self.manage(&ManagementWrite { pod, uid, operation: ManagementOperation::Delete });
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::scheduler;
 impl World {
     fn is_measured(&self, uid: &Uid) -> bool {
         let Some(every) = self.settings.measure_every else { return false };
-        let name = self.management.pods.get(uid).map(|pod| pod.pod.key.name.clone());
+        let name = self.originals.get(uid).map(|own| own.key().name.clone());
         let digits = name.and_then(|name| name.rsplit('-').next()?.parse::<u64>().ok());
         digits.is_some_and(|number| number.is_multiple_of(every))
     }
@@ -70,9 +70,8 @@ impl World {
         if !self.is_measured(&decision.pod) {
             return;
         }
-        let Some(pod) = self.management.pods.get(&decision.pod).map(|pod| pod.pod.clone()) else {
-            return;
-        };
+        let Some(original) = self.originals.get(&decision.pod) else { return };
+        let pod = original.pod.object.pod.clone();
         let mut best = self.measurement.best.remove(&decision.pod).unwrap_or_default();
         for cluster in 0..self.members.len() {
             if !best.iter().any(|(own, _)| *own == cluster)

@@ -1,27 +1,27 @@
 //! The mirrors of the schedulers, and what they ask for: reads and writes of agents and of the management cluster, which may
 //! be lost or late.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use framework::{PodKey, Uid};
 use serde_json::json;
 
-use super::{Caller, Event, World};
+use super::{Caller, Event, Watched, World};
 use crate::message::{
     CommitKey, Delegate, DelegateList, Request, SealOutcome, SealRequest, TryNumber,
 };
 use crate::mirror::{Mirror, Plan, Roster};
 use crate::scheduler::WriteAnswer;
-use crate::simulation::management::ManagementOperation;
-use crate::simulation::member::{MemberEvent, MemberPod};
+use crate::simulation::servers::{
+    ManagementOperation, ManagementWrite, MemberOperation, MemberPod,
+};
 
 /// Time between two lists of a cluster's delegates by one scheduler.
 const LIST_INTERVAL: Duration = Duration::from_secs(1);
 /// Time after which an answer counts as lost.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum number of delegates of a list.
-const PAGE: usize = 7;
 
 /// The members are named `c0`, `c1` and so on.
 struct Names {
@@ -49,12 +49,18 @@ pub(super) struct Errand {
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// A write of the management cluster.
-    Write(ManagementOperation),
+    /// Writes of the management cluster, one after the other.
+    Write(VecDeque<ManagementWrite>),
     /// A seal in a member. Afterwards, this is done.
     Seal(usize, CommitKey, Then),
     /// The deletion of a delegate.
     Delete(usize, Deletion, Then),
+}
+
+impl Step {
+    fn write(write: ManagementWrite) -> Self {
+        Self::Write([write].into())
+    }
 }
 
 /// What follows a seal or a deletion.
@@ -65,7 +71,7 @@ enum Then {
     /// The pod is placed anew without this delegate.
     Replace(Arc<str>),
     /// The original is deleted.
-    DeleteOriginal(ManagementOperation),
+    DeleteOriginal(ManagementWrite),
     /// The next member is released, and at last this is written, unless a cluster may be lost.
     Release { release: Box<Releasing>, is_committed: bool },
 }
@@ -78,14 +84,14 @@ struct Releasing {
     /// The members that are left.
     rest: Vec<usize>,
     /// The write at the end; none if a cluster may be lost.
-    last: Option<ManagementOperation>,
+    last: Option<ManagementWrite>,
 }
 
 impl Releasing {
     /// Returns the seal in the next member, or the write at the end.
     fn next(mut self) -> Option<Step> {
         if self.rest.is_empty() {
-            return self.last.map(Step::Write);
+            return self.last.map(Step::write);
         }
         let (member, key) = (self.rest.remove(0), self.key.clone());
         let then = Then::Release { release: Box::new(self), is_committed: false };
@@ -128,8 +134,7 @@ impl World {
         }
         let mut mirror = Mirror::new(config);
         (0..self.members.len()).for_each(|member| mirror.follow(member, self.now));
-        let uids: Vec<Uid> = self.management.pods.keys().cloned().collect();
-        uids.iter().filter_map(|uid| self.management.original(uid)).for_each(|pod| mirror.see(pod));
+        self.originals.values().for_each(|own| mirror.see(own.pod.clone()));
         mirror.set_synced();
         self.seats[seat].mirror = Some(mirror);
         self.seats[seat].errands.clear();
@@ -153,7 +158,7 @@ impl World {
         let member = &self.members[cluster];
         let incarnation: Arc<str> = format!("c{cluster}-{}", member.life).into();
         let table = member.agent.as_ref().map(|_| &member.delegates).filter(|_| !is_lost);
-        let list = table.map(|table| table.list(&incarnation, (&known.0, known.1), PAGE));
+        let list = table.map(|table| table.list(&incarnation, (&known.0, known.1), self.settings.list_page));
         self.push(self.now + takes, Event::Listed { scheduler: seat, life, cluster, list });
     }
 
@@ -197,20 +202,28 @@ impl World {
     fn begin_errand(&mut self, seat: usize, uid: Uid, plan: Plan) {
         let step = match plan {
             Plan::Stuck(_) => return self.end_errand(seat, &uid, false),
-            Plan::Show { status: None, .. } => return self.end_errand(seat, &uid, true),
-            Plan::Show { status: Some(status), is_unreachable, .. } => {
-                self.status_writes += 1;
-                let uid = uid.clone();
-                Step::Write(ManagementOperation::Status { uid, status, is_unreachable })
+            Plan::Show { pod, status, is_unreachable, events } => {
+                self.status_writes += u64::from(status.is_some());
+                let status =
+                    status.map(|status| ManagementOperation::Status { status, is_unreachable });
+                let events =
+                    events.into_iter().map(|event| ManagementOperation::Event(Box::new(event)));
+                let write = |operation| ManagementWrite {
+                    pod: pod.clone(),
+                    uid: uid.clone(),
+                    operation,
+                };
+                Step::Write(status.into_iter().chain(events).map(write).collect())
             }
             Plan::Missing { member, key, delegate, is_replaceable: true, .. } => {
                 Step::Seal(member, key, Then::Replace(delegate))
             }
-            Plan::Missing { member, key, .. } => {
-                let delete = ManagementOperation::Delete { uid: uid.clone() };
+            Plan::Missing { pod, member, key, .. } => {
+                let operation = ManagementOperation::Delete;
+                let delete = ManagementWrite { pod, uid: uid.clone(), operation };
                 Step::Seal(member, key, Then::DeleteOriginal(delete))
             }
-            Plan::LeftOver { is_orphan: true, .. } if self.management.pods.contains_key(&uid) => {
+            Plan::LeftOver { is_orphan: true, .. } if self.originals.contains_key(&uid) => {
                 return self.end_errand(seat, &uid, true);
             }
             Plan::LeftOver { member, delegate, .. } => {
@@ -224,7 +237,7 @@ impl World {
                 let deletion = Deletion { pod: uid.clone(), name: pod, delegate };
                 Step::Delete(member, deletion, Then::End { must_be_gone: false })
             }
-            Plan::Release { pod, attempt, members, may_be_lost, resource_version, .. } => {
+            Plan::Release { pod, attempt, members, may_be_lost, resource_version, finalizers } => {
                 let is_waiting = !may_be_lost.is_empty();
                 let (life, now) = (self.seats[seat].life, self.now);
                 self.with_scheduler(seat, life, |scheduler, _, _| {
@@ -232,7 +245,8 @@ impl World {
                         scheduler.await_end(&cluster, &uid, after, now);
                     }
                 });
-                let last = ManagementOperation::Release { uid: uid.clone(), resource_version };
+                let operation = ManagementOperation::Release { resource_version, finalizers };
+                let last = ManagementWrite { pod: pod.clone(), uid: uid.clone(), operation };
                 let last = (!is_waiting).then_some(last);
                 let key =
                     CommitKey { pod: uid.to_string().into(), number: TryNumber::last_of(attempt) };
@@ -254,16 +268,17 @@ impl World {
         let lost = ErrandAnswer::Lost;
         self.push(self.now + TIMEOUT, Event::Errand { id: id.clone(), answer: lost });
         match step {
-            Step::Write(operation) => {
+            Step::Write(mut writes) => {
+                let Some(write) = writes.pop_front() else { return };
                 let takes = self.around(self.settings.latencies.api.div_f64(2.0));
                 let is_lost = self.rng.f64() < self.settings.faults.lost_writes;
                 if !is_lost {
-                    let event = Event::ErrandWrite { id: Some(id), operation };
+                    let event = Event::ErrandWrite { id: Some(id), write };
                     return self.push(self.now + takes, event);
                 }
                 if self.rng.bool() {
                     let late = self.settings.faults.longest_delay.mul_f64(self.rng.f64());
-                    let event = Event::ErrandWrite { id: None, operation };
+                    let event = Event::ErrandWrite { id: None, write };
                     self.push(self.now + late, event);
                 }
             }
@@ -289,7 +304,7 @@ impl World {
         if self.members[cluster].agent.is_none() {
             return;
         }
-        let known = self.members[cluster].api.pods.get(&deletion.name);
+        let known = self.members[cluster].pods.get(&deletion.name);
         let known = known.filter(|own| {
             let mark = own.mark.as_ref();
             let is_of_pod = mark.is_some_and(|mark| Uid::from(&*mark.key.pod) == deletion.pod);
@@ -297,18 +312,17 @@ impl World {
             is_of_pod && deletion.delegate.as_ref().is_none_or(|delegate| **delegate == *uid)
         });
         let is_gone = known.is_none();
-        if let Some(uid) = known.map(|own| own.pod.uid.clone())
-            && let Some(event) = self.members[cluster].api.end(&deletion.name, &uid)
-        {
-            self.member_changed(cluster, event);
+        if let Some(uid) = known.map(|own| own.pod.uid.clone()) {
+            let pod = deletion.name.clone();
+            self.operate_member(cluster, &MemberOperation::End { pod, uid });
         }
         let work = self.settings.latencies.api;
         let answer = ErrandAnswer::Deleted(is_gone);
         self.send(cluster, work, move || Event::Errand { id: id.clone(), answer: answer.clone() });
     }
 
-    pub(super) fn errand_write(&mut self, id: Option<ErrandId>, operation: &ManagementOperation) {
-        let answer = self.manage(operation);
+    pub(super) fn errand_write(&mut self, id: Option<ErrandId>, write: &ManagementWrite) {
+        let answer = self.manage(write);
         if let Some(id) = id {
             let takes = self.around(self.settings.latencies.api.div_f64(2.0));
             let answer = ErrandAnswer::Written(answer);
@@ -326,15 +340,12 @@ impl World {
         let Some(step) = errand.map(|errand| errand.step.clone()) else { return };
         let next = match (step, answer) {
             (_, ErrandAnswer::Lost) => Err(false),
-            (Step::Write(operation), ErrandAnswer::Written(answer)) => {
-                let is_done = matches!(answer, WriteAnswer::Done(_) | WriteAnswer::Gone);
-                if let ManagementOperation::Status { status, is_unreachable, .. } = operation
-                    && is_done
-                    && let Some(mirror) = &mut self.seats[seat].mirror
-                {
-                    mirror.status_written(&pod, status, is_unreachable);
+            (Step::Write(mut writes), ErrandAnswer::Written(answer)) => {
+                let written = writes.pop_front();
+                match self.errand_written(seat, &pod, written, &answer) {
+                    true if !writes.is_empty() => Ok(Step::Write(writes)),
+                    is_done => Err(is_done),
                 }
-                Err(is_done)
             }
             (Step::Seal(member, _, then), ErrandAnswer::Sealed(outcome)) => {
                 self.sealed(seat, &pod, (member, then), outcome)
@@ -352,6 +363,36 @@ impl World {
             Ok(step) => self.take_step(seat, pod, step),
             Err(is_done) => self.end_errand(seat, &pod, is_done),
         }
+    }
+
+    /// Takes in a write that was answered. Returns whether it was carried out, or need not be.
+    fn errand_written(
+        &mut self,
+        seat: usize,
+        pod: &Uid,
+        written: Option<ManagementWrite>,
+        answer: &WriteAnswer,
+    ) -> bool {
+        let operation = written.map(|write| write.operation);
+        let is_done = match answer {
+            WriteAnswer::Done(_) | WriteAnswer::Gone => true,
+            // The event exists.
+            WriteAnswer::Conflict => matches!(operation, Some(ManagementOperation::Event(_))),
+            WriteAnswer::Failed(_) => false,
+        };
+        let Some(mirror) = self.seats[seat].mirror.as_mut().filter(|_| is_done) else {
+            return is_done;
+        };
+        match operation {
+            Some(ManagementOperation::Status { status, is_unreachable }) => {
+                mirror.status_written(pod, status, is_unreachable);
+            }
+            Some(ManagementOperation::Event(shown)) => {
+                mirror.event_shown(pod, &shown.cluster, &shown.event);
+            }
+            _ => {}
+        }
+        is_done
     }
 
     /// Returns what follows a seal, or whether the errand is done.
@@ -376,7 +417,7 @@ impl World {
                 self.with_scheduler(seat, life, |own, _, _| own.replace(pod, &delegate));
                 Err(false)
             }
-            Then::DeleteOriginal(delete) if is_sealed => Ok(Step::Write(delete)),
+            Then::DeleteOriginal(delete) if is_sealed => Ok(Step::write(delete)),
             _ => Err(false),
         }
     }
@@ -392,11 +433,12 @@ impl World {
         self.push(now, Event::Look { scheduler: seat, life });
     }
 
-    /// Takes in a pod of a member as the watch of its agent shows it.
-    pub(super) fn show_delegate(&mut self, cluster: usize, event: &MemberEvent) {
+    /// Takes in a pod of a member, or its event, as the watches of its agent show it.
+    pub(super) fn show_delegate(&mut self, cluster: usize, watched: &Watched) {
+        let has_kubelets = self.settings.kubelets;
         let table = &mut self.members[cluster].delegates;
-        match event {
-            MemberEvent::Changed(MemberPod { pod, mark: Some(mark) }) => {
+        match watched {
+            Watched::Changed(MemberPod { pod, mark: Some(mark), status }) => {
                 let delegate = Delegate {
                     pod: mark.key.pod.clone(),
                     number: mark.key.number,
@@ -406,19 +448,20 @@ impl World {
                     origin: mark.origin.clone(),
                     node: pod.node_name.clone(),
                     terminating: pod.terminating,
-                    status: status_of(pod),
+                    status: if has_kubelets { status_of(pod) } else { status.clone() },
                     events: Vec::new(),
                 };
                 table.set(&pod.uid, delegate);
             }
-            MemberEvent::Changed(_) => {}
-            MemberEvent::Deleted(MemberPod { pod, .. }) => drop(table.remove(&pod.uid)),
+            Watched::Changed(_) => {}
+            Watched::Deleted(MemberPod { pod, .. }) => drop(table.remove(&pod.uid)),
+            Watched::Event(uid, event) => drop(table.add_event(uid, event.clone())),
         }
     }
 }
 
-/// Returns the status of a delegate, which names it.
-pub(super) fn status_of(pod: &framework::Pod) -> serde_json::Value {
+/// Returns the status that a kubelet gives a delegate. It names the delegate.
+fn status_of(pod: &framework::Pod) -> serde_json::Value {
     match pod.node_name {
         Some(_) => json!({"phase": "Running", "podIP": pod.uid.to_string()}),
         None => json!({"phase": "Pending"}),

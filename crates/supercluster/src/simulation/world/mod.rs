@@ -18,12 +18,15 @@ use framework::{Node, Pod, PodKey, Time, Uid};
 
 use self::mirror::{Deletion, Errand, ErrandAnswer, ErrandId};
 use super::checks::Checks;
-use super::management::{ManagementApi, ManagementOperation, ManagementPod};
-use super::measure::{Measurement, Report};
-use super::member::{MemberAnswer, MemberApi, MemberEvent, MemberOperation, MemberPod};
+use super::leases::Leases;
+use super::measure::{Costs, Measurement, Report};
+use super::originals::{Original, Originals};
+use super::servers::{
+    ManagementServer, ManagementWrite, MemberAnswer, MemberOperation, MemberPod, MemberServer, Servers,
+};
 use super::{AGENT_PROFILE, SCHEDULER_NAME, Settings, engine};
 use crate::agent::{self, Agent, AgentConfig, DelegateTable};
-use crate::message::{DelegateList, Request, Response};
+use crate::message::{DelegateEvent, DelegateList, Request, Response};
 use crate::mirror::Mirror;
 use crate::scheduler::{self, LeaseAnswer, LeaseOperation, OriginalPod, Scheduler};
 
@@ -53,6 +56,14 @@ enum Caller {
     },
     /// A mirror, which seals attempts.
     Mirror(ErrandId),
+}
+
+/// What the watches of an agent show.
+#[derive(Debug)]
+enum Watched {
+    Changed(MemberPod),
+    Deleted(MemberPod),
+    Event(Uid, DelegateEvent),
 }
 
 #[derive(Debug)]
@@ -85,7 +96,7 @@ enum Event {
     /// A mirror writes to the management cluster.
     ErrandWrite {
         id: Option<ErrandId>,
-        operation: ManagementOperation,
+        write: ManagementWrite,
     },
     /// The request of a mirror to delete a delegate arrives at an agent.
     DelegateDeletion {
@@ -124,14 +135,14 @@ enum Event {
     Watch {
         cluster: usize,
         life: u32,
-        event: MemberEvent,
+        watched: Watched,
     },
     /// The same for the management cluster.
     Write {
         scheduler: usize,
         life: u32,
         id: Option<scheduler::WriteId>,
-        operation: ManagementOperation,
+        write: ManagementWrite,
     },
     Written {
         scheduler: usize,
@@ -215,7 +226,11 @@ impl Ord for Entry {
 /// A member cluster.
 struct Member {
     nodes: Vec<Node>,
-    api: MemberApi,
+    server: Box<dyn MemberServer>,
+    /// The pods as the API server has shown them.
+    pods: BTreeMap<PodKey, MemberPod>,
+    /// When each lease was renewed, as the agent has stored it.
+    renewed: BTreeMap<Arc<str>, Time>,
     /// `None` while the agent is down.
     agent: Option<Agent>,
     life: u32,
@@ -266,7 +281,9 @@ pub struct World {
     next_event: u64,
     members: Vec<Member>,
     seats: Vec<Seat>,
-    management: ManagementApi,
+    management: Box<dyn ManagementServer>,
+    originals: Originals,
+    leases: Leases,
     checks: Checks,
     measurement: Measurement,
     /// Bound pods in the order of their binds.
@@ -282,6 +299,10 @@ pub struct World {
     draining: Option<usize>,
     next_errand: u64,
     status_writes: u64,
+    writes: u64,
+    /// Reads the real time, for measurements.
+    stopwatch: Option<fn() -> Duration>,
+    costs: Costs,
 }
 
 fn with_ports<T>(run: impl FnOnce(&mut Ports<'_>) -> T) -> T {
@@ -290,8 +311,14 @@ fn with_ports<T>(run: impl FnOnce(&mut Ports<'_>) -> T) -> T {
 
 /// Setting up.
 impl World {
-    /// Creates clusters with these nodes, their agents, and the schedulers.
+    /// Creates clusters with these nodes, models of their API servers, their agents, and the schedulers.
     pub fn new(settings: Settings, clusters: Vec<Vec<Node>>) -> Self {
+        let servers = Servers::models(clusters.len(), settings.mirrors);
+        Self::with_servers(settings, clusters, servers)
+    }
+
+    /// Creates the same with these API servers, of as many members as there are clusters. They have no pods.
+    pub fn with_servers(settings: Settings, clusters: Vec<Vec<Node>>, servers: Servers) -> Self {
         let mut world = Self {
             rng: Rng::with_seed(settings.seed),
             now: Time::from_secs(1_000),
@@ -299,7 +326,9 @@ impl World {
             next_event: 0,
             members: Vec::new(),
             seats: Vec::new(),
-            management: ManagementApi::new(settings.mirrors),
+            management: servers.management,
+            originals: Originals::new(),
+            leases: Leases::default(),
             checks: Checks::default(),
             measurement: Measurement::default(),
             bound: VecDeque::new(),
@@ -311,13 +340,18 @@ impl World {
             draining: None,
             next_errand: 0,
             status_writes: 0,
+            writes: 0,
+            stopwatch: None,
+            costs: Costs::default(),
             settings,
         };
-        for (cluster, nodes) in clusters.into_iter().enumerate() {
+        for (cluster, (nodes, server)) in clusters.into_iter().zip(servers.members).enumerate() {
             nodes.iter().for_each(|node| world.checks.add_node(cluster, node));
             world.members.push(Member {
                 nodes,
-                api: MemberApi::new(cluster, AGENT_PROFILE),
+                server,
+                pods: BTreeMap::new(),
+                renewed: BTreeMap::new(),
                 agent: None,
                 life: 0,
                 is_cut: false,
@@ -390,14 +424,14 @@ impl World {
         let incarnation = format!("c{cluster}-{}", member.life);
         let mut config = AgentConfig::new(&format!("id-{cluster}"), &incarnation, AGENT_PROFILE);
         config.seed = self.settings.seed ^ ((cluster as u64) << 32) ^ u64::from(member.life);
-        config.renewed = member.api.renewed.clone();
+        config.renewed = member.renewed.clone();
         let mut agent = Agent::new(config.clone(), engine(AGENT_PROFILE, config.seed));
         let now = self.now;
         with_ports(|ports| {
             for node in &member.nodes {
                 agent.apply(Change::Node(node.clone()), None, now, ports);
             }
-            for MemberPod { pod, mark } in member.api.pods.values() {
+            for MemberPod { pod, mark, .. } in member.pods.values() {
                 agent.apply(Change::Pod(Box::new((**pod).clone())), mark.as_ref(), now, ports);
             }
         });
@@ -405,9 +439,9 @@ impl World {
         member.agent = Some(agent);
         if self.has_mirror {
             self.members[cluster].delegates = DelegateTable::default();
-            let pods: Vec<MemberPod> = self.members[cluster].api.pods.values().cloned().collect();
+            let pods: Vec<MemberPod> = self.members[cluster].pods.values().cloned().collect();
             for pod in pods {
-                self.show_delegate(cluster, &MemberEvent::Changed(pod));
+                self.show_delegate(cluster, &Watched::Changed(pod));
             }
         }
         self.after_agent(cluster);
@@ -427,22 +461,15 @@ impl World {
             config.clusters[drained].closed = Some("it is drained".into());
         }
         let mut scheduler = Scheduler::new(config.clone(), engine(SCHEDULER_NAME, config.seed));
-        let uids: Vec<Uid> = self.management.pods.keys().cloned().collect();
-        for uid in uids {
-            if let Some(original) = self.visible(seat, &uid) {
-                with_ports(|ports| scheduler.original(original, self.now, ports));
-            }
+        let is_visible = |own: &&Original| {
+            !own.is_terminating() && own.owner.is_none_or(|owner| owner == seat)
+        };
+        for original in self.originals.values().filter(is_visible) {
+            with_ports(|ports| scheduler.original(original.pod.clone(), self.now, ports));
         }
         self.seats[seat].scheduler = Some(scheduler);
         self.start_mirror(seat, &config);
         self.after_scheduler(seat);
-    }
-
-    /// Returns the pod if this scheduler sees it.
-    fn visible(&self, seat: usize, uid: &Uid) -> Option<OriginalPod> {
-        let pod = self.management.pods.get(uid).filter(|pod| !pod.pod.terminating)?;
-        let owner = pod.owner;
-        self.management.original(uid).filter(|_| owner.is_none_or(|owner| owner == seat))
     }
 }
 
@@ -519,6 +546,7 @@ impl World {
             overcommitted: self.checks.overcommitted,
             bound_twice: self.checks.bound_twice,
             bound_in_vain: self.checks.bound_in_vain,
+            writes: self.writes,
             wall_s: round(wall.as_secs_f64()),
             first_conflict_share: share(stats.first_conflicts, stats.rounds),
             others_in_window: round(measured.others as f64 / windows as f64),
@@ -531,13 +559,13 @@ impl World {
 
     /// Returns the pods that are not placed, with what is known about them.
     pub fn pending(&self) -> Vec<Pending> {
-        let waits = |pod: &ManagementPod| pod.placement.is_none() && !pod.pod.terminating;
-        let all = self.management.pods.iter().filter(|(_, pod)| waits(pod));
+        let waits = |own: &Original| own.pod.placement.is_none() && !own.is_terminating();
+        let all = self.originals.iter().filter(|(_, own)| waits(own));
         let mut pending: Vec<Pending> = all
-            .map(|(uid, pod)| {
+            .map(|(uid, own)| {
                 let schedulers = self.seats.iter().filter_map(|seat| seat.scheduler.as_ref());
                 let doing = schedulers.filter_map(|scheduler| scheduler.explain(uid)).next();
-                Pending { pod: pod.pod.key.clone(), explanation: pod.condition.clone().or(doing) }
+                Pending { pod: own.key().clone(), explanation: own.condition.clone().or(doing) }
             })
             .collect();
         pending.sort_unstable_by(|one, other| one.pod.cmp(&other.pod));
@@ -548,13 +576,13 @@ impl World {
     pub fn differences(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         let mut placed: BTreeMap<String, String> = BTreeMap::new();
-        for (uid, pod) in &self.management.pods {
-            if let Some(placement) = &pod.placement {
+        for (uid, own) in &self.originals {
+            if let Some(placement) = &own.pod.placement {
                 placed.insert(uid.to_string(), placement.committed.uid.to_string());
             }
         }
         for (cluster, member) in self.members.iter().enumerate() {
-            for MemberPod { pod, mark } in member.api.pods.values() {
+            for MemberPod { pod, mark, .. } in member.pods.values() {
                 let Some(mark) = mark else { continue };
                 let is_placed = placed.get(&*mark.key.pod) == Some(&pod.uid.to_string());
                 if pod.node_name.is_none() {
@@ -571,8 +599,8 @@ impl World {
             }
         }
         wrong.extend(placed.keys().map(|uid| format!("no delegate of {uid} runs")));
-        if self.has_mirror {
-            wrong.extend(self.management.pods.values().filter_map(ManagementPod::wrong_status));
+        if self.has_mirror && self.settings.kubelets {
+            wrong.extend(self.originals.values().filter_map(Original::wrong_status));
         }
         wrong
     }
@@ -580,6 +608,21 @@ impl World {
     /// Number of statuses that mirrors have written.
     pub const fn status_writes(&self) -> u64 {
         self.status_writes
+    }
+
+    /// Measures the real time of the work of each kind with this clock.
+    pub fn measure_costs(&mut self, stopwatch: fn() -> Duration) {
+        self.stopwatch = Some(stopwatch);
+    }
+
+    /// Returns the real time of the work of each kind, if it is measured.
+    pub const fn costs(&self) -> Costs {
+        self.costs
+    }
+
+    /// Number of originals whose placement is written.
+    pub fn placed(&self) -> usize {
+        self.originals.values().filter(|own| own.pod.placement.is_some()).count()
     }
 
     fn handle(&mut self, event: Event) {
@@ -618,23 +661,24 @@ impl World {
                     _ => {}
                 });
             }
-            Event::Watch { cluster, life, event } => {
+            Event::Watch { cluster, life, watched } => {
                 if self.has_mirror && self.members[cluster].life == life {
-                    self.show_delegate(cluster, &event);
+                    self.show_delegate(cluster, &watched);
                 }
-                self.with_agent(cluster, life, |agent, now, ports| match event {
-                    MemberEvent::Changed(MemberPod { pod, mark }) => {
-                        let change = Change::Pod(Box::new((*pod).clone()));
+                self.with_agent(cluster, life, |agent, now, ports| match watched {
+                    Watched::Changed(MemberPod { pod, mark, .. }) => {
+                        let change = Change::Pod(Box::new(Arc::unwrap_or_clone(pod)));
                         agent.apply(change, mark.as_ref(), now, ports);
                     }
-                    MemberEvent::Deleted(MemberPod { pod, mark }) => {
+                    Watched::Deleted(MemberPod { pod, mark, .. }) => {
                         let (key, uid) = (pod.key.clone(), pod.uid.clone());
                         agent.apply(Change::PodDeleted { key, uid }, mark.as_ref(), now, ports);
                     }
+                    Watched::Event(..) => {}
                 });
             }
-            Event::Write { scheduler, life, id, operation } => {
-                self.write(scheduler, life, id, &operation);
+            Event::Write { scheduler, life, id, write } => {
+                self.write(scheduler, life, id, &write);
             }
             Event::Written { scheduler, life, id, answer } => {
                 self.with_scheduler(scheduler, life, |scheduler, now, ports| {
@@ -653,12 +697,7 @@ impl World {
                 });
             }
             Event::Ended { cluster, pod, uid } => {
-                let known = self.members[cluster].api.pods.get(&pod);
-                if known.is_some_and(|known| known.pod.uid == uid)
-                    && let Some(gone) = self.members[cluster].api.remove(&pod)
-                {
-                    self.member_changed(cluster, MemberEvent::Deleted(gone));
-                }
+                self.operate_member(cluster, &MemberOperation::Remove { pod, uid });
             }
             Event::List { scheduler, life, cluster } => self.list(scheduler, life, cluster),
             Event::Listed { scheduler, life, cluster, list } => {
@@ -670,7 +709,7 @@ impl World {
                     self.work_of_mirror(scheduler);
                 }
             }
-            Event::ErrandWrite { id, operation } => self.errand_write(id, &operation),
+            Event::ErrandWrite { id, write } => self.errand_write(id, &write),
             Event::DelegateDeletion { cluster, id, deletion } => {
                 self.delete_delegate(cluster, id, &deletion);
             }
@@ -726,8 +765,23 @@ impl World {
         self.measurement.first_arrival.get_or_insert(self.now);
         let owner = (!self.settings.shared_pods).then_some(self.arrivals % self.seats.len().max(1));
         self.arrivals += 1;
-        let uid = self.management.create(pod, owner);
-        self.show(&uid);
+        let now = self.now;
+        self.timed(|costs| &mut costs.servers, |own| own.management.create(pod, now));
+        self.writes += 1;
+        self.management_changed(owner);
+    }
+
+    /// Measures work of a kind.
+    fn timed<T>(
+        &mut self,
+        kind: impl FnOnce(&mut Costs) -> &mut Duration,
+        work: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        let Some(stopwatch) = self.stopwatch else { return work(self) };
+        let begun = stopwatch();
+        let result = work(self);
+        *kind(&mut self.costs) += stopwatch().saturating_sub(begun);
+        result
     }
 
     fn stop_agent(&mut self, cluster: usize) {
@@ -775,8 +829,7 @@ impl World {
         (requests.placed.milli_cpu, requests.fit.milli_cpu) = (500, 500);
         pod.requests = Arc::new(requests);
         pod.node_name = Some(node);
-        let event = self.members[cluster].api.add_foreign(pod);
-        self.watch(cluster, event);
+        self.operate_member(cluster, &MemberOperation::CreateBound(Box::new(pod)));
     }
 }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::EffectKind;
 use engine::ports::Ports;
+use engine::{Effect, EffectKind};
 use framework::{PodKey, Time, Uid};
 
 use super::{API_TIMEOUT, Caller, Event, SHORTEST_TICK, World, with_ports};
@@ -12,8 +12,10 @@ use crate::mirror::Mirror;
 use crate::scheduler::{
     self, Cluster, ClusterIx, LeaseAnswer, LeaseOperation, OriginalPod, Scheduler, SchedulerOutput,
 };
-use crate::simulation::management::ManagementOperation;
-use crate::simulation::member::MemberEvent;
+use crate::simulation::originals::Original;
+use crate::simulation::servers::{
+    ManagementEvent, ManagementOperation, ManagementWrite, MemberOperation,
+};
 
 impl World {
     pub(super) fn with_scheduler(
@@ -22,14 +24,17 @@ impl World {
         life: u32,
         run: impl FnOnce(&mut Scheduler, Time, &mut Ports<'_>),
     ) {
-        let (own, now) = (&mut self.seats[seat], self.now);
-        if own.life != life {
+        let (own, now) = (&self.seats[seat], self.now);
+        if own.life != life || own.scheduler.is_none() {
             return;
         }
-        if let Some(scheduler) = &mut own.scheduler {
-            with_ports(|ports| run(scheduler, now, ports));
-            self.after_scheduler(seat);
-        }
+        let work = |own: &mut Self| {
+            if let Some(scheduler) = &mut own.seats[seat].scheduler {
+                with_ports(|ports| run(scheduler, now, ports));
+            }
+        };
+        self.timed(|costs| &mut costs.schedulers, work);
+        self.after_scheduler(seat);
     }
 
     pub(super) fn work_of_scheduler(&mut self, seat: usize) {
@@ -62,13 +67,18 @@ impl World {
                         request: request.clone(),
                     });
                 }
-                SchedulerOutput::WriteIntent { id, uid, resource_version, intent, .. } => {
-                    let operation = ManagementOperation::Intent { uid, resource_version, intent };
-                    self.write_later(seat, life, Some(id), operation);
+                SchedulerOutput::WriteIntent { id, pod, uid, resource_version, intent } => {
+                    let finalizers =
+                        self.originals.get(&uid).map(Original::finalizers).unwrap_or_default();
+                    let operation =
+                        ManagementOperation::Intent { resource_version, intent, finalizers };
+                    let write = ManagementWrite { pod, uid, operation };
+                    self.write_later(seat, life, Some(id), write);
                 }
-                SchedulerOutput::WritePlacement { id, uid, placement, .. } => {
-                    let operation = ManagementOperation::Placement { uid, placement };
-                    self.write_later(seat, life, Some(id), operation);
+                SchedulerOutput::WritePlacement { id, pod, uid, placement } => {
+                    let operation = ManagementOperation::Placement(placement);
+                    let write = ManagementWrite { pod, uid, operation };
+                    self.write_later(seat, life, Some(id), write);
                 }
                 SchedulerOutput::Lease { id, cluster, operation } => {
                     self.write_lease_later(seat, life, id, (cluster, operation));
@@ -79,23 +89,14 @@ impl World {
                         self.push(self.now, Event::Look { scheduler: seat, life });
                     }
                 }
-                SchedulerOutput::Effect(effect) => {
-                    if let EffectKind::PatchPodStatus { uid, patch, .. } = effect.kind
-                        && let Some(condition) = patch.condition
-                    {
-                        let message = condition.message.to_string();
-                        let operation = ManagementOperation::Condition { uid, message };
-                        self.write_later(seat, life, None, operation);
-                    }
-                }
+                SchedulerOutput::Effect(effect) => self.carry_out_effect(seat, life, effect),
                 SchedulerOutput::Decided(decision) => self.measure_decision(&decision),
                 SchedulerOutput::Abandoned { cluster, committed } => {
-                    let pods = &self.members[cluster.0].api.pods;
-                    let found = pods.values().find(|own| own.pod.uid == Uid::from(&*committed.uid));
-                    let Some(key) = found.map(|own| own.pod.key.clone()) else { continue };
-                    if let Some(gone) = self.members[cluster.0].api.remove(&key) {
-                        self.member_changed(cluster.0, MemberEvent::Deleted(gone));
-                    }
+                    let pods = &self.members[cluster.0].pods;
+                    let uid = Uid::from(&*committed.uid);
+                    let found = pods.values().find(|own| own.pod.uid == uid);
+                    let Some(pod) = found.map(|own| own.pod.key.clone()) else { continue };
+                    self.operate_member(cluster.0, &MemberOperation::Remove { pod, uid });
                 }
             }
         }
@@ -112,17 +113,17 @@ impl World {
         scheduler: usize,
         life: u32,
         id: Option<scheduler::WriteId>,
-        operation: ManagementOperation,
+        write: ManagementWrite,
     ) {
         let takes = self.around(self.settings.latencies.api.div_f64(2.0));
         let Some(own) = id.filter(|_| self.rng.f64() < self.settings.faults.lost_writes) else {
-            return self.push(self.now + takes, Event::Write { scheduler, life, id, operation });
+            return self.push(self.now + takes, Event::Write { scheduler, life, id, write });
         };
         let answer = scheduler::WriteAnswer::Failed("no answer in time".to_owned());
         self.push(self.now + API_TIMEOUT, Event::Written { scheduler, life, id: own, answer });
         if self.rng.bool() {
             let late = self.settings.faults.longest_delay.mul_f64(self.rng.f64());
-            self.push(self.now + late, Event::Write { scheduler, life, id: None, operation });
+            self.push(self.now + late, Event::Write { scheduler, life, id: None, write });
         }
     }
 
@@ -155,7 +156,7 @@ impl World {
         cluster: &Arc<str>,
         operation: &LeaseOperation,
     ) {
-        let answer = self.management.lease(cluster, operation);
+        let answer = self.leases.carry_out(cluster, operation);
         if let Some(id) = id {
             let takes = self.around(self.settings.latencies.api.div_f64(2.0));
             let answered = Event::LeaseAnswered { scheduler, life, id, answer };
@@ -163,20 +164,36 @@ impl World {
         }
     }
 
-    /// Carries out a write of an original pod, and lets the watches show it.
-    pub(super) fn manage(&mut self, operation: &ManagementOperation) -> scheduler::WriteAnswer {
-        let uid = operation.uid();
-        let before = self.management.pods.get(uid).map(|pod| (pod.owner, pod.pod.key.clone()));
-        let (answer, is_changed) = self.management.carry_out(operation);
-        match before.filter(|_| is_changed) {
-            Some((owner, key)) if !self.management.pods.contains_key(uid) => {
-                for seat in self.seats_of(owner) {
-                    self.shown(seat, Err((key.clone(), uid.clone())));
-                }
+    /// Carries out an effect of the engine of a scheduler. Nothing waits for its answer.
+    fn carry_out_effect(&mut self, scheduler: usize, life: u32, effect: Effect) {
+        let (pod, uid) = match &effect.kind {
+            EffectKind::PatchPodStatus { pod, uid, .. } => (pod.clone(), uid.clone()),
+            EffectKind::Event(event) => {
+                let (pod, uid) = (event.regarding.clone(), event.uid.clone());
+                let operation = ManagementOperation::Effect(effect);
+                self.manage(&ManagementWrite { pod, uid, operation });
+                return;
             }
-            Some(_) => self.show(uid),
-            None => {}
+            _ => return,
+        };
+        let operation = ManagementOperation::Effect(effect);
+        self.write_later(scheduler, life, None, ManagementWrite { pod, uid, operation });
+    }
+
+    /// Carries out a write of an original pod, and lets the watches show what it has changed.
+    pub(super) fn manage(&mut self, write: &ManagementWrite) -> scheduler::WriteAnswer {
+        self.writes += 1;
+        let now = self.now;
+        let answer = self.timed(
+            |costs| &mut costs.servers,
+            |own| own.management.carry_out(write, now),
+        );
+        if let scheduler::WriteAnswer::Done(_) = answer
+            && let Some(own) = self.originals.get_mut(&write.uid)
+        {
+            note(own, &write.operation);
         }
+        self.management_changed(None);
         answer
     }
 
@@ -185,9 +202,9 @@ impl World {
         scheduler: usize,
         life: u32,
         id: Option<scheduler::WriteId>,
-        operation: &ManagementOperation,
+        write: &ManagementWrite,
     ) {
-        let answer = self.manage(operation);
+        let answer = self.manage(write);
         if let Some(id) = id {
             let takes = self.around(self.settings.latencies.api.div_f64(2.0));
             self.push(self.now + takes, Event::Written { scheduler, life, id, answer });
@@ -219,12 +236,28 @@ impl World {
         owner.map_or_else(|| (0..self.seats.len()).collect(), |owner| vec![owner])
     }
 
-    /// Lets the watches show a pod.
-    pub(super) fn show(&mut self, uid: &Uid) {
-        let Some(owner) = self.management.pods.get(uid).map(|known| known.owner) else { return };
-        for seat in self.seats_of(owner) {
-            if let Some(original) = self.management.original(uid) {
-                self.shown(seat, Ok(Box::new(original)));
+    /// Takes in what has changed in the management cluster, and lets the watches of schedulers show it. A new pod belongs to
+    /// `owner`.
+    pub(super) fn management_changed(&mut self, owner: Option<usize>) {
+        let now = self.now;
+        let work = |own: &mut Self| own.management.watched(now);
+        for event in self.timed(|costs| &mut costs.servers, work) {
+            match event {
+                ManagementEvent::Changed(pod) => {
+                    let uid = pod.object.pod.uid.clone();
+                    let known = self.originals.entry(uid);
+                    let known = known.or_insert_with(|| Original::new((*pod).clone(), owner));
+                    known.pod.clone_from(&pod);
+                    for seat in self.seats_of(self.originals[&pod.object.pod.uid].owner) {
+                        self.shown(seat, Ok(pod.clone()));
+                    }
+                }
+                ManagementEvent::Deleted(key, uid) => {
+                    let Some(gone) = self.originals.remove(&uid) else { continue };
+                    for seat in self.seats_of(gone.owner) {
+                        self.shown(seat, Err((key.clone(), uid.clone())));
+                    }
+                }
             }
         }
     }
@@ -263,5 +296,22 @@ impl World {
         if own.scheduler.is_some() {
             self.push(time, Event::Shown { scheduler: seat, life, original });
         }
+    }
+}
+
+/// Keeps what the world checks of a write that was carried out.
+fn note(original: &mut Original, operation: &ManagementOperation) {
+    match operation {
+        ManagementOperation::Status { is_unreachable, .. } => {
+            original.is_unreachable = *is_unreachable;
+        }
+        ManagementOperation::Effect(Effect {
+            kind: EffectKind::PatchPodStatus { patch, .. }, ..
+        }) => {
+            if let Some(condition) = &patch.condition {
+                original.condition = Some(condition.message.to_string());
+            }
+        }
+        _ => {}
     }
 }
