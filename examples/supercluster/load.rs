@@ -1,20 +1,87 @@
 //! One run.
 
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use supercluster::simulation::{Latencies, Load, Report, Shape};
+use serde::Serialize;
+use supercluster::simulation::{Latencies, Load, Report, Shape, World};
 
-use crate::Args;
+use crate::{Args, ServersName, servers};
 
-/// Runs one simulation.
-#[expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]
+/// Time after the last bind in which its placement and its events are written.
+const REST: Duration = Duration::from_secs(5);
+
+/// A run, for people who want to know what it cost.
+#[derive(Debug, Serialize)]
+pub(crate) struct Run {
+    servers: ServersName,
+    #[serde(flatten)]
+    report: Report,
+    /// Number of pods whose placement is written.
+    placed: usize,
+    /// Seconds of real time without the creation of clusters.
+    run_s: f64,
+    /// Bound pods per second of real time, on one thread.
+    pods_per_real_s: f64,
+    /// Seconds of real time by kind of work.
+    cost_s: CostSeconds,
+}
+
+#[derive(Debug, Serialize)]
+struct CostSeconds {
+    schedulers: f64,
+    agents: f64,
+    /// The API servers, and the reading of their answers and watches.
+    servers: f64,
+}
+
+/// Runs one simulation until all pods are bound.
 pub(crate) fn run(args: &Args) -> Report {
-    let begun = Instant::now();
+    let begun = clock();
     let mut world = load(args).world();
-    // Pods that fit nowhere end the run.
+    run_until_bound(args, &mut world);
+    world.report(clock() - begun)
+}
+
+/// Runs one simulation until all is written, and measures the work.
+pub(crate) fn measure(args: &Args) -> Run {
+    let (begun, load) = (clock(), load(args));
+    let mut world = match args.servers {
+        ServersName::Model => load.world(),
+        ServersName::Sandbox => load.world_with(servers::servers(load.clusters, args.seed)),
+    };
+    world.measure_costs(clock);
+    let created = clock();
+    run_until_bound(args, &mut world);
+    world.run_on(REST);
+    let run = clock() - created;
+    let (report, costs) = (world.report(clock() - begun), world.costs());
+    let seconds = |time: Duration| (time.as_secs_f64() * 1e3).round() / 1e3;
+    Run {
+        servers: args.servers,
+        placed: world.placed(),
+        run_s: seconds(run),
+        pods_per_real_s: (report.bound as f64 / run.as_secs_f64()).round(),
+        cost_s: CostSeconds {
+            schedulers: seconds(costs.schedulers),
+            agents: seconds(costs.agents),
+            servers: seconds(costs.servers),
+        },
+        report,
+    }
+}
+
+/// Pods that fit nowhere end the run.
+fn run_until_bound(args: &Args, world: &mut World) {
     let arrivals = args.load.map_or(0.0, |rate| f64::from(args.pods) / rate);
     world.run(Duration::from_secs_f64(arrivals * 2.0) + Duration::from_mins(10));
-    world.report(begun.elapsed())
+}
+
+/// Returns the time since the first call.
+#[expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]
+fn clock() -> Duration {
+    static BEGUN: OnceLock<Instant> = OnceLock::new();
+    BEGUN.get_or_init(Instant::now).elapsed()
 }
 
 fn load(args: &Args) -> Load {
@@ -41,6 +108,7 @@ fn load(args: &Args) -> Load {
         in_flight: args.in_flight as usize,
         tolerance_milli: (args.tolerance * 1_000.0) as i64,
         latencies: Latencies { network, ..Latencies::default() },
+        mirrors: args.servers == ServersName::Sandbox,
         measure_every: (args.measure_every > 0).then_some(args.measure_every),
         seed: args.seed,
     }

@@ -12,10 +12,12 @@
 mod curve;
 mod https;
 mod load;
+mod servers;
 
 use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
+use serde::Serialize;
 use supercluster::simulation::Shape;
 
 /// As in the program.
@@ -87,9 +89,22 @@ struct Args {
     /// node at the time of a decision is known to no process, and to ask all agents for it would be the load that is measured
     #[arg(long, conflicts_with_all = ["curve", "quality", "shape", "live", "latency_ms", "tolerance", "measure_every"])]
     https: bool,
+    /// What the API servers of a run in this process are
+    #[arg(long, value_enum, default_value_t = ServersName::Model, conflicts_with_all = ["https", "curve", "quality"])]
+    servers: ServersName,
     /// Write the points of --curve or --quality to this file, one line of JSON each
     #[arg(long, value_name = "FILE")]
     lines: Option<PathBuf>,
+}
+
+/// The API servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum ServersName {
+    /// Models of pods and their versions
+    Model,
+    /// The stores of the sandbox: all writes are requests and are validated, and watches are read
+    Sandbox,
 }
 
 /// The pods and nodes.
@@ -123,7 +138,6 @@ fn main() -> anyhow::Result<()> {
     if args.quality {
         return curve::quality(&args);
     }
-    let report = load::run(&args);
-    println!("{}", serde_json::to_string(&report)?);
+    println!("{}", serde_json::to_string(&load::measure(&args))?);
     Ok(())
 }

@@ -4,6 +4,7 @@
 //! - [`scheduler`]: the role above the clusters, with the clients of agents and the mirror of delegates.
 //! - `file`: what their configuration files have in common.
 //! - `leases`: the Leases of the members, and when they were renewed.
+//! - [`requests`], [`watched`]: what the roles ask API servers for, and what they read of watched objects.
 //! - `references`: the objects that a pod names.
 //! - `messages`: what the two send each other beside samples, commits and seals.
 
@@ -14,6 +15,8 @@ mod leases;
 mod messages;
 mod references;
 mod replies;
+pub mod requests;
 pub mod scheduler;
+pub mod watched;
 
 pub use self::file::{FileError, validate};

@@ -22,10 +22,9 @@ use axum::Router;
 use engine::ports::Ports;
 use engine::{Change, Effect, EffectId, Engine};
 use framework::{Answer, Time};
-use serde_json::Value;
 use supercluster::agent::{Agent, AgentConfig, AgentOutput, CallId, WriteAnswer, WriteId};
 use supercluster::delegate::{DELEGATE, DelegateMark};
-use supercluster::message::{Delegate, Request, Response};
+use supercluster::message::{Request, Response};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, trace, warn};
@@ -38,6 +37,7 @@ use self::references::References;
 use self::writes::Writes;
 use super::cluster_id::cluster_id;
 use super::leases::KeptLeases;
+use super::watched;
 use crate::observer::MetricsObserver;
 use crate::runtime::{Role, RoleParts, Setup, Watches, identity, run_role};
 use crate::scheduling_loop::EventSender;
@@ -176,29 +176,16 @@ impl AgentRole {
 
     /// Takes in a pod with its mark, if it is a delegate.
     fn delegate_of(&self, update: &Update) -> Option<DelegateMark> {
-        let object: Value = match &update.change {
-            Change::Pod(_) => serde_json::from_str(update.object.as_ref()?.get()).ok()?,
+        let pod = match &update.change {
+            Change::Pod(pod) => pod,
             Change::PodDeleted { uid, .. } => {
                 self.shared.delegates.remove(uid);
                 return None;
             }
             _ => return None,
         };
-        let Change::Pod(pod) = &update.change else { return None };
-        let mark = DelegateMark::of(&object)?;
-        let delegate = Delegate {
-            pod: mark.key.pod.clone(),
-            number: mark.key.number,
-            namespace: pod.key.namespace.clone(),
-            name: pod.key.name.clone(),
-            origin: mark.origin.clone(),
-            uid: pod.uid.to_string().into(),
-            node: pod.node_name.clone(),
-            terminating: pod.terminating,
-            status: object.get("status").cloned().unwrap_or_default(),
-            events: Vec::new(),
-        };
-        self.shared.delegates.set(&pod.uid, delegate);
+        let (mark, status) = watched::delegate(update.object.as_ref()?)?;
+        self.shared.delegates.set(&pod.uid, watched::listed(pod, &mark, status));
         Some(mark)
     }
 }

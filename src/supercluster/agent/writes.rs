@@ -2,9 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
-use client::{Method, Reply, pod_path};
+use client::{Method, Reply};
 use framework::{PodKey, Time, Uid};
 use serde_json::{Value, json};
 use supercluster::agent::{WriteAnswer, WriteId};
@@ -16,16 +15,14 @@ use tracing::warn;
 use super::super::leases::KeptLeases;
 use super::super::messages::{DeletionOutcome, DeletionRequest, EvictionRefusal};
 use super::super::replies::Written;
+use super::super::requests;
 use super::AgentEvent;
 use super::copies;
-use crate::api_client::{APPLICATION_JSON, ApiClient, JsonRequest};
+use crate::api_client::{ApiClient, JsonRequest};
 use crate::clock::Clock;
 use crate::runtime::within;
 use crate::scheduling_loop::{EventSender, LoopEvent};
 use crate::supervision::catch_panic;
-
-/// Time to wait for the response to a write or read.
-const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The connection for delegates.
 #[derive(Clone)]
@@ -50,15 +47,11 @@ impl Writes {
         mark: &DelegateMark,
         not_after: Option<Time>,
     ) {
-        let key = &pod.pod.key;
-        let delegate = mark.delegate_of(key, &pod.object, &self.profile);
-        let path = pod_path(&key.namespace, None);
-        self.send(id, request(Method::Post, path, delegate.to_string()), not_after);
+        self.send(id, requests::delegate(pod, mark, &self.profile), not_after);
     }
 
     pub(super) fn read(&self, id: WriteId, pod: &PodKey, not_after: Option<Time>) {
-        let path = pod_path(&pod.namespace, Some(&pod.name));
-        self.send(id, request(Method::Get, path, String::new()), not_after);
+        self.send(id, requests::read(pod), not_after);
     }
 
     pub(super) fn delete(
@@ -68,20 +61,12 @@ impl Writes {
         (uid, resource_version): (&Uid, u64),
         not_after: Option<Time>,
     ) {
-        let preconditions =
-            json!({"uid": uid.to_string(), "resourceVersion": resource_version.to_string()});
-        let body =
-            json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions});
-        let path = pod_path(&pod.namespace, Some(&pod.name));
-        self.send(id, request(Method::Delete, path, body.to_string()), not_after);
+        self.send(id, requests::delete(pod, uid, Some(resource_version)), not_after);
     }
 
     /// Deletes a delegate whose lease has ended.
     pub(super) fn fence(&self, id: WriteId, pod: &PodKey, uid: &Uid, not_after: Option<Time>) {
-        let body = json!({"apiVersion": "v1", "kind": "DeleteOptions",
-            "preconditions": {"uid": uid.to_string()}});
-        let path = pod_path(&pod.namespace, Some(&pod.name));
-        self.send(id, request(Method::Delete, path, body.to_string()), not_after);
+        self.send(id, requests::delete(pod, uid, None), not_after);
     }
 
     /// Stores when leases were renewed. An agent that does not lead any more may store it: the times are true.
@@ -117,7 +102,7 @@ impl Writes {
             let sending = within(not_after, own.clock, own.client.request(request));
             // Without an answer the commit would wait for ever.
             let answer = match catch_panic(sending).await {
-                Ok(reply) => answer_of(reply.into(), is_delete),
+                Ok(reply) => requests::delegate_answer(reply, is_delete),
                 Err(panic) => WriteAnswer::Unknown(panic.to_string()),
             };
             own.events.send(LoopEvent::Own(AgentEvent::Written(id, answer)));
@@ -133,9 +118,8 @@ impl Writes {
         &self,
         deletion: &DeletionRequest,
     ) -> Result<DeletionOutcome, String> {
-        let path = pod_path(&deletion.namespace, Some(&deletion.name));
-        let read = request(Method::Get, path.clone(), String::new());
-        let found = match self.client.request(read).await.into() {
+        let pod = PodKey::new(&deletion.namespace, &deletion.name);
+        let found = match self.client.request(requests::read(&pod)).await.into() {
             Written::Done(body) => {
                 serde_json::from_slice::<Value>(&body).map_err(|error| error.to_string())?
             }
@@ -154,19 +138,13 @@ impl Writes {
         if !is_delegate || is_other {
             return Ok(DeletionOutcome::Gone);
         }
-        let mut options = json!({"apiVersion": "v1", "kind": "DeleteOptions",
-            "preconditions": {"uid": uid}});
+        let mut options = requests::delete_options(&json!({"uid": uid}));
         if let Some(seconds) = deletion.grace_period_seconds {
             options["gracePeriodSeconds"] = seconds.into();
         }
         let delete = match deletion.evict && found["metadata"]["deletionTimestamp"].is_null() {
-            true => {
-                let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction",
-                    "metadata": {"namespace": &*deletion.namespace, "name": &*deletion.name},
-                    "deleteOptions": options});
-                request(Method::Post, format!("{path}/eviction"), eviction.to_string())
-            }
-            false => request(Method::Delete, path, options.to_string()),
+            true => requests::evict(&pod, &options),
+            false => requests::delete_with(&pod, &options),
         };
         let reply = self.client.request(delete).await;
         if let Reply::Answered(response) = &reply
@@ -182,27 +160,5 @@ impl Writes {
             Written::NotFound(_) | Written::Conflict(_) => Ok(DeletionOutcome::Gone),
             Written::Refused(text) | Written::Unknown(text) => Err(text),
         }
-    }
-}
-
-fn request(method: Method, path: String, body: String) -> JsonRequest {
-    let (content_type, body) = (APPLICATION_JSON, body.into_bytes());
-    JsonRequest { method, path, content_type, body, timeout: TIMEOUT }
-}
-
-fn answer_of(written: Written, is_delete: bool) -> WriteAnswer {
-    match written {
-        Written::Done(_) if is_delete => WriteAnswer::Done,
-        Written::Done(body) => {
-            let pod = serde_json::from_slice(&body).and_then(PodObject::from_json);
-            match pod {
-                Ok(pod) => WriteAnswer::Pod(pod.pod, DelegateMark::of(&pod.object)),
-                Err(error) => WriteAnswer::Unknown(format!("the answer is no pod: {error}")),
-            }
-        }
-        Written::NotFound(_) => WriteAnswer::NotFound,
-        Written::Conflict(_) => WriteAnswer::Conflict,
-        Written::Refused(text) => WriteAnswer::Refused(text),
-        Written::Unknown(text) => WriteAnswer::Unknown(text),
     }
 }

@@ -10,7 +10,6 @@
 mod agents;
 mod clusters;
 mod copies;
-mod events;
 mod explain;
 mod members;
 mod mirror;
@@ -26,12 +25,11 @@ use anyhow::anyhow;
 use engine::ports::Ports;
 use engine::{Change, Effect, EffectId, Engine};
 use framework::{Answer, EventResource, PodKey, Time, Uid};
-use serde_json::Value;
 use supercluster::message::{
-    CommitOutcome, CommitRequest, Committed, PodObject, Request, Response, SampleRequest,
+    CommitOutcome, CommitRequest, Committed, Request, Response, SampleRequest,
 };
 use supercluster::scheduler::{
-    CallId, Cluster, ClusterIx, LeaseAnswer, LeaseOperation, OriginalPod, Scheduler,
+    CallId, Cluster, ClusterIx, LeaseAnswer, LeaseOperation, Scheduler,
     SchedulerOutput, WriteAnswer, WriteId,
 };
 use tokio::runtime::Handle;
@@ -50,6 +48,7 @@ use self::originals::Originals;
 use self::outbox::{Outbox, Parcel};
 use super::cluster_id::cluster_id;
 use super::leases::MemberLeases;
+use super::watched;
 use crate::clock::Clock;
 use crate::http::ExplainPod;
 use crate::metrics::MemberMetrics;
@@ -344,15 +343,13 @@ impl Role for SchedulerRole {
                 self.mirror.forget(&uid);
                 return self.pod_deleted(&key, &uid, now, ports);
             }
-            Change::Pod(pod) if self.names.contains(&pod.spec.scheduler_name) => Arc::new(*pod),
+            Change::Pod(pod) if self.names.contains(&pod.spec.scheduler_name) => *pod,
             _ => return,
         };
         // A pod that somebody has bound in the management cluster has no object here.
-        let object: Option<Value> =
-            update.object.and_then(|raw| serde_json::from_str(raw.get()).ok());
-        let Some(object) = object else { return };
-        let object = PodObject { pod: pod.clone(), object: Arc::new(object) };
-        let original = OriginalPod::new(object);
+        let original = update.object.and_then(|object| watched::original(pod, &object));
+        let Some(original) = original else { return };
+        let pod = original.object.pod.clone();
         self.mirror.see(original.clone());
         match pod.terminating {
             // What is under way is sealed by the mirror.

@@ -200,7 +200,7 @@ enum Event {
 struct Entry {
     time: Time,
     number: u64,
-    event: Event,
+    event: Box<Event>,
 }
 
 impl PartialEq for Entry {
@@ -415,7 +415,7 @@ impl World {
 
     fn push(&mut self, time: Time, event: Event) {
         self.next_event += 1;
-        self.events.push(Reverse(Entry { time, number: self.next_event, event }));
+        self.events.push(Reverse(Entry { time, number: self.next_event, event: Box::new(event) }));
     }
 
     fn start_agent(&mut self, cluster: usize) {
@@ -492,7 +492,7 @@ impl World {
                 break;
             }
             self.now = entry.time.max(self.now);
-            self.handle(entry.event);
+            self.handle(*entry.event);
             if ends_when_placed && self.checks.bound_pods() >= self.planned {
                 break;
             }
@@ -705,7 +705,8 @@ impl World {
             }
             Event::Look { scheduler, life } => {
                 if self.seats[scheduler].life == life {
-                    self.seats[scheduler].look = None;
+                    let now = self.now;
+                    self.seats[scheduler].look.take_if(|look| *look <= now);
                     self.work_of_mirror(scheduler);
                 }
             }

@@ -1,0 +1,157 @@
+//! What the roles read of watched objects.
+
+use std::sync::Arc;
+
+use framework::{Pod, Uid};
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use supercluster::delegate::DelegateMark;
+use supercluster::message::{Delegate, DelegateEvent, PodObject};
+use supercluster::scheduler::OriginalPod;
+
+/// Maximum number of characters of the message of an event.
+const MAX_MESSAGE: usize = 1_000;
+
+/// Returns an original pod, `None` if the object cannot be read.
+pub fn original(pod: Pod, object: &RawValue) -> Option<OriginalPod> {
+    let object: Value = serde_json::from_str(object.get()).ok()?;
+    Some(OriginalPod::new(PodObject { pod: Arc::new(pod), object: Arc::new(object) }))
+}
+
+/// Returns the mark of a delegate and its status, `None` if the pod is no delegate.
+pub fn delegate(object: &RawValue) -> Option<(DelegateMark, Value)> {
+    let mut object: Value = serde_json::from_str(object.get()).ok()?;
+    let mark = DelegateMark::of(&object)?;
+    Some((mark, object.get_mut("status").map(Value::take).unwrap_or_default()))
+}
+
+/// Returns a delegate as the agent lists it.
+pub(super) fn listed(pod: &Pod, mark: &DelegateMark, status: Value) -> Delegate {
+    Delegate {
+        pod: mark.key.pod.clone(),
+        number: mark.key.number,
+        namespace: pod.key.namespace.clone(),
+        name: pod.key.name.clone(),
+        origin: mark.origin.clone(),
+        uid: pod.uid.to_string().into(),
+        node: pod.node_name.clone(),
+        terminating: pod.terminating,
+        status,
+        events: Vec::new(),
+    }
+}
+
+/// The fields of a watch event that are read.
+#[derive(Deserialize)]
+struct WatchEvent {
+    #[serde(rename = "type")]
+    kind: String,
+    object: Event,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Event {
+    metadata: Metadata,
+    involved_object: Involved,
+    reason: String,
+    message: String,
+    #[serde(rename = "type")]
+    kind: String,
+    count: Option<u32>,
+    series: Option<Series>,
+    source: Source,
+    reporting_component: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Metadata {
+    uid: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Involved {
+    uid: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Series {
+    count: u32,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Source {
+    component: String,
+}
+
+impl Default for Event {
+    fn default() -> Self {
+        Self {
+            metadata: Metadata::default(),
+            involved_object: Involved::default(),
+            reason: String::new(),
+            message: String::new(),
+            kind: "Normal".to_owned(),
+            count: None,
+            series: None,
+            source: Source::default(),
+            reporting_component: String::new(),
+        }
+    }
+}
+
+/// Returns the UID of the pod and the event in a line of a watch of events, `None` if it is none to show.
+pub fn event(line: &[u8]) -> Option<(Uid, DelegateEvent)> {
+    let WatchEvent { kind, object } = serde_json::from_slice(line).ok()?;
+    if !matches!(kind.as_str(), "ADDED" | "MODIFIED") || object.involved_object.uid.is_empty() {
+        return None;
+    }
+    let component = match object.reporting_component.is_empty() {
+        true => object.source.component,
+        false => object.reporting_component,
+    };
+    let of_series = object.series.map(|series| series.count);
+    let shown = DelegateEvent {
+        uid: object.metadata.uid.into(),
+        warning: object.kind == "Warning",
+        reason: object.reason.into(),
+        message: object.message.chars().take(MAX_MESSAGE).collect::<String>().into(),
+        component: component.into(),
+        count: of_series.or(object.count).unwrap_or(1).max(1),
+    };
+    Some((Uid::from(&*object.involved_object.uid), shown))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn line(kind: &str, object: &Value) -> Vec<u8> {
+        json!({"type": kind, "object": object}).to_string().into_bytes()
+    }
+
+    #[test]
+    fn events_of_both_forms_are_read() {
+        let object = json!({"metadata": {"uid": "e"}, "involvedObject": {"kind": "Pod", "uid": "p"},
+            "reason": "BackOff", "message": "x".repeat(2_000), "type": "Warning", "count": 7,
+            "source": {"component": "kubelet"}, "reportingComponent": ""});
+        let (pod, found) = event(&line("ADDED", &object)).unwrap();
+        assert_eq!((pod, found.count, found.warning), (Uid::from("p"), 7, true));
+        assert_eq!((&*found.component, found.message.len()), ("kubelet", MAX_MESSAGE));
+        let series = json!({"metadata": {"uid": "e"}, "involvedObject": {"uid": "p"},
+            "reason": "FailedScheduling", "series": {"count": 3},
+            "reportingComponent": "loadmaster-agent"});
+        let (_, found) = event(&line("MODIFIED", &series)).unwrap();
+        assert_eq!((found.count, &*found.component), (3, "loadmaster-agent"));
+        assert!(event(&line("DELETED", &series)).is_none());
+        assert!(event(&line("BOOKMARK", &json!({"metadata": {}}))).is_none());
+        assert!(event(b"{").is_none());
+    }
+}
