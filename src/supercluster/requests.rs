@@ -14,6 +14,7 @@ use supercluster::mirror::{FINALIZER, ShownEvent};
 use supercluster::scheduler::{self, INTENT, Intent, PLACEMENT, Placement};
 
 use super::replies::Written;
+use super::watched;
 use crate::api_client::{APPLICATION_JSON, JsonRequest, MERGE_PATCH, STRATEGIC_MERGE_PATCH};
 
 /// Time to wait for the response.
@@ -165,13 +166,10 @@ pub fn delegate_answer(reply: Reply, is_delete: bool) -> agent::WriteAnswer {
     use agent::WriteAnswer;
     match reply.into() {
         Written::Done(_) if is_delete => WriteAnswer::Done,
-        Written::Done(body) => {
-            let pod = serde_json::from_slice(&body).and_then(PodObject::from_json);
-            match pod {
-                Ok(pod) => WriteAnswer::Pod(pod.pod, DelegateMark::of(&pod.object)),
-                Err(error) => WriteAnswer::Unknown(format!("the answer is no pod: {error}")),
-            }
-        }
+        Written::Done(body) => match watched::answered(&body) {
+            Ok((pod, mark)) => WriteAnswer::Pod(pod, mark),
+            Err(error) => WriteAnswer::Unknown(format!("the answer is no pod: {error}")),
+        },
         Written::NotFound(_) => WriteAnswer::NotFound,
         Written::Conflict(_) => WriteAnswer::Conflict,
         Written::Refused(text) => WriteAnswer::Refused(text),
@@ -188,7 +186,8 @@ fn merge_patch(path: String, body: &Value) -> JsonRequest {
 }
 
 fn json_request(method: Method, path: String, body: &Value) -> JsonRequest {
-    let (content_type, body) = (APPLICATION_JSON, body.to_string().into_bytes());
+    let body = serde_json::to_vec(body).expect("a value is always written to memory");
+    let content_type = APPLICATION_JSON;
     JsonRequest { method, path, content_type, body, timeout: TIMEOUT }
 }
 

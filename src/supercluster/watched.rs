@@ -19,11 +19,39 @@ pub fn original(pod: Pod, object: &RawValue) -> Option<OriginalPod> {
     Some(OriginalPod::new(PodObject { pod: Arc::new(pod), object: Arc::new(object) }))
 }
 
+/// The fields of a delegate that an agent reads beside the compact form.
+#[derive(Deserialize)]
+struct Marked {
+    metadata: Annotated,
+    #[serde(default)]
+    status: Value,
+}
+
+#[derive(Deserialize)]
+struct Annotated {
+    #[serde(default)]
+    annotations: Value,
+}
+
 /// Returns the mark of a delegate and its status, `None` if the pod is no delegate.
 pub fn delegate(object: &RawValue) -> Option<(DelegateMark, Value)> {
-    let mut object: Value = serde_json::from_str(object.get()).ok()?;
-    let mark = DelegateMark::of(&object)?;
-    Some((mark, object.get_mut("status").map(Value::take).unwrap_or_default()))
+    let Marked { metadata, status } = serde_json::from_str(object.get()).ok()?;
+    Some((DelegateMark::in_annotations(&metadata.annotations)?, status))
+}
+
+/// The fields of the answer to a write that an agent reads beside the compact form.
+#[derive(Deserialize)]
+struct Answered {
+    metadata: Annotated,
+}
+
+/// Returns a pod as the API server has answered it, with its mark if it is a delegate.
+pub(super) fn answered(
+    body: &[u8],
+) -> Result<(Arc<Pod>, Option<DelegateMark>), serde_json::Error> {
+    let pod = Pod::from_api(&serde_json::from_slice(body)?);
+    let Answered { metadata } = serde_json::from_slice(body)?;
+    Ok((Arc::new(pod), DelegateMark::in_annotations(&metadata.annotations)))
 }
 
 /// Returns a delegate as the agent lists it.

@@ -23,6 +23,9 @@ impl Whole {
         Self { nodes: false, pending_pods: false, placed_pods: false, labelled: None };
 }
 
+/// The field that is left out. An object without it is not taken apart.
+const MANAGED: &[u8] = b"managedFields";
+
 type Fields<'a> = BTreeMap<String, &'a RawValue>;
 
 /// Returns the object as kube-scheduler holds it in memory: without kind, and without
@@ -35,12 +38,12 @@ pub(super) fn whole(raw: &RawValue) -> Result<Box<RawValue>, serde_json::Error> 
     object.remove("kind");
     object.remove("apiVersion");
     let metadata = match object.get("metadata") {
-        Some(metadata) => {
+        Some(metadata) if memchr::memmem::find(metadata.get().as_bytes(), MANAGED).is_some() => {
             let mut fields: Fields<'_> = serde_json::from_str(metadata.get())?;
             fields.remove("managedFields");
             to_raw_value(&fields)?
         }
-        None => return to_raw_value(&object),
+        _ => return to_raw_value(&object),
     };
     object.insert("metadata".to_owned(), &metadata);
     to_raw_value(&object)

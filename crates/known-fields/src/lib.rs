@@ -2,16 +2,19 @@
 //!
 //! The API server finds them with `fieldValidation`, kubectl with `--validate`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
+use rustc_hash::FxHashMap;
+use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
 /// The fields of a type with the types of their values; an empty type allows anything.
-type Fields = BTreeMap<&'static str, &'static str>;
+type Fields = FxHashMap<&'static str, &'static str>;
 
-static TYPES: LazyLock<BTreeMap<&str, Fields>> = LazyLock::new(|| {
+static TYPES: LazyLock<FxHashMap<&str, Fields>> = LazyLock::new(|| {
     let lines = include_str!("kinds.txt").lines();
     lines
         .filter_map(|line| line.split_once(": "))
@@ -125,6 +128,33 @@ pub fn duplicates(json: &[u8]) -> Vec<String> {
     found
 }
 
+/// The name of a field, borrowed from the text if it has no escapes.
+#[derive(Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// Maximum number of names that are compared one by one.
+const FEW: usize = 16;
+
+/// The names of the fields of an object.
+#[derive(Default)]
+struct Seen<'a> {
+    first: Vec<Cow<'a, str>>,
+    others: BTreeSet<Cow<'a, str>>,
+}
+
+impl<'a> Seen<'a> {
+    fn contains(&self, name: &str) -> bool {
+        self.first.iter().any(|seen| *seen == name) || self.others.contains(name)
+    }
+
+    fn insert(&mut self, name: Cow<'a, str>) {
+        match self.first.len() < FEW {
+            true => self.first.push(name),
+            false => drop(self.others.insert(name)),
+        }
+    }
+}
+
 /// A search for duplicate fields below a path.
 struct Search<'a> {
     path: &'a Path<'a>,
@@ -147,8 +177,8 @@ impl<'de> Visitor<'de> for Search<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let mut seen = BTreeSet::new();
-        while let Some(name) = map.next_key::<String>()? {
+        let mut seen = Seen::default();
+        while let Some(Name(name)) = map.next_key::<Name<'_>>()? {
             let path = Path::Field(self.path, &name);
             if seen.contains(&name) {
                 self.found.push(path.to_string());

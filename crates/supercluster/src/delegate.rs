@@ -45,7 +45,11 @@ pub struct DelegateMark {
 impl DelegateMark {
     /// Returns the mark of a pod, `None` if it is no delegate.
     pub fn of(object: &Value) -> Option<Self> {
-        let annotations = object.get("metadata")?.get("annotations")?;
+        Self::in_annotations(object.get("metadata")?.get("annotations")?)
+    }
+
+    /// Returns the mark in the annotations of a pod, `None` if it is no delegate.
+    pub fn in_annotations(annotations: &Value) -> Option<Self> {
         let text = |key: &str| annotations.get(key)?.as_str();
         let (attempt, candidate) = text(TRY)?.split_once('.')?;
         let number =

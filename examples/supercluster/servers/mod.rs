@@ -3,8 +3,8 @@
 
 mod management;
 mod member;
-
-
+#[cfg(test)]
+mod tests;
 
 use client::api_dispatcher::{ApiDispatcher, Limits};
 use client::event_recorder::{self, EventRecorder};

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 /// Brings an object into the form that the API server writes.
 pub(super) fn canonicalize(object: &mut Map<String, Value>) {
-    object.retain(|field, value| {
+    for (field, value) in object.iter_mut() {
         match value {
             Value::Object(quantities) if is_quantities(field) => {
                 // The `allocatable.count` of a driver in a CSINode is a plain number.
@@ -21,8 +21,11 @@ pub(super) fn canonicalize(object: &mut Map<String, Value>) {
             }
             _ => {}
         }
-        !says_nothing(field, value)
-    });
+    }
+    // Most objects have no such field, and are not built anew.
+    if object.iter().any(|(field, value)| says_nothing(field, value)) {
+        object.retain(|field, value| !says_nothing(field, value));
+    }
 }
 
 /// Brings a quantity into its canonical form; the capacity of a device contains several.

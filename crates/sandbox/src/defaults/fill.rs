@@ -7,7 +7,9 @@ pub(super) type Object = Map<String, Value>;
 
 /// Sets a field if it is absent.
 pub(super) fn default(object: &mut Object, field: &str, value: impl Into<Value>) {
-    object.entry(field).or_insert_with(|| value.into());
+    if !object.contains_key(field) {
+        object.insert(field.to_owned(), value.into());
+    }
 }
 
 /// Sets the fields that are absent.
@@ -24,7 +26,8 @@ pub(super) fn get<'a>(object: &'a mut Object, field: &str) -> Option<&'a mut Obj
 
 /// Returns the object in a field, which is created if absent; `None` if the field has another type.
 pub(super) fn ensure<'a>(object: &'a mut Object, field: &str) -> Option<&'a mut Object> {
-    object.entry(field).or_insert_with(|| Value::Object(Map::new())).as_object_mut()
+    default(object, field, Map::new());
+    get(object, field)
 }
 
 /// Returns the objects in a list.

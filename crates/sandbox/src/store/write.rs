@@ -292,7 +292,7 @@ fn keep_what_is_not_written(
     match part {
         Part::Main if resource.has_status() => copy(current, fields_mut(wanted), "status"),
         Part::Main => {}
-        Part::Status => *wanted = with_status_of(resource, current, wanted),
+        Part::Status => keep_but_status(resource, current, wanted),
         Part::Resources => *wanted = with_resources_of(current, wanted),
     }
 }
@@ -316,25 +316,34 @@ fn with_resources_of(current: &Value, wanted: &Value) -> Value {
     pod
 }
 
-/// Returns the current object with the status of `wanted`. The status subresource of pods, nodes
-/// and namespaces also writes labels and annotations.
-fn with_status_of(resource: &'static Resource, current: &Value, wanted: &Value) -> Value {
-    let mut object = current.clone();
-    copy(wanted, fields_mut(&mut object), "status");
-    if [PODS, NODES, NAMESPACES].contains(&resource) {
-        for field in ["labels", "annotations", "finalizers"] {
-            copy(&wanted["metadata"], metadata_mut(&mut object), field);
-        }
+/// Copies all but the status from the current object. The status subresource of pods, nodes and namespaces also writes labels,
+/// annotations and finalizers.
+fn keep_but_status(resource: &'static Resource, current: &Value, wanted: &mut Value) {
+    let written: &[&str] = match [PODS, NODES, NAMESPACES].contains(&resource) {
+        true => &["labels", "annotations", "finalizers"],
+        false => &[],
+    };
+    keep_but(written, &current["metadata"], metadata_mut(wanted));
+    keep_but(&["metadata", "status"], current, fields_mut(wanted));
+}
+
+/// Copies all fields but some.
+fn keep_but(written: &[&str], from: &Value, to: &mut Map<String, Value>) {
+    let is_kept = |field: &str| !written.contains(&field);
+    if to.keys().any(|field| is_kept(field) && from.get(field).is_none()) {
+        to.retain(|field, _| !is_kept(field) || from.get(field).is_some());
     }
-    object
+    let fields = from.as_object().into_iter().flatten();
+    fields.filter(|(field, _)| is_kept(field)).for_each(|(field, _)| copy(from, to, field));
 }
 
 /// Copies `field`, or removes it if it is absent in `from`.
 fn copy(from: &Value, to: &mut Map<String, Value>, field: &str) {
     match from.get(field) {
-        Some(value) => to.insert(field.to_owned(), value.clone()),
-        None => to.remove(field),
-    };
+        Some(value) if to.get(field) == Some(value) => {}
+        Some(value) => drop(to.insert(field.to_owned(), value.clone())),
+        None => drop(to.remove(field)),
+    }
 }
 
 /// Returns whether the generation changes. Binding a pod does not count. For custom resources

@@ -38,7 +38,7 @@ pub(super) fn subdomain_in_any_case(field: &Field<'_>, faults: &mut Faults) {
 /// Checks that a part of the field is a DNS subdomain.
 pub(super) fn subdomain_text(field: &Field<'_>, part: &str, faults: &mut Faults) {
     if !part.split('.').all(is_dns_label) {
-        faults.invalid_text(field.path(), part, SUBDOMAIN);
+        faults.invalid_text(&field.path(), part, SUBDOMAIN);
     }
 }
 
@@ -47,7 +47,7 @@ pub(super) fn identifier_text(field: &Field<'_>, part: &str, faults: &mut Faults
     let is_start = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
     let starts = part.bytes().next().is_some_and(is_start);
     if !starts || !part.bytes().all(|byte| is_start(byte) || byte.is_ascii_digit()) {
-        faults.invalid_text(field.path(), part, IDENTIFIER);
+        faults.invalid_text(&field.path(), part, IDENTIFIER);
     }
 }
 
@@ -59,10 +59,10 @@ pub(super) fn dns_label(field: &Field<'_>, faults: &mut Faults) {
 /// Checks that a part of the field is a DNS label.
 pub(super) fn dns_label_text(field: &Field<'_>, part: &str, faults: &mut Faults) {
     if part.len() > LABEL_MAX {
-        faults.invalid_text(field.path(), part, &too_long(LABEL_MAX));
+        faults.invalid_text(&field.path(), part, &too_long(LABEL_MAX));
     }
     if !is_dns_label(part) {
-        faults.invalid_text(field.path(), part, LABEL);
+        faults.invalid_text(&field.path(), part, LABEL);
     }
 }
 
@@ -104,10 +104,10 @@ pub(super) fn labels(field: &Field<'_>, faults: &mut Faults) {
         label_key(field, key, faults);
         let text = value.text();
         if text.len() > LABEL_MAX {
-            faults.invalid_text(field.path(), text, &too_long(LABEL_MAX));
+            faults.invalid_text(&field.path(), text, &too_long(LABEL_MAX));
         }
         if !is_label_value(text) {
-            faults.invalid_text(field.path(), text, LABEL_VALUE);
+            faults.invalid_text(&field.path(), text, LABEL_VALUE);
         }
     }
 }
@@ -115,7 +115,7 @@ pub(super) fn labels(field: &Field<'_>, faults: &mut Faults) {
 /// Checks a label key in `field`.
 pub(super) fn label_key(field: &Field<'_>, key: &str, faults: &mut Faults) {
     for fault in framework::label_key_faults(key) {
-        faults.invalid_text(field.path(), key, &fault);
+        faults.invalid_text(&field.path(), key, &fault);
     }
 }
 

@@ -45,10 +45,10 @@ fn compare(
     let text = wanted.to_string();
     if !may_overcommit(name) && wanted.nanos() != most.nanos() {
         let why = format!("must be equal to {name} limit of {most}");
-        faults.invalid_text(requests.path(), &text, &why);
+        faults.invalid_text(&requests.path(), &text, &why);
     } else if wanted.nanos() > most.nanos() {
         let why = format!("must be less than or equal to {name} limit of {most}");
-        faults.invalid_text(requests.path(), &text, &why);
+        faults.invalid_text(&requests.path(), &text, &why);
     }
 }
 
@@ -76,16 +76,16 @@ fn huge_pages(limits: &Field<'_>, requests: &Field<'_>, field: &Field<'_>, fault
 
 fn resource_name(name: &str, field: &Field<'_>, of: Of, faults: &mut Faults) {
     for fault in framework::label_key_faults(name) {
-        faults.invalid_text(field.path(), name, &fault);
+        faults.invalid_text(&field.path(), name, &fault);
     }
     if name.contains('/') || is_huge_page(name) {
         return;
     }
     if !matches!(name, "cpu" | "memory" | "ephemeral-storage") {
         let standard = "must be a standard resource for containers";
-        faults.invalid_text(field.path(), name, standard);
+        faults.invalid_text(&field.path(), name, standard);
     } else if of == Of::Pod && name == "ephemeral-storage" {
-        faults.not_supported_text(field.path(), name, &["cpu", "memory"]);
+        faults.not_supported_text(&field.path(), name, &["cpu", "memory"]);
     }
 }
 

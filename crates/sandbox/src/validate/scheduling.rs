@@ -27,7 +27,7 @@ fn scheduling_gates(spec: &Field<'_>, faults: &mut Faults) {
 }
 
 fn toleration(toleration: &Field<'_>, faults: &mut Faults) {
-    let field = |name: &str| toleration.child(name);
+    let field = |name: &'static str| toleration.child(name);
     let (key, operator, value, effect) =
         (field("key"), field("operator"), field("value"), field("effect"));
     if !key.is_empty() {
@@ -160,7 +160,7 @@ fn spread_constraints(constraints: &Field<'_>, faults: &mut Faults) {
     let mut seen = Vec::new();
     for constraint in constraints.items() {
         spread_constraint(&constraint, faults);
-        let text = |field: &str| constraint.child(field).text();
+        let text = |field: &'static str| constraint.child(field).text();
         let pair = format!("{{{}, {}}}", text("topologyKey"), text("whenUnsatisfiable"));
         if seen.contains(&pair) {
             faults.duplicate_text(
@@ -173,7 +173,7 @@ fn spread_constraints(constraints: &Field<'_>, faults: &mut Faults) {
 }
 
 fn spread_constraint(constraint: &Field<'_>, faults: &mut Faults) {
-    let field = |name: &str| constraint.child(name);
+    let field = |name: &'static str| constraint.child(name);
     let (skew, action, domains) =
         (field("maxSkew"), field("whenUnsatisfiable"), field("minDomains"));
     if skew.number().unwrap_or_default() <= 0 {

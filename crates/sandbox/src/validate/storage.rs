@@ -105,7 +105,7 @@ fn access_modes(spec: &Field<'_>, missing: &str, faults: &mut Faults) {
         faults.required(&modes, missing);
     }
     for mode in modes.items().filter(|mode| !ACCESS_MODES.contains(&mode.text())) {
-        faults.not_supported_text(modes.path(), mode.text(), &ACCESS_MODES);
+        faults.not_supported_text(&modes.path(), mode.text(), &ACCESS_MODES);
     }
     let is_for_one_pod = |mode: Field<'_>| mode.text() == "ReadWriteOncePod";
     if modes.items().any(is_for_one_pod) && !modes.items().all(is_for_one_pod) {

@@ -39,7 +39,7 @@ fn quantity(field: &Field<'_>) -> Option<Quantity> {
 
 /// Adds the fault of a quantity in this field.
 fn invalid(field: &Field<'_>, quantity: &Quantity, why: &str, faults: &mut Faults) {
-    faults.invalid_text(field.path(), &quantity.to_string(), why);
+    faults.invalid_text(&field.path(), &quantity.to_string(), why);
 }
 
 fn values(values: &Field<'_>, default: &Quantity, most: &Quantity, faults: &mut Faults) {
@@ -58,7 +58,7 @@ fn values(values: &Field<'_>, default: &Quantity, most: &Quantity, faults: &mut 
         }
         for (number, (own, field)) in items.iter().enumerate() {
             if items[..number].iter().any(|(known, _)| known.value() == own.value()) {
-                faults.duplicate_text(field.path(), &own.value().to_string());
+                faults.duplicate_text(&field.path(), &own.value().to_string());
             }
         }
         if items.iter().any(|(own, _)| own.nanos() == default.nanos()) {

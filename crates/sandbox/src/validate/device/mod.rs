@@ -91,7 +91,7 @@ fn qualified_identifier(field: &Field<'_>, name: &str, faults: &mut Faults) {
         None => (None, name),
     };
     match domain {
-        Some("") => faults.invalid_text(field.path(), "", "the domain must not be empty"),
+        Some("") => faults.invalid_text(&field.path(), "", "the domain must not be empty"),
         Some(domain) => {
             if domain.len() > DOMAIN_MAX {
                 faults.too_long(field, DOMAIN_MAX);
@@ -101,7 +101,7 @@ fn qualified_identifier(field: &Field<'_>, name: &str, faults: &mut Faults) {
         None => {}
     }
     if domain.is_some() && identifier.is_empty() {
-        faults.invalid_text(field.path(), "", "the name must not be empty");
+        faults.invalid_text(&field.path(), "", "the name must not be empty");
         return;
     }
     if identifier.len() > IDENTIFIER_MAX {

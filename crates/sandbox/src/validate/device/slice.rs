@@ -33,7 +33,7 @@ pub(crate) fn slice(slice: &Field<'_>, faults: &mut Faults) {
     let (devices, counters) = (spec.child("devices"), spec.child("sharedCounters"));
     if devices.is_set() && counters.is_set() {
         let why = "only one of `sharedCounters` or `devices` is allowed";
-        faults.invalid_text(spec.path(), "", why);
+        faults.invalid_text(&spec.path(), "", why);
     }
     let is_advanced = |device: Field<'_>| {
         !device.child("taints").is_empty() || !device.child("consumesCounters").is_empty()
@@ -79,7 +79,7 @@ fn place(spec: &Field<'_>, faults: &mut Faults) {
         several => {
             let several = format!("{{{}}}", several.join(", "));
             let why = format!("{one}, but multiple fields are set");
-            faults.invalid_text(spec.path(), &several, &why);
+            faults.invalid_text(&spec.path(), &several, &why);
         }
     }
     let terms = spec.at(&["nodeSelector", "nodeSelectorTerms"]);
@@ -165,8 +165,9 @@ fn binding_conditions(device: &Field<'_>, faults: &mut Faults) {
     }
     for (list, other) in [(ready, failed), (failed, ready)] {
         if list.is_empty() && !other.is_empty() {
+            let [own, needed] = [list, other].map(Field::path);
             let [own, needed] =
-                [list, other].map(|list| list.path().rsplit('.').next().unwrap_or_default());
+                [&own, &needed].map(|path| path.rsplit('.').next().unwrap_or_default());
             faults.invalid(list, &format!("{own} are required to use {needed}"));
         }
     }
@@ -188,7 +189,7 @@ fn nodes(device: &Field<'_>, has_its_nodes: bool, faults: &mut Faults) {
         [] => faults.required(device, one),
         [_] => {}
         several => {
-            faults.invalid_text(device.path(), &format!("{{{}}}", several.join(", ")), one);
+            faults.invalid_text(&device.path(), &format!("{{{}}}", several.join(", ")), one);
         }
     }
 }
@@ -206,7 +207,7 @@ fn attribute(attribute: &Field<'_>, faults: &mut Faults) {
     }
     match attribute.entries().count() {
         1 => {}
-        0 => faults.invalid_text(attribute.path(), "", "exactly one value must be specified"),
+        0 => faults.invalid_text(&attribute.path(), "", "exactly one value must be specified"),
         _ => faults.invalid(attribute, "exactly one value must be specified"),
     }
 }
