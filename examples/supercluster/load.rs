@@ -19,7 +19,7 @@ pub(crate) struct Run {
     report: Report,
     /// Number of pods whose placement is written.
     placed: usize,
-    /// Seconds of real time without the creation of clusters.
+    /// Seconds of real time without the creation of clusters, and of pods that are there from the beginning.
     run_s: f64,
     /// Bound pods per second of real time, on one thread.
     pods_per_real_s: f64,
@@ -50,6 +50,8 @@ pub(crate) fn measure(args: &Args) -> Run {
         ServersName::Model => load.world(),
         ServersName::Sandbox => load.world_with(servers::servers(load.clusters, args.seed)),
     };
+    // Pods that are there from the beginning.
+    world.run_on(Duration::ZERO);
     world.measure_costs(clock);
     let created = clock();
     run_until_bound(args, &mut world);

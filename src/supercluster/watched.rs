@@ -13,9 +13,16 @@ use supercluster::scheduler::OriginalPod;
 /// Maximum number of characters of the message of an event.
 const MAX_MESSAGE: usize = 1_000;
 
-/// Returns an original pod, `None` if the object cannot be read.
+/// Returns an original pod, `None` if the object cannot be read. Its kind and `managedFields` are left out: the object is sent to
+/// agents.
 pub fn original(pod: Pod, object: &RawValue) -> Option<OriginalPod> {
-    let object: Value = serde_json::from_str(object.get()).ok()?;
+    let mut object: Value = serde_json::from_str(object.get()).ok()?;
+    let fields = object.as_object_mut()?;
+    fields.remove("kind");
+    fields.remove("apiVersion");
+    if let Some(metadata) = fields.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+    }
     Some(OriginalPod::new(PodObject { pod: Arc::new(pod), object: Arc::new(object) }))
 }
 
@@ -160,6 +167,35 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+
+    #[test]
+    fn object_of_an_original_has_no_managed_fields() {
+        let object = json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p",
+            "managedFields": [{"manager": "kubectl"}]}, "spec": {"unknown": 1}});
+        let pod = Pod::from_api(&framework::api::Pod::default());
+        let raw = serde_json::value::to_raw_value(&object).unwrap();
+        let original = original(pod, &raw).unwrap();
+        let expected = json!({"metadata": {"name": "p"}, "spec": {"unknown": 1}});
+        assert_eq!(*original.object.object, expected);
+    }
+
+    #[test]
+    fn delegate_is_read_without_its_specification() {
+        let object = json!({"metadata": {"name": "p", "annotations": {
+                "supercluster.loadmaster.io/origin-uid": "u",
+                "supercluster.loadmaster.io/try": "2.1",
+                "supercluster.loadmaster.io/node": "n",
+                "supercluster.loadmaster.io/incarnation": "i"}},
+            "spec": {"containers": []}, "status": {"phase": "Running"}});
+        let raw = serde_json::value::to_raw_value(&object).unwrap();
+        let (mark, status) = delegate(&raw).unwrap();
+        assert_eq!(Some(&mark), DelegateMark::of(&object).as_ref());
+        assert_eq!(status, json!({"phase": "Running"}));
+        let (_, answered) = answered(object.to_string().as_bytes()).unwrap();
+        assert_eq!(answered, Some(mark));
+        let other = serde_json::value::to_raw_value(&json!({"metadata": {"name": "p"}})).unwrap();
+        assert!(delegate(&other).is_none(), "a pod without annotations");
+    }
 
     fn line(kind: &str, object: &Value) -> Vec<u8> {
         json!({"type": kind, "object": object}).to_string().into_bytes()

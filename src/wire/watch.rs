@@ -267,7 +267,11 @@ impl Decoder {
                 true => self.whole.pending_pods,
                 false => self.whole.placed_pods,
             };
-        let object = is_kept.then(|| whole(raw)).transpose()?;
+        let object = match (is_kept, self.whole.as_sent) {
+            (false, _) => None,
+            (true, true) => Some(raw.to_owned()),
+            (true, false) => Some(whole(raw)?),
+        };
         Ok((meta, Update { object, ..update }))
     }
 
@@ -642,6 +646,18 @@ mod tests {
         assert!(!is_kept(&pod));
         pod["metadata"]["labels"] = json!({"example.com/kept": "true"});
         assert!(is_kept(&pod), "with a node or without one");
+    }
+
+    #[test]
+    fn objects_for_a_role_are_returned_as_sent() {
+        let whole = Whole { placed_pods: true, as_sent: true, ..Whole::NONE };
+        let decoder = decoder(EventResource::Pod).keeping(whole);
+        let mut pod = pod();
+        pod["metadata"]["managedFields"] = json!([{"manager": "kubectl"}]);
+        let WatchEvent::Updated(_, update) = event(&decoder, "ADDED", &pod) else {
+            panic!("a changed object is expected")
+        };
+        assert_eq!(update.object.map(|object| object.to_string()), Some(pod.to_string()));
     }
 
     #[test]

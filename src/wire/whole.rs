@@ -15,12 +15,19 @@ pub struct Whole {
     pub placed_pods: bool,
     /// Pods with this label.
     pub labelled: Option<&'static str>,
+    /// Whether they are returned as the API server has sent them, to a caller that reads them at once.
+    pub as_sent: bool,
 }
 
 impl Whole {
     /// None.
-    pub const NONE: Self =
-        Self { nodes: false, pending_pods: false, placed_pods: false, labelled: None };
+    pub const NONE: Self = Self {
+        nodes: false,
+        pending_pods: false,
+        placed_pods: false,
+        labelled: None,
+        as_sent: false,
+    };
 }
 
 /// The field that is left out. An object without it is not taken apart.

@@ -25,7 +25,8 @@ pub(super) struct Management {
 
 impl Management {
     pub(super) fn new(seed: u64) -> Self {
-        let pods = PodWatch::new(PODS, Whole { pending_pods: true, ..Whole::NONE });
+        let whole = Whole { pending_pods: true, as_sent: true, ..Whole::NONE };
+        let pods = PodWatch::new(PODS, whole);
         Self { server: ApiServer::new(seed), pods }
     }
 

@@ -28,7 +28,8 @@ pub(super) struct Member {
 
 impl Member {
     pub(super) fn new(seed: u64) -> Self {
-        let pods = PodWatch::new(PODS, Whole { labelled: Some(DELEGATE), ..Whole::NONE });
+        let whole = Whole { labelled: Some(DELEGATE), as_sent: true, ..Whole::NONE };
+        let pods = PodWatch::new(PODS, whole);
         Self { server: ApiServer::new(seed), pods, events: Watch::new(EVENTS) }
     }
 
@@ -77,7 +78,8 @@ impl MemberServer for Member {
                     let (mark, status) = delegate.map_or((None, Value::Null), |(mark, status)| {
                         (Some(mark), status)
                     });
-                    MemberEvent::Changed(MemberPod { pod: Arc::from(pod), mark, status })
+                    let (pod, status) = (Arc::from(pod), Arc::new(status));
+                    MemberEvent::Changed(MemberPod { pod, mark, status })
                 }
                 Shown::Deleted(key, uid) => MemberEvent::Deleted(key, uid),
             })

@@ -104,7 +104,7 @@ impl AgentShell {
     ) -> anyhow::Result<()> {
         let Some(profile) = setup.config.profiles.first() else { bail!("there is no profile") };
         let profile: Arc<str> = profile.scheduler_name.as_str().into();
-        let whole = Whole { labelled: Some(DELEGATE), ..Whole::NONE };
+        let whole = Whole { labelled: Some(DELEGATE), as_sent: true, ..Whole::NONE };
         let watches = Watches { whole, kinds: Box::new(watched) };
         let start = |parts| AgentRole::start(self.shared, (profile, self.pipelines), parts);
         run_role(setup, watches, start, observer, stop).await

@@ -121,7 +121,7 @@ async fn run(
     // A field selector selects one name.
     let selected = names.first().filter(|_| names.len() == 1);
     let selector = selected.map(|name| format!("spec.schedulerName={name}"));
-    let whole = Whole { pending_pods: true, ..Whole::NONE };
+    let whole = Whole { pending_pods: true, as_sent: true, ..Whole::NONE };
     let kinds = Box::new(move |kind| watched(kind, selector.clone()));
     let watches = Watches { whole, kinds };
     let start = async |parts: RoleParts<SchedulerEvent>| {

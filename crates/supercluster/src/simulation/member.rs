@@ -155,7 +155,7 @@ impl MemberApi {
                 ..Pod::clone(pod)
             }),
             mark: Some(mark.clone()),
-            status: Value::Null,
+            status: Arc::default(),
         };
         self.pods.insert(pod.key.clone(), created.clone());
         created
@@ -186,7 +186,7 @@ impl MemberApi {
     pub(crate) fn add_foreign(&mut self, pod: Pod) -> MemberEvent {
         let version = self.next_version();
         let pod = Arc::new(Pod { resource_version: version, ..pod });
-        let foreign = MemberPod { pod: pod.clone(), mark: None, status: Value::Null };
+        let foreign = MemberPod { pod: pod.clone(), mark: None, status: Arc::default() };
         self.pods.insert(pod.key.clone(), foreign.clone());
         MemberEvent::Changed(foreign)
     }

@@ -192,7 +192,7 @@ pub struct MemberPod {
     /// Its mark, if it is a delegate.
     pub mark: Option<DelegateMark>,
     /// Its status; null from a model.
-    pub status: Value,
+    pub status: Arc<Value>,
 }
 
 /// What the watches of a member show.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use framework::{PodKey, Uid};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Caller, Event, Watched, World};
 use crate::message::{
@@ -264,12 +264,16 @@ impl World {
         self.next_errand += 1;
         let (number, life) = (self.next_errand, self.seats[seat].life);
         let id = ErrandId { scheduler: seat, life, pod: pod.clone(), number };
-        self.seats[seat].errands.insert(pod, Errand { number, step: step.clone() });
         let lost = ErrandAnswer::Lost;
         self.push(self.now + TIMEOUT, Event::Errand { id: id.clone(), answer: lost });
+        self.send_step(&step, id);
+        self.seats[seat].errands.insert(pod, Errand { number, step });
+    }
+
+    fn send_step(&mut self, step: &Step, id: ErrandId) {
         match step {
-            Step::Write(mut writes) => {
-                let Some(write) = writes.pop_front() else { return };
+            Step::Write(writes) => {
+                let Some(write) = writes.front().cloned() else { return };
                 let takes = self.around(self.settings.latencies.api.div_f64(2.0));
                 let is_lost = self.rng.f64() < self.settings.faults.lost_writes;
                 if !is_lost {
@@ -282,14 +286,14 @@ impl World {
                     self.push(self.now + late, event);
                 }
             }
-            Step::Seal(cluster, key, _) => {
+            &Step::Seal(cluster, ref key, _) => {
                 self.send(cluster, Duration::ZERO, move || Event::Request {
                     cluster,
                     caller: Caller::Mirror(id.clone()),
                     request: Request::Seal(SealRequest { key: key.clone() }),
                 });
             }
-            Step::Delete(cluster, deletion, _) => {
+            &Step::Delete(cluster, ref deletion, _) => {
                 self.send(cluster, Duration::ZERO, move || Event::DelegateDeletion {
                     cluster,
                     id: id.clone(),
@@ -336,8 +340,11 @@ impl World {
         if self.seats[seat].life != life || self.seats[seat].mirror.is_none() {
             return;
         }
-        let errand = self.seats[seat].errands.get(&pod).filter(|own| own.number == number);
-        let Some(step) = errand.map(|errand| errand.step.clone()) else { return };
+        let errands = &mut self.seats[seat].errands;
+        let is_awaited = errands.get(&pod).is_some_and(|own| own.number == number);
+        let Some(Errand { step, .. }) = is_awaited.then(|| errands.remove(&pod)).flatten() else {
+            return;
+        };
         let next = match (step, answer) {
             (_, ErrandAnswer::Lost) => Err(false),
             (Step::Write(mut writes), ErrandAnswer::Written(answer)) => {
@@ -448,7 +455,7 @@ impl World {
                     origin: mark.origin.clone(),
                     node: pod.node_name.clone(),
                     terminating: pod.terminating,
-                    status: if has_kubelets { status_of(pod) } else { status.clone() },
+                    status: if has_kubelets { status_of(pod) } else { Value::clone(status) },
                     events: Vec::new(),
                 };
                 table.set(&pod.uid, delegate);
