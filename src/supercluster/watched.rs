@@ -53,9 +53,7 @@ struct Answered {
 }
 
 /// Returns a pod as the API server has answered it, with its mark if it is a delegate.
-pub(super) fn answered(
-    body: &[u8],
-) -> Result<(Arc<Pod>, Option<DelegateMark>), serde_json::Error> {
+pub(super) fn answered(body: &[u8]) -> Result<(Arc<Pod>, Option<DelegateMark>), serde_json::Error> {
     let pod = Pod::from_api(&serde_json::from_slice(body)?);
     let Answered { metadata } = serde_json::from_slice(body)?;
     Ok((Arc::new(pod), DelegateMark::in_annotations(&metadata.annotations)))

@@ -54,10 +54,8 @@ impl Management {
             }
             ManagementOperation::Remove => {
                 let body = json!({"metadata": {"uid": uid.to_string(), "finalizers": null}});
-                let request = JsonRequest {
-                    content_type: MERGE_PATCH,
-                    ..requests::status(pod, uid, &body)
-                };
+                let request =
+                    JsonRequest { content_type: MERGE_PATCH, ..requests::status(pod, uid, &body) };
                 let path = client::pod_path(&pod.namespace, Some(&pod.name));
                 let body = body.to_string().into_bytes();
                 self.server.send(JsonRequest { path, body, ..request }, now);

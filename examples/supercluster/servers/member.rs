@@ -75,9 +75,8 @@ impl MemberServer for Member {
             .map(|shown| match shown {
                 Shown::Changed(pod, object) => {
                     let delegate = object.and_then(|object| watched::delegate(&object));
-                    let (mark, status) = delegate.map_or((None, Value::Null), |(mark, status)| {
-                        (Some(mark), status)
-                    });
+                    let (mark, status) =
+                        delegate.map_or((None, Value::Null), |(mark, status)| (Some(mark), status));
                     let (pod, status) = (Arc::from(pod), Arc::new(status));
                     MemberEvent::Changed(MemberPod { pod, mark, status })
                 }

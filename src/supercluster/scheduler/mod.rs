@@ -29,8 +29,8 @@ use supercluster::message::{
     CommitOutcome, CommitRequest, Committed, Request, Response, SampleRequest,
 };
 use supercluster::scheduler::{
-    CallId, Cluster, ClusterIx, LeaseAnswer, LeaseOperation, Scheduler,
-    SchedulerOutput, WriteAnswer, WriteId,
+    CallId, Cluster, ClusterIx, LeaseAnswer, LeaseOperation, Scheduler, SchedulerOutput,
+    WriteAnswer, WriteId,
 };
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;

@@ -618,9 +618,8 @@ fn unbound_delegate_of_an_earlier_life_keeps_its_room_until_it_is_deleted() {
     cluster.holds_back = is_bind;
     let request = cluster.request(job("p", "3"), "a", (1, 0));
     assert!(cluster.call(&request).is_none(), "the bind is under way");
-    cluster.holds_back = |operation| {
-        is_bind(operation) || matches!(operation, MemberOperation::Delete { .. })
-    };
+    cluster.holds_back =
+        |operation| is_bind(operation) || matches!(operation, MemberOperation::Delete { .. });
     cluster.restart();
     assert!(cluster.sample(job("q", "3"), "all", 1).nodes.is_empty(), "a bind may still arrive");
     assert_eq!(cluster.seal("p", (1, 0)), None, "not known yet");

@@ -23,8 +23,8 @@ use engine::{Engine, EngineConfig};
 pub use self::load::{Load, Shape};
 pub use self::measure::{Costs, Measurement, Report};
 pub use self::servers::{
-    ManagementEvent, ManagementOperation, ManagementServer, ManagementWrite, MemberAnswer, MemberEvent,
-    MemberOperation, MemberPod, MemberServer, Servers,
+    ManagementEvent, ManagementOperation, ManagementServer, ManagementWrite, MemberAnswer,
+    MemberEvent, MemberOperation, MemberPod, MemberServer, Servers,
 };
 pub use self::world::{Pending, World};
 

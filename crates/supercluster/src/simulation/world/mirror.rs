@@ -158,7 +158,8 @@ impl World {
         let member = &self.members[cluster];
         let incarnation: Arc<str> = format!("c{cluster}-{}", member.life).into();
         let table = member.agent.as_ref().map(|_| &member.delegates).filter(|_| !is_lost);
-        let list = table.map(|table| table.list(&incarnation, (&known.0, known.1), self.settings.list_page));
+        let list = table
+            .map(|table| table.list(&incarnation, (&known.0, known.1), self.settings.list_page));
         self.push(self.now + takes, Event::Listed { scheduler: seat, life, cluster, list });
     }
 
@@ -208,11 +209,8 @@ impl World {
                     status.map(|status| ManagementOperation::Status { status, is_unreachable });
                 let events =
                     events.into_iter().map(|event| ManagementOperation::Event(Box::new(event)));
-                let write = |operation| ManagementWrite {
-                    pod: pod.clone(),
-                    uid: uid.clone(),
-                    operation,
-                };
+                let write =
+                    |operation| ManagementWrite { pod: pod.clone(), uid: uid.clone(), operation };
                 Step::Write(status.into_iter().chain(events).map(write).collect())
             }
             Plan::Missing { member, key, delegate, is_replaceable: true, .. } => {

@@ -22,7 +22,8 @@ use super::leases::Leases;
 use super::measure::{Costs, Measurement, Report};
 use super::originals::{Original, Originals};
 use super::servers::{
-    ManagementServer, ManagementWrite, MemberAnswer, MemberOperation, MemberPod, MemberServer, Servers,
+    ManagementServer, ManagementWrite, MemberAnswer, MemberOperation, MemberPod, MemberServer,
+    Servers,
 };
 use super::{AGENT_PROFILE, SCHEDULER_NAME, Settings, engine};
 use crate::agent::{self, Agent, AgentConfig, DelegateTable};
@@ -461,9 +462,8 @@ impl World {
             config.clusters[drained].closed = Some("it is drained".into());
         }
         let mut scheduler = Scheduler::new(config.clone(), engine(SCHEDULER_NAME, config.seed));
-        let is_visible = |own: &&Original| {
-            !own.is_terminating() && own.owner.is_none_or(|owner| owner == seat)
-        };
+        let is_visible =
+            |own: &&Original| !own.is_terminating() && own.owner.is_none_or(|owner| owner == seat);
         for original in self.originals.values().filter(is_visible) {
             with_ports(|ports| scheduler.original(original.pod.clone(), self.now, ports));
         }

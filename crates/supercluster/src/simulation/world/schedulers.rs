@@ -184,10 +184,8 @@ impl World {
     pub(super) fn manage(&mut self, write: &ManagementWrite) -> scheduler::WriteAnswer {
         self.writes += 1;
         let now = self.now;
-        let answer = self.timed(
-            |costs| &mut costs.servers,
-            |own| own.management.carry_out(write, now),
-        );
+        let answer =
+            self.timed(|costs| &mut costs.servers, |own| own.management.carry_out(write, now));
         if let scheduler::WriteAnswer::Done(_) = answer
             && let Some(own) = self.originals.get_mut(&write.uid)
         {
@@ -306,7 +304,8 @@ fn note(original: &mut Original, operation: &ManagementOperation) {
             original.is_unreachable = *is_unreachable;
         }
         ManagementOperation::Effect(Effect {
-            kind: EffectKind::PatchPodStatus { patch, .. }, ..
+            kind: EffectKind::PatchPodStatus { patch, .. },
+            ..
         }) => {
             if let Some(condition) = &patch.condition {
                 original.condition = Some(condition.message.to_string());
