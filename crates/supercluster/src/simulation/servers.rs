@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use engine::Effect;
+use engine::{Effect, EffectKind};
 use framework::{Answer, Pod, PodKey, Time, Uid};
 use serde_json::Value;
 
@@ -174,6 +174,14 @@ pub enum MemberAnswer {
 }
 
 impl MemberOperation {
+    pub(super) const fn is_write(&self) -> bool {
+        match self {
+            Self::Read { .. } => false,
+            Self::Effect(effect) => !matches!(effect.kind, EffectKind::ReadPod { .. }),
+            _ => true,
+        }
+    }
+
     /// Returns the answer that the client gives if none comes.
     pub(super) fn lost(&self) -> MemberAnswer {
         let text = "no answer in time".to_owned();

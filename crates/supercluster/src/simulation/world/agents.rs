@@ -175,7 +175,7 @@ impl World {
             self.members[cluster].renewed.clone_from(renewed);
             return MemberAnswer::Agent(agent::WriteAnswer::Done);
         }
-        self.writes += 1;
+        self.writes += u64::from(operation.is_write());
         let now = self.now;
         let work = |own: &mut Self| {
             let server = &mut own.members[cluster].server;
