@@ -3,7 +3,7 @@
 //! The model has the rules of client-go: when a list or a watch is repeated, from which version and after which
 //! pause; and those of Loadmaster: silent watches are opened again, and a relist reports its differences at its end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use client::reflector::{
@@ -11,7 +11,7 @@ use client::reflector::{
     StatusError, WatchEvent,
 };
 use fastrand::Rng;
-use framework::Time;
+use framework::{Time, Uid};
 
 use super::super::rules::{Checked, rule};
 use super::api_server::{ApiServer, Quirks, Response, Watch, bookmark, status};
@@ -81,6 +81,10 @@ struct Model {
     reports_relist: bool,
     /// The objects that the server has shown, and whether the present list has them.
     shown: BTreeMap<NamespacedName, (ObjectMeta, bool)>,
+    /// The objects whose last version cannot be decoded, and whether the present list has them.
+    undecodable: BTreeMap<NamespacedName, (ObjectMeta, bool)>,
+    /// The objects in whose place the server has shown another one. A backup may bring them back.
+    replaced: BTreeSet<Uid>,
     /// The objects as of the last report.
     reported: BTreeMap<NamespacedName, ObjectMeta>,
 }
@@ -100,7 +104,8 @@ impl Model {
         if matches!(&stage, Stage::Stream)
             || matches!(&stage, Stage::Page(start) if !start.contains("continue"))
         {
-            self.shown.values_mut().for_each(|(_, is_listed)| *is_listed = false);
+            let all = self.shown.values_mut().chain(self.undecodable.values_mut());
+            all.for_each(|(_, is_listed)| *is_listed = false);
         }
         let is_quiet = self.is_quiet && matches!(stage, Stage::Watch(_));
         // The call says which timeout it has.
@@ -239,7 +244,11 @@ impl Model {
             WatchEvent::Updated(meta, ()) => self.show(meta, true),
             WatchEvent::Undecodable { meta: Some(meta), .. } => self.show(meta, false),
             WatchEvent::Deleted(meta) => {
-                self.shown.retain(|key, (own, _)| *key != meta.key || own.uid != meta.uid);
+                let is_other = |key: &NamespacedName, (own, _): &mut (ObjectMeta, bool)| {
+                    *key != meta.key || own.uid != meta.uid
+                };
+                self.shown.retain(is_other);
+                self.undecodable.retain(is_other);
             }
             WatchEvent::Bookmark { resource_version, initial_events_end: true }
                 if open.stage == Stage::Stream =>
@@ -259,7 +268,13 @@ impl Model {
     /// The server shows a version of an object. One that cannot be decoded replaces another object only.
     fn show(&mut self, meta: &ObjectMeta, is_decodable: bool) {
         self.has_reported = true;
+        match is_decodable {
+            true => drop(self.undecodable.remove(&meta.key)),
+            false => drop(self.undecodable.insert(meta.key.clone(), (meta.clone(), true))),
+        }
         let old = self.shown.get_mut(&meta.key);
+        let before = old.as_ref().map(|(own, _)| own.uid.clone());
+        self.replaced.extend(before.filter(|uid| *uid != meta.uid));
         match old {
             Some((own, is_listed)) if !is_decodable && own.uid == meta.uid => *is_listed = true,
             _ if is_decodable => {
@@ -273,6 +288,7 @@ impl Model {
 
     fn end_list(&mut self) {
         self.shown.retain(|_, (_, is_listed)| *is_listed);
+        self.undecodable.retain(|_, (_, is_listed)| *is_listed);
         self.has_synced = true;
         self.report();
     }
@@ -400,6 +416,8 @@ struct World<'r> {
     /// What the reports add up to.
     store: BTreeMap<NamespacedName, ObjectMeta>,
     undecodable: BTreeMap<NamespacedName, ObjectMeta>,
+    /// All versions that were reported as such that cannot be decoded.
+    reported_undecodable: Vec<ObjectMeta>,
     is_synced: bool,
 }
 
@@ -441,6 +459,8 @@ pub(super) fn run(random: &mut Rng, trace: &mut Vec<String>) -> Checked {
         has_reported: false,
         reports_relist: false,
         shown: BTreeMap::new(),
+        undecodable: BTreeMap::new(),
+        replaced: BTreeSet::new(),
         reported: BTreeMap::new(),
     };
     model.open(model.list(true), now);
@@ -458,6 +478,7 @@ pub(super) fn run(random: &mut Rng, trace: &mut Vec<String>) -> Checked {
         is_stalled: false,
         store: BTreeMap::new(),
         undecodable: BTreeMap::new(),
+        reported_undecodable: Vec::new(),
         is_synced: false,
     };
     world.reflector.start(now);
@@ -658,8 +679,15 @@ impl World<'_> {
                     rule(known.is_some_and(|known| known.uid == meta.uid), || {
                         format!("the deletion of {meta:?} is reported, which is not known")
                     })?;
+                    let shown = self.model.shown.get(&meta.key).map(|(shown, _)| shown);
+                    let is_gone = shown.is_none_or(|shown| shown.uid != meta.uid)
+                        || self.model.replaced.contains(&meta.uid);
+                    rule(is_gone, || {
+                        format!("the deletion of {meta:?} is reported, and {shown:?} is shown")
+                    })?;
                 }
                 Output::Undecodable { meta: Some(meta), .. } => {
+                    self.reported_undecodable.push(meta.clone());
                     let known = self.undecodable.insert(meta.key.clone(), meta.clone());
                     // A deletion that is not reported, or a list without it, may come between.
                     rule(known.as_ref() != Some(&meta), || format!("{meta:?} is reported twice"))?;
@@ -704,6 +732,13 @@ impl World<'_> {
         if model.has_synced {
             rule(self.store == model.reported, || {
                 format!("the reports add up to {:?} instead of {:?}", self.store, model.reported)
+            })?;
+            let unreported = model
+                .undecodable
+                .iter()
+                .find(|(_, (meta, _))| !self.reported_undecodable.contains(meta));
+            rule(unreported.is_none() || !self.is_watching(), || {
+                format!("{unreported:?} cannot be decoded, which is not reported")
             })?;
             let count = reflector.object_count();
             rule(count == model.shown.len() || !self.is_watching(), || {
