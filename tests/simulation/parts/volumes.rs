@@ -28,6 +28,8 @@ const NAMES: [&str; 3] = ["c0", "c1", "c2"];
 
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+/// Marks a volume whose claim no user has chosen.
+const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 
 /// Longest time until a request without an answer is carried out.
 const LONGEST_REQUEST: Duration = Duration::from_secs(75);
@@ -98,6 +100,8 @@ struct Attempt {
     carried_out: Option<Answer>,
     /// The changes that are to be written, in order.
     changes: Vec<Planned>,
+    /// Whether each change marks its volume.
+    marks: Vec<bool>,
     /// Number of changes that are written.
     written: usize,
     /// Whether the last write had no answer.
@@ -309,10 +313,14 @@ impl<'r> History<'r> {
         let own = claims
             .iter()
             .map(|own| json!({"name": own, "persistentVolumeClaim": {"claimName": own}}));
+        let mut volumes: Vec<Value> = own.collect();
+        if self.random.bool() {
+            volumes.push(json!({"name": "tmp", "emptyDir": {}}));
+        }
         let name = format!("p{}", self.pods);
         let object = json!({
             "metadata": {"namespace": "default", "name": name, "uid": format!("uid-{name}")},
-            "spec": {"volumes": own.collect::<Value>()},
+            "spec": {"volumes": volumes},
         });
         let pod = Pod::from_json(&object, &framework::ExtraFields::default());
         Member { pod: pod.expect("it is a pod").into(), claims, stage: Stage::Pending }
@@ -643,8 +651,16 @@ impl<'r> History<'r> {
             let status = reserve.reserve(&mut state, &placed, node, &self.handle());
             rule(status.is_success(), || format!("{} is not reserved: {status:?}", pod.key))?;
         }
+        let mut marks = Vec::new();
         for (resource, name, target) in &changes {
             self.assume(&pod.uid, resource, name, target);
+            let is_marked = |object: Option<&Value>| {
+                object.is_some_and(|own| {
+                    own["metadata"]["annotations"][BOUND_BY_CONTROLLER].is_string()
+                })
+            };
+            let is_shown = is_marked(self.server.shown(resource, name));
+            marks.push(is_marked(self.latest(resource, name)) && !is_shown);
         }
         // Pods that share a claim are tried once the watch shows what is assumed for it.
         self.wake_all();
@@ -666,6 +682,7 @@ impl<'r> History<'r> {
             step: Step::Start,
             carried_out: None,
             changes,
+            marks,
             written: 0,
             lost: false,
             excused,
@@ -681,7 +698,11 @@ impl<'r> History<'r> {
         match resource {
             CLAIMS => object["metadata"]["annotations"][SELECTED_NODE] = json!(target),
             _ => {
-                let uid = self.latest(CLAIMS, target).map(uid_of).cloned();
+                let claim = self.latest(CLAIMS, target);
+                if !claim.is_some_and(|claim| is_for(latest, claim)) {
+                    object["metadata"]["annotations"][BOUND_BY_CONTROLLER] = json!("yes");
+                }
+                let uid = claim.map(uid_of).cloned();
                 object["spec"]["claimRef"] =
                     json!({"namespace": "default", "name": target, "uid": uid});
             }
@@ -771,9 +792,13 @@ impl<'r> History<'r> {
         let is_next = next.is_some_and(|(resource, name, target)| {
             let annotation = &body["metadata"]["annotations"][SELECTED_NODE];
             let reference = &body["spec"]["claimRef"]["name"];
+            let mark = &body["metadata"]["annotations"][BOUND_BY_CONTROLLER];
             let is_right = match *resource {
                 CLAIMS => annotation == target,
-                _ => reference.is_null() || reference == target,
+                _ => {
+                    (reference.is_null() || reference == target)
+                        && mark.is_string() == attempt.marks[attempt.written]
+                }
             };
             *write.resource == **resource && *write.name == **name && is_right
         });
