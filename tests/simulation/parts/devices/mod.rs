@@ -114,7 +114,7 @@ const ACTIONS: [(Action, u32); 13] = [
     (Action::CleanUp, 2),
     (Action::ReplaceClaim, 2),
     (Action::End, 2),
-    (Action::Report, 2),
+    (Action::Report, 4),
     (Action::CarryOutLate, 1),
     (Action::ToggleDevices, 1),
     (Action::ToggleClass, 1),

@@ -134,7 +134,7 @@ impl History<'_> {
         let statuses = ["True", "True", "True", "False", "Unknown"];
         let mut conditions = Vec::new();
         for (kind, chance) in
-            [("ready", 7), ("attached", 7), ("other", 5), ("broken", 1), ("gone", 1)]
+            [("ready", 7), ("attached", 7), ("other", 5), ("broken", 2), ("gone", 2)]
         {
             if random.u8(..8) < chance {
                 let status = statuses[random.usize(..statuses.len())];
