@@ -32,6 +32,7 @@ impl Origin<'_> {
                 || result.binding_conditions != device.binding_conditions
                 || result.binding_failure_conditions != device.binding_failure_conditions
                 || result.share_id.is_some() != device.description.allows_multiple_allocations
+                || result.share_id.is_none() && !result.consumed_capacity.is_empty()
             {
                 return Err(format!("{result:?} of {device:?}"));
             }

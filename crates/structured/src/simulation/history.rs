@@ -16,6 +16,7 @@ use super::alike;
 use super::details::Origin;
 use super::naive::{End, Id, Naive, Picked, Sums};
 use super::random::{claims, one_in, pick, slices};
+use super::steps;
 use super::toy::Toys;
 use super::world::{World, read_claim};
 use crate::{
@@ -50,6 +51,7 @@ struct History {
 /// # Errors
 /// The allocator differs from the naive one. The trace has the objects.
 pub fn history(rng: &mut Rng, trace: &mut Vec<String>) -> Result<Vec<&'static str>, String> {
+    steps::history(rng)?;
     let mut history = History::new(rng, trace);
     let mut ends = Vec::new();
     let rounds = if history.is_alike { 2 + rng.usize(..8) } else { 1 + rng.usize(..3) };

@@ -159,7 +159,7 @@ fn body(rng: &mut Rng) -> Value {
         body["tolerations"] = json!([toleration]);
     }
     if one_in(rng, 6) {
-        let amount = *pick(rng, &["1", "2", "3", "9"]);
+        let amount = *pick(rng, &["1", "2", "3", "7", "9"]);
         body["capacity"] = json!({"requests": {"bandwidth": amount}});
     }
     body
