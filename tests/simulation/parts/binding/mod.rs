@@ -45,6 +45,8 @@ struct Cycle {
     unknown: u32,
     /// Number of binds that were refused because the pod had changed.
     outdated: u32,
+    /// The version in which an answer has shown the pod last.
+    version: Option<u64>,
     /// Whether the server has refused the patch that stops an earlier bind.
     fence_refused: bool,
     /// Whether an extender was asked to bind the pod, which nothing stops.

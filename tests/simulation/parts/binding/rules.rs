@@ -36,6 +36,10 @@ impl Cycle {
             Answer::Outdated(_) if is_bind => self.outdated += 1,
             // A bind beside one of unknown outcome says nothing about that one.
             _ if is_bind && self.unknown > 0 => self.unknown += 1,
+            Answer::Ok(Some(pod)) if !matches!(kind, EffectKind::Write(_)) => {
+                let version = pod["metadata"]["resourceVersion"].as_str();
+                self.version = version.and_then(|version| version.parse().ok()).or(self.version);
+            }
             Answer::Error(_) | Answer::Forbidden(_) if matches!(kind, EffectKind::Fence { .. }) => {
                 self.fence_refused = true;
             }
@@ -62,6 +66,13 @@ impl History {
         rule(*binding.node == *cycle.node, || {
             format!("{} is bound to {}, not to {}", sent.pod, binding.node, cycle.node)
         })?;
+        if let (EffectKind::Bind { resource_version, .. }, Some(version)) =
+            (&sent.kind, cycle.version)
+        {
+            rule(*resource_version >= version, || {
+                format!("{} is bound in version {resource_version}, not {version}", sent.pod)
+            })?;
+        }
         let mut earlier = self.sent.iter().filter(|other| other.uid == sent.uid);
         let open = earlier.find(|other| {
             matches!(other.kind, EffectKind::Bind { .. })
@@ -111,9 +122,15 @@ impl History {
                 let by_extender = asked.effects.iter().any(|effect| {
                     matches!(&effect.kind, EffectKind::ExtenderBind { binding, .. } if binding.uid == *uid)
                 });
-                let (unknown, outdated, fence_refused) = (0, 0, false);
-                let cycle =
-                    Cycle { node, generation, unknown, outdated, fence_refused, by_extender };
+                let cycle = Cycle {
+                    node,
+                    generation,
+                    unknown: 0,
+                    outdated: 0,
+                    version: None,
+                    fence_refused: false,
+                    by_extender,
+                };
                 self.cycles.insert(uid.clone(), cycle);
             }
             (Outcome::Unschedulable(_) | Outcome::Error(_), Some((plugin, rejects))) => {
@@ -198,6 +215,11 @@ impl History {
             return rule(!is_binding, || format!("{key} is not to be bound: {answer:?}"));
         }
         let Some(cycle) = self.cycles.get(uid) else { return Ok(()) };
+        let is_refused = matches!((kind, answer), (EffectKind::Bind { .. }, Answer::Outdated(_)));
+        let is_over = is_refused && cycle.unknown == 0 && cycle.outdated > OUTDATED_BINDS;
+        rule(!is_over || !is_binding, || {
+            format!("{key} is bound again after {} binds", cycle.outdated)
+        })?;
         let is_pending = self.engine.pending_pod(key).is_some_and(|pod| pod.uid == *uid);
         if is_binding || !is_pending || asked.bound.contains(uid) {
             return Ok(());
