@@ -144,7 +144,7 @@ impl Faults {
 
     /// Adds the fault of a value that violates a rule.
     pub(super) fn invalid(&mut self, field: &Field<'_>, why: &str) {
-        self.0.push(Cause::invalid(&field.path(), field.value(), why));
+        self.0.push(Cause::invalid(field.path(), field.value(), why));
     }
 
     /// Adds the fault of a text in the field at `path` that violates a rule.
@@ -161,12 +161,12 @@ impl Faults {
 
     /// Adds the fault of a missing value. `why` may be empty.
     pub(super) fn required(&mut self, field: &Field<'_>, why: &str) {
-        self.0.push(Cause::required(&field.path(), why));
+        self.0.push(Cause::required(field.path(), why));
     }
 
     /// Adds the fault of a value that must not be set. `why` may be empty.
     pub(super) fn forbidden(&mut self, field: &Field<'_>, why: &str) {
-        self.0.push(Cause::forbidden(&field.path(), why));
+        self.0.push(Cause::forbidden(field.path(), why));
     }
 
     /// Adds the fault of a reference to something that does not exist.
@@ -194,7 +194,7 @@ impl Faults {
     /// Checks that the value, if set, is one of these.
     pub(super) fn one_of(&mut self, field: &Field<'_>, supported: &[&str]) {
         if field.is_set() && !supported.contains(&field.text()) {
-            self.0.push(Cause::not_supported(&field.path(), field.value(), supported));
+            self.0.push(Cause::not_supported(field.path(), field.value(), supported));
         }
     }
 
@@ -219,7 +219,7 @@ impl Faults {
 
     /// Adds the fault of a duplicate value.
     pub(super) fn duplicate(&mut self, field: &Field<'_>) {
-        self.0.push(Cause::duplicate(&field.path(), field.value()));
+        self.0.push(Cause::duplicate(field.path(), field.value()));
     }
 
     /// Adds the fault of a duplicate, described by `text`.
@@ -238,14 +238,14 @@ impl Faults {
     pub(super) fn at_most(&mut self, list: &Field<'_>, most: usize) -> bool {
         let count = list.value().as_array().map_or(0, Vec::len);
         if count > most {
-            self.0.push(Cause::too_many(&list.path(), count, most));
+            self.0.push(Cause::too_many(list.path(), count, most));
         }
         count <= most
     }
 
     /// Adds the fault of a list or map with too many entries.
     pub(super) fn too_many(&mut self, field: &Field<'_>, count: usize, most: usize) {
-        self.0.push(Cause::too_many(&field.path(), count, most));
+        self.0.push(Cause::too_many(field.path(), count, most));
     }
 
     /// Checks that no two items of a list have the same value in the field `key`. A fault names the item.
@@ -254,7 +254,7 @@ impl Faults {
         for item in list.items() {
             let value = item.child(key).value();
             if seen.contains(&value) {
-                self.0.push(Cause::duplicate(&item.path(), value));
+                self.0.push(Cause::duplicate(item.path(), value));
             }
             seen.push(value);
         }

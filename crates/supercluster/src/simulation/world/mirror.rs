@@ -71,7 +71,7 @@ enum Then {
     /// The pod is placed anew without this delegate.
     Replace(Arc<str>),
     /// The original is deleted.
-    DeleteOriginal(ManagementWrite),
+    DeleteOriginal(Box<ManagementWrite>),
     /// The next member is released, and at last this is written, unless a cluster may be lost.
     Release { release: Box<Releasing>, is_committed: bool },
 }
@@ -219,7 +219,7 @@ impl World {
             Plan::Missing { pod, member, key, .. } => {
                 let operation = ManagementOperation::Delete;
                 let delete = ManagementWrite { pod, uid: uid.clone(), operation };
-                Step::Seal(member, key, Then::DeleteOriginal(delete))
+                Step::Seal(member, key, Then::DeleteOriginal(Box::new(delete)))
             }
             Plan::LeftOver { is_orphan: true, .. } if self.originals.contains_key(&uid) => {
                 return self.end_errand(seat, &uid, true);
@@ -422,7 +422,7 @@ impl World {
                 self.with_scheduler(seat, life, |own, _, _| own.replace(pod, &delegate));
                 Err(false)
             }
-            Then::DeleteOriginal(delete) if is_sealed => Ok(Step::write(delete)),
+            Then::DeleteOriginal(delete) if is_sealed => Ok(Step::write(*delete)),
             _ => Err(false),
         }
     }
