@@ -154,7 +154,9 @@ impl State {
     fn relist(&mut self, pods: &[Pod]) {
         let listed: Vec<_> = pods.iter().filter_map(|pod| pod.metadata.uid.clone()).collect();
         self.pods.retain(|uid, _| listed.contains(uid));
-        pods.iter().for_each(|pod| self.see(pod));
+        // All first: a pod further down the list may have ended before this one was bound.
+        let bound: Vec<String> = pods.iter().filter_map(|pod| self.take_in(pod)).collect();
+        bound.iter().for_each(|node| self.check_node(node));
     }
 
     fn forget(&mut self, pod: &Pod) {
@@ -162,6 +164,13 @@ impl State {
     }
 
     fn see(&mut self, pod: &Pod) {
+        if let Some(node) = self.take_in(pod) {
+            self.check_node(&node);
+        }
+    }
+
+    /// Takes in the state of a pod. Returns the node to which it has been bound since the last one.
+    fn take_in(&mut self, pod: &Pod) -> Option<String> {
         let uid = pod.metadata.uid.clone().unwrap_or_default();
         let now = Seen::of(pod);
         if let (Some(mark), Some(_)) = (&now.delegate, &now.node) {
@@ -172,12 +181,13 @@ impl State {
         match (&node_before, &now.node) {
             (Some(before), after) if after.as_ref() != Some(before) => {
                 self.violations.push(format!("{} moved from {before} to {after:?}", now.name));
+                None
             }
             (None, Some(node)) => {
                 self.bound += 1;
-                self.check_node(node);
+                Some(node.clone())
             }
-            _ => {}
+            _ => None,
         }
     }
 
