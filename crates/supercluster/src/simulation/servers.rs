@@ -20,7 +20,7 @@ use crate::scheduler::{Intent, OriginalPod, Placement, WriteAnswer};
 pub struct Servers {
     /// That of the management cluster.
     pub management: Box<dyn ManagementServer>,
-    /// Those of the members, in order.
+    /// The servers of the members, in the order of the clusters.
     pub members: Vec<Box<dyn MemberServer>>,
 }
 
