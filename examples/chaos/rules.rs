@@ -277,3 +277,73 @@ fn milli(quantity: &Quantity) -> u64 {
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::pods::typed;
+
+    /// A node with room for four pods of one CPU.
+    fn state() -> State {
+        State { nodes: [("node-1".to_owned(), 4000)].into(), ..State::default() }
+    }
+
+    fn pod(number: u32, node: Option<&str>, phase: &str) -> Pod {
+        typed(json!({
+            "metadata": {"name": format!("pod-{number}"), "uid": number.to_string()},
+            "spec": {
+                "nodeName": node,
+                "containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}],
+            },
+            "status": {"phase": phase},
+        }))
+        .unwrap()
+    }
+
+    fn running(number: u32) -> Pod {
+        pod(number, Some("node-1"), "Running")
+    }
+
+    #[test]
+    fn node_with_more_pods_than_room_is_reported() {
+        let mut state = state();
+        (1..=4).for_each(|number| state.see(&running(number)));
+        assert_eq!(state.violations, [""; 0]);
+
+        state.see(&running(5));
+
+        assert_eq!(
+            state.violations,
+            ["node-1 has 4000m and is asked for 5000m by pod-1, pod-2, pod-3, pod-4, pod-5"]
+        );
+    }
+
+    #[test]
+    fn pod_that_ended_further_down_a_list_takes_no_room() {
+        let mut state = state();
+        (2..=5).for_each(|number| state.see(&running(number)));
+
+        // The watch did not show that pod-5 ended and that pod-1 got its room.
+        let ended = pod(5, Some("node-1"), "Succeeded");
+        state.relist(&[running(1), running(2), running(3), running(4), ended]);
+
+        assert_eq!(state.violations, [""; 0]);
+    }
+
+    #[test]
+    fn overcommitted_node_is_found_in_a_list() {
+        let mut state = state();
+        state.relist(&(1..=5).map(running).collect::<Vec<_>>());
+        assert!(!state.violations.is_empty());
+    }
+
+    #[test]
+    fn pod_that_left_its_node_is_reported() {
+        let mut state = state();
+        state.see(&running(1));
+        state.see(&pod(1, None, "Pending"));
+        assert_eq!(state.violations, ["pod-1 moved from node-1 to None"]);
+    }
+}
