@@ -122,18 +122,31 @@ impl File {
             || self.cases.iter().flat_map(|case| case.workloads.iter().map(move |own| (case, own)));
         let selected: Vec<_> = all().filter(|(case, own)| selection.has(case, own)).collect();
         if selected.is_empty() {
-            let names: Vec<String> = all().map(|(case, own)| full_name(case, own)).collect();
-            bail!(
-                "{}: no workload has these names and labels; there are {}",
-                self.path.display(),
-                names.join(", ")
-            );
+            let close = self.names_close_to(selection).join(", ");
+            let path = self.path.display();
+            bail!("{path}: no workload has these names and labels; there are {close}");
         }
         let resolved = selected.into_iter().map(|(case, own)| {
             self.resolve(case, own)
                 .with_context(|| format!("{}: {}", self.path.display(), full_name(case, own)))
         });
         resolved.collect()
+    }
+
+    /// Returns the workloads of the test cases that the selection names; without such a test case, all test cases.
+    fn names_close_to(&self, selection: &Selection) -> Vec<String> {
+        let is_named = |case: &&TestCase| {
+            let mut cases = selection.names.iter().filter_map(|name| name.split('/').next());
+            cases.any(|name| name == case.name)
+        };
+        let named = self.cases.iter().filter(is_named);
+        let workloads: Vec<String> = named
+            .flat_map(|case| case.workloads.iter().map(move |own| full_name(case, own)))
+            .collect();
+        match workloads.is_empty() {
+            true => self.cases.iter().map(|case| case.name.clone()).collect(),
+            false => workloads,
+        }
     }
 
     fn resolve(&self, case: &TestCase, own: &Variant) -> anyhow::Result<Workload> {

@@ -90,11 +90,14 @@ fn workloads_are_selected_by_name_and_label() {
     for (wanted, labels, expected) in rows {
         assert_eq!(names(wanted, labels).unwrap(), expected, "{wanted:?} {labels:?}");
     }
-    assert_eq!(
-        names(&["x"], &[]).unwrap_err().to_string(),
-        "folder/performance-config.yaml: no workload has these names and labels; there are \
-         Case/small, Case/large"
-    );
+    for (wanted, there) in [("x", "Case"), ("Case/x", "Case/small, Case/large")] {
+        assert_eq!(
+            names(&[wanted], &[]).unwrap_err().to_string(),
+            format!(
+                "folder/performance-config.yaml: no workload has these names and labels; there are {there}"
+            )
+        );
+    }
 }
 
 #[test]
@@ -158,9 +161,14 @@ fn file_without_cases_is_an_error_with_its_line() {
     assert!(error.ends_with("none: cannot read the file"), "{error}");
 }
 
+/// The files of Kubernetes, which are not part of the project.
+fn folder_of_kubernetes() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/scheduler_perf")
+}
+
 #[test]
 fn files_of_kubernetes_are_understood() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/scheduler_perf");
+    let folder = folder_of_kubernetes();
     let files: Vec<_> = glob::glob(&format!("{}/**/performance-config.yaml", folder.display()))
         .unwrap()
         .collect::<Result<_, _>>()
@@ -176,4 +184,28 @@ fn files_of_kubernetes_are_understood() {
             templates.unwrap_or_else(|error| panic!("{}: {error:#}", workload.name));
         }
     }
+}
+
+#[test]
+fn documented_commands_select_workloads() {
+    let folder = folder_of_kubernetes();
+    if !folder.exists() {
+        eprintln!("skipped: the files of scheduler_perf are not in {}", folder.display());
+        return;
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut found = 0;
+    for document in ["README.md", "docs/perf.md"] {
+        let text = fs::read_to_string(root.join(document)).unwrap();
+        for command in text.lines().filter(|line| line.contains("perf --config scheduler_perf/")) {
+            let after = |flag: &str| command.split_once(flag)?.1.split_whitespace().next();
+            let Some(name) = after("--workload ") else { continue };
+            let file = after("--config scheduler_perf/").unwrap();
+            let selection = Selection { names: vec![name.to_owned()], ..Selection::default() };
+            let workloads = File::read(&folder.join(file)).unwrap().workloads(&selection);
+            workloads.unwrap_or_else(|error| panic!("{document}: {error:#}"));
+            found += 1;
+        }
+    }
+    assert!(found >= 3, "{found} commands");
 }
