@@ -19,7 +19,8 @@ use crate::backoff::Backoff;
 use crate::extender;
 use crate::request::Tried;
 
-/// Maximum number of requests of a status patch and of each step of an eviction.
+/// Maximum number of requests of a status patch, beside the reads that follow conflicts, and of each step of an
+/// eviction.
 const MAX_TRIES: u32 = 4;
 
 /// The delays of one call never start over.
@@ -207,6 +208,15 @@ impl ApiCall {
         )
     }
 
+    /// Returns whether the next request reads the pod before it is patched.
+    const fn must_read(&self) -> bool {
+        match &self.operation {
+            Operation::PatchPodStatus(patch) => patch.must_read,
+            Operation::Touch(touch) => touch.must_read,
+            _ => false,
+        }
+    }
+
     /// Returns whether the present request writes the pod, so that a later bind may overtake the write in the
     /// watch. A read is no write, and a pod that was bound needs no other bind.
     pub(super) fn writes_pod(&self) -> bool {
@@ -288,7 +298,23 @@ impl ApiCall {
         now: Time,
         rng: &mut fastrand::Rng,
     ) -> NextStep {
+        let must_read = self.must_read();
         self.tries += 1;
+        let step = self.next_step(outcome, retry_period, now, rng);
+        // A read that shows the pod is a part of the next try.
+        if must_read && !self.must_read() {
+            self.tries -= 1;
+        }
+        step
+    }
+
+    fn next_step(
+        &mut self,
+        outcome: Outcome,
+        retry_period: Duration,
+        now: Time,
+        rng: &mut fastrand::Rng,
+    ) -> NextStep {
         match &mut self.operation {
             Operation::Bind { .. } => match outcome {
                 Outcome::Rejected { status, message } if is_outdated(status, &message) => {

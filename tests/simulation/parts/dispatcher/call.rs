@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::replies::{Asked, Refusal, Shows};
 
-/// Number of requests after which a write that may be carried out twice is given up.
+/// Number of requests after which a write that may be carried out twice is given up, beside reads that show its pod.
 const TRIES: u32 = 4;
 
 /// Time without a read after which the delays between the reads of a pod start over.
@@ -382,7 +382,9 @@ impl Call {
 
     /// Takes in a reply.
     pub(crate) fn replied(&mut self, shows: &Shows, period: Duration, now: Time) -> Follows {
-        self.tries += 1;
+        // A read that shows the pod belongs to the patch after it.
+        let shows_pod = self.reads && matches!(shows, Shows::CarriedOut(Some(_)));
+        self.tries += u32::from(!shows_pod);
         match &self.effect {
             EffectKind::Bind { .. } | EffectKind::Write(_) => {
                 self.write_replied(shows, period, now)

@@ -690,13 +690,41 @@ fn stale_status_patch_of_a_pending_pod_is_sent_with_the_current_version() {
 fn status_patch_that_keeps_conflicting_is_given_up() {
     let mut harness = harness();
     harness.add(patch_at(7, condition("no room")));
-    for version in ["8", "9"] {
+    for version in ["8", "9", "10"] {
         harness.exchange(rejected(409, CONFLICT));
         harness.exchange(read_pod(UID, "", version));
     }
     harness.exchange(rejected(409, CONFLICT));
     assert_eq!(harness.dispatcher.unfinished(), 0);
     assert_eq!(harness.failed_calls().len(), 1);
+}
+
+#[test]
+fn status_patch_whose_read_failed_once_survives_a_second_conflict() {
+    let mut harness = harness();
+    harness.add(patch_at(7, condition("no room")));
+    harness.exchange(rejected(409, CONFLICT));
+    harness.exchange(rejected(504, "timeout"));
+    harness.wait_for_deadline();
+    harness.exchange(read_pod(UID, "", "8"));
+    harness.exchange(rejected(409, CONFLICT));
+    harness.exchange(read_pod(UID, "", "9"));
+    assert_eq!(body(&harness.request())["metadata"]["resourceVersion"], "9");
+}
+
+#[test]
+fn read_after_a_conflict_is_tried_four_times_at_most() {
+    for reply in [lost(), not_sent(), rejected(500, "no"), answered(200, &Value::Null)] {
+        let mut harness = harness();
+        harness.add(patch_at(7, condition("no room")));
+        harness.exchange(rejected(409, CONFLICT));
+        for _ in 0..2 {
+            harness.exchange(reply.clone());
+            harness.wait_for_deadline();
+        }
+        harness.exchange(reply.clone());
+        assert_eq!((harness.dispatcher.unfinished(), harness.failed_calls().len()), (0, 1));
+    }
 }
 
 #[test]
