@@ -795,23 +795,27 @@ impl History {
 }
 
 fn draw_write(pod: &PodKey, random: &mut Rng) -> Write {
-    let body = json!({ "metadata": { "uid": "x" }, "spec": { "number": random.u8(..) } });
-    let action = match random.u8(..5) {
-        0 => WriteAction::Create(body),
-        1 => WriteAction::Delete("x".into()),
-        2 => WriteAction::StrategicMergePatch(body),
-        _ => WriteAction::MergePatch(body),
-    };
+    let number = random.u8(..);
+    let action = random.u8(..5);
     let is_pod = random.bool();
-    let has_subresource = !matches!(action, WriteAction::Create(_)) && random.u8(..4) == 0;
+    let has_subresource = action != 0 && random.u8(..4) == 0;
     let subresource = has_subresource.then(|| "status".into());
+    let name = if is_pod { pod.name.clone() } else { format!("v{}", random.u8(..2)).into() };
+    // The name tells requests to create objects apart.
+    let metadata = json!({ "uid": "x", "name": &*name });
+    let body = json!({ "metadata": metadata, "spec": { "number": number } });
     Write {
         api_version: "v1".into(),
         resource: if is_pod { "pods".into() } else { "persistentvolumes".into() },
         namespace: if is_pod { pod.namespace.clone() } else { "".into() },
-        name: if is_pod { pod.name.clone() } else { format!("v{}", random.u8(..2)).into() },
+        name,
         subresource,
         group: if is_pod { "" } else { ["", "fast"][random.usize(..2)] }.into(),
-        action,
+        action: match action {
+            0 => WriteAction::Create(body),
+            1 => WriteAction::Delete("x".into()),
+            2 => WriteAction::StrategicMergePatch(body),
+            _ => WriteAction::MergePatch(body),
+        },
     }
 }
