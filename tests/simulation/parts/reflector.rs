@@ -83,8 +83,9 @@ struct Model {
     shown: BTreeMap<NamespacedName, (ObjectMeta, bool)>,
     /// The objects whose last version cannot be decoded, and whether the present list has them.
     undecodable: BTreeMap<NamespacedName, (ObjectMeta, bool)>,
-    /// The objects in whose place the server has shown another one. A backup may bring them back.
-    replaced: BTreeSet<Uid>,
+    /// The objects that the server has shown deleted, or in whose place it has shown another one. A backup may bring
+    /// them back.
+    gone: BTreeSet<Uid>,
     /// The objects as of the last report.
     reported: BTreeMap<NamespacedName, ObjectMeta>,
 }
@@ -244,6 +245,7 @@ impl Model {
             WatchEvent::Updated(meta, ()) => self.show(meta, true),
             WatchEvent::Undecodable { meta: Some(meta), .. } => self.show(meta, false),
             WatchEvent::Deleted(meta) => {
+                self.gone.insert(meta.uid.clone());
                 let is_other = |key: &NamespacedName, (own, _): &mut (ObjectMeta, bool)| {
                     *key != meta.key || own.uid != meta.uid
                 };
@@ -274,7 +276,7 @@ impl Model {
         }
         let old = self.shown.get_mut(&meta.key);
         let before = old.as_ref().map(|(own, _)| own.uid.clone());
-        self.replaced.extend(before.filter(|uid| *uid != meta.uid));
+        self.gone.extend(before.filter(|uid| *uid != meta.uid));
         match old {
             Some((own, is_listed)) if !is_decodable && own.uid == meta.uid => *is_listed = true,
             _ if is_decodable => {
@@ -460,7 +462,7 @@ pub(super) fn run(random: &mut Rng, trace: &mut Vec<String>) -> Checked {
         reports_relist: false,
         shown: BTreeMap::new(),
         undecodable: BTreeMap::new(),
-        replaced: BTreeSet::new(),
+        gone: BTreeSet::new(),
         reported: BTreeMap::new(),
     };
     model.open(model.list(true), now);
@@ -681,7 +683,7 @@ impl World<'_> {
                     })?;
                     let shown = self.model.shown.get(&meta.key).map(|(shown, _)| shown);
                     let is_gone = shown.is_none_or(|shown| shown.uid != meta.uid)
-                        || self.model.replaced.contains(&meta.uid);
+                        || self.model.gone.contains(&meta.uid);
                     rule(is_gone, || {
                         format!("the deletion of {meta:?} is reported, and {shown:?} is shown")
                     })?;
