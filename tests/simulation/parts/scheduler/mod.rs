@@ -77,8 +77,11 @@ struct History {
     failed: BTreeMap<Uid, String>,
     /// The pods that a request of this life has bound.
     bound_by_us: BTreeSet<String>,
-    /// Pods whose status could not be patched in this life, so that earlier requests may be carried out.
+    /// Pods whose status could not be patched in this life, so that earlier requests may be carried out, or which an
+    /// earlier life has patched late.
     unpatched: BTreeSet<String>,
+    /// Pods whose status patch has conflicted, and which are read next, by path.
+    conflicts: BTreeMap<String, String>,
     /// Nodes on which a request was carried out that nothing could stop.
     spoiled: BTreeSet<String>,
     next_uid: u32,
@@ -152,6 +155,16 @@ fn new_scheduler(
     (scheduler, seen)
 }
 
+fn is_status_patch(request: &Request) -> bool {
+    request.method == Method::Patch && request.path.ends_with("/status")
+}
+
+/// Returns the UID that the request names.
+fn uid_in(request: &Request) -> String {
+    let body: serde_json::Value = serde_json::from_slice(&request.body).unwrap_or_default();
+    body["metadata"]["uid"].as_str().unwrap_or_default().to_owned()
+}
+
 /// Returns a reply for the trace.
 fn shown(reply: &Reply) -> String {
     match reply {
@@ -181,6 +194,7 @@ impl History {
             failed: BTreeMap::new(),
             bound_by_us: BTreeSet::new(),
             unpatched: BTreeSet::new(),
+            conflicts: BTreeMap::new(),
             spoiled: BTreeSet::new(),
             next_uid: 0,
             is_calm: false,
@@ -265,7 +279,7 @@ impl History {
             }
             Outcome::Skipped => {}
         }
-        let given_up = self.now.since(self.began) >= FENCES_END;
+        let given_up = !self.waits_for_fences();
         let earlier = self.requests.iter().filter(|sent| sent.life < self.life);
         for sent in earlier {
             if let Some((pod, node)) = self.server.would_bind(&sent.request)
@@ -282,6 +296,11 @@ impl History {
             }
         }
         Ok(())
+    }
+
+    /// Whether the process may still wait for patches that stop requests of an earlier one.
+    fn waits_for_fences(&self) -> bool {
+        self.now.since(self.began) < FENCES_END
     }
 
     /// Whether the request may still be carried out.
@@ -359,6 +378,7 @@ impl History {
         self.failed.clear();
         self.bound_by_us.clear();
         self.unpatched.clear();
+        self.conflicts.clear();
         self.begin();
     }
 
@@ -432,7 +452,9 @@ impl History {
         let drawn = random.usize(..12);
         let reply = match drawn {
             _ if is_carried_out && random.u8(..4) > 0 => None,
-            0..4 if !is_carried_out && !is_extender => Some(refusal(drawn + random.usize(..6))),
+            0..4 if !is_carried_out && !is_extender => {
+                Some(refusal(drawn + random.usize(..6), sent.request.method))
+            }
             4 if !is_carried_out && is_extender => Some(Reply::Rejected("code 500".to_owned())),
             4..6 if !is_carried_out => Some(Reply::NotSent("connection refused".to_owned())),
             _ if is_extender => Some(Reply::Lost("connection reset".to_owned())),
@@ -451,13 +473,16 @@ impl History {
         let (is_ours, decided, request) =
             (sent.life == self.life, sent.decided, sent.request.clone());
         let (response, bound) = self.server.serve(&request);
+        if !is_ours && !self.waits_for_fences() && is_status_patch(&request) {
+            self.unpatched.insert(uid_in(&request));
+        }
         self.requests[number].carried_out = Some(Reply::Answered(response));
         let Some(Bound { uid, node, generation }) = bound else { return Ok(()) };
         if is_ours {
             self.bound_by_us.insert(uid.clone());
         } else if request.destination != Destination::ApiServer
             || self.unpatched.contains(&uid)
-            || self.now.since(self.began) >= FENCES_END
+            || !self.waits_for_fences()
         {
             self.spoiled.insert(node.clone());
         }
@@ -490,11 +515,19 @@ impl History {
         let reply = reply.or_else(|| sent.carried_out.clone());
         let Some(reply) = reply else { return };
         sent.is_answered = true;
-        let uid =
-            serde_json::from_slice::<serde_json::Value>(&sent.request.body).unwrap_or_default();
-        let uid = uid["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-        if sent.request.method == Method::Patch
-            && sent.request.path.ends_with("/status")
+        let request = &sent.request;
+        let path = request.path.trim_end_matches("/status").to_owned();
+        if is_status_patch(request) {
+            let uid = uid_in(request);
+            match &reply {
+                _ if !shows_all => self.unpatched.insert(uid),
+                Reply::Answered(response) if response.status == 409 => {
+                    self.conflicts.insert(path, uid).is_some()
+                }
+                _ => self.conflicts.remove(&path).is_some(),
+            };
+        } else if request.method == Method::Get
+            && let Some(uid) = self.conflicts.remove(&path)
             && !shows_all
         {
             self.unpatched.insert(uid);
