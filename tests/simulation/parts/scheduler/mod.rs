@@ -77,6 +77,8 @@ struct History {
     failed: BTreeMap<Uid, String>,
     /// The pods that a request of this life has bound.
     bound_by_us: BTreeSet<String>,
+    /// The pods that a request of any life has bound, and their nodes.
+    bound: BTreeSet<(String, String)>,
     /// Pods whose status could not be patched in this life, so that earlier requests may be carried out, or which an
     /// earlier life has patched late.
     unpatched: BTreeSet<String>,
@@ -193,6 +195,7 @@ impl History {
             decided: BTreeMap::new(),
             failed: BTreeMap::new(),
             bound_by_us: BTreeSet::new(),
+            bound: BTreeSet::new(),
             unpatched: BTreeSet::new(),
             conflicts: BTreeMap::new(),
             spoiled: BTreeSet::new(),
@@ -478,6 +481,7 @@ impl History {
         }
         self.requests[number].carried_out = Some(Reply::Answered(response));
         let Some(Bound { uid, node, generation }) = bound else { return Ok(()) };
+        self.bound.insert((uid.clone(), node.clone()));
         if is_ours {
             self.bound_by_us.insert(uid.clone());
         } else if request.destination != Destination::ApiServer
@@ -701,14 +705,9 @@ impl History {
             }
         }
         let seen = look(&self.seen);
-        let is_bound = |uid: &Uid, node: &str| {
-            let pod = self.server.by_uid(&uid.to_string());
-            pod.is_some_and(|pod| pod.node.as_deref() == Some(node))
-        };
         let mut reserved = seen.reserved.iter();
-        let lost = reserved.find(|(uid, node)| {
-            !self.bound_by_us.contains(&uid.to_string()) && !is_bound(uid, node)
-        });
+        let lost =
+            reserved.find(|(uid, node)| !self.bound.contains(&(uid.to_string(), node.to_string())));
         rule(lost.is_none(), || format!("a node is reserved for {lost:?}, which was not bound"))
     }
 
