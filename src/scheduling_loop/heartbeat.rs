@@ -1,9 +1,9 @@
-//! The heartbeat of the scheduling loop, by which others notice that it is stuck.
+//! The heartbeat of the scheduling loop, and of other loops of the process, by which others notice that one is stuck.
 
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use engine::ports::Span;
@@ -18,17 +18,63 @@ const SLOW: u32 = 10;
 /// Number of ticks without a turn after which the loop counts as stuck.
 const STUCK: u32 = 60;
 
-/// The turns of the scheduling loop, and the calls into plugins that it waits for.
+/// The turns of the scheduling loop and of other loops, and the calls into plugins that the scheduling loop waits for.
 ///
 /// [`watch`](Self::watch) counts the seconds without a turn. It counts ticks of a task of this process and
 /// reads no clock: after a pause of the whole process or machine it has missed its ticks like the loop its
 /// turns, so that a pause is not taken for a stuck loop.
 #[derive(Debug, Default)]
 pub struct Heartbeat {
-    turns: AtomicU64,
-    ticks_without_turn: AtomicU32,
+    turns: Turns,
     /// The nested calls that the loop is in, and those of its tasks on other threads.
     calls: Mutex<Vec<PluginCall>>,
+    others: Mutex<Vec<Arc<LoopTurns>>>,
+}
+
+/// The turns of a loop.
+#[derive(Debug, Default)]
+struct Turns {
+    made: AtomicU64,
+    /// The turns at the last tick.
+    seen: AtomicU64,
+    ticks_without_turn: AtomicU32,
+}
+
+impl Turns {
+    fn beat(&self) {
+        self.made.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a tick. Returns the number of ticks without a turn before it and with it.
+    fn tick(&self) -> (u32, u32) {
+        let made = self.made.load(Ordering::Relaxed);
+        let before = self.ticks_without_turn();
+        let is_held_up = self.seen.swap(made, Ordering::Relaxed) == made;
+        let ticks = if is_held_up { before.saturating_add(1) } else { 0 };
+        self.ticks_without_turn.store(ticks, Ordering::Relaxed);
+        (before, ticks)
+    }
+
+    fn ticks_without_turn(&self) -> u32 {
+        self.ticks_without_turn.load(Ordering::Relaxed)
+    }
+}
+
+/// The turns of a loop beside the scheduling loop. A loop that is dropped is not watched any more.
+#[derive(Debug)]
+pub struct LoopTurns {
+    name: &'static str,
+    turns: Turns,
+}
+
+impl LoopTurns {
+    /// Time within which the loop has to beat, also if it has nothing to do.
+    pub const LONGEST_WAIT: Duration = Duration::from_secs(10);
+
+    /// Notes that the loop has made a turn.
+    pub fn beat(&self) {
+        self.turns.beat();
+    }
 }
 
 /// A call into a plugin.
@@ -60,7 +106,14 @@ impl PluginCall {
 impl Heartbeat {
     /// Notes that the loop has made a turn, or waits for I/O within a time limit.
     pub fn beat(&self) {
-        self.turns.fetch_add(1, Ordering::Relaxed);
+        self.turns.beat();
+    }
+
+    /// Watches another loop, which is called `name` in messages.
+    pub fn of_loop(&self, name: &'static str) -> Arc<LoopTurns> {
+        let turns = Arc::new(LoopTurns { name, turns: Turns::default() });
+        self.others().push(turns.clone());
+        turns
     }
 
     /// Notes that the loop enters this span.
@@ -84,15 +137,15 @@ impl Heartbeat {
         let mut ticks = tokio::time::interval(TICK);
         // After a pause of the process there is one tick, not one for each second.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut seen = self.turns.load(Ordering::Relaxed);
+        self.turns.seen.store(self.turns.made.load(Ordering::Relaxed), Ordering::Relaxed);
         loop {
             ticks.tick().await;
-            let turns = self.turns.load(Ordering::Relaxed);
-            let before = self.ticks_without_turn.load(Ordering::Relaxed);
-            let ticks = if turns == seen { before.saturating_add(1) } else { 0 };
-            seen = turns;
-            self.ticks_without_turn.store(ticks, Ordering::Relaxed);
+            let (before, ticks) = self.turns.tick();
             self.log(before, ticks);
+            self.others().retain(|other| {
+                log_other(other.name, other.turns.tick());
+                Arc::strong_count(other) > 1
+            });
         }
     }
 
@@ -117,16 +170,23 @@ impl Heartbeat {
         }
     }
 
-    /// Checks that the loop makes turns.
+    /// Checks that the loops make turns.
     ///
     /// # Errors
-    /// The loop is stuck; where.
+    /// A loop is stuck; where.
     pub fn check(&self) -> Result<(), String> {
-        let ticks = self.ticks_without_turn.load(Ordering::Relaxed);
-        if ticks < STUCK {
-            return Ok(());
+        let ticks = self.turns.ticks_without_turn();
+        if ticks >= STUCK {
+            let culprit = self.culprit();
+            return Err(format!("the scheduling loop has made no turn for {ticks} s: {culprit}"));
         }
-        Err(format!("the scheduling loop has made no turn for {ticks} s: {}", self.culprit()))
+        for other in self.others().iter() {
+            let ticks = other.turns.ticks_without_turn();
+            if ticks >= STUCK {
+                return Err(format!("the loop of {} has made no turn for {ticks} s", other.name));
+            }
+        }
+        Ok(())
     }
 
     /// Returns where the loop is.
@@ -138,6 +198,23 @@ impl Heartbeat {
     fn calls(&self) -> MutexGuard<'_, Vec<PluginCall>> {
         // No code that holds the lock panics.
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn others(&self) -> MutexGuard<'_, Vec<Arc<LoopTurns>>> {
+        // No code that holds the lock panics.
+        self.others.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn log_other(name: &str, (before, seconds): (u32, u32)) {
+    match seconds {
+        0 if before >= STUCK => info!(name, seconds = before, "A loop goes on"),
+        STUCK => error!(
+            name,
+            seconds,
+            "A loop is stuck, and /livez fails until it goes on: the kubelet restarts the pod"
+        ),
+        _ => {}
     }
 }
 
@@ -172,6 +249,29 @@ mod tests {
         assert_eq!(heartbeat.check(), Ok(()));
         seconds(3).await;
         assert!(heartbeat.check().unwrap_err().contains("made no turn for 6"));
+        heartbeat.beat();
+        seconds(2).await;
+        assert_eq!(heartbeat.check(), Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn other_loop_that_makes_no_turn_is_stuck_until_it_ends() {
+        let heartbeat = watched();
+        let turns = heartbeat.of_loop("the mirror");
+        for _ in 0..70 {
+            seconds(1).await;
+            heartbeat.beat();
+            turns.beat();
+        }
+        assert_eq!(heartbeat.check(), Ok(()));
+        for _ in 0..63 {
+            seconds(1).await;
+            heartbeat.beat();
+        }
+        assert!(
+            heartbeat.check().unwrap_err().starts_with("the loop of the mirror has made no turn")
+        );
+        drop(turns);
         heartbeat.beat();
         seconds(2).await;
         assert_eq!(heartbeat.check(), Ok(()));

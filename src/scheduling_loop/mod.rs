@@ -34,7 +34,7 @@ pub use self::channel::{
     EventChannel, EventReceiver, EventSender, LoopEvent, channel, role_channel,
 };
 pub(crate) use self::failure_log::FailureLog;
-pub use self::heartbeat::Heartbeat;
+pub use self::heartbeat::{Heartbeat, LoopTurns};
 use self::log::log_attempt;
 pub(crate) use self::log::{ElectionLog, log_event};
 use self::questions::Copies;

@@ -24,7 +24,7 @@ use crate::api_client::ApiClient;
 use crate::clock::Clock;
 use crate::informer::InformerFactory;
 use crate::observer::MetricsObserver;
-use crate::scheduling_loop::{ElectionLog, EventSender, FailureLog, LoopEvent, Relists};
+use crate::scheduling_loop::{ElectionLog, EventSender, FailureLog, Heartbeat, LoopEvent, Relists};
 use crate::supervision::{Spawner, Tasks};
 use crate::wire::{WatchedKind, Whole};
 
@@ -46,6 +46,8 @@ pub struct RoleParts<M> {
     pub tasks: Spawner,
     /// The namespace of the Lease of leader election, and of other Leases.
     pub lease_namespace: Arc<str>,
+    /// Notices when a loop of the role makes no turn.
+    pub heartbeat: Arc<Heartbeat>,
 }
 
 /// What a role watches.
@@ -104,6 +106,7 @@ where
         runtime: Handle::current(),
         tasks: tasks.spawner(),
         lease_namespace: setup.config.leader_election.resource_namespace.as_str().into(),
+        heartbeat: setup.heartbeat.clone(),
     };
     let role = tokio::select! {
         role = start(parts) => role?,

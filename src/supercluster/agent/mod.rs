@@ -132,8 +132,9 @@ impl AgentRole {
         (profile, pipelines): (Arc<str>, AgentPipelines),
         parts: RoleParts<AgentEvent>,
     ) -> anyhow::Result<Self> {
-        let RoleParts { engine, client, events, clock, seed, runtime, tasks, lease_namespace } =
-            parts;
+        let RoleParts {
+            engine, client, events, clock, seed, runtime, tasks, lease_namespace, ..
+        } = parts;
         let cluster = cluster_id(&client).await?;
         let leases = KeptLeases { client: client.clone(), namespace: lease_namespace };
         // Without the permission for it, the agent agrees to no lease.

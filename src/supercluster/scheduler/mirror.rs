@@ -15,7 +15,7 @@ use super::super::messages::{DeletionOutcome, DeletionRequest, EvictionRefusal};
 use super::SchedulerEvent;
 use super::agents::Agents;
 use super::originals::Originals;
-use crate::scheduling_loop::LoopEvent;
+use crate::scheduling_loop::{LoopEvent, LoopTurns};
 use crate::supervision::{Spawner, catch_panic};
 
 /// First pause before a list of delegates, or a deletion, is tried again.
@@ -108,8 +108,9 @@ impl Mirror {
     }
 
     /// Looks at changed pods without end.
-    pub(super) async fn run(self: Arc<Self>) -> Infallible {
+    pub(super) async fn run(self: Arc<Self>, turns: Arc<LoopTurns>) -> Infallible {
         loop {
+            turns.beat();
             let clock = self.originals.clock;
             let now = clock.now();
             let wall = clock.wall_offset().wall_time(now);
@@ -129,16 +130,11 @@ impl Mirror {
     /// Waits until a pod may have to be looked at.
     async fn wait(&self) {
         let deadline = self.lock().next_deadline();
-        let timer = async {
-            match deadline {
-                Some(time) => tokio::time::sleep(self.originals.clock.until(time)).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            () = self.wake.notified() => {}
-            () = timer => {}
-        }
+        let pause = deadline.map(|time| self.originals.clock.until(time));
+        let pause =
+            pause.map_or(LoopTurns::LONGEST_WAIT, |pause| pause.min(LoopTurns::LONGEST_WAIT));
+        // Woken or not, it looks.
+        let _ = tokio::time::timeout(pause, self.wake.notified()).await;
     }
 
     fn carried_out(&self, uid: &Uid, result: Result<(), String>) {

@@ -127,8 +127,17 @@ async fn run(
     let start = async |parts: RoleParts<SchedulerEvent>| {
         let name = names.first().cloned().unwrap_or_default();
         let seed = parts.seed;
-        let RoleParts { engine, client, events, clock, runtime, tasks, lease_namespace, .. } =
-            parts;
+        let RoleParts {
+            engine,
+            client,
+            events,
+            clock,
+            runtime,
+            tasks,
+            lease_namespace,
+            heartbeat,
+            ..
+        } = parts;
         let timeout = file.sample_timeout();
         let mut list = MemberList::new(file.clone(), timeout, metrics);
         let (members, profiles) = list.first(&client, &tasks).await?;
@@ -145,7 +154,8 @@ async fn run(
             Originals { client, events: events.clone(), clock, runtime: runtime.clone() };
         let parts = (agents.clone(), originals.clone(), tasks.clone());
         let mirror = Arc::new(Mirror::new(&config, parts));
-        tasks.spawn("the mirror of pods", mirror.clone().run());
+        let turns = heartbeat.of_loop("the mirror of pods");
+        tasks.spawn("the mirror of pods", mirror.clone().run(turns));
         for member in 0..agents.len() {
             mirror.add(member, 0);
         }
