@@ -461,17 +461,24 @@ impl Engine {
         match changed {
             Changed::Bound { pod, node } => {
                 self.records.forget(&pod);
-                self.preemptions.preemptor_leaves(&pod, &mut self.world, cx.now);
+                self.preemptions.preemptor_leaves(&pod, Some(&node), &mut self.world, cx.now);
                 let transition = self.binding.confirmed(&pod, &node, cx);
                 self.apply_transition(transition, cx);
             }
             Changed::PendingDeleted(pod) => {
                 self.records.forget(&pod);
-                self.preemptions.preemptor_leaves(&pod, &mut self.world, cx.now);
+                let node = self.node_bound_to(&pod);
+                self.preemptions.preemptor_leaves(&pod, node.as_deref(), &mut self.world, cx.now);
             }
             Changed::AssumedDeleted(pod) => self.assumed_pod_deleted(&pod, cx),
             Changed::Deleted(pod) => self.notify_of_deletion(&pod, cx),
         }
+    }
+
+    /// Returns the node that a pod was bound to by a Binding that has succeeded, until the watch shows that.
+    fn node_bound_to(&self, pod: &Uid) -> Option<Arc<str>> {
+        let placed = self.cache().placed(pod).filter(|_| !self.binding.contains(pod))?;
+        Some(self.cache().cluster().node_name(placed.node).clone())
     }
 
     /// Frees the room of a deleted pod at once. A pod that waits in Permit is rejected, and its binding

@@ -229,17 +229,20 @@ impl Preemptions {
         });
     }
 
-    /// Takes in that a preemptor is no longer pending. Its preemptions count as fruitless unless the pod
-    /// has a node now.
-    pub(crate) fn preemptor_leaves(&mut self, pod: &Uid, world: &mut World, now: Time) {
+    /// Takes in that a preemptor is no longer pending. Its last preemption counts as fruitless unless the pod
+    /// was bound: a pod that was assumed and never bound has not used the room either.
+    pub(crate) fn preemptor_leaves(
+        &mut self,
+        pod: &Uid,
+        bound_to: Option<&str>,
+        world: &mut World,
+        now: Time,
+    ) {
         self.pauses.remove(pod);
         self.release(pod, world, |preemption| {
             preemption.preemptor.uid == *pod && preemption.evicting.is_empty()
         });
-        let view = world.view();
-        let placed = view.cache().placed(pod);
-        let node = placed.map(|placed| view.cluster().node_name(placed.node).clone());
-        world.preemptions_mut().fruitless_mut().end(pod, node.as_deref(), now);
+        world.preemptions_mut().fruitless_mut().end(pod, bound_to, now);
     }
 
     /// Pauses the preemptions of a pod. Records one event per pause.

@@ -165,6 +165,34 @@ fn node_pauses_if_the_preemptor_is_recreated_each_time() {
     assert_eq!(world.place("q"), "placed", "it is more important than all that failed");
 }
 
+/// The watch may show the end of a pod and not its bind: a list after a broken watch lacks the pod.
+#[test]
+fn node_pauses_if_the_preemptor_is_deleted_before_its_bind_each_time() {
+    for is_bound in [false, true] {
+        let mut world = front(&["v"]);
+        for generation in 0..4 {
+            world.pod(preemptor("p").uid(&format!("p{generation}")));
+            world.attempt();
+            let (effect, victim) = world.take_eviction("v");
+            dies(&mut world, effect, &victim);
+            world.pass(2);
+            assert_eq!(world.attempt(), Outcome::Assumed("node-v".into()));
+            let (bind, _) = world.take_bind("p");
+            if is_bound {
+                world.answer(bind, &Answer::ok());
+            }
+            world.delete("p");
+            let replacement = pod("v").uid(&format!("v{generation}")).cpu("4");
+            world.pod(replacement.scheduler("other").on("node-v"));
+        }
+        world.pod(preemptor("p"));
+        world.attempt();
+        let evictions = if is_bound { 1 } else { 0 };
+        assert_eq!(world.open_evictions().len(), evictions, "bound: {is_bound}");
+        assert_eq!(pause_events(&world).len(), 1 - evictions, "bound: {is_bound}");
+    }
+}
+
 #[test]
 fn deleted_preemptor_leaves_no_deadline() {
     let mut world = front(&["v"]);

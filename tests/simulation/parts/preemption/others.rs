@@ -161,15 +161,14 @@ impl History<'_> {
         let Some(object) = object else {
             trace.push(format!("the watch shows that {name} is gone"));
             let Some(uid) = known else { return Ok(()) };
-            let was_placed = self.is_placed(&uid);
             self.ends(&uid);
             let gone = uid.clone();
             let (_, asked) = self.call(|engine, now, ports| {
                 engine.apply(Change::PodDeleted { key, uid: gone }, now, ports);
             });
-            self.shown.remove(&uid);
+            let shown = self.shown.remove(&uid);
             self.charged.remove(&uid);
-            if !was_placed {
+            if shown.is_some_and(|shown| shown.spec.node_name.is_empty()) {
                 self.leaves(&uid, None);
             }
             return self.nothing_is_evicted(&asked);
