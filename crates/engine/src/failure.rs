@@ -103,7 +103,9 @@ impl Failure {
         let condition = (!self.is_silent()).then(|| Arc::new(self.condition()));
         let written = queued.written_condition.clone();
         queued.written_condition = condition.clone().or(written.clone());
-        let was_nominated = world.view().nominator().node_of(&queued.pod.uid).is_some();
+        if let Some(node) = &self.requested_nomination {
+            world.nomination_written(&queued.pod, node.clone());
+        }
         let Some(pod) = world.requeue_failed(queued, &self.nominating, cx) else {
             return Outcome::Skipped;
         };
@@ -111,8 +113,11 @@ impl Failure {
             let patch = StatusPatch {
                 condition: is_to_be_written(&condition, &pod, written.as_deref())
                     .then(|| (*condition).clone()),
-                nominated_node_name: self.nomination_to_write(&pod, was_nominated),
+                nominated_node_name: world.view().nominator().to_write(&pod, &self.nominating),
             };
+            if let Some(node) = &patch.nominated_node_name {
+                world.nomination_written(&pod, node.clone());
+            }
             self.report(&pod, patch, profile, cx);
         }
         match rejected {
@@ -135,21 +140,6 @@ impl Failure {
             message: self.message.as_str().into(),
         }
     }
-
-    fn nomination_to_write(&self, pod: &Pod, was_nominated: bool) -> Option<Arc<str>> {
-        changed_nomination(self.known_nomination(pod, was_nominated), &self.nominating)
-    }
-
-    /// Returns the nomination that the pod has once all patches are carried out.
-    fn known_nomination<'a>(&'a self, pod: &'a Pod, was_nominated: bool) -> Option<&'a Arc<str>> {
-        let nominates =
-            matches!(&self.nominating, NominatingInfo::Override(node) if !node.is_empty());
-        // A nomination that was cleared for a preemptor is in the object until that patch is carried out, and has to
-        // be written again.
-        let is_cleared = nominates && !was_nominated;
-        let shown = pod.nominated_node_name().filter(|_| !is_cleared);
-        shown.or(self.requested_nomination.as_ref())
-    }
 }
 
 /// Whether the pod may have another condition than this one: the watch shows another one, or `written`, the last one that was
@@ -161,40 +151,4 @@ fn is_to_be_written(
 ) -> bool {
     let shown = pod.scheduled_condition.as_deref();
     shown != Some(condition) || written.is_some_and(|written| written != condition)
-}
-
-/// Returns the nomination to write, if it differs from the known one.
-pub(crate) fn changed_nomination(
-    known: Option<&Arc<str>>,
-    nominating: &NominatingInfo,
-) -> Option<Arc<str>> {
-    let NominatingInfo::Override(node) = nominating else { return None };
-    (**node != **known.unwrap_or(&"".into())).then(|| node.clone())
-}
-
-#[cfg(test)]
-mod tests {
-    use framework::testing::pod;
-
-    use super::*;
-
-    #[test]
-    fn nomination_is_written_again_while_the_object_shows_one_that_was_cleared() {
-        let shows_x = pod("p").nominated("x").build();
-        let rows = [
-            ("x", true, None),
-            ("x", false, Some("x")),
-            ("y", true, Some("y")),
-            ("", false, Some("")),
-        ];
-        for (node, was_nominated, written) in rows {
-            let failure = Failure {
-                nominating: NominatingInfo::Override(node.into()),
-                ..Failure::error(&Status::error("no room"))
-            };
-            let known = failure.known_nomination(&shows_x, was_nominated);
-            let changed = changed_nomination(known, &failure.nominating);
-            assert_eq!(changed.as_deref(), written, "{node:?}, {was_nominated}");
-        }
-    }
 }

@@ -1,15 +1,22 @@
 //! Nominations: room on a node that is kept for a pending pod.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use framework::{NominatedPods, NominatingInfo, Pod, Uid};
+
+/// Maximum number of requested writes of one pod that the nominator remembers.
+const MOST_UNSEEN: usize = 8;
 
 /// The pods that are nominated to each node.
 ///
 /// The nominator keeps the pods themselves, queued or in flight. This is a deliberate difference:
 /// kube-scheduler looks them up in its queue, and counts a nominated pod in flight as a pod without
 /// requests and priority, so that another pod may take its room.
+///
+/// It also remembers which writes of a nomination were requested and not shown by the watch yet. Until the watch
+/// has shown the last one, the status of the pod is outdated and does not change the nomination. kube-scheduler
+/// follows each update, so that a nomination that was cleared comes back, or a new one is lost, while its watch lags.
 #[derive(Debug, Default)]
 pub struct Nominator {
     /// Never iterated.
@@ -18,70 +25,130 @@ pub struct Nominator {
     by_node: BTreeMap<Arc<str>, BTreeMap<u64, Arc<Pod>>>,
     /// Counts nominations.
     nominations: u64,
+    /// The pods with requested writes that the watch has not shown. Never iterated.
+    unseen: HashMap<Uid, Unseen>,
 }
 
 #[derive(Debug)]
 struct Entry {
     node: Arc<str>,
     nomination: u64,
-    /// Whether the object shows an earlier nomination to the same node, which is being cleared.
-    is_ahead: bool,
+}
+
+/// Writes of `status.nominatedNodeName` that were requested, and that the watch has not shown.
+#[derive(Debug)]
+struct Unseen {
+    /// The name that the watch shows.
+    shown: Arc<str>,
+    /// The names to be written, in the order of the requests.
+    writes: VecDeque<Arc<str>>,
 }
 
 impl Nominator {
     /// Nominates a pod to the node of an [`Override`](NominatingInfo::Override), otherwise to the node
-    /// that its status names. An empty name means no node. Replaces any earlier nomination.
+    /// that its status names once all writes are carried out. An empty name means no node. Replaces any earlier
+    /// nomination.
     ///
     /// The caller ensures that the pod exists and is not bound.
     pub fn add(&mut self, pod: Arc<Pod>, info: &NominatingInfo) {
-        let before = self.remove(&pod.uid);
-        let shown = pod.nominated_node_name();
-        let (node, is_new) = match info {
-            NominatingInfo::Override(node) => (Some(node), before.is_none()),
-            NominatingInfo::Noop => (shown, false),
+        self.delete(&pod.uid);
+        let node = match info {
+            NominatingInfo::Override(node) => Some(node),
+            NominatingInfo::Noop => self.written(&pod),
         };
         let Some(node) = node.filter(|node| !node.is_empty()).cloned() else { return };
-        let was_ahead = before.is_some_and(|before| before.is_ahead && before.node == node);
-        let is_ahead = shown == Some(&node) && (is_new || was_ahead);
         let nomination = self.nominations;
         self.nominations += 1;
-        self.entries.insert(pod.uid.clone(), Entry { node: node.clone(), nomination, is_ahead });
+        self.entries.insert(pod.uid.clone(), Entry { node: node.clone(), nomination });
         self.by_node.entry(node).or_default().insert(nomination, pod);
     }
 
     /// Removes the nomination of a pod, if there is one.
     pub fn delete(&mut self, uid: &Uid) {
-        self.remove(uid);
-    }
-
-    fn remove(&mut self, uid: &Uid) -> Option<Entry> {
-        let entry = self.entries.remove(uid)?;
+        let Some(entry) = self.entries.remove(uid) else { return };
         let pods = self.by_node.get_mut(&entry.node).expect("an entry is listed under its node");
         pods.remove(&entry.nomination);
         if pods.is_empty() {
             self.by_node.remove(&entry.node);
         }
-        Some(entry)
     }
 
-    /// Takes in an update of a pod. If the new version names no node in its status, keeps a nomination that is not
-    /// written yet: the old version names none either, or one from before. Otherwise the new status decides.
-    pub fn update(&mut self, old: &Pod, new: Arc<Pod>) {
-        let is_unwritten = |entry: &&Entry| entry.is_ahead || old.nominated_node_name().is_none();
-        let unwritten = self.entries.get(&old.uid).filter(is_unwritten);
-        let unnamed = new.nominated_node_name().is_none();
-        let kept = unwritten.filter(|_| unnamed).map(|entry| entry.node.clone());
-        if old.uid != new.uid {
-            self.delete(&old.uid);
+    /// Forgets a pod that is no longer pending.
+    pub fn forget(&mut self, uid: &Uid) {
+        self.delete(uid);
+        self.unseen.remove(uid);
+    }
+
+    /// Returns the node that the status of a pod names once all requested writes are carried out.
+    pub fn written<'a>(&'a self, pod: &'a Pod) -> Option<&'a Arc<str>> {
+        let last = self.unseen.get(&pod.uid).and_then(|unseen| unseen.writes.back());
+        match last {
+            Some(last) => Some(last).filter(|node| !node.is_empty()),
+            None => pod.nominated_node_name(),
         }
-        self.add(new, &kept.map_or(NominatingInfo::Noop, NominatingInfo::Override));
+    }
+
+    /// Returns the node to write into the status of a pod, or an empty name to clear it: the watch shows another one, or
+    /// another one was requested. A write that the watch does not show is repeated, since it may have failed.
+    pub fn to_write(&self, pod: &Pod, info: &NominatingInfo) -> Option<Arc<str>> {
+        let NominatingInfo::Override(node) = info else { return None };
+        let names = |known: Option<&Arc<str>>| known.map_or("", |known| known) == &**node;
+        (!names(self.written(pod)) || !names(pod.nominated_node_name())).then(|| node.clone())
+    }
+
+    /// Takes in that a node was requested to be written into the status of a pod, or an empty name to clear it.
+    pub fn write(&mut self, pod: &Pod, node: Arc<str>) {
+        if self.written(pod).map_or("", |written| written) == &*node {
+            return;
+        }
+        let unseen = self
+            .unseen
+            .entry(pod.uid.clone())
+            .or_insert_with(|| Unseen { shown: shown(pod), writes: VecDeque::new() });
+        if unseen.writes.len() == MOST_UNSEEN {
+            unseen.writes.pop_front();
+        }
+        unseen.writes.push_back(node);
+    }
+
+    /// Takes in the version of a pod that the watch shows, whose name may be one of the requested ones. An unknown
+    /// name was written by others, after the requested ones.
+    pub fn see(&mut self, pod: &Pod) {
+        let Some(unseen) = self.unseen.get_mut(&pod.uid) else { return };
+        let name = shown(pod);
+        if name == unseen.shown {
+            return;
+        }
+        let place = unseen.writes.iter().position(|own| *own == name);
+        unseen.writes.drain(..place.map_or(unseen.writes.len(), |place| place + 1));
+        unseen.shown = name;
+        if unseen.writes.is_empty() {
+            self.unseen.remove(&pod.uid);
+        }
+    }
+
+    /// Takes in an update of a pod that the nominator [has seen](Self::see). The new status decides, unless it is
+    /// outdated, or names no node like the old one: then the nomination is not written yet.
+    pub fn update(&mut self, old: &Pod, new: Arc<Pod>) {
+        let is_outdated = self.unseen.contains_key(&new.uid);
+        let node = self.entries.get(&old.uid).map(|entry| entry.node.clone());
+        let unnamed = |pod: &Pod| pod.nominated_node_name().is_none();
+        let info = match node {
+            Some(node) if is_outdated || unnamed(old) && unnamed(&new) => {
+                NominatingInfo::Override(node)
+            }
+            None if is_outdated => NominatingInfo::Override("".into()),
+            _ => NominatingInfo::Noop,
+        };
+        if old.uid != new.uid {
+            self.forget(&old.uid);
+        }
+        self.add(new, &info);
     }
 
     /// Replaces the object of a nominated pod, but keeps its node and its order.
     pub fn refresh(&mut self, pod: &Arc<Pod>) {
-        let Some(entry) = self.entries.get_mut(&pod.uid) else { return };
-        let Entry { node, nomination, is_ahead } = entry;
-        *is_ahead &= pod.nominated_node_name() == Some(node);
+        let Some(Entry { node, nomination }) = self.entries.get(&pod.uid) else { return };
         let listed = self.by_node.get_mut(node).and_then(|pods| pods.get_mut(nomination));
         *listed.expect("an entry is listed under its node") = pod.clone();
     }
@@ -115,6 +182,11 @@ impl NominatedPods for Nominator {
     fn nodes(&self) -> Vec<Arc<str>> {
         self.by_node.keys().cloned().collect()
     }
+}
+
+/// The node that the status of a pod names, or an empty name.
+fn shown(pod: &Pod) -> Arc<str> {
+    pod.nominated_node_name().cloned().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -186,42 +258,112 @@ mod tests {
         assert!(nominator.is_empty());
     }
 
-    #[test]
-    fn update_that_clears_an_earlier_nomination_keeps_the_present_one() {
-        let [bare, stated] = [pod("p"), pod("p").nominated("x")].map(|own| Arc::new(own.build()));
-        let node_of = |nominator: &Nominator| nominator.node_of(&bare.uid).map(ToString::to_string);
-        let mut nominator = Nominator::default();
-        nominator.add(stated.clone(), &NominatingInfo::Noop);
-        nominator.delete(&stated.uid);
-        nominator.add(stated.clone(), &to("x"));
-        nominator.update(&stated, bare.clone());
-        assert_eq!(node_of(&nominator).as_deref(), Some("x"));
-        nominator.update(&bare, stated.clone());
-        nominator.update(&stated, bare.clone());
-        assert_eq!(node_of(&nominator), None, "the present one is cleared");
+    /// Shows versions of a pod whose status names these nodes, after the first one. Returns the node that the pod is
+    /// nominated to after each.
+    fn show<const N: usize>(
+        nominator: &mut Nominator,
+        first: &str,
+        versions: [&str; N],
+    ) -> [Option<String>; N] {
+        let mut old = version(first);
+        versions.map(|node| {
+            let new = version(node);
+            nominator.see(&new);
+            nominator.update(&old, new.clone());
+            old = new.clone();
+            nominator.node_of(&new.uid).map(ToString::to_string)
+        })
     }
 
-    /// The update may reach the pod while it waits or while it is in flight.
+    fn own(node: &str) -> Option<String> {
+        Some(node.to_owned())
+    }
+
+    fn version(node: &str) -> Arc<Pod> {
+        Arc::new(if node.is_empty() { pod("p") } else { pod("p").nominated(node) }.build())
+    }
+
+    /// Nominates a pod of which the watch shows this node to another one, or clears its nomination, and requests the
+    /// write.
+    fn renominate(nominator: &mut Nominator, shown: &str, node: &str) {
+        nominator.add(version(shown), &to(node));
+        nominator.write(&version(shown), node.into());
+    }
+
     #[test]
-    fn other_update_before_the_one_that_clears_an_earlier_nomination_changes_nothing() {
-        let [bare, stated] = [pod("p"), pod("p").nominated("x")].map(|own| Arc::new(own.build()));
-        let relabelled = Arc::new(pod("p").nominated("x").label("app", "web").build());
-        let node_of = |nominator: &Nominator| nominator.node_of(&bare.uid).map(ToString::to_string);
-        let ahead = || {
+    fn nomination_that_was_cleared_does_not_come_back_with_an_older_version() {
+        let mut nominator = Nominator::default();
+        renominate(&mut nominator, "", "x");
+        renominate(&mut nominator, "", "");
+        assert_eq!(show(&mut nominator, "", ["", "x", "x", ""]), [const { None }; 4]);
+        assert_eq!(show(&mut nominator, "", ["x"]), [own("x")], "others have written it");
+    }
+
+    #[test]
+    fn nomination_stays_until_the_watch_has_shown_the_last_write() {
+        // It was nominated and cleared before; the watch shows the one or the other.
+        for (first, versions) in [("x", ["x", "", "x"]), ("", ["x", "", "x"])] {
             let mut nominator = Nominator::default();
-            nominator.add(stated.clone(), &to("x"));
-            nominator
+            if first.is_empty() {
+                renominate(&mut nominator, first, "x");
+            }
+            renominate(&mut nominator, first, "");
+            renominate(&mut nominator, first, "x");
+            let nodes = show(&mut nominator, first, versions);
+            assert_eq!(nodes, [own("x"), own("x"), own("x")], "after {first:?}");
+            assert_eq!(show(&mut nominator, "x", [""]), [None], "the present one is cleared");
+            assert!(nominator.unseen.is_empty());
+        }
+    }
+
+    #[test]
+    fn node_that_others_have_written_replaces_the_nomination() {
+        let mut nominator = Nominator::default();
+        renominate(&mut nominator, "", "x");
+        renominate(&mut nominator, "", "y");
+        assert_eq!(show(&mut nominator, "", ["", "z", ""]), [own("y"), own("z"), None]);
+        assert!(nominator.unseen.is_empty());
+    }
+
+    #[test]
+    fn status_as_written_decides_without_an_override() {
+        let mut nominator = Nominator::default();
+        let node_of = |nominator: &mut Nominator| {
+            nominator.add(version("x"), &NominatingInfo::Noop);
+            nominator.node_of(&version("x").uid).map(ToString::to_string)
         };
-        let mut nominator = ahead();
-        nominator.update(&stated, relabelled.clone());
-        nominator.add(relabelled.clone(), &to("x"));
-        nominator.update(&relabelled, bare.clone());
-        assert_eq!(node_of(&nominator).as_deref(), Some("x"));
-        let mut nominator = ahead();
-        nominator.refresh(&bare);
-        nominator.update(&bare, stated.clone());
-        nominator.update(&stated, bare.clone());
-        assert_eq!(node_of(&nominator), None, "the present one is cleared");
+        for (written, node) in [("x", Some("x")), ("", None), ("y", Some("y"))] {
+            nominator.write(&version("x"), written.into());
+            assert_eq!(node_of(&mut nominator).as_deref(), node);
+            assert_eq!(nominator.written(&version("x")).map(|node| &**node), node);
+        }
+        nominator.forget(&version("x").uid);
+        assert_eq!(node_of(&mut nominator).as_deref(), Some("x"));
+    }
+
+    #[test]
+    fn nomination_is_written_unless_shown_and_requested_last() {
+        let mut nominator = Nominator::default();
+        nominator.write(&version("x"), "y".into());
+        for node in ["x", "y", ""] {
+            assert_eq!(nominator.to_write(&version("x"), &to(node)).as_deref(), Some(node));
+        }
+        assert_eq!(nominator.to_write(&version("x"), &NominatingInfo::Noop), None);
+        assert_eq!(nominator.to_write(&version("y"), &to("y")), None);
+        nominator.see(&version("y"));
+        assert_eq!(nominator.to_write(&version("y"), &to("y")), None);
+        assert_eq!(nominator.to_write(&version(""), &to("")), None, "it is not nominated");
+    }
+
+    #[test]
+    fn few_writes_are_remembered() {
+        let mut nominator = Nominator::default();
+        for number in 0..100 {
+            renominate(&mut nominator, "", &number.to_string());
+        }
+        assert_eq!(nominator.unseen[&version("").uid].writes.len(), MOST_UNSEEN);
+        assert_eq!(show(&mut nominator, "", ["92", "99"]), [own("99"), own("99")]);
+        assert!(nominator.unseen.is_empty());
     }
 
     #[test]

@@ -144,8 +144,13 @@ impl World {
     }
 
     /// Ends the nomination of a pod.
-    pub fn clear_nomination(&mut self, uid: &Uid) {
-        self.0.clear_nomination(uid);
+    pub fn clear_nomination(&mut self, pod: &Pod) {
+        self.0.clear_nomination(pod);
+    }
+
+    /// Takes in that a node was requested to be written into the status of a pod.
+    pub fn nomination_written(&mut self, pod: &Pod, node: Arc<str>) {
+        self.0.nomination_written(pod, node);
     }
 
     /// Counts the eviction of a pod.

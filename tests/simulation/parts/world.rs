@@ -469,6 +469,13 @@ impl Pair<'_> {
         let known =
             self.world.requeue_failed(reject(real), &nominating, Now { now, probe: &mut self.log });
         rule(known == expected, || "another pod is the failed one".to_owned())?;
+        if let NominatingInfo::Override(node) = nominating
+            && self.one_in(2)
+        {
+            self.note(("its nomination is written", &node));
+            self.model.request(&pod, &node);
+            self.world.nomination_written(&pod, node);
+        }
         if self.one_in(2) {
             self.model.move_others(&pod, now);
             self.world.move_others(pod.clone(), Now { now, probe: &mut self.log });
@@ -590,10 +597,10 @@ impl Pair<'_> {
     fn clear(&mut self) -> Checked {
         let name = self.name();
         let Some(own) = self.pods.get(name) else { return Ok(()) };
-        let uid = Uid::from(&*own.uid.to_string());
-        self.note(("clear nomination", &uid));
-        self.world.clear_nomination(&uid);
-        drop(self.model.clear_nomination(&uid));
+        let pod = own.build(name);
+        self.note(("clear nomination", &pod.uid));
+        self.world.clear_nomination(&pod);
+        self.model.end_nomination(&pod);
         Ok(())
     }
 }

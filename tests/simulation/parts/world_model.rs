@@ -31,11 +31,17 @@ struct Placed {
 
 /// A pod for which room on a node is kept.
 #[derive(Debug, Clone)]
-pub(super) struct Nomination {
+struct Nomination {
     pod: Arc<Pod>,
     node: Arc<str>,
-    /// Whether the object shows an earlier nomination to the same node, which is being cleared.
-    is_ahead: bool,
+}
+
+/// Names of nodes that were requested to be written as the nomination of a pod, since the watch last showed one of
+/// them, or the one that was there before.
+#[derive(Debug)]
+struct Writes {
+    shown: String,
+    requested: Vec<String>,
 }
 
 /// Region and zone.
@@ -63,6 +69,7 @@ pub(super) struct Model {
     pub(super) pending: BTreeMap<PodKey, Arc<Pod>>,
     /// In the order of nomination.
     nominations: Vec<Nomination>,
+    writes: BTreeMap<Uid, Writes>,
     waiting: BTreeMap<Uid, WaitingPod>,
     /// The objects of other kinds.
     objects: BTreeMap<(EventResource, String), Arc<Value>>,
@@ -87,6 +94,7 @@ impl Model {
             placed: Vec::new(),
             pending: BTreeMap::new(),
             nominations: Vec::new(),
+            writes: BTreeMap::new(),
             waiting: BTreeMap::new(),
             objects: BTreeMap::new(),
             evicting: BTreeMap::new(),
@@ -286,6 +294,7 @@ impl Model {
         if old.resource_version == pod.resource_version && pod.resource_version != 0 {
             return Vec::new();
         }
+        self.note_shown(pod);
         let mut changed = Vec::new();
         if is_assumed && pod.terminating && !old.terminating {
             changed.push(format!("assumed {} goes", pod.uid));
@@ -371,6 +380,7 @@ impl Model {
 
     fn leave_queue(&mut self, pod: &Arc<Pod>, now: Time) {
         self.clear_nomination(&pod.uid);
+        self.writes.remove(&pod.uid);
         self.on_queue(now, |queue, around| queue.delete(pod, around));
     }
 
@@ -384,6 +394,10 @@ impl Model {
         let around = Around { profiles: self.profiles, handle: parts.handle(&self.cluster) };
         call(&mut self.queue, around)
     }
+}
+
+fn name_of_nomination(pod: &Pod) -> String {
+    pod.nominated_node_name().map(ToString::to_string).unwrap_or_default()
 }
 
 fn assigned_event(action: ActionType, old: Option<Arc<Pod>>, new: Option<Arc<Pod>>) -> ObjectEvent {
@@ -474,43 +488,75 @@ impl Model {
         }
     }
 
-    /// Nominates a pod to the given node, or else to the one that its status names.
+    /// Nominates a pod to the given node, or else to the one that its status names after all writes.
     fn nominate(&mut self, pod: &Arc<Pod>, info: &NominatingInfo) {
-        let before = self.clear_nomination(&pod.uid);
-        let shown = pod.nominated_node_name();
+        self.clear_nomination(&pod.uid);
         let node = match info {
-            NominatingInfo::Override(node) => Some(node),
-            NominatingInfo::Noop => shown,
+            NominatingInfo::Override(node) => node.clone(),
+            NominatingInfo::Noop => self.nomination_after_writes(pod).into(),
         };
-        let Some(node) = node.filter(|node| !node.is_empty()).cloned() else { return };
-        let is_new = before.is_none() && matches!(info, NominatingInfo::Override(_));
-        let was_ahead = before.is_some_and(|before| before.is_ahead && before.node == node);
-        let is_ahead = shown == Some(&node) && (is_new || was_ahead);
-        self.nominations.push(Nomination { pod: pod.clone(), node, is_ahead });
+        if !node.is_empty() {
+            self.nominations.push(Nomination { pod: pod.clone(), node });
+        }
     }
 
-    /// A queued pod has a new version. A nomination that is not written yet stays if the status names no node.
+    fn nomination_after_writes(&self, pod: &Pod) -> String {
+        let last = self.writes.get(&pod.uid).and_then(|writes| writes.requested.last());
+        last.cloned().unwrap_or_else(|| name_of_nomination(pod))
+    }
+
+    /// A write of a nomination is requested.
+    pub(super) fn request(&mut self, pod: &Pod, node: &str) {
+        let Some(pod) = self.pending.get(&pod.key).filter(|own| own.uid == pod.uid) else { return };
+        if self.nomination_after_writes(pod) != node {
+            let new = Writes { shown: name_of_nomination(pod), requested: Vec::new() };
+            let writes = self.writes.entry(pod.uid.clone()).or_insert(new);
+            writes.requested.push(node.to_owned());
+            // The latest ones are remembered.
+            writes.requested.drain(..writes.requested.len().saturating_sub(8));
+        }
+    }
+
+    /// The watch shows a version of a pod.
+    fn note_shown(&mut self, pod: &Pod) {
+        let name = name_of_nomination(pod);
+        let Some(writes) = self.writes.get_mut(&pod.uid).filter(|own| own.shown != name) else {
+            return;
+        };
+        while !writes.requested.is_empty() && writes.requested.remove(0) != name {}
+        writes.shown = name;
+        self.writes.retain(|_, own| !own.requested.is_empty());
+    }
+
+    /// A queued pod has a new version. A nomination that is not written yet stays if the status names no node. All
+    /// stays while writes are not shown.
     fn update_nomination(&mut self, old: &Pod, new: &Arc<Pod>) {
         let own = self.nominations.iter().find(|own| own.pod.uid == old.uid);
-        let is_unwritten = |own: &&Nomination| own.is_ahead || old.nominated_node_name().is_none();
-        let kept = own.filter(is_unwritten).map(|own| own.node.clone());
-        match kept.filter(|_| new.nominated_node_name().is_none()) {
-            Some(node) => self.nominate(new, &NominatingInfo::Override(node)),
-            None => self.nominate(new, &NominatingInfo::Noop),
+        let own = own.map(|own| own.node.clone());
+        let is_bare = |pod: &Pod| name_of_nomination(pod).is_empty();
+        let stays = self.writes.contains_key(&new.uid);
+        if stays || own.is_some() && is_bare(old) && is_bare(new) {
+            self.nominate(new, &NominatingInfo::Override(own.unwrap_or_default()));
+        } else {
+            self.nominate(new, &NominatingInfo::Noop);
         }
     }
 
     /// A pod in flight has a new version, and keeps its nomination and its turn.
     fn refresh_nomination(&mut self, pod: &Arc<Pod>) {
         if let Some(own) = self.nominations.iter_mut().find(|own| own.pod.uid == pod.uid) {
-            own.is_ahead &= pod.nominated_node_name() == Some(&own.node);
             own.pod = pod.clone();
         }
     }
 
-    pub(super) fn clear_nomination(&mut self, uid: &Uid) -> Option<Nomination> {
-        let place = self.nominations.iter().position(|own| own.pod.uid == *uid)?;
-        Some(self.nominations.remove(place))
+    fn clear_nomination(&mut self, uid: &Uid) {
+        self.nominations.retain(|own| own.pod.uid != *uid);
+    }
+
+    /// A nomination ends, and its write is requested.
+    pub(super) fn end_nomination(&mut self, pod: &Pod) {
+        self.clear_nomination(&pod.uid);
+        self.request(pod, "");
     }
 
     pub(super) fn move_others(&mut self, pod: &Arc<Pod>, now: Time) {

@@ -31,7 +31,6 @@ use self::waits::PreBindWaits;
 use crate::context::Context;
 use crate::cycle::Extender;
 use crate::effect::{EffectId, EffectKind};
-use crate::failure::changed_nomination;
 use crate::ports::Count;
 use crate::world::View;
 
@@ -156,7 +155,7 @@ impl BindingCycles {
             Err(status) => failed(cycle, status, cx),
             Ok(writes) => {
                 if writes || waits {
-                    write_nomination(&mut cycle, cx);
+                    write_nomination(&mut cycle, view, cx);
                 }
                 self.cycles.insert(uid.clone(), cycle);
                 if waits { Transition::Waiting } else { Transition::Permitted(uid) }
@@ -537,9 +536,9 @@ fn count_point(
 }
 
 /// Writes the chosen node into `status.nominatedNodeName`, for a pod that is not bound at once.
-fn write_nomination(cycle: &mut BindingCycle, cx: &mut Context<'_>) {
+fn write_nomination(cycle: &mut BindingCycle, view: &View, cx: &mut Context<'_>) {
     let nominating = NominatingInfo::Override(cycle.node.clone());
-    cycle.nominated = changed_nomination(cycle.pod.nominated_node_name(), &nominating);
+    cycle.nominated = view.nominator().to_write(&cycle.pod, &nominating);
     let nominated_node_name = cycle.nominated.clone();
     cx.effects.patch_pod_status(&cycle.pod, StatusPatch { condition: None, nominated_node_name });
 }

@@ -193,6 +193,7 @@ impl World {
         if old.resource_version == pod.resource_version && pod.resource_version != 0 {
             return Vec::new();
         }
+        self.view.nominator.see(&pod);
         let changed = self.update_pending_pod(&old, &pod, cx);
         // As in kube-scheduler, the update as a whole counts beside its parts.
         count_pod_event(EventResource::UnschedulablePod, ActionType::UPDATE, cx);
@@ -294,7 +295,7 @@ impl World {
     }
 
     fn remove_from_queue(&mut self, pod: &Arc<Pod>, cx: &mut Context<'_>) {
-        self.view.nominator.delete(&pod.uid);
+        self.view.nominator.forget(&pod.uid);
         let (queue, mut queue_cx) = self.queue_and_context(cx);
         queue.delete(pod, &mut queue_cx);
     }

@@ -131,8 +131,19 @@ impl World {
 
 /// Nominations and preemptions.
 impl World {
-    pub(crate) fn clear_nomination(&mut self, uid: &Uid) {
-        self.view.nominator.delete(uid);
+    /// Ends the nomination of a pod, and takes in that its status is to be cleared.
+    pub(crate) fn clear_nomination(&mut self, pod: &Pod) {
+        self.view.nominator.delete(&pod.uid);
+        self.nomination_written(pod, "".into());
+    }
+
+    /// Takes in that a node was requested to be written into the status of a pod, or an empty name to clear it.
+    /// Ignores a pod that is no longer pending.
+    pub(crate) fn nomination_written(&mut self, pod: &Pod, node: Arc<str>) {
+        let known = self.view.pending.get(&pod.key).filter(|known| known.uid == pod.uid);
+        if let Some(known) = known {
+            self.view.nominator.write(known, node);
+        }
     }
 
     /// Sets the offset of the wall clock.

@@ -244,8 +244,9 @@ fn last_victim_is_not_evicted_for_a_deleted_preemptor() {
     assert_eq!(world.open_evictions(), [""; 0]);
 }
 
-#[test]
-fn lower_nominations_to_the_node_end() {
+/// A pod that clears the nomination of a less important one, whose object still shows it, and keeps that of a more
+/// important one.
+fn cleared_nomination() -> World {
     let [held, _] = held();
     let mut world = setup([held]).build();
     world.node(small("n"));
@@ -256,6 +257,12 @@ fn lower_nominations_to_the_node_end() {
         world.attempt();
     }
     world.schedule(important("4"));
+    world
+}
+
+#[test]
+fn lower_nominations_to_the_node_end() {
+    let world = cleared_nomination();
     let cleared = |name: &str| {
         let patches = world.patches(name);
         patches.iter().any(|patch| patch.nominated_node_name.as_deref() == Some(""))
@@ -264,6 +271,19 @@ fn lower_nominations_to_the_node_end() {
     let nominator = world.engine.nominator();
     assert_eq!(nominator.node_of(&"uid-lower".into()), None);
     assert!(nominator.node_of(&"uid-higher".into()).is_some());
+}
+
+#[test]
+fn cleared_nomination_does_not_come_back_while_the_watch_lags() {
+    let mut world = cleared_nomination();
+    let node_of = |world: &World| {
+        world.engine.nominator().node_of(&"uid-lower".into()).map(ToString::to_string)
+    };
+    world.update("lower", |pod| pod.spec.priority = Some(60));
+    assert_eq!(node_of(&world), None, "the patch is not carried out");
+    world.update("lower", |pod| pod.status.nominated_node_name.clear());
+    world.update("lower", |pod| pod.status.nominated_node_name = "n".to_owned());
+    assert_eq!(node_of(&world).as_deref(), Some("n"), "others have nominated it again");
 }
 
 #[test]
