@@ -43,10 +43,14 @@ pub(crate) fn slices(rng: &mut Rng) -> Vec<(String, Value)> {
     let has_counters =
         matches!(difference, Difference::ConsumedCounters | Difference::Pool) || one_in(rng, 4);
     let model = model(rng, difference, has_counters);
+    // Two nodes, each with pools of its own that look alike.
+    let has_twin = rng.bool();
+    // Values enough to count them in a map.
+    let has_many = matches!(difference, Difference::Attribute) && one_in(rng, 6);
     let scope = match (difference, rng.usize(..4)) {
         (Difference::Scope, _) => json!({"perDeviceNodeSelection": true}),
-        (_, 0 | 1) => json!({"allNodes": true}),
-        (_, 2) => json!({"nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": [
+        (_, 0 | 1) if !has_twin => json!({"allNodes": true}),
+        (_, 2) if !has_twin => json!({"nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": [
             {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["n1"]}]}]}}),
         _ => json!({"nodeName": "n1"}),
     };
@@ -60,17 +64,23 @@ pub(crate) fn slices(rng: &mut Rng) -> Vec<(String, Value)> {
             merge_patch(&mut spec, more);
             spec
         };
-        let devices = (0..1 + rng.usize(..4)).map(|number| {
+        let most = if has_many { 9 } else { 4 };
+        let devices = (0..1 + rng.usize(..most)).map(|number| {
             let mut device = model.clone();
             device["name"] = json!(format!("{pool}-{number}"));
             match difference {
                 Difference::Pool if pool == 0 && number % 2 == 1 => set_numa(&mut device, "1"),
                 _ => vary(rng, difference, &mut device),
             }
+            if has_many {
+                let value = *pick(rng, &["0", "1", "2", "3", "4", "5", "5"]);
+                set_numa(&mut device, value);
+            }
             device
         });
         let mut devices = json!({"devices": devices.collect::<Value>()});
         merge_patch(&mut devices, &scope);
+        let first = all.len();
         all.push((format!("s-{pool}"), spec(generation, &devices)));
         if generation > 1 {
             // It is obsolete.
@@ -82,8 +92,23 @@ pub(crate) fn slices(rng: &mut Rng) -> Vec<(String, Value)> {
             let counters = json!({"allNodes": true, "sharedCounters": [set]});
             all.push((format!("s-{pool}-c"), spec(generation, &counters)));
         }
+        if has_twin && scope["nodeName"].is_string() {
+            let twins: Vec<_> = all[first..].iter().map(twin).collect();
+            all.extend(twins);
+        }
     }
     all
+}
+
+/// Returns the slice of a pool of the other node that looks alike.
+fn twin((name, spec): &(String, Value)) -> (String, Value) {
+    let mut spec = spec.clone();
+    let pool = spec["pool"]["name"].as_str().unwrap_or_default();
+    spec["pool"]["name"] = json!(format!("{pool}2"));
+    if spec["nodeName"].is_string() {
+        spec["nodeName"] = json!("n2");
+    }
+    (format!("{name}-2"), spec)
 }
 
 /// Returns what all devices have in common.

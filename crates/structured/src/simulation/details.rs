@@ -8,8 +8,11 @@ use framework::device::{
 };
 use framework::{NodeView, api};
 
+use crate::Gates;
+
 /// The objects that an allocation was made from.
 pub(crate) struct Origin<'a> {
+    pub(crate) gates: Gates,
     pub(crate) node: NodeView<'a>,
     pub(crate) claim: &'a ResourceClaim,
     pub(crate) slices: &'a [ResourceSlice],
@@ -31,7 +34,8 @@ impl Origin<'_> {
                 || result.tolerations != body.tolerations
                 || result.binding_conditions != device.binding_conditions
                 || result.binding_failure_conditions != device.binding_failure_conditions
-                || result.share_id.is_some() != device.description.allows_multiple_allocations
+                || result.share_id.is_some()
+                    != self.gates.shares(device.description.allows_multiple_allocations)
                 || result.share_id.is_none() && !result.consumed_capacity.is_empty()
             {
                 return Err(format!("{result:?} of {device:?}"));
@@ -146,17 +150,28 @@ impl Origin<'_> {
             };
             is_of_node |= matches!(scope, NodeScope::Node(_)) || device.binds_to_node;
             if let NodeScope::Selector(selector) = scope {
-                for own in &selector.raw.node_selector_terms[0].match_expressions {
-                    if !terms.match_expressions.contains(own) {
-                        terms.match_expressions.push(own.clone());
-                    }
-                }
+                let own = &selector.raw.node_selector_terms[0];
+                add_new(&own.match_expressions, &mut terms.match_expressions);
+                add_new(&own.match_fields, &mut terms.match_fields);
             }
         }
         if is_of_node {
             return Some(NodeRestriction::of_node(self.node.name()).raw);
         }
-        let has_terms = !terms.match_expressions.is_empty();
+        let has_terms = terms != api::NodeSelectorTerm::default();
         has_terms.then(|| api::NodeSelector { node_selector_terms: vec![terms] })
+    }
+}
+
+/// Adds requirements, each once, whatever the order of its values.
+fn add_new(from: &[api::SelectorRequirement], to: &mut Vec<api::SelectorRequirement>) {
+    let sorted = |own: &api::SelectorRequirement| {
+        let values: BTreeSet<String> = own.values.iter().cloned().collect();
+        (own.key.clone(), own.operator.clone(), values)
+    };
+    for own in from {
+        if to.iter().all(|known| sorted(known) != sorted(own)) {
+            to.push(own.clone());
+        }
     }
 }

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fastrand::Rng;
 use framework::device::{
-    AllocatedDevice, AllocatedState, Allocation, DeviceClass, DeviceUse, ResourceClaim,
-    ResourceSlice,
+    AllocatedDevice, AllocatedState, Allocation, DEVICE_TAINT_RULES, Device, DeviceClass,
+    DeviceSelector, DeviceUse, NodeScope, ResourceClaim, ResourceSlice,
 };
-use framework::{EventResource, api};
+use framework::{EventResource, NodeView, api};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -17,11 +17,12 @@ use super::details::Origin;
 use super::naive::{End, Id, Naive, Picked, Sums};
 use super::random::{claims, one_in, pick, slices};
 use super::steps;
-use super::toy::Toys;
+use super::toy::{self, Toys};
 use super::world::{World, read_claim};
+use crate::search::Buffers;
 use crate::{
-    AllocateError, Allocated, Allocator, Answer, Budget, Claims, Gates, LongSearches, Memos,
-    Overlay,
+    AllocateError, Allocated, Allocator, Answer, Budget, Claims, CountedClass, DeviceCount,
+    Diagnoses, Gates, LongSearches, Memos, NodesByShape, Overlay,
 };
 
 /// Candidates after which the naive search gives up, so that a case takes no longer than this.
@@ -44,6 +45,10 @@ struct History {
     unshown: Vec<Value>,
     overlay: Overlay,
     memos: Memos,
+    /// The same for all searches of the history.
+    gates: Gates,
+    /// The claims that were asked for.
+    asked: Vec<Vec<Value>>,
 }
 
 /// Lives through one history. Returns how the searches ended.
@@ -59,10 +64,9 @@ pub fn history(rng: &mut Rng, trace: &mut Vec<String>) -> Result<Vec<&'static st
         if round > 0 && (!history.is_alike || rng.bool()) {
             history.change(rng, trace);
         }
-        let is_plain = if history.is_alike { !one_in(rng, 4) } else { one_in(rng, 8) };
-        let wanted = if is_plain { alike::claims(rng) } else { claims(rng) };
+        let wanted = history.claims(rng);
         wanted.iter().for_each(|claim| trace.push(format!("claim {claim}")));
-        ends.extend(history.compare(wanted)?);
+        ends.extend(history.compare(wanted, rng)?);
     }
     Ok(ends)
 }
@@ -86,7 +90,12 @@ impl History {
             unshown: Vec::new(),
             overlay: Overlay::default(),
             memos: Memos::default(),
+            gates: if one_in(rng, 3) { gates(rng) } else { Gates::default() },
+            asked: Vec::new(),
         };
+        if history.gates.device_taint_rules && rng.bool() {
+            history.set_taint_rule(rng, trace);
+        }
         for (name, spec) in history.random_slices(rng) {
             history.set_slice(name, spec, trace);
         }
@@ -100,7 +109,13 @@ impl History {
     /// Changes a slice, the allocation of a stored claim, or what the watch does not show.
     fn change(&mut self, rng: &mut Rng, trace: &mut Vec<String>) {
         for _ in 0..1 + rng.usize(..3) {
-            match rng.usize(..6) {
+            match rng.usize(..7) {
+                6 if self.gates.device_taint_rules => self.set_taint_rule(rng, trace),
+                6 => {
+                    let text = *pick(rng, &["a.com/model=0", "a.com/model!0", "a.com/numa=1"]);
+                    trace.push(format!("class model0: {text}"));
+                    self.world.class("model0", &[text]);
+                }
                 0 => {
                     let fresh = self.random_slices(rng);
                     let (name, spec) = pick(rng, &fresh).clone();
@@ -125,6 +140,34 @@ impl History {
                 _ => self.keep_from_watch(rng, trace),
             }
         }
+    }
+
+    /// Returns random claims, or what was asked for before.
+    fn claims(&mut self, rng: &mut Rng) -> Vec<Value> {
+        if let Some(known) = rng.choice(&self.asked).cloned()
+            && one_in(rng, 3)
+        {
+            return known;
+        }
+        let is_plain = if self.is_alike { !one_in(rng, 4) } else { one_in(rng, 8) };
+        let fresh = if is_plain { alike::claims(rng) } else { claims(rng) };
+        self.asked.push(fresh.clone());
+        fresh
+    }
+
+    fn set_taint_rule(&mut self, rng: &mut Rng, trace: &mut Vec<String>) {
+        let selector = match rng.usize(..4) {
+            0 => json!({}),
+            1 => json!({"driver": "a.com"}),
+            2 => json!({"pool": *pick(rng, &["p", "q"])}),
+            _ => json!({"device": *pick(rng, &["0-0", "0-0-0", "0-1", "1-0-0"])}),
+        };
+        let effect = *pick(rng, &["NoSchedule", "NoExecute", "None"]);
+        let taint = json!({"key": "t", "value": "v", "effect": effect});
+        let spec = json!({"deviceSelector": selector, "taint": taint});
+        trace.push(format!("taint rule: {spec}"));
+        let kind = EventResource::Custom(DEVICE_TAINT_RULES.into());
+        self.world.set(&kind, json!({"metadata": {"name": "rule"}, "spec": spec}));
     }
 
     fn random_slices(&self, rng: &mut Rng) -> Vec<(String, Value)> {
@@ -227,11 +270,60 @@ impl History {
         CLASSES.into_iter().filter_map(class).collect()
     }
 
+    /// Checks how many devices of each class each node has, and how many of them are allocated.
+    fn check_devices_of_classes(
+        &self,
+        allocator: &Allocator<'_>,
+        by_shape: &NodesByShape<'_>,
+    ) -> Result<(), String> {
+        let cluster = &self.world.cluster;
+        for class in self.classes() {
+            let mut counted = CountedClass::new(&class, cluster, &mut Toys);
+            for name in NODES {
+                let ix = cluster.node_named(name).expect("the node exists");
+                let expected = self.devices_of_class(&class, &cluster.node(ix));
+                let found = allocator.count_once(&mut counted, by_shape, ix);
+                if found != expected.unwrap_or_default() {
+                    let class = &class.name;
+                    return Err(format!("{name} has {found:?} of {class}, not {expected:?}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts the devices of a class on a node; `None` if a selector fails.
+    fn devices_of_class(&self, class: &DeviceClass, node: &NodeView<'_>) -> Option<DeviceCount> {
+        let (dedicated, consumed) = self.allocated();
+        let here = |scope: &NodeScope| scope.includes(node) == Ok(true);
+        let mut count = DeviceCount::default();
+        for slice in self.read_slices() {
+            let is_per_device = slice.scope == NodeScope::PerDevice;
+            let on_node =
+                |own: &&Device| if is_per_device { here(&own.scope) } else { here(&slice.scope) };
+            for device in slice.devices.iter().filter(on_node) {
+                let mut matches = true;
+                for selector in &class.selectors {
+                    let DeviceSelector::Cel(text) = selector else { continue };
+                    matches &= matches && toy::evaluate(text, &device.description).ok()?;
+                }
+                let key = &slice.pool.key;
+                let id = (key.driver.to_string(), key.pool.to_string(), device.name.to_string());
+                let is_used = dedicated.contains(&id) || consumed.contains_key(&id);
+                count.devices += i64::from(matches);
+                count.allocated += i64::from(matches && is_used);
+            }
+        }
+        Some(count)
+    }
+
     fn naive(&self, node: &str, claims: &[ResourceClaim]) -> Expected {
         let cluster = &self.world.cluster;
         let (dedicated, consumed) = self.allocated();
         let classes = self.classes().into_iter().map(|class| (class.name.to_string(), class));
         let naive = Naive {
+            gates: self.gates,
+            taint_rules: cluster.device_taint_rules().cloned().collect(),
             slices: self.read_slices(),
             classes: classes.collect(),
             claims: claims.to_vec(),
@@ -244,7 +336,7 @@ impl History {
     }
 
     /// Allocates the claims on each node, and asks whether they fit there.
-    fn compare(&mut self, objects: Vec<Value>) -> Result<Vec<&'static str>, String> {
+    fn compare(&mut self, objects: Vec<Value>, rng: &mut Rng) -> Result<Vec<&'static str>, String> {
         let wanted: Vec<_> = objects.iter().map(read_claim).collect();
         // The pod reads its claims from the watch.
         objects.into_iter().for_each(|own| self.world.set(&EventResource::ResourceClaim, own));
@@ -256,8 +348,12 @@ impl History {
         let mut trial = memos.start(claims.clone(), cluster);
         let base = cluster.allocated_devices();
         let allocated = Allocated { base, overlay: Some(&self.overlay) };
-        let allocator = Allocator::new(cluster, Gates::default(), allocated);
+        let allocator = Allocator::new(cluster, self.gates, allocated);
         let by_shape = allocator.nodes_by_shape();
+        self.check_devices_of_classes(&allocator, &by_shape)?;
+        let (mut diagnoses, mut hasty) = (Diagnoses::default(), Memos::default());
+        let mut hasty = hasty.start(claims.clone(), cluster);
+        let few = Budget(rng.u64(..60));
         let (mut ends, mut shares) = (Vec::new(), BTreeSet::new());
         for (name, seed) in NODES.into_iter().zip(0..) {
             let ix = cluster.node_named(name).expect("the node exists");
@@ -270,8 +366,15 @@ impl History {
             for (claim, own) in wanted.iter().zip(found.iter().flatten().flatten()) {
                 let classes = self.classes();
                 let node = cluster.node(ix);
-                let origin = Origin { node, claim, slices: &slices, classes: &classes };
+                let origin =
+                    Origin { gates: self.gates, node, claim, slices: &slices, classes: &classes };
                 origin.check(own, &mut shares).map_err(|text| format!("on {name}: {text}"))?;
+            }
+            check_steps(&allocator, &claims, &cluster.node(ix), seed, &found)?;
+            let (alone, _) = allocator.diagnosis(&claims, &cluster.node(ix), budget);
+            let known = allocator.diagnose(&trial, &mut diagnoses, &by_shape, ix, budget);
+            if alone.is_some() != (found == Ok(None)) || alone.as_ref() != known.as_deref() {
+                return Err(format!("{name}: {found:?}, because of {alone:?} or {known:?}"));
             }
             let ranks = Cell::new(0);
             let answer = allocator.fits(&mut trial, &by_shape, ix, (budget, long), |found| {
@@ -285,10 +388,50 @@ impl History {
             if answer != expected {
                 return Err(format!("{name} is asked, and answers {answer:?}, not {expected:?}"));
             }
+            let own = (few, &mut LongSearches::default());
+            let answer = allocator.fits(&mut hasty, &by_shape, ix, own, rank);
+            if answer != expected && answer != Ok(Answer::OutOfSteps) {
+                return Err(format!("{name} answers {answer:?} after {few:?}, not {expected:?}"));
+            }
         }
         memos.keep(trial);
         self.memos = memos;
         Ok(ends)
+    }
+}
+
+/// Checks that a search ends alike if it may take just as many steps as it does, and with one less runs out of them.
+fn check_steps(
+    allocator: &Allocator<'_>,
+    claims: &Claims,
+    node: &NodeView<'_>,
+    seed: u64,
+    found: &Result<Option<Vec<Allocation>>, AllocateError>,
+) -> Result<(), String> {
+    let mut buffers = Buffers::default();
+    let mut search = |budget| allocator.allocate_in(&mut buffers, claims, node, (budget, seed));
+    let (_, steps) = search(Budget::UNLIMITED);
+    if search(Budget(steps)) != (found.clone(), steps) {
+        return Err(format!("{steps} steps do not suffice for {found:?}"));
+    }
+    let hasty = steps.checked_sub(1).map(|fewer| search(Budget(fewer)).0);
+    match hasty.is_none_or(|ended| ended == Err(AllocateError::OutOfSteps)) {
+        true => Ok(()),
+        false => Err(format!("fewer than {steps} steps suffice for {found:?}")),
+    }
+}
+
+/// Returns random gates.
+fn gates(rng: &mut Rng) -> Gates {
+    let mut is_on = || !one_in(rng, 4);
+    Gates {
+        admin_access: is_on(),
+        prioritized_list: is_on(),
+        partitionable_devices: is_on(),
+        device_taints: is_on(),
+        device_taint_rules: is_on(),
+        binding_conditions: is_on(),
+        consumable_capacity: is_on(),
     }
 }
 

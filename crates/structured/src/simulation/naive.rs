@@ -7,10 +7,12 @@ use std::sync::Arc;
 use framework::NodeView;
 use framework::device::{
     AllocationMode, Amount, Attribute, AttributeRule, Device, DeviceCapacity, DeviceClass,
-    DeviceDescription, NodeScope, RequestBody, RequestKind, ResourceClaim, ResourceSlice,
+    DeviceDescription, DeviceId, DeviceSelector, DeviceTaint, DeviceTaintRule, NodeScope,
+    RequestBody, RequestKind, ResourceClaim, ResourceSlice,
 };
 
 use super::toy;
+use crate::Gates;
 
 /// Driver, pool and device.
 pub(crate) type Id = (String, String, String);
@@ -18,6 +20,8 @@ pub(crate) type Id = (String, String, String);
 pub(crate) type Sums = BTreeMap<Arc<str>, i128>;
 
 pub(crate) struct Naive<'a> {
+    pub(crate) gates: Gates,
+    pub(crate) taint_rules: Vec<Arc<DeviceTaintRule>>,
     pub(crate) slices: Vec<ResourceSlice>,
     pub(crate) classes: BTreeMap<String, DeviceClass>,
     pub(crate) claims: Vec<ResourceClaim>,
@@ -100,6 +104,11 @@ impl Naive<'_> {
         for (number, slice) in self.slices.iter().enumerate() {
             let here =
                 |scope: &NodeScope| scope.includes(&self.node).expect("the selectors compile");
+            let is_partitioned =
+                !slice.shared_counters.is_empty() || slice.sets_per_device_node_selection;
+            if is_partitioned && !self.gates.partitionable_devices {
+                continue;
+            }
             let relevant = !slice.shared_counters.is_empty()
                 || here(&slice.scope)
                 || slice.scope == NodeScope::PerDevice
@@ -166,11 +175,13 @@ impl Naive<'_> {
                 pool.slices.push(*number);
                 for device in &slice.devices {
                     bad |= !names.insert(device.name.clone());
-                    pool.binds_later |= !device.binding_conditions.is_empty();
+                    pool.binds_later |=
+                        self.gates.binding_conditions && !device.binding_conditions.is_empty();
                 }
             }
         }
-        for number in relevant.iter().chain(&also) {
+        let counting = relevant.iter().chain(&also).filter(|_| self.gates.partitionable_devices);
+        for number in counting {
             for consumption in
                 self.slices[*number].devices.iter().flat_map(|d| &d.consumes_counters)
             {
@@ -208,6 +219,7 @@ impl Naive<'_> {
             let mut total = 0;
             for request in 0..self.claims[claim].spec.requests.len() {
                 let bodies = self.claims[claim].spec.requests[request].bodies().len();
+                self.validate_gates(At { claim, request, sub: 0, device: 0 })?;
                 let mut least = usize::MAX;
                 for sub in 0..bodies {
                     let at = At { claim, request, sub, device: 0 };
@@ -221,6 +233,33 @@ impl Naive<'_> {
                     "claim {key}: number of requested devices {total} exceeds the claim limit of 32"
                 )));
             }
+            let constraints = &self.claims[claim].spec.constraints;
+            if let Some(number) = constraints.iter().position(|c| c.rule == AttributeRule::Unknown)
+            {
+                let key = self.key(At { claim, request: 0, sub: 0, device: 0 });
+                return Err(End::Error(format!(
+                    "claim {key}, constraint #{number}: empty constraint (unsupported constraint \
+                     type?)"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that the gates of what a request needs are on.
+    fn validate_gates(&self, at: At) -> Result<(), End> {
+        let request = &self.claims[at.claim].spec.requests[at.request];
+        let (key, name) = (self.key(at), &request.name);
+        let fatal = |what: &str, why: &str| Err(End::Error(format!("claim {key}, {what}{why}")));
+        if self.has_subs(at) && !self.gates.prioritized_list {
+            let why = ": has subrequests, but the DRAPrioritizedList feature is disabled";
+            return fatal(&format!("request {name}"), why);
+        }
+        let capacity = request.bodies().iter().find(|body| body.capacity.is_some());
+        if let Some(body) = capacity.filter(|_| !self.gates.consumable_capacity) {
+            let what = if self.has_subs(at) { "subrequest" } else { "request" };
+            let why = ": has capacity requests, but the DRAConsumableCapacity feature is disabled";
+            return fatal(&format!("{what} {}", body.name), why);
         }
         Ok(())
     }
@@ -228,6 +267,18 @@ impl Naive<'_> {
     fn validate_one(&self, state: &mut State, at: At) -> Result<usize, End> {
         let body = self.body(at);
         let what = format!("claim {}, request {}", self.key(at), body.name);
+        let fatal = |why: &str| Err(End::Error(format!("{what}{why}")));
+        if let Some(number) = body.selectors.iter().position(|own| *own == DeviceSelector::Unknown)
+        {
+            let why = "CEL expression empty (unsupported selector type?)";
+            return fatal(&format!(", selector #{number}: {why}"));
+        }
+        if body.admin_access.is_some() && !self.gates.admin_access {
+            return fatal(": admin access is requested, but the feature is disabled");
+        }
+        if body.class.is_empty() {
+            return fatal(": missing device class name (unsupported request type?)");
+        }
         if !self.classes.contains_key(&*body.class) {
             let class = &body.class;
             return Err(End::Error(format!(
@@ -235,8 +286,12 @@ impl Naive<'_> {
                  \"{class}\" not found"
             )));
         }
-        if let AllocationMode::ExactCount(count) = body.mode {
-            return Ok(usize::try_from(count).expect("counts are small"));
+        match &body.mode {
+            AllocationMode::ExactCount(count) => return Ok(number_of(*count)),
+            AllocationMode::Other(mode) => {
+                return fatal(&format!(": unsupported count mode {mode}"));
+            }
+            AllocationMode::All => {}
         }
         let mut all = Vec::new();
         for pool in 0..state.pools.len() {
@@ -271,16 +326,22 @@ impl Naive<'_> {
         let (device, _) = self.device(state, place);
         let body = self.body(at);
         let class = &self.classes[&*body.class];
+        let is_off = !self.gates.binding_conditions && !device.binding_conditions.is_empty();
+        if is_off || device.problem.is_some() {
+            return Ok(false);
+        }
         let owners = [
             (format!("class {}", class.name), &class.selectors),
             (format!("claim {}", self.key(at)), &body.selectors),
         ];
         for (owner, selectors) in owners {
             for (number, selector) in selectors.iter().enumerate() {
-                let framework::device::DeviceSelector::Cel(text) = selector else { panic!() };
-                let result = match toy::evaluate(text, &device.description) {
-                    Err(error) => Err(format!("CEL runtime error: {error}")),
-                    Ok(result) => Ok(result),
+                let result = match selector {
+                    DeviceSelector::Unknown => {
+                        Err("CEL expression empty (unsupported selector type?)".to_owned())
+                    }
+                    DeviceSelector::Cel(text) => toy::evaluate(text, &device.description)
+                        .map_err(|error| format!("CEL runtime error: {error}")),
                 };
                 let result = result
                     .map_err(|error| End::Error(format!("{owner}: selector #{number}: {error}")));
@@ -295,7 +356,14 @@ impl Naive<'_> {
     }
 
     fn capacity_left(&self, state: &State, at: At, place: (usize, usize, usize)) -> bool {
+        if !self.gates.consumable_capacity {
+            return true;
+        }
         let (device, id) = self.device(state, place);
+        let asked = self.body(at).capacity.as_ref();
+        if asked.is_some_and(|asked| asked.amounts.is_err()) {
+            return false;
+        }
         let request = self.requested(at);
         let has = |name: &Arc<str>| device.description.capacity(name).is_some();
         request.keys().all(has)
@@ -329,7 +397,12 @@ impl Naive<'_> {
         let picked = state.in_use.get(id).filter(|claims| !claims.is_empty());
         match self.body(at).wants_admin_access() {
             true => picked.is_some_and(|claims| claims.contains(&at.claim)),
-            false => self.dedicated.contains(id) || picked.is_some(),
+            false => {
+                let has_shares = self.consumed.contains_key(id);
+                self.dedicated.contains(id)
+                    || !self.gates.consumable_capacity && has_shares
+                    || picked.is_some()
+            }
         }
     }
 
@@ -360,9 +433,7 @@ impl Naive<'_> {
         let all = state.all.get(&(at.claim, at.request, at.sub)).cloned();
         let needed = match (&all, &self.body(at).mode) {
             (Some(all), _) => all.len(),
-            (None, AllocationMode::ExactCount(count)) => {
-                usize::try_from(*count).expect("counts are small")
-            }
+            (None, AllocationMode::ExactCount(count)) => number_of(*count),
             _ => panic!(),
         };
         if all.is_some() && needed == 0 {
@@ -428,18 +499,22 @@ impl Naive<'_> {
         must: bool,
     ) -> Result<bool, End> {
         let (device, id) = self.device(state, place);
-        let share = device.description.allows_multiple_allocations;
+        let share =
+            self.gates.consumable_capacity && device.description.allows_multiple_allocations;
         if !(share && self.body(at).wants_admin_access()) && self.busy(state, at, &id) {
+            return Ok(false);
+        }
+        if !device.consumes_counters.is_empty() && !self.gates.partitionable_devices {
             return Ok(false);
         }
         let known = share && (self.consumed.contains_key(&id) || state.capacity.contains_key(&id));
         if !known && !device.consumes_counters.is_empty() && !self.count(state, place) {
             return Ok(false);
         }
-        let tolerated = |taint: &framework::device::DeviceTaint| {
-            self.body(at).tolerations.iter().any(|own| own.tolerates(taint))
-        };
-        if device.taints.iter().any(|taint| taint.prevents_allocation() && !tolerated(taint)) {
+        if self.taints(device, &id).iter().any(|taint| {
+            let mut tolerations = self.body(at).tolerations.iter();
+            taint.prevents_allocation() && !tolerations.any(|own| own.tolerates(taint))
+        }) {
             return Ok(false);
         }
         let constraints = self.claims[at.claim].spec.constraints.len();
@@ -483,6 +558,21 @@ impl Naive<'_> {
         Ok(true)
     }
 
+    /// Returns the taints of a device and those of rules.
+    fn taints(&self, device: &Device, id: &Id) -> Vec<DeviceTaint> {
+        if !self.gates.device_taints {
+            return Vec::new();
+        }
+        let id = DeviceId {
+            driver: id.0.as_str().into(),
+            pool: id.1.as_str().into(),
+            device: id.2.as_str().into(),
+        };
+        let rules = self.taint_rules.iter().filter(|_| self.gates.device_taint_rules);
+        let of_rules = rules.filter(|rule| rule.selects(&id)).map(|rule| rule.taint.clone());
+        device.taints.iter().cloned().chain(of_rules).collect()
+    }
+
     fn undo(&self, state: &mut State, at: At, place: (usize, usize, usize)) {
         let (device, id) = self.device(state, place);
         let constraints = self.claims[at.claim].spec.constraints.len();
@@ -519,14 +609,14 @@ impl Naive<'_> {
             let (devices, reference) = state.matched.entry(key).or_default();
             if *devices == 0 {
                 *reference = Some(value.clone());
-            } else if reference.as_ref() != Some(value) {
+            } else if *value == Attribute::Unsupported || reference.as_ref() != Some(value) {
                 return false;
             }
             *devices += 1;
             return true;
         }
         let values = state.distinct.entry(key).or_default();
-        if values.values().any(|known| known == value) {
+        if values.values().any(|known| *value == Attribute::Unsupported || known == value) {
             return false;
         }
         let request = self.claims[at.claim].spec.requests[at.request].name.to_string();
@@ -595,6 +685,11 @@ impl Naive<'_> {
             }
         }
     }
+}
+
+/// Returns the number of devices of a request; Kubernetes allows no negative one.
+fn number_of(count: i64) -> usize {
+    usize::try_from(count).unwrap_or_default()
 }
 
 /// Returns the amount that a request consumes of a capacity. Without a request it is the default of the policy, or

@@ -29,6 +29,10 @@ pub(crate) fn device(rng: &mut Rng, name: &str, style: usize, has_counters: bool
             attributes[attribute] = json!({"string": value});
         }
     }
+    if one_in(rng, 30) {
+        // A value of a kind that Kubernetes may add.
+        attributes["numa"] = json!({"strings": []});
+    }
     let mut device = json!({"name": name, "attributes": attributes});
     if has_counters && !one_in(rng, 4) || one_in(rng, 400) {
         let mut counters = json!({"memory": {"value": *pick(rng, &["1", "2", "4"])}});
@@ -39,7 +43,7 @@ pub(crate) fn device(rng: &mut Rng, name: &str, style: usize, has_counters: bool
     }
     if style == 2 || one_in(rng, 12) {
         let mut capacity = json!({"value": *pick(rng, &["4", "8"])});
-        match rng.usize(..4) {
+        match rng.usize(..6) {
             0 | 1 => {
                 capacity["requestPolicy"] = json!({"default": "1",
                     "validRange": {"min": "1", "max": "6", "step": *pick(rng, &["1", "2"])}});
@@ -47,9 +51,14 @@ pub(crate) fn device(rng: &mut Rng, name: &str, style: usize, has_counters: bool
             2 => {
                 capacity["requestPolicy"] = json!({"default": "2", "validValues": ["2", "3"]});
             }
+            3 => capacity["requestPolicy"] = policy(rng),
             _ => {}
         }
         device["capacity"] = json!({"bandwidth": capacity});
+        if one_in(rng, 4) {
+            let value = *pick(rng, &["1", "2", "3500m"]);
+            device["capacity"]["memory"] = json!({"value": value});
+        }
         device["allowMultipleAllocations"] = json!(rng.bool());
     } else if one_in(rng, 20) {
         device["allowMultipleAllocations"] = json!(true);
@@ -66,6 +75,65 @@ pub(crate) fn device(rng: &mut Rng, name: &str, style: usize, has_counters: bool
         device["bindsToNode"] = json!(true);
     }
     device
+}
+
+/// Returns a policy that lacks some fields.
+fn policy(rng: &mut Rng) -> Value {
+    let mut policy = json!({});
+    if rng.bool() {
+        policy["default"] = json!(*pick(rng, &["1", "3", "7"]));
+    }
+    let mut range = json!({});
+    for (field, values) in [("min", ["1", "2"]), ("max", ["5", "6"]), ("step", ["2", "3"])] {
+        if rng.bool() {
+            range[field] = json!(*pick(rng, &values));
+        }
+    }
+    match rng.usize(..3) {
+        0 => policy["validRange"] = range,
+        1 => policy["validValues"] = json!(["1", "4", "6"]),
+        _ => {}
+    }
+    policy
+}
+
+/// Returns the expressions of a node selector. Several slices have the same, with values in another order.
+fn expressions(rng: &mut Rng) -> Value {
+    let key = "topology.kubernetes.io/zone";
+    let mut all = Vec::new();
+    if !one_in(rng, 4) {
+        all.push(json!({"key": key, "operator": "In", "values": [*pick(rng, &["n1", "n2"])]}));
+    }
+    if one_in(rng, 2) {
+        let values = *pick(rng, &[["n1", "n2"], ["n2", "n1"], ["n3", "n1"]]);
+        all.push(json!({"key": key, "operator": "In", "values": values}));
+    }
+    if all.is_empty() || one_in(rng, 4) {
+        all.push(json!({"key": key, "operator": *pick(rng, &["Exists", "NotIn"]), "values": []}));
+        if all.last().is_some_and(|last| last["operator"] == "NotIn") {
+            all.pop();
+            all.push(json!({"key": key, "operator": "NotIn", "values": ["n3", "n2"]}));
+        }
+    }
+    all.into()
+}
+
+/// Changes a claim so that it has something that Kubernetes may add, or that the API server would reject.
+fn spoil(rng: &mut Rng, devices: &mut Value) {
+    let request = &mut devices["requests"][0];
+    let is_exact = request["exactly"].is_object();
+    let body = match is_exact {
+        true => &mut request["exactly"],
+        false => &mut request["firstAvailable"][0],
+    };
+    match rng.usize(..6) {
+        0 => body["deviceClassName"] = json!(""),
+        1 => body["allocationMode"] = json!("Most"),
+        2 => body["count"] = json!(-1),
+        3 => body["selectors"] = json!([{"cel": {"expression": "a.com/numa=0"}}, {}]),
+        4 => body["capacity"] = json!({"requests": {"bandwidth": "?"}}),
+        _ => devices["constraints"] = json!([{"matchAttribute": "a.com/numa"}, {}]),
+    }
 }
 
 pub(crate) fn slices(rng: &mut Rng) -> Vec<(String, Value)> {
@@ -94,9 +162,15 @@ pub(crate) fn slices(rng: &mut Rng) -> Vec<(String, Value)> {
             }
             let mut more = match rng.usize(..6) {
                 0 => json!({"allNodes": true}),
-                1 => json!({"nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": [
-                    {"key": "topology.kubernetes.io/zone", "operator": "In",
-                     "values": [*pick(rng, &["n1", "n2"])]}]}]}}),
+                1 => {
+                    let mut term = json!({"matchExpressions": expressions(rng)});
+                    if one_in(rng, 3) {
+                        let name = *pick(rng, &["n1", "n1", "n2"]);
+                        term["matchFields"] = json!([
+                            {"key": "metadata.name", "operator": "In", "values": [name]}]);
+                    }
+                    json!({"nodeSelector": {"nodeSelectorTerms": [term]}})
+                }
                 2 => {
                     for device in &mut devices {
                         match rng.usize(..4) {
@@ -161,6 +235,9 @@ fn body(rng: &mut Rng) -> Value {
     if one_in(rng, 6) {
         let amount = *pick(rng, &["1", "2", "3", "7", "9"]);
         body["capacity"] = json!({"requests": {"bandwidth": amount}});
+        if one_in(rng, 4) {
+            body["capacity"]["requests"]["memory"] = json!("2");
+        }
     }
     body
 }
@@ -208,6 +285,9 @@ pub(crate) fn claims(rng: &mut Rng) -> Vec<Value> {
                 config["requests"] = json!([*pick(rng, &["r0", "r1", "r0/s0", "r1/s1"])]);
             }
             devices["config"] = json!([config]);
+        }
+        if one_in(rng, 30) {
+            spoil(rng, &mut devices);
         }
         claim_object(&format!("c{number}"), &devices)
     };
