@@ -22,7 +22,7 @@ use super::world::{World, read_claim};
 use crate::search::Buffers;
 use crate::{
     AllocateError, Allocated, Allocator, Answer, Budget, Claims, CountedClass, DeviceCount,
-    Diagnoses, Gates, LongSearches, Memos, NodesByShape, Overlay,
+    Diagnoses, Diagnosis, Gates, LongSearches, Memos, NodesByShape, Overlay,
 };
 
 /// Candidates after which the naive search gives up, so that a case takes no longer than this.
@@ -43,6 +43,8 @@ struct History {
     stored: BTreeMap<String, Value>,
     /// The allocations that the watch does not show.
     unshown: Vec<Value>,
+    /// The stored claims that the watch still shows as allocated, and that are not.
+    ended: BTreeSet<String>,
     overlay: Overlay,
     memos: Memos,
     /// The same for all searches of the history.
@@ -88,6 +90,7 @@ impl History {
             slices: BTreeMap::new(),
             stored: BTreeMap::new(),
             unshown: Vec::new(),
+            ended: BTreeSet::new(),
             overlay: Overlay::default(),
             memos: Memos::default(),
             gates: if one_in(rng, 3) { gates(rng) } else { Gates::default() },
@@ -109,7 +112,14 @@ impl History {
     /// Changes a slice, the allocation of a stored claim, or what the watch does not show.
     fn change(&mut self, rng: &mut Rng, trace: &mut Vec<String>) {
         for _ in 0..1 + rng.usize(..3) {
-            match rng.usize(..7) {
+            match rng.usize(..8) {
+                7 => {
+                    let mut open = self.stored.keys().filter(|name| !self.ended.contains(*name));
+                    let Some(name) = open.next().cloned() else { continue };
+                    trace.push(format!("stored claim {name} is not allocated any more"));
+                    self.overlay.remove(&read_allocation(&self.stored[&name]));
+                    self.ended.insert(name);
+                }
                 6 if self.gates.device_taint_rules => self.set_taint_rule(rng, trace),
                 6 => {
                     let text = *pick(rng, &["a.com/model=0", "a.com/model!0", "a.com/numa=1"]);
@@ -184,6 +194,9 @@ impl History {
     fn allocate_some(&mut self, rng: &mut Rng, name: &str, chance: usize, trace: &mut Vec<String>) {
         let allocation = self.random_allocation(rng, chance);
         trace.push(format!("stored claim {name}: {allocation}"));
+        if self.ended.remove(name) {
+            self.overlay.add(&read_allocation(&self.stored[name]));
+        }
         let status = json!({"allocation": allocation});
         let object = json!({"metadata": {"name": name, "uid": name}, "status": status});
         self.world.set(&EventResource::ResourceClaim, object);
@@ -234,7 +247,9 @@ impl History {
     /// Returns the devices that are allocated, and what is consumed of shared ones.
     fn allocated(&self) -> (BTreeSet<Id>, BTreeMap<Id, Sums>) {
         let (mut dedicated, mut consumed) = (BTreeSet::new(), BTreeMap::<Id, Sums>::new());
-        let allocations = self.stored.values().chain(&self.unshown).map(read_allocation);
+        let stored = self.stored.iter().filter(|(name, _)| !self.ended.contains(*name));
+        let stored = stored.map(|(_, allocation)| allocation);
+        let allocations = stored.chain(&self.unshown).map(read_allocation);
         let results = allocations.flat_map(|allocation| allocation.results);
         for result in results.filter(|result| !result.is_for_administration()) {
             let (id, _) = named(&result);
@@ -254,9 +269,11 @@ impl History {
     /// does not show.
     fn check_counts(&self) -> Result<(), String> {
         let cluster = &self.world.cluster;
-        counts_are_right(cluster.allocated_devices(), self.stored.values())?;
-        counts_are_right(self.overlay.allocated(), &self.unshown)?;
+        let ended = self.ended.iter().map(|name| &self.stored[name]);
+        counts_are_right(cluster.allocated_devices(), self.stored.values(), [])?;
+        counts_are_right(self.overlay.allocated(), &self.unshown, ended.clone())?;
         let mut fresh = Overlay::default();
+        ended.for_each(|own| fresh.remove(&read_allocation(own)));
         self.unshown.iter().for_each(|own| fresh.add(&read_allocation(own)));
         fresh.update(cluster);
         match self.overlay == fresh {
@@ -317,11 +334,11 @@ impl History {
         Some(count)
     }
 
-    fn naive(&self, node: &str, claims: &[ResourceClaim]) -> Expected {
+    fn naive(&self, node: &str, claims: &[ResourceClaim]) -> Naive<'_> {
         let cluster = &self.world.cluster;
         let (dedicated, consumed) = self.allocated();
         let classes = self.classes().into_iter().map(|class| (class.name.to_string(), class));
-        let naive = Naive {
+        Naive {
             gates: self.gates,
             taint_rules: cluster.device_taint_rules().cloned().collect(),
             slices: self.read_slices(),
@@ -331,8 +348,7 @@ impl History {
             dedicated,
             consumed,
             patience: PATIENCE,
-        };
-        naive.allocate()
+        }
     }
 
     /// Allocates the claims on each node, and asks whether they fit there.
@@ -360,7 +376,8 @@ impl History {
             let long = &mut LongSearches::default();
             let budget = Budget::UNLIMITED;
             let found = allocator.allocate(&claims, &cluster.node(ix), (budget, long), seed);
-            let expected = self.naive(name, &wanted);
+            let naive = self.naive(name, &wanted);
+            let expected = naive.allocate();
             ends.push(agree(&expected, &found).map_err(|text| format!("on {name}: {text}"))?);
             let slices = self.read_slices();
             for (claim, own) in wanted.iter().zip(found.iter().flatten().flatten()) {
@@ -373,7 +390,13 @@ impl History {
             check_steps(&allocator, &claims, &cluster.node(ix), seed, &found)?;
             let (alone, _) = allocator.diagnosis(&claims, &cluster.node(ix), budget);
             let known = allocator.diagnose(&trial, &mut diagnoses, &by_shape, ix, budget);
-            if alone.is_some() != (found == Ok(None)) || alone.as_ref() != known.as_deref() {
+            let is_right = |own: &Diagnosis| {
+                (own.devices, own.incomplete_pools) == naive.overview() && own.request.is_some()
+            };
+            if alone.is_some() != (found == Ok(None))
+                || alone.as_ref() != known.as_deref()
+                || !alone.as_ref().is_none_or(is_right)
+            {
                 return Err(format!("{name}: {found:?}, because of {alone:?} or {known:?}"));
             }
             let ranks = Cell::new(0);
@@ -435,26 +458,35 @@ fn gates(rng: &mut Rng) -> Gates {
     }
 }
 
-/// Checks that a state counts these allocations.
+/// Checks that a state counts these allocations, less others.
 fn counts_are_right<'a>(
     state: &AllocatedState,
     allocations: impl IntoIterator<Item = &'a Value>,
+    others: impl IntoIterator<Item = &'a Value>,
 ) -> Result<(), String> {
     let mut expected = BTreeMap::<Id, DeviceUse>::new();
-    let results = allocations.into_iter().flat_map(|own| read_allocation(own).results);
-    for result in results.filter(|result| !result.is_for_administration()) {
+    let added = allocations.into_iter().map(|own| (own, 1));
+    let all = added.chain(others.into_iter().map(|own| (own, -1)));
+    let results = all.flat_map(|(own, sign)| {
+        read_allocation(own).results.into_vec().into_iter().map(move |result| (result, sign))
+    });
+    for (result, sign) in results.filter(|(result, _)| !result.is_for_administration()) {
         let own = expected.entry(named(&result).0).or_default();
         match result.share_id {
-            None => own.dedicated += 1,
+            None => own.dedicated += sign,
             Some(_) => {
-                own.shares += 1;
-                own.consuming += i64::from(!result.consumed_capacity.is_empty());
+                own.shares += sign;
+                own.consuming += sign * i64::from(!result.consumed_capacity.is_empty());
             }
         }
         for (name, amount) in result.consumed_capacity {
-            *own.consumed.entry(name).or_default() += amount.nanos();
+            *own.consumed.entry(name).or_default() += i128::from(sign) * amount.nanos();
         }
     }
+    for own in expected.values_mut() {
+        own.consumed.retain(|_, amount| *amount != 0);
+    }
+    expected.retain(|_, own| *own != DeviceUse::default());
     let mut found = BTreeMap::new();
     for key in state.pools() {
         for (device, own) in state.pool(key).into_iter().flatten() {

@@ -99,6 +99,14 @@ impl Naive<'_> {
         Ok(Some(state.results))
     }
 
+    /// Returns the number of devices that the node may use, and whether a pool is being updated.
+    pub(crate) fn overview(&self) -> (usize, bool) {
+        let pools = self.pools();
+        let slices = pools.iter().flat_map(|pool| &pool.slices);
+        let devices = slices.map(|slice| self.slices[*slice].devices.len()).sum();
+        (devices, pools.iter().any(|pool| pool.problem == Some("being updated")))
+    }
+
     fn pools(&self) -> Vec<Pool> {
         let mut seen: BTreeMap<(String, String), Vec<usize>> = BTreeMap::new();
         for (number, slice) in self.slices.iter().enumerate() {

@@ -145,7 +145,7 @@ pub(crate) fn slices(rng: &mut Rng) -> Vec<(String, Value)> {
         let parts = 1 + rng.usize(..2);
         let has_counters = style == 1 || one_in(rng, 4);
         let count = parts + usize::from(has_counters) + usize::from(one_in(rng, 25));
-        let generation = if one_in(rng, 12) { 2 } else { 1 };
+        let generation = if one_in(rng, 6) { 2 } else { 1 };
         let spec = |more: Value| {
             let mut spec = json!({"driver": driver, "pool": {
                 "name": name, "generation": generation, "resourceSliceCount": count}});
@@ -221,6 +221,8 @@ fn body(rng: &mut Rng) -> Value {
                 "b.com/model=0",
                 "a.com/numa!0",
                 "a.com/numa?1",
+                "*=1",
+                "*=0-0-0",
             ],
         );
         body["selectors"] = json!([{"cel": {"expression": text}}]);

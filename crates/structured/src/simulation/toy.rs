@@ -1,5 +1,6 @@
 //! Selectors of the simulation: `attribute=value`; `attribute!value`, which fails for devices without the attribute;
-//! and `attribute?value`, which also fails for devices with a greater value.
+//! `attribute?value`, which also fails for devices with a greater value; and `*=value`, which matches devices with any
+//! attribute of this value, and names none.
 
 use std::sync::Arc;
 
@@ -21,6 +22,11 @@ impl Compiler for Toys {
 /// Returns whether the device matches; an error if it lacks an attribute that it must have.
 pub(crate) fn evaluate(text: &str, device: &DeviceDescription) -> Result<bool, String> {
     let (name, value) = text.split_once(['=', '!', '?']).unwrap_or((text, ""));
+    if name == "*" {
+        let mut attributes = device.attributes.iter();
+        let is_value = |own: &Attribute| matches!(own, Attribute::String(own) if **own == *value);
+        return Ok(attributes.any(|(_, own)| is_value(own)));
+    }
     match device.attribute(name) {
         Some(Attribute::String(own)) if text.contains('?') && **own > *value => {
             Err(format!("too large: {own}"))
@@ -43,10 +49,13 @@ impl Expression for Toy {
 
     fn reads_alike(&self, one: &DeviceDescription, other: &DeviceDescription) -> bool {
         let (name, _) = self.0.split_once(['=', '!', '?']).unwrap_or((&self.0, ""));
+        if name == "*" {
+            return one == other;
+        }
         one.attribute(name) == other.attribute(name)
     }
 
     fn names_attributes(&self) -> bool {
-        true
+        !self.0.starts_with('*')
     }
 }
