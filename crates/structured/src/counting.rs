@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use framework::CountedDevices;
-use framework::device::{ALLOCATION_RESULTS_MAX, AllocationMode, AttributeRule, DeviceDescription};
+use framework::device::{
+    ALLOCATION_RESULTS_MAX, AllocationMode, AttributeRule, DeviceDescription, DeviceSelector,
+};
 use rustc_hash::FxHashMap;
 
 use crate::Claims;
@@ -82,6 +84,7 @@ fn counted(claims: &Claims, body: &Body) -> Option<Counted> {
     let AllocationMode::ExactCount(count) = raw.mode else { return None };
     let is_plain = body.alternative.is_none()
         && body.class.is_some()
+        && !raw.selectors.contains(&DeviceSelector::Unknown)
         && raw.admin_access.is_none()
         && raw.capacity.is_none();
     if !is_plain {

@@ -135,3 +135,14 @@ fn requests_other_than_plain_numbers_are_searched() {
         assert!(matches!(rejected, None | Some(false)), "{devices}");
     }
 }
+
+#[test]
+fn selector_of_an_unknown_kind_is_an_error_also_on_a_node_without_devices() {
+    let mut world = World::new(&["n1"]);
+    world.class("any", &[]);
+    let pool = json!({"name": "p", "generation": 1, "resourceSliceCount": 1});
+    world.slice("s", json!({"driver": "a.com", "pool": pool, "nodeName": "n1", "devices": []}));
+    let body = json!({"deviceClassName": "any", "selectors": [{}]});
+    let devices = json!({"requests": [{"name": "r", "exactly": body}]});
+    assert_eq!(lacks_devices(&mut world, &devices), None);
+}
