@@ -77,7 +77,8 @@ impl Origin<'_> {
         let has = |scope: &NodeScope| scope.includes(&self.node) == Ok(true);
         let devices = of_pool.flat_map(|slice| slice.devices.iter().map(move |own| (slice, own)));
         let usable = devices.filter(|(slice, device)| {
-            let is_per_device = slice.scope == NodeScope::PerDevice;
+            let is_per_device =
+                slice.scope == NodeScope::PerDevice && self.gates.partitionable_devices;
             device.name == result.id.device
                 && (has(&slice.scope) || is_per_device && has(&device.scope))
         });

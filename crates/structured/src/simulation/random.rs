@@ -63,6 +63,10 @@ pub(crate) fn device(rng: &mut Rng, name: &str, style: usize, has_counters: bool
     } else if one_in(rng, 20) {
         device["allowMultipleAllocations"] = json!(true);
     }
+    if one_in(rng, 40) {
+        // A quantity that cannot be read.
+        device["capacity"]["memory"] = json!({"value": "?"});
+    }
     if one_in(rng, 6) {
         let effect = *pick(rng, &["NoSchedule", "NoExecute", "None"]);
         device["taints"] = json!([{"key": "t", "value": "v", "effect": effect}]);
@@ -126,12 +130,11 @@ fn spoil(rng: &mut Rng, devices: &mut Value) {
         true => &mut request["exactly"],
         false => &mut request["firstAvailable"][0],
     };
-    match rng.usize(..6) {
+    match rng.usize(..5) {
         0 => body["deviceClassName"] = json!(""),
         1 => body["allocationMode"] = json!("Most"),
-        2 => body["count"] = json!(-1),
-        3 => body["selectors"] = json!([{"cel": {"expression": "a.com/numa=0"}}, {}]),
-        4 => body["capacity"] = json!({"requests": {"bandwidth": "?"}}),
+        2 => body["selectors"] = json!([{"cel": {"expression": "a.com/numa=0"}}, {}]),
+        3 => body["capacity"] = json!({"requests": {"bandwidth": "?"}}),
         _ => devices["constraints"] = json!([{"matchAttribute": "a.com/numa"}, {}]),
     }
 }
