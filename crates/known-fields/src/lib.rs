@@ -2,14 +2,12 @@
 //!
 //! The API server finds them with `fieldValidation`, kubectl with `--validate`.
 
-use std::borrow::Cow;
-use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use rustc_hash::FxHashMap;
-use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_json::Value;
+use serde_json::map::Entry;
+use serde_json::{Map, Value};
 
 /// The fields of a type with the types of their values; an empty type allows anything.
 type Fields = FxHashMap<&'static str, &'static str>;
@@ -45,6 +43,22 @@ pub fn remove_unknown(kind: &str, object: &mut Value) -> Vec<String> {
     remove_unknown_at(kind, object, &Path::Root)
 }
 
+/// Does the same for an object that was made from `stored`, which has no unknown fields. A part that is the same in both is
+/// not looked at.
+pub fn remove_unknown_of_change(kind: &str, stored: &Value, object: &mut Value) -> Vec<String> {
+    let mut unknown = Vec::new();
+    let (Some(known), Value::Object(fields)) = (TYPES.get(kind), &*object) else {
+        return remove_unknown(kind, object);
+    };
+    for (name, value) in fields.iter().filter(|(name, value)| stored.get(name) != Some(value)) {
+        find_field(known, (name, value), &Path::Root, &mut unknown);
+    }
+    if !unknown.is_empty() {
+        prune(known, object);
+    }
+    unknown
+}
+
 /// The same for a value of this type at a path.
 pub fn remove_unknown_at(name: &str, value: &mut Value, path: &Path<'_>) -> Vec<String> {
     let mut unknown = Vec::new();
@@ -60,17 +74,7 @@ pub fn remove_unknown_at(name: &str, value: &mut Value, path: &Path<'_>) -> Vec<
 fn find(known: &Fields, value: &Value, path: &Path<'_>, unknown: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {
-            for (name, value) in fields {
-                let path = Path::Field(path, name);
-                match known.get(name.as_str()) {
-                    None => unknown.push(path.to_string()),
-                    Some(name) => {
-                        if let Some(known) = TYPES.get(name) {
-                            find(known, value, &path, unknown);
-                        }
-                    }
-                }
-            }
+            fields.iter().for_each(|field| find_field(known, field, path, unknown));
         }
         Value::Array(items) => {
             for (index, item) in items.iter().enumerate() {
@@ -78,6 +82,23 @@ fn find(known: &Fields, value: &Value, path: &Path<'_>, unknown: &mut Vec<String
             }
         }
         _ => {}
+    }
+}
+
+fn find_field(
+    known: &Fields,
+    (name, value): (&String, &Value),
+    path: &Path<'_>,
+    unknown: &mut Vec<String>,
+) {
+    let path = Path::Field(path, name);
+    match known.get(name.as_str()) {
+        None => unknown.push(path.to_string()),
+        Some(name) => {
+            if let Some(known) = TYPES.get(name) {
+                find(known, value, &path, unknown);
+            }
+        }
     }
 }
 
@@ -119,108 +140,91 @@ impl std::fmt::Display for Path<'_> {
     }
 }
 
-/// Returns the paths of fields that occur more than once in a JSON text; none if it does not parse.
-pub fn duplicates(json: &[u8]) -> Vec<String> {
-    let mut found = Vec::new();
-    let search = Search { path: &Path::Root, found: &mut found };
-    // The decoder of the body reports syntax errors.
-    let _ = search.deserialize(&mut serde_json::Deserializer::from_slice(json));
-    found
+/// Decodes a JSON text, and returns the paths of fields that occur more than once with it. The last one counts.
+///
+/// # Errors
+/// The text does not parse.
+pub fn decode(json: &[u8]) -> Result<(Value, Vec<String>), serde_json::Error> {
+    let mut duplicates = Vec::new();
+    let mut deserializer = serde_json::Deserializer::from_slice(json);
+    let decoding = Decoding { path: &Path::Root, duplicates: &mut duplicates };
+    let value = decoding.deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok((value, duplicates))
 }
 
-/// The name of a field, borrowed from the text if it has no escapes.
-#[derive(Deserialize)]
-struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
-
-/// Maximum number of names that are compared one by one.
-const FEW: usize = 16;
-
-/// The names of the fields of an object.
-#[derive(Default)]
-struct Seen<'a> {
-    first: Vec<Cow<'a, str>>,
-    others: BTreeSet<Cow<'a, str>>,
-}
-
-impl<'a> Seen<'a> {
-    fn contains(&self, name: &str) -> bool {
-        self.first.iter().any(|seen| *seen == name) || self.others.contains(name)
-    }
-
-    fn insert(&mut self, name: Cow<'a, str>) {
-        match self.first.len() < FEW {
-            true => self.first.push(name),
-            false => drop(self.others.insert(name)),
-        }
-    }
-}
-
-/// A search for duplicate fields below a path.
-struct Search<'a> {
+/// The decoding of the value at a path.
+struct Decoding<'a> {
     path: &'a Path<'a>,
-    found: &'a mut Vec<String>,
+    duplicates: &'a mut Vec<String>,
 }
 
-impl<'de> DeserializeSeed<'de> for Search<'_> {
-    type Value = ();
+impl<'de> DeserializeSeed<'de> for Decoding<'_> {
+    type Value = Value;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Search<'_> {
-    type Value = ();
+impl<'de> Visitor<'de> for Decoding<'_> {
+    type Value = Value;
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("any JSON value")
+        f.write_str("any valid JSON value")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let mut seen = Seen::default();
-        while let Some(Name(name)) = map.next_key::<Name<'_>>()? {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut fields = Map::new();
+        while let Some(name) = map.next_key::<String>()? {
             let path = Path::Field(self.path, &name);
-            if seen.contains(&name) {
-                self.found.push(path.to_string());
-            }
-            map.next_value_seed(Search { path: &path, found: self.found })?;
-            seen.insert(name);
-        }
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
-        for index in 0.. {
-            let path = Path::Item(self.path, index);
-            if items.next_element_seed(Search { path: &path, found: self.found })?.is_none() {
-                break;
+            let decoding = Decoding { path: &path, duplicates: self.duplicates };
+            let value = map.next_value_seed(decoding)?;
+            match fields.entry(name) {
+                Entry::Vacant(field) => drop(field.insert(value)),
+                Entry::Occupied(mut field) => {
+                    self.duplicates.push(Path::Field(self.path, field.key()).to_string());
+                    field.insert(value);
+                }
             }
         }
-        Ok(())
+        Ok(Value::Object(fields))
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        Ok(())
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut values = Vec::new();
+        loop {
+            let path = Path::Item(self.path, values.len());
+            let decoding = Decoding { path: &path, duplicates: self.duplicates };
+            match items.next_element_seed(decoding)? {
+                Some(value) => values.push(value),
+                None => return Ok(Value::Array(values)),
+            }
+        }
     }
 
-    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
-        Ok(())
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
     }
 
-    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
-        Ok(())
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
     }
 
-    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
-        Ok(())
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
     }
 
-    fn visit_str<E>(self, _: &str) -> Result<(), E> {
-        Ok(())
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
     }
 
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
     }
 }
 
@@ -246,6 +250,21 @@ mod tests {
     }
 
     #[test]
+    fn unknown_fields_of_a_change_are_found_and_removed() {
+        let stored = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}});
+        let mut same = stored.clone();
+        assert!(remove_unknown_of_change("Pod", &stored, &mut same).is_empty());
+        let mut changed = stored.clone();
+        changed["spec"]["containers"][0]["imag"] = json!("x");
+        changed["bogus"] = json!(1);
+        let unknown = remove_unknown_of_change("Pod", &stored, &mut changed);
+        assert_eq!(unknown, ["bogus", "spec.containers[0].imag"]);
+        assert_eq!(changed, stored);
+        let mut other = json!({"bogus": 1});
+        assert_eq!(remove_unknown_of_change("Pod", &json!(null), &mut other), ["bogus"]);
+    }
+
+    #[test]
     fn every_referenced_type_is_in_the_table() {
         let referenced = TYPES.values().flat_map(|fields| fields.values());
         let missing: Vec<_> = referenced.filter(|name| !name.is_empty() && !has(name)).collect();
@@ -256,8 +275,17 @@ mod tests {
     #[test]
     fn duplicate_fields_are_found_at_every_depth() {
         let text =
-            br#"{"a": {"b": 1, "b": 2.5}, "c": [{"d": null}, {"d": "x", "d": true}], "a": -1}"#;
-        assert_eq!(duplicates(text), ["a.b", "c[1].d", "a"]);
-        assert!(duplicates(b"{\"a\": 1, ").is_empty());
+            r#"{"a": {"b": 1, "b": 2.5}, "c": [{"d": null}, {"d": "x", "d": true}], "a": -1}"#;
+        let (value, duplicates) = decode(text.as_bytes()).unwrap();
+        assert_eq!(duplicates, ["a.b", "c[1].d", "a"]);
+        assert_eq!(value, serde_json::from_str::<Value>(text).unwrap());
+    }
+
+    #[test]
+    fn texts_that_do_not_parse_have_the_errors_of_serde_json() {
+        for text in [r#"{"a": 1, "#, r#"{"a": 1} 2"#, "", "[1", r#"{1: 2}"#, r#"["\ud800"]"#] {
+            let expected = serde_json::from_str::<Value>(text).unwrap_err().to_string();
+            assert_eq!(decode(text.as_bytes()).unwrap_err().to_string(), expected, "{text}");
+        }
     }
 }

@@ -40,6 +40,11 @@ pub(crate) fn from_core(event: &Value) -> Value {
     event
 }
 
+/// Returns the name in `events.k8s.io/v1` of a field of `v1`.
+pub(crate) fn name_from_core(field: &str) -> &str {
+    RENAMED.iter().find(|(core, _)| *core == field).map_or(field, |(_, new)| new)
+}
+
 fn rename(fields: &mut Map<String, Value>, from: &str, to: &str) {
     if let Some(value) = fields.remove(from) {
         fields.insert(to.to_owned(), value);

@@ -27,6 +27,18 @@ pub(crate) fn remove_unknown(resource: &Resource, object: &mut Value) -> Vec<Str
     }
 }
 
+/// The same for an object that was made from `stored` by a patch.
+pub(crate) fn remove_unknown_of_change(
+    resource: &Resource,
+    stored: &Value,
+    object: &mut Value,
+) -> Vec<String> {
+    match resource.custom.is_some() || resource == EVENTS_V1 {
+        true => remove_unknown(resource, object),
+        false => known_fields::remove_unknown_of_change(resource.kind, stored, object),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

@@ -6,7 +6,12 @@ use serde_json::{Map, Value};
 
 /// Brings an object into the form that the API server writes.
 pub(super) fn canonicalize(object: &mut Map<String, Value>) {
-    for (field, value) in object.iter_mut() {
+    canonicalize_all_but(None, object);
+}
+
+/// Does the same in all fields but one.
+pub(super) fn canonicalize_all_but(kept: Option<&str>, object: &mut Map<String, Value>) {
+    for (field, value) in object.iter_mut().filter(|(field, _)| Some(field.as_str()) != kept) {
         match value {
             Value::Object(quantities) if is_quantities(field) => {
                 // The `allocatable.count` of a driver in a CSINode is a plain number.
@@ -38,13 +43,14 @@ fn canonicalize_quantities(value: &mut Value) {
 }
 
 fn canonicalize_quantity(value: &mut Value) {
-    let text = match value {
-        Value::String(text) => text.trim().to_owned(),
-        Value::Number(number) => number.to_string(),
-        _ => return,
+    let canonical = |text: &str| text.parse::<Quantity>().ok().map(|own| own.to_string());
+    let canonical = match value {
+        Value::String(text) => canonical(text.trim()),
+        Value::Number(number) => canonical(&number.to_string()),
+        _ => None,
     };
-    if let Ok(quantity) = text.parse::<Quantity>() {
-        *value = Value::String(quantity.to_string());
+    if let Some(canonical) = canonical {
+        *value = Value::String(canonical);
     }
 }
 

@@ -19,6 +19,11 @@ pub(super) fn defaults<const N: usize>(object: &mut Object, fields: [(&str, Valu
     }
 }
 
+/// Sets the texts that are absent.
+pub(super) fn texts<const N: usize>(object: &mut Object, fields: [(&str, &str); N]) {
+    fields.into_iter().for_each(|(field, text)| default(object, field, text));
+}
+
 /// Returns the object in a field, `None` if there is none.
 pub(super) fn get<'a>(object: &'a mut Object, field: &str) -> Option<&'a mut Object> {
     object.get_mut(field)?.as_object_mut()

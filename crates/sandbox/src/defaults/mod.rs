@@ -58,6 +58,13 @@ pub fn set_defaults(resource: &Resource, object: &mut Value) {
     }
 }
 
+/// Sets the same in a pod whose spec has its defaults: it is that of the stored pod.
+pub fn set_defaults_beside_spec(pod: &mut Value) {
+    let Some(pod) = pod.as_object_mut() else { return };
+    decode::canonicalize_all_but(Some("spec"), pod);
+    complete_status(pod);
+}
+
 /// Sets the defaults of a definition, or of an object of a custom kind. Empty fields are data in both.
 fn custom_defaults(resource: &Resource, object: &mut Value) {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -109,7 +116,11 @@ fn defaulting(resource: &Resource) -> Option<fn(&mut fill::Object)> {
 
 fn pod(object: &mut fill::Object) {
     pod::pod(object);
-    if let Some(status) = fill::ensure(object, "status") {
+    complete_status(object);
+}
+
+fn complete_status(pod: &mut fill::Object) {
+    if let Some(status) = fill::ensure(pod, "status") {
         pod_status::complete(status);
     }
 }
@@ -166,6 +177,23 @@ mod tests {
                 set_defaults(dialogue.resource(), &mut object);
                 assert_eq!(&object, dialogue.response_body(), "{}", dialogue.name());
             }
+        }
+    }
+
+    #[test]
+    fn pod_with_its_stored_spec_gets_the_same_defaults() {
+        let mut stored = json!({"metadata": {"name": "p"},
+            "spec": {"containers": [{"name": "c", "image": "i"}]}});
+        complete(resources::PODS, &mut stored, now());
+        for status in [json!({}), json!({"phase": "", "conditions": [{"type": "A"}]}), Value::Null]
+        {
+            let mut pod = stored.clone();
+            pod["status"] = status;
+            pod["metadata"]["labels"] = json!({});
+            let mut expected = pod.clone();
+            set_defaults(resources::PODS, &mut expected);
+            set_defaults_beside_spec(&mut pod);
+            assert_eq!(pod, expected);
         }
     }
 

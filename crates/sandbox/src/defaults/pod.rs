@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::fill::{Object, default, defaults, ensure, flag, get, items, text};
+use super::fill::{Object, default, defaults, ensure, flag, get, items, text, texts};
 
 const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 /// Mode of files in volumes.
@@ -25,16 +25,16 @@ pub(super) fn pod(pod: &mut Object) {
 
 /// Sets the defaults of a pod spec, also in a template.
 pub(super) fn pod_spec(spec: &mut Object) {
-    defaults(
+    texts(
         spec,
         [
-            ("restartPolicy", "Always".into()),
-            ("terminationGracePeriodSeconds", 30.into()),
-            ("dnsPolicy", "ClusterFirst".into()),
-            ("securityContext", json!({})),
-            ("schedulerName", "default-scheduler".into()),
+            ("restartPolicy", "Always"),
+            ("dnsPolicy", "ClusterFirst"),
+            ("schedulerName", "default-scheduler"),
         ],
     );
+    default(spec, "terminationGracePeriodSeconds", 30);
+    default(spec, "securityContext", json!({}));
     service_account(spec);
     let host_network = flag(spec, "hostNetwork");
     for list in CONTAINERS {
@@ -57,15 +57,15 @@ fn service_account(spec: &mut Object) {
 
 fn container(container: &mut Object, host_network: bool) {
     let pull_policy = image_pull_policy(text(container, "image"));
-    defaults(
+    texts(
         container,
         [
-            ("resources", json!({})),
-            ("terminationMessagePath", "/dev/termination-log".into()),
-            ("terminationMessagePolicy", "File".into()),
-            ("imagePullPolicy", pull_policy.into()),
+            ("terminationMessagePath", "/dev/termination-log"),
+            ("terminationMessagePolicy", "File"),
+            ("imagePullPolicy", pull_policy),
         ],
     );
+    default(container, "resources", json!({}));
     for port in items(container, "ports") {
         default(port, "protocol", "TCP");
         if let (true, Some(number)) = (host_network, port.get("containerPort").cloned()) {
@@ -175,6 +175,9 @@ fn requests_from_limits(resources: &mut Object, wanted: impl Fn(&str) -> bool) {
 
 /// Copies limits of the whole pod to its requests where no container sets any.
 fn pod_level_requests(spec: &mut Object) {
+    if !spec.contains_key("resources") {
+        return;
+    }
     let containers: Vec<Value> = ["initContainers", "containers"]
         .iter()
         .filter_map(|list| spec.get(*list)?.as_array())

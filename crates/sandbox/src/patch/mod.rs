@@ -15,15 +15,15 @@ use crate::status::Status;
 /// Maximum number of operations in one JSON patch.
 const MAX_JSON_PATCH_OPERATIONS: usize = 10_000;
 
-/// Applies a merge patch, a strategic merge patch or a JSON patch. Server-side apply is
+/// Returns an object after a merge patch, a strategic merge patch or a JSON patch. Server-side apply is
 /// [`apply::apply`].
 ///
 /// # Errors
 /// 415 for another content type, 400 for a patch that does not decode, 422 for a JSON patch that
 /// does not apply.
-pub fn apply_patch(current: &Value, content_type: &str, patch: &[u8]) -> Result<Value, Status> {
+pub fn apply_patch(current: Value, content_type: &str, patch: &[u8]) -> Result<Value, Status> {
     let media_type = content_type.split(';').next().unwrap_or_default().trim();
-    let mut patched = current.clone();
+    let mut patched = current;
     match media_type {
         "application/merge-patch+json" => {
             merge_patch(&mut patched, &Value::Object(decode::<Map<_, _>>(patch)?));

@@ -18,32 +18,31 @@ pub(super) struct Decoded {
 
 /// Returns the object in the body of a creation or update.
 pub(super) fn object(resource: &Resource, request: &Request) -> Result<Decoded, Status> {
-    let mut object = match media_type(&request.content_type) {
-        "" | "application/json" => serde_json::from_slice(&request.body).map_err(|error| {
+    let (mut object, duplicates) = match media_type(&request.content_type) {
+        "" | "application/json" => known_fields::decode(&request.body).map_err(|error| {
             unrecognized(resource, request, &format!("json parse error: {error}"))
         }),
-        "application/yaml" => yaml(resource, request),
+        "application/yaml" => yaml(resource, request).map(|object| (object, Vec::new())),
         _ => Err(Status::unknown_body_format()),
     }?;
     check_kind(resource, &object)?;
     metadata::set_kind(&mut object, resource);
-    let duplicates = match media_type(&request.content_type) {
-        "application/yaml" => Vec::new(),
-        _ => known_fields::duplicates(&request.body),
-    };
-    let warnings = check_fields(resource, request, &mut object, &duplicates)?;
+    let warnings = check_fields(resource, request, (None, &mut object), &duplicates)?;
     Ok(Decoded { object, warnings })
 }
 
-/// Removes unknown fields. `fieldValidation` decides about them and about duplicate fields: an
-/// error, a warning (the default), or silence.
+/// Removes unknown fields of an object, which may have been made from a stored one. `fieldValidation` decides about them and
+/// about duplicate fields: an error, a warning (the default), or silence.
 pub(super) fn check_fields(
     resource: &Resource,
     request: &Request,
-    object: &mut Value,
+    (stored, object): (Option<&Value>, &mut Value),
     duplicates: &[String],
 ) -> Result<Vec<String>, Status> {
-    let unknown = unknown_fields::remove_unknown(resource, object);
+    let unknown = match stored {
+        Some(stored) => unknown_fields::remove_unknown_of_change(resource, stored, object),
+        None => unknown_fields::remove_unknown(resource, object),
+    };
     let unknown = unknown.iter().map(|path| format!("unknown field {path:?}"));
     let duplicates = duplicates.iter().map(|path| format!("duplicate field {path:?}"));
     let faults: Vec<String> = unknown.chain(duplicates).collect();
@@ -68,7 +67,7 @@ fn malformed(resource: &Resource, why: &str) -> Status {
 pub(super) fn applied(resource: &Resource, request: &Request) -> Result<Decoded, Status> {
     let mut object = yaml(resource, request)?;
     check_kind(resource, &object)?;
-    let warnings = check_fields(resource, request, &mut object, &[])?;
+    let warnings = check_fields(resource, request, (None, &mut object), &[])?;
     Ok(Decoded { object, warnings })
 }
 

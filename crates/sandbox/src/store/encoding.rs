@@ -4,22 +4,36 @@ use bytes::Bytes;
 use serde::ser::{SerializeMap, Serializer};
 use serde_json::Value;
 
+use crate::events;
 use crate::resources::Resource;
 
 /// Encodes an object without `kind` and `apiVersion`, which lists leave out and other answers
 /// prepend.
 pub(super) fn body(object: &Value) -> Bytes {
+    renamed(object, |field| field)
+}
+
+/// Encodes an Event in the same way, in the form of `events.k8s.io/v1`.
+pub(super) fn body_of_event(event: &Value) -> Bytes {
+    renamed(event, events::name_from_core)
+}
+
+fn renamed(object: &Value, name: impl Fn(&str) -> &str) -> Bytes {
     let mut bytes = Vec::with_capacity(1024);
     let mut serializer = serde_json::Serializer::new(&mut bytes);
-    write_body(object, &mut serializer).expect("a value is always written to memory");
+    write_body(object, name, &mut serializer).expect("a value is always written to memory");
     bytes.into()
 }
 
-fn write_body<S: Serializer>(object: &Value, serializer: S) -> Result<S::Ok, S::Error> {
+fn write_body<S: Serializer>(
+    object: &Value,
+    name: impl Fn(&str) -> &str,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     let mut map = serializer.serialize_map(None)?;
     for (key, value) in object.as_object().into_iter().flatten() {
         if key != "kind" && key != "apiVersion" {
-            map.serialize_entry(key, value)?;
+            map.serialize_entry(name(key), value)?;
         }
     }
     map.end()

@@ -117,6 +117,12 @@ impl Representation {
                 encoding::write_object(&mut bytes, resource, stored.body());
                 bytes.into()
             }
+            Shape::Object if self.format == Format::Json && resource == EVENTS_V1 => {
+                let body = encoding::body_of_event(&stored.object);
+                let mut bytes = Vec::with_capacity(body.len() + 64);
+                encoding::write_object(&mut bytes, resource, &body);
+                bytes.into()
+            }
             _ => self.value(&self.object_value(resource, &stored.object, now, true)),
         }
     }

@@ -191,11 +191,11 @@ impl Store {
         }
         let mut warnings = Vec::new();
         let patched = self.update(call.target(part), call.is_dry_run(), |current| {
-            let current = as_served(resource, current);
             check_patch_type(resource, &request.content_type)?;
-            let mut patched = patch::apply_patch(&current, &request.content_type, &request.body)?;
-            warnings = decode::check_fields(resource, request, &mut patched, &[])?;
-            write::check_patched(resource, &current, &patched)?;
+            let served = as_served(resource, current);
+            let mut patched = patch::apply_patch(served, &request.content_type, &request.body)?;
+            warnings = decode::check_fields(resource, request, (Some(current), &mut patched), &[])?;
+            write::check_patched(resource, current, &patched)?;
             Ok(as_stored(resource, patched))
         })?;
         Ok(Response { warnings, ..self.answer(call, 200, &patched)? })

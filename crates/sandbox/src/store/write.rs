@@ -196,12 +196,19 @@ impl Store {
         let mut wanted = change(&current)?;
         check_preconditions(target, &current, &wanted)?;
         keep_what_is_not_written(resource, part, &current, &mut wanted);
-        defaults::set_defaults(resource.storage(), &mut wanted);
+        let keeps_spec = resource == PODS && wanted.get("spec") == current.get("spec");
+        match keeps_spec {
+            true => defaults::set_defaults_beside_spec(&mut wanted),
+            false => defaults::set_defaults(resource.storage(), &mut wanted),
+        }
         if resource == RESOURCECLAIMS && part == Part::Status {
             claim_status::drop_deallocated(&current, &mut wanted);
         }
         match part {
             Part::Resources => validate::resize(resource, &current, &wanted)?,
+            Part::Main | Part::Status if keeps_spec => {
+                validate::update_beside_spec(&current, &wanted)?;
+            }
             Part::Main | Part::Status => validate::update(resource, &current, &wanted)?,
         }
         if resource == RESOURCECLAIMS && part == Part::Status {

@@ -23,7 +23,7 @@ pub(super) fn update(store: &mut Store, call: &Call<'_>) -> Result<Response, Sta
         "PUT" => call.body()?,
         _ => {
             let (current, request) = (scale_of(&current), call.request);
-            patch::apply_patch(&current, &request.content_type, &request.body)?
+            patch::apply_patch(current, &request.content_type, &request.body)?
         }
     };
     call.check_name(name(&wanted), "Scale")?;

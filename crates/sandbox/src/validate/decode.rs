@@ -34,12 +34,24 @@ pub(super) fn check(resource: &Resource, object: &Value) -> Result<(), Status> {
     } else {
         generic(object)
     };
-    decoded.map_err(|error| {
-        let Resource { kind, version, .. } = resource;
-        Status::bad_request(format!(
-            "{kind} in version {version:?} cannot be handled as a {kind}: {error}"
-        ))
-    })
+    decoded.map_err(|error| misshapen(resource, &error))
+}
+
+/// Decodes the fields of a pod beside its spec, which was decoded before.
+///
+/// # Errors
+/// 400 if a field has the wrong type.
+pub(super) fn check_beside_spec(pod: &Value) -> Result<(), Status> {
+    let decoded = decodes::<api::ObjectMeta>(&pod["metadata"])
+        .and_then(|()| decodes::<api::PodStatus>(&pod["status"]));
+    decoded.map_err(|error| misshapen(resources::PODS, &error))
+}
+
+fn misshapen(resource: &Resource, error: &str) -> Status {
+    let Resource { kind, version, .. } = resource;
+    Status::bad_request(format!(
+        "{kind} in version {version:?} cannot be handled as a {kind}: {error}"
+    ))
 }
 
 fn decodes<T: for<'a> Deserialize<'a>>(value: &Value) -> Result<(), String> {

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::custom;
 use crate::metadata;
-use crate::resources::{EVENTS_V1, Resource};
+use crate::resources::{EVENTS_V1, PODS, Resource};
 use crate::status::Status;
 use field::{Faults, Field};
 
@@ -58,6 +58,18 @@ pub fn update(resource: &'static Resource, old: &Value, new: &Value) -> Result<(
         content(resource, &after, &mut faults);
     }
     verdict(resource, new, faults)
+}
+
+/// Checks a pod that replaces `old` and has its spec, like [`update`].
+///
+/// # Errors
+/// Those of [`update`].
+pub fn update_beside_spec(old: &Value, new: &Value) -> Result<(), Status> {
+    decode::check_beside_spec(new)?;
+    let (before, after) = (Field::root(old), Field::root(new));
+    let mut faults = Faults::default();
+    object_meta::update(&before.child("metadata"), &after.child("metadata"), &mut faults);
+    verdict(PODS, new, faults)
 }
 
 /// Checks a pod whose containers get other resources than in `old`.
