@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use supercluster::simulation::{Latencies, Load, Report, Shape, World};
 
-use crate::{Args, ServersName, servers};
+use crate::servers::{self, Threads, cpu_time_of_thread};
+use crate::{Args, ServersName};
 
 /// Time after the last bind in which its placement and its events are written.
 const REST: Duration = Duration::from_secs(5);
@@ -21,9 +22,11 @@ pub(crate) struct Run {
     placed: usize,
     /// Seconds of real time without the creation of clusters, and of pods that are there from the beginning.
     run_s: f64,
-    /// Bound pods per second of real time, on one thread.
+    /// Bound pods per second of real time.
     pods_per_real_s: f64,
-    /// Seconds of real time by kind of work.
+    /// Seconds of CPU time in the run of the thread of the roles, then of each thread of servers.
+    threads_cpu_s: Vec<f64>,
+    /// Seconds of real time of the thread of the roles by kind of work.
     cost_s: CostSeconds,
 }
 
@@ -31,7 +34,7 @@ pub(crate) struct Run {
 struct CostSeconds {
     schedulers: f64,
     agents: f64,
-    /// The API servers, and the reading of their answers and watches.
+    /// The API servers, and the reading of their answers and watches; or the wait for the threads that do it.
     servers: f64,
 }
 
@@ -46,17 +49,24 @@ pub(crate) fn run(args: &Args) -> Report {
 /// Runs one simulation until all is written, and measures the work.
 pub(crate) fn measure(args: &Args) -> Run {
     let (begun, load) = (clock(), load(args));
+    let threads = match args.servers {
+        ServersName::Model => Threads::default(),
+        ServersName::Sandbox => Threads::start(args.threads as usize - 1),
+    };
     let mut world = match args.servers {
         ServersName::Model => load.world(),
-        ServersName::Sandbox => load.world_with(servers::servers(load.clusters, args.seed)),
+        ServersName::Sandbox => {
+            load.world_with(servers::servers(load.clusters, args.seed, &threads))
+        }
     };
     // Pods that are there from the beginning.
     world.run_on(Duration::ZERO);
     world.measure_costs(clock);
-    let created = clock();
+    let (created, cpu_before) = (clock(), cpu_times(&threads));
     run_until_bound(args, &mut world);
     world.run_on(REST);
     let run = clock() - created;
+    let cpu = cpu_times(&threads).into_iter().zip(cpu_before).map(|(end, begin)| end - begin);
     let (report, costs) = (world.report(clock() - begun), world.costs());
     let seconds = |time: Duration| (time.as_secs_f64() * 1e3).round() / 1e3;
     Run {
@@ -64,6 +74,7 @@ pub(crate) fn measure(args: &Args) -> Run {
         placed: world.placed(),
         run_s: seconds(run),
         pods_per_real_s: (report.bound as f64 / run.as_secs_f64()).round(),
+        threads_cpu_s: cpu.map(seconds).collect(),
         cost_s: CostSeconds {
             schedulers: seconds(costs.schedulers),
             agents: seconds(costs.agents),
@@ -71,6 +82,11 @@ pub(crate) fn measure(args: &Args) -> Run {
         },
         report,
     }
+}
+
+/// Returns the CPU time of this thread, and of each thread of servers.
+fn cpu_times(threads: &Threads) -> Vec<Duration> {
+    [vec![cpu_time_of_thread()], threads.cpu_times()].concat()
 }
 
 /// Pods that fit nowhere end the run.

@@ -92,6 +92,9 @@ struct Args {
     /// What the API servers of a run in this process are
     #[arg(long, value_enum, default_value_t = ServersName::Model, conflicts_with_all = ["https", "curve", "quality"])]
     servers: ServersName,
+    /// With --servers sandbox: number of threads, one for the roles and the others for API servers. It does not change what is decided
+    #[arg(long, value_name = "T", default_value_t = 1, conflicts_with_all = ["https", "curve", "quality"], value_parser = clap::value_parser!(u32).range(1..))]
+    threads: u32,
     /// Write the points of --curve or --quality to this file, one line of JSON each
     #[arg(long, value_name = "FILE")]
     lines: Option<PathBuf>,

@@ -9,15 +9,17 @@ use loadmaster::wire::Whole;
 use serde_json::json;
 use supercluster::scheduler::WriteAnswer;
 use supercluster::simulation::{
-    ManagementEvent, ManagementOperation, ManagementServer, ManagementWrite,
+    ManagementEvent, ManagementOperation, ManagementOutcome, ManagementServer, ManagementWrite,
+    Work,
 };
 
-use super::{ApiServer, PodWatch, Shown};
+use super::{ApiServer, Host, PodLines, PodWatch, Shown};
 
 /// As the scheduler watches them.
 const PODS: &str = "/api/v1/pods?fieldSelector=spec.schedulerName%3Dsupercluster";
 
-/// The API server of the management cluster, and the clients of its schedulers.
+/// The API server of the management cluster, and the clients of its schedulers, which read answers and the watch on the thread
+/// of the roles: with two threads, either has about half of the work.
 pub(super) struct Management {
     server: ApiServer,
     pods: PodWatch,
@@ -30,27 +32,29 @@ impl Management {
         Self { server: ApiServer::new(seed), pods }
     }
 
-    fn send(&mut self, write: &ManagementWrite, now: Time) -> Option<Reply> {
+    /// Sends a write. Nothing waits for the reply to an effect.
+    fn send(&mut self, write: ManagementWrite, now: Time) -> Option<Reply> {
         let ManagementWrite { pod, uid, operation } = write;
+        let (pod, uid) = (&pod, &uid);
         let request = match operation {
             ManagementOperation::Intent { resource_version, intent, finalizers } => {
-                requests::intent(pod, (uid, *resource_version), intent, finalizers)
+                requests::intent(pod, (uid, resource_version), &intent, &finalizers)
             }
             ManagementOperation::Placement(placement) => {
-                requests::placement(pod, uid, placement, now)
+                requests::placement(pod, uid, &placement, now)
             }
             ManagementOperation::Effect(effect) => {
-                self.server.carry_out(effect.clone(), now);
+                self.server.carry_out(effect, now);
                 return None;
             }
-            ManagementOperation::Status { status, .. } => requests::status(pod, uid, status),
+            ManagementOperation::Status { status, .. } => requests::status(pod, uid, &status),
             ManagementOperation::Event(event) => {
                 let now = Timestamp::from_nanosecond(now.as_nanos().into()).unwrap_or_default();
-                requests::event((pod, uid), event, now)
+                requests::event((pod, uid), &event, now)
             }
             ManagementOperation::Delete => requests::delete(pod, uid, None),
             ManagementOperation::Release { resource_version, finalizers } => {
-                requests::release(pod, uid, (*resource_version, finalizers))
+                requests::release(pod, uid, (resource_version, &finalizers))
             }
             ManagementOperation::Remove => {
                 let body = json!({"metadata": {"uid": uid.to_string(), "finalizers": null}});
@@ -64,29 +68,42 @@ impl Management {
         };
         Some(self.server.send(request, now))
     }
+
+    /// Returns what the watch of pods has shown since the last call.
+    fn watched(&mut self, now: Time) -> PodLines {
+        self.pods.read(&mut self.server.store, now)
+    }
 }
 
-impl ManagementServer for Management {
-    fn create(&mut self, pod: Pod, now: Time) {
-        self.server.create(&pod, now);
-    }
-
-    fn carry_out(&mut self, write: &ManagementWrite, now: Time) -> WriteAnswer {
-        match self.send(write, now) {
-            Some(reply) => requests::original_answer(reply),
-            None => WriteAnswer::Done(self.server.store.resource_version()),
+fn read(lines: &PodLines) -> Vec<ManagementEvent> {
+    let events = lines.decode().filter_map(|shown| match shown {
+        Shown::Changed(pod, object) => {
+            let original = watched::original(*pod, &object?)?;
+            Some(ManagementEvent::Changed(Box::new(original)))
         }
+        Shown::Deleted(key, uid) => Some(ManagementEvent::Deleted(key, uid)),
+    });
+    events.collect()
+}
+
+impl ManagementServer for Host<Management> {
+    fn create(&mut self, pod: Pod, now: Time) -> Vec<ManagementEvent> {
+        let created = self.begin(move |own| {
+            own.server.create(&pod, now);
+            own.watched(now)
+        });
+        read(&created.wait())
     }
 
-    fn watched(&mut self, now: Time) -> Vec<ManagementEvent> {
-        let shown = self.pods.read(&mut self.server.store, now).into_iter();
-        let events = shown.filter_map(|shown| match shown {
-            Shown::Changed(pod, object) => {
-                let original = watched::original(*pod, &object?)?;
-                Some(ManagementEvent::Changed(Box::new(original)))
-            }
-            Shown::Deleted(key, uid) => Some(ManagementEvent::Deleted(key, uid)),
+    fn carry_out(&mut self, write: ManagementWrite, now: Time) -> Work<ManagementOutcome> {
+        let sent = self.begin(move |own| {
+            let reply = own.send(write, now).ok_or_else(|| own.server.store.resource_version());
+            (reply, own.watched(now))
         });
-        events.collect()
+        Work::new(move || {
+            let (reply, lines) = sent.wait();
+            let answer = reply.map_or_else(WriteAnswer::Done, requests::original_answer);
+            (answer, read(&lines))
+        })
     }
 }

@@ -1,11 +1,15 @@
 //! API servers of the sandbox for the simulation. Each write is a request as the roles send it; what has changed comes from a
 //! watch and is read as the roles read it. Between them is no network: requests and answers are passed as bytes.
 
+mod host;
 mod management;
 mod member;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
+use bytes::Bytes;
 use client::api_dispatcher::{ApiDispatcher, Limits};
 use client::event_recorder::{self, EventRecorder};
 use client::reflector::{ObjectMeta, WatchEvent};
@@ -21,15 +25,22 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use supercluster::simulation::{ManagementServer, MemberServer, Servers};
 
+use self::host::Host;
+pub(crate) use self::host::{Threads, cpu_time_of_thread};
 use self::management::Management;
 use self::member::Member;
 
-/// Returns the servers of a management cluster and as many members.
-pub(crate) fn servers(members: usize, seed: u64) -> Servers {
-    let member = |number: u64| Box::new(Member::new(seed + 1 + number)) as Box<dyn MemberServer>;
+/// Returns the servers of a management cluster and as many members. What they do does not depend on the number of threads.
+pub(crate) fn servers(members: usize, seed: u64, threads: &Threads) -> Servers {
+    let member = |number: usize| {
+        let member = Member::new(seed + 1 + number as u64);
+        Box::new(Host::new(member, 1 + number, threads)) as Box<dyn MemberServer>
+    };
+    let management = Host::new(Management::new(seed), 0, threads);
     Servers {
-        management: Box::new(Management::new(seed)) as Box<dyn ManagementServer>,
-        members: (0..members as u64).map(member).collect(),
+        management: Box::new(management) as Box<dyn ManagementServer>,
+        members: (0..members).map(member).collect(),
+        are_beside: true,
     }
 }
 
@@ -139,8 +150,9 @@ impl Watch {
         Self { path, open: None, version: 1 }
     }
 
-    /// Calls `take` with the lines that have come up since the last call.
-    fn read(&mut self, store: &mut Store, now: Time, mut take: impl FnMut(&[u8])) {
+    /// Returns the lines that have come up since the last call.
+    fn read(&mut self, store: &mut Store, now: Time) -> Vec<Bytes> {
+        let mut lines = Vec::new();
         loop {
             let id = *self.open.get_or_insert_with(|| {
                 let separator = if self.path.contains('?') { '&' } else { '?' };
@@ -152,10 +164,10 @@ impl Watch {
                 }
             });
             let frames = store.frames(id, now);
-            frames.lines.iter().for_each(|line| take(line));
+            lines.extend(frames.lines);
             self.version = store.resource_version();
             if !frames.ended {
-                return;
+                return lines;
             }
             self.open = None;
         }
@@ -165,28 +177,38 @@ impl Watch {
 /// A watch of pods with its decoder.
 struct PodWatch {
     watch: Watch,
-    decoder: Decoder,
+    decoder: Arc<Decoder>,
 }
 
 impl PodWatch {
     fn new(path: &'static str, whole: Whole) -> Self {
         let decoder = Decoder::new(EventResource::Pod, ExtraFields::default()).keeping(whole);
-        Self { watch: Watch::new(path), decoder }
+        Self { watch: Watch::new(path), decoder: Arc::new(decoder) }
     }
 
-    fn read(&mut self, store: &mut Store, now: Time) -> Vec<Shown> {
-        let mut shown = Vec::new();
-        let decoder = &self.decoder;
-        self.watch.read(store, now, |line| match decoder.watch_event(line) {
+    /// Returns what has come up since the last call.
+    fn read(&mut self, store: &mut Store, now: Time) -> PodLines {
+        PodLines { lines: self.watch.read(store, now), decoder: self.decoder.clone() }
+    }
+}
+
+/// Lines of a watch of pods, as the server has sent them.
+struct PodLines {
+    lines: Vec<Bytes>,
+    decoder: Arc<Decoder>,
+}
+
+impl PodLines {
+    fn decode(&self) -> impl Iterator<Item = Shown> {
+        self.lines.iter().map(|line| match self.decoder.watch_event(line) {
             WatchEvent::Updated(_, Update { change: Change::Pod(pod), object }) => {
-                shown.push(Shown::Changed(pod, object));
+                Shown::Changed(pod, object)
             }
             WatchEvent::Deleted(ObjectMeta { key, uid, .. }) => {
-                shown.push(Shown::Deleted(PodKey::new(&key.namespace, &key.name), uid));
+                Shown::Deleted(PodKey::new(&key.namespace, &key.name), uid)
             }
             other => panic!("the watch of pods shows {other:?}"),
-        });
-        shown
+        })
     }
 }
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 use framework::testing::{node, pod};
 use framework::{Node, Pod};
 use supercluster::scheduler::{Cluster, SchedulerConfig};
-use supercluster::simulation::{Faults, Latencies, Settings, World};
+use supercluster::simulation::{Faults, Latencies, Report, Settings, World};
 
-use super::servers;
+use super::{Threads, servers};
 
 const CLUSTERS: usize = 3;
 
@@ -27,7 +27,7 @@ fn job(number: u64) -> Pod {
     pod(&format!("p-{number}")).cpu(cpu).memory("64Mi").label("app", "a").build()
 }
 
-fn world(seed: u64, schedulers: usize, faults: Faults) -> World {
+fn world(seed: u64, schedulers: usize, faults: Faults, threads: &Threads) -> World {
     let cluster = |n| Cluster { name: format!("c{n}").into(), ..Cluster::default() };
     let scheduler = SchedulerConfig {
         nodes_to_sample_bp: 2_500,
@@ -49,13 +49,13 @@ fn world(seed: u64, schedulers: usize, faults: Faults) -> World {
         live: None,
         measure_every: None,
     };
-    World::with_servers(settings, vec![nodes(); CLUSTERS], servers(CLUSTERS, seed))
+    World::with_servers(settings, vec![nodes(); CLUSTERS], servers(CLUSTERS, seed, threads))
 }
 
 #[test]
 fn pod_takes_seven_writes() {
     const PODS: u64 = 40;
-    let mut world = world(1, 1, Faults::default());
+    let mut world = world(1, 1, Faults::default(), &Threads::default());
     (0..PODS).for_each(|number| world.arrive(job(number), Duration::from_millis(50 * number)));
     world.calm(Duration::from_secs(60));
     let report = world.report(Duration::ZERO);
@@ -67,7 +67,7 @@ fn pod_takes_seven_writes() {
 }
 
 /// Runs one seed with lost, repeated and late messages and writes, restarts, pods of others and deletions.
-fn check(seed: u64) {
+fn check(seed: u64, threads: &Threads) -> Report {
     let faults = Faults {
         lost: 0.05,
         repeated: 0.05,
@@ -81,7 +81,7 @@ fn check(seed: u64) {
         deletions: seed.is_multiple_of(2).then_some(Duration::from_millis(500)),
         ..Faults::default()
     };
-    let mut world = world(seed, 3, faults);
+    let mut world = world(seed, 3, faults, threads);
     (0..60).for_each(|number| world.arrive(job(number), Duration::from_millis(150 * number)));
     world.run_on(Duration::from_secs(20));
     world.calm(Duration::from_secs(400));
@@ -92,9 +92,21 @@ fn check(seed: u64) {
     assert_eq!(world.differences(), [""; 0], "{context}");
     assert_eq!((world.terminating(), world.pending()), (0, vec![]), "{context}");
     assert!(report.bound >= 50, "{context}");
+    report
 }
 
 #[test]
 fn no_pod_runs_twice_and_no_delegate_is_left_over() {
-    (0..4).for_each(check);
+    for seed in 0..4 {
+        check(seed, &Threads::default());
+    }
+}
+
+#[test]
+fn threads_of_servers_change_nothing() {
+    let alone = check(5, &Threads::default());
+    for number in [1, 3] {
+        let beside = check(5, &Threads::start(number));
+        assert_eq!(format!("{alone:?}"), format!("{beside:?}"), "{number} threads");
+    }
 }

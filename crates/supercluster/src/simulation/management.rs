@@ -7,7 +7,10 @@ use engine::EffectKind;
 use framework::{Pod, Time, Uid};
 use serde_json::{Value, json};
 
-use super::servers::{ManagementEvent, ManagementOperation, ManagementServer, ManagementWrite};
+use super::servers::{
+    ManagementEvent, ManagementOperation, ManagementOutcome, ManagementServer, ManagementWrite,
+    Work,
+};
 use crate::message::PodObject;
 use crate::mirror::FINALIZER;
 use crate::scheduler::{Intent, OriginalPod, Placement, WriteAnswer};
@@ -68,25 +71,8 @@ impl ManagementApi {
         }
         WriteAnswer::Gone
     }
-}
 
-impl ManagementServer for ManagementApi {
-    fn create(&mut self, pod: Pod, _: Time) {
-        self.version += 1;
-        let pod = Arc::new(Pod { resource_version: self.version, ..pod });
-        let uid = pod.uid.clone();
-        let created = ManagementPod {
-            pod,
-            intent: None,
-            placement: None,
-            has_finalizer: false,
-            status: json!({"phase": "Pending"}),
-        };
-        self.pods.insert(uid.clone(), created);
-        self.show(&uid);
-    }
-
-    fn carry_out(&mut self, write: &ManagementWrite, _: Time) -> WriteAnswer {
+    fn write(&mut self, write: &ManagementWrite) -> WriteAnswer {
         let ManagementWrite { uid, operation, .. } = write;
         let Some(known) = self.pods.get_mut(uid) else { return WriteAnswer::Gone };
         let version = known.pod.resource_version;
@@ -133,9 +119,28 @@ impl ManagementServer for ManagementApi {
         self.show(uid);
         WriteAnswer::Done(self.version)
     }
+}
 
-    fn watched(&mut self, _: Time) -> Vec<ManagementEvent> {
+impl ManagementServer for ManagementApi {
+    fn create(&mut self, pod: Pod, _: Time) -> Vec<ManagementEvent> {
+        self.version += 1;
+        let pod = Arc::new(Pod { resource_version: self.version, ..pod });
+        let uid = pod.uid.clone();
+        let created = ManagementPod {
+            pod,
+            intent: None,
+            placement: None,
+            has_finalizer: false,
+            status: json!({"phase": "Pending"}),
+        };
+        self.pods.insert(uid.clone(), created);
+        self.show(&uid);
         std::mem::take(&mut self.events)
+    }
+
+    fn carry_out(&mut self, write: ManagementWrite, _: Time) -> Work<ManagementOutcome> {
+        let answer = self.write(&write);
+        Work::done((answer, std::mem::take(&mut self.events)))
     }
 }
 

@@ -7,7 +7,9 @@ use engine::EffectKind;
 use framework::{Answer, Binding, Pod, PodKey, PodSpec, Time, Uid};
 use serde_json::{Value, json};
 
-use super::servers::{MemberAnswer, MemberEvent, MemberOperation, MemberPod, MemberServer};
+use super::servers::{
+    MemberAnswer, MemberEvent, MemberOperation, MemberOutcome, MemberPod, MemberServer, Work,
+};
 use crate::agent::WriteAnswer;
 use crate::delegate::DelegateMark;
 
@@ -15,8 +17,6 @@ use crate::delegate::DelegateMark;
 #[derive(Debug)]
 pub(crate) struct MemberApi {
     pub(crate) pods: BTreeMap<PodKey, MemberPod>,
-    /// What the watch has not shown.
-    events: Vec<MemberEvent>,
     cluster: usize,
     version: u64,
     created: u64,
@@ -29,7 +29,6 @@ impl MemberApi {
     pub(crate) fn new(cluster: usize, profile: &str) -> Self {
         Self {
             pods: BTreeMap::new(),
-            events: Vec::new(),
             cluster,
             version: 0,
             created: 0,
@@ -200,14 +199,9 @@ impl MemberApi {
 }
 
 impl MemberServer for MemberApi {
-    fn carry_out(&mut self, operation: &MemberOperation, _: Time) -> MemberAnswer {
-        let (answer, event) = self.carry_out(operation);
-        self.events.extend(event);
-        answer
-    }
-
-    fn watched(&mut self, _: Time) -> Vec<MemberEvent> {
-        std::mem::take(&mut self.events)
+    fn carry_out(&mut self, operation: MemberOperation, _: Time) -> Work<MemberOutcome> {
+        let (answer, event) = Self::carry_out(self, &operation);
+        Work::done((answer, event.into_iter().collect()))
     }
 }
 

@@ -23,8 +23,9 @@ use engine::{Engine, EngineConfig};
 pub use self::load::{Load, Shape};
 pub use self::measure::{Costs, Measurement, Report};
 pub use self::servers::{
-    ManagementEvent, ManagementOperation, ManagementServer, ManagementWrite, MemberAnswer,
-    MemberEvent, MemberOperation, MemberPod, MemberServer, Servers,
+    ManagementEvent, ManagementOperation, ManagementOutcome, ManagementServer, ManagementWrite,
+    MemberAnswer, MemberEvent, MemberOperation, MemberOutcome, MemberPod, MemberServer, Servers,
+    Work,
 };
 pub use self::world::{Pending, World};
 
@@ -63,6 +64,13 @@ impl Default for Latencies {
             commit: Duration::from_micros(100),
             message: Duration::from_micros(25),
         }
+    }
+}
+
+impl Latencies {
+    /// Returns the shortest time after which an answer or a watch may show what a server has done.
+    fn shortest_of_servers(&self) -> Duration {
+        (self.api / 4).min(self.watch / 2)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The API servers of a simulation, as their clients see them: what is asked of them, and what their watches show.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use engine::{Effect, EffectKind};
@@ -22,6 +23,35 @@ pub struct Servers {
     pub management: Box<dyn ManagementServer>,
     /// The servers of the members, in the order of the clusters.
     pub members: Vec<Box<dyn MemberServer>>,
+    /// Whether the roles go on while servers work: what a server has done is taken in when the first answer or watch may show
+    /// it, and not at once.
+    pub are_beside: bool,
+}
+
+/// Work of a server, which may be done by another thread.
+pub struct Work<T>(Box<dyn FnOnce() -> T>);
+
+impl<T: 'static> Work<T> {
+    /// Returns work that is done.
+    pub fn done(result: T) -> Self {
+        Self::new(|| result)
+    }
+
+    /// Returns work whose result `wait` waits for.
+    pub fn new(wait: impl FnOnce() -> T + 'static) -> Self {
+        Self(Box::new(wait))
+    }
+
+    /// Waits for the result.
+    pub fn wait(self) -> T {
+        (self.0)()
+    }
+}
+
+impl<T> fmt::Debug for Work<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Work")
+    }
 }
 
 impl Servers {
@@ -32,21 +62,22 @@ impl Servers {
         Self {
             management: Box::new(ManagementApi::new(has_mirrors)),
             members: (0..members).map(member).collect(),
+            are_beside: false,
         }
     }
 }
 
 /// The API server of the management cluster.
 pub trait ManagementServer {
-    /// Creates a pod, which may get another UID.
-    fn create(&mut self, pod: Pod, now: Time);
+    /// Creates a pod, which may get another UID. Returns what a watch shows of it.
+    fn create(&mut self, pod: Pod, now: Time) -> Vec<ManagementEvent>;
 
-    /// Carries out a write.
-    fn carry_out(&mut self, write: &ManagementWrite, now: Time) -> WriteAnswer;
-
-    /// Returns what a watch has shown since the last call, oldest first.
-    fn watched(&mut self, now: Time) -> Vec<ManagementEvent>;
+    /// Carries out a write. Returns the answer, and what a watch shows of it, oldest first.
+    fn carry_out(&mut self, write: ManagementWrite, now: Time) -> Work<ManagementOutcome>;
 }
+
+/// The answer to a write, and what a watch shows of it.
+pub type ManagementOutcome = (WriteAnswer, Vec<ManagementEvent>);
 
 /// A write of an original pod, or of an event of it.
 #[derive(Debug, Clone)]
@@ -108,12 +139,13 @@ pub enum ManagementEvent {
 
 /// The API server of a member cluster.
 pub trait MemberServer {
-    /// Carries out an operation other than [`MemberOperation::KeepLeases`].
-    fn carry_out(&mut self, operation: &MemberOperation, now: Time) -> MemberAnswer;
-
-    /// Returns what watches have shown since the last call, oldest first.
-    fn watched(&mut self, now: Time) -> Vec<MemberEvent>;
+    /// Carries out an operation other than [`MemberOperation::KeepLeases`]. Returns the answer, and what watches show of it,
+    /// oldest first.
+    fn carry_out(&mut self, operation: MemberOperation, now: Time) -> Work<MemberOutcome>;
 }
+
+/// The answer to an operation, and what watches show of it.
+pub type MemberOutcome = (MemberAnswer, Vec<MemberEvent>);
 
 /// A write or read.
 #[derive(Debug, Clone)]

@@ -11,7 +11,8 @@ use super::{
 use crate::agent::{self, Agent, AgentOutput};
 use crate::message::{Request, Response};
 use crate::simulation::servers::{
-    ManagementOperation, ManagementWrite, MemberAnswer, MemberEvent, MemberOperation, MemberPod,
+    ManagementOperation, ManagementWrite, MemberAnswer, MemberEvent, MemberOperation,
+    MemberOutcome, MemberPod, Work,
 };
 
 impl World {
@@ -93,7 +94,7 @@ impl World {
                     }
                     // Nothing waits for events.
                     EffectKind::Event(_) => {
-                        self.operate_member(cluster, &MemberOperation::Effect(effect));
+                        self.operate_member(cluster, MemberOperation::Effect(effect), None);
                         continue;
                     }
                     _ => continue,
@@ -151,45 +152,60 @@ impl World {
         }
     }
 
-    pub(super) fn carry_out(
-        &mut self,
-        cluster: usize,
-        life: u32,
-        asker: Option<Asker>,
-        operation: &MemberOperation,
-    ) {
-        let answer = self.operate_member(cluster, operation);
-        if let Some(asker) = asker {
-            let takes = self.around(self.settings.latencies.api.div_f64(2.0));
-            self.push(self.now + takes, Event::Answer { cluster, life, asker, answer });
-        }
-    }
-
-    /// Carries out an operation at the API server of a member, and lets its watches show what it has changed.
+    /// Carries out an operation at the API server of a member.
     pub(super) fn operate_member(
         &mut self,
         cluster: usize,
-        operation: &MemberOperation,
-    ) -> MemberAnswer {
+        operation: MemberOperation,
+        asker: Option<(u32, Asker)>,
+    ) {
+        let now = self.now;
         if let MemberOperation::KeepLeases { renewed } = operation {
-            self.members[cluster].renewed.clone_from(renewed);
-            return MemberAnswer::Agent(agent::WriteAnswer::Done);
+            self.members[cluster].renewed = renewed;
+            let answer = MemberAnswer::Agent(agent::WriteAnswer::Done);
+            return self.member_answered(cluster, now, asker, answer);
         }
         self.writes += u64::from(operation.is_write());
-        let now = self.now;
-        let work = |own: &mut Self| {
-            let server = &mut own.members[cluster].server;
-            (server.carry_out(operation, now), server.watched(now))
-        };
-        let (answer, events) = self.timed(|costs| &mut costs.servers, work);
-        for event in events {
-            self.member_changed(cluster, event);
+        let begin = |own: &mut Self| own.members[cluster].server.carry_out(operation, now);
+        let work = self.timed(|costs| &mut costs.servers, begin);
+        match self.lead {
+            None => self.operated(cluster, now, asker, work),
+            Some(lead) => {
+                self.push(now + lead, Event::Operated { cluster, at: now, asker, work });
+            }
         }
-        answer
+    }
+
+    /// Takes in what the API server of a member has done at this time, and lets its watches show it.
+    pub(super) fn operated(
+        &mut self,
+        cluster: usize,
+        at: Time,
+        asker: Option<(u32, Asker)>,
+        work: Work<MemberOutcome>,
+    ) {
+        let (answer, events) = self.timed(|costs| &mut costs.servers, |_| work.wait());
+        for event in events {
+            self.member_changed(cluster, at, event);
+        }
+        self.member_answered(cluster, at, asker, answer);
+    }
+
+    fn member_answered(
+        &mut self,
+        cluster: usize,
+        at: Time,
+        asker: Option<(u32, Asker)>,
+        answer: MemberAnswer,
+    ) {
+        if let Some((life, asker)) = asker {
+            let takes = self.around(self.settings.latencies.api.div_f64(2.0));
+            self.push(at + takes, Event::Answer { cluster, life, asker, answer });
+        }
     }
 
     /// Takes in a change of a member. A pod that is being ended is gone after a part of its grace period.
-    fn member_changed(&mut self, cluster: usize, event: MemberEvent) {
+    fn member_changed(&mut self, cluster: usize, at: Time, event: MemberEvent) {
         let pods = &mut self.members[cluster].pods;
         let watched = match event {
             MemberEvent::Event(uid, event) => Watched::Event(uid, event),
@@ -216,7 +232,7 @@ impl World {
                 Watched::Changed(changed)
             }
         };
-        self.watch(cluster, watched);
+        self.watch(cluster, at, watched);
     }
 
     fn delegate_bound(&mut self, cluster: usize, bound: &MemberPod) {
@@ -237,16 +253,17 @@ impl World {
     fn end_oldest(&mut self) {
         let Some((cluster, pod, origin)) = self.bound.pop_front() else { return };
         if let Some(uid) = self.members[cluster].pods.get(&pod).map(|own| own.pod.uid.clone()) {
-            self.operate_member(cluster, &MemberOperation::Remove { pod: pod.clone(), uid });
+            let operation = MemberOperation::Remove { pod: pod.clone(), uid };
+            self.operate_member(cluster, operation, None);
         }
         let (uid, operation) = (Uid::from(&*origin), ManagementOperation::Remove);
-        self.manage(&ManagementWrite { pod, uid, operation });
+        self.manage(ManagementWrite { pod, uid, operation }, None);
     }
 
-    fn watch(&mut self, cluster: usize, watched: Watched) {
+    fn watch(&mut self, cluster: usize, at: Time, watched: Watched) {
         let takes = self.around(self.settings.latencies.watch);
         let member = &mut self.members[cluster];
-        let time = (self.now + takes).max(member.last_shown);
+        let time = (at + takes).max(member.last_shown);
         member.last_shown = time;
         let life = member.life;
         if member.agent.is_some() {

@@ -25,7 +25,8 @@ impl World {
         let living: Vec<(Uid, PodKey)> =
             living.map(|(uid, own)| (uid.clone(), own.key().clone())).collect();
         if let Some((uid, pod)) = self.rng.choice(&living).cloned() {
-            self.manage(&ManagementWrite { pod, uid, operation: ManagementOperation::Delete });
+            let operation = ManagementOperation::Delete;
+            self.manage(ManagementWrite { pod, uid, operation }, None);
         }
     }
 }

@@ -316,20 +316,11 @@ impl World {
         let is_gone = known.is_none();
         if let Some(uid) = known.map(|own| own.pod.uid.clone()) {
             let pod = deletion.name.clone();
-            self.operate_member(cluster, &MemberOperation::End { pod, uid });
+            self.operate_member(cluster, MemberOperation::End { pod, uid }, None);
         }
         let work = self.settings.latencies.api;
         let answer = ErrandAnswer::Deleted(is_gone);
         self.send(cluster, work, move || Event::Errand { id: id.clone(), answer: answer.clone() });
-    }
-
-    pub(super) fn errand_write(&mut self, id: Option<ErrandId>, write: &ManagementWrite) {
-        let answer = self.manage(write);
-        if let Some(id) = id {
-            let takes = self.around(self.settings.latencies.api.div_f64(2.0));
-            let answer = ErrandAnswer::Written(answer);
-            self.push(self.now + takes, Event::Errand { id, answer });
-        }
     }
 
     /// Goes on with an errand after an answer.

@@ -17,13 +17,14 @@ use fastrand::Rng;
 use framework::{Node, Pod, PodKey, Time, Uid};
 
 use self::mirror::{Deletion, Errand, ErrandAnswer, ErrandId};
+use self::schedulers::Note;
 use super::checks::Checks;
 use super::leases::Leases;
 use super::measure::{Costs, Measurement, Report};
 use super::originals::{Original, Originals};
 use super::servers::{
-    ManagementServer, ManagementWrite, MemberAnswer, MemberOperation, MemberPod, MemberServer,
-    Servers,
+    ManagementOutcome, ManagementServer, ManagementWrite, MemberAnswer, MemberOperation,
+    MemberOutcome, MemberPod, MemberServer, Servers, Work,
 };
 use super::{AGENT_PROFILE, SCHEDULER_NAME, Settings, engine};
 use crate::agent::{self, Agent, AgentConfig, DelegateTable};
@@ -56,6 +57,13 @@ enum Caller {
         call: scheduler::CallId,
     },
     /// A mirror, which seals attempts.
+    Mirror(ErrandId),
+}
+
+/// The part of a scheduler that waits for the answer of the API server of the management cluster.
+#[derive(Debug)]
+enum Writer {
+    Scheduler { scheduler: usize, life: u32, id: scheduler::WriteId },
     Mirror(ErrandId),
 }
 
@@ -127,6 +135,13 @@ enum Event {
         asker: Option<Asker>,
         operation: MemberOperation,
     },
+    /// What the API server of a member has done since `at` is taken in.
+    Operated {
+        cluster: usize,
+        at: Time,
+        asker: Option<(u32, Asker)>,
+        work: Work<MemberOutcome>,
+    },
     Answer {
         cluster: usize,
         life: u32,
@@ -144,6 +159,13 @@ enum Event {
         life: u32,
         id: Option<scheduler::WriteId>,
         write: ManagementWrite,
+    },
+    Managed {
+        at: Time,
+        uid: Uid,
+        note: Option<Note>,
+        writer: Option<Writer>,
+        work: Work<ManagementOutcome>,
     },
     Written {
         scheduler: usize,
@@ -283,6 +305,8 @@ pub struct World {
     members: Vec<Member>,
     seats: Vec<Seat>,
     management: Box<dyn ManagementServer>,
+    /// Time after which the work of an API server is taken in, if the roles go on meanwhile.
+    lead: Option<Duration>,
     originals: Originals,
     leases: Leases,
     checks: Checks,
@@ -328,6 +352,7 @@ impl World {
             members: Vec::new(),
             seats: Vec::new(),
             management: servers.management,
+            lead: servers.are_beside.then(|| settings.latencies.shortest_of_servers()),
             originals: Originals::new(),
             leases: Leases::default(),
             checks: Checks::default(),
@@ -648,7 +673,10 @@ impl World {
                 self.work_of_scheduler(seat);
             }
             Event::Operation { cluster, life, asker, operation } => {
-                self.carry_out(cluster, life, asker, &operation);
+                self.operate_member(cluster, operation, asker.map(|asker| (life, asker)));
+            }
+            Event::Operated { cluster, at, asker, work } => {
+                self.operated(cluster, at, asker, work);
             }
             Event::Answer { cluster, life, asker, answer } => {
                 self.with_agent(cluster, life, |agent, now, ports| match (asker, answer) {
@@ -678,7 +706,10 @@ impl World {
                 });
             }
             Event::Write { scheduler, life, id, write } => {
-                self.write(scheduler, life, id, &write);
+                self.manage(write, id.map(|id| Writer::Scheduler { scheduler, life, id }));
+            }
+            Event::Managed { at, uid, note, writer, work } => {
+                self.managed(at, (&uid, note), writer, work);
             }
             Event::Written { scheduler, life, id, answer } => {
                 self.with_scheduler(scheduler, life, |scheduler, now, ports| {
@@ -697,7 +728,7 @@ impl World {
                 });
             }
             Event::Ended { cluster, pod, uid } => {
-                self.operate_member(cluster, &MemberOperation::Remove { pod, uid });
+                self.operate_member(cluster, MemberOperation::Remove { pod, uid }, None);
             }
             Event::List { scheduler, life, cluster } => self.list(scheduler, life, cluster),
             Event::Listed { scheduler, life, cluster, list } => {
@@ -710,7 +741,7 @@ impl World {
                     self.work_of_mirror(scheduler);
                 }
             }
-            Event::ErrandWrite { id, write } => self.errand_write(id, &write),
+            Event::ErrandWrite { id, write } => self.manage(write, id.map(Writer::Mirror)),
             Event::DelegateDeletion { cluster, id, deletion } => {
                 self.delete_delegate(cluster, id, &deletion);
             }
@@ -767,9 +798,9 @@ impl World {
         let owner = (!self.settings.shared_pods).then_some(self.arrivals % self.seats.len().max(1));
         self.arrivals += 1;
         let now = self.now;
-        self.timed(|costs| &mut costs.servers, |own| own.management.create(pod, now));
+        let created = self.timed(|costs| &mut costs.servers, |own| own.management.create(pod, now));
         self.writes += 1;
-        self.management_changed(owner);
+        self.management_changed(created, owner, now);
     }
 
     /// Measures work of a kind.
@@ -830,7 +861,7 @@ impl World {
         (requests.placed.milli_cpu, requests.fit.milli_cpu) = (500, 500);
         pod.requests = Arc::new(requests);
         pod.node_name = Some(node);
-        self.operate_member(cluster, &MemberOperation::CreateBound(Box::new(pod)));
+        self.operate_member(cluster, MemberOperation::CreateBound(Box::new(pod)), None);
     }
 }
 

@@ -7,14 +7,15 @@ use engine::ports::Ports;
 use engine::{Effect, EffectKind};
 use framework::{PodKey, Time, Uid};
 
-use super::{API_TIMEOUT, Caller, Event, SHORTEST_TICK, World, with_ports};
+use super::mirror::ErrandAnswer;
+use super::{API_TIMEOUT, Caller, Event, SHORTEST_TICK, World, Writer, with_ports};
 use crate::mirror::Mirror;
 use crate::scheduler::{
     self, Cluster, ClusterIx, LeaseAnswer, LeaseOperation, OriginalPod, Scheduler, SchedulerOutput,
 };
 use crate::simulation::originals::Original;
 use crate::simulation::servers::{
-    ManagementEvent, ManagementOperation, ManagementWrite, MemberOperation,
+    ManagementEvent, ManagementOperation, ManagementOutcome, ManagementWrite, MemberOperation, Work,
 };
 
 impl World {
@@ -96,7 +97,7 @@ impl World {
                     let uid = Uid::from(&*committed.uid);
                     let found = pods.values().find(|own| own.pod.uid == uid);
                     let Some(pod) = found.map(|own| own.pod.key.clone()) else { continue };
-                    self.operate_member(cluster.0, &MemberOperation::Remove { pod, uid });
+                    self.operate_member(cluster.0, MemberOperation::Remove { pod, uid }, None);
                 }
             }
         }
@@ -171,7 +172,7 @@ impl World {
             EffectKind::Event(event) => {
                 let (pod, uid) = (event.regarding.clone(), event.uid.clone());
                 let operation = ManagementOperation::Effect(effect);
-                self.manage(&ManagementWrite { pod, uid, operation });
+                self.manage(ManagementWrite { pod, uid, operation }, None);
                 return;
             }
             _ => return,
@@ -180,33 +181,45 @@ impl World {
         self.write_later(scheduler, life, None, ManagementWrite { pod, uid, operation });
     }
 
-    /// Carries out a write of an original pod, and lets the watches show what it has changed.
-    pub(super) fn manage(&mut self, write: &ManagementWrite) -> scheduler::WriteAnswer {
+    /// Carries out a write of an original pod.
+    pub(super) fn manage(&mut self, write: ManagementWrite, writer: Option<Writer>) {
         self.writes += 1;
-        let now = self.now;
-        let answer =
-            self.timed(|costs| &mut costs.servers, |own| own.management.carry_out(write, now));
-        if let scheduler::WriteAnswer::Done(_) = answer
-            && let Some(own) = self.originals.get_mut(&write.uid)
-        {
-            note(own, &write.operation);
+        let (now, uid, note) = (self.now, write.uid.clone(), Note::of(&write.operation));
+        let begin = |own: &mut Self| own.management.carry_out(write, now);
+        let work = self.timed(|costs| &mut costs.servers, begin);
+        match self.lead {
+            None => self.managed(now, (&uid, note), writer, work),
+            Some(lead) => {
+                self.push(now + lead, Event::Managed { at: now, uid, note, writer, work });
+            }
         }
-        self.management_changed(None);
-        answer
     }
 
-    pub(super) fn write(
+    /// Takes in what the API server of the management cluster has done at this time, and lets the watches show it.
+    pub(super) fn managed(
         &mut self,
-        scheduler: usize,
-        life: u32,
-        id: Option<scheduler::WriteId>,
-        write: &ManagementWrite,
+        at: Time,
+        (uid, note): (&Uid, Option<Note>),
+        writer: Option<Writer>,
+        work: Work<ManagementOutcome>,
     ) {
-        let answer = self.manage(write);
-        if let Some(id) = id {
-            let takes = self.around(self.settings.latencies.api.div_f64(2.0));
-            self.push(self.now + takes, Event::Written { scheduler, life, id, answer });
+        let (answer, events) = self.timed(|costs| &mut costs.servers, |_| work.wait());
+        if let scheduler::WriteAnswer::Done(_) = answer
+            && let Some(note) = note
+            && let Some(own) = self.originals.get_mut(uid)
+        {
+            note.write(own);
         }
+        self.management_changed(events, None, at);
+        let Some(writer) = writer else { return };
+        let answered = match writer {
+            Writer::Scheduler { scheduler, life, id } => {
+                Event::Written { scheduler, life, id, answer }
+            }
+            Writer::Mirror(id) => Event::Errand { id, answer: ErrandAnswer::Written(answer) },
+        };
+        let takes = self.around(self.settings.latencies.api.div_f64(2.0));
+        self.push(at + takes, answered);
     }
 
     /// Drains this member, or none.
@@ -236,10 +249,13 @@ impl World {
 
     /// Takes in what has changed in the management cluster, and lets the watches of schedulers show it. A new pod belongs to
     /// `owner`.
-    pub(super) fn management_changed(&mut self, owner: Option<usize>) {
-        let now = self.now;
-        let work = |own: &mut Self| own.management.watched(now);
-        for event in self.timed(|costs| &mut costs.servers, work) {
+    pub(super) fn management_changed(
+        &mut self,
+        events: Vec<ManagementEvent>,
+        owner: Option<usize>,
+        at: Time,
+    ) {
+        for event in events {
             match event {
                 ManagementEvent::Changed(pod) => {
                     let uid = pod.object.pod.uid.clone();
@@ -247,13 +263,13 @@ impl World {
                     let known = known.or_insert_with(|| Original::new((*pod).clone(), owner));
                     known.pod.clone_from(&pod);
                     for seat in self.seats_of(self.originals[&pod.object.pod.uid].owner) {
-                        self.shown(seat, Ok(pod.clone()));
+                        self.shown(seat, at, Ok(pod.clone()));
                     }
                 }
                 ManagementEvent::Deleted(key, uid) => {
                     let Some(gone) = self.originals.remove(&uid) else { continue };
                     for seat in self.seats_of(gone.owner) {
-                        self.shown(seat, Err((key.clone(), uid.clone())));
+                        self.shown(seat, at, Err((key.clone(), uid.clone())));
                     }
                 }
             }
@@ -285,10 +301,10 @@ impl World {
         self.work_of_mirror(seat);
     }
 
-    pub(super) fn shown(&mut self, seat: usize, original: Result<Box<OriginalPod>, (PodKey, Uid)>) {
+    fn shown(&mut self, seat: usize, at: Time, original: Result<Box<OriginalPod>, (PodKey, Uid)>) {
         let takes = self.around(self.settings.latencies.watch);
         let own = &mut self.seats[seat];
-        let time = (self.now + takes).max(own.last_shown);
+        let time = (at + takes).max(own.last_shown);
         own.last_shown = time;
         let life = own.life;
         if own.scheduler.is_some() {
@@ -297,20 +313,35 @@ impl World {
     }
 }
 
-/// Keeps what the world checks of a write that was carried out.
-fn note(original: &mut Original, operation: &ManagementOperation) {
-    match operation {
-        ManagementOperation::Status { is_unreachable, .. } => {
-            original.is_unreachable = *is_unreachable;
-        }
-        ManagementOperation::Effect(Effect {
-            kind: EffectKind::PatchPodStatus { patch, .. },
-            ..
-        }) => {
-            if let Some(condition) = &patch.condition {
-                original.condition = Some(condition.message.to_string());
+/// What the world keeps of a write that was carried out, for its checks.
+#[derive(Debug)]
+pub(super) enum Note {
+    IsUnreachable(bool),
+    /// The message of the condition PodScheduled.
+    Condition(String),
+}
+
+impl Note {
+    fn of(operation: &ManagementOperation) -> Option<Self> {
+        match operation {
+            ManagementOperation::Status { is_unreachable, .. } => {
+                Some(Self::IsUnreachable(*is_unreachable))
             }
+            ManagementOperation::Effect(Effect {
+                kind: EffectKind::PatchPodStatus { patch, .. },
+                ..
+            }) => {
+                let condition = patch.condition.as_ref()?;
+                Some(Self::Condition(condition.message.to_string()))
+            }
+            _ => None,
         }
-        _ => {}
+    }
+
+    fn write(self, to: &mut Original) {
+        match self {
+            Self::IsUnreachable(is_unreachable) => to.is_unreachable = is_unreachable,
+            Self::Condition(message) => to.condition = Some(message),
+        }
     }
 }
