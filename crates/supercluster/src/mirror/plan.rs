@@ -244,8 +244,11 @@ pub(super) fn plan_pending(original: &Original, wall: Time) -> Option<Plan> {
     let OriginalPod { object, intent, .. } = &original.pod;
     let phase = object.object.pointer("/status/phase").and_then(Value::as_str);
     let was_placed = intent.is_some() && phase.is_some_and(|phase| phase != "Pending");
+    if !was_placed || object.pod.terminal {
+        return None;
+    }
     let status = status::pending(wall);
-    if !was_placed || object.pod.terminal || original.shows(&status) {
+    if original.shows(&status) {
         return None;
     }
     let (pod, events) = (object.pod.key.clone(), Vec::new());

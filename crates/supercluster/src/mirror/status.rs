@@ -66,12 +66,12 @@ fn shows_condition(own: &Value, wanted: &Value) -> bool {
     if !is_own {
         return own == wanted;
     }
-    let fields = |condition: &'_ Value| -> Vec<(String, Value)> {
-        let fields = condition.as_object().into_iter().flatten();
-        let kept = fields.filter(|(key, _)| !TIMES.contains(&key.as_str()));
-        kept.map(|(key, value)| (key.clone(), value.clone())).collect()
-    };
-    fields(own) == fields(wanted)
+    without_times(own).eq(without_times(wanted))
+}
+
+fn without_times(condition: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    let fields = condition.as_object().into_iter().flatten();
+    fields.filter(|(key, _)| !TIMES.contains(&key.as_str()))
 }
 
 #[cfg(test)]
