@@ -17,6 +17,7 @@
 //! - [`preemption`]: an engine with few pods, whose requests fail, are late or are lost; [`fruitless`]: preemptions that
 //!   lead to no binding.
 //! - [`volumes`], [`devices`]: VolumeBinding and DynamicResources; the allocator of devices is compared in its own crate.
+//! - [`extended`]: DynamicResources, with extended resources that devices provide.
 //! - [`plugins`], [`pods`], [`updates`], [`server`], [`filters`]: what several parts have in common.
 
 mod api_server;
@@ -25,6 +26,7 @@ mod devices;
 mod dispatcher;
 mod election;
 mod events;
+mod extended;
 mod filters;
 mod fruitless;
 mod plugins;
@@ -68,6 +70,7 @@ const PARTS: &[Part] = &[
     Part { name: "binding", histories: 100, run: binding::live },
     Part { name: "allocator", histories: 100, run: allocator },
     Part { name: "devices", histories: 40, run: devices::run },
+    Part { name: "extended resources", histories: 60, run: extended::run },
     Part { name: "fruitless preemptions", histories: 200, run: fruitless::run },
     Part { name: "preemption", histories: 60, run: preemption::run },
     Part { name: "volumes", histories: 40, run: volumes::run },
