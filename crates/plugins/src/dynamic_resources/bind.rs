@@ -27,6 +27,7 @@ pub(super) use self::writes::{API_VERSION, consumer, deallocation, deletion, rel
 use super::conditions::{Binding, binding_of};
 use super::extended::{self, RequestMapping};
 use super::metrics::{Ended, Metrics};
+use super::search::can_use;
 use super::tracker::{ClaimTracker, is_newer};
 
 /// Maximum number of tries of a write that meets newer versions of its claim, as in kube-scheduler.
@@ -208,10 +209,20 @@ impl Run<'_, '_> {
             }
         } else if claim.allocation.is_none() {
             return Err(format!("claim {full_name} got deallocated elsewhere in the meantime"));
+        } else if !self.can_use(&claim)? {
+            return Err(format!("claim {full_name} got allocated elsewhere in the meantime"));
         }
         let timestamp = self.setting.binding_timeout.map(|_| self.handle.wall_time());
         let write = writes::reservation(&claim, work.allocation.as_deref(), self.pod, timestamp);
         self.go(Stage::Reservation { place, tries, lost: 0, write: Box::new(write) })
+    }
+
+    /// Whether the devices of a claim can be used on the node of the pod. The claim may have been deallocated since the
+    /// node was chosen, and allocated for another one.
+    fn can_use(&self, claim: &ResourceClaim) -> Result<bool, String> {
+        let cluster = self.handle.cluster;
+        let Some(node) = cluster.node_named(self.node) else { return Ok(true) };
+        can_use(claim, &cluster.node(node)).map_err(|status| status.message())
     }
 
     /// Takes the latest known version of the claim, if it is still the same claim.

@@ -183,6 +183,27 @@ fn changes_by_others_end_the_binding() {
 }
 
 #[test]
+fn claim_that_was_allocated_for_another_node_in_the_meantime_ends_the_binding() {
+    let (mut world, mut attempt) = ready();
+    world.write_all(&mut attempt);
+    let mut second = world.reserve(&pod_using("q", &["c"]), "a").unwrap();
+    let allocated_for = |node: &str| {
+        json!({"status": {"reservedFor": null, "allocation": {
+            "devices": {"results": [{"request": "r", "driver": "d", "pool": node, "device": "1"}]},
+            "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [
+                {"key": "metadata.name", "operator": "In", "values": [node]},
+            ]}]},
+        }}})
+    };
+    world.show("resourceclaims", "c", &allocated_for("b"));
+    let text = outcome(world.step(&mut second, PreBindInput::Start));
+    assert_eq!(text, "claim default/c got allocated elsewhere in the meantime");
+    let mut third = world.reserve(&pod_using("r", &["c"]), "b").unwrap();
+    world.show("resourceclaims", "c", &json!({"metadata": {"labels": {"k": "v"}}}));
+    written(world.step(&mut third, PreBindInput::Start));
+}
+
+#[test]
 fn deleted_claim_fails_with_the_answer_of_the_server() {
     let (mut world, mut attempt) = ready();
     let finalizer = written(world.step(&mut attempt, PreBindInput::Start));
