@@ -273,6 +273,7 @@ impl History {
         if let Outcome::Error(text) = &attempt.outcome {
             rule(text.contains("PreBindPreFlight"), || format!("no plugin fails, but {text}"))?;
         }
+        self.spoil_unknown();
         match attempt.outcome {
             Outcome::Assumed(node) => {
                 self.decided.insert(uid, (attempt.pod.generation.into(), node.to_string()));
@@ -304,6 +305,29 @@ impl History {
     /// Whether the process may still wait for patches that stop requests of an earlier one.
     fn waits_for_fences(&self) -> bool {
         self.now.since(self.began) < FENCES_END
+    }
+
+    /// Spoils the nodes of pods that an earlier process has bound without the knowledge of this one, which no longer
+    /// waits for the patch that would have shown it, nor for the watch.
+    fn spoil_unknown(&mut self) {
+        if self.waits_for_fences() {
+            return;
+        }
+        for watched in &self.server.watch[self.delivered..] {
+            if let Watched::Is(Stored { name, uid, node: Some(node), .. }) = watched
+                && !self.bound_by_us.contains(uid)
+                && self.is_asked(name)
+            {
+                self.spoiled.insert(node.clone());
+            }
+        }
+    }
+
+    /// Whether a request of this life about the pod has no answer.
+    fn is_asked(&self, name: &str) -> bool {
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{name}");
+        let open = self.requests.iter().filter(|sent| sent.life == self.life && !sent.is_answered);
+        open.map(|sent| sent.request.path.trim_end_matches("/status")).any(|own| own == path)
     }
 
     /// Whether the request may still be carried out.
