@@ -2,7 +2,7 @@
 //! does a node on which several of them led to no binding, except for more important pods. No pause is longer than
 //! that.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,9 +41,10 @@ struct Preemptor {
     begun: Option<(Time, Arc<str>)>,
     /// The node of the last preemption that counts.
     node: Option<Arc<str>>,
-    /// All preemptions that began, and the node of the last one.
+    /// All preemptions that may have begun, and their nodes. One does not begin if others evict all of its victims
+    /// already.
     at_most: Tally,
-    last: Option<Arc<str>>,
+    tried: BTreeSet<Arc<str>>,
 }
 
 #[derive(Debug)]
@@ -106,9 +107,10 @@ impl Evictions {
         own.priority = priority;
         own.begun = Some((now, node.clone()));
         own.at_most.add(end);
-        if let Some(before) = own.last.replace(node.clone()) {
-            self.at_most.entry(before).or_default().add(end);
+        for before in &own.tried {
+            self.at_most.entry(before.clone()).or_default().add(end);
         }
+        own.tried.insert(node.clone());
         Ok(())
     }
 
@@ -159,18 +161,24 @@ impl Evictions {
         }
     }
 
-    /// Takes in that a pod is gone, or has a node.
-    pub(crate) fn end(&mut self, pod: &Uid, node: Option<&Arc<str>>, now: Time) {
+    /// Takes in that the watch shows a pod on a node.
+    pub(crate) fn is_bound(&mut self, pod: &Uid, node: &Arc<str>) {
         let Some(own) = self.preemptors.remove(pod) else { return };
-        match (node, own.last) {
-            // The last preemption may have been called off, which leaves the count of the node.
-            (Some(node), Some(last)) if *node == last && own.begun.is_none() => {
-                self.at_most.remove(node);
-            }
-            (None, Some(last)) => self.at_most.entry(last).or_default().add(now),
-            _ => {}
+        // The last preemption may have been called off, which leaves the count of the node.
+        if own.tried.iter().eq([node]) && own.begun.is_none() {
+            self.at_most.remove(node);
         }
-        match (node, own.node) {
+        self.nodes.remove(node);
+    }
+
+    /// Takes in that a pod is gone that the watch has not shown on a node. It may have been assumed on one.
+    pub(crate) fn is_gone(&mut self, pod: &Uid, assumed_on: Option<&Arc<str>>, now: Time) {
+        let Some(own) = self.preemptors.remove(pod) else { return };
+        for node in own.tried {
+            self.at_most.entry(node).or_default().add(now);
+        }
+        match (assumed_on, own.node) {
+            // Its bind may have succeeded.
             (Some(node), _) => drop(self.nodes.remove(node)),
             (None, Some(node)) => self.charge(node, own.priority, now),
             (None, None) => {}

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::api_dispatcher::{ApiDispatcher, CallState, Limits};
+use client::api_dispatcher::{ApiDispatcher, CallState, CallType, Limits};
 use client::event_recorder::{self, EventRecorder};
 use client::leader_election::{LeaderElectionConfig, LeaderElector};
 use client::reflector::{CallId, Input, ListWatch, Options, Output, Reflector};
@@ -547,10 +547,14 @@ impl Replica {
             return Ok(());
         }
         let counts = dispatcher.call_counts();
-        let backs_off = counts.keys().any(|(_, state)| *state == CallState::BackingOff);
+        // A call may wait behind one for the same object that backs off, or that an extender answers.
+        let holds_up = |(call, state): &(CallType, CallState)| {
+            let is_answered = *call == CallType::ExtenderBinding && *state == CallState::InFlight;
+            is_answered || *state == CallState::BackingOff
+        };
+        let is_held_up = counts.keys().any(holds_up);
         let waits = counts.keys().any(|(_, state)| *state == CallState::Waiting);
-        // A call may wait behind one for the same object that backs off.
-        rule(backs_off || !waits, || format!("calls wait, and the limits admit one: {counts:?}"))
+        rule(is_held_up || !waits, || format!("calls wait, and the limits admit one: {counts:?}"))
     }
 
     /// Checks that binding cycles end soon while nothing is wrong, once their volumes are bound.
@@ -741,7 +745,7 @@ impl Replica {
             Change::Pod(pod) => match &pod.node_name {
                 Some(node) => {
                     self.placed.insert(pod.uid.clone(), node.clone());
-                    self.preemptions.end(&pod.uid, Some(node), now);
+                    self.preemptions.is_bound(&pod.uid, node);
                 }
                 None => drop(self.placed.remove(&pod.uid)),
             },
@@ -773,7 +777,7 @@ impl Replica {
         // The pod may be assumed on a node.
         let cache = self.scheduler.engine().cache();
         let placed = cache.placed(pod).map(|own| cache.cluster().node_name(own.node));
-        self.preemptions.end(pod, placed, now);
+        self.preemptions.is_gone(pod, placed, now);
     }
 
     /// Whether a change reports the end of a pod on a node.
