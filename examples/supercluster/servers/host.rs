@@ -76,7 +76,7 @@ fn later<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Work<T> {
     let (result, coming) = channel();
-    // Whoever does not wait for the result has dropped the receiver.
+    // The send fails only if nobody waits for the result.
     let job = Box::new(move || drop(result.send(work())));
     thread.send(job).expect("a thread runs as long as it has servers");
     Work::new(move || coming.recv().expect("the server has panicked"))

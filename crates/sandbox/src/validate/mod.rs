@@ -63,7 +63,7 @@ pub fn update(resource: &'static Resource, old: &Value, new: &Value) -> Result<(
 /// Checks a pod that replaces `old` and has its spec, like [`update`].
 ///
 /// # Errors
-/// Those of [`update`].
+/// The new object is not valid, as for [`update`].
 pub fn update_beside_spec(old: &Value, new: &Value) -> Result<(), Status> {
     decode::check_beside_spec(new)?;
     let (before, after) = (Field::root(old), Field::root(new));
