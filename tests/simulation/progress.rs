@@ -227,7 +227,12 @@ impl Progress {
 /// Whether a pod that has no node could be bound: it fits, and no fault is on its path.
 fn is_ready(pod: &Pod, oracle: &Oracle<'_>, sight: &Sight<'_>, leader: &Replica) -> bool {
     let engine = leader.scheduler.engine();
-    let is_known = engine.pending_pod(&pod.key).is_some_and(|known| known.uid == pod.uid);
+    // An extender binds the version that the watch shows. Each status patch changes it, so that the bind is refused until
+    // the watch has caught up.
+    let is_known = engine.pending_pod(&pod.key).is_some_and(|known| {
+        let is_shown = known.resource_version == pod.resource_version;
+        known.uid == pod.uid && (is_shown || !needs_extender(pod))
+    });
     let chosen = engine.cache().placed(&pod.uid).map(|placed| {
         let cluster = engine.cache().cluster();
         &**cluster.node_name(placed.node)

@@ -255,7 +255,11 @@ impl Model {
             self.handled.push("AssignedPodUpdate".to_owned());
         }
         let Some(pending) = self.pending.remove(&pod.key) else { return Vec::new() };
+        let nominated = self.nominated_node(&pod.uid);
         self.leave_queue(&pending, now);
+        if nominated.is_some_and(|nominated| nominated != *node) {
+            self.move_after_nomination(&pending, now);
+        }
         self.handled.push("UnschedulablePodDelete".to_owned());
         vec![format!("{} is bound to {node}", pod.uid)]
     }
@@ -329,8 +333,7 @@ impl Model {
             return changed;
         };
         self.pending.remove(key);
-        let nominated =
-            self.nominations.iter().find(|own| own.pod.uid == *uid).map(|own| own.node.clone());
+        let nominated = self.nominated_node(uid);
         self.leave_queue(&pending, now);
         changed.push(format!("pending {uid} is gone"));
         changed.push(format!("{uid} is gone"));
@@ -341,6 +344,10 @@ impl Model {
         }
         self.handled.push("UnschedulablePodDelete".to_owned());
         changed
+    }
+
+    fn nominated_node(&self, uid: &Uid) -> Option<Arc<str>> {
+        self.nominations.iter().find(|own| own.pod.uid == *uid).map(|own| own.node.clone())
     }
 
     /// The room that was kept for a pod is free for pods that are no more important.

@@ -156,7 +156,12 @@ impl World {
         match self.view.pending.remove(&pod.key) {
             None => Vec::new(),
             Some(pending) => {
+                let nominated = self.view.nominator.node_of(&pending.uid).cloned();
                 self.remove_from_queue(&pending, cx);
+                if let Some(elsewhere) = nominated.filter(|nominated| *nominated != node) {
+                    // Another scheduler has bound the pod, so the room that was kept for it is free.
+                    self.move_after_nomination(nominated_to(pending, elsewhere), cx);
+                }
                 count_pod_event(EventResource::UnschedulablePod, ActionType::DELETE, cx);
                 vec![Changed::Bound { pod: pod.uid.clone(), node }]
             }
@@ -252,15 +257,19 @@ impl World {
             changed.push(Changed::AssumedDeleted(uid.clone()));
         } else if let Some(node) = nominated.or_else(|| pending.nominated_node_name().cloned()) {
             // kube-scheduler asks the status alone, which the API server may have refused to write.
-            let mut nominated = pending;
-            if nominated.nominated_node_name().is_none() {
-                Arc::make_mut(&mut nominated).set_nominated_node_name(Some(node));
-            }
-            self.move_after_nomination(nominated, cx);
+            self.move_after_nomination(nominated_to(pending, node), cx);
         }
         count_pod_event(EventResource::UnschedulablePod, ActionType::DELETE, cx);
         changed
     }
+}
+
+/// Returns the pod with this node in its status, if that names none.
+fn nominated_to(mut pod: Arc<Pod>, node: Arc<str>) -> Arc<Pod> {
+    if pod.nominated_node_name().is_none() {
+        Arc::make_mut(&mut pod).set_nominated_node_name(Some(node));
+    }
+    pod
 }
 
 /// Counts an event of a pod that was handled.
