@@ -375,8 +375,10 @@ impl World {
         for (field, value) in settings.as_object().unwrap() {
             file[field] = value.clone();
         }
-        let path = self.file("clusters", "yaml");
-        fs::write(&path, file.to_string()).unwrap();
+        let (path, written) = (self.file("clusters", "yaml"), self.file("clusters", "new"));
+        // Another scheduler may be reading the file.
+        fs::write(&written, file.to_string()).unwrap();
+        fs::rename(&written, &path).unwrap();
         let mut args = vec![
             "run".to_owned(),
             format!("--kubeconfig={}", self.management.kubeconfig.display()),
