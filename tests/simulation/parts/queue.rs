@@ -18,6 +18,22 @@ use super::pods::Shape;
 use super::queue_model::{Around, Model, same};
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+
+/// Returns the key of a pod. Each name is that of a pod in two namespaces.
+fn key_of(name: &str) -> PodKey {
+    match name {
+        "a" => PodKey::new("default", "p"),
+        "b" => PodKey::new("default", "q"),
+        "c" => PodKey::new("other", "p"),
+        _ => PodKey::new("other", "q"),
+    }
+}
+
+/// Returns a pod with these properties.
+fn pod_of(shape: Shape, name: &str, uid: u32) -> Arc<Pod> {
+    let key = key_of(name);
+    Arc::new(shape.of(&key.name, uid).namespace(&key.namespace).build())
+}
 /// Number of steps of a history.
 const STEPS: u32 = 50;
 /// Number of events that is more than the queue keeps for pods in flight.
@@ -202,7 +218,7 @@ impl Pair<'_> {
                 let others: Vec<Shape> = self.living.values().map(|(_, shape)| *shape).collect();
                 let alike = self.random.choice(others).filter(|_| self.random.bool());
                 let shape = alike.unwrap_or_else(|| Shape::random(self.random));
-                (Arc::new(shape.of(name, self.uids).build()), shape)
+                (pod_of(shape, name, self.uids), shape)
             }
         };
         self.note(("add", name, &pod.uid, shape));
@@ -229,7 +245,7 @@ impl Pair<'_> {
             shape.change(self.random);
         }
         let uid = old.uid.to_string().parse().unwrap_or_default();
-        let new = Arc::new(shape.of(name, uid).build());
+        let new = pod_of(shape, name, uid);
         self.note(("update", name, &new.uid, shape));
         self.living.insert(name, (new.clone(), shape));
         self.on(
@@ -364,7 +380,7 @@ impl Pair<'_> {
         self.note(("notify", &event.event, times, kind, limit, name));
         let may_move = |pod: &Pod| match kind {
             0 => pod.priority() <= limit,
-            1 => *pod.key.name != *name,
+            1 => pod.key != key_of(name),
             _ => true,
         };
         for _ in 0..times {
@@ -423,7 +439,7 @@ impl Pair<'_> {
     fn activate(&mut self) -> Checked {
         let names: Vec<&str> = NAMES.into_iter().filter(|_| self.random.u32(..3) == 0).collect();
         self.note(("activate", &names));
-        let keys: Vec<PodKey> = names.iter().map(|name| PodKey::new("default", name)).collect();
+        let keys: Vec<PodKey> = names.iter().map(|name| key_of(name)).collect();
         self.on(
             |queue, cx| queue.activate(&keys, cx),
             |model, around| model.activate(&keys, around),
@@ -472,7 +488,7 @@ impl Pair<'_> {
         self.note(("crowd", &names, shape));
         for name in names {
             self.uids += 1;
-            let pod = Arc::new(shape.of(name, self.uids).build());
+            let pod = pod_of(shape, name, self.uids);
             self.living.insert(name, (pod.clone(), shape));
             self.on(
                 |queue, cx| queue.add(pod.clone(), cx),
@@ -541,7 +557,7 @@ impl Pair<'_> {
 
     /// Pops all pods and fails their attempts with errors, several times.
     fn errors(&mut self) -> Checked {
-        let keys = NAMES.map(|name| PodKey::new("default", name));
+        let keys = NAMES.map(key_of);
         for _ in 0..self.random.u32(2..6) {
             self.on(
                 |queue, cx| queue.activate(&keys, cx),
