@@ -172,9 +172,10 @@ pub(crate) fn claims(rng: &mut Rng) -> Vec<Value> {
             let count = *pick(rng, &[1, 1, 2]);
             let mut body = json!({"deviceClassName": "any", "count": count});
             if one_in(rng, if request == 0 { 6 } else { 3 }) {
-                let text = match rng.usize(..8) {
+                let text = match rng.usize(..10) {
                     0 => *pick(rng, &["a.com/numa!1", "a.com/numa?1", "a.com/numa?0", "*=0-1"]),
-                    1 | 2 => "a.com/numa=0",
+                    1 => *pick(rng, &["#bandwidth=4", "#bandwidth=2", "#bandwidth?2"]),
+                    2 | 3 => "a.com/numa=0",
                     _ => "a.com/numa=1",
                 };
                 body["selectors"] = json!([{"cel": {"expression": text}}]);

@@ -41,9 +41,9 @@ impl Origin<'_> {
                 return Err(format!("{result:?} of {device:?}"));
             }
             if let Some(share) = &result.share_id
-                && !shares.insert(share.to_string())
+                && !(is_random_uuid(share) && shares.insert(share.to_string()))
             {
-                return Err(format!("two shares are called {share}"));
+                return Err(format!("{share} is no UUID, or the name of two shares"));
             }
         }
         let config = self.config(allocation);
@@ -162,6 +162,17 @@ impl Origin<'_> {
         let has_terms = terms != api::NodeSelectorTerm::default();
         has_terms.then(|| api::NodeSelector { node_selector_terms: vec![terms] })
     }
+}
+
+/// Whether a text is a UUID of version 4, in the variant of RFC 9562.
+fn is_random_uuid(text: &str) -> bool {
+    let form = "xxxxxxxx-xxxx-4xxx-vxxx-xxxxxxxxxxxx";
+    let fits = |(own, form): (char, char)| match form {
+        'x' => matches!(own, '0'..='9' | 'a'..='f'),
+        'v' => matches!(own, '8' | '9' | 'a' | 'b'),
+        form => own == form,
+    };
+    text.len() == form.len() && text.chars().zip(form.chars()).all(fits)
 }
 
 /// Adds requirements, each once, whatever the order of its values.

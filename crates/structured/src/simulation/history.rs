@@ -121,11 +121,7 @@ impl History {
                     self.ended.insert(name);
                 }
                 6 if self.gates.device_taint_rules => self.set_taint_rule(rng, trace),
-                6 => {
-                    let text = *pick(rng, &["a.com/model=0", "a.com/model!0", "a.com/numa=1"]);
-                    trace.push(format!("class model0: {text}"));
-                    self.world.class("model0", &[text]);
-                }
+                6 => self.change_class(rng, trace),
                 0 => {
                     let fresh = self.random_slices(rng);
                     let (name, spec) = pick(rng, &fresh).clone();
@@ -150,6 +146,21 @@ impl History {
                 _ => self.keep_from_watch(rng, trace),
             }
         }
+    }
+
+    /// Changes the selector of a class, or deletes the class.
+    fn change_class(&mut self, rng: &mut Rng, trace: &mut Vec<String>) {
+        let name = *pick(rng, &["model0", "model0", "any"]);
+        if one_in(rng, 3) {
+            trace.push(format!("class {name} is gone"));
+            self.world.cluster.set_object(&EventResource::DeviceClass, "", name, None);
+            return;
+        }
+        let count = usize::from(name != "any") + usize::from(one_in(rng, 4));
+        let texts = ["a.com/model=0", "a.com/model!0", "a.com/numa=1", "#bandwidth=4", "*=1"];
+        let selectors: Vec<&str> = (0..count).map(|_| *pick(rng, &texts)).collect();
+        trace.push(format!("class {name}: {selectors:?}"));
+        self.world.class(name, &selectors);
     }
 
     /// Returns random claims, or what was asked for before.

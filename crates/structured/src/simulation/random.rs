@@ -226,6 +226,10 @@ fn body(rng: &mut Rng) -> Value {
                 "a.com/numa?1",
                 "*=1",
                 "*=0-0-0",
+                "#bandwidth=4",
+                "#bandwidth!8",
+                "#bandwidth?4",
+                "#memory=2",
             ],
         );
         body["selectors"] = json!([{"cel": {"expression": text}}]);

@@ -18,18 +18,23 @@ const PER_BYTE: u64 = 10;
 /// The cost of evaluations that counts as one step.
 const COST_PER_STEP: u64 = 8;
 
-/// Takes steps and lets time pass. A step comes back in each microsecond.
+/// Takes steps and lets time pass. A step comes back in each microsecond, of which those since the latest step that came back
+/// count.
 pub(super) fn history(rng: &mut Rng) -> Result<(), String> {
     let mut long = LongSearches::default();
-    let (mut left, mut now) = (MOST, Time::ZERO);
+    let (mut left, mut now, mut open) = (MOST, Time::ZERO, 0);
     for _ in 0..20 {
         match rng.usize(..4) {
             0 => {
-                let most = *pick(rng, &[10, 100_000, 3_000_000]);
-                let micros = rng.u64(..most);
-                now = now + Duration::from_micros(micros);
+                let most = *pick(rng, &[800, 10_000, 100_000_000, 3_000_000_000]);
+                let nanos = rng.u64(..most);
+                now = now + Duration::from_nanos(nanos);
                 long.refill(now);
-                left = (left + micros).min(MOST);
+                open += nanos;
+                if open >= 1_000 {
+                    left = (left + open / 1_000).min(MOST);
+                    open = 0;
+                }
             }
             1 => {
                 let most = *pick(rng, &[30, 60_000]);
