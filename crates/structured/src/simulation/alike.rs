@@ -37,6 +37,8 @@ const DIFFERENCES: [Difference; 12] = [
     Difference::Pool,
 ];
 
+const CLASSES: [&str; 4] = ["any", "any", "any", "model0"];
+
 /// Returns slices of one or two pools.
 pub(crate) fn slices(rng: &mut Rng) -> Vec<(String, Value)> {
     let difference = *pick(rng, &DIFFERENCES);
@@ -170,7 +172,7 @@ pub(crate) fn claims(rng: &mut Rng) -> Vec<Value> {
     let one = |number: usize, rng: &mut Rng| {
         let requests = (0..1 + rng.usize(..3)).map(|request| {
             let count = *pick(rng, &[1, 1, 2]);
-            let mut body = json!({"deviceClassName": "any", "count": count});
+            let mut body = json!({"deviceClassName": *pick(rng, &CLASSES), "count": count});
             if one_in(rng, if request == 0 { 6 } else { 3 }) {
                 let text = match rng.usize(..10) {
                     0 => *pick(rng, &["a.com/numa!1", "a.com/numa?1", "a.com/numa?0", "*=0-1"]),

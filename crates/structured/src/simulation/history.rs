@@ -112,7 +112,8 @@ impl History {
     /// Changes a slice, the allocation of a stored claim, or what the watch does not show.
     fn change(&mut self, rng: &mut Rng, trace: &mut Vec<String>) {
         for _ in 0..1 + rng.usize(..3) {
-            match rng.usize(..8) {
+            match rng.usize(..9) {
+                8 => self.change_class(rng, trace),
                 7 => {
                     let mut open = self.stored.keys().filter(|name| !self.ended.contains(*name));
                     let Some(name) = open.next().cloned() else { continue };
