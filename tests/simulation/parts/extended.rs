@@ -19,6 +19,7 @@ use plugins::dynamic_resources::{self, NAME};
 use serde_json::{Value, json};
 
 use super::super::rules::{Checked, rule};
+use super::devices::requests::Requests;
 use super::filters::{NODES, filter};
 use super::server::Server;
 
@@ -32,8 +33,6 @@ const RESOURCES: [(&str, Option<&str>); 4] = [
     ("example.com/nic", Some("nic")),
     ("example.com/none", None),
 ];
-/// Number of requests of one write without an answer after which an attempt fails.
-const MOST_LOST: u32 = 4;
 /// Time for which a write of unknown outcome may count.
 const DOUBT: Duration = Duration::from_secs(121);
 /// Most devices of a claim.
@@ -79,8 +78,8 @@ struct Attempt {
     pod: Arc<Pod>,
     node: &'static str,
     step: Step,
-    /// Number of requests of the current write without an answer.
-    lost: u32,
+    /// The requests of the current write.
+    requests: Requests,
     /// Whether the attempt may fail.
     excused: bool,
     /// The name of the claim, once the plugin knows that it is there.
@@ -90,7 +89,16 @@ struct Attempt {
 enum Step {
     Start,
     Open(Write),
-    Wait { until: Time, objects: Vec<ObjectKey> },
+    Wait {
+        until: Time,
+        objects: Vec<ObjectKey>,
+    },
+    /// The pause before a write is repeated.
+    Pause {
+        until: Time,
+        objects: Vec<ObjectKey>,
+        write: Write,
+    },
 }
 
 struct History<'r> {
@@ -361,7 +369,7 @@ impl<'r> History<'r> {
             pod: placed,
             node,
             step: Step::Start,
-            lost: 0,
+            requests: Requests::first(self.parts.now, 0),
             excused: false,
             created: None,
         }));
@@ -463,6 +471,10 @@ impl<'r> History<'r> {
         let Stage::Binding(attempt) = &mut self.members[place].stage else { return Ok(()) };
         let write = match &attempt.step {
             Step::Wait { .. } => return Ok(()),
+            Step::Pause { until, .. } => {
+                let time = until.since(self.parts.now);
+                return self.pass(time, trace);
+            }
             Step::Start => return self.call(place, PreBindInput::Start, trace),
             Step::Open(write) => write.clone(),
         };
@@ -483,16 +495,16 @@ impl<'r> History<'r> {
         let (name, key) = (&write.name, &attempt.pod.key);
         trace.push(format!("{key} writes {name} {}: {answer:?}", write.body()));
         match &answer {
-            Answer::Unknown(_) => attempt.lost += 1,
             Answer::Ok(Some(_)) if is_creation(&write) => {
                 attempt.created = Some(name.to_string());
             }
             Answer::Ok(_) => {}
             // The claim may be there already.
             Answer::Conflict(_) => {}
-            _ => attempt.excused = true,
+            failure => {
+                attempt.excused |= attempt.requests.answered(failure, self.parts.now).is_none();
+            }
         }
-        attempt.excused |= attempt.lost >= MOST_LOST;
         self.call(place, PreBindInput::Answer(&answer), trace)
     }
 
@@ -501,16 +513,28 @@ impl<'r> History<'r> {
         let Self { members, plugin, parts, cluster, .. } = self;
         let Stage::Binding(attempt) = &mut members[place].stage else { return Ok(()) };
         let Some(pre_bind) = &plugin.pre_bind else { return Ok(()) };
-        let is_lost = matches!(input, PreBindInput::Answer(Answer::Unknown(_)));
-        let before = std::mem::replace(&mut attempt.step, Step::Start);
         let (pod, node, now) = (attempt.pod.clone(), attempt.node, parts.now);
+        // The write that is to be repeated, and when.
+        let pause = match (std::mem::replace(&mut attempt.step, Step::Start), &input) {
+            (Step::Open(write), PreBindInput::Answer(answer)) => {
+                attempt.requests.answered(answer, now).map(|pause| (now + pause, write))
+            }
+            (Step::Pause { until, write, .. }, _) => Some((until, write)),
+            _ => None,
+        };
         let handle = parts.handle(cluster);
         match pre_bind.pre_bind(&mut attempt.state, &pod, node, &handle, input) {
             PreBindStep::Write(write) => {
-                if let (true, Step::Open(lost)) = (is_lost, &before) {
-                    rule(*lost == write, || format!("{} repeats {lost:?} as {write:?}", pod.key))?;
-                } else {
-                    attempt.lost = 0;
+                match pause {
+                    Some((until, paused)) if until <= now && paused == write => {
+                        attempt.requests.repeated();
+                    }
+                    // A creation whose outcome the watch shows is not repeated, nor is the change of a claim that has
+                    // another version.
+                    Some((_, paused)) if paused == write => {
+                        return Err(format!("{} repeats {write:?} early", pod.key));
+                    }
+                    _ => attempt.requests = Requests::first(now, 0),
                 }
                 if *write.resource == *CLAIMS && !is_creation(&write) {
                     attempt.created = Some(write.name.to_string());
@@ -519,8 +543,11 @@ impl<'r> History<'r> {
                 self.is_right(place, node, &write)
             }
             PreBindStep::Wait { timeout, objects } => {
-                attempt.lost = 0;
-                attempt.step = Step::Wait { until: now + timeout, objects };
+                let until = now + timeout;
+                attempt.step = match pause {
+                    Some((end, write)) if until == end => Step::Pause { until, objects, write },
+                    _ => Step::Wait { until, objects },
+                };
                 Ok(())
             }
             PreBindStep::Done(status) if status.is_success() => {
@@ -635,7 +662,9 @@ impl<'r> History<'r> {
         let key = ObjectKey::namespaced(kind, "default".into(), name.as_str().into());
         for place in 0..self.members.len() {
             let Stage::Binding(attempt) = &self.members[place].stage else { continue };
-            let Step::Wait { objects, .. } = &attempt.step else { continue };
+            let (Step::Wait { objects, .. } | Step::Pause { objects, .. }) = &attempt.step else {
+                continue;
+            };
             if objects.contains(&key) {
                 self.call(place, PreBindInput::Changed, trace)?;
             }
@@ -689,12 +718,15 @@ impl<'r> History<'r> {
         for place in 0..self.members.len() {
             let now = self.parts.now;
             let Stage::Binding(attempt) = &mut self.members[place].stage else { continue };
-            let Step::Wait { until, .. } = &attempt.step else { continue };
-            if *until <= now {
-                attempt.excused = true;
-                self.doubtful_until = now + DOUBT;
-                self.call(place, PreBindInput::Deadline, trace)?;
+            match &attempt.step {
+                Step::Wait { until, .. } if *until <= now => {
+                    attempt.excused = true;
+                    self.doubtful_until = now + DOUBT;
+                }
+                Step::Pause { until, .. } if *until <= now => {}
+                _ => continue,
             }
+            self.call(place, PreBindInput::Deadline, trace)?;
         }
         Ok(())
     }

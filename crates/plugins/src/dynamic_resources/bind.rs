@@ -8,8 +8,10 @@
 //!
 //! Every write names the UID of its object. Writes of a status also name its version, so that a request
 //! whose answer is lost can be repeated: the API server refuses the second one. The watch then shows
-//! whether the first one was carried out.
+//! whether the first one was carried out. `repeats` says when a write is repeated. Before each repeat there
+//! is a pause, which ends early if the watch shows the outcome.
 
+mod repeats;
 mod writes;
 
 use std::sync::Arc;
@@ -23,6 +25,7 @@ use framework::{
 use serde::Deserialize;
 use serde_json::Value;
 
+use self::repeats::Repeats;
 pub(super) use self::writes::{API_VERSION, consumer, deallocation, deletion, release};
 use super::conditions::{Binding, binding_of};
 use super::extended::{self, RequestMapping};
@@ -32,8 +35,6 @@ use super::tracker::{ClaimTracker, is_newer};
 
 /// Maximum number of tries of a write that meets newer versions of its claim, as in kube-scheduler.
 const MAX_CONFLICTS: u32 = 5;
-/// Maximum number of requests of one write whose answers are lost.
-const MAX_LOST: u32 = 4;
 /// Longest wait for the watch to show the version that a write conflicts with.
 const CONFLICT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest wait for the watch to show a created claim, as in kube-scheduler.
@@ -56,6 +57,8 @@ pub(super) struct Binder {
     /// Which container uses which request of the claim for extended resources.
     mappings: Vec<RequestMapping>,
     stage: Stage,
+    /// The requests of the current write.
+    repeats: Repeats,
 }
 
 /// A claim of a pod that is being bound.
@@ -76,17 +79,19 @@ enum Stage {
     /// The claim at this index comes next.
     Claim { place: usize, tries: u32 },
     /// The claim at this index is being created under this name.
-    Creating { place: usize, name: Arc<str>, lost: u32 },
+    Creating { place: usize, name: Arc<str> },
     /// The claim at this index was created; the watch does not show it yet.
     Created { place: usize, name: Arc<str>, refusal: Option<String>, until: Time },
     /// The finalizer is being added.
-    Finalizer { place: usize, tries: u32, lost: u32 },
+    Finalizer { place: usize, tries: u32 },
     /// Allocation and reservation are being written.
-    Reservation { place: usize, tries: u32, lost: u32, write: Box<Write> },
+    Reservation { place: usize, tries: u32, write: Box<Write> },
     /// The write met a newer version, which the watch does not show yet.
     Conflict { place: usize, tries: u32, text: String, until: Time },
     /// The status of the pod is being written.
-    PodStatus { lost: u32 },
+    PodStatus,
+    /// The write of the stage `next` failed with `text`, and is repeated at `until`.
+    Pause { next: Box<Self>, text: String, until: Time },
     /// The watch does not show the claim for extended resources yet.
     Shown { until: Time },
     /// The devices are not ready.
@@ -98,7 +103,8 @@ type Step = Result<PreBindStep, String>;
 
 impl Binder {
     pub(super) const fn new(claims: Vec<ClaimWork>, mappings: Vec<RequestMapping>) -> Self {
-        Self { claims, mappings, stage: Stage::Claim { place: 0, tries: 0 } }
+        let stage = Stage::Claim { place: 0, tries: 0 };
+        Self { claims, mappings, stage, repeats: Repeats::none(Time::ZERO) }
     }
 
     /// Whether a write that reserves the claim at this index has no answer yet.
@@ -153,6 +159,12 @@ impl Run<'_, '_> {
         self.advance()
     }
 
+    /// Goes to the stage of a write that has not been sent.
+    fn write(&mut self, stage: Stage) -> Step {
+        self.binder.repeats = Repeats::none(self.handle.now);
+        self.go(stage)
+    }
+
     /// Continues from the current stage.
     fn advance(&mut self) -> Step {
         match self.binder.stage.clone() {
@@ -169,7 +181,8 @@ impl Run<'_, '_> {
             Stage::Conflict { place, tries, text, until } => {
                 self.resolve_conflict(place, tries, text, until)
             }
-            Stage::PodStatus { .. } => self.write_pod_status(),
+            Stage::PodStatus => self.write_pod_status(),
+            Stage::Pause { next, text, until } => self.pause(*next, text, until),
             Stage::Shown { until } => self.wait_until_shown(until),
             Stage::Conditions { since } => self.check_conditions(since),
         }
@@ -182,7 +195,7 @@ impl Run<'_, '_> {
             if *work.claim.name == *extended::IN_MEMORY {
                 let (pod, now) = (self.pod, self.handle.now);
                 let name = extended::claim_name(&pod.key, &pod.uid, now);
-                return self.go(Stage::Creating { place, name, lost: 0 });
+                return self.write(Stage::Creating { place, name });
             }
             self.refresh(place);
         }
@@ -205,7 +218,7 @@ impl Run<'_, '_> {
                 return Err(format!("claim {full_name} got allocated elsewhere in the meantime"));
             }
             if !claim.is_protected() {
-                return self.go(Stage::Finalizer { place, tries, lost: 0 });
+                return self.write(Stage::Finalizer { place, tries });
             }
         } else if claim.allocation.is_none() {
             return Err(format!("claim {full_name} got deallocated elsewhere in the meantime"));
@@ -214,7 +227,7 @@ impl Run<'_, '_> {
         }
         let timestamp = self.setting.binding_timeout.map(|_| self.handle.wall_time());
         let write = writes::reservation(&claim, work.allocation.as_deref(), self.pod, timestamp);
-        self.go(Stage::Reservation { place, tries, lost: 0, write: Box::new(write) })
+        self.write(Stage::Reservation { place, tries, write: Box::new(write) })
     }
 
     /// Whether the devices of a claim can be used on the node of the pod. The claim may have been deallocated since the
@@ -245,31 +258,84 @@ impl Run<'_, '_> {
 
     /// Handles the answer to a write.
     fn answered(&mut self, answer: &Answer) -> Step {
-        match self.binder.stage.clone() {
-            Stage::Creating { place, name, lost } => {
-                self.creation_answered(answer, place, name, lost)
+        let stage = self.binder.stage.clone();
+        if let (Stage::Reservation { place, .. }, Answer::Unknown(_)) = (&stage, answer) {
+            self.work_mut(*place).in_doubt = true;
+        }
+        if let Some(until) = self.binder.repeats.after(answer, self.handle.now) {
+            let text = self.failed(&stage, answer);
+            return self.go(Stage::Pause { next: Box::new(stage), text, until });
+        }
+        match stage {
+            Stage::Creating { place, ref name } => {
+                let name = name.clone();
+                self.creation_answered(answer, &stage, place, name)
             }
-            Stage::Finalizer { place, tries, lost } => {
-                self.finalizer_answered(answer, place, tries, lost)
+            Stage::Finalizer { place, tries } => {
+                self.finalizer_answered(answer, &stage, place, tries)
             }
-            Stage::Reservation { place, tries, lost, write } => {
-                self.reservation_answered(answer, place, tries, lost, write)
+            Stage::Reservation { place, tries, .. } => {
+                self.reservation_answered(answer, &stage, place, tries)
             }
-            Stage::PodStatus { lost } => self.pod_status_answered(answer, lost),
+            Stage::PodStatus => match answer {
+                Answer::Ok(_) => self.go(Stage::Shown { until: self.handle.now + SHOWN_TIMEOUT }),
+                failure => Err(self.failed(&stage, failure)),
+            },
             _ => self.advance(),
+        }
+    }
+
+    /// Returns the text of a write that failed.
+    fn failed(&self, stage: &Stage, answer: &Answer) -> String {
+        let what = match *stage {
+            Stage::Creating { .. } => {
+                format!("create claim for extended resources {}/", self.pod.key.namespace)
+            }
+            Stage::Finalizer { place, .. } => {
+                format!("add finalizer to claim {}", full_name(&self.work(place).claim))
+            }
+            Stage::Reservation { place, .. } => {
+                let work = self.work(place);
+                let is_new = work.allocation.is_some();
+                let what = if is_new { "allocation and reservation" } else { "reservation" };
+                format!("add {what} to claim {}", full_name(&work.claim))
+            }
+            _ => format!("update pod {} ExtendedResourceClaimStatus", self.pod.key),
+        };
+        format!("{what}: {}", answer.failure().unwrap_or(NO_OBJECT))
+    }
+
+    /// Waits before a write is repeated, unless the outcome is known by then.
+    fn pause(&mut self, next: Stage, text: String, until: Time) -> Step {
+        let claim = match next {
+            Stage::Creating { place, ref name } => match self.shown_as_created(name) {
+                Some(claim) => return self.created(place, claim),
+                None => (self.pod.key.namespace.clone(), name.clone()),
+            },
+            Stage::Finalizer { place, tries } | Stage::Reservation { place, tries, .. } => {
+                if self.refresh(place) {
+                    return self.begin_again(place, tries, text);
+                }
+                key(&self.work(place).claim)
+            }
+            _ => match self.extended() {
+                Some(work) => key(&work.claim),
+                None => return Err(text),
+            },
+        };
+        match until > self.handle.now {
+            true => Ok(self.wait(&[claim], until)),
+            false => self.go(next),
         }
     }
 
     fn creation_answered(
         &mut self,
         answer: &Answer,
+        stage: &Stage,
         place: usize,
         name: Arc<str>,
-        lost: u32,
     ) -> Step {
-        let failed = |text: &str| {
-            format!("create claim for extended resources {}/: {text}", self.pod.key.namespace)
-        };
         match answer {
             Answer::Ok(object) => {
                 self.setting.metrics.claim_created(true);
@@ -278,16 +344,13 @@ impl Run<'_, '_> {
                     None => self.look_for_created(place, name, None),
                 }
             }
-            Answer::Unknown(_) if lost + 1 < MAX_LOST => {
-                self.go(Stage::Creating { place, name, lost: lost + 1 })
-            }
-            Answer::Conflict(text) if lost > 0 => {
-                let refusal = Some(failed(text));
+            Answer::Conflict(_) if self.binder.repeats.has_any() => {
+                let refusal = Some(self.failed(stage, answer));
                 self.look_for_created(place, name, refusal)
             }
             failure => {
                 self.setting.metrics.claim_created(false);
-                Err(failed(failure.failure().unwrap_or_default()))
+                Err(self.failed(stage, failure))
             }
         }
     }
@@ -299,11 +362,15 @@ impl Run<'_, '_> {
 
     /// Waits until the watch shows the claim that was created under `name`.
     fn find_created(&mut self, place: usize, name: &Arc<str>, until: Time) -> Step {
-        let namespace = &self.pod.key.namespace;
-        match self.handle.cluster.resource_claim(namespace, name) {
-            Some(claim) if claim.is_made_for(self.pod) => self.created(place, claim.clone()),
-            _ => Ok(self.wait(&[(namespace.clone(), name.clone())], until)),
+        match self.shown_as_created(name) {
+            Some(claim) => self.created(place, claim),
+            None => Ok(self.wait(&[(self.pod.key.namespace.clone(), name.clone())], until)),
         }
+    }
+
+    fn shown_as_created(&self, name: &str) -> Option<Arc<ResourceClaim>> {
+        let claim = self.handle.cluster.resource_claim(&self.pod.key.namespace, name)?;
+        claim.is_made_for(self.pod).then(|| claim.clone())
     }
 
     /// Replaces the claim in memory by the created one.
@@ -316,56 +383,46 @@ impl Run<'_, '_> {
         self.go(Stage::Claim { place, tries: 1 })
     }
 
-    fn finalizer_answered(&mut self, answer: &Answer, place: usize, tries: u32, lost: u32) -> Step {
-        let prefix = format!("add finalizer to claim {}: ", full_name(&self.work(place).claim));
+    fn finalizer_answered(
+        &mut self,
+        answer: &Answer,
+        stage: &Stage,
+        place: usize,
+        tries: u32,
+    ) -> Step {
         match answer {
-            Answer::Ok(object) => match object.as_ref().and_then(read_claim) {
-                Some(claim) => {
-                    self.work_mut(place).claim = Arc::new(claim);
-                    self.go(Stage::Claim { place, tries: tries.max(1) })
-                }
-                None => self.conflict(place, tries, format!("{prefix}{NO_OBJECT}")),
-            },
-            Answer::Unknown(_) if lost + 1 < MAX_LOST => {
-                self.go(Stage::Finalizer { place, tries, lost: lost + 1 })
+            Answer::Ok(Some(object)) if let Some(claim) = read_claim(object) => {
+                self.work_mut(place).claim = Arc::new(claim);
+                self.go(Stage::Claim { place, tries: tries.max(1) })
             }
-            Answer::Conflict(text) => self.conflict(place, tries, format!("{prefix}{text}")),
-            failure => Err(format!("{prefix}{}", failure.failure().unwrap_or_default())),
+            Answer::Ok(_) | Answer::Conflict(_) => {
+                self.conflict(place, tries, self.failed(stage, answer))
+            }
+            failure => Err(self.failed(stage, failure)),
         }
     }
 
     fn reservation_answered(
         &mut self,
         answer: &Answer,
+        stage: &Stage,
         place: usize,
         tries: u32,
-        lost: u32,
-        write: Box<Write>,
     ) -> Step {
-        let work = self.work(place);
-        let what =
-            if work.allocation.is_some() { "allocation and reservation" } else { "reservation" };
-        let prefix = format!("add {what} to claim {}: ", full_name(&work.claim));
         match answer {
-            Answer::Ok(object) => match object.as_ref().and_then(read_claim) {
-                Some(claim) => self.written(place, &Arc::new(claim)),
-                None => {
-                    self.work_mut(place).in_doubt = true;
-                    self.conflict(place, tries, format!("{prefix}{NO_OBJECT}"))
-                }
-            },
-            Answer::Unknown(text) => {
-                self.work_mut(place).in_doubt = true;
-                if lost + 1 < MAX_LOST {
-                    return self.go(Stage::Reservation { place, tries, lost: lost + 1, write });
-                }
-                Err(format!("{prefix}{text}"))
+            Answer::Ok(Some(object)) if let Some(claim) = read_claim(object) => {
+                self.written(place, &Arc::new(claim))
             }
-            Answer::Conflict(text) => self.conflict(place, tries, format!("{prefix}{text}")),
+            Answer::Ok(_) => {
+                self.work_mut(place).in_doubt = true;
+                self.conflict(place, tries, self.failed(stage, answer))
+            }
+            Answer::Conflict(_) => self.conflict(place, tries, self.failed(stage, answer)),
             failure => {
-                // This request was refused, so it leaves no doubt.
+                let text = self.failed(stage, failure);
+                // This request has its answer. Whether an earlier one leaves a doubt is noted with the claim.
                 self.binder.stage = Stage::Claim { place, tries };
-                Err(format!("{prefix}{}", failure.failure().unwrap_or_default()))
+                Err(text)
             }
         }
     }
@@ -390,12 +447,7 @@ impl Run<'_, '_> {
     fn resolve_conflict(&mut self, place: usize, tries: u32, text: String, until: Time) -> Step {
         let claim = self.work(place).claim.clone();
         if self.refresh(place) {
-            if tries + 1 >= MAX_CONFLICTS {
-                return Err(text);
-            }
-            // The version that the write named is gone, so the write can no longer be carried out.
-            self.work_mut(place).in_doubt = false;
-            return self.go(Stage::Claim { place, tries: tries + 1 });
+            return self.begin_again(place, tries, text);
         }
         let stored = self.handle.cluster.resource_claim(&claim.namespace, &claim.name);
         let is_new = claim.is_for_extended_resources && stored.is_none();
@@ -406,13 +458,23 @@ impl Run<'_, '_> {
                 &*claim.name
             ));
         }
-        Ok(self.wait(&[(claim.namespace.clone(), claim.name.clone())], until))
+        Ok(self.wait(&[key(&claim)], until))
+    }
+
+    /// Begins again with the newer version of a claim.
+    fn begin_again(&mut self, place: usize, tries: u32, text: String) -> Step {
+        // The version that the write named is gone, so the write can no longer be carried out.
+        self.work_mut(place).in_doubt = false;
+        match tries + 1 < MAX_CONFLICTS {
+            true => self.go(Stage::Claim { place, tries: tries + 1 }),
+            false => Err(text),
+        }
     }
 
     /// All claims are written.
     fn after_claims(&mut self) -> Step {
         match self.extended() {
-            Some(_) => self.go(Stage::PodStatus { lost: 0 }),
+            Some(_) => self.write(Stage::PodStatus),
             None => self.start_conditions(),
         }
     }
@@ -433,20 +495,6 @@ impl Run<'_, '_> {
         Ok(PreBindStep::Write(write))
     }
 
-    fn pod_status_answered(&mut self, answer: &Answer, lost: u32) -> Step {
-        match answer {
-            Answer::Ok(_) => self.go(Stage::Shown { until: self.handle.now + SHOWN_TIMEOUT }),
-            Answer::Unknown(_) if lost + 1 < MAX_LOST => {
-                self.go(Stage::PodStatus { lost: lost + 1 })
-            }
-            failure => Err(format!(
-                "update pod {} ExtendedResourceClaimStatus: {}",
-                self.pod.key,
-                failure.failure().unwrap_or_default()
-            )),
-        }
-    }
-
     /// Waits until the watch shows the claim for extended resources. Until then its devices are in
     /// flight.
     fn wait_until_shown(&mut self, until: Time) -> Step {
@@ -457,7 +505,7 @@ impl Run<'_, '_> {
             self.setting.tracker.lock().assume(claim, self.handle);
             return self.start_conditions();
         }
-        Ok(self.wait(&[(claim.namespace.clone(), claim.name.clone())], until))
+        Ok(self.wait(&[key(&claim)], until))
     }
 
     fn start_conditions(&mut self) -> Step {
@@ -499,7 +547,7 @@ impl Run<'_, '_> {
                 Binding::Pending { expires } => {
                     let left = expires.map(|expires| expires.since(self.handle.wall_time()));
                     until = left.map_or(until, |left| until.min(self.handle.now + left));
-                    objects.push((claim.namespace.clone(), claim.name.clone()));
+                    objects.push(key(claim));
                 }
             }
         }
@@ -578,6 +626,11 @@ impl ClaimWork {
 
 fn done() -> PreBindStep {
     PreBindStep::Done(Status::success())
+}
+
+/// Returns namespace and name of a claim.
+fn key(claim: &ResourceClaim) -> (Arc<str>, Arc<str>) {
+    (claim.namespace.clone(), claim.name.clone())
 }
 
 /// Returns namespace and name of a claim, for messages.

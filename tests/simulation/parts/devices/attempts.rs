@@ -19,9 +19,8 @@ use super::claims::{
     version_of,
 };
 use super::known::{Doubt, Verdict};
-use super::{
-    Attempt, BINDING_TIMEOUT, CLAIMS, DOUBT, History, LONGEST_REQUEST, MOST_LOST, Stage, Step,
-};
+use super::requests::Requests;
+use super::{Attempt, BINDING_TIMEOUT, CLAIMS, DOUBT, History, LONGEST_REQUEST, Stage, Step};
 
 impl History<'_> {
     /// Compares the score of a node on which the pod fits.
@@ -106,7 +105,7 @@ impl History<'_> {
             node,
             step: Step::Start,
             carried_out: None,
-            lost: 0,
+            requests: Requests::first(self.parts.now, 0),
             conflicts: 0,
             excused,
             unknown: BTreeMap::new(),
@@ -176,13 +175,17 @@ impl History<'_> {
         let Stage::Binding(attempt) = &mut self.members[place].stage else { return Ok(()) };
         let write = match &attempt.step {
             Step::Wait { .. } => return Ok(()),
+            Step::Pause { until, .. } => {
+                let time = until.since(self.parts.now);
+                return self.pass(time, trace);
+            }
             Step::Start => return self.call(place, PreBindInput::Start, trace),
             Step::Open(write) => write.clone(),
         };
         let carried_out = attempt.carried_out.take();
         let until = self.parts.now + LONGEST_REQUEST;
         let lost = || Answer::Unknown("no answer".to_owned());
-        let answer = match self.random.u32(..20) {
+        let answer = match self.random.u32(..self.fates) {
             _ if let Some(answer) = carried_out => answer,
             6 | 7 => {
                 trace.push(format!("{} is written for {key}, without an answer yet", write.name));
@@ -197,7 +200,8 @@ impl History<'_> {
                 self.late.push((write.clone(), until));
                 lost()
             }
-            4 => Answer::Error("refused".to_owned()),
+            4 if self.random.bool() => Answer::Error("refused".to_owned()),
+            4 => Answer::Throttled("later".to_owned()),
             5 => match self.server.write(&write) {
                 Answer::Ok(_) => Answer::ok(),
                 other => other,
@@ -222,12 +226,13 @@ impl History<'_> {
             _ => {}
         }
         match &answer {
-            Answer::Unknown(_) => attempt.lost += 1,
             Answer::Ok(Some(_)) => {}
             Answer::Ok(None) | Answer::Conflict(_) => attempt.conflicts += 1,
-            _ => attempt.excused = true,
+            failure => {
+                attempt.excused |= attempt.requests.answered(failure, self.parts.now).is_none();
+            }
         }
-        attempt.excused |= attempt.lost >= MOST_LOST || attempt.conflicts >= 3;
+        attempt.excused |= attempt.conflicts >= 3;
         self.call(place, PreBindInput::Answer(&answer), trace)
     }
 
@@ -259,13 +264,16 @@ impl History<'_> {
             _ => None,
         };
         let repeated = match (&attempt.step, &input) {
-            (Step::Open(write), PreBindInput::Answer(Answer::Ok(_) | Answer::Unknown(_))) => {
-                Some(write.name.clone())
-            }
+            (Step::Open(write), PreBindInput::Answer(Answer::Ok(_))) => Some(write.name.clone()),
             _ => None,
         };
-        let lost = match (&attempt.step, &input) {
-            (Step::Open(write), PreBindInput::Answer(Answer::Unknown(_))) => Some(write.clone()),
+        // The write that is to be repeated, and when.
+        let pause = match (&attempt.step, &input) {
+            (Step::Open(write), PreBindInput::Answer(answer)) => {
+                let pause = attempt.requests.answered(answer, now);
+                pause.map(|pause| (now + pause, write.clone()))
+            }
+            (Step::Pause { until, write }, _) => Some((*until, write.clone())),
             _ => None,
         };
         let written = match (&attempt.step, &input) {
@@ -281,13 +289,30 @@ impl History<'_> {
         if let (Some(written), PreBindStep::Write(write)) = (&written, &step) {
             rule(write != written, || format!("{key} writes {} again", write.name))?;
         }
-        if let Some(lost) = lost {
-            let is_repeated = matches!(&step, PreBindStep::Write(write) if *write == lost);
-            rule(is_repeated == (attempt.lost < MOST_LOST), || {
-                format!("{key} repeats a write: {is_repeated}, after {} of {lost:?}", attempt.lost)
-            })?;
-        } else {
-            attempt.lost = 0;
+        let is_outdated = |write: &Write| {
+            let known = self.known.latest(&self.server, &write.name);
+            let uid = &write.body()["metadata"]["uid"];
+            let known = known.filter(|own| own["metadata"]["uid"] == *uid).map(version_of);
+            known > Some(attempt.requests.base)
+        };
+        if pause.as_ref().is_some_and(|(_, write)| is_outdated(write)) {
+            attempt.conflicts += 1;
+            attempt.excused |= attempt.conflicts >= 3;
+        } else if let Some((until, write)) = pause {
+            attempt.step = match &step {
+                PreBindStep::Wait { timeout, objects } if until > now => {
+                    let is_right = now + *timeout == until && *objects == [claim_key(&write.name)];
+                    rule(is_right, || format!("{key} pauses {timeout:?} for {objects:?}"))?;
+                    Step::Pause { until, write }
+                }
+                PreBindStep::Write(again) if until <= now => {
+                    rule(*again == write, || format!("{key} repeats {write:?} as {again:?}"))?;
+                    attempt.requests.repeated();
+                    Step::Open(write)
+                }
+                step => return Err(format!("{key} does not repeat {write:?}: {step:?}")),
+            };
+            return self.carry_out_commands(Some(trace));
         }
         let done = match step {
             PreBindStep::Write(write) => {
@@ -307,6 +332,11 @@ impl History<'_> {
                         self.known.in_flight.remove(&uid);
                     }
                 }
+                let base = match version_of(write.body()) {
+                    0 => latest.unwrap_or_default(),
+                    named => named,
+                };
+                attempt.requests = Requests::first(now, base);
                 attempt.step = Step::Open(write);
                 None
             }

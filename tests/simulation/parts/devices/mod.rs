@@ -9,6 +9,7 @@ mod checks;
 mod claims;
 mod known;
 mod others;
+pub(super) mod requests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use serde_json::{Value, json};
 
 use self::claims::{are_ready, claim_key, is_allocated, version_of};
 use self::known::{Known, Verdict};
+use self::requests::Requests;
 use super::super::rules::{Checked, rule};
 use super::filters::{NODES, filter};
 use super::server::Server;
@@ -34,8 +36,6 @@ const CLAIMS: &str = "resourceclaims";
 const DEVICES: [&str; 2] = ["0", "1"];
 const NAMES: [&str; 3] = ["c0", "c1", "c2"];
 
-/// Number of requests of one write without an answer after which an attempt fails.
-const MOST_LOST: u32 = 4;
 /// Longest time until a request without an answer is carried out.
 const LONGEST_REQUEST: Duration = Duration::from_secs(75);
 /// Time for which an allocation of unknown outcome counts.
@@ -64,6 +64,8 @@ struct History<'r> {
     members: Vec<Member>,
     /// The binding conditions of the devices of each node.
     conditions: [Conditions; 2],
+    /// Number of fates of a request, of which the first ones are bad.
+    fates: u32,
     /// How often each action is chosen.
     weights: [u32; ACTIONS.len()],
     pods: u32,
@@ -142,8 +144,8 @@ struct Attempt {
     step: Step,
     /// The answer to the open request, if it was carried out.
     carried_out: Option<Answer>,
-    /// Number of requests of the current write without an answer.
-    lost: u32,
+    /// The requests of the current write.
+    requests: Requests,
     conflicts: u32,
     /// Whether the attempt may fail.
     excused: bool,
@@ -158,7 +160,16 @@ struct Attempt {
 enum Step {
     Start,
     Open(Write),
-    Wait { since: Time, until: Time, objects: Vec<ObjectKey> },
+    Wait {
+        since: Time,
+        until: Time,
+        objects: Vec<ObjectKey>,
+    },
+    /// The pause before a write is repeated.
+    Pause {
+        until: Time,
+        write: Write,
+    },
 }
 
 impl<'r> History<'r> {
@@ -166,6 +177,7 @@ impl<'r> History<'r> {
         let args = json!({"filterTimeout": "10s", "bindingTimeout": "20s"});
         let plugin = dynamic_resources::plugin(&PluginArgs::new(args));
         let conditions = CONDITIONS[random.usize(..CONDITIONS.len())];
+        let fates = [20, 20, 8][random.usize(..3)];
         let weights = ACTIONS.map(|(_, weight)| weight * [1, 1, 2, 6][random.usize(..4)]);
         let mut history = Self {
             random,
@@ -175,6 +187,7 @@ impl<'r> History<'r> {
             plugin: plugin.expect("the arguments are valid"),
             members: Vec::new(),
             conditions,
+            fates,
             weights,
             pods: 0,
             claims: 0,
@@ -410,8 +423,12 @@ impl<'r> History<'r> {
         self.carry_out_commands(Some(trace))?;
         for place in 0..self.members.len() {
             let Stage::Binding(attempt) = &self.members[place].stage else { continue };
-            let Step::Wait { objects, .. } = &attempt.step else { continue };
-            if objects.contains(&claim_key(name)) {
+            let waits = match &attempt.step {
+                Step::Wait { objects, .. } => objects.contains(&claim_key(name)),
+                Step::Pause { write, .. } => *write.name == *name,
+                _ => false,
+            };
+            if waits {
                 self.call(place, PreBindInput::Changed, trace)?;
             }
         }
@@ -454,11 +471,14 @@ impl<'r> History<'r> {
         self.late.retain(|(_, until)| *until > now);
         for place in 0..self.members.len() {
             let Stage::Binding(attempt) = &mut self.members[place].stage else { continue };
-            let Step::Wait { since, until, .. } = &attempt.step else { continue };
-            if *until <= now {
-                attempt.excused |= now.since(*since) >= PATIENCE;
-                self.call(place, PreBindInput::Deadline, trace)?;
+            match &attempt.step {
+                Step::Wait { since, until, .. } if *until <= now => {
+                    attempt.excused |= now.since(*since) >= PATIENCE;
+                }
+                Step::Pause { until, .. } if *until <= now => {}
+                _ => continue,
             }
+            self.call(place, PreBindInput::Deadline, trace)?;
         }
         Ok(())
     }

@@ -22,6 +22,32 @@ fn outcome(step: PreBindStep) -> String {
     }
 }
 
+/// Loses the answer to the open write, and returns the step after the pause.
+#[track_caller]
+fn lose(world: &mut World, attempt: &mut Attempt) -> PreBindStep {
+    let lost = Answer::Unknown("lost".to_owned());
+    let step = world.step(attempt, PreBindInput::Answer(&lost));
+    after_wait(world, attempt, step)
+}
+
+/// Returns the step after the whole time of a wait.
+#[track_caller]
+fn after_wait(world: &mut World, attempt: &mut Attempt, step: PreBindStep) -> PreBindStep {
+    let PreBindStep::Wait { timeout, .. } = step else { panic!("{step:?} is no wait") };
+    world.parts.now = world.parts.now + timeout;
+    world.step(attempt, PreBindInput::Deadline)
+}
+
+/// Returns the attempt of a pod whose claim is protected, before the answer to the write of its allocation.
+fn allocating() -> (World, Attempt, framework::Write) {
+    let (mut world, mut attempt) = ready();
+    let finalizer = written(world.step(&mut attempt, PreBindInput::Start));
+    let answer = world.write(&finalizer);
+    world.watch_claims();
+    let status = written(world.step(&mut attempt, PreBindInput::Answer(&answer)));
+    (world, attempt, status)
+}
+
 fn ready() -> (World, Attempt) {
     let world = World::new([("resourceclaims", claim("c", 1))]);
     let attempt = world.reserve(&pod_using("p", &["c"]), "a").unwrap();
@@ -99,15 +125,14 @@ fn devices_stay_taken_between_the_answer_and_the_watch() {
 #[test]
 fn lost_answers_are_resolved_by_the_watch() {
     let (mut world, mut attempt) = ready();
-    let lost = Answer::Unknown("lost".to_owned());
     let finalizer = written(world.step(&mut attempt, PreBindInput::Start));
     world.write(&finalizer);
-    let again = written(world.step(&mut attempt, PreBindInput::Answer(&lost)));
+    let again = written(lose(&mut world, &mut attempt));
     assert_eq!(again, finalizer);
     let answer = world.write(&again);
     let status = written(world.step(&mut attempt, PreBindInput::Answer(&answer)));
     world.write(&status);
-    let again = written(world.step(&mut attempt, PreBindInput::Answer(&lost)));
+    let again = written(lose(&mut world, &mut attempt));
     assert_eq!(again, status);
     let answer = world.write(&again);
     assert!(matches!(answer, Answer::Conflict(_)), "{answer:?}");
@@ -287,11 +312,7 @@ fn unreserve_without_writes_frees_the_devices_and_wakes_pods() {
 
 #[test]
 fn allocation_with_an_unknown_outcome_keeps_its_devices() {
-    let (mut world, mut attempt) = ready();
-    let finalizer = written(world.step(&mut attempt, PreBindInput::Start));
-    let answer = world.write(&finalizer);
-    world.watch_claims();
-    let status = written(world.step(&mut attempt, PreBindInput::Answer(&answer)));
+    let (mut world, mut attempt, status) = allocating();
     // The pod is preempted while the request is under way.
     world.unreserve(&mut attempt);
     assert_eq!(world.shared.tracker.lock().counts(), (0, 0, 1));
@@ -314,11 +335,7 @@ fn allocation_with_an_unknown_outcome_keeps_its_devices() {
 
 #[test]
 fn doubt_ends_when_no_request_can_be_under_way() {
-    let (mut world, mut attempt) = ready();
-    let finalizer = written(world.step(&mut attempt, PreBindInput::Start));
-    let answer = world.write(&finalizer);
-    world.watch_claims();
-    written(world.step(&mut attempt, PreBindInput::Answer(&answer)));
+    let (mut world, mut attempt, _) = allocating();
     world.unreserve(&mut attempt);
     world.put("resourceclaims", claim("d", 2));
     world.parts.commands.take();
@@ -387,12 +404,8 @@ fn release_does_not_concern_a_newer_version() {
 
 #[test]
 fn write_that_met_a_newer_version_leaves_no_doubt() {
-    let (mut world, mut attempt) = ready();
-    let finalizer = written(world.step(&mut attempt, PreBindInput::Start));
-    let answer = world.write(&finalizer);
-    let status = written(world.step(&mut attempt, PreBindInput::Answer(&answer)));
-    let lost = Answer::Unknown("lost".to_owned());
-    written(world.step(&mut attempt, PreBindInput::Answer(&lost)));
+    let (mut world, mut attempt, status) = allocating();
+    written(lose(&mut world, &mut attempt));
     world.show("resourceclaims", "c", &json!({"metadata": {"labels": {"k": "v"}}}));
     let answer = world.write(&status);
     let again = written(world.step(&mut attempt, PreBindInput::Answer(&answer)));
@@ -405,15 +418,112 @@ fn write_that_met_a_newer_version_leaves_no_doubt() {
 
 #[test]
 fn refused_allocation_frees_its_devices_at_once() {
-    let (mut world, mut attempt) = ready();
-    let finalizer = written(world.step(&mut attempt, PreBindInput::Start));
-    let answer = world.write(&finalizer);
-    world.watch_claims();
-    written(world.step(&mut attempt, PreBindInput::Answer(&answer)));
+    let (world, mut attempt, _) = allocating();
     let refused = Answer::Forbidden("no".to_owned());
     let text = outcome(world.step(&mut attempt, PreBindInput::Answer(&refused)));
     assert_eq!(text, "add allocation and reservation to claim default/c: no");
     world.unreserve(&mut attempt);
     assert_eq!(world.shared.tracker.lock().counts(), (0, 0, 0));
     assert_eq!(world.messages(&pod_using("p", &["c"])), ["", ""]);
+}
+
+/// How the outcome of a lost write becomes known during the pause before its repeat.
+#[test]
+fn pause_ends_when_the_watch_shows_the_outcome() {
+    let allocated = json!({"status": {"allocation": {"devices": {"results": [
+        {"request": "r", "driver": "d", "pool": "b", "device": "1"},
+    ]}}}});
+    let label = json!({"metadata": {"labels": {"k": "v"}}});
+    // Whether the lost write was carried out, a later change by others, and how the attempt goes on.
+    let rows = [
+        (true, None, Ok("the claim is written")),
+        (false, Some(label.clone()), Ok("written again")),
+        (true, Some(label), Ok("the claim is written")),
+        (false, Some(allocated), Err("claim default/c got allocated elsewhere in the meantime")),
+    ];
+    for (is_carried_out, change, expected) in rows {
+        let (mut world, mut attempt, status) = allocating();
+        if is_carried_out {
+            world.write(&status);
+        }
+        let lost = Answer::Unknown("lost".to_owned());
+        let step = world.step(&mut attempt, PreBindInput::Answer(&lost));
+        assert!(matches!(step, PreBindStep::Wait { .. }), "{step:?}");
+        let step = world.step(&mut attempt, PreBindInput::Changed);
+        assert!(matches!(step, PreBindStep::Wait { .. }), "another version: {step:?}");
+        change.iter().for_each(|patch| world.change("resourceclaims", "c", patch));
+        world.watch_claims();
+        let step = world.step(&mut attempt, PreBindInput::Changed);
+        match (step, expected) {
+            (PreBindStep::Write(again), Ok("written again")) => {
+                assert_ne!(again, status, "it names the newer version");
+                assert!(matches!(world.write(&again), Answer::Ok(_)));
+            }
+            (step, Ok(_)) => assert_eq!(outcome(step), ""),
+            (step, Err(text)) => {
+                assert_eq!(outcome(step), text);
+                world.unreserve(&mut attempt);
+                assert_eq!(world.shared.tracker.lock().counts(), (0, 0, 0), "no doubt is left");
+                continue;
+            }
+        }
+        assert_eq!(devices_of(&world.claim("c")), ["a/0"]);
+    }
+}
+
+#[test]
+fn finalizer_that_the_watch_shows_is_not_written_again() {
+    let (mut world, mut attempt) = ready();
+    let finalizer = written(world.step(&mut attempt, PreBindInput::Start));
+    world.write(&finalizer);
+    let lost = Answer::Unknown("lost".to_owned());
+    world.step(&mut attempt, PreBindInput::Answer(&lost));
+    world.watch_claims();
+    let write = written(world.step(&mut attempt, PreBindInput::Changed));
+    assert_eq!(write.subresource.as_deref(), Some("status"));
+}
+
+/// A server that restarts loses the first request and takes none of the next ones for a while.
+#[test]
+fn request_that_was_not_sent_is_repeated_while_an_earlier_one_is_in_doubt() {
+    let not_sent = Answer::Error("connection refused".to_owned());
+    let prefix = "add allocation and reservation to claim default/c";
+    let (world, mut attempt, _) = allocating();
+    let text = outcome(world.step(&mut attempt, PreBindInput::Answer(&not_sent)));
+    assert_eq!(text, format!("{prefix}: connection refused"), "no doubt, so it is decided again");
+
+    let (mut world, mut attempt, status) = allocating();
+    written(lose(&mut world, &mut attempt));
+    for answer in [&not_sent, &Answer::Throttled("later".to_owned())] {
+        let step = world.step(&mut attempt, PreBindInput::Answer(answer));
+        let again = written(after_wait(&mut world, &mut attempt, step));
+        assert_eq!(again, status);
+    }
+    let answer = world.write(&status);
+    assert_eq!(outcome(world.step(&mut attempt, PreBindInput::Answer(&answer))), "");
+
+    let (mut world, mut attempt, _) = allocating();
+    written(lose(&mut world, &mut attempt));
+    let refused = Answer::Forbidden("no".to_owned());
+    let text = outcome(world.step(&mut attempt, PreBindInput::Answer(&refused)));
+    assert_eq!(text, format!("{prefix}: no"), "no repeat helps");
+    world.unreserve(&mut attempt);
+    assert_eq!(world.shared.tracker.lock().counts(), (0, 0, 1), "the first one is in doubt");
+}
+
+#[test]
+fn claim_that_changes_during_each_pause_fails_the_attempt_in_the_end() {
+    let (mut world, mut attempt, _) = allocating();
+    let lost = Answer::Unknown("lost".to_owned());
+    let mut change = |attempt: &mut Attempt, label: &str| {
+        world.step(attempt, PreBindInput::Answer(&lost));
+        world.show("resourceclaims", "c", &json!({"metadata": {"labels": {"k": label}}}));
+        world.step(attempt, PreBindInput::Changed)
+    };
+    // The claim has got its finalizer with the first of five tries.
+    ["1", "2", "3"].iter().for_each(|label| drop(written(change(&mut attempt, label))));
+    let text = outcome(change(&mut attempt, "4"));
+    assert_eq!(text, "add allocation and reservation to claim default/c: lost");
+    world.unreserve(&mut attempt);
+    assert_eq!(world.shared.tracker.lock().counts(), (0, 0, 0), "no request names this version");
 }

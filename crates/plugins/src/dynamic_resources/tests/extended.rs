@@ -215,6 +215,9 @@ fn lost_creation_is_found_by_its_name() {
     world.write(&creation);
     let lost = framework::Answer::Unknown("lost".to_owned());
     let step = world.step(&mut attempt, PreBindInput::Answer(&lost));
+    let PreBindStep::Wait { timeout, .. } = step else { panic!("{step:?}") };
+    world.parts.now = world.parts.now + timeout;
+    let step = world.step(&mut attempt, PreBindInput::Deadline);
     let PreBindStep::Write(again) = step else { panic!("{step:?}") };
     assert_eq!(again, creation);
     let answer = world.write(&again);

@@ -15,7 +15,8 @@ use crate::dynamic_resources::*;
 enum Event {
     /// A pod is tried on a node.
     Try { pod: usize, on_b: bool },
-    /// A pod that is being bound goes on. The request is carried out or not, its answer lost or not.
+    /// A pod that is being bound goes on. The request is carried out or not, its answer lost or not. A pause or
+    /// another wait is over, or a claim has changed.
     Continue { pod: usize, carried_out: bool, lost: bool },
     /// The attempt of a pod ends, and its writes are carried out.
     Fail { pod: usize },
@@ -49,13 +50,15 @@ fn event() -> impl Strategy<Value = Event> {
 struct Binding {
     attempt: Attempt,
     open: Option<framework::Write>,
+    /// The end of its wait.
+    until: framework::Time,
 }
 
 struct History {
     world: World,
     binding: BTreeMap<usize, Binding>,
-    /// Requests that were sent and not carried out when their pod failed.
-    late: Vec<framework::Write>,
+    /// Requests that were sent and not carried out, and when their answers were lost.
+    late: Vec<(framework::Write, framework::Time)>,
 }
 
 fn name(index: usize) -> String {
@@ -108,27 +111,32 @@ impl History {
     }
 
     fn take_step(&mut self, pod: usize, attempt: Attempt, step: PreBindStep) {
-        let open = match step {
-            PreBindStep::Write(write) => Some(write),
-            PreBindStep::Wait { .. } => None,
+        let mut binding = Binding { attempt, open: None, until: self.world.parts.now };
+        match step {
+            PreBindStep::Write(write) => binding.open = Some(write),
+            PreBindStep::Wait { timeout, .. } => binding.until = self.world.parts.now + timeout,
             PreBindStep::Done(status) if status.is_success() => return,
             PreBindStep::Done(_) => {
-                self.binding.insert(pod, Binding { attempt, open: None });
+                self.binding.insert(pod, binding);
                 return self.fail(pod);
             }
-        };
-        self.binding.insert(pod, Binding { attempt, open });
+        }
+        self.binding.insert(pod, binding);
     }
 
     fn go_on(&mut self, pod: usize, carried_out: bool, lost: bool) {
-        let Some(Binding { mut attempt, open }) = self.binding.remove(&pod) else { return };
+        let Some(Binding { mut attempt, open, until }) = self.binding.remove(&pod) else { return };
         let step = match open {
+            None if lost => {
+                self.world.parts.now = self.world.parts.now.max(until);
+                self.world.step(&mut attempt, PreBindInput::Deadline)
+            }
             None => self.world.step(&mut attempt, PreBindInput::Changed),
             Some(write) => {
                 let answer = match carried_out {
                     true => self.world.write(&write),
                     false => {
-                        self.late.push(write);
+                        self.late.push((write, self.world.parts.now));
                         Answer::Unknown("late".to_owned())
                     }
                 };
@@ -141,10 +149,20 @@ impl History {
 
     /// Ends an attempt. A request without an answer may still be carried out.
     fn fail(&mut self, pod: usize) {
-        let Some(Binding { mut attempt, open }) = self.binding.remove(&pod) else { return };
-        self.late.extend(open);
+        let Some(Binding { mut attempt, open, .. }) = self.binding.remove(&pod) else { return };
+        self.late.extend(open.map(|write| (write, self.world.parts.now)));
         self.world.unreserve(&mut attempt);
         self.world.write_commands();
+    }
+
+    /// Carries out a request that is late by less than two minutes.
+    fn carry_out_late(&mut self) {
+        let now = self.world.parts.now;
+        self.late.retain(|(_, lost)| now.since(*lost) < Duration::from_mins(2));
+        if !self.late.is_empty() {
+            let (write, _) = self.late.remove(0);
+            self.world.write(&write);
+        }
     }
 
     fn deallocate(&mut self, index: usize) {
@@ -173,9 +191,8 @@ proptest! {
         let mut history = History::new();
         for (event, late, counts) in events {
             history.apply(&event);
-            if late && !history.late.is_empty() {
-                let write = history.late.remove(0);
-                history.world.write(&write);
+            if late {
+                history.carry_out_late();
             }
             history.check();
             if counts {
