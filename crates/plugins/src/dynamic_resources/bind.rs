@@ -9,7 +9,8 @@
 //! Every write names the UID of its object. Writes of a status also name its version, so that a request
 //! whose answer is lost can be repeated: the API server refuses the second one. The watch then shows
 //! whether the first one was carried out. `repeats` says when a write is repeated. Before each repeat there
-//! is a pause, which ends early if the watch shows the outcome.
+//! is a pause, which ends early if the watch shows the outcome. An attempt that ends with a write of unknown
+//! outcome leaves its claim in doubt; `tracker` has what follows.
 
 mod repeats;
 mod writes;
@@ -26,7 +27,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use self::repeats::Repeats;
-pub(super) use self::writes::{API_VERSION, consumer, deallocation, deletion, release};
+pub(super) use self::writes::{API_VERSION, consumer, deallocation, deletion, fence, release};
 use super::conditions::{Binding, binding_of};
 use super::extended::{self, RequestMapping};
 use super::metrics::{Ended, Metrics};
@@ -581,7 +582,7 @@ impl Run<'_, '_> {
                 // The claim is written. Its devices count until the watch has had time to show it.
                 if let Some(claim) = self.extended().map(|work| work.claim.clone()) {
                     let mut tracked = self.setting.tracker.lock();
-                    tracked.doubt(&claim, &self.pod.uid, self.handle);
+                    tracked.doubt(&claim, self.pod, self.handle);
                 }
                 self.start_conditions()
             }

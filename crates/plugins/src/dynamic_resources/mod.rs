@@ -237,11 +237,20 @@ impl DynamicResources {
         }
     }
 
-    /// Ends doubts about claims, and sets the timer for the next one that ends by time.
+    /// Ends doubts about claims, and sets the timer for the next one that ends by time or is fenced.
     fn resolve_doubts(&self, handle: &Handle<'_>) {
         if let Some(at) = self.shared.tracker.lock().resolve(handle) {
             handle.command(Command::SetTimer { plugin: NAME.into(), at, token: 0 });
         }
+    }
+
+    /// Ends doubts about claims, and fences the others if it is time.
+    fn fence_doubts(&self, handle: &Handle<'_>) {
+        let mut tracked = self.shared.tracker.lock();
+        tracked.resolve(handle);
+        tracked.fence(handle);
+        drop(tracked);
+        self.resolve_doubts(handle);
     }
 }
 
@@ -527,7 +536,7 @@ impl DynamicResources {
             let claim = &work.claim;
             let in_doubt = work.in_doubt || in_doubt(place);
             match in_doubt {
-                true => self.shared.tracker.lock().doubt(claim, &pod.uid, handle),
+                true => self.shared.tracker.lock().doubt(claim, pod, handle),
                 false => self.shared.tracker.lock().release(&claim.uid, &pod.uid, handle),
             }
             if work.is_extended {
@@ -540,7 +549,7 @@ impl DynamicResources {
                 write(bind::release(claim, pod));
             }
         }
-        self.resolve_doubts(handle);
+        self.fence_doubts(handle);
     }
 }
 
@@ -633,9 +642,9 @@ impl PreBind for DynamicResources {
     }
 }
 
-/// Ends doubts about claims.
+/// Ends doubts about claims, or fences their writes.
 impl Timer for DynamicResources {
     fn fire(&self, _token: u64, handle: &Handle<'_>) {
-        self.resolve_doubts(handle);
+        self.fence_doubts(handle);
     }
 }

@@ -5,13 +5,17 @@
 //! outcome of that write stays unknown, the claim is *in doubt*: its devices count as allocated until
 //! the watch shows another version, which the write can no longer replace, or until any request must
 //! have ended. Rule dynamic-resources-unknown-write of docs/differences.toml.
+//!
+//! A *fence* resolves a doubt sooner. It removes the finalizer of the claim and names the same version as
+//! the lost write, so that the API server carries out at most one of the two. Either way the claim gets a
+//! version that the write cannot replace. A claim in that version needs no finalizer: it is not allocated.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use framework::device::{Allocation, ResourceClaim};
-use framework::{Cluster, Command, EventResource, Handle, Time, Uid};
+use framework::{Cluster, Command, EventResource, Handle, Pod, PodKey, Time, Uid};
 use serde_json::{Value, json};
 use structured::Overlay;
 
@@ -20,6 +24,10 @@ use super::releases::Releases;
 
 /// The time after which a request whose answer was lost is no longer carried out.
 const LONGEST_REQUEST: Duration = Duration::from_mins(2);
+/// The pause after the first fence of a claim. Each further pause is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause between two fences, which is the longest backoff of a pod.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// The claims that a scheduler tracks, shared by its profiles.
 #[derive(Debug, Default)]
@@ -61,6 +69,18 @@ struct InDoubt {
     until: Time,
     /// Whether the watch has shown the claim. It may not show one yet that the scheduler has created.
     is_shown: bool,
+    /// The next fence; `None` for a claim for extended resources, which is deleted.
+    fence: Option<Fence>,
+}
+
+/// The write that resolves a doubt.
+#[derive(Debug)]
+struct Fence {
+    /// The pod for which the claim was allocated.
+    pod: (PodKey, Uid),
+    at: Time,
+    /// The pause after it.
+    pause: Duration,
 }
 
 /// Whether `a` is a newer version than `b`; both are decimal numbers of any length.
@@ -180,13 +200,15 @@ impl TrackedClaims {
 
     /// Takes in that the allocation of this version of a claim may have been written. Its devices stay
     /// allocated for a while.
-    pub(super) fn doubt(&mut self, claim: &ResourceClaim, pod: &Uid, handle: &Handle<'_>) {
-        if let Some(allocated) = self.take_in_flight(&claim.uid, pod) {
+    pub(super) fn doubt(&mut self, claim: &ResourceClaim, pod: &Pod, handle: &Handle<'_>) {
+        if let Some(allocated) = self.take_in_flight(&claim.uid, &pod.uid) {
             let resource_version = claim.resource_version.clone();
             let claim = ResourceClaim { resource_version, ..ResourceClaim::clone(&allocated) };
             let until = handle.now + LONGEST_REQUEST;
             let is_shown = !claim.is_for_extended_resources;
-            let mut own = InDoubt { claim: claim.into(), until, is_shown };
+            let pod = (pod.key.clone(), pod.uid.clone());
+            let fence = is_shown.then_some(Fence { pod, at: handle.now, pause: FIRST_PAUSE });
+            let mut own = InDoubt { claim: claim.into(), until, is_shown, fence };
             own.look(handle.cluster);
             self.in_doubt.insert(own.claim.uid.clone(), own);
         }
@@ -198,8 +220,19 @@ impl TrackedClaims {
         self.in_flight.remove(claim).map(|own| own.claim)
     }
 
+    /// Sends the fences that are due.
+    pub(super) fn fence(&mut self, handle: &Handle<'_>) {
+        for InDoubt { claim, fence, .. } in self.in_doubt.values_mut() {
+            let Some(fence) = fence.as_mut().filter(|own| own.at <= handle.now) else { continue };
+            let (pod, uid) = fence.pod.clone();
+            handle.command(Command::Write { pod, uid, write: super::bind::fence(claim) });
+            fence.at = handle.now + fence.pause;
+            fence.pause = (fence.pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
     /// Ends the doubts that the watch has resolved or that have lasted too long. Returns when the next
-    /// doubt ends.
+    /// doubt ends or the next fence is due.
     pub(super) fn resolve(&mut self, handle: &Handle<'_>) -> Option<Time> {
         if self.in_doubt.is_empty() {
             return None;
@@ -215,7 +248,8 @@ impl TrackedClaims {
             }
             lasts
         });
-        self.in_doubt.values().map(|own| own.until).min()
+        let fences = self.in_doubt.values().filter_map(|own| Some(own.fence.as_ref()?.at));
+        self.in_doubt.values().map(|own| own.until).chain(fences).min()
     }
 
     /// Drops assumed versions that the watch has caught up with.

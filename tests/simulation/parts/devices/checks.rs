@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::super::super::rules::{Checked, rule};
 use super::super::filters::NODES;
 use super::super::server::Server;
-use super::claims::{counts_of, devices_of, users_of};
+use super::claims::{counts_of, devices_of, is_allocated, users_of};
 use super::known::Verdict;
 use super::{CLAIMS, History, Member, Stage};
 
@@ -59,10 +59,14 @@ impl History<'_> {
         Ok(())
     }
 
-    /// Checks what the server has: no device belongs to two claims, and bound pods have theirs.
+    /// Checks what the server has: no device belongs to two claims, allocated claims are protected, and bound pods have
+    /// their devices.
     pub(super) fn check_server(&self) -> Checked {
         let mut devices = BTreeSet::new();
         for claim in self.server.all(CLAIMS) {
+            let finalizers = claim["metadata"]["finalizers"].as_array();
+            let is_protected = finalizers.is_some_and(|own| !own.is_empty());
+            rule(is_protected || !is_allocated(claim), || format!("{claim} is not protected"))?;
             for device in devices_of(&claim["status"]["allocation"]) {
                 rule(devices.insert(device.clone()), || format!("{device} is allocated twice"))?;
             }

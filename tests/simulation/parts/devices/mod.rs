@@ -2,7 +2,8 @@
 //!
 //! The model is a list of the devices that are taken, written from the rules: those of each claim as the watch or a newer
 //! answer shows it, those of claims that are being allocated, and those of allocations whose outcome is unknown, for two
-//! minutes or until the watch shows another version. After each step it is compared with the verdicts of Filter.
+//! minutes or until the watch shows another version. After each step it is compared with the verdicts of Filter. While
+//! requests get answers, no such doubt lasts longer than a pod may have to back off.
 
 mod attempts;
 mod checks;
@@ -40,6 +41,8 @@ const NAMES: [&str; 3] = ["c0", "c1", "c2"];
 const LONGEST_REQUEST: Duration = Duration::from_secs(75);
 /// Time for which an allocation of unknown outcome counts.
 const DOUBT: Duration = Duration::from_mins(2);
+/// Time after which a doubt is over if requests get answers: the longest backoff of a pod.
+const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
 /// Time in which devices have to be ready.
 const BINDING_TIMEOUT: Duration = Duration::from_secs(20);
 /// Shortest wait before an attempt may give up.
@@ -66,6 +69,8 @@ struct History<'r> {
     conditions: [Conditions; 2],
     /// Number of fates of a request, of which the first ones are bad.
     fates: u32,
+    /// Whether no request fails or is late.
+    is_calm: bool,
     /// How often each action is chosen.
     weights: [u32; ACTIONS.len()],
     pods: u32,
@@ -188,6 +193,7 @@ impl<'r> History<'r> {
             members: Vec::new(),
             conditions,
             fates,
+            is_calm: false,
             weights,
             pods: 0,
             claims: 0,
@@ -376,7 +382,7 @@ impl<'r> History<'r> {
                     }
                     Command::Write { write, .. } => {
                         self.is_precise(&write)?;
-                        let fate = self.random.u8(..4);
+                        let fate = if self.is_calm { 3 } else { self.random.u8(..4) };
                         if let Some(trace) = &mut trace {
                             let body = write.body();
                             trace.push(format!("beside, {} {body}: {fate}", write.name));
@@ -486,14 +492,11 @@ impl<'r> History<'r> {
     /// Lets every request have its answer, the watch catch up and the devices be ready: no pod goes on waiting.
     fn calm_down(&mut self, trace: &mut Vec<String>) -> Checked {
         trace.push("all calms down".to_owned());
+        self.is_calm = true;
         for _ in 0..60 {
             let before = self.waiting();
             self.woken.clear();
-            NAMES.iter().for_each(|name| self.report_ready(name));
-            while let Some((_, name)) = self.server.lagging() {
-                let name = name.to_owned();
-                self.show(&name, trace)?;
-            }
+            self.catch_up(trace)?;
             for place in 0..self.members.len() {
                 self.go_on(place, trace)?;
             }
@@ -507,6 +510,24 @@ impl<'r> History<'r> {
                 .all(CLAIMS)
                 .any(|claim| is_allocated(claim) && are_ready(claim, self.parts.now) == Ok(false));
             rule(waits_for_devices, || format!("{} goes on waiting for {objects:?}", pod.key))?;
+        }
+        for time in [LONGEST_BACKOFF, Duration::ZERO] {
+            let before = self.waiting();
+            self.woken.clear();
+            self.pass(time, trace)?;
+            self.catch_up(trace)?;
+            self.after_step(&before)?;
+        }
+        let doubt = self.known.in_doubt.values().next().map(|doubt| doubt.claim);
+        rule(doubt.is_none(), || format!("{doubt:?} is still in doubt"))
+    }
+
+    /// Lets the watch catch up, and the drivers report that all devices are ready.
+    fn catch_up(&mut self, trace: &mut Vec<String>) -> Checked {
+        NAMES.iter().for_each(|name| self.report_ready(name));
+        while let Some((_, name)) = self.server.lagging() {
+            let name = name.to_owned();
+            self.show(&name, trace)?;
         }
         Ok(())
     }

@@ -132,6 +132,14 @@ pub(crate) fn deallocation(claim: &ResourceClaim) -> Write {
     write(claim, Some("status"), WriteAction::MergePatch(patch))
 }
 
+/// Removes the finalizer of allocated claims from this version of the claim, which is not allocated. Other
+/// requests that name the version are refused then.
+pub(crate) fn fence(claim: &ResourceClaim) -> Write {
+    let mut metadata = version(claim);
+    metadata["$deleteFromPrimitiveList/finalizers"] = json!([FINALIZER]);
+    write(claim, None, WriteAction::StrategicMergePatch(json!({ "metadata": metadata })))
+}
+
 /// Removes the finalizer of allocated claims, if the claim has it, and deletes the claim.
 pub(crate) fn deletion(claim: &ResourceClaim) -> [Write; 2] {
     let mut metadata = uid(claim);

@@ -527,3 +527,111 @@ fn claim_that_changes_during_each_pause_fails_the_attempt_in_the_end() {
     world.unreserve(&mut attempt);
     assert_eq!(world.shared.tracker.lock().counts(), (0, 0, 0), "no request names this version");
 }
+
+/// What the API server carries out of a lost allocation and its fence, and what the claim has in the end.
+#[test]
+fn fence_ends_the_doubt_whichever_write_comes_first() {
+    let rows = [("fence", false), ("write, fence", true), ("fence, write", false), ("write", true)];
+    for (order, is_allocated) in rows {
+        let (mut world, mut attempt, status) = allocating();
+        world.put("resourceclaims", claim("d", 2));
+        world.unreserve(&mut attempt);
+        assert_eq!(world.shared.tracker.lock().counts(), (0, 0, 1), "{order}");
+        let fence = fences(&world);
+        let [fence] = &fence[..] else { panic!("one fence: {fence:?}") };
+        for name in order.split(", ") {
+            let write = if name == "fence" { fence } else { &status };
+            world.write(write);
+        }
+        let other = pod_using("q", &["d"]);
+        assert_eq!(world.messages(&other), ["cannot allocate all claims", ""], "{order}");
+        world.watch_claims();
+        let stored = world.claim("c");
+        assert_eq!(devices_of(&stored).len(), usize::from(is_allocated), "{order}");
+        let finalizers = stored["metadata"]["finalizers"].as_array().map_or(0, Vec::len);
+        assert_eq!(finalizers, usize::from(is_allocated), "{order}");
+        let of_other = if is_allocated { "cannot allocate all claims" } else { "" };
+        assert_eq!(world.messages(&other), [of_other, ""], "{order}");
+        assert_eq!(world.shared.tracker.lock().counts(), (0, 0, 0), "{order}");
+        // The pod is bound with its devices.
+        let mut again = world.reserve(&pod_using("p", &["c"]), "a").unwrap();
+        assert_eq!(outcome(world.write_all(&mut again)), "", "{order}");
+        assert_eq!(devices_of(&world.claim("c")), ["a/0"], "{order}");
+    }
+}
+
+/// Takes the commands, and returns the writes among them.
+fn fences(world: &World) -> Vec<framework::Write> {
+    let commands = world.parts.commands.take().into_iter();
+    let writes = commands.filter_map(|command| match command {
+        Command::Write { write, .. } => Some(write),
+        _ => None,
+    });
+    writes.collect()
+}
+
+#[test]
+fn fence_that_changes_nothing_is_repeated_as_often_as_a_pod() {
+    let (mut world, mut attempt, _) = allocating();
+    let start = world.parts.now;
+    world.unreserve(&mut attempt);
+    let mut sent = Vec::new();
+    loop {
+        let mut next = None;
+        for command in world.parts.commands.take() {
+            match command {
+                Command::SetTimer { at, .. } => next = Some(at),
+                Command::Write { write, .. } => {
+                    let metadata = &write.body()["metadata"];
+                    let version = &world.claim("c")["metadata"]["resourceVersion"];
+                    assert_eq!(
+                        (&metadata["uid"], &metadata["resourceVersion"]),
+                        (&json!("uid-c"), version)
+                    );
+                    sent.push(world.parts.now.since(start).as_secs());
+                }
+                _ => {}
+            }
+        }
+        let Some(at) = next else { break };
+        world.parts.now = at;
+        world.plugin.timer.as_ref().unwrap().fire(0, &world.handle());
+    }
+    assert_eq!(sent, [0, 1, 3, 7, 15, 25, 35, 45, 55, 65, 75, 85, 95, 105, 115]);
+    assert_eq!(world.parts.now.since(start), Duration::from_mins(2), "the doubt has ended");
+}
+
+#[test]
+fn claim_in_doubt_rejects_its_pods_and_is_not_deallocated() {
+    let (world, mut attempt, _) = allocating();
+    world.unreserve(&mut attempt);
+    world.parts.commands.take();
+    let text = "resource claim default/c is in the process of being allocated";
+    for pod in ["p", "q"] {
+        assert_eq!(world.messages(&pod_using(pod, &["c"])), [text, text]);
+        world.post_filter(&pod_using(pod, &["c"]));
+        assert_eq!(fences(&world), []);
+    }
+}
+
+/// Each doubt has its own fence, and a claim that the pod has got is released.
+#[test]
+fn only_the_claim_in_doubt_is_fenced() {
+    let mut world =
+        World::new([("resourceclaims", claim("c", 1)), ("resourceclaims", claim("d", 1))]);
+    let mut attempt = world.reserve(&pod_using("p", &["c", "d"]), "a").unwrap();
+    let mut step = world.step(&mut attempt, PreBindInput::Start);
+    loop {
+        let write = written(step);
+        if *write.name == *"d" && write.subresource.is_some() {
+            break;
+        }
+        let answer = world.write(&write);
+        step = world.step(&mut attempt, PreBindInput::Answer(&answer));
+    }
+    world.unreserve(&mut attempt);
+    let writes = fences(&world);
+    let found: Vec<_> = writes.iter().map(|own| (&*own.name, own.subresource.as_deref())).collect();
+    assert_eq!(found, [("c", Some("status")), ("d", None)]);
+    assert_eq!(writes[0].body()["status"]["reservedFor"][0]["$patch"], "delete");
+}
