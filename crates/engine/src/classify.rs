@@ -78,13 +78,18 @@ mod tests {
     #[test]
     fn pod_update_is_split_into_changed_parts() {
         use ActionType as A;
-        let old = || pod("p").cpu("2").request("example.com/gpu", "0").gate("example.com/hold");
+        let old = || {
+            let pod = pod("p").cpu("2").memory("2Gi").request("ephemeral-storage", "2Gi");
+            pod.request("example.com/gpu", "0").gate("example.com/hold")
+        };
         type Change = fn(PodBuilder) -> PodBuilder;
-        let rows: [(Change, &[ActionType]); 9] = [
+        let rows: [(Change, &[ActionType]); 11] = [
             (|pod| pod, &[A::UPDATE]),
             (|pod| pod.cpu("3"), &[A::UPDATE]),
             (|pod| pod.label("app", "web"), &[A::UPDATE_POD_LABEL]),
             (|pod| pod.cpu("1500m"), &[A::UPDATE_POD_SCALE_DOWN]),
+            (|pod| pod.memory("1Gi"), &[A::UPDATE_POD_SCALE_DOWN]),
+            (|pod| pod.request("ephemeral-storage", "1Gi"), &[A::UPDATE_POD_SCALE_DOWN]),
             (|pod| pod.with(without_gpu), &[A::UPDATE_POD_SCALE_DOWN]),
             (|pod| pod.with(without_gates), &[A::UPDATE_POD_SCHEDULING_GATES_ELIMINATED]),
             (|pod| pod.gate("example.com/more"), &[A::UPDATE]),
