@@ -53,6 +53,16 @@ fn each_workload_is_a_line_of_the_table() {
 }
 
 #[test]
+fn comparison_of_schedulers_measures_plain_and_mixed_pods() {
+    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/perf/performance-config.yaml");
+    for (case, expected) in [("PlainPods", ("namespace-2", 20)), ("MixedPods", ("mixed", 60))] {
+        let args = ["--config", config, "--label", "short", "--workload", case, "-o", "json"];
+        let report = loadmaster(&[&["perf"], &args[..]].concat()).json();
+        assert_eq!(measured(&report), [expected]);
+    }
+}
+
+#[test]
 fn missed_threshold_is_a_failure() {
     let answer = perf(&["--workload", "out-of-reach"]);
     assert_eq!(answer.code, Some(1));
