@@ -7,7 +7,8 @@ use std::time::Duration;
 use anyhow::{bail, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use http::Request;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -47,6 +48,25 @@ pub(crate) async fn scheduling_durations(port: u16) -> anyhow::Result<Scheduling
         lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
     };
     Ok(SchedulingDurations { count: sum("count"), seconds: sum("sum") })
+}
+
+/// Numbers of API calls that have finished.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ApiCalls {
+    pub(crate) bindings: f64,
+    pub(crate) status_patches: f64,
+}
+
+/// Returns the numbers of API calls of the scheduler on this port.
+pub(crate) async fn api_calls(port: u16) -> anyhow::Result<ApiCalls> {
+    let text = scraper(port)?.request_text(Request::get("/metrics").body(Vec::new())?).await?;
+    let sum = |call: &str| -> f64 {
+        let metric = "scheduler_async_api_call_execution_total{";
+        let lines = text.lines().filter(|line| line.starts_with(metric));
+        let lines = lines.filter(|line| line.contains(&format!("call_type=\"{call}\"")));
+        lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+    };
+    Ok(ApiCalls { bindings: sum("pod_binding"), status_patches: sum("pod_status_patch") })
 }
 
 fn scraper(port: u16) -> anyhow::Result<Client> {
@@ -124,7 +144,7 @@ impl Admin {
     /// Waits until one of the pending pods has a node.
     pub(crate) async fn until_one_is_bound(&self) -> anyhow::Result<()> {
         let pods = Api::<Pod>::namespaced(self.0.clone(), WAITING);
-        let bound = ListParams::default().fields("spec.nodeName!=");
+        let bound = ListParams::default().fields("spec.nodeName!=").limit(1);
         for _ in 0..LOOKS {
             if !pods.list(&bound).await?.items.is_empty() {
                 return Ok(());
@@ -132,6 +152,65 @@ impl Admin {
             tokio::time::sleep(LOOK).await;
         }
         bail!("no pod was bound")
+    }
+
+    /// Waits until another process than this one holds the Lease.
+    pub(crate) async fn until_lease_is_not_held_by(&self, holder: &str) -> anyhow::Result<()> {
+        let leases = Api::<Lease>::namespaced(self.0.clone(), "kube-system");
+        for _ in 0..LOOKS {
+            let lease = leases.get("kube-scheduler").await?;
+            let holds = lease.spec.and_then(|spec| spec.holder_identity);
+            if holds.is_some_and(|holds| holds != holder) {
+                return Ok(());
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        bail!("no process takes the Lease of {holder:?}")
+    }
+
+    /// Deletes nodes, the pods of the namespace [`WAITING`], and the Lease.
+    pub(crate) async fn clear(&self) -> anyhow::Result<()> {
+        let pods = Api::<Pod>::namespaced(self.0.clone(), WAITING);
+        let (now, all) = (DeleteParams::default().grace_period(0), ListParams::default());
+        pods.delete_collection(&now, &all).await?;
+        Api::<Node>::all(self.0.clone()).delete_collection(&now, &all).await?;
+        let leases = Api::<Lease>::namespaced(self.0.clone(), "kube-system");
+        leases.delete_collection(&now, &all).await?;
+        Ok(())
+    }
+
+    /// Creates nodes, pods of the namespace [`WAITING`] and Leases.
+    pub(crate) async fn create_mixed(&self, objects: Vec<Value>) -> anyhow::Result<()> {
+        let namespace = serde_json::from_value(json!({ "metadata": { "name": WAITING } }))?;
+        let namespaces = Api::<Namespace>::all(self.0.clone());
+        match namespaces.create(&PostParams::default(), &namespace).await {
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+            created => drop(created?),
+        }
+        let (pods, others): (Vec<Value>, Vec<Value>) =
+            objects.into_iter().partition(|object| object["kind"] == "Pod");
+        let (nodes, leases): (Vec<Value>, Vec<Value>) =
+            others.into_iter().partition(|object| object["kind"] == "Node");
+        self.create_nodes(nodes).await?;
+        let leases_of = |client| Api::<Lease>::namespaced(client, "kube-system");
+        self.create_all(leases_of, leases.into_iter()).await?;
+        self.create_at_once(pods.into_iter()).await
+    }
+
+    /// Creates nodes that are ready. A real API server taints new nodes as not ready, and takes their status only in
+    /// a request of its own.
+    async fn create_nodes(&self, nodes: Vec<Value>) -> anyhow::Result<()> {
+        self.create_all(Api::<Node>::all, nodes.iter().cloned()).await?;
+        let api = &Api::<Node>::all(self.0.clone());
+        let patches = stream::iter(nodes).map(|node| async move {
+            let name = node["metadata"]["name"].as_str().unwrap_or_default();
+            let params = PatchParams::default();
+            let ready = Patch::Merge(json!({ "spec": { "taints": null } }));
+            api.patch(name, &params, &ready).await?;
+            let status = Patch::Merge(json!({ "status": node["status"] }));
+            api.patch_status(name, &params, &status).await.map(drop)
+        });
+        Ok(patches.buffer_unordered(REQUESTS).try_collect().await?)
     }
 
     /// Creates objects of one kind, as fast as the server accepts them.

@@ -1,13 +1,13 @@
 //! Measured figures and their presentation.
 
-use futures::future::BoxFuture;
+use futures::future::LocalBoxFuture;
 use serde_json::{Map, Value};
 use table::{Colour, Column, Table};
 
 /// A figure.
 pub(crate) struct Part {
     pub(crate) name: &'static str,
-    pub(crate) measure: fn() -> BoxFuture<'static, anyhow::Result<Vec<Figure>>>,
+    pub(crate) measure: fn() -> LocalBoxFuture<'static, anyhow::Result<Vec<Figure>>>,
 }
 
 /// The value; the name contains the unit.

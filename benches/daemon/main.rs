@@ -10,7 +10,9 @@ mod figures;
 mod parts;
 mod process;
 mod radius;
+mod server;
 mod soak;
+mod start;
 
 use std::io::{self, IsTerminal};
 

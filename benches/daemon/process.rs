@@ -45,10 +45,19 @@ impl Process {
 
     /// Starts one of several replicas, which elect a leader. Everybody may scrape it on this port.
     pub(crate) fn replica(kubeconfig: &Path, port: u16) -> anyhow::Result<Self> {
+        Self::replica_with(kubeconfig, port, &[])
+    }
+
+    /// Starts such a replica with further flags.
+    pub(crate) fn replica_with(
+        kubeconfig: &Path,
+        port: u16,
+        flags: &[&str],
+    ) -> anyhow::Result<Self> {
         let (kubeconfig, port) = (kubeconfig.to_string_lossy(), port.to_string());
         let everybody = "--authorization-always-allow-paths=/metrics";
         let args = ["run", "--kubeconfig", &kubeconfig, "--secure-port", &port, everybody];
-        Self::start(&args, Stdio::null())
+        Self::start(&[&args, flags].concat(), Stdio::null())
     }
 
     /// Sends a signal to the process.
@@ -115,6 +124,6 @@ pub(crate) fn load_average() -> anyhow::Result<String> {
     Ok(text.split_whitespace().next().unwrap_or_default().to_owned())
 }
 
-fn scratch(name: &str) -> PathBuf {
+pub(crate) fn scratch(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("bench-daemon-{name}"))
 }
