@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::Router;
+use client::scheduler::Fencing;
 use engine::cycle::Form;
 use framework::Registry;
 use framework::preemption::LONGEST_PAUSE;
@@ -140,6 +141,7 @@ impl Parts {
             adaptive_sampling: false,
             form: Form::Ranked,
             longest_preemption_pause: LONGEST_PAUSE,
+            fencing: Fencing::default(),
             metrics: self.metrics,
             server_status: self.health.server_status(),
             heartbeat: self.health.heartbeat(),

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use axum::Router;
+use client::scheduler::Fencing;
 use engine::EngineConfig;
 use engine::cycle::Form;
 use framework::Registry;
@@ -253,6 +254,7 @@ fn serve(
             adaptive_sampling: flags.adaptive_sampling,
             form: if flags.no_rankings { Form::Set } else { Form::Ranked },
             longest_preemption_pause: flags.longest_preemption_pause.to_std(),
+            fencing: if flags.strict_takeover { Fencing::Strict } else { Fencing::default() },
             unschedulable_timeout: flags.max_in_unschedulable().to_std(),
             metrics: metrics.clone(),
             server_status: health.server_status(),

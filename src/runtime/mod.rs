@@ -15,7 +15,7 @@ use anyhow::{Context, anyhow, bail};
 use client::api_dispatcher::{ApiDispatcher, Limits};
 use client::event_recorder::{self, EventRecorder};
 use client::leader_election::Outcome;
-use client::scheduler::Scheduler;
+use client::scheduler::{Fencing, Scheduler};
 use engine::cycle::Form;
 use engine::profile::Profiles;
 use engine::{Engine, EngineConfig};
@@ -70,6 +70,8 @@ pub struct Setup<M = Infallible> {
     pub form: Form,
     /// Longest pause of preemption after preemptions that led to no binding; zero for no pauses.
     pub longest_preemption_pause: Duration,
+    /// Which pods are fenced after a predecessor that may have crashed.
+    pub fencing: Fencing,
     /// Time after which an unschedulable pod is retried even if no event concerns it.
     pub unschedulable_timeout: Duration,
     /// Metrics of requests and plugins.
@@ -106,6 +108,7 @@ impl<M> Setup<M> {
             adaptive_sampling: self.adaptive_sampling,
             form: self.form,
             longest_preemption_pause: self.longest_preemption_pause,
+            fencing: self.fencing,
             unschedulable_timeout: self.unschedulable_timeout,
             metrics: self.metrics,
             server_status: self.server_status,
@@ -191,6 +194,7 @@ impl Setup {
         let api_dispatcher = ApiDispatcher::new(self.limits(), seed);
         let event_recorder = EventRecorder::new(recorder_options(), seed);
         let mut scheduler = Scheduler::new(engine, api_dispatcher, event_recorder);
+        scheduler.set_fencing(self.fencing);
         if let Some(election) = new_election(&self.config, seed)? {
             scheduler = scheduler.with_leader_election(election);
         }

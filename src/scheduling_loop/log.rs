@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use client::leader_election::{LeaderElector, Notice};
+use client::scheduler::TakeoverNotice;
 use engine::{Attempt, Event, Outcome};
 use framework::Time;
 use tracing::{debug, error, info, trace};
@@ -31,6 +32,24 @@ pub(crate) fn log_event(event: &Event) {
     match &*event.reason {
         "Scheduled" => debug!(%pod, note, "Successfully bound pod to node"),
         reason => trace!(%pod, note, "{reason}"),
+    }
+}
+
+/// Logs a step of a takeover.
+pub(super) fn log_takeover(notice: &TakeoverNotice) {
+    match *notice {
+        TakeoverNotice::Began { pending, may_have_crashed } => {
+            info!(pending, afterCrash = may_have_crashed, "Taking over");
+        }
+        TakeoverNotice::Fences { pending, first, later } => {
+            info!(pending, first, later, "Fencing pods that the last scheduler may be binding");
+        }
+        TakeoverNotice::Completed { took, fenced, unanswered } => {
+            info!(?took, fenced, unanswered, "Took over, scheduling begins");
+        }
+        TakeoverNotice::LaterCompleted { took, fenced } => {
+            info!(?took, fenced, "Fenced pods beside the decisions");
+        }
     }
 }
 

@@ -35,8 +35,8 @@ pub use self::channel::{
 };
 pub(crate) use self::failure_log::FailureLog;
 pub use self::heartbeat::{Heartbeat, LoopTurns};
-use self::log::log_attempt;
 pub(crate) use self::log::{ElectionLog, log_event};
+use self::log::{log_attempt, log_takeover};
 use self::questions::Copies;
 pub use self::questions::{Copied, Question};
 pub use self::relists::{RelistRequests, Relists};
@@ -291,6 +291,7 @@ impl<O: Observer> SchedulingLoop<O> {
                 let _ = self.leading.set(());
             }
         }
+        self.scheduler.take_takeover_notices().iter().for_each(log_takeover);
         for group in self.scheduler.take_relists() {
             self.relists.request(group);
         }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use client::scheduler::Fencing;
 use engine::cycle::Form;
 use framework::Registry;
 use loadmaster::api_client::Credentials;
@@ -47,6 +48,7 @@ pub(super) async fn setup_of(config: Configuration, registry: Registry, kubeconf
         adaptive_sampling: false,
         form: Form::Ranked,
         longest_preemption_pause: framework::preemption::LONGEST_PAUSE,
+        fencing: Fencing::default(),
         metrics: Arc::new(Metrics::new()),
         server_status: Arc::default(),
         heartbeat: Arc::default(),

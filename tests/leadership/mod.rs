@@ -4,6 +4,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like the tests themselves")]
 
+mod killed;
+mod strict_takeover;
 mod takeover;
 mod world;
 

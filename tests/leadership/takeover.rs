@@ -1,63 +1,61 @@
-//! What a new leader does before its first decision.
+//! What a new leader does before its first decision, and beside the first ones.
 
 use std::time::Duration;
 
-use client::scheduler::{Hold, Relist, RequestSource};
+use client::scheduler::{FenceLimits, Fencing, Hold, Relist, TakeoverNotice};
 use client::{Reply, Request, Response};
 
-use super::take_bind;
+use super::killed::{Sent, elect, hold, lead, requests, takeover};
 use super::world::World;
 
-/// A world in which the leader was killed with a bind of `web` on the way, and the standby has the Lease
-/// but has not sent a patch. Returns the bind, too.
-fn takeover() -> (World, Request) {
-    let mut world = World::new(2);
+/// The standby proves that its caches are current, and fences the pods that are left. Returns these patches.
+fn catch_up(world: &mut World) -> Sent {
+    world.tick(0);
+    let (_, probes) = requests(world);
+    for (source, probe) in &probes {
+        world.exchange(0, *source, probe);
+    }
+    assert_eq!(hold(world), Some(Hold::CatchingUp), "the watch has not shown the patch");
+    world.learn(0);
+    world.tick(0);
+    requests(world).1
+}
+
+fn refused() -> Reply {
+    let body = b"a webhook says no".to_vec();
+    Reply::Answered(Response { status: 403, retry_after: None, body })
+}
+
+/// A standby that has the Lease of a leader that was killed with a backlog of pods, of which at most `first` and in all
+/// `most` are fenced. Returns it with binds of the killed leader for all of these pods.
+fn backlog(pods: usize, limits: FenceLimits) -> (World, Vec<Request>) {
+    let mut world = World::with_fencing(2, Fencing::Bounded(limits));
     world.create_pod("first");
     world.run(0);
     world.run(1);
-    world.create_pod("web");
-    let (_, bind) = take_bind(&mut world, 0);
+    (0..pods).for_each(|number| world.create_pod(&format!("web-{number:03}")));
+    let mut binds = Vec::new();
+    while world.schedule_one(0) {
+        let requests = world.take_requests(0).into_iter().map(|(_, request)| request);
+        binds.extend(requests.filter(|request| request.path.ends_with("/binding")));
+    }
+    assert_eq!(binds.len(), pods);
     world.replicas.remove(0);
-    while !world.replicas[0].scheduler.may_act(world.now) {
-        assert!(elect(&mut world).is_empty());
-    }
-    (world, bind)
+    lead(&mut world);
+    (world, binds)
 }
 
-/// Answers the next requests of the election, when they are due. Returns the other requests.
-fn elect(world: &mut World) -> Sent {
-    let (mut election, mut others) = requests(world);
-    if election.is_empty() {
-        world.now = world.replicas[0].scheduler.next_deadline().unwrap();
-        world.tick(0);
-        (election, others) = requests(world);
-    }
-    for (source, request) in &election {
-        world.exchange(0, *source, request);
-    }
-    others
-}
-
-type Sent = Vec<(RequestSource, Request)>;
-
-/// Takes the requests of the only replica: those of the election, and status patches.
-fn requests(world: &mut World) -> (Sent, Sent) {
-    let requests = world.take_requests(0).into_iter();
-    let requests = requests.filter(|(source, _)| *source != RequestSource::EventRecorder);
-    requests.partition(|(source, _)| *source == RequestSource::LeaderElector)
-}
-
-fn hold(world: &World) -> Option<Hold> {
-    world.replicas[0].scheduler.hold(world.now)
+fn name_in(request: &Request) -> &str {
+    request.path.split('/').nth(6).unwrap()
 }
 
 #[test]
 fn late_bind_of_a_killed_leader_is_refused_before_the_next_leader_decides() {
-    let (mut world, bind) = takeover();
-    assert_eq!(hold(&world), Some(Hold::Fencing));
+    let (mut world, bind) = takeover(Fencing::default());
+    assert_eq!(hold(&world), Some(Hold::CatchingUp));
     world.tick(0);
     let (_, patches) = requests(&mut world);
-    assert_eq!(patches.len(), 1, "only the pending pod is patched");
+    assert_eq!(patches.len(), 1, "the pending pod is patched");
     let (source, patch) = &patches[0];
     assert_eq!(patch.path, "/api/v1/namespaces/default/pods/web/status");
     assert!(!world.schedule_one(0));
@@ -65,6 +63,7 @@ fn late_bind_of_a_killed_leader_is_refused_before_the_next_leader_decides() {
     assert_eq!(hold(&world), Some(Hold::CatchingUp), "the watch has not shown the patch");
     assert!(!world.schedule_one(0));
     world.learn(0);
+    world.tick(0);
     assert_eq!(hold(&world), None);
     assert_eq!(world.send(&bind), 409);
     world.run(0);
@@ -72,97 +71,154 @@ fn late_bind_of_a_killed_leader_is_refused_before_the_next_leader_decides() {
 }
 
 #[test]
-fn bind_that_arrives_before_the_patch_is_seen_before_the_next_leader_decides() {
-    let (mut world, bind) = takeover();
-    world.tick(0);
-    let (_, patches) = requests(&mut world);
-    assert_eq!(world.send(&bind), 201);
-    let (source, patch) = &patches[0];
-    world.exchange(0, *source, patch);
+fn pods_are_fenced_once_the_caches_are_current_and_hold_up_the_first_decision() {
+    let limits = FenceLimits { first: 3, ..FenceLimits::default() };
+    let (mut world, binds) = backlog(5, limits);
+    let fences = catch_up(&mut world);
+    // The pod that was patched to prove that the caches are current needs no other patch.
+    let names: Vec<&str> = fences.iter().map(|(_, fence)| name_in(fence)).collect();
+    assert_eq!(names, ["web-001", "web-002", "web-003"]);
+    assert_eq!(hold(&world), Some(Hold::Fencing));
+    assert!(!world.schedule_one(0));
+    for (source, fence) in &fences {
+        world.exchange(0, *source, fence);
+    }
+    assert_eq!(hold(&world), None);
+    let statuses: Vec<u16> = binds.iter().map(|bind| world.send(bind)).collect();
+    assert_eq!(statuses, [409, 409, 409, 409, 201], "the last pod was not fenced");
+    world.run(0);
+    assert!((0..5).all(|number| world.is_bound(&format!("web-{number:03}"))));
+}
+
+#[test]
+fn pod_that_a_fence_finds_bound_is_known_before_the_first_decision() {
+    let (mut world, binds) = backlog(3, FenceLimits::default());
+    let fences = catch_up(&mut world);
+    assert_eq!(world.send(&binds[1]), 201);
+    for (source, fence) in &fences {
+        world.exchange(0, *source, fence);
+    }
     let (_, reads) = requests(&mut world);
     for (source, read) in &reads {
         world.exchange(0, *source, read);
     }
-    world.learn(0);
-    assert_eq!(hold(&world), Some(Hold::CatchingUp), "the bind may be older than the takeover");
-    world.now = world.now + Duration::from_secs(5);
-    world.tick(0);
+    assert_eq!(hold(&world), Some(Hold::Fencing), "the watch has not shown the bind");
     world.learn(0);
     assert_eq!(hold(&world), None);
-    assert!(!world.schedule_one(0), "the pod is bound");
 }
 
 #[test]
-fn pods_are_listed_again_if_the_watch_does_not_show_the_patch() {
-    let (mut world, _) = takeover();
+fn fences_without_an_answer_hold_up_decisions_for_less_than_a_second() {
+    let (mut world, binds) = backlog(3, FenceLimits::default());
+    let fences = catch_up(&mut world);
+    assert_eq!(fences.len(), 2);
+    let begun = world.now;
+    while hold(&world) == Some(Hold::Fencing) {
+        elect(&mut world);
+    }
+    assert_eq!(world.now.since(begun), Duration::from_millis(750));
+    let failed: Vec<_> = world.replicas[0].scheduler.take_failed_calls().collect();
+    assert!(failed.iter().any(|call| call.action == "stopping earlier binds of"), "{failed:?}");
+    let completed =
+        world.replicas[0].scheduler.take_takeover_notices().into_iter().find_map(|it| match it {
+            TakeoverNotice::Completed { fenced, unanswered, .. } => Some((fenced, unanswered)),
+            _ => None,
+        });
+    assert_eq!(completed, Some((2, 2)));
+    // A fence that is carried out later still stops an earlier bind.
+    let (source, fence) = &fences[0];
+    world.exchange(0, *source, fence);
+    assert_eq!([1, 2].map(|bind| world.send(&binds[bind])), [409, 201]);
+}
+
+#[test]
+fn refused_fences_hold_up_no_decision() {
+    let (mut world, _) = backlog(3, FenceLimits::default());
+    for (source, fence) in catch_up(&mut world) {
+        world.reply(0, source, &fence, refused());
+    }
+    assert_eq!(hold(&world), None);
+}
+
+#[test]
+fn pods_are_listed_again_after_a_second_if_no_patch_is_answered() {
+    let (mut world, _) = takeover(Fencing::default());
+    world.tick(0);
+    let begun = world.now;
+    assert_eq!(world.replicas[0].scheduler.take_relists(), [Relist::Others]);
+    world.replicas[0].scheduler.handle_relisted(Relist::Others);
+    let mut relists = Vec::new();
+    while relists.is_empty() {
+        elect(&mut world);
+        relists = world.replicas[0].scheduler.take_relists();
+    }
+    assert_eq!((relists, world.now.since(begun).as_secs()), (vec![Relist::Pods], 1));
+    world.replicas[0].scheduler.handle_relisted(Relist::Pods);
+    world.tick(0);
+    assert_eq!(hold(&world), Some(Hold::Fencing), "the pod may be bound all the same");
+}
+
+#[test]
+fn list_of_other_kinds_that_takes_long_asks_for_no_list_of_pods() {
+    let (mut world, _) = takeover(Fencing::default());
     world.tick(0);
     let (_, patches) = requests(&mut world);
     let (source, patch) = &patches[0];
+    assert_eq!(world.replicas[0].scheduler.take_relists(), [Relist::Others]);
     world.exchange(0, *source, patch);
-    let scheduler = &mut world.replicas[0].scheduler;
-    assert_eq!(scheduler.take_relists(), [Relist::Others]);
-    scheduler.handle_relisted(Relist::Others);
-    assert_eq!(hold(&world), Some(Hold::CatchingUp));
-    world.now = world.now + Duration::from_secs(5);
-    world.tick(0);
-    assert_eq!(world.replicas[0].scheduler.take_relists(), [Relist::Pods]);
-    // A list of many pods takes longer. Another request would start it over, for ever.
+    world.learn(0);
     let begun = world.now;
     while world.now.since(begun) < Duration::from_mins(1) {
         elect(&mut world);
         assert_eq!(world.replicas[0].scheduler.take_relists(), []);
     }
     assert_eq!(hold(&world), Some(Hold::CatchingUp));
+    world.replicas[0].scheduler.handle_relisted(Relist::Others);
+    world.tick(0);
+    assert_eq!(hold(&world), None, "the only pod is patched");
 }
 
 #[test]
-fn refused_patches_do_not_hold_up_other_pods() {
-    let (mut world, _) = takeover();
-    world.tick(0);
-    let (_, patches) = requests(&mut world);
-    let (source, patch) = &patches[0];
-    let refused = Response { status: 403, retry_after: None, body: b"a webhook says no".to_vec() };
-    world.reply(0, *source, patch, Reply::Answered(refused));
-    assert_eq!(hold(&world), Some(Hold::CatchingUp), "no patch shows that the watch is current");
-    world.now = world.now + Duration::from_secs(5);
-    world.tick(0);
-    world.learn(0);
-    assert_eq!(hold(&world), None, "a new list does");
-}
-
-#[test]
-fn patches_without_an_answer_are_given_up_after_a_minute() {
-    let (mut world, _) = takeover();
-    world.tick(0);
-    requests(&mut world);
-    let begun = world.now;
-    while hold(&world) == Some(Hold::Fencing) {
-        elect(&mut world);
+fn large_backlog_is_fenced_beside_the_decisions_within_its_share() {
+    let limits = FenceLimits { first: 2, most: 100, one_in: 10 };
+    let (mut world, binds) = backlog(60, limits);
+    for (source, fence) in catch_up(&mut world) {
+        world.exchange(0, source, &fence);
     }
-    assert_eq!(world.now.since(begun).as_secs(), 60);
-    let failed: Vec<_> = world.replicas[0].scheduler.take_failed_calls().collect();
-    assert!(failed.iter().any(|call| call.action == "stopping earlier binds of"), "{failed:?}");
-}
-
-#[test]
-fn watch_has_to_show_the_version_in_which_a_bound_pod_was_read() {
-    let (mut world, bind) = takeover();
-    world.tick(0);
-    let (_, patches) = requests(&mut world);
-    assert_eq!(world.send(&bind), 201);
-    world.learn(0);
-    world.start("web");
-    let (source, patch) = &patches[0];
-    world.exchange(0, *source, patch);
-    let (_, reads) = requests(&mut world);
-    for (source, read) in &reads {
-        world.exchange(0, *source, read);
-    }
-    world.now = world.now + Duration::from_secs(5);
-    world.tick(0);
-    assert_eq!(hold(&world), Some(Hold::CatchingUp), "the watch is older than the read");
-    world.learn(0);
     assert_eq!(hold(&world), None);
+    let notices = world.replicas[0].scheduler.take_takeover_notices();
+    assert!(notices.contains(&TakeoverNotice::Began { pending: 60, may_have_crashed: true }));
+    assert!(notices.contains(&TakeoverNotice::Fences { pending: 60, first: 2, later: 4 }));
+    // No pod is tried meanwhile.
+    let begun = world.now;
+    let mut fenced = Vec::new();
+    while world.now.since(begun) < Duration::from_secs(5) {
+        for (source, fence) in elect(&mut world) {
+            fenced.push(name_in(&fence).to_owned());
+            world.exchange(0, source, &fence);
+            world.learn(0);
+        }
+    }
+    assert_eq!(fenced, ["web-003", "web-004", "web-005", "web-006"]);
+    assert_eq!(world.send(&binds[6]), 409);
+    let last = world.replicas[0].scheduler.take_takeover_notices().pop();
+    assert!(matches!(last, Some(TakeoverNotice::LaterCompleted { fenced: 4, .. })), "{last:?}");
+}
+
+#[test]
+fn pods_that_are_bound_meanwhile_are_not_fenced_beside_the_decisions() {
+    let limits = FenceLimits { first: 2, most: 100, one_in: 2 };
+    let (mut world, _) = backlog(20, limits);
+    for (source, fence) in catch_up(&mut world) {
+        world.exchange(0, source, &fence);
+    }
+    world.run(0);
+    assert!((0..20).all(|number| world.is_bound(&format!("web-{number:03}"))));
+    let begun = world.now;
+    while world.now.since(begun) < Duration::from_secs(5) {
+        let patches = elect(&mut world);
+        assert_eq!(patches, [], "each bind was a fence");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use client::api_dispatcher::{ApiDispatcher, Limits};
 use client::event_recorder::{self, EventRecorder};
 use client::leader_election::{LeaderElectionConfig, LeaderElector, Outcome};
-use client::scheduler::{LeaderElection, RequestSource, Scheduler};
+use client::scheduler::{Fencing, LeaderElection, RequestSource, Scheduler};
 use client::{Reply, Request, Response};
 use engine::ports::Ports;
 use engine::{Engine, EngineConfig};
@@ -39,7 +39,15 @@ pub(crate) struct World {
 impl World {
     /// Creates replicas with the names `a`, `b` and so on, which have synced.
     pub(crate) fn new(replicas: usize) -> Self {
+        Self::with_fencing(replicas, Fencing::default())
+    }
+
+    /// Creates replicas that have synced, and fence these pods after a crash.
+    pub(crate) fn with_fencing(replicas: usize, fencing: Fencing) -> Self {
         let mut world = Self::unsynced(replicas, false);
+        for replica in &mut world.replicas {
+            replica.scheduler.set_fencing(fencing);
+        }
         for number in 0..replicas {
             world.learn(number);
             world.set_synced(number);

@@ -82,6 +82,9 @@ const DEVICES: u64 = 3;
 /// One in this many seeds does not score nodes by their storage capacity, as by default.
 const WITHOUT_STORAGE_SCORES: u64 = 2;
 
+/// In one of this many seeds a process fences every pending pod before its first decision (`--strict-takeover`).
+const STRICT: u64 = 3;
+
 /// Runs one seed: the histories of all parts, then, for the whole world, `steps` of churn and faults, then rest, then the final checks.
 /// Without `steps` there is no world. Returns what was covered until the end, and the first violation of a rule, which
 /// may be a panic that has been printed.

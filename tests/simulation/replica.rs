@@ -8,7 +8,7 @@ use client::api_dispatcher::{ApiDispatcher, CallState, CallType, Limits};
 use client::event_recorder::{self, EventRecorder};
 use client::leader_election::{LeaderElectionConfig, LeaderElector};
 use client::reflector::{CallId, Input, ListWatch, Options, Output, Reflector};
-use client::scheduler::{LeaderElection, Relist, RequestSource, Scheduler};
+use client::scheduler::{Fencing, LeaderElection, Relist, RequestSource, Scheduler};
 use client::{Destination, Reply, Request, RequestId};
 use engine::ports::Ports;
 use engine::queue::Place;
@@ -128,6 +128,8 @@ pub(crate) struct Kind {
     pub(crate) has_slots: bool,
     /// Whether nodes are scored by their storage capacity.
     pub(crate) scores_storage: bool,
+    /// Whether a process fences every pending pod before its first decision.
+    pub(crate) is_strict: bool,
 }
 
 /// A pod in its binding cycle that has its volumes.
@@ -305,6 +307,9 @@ impl Replica {
             });
         }
         let mut scheduler = Scheduler::new(engine, api_dispatcher, event_recorder);
+        if kind.is_strict {
+            scheduler.set_fencing(Fencing::Strict);
+        }
         if kind.elects {
             scheduler = scheduler.with_leader_election(election(life, seed));
         }

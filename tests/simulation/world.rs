@@ -41,7 +41,7 @@ use super::times;
 use super::trouble::Troubles;
 use super::volumes::Held;
 use super::wake_ups::WakeUps;
-use super::{DEVICES, GENERAL, LASTING, WITHOUT_STORAGE_SCORES};
+use super::{DEVICES, GENERAL, LASTING, STRICT, WITHOUT_STORAGE_SCORES};
 
 /// The initial time, in seconds since 1970.
 const BEGINNING: i64 = 1_790_000_000;
@@ -187,6 +187,10 @@ pub(crate) struct World {
     seats: Seats,
     /// Whether the processes elect a leader.
     elects: bool,
+    /// UIDs of pods that killed processes have bound while another one led, since the last decision.
+    late_binds: BTreeSet<String>,
+    /// Number of the process that decided last.
+    last_to_decide: u32,
     /// Number of processes that have started.
     lives: u32,
     /// Whether users, nodes and other components do nothing but what they have to.
@@ -267,6 +271,8 @@ impl World {
             churn,
             seats,
             elects,
+            late_binds: BTreeSet::new(),
+            last_to_decide: 0,
             lives: 0,
             is_calm: false,
             endures: false,
@@ -579,10 +585,38 @@ impl World {
         let found = self.server.placed_pods().collect();
         let has_slots = self.seed.is_multiple_of(LASTING);
         let scores_storage = !self.seed.is_multiple_of(WITHOUT_STORAGE_SCORES);
-        let kind = Kind { elects: self.elects, extender: self.extender, has_slots, scores_storage };
+        let (elects, extender, is_strict) = (self.elects, self.extender, self.is_strict());
+        let kind = Kind { elects, extender, has_slots, scores_storage, is_strict };
         let seat = self.seats.at(seat);
         let now = seat.start_clock(self.now);
         seat.start(Replica::start(life, seed, kind, found, now));
+    }
+
+    /// Whether processes fence every pending pod before their first decision.
+    const fn is_strict(&self) -> bool {
+        self.seed.is_multiple_of(STRICT)
+    }
+
+    /// Takes a late bind of a killed process as that of another scheduler, if a bounded takeover may have given its room away.
+    fn note_late_bind(&mut self, uid: &str) {
+        let leads = self.seats.iter().any(|seat| {
+            let replica = seat.replica.as_ref();
+            replica.is_some_and(|own| own.scheduler.may_act(seat.clock(self.now)))
+        });
+        if leads {
+            self.late_binds.insert(uid.to_owned());
+        }
+    }
+
+    /// Takes late binds as those of another scheduler that a process does not know of while it decides.
+    fn note_unknown_binds(&mut self, number: usize) {
+        let Some(replica) = &self.seats.at(number).replica else { return };
+        let cache = replica.scheduler.engine().cache();
+        for uid in std::mem::take(&mut self.late_binds) {
+            if cache.placed(&Uid::from(&*uid)).is_none() {
+                self.server.bound_by_us.remove(&uid);
+            }
+        }
     }
 
     /// Kills the process in a seat.
@@ -739,6 +773,10 @@ impl World {
             self.coverage.fired_at(fault, number);
         }
         seat.writes.decided(&attempt.pod);
+        self.last_to_decide = life;
+        self.note_unknown_binds(number);
+        let seat = self.seats.at(number);
+        let Some(replica) = &mut seat.replica else { return Ok(()) };
         match &attempt.outcome {
             EngineOutcome::Assumed(node) => {
                 self.progress.attempted(&attempt.pod.uid.to_string());

@@ -371,6 +371,11 @@ impl Writes {
         self.touched.contains(uid)
     }
 
+    /// Returns the number of pods that the process has patched, or has tried to.
+    pub(crate) fn touched(&self) -> usize {
+        self.touched.len()
+    }
+
     /// Whether the server has carried out the last status patch of the pod, if there was one. One that is refused is
     /// not repeated before the next attempt.
     pub(crate) fn have_status(&self, uid: &str) -> bool {

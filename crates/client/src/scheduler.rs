@@ -12,8 +12,8 @@ use crate::event_recorder::{DropCause, EventRecorder, ObjectKind};
 use crate::failed_call::FailedCall;
 use crate::leader_election::{LeaderElector, Notice, Outcome, Predecessor};
 use crate::request::{Reply, Request, RequestId};
-pub use crate::takeover::Relist;
-use crate::takeover::{Scope, Takeover, Unready};
+pub use crate::takeover::{FenceLimits, Fencing, Relist, TakeoverNotice};
+use crate::takeover::{Start, Takeover, Unready};
 
 /// The machine that made a request and takes the reply to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,6 +106,7 @@ pub struct Scheduler {
     api_dispatcher: ApiDispatcher,
     event_recorder: EventRecorder,
     leader_election: Option<LeaderElection>,
+    fencing: Fencing,
     phase: Phase,
     /// The takeover, until it is complete.
     takeover: Option<Takeover>,
@@ -117,11 +118,13 @@ pub struct Scheduler {
     notices: Vec<Notice>,
     /// What a takeover has given up, not yet taken for the log.
     given_up: Vec<FailedCall>,
+    /// Steps of takeovers that have not been taken for the log.
+    takeover_notices: Vec<TakeoverNotice>,
 }
 
 impl Scheduler {
     /// Creates a scheduler whose caches are empty. It takes part in no election.
-    pub const fn new(
+    pub fn new(
         engine: RecordedEngine,
         api_dispatcher: ApiDispatcher,
         event_recorder: EventRecorder,
@@ -131,13 +134,20 @@ impl Scheduler {
             api_dispatcher,
             event_recorder,
             leader_election: None,
+            fencing: Fencing::default(),
             phase: Phase::Syncing,
             takeover: None,
             requests: Vec::new(),
             events: Vec::new(),
             notices: Vec::new(),
             given_up: Vec::new(),
+            takeover_notices: Vec::new(),
         }
+    }
+
+    /// Sets which pods are fenced after a predecessor that may have crashed.
+    pub const fn set_fencing(&mut self, fencing: Fencing) {
+        self.fencing = fencing;
     }
 
     /// Lets the scheduler act only while it leads.
@@ -282,7 +292,7 @@ impl Scheduler {
         }
         self.engine.tick(now, ports);
         if let Some(takeover) = &mut self.takeover {
-            takeover.tick(&self.engine, now);
+            takeover.tick(&mut self.engine, now);
             self.given_up.extend(takeover.take_given_up());
         }
         self.api_dispatcher.tick(now);
@@ -356,6 +366,11 @@ impl Scheduler {
         std::mem::take(&mut self.notices)
     }
 
+    /// Takes the steps of the takeover since the last call, for the log.
+    pub fn take_takeover_notices(&mut self) -> Vec<TakeoverNotice> {
+        std::mem::take(&mut self.takeover_notices)
+    }
+
     /// Takes the events recorded since the last call, for the log.
     pub fn take_events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
@@ -404,12 +419,21 @@ impl Scheduler {
 
     /// Begins the takeover. `were_synced` tells whether the caches were filled before.
     fn take_over(&mut self, were_synced: bool, now: Time) {
-        let scope = match self.leader_elector().map(LeaderElector::predecessor) {
-            Some(Predecessor::None | Predecessor::Released) => Scope::One,
+        let may_have_crashed = match self.leader_elector().map(LeaderElector::predecessor) {
+            Some(Predecessor::None | Predecessor::Released) => false,
             // Without an election no process knows how the last one ended.
-            Some(Predecessor::Expired) | None => Scope::Every,
+            Some(Predecessor::Expired) | None => true,
         };
-        self.takeover = Some(Takeover::begin(scope, were_synced, &mut self.engine, now));
+        let start = Start { fencing: self.fencing, may_have_crashed, were_synced };
+        self.takeover = Some(Takeover::begin(&start, &mut self.engine, now));
+    }
+
+    /// Takes the takeover a step on.
+    fn advance_takeover(&mut self, now: Time) {
+        if let Some(takeover) = &mut self.takeover {
+            takeover.advance(&mut self.engine, now);
+            self.takeover_notices.extend(takeover.take_notices());
+        }
     }
 
     /// Runs a step of the election, if there is one.
@@ -442,6 +466,9 @@ impl Scheduler {
     fn dispatch_effects(&mut self, now: Time, ports: &mut Ports<'_>) {
         let may_act = self.may_act(now);
         loop {
+            if may_act {
+                self.advance_takeover(now);
+            }
             let effects = if may_act { self.engine.take_effects() } else { Vec::new() };
             for effect in effects {
                 self.dispatch(effect, now);

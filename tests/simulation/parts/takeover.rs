@@ -2,7 +2,8 @@
 //!
 //! The leader before is a list of binds that are under way. The watch of the standby is late or falls silent, lists take
 //! long or hang, and its patches are carried out late, refused or lost. The rules are about the first decisions of the
-//! new leader: what it knows then, and which binds may still be carried out; and that they come in time.
+//! new leader: what it knows then, and which binds may still be carried out; and that they come in time. A bounded
+//! takeover chooses few pods to fence first. The rules choose them, too, and allow late binds of all others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,7 +11,9 @@ use std::time::Duration;
 use client::api_dispatcher::{ApiDispatcher, Limits};
 use client::event_recorder::{EventRecorder, Options};
 use client::leader_election::{LeaderElector, Outcome};
-use client::scheduler::{LeaderElection, Relist, RequestSource, Scheduler};
+use client::scheduler::{
+    FenceLimits, Fencing, LeaderElection, Relist, RequestSource, Scheduler, TakeoverNotice,
+};
 use client::{Destination, Method, Reply, Request};
 use engine::ports::Ports;
 use engine::profile::{PluginRef, Profiles, SchedulerProfile};
@@ -27,8 +30,10 @@ use super::scheduler::server::{Server, Stored, Watched};
 
 /// Number of steps of a history.
 const STEPS: usize = 40;
-/// Time after which a leader does not wait for patches any more that stop binds.
+/// Time after which a leader does not wait for patches any more that stop binds, in a strict takeover.
 const FENCES_END: Duration = Duration::from_mins(1);
+/// The same in a bounded takeover, from the choice of the pods on.
+const BOUNDED_FENCES_END: Duration = Duration::from_millis(750);
 /// Time after which it does not wait for lists of other kinds than pods.
 const LISTS_END: Duration = Duration::from_mins(2);
 /// Time at rest in which the standby leads and decides.
@@ -50,9 +55,21 @@ struct Sent {
     carried_out: Option<Reply>,
 }
 
+/// The pods that are fenced before the first decision of a bounded takeover.
+struct Chosen {
+    at: Time,
+    uids: BTreeSet<String>,
+}
+
 struct History {
     server: Server,
     lease: Store,
+    fencing: Fencing,
+    chosen: Option<Chosen>,
+    /// A rule about the choice that is violated.
+    broken: Option<String>,
+    /// The newest version that a patch of the standby has made, as far as it knows.
+    own_write: u64,
     scheduler: Scheduler,
     now: Time,
     /// The binds of the leader before that are under way.
@@ -128,12 +145,24 @@ fn new_scheduler(random: &mut Rng) -> Scheduler {
     scheduler.with_leader_election(election)
 }
 
+fn new_fencing(random: &mut Rng) -> Fencing {
+    let limits = FenceLimits { first: random.usize(1..5), most: random.usize(1..7), one_in: 1 };
+    if random.u8(..3) == 0 { Fencing::Strict } else { Fencing::Bounded(limits) }
+}
+
 impl History {
     fn new(random: &mut Rng) -> Self {
+        let fencing = new_fencing(random);
+        let mut scheduler = new_scheduler(random);
+        scheduler.set_fencing(fencing);
         let mut history = Self {
             server: Server::default(),
             lease: Store::default(),
-            scheduler: new_scheduler(random),
+            fencing,
+            chosen: None,
+            broken: None,
+            own_write: 0,
+            scheduler,
             now: Time::from_secs(1_000_000),
             binds: Vec::new(),
             delivered: 0,
@@ -171,6 +200,7 @@ impl History {
 
     fn apply(&mut self, change: Change) {
         self.scheduler.apply(change, self.now, &mut Ports { extenders: &mut (), probe: &mut () });
+        self.look();
     }
 
     fn create(&mut self, name: &str, random: &mut Rng) {
@@ -290,8 +320,66 @@ impl History {
 
     /// Whether the leader may decide although a bind of the one before may still be carried out.
     fn is_excused(&self, uid: &str) -> bool {
-        let is_late = |(at, _): (Time, usize)| self.now.since(at) >= FENCES_END;
-        self.took_over.is_some_and(is_late) || self.unpatched.contains(uid)
+        let is_late = match (self.fencing, &self.chosen, self.took_over) {
+            (Fencing::Strict, _, Some((at, _))) => self.now.since(at) >= FENCES_END,
+            (Fencing::Bounded(_), Some(Chosen { at, uids }), _) => {
+                self.now.since(*at) >= BOUNDED_FENCES_END || !uids.contains(uid)
+            }
+            _ => false,
+        };
+        is_late || self.unpatched.contains(uid)
+    }
+
+    /// Looks at what the scheduler has chosen.
+    fn look(&mut self) {
+        if let Err(error) = self.are_chosen() {
+            self.broken.get_or_insert(error);
+        }
+    }
+
+    /// Chooses the pods that a bounded takeover fences first, when the scheduler has done so.
+    fn are_chosen(&mut self) -> Checked {
+        for notice in self.scheduler.take_takeover_notices() {
+            let (Fencing::Bounded(limits), TakeoverNotice::Fences { first, later, pending }) =
+                (self.fencing, notice)
+            else {
+                continue;
+            };
+            let uids = self.likeliest(limits.first);
+            rule(first == uids.len(), || format!("{first} pods are fenced first, not {uids:?}"))?;
+            let most = limits.first.max(limits.most.min(pending));
+            rule(first + later <= most, || format!("{first} and {later} pods are fenced"))?;
+            self.chosen = Some(Chosen { at: self.now, uids });
+        }
+        Ok(())
+    }
+
+    /// Returns the pods that the leader before was most likely binding, as far as the standby knows: the first ones by
+    /// name and by version in turn, first those that were never tried.
+    fn likeliest(&self, count: usize) -> BTreeSet<String> {
+        let is_old = |version: u64| self.own_write == 0 || version < self.own_write;
+        let pods = self.scheduler.engine().pending().filter(|pod| is_old(pod.resource_version));
+        let mut left: Vec<(bool, u64, String)> = pods
+            .map(|pod| {
+                let reason = pod.scheduled_condition.as_ref().map(|own| own.reason.to_string());
+                let was_tried = reason.is_some_and(|reason| reason != "SchedulerStarted");
+                (was_tried, pod.resource_version, pod.uid.to_string())
+            })
+            .collect();
+        // The pods come by name.
+        let mut orders = [left.clone(), left.clone()];
+        orders[0].sort_by_key(|(was_tried, ..)| *was_tried);
+        orders[1].sort();
+        let mut chosen = BTreeSet::new();
+        left.clear();
+        for rank in 0..orders[0].len() {
+            for order in &orders {
+                if chosen.len() < count {
+                    chosen.insert(order[rank].2.clone());
+                }
+            }
+        }
+        chosen
     }
 
     fn carry_out(&mut self, bind: &Bind, trace: &mut Vec<String>) -> Checked {
@@ -355,6 +443,7 @@ impl History {
             self.took_over = Some((self.now, self.server.watch.len()));
         }
         let _ = (self.scheduler.take_notices(), self.scheduler.take_events());
+        self.look();
         self.lists.extend(self.scheduler.take_relists());
     }
 
@@ -370,6 +459,7 @@ impl History {
 
     /// The standby tries a pod. It knows what has happened before it began to lead, and no earlier bind can be carried out.
     fn schedule(&mut self, trace: &mut Vec<String>) -> Checked {
+        self.broken.take().map_or(Ok(()), Err)?;
         let ports = &mut Ports { extenders: &mut (), probe: &mut () };
         let Some(attempt) = self.scheduler.schedule_one(self.now, ports) else { return Ok(()) };
         trace.push(format!("{:?}: {} is tried: {:?}", self.now, attempt.pod.key, attempt.outcome));
@@ -394,14 +484,19 @@ impl History {
             })
             .collect();
         let cache = self.scheduler.engine().cache();
-        let mut bound = self.server.pods.values().filter(|pod| pod.node.is_some());
-        let unknown = bound.find(|pod| {
-            let is_known = known.contains(&*pod.uid) || cache.placed(&(&*pod.uid).into()).is_some();
-            !is_known && !self.is_excused(&pod.uid)
+        let bound = self.server.pods.values().filter(|pod| pod.node.is_some());
+        let unknown = bound.filter(|pod| {
+            !known.contains(&*pod.uid) && cache.placed(&(&*pod.uid).into()).is_none()
         });
-        rule(unknown.is_none(), || {
-            format!("a pod is tried, and the bind of {unknown:?} is not known")
-        })
+        let (excused, inexcusable): (Vec<&Stored>, Vec<&Stored>) =
+            unknown.partition(|pod| self.is_excused(&pod.uid));
+        rule(inexcusable.is_empty(), || {
+            format!("a pod is tried, and the bind of {inexcusable:?} is not known")
+        })?;
+        // Their room may be given away now.
+        let nodes: Vec<String> = excused.iter().filter_map(|pod| pod.node.clone()).collect();
+        self.spoiled.extend(nodes);
+        Ok(())
     }
 
     fn take_requests(&mut self, random: &mut Rng, trace: &mut Vec<String>) -> Checked {
@@ -505,6 +600,7 @@ impl History {
             self.unpatched.insert(uid.to_owned());
         }
         let Some(reply) = reply.or(carried_out) else { return Ok(()) };
+        self.own_write = self.own_write.max(version_made(&request, &reply));
         trace.push(format!("{:?}: {} is answered: {}", self.now, request.path, is_ok(&reply)));
         self.reply(source, &request, reply, trace);
         Ok(())
@@ -569,6 +665,20 @@ impl History {
             format!("no pod is scheduled: {hold:?}")
         })
     }
+}
+
+/// Returns the version that a status patch has made; 0 if it has made none.
+fn version_made(request: &Request, reply: &Reply) -> u64 {
+    let Reply::Answered(response) = reply else { return 0 };
+    if request.method != Method::Patch || response.status != 200 {
+        return 0;
+    }
+    let read = |body: &[u8]| serde_json::from_slice::<Value>(body).unwrap_or_default();
+    let version = |object: &Value| {
+        object["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok())
+    };
+    let (before, after) = (read(&request.body), read(&response.body));
+    version(&after).filter(|after| version(&before) != Some(*after)).unwrap_or(0)
 }
 
 /// Whether a reply is a success.

@@ -4,7 +4,7 @@ use std::hash::Hash;
 use std::time::Duration;
 
 use client::reflector::{Call, Input, Output, WatchEvent};
-use client::scheduler::{Hold, RequestSource};
+use client::scheduler::{FenceLimits, Hold, RequestSource};
 use client::{Destination, Reply, Request, RequestId, Response};
 use fastrand::Rng;
 use framework::Uid;
@@ -451,10 +451,27 @@ impl World {
         fate
     }
 
+    /// Whether the process of this number was killed or has ended.
+    fn is_killed(&self, life: u32) -> bool {
+        self.seats.iter().all(|seat| seat.life != life || seat.replica.is_none())
+    }
+
+    /// Notes a late bind of a process that was killed. Another one that has decided since may have given its room away,
+    /// unless its takeover is strict, and so may one that decides before it knows of the bind.
+    fn note_late(&mut self, life: u32, bound: &Bound) {
+        if self.is_strict() || !self.is_killed(life) {
+            return;
+        }
+        match self.last_to_decide == life {
+            true => self.note_late_bind(&bound.uid),
+            false => drop(self.server.bound_by_us.remove(&bound.uid)),
+        }
+    }
+
     /// Checks a bind of a process that was killed, and that was carried out: no process decides that has not patched the
-    /// pod, which would have stopped the bind.
+    /// pod, which would have stopped the bind, or as many others as a bounded takeover patches.
     fn is_early_enough(&self, life: u32, bound: &Bound) -> rules::Checked {
-        let is_killed = self.seats.iter().all(|seat| seat.life != life || seat.replica.is_none());
+        let (is_strict, is_killed) = (self.is_strict(), self.is_killed(life));
         let mut others = self.seats.iter().filter(|_| is_killed);
         let late = others.find(|seat| {
             let Some(replica) = &seat.replica else { return false };
@@ -462,7 +479,8 @@ impl World {
             let decides = matches!(hold, None | Some(Hold::Throttled | Hold::Backlog));
             let engine = replica.scheduler.engine();
             let knows = engine.pending().any(|pod| pod.uid == Uid::from(&*bound.uid));
-            decides && knows && !seat.writes.have_touched(&bound.uid)
+            let touches_it = is_strict || seat.writes.touched() < FenceLimits::default().first;
+            decides && knows && touches_it && !seat.writes.have_touched(&bound.uid)
         });
         rules::rule(late.is_none(), || {
             let successor = late.map(|seat| seat.life);
@@ -542,6 +560,7 @@ impl World {
         if let Some(bound) = &bound {
             self.summary.bound += 1;
             self.progress.bound();
+            self.note_late(life, bound);
             rules::after_binding(&self.server, bound)?;
             if request.destination == Destination::ApiServer {
                 self.is_early_enough(life, bound)?;

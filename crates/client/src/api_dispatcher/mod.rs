@@ -36,6 +36,7 @@ use self::pod_touch::PodTouch;
 use self::read_backoff::ReadBackoff;
 use self::ready_calls::{Group, ReadyCalls, SendOrder};
 use self::requests::RequestParts;
+pub(crate) use self::requests::STARTED;
 use crate::failed_call::{FailedCall, FailedCalls};
 use crate::request::{Reply, Request, RequestId, RequestIds};
 use crate::request_limiter::RequestLimiter;

@@ -122,6 +122,9 @@ pub(super) fn patch_status(update: &PodStatusPatch, now: Time) -> RequestParts {
     strategic_patch(pod, &metadata, &status)
 }
 
+/// The reason of the condition of a pod that was fenced before its first attempt.
+pub(crate) const STARTED: &str = "SchedulerStarted";
+
 /// Returns the request that changes the resourceVersion of a pending pod. An existing condition only gets a
 /// new `lastProbeTime`. A missing one is added: not with the reason `Unschedulable`, because autoscalers add
 /// nodes for such pods.
@@ -132,7 +135,7 @@ pub(super) fn touch(touch: &PodTouch, now: Time) -> RequestParts {
         false => Condition {
             condition_type: "PodScheduled",
             status: false,
-            reason: "SchedulerStarted",
+            reason: STARTED,
             message: "the scheduler has started and has not tried to schedule the pod yet",
             observed_generation: touch.observed_generation,
         }

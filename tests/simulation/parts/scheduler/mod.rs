@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use client::api_dispatcher::{ApiDispatcher, Limits};
 use client::event_recorder::{EventRecorder, Options};
-use client::scheduler::{RequestSource, Scheduler};
+use client::scheduler::{Fencing, RequestSource, Scheduler};
 use client::{Destination, Method, Reply, Request};
 use engine::cycle::Extender;
 use engine::ports::Ports;
@@ -37,8 +37,10 @@ const ELSEWHERE: &str = "elsewhere";
 const LATEST: Duration = Duration::from_mins(9);
 /// The same for a request of an extender.
 const LATEST_OF_EXTENDER: Duration = Duration::from_secs(85);
-/// Time after which a new process no longer waits for patches that stop requests of its predecessor.
+/// Time after which a new process no longer waits for patches that stop requests of its predecessor, in a strict takeover.
 const FENCES_END: Duration = Duration::from_mins(1);
+/// The same in a bounded takeover, which patches as many pods as there are here.
+const BOUNDED_FENCES_END: Duration = Duration::from_millis(750);
 /// Time in which everything that can be bound is bound at rest. Pods that no event has helped are tried again after five
 /// minutes, which this must not rely on.
 const REST: Duration = Duration::from_secs(120);
@@ -65,6 +67,7 @@ struct History {
     /// Number of CPUs of each node.
     nodes: Vec<u32>,
     extender: Option<bool>,
+    fencing: Fencing,
     life: u32,
     began: Time,
     now: Time,
@@ -180,6 +183,7 @@ impl History {
         let nodes: Vec<u32> = (0..random.usize(1..3)).map(|_| random.u32(1..4)).collect();
         let extender = (random.u8(..5) == 0).then(|| random.bool());
         let now = Time::from_secs(1_000_000);
+        let fencing = if random.bool() { Fencing::Strict } else { Fencing::default() };
         let (scheduler, seen) = new_scheduler(&nodes, extender, &Limits::default(), random.u64(..));
         let mut history = Self {
             server: Server::default(),
@@ -187,6 +191,7 @@ impl History {
             seen,
             nodes,
             extender,
+            fencing,
             life: 0,
             began: now,
             now,
@@ -212,6 +217,7 @@ impl History {
     /// A process begins: it lists everything.
     fn begin(&mut self) {
         self.began = self.now;
+        self.scheduler.set_fencing(self.fencing);
         self.delivered = self.server.watch.len();
         let pods: Vec<Stored> = self.server.pods.values().cloned().collect();
         for pod in pods {
@@ -304,11 +310,16 @@ impl History {
 
     /// Whether the process may still wait for patches that stop requests of an earlier one.
     fn waits_for_fences(&self) -> bool {
-        self.now.since(self.began) < FENCES_END
+        self.now.since(self.began) < self.fences_end()
+    }
+
+    fn fences_end(&self) -> Duration {
+        if self.fencing == Fencing::Strict { FENCES_END } else { BOUNDED_FENCES_END }
     }
 
     /// Spoils the nodes of pods that an earlier process has bound without the knowledge of this one, which no longer
-    /// waits for the patch that would have shown it, nor for the watch.
+    /// waits for the patch that would have shown it, nor for the watch. A bounded takeover does not wait for the watch
+    /// for longer than for the patch.
     fn spoil_unknown(&mut self) {
         if self.waits_for_fences() {
             return;
@@ -316,7 +327,7 @@ impl History {
         for watched in &self.server.watch[self.delivered..] {
             if let Watched::Is(Stored { name, uid, node: Some(node), .. }) = watched
                 && !self.bound_by_us.contains(uid)
-                && self.is_asked(name)
+                && (self.fencing != Fencing::Strict || self.is_asked(name))
             {
                 self.spoiled.insert(node.clone());
             }

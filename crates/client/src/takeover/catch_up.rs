@@ -1,13 +1,9 @@
-//! What a scheduler does before its first decision, because another one may have worked before it.
+//! Whether the caches show everything that happened before a takeover.
 //!
-//! - Its caches must show everything that happened before it began. The watches of a standby may lag or
-//!   hang. The scheduler writes a pod, and waits until the watch of pods shows that write: a watch is
-//!   ordered, so it has then shown everything before. The other kinds are listed again.
-//! - A bind of a process that crashed may still be under way. Each Binding names the resourceVersion of its
-//!   pod, so the scheduler changes the version of every pending pod: an earlier bind is then refused, or it
-//!   was faster and the pod is seen to be bound.
+//! The watches of a standby may lag or hang. The scheduler writes a pod, and waits until the watch of pods shows that
+//! write: a watch is ordered, so it has then shown everything before. The other kinds are listed again.
 //!
-//! The write of a pod is a patch of its status, a *fence* ([`EffectKind::TouchPod`](engine::EffectKind)).
+//! A [strict](super::Fencing::Strict) takeover writes every pending pod for that, which fences it, too.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,6 +13,8 @@ use engine::{EffectId, Engine};
 use framework::{Answer, Pod, PodKey, Time, Uid};
 use recording::RecordedEngine;
 
+use super::written::Written;
+use super::{Fencing, Start, Unready};
 use crate::failed_call::FailedCall;
 
 /// Time after which pods that could not be fenced no longer hold up the others.
@@ -26,8 +24,12 @@ const FENCE_TIMEOUT: Duration = Duration::from_mins(1);
 /// is lost takes 75 s, and is then repeated.
 const LIST_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// Time to wait for the watch of pods before pods are listed again.
-const WATCH_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time to wait for the watch of pods before pods are listed again, in a strict takeover.
+const STRICT_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The same in others. The watch shows a write within milliseconds. If it does not, or the write has no answer, a list is what
+/// the first decision may wait for.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Maximum number of pods that are fenced if one fence suffices, each in a namespace of its own: the first
 /// ones may be refused by an admission webhook.
@@ -42,43 +44,28 @@ pub enum Relist {
     Others,
 }
 
-/// The pods that are fenced.
+/// The pods that are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Scope {
-    /// Every pending pod: the scheduler before may have crashed.
+enum Scope {
+    /// Every pending pod: the takeover is strict, and the scheduler before may have crashed.
     Every,
-    /// One pod, which shows that the watch of pods is current: no other scheduler has a request under way.
+    /// One pod, which shows that the watch of pods is current.
     One,
 }
 
-/// The reason why a takeover is not complete.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unready {
-    /// Pods are being fenced.
-    Fencing,
-    /// The caches may be older than the takeover.
-    CatchingUp,
-}
-
-/// A pod in the reply to a fence, which the watch has to show.
+/// The part of a takeover that makes sure of the caches.
 #[derive(Debug)]
-struct Written {
-    pod: PodKey,
-    uid: Uid,
-    version: u64,
-}
-
-/// A takeover in progress.
-#[derive(Debug)]
-pub(crate) struct Takeover {
+pub(super) struct CatchUp {
     scope: Scope,
+    /// Time to wait for the watch of pods before pods are listed again.
+    patience: Duration,
     /// Time at which open fences are given up.
     fences_end: Time,
     /// Time at which the lists of other kinds are given up; `None` if they are current.
     lists_end: Option<Time>,
     /// Time at which pods are listed again unless the watch has shown our writes.
     pods_listed_at: Time,
-    /// Whether pods are being listed again. A list of many pods takes longer than [`WATCH_TIMEOUT`], and another
+    /// Whether pods are being listed again. A list of many pods takes longer than `patience`, and another
     /// request would start it over.
     lists_pods: bool,
     /// Whether pods have been listed since the takeover began, so that all old pods are known.
@@ -100,21 +87,20 @@ pub(crate) struct Takeover {
     given_up: Option<FailedCall>,
 }
 
-impl Takeover {
-    /// Begins a takeover. With `were_synced` the caches were filled before, so they may be old.
-    pub(crate) fn begin(
-        scope: Scope,
-        were_synced: bool,
-        engine: &mut RecordedEngine,
-        now: Time,
-    ) -> Self {
+impl CatchUp {
+    /// Writes the first pods, and asks for lists of the other kinds unless the caches have just been filled.
+    pub(super) fn begin(start: &Start, engine: &mut RecordedEngine, now: Time) -> Self {
+        let is_strict = start.fencing == Fencing::Strict;
+        let (were_synced, patience) =
+            (start.were_synced, if is_strict { STRICT_PATIENCE } else { PATIENCE });
         let mut takeover = Self {
-            scope,
+            scope: if is_strict && start.may_have_crashed { Scope::Every } else { Scope::One },
+            patience,
             fences_end: now + FENCE_TIMEOUT,
             lists_end: were_synced.then(|| now + LIST_TIMEOUT),
-            pods_listed_at: now + WATCH_TIMEOUT,
+            pods_listed_at: now + patience,
             lists_pods: false,
-            has_listed_pods: false,
+            has_listed_pods: !were_synced && !is_strict,
             open: BTreeSet::new(),
             fenced: BTreeSet::new(),
             namespaces: BTreeSet::new(),
@@ -131,14 +117,14 @@ impl Takeover {
     }
 
     /// Fences a pod that was reported, if it has to be.
-    pub(crate) fn consider(&mut self, pod: &PodKey, engine: &mut RecordedEngine, now: Time) {
+    pub(super) fn consider(&mut self, pod: &PodKey, engine: &mut RecordedEngine, now: Time) {
         let Some(pod) = engine.pending_pod(pod).filter(|pod| self.has_to_fence(pod)).cloned()
         else {
             return;
         };
         if self.fenced.is_empty() {
             self.fences_end = now + FENCE_TIMEOUT;
-            self.pods_listed_at = now + WATCH_TIMEOUT;
+            self.pods_listed_at = now + self.patience;
         }
         self.open.extend(engine.touch(&pod.key));
         self.fenced.insert(pod.uid.clone());
@@ -166,16 +152,12 @@ impl Takeover {
     }
 
     /// Handles an answer. Returns whether it belongs to a fence.
-    pub(crate) fn answer(&mut self, effect: EffectId, answer: &Answer) -> bool {
+    pub(super) fn answer(&mut self, effect: EffectId, answer: &Answer) -> bool {
         if !self.open.remove(&effect) {
             return false;
         }
-        let shown = match answer {
-            Answer::Ok(Some(pod)) => Written::of(pod).map(|written| (written, is_bound(pod))),
-            _ => None,
-        };
-        if let Some((written, is_bound)) = shown {
-            if !is_bound {
+        if let Some(written) = Written::of(answer) {
+            if !written.is_bound {
                 self.own_write = self.own_write.max(written.version);
             }
             let newest = self.newest.as_ref().map_or(0, |newest| newest.version);
@@ -187,7 +169,7 @@ impl Takeover {
     }
 
     /// Notes that all kinds of a group have been listed again.
-    pub(crate) fn listed(&mut self, relist: Relist) {
+    pub(super) fn listed(&mut self, relist: Relist) {
         match relist {
             Relist::Pods => (self.has_listed_pods, self.lists_pods) = (true, false),
             Relist::Others => self.lists_end = None,
@@ -195,7 +177,7 @@ impl Takeover {
     }
 
     /// Gives up what has taken too long.
-    pub(crate) fn tick(&mut self, engine: &Engine, now: Time) {
+    pub(super) fn tick(&mut self, engine: &Engine, now: Time) {
         if self.fences_end <= now && !self.open.is_empty() && self.scope == Scope::Every {
             self.given_up = Some(FailedCall {
                 action: "stopping earlier binds of",
@@ -208,27 +190,29 @@ impl Takeover {
             self.open.clear();
         }
         self.lists_end.take_if(|end| *end <= now);
-        if self.pods_listed_at <= now
-            && !self.lists_pods
-            && self.unready(engine) == Some(Unready::CatchingUp)
-        {
+        if self.pods_listed_at <= now && self.has_to_list_pods(engine) {
             self.relists.push(Relist::Pods);
             self.lists_pods = true;
-            self.pods_listed_at = now + WATCH_TIMEOUT;
+            self.pods_listed_at = now + self.patience;
         }
     }
 
     /// Returns the time at which [`tick`](Self::tick) is due next.
-    pub(crate) fn next_deadline(&self, engine: &Engine) -> Option<Time> {
+    pub(super) fn next_deadline(&self, engine: &Engine) -> Option<Time> {
         let fences =
             (self.scope == Scope::Every && !self.open.is_empty()).then_some(self.fences_end);
-        let catching_up = self.unready(engine) == Some(Unready::CatchingUp);
-        let pods = (catching_up && !self.lists_pods).then_some(self.pods_listed_at);
+        let pods = self.has_to_list_pods(engine).then_some(self.pods_listed_at);
         [fences, self.lists_end, pods].into_iter().flatten().min()
     }
 
+    /// Whether pods have to be listed again, unless the watch shows our writes in time.
+    fn has_to_list_pods(&self, engine: &Engine) -> bool {
+        let is_fencing = self.unready(engine) == Some(Unready::Fencing);
+        !is_fencing && !self.lists_pods && !self.shows_pods(engine)
+    }
+
     /// Returns why the takeover is not complete, or `None` if pods may be scheduled.
-    pub(crate) fn unready(&self, engine: &Engine) -> Option<Unready> {
+    pub(super) fn unready(&self, engine: &Engine) -> Option<Unready> {
         match self.scope {
             Scope::Every if !self.open.is_empty() => Some(Unready::Fencing),
             _ if self.lists_end.is_some() || !self.shows_pods(engine) => Some(Unready::CatchingUp),
@@ -238,7 +222,7 @@ impl Takeover {
 
     /// Returns whether the takeover is complete. Without a pod to fence and without a new list it goes on,
     /// because the first pod that comes may be an old one.
-    pub(crate) fn is_complete(&self, engine: &Engine) -> bool {
+    pub(super) fn is_complete(&self, engine: &Engine) -> bool {
         self.has_proof() && self.unready(engine).is_none()
     }
 
@@ -248,40 +232,35 @@ impl Takeover {
     }
 
     /// Whether the watch of pods has shown our writes, or a new list replaces that proof. A pod that was bound
-    /// meanwhile may have changed again before its fence was answered. A pod that is gone was deleted later.
+    /// meanwhile may have changed again before its fence was answered.
     fn shows_pods(&self, engine: &Engine) -> bool {
         if !self.has_proof() && !self.fenced.is_empty() {
             return false;
         }
-        let Some(written) = &self.newest else { return true };
-        let pending = engine.pending_pod(&written.pod).filter(|pod| pod.uid == written.uid);
-        let placed = || engine.cache().placed(&written.uid).map(|placed| &placed.pod);
-        let known = pending.or_else(placed);
-        known.is_none_or(|pod| pod.resource_version >= written.version)
+        self.newest.as_ref().is_none_or(|written| written.is_shown(engine))
     }
 
-    pub(crate) fn take_relists(&mut self) -> Vec<Relist> {
+    /// Returns the newest version that a write of ours has made; 0 if there is none. A pod in a newer one was written
+    /// after the takeover.
+    pub(super) const fn own_write(&self) -> u64 {
+        self.own_write
+    }
+
+    /// Returns the number of pods that were written, or were to be.
+    pub(super) fn fenced(&self) -> usize {
+        self.fenced.len()
+    }
+
+    /// Returns the number of writes that have no answer.
+    pub(super) fn unanswered(&self) -> usize {
+        self.open.len()
+    }
+
+    pub(super) fn take_relists(&mut self) -> Vec<Relist> {
         std::mem::take(&mut self.relists)
     }
 
-    pub(crate) fn take_given_up(&mut self) -> Option<FailedCall> {
+    pub(super) fn take_given_up(&mut self) -> Option<FailedCall> {
         self.given_up.take()
-    }
-}
-
-/// Whether the reply to a fence shows that the pod had been bound, so that nothing was written.
-fn is_bound(pod: &serde_json::Value) -> bool {
-    pod["spec"]["nodeName"].is_string()
-}
-
-impl Written {
-    fn of(pod: &serde_json::Value) -> Option<Self> {
-        let metadata = &pod["metadata"];
-        let text = |field: &str| metadata[field].as_str();
-        Some(Self {
-            pod: PodKey::new(text("namespace")?, text("name")?),
-            uid: text("uid")?.into(),
-            version: text("resourceVersion")?.parse().ok()?,
-        })
     }
 }
