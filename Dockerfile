@@ -28,16 +28,27 @@ RUN case $TARGETARCH in \
 
 WORKDIR /src
 COPY . .
-# Symbols would double the size of the image.
-ENV CARGO_PROFILE_RELEASE_DEBUG=none CARGO_PROFILE_RELEASE_STRIP=symbols
+# `debug` serves CPU profiles at /debug/pprof/profile: it has frame pointers, and the symbols that would double the
+# size of the other image.
+ARG VARIANT=release
 # The features `sandbox` and `simulator` stay out. The mounts outlive the build and are not part of the
 # image, so the binary is copied out of them.
 RUN --mount=type=cache,target=/usr/local/cargo/registry,sharing=locked \
-    --mount=type=cache,target=/src/target,id=loadmaster-target-$TARGETARCH,sharing=locked \
+    --mount=type=cache,target=/src/target,id=loadmaster-target-$TARGETARCH-$VARIANT,sharing=locked \
     cpu=$(cat /cpu) \
     && target=$cpu-unknown-linux-gnu \
     && export RUSTFLAGS="-C target-feature=+crt-static -C linker=$cpu-linux-gnu-gcc" \
-    && cargo auditable build --locked --release --no-default-features --bin loadmaster --target "$target" \
+    && features="" \
+    && case $VARIANT in \
+        release) export CARGO_PROFILE_RELEASE_DEBUG=none CARGO_PROFILE_RELEASE_STRIP=symbols ;; \
+        debug) \
+            export CARGO_PROFILE_RELEASE_DEBUG=line-tables-only CARGO_PROFILE_RELEASE_STRIP=none \
+            && RUSTFLAGS="$RUSTFLAGS -C force-frame-pointers=yes" \
+            && features=profiling ;; \
+        *) echo "VARIANT is release or debug, not '$VARIANT'" >&2; exit 1 ;; \
+    esac \
+    && cargo auditable build --locked --release --no-default-features --features "$features" \
+        --bin loadmaster --target "$target" \
     && install -D "target/$target/release/loadmaster" /image/usr/local/bin/loadmaster
 
 # Certificates for servers whose certificate a public authority signed, the order in which host names are

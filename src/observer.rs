@@ -16,7 +16,7 @@ use tracing::warn;
 use crate::http::Health;
 use crate::metrics::{CacheSize, EngineProbe, Metrics, Pending};
 use crate::plugin_watchdog::PluginWatchdog;
-use crate::scheduling_loop::{Heartbeat, Observer};
+use crate::scheduling_loop::{Heartbeat, Observer, log_bound};
 
 /// Minimum interval between two scans of all binding cycles and API calls. It is shorter than the
 /// longest wait of the loop, so each wait is followed by a scan.
@@ -171,6 +171,9 @@ impl Probe for MetricsObserver {
     }
 
     fn count(&mut self, count: Count<'_>) {
+        if let Count::Scheduled { pod, choice, .. } = count {
+            log_bound(pod, choice);
+        }
         self.watchdog.count(count);
         self.probe.count(count);
     }

@@ -8,7 +8,8 @@ use crate::cluster::Cluster;
 const NAMESPACE: &str = "batch";
 const POD: &str = "yearly-report";
 
-/// Returns condition and last event of the unschedulable pod, and the number of nodes per reason.
+/// Returns condition and events of the unschedulable pod, one event of each text, and the number of nodes per reason
+/// of the last one.
 pub(crate) fn of(cluster: &Cluster) -> String {
     let (pod, events) = cluster.pod_with_events(NAMESPACE, POD);
     let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
@@ -17,11 +18,25 @@ pub(crate) fn of(cluster: &Cluster) -> String {
         text.push_str(&line(condition, ["type", "status", "reason"]));
     }
     text.push_str("Events:\n");
+    let events = one_of_each_text(&events);
     for event in &events {
         text.push_str(&line(event, ["type", "reason", "reportingComponent"]));
+        text.push_str(&format!("    {}\n", message(event)));
     }
-    let message = events.last().and_then(|event| event["message"].as_str()).unwrap_or_default();
-    format!("{text}    {message}\n\n{}", reasons(message).render(Colour::of_stdout()))
+    let last = events.last().map_or("", |event| message(event));
+    format!("{text}\n{}", reasons(last).render(Colour::of_stdout()))
+}
+
+fn message(event: &Value) -> &str {
+    event["message"].as_str().unwrap_or_default()
+}
+
+/// Returns the last event of each text, oldest first.
+fn one_of_each_text(events: &[Value]) -> Vec<&Value> {
+    let is_last = |(place, event): &(usize, &Value)| {
+        events[place + 1..].iter().all(|later| message(later) != message(event))
+    };
+    events.iter().enumerate().filter(is_last).map(|(_, event)| event).collect()
 }
 
 fn line(object: &Value, fields: [&str; 3]) -> String {

@@ -203,6 +203,9 @@ impl Gates {
                     "Warning: setting deprecated feature gate. It will be removed in a future \
                      release."
                 }
+                (Support::Elsewhere, _) if value != gate.default => {
+                    "Warning: the gate has no effect here, only other components read it"
+                }
                 (_, Stage::Alpha | Stage::Beta) => return None,
             };
             Some(Notice { text, gate: gate.name, value })
@@ -391,9 +394,14 @@ mod tests {
         assert_eq!(gates.check_built(), Ok(()));
         let notices: Vec<_> = gates.notices().map(|notice| notice.to_string()).collect();
         let end = "feature gate. It will be removed in a future release.";
+        let elsewhere = "Warning: the gate has no effect here, only other components read it";
         let expected = [
+            format!("--feature-gates=EnvFiles=false: {elsewhere}"),
             format!("--feature-gates=KMSv1=true: Warning: setting deprecated {end}"),
+            format!("--feature-gates=MemoryQoS=true: {elsewhere}"),
             format!("--feature-gates=NodeLogQuery=true: Warning: setting GA {end}"),
+            format!("--feature-gates=RuntimeClassInImageCriApi=true: {elsewhere}"),
+            format!("--feature-gates=StorageVersionAPI=true: {elsewhere}"),
         ];
         assert_eq!(notices, expected);
         assert!(gates.is_on("MemoryQoS") && !gates.is_on("EnvFiles"));

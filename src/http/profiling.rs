@@ -23,7 +23,7 @@ Other profiles of Go programs do not exist here.
 ";
 
 const HEAP: &str = "\
-This program has no heap profiles. `cargo bench --bench memory` measures the memory per node and pod; \
+No build of this program has heap profiles. `cargo bench --bench memory` measures the memory per node and pod; \
 metrics process_resident_memory_bytes and scheduler_cache_size show both for this process. To profile a \
 process, run a dynamically linked build under heaptrack.
 ";
@@ -63,7 +63,9 @@ mod cpu {
     use super::*;
 
     const BUILD: &str = "\
-This binary was built without CPU profiles. Build one with them:
+This binary was built without CPU profiles. The image with the suffix `-debug` has them:
+docker buildx build --build-arg VARIANT=debug --tag loadmaster:VERSION-debug .
+A binary with them, without an image:
 RUSTFLAGS='-C force-frame-pointers=yes' cargo build --release --features profiling
 Or profile the process on its node: perf record -g -p PID
 ";

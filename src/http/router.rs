@@ -97,11 +97,11 @@ fn compressed() -> CompressionLayer {
     CompressionLayer::new().quality(CompressionLevel::Fastest)
 }
 
-/// Returns the first parts of the paths that `/statusz` lists, sorted.
+/// Returns the first parts of the paths that `/statusz` lists, sorted. Like kube-scheduler it leaves out `/debug` and
+/// itself.
 fn paths(app: &App) -> Vec<&'static str> {
-    let debug = app.verbosity.is_some().then_some("/debug");
     let flagz = app.flagz.is_some().then_some("/flagz");
-    let configz = ["/configz"].into_iter().chain(debug).chain(flagz);
+    let configz = ["/configz"].into_iter().chain(flagz);
     configz.chain(["/healthz", "/livez", "/metrics", "/readyz"]).collect()
 }
 

@@ -357,7 +357,7 @@ async fn statusz_and_flagz_are_text_or_objects() {
     assert_eq!(status, 200);
     let start = "\nloadmaster statusz\nWarning: This endpoint is not meant to be machine parseable";
     assert!(text.starts_with(start), "{text}");
-    let paths = "\nPaths: /configz /debug /flagz /healthz /livez /metrics /readyz\n";
+    let paths = "\nPaths: /configz /flagz /healthz /livez /metrics /readyz\n";
     assert!(text.contains("only.\n\nStarted: ") && text.ends_with(paths), "{text}");
     assert!(server.get("/flagz").await.1.ends_with("debugging purposes only.\nv:2\n"));
 
@@ -487,6 +487,7 @@ async fn pprof_paths_exist_only_while_profiling_is_on() {
     if cfg!(not(feature = "profiling")) {
         let (status, text) = server.get("/debug/pprof/profile").await;
         assert!(status == 501 && text.contains("--features profiling"), "{text}");
+        assert!(text.contains("--build-arg VARIANT=debug"), "{text}");
     }
     let without = Server::with(Health::default(), false);
     for path in ["/debug/pprof", "/debug/pprof/", "/debug/pprof/profile"] {

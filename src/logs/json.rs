@@ -8,8 +8,8 @@ use tracing::Level;
 
 use super::record::Record;
 
-/// Fields that name an object.
-const OBJECTS: [&str; 2] = ["node", "pod"];
+/// The field that names a pod. A node is written by its name alone, as in the lines of kube-scheduler that name one.
+const POD: &str = "pod";
 
 /// Writes a line without its line feed.
 pub(super) fn line(record: &Record, time: Timestamp) -> String {
@@ -48,11 +48,8 @@ fn verbosity(level: Level) -> Option<u8> {
     }
 }
 
-/// Returns the parts of an object, if the field names one.
+/// Returns the parts of the name of a pod, if the field is one.
 fn object(key: &str, value: &Value) -> Option<Value> {
-    let name = value.as_str().filter(|_| OBJECTS.contains(&key))?;
-    Some(match name.split_once('/') {
-        Some((namespace, name)) => json!({"name": name, "namespace": namespace}),
-        None => json!({"name": name}),
-    })
+    let (namespace, name) = value.as_str().filter(|_| key == POD)?.split_once('/')?;
+    Some(json!({"name": name, "namespace": namespace}))
 }

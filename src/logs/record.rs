@@ -21,6 +21,7 @@ pub(super) struct Record {
     pub(super) message: String,
     /// Whether the message is a whole line.
     pub(super) is_line: bool,
+    /// The error of a warning or an error, which is written before all fields.
     pub(super) error: Option<String>,
     pub(super) fields: Vec<(&'static str, Value)>,
 }
@@ -43,7 +44,7 @@ impl Record {
     fn text(&mut self, field: &Field, text: String) {
         match field.name() {
             MESSAGE => self.message = text,
-            ERROR => self.error = Some(text),
+            ERROR if self.level <= Level::WARN => self.error = Some(text),
             name => self.fields.push((name, text.into())),
         }
     }

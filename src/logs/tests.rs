@@ -116,6 +116,49 @@ fn text_quotes_strings_and_puts_the_error_first() {
     assert_eq!(body(&text), ('E', expected));
 }
 
+/// The lines of kube-scheduler that dashboards and scripts select by.
+#[test]
+fn lines_about_binds_and_failed_attempts_have_the_keys_of_kube_scheduler_in_its_order() {
+    use engine::record::Choice;
+    use engine::{Attempt, Outcome};
+
+    use crate::scheduling_loop::{FailureLog, log_attempt, log_bound};
+
+    let pod = framework::testing::pod("web").build();
+    let choice = Choice { node: "n1".into(), ties: 2, total: Some(7), feasible: 3, evaluated: 5 };
+    let bound = || log_bound(&pod, &choice);
+    let name = format!("pod=\"{}\"", pod.key);
+    let expected = format!(
+        "\"Successfully bound pod to node\" {name} node=\"n1\" evaluatedNodes=5 feasibleNodes=3"
+    );
+    let line = |format, say: &dyn Fn()| logged(format, 2, |_| say());
+    let after_caller = |line: &str| line.trim_end().split_once("] ").unwrap().1.to_owned();
+    assert_eq!(after_caller(&line(Format::Text, &bound)), expected);
+    let object =
+        format!("{{\"name\":\"{}\",\"namespace\":\"{}\"}}", pod.key.name, pod.key.namespace);
+    let json = line(Format::Json, &bound);
+    let end = format!(
+        "\"msg\":\"Successfully bound pod to node\",\"v\":2,\"pod\":{object},\"node\":\"n1\",\
+         \"evaluatedNodes\":5,\"feasibleNodes\":3}}"
+    );
+    assert!(json.trim_end().ends_with(&end), "{json}");
+
+    let pod = std::sync::Arc::new(pod);
+    let outcome = Outcome::Unschedulable("0/1 nodes are available: 1 x.".to_owned());
+    let attempt = Attempt { pod, outcome };
+    let failed = || log_attempt(&attempt, &mut FailureLog::default(), framework::Time::ZERO);
+    let expected = format!(
+        "\"Unable to schedule pod; no fit; waiting\" {name} err=\"0/1 nodes are available: 1 x.\""
+    );
+    assert_eq!(after_caller(&line(Format::Text, &failed)), expected);
+    let json = line(Format::Json, &failed);
+    let end = format!(
+        "\"msg\":\"Unable to schedule pod; no fit; waiting\",\"v\":2,\"pod\":{object},\
+         \"err\":\"0/1 nodes are available: 1 x.\"}}"
+    );
+    assert!(json.trim_end().ends_with(&end), "{json}");
+}
+
 #[test]
 fn whole_lines_are_not_quoted() {
     let line = || info!(target: LINE, "FLAG: --v={:?}", "2");
@@ -152,7 +195,7 @@ fn json_has_the_verbosity_of_all_but_errors() {
 fn json_has_the_parts_of_objects() {
     let line = json_of(|| info!(pod = "ns/name", node = "n1", count = 2, other = "a/b", "x"));
     assert_eq!(line["pod"], json!({"name": "name", "namespace": "ns"}));
-    assert_eq!(line["node"], json!({"name": "n1"}));
+    assert_eq!(line["node"], "n1");
     assert_eq!((&line["count"], &line["other"]), (&json!(2), &json!("a/b")));
     let caller = line["caller"].as_str().unwrap();
     assert!(caller.starts_with("logs/tests.rs:"), "{caller}");

@@ -99,7 +99,7 @@ impl EngineProbe {
         let seconds = took.as_secs_f64();
         let Metrics { attempts, plugins, .. } = &*self.metrics;
         match span {
-            Span::Attempt(profile) => self.attempt_ended(profile, code, seconds),
+            Span::Attempt(profile, _) => self.attempt_ended(profile, code, seconds),
             Span::Algorithm => attempts.algorithm.observe(seconds),
             Span::Point(point, _) => {
                 self.profiles[self.current].point(point, code, plugins).observe(seconds);
@@ -176,7 +176,7 @@ impl Probe for EngineProbe {
     #[expect(clippy::disallowed_methods, reason = "durations are what this is for")]
     fn start(&mut self, span: Span<'_>) {
         match span {
-            Span::Attempt(profile) => {
+            Span::Attempt(profile, _) => {
                 self.follow_resets();
                 self.attempts += 1;
                 self.enter(profile);
@@ -215,12 +215,14 @@ impl Probe for EngineProbe {
                 family.total.with_label_values(&[result, profile]).inc();
                 self.enter(profile);
             }
-            Count::Scheduled { profile, attempts, took, since_first_active, after_flush } => {
+            Count::Scheduled {
+                profile, attempts, took, since_first_active, after_flush, ..
+            } => {
                 let duration = family.duration.with_label_values(&["scheduled", profile]);
                 duration.observe(took.as_secs_f64());
                 family.pod_scheduled(attempts, since_first_active, after_flush);
             }
-            Count::Point { point, profile, code, took } => {
+            Count::Point { point, profile, code, took, .. } => {
                 self.enter(profile);
                 let current = &mut self.profiles[self.current];
                 let duration = current.point(point.into(), code, &self.metrics.plugins);
@@ -253,7 +255,7 @@ impl Probe for EngineProbe {
                 family.evictions.with_label_values(labels).inc();
                 family.eviction_duration.with_label_values(labels).observe(took.as_secs_f64());
             }
-            Count::PermitWait { code, waited } => {
+            Count::PermitWait { code, waited, .. } => {
                 let wait = family.permit_wait.with_label_values(&[code.name()]);
                 wait.observe(waited.as_secs_f64());
             }
@@ -338,11 +340,17 @@ impl<K, V> Children<K, V> {
 
 #[cfg(test)]
 mod tests {
+    use engine::record::Choice;
+    use framework::testing::pod;
     use framework::{ActionType, EventResource};
 
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
+
+    fn choice() -> Choice {
+        Choice { node: "n".into(), ties: 1, total: None, feasible: 1, evaluated: 1 }
+    }
 
     fn probe() -> (EngineProbe, Arc<Metrics>) {
         let metrics = Arc::new(Metrics::new());
@@ -351,8 +359,9 @@ mod tests {
 
     /// Runs an attempt that calls one filter plugin.
     fn attempt(probe: &mut EngineProbe, profile: &str, plugin: &PluginName, code: Code) {
+        let uid = "u".into();
         let spans = [
-            Span::Attempt(profile),
+            Span::Attempt(profile, &uid),
             Span::Algorithm,
             Span::Point(ExtensionPoint::Filter.into(), profile),
             Span::Plugin(ExtensionPoint::Filter.into(), plugin),
@@ -377,14 +386,14 @@ mod tests {
     #[test]
     fn plugins_that_tasks_call_are_measured_in_the_attempt_under_its_profile() {
         let (mut probe, metrics) = probe();
-        let plugin: PluginName = "NodeName".into();
+        let (plugin, uid): (PluginName, _) = ("NodeName".into(), "u".into());
         for _ in 0..SAMPLING {
-            probe.start(Span::Attempt("web"));
+            probe.start(Span::Attempt("web", &uid));
             let mut task = probe.of_task();
             let span = Span::Plugin(ExtensionPoint::Filter.into(), &plugin);
             task.start(span);
             task.stop(span, Code::Success);
-            probe.stop(Span::Attempt("web"), Code::Success);
+            probe.stop(Span::Attempt("web", &uid), Code::Success);
         }
         let labels = "extension_point=Filter plugin=NodeName";
         expect(
@@ -428,6 +437,8 @@ mod tests {
         assert!(!metrics.render().contains(duration));
         for attempts in [1, 14, 15, 400] {
             probe.count(Count::Scheduled {
+                pod: &pod("p").build(),
+                choice: &choice(),
                 profile: "a",
                 attempts,
                 took: SECOND,
@@ -539,7 +550,11 @@ mod tests {
         probe.count(Count::Incoming { queue, event });
         probe.count(Count::Incoming { queue: "backoff", event });
         probe.count(Count::Attempt { result: "error", profile: "a" });
-        probe.count(Count::PermitWait { code: Code::Unschedulable, waited: SECOND });
+        probe.count(Count::PermitWait {
+            pod: &pod("p").build(),
+            code: Code::Unschedulable,
+            waited: SECOND,
+        });
         probe.count(Count::Panic { plugin: &plugin });
         probe.count(Count::Victims(3));
         probe.count(Count::PreemptionPaused("node"));

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use client::leader_election::{LeaderElector, Notice};
 use client::scheduler::TakeoverNotice;
+use engine::record::Choice;
 use engine::{Attempt, Event, Outcome};
-use framework::Time;
+use framework::{Pod, Time};
 use tracing::{debug, error, info, trace};
 
 use super::failure_log::FailureLog;
@@ -14,7 +15,7 @@ use super::failure_log::FailureLog;
 const PROBLEM_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Logs the result of a scheduling attempt.
-pub(super) fn log_attempt(attempt: &Attempt, failures: &mut FailureLog, now: Time) {
+pub(crate) fn log_attempt(attempt: &Attempt, failures: &mut FailureLog, now: Time) {
     let pod = &attempt.pod.key;
     match &attempt.outcome {
         Outcome::Assumed(node) => trace!(%pod, node = &**node, "Assumed pod on node"),
@@ -26,13 +27,23 @@ pub(super) fn log_attempt(attempt: &Attempt, failures: &mut FailureLog, now: Tim
     }
 }
 
+/// Logs that a pod was bound, with the keys of kube-scheduler in its order.
+pub(crate) fn log_bound(pod: &Pod, choice: &Choice) {
+    let (pod, node) = (&pod.key, &*choice.node);
+    let (evaluated, feasible) = (choice.evaluated, choice.feasible);
+    debug!(
+        %pod,
+        node,
+        evaluatedNodes = evaluated,
+        feasibleNodes = feasible,
+        "Successfully bound pod to node"
+    );
+}
+
 /// Logs an event about a pod.
 pub(crate) fn log_event(event: &Event) {
     let (pod, note) = (&event.regarding, event.note.as_str());
-    match &*event.reason {
-        "Scheduled" => debug!(%pod, note, "Successfully bound pod to node"),
-        reason => trace!(%pod, note, "{reason}"),
-    }
+    trace!(%pod, note, "{}", event.reason);
 }
 
 /// Logs a step of a takeover.

@@ -35,8 +35,8 @@ pub use self::channel::{
 };
 pub(crate) use self::failure_log::FailureLog;
 pub use self::heartbeat::{Heartbeat, LoopTurns};
-pub(crate) use self::log::{ElectionLog, log_event};
-use self::log::{log_attempt, log_takeover};
+use self::log::log_takeover;
+pub(crate) use self::log::{ElectionLog, log_attempt, log_bound, log_event};
 use self::questions::Copies;
 pub use self::questions::{Copied, Question};
 pub use self::relists::{RelistRequests, Relists};

@@ -63,6 +63,17 @@ fn base_images_are_pinned_by_digest() {
 }
 
 #[test]
+fn debug_variant_of_the_image_has_profiles_frame_pointers_and_symbols() {
+    let dockerfile = read("Dockerfile");
+    assert!(dockerfile.contains("\nARG VARIANT=release\n"), "{dockerfile}");
+    let (_, debug) = dockerfile.split_once(" debug) \\\n").unwrap();
+    let (debug, _) = debug.split_once(";;").unwrap();
+    for part in ["features=profiling", "force-frame-pointers=yes", "STRIP=none"] {
+        assert!(debug.contains(part), "{debug} lacks {part}");
+    }
+}
+
+#[test]
 fn final_stage_of_the_image_has_no_base_and_a_numeric_user() {
     let dockerfile = read("Dockerfile");
     let (_, last) = dockerfile.rsplit_once("\nFROM ").unwrap();

@@ -18,7 +18,7 @@ use framework::{
 };
 
 use crate::attempt::{Attempt, Outcome};
-use crate::binding::{BindingCycle, BindingCycles, BindingPhases, Transition};
+use crate::binding::{BindingCycle, BindingCycles, BindingPhases, Decided, Transition};
 use crate::cache::Cache;
 use crate::change::Change;
 use crate::context::{Context, Effects, PodEvent};
@@ -39,7 +39,7 @@ use crate::preemption::{self, Preemptions};
 use crate::profile::{Profile, Profiles};
 use crate::queue::{Queue, QueueConfig};
 use crate::ranking::{Class, Rankings};
-use crate::record::{Choice, Finding, Head, Records, cut};
+use crate::record::{Choice, Finding, Head, Records, cut, small};
 use crate::timers::Timers;
 use crate::world::{ChangeLog, Changed, World};
 
@@ -527,7 +527,8 @@ impl Engine {
         profile: &Arc<Profile>,
         cx: &mut Context<'_>,
     ) -> Outcome {
-        cx.probe.start(Span::Attempt(&profile.scheduler_name));
+        let uid = queued.pod.uid.clone();
+        cx.probe.start(Span::Attempt(&profile.scheduler_name, &uid));
         let mut state = CycleState::new();
         let head = Head::of(&queued, self.world.log().state(), cx.now);
         cx.probe.start(Span::Algorithm);
@@ -539,8 +540,7 @@ impl Engine {
         let (outcome, finding) = match found {
             Ok(choice) => {
                 state.end_search();
-                let node = choice.node.clone();
-                let outcome = self.assume_and_bind(queued, profile, node, state, cx);
+                let outcome = self.assume_and_bind(queued, profile, choice.clone(), state, cx);
                 let finding = match &outcome {
                     Outcome::Assumed(_) => Finding::Chosen(choice),
                     Outcome::Unschedulable(message) | Outcome::Error(message) => {
@@ -556,7 +556,7 @@ impl Engine {
         };
         let is_pending = !matches!(outcome, Outcome::Skipped);
         self.records.push(head.found(finding), is_pending);
-        cx.probe.stop(Span::Attempt(&profile.scheduler_name), outcome.code());
+        cx.probe.stop(Span::Attempt(&profile.scheduler_name, &uid), outcome.code());
         outcome
     }
 
@@ -582,7 +582,8 @@ impl Engine {
             node: self.cache().cluster().node_name(chosen.node).clone(),
             ties: chosen.ties as u64,
             total: chosen.total,
-            feasible: chosen.feasible.map(|count| u32::try_from(count).unwrap_or(u32::MAX)),
+            feasible: small(chosen.feasible),
+            evaluated: small(chosen.evaluated),
         })
     }
 
@@ -704,10 +705,11 @@ impl Engine {
         &mut self,
         queued: QueuedPod,
         profile: &Arc<Profile>,
-        node: Arc<str>,
+        choice: Choice,
         mut state: CycleState,
         cx: &mut Context<'_>,
     ) -> Outcome {
+        let node = choice.node.clone();
         let pod = match self.world.assume(&queued.pod, &node) {
             Ok(assumed) => assumed,
             Err(error) => {
@@ -721,7 +723,8 @@ impl Engine {
             Ok(waiting) => {
                 let waits = waiting.is_some();
                 waiting.into_iter().for_each(|pod| self.world.wait_on_permit(pod));
-                let cycle = BindingCycle::new(queued, profile.clone(), pod, state, cx.now);
+                let decided = Decided { queued, profile: profile.clone(), choice };
+                let cycle = BindingCycle::new(decided, pod, state, cx.now);
                 let transition = self.binding.start(cycle, waits, self.world.view(), cx);
                 self.apply_transition(transition, cx);
                 Outcome::Assumed(node)
@@ -772,6 +775,8 @@ impl Engine {
         cx.effects.record(&cycle.pod, &profile.scheduler_name, event);
         cx.probe.count(Count::Attempt { result: "scheduled", profile: &profile.scheduler_name });
         cx.probe.count(Count::Scheduled {
+            pod: &cycle.pod,
+            choice: &cycle.choice,
             profile: &profile.scheduler_name,
             attempts: queued.attempts,
             took: cx.now.since(cycle.since),
@@ -852,7 +857,7 @@ impl Engine {
     fn reject_waiting(&mut self, pod: &Uid, status: Status, cx: &mut Context<'_>) -> bool {
         let Some(waiting) = self.world.remove_waiting(pod) else { return false };
         let waited = cx.now.since(waiting.since);
-        cx.probe.count(Count::PermitWait { code: status.code(), waited });
+        cx.probe.count(Count::PermitWait { pod: &waiting.pod, code: status.code(), waited });
         match self.binding.cancel(pod, status) {
             Transition::Failed(cycle, status) => {
                 let failure = Failure::of_chosen_node(status.clone());
@@ -900,7 +905,11 @@ impl Engine {
             Command::Allow { pod, plugin } => {
                 if let Some(waiting) = self.world.allow(&pod, &plugin) {
                     let waited = cx.now.since(waiting.since);
-                    cx.probe.count(Count::PermitWait { code: Code::Success, waited });
+                    cx.probe.count(Count::PermitWait {
+                        pod: &waiting.pod,
+                        code: Code::Success,
+                        waited,
+                    });
                     self.apply_transition(Transition::Permitted(pod), cx);
                 }
             }

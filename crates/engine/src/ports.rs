@@ -10,6 +10,7 @@ use std::time::Duration;
 use framework::{ClusterEvent, Code, ExtensionPoint, PluginName, Pod, PodKey, Time, Uid};
 
 pub use crate::extender_calls::Outage;
+use crate::record::Choice;
 
 /// A part of a pass over many nodes.
 pub type Task<'t> = Box<dyn FnOnce() + Send + 't>;
@@ -220,8 +221,8 @@ impl fmt::Debug for Point {
 /// Work that is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Span<'a> {
-    /// A whole scheduling attempt for a pod of this profile.
-    Attempt(&'a str),
+    /// A whole scheduling attempt for a pod of this profile, with the UID of the pod.
+    Attempt(&'a str, &'a Uid),
     /// Filtering and scoring within an attempt, and PostFilter if no node fits.
     Algorithm,
     /// All plugins of one point, for a pod of this profile.
@@ -258,6 +259,10 @@ pub enum Count<'a> {
     },
     /// A pod was bound.
     Scheduled {
+        /// The pod, as it was assumed.
+        pod: &'a Pod,
+        /// The choice of its node.
+        choice: &'a Choice,
         /// Scheduler name of the profile.
         profile: &'a str,
         /// Number of attempts.
@@ -271,6 +276,8 @@ pub enum Count<'a> {
     },
     /// PreBind, or a request to bind, ended. Both take several calls into the engine.
     Point {
+        /// The pod.
+        pod: &'a Pod,
         /// PreBind or Bind.
         point: ExtensionPoint,
         /// Scheduler name of the profile.
@@ -305,6 +312,8 @@ pub enum Count<'a> {
     },
     /// A pod waited in Permit.
     PermitWait {
+        /// The pod.
+        pod: &'a Pod,
         /// The outcome.
         code: Code,
         /// The time it waited.

@@ -75,8 +75,10 @@ pub struct Choice {
     pub ties: u64,
     /// Total score; `None` for a single feasible node, which needs no score.
     pub total: Option<i64>,
-    /// Number of feasible nodes; `None` if the node came from a ranking, which does not count them.
-    pub feasible: Option<u32>,
+    /// Number of feasible nodes.
+    pub feasible: u32,
+    /// Number of nodes that were looked at, or whose verdict a ranking knew.
+    pub evaluated: u32,
 }
 
 /// The rejection of all nodes.
@@ -194,7 +196,8 @@ pub(crate) fn cut(text: &str) -> &str {
     &text[..text.floor_char_boundary(TEXT)]
 }
 
-fn small(count: usize) -> u32 {
+/// Converts a number, or returns the highest one.
+pub(crate) fn small(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
@@ -378,7 +381,13 @@ mod tests {
     }
 
     fn chosen() -> Finding {
-        Finding::Chosen(Choice { node: "n".into(), ties: 1, total: None, feasible: Some(1) })
+        Finding::Chosen(Choice {
+            node: "n".into(),
+            ties: 1,
+            total: None,
+            feasible: 1,
+            evaluated: 1,
+        })
     }
 
     /// The largest rejection that a record can hold.

@@ -139,7 +139,7 @@ pub struct Attempt {
     pub ties: Option<u64>,
     /// Total score of the chosen node, if nodes were scored.
     pub total: Option<i64>,
-    /// Number of feasible nodes; absent if the node came from a ranking, which does not count them.
+    /// Number of nodes that could take the pod, if one was chosen.
     pub feasible: Option<u32>,
     /// Number of nodes that were rejected.
     pub nodes: Option<u32>,

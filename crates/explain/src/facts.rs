@@ -128,7 +128,7 @@ fn attempt(record: &Record, now: Time) -> Attempt {
             attempt.node = Some(choice.node.to_string());
             attempt.ties = Some(choice.ties);
             attempt.total = choice.total;
-            attempt.feasible = choice.feasible;
+            attempt.feasible = Some(choice.feasible);
         }
         Finding::Rejected(rejected) => {
             attempt.outcome = "rejected".to_owned();

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::ports::{Count, Probe, Span};
+use engine::record::Choice;
+use framework::testing::pod;
 use framework::{
     ActionType, ClusterEvent, Code, Counter, CounterVec, EventResource, ExtensionPoint, GaugeVec,
     HistogramVec, PluginName, PodKey,
@@ -21,10 +23,10 @@ fn with_samples() -> Arc<Metrics> {
     let metrics = Arc::new(Metrics::new());
     metrics.set_cache_mismatches(0, 0);
     let mut probe = EngineProbe::new(metrics.clone());
-    let plugin: PluginName = "P".into();
+    let (plugin, uid): (PluginName, _) = ("P".into(), "u".into());
     let event = ClusterEvent::new(EventResource::Node, ActionType::ADD);
     let spans = [
-        Span::Attempt("a"),
+        Span::Attempt("a", &uid),
         Span::Point(ExtensionPoint::Filter.into(), "a"),
         Span::Plugin(ExtensionPoint::Filter.into(), &plugin),
         Span::Hint(&plugin, &event),
@@ -41,13 +43,19 @@ fn with_samples() -> Arc<Metrics> {
     probe.count(Count::Incoming { queue: "active", event: "NodeAdd" });
     probe.count(Count::Attempt { result: "scheduled", profile: "a" });
     probe.count(Count::Scheduled {
+        pod: &pod("p").build(),
+        choice: &Choice { node: "n".into(), ties: 1, total: None, feasible: 1, evaluated: 1 },
         profile: "a",
         attempts: 2,
         took: Duration::from_millis(3),
         since_first_active: Duration::from_secs(3),
         after_flush: false,
     });
-    probe.count(Count::PermitWait { code: Code::Success, waited: Duration::from_secs(1) });
+    probe.count(Count::PermitWait {
+        pod: &pod("p").build(),
+        code: Code::Success,
+        waited: Duration::from_secs(1),
+    });
     probe.count(Count::Panic { plugin: &plugin });
     probe.count(Count::Victims(2));
     probe.count(Count::PreemptionPaused("pod"));
@@ -316,6 +324,7 @@ fn extension_point_is_measured_under_the_profile_of_its_pod() {
     probe.stop(gate, Code::Success);
     let took = Duration::from_millis(3);
     probe.count(Count::Point {
+        pod: &pod("p").build(),
         point: ExtensionPoint::Bind,
         profile: "b",
         code: Code::Error,

@@ -15,7 +15,15 @@ use crate::effect::{EffectId, EffectKind};
 use crate::plugin_call::call_plugin;
 use crate::ports::{Point, Span};
 use crate::profile::Profile;
+use crate::record::Choice;
 use crate::world::View;
+
+/// What the scheduling cycle decided.
+pub(crate) struct Decided {
+    pub(crate) queued: QueuedPod,
+    pub(crate) profile: Arc<Profile>,
+    pub(crate) choice: Choice,
+}
 
 /// The binding cycle of an assumed pod.
 #[derive(Debug)]
@@ -25,6 +33,8 @@ pub(crate) struct BindingCycle {
     /// The pod as assumed, with its node.
     pub(crate) pod: Arc<Pod>,
     pub(crate) node: Arc<str>,
+    /// The choice of the node.
+    pub(crate) choice: Choice,
     pub(crate) state: CycleState,
     /// The nomination that PreBind or Permit asked to write.
     pub(crate) nominated: Option<Arc<str>>,
@@ -131,16 +141,11 @@ pub(super) enum Next {
 }
 
 impl BindingCycle {
-    pub(crate) fn new(
-        queued: QueuedPod,
-        profile: Arc<Profile>,
-        pod: Arc<Pod>,
-        state: CycleState,
-        now: Time,
-    ) -> Self {
+    pub(crate) fn new(decided: Decided, pod: Arc<Pod>, state: CycleState, now: Time) -> Self {
         Self {
-            queued,
-            profile,
+            queued: decided.queued,
+            profile: decided.profile,
+            choice: decided.choice,
             node: pod.node_name.clone().unwrap_or_default(),
             pod,
             state,

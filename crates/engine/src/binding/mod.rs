@@ -24,7 +24,7 @@ use framework::{
     StatusPatch, Time, Uid,
 };
 
-pub(crate) use self::cycle::BindingCycle;
+pub(crate) use self::cycle::{BindingCycle, Decided};
 use self::cycle::{IfUnbound, Next, Phase, Shown, Waiting};
 use self::unknown::UnknownBind;
 use self::waits::PreBindWaits;
@@ -532,7 +532,7 @@ fn count_point(
     cx: &mut Context<'_>,
 ) {
     let (profile, took) = (&*cycle.profile.scheduler_name, cx.now.since(since));
-    cx.probe.count(Count::Point { point, profile, code, took });
+    cx.probe.count(Count::Point { pod: &cycle.pod, point, profile, code, took });
 }
 
 /// Writes the chosen node into `status.nominatedNodeName`, for a pod that is not bound at once.

@@ -27,6 +27,7 @@ impl<'a> Cycle<'a, '_> {
         let nominated = self.filter_nominated(&candidates)?;
         let own_node = own.as_ref().map(|(node, _)| *node);
         let visited = self.collect_feasible(&candidates, own_node);
+        self.scratch.feasible.evaluated = visited.as_ref().unwrap_or(&candidates).count();
 
         let mut verdicts = Verdicts::default();
         own.into_iter().for_each(|(node, status)| verdicts.record(node, status));

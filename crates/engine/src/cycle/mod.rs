@@ -150,6 +150,8 @@ pub(crate) struct Feasible {
     pub nodes: Vec<NodeIx>,
     /// Total score of `nodes[i]`; empty for a single node, which needs no score.
     pub totals: Vec<i64>,
+    /// Number of nodes that were looked at.
+    pub evaluated: usize,
 }
 
 impl Feasible {
@@ -171,8 +173,10 @@ pub(crate) struct Chosen {
     pub(crate) ties: usize,
     /// Total score; `None` for a single feasible node, which needs no score.
     pub(crate) total: Option<i64>,
-    /// Number of feasible nodes; `None` from a ranking, which does not count them.
-    pub(crate) feasible: Option<usize>,
+    /// Number of feasible nodes.
+    pub(crate) feasible: usize,
+    /// Number of nodes that were looked at, or whose verdict the ranking knows.
+    pub(crate) evaluated: usize,
 }
 
 /// Buffers that cycles reuse, so that a decision allocates nothing per node.
@@ -384,7 +388,8 @@ impl Cycle<'_, '_> {
             node: node.expect("a cycle without error leaves a feasible node"),
             ties: count,
             total,
-            feasible: Some(feasible.nodes.len()),
+            feasible: feasible.nodes.len(),
+            evaluated: feasible.evaluated,
         }
     }
 
@@ -409,6 +414,7 @@ impl Cycle<'_, '_> {
                 }
                 self.scratch.feasible.nodes.clear();
                 self.scratch.feasible.nodes.push(node);
+                self.scratch.feasible.evaluated = 1;
             }
             NominatedNode::Rejected(node, status) => {
                 return self.search_all(&pre_filtered, Some((node, status)));

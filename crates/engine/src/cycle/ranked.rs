@@ -262,7 +262,9 @@ impl<'a> Cycle<'a, '_> {
         }
         let place = self.rng.usize(..count);
         let total = ties.total();
-        let chosen = |node| Chosen { node, ties: count, total, feasible: None };
+        let (feasible, evaluated) =
+            (ranking.feasible_count(&added), self.view.cluster().node_count());
+        let chosen = |node| Chosen { node, ties: count, total, feasible, evaluated };
         Ok(ties.nth(place).map(chosen))
     }
 

@@ -15,6 +15,7 @@ use crate::cycle::{Cycle, NO_NODES, Ranker, Sample, ScheduleError, Search, Selec
 use crate::failure::Failure;
 use crate::ports::Ports;
 use crate::profile::Profile;
+use crate::record::Choice;
 
 /// The end of a binding cycle that [`Engine::place`] began.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -121,7 +122,8 @@ impl Engine {
         let node = self.cache().cluster().node_name(ix).clone();
         self.placed.insert(pod.uid.clone());
         let queued = QueuedPod::new(pod.clone(), cx.now);
-        match self.assume_and_bind(queued, &profile, node, state, cx) {
+        let choice = Choice { node, ties: 1, total: None, feasible: 1, evaluated: 1 };
+        match self.assume_and_bind(queued, &profile, choice, state, cx) {
             Outcome::Assumed(_) => Ok(()),
             Outcome::Unschedulable(message) | Outcome::Error(message) => {
                 self.placed.remove(&pod.uid);

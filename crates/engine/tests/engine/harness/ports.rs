@@ -186,7 +186,7 @@ impl Probe for Recorder {
             Count::Scheduled { attempts, took, .. } => {
                 self.attempts.push(format!("bound after {attempts}, {took:?}"));
             }
-            Count::PermitWait { code, waited } => {
+            Count::PermitWait { code, waited, .. } => {
                 self.attempts.push(format!("waited {waited:?}: {code}"));
             }
             Count::PreemptionPaused(paused) => self.pauses.push(paused),
