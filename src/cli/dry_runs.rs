@@ -82,9 +82,7 @@ impl Setup {
                 loaded.with_context(|| file.display().to_string())?.config
             }
         };
-        if !config.extenders.is_empty() {
-            complain("warning", "a simulation does not call extenders");
-        }
+        config.extenders_not_asked().iter().for_each(|note| complain("warning", note));
         let setup = Self { config, registry };
         if let Some(file) = file {
             setup.wanted().with_context(|| file.display().to_string())?;

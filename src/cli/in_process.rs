@@ -1,7 +1,9 @@
 //! The roles that a sandbox runs in its own process: daemons without endpoints, except those of agents.
 
+use std::path::Path;
 use std::sync::Arc;
 
+use anyhow::Context;
 use axum::Router;
 use client::scheduler::Fencing;
 use engine::cycle::Form;
@@ -9,6 +11,7 @@ use framework::Registry;
 use framework::preemption::LONGEST_PAUSE;
 use tokio_util::sync::CancellationToken;
 
+use super::config::read;
 use crate::api_client::Credentials;
 use crate::config::{self, Configuration, Gates, Profile};
 use crate::http::{
@@ -28,17 +31,29 @@ const NAMES: [&str; 2] = ["default-scheduler", "loadmaster"];
 /// Time for which the answers of reviews are kept.
 const REVIEW_TTL: std::time::Duration = std::time::Duration::from_secs(10);
 
-/// Schedules with the default plugins until `stop`.
+/// Reads the configuration of a scheduler in this process.
 ///
 /// # Errors
-/// The API of the kubeconfig cannot be used.
+/// The file cannot be read, or is not valid.
+pub(super) fn read_config(file: &Path) -> anyhow::Result<Configuration> {
+    let loaded = config::load(&read(file)?, &Gates::default());
+    let mut config = loaded.with_context(|| file.display().to_string())?.config;
+    config.leader_election.leader_elect = false;
+    Ok(config)
+}
+
+/// Schedules until `stop`, with the default plugins unless there is a configuration.
+///
+/// # Errors
+/// The API of the kubeconfig cannot be used, or no scheduler can be built from the configuration.
 pub(super) async fn schedule(
-    registry: Registry,
+    (registry, config): (Registry, Option<Configuration>),
     kubeconfig: String,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
     let credentials = Credentials::parse(&kubeconfig).await?;
-    let parts = Parts::new(registry, credentials, &NAMES);
+    let mut parts = Parts::new(registry, credentials, &NAMES);
+    config.into_iter().for_each(|config| parts.config = config);
     let observer = parts.observer();
     runtime::run_scheduler(parts.setup(channel()), observer, &stop).await
 }

@@ -324,8 +324,7 @@ fn serve(
 
 /// Returns what answers questions about decisions. Its engines have plugins of their own and ask no extender.
 fn explainer(config: &Configuration, registry: &Registry, adaptive_sampling: bool) -> Explainer {
-    let extended = !config.extenders.is_empty();
-    let note = extended.then(|| "extenders were not asked".to_owned());
+    let note = config.extenders_not_asked();
     let (config, registry) = (config.clone(), registry.clone());
     let new_config = move || {
         let profiles = config.build_profiles(&registry).map_err(|error| error.to_string())?;

@@ -61,6 +61,11 @@ pub(super) struct Args {
     #[arg(long)]
     no_scheduler: bool,
 
+    /// KubeSchedulerConfiguration of the scheduler of this process. Without it, `default-scheduler` and `loadmaster` have
+    /// the default plugins. Leader election is left out
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["no_scheduler", "clusters"])]
+    config: Option<PathBuf>,
+
     /// Runs no kubelets: bound pods stay Pending and nodes as written
     #[arg(long)]
     no_kubelets: bool,
@@ -111,6 +116,7 @@ pub(super) fn run(
         return clusters::run(args, members, (&registry, pipelines));
     }
     let options = options(args)?;
+    let config = args.config.as_deref().map(in_process::read_config).transpose()?;
     let objects = wire::read_objects(&args.filename)?;
     let runtime = Builder::new_multi_thread().worker_threads(io_threads()).enable_all().build();
     let runtime = runtime.context("cannot start the runtime")?;
@@ -131,7 +137,7 @@ pub(super) fn run(
                 stop.cancelled().await;
                 return Ok(());
             }
-            in_process::schedule(registry, kubeconfig, stop.clone()).await
+            in_process::schedule((registry, config), kubeconfig, stop.clone()).await
         };
         let outcome = until_interrupted(scheduling, &stop).await;
         server.stop().await;

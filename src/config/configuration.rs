@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::args::Arguments;
 use super::decode::Float;
 use super::duration::Duration;
+use super::redact::without_user;
 use super::scheme::{API_VERSION, KIND};
 use super::v1::{ClientConnection, Extender};
 
@@ -53,6 +54,13 @@ impl Configuration {
         document["apiVersion"] = json!(API_VERSION);
         document["kind"] = json!(KIND);
         document
+    }
+
+    /// Returns a note that names the extenders, for an answer that does not call them; `None` without extenders.
+    pub fn extenders_not_asked(&self) -> Option<String> {
+        let names = self.extenders.iter().map(|extender| without_user(extender.url_prefix.clone()));
+        let names: Vec<_> = names.collect();
+        (!names.is_empty()).then(|| format!("extenders were not asked: {}", names.join(", ")))
     }
 
     /// The maximum rate of requests per second and the burst; `None` for no limit.

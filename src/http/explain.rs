@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ::explain::{
-    ClusterAnswer, CopiedNodes, Follower, Lab, NodeAnswer, PodAnswer, explain_cluster,
-    explain_group, explain_node, explain_pod, list_nodes,
+    ClusterAnswer, CopiedNodes, Filter, Follower, Lab, NodeAnswer, PodAnswer, explain_cluster,
+    explain_group, explain_node, explain_pod, find_names, list_groups, list_nodes, list_pods,
 };
 use axum::Extension;
 use axum::extract::{Path, Query, State};
@@ -43,6 +43,11 @@ const TRIALS_TIMEOUT: Duration = Duration::from_secs(5);
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Time for which the engine of the last question is kept.
 const KEPT: Duration = Duration::from_mins(3);
+
+/// Number of rows of a list, unless the question names it.
+pub(crate) const LIST: usize = 200;
+/// Maximum number of rows of a list.
+pub(crate) const MAX_LIST: usize = 5_000;
 
 const JSON: [(HeaderName, &str); 1] = [(header::CONTENT_TYPE, "application/json")];
 
@@ -249,7 +254,7 @@ enum Answered {
     Role(Value),
 }
 
-/// Admits a question to a role, a few at a time.
+/// Admits a question that needs no copy of the cluster, a few at a time.
 fn admit_to_role(app: &App) -> Result<OwnedSemaphorePermit, Refusal> {
     if !app.health.is_synced() {
         return Err(Refusal::NotReady("the watches have not synced yet"));
@@ -307,13 +312,89 @@ pub(super) async fn node(
     respond(asked.await)
 }
 
-/// Lists all nodes.
+#[derive(Debug, Deserialize)]
+pub(super) struct NodesQuery {
+    label: Option<String>,
+}
+
+/// Lists all nodes, and with `?label=KEY` their values of a label.
 pub(super) async fn nodes(
     State(app): State<App>,
     Extension(user): Extension<User>,
     Extension(access): Extension<ResourceAccess>,
+    Query(query): Query<NodesQuery>,
 ) -> Response {
-    of_cluster(&app, &user, &access, |lab| list_nodes(lab.cluster())).await
+    let list = move |lab: &mut Lab<'_>| list_nodes(lab.cluster(), query.label.as_deref());
+    of_cluster(&app, &user, &access, list).await
+}
+
+/// The rows of a list. The JSON form of an answer that names no limit stays small.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct ListQuery {
+    q: String,
+    pending: bool,
+    limit: Option<usize>,
+}
+
+impl From<ListQuery> for Filter {
+    fn from(query: ListQuery) -> Self {
+        let limit = query.limit.unwrap_or(LIST).min(MAX_LIST);
+        Self { words: query.q, pending: query.pending, limit }
+    }
+}
+
+/// Lists pods.
+pub(super) async fn pods(
+    State(app): State<App>,
+    Extension(user): Extension<User>,
+    Extension(access): Extension<ResourceAccess>,
+    Query(query): Query<ListQuery>,
+) -> Response {
+    of_cluster(&app, &user, &access, move |lab| list_pods(lab, &query.into())).await
+}
+
+/// Lists controllers of pods.
+pub(super) async fn groups(
+    State(app): State<App>,
+    Extension(user): Extension<User>,
+    Extension(access): Extension<ResourceAccess>,
+    Query(query): Query<ListQuery>,
+) -> Response {
+    of_cluster(&app, &user, &access, move |lab| list_groups(lab, &query.into())).await
+}
+
+/// Finds names of pods, nodes and controllers.
+pub(super) async fn names(
+    State(app): State<App>,
+    Extension(user): Extension<User>,
+    Extension(access): Extension<ResourceAccess>,
+    Query(query): Query<ListQuery>,
+) -> Response {
+    of_cluster(&app, &user, &access, move |lab| find_names(lab, &query.into())).await
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct DecisionsQuery {
+    #[serde(default)]
+    after: u64,
+}
+
+/// Returns the latest decisions. It copies nothing, so that a page may ask every second.
+pub(super) async fn decisions(
+    State(app): State<App>,
+    Extension(user): Extension<User>,
+    Extension(access): Extension<ResourceAccess>,
+    Query(query): Query<DecisionsQuery>,
+) -> Response {
+    let asked = async {
+        permit(&access, &user, attributes("list", "pods", "", ""), of_all_pods).await?;
+        let _admitted = admit_to_role(&app)?;
+        let decisions = timeout(TIMEOUT, events(&app)?.decisions(query.after)).await;
+        let decisions = decisions.map_err(|_| Refusal::TimedOut)?;
+        decisions.ok_or(Refusal::NotReady("the scheduler stops"))
+    };
+    respond(asked.await)
 }
 
 /// Answers about the cluster.

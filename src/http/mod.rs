@@ -32,6 +32,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 pub use self::explain::{ExplainPod, Explainer};
+pub(crate) use self::explain::{LIST, MAX_LIST};
 pub use access::{Access, AccessError};
 pub use authentication::{
     AuthenticationOptions, PROXIED_AUTHORIZATION, RequestHeaderNames, TrustError,

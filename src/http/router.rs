@@ -81,6 +81,10 @@ fn with_explanations(router: Router<App>) -> Router<App> {
         .route("/explain/nodes", get(explain::nodes).layer(compressed()))
         .route("/explain/nodes/{name}", get(explain::node).layer(compressed()))
         .route("/explain/cluster", get(explain::cluster).layer(compressed()))
+        .route("/explain/pods", get(explain::pods).layer(compressed()))
+        .route("/explain/groups", get(explain::groups).layer(compressed()))
+        .route("/explain/names", get(explain::names).layer(compressed()))
+        .route("/explain/decisions", get(explain::decisions).layer(compressed()))
 }
 
 /// Adds trials of changes.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use client::scheduler::{Relist, RequestSource};
 use client::{Reply, RequestId};
-use explain::{CopiedNodes, PodFacts};
+use explain::{CopiedNodes, DecisionsAnswer, PodFacts};
 use framework::{PodKey, Uid};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
@@ -137,6 +137,13 @@ impl<M> EventSender<M> {
         let (sender, facts) = oneshot::channel();
         self.send(LoopEvent::Question(Question::Facts(pod, uid, sender)));
         facts.await.ok().flatten()
+    }
+
+    /// Asks for the decisions after the first `after` ones. Returns `None` if the loop has ended.
+    pub async fn decisions(&self, after: u64) -> Option<DecisionsAnswer> {
+        let (sender, decisions) = oneshot::channel();
+        self.send(LoopEvent::Question(Question::Decisions(after, sender)));
+        decisions.await.ok()
     }
 
     /// Sends any other event. Does nothing if the loop has ended, because then the process ends.

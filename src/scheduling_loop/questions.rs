@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use client::scheduler::Scheduler;
 use engine::Engine;
-use explain::{ClusterCopy, CopiedNodes, PodFacts};
+use explain::{ClusterCopy, CopiedNodes, DecisionsAnswer, PodFacts};
 use framework::{PodKey, Time, Uid};
 use tokio::sync::oneshot;
 
@@ -15,6 +15,8 @@ use tokio::sync::oneshot;
 pub enum Question {
     /// What is known of the pod of this name and UID.
     Facts(PodKey, Uid, oneshot::Sender<Option<PodFacts>>),
+    /// The decisions after the first ones of this number.
+    Decisions(u64, oneshot::Sender<DecisionsAnswer>),
     /// A copy of the cluster, or of what differs from an earlier copy.
     Copy(Option<Arc<CopiedNodes>>, oneshot::Sender<Copied>),
 }
@@ -45,6 +47,9 @@ impl Copies {
             Question::Facts(pod, uid, receiver) => {
                 let facts = explain::facts_by_uid(scheduler.engine(), &pod, &uid, now);
                 let _ = receiver.send(facts);
+            }
+            Question::Decisions(after, receiver) => {
+                let _ = receiver.send(explain::decisions(scheduler.engine(), after, now));
             }
             Question::Copy(base, receiver) => {
                 let copy = base.map_or_else(ClusterCopy::default, ClusterCopy::since);

@@ -104,10 +104,8 @@ impl Trial {
             }));
             all_wanted.extend(wanted);
         }
-        let is_extended = |config: &Configuration| !config.extenders.is_empty();
-        if is_extended(&self.config) || other.as_ref().is_some_and(is_extended) {
-            notes.push("extenders were not asked".to_owned());
-        }
+        let own = self.config.extenders_not_asked();
+        notes.extend(own.or_else(|| other.as_ref().and_then(Configuration::extenders_not_asked)));
         let known = known(copy);
         let before = dump_of(known.clone(), Default::default());
         let mut application = Application::new(change, LIMITS);

@@ -170,6 +170,37 @@ fn shown(chromium: &str, page: &Page, place: &str) -> String {
 }
 
 #[test]
+fn page_lists_pods_and_completes_names() {
+    let page = page();
+    let cookie = page.cookie();
+    let ask = |path: &str| -> Value {
+        let (status, _, body) = page.get(path, &page.host, &cookie);
+        assert_eq!(status, 200, "{path}: {body}");
+        serde_json::from_str(&body).unwrap()
+    };
+    let all = ask("/explain/pods");
+    let names: Vec<&str> =
+        all["pods"].as_array().unwrap().iter().map(|pod| pod["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["web", "huge", "runs"], "pods that wait come first");
+    let pending = ask("/explain/pods?pending=true&q=B%20hug&limit=5");
+    assert_eq!(
+        (&pending["matching"], &pending["pods"][0]["requests"]["memory"]),
+        (&1.into(), &"1Ti".into())
+    );
+    assert_eq!(ask("/explain/pods?limit=1")["pods"].as_array().map(Vec::len), Some(1));
+    let found = ask("/explain/names?q=small&limit=3");
+    assert_eq!((&found["nodes"][0], &found["pods"]), (&"small".into(), &Value::Array(Vec::new())));
+    let nodes = ask("/explain/nodes?label=size");
+    assert_eq!(
+        (&nodes["nodes"][0]["label"], &nodes["labels"]["size"]),
+        (&"large".into(), &2.into())
+    );
+    assert_eq!(ask("/source")["live"], false);
+    let (status, _, body) = page.get("/decisions", &page.host, &cookie);
+    assert_eq!((status, body.as_str()), (204, ""), "a dump makes no decisions");
+}
+
+#[test]
 fn chromium_shows_the_cluster_the_nodes_and_a_decision() {
     let names = ["chromium", "chromium-browser", "google-chrome"];
     let is_there = |name: &&&str| Command::new(name).arg("--version").output().is_ok();
@@ -178,7 +209,7 @@ fn chromium_shows_the_cluster_the_nodes_and_a_decision() {
         return;
     };
     let page = page();
-    let rows: [(&str, &str, &[&str]); 8] = [
+    let rows: [(&str, &str, &[&str]); 11] = [
         ("#/whatif", "whatif", &["<textarea", "Try it", "Drain"]),
         (
             "#/whatif?drain=small",
@@ -187,6 +218,9 @@ fn chromium_shows_the_cluster_the_nodes_and_a_decision() {
         ),
         ("", "cluster", &["<b>2</b>", "Pending pods by cause", "Insufficient", "<canvas"]),
         ("#/nodes?q=small", "nodes", &["1 of 2 nodes", ">small</a>"]),
+        ("#/?group=label%3Asize", "cluster", &["scarcest resource of each node", ">size</option>"]),
+        ("#/pods?q=huge", "pods", &["1 of 3 pods", ">b/huge</a>", ">waits</span>", "memory 1Ti"]),
+        ("#/groups", "groups", &["0 of 0 groups", "only those that wait"]),
         ("#/node/small", "node", &["Node small", "Pods on this node"]),
         ("#/pod/b/huge", "pod", &["What would help", "can take the pod", "NodeResourcesFit"]),
         ("#/pod/b/huge?node=small", "pod", &["small cannot take the pod"]),

@@ -242,6 +242,8 @@ impl History {
 #[derive(Debug, Default)]
 pub struct Records {
     recent: VecDeque<Arc<Record>>,
+    /// Number of records so far.
+    number: u64,
     pending: BTreeMap<Uid, History>,
     /// The latest rejections, by the verdicts that they summarise. The pods of a class that fits nowhere have the
     /// same verdicts until a node changes. A change moves verdicts that are referred to, so that no reference leads
@@ -280,6 +282,7 @@ impl Records {
             Finding::Rejected(_) | Finding::Failed(_) if is_pending => self.push_pending(record),
             _ => Arc::new(record),
         };
+        self.number += 1;
         if self.recent.len() == RECENT {
             self.recent.pop_front();
         }
@@ -337,6 +340,11 @@ impl Records {
     /// Returns the latest records of all pods, oldest first.
     pub fn recent(&self) -> impl DoubleEndedIterator<Item = &Record> + ExactSizeIterator {
         self.recent.iter().map(AsRef::as_ref)
+    }
+
+    /// Returns the number of records so far.
+    pub const fn number(&self) -> u64 {
+        self.number
     }
 
     /// Returns the last record of each pending pod that has one, by UID.

@@ -119,6 +119,9 @@ pub struct Waiting {
     pub plugin: String,
     /// The events that it registered.
     pub events: Vec<String>,
+    /// The same in words of users: `a node is added`.
+    #[serde(default)]
+    pub words: Vec<String>,
 }
 
 /// A recorded attempt.
@@ -358,6 +361,9 @@ pub struct NodesAnswer {
     pub as_of: String,
     /// The nodes, by name.
     pub nodes: Vec<NodeRow>,
+    /// The labels that nodes have, with the number of their values.
+    #[serde(default)]
+    pub labels: BTreeMap<String, usize>,
 }
 
 /// A node in a list.
@@ -370,12 +376,113 @@ pub struct NodeRow {
     pub zone: Option<String>,
     /// Its pool: the label of the provider or autoscaler, or else its instance type.
     pub pool: Option<String>,
+    /// The value of the label that the question names, if the node has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
     /// Whether it is cordoned.
     pub unschedulable: bool,
     /// Number of pods, and the maximum.
     pub pods: (i64, i64),
     /// Requested and allocatable amounts by resource: milli-CPU, bytes, or numbers.
     pub resources: BTreeMap<String, (i64, i64)>,
+}
+
+/// A list of pods.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodsAnswer {
+    /// Always `now`.
+    pub as_of: String,
+    /// Number of pods.
+    pub total: usize,
+    /// Number of pods that the filter selects.
+    pub matching: usize,
+    /// The first of them, those without a node before the others.
+    pub pods: Vec<PodRow>,
+}
+
+/// A pod in a list.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodRow {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// Its node, if it has one.
+    pub node: Option<String>,
+    /// The name of its controller.
+    pub group: Option<String>,
+    /// Its priority.
+    pub priority: i32,
+    /// Its requests by resource.
+    pub requests: BTreeMap<String, String>,
+}
+
+/// A list of controllers of pods.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GroupsAnswer {
+    /// Always `now`.
+    pub as_of: String,
+    /// Number of controllers.
+    pub total: usize,
+    /// Number of controllers that the filter selects.
+    pub matching: usize,
+    /// The first of them, those with the most waiting pods before the others.
+    pub groups: Vec<GroupRow>,
+}
+
+/// A controller in a list.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GroupRow {
+    /// Namespace.
+    pub namespace: String,
+    /// Kind.
+    pub kind: String,
+    /// Name.
+    pub name: String,
+    /// Number of its pods.
+    pub pods: usize,
+    /// Number of its pods with a node.
+    pub placed: usize,
+}
+
+/// Names that contain a text.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NamesAnswer {
+    /// Always `now`.
+    pub as_of: String,
+    /// Pods, `namespace/name`.
+    pub pods: Vec<String>,
+    /// Nodes.
+    pub nodes: Vec<String>,
+    /// Controllers, `namespace/name`.
+    pub groups: Vec<String>,
+}
+
+/// The latest decisions of a running scheduler.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DecisionsAnswer {
+    /// Number of decisions so far. The next question names it.
+    pub number: u64,
+    /// The decisions after the one that the question names, oldest first; of many the latest.
+    pub decisions: Vec<Decision>,
+}
+
+/// A decision about one pod.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Decision {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// What the attempt found.
+    pub attempt: Attempt,
 }
 
 /// A pod on a node.

@@ -7,7 +7,8 @@ use engine::queue::Place;
 use engine::record::{Finding, Record};
 use framework::{NodeIx, Pod, PodKey, Status, Time, Uid};
 
-use crate::answer::{Attempt, PodFacts, QueueTimes, Rejection, Waiting};
+use crate::answer::{Attempt, Decision, DecisionsAnswer, PodFacts, QueueTimes, Rejection, Waiting};
+use crate::event_words;
 
 /// Returns what the engine knows of the pod of this name; `None` if it knows no such pod.
 pub fn facts(engine: &Engine, pod: &PodKey, now: Time) -> Option<PodFacts> {
@@ -23,6 +24,26 @@ pub fn facts_by_uid(engine: &Engine, pod: &PodKey, uid: &Uid, now: Time) -> Opti
     let pending = engine.pending_pod(pod).filter(|pending| pending.uid == *uid);
     let placed = || engine.cache().placed(uid).map(|placed| &placed.pod);
     Some(of_pod(engine, pending.or_else(placed)?, now))
+}
+
+/// Maximum number of decisions in an answer.
+const DECISIONS: usize = 100;
+
+/// Returns the decisions after the first `after` ones; of many the latest.
+pub fn decisions(engine: &Engine, after: u64, now: Time) -> DecisionsAnswer {
+    let records = engine.records();
+    let number = records.number();
+    let new = usize::try_from(number.saturating_sub(after)).unwrap_or(usize::MAX);
+    let latest = records.recent().rev().take(new.min(DECISIONS));
+    let mut decisions: Vec<Decision> = latest
+        .map(|record| Decision {
+            namespace: record.pod.namespace.to_string(),
+            name: record.pod.name.to_string(),
+            attempt: attempt(record, now),
+        })
+        .collect();
+    decisions.reverse();
+    DecisionsAnswer { number, decisions }
 }
 
 fn of_pod(engine: &Engine, pod: &Pod, now: Time) -> PodFacts {
@@ -109,7 +130,14 @@ fn waits_for(
             own.map(|(_, registered)| registered.event.to_string()).collect();
         events.sort_unstable();
         events.dedup();
-        Waiting { plugin: plugin.to_string(), events }
+        let own = profile.events.iter().filter(|(name, _)| name == plugin);
+        let mut words = Vec::new();
+        for word in own.flat_map(|(_, registered)| event_words::words(&registered.event)) {
+            if !words.contains(&word) {
+                words.push(word);
+            }
+        }
+        Waiting { plugin: plugin.to_string(), events, words }
     });
     waiting.collect()
 }

@@ -58,6 +58,17 @@ pub(crate) fn deployment(pod: &Pod) -> Option<&str> {
     controller.name.strip_suffix(hash)?.strip_suffix('-').filter(|_| is_set)
 }
 
+/// Returns kind and name of the controller of a pod: the Deployment in place of its ReplicaSet.
+pub(crate) fn group_of(pod: &Pod) -> Option<(String, String)> {
+    if let Some(name) = deployment(pod) {
+        return Some(("Deployment".to_owned(), name.to_owned()));
+    }
+    let own = pod.controller.as_ref()?;
+    let job = JOB_LABELS.iter().find_map(|label| pod.labels.get(label));
+    let kind = if job == Some(&*own.name) { "Job".to_owned() } else { format!("{:?}", own.kind) };
+    Some((kind, own.name.to_string()))
+}
+
 fn group_name(pod: &Pod, name: &str) -> String {
     match &pod.controller {
         Some(_) if deployment(pod) == Some(name) => format!("Deployment/{name}"),

@@ -71,7 +71,7 @@ fn placed(cluster: &Cluster, node: NodeIx) -> Vec<NodePod> {
     pods.into_iter().map(row).collect()
 }
 
-fn requests(pod: &Pod) -> BTreeMap<String, String> {
+pub(crate) fn requests(pod: &Pod) -> BTreeMap<String, String> {
     let own = &pod.requests.fit;
     let basic = [("cpu", own.milli_cpu), ("memory", own.memory)];
     let scalars = own.scalars.iter().map(|(name, amount)| (&**name, *amount));

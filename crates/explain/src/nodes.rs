@@ -1,8 +1,8 @@
 //! The list of all nodes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use framework::{Cluster, NodeIx, POOL_LABELS};
+use framework::{Cluster, Node, NodeIx, POOL_LABELS};
 
 use crate::answer::{NodeRow, NodesAnswer};
 use crate::now::NOW;
@@ -10,20 +10,34 @@ use crate::quantity;
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// Lists what each node offers and how much of it is requested.
-pub fn list_nodes(cluster: &Cluster) -> NodesAnswer {
-    let mut nodes: Vec<NodeRow> = cluster.nodes().iter().map(|node| row(cluster, node)).collect();
+/// Lists what each node offers and how much of it is requested, with the value of one label.
+pub fn list_nodes(cluster: &Cluster, key: Option<&str>) -> NodesAnswer {
+    let mut values: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut nodes = Vec::with_capacity(cluster.node_count());
+    for node in cluster.nodes().iter() {
+        let object = cluster.to_node(node);
+        for (key, value) in object.labels.iter() {
+            match values.get_mut(key) {
+                Some(known) if known.contains(value) => {}
+                Some(known) => _ = known.insert(value.to_owned()),
+                None => _ = values.insert(key.to_owned(), BTreeSet::from([value.to_owned()])),
+            }
+        }
+        nodes.push(row(cluster, node, &object, key));
+    }
     nodes.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-    NodesAnswer { as_of: NOW.to_owned(), nodes }
+    let labels = values.into_iter().map(|(key, values)| (key, values.len())).collect();
+    NodesAnswer { as_of: NOW.to_owned(), nodes, labels }
 }
 
-fn row(cluster: &Cluster, node: NodeIx) -> NodeRow {
-    let (view, object) = (cluster.node(node), cluster.to_node(node));
+fn row(cluster: &Cluster, node: NodeIx, object: &Node, key: Option<&str>) -> NodeRow {
+    let view = cluster.node(node);
     let label = |key: &str| object.labels.get(key).map(str::to_owned);
     NodeRow {
         name: object.name.to_string(),
         zone: label(ZONE),
         pool: POOL_LABELS.into_iter().find_map(label),
+        label: key.and_then(label),
         unschedulable: view.is_unschedulable(),
         pods: (view.pod_count(), view.allowed_pods()),
         resources: amounts(cluster, node).into_iter().collect(),

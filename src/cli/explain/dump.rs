@@ -10,8 +10,9 @@ use engine::ports::Ports;
 use engine::profile::{Profiles, SchedulerProfile};
 use engine::{Change, Engine, EngineConfig};
 use explain::{
-    ClusterAnswer, ClusterCopy, GroupAnswer, Lab, NodeAnswer, NodesAnswer, PodAnswer,
-    explain_cluster, explain_group, explain_node, explain_pod, facts, list_nodes,
+    ClusterAnswer, ClusterCopy, Filter, GroupAnswer, GroupsAnswer, Lab, NamesAnswer, NodeAnswer,
+    NodesAnswer, PodAnswer, PodsAnswer, explain_cluster, explain_group, explain_node, explain_pod,
+    facts, find_names, list_groups, list_nodes, list_pods,
 };
 use framework::{PodKey, Registry, Time};
 
@@ -45,9 +46,7 @@ impl Dump {
     /// The configuration or an object is invalid, or a file cannot be read.
     pub(in crate::cli) fn read(source: &Source, registry: Registry) -> anyhow::Result<Self> {
         let (engine, trial) = engine(source, registry)?;
-        let is_extended = !trial.config.extenders.is_empty();
-        let notes = is_extended.then(|| "extenders were not asked".to_owned());
-        let notes = notes.into_iter().collect();
+        let notes = trial.config.extenders_not_asked().into_iter().collect();
         Ok(Self { engine, now: Time::ZERO, replayed: None, trial, notes })
     }
 
@@ -59,9 +58,7 @@ impl Dump {
     ) -> Self {
         let now = replayed.now();
         let mut notes = vec![format!("\"now\" is {} of the recording", replayed.wall_time())];
-        if !config.extenders.is_empty() {
-            notes.push("extenders were not asked".to_owned());
-        }
+        notes.extend(trial.config.extenders_not_asked());
         if !replayed.has_history() {
             notes.push(
                 "the beginning of the recording is missing: there is no history of attempts"
@@ -140,9 +137,24 @@ impl Dump {
         Ok(self.trial.answer(copy, &change, options)?)
     }
 
-    /// Lists the nodes.
-    pub(in crate::cli) fn nodes(&self) -> NodesAnswer {
-        list_nodes(self.engine.cache().cluster())
+    /// Lists the nodes, with their values of a label.
+    pub(in crate::cli) fn nodes(&self, label: Option<&str>) -> NodesAnswer {
+        list_nodes(self.engine.cache().cluster(), label)
+    }
+
+    /// Lists pods.
+    pub(in crate::cli) fn pods(&mut self, filter: &Filter) -> PodsAnswer {
+        self.in_lab(|lab| list_pods(lab, filter))
+    }
+
+    /// Lists controllers of pods.
+    pub(in crate::cli) fn groups(&mut self, filter: &Filter) -> GroupsAnswer {
+        self.in_lab(|lab| list_groups(lab, filter))
+    }
+
+    /// Finds names of pods, nodes and controllers.
+    pub(in crate::cli) fn names(&mut self, filter: &Filter) -> NamesAnswer {
+        self.in_lab(|lab| find_names(lab, filter))
     }
 
     const fn kind(&self) -> &'static str {

@@ -43,9 +43,8 @@ pub(super) fn compare(
     let other = config::load(&read(file)?, &gates).with_context(|| file.display().to_string())?;
     let registry = Arc::new(registry);
     let recorded = run.setup.configuration()?;
-    if !recorded.extenders.is_empty() || !other.config.extenders.is_empty() {
-        complain("warning", "a simulation does not call extenders");
-    }
+    let note = recorded.extenders_not_asked().or_else(|| other.config.extenders_not_asked());
+    note.iter().for_each(|note| complain("warning", note));
     let (lives, notes) = lives_of(run, until)?;
     let mut sides = Vec::new();
     for config in [&recorded, &other.config] {

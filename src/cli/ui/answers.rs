@@ -4,13 +4,17 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, bail};
+use axum::extract::Query;
+use axum::http::Uri;
+use explain::Filter;
 use framework::{PodKey, Registry};
 use percent_encoding::percent_decode_str;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::super::explain::{Dump, Source, ask_async};
 use super::super::replay::Moments;
+use crate::http::{LIST, MAX_LIST};
 
 /// Answers questions by the path that a scheduler has below `/explain/`.
 #[derive(Clone)]
@@ -48,6 +52,11 @@ impl Answers {
             Self::Scheduler(source) => source.text(),
             Self::Dump { text, .. } | Self::Recording { text, .. } => text.clone(),
         }
+    }
+
+    /// Whether there are new decisions over time.
+    pub(super) const fn is_live(&self) -> bool {
+        matches!(self, Self::Scheduler(_))
     }
 
     /// Returns the moment of a recording that is shown.
@@ -127,9 +136,33 @@ fn of_recording(moments: &mut Moments, path: &str) -> anyhow::Result<Vec<u8>> {
     }
 }
 
+/// The parameters of a question.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Parameters {
+    node: Option<String>,
+    label: Option<String>,
+    q: String,
+    pending: bool,
+    limit: Option<usize>,
+}
+
+impl Parameters {
+    fn of(path: &str) -> anyhow::Result<Self> {
+        let uri: Uri = format!("/{path}").parse().context("the question is no path")?;
+        Ok(Query::try_from_uri(&uri).context("the parameters cannot be read")?.0)
+    }
+
+    fn filter(&self) -> Filter {
+        let limit = self.limit.unwrap_or(LIST).min(MAX_LIST);
+        Filter { words: self.q.clone(), pending: self.pending, limit }
+    }
+}
+
 fn of_dump(dump: &mut Dump, path: &str) -> anyhow::Result<Vec<u8>> {
-    let (path, query) = path.split_once('?').unwrap_or((path, ""));
-    let node = query.strip_prefix("node=").map(decoded);
+    let parameters = Parameters::of(path)?;
+    let (path, _) = path.split_once('?').unwrap_or((path, ""));
+    let node = parameters.node.clone();
     let parts: Vec<String> = path.split('/').map(decoded).collect();
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
     match parts[..] {
@@ -138,7 +171,10 @@ fn of_dump(dump: &mut Dump, path: &str) -> anyhow::Result<Vec<u8>> {
         }
         ["groups", namespace, name] => json(&dump.group(namespace, name)?),
         ["nodes", name] => json(&dump.node(name)?),
-        ["nodes"] => json(&dump.nodes()),
+        ["nodes"] => json(&dump.nodes(parameters.label.as_deref())),
+        ["pods"] => json(&dump.pods(&parameters.filter())),
+        ["groups"] => json(&dump.groups(&parameters.filter())),
+        ["names"] => json(&dump.names(&parameters.filter())),
         ["cluster"] => json(&dump.cluster()),
         _ => bail!("there is no answer at {path}"),
     }

@@ -3,15 +3,20 @@
 //! The address has a token, which the first request exchanges for a cookie, so that the token stays in no history.
 //! Requests for another host name are refused, so that no other page can reach this one by a name of its own.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Query, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
+use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use explain::DecisionsAnswer;
+use futures::stream;
 use serde::Deserialize;
 use serde_json::json;
 use tower_http::CompressionLevel;
@@ -22,14 +27,21 @@ use super::answers::Answers;
 const COOKIE: &str = "loadmaster-ui";
 const HTML: &str = include_str!("assets/index.html");
 const STYLE: &str = include_str!("assets/style.css");
-const SCRIPTS: [(&str, &str); 6] = [
+const SCRIPTS: [(&str, &str); 9] = [
     ("/app.js", include_str!("assets/app.js")),
+    ("/decisions.js", include_str!("assets/decisions.js")),
     ("/dom.js", include_str!("assets/dom.js")),
     ("/heatmap.js", include_str!("assets/heatmap.js")),
+    ("/lists.js", include_str!("assets/lists.js")),
+    ("/search.js", include_str!("assets/search.js")),
     ("/table.js", include_str!("assets/table.js")),
     ("/views.js", include_str!("assets/views.js")),
     ("/whatif.js", include_str!("assets/whatif.js")),
 ];
+/// Time between two questions for new decisions.
+const POLL: Duration = Duration::from_secs(2);
+/// Time between two such questions after one without an answer.
+const POLL_AFTER_ERROR: Duration = Duration::from_secs(10);
 /// Maximum size of a change in bytes, as the scheduler has it.
 const MAX_CHANGE: usize = 8 * 1024 * 1024;
 const NO_TOKEN: &str =
@@ -67,7 +79,8 @@ impl Page {
             .route("/explain/{*path}", get(answer).layer(compressed.clone()))
             .route("/whatif", post(what_if).layer(compressed))
             .layer(DefaultBodyLimit::max(MAX_CHANGE))
-            .route("/source", get(source));
+            .route("/source", get(source))
+            .route("/decisions", get(decisions));
         for (path, text) in SCRIPTS {
             router = router
                 .route(path, get(async move || typed("text/javascript; charset=utf-8", text)));
@@ -149,8 +162,55 @@ async fn protected(mut response: Response) -> Response {
 async fn source(State(page): State<Page>) -> Response {
     typed(
         "application/json",
-        json!({"source": page.answers.text(), "moment": page.answers.moment()}).to_string(),
+        json!({
+            "source": page.answers.text(),
+            "moment": page.answers.moment(),
+            "live": page.answers.is_live(),
+        })
+        .to_string(),
     )
+}
+
+/// Streams decisions: an event with the latest ones at first, and one whenever there are new ones. The page ends the
+/// stream while it is hidden, and then the scheduler is not asked.
+async fn decisions(State(page): State<Page>) -> Response {
+    if !page.answers.is_live() {
+        return StatusCode::NO_CONTENT.into_response();
+    }
+    let stream = stream::unfold((page.answers, 0, Duration::ZERO), next_decisions);
+    Sse::new(stream).keep_alive(KeepAlive::default()).into_response()
+}
+
+/// Waits for decisions after the first `after` ones.
+async fn next_decisions(
+    (answers, mut after, mut pause): (Answers, u64, Duration),
+) -> Option<(Result<Event, Infallible>, (Answers, u64, Duration))> {
+    loop {
+        tokio::time::sleep(pause).await;
+        pause = POLL;
+        let asked = answers.get(format!("decisions?after={after}")).await;
+        let found = asked.and_then(|body| {
+            let body = String::from_utf8(body)?;
+            Ok((serde_json::from_str::<DecisionsAnswer>(&body)?, body))
+        });
+        match found {
+            // A scheduler that has started again counts from zero.
+            Ok((found, _)) if found.number < after => after = 0,
+            Ok((found, _)) if found.decisions.is_empty() => {}
+            Ok((found, body)) => {
+                let event = Event::default().event("decisions").data(body);
+                return Some((Ok(event), (answers, found.number, POLL)));
+            }
+            Err(error) => {
+                let event = Event::default().event("trouble").data(one_line(&error));
+                return Some((Ok(event), (answers, after, POLL_AFTER_ERROR)));
+            }
+        }
+    }
+}
+
+fn one_line(error: &anyhow::Error) -> String {
+    format!("{error:#}").replace(['\n', '\r'], " ")
 }
 
 async fn answer(State(page): State<Page>, request: Request) -> Response {

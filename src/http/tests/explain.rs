@@ -39,6 +39,9 @@ async fn answer_one(server: &Server, engine: &Engine) {
         LoopEvent::Question(Question::Facts(pod, uid, receiver)) => {
             receiver.send(::explain::facts_by_uid(engine, &pod, &uid, now)).unwrap();
         }
+        LoopEvent::Question(Question::Decisions(after, receiver)) => {
+            receiver.send(::explain::decisions(engine, after, now)).unwrap();
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -107,6 +110,21 @@ async fn pod_is_explained_with_its_history_and_what_would_help() {
         assert_eq!(status, 200, "{path}: {answer}");
         assert!(!answer[key].is_null(), "{path}: {answer}");
     }
+}
+
+#[tokio::test]
+async fn latest_decisions_are_answered_by_number() {
+    let server = Server::new();
+    server.health.set_handlers_synced();
+    let (_, all) = ask(&server, "/explain/decisions", &admin(&server)).await;
+    let [_, decision] = &all["decisions"].as_array().unwrap()[..] else { panic!("{all}") };
+    assert_eq!(
+        (&decision["name"], &decision["attempt"]["outcome"]),
+        (&json!("waits"), &json!("rejected"))
+    );
+    let path = format!("/explain/decisions?after={}", all["number"]);
+    let (_, later) = ask(&server, &path, &admin(&server)).await;
+    assert_eq!(later, json!({"number": all["number"], "decisions": []}));
 }
 
 #[tokio::test]

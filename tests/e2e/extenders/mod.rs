@@ -1,5 +1,6 @@
 //! Extenders: the daemon calls a small HTTP server, whose answers the test gives call by call.
 
+mod guide;
 mod preempt;
 
 use axum::Router;

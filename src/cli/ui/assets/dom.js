@@ -40,14 +40,14 @@ export function podLink(key) {
   return rest.length ? el('a', { href: address(['pod', namespace, rest.join('/')]) }, key) : key;
 }
 
-/** Formats an amount: milli-CPU in cores, bytes in binary units. */
+const UNITS = [['Ti', 2 ** 40], ['Gi', 2 ** 30], ['Mi', 2 ** 20], ['Ki', 2 ** 10]];
+
+/** Formats an amount like the command line: exactly, cores or milli-CPU, bytes in the largest unit that divides them. */
 export function amount(resource, value) {
-  if (resource === 'cpu') return `${+(value / 1000).toFixed(2)}`;
+  if (resource === 'cpu') return value % 1000 === 0 ? String(value / 1000) : `${value}m`;
   if (resource === 'memory' || resource === 'ephemeral-storage' || resource.startsWith('hugepages-')) {
-    const units = ['', 'Ki', 'Mi', 'Gi', 'Ti', 'Pi'];
-    let unit = 0;
-    while (Math.abs(value) >= 1024 && unit < units.length - 1) { value /= 1024; unit += 1; }
-    return `${+value.toFixed(1)}${units[unit]}`;
+    const unit = UNITS.find(([, size]) => value !== 0 && value % size === 0);
+    return unit ? `${value / unit[1]}${unit[0]}` : String(value);
   }
   return String(value);
 }
@@ -55,10 +55,18 @@ export function amount(resource, value) {
 export const percent = (part, whole) => (whole > 0 ? part / whole : part > 0 ? 1 : 0);
 export const count = (number, one, many = `${one}s`) => `${number.toLocaleString('en')} ${number === 1 ? one : many}`;
 
+/** Calls the function once the calls have paused. */
+export function calm(call, milliseconds = 200) {
+  let timer;
+  return (...args) => { clearTimeout(timer); timer = setTimeout(() => call(...args), milliseconds); };
+}
+
+export const groupLink = (namespace, name) => el('a', { href: address(['group', namespace, name]) }, name);
+
 /** Formats seconds. */
 export function duration(seconds) {
   if (seconds === null || seconds === undefined) return '';
-  if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
+  if (seconds > 0 && seconds < 1) return `${Math.round(seconds * 1000)} ms`;
   if (seconds < 120) return `${+seconds.toFixed(1)} s`;
   if (seconds < 7200) return `${Math.round(seconds / 60)} min`;
   return `${+(seconds / 3600).toFixed(1)} h`;

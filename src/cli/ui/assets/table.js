@@ -2,7 +2,8 @@
 
 import { el } from './dom.js';
 
-const HEIGHT = 30;
+/** Rows of a narrow page are cards. */
+const narrow = matchMedia('(max-width: 640px)');
 
 /**
  * Creates a table. A column has `title`, `value(row)` to sort by, `cell(row)` to show, and `number`.
@@ -13,7 +14,8 @@ export function table(columns, rows, { sorted = null, onSort = () => {}, virtual
   const body = el('tbody');
   const heads = columns.map((column, index) => el('th', { class: column.number && 'number', scope: 'col' },
     el('button', { type: 'button', onclick: () => sort(index) }, column.title)));
-  const whole = el('table', {}, el('thead', {}, el('tr', {}, heads)), body);
+  const cards = () => (virtual && narrow.matches ? 26 * (columns.length + 1) : 30);
+  const whole = el('table', { class: virtual ? null : 'flowing' }, el('thead', {}, el('tr', {}, heads)), body);
   const frame = virtual ? el('div', { class: 'rows', tabindex: '0', onscroll: () => draw() }, whole) : whole;
   let order = rows;
 
@@ -43,14 +45,16 @@ export function table(columns, rows, { sorted = null, onSort = () => {}, virtual
     draw();
   }
 
-  const line = (row) => el('tr', {}, columns.map((column) => el('td', { class: column.number && 'number' }, column.cell(row))));
+  const line = (row) => el('tr', {}, columns.map((column) => el('td', { class: column.number && 'number', 'data-title': column.title || null }, el('div', {}, column.cell(row)))));
   const gap = (number) => el('tr', { 'aria-hidden': 'true' },
-    el('td', { class: 'gap', colspan: columns.length, style: { height: `${number * HEIGHT}px` } }));
+    el('td', { class: 'gap', colspan: columns.length, style: { height: `${number * cards()}px` } }));
 
   function draw() {
     if (!virtual) return body.replaceChildren(...order.map(line));
-    const first = Math.max(0, Math.floor(frame.scrollTop / HEIGHT) - 20);
-    const last = Math.min(order.length, first + Math.ceil((frame.clientHeight || 600) / HEIGHT) + 40);
+    const height = cards();
+    frame.style.setProperty('--row', `${height}px`);
+    const first = Math.max(0, Math.floor(frame.scrollTop / height) - 20);
+    const last = Math.min(order.length, first + Math.ceil((frame.clientHeight || 600) / height) + 40);
     if (body.dataset.first === String(first) && body.dataset.last === String(last) && body.order === order) return null;
     Object.assign(body.dataset, { first, last });
     body.order = order;
@@ -58,6 +62,7 @@ export function table(columns, rows, { sorted = null, onSort = () => {}, virtual
     return body.replaceChildren(gap(first), ...parts, gap(order.length - last));
   }
 
+  if (virtual) narrow.addEventListener('change', () => { body.order = null; draw(); });
   arrange();
   return Object.assign(frame, {
     setRows(changed) { rows = changed; arrange(); },

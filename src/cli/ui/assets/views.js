@@ -1,5 +1,6 @@
 // The views: cluster, nodes, node, pod and group.
 
+import { latest } from './decisions.js';
 import { address, amount, count, duration, el, nodeLink, percent, podLink, setParameters } from './dom.js';
 import { colourings, heatmap, legend } from './heatmap.js';
 import { table } from './table.js';
@@ -7,6 +8,13 @@ import { table } from './table.js';
 const text = (title, value, link) => ({ title, value, cell: (row) => (link ? link(row) : value(row) ?? '') });
 const number = (title, value, cell) => ({ title, value, number: true, cell: cell ?? ((row) => value(row).toLocaleString('en')) });
 const tile = (value, title, kind) => el('div', { class: 'tile' }, el('b', { class: kind }, value), el('span', {}, title));
+/** A tile with the requested share of a resource. */
+function share(name, [requested, all], title = name) {
+  const part = percent(requested, all);
+  return el('div', { class: 'tile' }, el('b', { class: part >= 0.95 ? 'bad' : null }, `${Math.round(part * 100)} %`), el('span', {}, `of ${title} requested`),
+    el('div', { class: 'gauge' }, el('i', { style: { width: `${Math.min(100, part * 100)}%` } })),
+    el('small', {}, `${amount(name, requested)} of ${amount(name, all)}`));
+}
 const noted = (notes = []) => notes.map((note) => el('p', { class: 'faint' }, `${note[0].toUpperCase()}${note.slice(1)}.`));
 const section = (title, ...children) => [el('h2', {}, title), children];
 
@@ -27,38 +35,55 @@ function constraints(rows, what) {
   ], rows, { sorted: { column: 2, descending: true } });
 }
 
+/** The resources that have a tile beside CPU and memory. */
+const BASIC = ['cpu', 'memory', 'ephemeral-storage'];
+
+/** The labels by which nodes can be grouped: those that divide them, and the chosen one. */
+function dividing(labels, nodes, chosen) {
+  return Object.entries(labels).map(([key, values]) => [`label:${key}`, key, values])
+    .filter(([value, , values]) => value === chosen || (values > 1 && values < nodes));
+}
+
 export async function cluster(ask, query) {
-  const [{ nodes }, answer] = await Promise.all([ask('nodes'), ask('cluster')]);
+  const own = { color: query.get('color') ?? 'scarcest', group: query.get('group') ?? 'zone' };
+  const listed = () => ask(own.group.startsWith('label:') ? `nodes?label=${encodeURIComponent(own.group.slice(6))}` : 'nodes');
+  let [{ nodes, labels = {} }, answer] = await Promise.all([listed(), ask('cluster')]);
   const ways = colourings(nodes);
   const sum = (name) => nodes.reduce(([requested, all], node) => {
-    const [own, whole] = node.resources[name] ?? [0, 0];
-    return [requested + own, all + whole];
+    const [of, whole] = node.resources[name] ?? [0, 0];
+    return [requested + of, all + whole];
   }, [0, 0]);
-  const share = (name) => `${Math.round(percent(...sum(name)) * 100)} %`;
+  const extended = [...new Set(nodes.flatMap((node) => Object.keys(node.resources)))].sort()
+    .map((name) => [name, sum(name)]).filter(([name, [requested, all]]) => !BASIC.includes(name) && (requested || all));
   const map = el('div');
-  const own = { color: query.get('color') ?? 'most', group: query.get('group') ?? 'zone' };
   const show = () => {
     const way = ways.find(({ key }) => key === own.color) ?? ways[0];
     map.replaceChildren(heatmap(nodes, way, own.group));
   };
   const choice = (name, title, options) => el('label', {}, `${title} `, el('select', {
-    onchange: (event) => { own[name] = event.target.value; setParameters(own); show(); },
+    onchange: async (event) => {
+      own[name] = event.target.value;
+      setParameters(own);
+      if (own.group.startsWith('label:')) ({ nodes } = await listed());
+      show();
+    },
   }, options.map(([value, label]) => el('option', { value, selected: own[name] === value }, label))));
   show();
   return ['Cluster', [
     el('div', { class: 'tiles' },
       tile(answer.nodes.toLocaleString('en'), 'nodes'),
       tile(answer.placed.toLocaleString('en'), 'pods with a node'),
-      tile(answer.pending.toLocaleString('en'), 'pending pods', answer.pending ? 'bad' : 'good'),
-      tile(share('cpu'), 'of CPU requested'),
-      tile(share('memory'), 'of memory requested')),
+      el('a', { class: 'tile', href: address(['pods'], { pending: 'true' }) },
+        el('b', { class: answer.pending ? 'bad' : 'good' }, answer.pending.toLocaleString('en')), el('span', {}, 'pending pods')),
+      share('cpu', sum('cpu'), 'CPU'), share('memory', sum('memory')), extended.map(([name, sums]) => share(name, sums))),
     noted(answer.notes),
     section('Nodes', nodes.length === 0 ? el('p', { class: 'bad' }, 'The cluster has no nodes.') : [
       el('div', { class: 'controls' },
         choice('color', 'Colour:', ways.map(({ key, title }) => [key, title])),
-        choice('group', 'Group by:', [['zone', 'zone'], ['pool', 'pool'], ['none', 'nothing']]), legend()), map]),
+        choice('group', 'Group by:', [['zone', 'zone'], ['pool', 'pool'], ['none', 'nothing'], ...dividing(labels, nodes.length, own.group)]), legend()), map]),
     section('Pending pods by cause', answer.causes.length ? causes(answer.causes) : el('p', { class: 'good' }, 'No pod waits.')),
     answer.isIncomplete && el('p', { class: 'faint' }, `Only the pods of ${answer.templates} templates were evaluated.`),
+    latest(),
     answer.stranded.length > 0 && section('Free, and of no use to any pending pod', table([
       text('Resource', (row) => row.resource), text('Free', (row) => row.free),
       text('Stranded', (row) => row.stranded), number('Share', (row) => row.percent, (row) => `${row.percent} %`),
@@ -216,9 +241,10 @@ export async function pod(ask, query, namespace, name) {
       check.rejecting.length > 0 && el('p', {}, 'Rejecting plugins: ', check.rejecting.join(', ')),
       check.scores.length > 0 && scores([{ node: check.node, total: check.total, scores: check.scores }]))),
     now?.constraints.length > 0 && section('What each plugin rejects by itself (now)', constraints(now.constraints, 'nodes')),
-    facts.waitsFor.length > 0 && section('What it waits for', table([
-      text('Plugin', (row) => row.plugin), text('Events', (row) => row.events.join(', ')),
-    ], facts.waitsFor)),
+    facts.waitsFor.length > 0 && section('What it waits for', el('p', {}, 'The pod is tried again when one of these happens and may help:'),
+      table([
+        text('One of these', (row) => (row.words?.length ? row.words : row.events).join(', ')), text('Because of', (row) => row.plugin),
+      ], facts.waitsFor)),
     facts.history.length > 0 && section('Attempts', table([
       number('No.', (row) => row.number),
       text('Ago', (row) => row.secondsAgo, (row) => duration(row.secondsAgo).replace(' ', '\u00a0')),

@@ -55,7 +55,7 @@ function edges(own, others, only) {
 function maps(nodes) {
   const sides = [rows(nodes.before), rows(nodes.after)];
   const ways = colourings(sides.flat());
-  const own = { color: place().query.get('color') ?? 'most', group: place().query.get('group') ?? 'zone' };
+  const own = { color: place().query.get('color') ?? 'scarcest', group: place().query.get('group') ?? 'zone' };
   const frames = [el('div'), el('div')];
   const marks = [edges(sides[0], sides[1], '--bad'), edges(sides[1], sides[0], '--good')];
   const show = () => {
