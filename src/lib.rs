@@ -8,6 +8,7 @@
 //! - [`informer`]: watches of the API server; [`feed`]: other sources of the objects that plugins read;
 //!   [`api_client`]: requests to the API server; [`extender`]: scheduler extenders over HTTP.
 //! - [`http`]: the HTTPS endpoints; [`metrics`]: Prometheus metrics; [`logs`]: log formats.
+//! - [`traces`]: a trace of each pod for a collector of OpenTelemetry.
 //! - [`parallelizer`]: the threads of a pass over many nodes.
 //! - [`recorder`]: recordings of what enters and leaves the engine.
 //! - [`supercluster`]: the agent of a cluster, and the scheduler over many.
@@ -37,6 +38,7 @@ pub mod runtime;
 pub mod scheduling_loop;
 pub mod supercluster;
 pub mod supervision;
+pub mod traces;
 pub mod what_if;
 pub mod wire;
 

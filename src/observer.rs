@@ -17,6 +17,7 @@ use crate::http::Health;
 use crate::metrics::{CacheSize, EngineProbe, Metrics, Pending};
 use crate::plugin_watchdog::PluginWatchdog;
 use crate::scheduling_loop::{Heartbeat, Observer, log_bound};
+use crate::traces::Tracer;
 
 /// Minimum interval between two scans of all binding cycles and API calls. It is shorter than the
 /// longest wait of the loop, so each wait is followed by a scan.
@@ -37,6 +38,8 @@ pub struct MetricsObserver {
     logged_faults: u64,
     /// Dropped events that were counted.
     counted_drops: DroppedEvents,
+    /// Makes spans, if pods are traced.
+    tracer: Option<Tracer>,
 }
 
 impl MetricsObserver {
@@ -52,7 +55,14 @@ impl MetricsObserver {
             last_scan: None,
             logged_faults: 0,
             counted_drops: DroppedEvents::new(),
+            tracer: None,
         }
+    }
+
+    /// Traces pods.
+    #[must_use]
+    pub fn with_tracer(self, tracer: Option<Tracer>) -> Self {
+        Self { tracer, ..self }
     }
 
     /// Observes an engine, and the election of its process. A loop calls this before each wait, and at least about
@@ -162,9 +172,15 @@ impl Probe for MetricsObserver {
         self.heartbeat.enter(span);
         self.probe.start(span);
         self.watchdog.start(span);
+        if let Some(tracer) = &mut self.tracer {
+            tracer.start(span);
+        }
     }
 
     fn stop(&mut self, span: Span<'_>, code: Code) {
+        if let Some(tracer) = &mut self.tracer {
+            tracer.stop(span, code);
+        }
         self.watchdog.stop(span, code);
         self.probe.stop(span, code);
         self.heartbeat.leave(span);
@@ -173,6 +189,9 @@ impl Probe for MetricsObserver {
     fn count(&mut self, count: Count<'_>) {
         if let Count::Scheduled { pod, choice, .. } = count {
             log_bound(pod, choice);
+        }
+        if let Some(tracer) = &mut self.tracer {
+            tracer.count(count);
         }
         self.watchdog.count(count);
         self.probe.count(count);
@@ -210,6 +229,13 @@ impl Observer for MetricsObserver {
         self.metrics.set_extenders(outages.map(|(name, outage)| (name, outage.is_none())));
         self.count_calls(scheduler, now);
         self.count_dropped_events(scheduler.event_recorder().dropped());
+    }
+
+    fn attempted(&mut self, engine: &Engine) {
+        let record = engine.records().recent().next_back();
+        if let (Some(tracer), Some(record)) = (&mut self.tracer, record) {
+            tracer.attempted(record);
+        }
     }
 
     fn synced(&mut self) {

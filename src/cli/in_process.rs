@@ -163,6 +163,7 @@ impl Parts {
             channel,
             debug_signal: None,
             recording: None,
+            trace_ids: None,
         }
     }
 }

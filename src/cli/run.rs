@@ -34,8 +34,11 @@ use crate::scheduling_loop::{EventSender, channel, role_channel};
 use crate::supercluster::agent::{self, AgentPipelines, AgentShell};
 use crate::supercluster::scheduler::{self, ClustersFile, SchedulerShell};
 use crate::supervision::{TaskFailed, Tasks};
+use crate::traces::{self, Exporter, Tracer, TracingConfiguration};
 use crate::what_if::Trial;
 
+/// Time for the last spans after the end of the scheduling loop.
+const LAST_EXPORT: Duration = Duration::from_secs(2);
 /// Number of threads for I/O and decoding.
 const IO_THREADS: usize = 1;
 
@@ -117,6 +120,17 @@ impl Role {
             Self::Supercluster(_) => {
                 Some("--record has no effect: a scheduler over many clusters is not recorded")
             }
+        }
+    }
+
+    /// Returns why pods of this role are not traced, if it is asked for.
+    const fn not_traced(&self) -> Option<&'static str> {
+        match self {
+            Self::Scheduler => None,
+            Self::Agent(_) => Some("--tracing-config-file has no effect: an agent traces no pods"),
+            Self::Supercluster(_) => Some(
+                "--tracing-config-file has no effect: a scheduler over many clusters traces no pods",
+            ),
         }
     }
 
@@ -203,6 +217,10 @@ fn serve(
     if let Some(warning) = role.not_recorded().filter(|_| flags.recording().is_some()) {
         warn!("{warning}");
     }
+    let mut tracing = flags.tracing().context("--tracing-config-file")?;
+    if let Some(warning) = role.not_traced().filter(|_| tracing.take().is_some()) {
+        warn!("{warning}");
+    }
     for notice in gates.notices() {
         info!(featureGate = notice.gate, value = notice.value, "{}", notice.text);
     }
@@ -246,7 +264,15 @@ fn serve(
                 every_scheduler: false,
             });
         }
+        let (tracer, exporter) = match &tracing {
+            Some(tracing) => {
+                let traces = start_traces(tracing, &metrics).context("--tracing-config-file")?;
+                (Some(traces.0), Some(tokio::spawn(traces.1.run())))
+            }
+            None => (None, None),
+        };
         let setup = Setup {
+            trace_ids: tracing.as_ref().map(TracingConfiguration::trace_ids),
             request_rate: config.request_rate(),
             config,
             registry,
@@ -264,7 +290,7 @@ fn serve(
             recording: flags.recording(),
         };
         let stop = CancellationToken::new();
-        let observer = MetricsObserver::new(metrics.clone(), health.clone());
+        let observer = MetricsObserver::new(metrics.clone(), health.clone()).with_tracer(tracer);
         let mut running = Running::new(role, setup, observer, &stop);
         explainer = running.explains.take().into_iter().fold(explainer, Explainer::with_role);
         let app = App {
@@ -310,6 +336,10 @@ fn serve(
             outcomes = async { tokio::join!(answering, scheduling) } => outcomes,
             failed = tasks.failure() => return Err(failed.into()),
         };
+        if let Some(exporter) = exporter {
+            // The scheduling loop has put its last spans into the queue.
+            let _ = tokio::time::timeout(LAST_EXPORT, exporter).await;
+        }
         scheduled?;
         answered?.context("the endpoints broke")?;
         if leader_elect {
@@ -320,6 +350,19 @@ fn serve(
     // Dropping the runtime would wait for the scheduling loop, which a plugin may hold up for ever.
     runtime.shutdown_background();
     outcome
+}
+
+/// Starts to trace pods.
+fn start_traces(
+    tracing: &TracingConfiguration,
+    metrics: &Arc<Metrics>,
+) -> anyhow::Result<(Tracer, Exporter)> {
+    let TracingConfiguration { endpoint, sampling_rate_per_million } = tracing;
+    info!(endpoint, samplingRatePerMillion = sampling_rate_per_million, "Tracing pods");
+    if *sampling_rate_per_million == 0 {
+        warn!("--tracing-config-file: samplingRatePerMillion is 0 or absent, so no pod is traced");
+    }
+    Ok(traces::start(tracing, &runtime::identity()?, metrics.clone())?)
 }
 
 /// Returns what answers questions about decisions. Its engines have plugins of their own and ask no extender.

@@ -327,9 +327,16 @@ mod tests {
         assert!(gates.is_on("PodLevelResources") && !gates.is_on("Nonsense"));
         assert!(!gates.allow(catalogue::get("NodeDeclaredFeatures").unwrap()));
         let notices: Vec<_> = gates.notices().map(|notice| notice.to_string()).collect();
-        let expected = "--feature-gates=InPlacePodLevelResourcesVerticalScaling=false: Warning: \
-                        the gate has no effect, what it switches is always on";
-        assert_eq!(notices, [expected]);
+        let elsewhere = "Warning: the gate has no effect here, only other components read it";
+        let expected = [
+            "--feature-gates=InPlacePodLevelResourcesVerticalScaling=false: Warning: the gate has no \
+             effect, what it switches is always on"
+                .to_owned(),
+            format!("--feature-gates=ExtendWebSocketsToKubelet=false: {elsewhere}"),
+            format!("--feature-gates=InPlacePodVerticalScalingInitContainers=false: {elsewhere}"),
+            format!("--feature-gates=RestartAllContainersOnContainerExits=false: {elsewhere}"),
+        ];
+        assert_eq!(notices, expected);
     }
 
     #[test]

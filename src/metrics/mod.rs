@@ -119,6 +119,7 @@ pub struct Metrics {
     extenders: IntGaugeVec,
     recorded_bytes: IntCounter,
     recordings_ended: IntCounterVec,
+    trace_spans: IntCounterVec,
     plugin_metrics: PluginMetrics,
     resettable: Vec<Resettable>,
     resets: AtomicU64,
@@ -207,6 +208,15 @@ impl Metrics {
         for cause in ["disk", "backlog"] {
             recordings_ended.with_label_values(&[cause]);
         }
+        let trace_spans = table.counters(
+            Alpha,
+            "loadmaster_trace_spans_total",
+            "Spans of traced pods, by what became of them: exported, failed or queue_full.",
+            &["result"],
+        );
+        for result in ["exported", "failed", "queue_full"] {
+            trace_spans.with_label_values(&[result]);
+        }
         let resettable = table.take_resettable();
         let (registry, names) = table.finish();
         let plugin_metrics = PluginMetrics::default();
@@ -233,6 +243,7 @@ impl Metrics {
             extenders,
             recorded_bytes,
             recordings_ended,
+            trace_spans,
             plugin_metrics,
             resettable,
             resets: AtomicU64::new(0),
@@ -275,6 +286,11 @@ impl Metrics {
     /// Returns the metrics of callers of the endpoints.
     pub fn delegated_auth(&self) -> DelegatedAuth {
         self.delegated_auth.clone()
+    }
+
+    /// Counts spans of traced pods: `exported`, `failed` or `queue_full`.
+    pub fn count_spans(&self, result: &str, number: usize) {
+        self.trace_spans.with_label_values(&[result]).inc_by(number as u64);
     }
 
     /// Sets `pending_pods`.

@@ -259,6 +259,7 @@ impl Probe for EngineProbe {
                 let wait = family.permit_wait.with_label_values(&[code.name()]);
                 wait.observe(waited.as_secs_f64());
             }
+            Count::PendingDeleted { .. } => {}
             Count::Victims(number) => family.preemption_victims.observe(number as f64),
             Count::PreemptionPaused(paused) => {
                 family.preemption_pauses.with_label_values(&[paused]).inc();
@@ -342,7 +343,7 @@ impl<K, V> Children<K, V> {
 mod tests {
     use engine::record::Choice;
     use framework::testing::pod;
-    use framework::{ActionType, EventResource};
+    use framework::{ActionType, EventResource, QueueTimes};
 
     use super::*;
 
@@ -444,6 +445,7 @@ mod tests {
                 took: SECOND,
                 since_first_active: 2 * SECOND,
                 after_flush: attempts == 400,
+                times: QueueTimes::default(),
             });
         }
         let sli = "pod_scheduling_sli_duration_seconds_sum";

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
+use client::TraceIds;
 use client::api_dispatcher::{ApiDispatcher, Limits};
 use client::event_recorder::{self, EventRecorder};
 use client::leader_election::Outcome;
@@ -86,6 +87,8 @@ pub struct Setup<M = Infallible> {
     pub debug_signal: Option<Signal>,
     /// Where what enters and leaves the engine is recorded, if it is.
     pub recording: Option<RecordingOptions>,
+    /// Which pods are traced, if any.
+    pub trace_ids: Option<TraceIds>,
 }
 
 /// The sources of the objects that the scheduler reads.
@@ -115,6 +118,7 @@ impl<M> Setup<M> {
             heartbeat: self.heartbeat,
             debug_signal: self.debug_signal,
             recording: self.recording,
+            trace_ids: self.trace_ids,
         }
     }
 
@@ -192,7 +196,10 @@ impl Setup {
             None => (engine.into(), None),
         };
         let api_dispatcher = ApiDispatcher::new(self.limits(), seed);
-        let event_recorder = EventRecorder::new(recorder_options(), seed);
+        let event_recorder = EventRecorder::new(
+            event_recorder::Options { trace_ids: self.trace_ids, ..recorder_options() },
+            seed,
+        );
         let mut scheduler = Scheduler::new(engine, api_dispatcher, event_recorder);
         scheduler.set_fencing(self.fencing);
         if let Some(election) = new_election(&self.config, seed)? {

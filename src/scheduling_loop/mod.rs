@@ -24,6 +24,7 @@ use std::time::Duration;
 use client::Request;
 use client::leader_election::{Notice, Outcome};
 use client::scheduler::{RequestSource, Scheduler};
+use engine::Engine;
 use engine::ports::{Ports, Probe};
 use framework::{Time, WallOffset};
 use tokio::sync::SetOnce;
@@ -71,6 +72,11 @@ pub trait Observer: Probe {
     /// Observes the scheduler, and the number of updates that wait for the loop. The loop calls this
     /// before each wait, and at least about once a second.
     fn observe(&mut self, scheduler: &Scheduler, now: Time, waiting_updates: usize);
+
+    /// Notes that an attempt has ended. Its decision record is the last one of the engine.
+    fn attempted(&mut self, engine: &Engine) {
+        let _ = engine;
+    }
 
     /// Notes that all informers have synced and scheduling begins.
     fn synced(&mut self);
@@ -189,6 +195,9 @@ impl<O: Observer> SchedulingLoop<O> {
             let attempt = may_pop
                 .then(|| self.scheduler.schedule_one(now, &mut self.environment.ports()))
                 .flatten();
+            if attempt.is_some() {
+                self.environment.observer.attempted(self.scheduler.engine());
+            }
             self.send_requests();
             self.snapshots.advance(&self.scheduler, now);
             self.copies.advance(&self.scheduler, now);

@@ -55,6 +55,7 @@ pub(super) async fn setup_of(config: Configuration, registry: Registry, kubeconf
         channel: channel(),
         debug_signal: None,
         recording: None,
+        trace_ids: None,
     }
 }
 

@@ -30,5 +30,6 @@ mod scheduling;
 mod supercluster;
 mod supervision;
 mod topology;
+mod tracing;
 mod volumes;
 mod wait;

@@ -86,6 +86,16 @@ kind: AgentConfiguration
 {{- end -}}
 {{- end -}}
 
+{{/* The TracingConfiguration of the role scheduler; empty without tracing.endpoint. */}}
+{{- define "loadmaster.tracing" -}}
+{{- if and (eq .Values.role "scheduler") .Values.tracing.endpoint -}}
+apiVersion: apiserver.config.k8s.io/v1
+kind: TracingConfiguration
+endpoint: {{ .Values.tracing.endpoint | quote }}
+samplingRatePerMillion: {{ int .Values.tracing.samplingRatePerMillion }}
+{{- end -}}
+{{- end -}}
+
 {{/* Profiles in effect: those of the configuration, or one with the default plugins. */}}
 {{- define "loadmaster.profiles" -}}
 {{- default (list (dict "schedulerName" (include "loadmaster.schedulerName" .))) .Values.config.profiles | toYaml -}}

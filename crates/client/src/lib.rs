@@ -12,6 +12,7 @@
 //! - [`extender`]: the JSON messages of scheduler extenders.
 //! - [`scheduler`]: the engine together with its API dispatcher and event recorder.
 //! - [`backoff`]: delays between retries.
+//! - [`TraceIds`]: which pods are traced.
 
 pub mod api_dispatcher;
 pub mod backoff;
@@ -24,6 +25,7 @@ mod request;
 mod request_limiter;
 pub mod scheduler;
 mod takeover;
+mod trace_ids;
 mod window;
 
 pub use failed_call::FailedCall;
@@ -31,3 +33,4 @@ pub use request::{
     Destination, Method, Reply, Request, RequestId, Response, Tried, collection_path, pod_path,
 };
 pub use request_limiter::TokenBucket;
+pub use trace_ids::{TRACE_ID_ANNOTATION, TraceId, TraceIds};

@@ -466,7 +466,10 @@ impl Engine {
                 self.apply_transition(transition, cx);
             }
             Changed::PendingDeleted(pod) => {
-                self.records.forget(&pod);
+                if let Some(last) = self.records.forget(&pod) {
+                    let pending = last.times.total() + cx.now.since(last.at);
+                    cx.probe.count(Count::PendingDeleted { last: &last, pending });
+                }
                 let node = self.node_bound_to(&pod);
                 self.preemptions.preemptor_leaves(&pod, node.as_deref(), &mut self.world, cx.now);
             }
@@ -782,6 +785,7 @@ impl Engine {
             took: cx.now.since(cycle.since),
             since_first_active: cx.now.since(queued.initial_attempt.unwrap_or(cycle.since)),
             after_flush: queued.flushed,
+            times: queued.times,
         });
         let span = Span::Point(ExtensionPoint::PostBind.into(), &profile.scheduler_name);
         cx.probe.start(span);

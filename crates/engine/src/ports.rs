@@ -7,10 +7,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use framework::{ClusterEvent, Code, ExtensionPoint, PluginName, Pod, PodKey, Time, Uid};
+use framework::{
+    ClusterEvent, Code, ExtensionPoint, PluginName, Pod, PodKey, QueueTimes, Time, Uid,
+};
 
 pub use crate::extender_calls::Outage;
-use crate::record::Choice;
+use crate::record::{Choice, Record};
 
 /// A part of a pass over many nodes.
 pub type Task<'t> = Box<dyn FnOnce() + Send + 't>;
@@ -238,7 +240,7 @@ pub enum Span<'a> {
 }
 
 /// An occurrence that is counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub enum Count<'a> {
     /// An event of the [change](Span::Change) at hand was handled
     /// (`event_handling_duration_seconds`).
@@ -273,6 +275,15 @@ pub enum Count<'a> {
         since_first_active: Duration,
         /// The attempt followed the flush of pods that wait for too long, not an event.
         after_flush: bool,
+        /// The time that the pod had spent in each part of the queue.
+        times: QueueTimes,
+    },
+    /// A pod was deleted that had been tried and was pending.
+    PendingDeleted {
+        /// The record of its last attempt.
+        last: &'a Record,
+        /// The time since the scheduler saw the pod first.
+        pending: Duration,
     },
     /// PreBind, or a request to bind, ended. Both take several calls into the engine.
     Point {

@@ -318,9 +318,10 @@ impl Records {
         }
     }
 
-    /// Forgets the records beside a pod that has left the queue; those in the ring stay.
-    pub(crate) fn forget(&mut self, pod: &Uid) {
-        self.pending.remove(pod);
+    /// Forgets the records beside a pod that has left the queue; those in the ring stay. Returns the last one.
+    pub(crate) fn forget(&mut self, pod: &Uid) -> Option<Arc<Record>> {
+        let History { first, mut last } = self.pending.remove(pod)?;
+        Some(last.pop_back().unwrap_or(first))
     }
 
     /// Returns the records of a pod, oldest first.

@@ -33,6 +33,7 @@ pub(crate) use versions::{VersionError, VersionRequest};
 use crate::config::gates::GateError;
 use crate::config::{Configuration, Duration, Gates};
 use crate::recorder::RecordingOptions;
+use crate::traces::{TracingConfiguration, TracingError};
 use deprecated::Deprecated;
 use gates::GateSetting;
 use record_limit::RecordLimit;
@@ -96,6 +97,10 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "BOOL", value_parser = go::boolean, num_args = 0..=1,
         require_equals = true, default_value = "false", default_missing_value = "true")]
     pub strict_takeover: bool,
+
+    /// Sends traces of pods to the collector of this TracingConfiguration
+    #[arg(long, value_name = "FILE", value_parser = go::path)]
+    tracing_config_file: Option<PathBuf>,
 
     /// Answers at /whatif/ what a change of the cluster would do to its pods
     #[arg(long = "whatif", value_name = "BOOL", value_parser = go::boolean, num_args = 0..=1,
@@ -187,6 +192,16 @@ impl Flags {
             limit: self.record_limit.bytes(),
             feature_gates: self.feature_gates.iter().map(|gate| gate.as_str().to_owned()).collect(),
         })
+    }
+
+    /// Returns which pods are traced and where their traces go, if any.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is not valid.
+    pub(crate) fn tracing(&self) -> Result<Option<TracingConfiguration>, TracingError> {
+        go::given(self.tracing_config_file.as_ref())
+            .map(|path| TracingConfiguration::read(&path))
+            .transpose()
     }
 
     /// Returns a warning for each flag without effect, with the reason.

@@ -365,7 +365,7 @@ const DEFAULTS: &str = "
     write-config-to=";
 
 /// Flags of Loadmaster.
-const OWN: [&str; 8] = [
+const OWN: [&str; 10] = [
     "adaptive-sampling=false",
     "agent-config=",
     "clusters=",
@@ -373,6 +373,8 @@ const OWN: [&str; 8] = [
     "no-rankings=false",
     "record-limit=2Gi",
     "record=",
+    "strict-takeover=false",
+    "tracing-config-file=",
     "whatif=false",
 ];
 

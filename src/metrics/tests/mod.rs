@@ -13,7 +13,7 @@ use engine::record::Choice;
 use framework::testing::pod;
 use framework::{
     ActionType, ClusterEvent, Code, Counter, CounterVec, EventResource, ExtensionPoint, GaugeVec,
-    HistogramVec, PluginName, PodKey,
+    HistogramVec, PluginName, PodKey, QueueTimes,
 };
 
 use super::*;
@@ -50,6 +50,7 @@ fn with_samples() -> Arc<Metrics> {
         took: Duration::from_millis(3),
         since_first_active: Duration::from_secs(3),
         after_flush: false,
+        times: QueueTimes::default(),
     });
     probe.count(Count::PermitWait {
         pod: &pod("p").build(),

@@ -1,10 +1,14 @@
 //! The API object of an event.
 
+use std::collections::BTreeMap;
+
 use engine::{Event, EventType, ObjectRef};
 use framework::{PodKey, Time, Uid, WallOffset};
 use serde::Serialize;
 
+use super::Options;
 use crate::request::{collection_path, push_segment};
+use crate::trace_ids::TRACE_ID_ANNOTATION;
 
 const API_VERSION: &str = "events.k8s.io/v1";
 
@@ -88,6 +92,8 @@ struct Body<'a> {
 struct Metadata<'a> {
     name: &'a str,
     namespace: &'a str,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    annotations: BTreeMap<&'static str, String>,
 }
 
 #[derive(Serialize)]
@@ -163,17 +169,22 @@ impl EventObject {
     /// Returns the JSON of the object, with times of a wall clock with this offset.
     pub(super) fn to_json(
         &self,
-        hostname: &str,
+        options: &Options,
         series: Option<EventSeries>,
         offset: WallOffset,
     ) -> Vec<u8> {
         let event = &self.event;
         let regarding = &event.regarding;
-        let instance = format!("{}-{hostname}", event.reporting_controller);
+        let instance = format!("{}-{}", event.reporting_controller, options.hostname);
+        let name = self.name();
         to_json(&Body {
             api_version: API_VERSION,
             kind: "Event",
-            metadata: Metadata { name: &self.name(), namespace: &regarding.namespace },
+            metadata: Metadata {
+                name: &name,
+                namespace: &regarding.namespace,
+                annotations: self.annotations(options),
+            },
             event_time: micro_time(self.time, offset),
             reporting_controller: &event.reporting_controller,
             reporting_instance: &instance[..instance.floor_char_boundary(MAX_INSTANCE)],
@@ -191,6 +202,15 @@ impl EventObject {
             },
             series: series.map(|series| series.to_body(offset)),
         })
+    }
+}
+
+impl EventObject {
+    /// Returns the annotation with the trace of a pod that is bound.
+    fn annotations(&self, options: &Options) -> BTreeMap<&'static str, String> {
+        let traced = options.trace_ids.filter(|_| !self.can_repeat());
+        let trace = traced.and_then(|traces| traces.of(&self.event.uid));
+        trace.map(|trace| (TRACE_ID_ANNOTATION, trace.to_string())).into_iter().collect()
     }
 }
 

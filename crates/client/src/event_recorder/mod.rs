@@ -29,6 +29,7 @@ use crate::api_dispatcher::{CallCounts, CallState, CallType};
 use crate::failed_call::{FailedCall, FailedCalls};
 use crate::request::{Destination, Method, Reply, Request, RequestId, RequestIds, Response, Tried};
 use crate::request_limiter::RequestLimiter;
+use crate::trace_ids::TraceIds;
 use crate::window::Window;
 
 pub use self::event_object::ObjectKind;
@@ -93,6 +94,8 @@ pub struct Options {
     pub burst: u32,
     /// Time to wait for the reply to a request.
     pub request_timeout: Duration,
+    /// The traces that `Scheduled` events name, if pods are traced.
+    pub trace_ids: Option<TraceIds>,
 }
 
 impl Default for Options {
@@ -105,6 +108,7 @@ impl Default for Options {
             qps: None,
             burst: 100,
             request_timeout: Duration::from_secs(30),
+            trace_ids: None,
         }
     }
 }
@@ -475,7 +479,7 @@ impl EventRecorder {
                 Method::Post,
                 object.collection_path(),
                 "application/json",
-                object.to_json(&self.options.hostname, *series, self.wall_offset),
+                object.to_json(&self.options, *series, self.wall_offset),
             ),
         };
         Request {

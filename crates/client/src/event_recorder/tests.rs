@@ -145,6 +145,22 @@ fn event_is_created_in_the_namespace_of_its_pod() {
 }
 
 #[test]
+fn scheduled_event_names_the_trace_of_its_pod() {
+    let traced = |per_million| {
+        let trace_ids = Some(TraceIds::new(per_million));
+        let mut harness = with(Options { trace_ids, ..Options::default() });
+        harness.record(scheduled("a"));
+        let annotations = body(&harness.exchange(ok()))["metadata"]["annotations"].clone();
+        harness.record(failed("b"));
+        assert_eq!(body(&harness.request())["metadata"]["annotations"], Value::Null);
+        annotations
+    };
+    let id = TraceIds::new(1_000_000).of(&UID.into()).unwrap().to_string();
+    assert_eq!(traced(1_000_000), json!({"loadmaster.io/trace-id": id}));
+    assert_eq!(traced(0), Value::Null);
+}
+
+#[test]
 fn event_can_have_a_related_pod() {
     let mut harness = harness();
     let related = ObjectRef { pod: PodKey::new("other", "p"), uid: "u-2".into() };

@@ -50,6 +50,11 @@ impl QueueTimes {
         self.current = part.map(|part| (part, now));
     }
 
+    /// Returns the time in all parts.
+    pub fn total(&self) -> Duration {
+        self.active + self.backoff + self.unschedulable + self.gated
+    }
+
     /// Returns the times including the wait that goes on at `now`.
     #[must_use]
     pub fn until(mut self, now: Time) -> Self {

@@ -109,6 +109,7 @@ impl History {
             qps: (random.u8(..4) == 0).then_some(2.0),
             burst: random.u32(1..3),
             request_timeout: Duration::from_secs(7),
+            trace_ids: None,
         };
         let now = Time::parse_rfc3339("2026-01-01T00:00:00.7Z").unwrap_or(Time::ZERO);
         let offset = WallOffset::between(now, now + Duration::from_secs(random.u64(..9)));

@@ -202,6 +202,7 @@ impl Probe for Recorder {
             Count::Event(_)
             | Count::Incoming { .. }
             | Count::Victims(_)
+            | Count::PendingDeleted { .. }
             | Count::ApiCall { .. }
             | Count::RankingCheck { .. }
             | Count::DecisionAge(_) => {}
