@@ -47,8 +47,9 @@ pub(crate) struct Preemptions {
     /// The preemptions by the UID of their last victim, and by the UID of their preemptor.
     by_pod: BTreeSet<(Uid, PreemptionId)>,
     last_id: PreemptionId,
-    /// Victims whose eviction was requested and has not failed, until the watch shows their end.
-    ending: BTreeSet<Uid>,
+    /// Victims whose eviction was requested and has not failed, until the watch shows their end, with the preemptors that
+    /// count on it although it was not requested for them.
+    ending: BTreeMap<Uid, Vec<(PodKey, Uid)>>,
     pauses: Pauses,
 }
 
@@ -113,6 +114,7 @@ impl Preemptions {
             return None;
         }
         let count = Count::Victims(request.victims.len());
+        self.count_on_ending(&request);
         request.victims.retain(|victim| self.may_be_evicted(victim, world));
         request.victims.iter().for_each(|victim| world.begin_eviction(victim));
         let last = request.victims.last()?.uid.clone();
@@ -211,9 +213,11 @@ impl Preemptions {
             }
             (Some(victim), _) => {
                 preemption.failed = true;
+                let others = self.ending.remove(&victim.uid).unwrap_or_default();
                 self.victim_ends(&victim.uid, world);
                 world.cancel_eviction(&victim.uid);
                 retry_pods_that_count_on(&victim.uid, world, cx);
+                retry_preemptors(&others, world, cx);
             }
         }
         self.insert(id, preemption);
@@ -279,7 +283,7 @@ impl Preemptions {
     /// not show the end of the pod yet.
     pub(crate) fn is_evicting(&self, victim: &Uid) -> bool {
         let mut requested = self.in_progress.values().flat_map(|own| own.evicting.values());
-        self.ending.contains(victim) || requested.any(|pod| pod.uid == *victim)
+        self.ending.contains_key(victim) || requested.any(|pod| pod.uid == *victim)
     }
 }
 
@@ -299,7 +303,18 @@ impl Preemptions {
     }
 
     fn may_be_evicted(&self, victim: &Pod, world: &World) -> bool {
-        world.view().is_running(&victim.uid) && !self.ending.contains(&victim.uid)
+        world.view().is_running(&victim.uid) && !self.ending.contains_key(&victim.uid)
+    }
+
+    /// Notes the preemptor at its victims that are evicted for others. They may stay after all.
+    fn count_on_ending(&mut self, Preemption { preemptor, uid, victims, .. }: &Preemption) {
+        for victim in victims {
+            if let Some(others) = self.ending.get_mut(&victim.uid)
+                && others.iter().all(|(_, other)| other != uid)
+            {
+                others.push((preemptor.clone(), uid.clone()));
+            }
+        }
     }
 
     /// Returns the next victim whose eviction may be requested.
@@ -337,7 +352,7 @@ impl Preemptions {
             observed_generation: victim.generation.into(),
             condition_message: (!victim.preempted).then_some(message),
         }));
-        self.ending.insert(victim.uid.clone());
+        self.ending.entry(victim.uid.clone()).or_default();
         self.by_effect.insert(effect, id);
         preemption.evicting.insert(effect, victim);
     }
@@ -398,6 +413,16 @@ fn retry_pods_that_count_on(victim: &Uid, world: &mut World, cx: &mut Context<'_
     let node = view.cluster().node_name(placed.node).clone();
     for pod in view.nominator().nominated_to(&node) {
         retry_unless_gated(&pod, world, cx);
+    }
+}
+
+/// Requeues preemptors that counted on the end of a victim that was evicted for others and stays. Their nominations may
+/// have been cleared since.
+fn retry_preemptors(preemptors: &[(PodKey, Uid)], world: &mut World, cx: &mut Context<'_>) {
+    for (pod, uid) in preemptors {
+        if !world.view().preemptions().is_running(uid) {
+            world.retry_pending_after_error(pod, uid, cx);
+        }
     }
 }
 

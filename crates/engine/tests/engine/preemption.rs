@@ -327,6 +327,19 @@ fn all_preemptors_that_count_on_a_victim_try_again_if_it_stays() {
 }
 
 #[test]
+fn preemptor_whose_nomination_was_cleared_tries_again_if_its_victim_stays() {
+    let mut world = preempted("1");
+    world.schedule(pod("q").cpu("1").priority(101));
+    world.schedule(pod("r").cpu("2").priority(102));
+    assert_eq!(world.open_evictions(), ["v1", "v2"], "q counts on the eviction of v1 for p");
+    assert_eq!(world.engine.nominator().node_of(&"uid-q".into()), None);
+    assert_eq!(world.place("q"), "unschedulable");
+    let (effect, _) = world.take_eviction("v1");
+    world.answer(effect, &Answer::Forbidden("no".to_owned()));
+    assert_eq!(world.place("q"), "error backoff");
+}
+
+#[test]
 fn preemptors_that_count_on_a_victim_on_another_node_try_again_if_it_stays() {
     let mut world = setup([]).build();
     world.node(small("a"));
