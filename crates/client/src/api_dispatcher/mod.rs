@@ -273,12 +273,25 @@ impl ApiDispatcher {
         self.ready.len() > self.limits.max_waiting
     }
 
-    /// Stops sending requests and taking effects. Waiting calls are dropped without an answer: they
-    /// have changed nothing, and their pods stay pending for the next scheduler. Replies to requests in
-    /// flight are still handled.
+    /// Stops sending requests and taking effects. Calls that wait, and those whose request was not taken, are dropped
+    /// without an answer: they have changed nothing, and their pods stay pending for the next scheduler. Replies to
+    /// requests in flight are still handled.
     pub fn stop(&mut self) {
         self.is_stopped = true;
+        self.take_back_requests();
         self.drop_waiting();
+    }
+
+    /// Takes back the requests that were not taken. A leader whose time is over takes none.
+    fn take_back_requests(&mut self) {
+        for request in std::mem::take(&mut self.requests) {
+            let Some((_, key)) = self.in_flight.remove(&request.id) else { continue };
+            if let Some(call) = self.queues.get_mut(&key).and_then(ObjectQueue::first_mut)
+                && call.is_limited()
+            {
+                self.limiter.release();
+            }
+        }
     }
 
     fn drop_waiting(&mut self) {

@@ -979,3 +979,15 @@ fn stopped_dispatcher_drops_waiting_calls_and_finishes_those_in_flight() {
     assert_eq!((harness.answers(), harness.lines()), (vec![Answer::ok()], vec![]));
     assert_eq!((harness.dispatcher.unfinished(), harness.dispatcher.next_deadline()), (0, None));
 }
+
+#[test]
+fn stopped_dispatcher_takes_back_requests_that_were_not_taken() {
+    let mut harness = with(Limits { max_in_flight: 2, ..Limits::default() });
+    harness.add(bind("a"));
+    let out = harness.request();
+    harness.add(bind("b"));
+    harness.dispatcher.stop();
+    assert_eq!((harness.lines(), harness.dispatcher.unfinished()), (vec![], 1));
+    harness.reply(&out, ok());
+    assert_eq!((harness.answers(), harness.dispatcher.unfinished()), (vec![Answer::ok()], 0));
+}
