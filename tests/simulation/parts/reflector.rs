@@ -71,6 +71,8 @@ struct Model {
     without_event: u32,
     repetitions: u32,
     is_quiet: bool,
+    /// Whether it waits for twice as long, because two watches in a row were silent.
+    is_patient: bool,
     /// The delay of the last failure, without jitter, and its time.
     backoff: Option<(Duration, Time)>,
     failures: u64,
@@ -195,6 +197,8 @@ impl Model {
             },
             Input::Closed(_) if open.stage == Stage::Stream => self.list_is_cut_off(now),
             Input::Closed(_) if matches!(open.stage, Stage::Watch(_)) => {
+                let in_time = open.at + open.timeout + self.options.watch_grace_period;
+                self.is_patient &= now > in_time;
                 self.proceed(open.stage.clone(), lasted(&open, now), now);
             }
             Input::Closed(_) | Input::Failed(..) => {
@@ -317,6 +321,7 @@ impl Model {
                 self.open(open.stage, now);
             }
             stage => {
+                self.is_patient |= open.is_opened && matches!(stage, Stage::Watch(_));
                 self.fail();
                 self.back_off(stage, None, now);
             }
@@ -330,10 +335,15 @@ impl Model {
         }
     }
 
+    fn patience(&self, usual: Duration) -> Duration {
+        if self.is_patient { usual * 2 } else { usual }
+    }
+
     /// Returns when a watch is closed in any case.
     fn end(&self, open: &Open) -> Time {
         let Options { watch_idle_timeout, watch_grace_period, .. } = self.options;
-        (open.at + watch_idle_timeout).max(open.at + open.timeout + watch_grace_period)
+        let grace = self.patience(watch_grace_period);
+        (open.at + watch_idle_timeout).max(open.at + open.timeout + grace)
     }
 
     /// Returns the earliest and the latest time at which the reflector may act by itself.
@@ -348,7 +358,7 @@ impl Model {
             Stage::Page(_) => open.at + request_timeout,
             _ if !open.is_opened => open.at + watch_idle_timeout,
             Stage::Stream => self.end(open).min(open.last + watch_list_idle_timeout),
-            Stage::Watch(_) => self.end(open).min(open.last + watch_idle_timeout),
+            Stage::Watch(_) => self.end(open).min(open.last + self.patience(watch_idle_timeout)),
         };
         (at, at)
     }
@@ -454,6 +464,7 @@ pub(super) fn run(random: &mut Rng, trace: &mut Vec<String>) -> Checked {
         without_event: 0,
         repetitions: 0,
         is_quiet: false,
+        is_patient: false,
         backoff: None,
         failures: 0,
         has_error: false,

@@ -87,6 +87,9 @@ pub struct Reflector<T> {
     calls_without_event: u32,
     /// Whether the last watch was silent, and no event has come since.
     is_quiet: bool,
+    /// Whether two watches in a row were silent, although the server ends the second one early: what it sends may arrive
+    /// later than after the usual wait, and would be lost with each watch.
+    is_patient: bool,
     /// Number of calls in a row that were repeated after the pause that the server asked for.
     repetitions: u32,
     known: KnownObjects,
@@ -161,6 +164,7 @@ impl<T> Reflector<T> {
             state: State::NotStarted,
             calls_without_event: 0,
             is_quiet: false,
+            is_patient: false,
             repetitions: 0,
             known: KnownObjects::default(),
             has_reported: false,
@@ -218,7 +222,10 @@ impl<T> Reflector<T> {
             },
             (Input::Failed(_, message), stage) => self.handle_failure(&message, stage, now),
             (Input::Closed(_), Stage::WatchList) => self.cut_off(now),
-            (Input::Closed(_), Stage::Watch(version)) => self.proceed(Stage::Watch(version), now),
+            (Input::Closed(_), Stage::Watch(version)) => {
+                self.is_patient &= self.ends_late(now);
+                self.proceed(Stage::Watch(version), now);
+            }
             (Input::Closed(_), stage @ Stage::List(_)) => {
                 self.handle_failure("no response", stage, now);
             }
@@ -306,7 +313,7 @@ impl<T> Reflector<T> {
         self.outputs.push(Output::Open(Call { id, is_watch, path, timeout }));
         let deadline = now + timeout;
         let ended = now + watch_timeout;
-        let end = deadline.max(ended + self.options.watch_grace_period);
+        let end = deadline.max(ended + self.patience(self.options.watch_grace_period));
         self.state = State::Calling(OpenCall {
             id,
             stage,
@@ -332,6 +339,17 @@ impl<T> Reflector<T> {
             min..=min.saturating_mul(2)
         };
         Duration::from_secs(self.rng.u64(seconds))
+    }
+
+    /// Returns this time, or twice as long while what the server sends is late.
+    const fn patience(&self, usual: Duration) -> Duration {
+        if self.is_patient { usual.saturating_mul(2) } else { usual }
+    }
+
+    /// Whether the end of the open watch arrives later than after the usual grace period.
+    fn ends_late(&self, now: Time) -> bool {
+        let grace = self.options.watch_grace_period;
+        matches!(&self.state, State::Calling(call) if now > call.timeout + grace)
     }
 
     /// Opens the next call after a normal end. Backs off if too many calls in a row brought no event.
@@ -428,7 +446,8 @@ impl<T> Reflector<T> {
                 self.open(call.stage, now);
             }
             Stage::Watch(_) if call.is_opened => {
-                let seconds = self.options.watch_idle_timeout.as_secs();
+                let seconds = self.patience(self.options.watch_idle_timeout).as_secs();
+                self.is_patient = true;
                 let message = format!("no event, no bookmark and no end within {seconds} s");
                 self.handle_failure(&message, call.stage, now);
             }
@@ -453,7 +472,8 @@ impl<T> Reflector<T> {
     /// Sets the time at which the open call counts as silent: a watch of a server that sends bookmarks, or
     /// a streaming list. A proxy may keep a connection open whose other half is dead.
     fn expect_progress(&mut self, now: Time) {
-        let Options { watch_list_idle_timeout, watch_idle_timeout, .. } = self.options;
+        let watch_list_idle_timeout = self.options.watch_list_idle_timeout;
+        let watch_idle_timeout = self.patience(self.options.watch_idle_timeout);
         if let State::Calling(call) = &mut self.state {
             call.deadline = match call.stage {
                 Stage::WatchList => call.end.min(now + watch_list_idle_timeout),

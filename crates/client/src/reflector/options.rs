@@ -23,7 +23,8 @@ pub struct Options {
     /// Time that a watch may stay open after its timeout. After that its connection counts as dead.
     pub watch_grace_period: Duration,
     /// Time to wait for a watch to open, and time without an event or a bookmark after which it counts as silent. The server
-    /// sends a bookmark about every minute, so a watch without changes is silent, too.
+    /// sends a bookmark about every minute, so a watch without changes is silent, too. After two silent watches in a row
+    /// both this time and the grace period are twice as long, until a watch ends in time.
     pub watch_idle_timeout: Duration,
     /// Time without events after which a streaming list counts as cut off.
     pub watch_list_idle_timeout: Duration,

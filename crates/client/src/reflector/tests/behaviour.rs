@@ -643,6 +643,28 @@ fn watch_that_does_not_end_in_time_has_failed() {
 }
 
 #[test]
+fn watch_whose_events_arrive_after_a_minute_is_kept_open_for_them() {
+    let mut driver = quiet();
+    driver.wait();
+    driver.wait();
+    driver.input(Input::Opened);
+    let longest = driver.now + Duration::from_secs(90);
+    assert_eq!(driver.reflector.next_deadline(), Some(longest), "not 45 s, like those before");
+    driver.now = driver.now + Duration::from_secs(60);
+    driver.event(added("c", "w", 20));
+    assert_eq!(driver.reports(), ["+c w 20"]);
+    driver.now = driver.now + Duration::from_secs(31);
+    closed(&mut driver);
+    driver.input(Input::Opened);
+    assert_eq!(driver.wait(), Duration::from_secs(90), "the end was late, too");
+    driver.input(Input::Opened);
+    driver.now = driver.now + Duration::from_secs(requested_timeout(&driver));
+    closed(&mut driver);
+    driver.input(Input::Opened);
+    assert_eq!(driver.wait(), Duration::from_secs(45), "it ended in time");
+}
+
+#[test]
 fn inputs_about_earlier_calls_are_ignored() {
     let mut driver = watching();
     let old = driver.call.as_ref().map(|call| call.id).expect("a call");
