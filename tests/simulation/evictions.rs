@@ -36,15 +36,23 @@ pub(crate) struct Evictions {
 struct Preemptor {
     priority: i32,
     tally: Tally,
-    /// Time and node of the preemption that began last, until a pod has been evicted in it. Otherwise it does not
-    /// count.
-    begun: Option<(Time, Arc<str>)>,
+    /// The preemptions that began. One counts once a pod has been evicted in it.
+    begun: Vec<Begun>,
     /// The node of the last preemption that counts.
     node: Option<Arc<str>>,
     /// All preemptions that may have begun, and their nodes. One does not begin if others evict all of its victims
     /// already.
     at_most: Tally,
     tried: BTreeSet<Arc<str>>,
+}
+
+/// A preemption that began. One whose victims are all evicted already for earlier ones never counts.
+#[derive(Debug)]
+struct Begun {
+    at: Time,
+    node: Arc<str>,
+    victims: BTreeSet<Uid>,
+    counts: bool,
 }
 
 #[derive(Debug)]
@@ -63,7 +71,7 @@ struct Tally {
 
 impl Tally {
     fn add(&mut self, at: Time) {
-        *self = Self { count: self.count + 1, last: at };
+        *self = Self { count: self.count + 1, last: self.last.max(at) };
     }
 
     /// Returns the length of the pause after these preemptions.
@@ -105,7 +113,8 @@ impl Evictions {
         let paused = own.tally.allows(now);
         rule(paused.is_ok(), || format!("{pod} evicts at {now} in {paused:?} after {own:?}"))?;
         own.priority = priority;
-        own.begun = Some((now, node.clone()));
+        let victims = preemption.victims.iter().map(|victim| victim.uid.clone()).collect();
+        own.begun.push(Begun { at: now, node: node.clone(), victims, counts: false });
         own.at_most.add(end);
         for before in &own.tried {
             self.at_most.entry(before.clone()).or_default().add(end);
@@ -145,16 +154,20 @@ impl Evictions {
         known.tally.add(now);
     }
 
-    /// Takes in the events of a step. An eviction makes the preemption before fruitless.
+    /// Takes in the events of a step. An eviction makes the preemption before fruitless. It belongs to the first preemption
+    /// with this victim: no pod is evicted twice.
     pub(crate) fn told(&mut self, events: &[Event]) {
         for event in events.iter().filter(|event| event.reason == "Preempted") {
             let preemptor = event.related.as_ref().map(|related| &related.uid);
             let Some(own) = preemptor.and_then(|uid| self.preemptors.get_mut(uid)) else {
                 continue;
             };
-            let Some((at, node)) = own.begun.take() else { continue };
+            let first = own.begun.iter_mut().find(|begun| begun.victims.contains(&event.uid));
+            let Some(begun) = first.filter(|begun| !begun.counts) else { continue };
+            begun.counts = true;
+            let at = begun.at;
             own.tally.add(at);
-            let (before, priority) = (own.node.replace(node), own.priority);
+            let (before, priority) = (own.node.replace(begun.node.clone()), own.priority);
             if let Some(before) = before {
                 self.charge(before, priority, at);
             }
@@ -165,7 +178,7 @@ impl Evictions {
     pub(crate) fn is_bound(&mut self, pod: &Uid, node: &Arc<str>) {
         let Some(own) = self.preemptors.remove(pod) else { return };
         // The last preemption may have been called off, which leaves the count of the node.
-        if own.tried.iter().eq([node]) && own.begun.is_none() {
+        if own.tried.iter().eq([node]) && own.begun.last().is_none_or(|begun| begun.counts) {
             self.at_most.remove(node);
         }
         self.nodes.remove(node);

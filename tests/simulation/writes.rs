@@ -182,6 +182,7 @@ impl Writes {
     }
 
     /// Checks a write of a pod. No condition or nomination is written once an answer has shown that the pod has a node.
+    /// A write of a plugin may follow such an answer: it may wait behind a patch that reads the pod after a conflict.
     fn is_meant_well(&self, server: &Server, request: &Request) -> Checked {
         let body = body_of(request);
         let is_deletion = request.method == Method::Delete;
@@ -191,7 +192,9 @@ impl Writes {
             self.are_others_evicted(server, &uid)?;
             return self.may_evict(server, &uid);
         }
-        let is_status = request.path.ends_with("/status");
+        let status = &body["status"];
+        let is_status = request.path.ends_with("/status")
+            && !(status["conditions"].is_null() && status.get("nominatedNodeName").is_none());
         let is_known =
             self.bound.contains_key(&Uid::from(uid.as_str())) || self.shown_bound.contains(&uid);
         let is_late = is_status
@@ -199,7 +202,7 @@ impl Writes {
             && server.live_pods().any(|pod| {
                 pod["metadata"]["uid"] == uid && !names_old_version(&version_in(&body), pod)
             });
-        rule(!is_late, || format!("{} of a pod that is bound", request.path))
+        rule(!is_late, || format!("{} of a pod that is bound: {body}", request.path))
     }
 
     /// Checks that the last victim of a preemptor is evicted only after the others: if one of these evictions fails, the
