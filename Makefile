@@ -10,6 +10,10 @@ TEST_THREADS ?= 6
 
 # About a minute on two cores.
 SEEDS ?= 42..66
+# Seeds that `make faults-fresh` draws.
+FRESH ?= 24
+# Actions in each run of the whole; with 0, only the parts run.
+STEPS ?= 300
 MINUTES ?= 1
 CLUSTERS ?= 0
 
@@ -21,7 +25,7 @@ TOOLS := $(CURDIR)/target/tools
 DENY_VERSION := 0.20.2
 export PATH := $(TOOLS)/bin:$(PATH)
 
-.PHONY: help parts demo demo-clusters test fmt fmt-check clippy image build tests doctests doc golden trouble faults chaos documents bench \
+.PHONY: help parts demo demo-clusters test fmt fmt-check clippy image build tests doctests doc golden trouble faults faults-fresh chaos documents bench \
 	alerts deny cargo-deny render-chart instructions instructions-budget plots
 .NOTPARALLEL:
 
@@ -37,6 +41,7 @@ help:
 	@echo "make doc     API documentation"
 	@echo "make golden  decisions recorded from kube-scheduler (GOLDEN=folder for others)"
 	@echo "make faults  simulation with injected faults (SEEDS=A..B)"
+	@echo "make faults-fresh  the same with seeds drawn by lot (FRESH=N; STEPS=0 for the parts alone)"
 	@echo "make chaos   replicas as processes, killed and cut off (MINUTES=M, CLUSTERS=N for many clusters)"
 	@echo "make trouble  chaos, and faults, instructions and documents beside it"
 	@echo "make documents  output of commands in the documents (openb: needs ../shared/data/openb)"
@@ -104,7 +109,10 @@ golden:
 	$(CARGO) run --example golden -- $(GOLDEN)
 
 faults:
-	$(CARGO) run --example faults -- --seeds $(SEEDS)
+	$(CARGO) run --example faults -- --seeds $(SEEDS) --steps $(STEPS)
+
+faults-fresh:
+	$(CARGO) run --example faults -- --fresh $(FRESH) --steps $(STEPS)
 
 chaos:
 	$(CARGO) run --example chaos -- --minutes $(MINUTES) --clusters $(CLUSTERS)

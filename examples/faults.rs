@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! cargo run --release --example faults -- --seeds 0..300
+//! cargo run --release --example faults -- --fresh 1000
 //! ```
 
 #[path = "../tests/simulation/mod.rs"]
@@ -23,6 +24,9 @@ struct Args {
     /// Seeds, the last one excluded
     #[arg(long, value_name = "A..B", default_value = "0..300", value_parser = range)]
     seeds: Range<u64>,
+    /// Instead of these, as many seeds from a start drawn by lot, which is printed
+    #[arg(long, value_name = "N", conflicts_with = "seeds", value_parser = clap::value_parser!(u64).range(1..))]
+    fresh: Option<u64>,
     /// Actions in each run of the scheduler; with 0, only the parts of the scheduler run
     #[arg(long, value_name = "N", default_value_t = 300)]
     steps: u32,
@@ -41,9 +45,19 @@ fn range(text: &str) -> Result<Range<u64>, String> {
     if range.is_empty() { Err("the range is empty".to_owned()) } else { Ok(range) }
 }
 
+/// Fresh seeds are drawn below this number, so that they can be read and typed.
+const FRESH_SEEDS: u64 = 1_000_000_000_000;
+
+fn fresh(count: u64) -> Range<u64> {
+    let start = fastrand::u64(..FRESH_SEEDS);
+    start..start.saturating_add(count)
+}
+
 fn main() -> ExitCode {
-    let Args { seeds, steps, trace } = Args::parse();
+    let Args { seeds, fresh: drawn, steps, trace } = Args::parse();
+    let seeds = drawn.map_or(seeds, fresh);
     let count = seeds.end - seeds.start;
+    println!("seeds {}..{}", seeds.start, seeds.end);
     let bar = ProgressBar::new(count).with_style(
         ProgressStyle::with_template("{pos}/{len} seeds {wide_bar} {elapsed}")
             .expect("the template is fixed"),
@@ -51,7 +65,12 @@ fn main() -> ExitCode {
     let outcomes: Vec<_> = seeds
         .into_par_iter()
         .map(|seed| simulation::run(seed, steps, trace))
-        .inspect(|_| bar.inc(1))
+        .inspect(|(_, violation)| {
+            bar.inc(1);
+            if let Some(violation) = violation {
+                bar.suspend(|| eprintln!("seed {}: {}", violation.seed, violation.text));
+            }
+        })
         .collect();
     bar.finish_and_clear();
     let mut total = simulation::Summary::default();
@@ -59,9 +78,8 @@ fn main() -> ExitCode {
     for (summary, violation) in outcomes {
         total += summary;
         if let Some(violation) = violation {
-            match broken.is_empty() {
-                true => eprintln!("{violation}"),
-                false => eprintln!("seed {}: {}", violation.seed, violation.text),
+            if broken.is_empty() {
+                eprintln!("{violation}");
             }
             broken.push(violation.seed);
         }
@@ -88,16 +106,16 @@ fn main() -> ExitCode {
         broken.len(),
         total.fingerprint
     );
+    let missing: Vec<&str> = coverage.missing().collect();
+    let is_blind = !missing.is_empty() && count >= WHOLE_RUN;
+    if is_blind {
+        eprintln!("never seen: {}", missing.join(", "));
+    }
     for seed in &broken {
         let end = seed + 1;
         eprintln!(
             "to replay: cargo run --example faults -- --seeds {seed}..{end} --steps {steps} --trace"
         );
-    }
-    let missing: Vec<&str> = coverage.missing().collect();
-    let is_blind = !missing.is_empty() && count >= WHOLE_RUN;
-    if is_blind {
-        eprintln!("never seen: {}", missing.join(", "));
     }
     if broken.is_empty() && !is_blind { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
