@@ -31,6 +31,7 @@ struct Difference {
 enum Reason {
     LostWakeUp,
     RoomCountedTwice,
+    LostCapacity,
     Crash,
     /// This minor release of Kubernetes 1 fixes the bug.
     FixedUpstream(u32),
@@ -43,6 +44,7 @@ impl TryFrom<String> for Reason {
         match text.as_str() {
             "lost wake-up" => Ok(Self::LostWakeUp),
             "room counted twice" => Ok(Self::RoomCountedTwice),
+            "lost capacity" => Ok(Self::LostCapacity),
             "crash" => Ok(Self::Crash),
             _ => {
                 let minor = text.strip_prefix("fixed upstream in 1.").map(str::parse);
@@ -119,6 +121,7 @@ mod tests {
     fn reasons_are_those_of_the_rule_or_a_later_release() {
         let read = |text: &str| Reason::try_from(text.to_owned());
         assert_eq!(read("lost wake-up"), Ok(Reason::LostWakeUp));
+        assert_eq!(read("lost capacity"), Ok(Reason::LostCapacity));
         assert_eq!(read("fixed upstream in 1.37"), Ok(Reason::FixedUpstream(37)));
         for text in ["fixed upstream in 1.36", "fixed upstream in 2.0", "taste"] {
             assert_eq!(read(text), Err(format!("unknown reason {text:?}")));

@@ -47,6 +47,18 @@ fn behind_a_pod() -> Scenario {
             Bound,
         )
         .on((R::AssignedPod, A::ADD), "another pod comes", create(pod("more").on("n")), Left)
+        .on(
+            (R::VolumeAttachment, A::ADD),
+            "its volume is attached to the node",
+            create(attachment("own", DRIVER, "n", "pv")),
+            Bound,
+        )
+        .on(
+            (R::VolumeAttachment, A::ADD),
+            "the volume of the other pod is attached",
+            create(attachment("others", DRIVER, "n", "pv-user")),
+            Left,
+        )
         .on((R::CsiNode, A::UPDATE), "the limit rises", drivers(limited(2)), Bound)
         .on((R::CsiNode, A::UPDATE), "the limit falls", drivers(limited(0)), Left)
         .on((R::CsiNode, A::UPDATE), "the limit goes", drivers(json!([])), Bound)

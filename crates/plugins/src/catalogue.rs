@@ -260,7 +260,7 @@ mod tests {
             (claims.clone(), ADD | DELETE),
             (R::Pod, DELETE),
             (R::AssignedPod, ADD),
-            (R::VolumeAttachment, DELETE),
+            (R::VolumeAttachment, ADD | DELETE),
         ];
         let binding = vec![
             (R::StorageClass, ADD | UPDATE),

@@ -93,11 +93,9 @@ impl Question<'_> {
         self.place.node.labels.get(&term.topology_key)
     }
 
-    /// Whether a term selects a pod. A namespace selector is evaluated for existing namespaces and,
-    /// as in Kubernetes 1.36, for one without labels, which stands for all others.
+    /// Whether a term selects a pod. A namespace that does not exist has no labels.
     fn means(&self, term: &PodAffinityTerm, other: &Pod) -> bool {
-        let labels = self.oracle.related.namespace_labels(&other.key.namespace);
-        term.matches(other, &labels) || term.matches(other, &Labels::default())
+        term.matches(other, &self.oracle.related.namespace_labels(&other.key.namespace))
     }
 }
 

@@ -196,8 +196,7 @@ impl Question<'_> {
         })
     }
 
-    /// Whether no attach limit of the node is exceeded. As in Kubernetes, a volume that is attached
-    /// already counts again for the first pod that uses it here.
+    /// Whether the pod needs no further volume here, or the attach limit allows it.
     fn can_attach(&self) -> bool {
         let node = &self.place.node.name;
         self.storage().limits(node).all(|(driver, limit)| {
@@ -205,8 +204,8 @@ impl Question<'_> {
             let mut used: BTreeSet<String> =
                 others.flat_map(|other| self.storage().handles(other, driver)).collect();
             let wanted: BTreeSet<String> = self.storage().handles(self.pod, driver).collect();
-            let new = wanted.difference(&used).count();
             used.extend(self.storage().attached(node, driver));
+            let new = wanted.difference(&used).count();
             new == 0 || used.len() + new <= limit
         })
     }

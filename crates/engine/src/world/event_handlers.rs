@@ -3,7 +3,10 @@
 
 use std::sync::Arc;
 
-use framework::{ActionType, ClusterEvent, Code, EventResource, Node, Pod, PodKey, Uid};
+use framework::{
+    ActionType, ClusterEvent, Code, EventResource, Node, NominatedPods, NominatingInfo, Pod,
+    PodKey, StatusPatch, Uid,
+};
 use serde_json::Value;
 
 use super::{LoggedChange, World};
@@ -13,6 +16,9 @@ use crate::context::Context;
 use crate::object_event::{ObjectEvent, Objects};
 use crate::ports::{Count, Span};
 use crate::queue::Updated;
+
+/// The name that clears a nomination.
+const NO_NODE: &str = "";
 
 /// An effect of a change that the engine passes on to binding cycles, preemptions and plugins.
 #[derive(Debug)]
@@ -87,7 +93,30 @@ impl World {
             self.log.push(update.node, LoggedChange::Node(update.change));
         }
         self.view.preemptions.fruitless_mut().forget_node(name);
+        self.clear_nominations_to(name, cx);
         cx.probe.count(Count::Event(&event.event));
+    }
+
+    /// Clears the nominations to a node that is gone, in the status of the pods, too. The attempt or the bind of a pod that
+    /// is under way decides about its own nomination.
+    ///
+    /// Rule nomination-to-a-deleted-node of docs/differences.toml.
+    fn clear_nominations_to(&mut self, node: &str, cx: &mut Context<'_>) {
+        for pod in self.view.nominator.nominated_to(node) {
+            let is_under_way =
+                self.queue.is_in_flight(&pod.uid) || self.view.cache.is_assumed(&pod.uid);
+            if is_under_way || !self.view.pending.contains_key(&pod.key) {
+                continue;
+            }
+            let cleared = NominatingInfo::Override(NO_NODE.into());
+            let nominated_node_name = self.view.nominator.to_write(&pod, &cleared);
+            self.view.nominator.delete(&pod.uid);
+            if nominated_node_name.is_some() {
+                self.nomination_written(&pod, NO_NODE.into());
+            }
+            let patch = StatusPatch { condition: None, nominated_node_name };
+            cx.effects.patch_pod_status(&pod, patch);
+        }
     }
 
     /// Moves pods after a change of an object that is neither pod nor node. Such an event does not say
@@ -317,6 +346,7 @@ mod tests {
 
     use super::*;
     use crate::context::Effects;
+    use crate::effect::{Effect, EffectKind};
     use crate::extender_calls::{ExtenderCalls, ExtenderHealth};
     use crate::ports::Probe;
     use crate::queue::QueueConfig;
@@ -336,13 +366,20 @@ mod tests {
 
     /// Applies a change. Returns the labels of the handled events.
     fn apply(world: &mut World, change: Change) -> Vec<String> {
-        let (client, probe) = (&mut (), &mut Handled::default());
+        let mut probe = Handled::default();
+        effects_of(world, change, &mut probe);
+        probe.0
+    }
+
+    fn effects_of(world: &mut World, change: Change, probe: &mut Handled) -> Vec<Effect> {
         let health = ExtenderHealth::default();
+        let client = &mut ();
         let extenders = ExtenderCalls::new(client, health, WallOffset::default());
         let effects = Effects::default();
         let now = Time::from_secs(1000);
-        world.apply(change, &mut Context { now, extenders, probe, effects });
-        std::mem::take(&mut probe.0)
+        let mut cx = Context { now, extenders, probe, effects };
+        world.apply(change, &mut cx);
+        cx.effects.take()
     }
 
     fn see(world: &mut World, pod: PodBuilder) -> Vec<String> {
@@ -423,5 +460,30 @@ mod tests {
         assert_eq!(nominated(&world).as_deref(), Some("o"), "kept until it is written");
         apply(&mut world, deleted("p"));
         assert!(world.view().nominator().is_empty());
+    }
+
+    #[test]
+    fn deleted_node_clears_the_nominations_of_waiting_pods() {
+        let world = &mut World::new(profiles(), QueueConfig::default());
+        apply(world, Change::Node(node("n").build()));
+        see(world, pod("shown").nominated("n"));
+        see(world, pod("elsewhere").nominated("m"));
+        let unwritten = Arc::new(pod("unwritten").build());
+        see(world, pod("unwritten"));
+        world.view.nominator.add(unwritten, &NominatingInfo::Override("n".into()));
+        let effects = effects_of(world, Change::NodeDeleted("n".into()), &mut Handled::default());
+        let patches: Vec<_> = effects
+            .iter()
+            .filter_map(|effect| match &effect.kind {
+                EffectKind::PatchPodStatus { pod, patch, .. } => Some((&*pod.name, patch.clone())),
+                _ => None,
+            })
+            .collect();
+        let cleared = StatusPatch { condition: None, nominated_node_name: Some("".into()) };
+        assert_eq!(patches, [("shown", cleared)]);
+        assert_eq!(world.view().nominator().nodes().collect::<Vec<_>>(), ["m"]);
+        see(world, pod("shown").nominated("n").label("app", "web"));
+        let nominated = world.view().nominator().nodes().collect::<Vec<_>>();
+        assert_eq!(nominated, ["m"], "an outdated status does not nominate again");
     }
 }

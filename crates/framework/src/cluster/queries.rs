@@ -62,7 +62,7 @@ const MAX_STANDING: usize = 4096;
 
 fn scope(query: &PodQuery) -> Option<&[Arc<str>]> {
     match &query.namespaces {
-        Namespaces::All => None,
+        Namespaces::All | Namespaces::AllBut(_) => None,
         Namespaces::These(these) => Some(these),
     }
 }

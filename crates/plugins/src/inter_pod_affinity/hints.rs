@@ -96,25 +96,34 @@ impl<'a> Waiting<'a> {
     }
 
     fn is_helped_by_pod(&self, old: Option<&Pod>, new: Option<&Pod>) -> bool {
-        let (matched, matches_now) = (
-            old.is_some_and(|old| self.matches_affinity(old)),
-            new.is_some_and(|new| self.matches_affinity(new)),
-        );
-        let starts_to_match = matches_now && !matched;
-        let last_leaves = matched && !matches_now && self.may_be_first(None);
-        starts_to_match || last_leaves || self.is_freed_by_pod(old, new)
+        let exactly = |term: &PodAffinityTerm, other: &Pod| matches(term, other, self.cluster);
+        // The hint of 1.36 knows no labels of namespaces. This one answers Queue wherever that one does.
+        let without_labels =
+            |term: &PodAffinityTerm, other: &Pod| term.matches(other, &Labels::default());
+        let is_gone = || old.filter(|_| new.is_none());
+        self.is_helped_under(exactly, old, new)
+            || self.is_helped_under(without_labels, old, new)
+            || is_gone().is_some_and(|old| self.is_rejected_by(old, |_| true))
     }
 
-    /// Whether an anti-affinity term no longer matches the changed pod, or one of its terms is
-    /// gone.
-    fn is_freed_by_pod(&self, old: Option<&Pod>, new: Option<&Pod>) -> bool {
-        let Some(old) = old else { return false };
-        let term_matches = |term, other| matches(term, other, self.cluster);
-        let released = self
-            .anti_affinity
-            .iter()
-            .any(|term| term_matches(term, old) && !new.is_some_and(|new| term_matches(term, new)));
-        released || (new.is_none() && self.is_rejected_by(old, |_| true))
+    /// Whether a changed pod starts to match all affinity terms, is the last one that did, or stops to match an
+    /// anti-affinity term.
+    fn is_helped_under(
+        &self,
+        matches: impl Fn(&PodAffinityTerm, &Pod) -> bool,
+        old: Option<&Pod>,
+        new: Option<&Pod>,
+    ) -> bool {
+        let all = |other: &Pod| {
+            !self.affinity.is_empty() && self.affinity.iter().all(|term| matches(term, other))
+        };
+        let (matched, matches_now) = (old.is_some_and(all), new.is_some_and(all));
+        let is_released = |term: &PodAffinityTerm| {
+            old.is_some_and(|old| matches(term, old)) && !new.is_some_and(|new| matches(term, new))
+        };
+        (matches_now && !matched)
+            || (matched && !matches_now && self.may_be_first(None))
+            || self.anti_affinity.iter().any(is_released)
     }
 
     /// Whether the added node helps. For a pod without terms, it helps unless a placed pod there

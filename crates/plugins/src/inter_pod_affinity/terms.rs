@@ -76,16 +76,10 @@ fn preferred(affinity: &Option<PodAffinity>) -> Result<&[WeightedPodAffinityTerm
 
 /// Whether a term of the pod to schedule selects the namespace `namespace` with `labels`.
 ///
-/// kube-scheduler 1.36 resolves a namespace selector to names and then also evaluates it with empty
-/// labels. A selector that matches empty labels therefore matches every namespace.
+/// Rule inter-pod-affinity-negative-namespace-selector of docs/differences.toml: 1.36 also evaluates the
+/// selector without labels.
 pub(super) fn covers(term: &PodAffinityTerm, namespace: &str, labels: &Labels) -> bool {
-    term.namespaces.iter().any(|own| **own == *namespace)
-        || term.namespace_selector.matches(labels)
-        || covers_all(term)
-}
-
-fn covers_all(term: &PodAffinityTerm) -> bool {
-    term.namespace_selector.matches(&Labels::default())
+    term.namespaces.iter().any(|own| **own == *namespace) || term.namespace_selector.matches(labels)
 }
 
 /// Whether a term of the pod to schedule matches `other`.
@@ -106,16 +100,20 @@ pub(super) fn query(term: &PodAffinityTerm, cluster: &Cluster) -> PodQuery {
 }
 
 fn namespaces(term: &PodAffinityTerm, cluster: &Cluster) -> Namespaces {
-    if covers_all(term) {
-        return Namespaces::All;
-    }
     let listed = term.namespaces.iter();
     if term.namespace_selector.is_nothing() {
         return Namespaces::these(listed.cloned());
     }
-    let selected =
-        cluster.namespaces().filter(|(_, labels)| term.namespace_selector.matches(labels));
-    Namespaces::these(listed.chain(selected.map(|(name, _)| name)).cloned())
+    let known = |is_covered: bool| {
+        let known = cluster.namespaces();
+        let known = known.filter(move |(name, labels)| covers(term, name, labels) == is_covered);
+        known.map(|(name, _)| name.clone())
+    };
+    // A namespace that is not known has no labels.
+    if term.namespace_selector.matches(&Labels::default()) {
+        return Namespaces::all_but(known(false));
+    }
+    Namespaces::these(known(true).chain(listed.cloned()))
 }
 
 /// Returns the query for the pods that [all terms match](all_match); `None` if there are no terms.

@@ -89,6 +89,20 @@ impl NodeVolumeLimits {
         Ok(hint::queue_if(handle.cluster.pods_with_claim(namespace, name).next().is_some()))
     }
 
+    /// Rule node-volume-limits-attachment-hint of docs/differences.toml: a node to which a volume of the pod is attached
+    /// has room for the pod.
+    pub(super) fn after_attachment(
+        &self,
+        pod: &Pod,
+        objects: &EventObjects<'_>,
+        handle: &Handle<'_>,
+    ) -> Result<QueueingHint, String> {
+        let (_, new) = objects.others()?;
+        let attached = handle.cluster.attached_volume(&VolumeAttachment::from_api(&read(new)));
+        let mut wanted = handle.cluster.counted_volumes(pod);
+        Ok(hint::queue_if(attached.is_some_and(|attached| wanted.any(|own| own == attached))))
+    }
+
     pub(super) fn after_detachment(
         &self,
         pod: &Pod,

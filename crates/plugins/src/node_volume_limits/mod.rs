@@ -66,6 +66,10 @@ pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
             NodeVolumeLimits::after_claim_addition,
         )
         .on_with_hint(
+            event(R::VolumeAttachment, ActionType::ADD),
+            NodeVolumeLimits::after_attachment,
+        )
+        .on_with_hint(
             event(R::VolumeAttachment, ActionType::DELETE),
             NodeVolumeLimits::after_detachment,
         );

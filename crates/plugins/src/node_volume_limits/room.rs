@@ -32,13 +32,13 @@ impl<'a> Room<'a> {
     /// Whether the node can attach the wanted volumes, given `changes`.
     pub(super) fn suffices(&self, node: NodeIx, changes: &VolumeChanges) -> bool {
         let Some(limit) = self.limits.get(node) else { return true };
+        // Rule node-volume-limits-attached-volume of docs/differences.toml: 1.36 counts a volume that is attached to
+        // the node but used by no pod there a second time for the pod that wants it.
         let is_new = |(volume, uses): &&(&CsiVolume, Option<&NodeColumn<VolumeUses>>)| {
-            let pods = uses.map_or(0, |uses| uses.get(node).by_pods);
-            i64::from(pods) + changes.users_of(volume) <= 0
+            let uses = uses.map_or_else(VolumeUses::default, |uses| uses.get(node));
+            uses.by_attachments == 0 && i64::from(uses.by_pods) + changes.users_of(volume) <= 0
         };
         let new: i64 = self.wanted.iter().filter(is_new).map(|_| 1).sum();
-        // As in Kubernetes, a volume that is attached to the node but used by no pod there counts a
-        // second time for the pod that wants it.
         let attached = self.attached.get(node) + changes.attached(self.driver);
         new == 0 || attached + new <= limit
     }

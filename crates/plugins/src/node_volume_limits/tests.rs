@@ -187,8 +187,11 @@ fn attached_volumes_without_pods_count() {
     };
     assert_fits(&attached(1), pod("p").claim("b"), false);
     assert_fits(&attached(2), pod("p").claim("b"), true);
-    // As in Kubernetes, an attached volume counts a second time for the pod that wants it.
-    assert_fits(&attached(1), pod("p").claim("a"), false);
+    // Rule node-volume-limits-attached-volume of docs/differences.toml.
+    assert_fits(&attached(1), pod("p").claim("a"), true);
+    assert_fits(&attached(0), pod("p").claim("a"), true);
+    assert_fits(&attached(1), pod("p").claim("a").claim("b"), false);
+    assert_fits(&attached(2), pod("p").claim("a").claim("b"), true);
     let in_use = attached(1).pod(user("q", &["a"]));
     assert_fits(&in_use, pod("p").claim("a"), true);
     assert_fits(&attached(2).pod(user("q", &["a"])), pod("p").claim("b"), true);
@@ -516,7 +519,7 @@ mod oracle {
         let attached = used.union(&attachments(objects, node)).cloned().collect::<BTreeSet<_>>();
         let fits = |driver: &api::CsiNodeDriver| {
             let of_driver = |volume: &&(String, String)| volume.0 == driver.name;
-            let new = wanted.difference(&used).filter(of_driver).count();
+            let new = wanted.difference(&attached).filter(of_driver).count();
             let limit = driver.allocatable.as_ref().and_then(|allocatable| allocatable.count);
             let total = new + attached.iter().filter(of_driver).count();
             new == 0 || limit.is_none_or(|limit| total <= usize::try_from(limit).unwrap())

@@ -173,7 +173,7 @@ fn selectors() -> [Option<api::LabelSelector>; 11] {
     ]
 }
 
-const QUERIES: usize = 10 * 4;
+const QUERIES: usize = 10 * 5;
 
 fn query(number: usize) -> PodQuery {
     let selector = LabelSelector::compile(selectors()[number % 10].as_ref()).unwrap();
@@ -181,6 +181,7 @@ fn query(number: usize) -> PodQuery {
         0 => Namespaces::All,
         1 => Namespaces::these([]),
         2 => Namespaces::these(["green".into()]),
+        3 => Namespaces::all_but(["red".into(), "unheard-of".into()]),
         _ => Namespaces::these(["red".into(), "blue".into(), "unheard-of".into()]),
     };
     PodQuery { namespaces, selector }

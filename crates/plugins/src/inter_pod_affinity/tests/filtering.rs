@@ -177,9 +177,10 @@ fn terms_select_their_namespaces() {
     assert_eq!(near(selecting(web(), env("In", &["prod"]))), shop);
     assert_eq!(near(selecting(within(web(), &["default"]), env("In", &["prod"]))), both);
     assert_eq!(near(selecting(web(), env("In", &["test"]))), [AFFINITY; 4]);
-    // 1.36 also evaluates the selector without labels, so a selector for absent labels matches
-    // every namespace.
-    assert_eq!(near(selecting(web(), env("NotIn", &["prod"]))), both);
+    // Rule inter-pod-affinity-negative-namespace-selector of docs/differences.toml.
+    assert_eq!(near(selecting(web(), env("NotIn", &["prod"]))), own);
+    assert_eq!(near(selecting(within(web(), &["shop"]), env("NotIn", &["prod"]))), both);
+    assert_eq!(near(selecting(web(), env("DoesNotExist", &[]))), [AFFINITY; 4]);
 }
 
 #[test]

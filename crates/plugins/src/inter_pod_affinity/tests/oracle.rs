@@ -106,11 +106,8 @@ impl Objects {
 
     /// Whether a term of `pod`, the pod to schedule, matches `other`.
     fn term_matches(&self, term: &api::PodAffinityTerm, pod: &api::Pod, other: &api::Pod) -> bool {
-        let mut namespaces = listed(term, pod);
-        let selected = self.namespaces.iter();
-        let selected = selected.filter(|(_, labels)| matches(&term.namespace_selector, labels));
-        namespaces.extend(selected.map(|(name, _)| name.clone()));
-        term_matches(term, &namespaces, other, &LabelMap::new())
+        let labels = self.namespace_labels(&other.metadata.namespace);
+        term_matches(term, &listed(term, pod), other, &labels)
     }
 
     /// Whether a term of the placed pod `owner` matches `pod`.
