@@ -61,7 +61,7 @@ impl Cluster {
 
     fn apply(&self, file: &str) -> anyhow::Result<()> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        for object in wire::read_objects(&[root.join(file)])? {
+        for object in wire::read_objects(&[root.join(file)])?.objects {
             let kind = resources::of_kind(&object.api_version, &object.kind);
             let resource = kind.with_context(|| format!("{file}: unknown kind {}", object.kind))?;
             let created = self.0.with_store(|store, now| store.create(resource, object.value, now));

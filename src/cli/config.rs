@@ -1,7 +1,7 @@
 //! `loadmaster config`: validates, completes and shows configuration files.
 
 use std::collections::BTreeSet;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -239,19 +239,22 @@ fn expand(config: &Configuration, registry: &Registry) -> anyhow::Result<Expansi
 }
 
 pub(super) fn read(file: &Path) -> anyhow::Result<String> {
-    let read = if file == Path::new(STDIN) {
-        io::read_to_string(io::stdin())
-    } else {
-        std::fs::read_to_string(file)
-    };
-    read.map_err(|error| {
+    let read = if file == Path::new(STDIN) { read_stdin() } else { std::fs::read(file) };
+    let bytes = read.map_err(|error| {
         let reason = match error.kind() {
             ErrorKind::NotFound => "no such file or directory".to_owned(),
             ErrorKind::PermissionDenied => "permission denied".to_owned(),
             _ => error.to_string(),
         };
         anyhow!("open {}: {reason}", file.display())
-    })
+    })?;
+    yaml::text_of(bytes).map_err(|error| anyhow!("open {}: {error}", file.display()))
+}
+
+fn read_stdin() -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    io::stdin().lock().read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 fn print_json(value: &impl Serialize) -> anyhow::Result<()> {

@@ -13,7 +13,7 @@ use super::config::read as read_config;
 use super::{complain, print};
 use crate::config::{self, BuildError, Configuration, Gates};
 use crate::what_if::settings;
-use crate::wire::{self, Validation, Wanted};
+use crate::wire::{Validation, Wanted};
 
 /// Number of warnings printed; `-o json` has all of them.
 const WARNINGS_SHOWN: usize = 20;
@@ -170,7 +170,7 @@ pub(super) fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
 }
 
 pub(super) fn print_yaml(value: &impl Serialize) -> anyhow::Result<()> {
-    match wire::to_yaml(value) {
+    match yaml::to_string(value) {
         Ok(text) => print(&text),
         Err(error) => bail!("cannot write YAML: {error}"),
     }

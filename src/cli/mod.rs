@@ -99,7 +99,7 @@ pub fn run(registry: Registry, pipelines: &PipelineRegistry) -> ExitCode {
             sandbox::run(&args, registry, pipelines).map(|()| ExitCode::SUCCESS)
         }
         #[cfg(feature = "simulator")]
-        Command::Simulate(args) => simulate::run(&args, registry).map(|()| ExitCode::SUCCESS),
+        Command::Simulate(args) => simulate::run(&args, registry),
         Command::WhatIf(args) => what_if::run(&args, registry),
         #[cfg(feature = "sandbox")]
         Command::Perf(args) => perf::run(&args),

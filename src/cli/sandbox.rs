@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::manifests::Loaded;
 use super::{complain, in_process, print};
-use crate::wire;
+use crate::wire::{self, ReadObjects};
 
 /// Runs a Kubernetes API in memory, with kubelets, controllers and a scheduler
 ///
@@ -117,7 +117,8 @@ pub(super) fn run(
     }
     let options = options(args)?;
     let config = args.config.as_deref().map(in_process::read_config).transpose()?;
-    let objects = wire::read_objects(&args.filename)?;
+    let ReadObjects { objects, strays } = wire::read_objects(&args.filename)?;
+    strays.iter().for_each(|stray| complain("warning", &stray.to_string()));
     let runtime = Builder::new_multi_thread().worker_threads(io_threads()).enable_all().build();
     let runtime = runtime.context("cannot start the runtime")?;
     runtime.block_on(async {

@@ -20,7 +20,7 @@ use super::dry_runs::{EngineArgs, Output, Setup, Validate, print_json, print_yam
 use super::explain::{Source, ask};
 use super::print;
 use crate::what_if::{Change, Changed};
-use crate::wire::{self, Object};
+use crate::wire::{self, Object, ReadObjects};
 
 /// Says what a change of a cluster does to its pods
 ///
@@ -53,7 +53,7 @@ pub(super) struct Args {
     output: Output,
 
     /// Exits with 1 if the change leaves a pod without a node that is new or has one without the change: it pends,
-    /// is evicted, or lost
+    /// is evicted, or lost; or if the change has a workload whose pods cannot be made
     #[arg(long)]
     fail_if_pending: bool,
 
@@ -110,10 +110,7 @@ pub(super) fn run(args: &Args, registry: Registry) -> anyhow::Result<ExitCode> {
     if args.filename.iter().chain(&args.source.dump).filter(|path| *path == stdin).count() > 1 {
         bail!("standard input can only be read once");
     }
-    let objects = match args.filename.as_slice() {
-        [] => Vec::new(),
-        files => wire::read_objects(files)?,
-    };
+    let objects = read_change(args)?;
     let mut answer = match args.source.dump.as_slice() {
         [] => of_scheduler(args, objects)?,
         _ => of_dump(args, objects, registry)?,
@@ -135,13 +132,28 @@ pub(super) fn run(args: &Args, registry: Registry) -> anyhow::Result<ExitCode> {
     Ok(if fails { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
+/// Reads the files of the change.
+fn read_change(args: &Args) -> anyhow::Result<Vec<Object>> {
+    let ReadObjects { objects, strays } = match args.filename.as_slice() {
+        [] => ReadObjects::default(),
+        files => wire::read_objects(files)?,
+    };
+    let strays: Vec<String> = strays.iter().map(ToString::to_string).collect();
+    match args.validate {
+        Validate::Strict if !strays.is_empty() => bail!(strays.join("\n")),
+        Validate::Ignore => {}
+        _ => warn(&strays),
+    }
+    Ok(objects)
+}
+
 /// Asks the scheduler.
 fn of_scheduler(args: &Args, mut objects: Vec<Object>) -> anyhow::Result<WhatIf> {
     if !args.engine.are_default() {
         bail!("only --seed may be given for a running scheduler: the others need --dump");
     }
     if let Some(file) = &args.config_after {
-        objects.extend(wire::read_objects(std::slice::from_ref(file))?);
+        objects.extend(wire::read_objects(std::slice::from_ref(file))?.objects);
     }
     // The scheduler does not know the files, so that errors in documents are found here.
     Change::of(objects.clone())?.check_not_empty()?;

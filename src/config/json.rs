@@ -2,13 +2,7 @@
 
 use serde::de::DeserializeSeed;
 
-use super::tree::{Format, Reader, Tree};
-
-/// JSON keeps fields in their order, including repeated ones.
-#[derive(Clone, Copy)]
-struct Json;
-
-impl Format<'_> for Json {}
+use super::tree::{Reader, Tree};
 
 /// Whether a text is JSON: it begins like an object.
 pub(super) fn is_json(text: &str) -> bool {
@@ -21,7 +15,7 @@ pub(super) fn is_json(text: &str) -> bool {
 /// A syntax error, with line and column.
 pub(super) fn read(text: &str) -> Result<Tree, String> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    let tree = Reader(Json).deserialize(&mut deserializer);
+    let tree = Reader.deserialize(&mut deserializer);
     let tree = tree.and_then(|tree| deserializer.end().map(|()| tree));
     tree.map_err(|error| error.to_string())
 }

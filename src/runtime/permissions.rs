@@ -183,10 +183,9 @@ fn explain(missing: &[Permission]) -> String {
 mod tests {
     use std::collections::BTreeSet;
 
-    use serde::Deserialize;
-
     use super::*;
     use crate::config::{self, Gates};
+    use crate::wire;
 
     fn needed_by(plugins: &str) -> Vec<Permission> {
         let text = format!(
@@ -212,9 +211,9 @@ mod tests {
     /// a part of scheduling.
     #[test]
     fn all_permissions_of_the_chart_are_checked() {
-        let documents =
-            serde_yaml::Deserializer::from_str(include_str!("../../deploy/loadmaster.yaml"));
-        let mut documents = documents.map(|document| Value::deserialize(document).unwrap());
+        let manifest = include_str!("../../deploy/loadmaster.yaml").to_owned();
+        let mut documents = wire::objects_of("deploy/loadmaster.yaml", manifest).unwrap();
+        let mut documents = documents.drain(..).map(|object| object.value);
         let is_own = |document: &Value| {
             document["kind"] == "ClusterRole" && document["metadata"]["name"] == "loadmaster"
         };

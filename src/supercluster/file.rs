@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use framework::PluginArgs;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 use supercluster::message::API_VERSION;
 use supercluster::registry::PipelineRegistry;
@@ -40,15 +39,11 @@ pub(super) fn read<T>(
     path: &Path,
     parse: impl FnOnce(&str) -> Result<T, String>,
 ) -> Result<T, FileError> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| FileError::Read { path: path.to_owned(), error })?;
-    parse(&text).map_err(|message| FileError::Invalid { path: path.to_owned(), message })
-}
-
-/// Decodes a document. The error names the field.
-pub(super) fn decode<T: DeserializeOwned>(text: &str) -> Result<T, String> {
-    let document = serde_yaml::Deserializer::from_str(text);
-    serde_path_to_error::deserialize(document).map_err(|error| error.to_string())
+    let bytes =
+        std::fs::read(path).map_err(|error| FileError::Read { path: path.to_owned(), error })?;
+    let text = yaml::text_of(bytes).map_err(|error| error.to_string());
+    let parsed = text.and_then(|text| parse(&text));
+    parsed.map_err(|message| FileError::Invalid { path: path.to_owned(), message })
 }
 
 /// Checks apiVersion and kind of a document.
@@ -90,7 +85,7 @@ pub fn validate(
     struct Head {
         kind: String,
     }
-    let head: Head = serde_yaml::from_str(text).ok()?;
+    let head: Head = serde_json::from_value(yaml::read(text).ok()?.value).ok()?;
     match head.kind.as_str() {
         ClustersFile::KIND => Some(ClustersFile::parse(text, registry).map(|_| ClustersFile::KIND)),
         AgentPipelines::KIND => {

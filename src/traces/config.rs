@@ -68,9 +68,7 @@ impl TracingConfiguration {
     /// # Errors
     /// Field and reason.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let document = serde_yaml::Deserializer::from_str(text);
-        let document: Document =
-            serde_path_to_error::deserialize(document).map_err(|error| error.to_string())?;
+        let document: Document = yaml::decode(text)?;
         if !API_VERSIONS.contains(&document.api_version.as_str()) || document.kind != KIND {
             let (version, kind) = (document.api_version, document.kind);
             let expected = API_VERSIONS[0];

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use dry_run::cluster::Dump;
 use dry_run::what_if::Inventory;
-use dry_run::workloads::{self, Made, OwnedPod};
+use dry_run::workloads::{self, Made, OwnedPod, Unread, Workloads};
 use dry_run::{DumpedObject, DumpedPod, Limit, PluginMonitor, Settings};
 use framework::Registry;
 
 use crate::config::{BuildError, Configuration};
 use crate::plugin_watchdog::PluginWatchdog;
-use crate::wire::{Input, Owner, PodObject, WatchedObject};
+use crate::wire::{Fault, Input, Owner, PodObject, WatchedObject};
 
 /// Returns the settings of a dry run under a configuration, without its extenders.
 ///
@@ -41,19 +41,23 @@ impl PluginMonitor for PluginWatchdog {
     }
 }
 
-/// Returns what controllers make from the workloads of the input, up to a number of objects.
-pub(crate) fn make(input: &Input, most: usize) -> Made {
+/// Returns what controllers make from the workloads of the input, up to a number of objects. Workloads from the index
+/// `first_changed` on are those of a change.
+pub(crate) fn make(input: &Input, first_changed: usize, most: usize) -> Made {
     let owned = input.pods.iter().filter_map(|PodObject { pod, owner, .. }| {
         let owner = owner.as_ref()?;
         Some(OwnedPod { pod, kind: &owner.kind, name: &owner.name })
     });
     let owned: Vec<_> = owned.collect();
-    workloads::make(&input.workloads, &input.nodes, &owned, most)
+    let workloads = Workloads { objects: &input.workloads, first_changed };
+    workloads::make(workloads, &input.nodes, &owned, most)
 }
 
 /// Returns the dump with what controllers made, whose objects are among those of the input.
 pub(crate) fn dump_of(input: Input, mut made: Made) -> Dump {
-    let mut dump = Dump { workloads: made.workloads, ..input.into() };
+    let mut dump: Dump = input.into();
+    dump.workloads = made.workloads;
+    dump.unread.append(&mut made.unread);
     dump.warnings.append(&mut made.warnings);
     dump
 }
@@ -69,10 +73,15 @@ impl From<Input> for Dump {
             objects: input.objects.into_iter().map(DumpedObject::from).collect(),
             claim_templates: input.claim_templates,
             workloads: Vec::new(),
+            unread: input.unreadable.iter().map(unread_file).collect(),
             other_kinds: input.others,
             warnings: input.warnings,
         }
     }
+}
+
+fn unread_file(fault: &Fault) -> Unread {
+    Unread::file(fault.source(), fault.message())
 }
 
 impl From<PodObject> for DumpedPod {

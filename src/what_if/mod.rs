@@ -29,18 +29,22 @@ struct Application<'c> {
     change: &'c Change,
     limits: Limits,
     applied: Applied,
+    /// The index of the first workload of the change.
+    first_changed: usize,
     /// What controllers made, for each input in the order of reading.
     made: Vec<Made>,
 }
 
 impl<'c> Application<'c> {
     fn new(change: &'c Change, limits: Limits) -> Self {
-        Self { change, limits, applied: Applied::default(), made: Vec::new() }
+        let (applied, made) = (Applied::default(), Vec::new());
+        Self { change, limits, applied, first_changed: usize::MAX, made }
     }
 }
 
 impl InputChange for Application<'_> {
     fn apply(&mut self, input: &mut Input, first_changed: usize) -> Result<(), Faults> {
+        self.first_changed = first_changed;
         let mut inventory = inventory_of(input, first_changed);
         let outcome = dry_run::what_if::apply(&mut inventory, &self.change.documents, self.limits);
         give_back(inventory, input);
@@ -49,7 +53,7 @@ impl InputChange for Application<'_> {
     }
 
     fn control(&mut self, input: &Input) -> Vec<serde_json::Value> {
-        let mut made = make(input, self.limits.pods);
+        let mut made = make(input, self.first_changed, self.limits.pods);
         let objects = std::mem::take(&mut made.objects);
         self.made.push(made);
         objects

@@ -5,21 +5,22 @@ use std::sync::Arc;
 
 use engine::profile::Profiles;
 use framework::{
-    EventResource, Extra, ExtraFields, Node, Pod, PodClaimSource, PodKey, PodVolumeSource, Time,
-    Uid, api,
+    EventResource, Extra, ExtraFields, Node, Pod, PodClaimSource, PodKey, PodVolumeSource, Problem,
+    Time, Uid, api,
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::absent_kinds::{self, DUMP};
-use super::defaults::{self, PriorityClasses};
+use super::admission::{Admission, admit_claims};
+use super::defaults::{self, DEFAULT_NAMESPACE};
 use super::doubts::{Doubts, Validation};
 use super::kinds::needed_kinds;
-use super::objects::Object;
+use super::objects::{Found, Object, Stray};
 use super::plurals::Plurals;
 use super::watched_object::{self, NAME_LABEL, WatchedObject};
-use super::workloads::{self, is_workload};
+use super::workloads;
 use super::{Fault, Faults, Location};
 use super::{known_kinds, label_keys};
 
@@ -43,6 +44,8 @@ pub struct Input {
     pub workloads: Vec<Box<RawValue>>,
     /// Number of objects of every other kind.
     pub others: BTreeMap<String, usize>,
+    /// Files of folders that are left out because they cannot be parsed. They may hold anything.
+    pub unreadable: Vec<Fault>,
     /// Warnings about input that is usable but probably a mistake.
     pub warnings: Vec<String>,
 }
@@ -137,7 +140,14 @@ pub(crate) struct Collector<'a> {
     input: Input,
     nodes: Placed<Arc<str>>,
     pods: Placed<PodKey>,
-    classes: PriorityClasses,
+    /// The places of objects of other kinds, by group and kind, namespace and name.
+    others: HashMap<(String, String, String), Location>,
+    /// Number of names that were made after each `generateName`.
+    generated: BTreeMap<String, u64>,
+    admission: Admission,
+    /// Objects that limit the pods of a namespace or a queue, which nothing reads.
+    quotas: Vec<String>,
+    strays: Vec<Stray>,
     plurals: Plurals,
     unnamed: Vec<Unnamed>,
     validation: Validation,
@@ -160,6 +170,14 @@ struct Unnamed {
     object: Value,
 }
 
+/// A pod as it was read.
+struct ReadPod {
+    pod: Pod,
+    problems: Vec<Problem>,
+    created: Option<Time>,
+    owner: Option<Owner>,
+}
+
 /// The index in the result and the source of each object, by name.
 type Placed<K> = HashMap<K, (usize, Location)>;
 
@@ -170,7 +188,11 @@ impl<'a> Collector<'a> {
             input: Input::default(),
             nodes: Placed::new(),
             pods: Placed::new(),
-            classes: PriorityClasses::default(),
+            others: HashMap::new(),
+            generated: BTreeMap::new(),
+            admission: Admission::default(),
+            quotas: Vec::new(),
+            strays: Vec::new(),
             plurals: Plurals::default(),
             unnamed: Vec::new(),
             validation,
@@ -195,18 +217,66 @@ impl<'a> Collector<'a> {
         self.faults.push(fault);
     }
 
+    /// Adds a part of the input.
+    pub(super) fn take_found(&mut self, found: Found) {
+        match found {
+            Found::Object(object) => self.take(object),
+            Found::Fault(fault) => self.refuse(fault),
+            Found::Stray(stray) => self.strays.push(stray),
+        }
+    }
+
     /// Adds an object of the input.
     pub(crate) fn take(&mut self, object: Object) {
         self.taken += 1;
         self.validate(&object);
-        let Object { at, api_version, kind, value, .. } = object;
-        if is_workload(&api_version, &kind) {
-            if let Err(message) = workloads::check(&value, &kind) {
+        let Object { at, api_version, kind, mut value, .. } = object;
+        self.make_name(&mut value);
+        self.note_identity(&at, &api_version, &kind, &value);
+        if dry_run::workloads::is_workload(&value) {
+            if text(&value, "name").is_empty() {
+                let warning = format!("{at}: {kind} metadata.name: is missing; it is left out");
+                return self.warn(warning);
+            }
+            if let Err(message) = workloads::check(&value, &api_version, &kind) {
                 return self.refuse(Fault::new(at, message));
             }
             self.input.workloads.extend(to_raw_value(&value));
         }
         self.add(at, &api_version, &kind, value);
+    }
+
+    /// Gives an object with `generateName` a name of its own, as the API server does.
+    fn make_name(&mut self, object: &mut Value) {
+        let prefix = text(object, "generateName").to_owned();
+        if prefix.is_empty() || !text(object, "name").is_empty() {
+            return;
+        }
+        let number = self.generated.entry(prefix.clone()).or_default();
+        object["metadata"]["name"] = dry_run::workloads::name_after(&prefix, *number).into();
+        *number += 1;
+    }
+
+    /// Warns of an object that is given twice. Nodes and pods are looked at when they are taken.
+    fn note_identity(&mut self, at: &Location, version: &str, kind: &str, object: &Value) {
+        let name = text(object, "name");
+        let is_own = version == "v1" && ["Node", "Pod"].contains(&kind);
+        if self.is_change || is_own || name.is_empty() {
+            return;
+        }
+        let group = version.split_once('/').map_or("", |(group, _)| group);
+        let namespace = match text(object, "namespace") {
+            "" => DEFAULT_NAMESPACE,
+            given => given,
+        };
+        let key = (format!("{kind}.{group}"), namespace.to_owned(), name.to_owned());
+        if let Some(before) = self.others.insert(key, at.clone()) {
+            let name = match text(object, "namespace") {
+                "" => name.to_owned(),
+                given => format!("{given}/{name}"),
+            };
+            self.warn(replaces(at, &before, kind, &name));
+        }
     }
 
     /// Adds the manifests of a change, which replace objects of the same name. What no one reads of them is an
@@ -221,6 +291,7 @@ impl<'a> Collector<'a> {
 
     /// Changes what has been taken.
     pub(crate) fn change(&mut self, change: impl FnOnce(&mut Input) -> Result<(), Faults>) {
+        self.admit_pods();
         if let Err(Faults(mut faults)) = change(&mut self.input) {
             self.faults.append(&mut faults);
         }
@@ -323,34 +394,63 @@ impl<'a> Collector<'a> {
     }
 
     fn take_pod(&mut self, at: &Location, raw: Value) -> Result<(), String> {
-        let mut object: api::Pod = decode(&raw, "Pod")?;
-        let mut problems = defaults::faults_of_pod(&object, &raw);
-        defaults::complete_pod(&mut object, at);
-        label_keys::merge(&mut object);
-        let mut pod = Pod::from_api(&object);
-        pod.extra = Extra::of_pod(&object, &raw, &self.wanted.fields);
+        let ReadPod { mut pod, problems, created, owner } = self.read_pod(at, &raw)?;
         if pod.terminal {
             self.input.ended += 1;
             return Ok(());
         }
+        self.admission.remember(&pod.key, &raw);
         let pending = pod.node_name.is_none();
-        problems.extend(pod.replace_problems(Box::default()));
-        problems.extend(defaults::broken_selectors(&pod));
         if pending {
-            self.classes.remember(&pod.key, &raw);
             pod.replace_problems(problems.into());
         } else {
             for problem in problems {
                 self.warn(format!("{at}: Pod {}: {problem}", pod.key));
             }
         }
-        let created = object.metadata.creation_timestamp.as_deref();
-        let created = created.and_then(|text| Time::parse_rfc3339(text).ok());
         let is_kept = pending || has_claim_templates(&pod);
         let raw = if is_kept { to_raw_value(&raw).ok().map(Arc::from) } else { None };
-        let owner = Owner::of(&object.metadata.owner_references);
         self.add_pod(at, PodObject { pod, raw, created, owner });
         Ok(())
+    }
+
+    /// Decodes a pod.
+    fn read_pod(&self, at: &Location, raw: &Value) -> Result<ReadPod, String> {
+        let mut object: api::Pod = decode(raw, "Pod")?;
+        let mut problems = defaults::faults_of_pod(&object);
+        defaults::complete_pod(&mut object, at);
+        label_keys::merge(&mut object);
+        let mut pod = Pod::from_api(&object);
+        pod.extra = Extra::of_pod(&object, raw, &self.wanted.fields);
+        problems.extend(pod.replace_problems(Box::default()));
+        problems.extend(defaults::broken_selectors(&pod));
+        let created = object.metadata.creation_timestamp.as_deref();
+        let created = created.and_then(|text| Time::parse_rfc3339(text).ok());
+        let owner = Owner::of(&object.metadata.owner_references);
+        Ok(ReadPod { pod, problems, created, owner })
+    }
+
+    /// Fills in what admission fills into pods that no API server has admitted, once all classes are known.
+    fn admit_pods(&mut self) {
+        if self.admission.is_idle() {
+            return;
+        }
+        for place in 0..self.input.pods.len() {
+            let key = self.input.pods[place].pod.key.clone();
+            let Some(raw) = self.admission.admitted(&key) else { continue };
+            let at = self.pods.get(&key).map_or_else(|| Location::named("-"), |own| own.1.clone());
+            match self.read_pod(&at, &raw) {
+                Ok(ReadPod { mut pod, problems, .. }) => {
+                    if pod.node_name.is_none() {
+                        pod.replace_problems(problems.into());
+                    }
+                    self.input.pods[place].pod = pod;
+                }
+                Err(message) => self.refuse(Fault::new(at, message)),
+            }
+        }
+        let warnings = self.admission.take_warnings();
+        self.input.warnings.extend(warnings);
     }
 
     fn add_pod(&mut self, at: &Location, object: PodObject) {
@@ -368,8 +468,10 @@ impl<'a> Collector<'a> {
     }
 
     fn take_other(&mut self, at: &Location, version: &str, kind: &str, object: Value) {
+        if self.admission.take(version, kind, &object) {
+            return;
+        }
         match (version, kind) {
-            ("scheduling.k8s.io/v1", "PriorityClass") => return self.classes.add(&object),
             ("apiextensions.k8s.io/v1", "CustomResourceDefinition") => self.plurals.learn(&object),
             ("resource.k8s.io/v1", "ResourceClaimTemplate")
                 if self.wanted.reads(&EventResource::ResourceClaim) =>
@@ -385,13 +487,17 @@ impl<'a> Collector<'a> {
                 let (at, version, kind) = (at.clone(), version.to_owned(), kind.to_owned());
                 self.unnamed.push(Unnamed { at, version, kind, object });
             }
-            None => self.leave_out(version, kind),
+            None => self.leave_out(kind, &object),
         }
     }
 
     /// Counts an object that no plugin reads. Workloads count as read, because pods are made from them.
-    fn leave_out(&mut self, version: &str, kind: &str) {
-        if !is_workload(version, kind) {
+    fn leave_out(&mut self, kind: &str, object: &Value) {
+        if is_quota(kind) {
+            let name = [text(object, "namespace"), text(object, "name")].join("/");
+            self.quotas.push(format!("{kind} {}", name.trim_start_matches('/')));
+        }
+        if !dry_run::workloads::is_followed(object) {
             *self.input.others.entry(kind.to_owned()).or_default() += 1;
         }
     }
@@ -408,13 +514,13 @@ impl<'a> Collector<'a> {
         let mut unknown = BTreeMap::<(String, String), usize>::new();
         for Unnamed { at, version, kind, object } in std::mem::take(&mut self.unnamed) {
             let Some(name) = self.plurals.resource_name(&version, &kind, &object) else {
-                self.leave_out(&version, &kind);
+                self.leave_out(&kind, &object);
                 *unknown.entry((version, kind)).or_default() += 1;
                 continue;
             };
             match self.wanted.kinds.get(name.as_str()).cloned() {
                 Some(resource) => self.add_other(&at, &resource, &kind, object),
-                None => self.leave_out(&version, &kind),
+                None => self.leave_out(&kind, &object),
             }
         }
         for ((version, kind), number) in unknown {
@@ -434,6 +540,7 @@ impl<'a> Collector<'a> {
     /// # Errors
     /// All errors, and doubts if validation is strict.
     pub(crate) fn finish(mut self) -> Result<Input, Faults> {
+        self.leave_out_strays();
         let doubts = std::mem::take(&mut self.doubts).faults();
         match self.validation {
             Validation::Strict => self.faults.extend(doubts),
@@ -443,8 +550,12 @@ impl<'a> Collector<'a> {
             return Err(Faults(self.faults));
         }
         self.add_unnamed();
-        let warnings = self.classes.apply(&mut self.input.pods);
-        self.input.warnings.extend(warnings);
+        self.admit_pods();
+        if !self.faults.is_empty() {
+            return Err(Faults(self.faults));
+        }
+        admit_claims(&mut self.input.objects);
+        self.warn_of_quotas();
         self.make_uids_unique();
         self.warn_of_unknown_nodes();
         if !self.is_complete {
@@ -454,8 +565,21 @@ impl<'a> Collector<'a> {
         Ok(self.input)
     }
 
-    /// Returns what the input has, if that is nothing to schedule and no node.
-    pub(crate) fn nothing(&self) -> Option<String> {
+    fn leave_out_strays(&mut self) {
+        for stray in std::mem::take(&mut self.strays) {
+            if stray.is_unreadable {
+                self.input.unreadable.push(stray.fault.clone());
+            }
+            match self.validation {
+                Validation::Strict => self.faults.push(stray.fault),
+                Validation::Warn => self.warn(stray.to_string()),
+                Validation::Ignore => {}
+            }
+        }
+    }
+
+    /// Returns an error that says what the input has, if that is nothing to schedule and no node.
+    pub(crate) fn nothing(&self, source: &str) -> Option<Faults> {
         let input = &self.input;
         if !(input.nodes.is_empty() && input.pods.is_empty() && input.workloads.is_empty()) {
             return None;
@@ -465,7 +589,17 @@ impl<'a> Collector<'a> {
             (taken, 0) => format!("no node, pod or workload among {}", count(taken, "object")),
             (_, ended) => format!("no node, and no pod but {ended} that ended"),
         };
-        Some(format!("{found}; a complete dump: {DUMP}"))
+        let nothing =
+            Fault::new(Location::named(source), format!("{found}; a complete dump: {DUMP}"));
+        let strays = self.strays.iter().map(|stray| stray.fault.clone());
+        Some(Faults(strays.chain([nothing]).collect()))
+    }
+
+    fn warn_of_quotas(&mut self) {
+        if !self.quotas.is_empty() {
+            let names = some_of(self.quotas.iter().map(String::as_str));
+            self.warn(format!("quotas are not read ({names}): pods beyond them count as admitted"));
+        }
     }
 
     /// Every pod has a namespace, but not every dump contains it.
@@ -515,6 +649,16 @@ impl<'a> Collector<'a> {
             self.warn(warning);
         }
     }
+}
+
+/// Whether objects of this kind limit the resources of pods.
+fn is_quota(kind: &str) -> bool {
+    kind.ends_with("Quota") || ["ClusterQueue", "Queue"].contains(&kind)
+}
+
+/// Returns a text of the metadata; an absent one is empty.
+fn text<'a>(object: &'a Value, field: &str) -> &'a str {
+    object["metadata"][field].as_str().unwrap_or_default()
 }
 
 /// Whether controllers make claims for the pod, from templates that only the object has.

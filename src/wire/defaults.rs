@@ -2,9 +2,6 @@
 //!
 //! Dumps of a cluster contain the defaults; manifests written by hand do not.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
 use framework::{
     EventResource, Node, NodeSelector, Pod, PodKey, Problem, SelectorError, Uid, api,
     is_scalar_resource_name, merge_patch,
@@ -12,17 +9,12 @@ use framework::{
 use serde_json::{Value, json};
 
 use super::Location;
-use super::collect::{PodObject, count, some_of};
 
 pub(super) const DEFAULT_NAMESPACE: &str = "default";
 const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
 /// Resources that are not scalar resources.
 const USUAL_RESOURCES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
-
-/// Priority classes of every cluster.
-const SYSTEM_CLASSES: [(&str, i32); 2] =
-    [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
 
 /// Fills in absent fields of a node: allocatable defaults to the capacity.
 pub(super) fn complete_node(node: &mut api::Node, raw: &Value) {
@@ -66,19 +58,10 @@ pub(super) fn faults_of_node(object: &api::Node, node: &Node) -> Vec<Problem> {
 
 /// Returns the errors for which the API server would refuse the pod, as far as they concern
 /// scheduling.
-pub(super) fn faults_of_pod(pod: &api::Pod, raw: &Value) -> Vec<Problem> {
+pub(super) fn faults_of_pod(pod: &api::Pod) -> Vec<Problem> {
     let mut faults = Vec::new();
-    let prefix = raw["metadata"]["generateName"].as_str();
-    match (pod.metadata.name.as_str(), prefix) {
-        ("", Some(prefix)) => {
-            let message = format!(
-                "is missing; names after generateName {prefix:?} are made by the API server, \
-                 so give the pod a name of its own here"
-            );
-            faults.push(Problem::new("metadata.name", message));
-        }
-        ("", None) => faults.push(Problem::new("metadata.name", "is missing")),
-        _ => {}
+    if pod.metadata.name.is_empty() {
+        faults.push(Problem::new("metadata.name", "is missing"));
     }
     if pod.spec.containers.is_empty() {
         faults
@@ -220,70 +203,6 @@ fn pod_requests_from_limits(spec: &mut api::PodSpec) {
     });
 }
 
-/// Priority classes of the input, and the pods that name a class and lack its priority.
-#[derive(Debug, Clone, Default)]
-pub(super) struct PriorityClasses {
-    values: BTreeMap<String, i32>,
-    default: Option<i32>,
-    wanted: BTreeMap<PodKey, Option<String>>,
-}
-
-impl PriorityClasses {
-    /// Adds a `PriorityClass`.
-    pub(super) fn add(&mut self, class: &Value) {
-        let value = class["value"].as_i64().and_then(|value| i32::try_from(value).ok());
-        let (Some(name), Some(value)) = (class["metadata"]["name"].as_str(), value) else { return };
-        self.values.insert(name.to_owned(), value);
-        if class["globalDefault"] == Value::Bool(true) {
-            self.default = Some(value);
-        }
-    }
-
-    /// Records the class of a pod, unless the pod has a priority.
-    pub(super) fn remember(&mut self, key: &PodKey, pod: &Value) {
-        if pod["spec"]["priority"].is_null() {
-            let class = pod["spec"]["priorityClassName"].as_str().filter(|name| !name.is_empty());
-            self.wanted.insert(key.clone(), class.map(str::to_owned));
-        }
-    }
-
-    /// Sets the priorities of the pods; returns a warning for each unknown class.
-    pub(super) fn apply(&self, pods: &mut [PodObject]) -> Vec<String> {
-        let mut unknown: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-        for PodObject { pod, .. } in pods {
-            match self.wanted.get(&pod.key) {
-                None => {}
-                Some(None) => set_priority(pod, self.default),
-                Some(Some(class)) => match self.value(class) {
-                    Some(value) => set_priority(pod, Some(value)),
-                    None => unknown.entry(class).or_default().push(pod.key.to_string()),
-                },
-            }
-        }
-        let warning = |(class, pods): (&str, Vec<String>)| {
-            format!(
-                "{} ({}) with spec.priorityClassName {class}: there is no such PriorityClass in the input; priority 0 \
-                 counts",
-                count(pods.len(), "pod"),
-                some_of(pods.iter().map(String::as_str))
-            )
-        };
-        unknown.into_iter().map(warning).collect()
-    }
-
-    fn value(&self, class: &str) -> Option<i32> {
-        let system =
-            SYSTEM_CLASSES.iter().find(|(name, _)| *name == class).map(|(_, value)| *value);
-        self.values.get(class).copied().or(system)
-    }
-}
-
-fn set_priority(pod: &mut Pod, priority: Option<i32>) {
-    if let Some(priority) = priority {
-        Arc::make_mut(&mut pod.spec).priority = priority;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -332,31 +251,5 @@ mod tests {
         };
         assert_eq!(host_ports(complete(json!({"spec": spec(true)}))), [80, 8081]);
         assert_eq!(host_ports(complete(json!({"spec": spec(false)}))), [0, 8081]);
-    }
-
-    #[test]
-    fn priorities_come_from_priority_classes_of_the_input() {
-        let mut classes = PriorityClasses::default();
-        classes.add(&json!({"metadata": {"name": "high"}, "value": 1000}));
-        classes.add(&json!({"metadata": {"name": "usual"}, "value": 7, "globalDefault": true}));
-        let rows = [
-            (json!({"priorityClassName": "high"}), 1000),
-            (json!({"priorityClassName": "system-node-critical"}), 2_000_001_000),
-            (json!({"priorityClassName": "high", "priority": 5}), 5),
-            (json!({"priorityClassName": "unknown"}), 0),
-            (json!({}), 7),
-        ];
-        let mut pods = Vec::new();
-        for (index, (spec, _)) in rows.iter().enumerate() {
-            let raw = json!({"metadata": {"name": index.to_string()}, "spec": spec});
-            let pod = Pod::from_api(&complete(raw.clone()));
-            classes.remember(&pod.key, &raw);
-            pods.push(PodObject { pod, raw: None, created: None, owner: None });
-        }
-        let warnings = classes.apply(&mut pods);
-        let found: Vec<i32> = pods.iter().map(|object| object.pod.priority()).collect();
-        assert_eq!(found, rows.map(|(_, priority)| priority));
-        assert_eq!(warnings.len(), 1);
-        assert!(warnings[0].contains("priorityClassName unknown: there is no"), "{warnings:?}");
     }
 }

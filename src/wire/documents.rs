@@ -5,15 +5,16 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use yaml::Parsed;
+
 use super::source::Source;
-use super::value::{self, Parsed};
-use super::{Fault, Location, yaml};
+use super::{Fault, Location, yaml_documents};
 
 /// The text of a value.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Text<'a> {
     Json(&'a RawValue),
-    Yaml(yaml::Part<'a>),
+    Yaml(yaml_documents::Part<'a>),
 }
 
 /// A list of objects whose items are not parsed.
@@ -34,10 +35,7 @@ impl<'a> Text<'a> {
     /// The text does not parse.
     pub(crate) fn parse(&self) -> Result<Parsed, String> {
         match self {
-            Self::Json(raw) => {
-                let mut deserializer = serde_json::Deserializer::from_str(raw.get());
-                value::read(&mut deserializer, usize::MAX).map_err(|error| error.to_string())
-            }
+            Self::Json(raw) => yaml::read_json(raw.get()).map_err(|error| error.to_string()),
             Self::Yaml(part) => part.parse(),
         }
     }
@@ -79,12 +77,12 @@ fn json_list(raw: &RawValue) -> Option<List<'_>> {
 /// Returns the texts of the documents of a source, with their lines.
 ///
 /// # Errors
-/// The text is no sequence of JSON values.
+/// The text begins like JSON, and is neither a sequence of JSON values nor YAML.
 pub(crate) fn of(source: &Source) -> Result<Vec<(Location, Text<'_>)>, Fault> {
-    let text = source.text.trim_start_matches('\u{feff}');
-    let documents: Vec<(usize, Text<'_>)> = match is_json(source, text) {
-        true => json_stream(text).map_err(|message| Fault::new(Location::of(source), message))?,
-        false => yaml::documents(text).map(|part| (part.line, Text::Yaml(part))).collect(),
+    let text = yaml::without_mark(&source.text);
+    let documents = match text.trim_start().starts_with('{') {
+        true => json_or_yaml(text).map_err(|message| Fault::new(Location::of(source), message))?,
+        false => yaml_texts(text),
     };
     let several = documents.len() > 1;
     let located = documents.into_iter().enumerate().map(|(index, (line, text))| {
@@ -94,13 +92,20 @@ pub(crate) fn of(source: &Source) -> Result<Vec<(Location, Text<'_>)>, Fault> {
     Ok(located.collect())
 }
 
-/// Chooses the format by the file extension, else by the first character, as kubectl does.
-fn is_json(source: &Source, text: &str) -> bool {
-    match source.extension() {
-        Some("json") => true,
-        Some("yaml" | "yml") => false,
-        _ => text.trim_start().starts_with('{'),
-    }
+/// Texts with the numbers of their first lines.
+type Numbered<'a> = Vec<(usize, Text<'a>)>;
+
+/// As kubectl does, takes a text that begins with a brace for JSON, whatever the name of the file, and else for YAML.
+fn json_or_yaml(text: &str) -> Result<Numbered<'_>, String> {
+    json_stream(text).or_else(|error| {
+        let documents = yaml_texts(text);
+        let is_yaml = documents.first().is_some_and(|(_, first)| first.parse().is_ok());
+        if is_yaml { Ok(documents) } else { Err(error) }
+    })
+}
+
+fn yaml_texts(text: &str) -> Numbered<'_> {
+    yaml_documents::documents(text).map(|part| (part.line, Text::Yaml(part))).collect()
 }
 
 /// Splits a sequence of JSON values, each with its line from 1.
@@ -163,5 +168,21 @@ mod tests {
         let source = source("dump.json", "{\"a\": 1}\n{\"b\": }\n");
         let fault = of(&source).unwrap_err();
         assert_eq!(fault.to_string(), "dump.json: expected value at line 2 column 7");
+    }
+
+    #[test]
+    fn format_is_known_by_the_content() {
+        let rows = [
+            ("a.json", "a: yes\n---\nb: 1\n", vec![json!({"a": true}), json!({"b": 1})]),
+            ("a.yaml", "\u{feff}{\"a\": 1}\n{\"b\": 2}", vec![json!({"a": 1}), json!({"b": 2})]),
+            ("a.yaml", "{a: [on]}\n---\nb: 1\n", vec![json!({"a": [true]}), json!({"b": 1})]),
+            ("a.json", "a: 1\r\n---\r\n\u{feff}b: 2\r\n", vec![json!({"a": 1}), json!({"b": 2})]),
+        ];
+        for (name, text, expected) in rows {
+            let source = source(name, text);
+            let found = of(&source).unwrap();
+            let values: Vec<_> = found.iter().map(|own| own.1.parse().unwrap().value).collect();
+            assert_eq!(values, expected, "{text}");
+        }
     }
 }

@@ -82,7 +82,8 @@ const GROUPS: [(&str, &[&str]); 20] = [
 ];
 
 /// The kinds of which a simulation reads this version alone.
-const READ: [(&str, &str); 26] = [
+const READ: [(&str, &str); 28] = [
+    ("v1", "LimitRange"),
     ("v1", "Namespace"),
     ("v1", "Node"),
     ("v1", "PersistentVolume"),
@@ -97,6 +98,7 @@ const READ: [(&str, &str); 26] = [
     ("apps/v1", "StatefulSet"),
     ("batch/v1", "CronJob"),
     ("batch/v1", "Job"),
+    ("node.k8s.io/v1", "RuntimeClass"),
     ("policy/v1", "PodDisruptionBudget"),
     ("resource.k8s.io/v1", "DeviceClass"),
     ("resource.k8s.io/v1", "ResourceClaim"),

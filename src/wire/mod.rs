@@ -5,6 +5,7 @@
 //! file, document or line, object and field.
 
 mod absent_kinds;
+mod admission;
 mod collect;
 mod defaults;
 mod documents;
@@ -17,12 +18,11 @@ mod objects;
 mod plurals;
 mod reduced;
 mod source;
-mod value;
 mod watch;
 mod watched_object;
 mod whole;
 mod workloads;
-mod yaml;
+mod yaml_documents;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -36,12 +36,10 @@ pub use doubts::Validation;
 pub use kinds::{WatchedKind, feeds, watched_kinds};
 #[cfg(test)]
 pub(crate) use objects::unrolled;
-pub use objects::{Object, objects_of, read_objects};
+pub use objects::{Object, ReadObjects, Stray, objects_of, read_objects};
 pub use watch::{Decoder, Update, status_error};
 pub use watched_object::WatchedObject;
 pub use whole::Whole;
-pub(crate) use yaml::most_values;
-pub use yaml::to_string as to_yaml;
 
 use self::collect::Collector;
 use self::objects::for_each_object;
@@ -60,17 +58,12 @@ pub fn read(
     controllers: impl FnOnce(&Input) -> Vec<Value>,
 ) -> Result<Input, Faults> {
     let mut collector = Collector::new(wanted, validation);
-    for_each_object(paths, |object| match object {
-        Ok(object) => collector.take(object),
-        Err(fault) => collector.refuse(fault),
-    })?;
+    for_each_object(paths, |found| collector.take_found(found))?;
     let made = controllers(collector.input());
     collector.take_made(made);
-    let nothing = collector.nothing();
-    let input = collector.finish()?;
-    match nothing {
-        Some(nothing) => Err(Fault::new(Location::named("the input"), nothing).into()),
-        None => Ok(input),
+    match collector.nothing("the input") {
+        Some(nothing) => collector.finish().and(Err(nothing)),
+        None => collector.finish(),
     }
 }
 
@@ -97,13 +90,9 @@ pub fn read_with_change(
     change: &mut impl InputChange,
 ) -> Result<(Input, Input), Faults> {
     let mut before = Collector::new(wanted, validation);
-    for_each_object(paths, |object| match object {
-        Ok(object) => before.take(object),
-        Err(fault) => before.refuse(fault),
-    })?;
-    if let Some(nothing) = before.nothing() {
-        before.finish()?;
-        return Err(Fault::new(Location::named("the dump"), nothing).into());
+    for_each_object(paths, |found| before.take_found(found))?;
+    if let Some(nothing) = before.nothing("the dump") {
+        return before.finish().and(Err(nothing));
     }
     // The errors of the dump are among those of the changed dump.
     let after = changed(before.clone(), manifests, change)?;
@@ -189,6 +178,15 @@ pub struct Fault {
 impl Fault {
     fn new(at: Location, message: impl Into<String>) -> Self {
         Self { at, message: message.into() }
+    }
+
+    /// Returns the name of the file, or of what stands for one.
+    pub(crate) fn source(&self) -> &str {
+        &self.at.source
+    }
+
+    pub(crate) fn message(&self) -> &str {
+        &self.message
     }
 }
 

@@ -1,14 +1,15 @@
 //! From documents to objects: lists are flattened, and every object has its place, version and
 //! kind.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use yaml::Parsed;
 
 use super::collect::decode;
 use super::documents::{self, Text};
-use super::value::Parsed;
 use super::{Fault, Faults, Location, source};
 
 /// An object of the input.
@@ -44,17 +45,50 @@ impl Object {
     }
 }
 
+/// The objects of files.
+#[derive(Debug, Default)]
+pub struct ReadObjects {
+    /// The objects, in the order of the input.
+    pub objects: Vec<Object>,
+    /// Files of folders that hold no objects of Kubernetes, or parts of them.
+    pub strays: Vec<Stray>,
+}
+
+/// A part of the input.
+#[derive(Debug)]
+pub(super) enum Found {
+    Object(Object),
+    Fault(Fault),
+    Stray(Stray),
+}
+
+/// A file of a folder, or a document in it, that is left out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stray {
+    /// The reason.
+    pub(super) fault: Fault,
+    /// Whether the text does not parse, so that it may hold anything.
+    pub(super) is_unreadable: bool,
+}
+
+impl fmt::Display for Stray {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; it is left out", self.fault)
+    }
+}
+
 /// Reads all objects of the paths: files, folders, or `-` for standard input.
 ///
 /// # Errors
 /// All errors, not only the first.
-pub fn read_objects(paths: &[PathBuf]) -> Result<Vec<Object>, Faults> {
-    let (mut objects, mut faults) = (Vec::new(), Vec::new());
-    for_each_object(paths, |object| match object {
-        Ok(object) => objects.push(object),
-        Err(fault) => faults.push(fault),
+pub fn read_objects(paths: &[PathBuf]) -> Result<ReadObjects, Faults> {
+    let (mut read, mut faults) = (ReadObjects::default(), Vec::new());
+    for_each_object(paths, |found| match found {
+        Found::Object(object) => read.objects.push(object),
+        Found::Fault(fault) => faults.push(fault),
+        Found::Stray(stray) => read.strays.push(stray),
     })?;
-    if faults.is_empty() { Ok(objects) } else { Err(Faults(faults)) }
+    if faults.is_empty() { Ok(read) } else { Err(Faults(faults)) }
 }
 
 /// Reads all objects of a text with this name.
@@ -73,30 +107,40 @@ pub fn objects_of(name: &str, text: String) -> Result<Vec<Object>, Faults> {
     if faults.is_empty() { Ok(objects) } else { Err(Faults(faults)) }
 }
 
-/// Passes on all objects of the paths, and every error.
+/// Passes on all objects of the paths, and every error. What is no object in a file of a folder is a stray.
 ///
 /// # Errors
 /// A path that does not exist.
-pub(super) fn for_each_object(
-    paths: &[PathBuf],
-    mut each: impl FnMut(Result<Object, Fault>),
-) -> Result<(), Fault> {
-    for path in source::files(paths)? {
-        let source = match source::read(&path) {
+pub(super) fn for_each_object(paths: &[PathBuf], mut each: impl FnMut(Found)) -> Result<(), Fault> {
+    for file in source::files(paths)? {
+        let mut pass = |read: Result<Object, Fault>| each(found(read, file.is_of_folder));
+        let source = match source::read(&file.path) {
             Ok(source) => source,
             Err(fault) => {
-                each(Err(fault));
+                pass(Err(fault));
                 continue;
             }
         };
         match documents::of(&source) {
             Ok(documents) => {
-                documents.into_iter().for_each(|(at, text)| read(&at, text, None, &mut each))
+                documents.into_iter().for_each(|(at, text)| read(&at, text, None, &mut pass));
             }
-            Err(fault) => each(Err(fault)),
+            Err(fault) => pass(Err(fault)),
         }
     }
     Ok(())
+}
+
+fn found(read: Result<Object, Fault>, is_of_folder: bool) -> Found {
+    match read {
+        Ok(object) => Found::Object(object),
+        // An item of a list is meant to be an object.
+        Err(fault) if is_of_folder && fault.at.items.is_empty() => {
+            let is_unreadable = !fault.message.starts_with(NO_OBJECT);
+            Found::Stray(Stray { fault, is_unreadable })
+        }
+        Err(fault) => Found::Fault(fault),
+    }
 }
 
 /// Parses a text, item by item if it is a list, and passes on its objects.
@@ -173,17 +217,18 @@ fn unroll_items(
     }
 }
 
+const NO_OBJECT: &str = "is no Kubernetes object";
+
 fn version_and_kind(value: &Value) -> Result<(String, String), String> {
     if !value.is_object() {
-        return Err(format!("is no Kubernetes object: found {}", sort_of(value)));
+        return Err(format!("{NO_OBJECT}: found {}", sort_of(value)));
     }
     let field = |name: &str| match value.get(name) {
         Some(Value::String(text)) if !text.is_empty() => Ok(text.clone()),
-        Some(other) => Err(format!(
-            "is no Kubernetes object: {name}: expected a name, found {}",
-            sort_of(other)
-        )),
-        None => Err(format!("is no Kubernetes object: {name} is missing")),
+        Some(other) => {
+            Err(format!("{NO_OBJECT}: {name}: expected a name, found {}", sort_of(other)))
+        }
+        None => Err(format!("{NO_OBJECT}: {name} is missing")),
     };
     Ok((field("apiVersion")?, field("kind")?))
 }

@@ -22,33 +22,35 @@ pub(crate) struct Source {
     pub(crate) text: String,
 }
 
-impl Source {
-    /// Returns the extension of the name, if it has one.
-    pub(crate) fn extension(&self) -> Option<&str> {
-        Path::new(&*self.name).extension()?.to_str()
-    }
-}
-
 /// Returns the files of the paths: a folder stands for the files in it and its subfolders, sorted
 /// by name.
 ///
 /// # Errors
 /// A path does not exist or cannot be listed, or a folder has no file to read.
-pub(crate) fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Fault> {
+pub(crate) fn files(paths: &[PathBuf]) -> Result<Vec<File>, Fault> {
     let mut files = Vec::new();
     for path in paths {
         if !path.is_dir() {
-            files.push(path.clone());
+            files.push(File { path: path.clone(), is_of_folder: false });
             continue;
         }
-        let before = files.len();
-        list(path, &mut files).map_err(|error| fault(path, &error))?;
-        if files.len() == before {
+        let mut own = Vec::new();
+        list(path, &mut own).map_err(|error| fault(path, &error))?;
+        if own.is_empty() {
             let message = "the folder holds no .yaml, .yml or .json file";
             return Err(Fault::new(Location::named(&path.display().to_string()), message));
         }
+        files.extend(own.into_iter().map(|path| File { path, is_of_folder: true }));
     }
     Ok(files)
+}
+
+/// A file of the input.
+#[derive(Debug)]
+pub(crate) struct File {
+    pub(crate) path: PathBuf,
+    /// Whether it is one of the files of a folder, and not given itself.
+    pub(crate) is_of_folder: bool,
 }
 
 /// Adds the files of a folder. Links to files are followed; links to folders are not, because they
@@ -71,12 +73,13 @@ fn list(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
 /// Reads a file, or standard input for `-`.
 ///
 /// # Errors
-/// The file cannot be read, or is not UTF-8.
+/// The file cannot be read, or is no text.
 pub(crate) fn read(path: &Path) -> Result<Source, Fault> {
     let bytes = if path == Path::new(STDIN) { read_stdin() } else { fs::read(path) };
     let bytes = bytes.map_err(|error| fault(path, &error))?;
     let name: Arc<str> = path.display().to_string().into();
-    let text = String::from_utf8(bytes).map_err(|error| not_utf8(&name, error.as_bytes()))?;
+    let text = yaml::text_of(bytes);
+    let text = text.map_err(|error| Fault::new(Location::named(&name), error.to_string()))?;
     Ok(Source { name, text })
 }
 
@@ -84,15 +87,6 @@ fn read_stdin() -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     io::stdin().lock().read_to_end(&mut bytes)?;
     Ok(bytes)
-}
-
-fn not_utf8(name: &str, bytes: &[u8]) -> Fault {
-    let utf16 = bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]);
-    let message = match utf16 {
-        true => "is UTF-16, as `>` of older PowerShells writes it; expected UTF-8",
-        false => "is not UTF-8 text",
-    };
-    Fault::new(Location::named(name), message)
 }
 
 fn fault(path: &Path, error: &io::Error) -> Fault {

@@ -9,6 +9,8 @@ mod compare;
 mod config;
 mod daemon;
 mod explain;
+#[cfg(feature = "simulator")]
+mod gate;
 #[cfg(feature = "sandbox")]
 mod perf;
 #[cfg(feature = "simulator")]

@@ -12,7 +12,7 @@ pub use crate::claims::PlacedDevice;
 use crate::explain::{Explanation, explain};
 use crate::manifest::Manifest;
 use crate::rollout::{self, Rollout, RolloutStep};
-use crate::workloads::Workload;
+use crate::workloads::{Unread, Workload};
 use crate::world::Evicted;
 use crate::{
     BuildError, DumpedObject, DumpedPod, NodeUsage, Settings, State, Usage, World, budgets,
@@ -38,6 +38,8 @@ pub struct Dump {
     pub claim_templates: Vec<Value>,
     /// Workloads whose pods are among those of the dump.
     pub workloads: Vec<Workload>,
+    /// Workloads whose pods are not among those of the dump.
+    pub unread: Vec<Unread>,
     /// Number of objects of every other kind.
     pub other_kinds: BTreeMap<String, usize>,
     /// Warnings of the decoder.
@@ -69,6 +71,8 @@ pub struct Simulation {
     pub summary: Summary,
     /// The workloads that no other workload controls, in the order of the input.
     pub workloads: Vec<WorkloadOutcome>,
+    /// Workloads that could not be expanded, so that their pods are missing here.
+    pub unread: Vec<Unread>,
     /// Placed pods, in the order of the decisions.
     pub placed: Vec<Placement>,
     /// Pods that stay pending, in the order of the input.
@@ -217,6 +221,24 @@ pub enum LeftState {
     Untried,
 }
 
+impl Simulation {
+    /// Whether a pod stays without a node, or a workload could not be read.
+    pub fn leaves_pods_behind(&self) -> bool {
+        let is_behind = !self.left.is_empty() || !self.unread.is_empty();
+        is_behind || self.has_evicted_pods()
+    }
+
+    /// Whether an evicted pod gets no other node.
+    fn has_evicted_pods(&self) -> bool {
+        if self.evicted.is_empty() {
+            return false;
+        }
+        let placed: BTreeSet<_> =
+            self.placed.iter().map(|pod| (&pod.namespace, &pod.name)).collect();
+        self.evicted.iter().any(|pod| !placed.contains(&(&pod.namespace, &pod.name)))
+    }
+}
+
 impl LeftState {
     /// Returns the state as a word.
     pub const fn name(self) -> &'static str {
@@ -308,6 +330,7 @@ pub fn simulate(mut dump: Dump, question: &Question) -> Result<Simulation, Error
         scheduler_names: names.into_iter().collect(),
         summary,
         workloads,
+        unread: dump.unread,
         placed,
         left,
         evicted,

@@ -17,7 +17,7 @@ struct Bootstrap {
 }
 
 static BOOTSTRAP: LazyLock<Bootstrap> = LazyLock::new(|| {
-    serde_yaml::from_str(include_str!("flow_control.yaml")).expect("the file is part of the crate")
+    yaml::decode(include_str!("flow_control.yaml")).expect("the file is part of the crate")
 });
 
 /// Returns the priority levels and flow schemas that kube-apiserver creates.

@@ -25,7 +25,6 @@ mod metadata;
 mod object;
 mod openapi;
 pub mod patch;
-pub mod priority;
 pub mod protobuf;
 #[cfg(test)]
 mod recorded;
@@ -35,6 +34,7 @@ mod selector;
 pub mod status;
 mod storage_protection;
 pub mod store;
+mod store_only;
 mod subresources;
 pub mod table;
 mod unknown_fields;

@@ -20,7 +20,6 @@ pub(super) use self::dump::Dump;
 pub(super) use self::remote::{ask, ask_async};
 pub(super) use self::source::Source;
 use super::print;
-use crate::wire;
 
 /// Explains decisions: why this node, why not that node, why pending, what would help
 ///
@@ -210,7 +209,7 @@ fn show<A: Answer>(form: &Form, answer: &A) -> anyhow::Result<ExitCode> {
         Output::Table => answer.text(false),
         Output::Wide => answer.text(true),
         Output::Json => serde_json::to_string_pretty(answer).context("cannot write JSON")? + "\n",
-        Output::Yaml => match wire::to_yaml(answer) {
+        Output::Yaml => match yaml::to_string(answer) {
             Ok(text) => text,
             Err(error) => bail!("cannot write YAML: {error}"),
         },

@@ -107,7 +107,7 @@ fn keys() -> String {
 fn read(file: &Path) -> Result<LabelLimits, String> {
     let text = super::super::config::read(file)
         .map_err(|error| format!("failed to read allow list manifest: {error}"))?;
-    let limits: Option<BTreeMap<String, String>> = serde_yaml::from_str(&text)
+    let limits: Option<BTreeMap<String, String>> = yaml::decode(&text)
         .map_err(|error| format!("failed to parse allow list manifest: {error}"))?;
     let limits = LabelLimits::from(limits.unwrap_or_default());
     match limits.are_valid() {

@@ -21,7 +21,7 @@ use crate::api_client::{ApiClient, Credentials};
 use crate::http::{self, Certificate, KeyPairFiles, Serving, Tls, TlsVersion};
 use crate::metrics::Metrics;
 use crate::supercluster::scheduler::{self, ClustersFile};
-use crate::wire::{self, Object};
+use crate::wire::{self, Object, ReadObjects};
 
 /// The service account with which the scheduler calls an agent.
 const CALLER: (&str, &str) = ("kube-system", "loadmaster-supercluster");
@@ -41,7 +41,8 @@ pub(super) fn run(
     (registry, pipelines): (&Registry, &PipelineRegistry),
 ) -> anyhow::Result<()> {
     let options = options(args)?;
-    let objects = wire::read_objects(&args.filename)?;
+    let ReadObjects { objects, strays } = wire::read_objects(&args.filename)?;
+    strays.iter().for_each(|stray| complain("warning", &stray.to_string()));
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(async {
         let folder = &args.write_clusters;
@@ -82,7 +83,7 @@ pub(super) fn run(
         let path = folder.join("clusters.yaml");
         let file = json!({"apiVersion": API_VERSION, "kind": "SuperclusterConfiguration",
             "clustersToSampleBp": 10_000, "clusters": clusters});
-        secrets::write_config(&path, &wire::to_yaml(&file).map_err(anyhow::Error::msg)?)?;
+        secrets::write_config(&path, &yaml::to_string(&file).map_err(anyhow::Error::msg)?)?;
         let mut scheduler = None;
         if !args.no_scheduler {
             let (registry, file) = (registry.clone(), ClustersFile::read(&path, pipelines)?);

@@ -12,8 +12,9 @@ use std::sync::Arc;
 use anyhow::{anyhow, bail};
 use framework::Time;
 use sandbox::resources::{
-    CUSTOMRESOURCEDEFINITIONS, NAMESPACES, NODES, PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, PODS,
-    PRIORITYCLASSES, RESOURCECLAIMS, RESOURCESLICES, Resource,
+    CUSTOMRESOURCEDEFINITIONS, LIMITRANGES, NAMESPACES, NODES, PERSISTENTVOLUMECLAIMS,
+    PERSISTENTVOLUMES, PODS, PRIORITYCLASSES, RESOURCECLAIMS, RESOURCESLICES, RUNTIMECLASSES,
+    Resource,
 };
 use sandbox::status::Status;
 use sandbox::store::Store;
@@ -55,6 +56,7 @@ pub(super) fn load(store: &mut Store, objects: Vec<Object>, now: Time) -> anyhow
     for definition in definitions {
         faults.extend(loader.create_of_kind(definition).err());
     }
+    loader.serve_kinds_without_effect(&others);
     others.sort_by_key(|object| loader.turn(object));
     for object in others {
         faults.extend(loader.create_of_kind(object).err());
@@ -84,23 +86,41 @@ impl<'a> Loader<'a> {
         Self { store, now, started, uids: HashMap::new(), orphaned: 0, loaded: Loaded::default() }
     }
 
+    /// Serves the kinds of Kubernetes among those of the objects that the sandbox does not know.
+    fn serve_kinds_without_effect(&mut self, objects: &[Object]) {
+        let mut unknown = BTreeMap::<(&str, &str), usize>::new();
+        for object in objects.iter().filter(|object| self.resource_of(object).is_none()) {
+            *unknown.entry((&object.api_version, &object.kind)).or_default() += 1;
+        }
+        for ((api_version, kind), count) in unknown {
+            if self.store.serve_without_effect(api_version, kind).is_some() {
+                self.loaded.warnings.push(format!(
+                    "{kind} of {api_version} ({count}): stored without effect: the sandbox neither reads nor calls what \
+                     it says"
+                ));
+            }
+        }
+    }
+
     /// Returns the rank of an object in the order of creation: namespaces, cluster-scoped objects,
-    /// owners, dependents, pods, claims, which pods may own or reserve, and the volumes of claims.
-    /// Nodes own their slices.
+    /// owners, dependents, pods of a dump, LimitRanges, new pods, to which these apply, claims, which pods may own or
+    /// reserve, and the volumes of claims. Nodes own their slices.
     fn turn(&self, object: &Object) -> u8 {
         let Some(resource) = self.resource_of(object) else { return 0 };
         if resource == NAMESPACES {
             0
         } else if resource == PERSISTENTVOLUMES {
-            6
+            8
         } else if resource == PERSISTENTVOLUMECLAIMS || resource == RESOURCECLAIMS {
+            7
+        } else if resource == LIMITRANGES {
             5
         } else if resource == RESOURCESLICES {
             2
         } else if !resource.namespaced {
             1
         } else if resource == PODS {
-            4
+            if object.value["metadata"]["uid"].is_string() { 4 } else { 6 }
         } else if object.value["metadata"]["ownerReferences"].is_array() {
             3
         } else {
@@ -165,6 +185,9 @@ impl<'a> Loader<'a> {
         let priority = (resource == PODS).then(|| take_priority(&mut value)).flatten();
         if let Some(priority) = &priority {
             self.ensure_priority_class(&value, priority)?;
+        }
+        if resource == PODS {
+            self.ensure_runtime_class(&value)?;
         }
         let created = self.store.create(resource, value, self.now)?;
         let (namespace, name) = key(resource, &created);
@@ -232,6 +255,20 @@ impl<'a> Loader<'a> {
     fn ensure_priority_class(&mut self, pod: &Value, priority: &Value) -> Result<(), Status> {
         let name = pod["spec"]["priorityClassName"].as_str().unwrap_or_default();
         self.ensure(PRIORITYCLASSES, name, json!({"metadata": {"name": name}, "value": priority}))
+    }
+
+    /// Creates the RuntimeClass of a pod from a dump that leaves it out. The pod has what the class said.
+    fn ensure_runtime_class(&mut self, pod: &Value) -> Result<(), Status> {
+        let spec = &pod["spec"];
+        let name = spec["runtimeClassName"].as_str().unwrap_or_default();
+        if !pod["status"].is_object() {
+            return Ok(());
+        }
+        let mut class = json!({"metadata": {"name": name}, "handler": name});
+        if spec["overhead"].is_object() {
+            class["overhead"] = json!({"podFixed": spec["overhead"]});
+        }
+        self.ensure(RUNTIMECLASSES, name, class)
     }
 
     fn ensure(
@@ -444,5 +481,57 @@ mod tests {
         let resource = store.resource_of_kind("example.com/v1", "Price").unwrap();
         let price = store.get(resource, "", "p").unwrap();
         assert_eq!((&price["spec"]["cents"], &price["status"]["known"]), (&json!(5), &json!(true)));
+    }
+
+    #[test]
+    fn kinds_that_the_sandbox_does_not_know_are_stored_with_a_warning() {
+        let hook = json!({"apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingWebhookConfiguration", "metadata": {"name": "hook"},
+            "webhooks": [{"name": "a.example.com"}]});
+        let old = json!({"apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler",
+            "metadata": {"name": "web"}, "spec": {"maxReplicas": 3}});
+        let (store, loaded) = loaded(json!([hook, old])).unwrap();
+        let kinds = [
+            ("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "", "hook"),
+            ("autoscaling/v1", "HorizontalPodAutoscaler", "default", "web"),
+        ];
+        for (version, kind, namespace, name) in kinds {
+            let resource = store.resource_of_kind(version, kind).unwrap();
+            assert!(store.get(resource, namespace, name).is_some(), "{kind}");
+        }
+        assert_eq!(
+            loaded.warnings,
+            [
+                "ValidatingWebhookConfiguration of admissionregistration.k8s.io/v1 (1): stored without effect: the \
+                 sandbox neither reads nor calls what it says",
+                "HorizontalPodAutoscaler of autoscaling/v1 (1): stored without effect: the sandbox neither reads nor \
+                 calls what it says",
+            ]
+        );
+    }
+
+    #[test]
+    fn new_pods_get_the_defaults_of_limit_ranges_and_dumped_ones_keep_theirs() {
+        let item = json!({"type": "Container", "defaultRequest": {"cpu": "1"}});
+        let range = json!({"apiVersion": "v1", "kind": "LimitRange",
+            "metadata": {"name": "r", "namespace": "shop"}, "spec": {"limits": [item]}});
+        let mut new = pod("new", "");
+        new["metadata"] = json!({"name": "new", "namespace": "shop"});
+        let (store, _) = loaded(json!([pod("old", ""), new, range])).unwrap();
+        let requests = |name| {
+            let pod = store.get(PODS, "shop", name).unwrap();
+            pod["spec"]["containers"][0]["resources"]["requests"].clone()
+        };
+        assert_eq!((requests("old"), requests("new")), (json!(null), json!({"cpu": "1"})));
+    }
+
+    #[test]
+    fn dumped_pods_keep_the_overhead_of_a_missing_runtime_class() {
+        let mut pod = pod("vm", "");
+        pod["spec"]["runtimeClassName"] = json!("kata");
+        pod["spec"]["overhead"] = json!({"cpu": "250m"});
+        let (store, _) = loaded(json!([pod])).unwrap();
+        let class = store.get(RUNTIMECLASSES, "", "kata").unwrap();
+        assert_eq!(class["overhead"]["podFixed"], json!({"cpu": "250m"}));
     }
 }

@@ -4,6 +4,7 @@ mod gpu_share;
 mod progress;
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::Arc;
 
 use ::gpu_share::Strategy;
@@ -32,10 +33,11 @@ use crate::wire::{self, Faults, Wanted};
 /// Schedules a cluster dump, or a trace, without a server
 ///
 /// With -f, Loadmaster schedules the pending pods of a dump, and the pods that controllers make from its
-/// workloads (Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs, CronJobs). The output shows each placement,
-/// the reason for each pod left pending, and the usage of each node. A complete dump:
+/// workloads (Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs, CronJobs, and JobSets, LeaderWorkerSets, Ray
+/// clusters, training jobs, Volcano Jobs and Rollouts). The output shows each placement, the reason for each pod left
+/// pending, and the usage of each node. A complete dump:
 ///
-/// kubectl get nodes,pods,ns,svc,rc,rs,sts,deploy,ds,jobs,pdb,pvc,pv,sc,pc,csinodes,csidrivers,csistoragecapacities,volumeattachments,resourceclaims,resourceclaimtemplates,resourceslices,deviceclasses -A -o yaml
+/// kubectl get nodes,pods,ns,svc,rc,rs,sts,deploy,ds,jobs,pdb,pvc,pv,sc,pc,limits,runtimeclasses,csinodes,csidrivers,csistoragecapacities,volumeattachments,resourceclaims,resourceclaimtemplates,resourceslices,deviceclasses -A -o yaml
 ///
 /// With --trace, the pods of a recorded cluster arrive one by one. --replay keeps the recorded
 /// times: a pod leaves its recorded lifetime after the simulation placed it. --inflate draws pods
@@ -59,6 +61,10 @@ pub(super) struct Args {
     /// everything else under the key `simulation`
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
+
+    /// Exits with 1 if a pod stays without a node, or if the input has a workload whose pods cannot be made
+    #[arg(long, conflicts_with_all = ["trace", "compare"])]
+    fail_if_pending: bool,
 
     /// Explains one pod, placed or not, on the state after the run; can be repeated
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = pod_key, conflicts_with = "trace")]
@@ -152,17 +158,18 @@ fn pod_key(text: &str) -> Result<PodKey, String> {
 ///
 /// # Errors
 /// The input or a configuration cannot be used, or the answer cannot be written.
-pub(super) fn run(args: &Args, registry: Registry) -> anyhow::Result<()> {
+pub(super) fn run(args: &Args, registry: Registry) -> anyhow::Result<ExitCode> {
     let registry = Arc::new(registry);
     let setup = || Setup::read(&args.engine, args.config.as_deref(), registry.clone());
     match (args.trace, args.compare.as_slice()) {
-        (None, []) => run_cluster(args, &setup()?),
+        (None, []) => return run_cluster(args, &setup()?),
         (Some(TraceFormat::Openb), []) => run_trace(args, setup()?.settings(&args.engine)?),
         (None, files) => compare_clusters(args, &args.named_setups(files, &registry)?),
         (Some(TraceFormat::Openb), files) => {
             compare_traces(args, &args.named_setups(files, &registry)?)
         }
-    }
+    }?;
+    Ok(ExitCode::SUCCESS)
 }
 
 impl Args {
@@ -202,7 +209,7 @@ impl Args {
     }
 }
 
-fn run_cluster(args: &Args, setup: &Setup) -> anyhow::Result<()> {
+fn run_cluster(args: &Args, setup: &Setup) -> anyhow::Result<ExitCode> {
     let dump = read(args, &setup.wanted()?)?;
     let simulation = cluster::simulate(dump, &args.question(setup.settings(&args.engine)?))?;
     warn(&simulation.warnings);
@@ -212,7 +219,9 @@ fn run_cluster(args: &Args, setup: &Setup) -> anyhow::Result<()> {
         }
         Output::Json => print_json(&PlacedPods::of(&simulation)),
         Output::Yaml => print_yaml(&PlacedPods::of(&simulation)),
-    }
+    }?;
+    let fails = args.fail_if_pending && simulation.leaves_pods_behind();
+    Ok(if fails { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 fn compare_clusters(args: &Args, named: &[(String, Setup)]) -> anyhow::Result<()> {
@@ -328,7 +337,7 @@ fn drive(args: &Args, trace: &Trace, settings: &Settings) -> anyhow::Result<(Str
 fn read(args: &Args, wanted: &Wanted) -> Result<Dump, Faults> {
     let mut made = Made::default();
     let input = wire::read(&args.filename, wanted, args.validate.into(), |input| {
-        made = make(input, workloads::MOST_PODS);
+        made = make(input, input.workloads.len(), workloads::MOST_PODS);
         std::mem::take(&mut made.objects)
     })?;
     Ok(dump_of(input, made))

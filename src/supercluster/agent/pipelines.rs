@@ -79,7 +79,7 @@ impl AgentPipelines {
 
     pub(in super::super) fn parse(text: &str, registry: &PipelineRegistry) -> Result<Self, String> {
         let Document { api_version, kind, sampling_pipeline, binding_pipeline, copies } =
-            file::decode(text)?;
+            yaml::decode(text)?;
         file::check_kind(&api_version, &kind, Self::KIND)?;
         let mut own = Self { copies, ..Self::default() };
         if let Some(sampling) = sampling_pipeline {

@@ -189,7 +189,7 @@ impl ClustersFile {
     }
 
     pub(in super::super) fn parse(text: &str, registry: &PipelineRegistry) -> Result<Self, String> {
-        let mut file: Self = file::decode(text)?;
+        let mut file: Self = yaml::decode(text)?;
         file.check()?;
         file.plugins = file.make_plugins(registry)?;
         Ok(file)
@@ -492,7 +492,11 @@ clusters:
             ("https://eu", "http://eu", "clusters[0].server: "),
             ("kind:", "nodesToSampleBp: 10001\nkind:", "nodesToSampleBp: 10001 is not from 1"),
             ("kind:", "commitCandidates: 0\nkind:", "commitCandidates: 0 is too few"),
-            ("kind:", "sampleTimeout: 5\nkind:", "sampleTimeout: time: missing unit"),
+            (
+                "kind:",
+                "sampleTimeout: 5\nkind:",
+                "sampleTimeout: invalid type: integer `5`, expected a string",
+            ),
             ("kind:", "turn: {index: 2, of: 2}\nkind:", "turn.index: 2 is not below"),
             (
                 "kind:",

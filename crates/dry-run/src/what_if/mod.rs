@@ -25,6 +25,7 @@ pub use self::changes::{
 };
 pub(crate) use self::nodes::{cordon, make_again};
 use crate::cluster::{Dump, Error, LeftPod, LeftState, Question, Simulation, simulate};
+use crate::workloads::Unread;
 use crate::{DumpedPod, NodeUsage, RolloutStep, Usage, budgets};
 
 /// The effects of a change. Its JSON form is an interface: fields are added, never renamed.
@@ -58,6 +59,9 @@ pub struct WhatIf {
     /// The nodes after each run, sorted by name; only if they are asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<Sides<Vec<NodeUsage>>>,
+    /// Workloads that only the changed input has and that could not be expanded, so that their pods are missing here.
+    #[serde(default)]
+    pub unread: Vec<Unread>,
     /// Warnings about probable mistakes in the input and about settings without effect.
     pub warnings: Vec<String>,
 }
@@ -189,9 +193,10 @@ pub struct BudgetInTheWay {
 
 impl WhatIf {
     /// Whether the change leaves a pod without a node that is new or has one without the change: it pends, is
-    /// evicted, or lost.
+    /// evicted, or lost. The pods of a workload that could not be expanded count as such.
     pub const fn leaves_pods_behind(&self) -> bool {
-        !(self.pending.is_empty() && self.evicted.is_empty() && self.lost.is_empty())
+        let has_victims = !(self.evicted.is_empty() && self.lost.is_empty());
+        has_victims || !self.pending.is_empty() || !self.unread.is_empty()
     }
 }
 
@@ -398,6 +403,8 @@ fn compare(rosters: &Sides<Roster>, runs: Sides<Simulation>, mut applied: Applie
     let waiting = runs.after.upgrade.iter().flat_map(|step| &step.waiting);
     summary.waiting_for_upgrade = waiting.collect::<HashSet<_>>().len();
     summary.gone_with_nodes = applied.gone_with_nodes;
+    let is_new = |own: &Unread| !runs.before.unread.contains(own);
+    let unread = runs.after.unread.iter().filter(|own| is_new(own)).cloned().collect();
     WhatIf {
         seed: runs.after.seed,
         summary,
@@ -411,6 +418,7 @@ fn compare(rosters: &Sides<Roster>, runs: Sides<Simulation>, mut applied: Applie
         utilisation: Sides { before: runs.before.total, after: runs.after.total },
         upgrade: runs.after.upgrade,
         budgets: Vec::new(),
+        unread,
         nodes: Some(Sides { before: runs.before.nodes, after: runs.after.nodes }),
     }
 }

@@ -46,11 +46,15 @@ pub(super) fn sync(controllers: &mut Controllers<'_>, job: &Value) {
         !active.contains(index)
             && !completed.iter().any(|(first, last)| (first..=last).contains(&index))
     };
-    let indexes: Vec<usize> = (0..completions).filter(is_open).take(missing).collect();
+    let fits = missing.min(controllers.room());
+    let indexes: Vec<usize> = (0..completions).filter(is_open).take(fits).collect();
     for index in indexes {
         let base = format!("{}-{index}", name(job));
         let pod = indexed(pod.clone(), index, &base);
         controllers.add_pods(&root, job, &base, 1, &pod);
+    }
+    if fits < missing {
+        controllers.cut("Job", job);
     }
 }
 

@@ -7,19 +7,25 @@
 mod cron_job;
 mod daemon_set;
 pub(crate) mod deployment;
+mod foreign;
 mod job;
 mod replica_set;
 pub(crate) mod stateful_set;
 pub(crate) mod template;
+mod training;
+mod unread;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use framework::{Node, Pod, PodKey};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use self::deployment::ReplicaSets;
-use self::template::{is_terminating, name, namespace, text};
+use self::foreign::{Foreign, reader};
+pub use self::template::name_after;
+use self::template::{controller_of, is_terminating, name, namespace, text};
+pub use self::unread::Unread;
 
 /// A pod of a dump and its controller.
 #[derive(Debug, Clone, Copy)]
@@ -41,6 +47,8 @@ pub struct Made {
     pub workloads: Vec<Workload>,
     /// Workloads that could not be followed, and the reason.
     pub warnings: Vec<String>,
+    /// Objects that look like workloads and could not be expanded, or not wholly.
+    pub unread: Vec<Unread>,
     /// Whether the maximum number of objects was reached.
     pub is_full: bool,
 }
@@ -73,11 +81,30 @@ const KINDS: [(&str, &str); 7] = [
     ("v1", "ReplicationController"),
 ];
 
+/// Whether controllers make pods from an object, as its kind or its content says.
+pub fn is_workload(object: &Value) -> bool {
+    is_followed(object) || training::is_runtime(object) || unread::looks_like_workload(object)
+}
+
+/// Whether an object is of a kind whose pods are made.
+pub fn is_followed(object: &Value) -> bool {
+    kind_of(object).is_some() || reader(object).is_some()
+}
+
+/// The workloads of an input.
+#[derive(Debug, Clone, Copy)]
+pub struct Workloads<'a> {
+    /// The objects, in the order of the input.
+    pub objects: &'a [Box<RawValue>],
+    /// The number of objects before those of a change.
+    pub first_changed: usize,
+}
+
 /// Returns the pods that the controllers of these workloads make, with the objects that they make for them.
 /// Later workloads replace earlier ones of the same kind and name. `most` is the maximum number of objects that are
 /// made.
 pub fn make(
-    workloads: &[Box<RawValue>],
+    Workloads { objects: workloads, first_changed }: Workloads<'_>,
     nodes: &[Node],
     pods: &[OwnedPod<'_>],
     most: usize,
@@ -86,9 +113,22 @@ pub fn make(
     let parsed = |raw: &RawValue| serde_json::from_str::<Value>(raw.get()).ok();
     let mut sets = ReplicaSets::default();
     let mut jobs = HashSet::new();
+    let mut runtimes = BTreeMap::new();
+    let mut owners = BTreeSet::new();
+    // Objects that no reader knows, by kind, namespace and name.
+    let mut unknown = BTreeMap::new();
     for (place, raw) in workloads.iter().enumerate() {
         let Some(workload) = parsed(raw) else { continue };
-        let Some(kind) = kind_of(&workload) else { continue };
+        owners.extend(controller_of(&workload));
+        let Some(kind) = kind_of(&workload).or_else(|| Some(reader(&workload)?.shown())) else {
+            if training::is_runtime(&workload) {
+                runtimes.insert(training::key_of(&workload), workload);
+            } else {
+                let Unread { kind, namespace, name, .. } = Unread::of(&workload, "");
+                unknown.insert((kind, namespace, name), place);
+            }
+            continue;
+        };
         match kind {
             "ReplicaSet" => sets.add(&workload),
             "Job" if !job::is_over(&workload) => jobs.extend(cron_job::of_job(&workload)),
@@ -104,16 +144,43 @@ pub fn make(
         known: last.keys().cloned().collect(),
         sets,
         jobs,
+        labelled: by_label(pods),
+        runtimes,
+        owners,
+        foreign: BTreeMap::new(),
         made: Made::default(),
         numbers: BTreeMap::new(),
         places: BTreeMap::new(),
     };
-    let mut order: Vec<usize> = last.into_values().collect();
+    let mut order: Vec<usize> = last.into_values().chain(unknown.into_values()).collect();
     order.sort_unstable();
-    for workload in order.into_iter().filter_map(|place| parsed(&workloads[place])) {
-        controllers.sync(&workload);
+    for place in order {
+        if let Some(workload) = parsed(&workloads[place]) {
+            controllers.sync(&workload, place >= first_changed);
+        }
     }
-    controllers.made
+    controllers.finish()
+}
+
+/// Kind, namespace and name of a controller.
+type Owner = (String, String, String);
+
+/// The active pods by a label, their namespace and its value.
+type ByLabel<'a> = BTreeMap<(&'static str, String, String), Vec<&'a Pod>>;
+
+/// Returns the active pods by the labels with which they name their foreign workloads.
+fn by_label<'a>(pods: &[OwnedPod<'a>]) -> ByLabel<'a> {
+    let labels = foreign::labels();
+    let mut by_label = ByLabel::new();
+    for OwnedPod { pod, .. } in pods.iter().filter(|owned| !owned.pod.terminating) {
+        for label in &labels {
+            if let Some(value) = pod.labels.get(label) {
+                let key = (*label, pod.key.namespace.to_string(), value.to_owned());
+                by_label.entry(key).or_default().push(pod);
+            }
+        }
+    }
+    by_label
 }
 
 pub(crate) fn kind_of(workload: &Value) -> Option<&'static str> {
@@ -153,6 +220,13 @@ struct Controllers<'a> {
     sets: ReplicaSets,
     /// Namespaces and names of CronJobs that have a Job under way.
     jobs: HashSet<(String, String)>,
+    labelled: ByLabel<'a>,
+    /// The runtimes of TrainJobs.
+    runtimes: BTreeMap<Owner, Value>,
+    /// The controllers of the workloads of the dump.
+    owners: BTreeSet<Owner>,
+    /// The foreign workloads from which pods were made, and the number of these pods, by kind.
+    foreign: BTreeMap<&'static str, (Vec<String>, usize)>,
     made: Made,
     /// The number of the next generated name, by namespace and base.
     numbers: BTreeMap<(String, String), u64>,
@@ -161,13 +235,14 @@ struct Controllers<'a> {
 }
 
 impl<'a> Controllers<'a> {
-    fn sync(&mut self, workload: &Value) {
+    fn sync(&mut self, workload: &Value, is_changed: bool) {
         if is_terminating(workload) {
             return;
         }
         let kind = kind_of(workload);
-        if let Some(kind) = kind {
-            self.check(kind, workload);
+        match kind {
+            Some(kind) => self.check(kind, workload),
+            None => return self.sync_foreign(&Foreign { object: workload, is_changed }),
         }
         match kind {
             Some("DaemonSet") => daemon_set::sync(self, workload),
@@ -181,6 +256,62 @@ impl<'a> Controllers<'a> {
             Some("Job") => job::sync(self, workload),
             _ => {}
         }
+    }
+
+    fn sync_foreign(&mut self, workload: &Foreign<'_>) {
+        let outcome = match reader(workload.object) {
+            Some(reader) => foreign::sync(self, reader, workload),
+            None if !workload.is_changed && self.is_followed_by_others(workload.object) => Ok(()),
+            None => Err("no reader knows where its pod templates and their numbers are".to_owned()),
+        };
+        if let Err(reason) = outcome {
+            let unread = Unread::of(workload.object, &reason);
+            self.made.warnings.push(unread.warning());
+            self.made.unread.push(unread);
+        }
+    }
+
+    /// Whether the dump has what the controller of an object made, or the object is part of another one.
+    fn is_followed_by_others(&self, object: &Value) -> bool {
+        controller_of(object).is_some()
+            || foreign::is_over(object)
+            || self.controls_workloads(object)
+            || !self.pods_of(text(object, "/kind"), object).is_empty()
+    }
+
+    /// Whether the dump has workloads that an object controls.
+    fn controls_workloads(&self, object: &Value) -> bool {
+        let kind = text(object, "/kind").to_owned();
+        self.owners.contains(&(kind, namespace(object).to_owned(), name(object).to_owned()))
+    }
+
+    /// Returns the active pods of a foreign workload, by their label or else by their owner.
+    fn pods_of_foreign(&self, label: &'static str, object: &Value) -> Vec<&'a Pod> {
+        let key = (label, namespace(object).to_owned(), name(object).to_owned());
+        let labelled = self.labelled.get(&key).cloned();
+        labelled.unwrap_or_else(|| self.pods_of(text(object, "/kind"), object))
+    }
+
+    /// Notes that so many pods were made from a foreign workload.
+    fn note_foreign(&mut self, (kind, namespace, name): &Key, pods: usize) {
+        if pods > 0 {
+            let (names, all) = self.foreign.entry(*kind).or_default();
+            names.push(format!("{namespace}/{name}"));
+            *all += pods;
+        }
+    }
+
+    fn finish(mut self) -> Made {
+        for (kind, (names, pods)) in &self.foreign {
+            let more = names.len().saturating_sub(1);
+            let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+            self.made.warnings.push(format!(
+                "{kind} {}{more}: {pods} pods are made from the templates alone: gangs, queues and the order of starts of \
+                 the controller are not simulated",
+                names[0]
+            ));
+        }
+        self.made
     }
 
     /// Warns of a workload that the API server would refuse.
@@ -253,13 +384,16 @@ impl<'a> Controllers<'a> {
 
     /// Adds pods with names after `base`. `missing` is their number, `pod` is one without a name.
     fn add_pods(&mut self, root: &Key, owner: &Value, base: &str, missing: usize, pod: &Value) {
-        for _ in 0..missing.min(self.room()) {
+        let fits = missing.min(self.room());
+        for _ in 0..fits {
             let name = self.free_name(namespace(owner), base);
             let mut pod = pod.clone();
             pod["metadata"]["name"] = name.into();
             self.add_pod(root, pod);
         }
-        self.warn_if_full(root.0, owner);
+        if fits < missing {
+            self.cut(root.0, owner);
+        }
     }
 
     /// Returns a name that no pod has, as the API server makes it from `generateName`.
@@ -279,12 +413,15 @@ impl<'a> Controllers<'a> {
         self.most.saturating_sub(self.made.objects.len())
     }
 
-    fn warn_if_full(&mut self, kind: &str, workload: &Value) {
-        if self.room() == 0 {
-            let message =
-                format!("workloads are limited to {} new objects; the rest is left out", self.most);
-            self.made.is_full = true;
+    /// Notes that the rest of the pods of a workload is left out.
+    fn cut(&mut self, kind: &str, workload: &Value) {
+        let message =
+            format!("workloads are limited to {} new objects; the rest is left out", self.most);
+        let unread = Unread::of(workload, &message);
+        self.made.is_full = true;
+        if self.made.unread.last() != Some(&unread) {
             self.warn(kind, workload, &message);
+            self.made.unread.push(unread);
         }
     }
 }

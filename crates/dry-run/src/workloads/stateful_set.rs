@@ -21,8 +21,9 @@ pub(super) fn sync(controllers: &mut Controllers<'_>, set: &Value) {
     let is_missing = |ordinal: &usize| {
         !controllers.taken.contains(&PodKey::new(namespace(set), &pod_name(set, *ordinal)))
     };
-    let ordinals = (start..start.saturating_add(replicas)).filter(is_missing);
-    let missing: Vec<usize> = ordinals.take(controllers.room()).collect();
+    let mut ordinals = (start..start.saturating_add(replicas)).filter(is_missing);
+    let missing: Vec<usize> = ordinals.by_ref().take(controllers.room()).collect();
+    let is_cut = ordinals.next().is_some();
     let pod = pod_of(set);
     for ordinal in missing {
         let Some(pod) = pod.clone() else {
@@ -33,7 +34,9 @@ pub(super) fn sync(controllers: &mut Controllers<'_>, set: &Value) {
         let pod = numbered(set, pod, ordinal);
         controllers.add_pod(&root, pod);
     }
-    controllers.warn_if_full("StatefulSet", set);
+    if is_cut {
+        controllers.cut("StatefulSet", set);
+    }
 }
 
 fn templates(set: &Value) -> impl Iterator<Item = &Value> {

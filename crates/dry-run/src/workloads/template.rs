@@ -43,6 +43,14 @@ pub(crate) fn controller<'a>(object: &'a Value, kind: &str) -> Option<&'a Value>
     owners.find(|owner| owner["controller"] == true).filter(|owner| owner["kind"] == kind)
 }
 
+/// Returns kind, namespace and name of the controller in `ownerReferences`.
+pub(super) fn controller_of(object: &Value) -> Option<(String, String, String)> {
+    let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array)?;
+    let owner = owners.iter().find(|owner| owner["controller"] == true)?;
+    let [kind, name] = ["/kind", "/name"].map(|field| text(owner, field).to_owned());
+    Some((kind, namespace(object).to_owned(), name))
+}
+
 /// Returns the UID of an object. That of a manifest is made up, the same in every run.
 pub(super) fn uid(object: &Value) -> String {
     match text(object, "/metadata/uid") {
@@ -67,10 +75,15 @@ pub(super) fn metadata_of(template: &Value) -> Map<String, Value> {
 /// Returns a pod from the template of its controller, without a name; `None` without a template.
 pub(super) fn pod_of(owner: &Value) -> Option<Value> {
     let template = owner.pointer("/spec/template").filter(|template| template.is_object())?;
+    Some(pod_of_template(owner, template))
+}
+
+/// Returns a pod from a template of its controller, without a name.
+pub(super) fn pod_of_template(owner: &Value, template: &Value) -> Value {
     let mut metadata = metadata_of(template);
     metadata.insert("namespace".to_owned(), namespace(owner).into());
     metadata.insert("ownerReferences".to_owned(), json!([controller_reference(owner)]));
-    Some(json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}))
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]})
 }
 
 /// Sets a value in an object, and makes the objects around it.
@@ -93,9 +106,15 @@ pub(super) fn hash(template: &Value) -> String {
 
 /// Returns the name that a `generateName` of `base` and a hyphen gives the object of this number.
 pub(crate) fn generated_name(base: &str, number: u64) -> String {
+    name_after(&format!("{base}-"), number)
+}
+
+/// Returns the name that a `generateName` gives the object of this number, the same in every run.
+pub fn name_after(prefix: &str, number: u64) -> String {
+    let base = prefix.strip_suffix('-').unwrap_or(prefix);
     let suffix = letters(fnv(&format!("{base}/{number}")), SUFFIX);
     let end = base.char_indices().nth(LONGEST_BASE - 1).map_or(base.len(), |(end, _)| end);
-    format!("{}-{suffix}", &base[..end])
+    format!("{}{}{suffix}", &base[..end], &prefix[base.len()..])
 }
 
 /// FNV-1a.

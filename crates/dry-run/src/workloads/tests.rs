@@ -44,7 +44,8 @@ fn made(workloads: &[Value], pods: &[(&'static str, &'static str, Pod)]) -> Made
 fn made_on(nodes: &[Node], workloads: &[Value], pods: &[(&str, &str, Pod)]) -> Made {
     let workloads: Vec<_> = workloads.iter().map(raw).collect();
     let pods: Vec<_> = pods.iter().map(|(kind, name, pod)| OwnedPod { pod, kind, name }).collect();
-    make(&workloads, nodes, &pods, MOST_PODS)
+    let workloads = Workloads { objects: &workloads, first_changed: workloads.len() };
+    make(workloads, nodes, &pods, MOST_PODS)
 }
 
 fn of_kind<'a>(made: &'a Made, kind: &str) -> Vec<&'a Value> {
@@ -285,6 +286,217 @@ fn odd_workloads_make_no_pods() {
         [
             "Deployment shop/bare: spec.template: is missing; no pods are made from it",
             "Deployment shop/none: spec.replicas: -3 is negative; the API server refuses that, and it counts as 0",
+            "Deployment.extensions shop/old: no reader knows where its pod templates and their numbers are; its pods are not \
+             made and not counted",
         ]
     );
+}
+
+fn containers(gpus: u32) -> Value {
+    json!([{"name": "c", "image": "i", "resources": {"limits": {"nvidia.com/gpu": gpus}}}])
+}
+
+fn pod_template(gpus: u32) -> Value {
+    json!({"spec": {"containers": containers(gpus)}})
+}
+
+fn foreign(version: &str, kind: &str, spec: Value) -> Value {
+    json!({"apiVersion": version, "kind": kind, "metadata": {"name": "w", "namespace": "ml"}, "spec": spec})
+}
+
+/// Version, kind and spec of a foreign workload, and the number of pods of each part.
+type ForeignWorkload = (&'static str, &'static str, Value, Vec<(&'static str, usize)>);
+
+fn foreign_workloads() -> Vec<ForeignWorkload> {
+    let template = || pod_template(8);
+    let job = |parallelism: u32| json!({"spec": {"parallelism": parallelism, "completions": parallelism, "template": template()}});
+    let group = |replicas: u32| json!({"replicas": replicas, "template": template()});
+    let cluster = json!({
+        "headGroupSpec": {"template": template()},
+        "workerGroupSpecs": [
+            {"groupName": "small", "replicas": 2, "template": template()},
+            {"groupName": "large", "replicas": 1, "minReplicas": 3, "numOfHosts": 4, "template": template()},
+        ],
+    });
+    let of_cluster = || vec![("headgroup", 1), ("small", 2), ("large", 12)];
+    vec![
+        (
+            "jobset.x-k8s.io/v1alpha2",
+            "JobSet",
+            json!({"replicatedJobs": [
+                {"name": "driver", "template": job(1)}, {"name": "workers", "replicas": 4, "template": job(8)},
+            ]}),
+            vec![("driver", 1), ("workers", 32)],
+        ),
+        (
+            "leaderworkerset.x-k8s.io/v1",
+            "LeaderWorkerSet",
+            json!({"replicas": 3, "leaderWorkerTemplate": {"size": 4, "workerTemplate": template()}}),
+            vec![("leader", 3), ("worker", 9)],
+        ),
+        ("ray.io/v1", "RayCluster", cluster.clone(), of_cluster()),
+        ("ray.io/v1", "RayJob", json!({"rayClusterSpec": cluster}), of_cluster()),
+        (
+            "kubeflow.org/v1",
+            "PyTorchJob",
+            json!({"pytorchReplicaSpecs": {"Master": {"template": template()}, "Worker": group(7)}}),
+            vec![("master", 1), ("worker", 7)],
+        ),
+        (
+            "kubeflow.org/v2beta1",
+            "MPIJob",
+            json!({"mpiReplicaSpecs": {"Launcher": group(1), "Worker": group(2)}}),
+            vec![("launcher", 1), ("worker", 2)],
+        ),
+        (
+            "batch.volcano.sh/v1alpha1",
+            "Job",
+            json!({"tasks": [{"name": "ps", "template": template()}, {"name": "w", "replicas": 3, "template": template()}]}),
+            vec![("ps", 1), ("w", 3)],
+        ),
+        (
+            "argoproj.io/v1alpha1",
+            "Rollout",
+            json!({"replicas": 4, "template": template()}),
+            vec![("", 4)],
+        ),
+    ]
+}
+
+#[test]
+fn foreign_workloads_are_expanded_part_by_part() {
+    for (version, kind, spec, expected) in foreign_workloads() {
+        let found = made(&[foreign(version, kind, spec)], &[]);
+        let all: usize = expected.iter().map(|(_, pods)| pods).sum();
+        let names = names(&found, "Pod");
+        assert_eq!((names.len(), found.unread.len()), (all, 0), "{kind}: {:?}", found.warnings);
+        for (part, pods) in expected.into_iter().filter(|(part, _)| !part.is_empty()) {
+            let own = names.iter().filter(|name| name.starts_with(&format!("w-{part}-")));
+            assert_eq!(own.count(), pods, "{kind} {part}");
+        }
+        let [own] = &found.workloads[..] else { panic!("{kind}: {:?}", found.workloads) };
+        let group = version.split_once('/').unwrap().0;
+        assert_eq!((own.kind, own.wanted), (&*format!("{kind}.{group}"), all));
+        assert!(
+            of_kind(&found, "Pod").iter().all(|pod| pod["spec"]["containers"] == containers(8))
+        );
+        let [warning] = &found.warnings[..] else { panic!("{:?}", found.warnings) };
+        assert!(warning.contains("pods are made from the templates alone"), "{warning}");
+    }
+}
+
+#[test]
+fn pods_of_foreign_workloads_are_not_made_again() {
+    let spec = json!({"pytorchReplicaSpecs": {
+        "Master": {"template": pod_template(8)}, "Worker": {"replicas": 3, "template": pod_template(8)},
+    }});
+    let job = foreign("kubeflow.org/v1", "PyTorchJob", spec);
+    let labels = |part: &str| json!({"training.kubeflow.org/job-name": "w", "training.kubeflow.org/replica-type": part});
+    let pod = |name: &str, part: &str| {
+        let mut pod = owned("PyTorchJob", "w", name, "a", &labels(part));
+        pod.key = PodKey::new("ml", name);
+        ("PyTorchJob", "w", pod)
+    };
+    let found = made(
+        std::slice::from_ref(&job),
+        &[pod("w-worker-0", "worker"), pod("w-worker-1", "worker")],
+    );
+    let names = names(&found, "Pod");
+    let parts: Vec<_> = names.iter().map(|name| &name[..name.len() - 6]).collect();
+    assert_eq!(parts, ["w-master", "w-worker"]);
+    assert_eq!((found.workloads[0].wanted, found.workloads[0].running), (4, 2));
+
+    let job_set = foreign_workloads().remove(0);
+    let mut child = workload("batch/v1", "Job", "w-driver-0", json!({}));
+    child["metadata"]["namespace"] = json!("ml");
+    child["metadata"]["ownerReferences"] =
+        json!([{"kind": "JobSet", "name": "w", "uid": "x", "controller": true}]);
+    let found = made(&[foreign(job_set.0, job_set.1, job_set.2), child], &[]);
+    assert_eq!(
+        of_kind(&found, "Pod").len(),
+        1,
+        "the controller of the JobSet has made all its Jobs"
+    );
+}
+
+#[test]
+fn train_jobs_take_their_templates_from_the_runtime() {
+    let node = json!({"name": "node", "template": {
+        "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
+        "spec": {"template": pod_template(1)},
+    }});
+    let runtime = json!({
+        "apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "ClusterTrainingRuntime",
+        "metadata": {"name": "torch"},
+        "spec": {"mlPolicy": {"numNodes": 2}, "template": {"spec": {"replicatedJobs": [node]}}},
+    });
+    let resources = json!({"limits": {"nvidia.com/gpu": 8}});
+    let spec = json!({"runtimeRef": {"name": "torch"}, "trainer": {"resourcesPerNode": resources}});
+    let mut job = foreign("trainer.kubeflow.org/v1alpha1", "TrainJob", spec);
+    let found = made(&[job.clone(), runtime.clone()], &[]);
+    let pods = of_kind(&found, "Pod");
+    assert_eq!(pods.len(), 2, "{:?}", found.warnings);
+    assert_eq!(pods[0]["spec"]["containers"], containers(8));
+    job["spec"]["trainer"]["numNodes"] = json!(5);
+    assert_eq!(of_kind(&made(&[runtime, job.clone()], &[]), "Pod").len(), 5);
+    let found = made(&[job], &[]);
+    let [unread] = &found.unread[..] else { panic!("{:?}", found.warnings) };
+    assert!(
+        unread.reason.contains("ClusterTrainingRuntime torch is not in the input"),
+        "{unread:?}"
+    );
+}
+
+#[test]
+fn what_looks_like_a_workload_and_cannot_be_expanded_is_named() {
+    let of = |version: &str, kind: &str, spec: Value| {
+        let found = made(&[foreign(version, kind, spec)], &[]);
+        assert!(of_kind(&found, "Pod").is_empty());
+        found.unread.into_iter().map(|own| own.kind).collect::<Vec<_>>()
+    };
+    let nested = json!({"components": [{"template": pod_template(1)}]});
+    assert_eq!(of("example.com/v1", "Stack", nested), ["Stack.example.com"]);
+    let old = json!({"replicas": 2, "template": pod_template(1)});
+    assert_eq!(of("extensions/v1beta1", "Deployment", old), ["Deployment.extensions"]);
+    assert_eq!(of("tekton.dev/v1", "TaskRun", json!({})), ["TaskRun.tekton.dev"]);
+    let referring = json!({"workloadRef": {"name": "web"}});
+    assert_eq!(of("argoproj.io/v1alpha1", "Rollout", referring), ["Rollout.argoproj.io"]);
+    let rule = json!({"rules": [{"pattern": {"spec": {"containers": [{"name": "*"}]}}}]});
+    assert!(!is_workload(&foreign("kyverno.io/v1", "ClusterPolicy", rule)));
+    assert!(!is_workload(&foreign("example.com/v1", "Database", json!({"size": 3}))));
+}
+
+#[test]
+fn workloads_that_are_suspended_or_over_make_no_pods() {
+    let (version, kind, mut spec, _) = foreign_workloads().remove(0);
+    let mut over = foreign(version, kind, spec.clone());
+    over["status"] = json!({"conditions": [{"type": "Completed", "status": "True"}]});
+    let found = made(&[over], &[]);
+    assert!(found.objects.is_empty() && found.unread.is_empty() && found.warnings.is_empty());
+    spec["suspend"] = json!(true);
+    let found = made(&[foreign(version, kind, spec)], &[]);
+    assert!(found.objects.is_empty());
+    assert_eq!(
+        found.warnings,
+        ["JobSet.jobset.x-k8s.io ml/w: is suspended; no pods are made from it"]
+    );
+}
+
+#[test]
+fn huge_numbers_of_pods_are_cut_and_said() {
+    let spec = json!({"replicatedJobs": [{"name": "a", "replicas": i32::MAX, "template":
+        {"spec": {"parallelism": i32::MAX, "completionMode": "Indexed", "template": pod_template(1)}}}]});
+    let job = workload(
+        "batch/v1",
+        "Job",
+        "j",
+        json!({"parallelism": i32::MAX, "completions": i32::MAX, "completionMode": "Indexed"}),
+    );
+    for object in [foreign("jobset.x-k8s.io/v1alpha2", "JobSet", spec), job] {
+        let workloads = [raw(&object)];
+        let workloads = Workloads { objects: &workloads, first_changed: 1 };
+        let found = make(workloads, &[], &[], 1000);
+        assert_eq!((found.objects.len(), found.is_full), (1000, true));
+        assert_eq!(found.unread.len(), 1, "{:?}", found.warnings);
+    }
 }

@@ -139,7 +139,9 @@ fn configuration(file: Option<&Path>, kubeconfig: &Path) -> anyhow::Result<Value
             let text = text.with_context(|| {
                 format!("{}: cannot read the configuration of the scheduler", file.display())
             })?;
-            serde_yaml::from_str(&text).with_context(|| file.display().to_string())?
+            yaml::decode(&text)
+                .map_err(anyhow::Error::msg)
+                .with_context(|| file.display().to_string())?
         }
     };
     let Value::Object(fields) = &mut config else { bail!("the configuration is not an object") };

@@ -109,7 +109,8 @@ impl File {
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let text = fs::read_to_string(path)
             .with_context(|| format!("{}: cannot read the file", path.display()))?;
-        let cases = serde_yaml::from_str(&text).with_context(|| path.display().to_string())?;
+        let cases = yaml::decode(&text).map_err(anyhow::Error::msg);
+        let cases = cases.with_context(|| path.display().to_string())?;
         Ok(Self { path: path.to_owned(), cases })
     }
 

@@ -89,7 +89,7 @@ impl Template {
                 }
             }
         }
-        let object: Value = serde_yaml::from_str(&text).with_context(name)?;
+        let object = yaml::read(&text).with_context(name)?.value;
         ensure!(
             object["apiVersion"].is_string() && object["kind"].is_string(),
             "{}: the template has to have an apiVersion and a kind",

@@ -33,10 +33,7 @@ const CASE: &str = "
 ";
 
 fn file(text: &str) -> File {
-    File {
-        path: "folder/performance-config.yaml".into(),
-        cases: serde_yaml::from_str(text).unwrap(),
-    }
+    File { path: "folder/performance-config.yaml".into(), cases: yaml::decode(text).unwrap() }
 }
 
 fn all(text: &str) -> anyhow::Result<Vec<Workload>> {

@@ -36,11 +36,16 @@ pub fn complete(resource: &Resource, object: &mut Value, now: Time) {
         && let Some(fields) = object.as_object_mut()
     {
         label_keys::merge(fields);
-        if let Some(spec) = fill::get(fields, "spec") {
-            pod_status::default_tolerations(spec);
-        }
         let status = pod_status::new_status(fields.get("spec").unwrap_or(&json!({})), now);
         fields.insert("status".to_owned(), status);
+    }
+}
+
+/// Sets the class of service in the status of a new pod, after admission.
+pub(crate) fn set_qos_class(pod: &mut Value) {
+    let class = pod_status::qos_class(&pod["spec"]);
+    if let Some(status) = pod.get_mut("status").and_then(Value::as_object_mut) {
+        status.insert("qosClass".to_owned(), class.into());
     }
 }
 
@@ -141,14 +146,14 @@ mod tests {
         Time::parse_rfc3339("2026-11-20T22:12:00Z").unwrap()
     }
 
-    /// Removes the fields that the store and priority admission set.
+    /// Removes the fields that the store and admission set.
     fn without_other_parts(mut object: Value) -> Value {
         for field in
             ["uid", "resourceVersion", "generation", "creationTimestamp", "name", "namespace"]
         {
             object["metadata"].as_object_mut().unwrap().remove(field);
         }
-        for field in ["priority", "preemptionPolicy"] {
+        for field in ["priority", "preemptionPolicy", "tolerations"] {
             object.get_mut("spec").and_then(Value::as_object_mut).map(|spec| spec.remove(field));
         }
         object

@@ -1,32 +1,9 @@
-//! The initial status and the default tolerations of a pod.
+//! The initial status of a pod.
 
 use framework::{Quantity, Time};
 use serde_json::{Value, json};
 
 use super::fill::{Object, default, defaults, ensure, items, text};
-
-/// Seconds that a pod stays on a node that is not ready or not reachable
-/// (`DefaultTolerationSeconds`).
-const TOLERATION_SECONDS: i64 = 300;
-
-/// Adds tolerations for nodes that are not ready or not reachable, unless the pod has its own.
-pub(super) fn default_tolerations(spec: &mut Object) {
-    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
-        let list = spec.entry("tolerations").or_insert_with(|| Value::Array(Vec::new()));
-        let Some(tolerations) = list.as_array_mut() else { return };
-        if !tolerations.iter().any(|toleration| covers(toleration, key)) {
-            tolerations.push(json!({
-                "key": key, "operator": "Exists", "effect": "NoExecute",
-                "tolerationSeconds": TOLERATION_SECONDS,
-            }));
-        }
-    }
-}
-
-fn covers(toleration: &Value, key: &str) -> bool {
-    let text = |field: &str| toleration[field].as_str().unwrap_or_default();
-    (text("key").is_empty() || text("key") == key) && matches!(text("effect"), "" | "NoExecute")
-}
 
 /// Returns the status of a new pod.
 pub(super) fn new_status(spec: &Value, now: Time) -> Value {
@@ -47,7 +24,7 @@ pub(super) fn new_status(spec: &Value, now: Time) -> Value {
 
 /// Returns `Guaranteed` if all containers limit cpu and memory and request as much, `BestEffort` if
 /// none requests or limits any, else `Burstable`. Pod-level resources take precedence.
-fn qos_class(spec: &Value) -> &'static str {
+pub(super) fn qos_class(spec: &Value) -> &'static str {
     let lists = ["initContainers", "containers"].iter().filter_map(|list| spec[*list].as_array());
     let containers = lists.flatten().map(|container| &container["resources"]);
     let pod = Some(&spec["resources"]).filter(|resources| demands_any(resources));
@@ -138,23 +115,5 @@ mod tests {
         }
         let spec = json!({"containers": [{}], "resources": {"requests": all, "limits": all}});
         assert_eq!(qos_class(&spec), "Guaranteed");
-    }
-
-    #[test]
-    fn default_tolerations_are_added_unless_the_pod_has_its_own() {
-        let added = |tolerations: Value| {
-            let Value::Object(mut spec) = json!({"tolerations": tolerations}) else {
-                panic!("an object");
-            };
-            default_tolerations(&mut spec);
-            spec["tolerations"].as_array().unwrap().len() - tolerations.as_array().unwrap().len()
-        };
-        assert_eq!(added(json!([])), 2);
-        assert_eq!(added(json!([{"operator": "Exists"}])), 0);
-        assert_eq!(added(json!([{"operator": "Exists", "effect": "NoSchedule"}])), 2);
-        assert_eq!(
-            added(json!([{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}])),
-            1
-        );
     }
 }

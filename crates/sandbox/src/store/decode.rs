@@ -22,7 +22,7 @@ pub(super) fn object(resource: &Resource, request: &Request) -> Result<Decoded, 
         "" | "application/json" => known_fields::decode(&request.body).map_err(|error| {
             unrecognized(resource, request, &format!("json parse error: {error}"))
         }),
-        "application/yaml" => yaml(resource, request).map(|object| (object, Vec::new())),
+        "application/yaml" => from_yaml(resource, request).map(|object| (object, Vec::new())),
         _ => Err(Status::unknown_body_format()),
     }?;
     check_kind(resource, &object)?;
@@ -65,17 +65,20 @@ fn malformed(resource: &Resource, why: &str) -> Status {
 
 /// Returns the object in the body of a server-side apply, which may be YAML or JSON.
 pub(super) fn applied(resource: &Resource, request: &Request) -> Result<Decoded, Status> {
-    let mut object = yaml(resource, request)?;
+    let mut object = from_yaml(resource, request)?;
     check_kind(resource, &object)?;
     let warnings = check_fields(resource, request, (None, &mut object), &[])?;
     Ok(Decoded { object, warnings })
 }
 
-fn yaml(resource: &Resource, request: &Request) -> Result<Value, Status> {
+fn from_yaml(resource: &Resource, request: &Request) -> Result<Value, Status> {
     // Most bodies with the media type of YAML are JSON, which decodes much faster.
     serde_json::from_slice(&request.body).or_else(|_| {
-        serde_yaml::from_slice(&request.body)
-            .map_err(|error| unrecognized(resource, request, &format!("yaml parse error: {error}")))
+        let refused =
+            |why: &str| unrecognized(resource, request, &format!("yaml parse error: {why}"));
+        let text = str::from_utf8(&request.body).map_err(|error| refused(&error.to_string()))?;
+        let parsed = yaml::read(text).map_err(|error| refused(&error.to_string()))?;
+        Ok(parsed.value)
     })
 }
 

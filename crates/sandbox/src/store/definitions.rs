@@ -14,6 +14,7 @@ use crate::object::{entries, is_terminating, put, set_condition, timestamp};
 use crate::resources::{self, CUSTOMRESOURCEDEFINITIONS, Resource};
 use crate::route::Route;
 use crate::status::Status;
+use crate::store_only;
 
 /// The finalizer that keeps a definition until its objects are gone.
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
@@ -30,6 +31,18 @@ impl Store {
         self.resources().find(|resource| {
             resource.kind == kind && resource.group == group && resource.version == version
         })
+    }
+
+    /// Serves a kind of Kubernetes that the sandbox does not know, so that its objects can be stored. Returns `None` for kinds
+    /// that Kubernetes does not have.
+    pub fn serve_without_effect(
+        &mut self,
+        api_version: &str,
+        kind: &str,
+    ) -> Option<&'static Resource> {
+        let definition = store_only::definition(api_version, kind)?;
+        self.note_definition(ChangeKind::Added, &definition);
+        self.resource_of_kind(api_version, kind)
     }
 
     /// Returns the resource of this group and name, in any version.

@@ -88,7 +88,7 @@ impl Representation {
     /// Encodes a value that has no other shapes.
     pub(super) fn value(self, value: &Value) -> Bytes {
         match self.format {
-            Format::Yaml => serde_yaml::to_string(value).unwrap_or_default().into(),
+            Format::Yaml => yaml::to_string(value).unwrap_or_default().into(),
             Format::Json | Format::Protobuf => value.to_string().into(),
         }
     }

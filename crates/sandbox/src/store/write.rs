@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use admission::{Classes, Given};
 use framework::Time;
 use framework::storage::default_class;
 use serde_json::{Map, Value};
@@ -12,11 +13,11 @@ use crate::claim_status::Writer;
 use crate::metadata::{self, fields_mut, metadata_mut, name, namespace};
 use crate::object::{entries, is_terminating, number, put, text, timestamp};
 use crate::resources::{
-    CUSTOMRESOURCEDEFINITIONS, NAMESPACES, NODES, PERSISTENTVOLUMECLAIMS, PODS, PRIORITYCLASSES,
-    RESOURCECLAIMS, Resource, STORAGECLASSES,
+    CUSTOMRESOURCEDEFINITIONS, LIMITRANGES, NAMESPACES, NODES, PERSISTENTVOLUMECLAIMS, PODS,
+    PRIORITYCLASSES, RESOURCECLAIMS, RUNTIMECLASSES, Resource, STORAGECLASSES,
 };
 use crate::status::{Cause, Status};
-use crate::{admin_access, claim_status, defaults, priority, storage_protection, validate};
+use crate::{admin_access, claim_status, defaults, storage_protection, validate};
 
 /// Metadata that only the server sets.
 const SYSTEM_METADATA: [&str; 6] = [
@@ -50,6 +51,28 @@ pub(super) struct Target<'a> {
     pub(super) name: &'a str,
     pub(super) part: Part,
     pub(super) by: Writer<'a>,
+}
+
+/// The classes of a store.
+struct Stored<'a>(&'a Store);
+
+impl Classes for Stored<'_> {
+    fn priority_class(&self, name: &str) -> Option<&Value> {
+        self.0.get(PRIORITYCLASSES, "", name).map(|class| &**class)
+    }
+
+    fn priority_classes(&self) -> impl Iterator<Item = &Value> {
+        self.0.objects(PRIORITYCLASSES).map(|class| &**class)
+    }
+
+    fn runtime_class(&self, name: &str) -> Option<&Value> {
+        self.0.get(RUNTIMECLASSES, "", name).map(|class| &**class)
+    }
+
+    fn limit_ranges(&self, namespace: &str) -> impl Iterator<Item = &Value> {
+        let all = self.0.objects(LIMITRANGES).map(|range| &**range);
+        all.filter(move |range| metadata::namespace(range) == namespace)
+    }
 }
 
 impl Store {
@@ -94,7 +117,7 @@ impl Store {
             namespaces::complete(&mut object);
         }
         if resource == PODS {
-            self.admit_priority(&mut object)?;
+            self.admit_pod(&mut object)?;
         }
         if resource == PERSISTENTVOLUMECLAIMS {
             self.admit_class(&mut object);
@@ -118,12 +141,15 @@ impl Store {
         }
     }
 
-    /// Sets the priority of a pod from its class or from the default class.
-    fn admit_priority(&self, pod: &mut Value) -> Result<(), Status> {
-        let class = self.get(PRIORITYCLASSES, "", text(pod, "/spec/priorityClassName"));
-        let mut classes = self.objects(PRIORITYCLASSES);
-        let default = classes.find(|class| class.get("globalDefault") == Some(&true.into()));
-        priority::admit(class.map(|class| &**class), default.map(|class| &**class), pod)
+    /// Fills in what admission plugins fill into a new pod.
+    fn admit_pod(&self, pod: &mut Value) -> Result<(), Status> {
+        let namespace = namespace(pod).to_owned();
+        let refusals = admission::admit(pod, &namespace, &Stored(self), Given::Checked);
+        defaults::set_qos_class(pod);
+        match refusals.first() {
+            None => Ok(()),
+            Some(refusal) => Err(Status::forbidden(PODS, name(pod), &refusal.message)),
+        }
     }
 
     /// Sets the metadata that the server decides.

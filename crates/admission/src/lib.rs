@@ -1,0 +1,70 @@
+//! What the admission plugins of an API server fill into a new pod: defaults of LimitRanges, priority and preemption
+//! policy of its PriorityClass, tolerations, and what its RuntimeClass says.
+//!
+//! The plugins are those that kube-apiserver enables by default, as far as they concern scheduling. Pods and classes are
+//! JSON, as the API has them.
+
+mod limit_range;
+mod object;
+mod priority;
+mod runtime_class;
+mod tolerations;
+
+use serde_json::Value;
+
+/// The objects that decide about new pods.
+pub trait Classes {
+    /// Returns the PriorityClass of this name.
+    fn priority_class(&self, name: &str) -> Option<&Value>;
+
+    /// Returns all PriorityClasses.
+    fn priority_classes(&self) -> impl Iterator<Item = &Value>;
+
+    /// Returns the RuntimeClass of this name.
+    fn runtime_class(&self, name: &str) -> Option<&Value>;
+
+    /// Returns the LimitRanges of a namespace.
+    fn limit_ranges(&self, namespace: &str) -> impl Iterator<Item = &Value>;
+}
+
+/// What happens to a priority that the pod has already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Given {
+    /// It has to be that of the class.
+    Checked,
+    /// It counts, whatever the class says.
+    Kept,
+}
+
+/// A reason for which the API server refuses a pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// The field of the pod that the reason is about.
+    pub field: &'static str,
+    /// The value of the field.
+    pub value: String,
+    /// The text of the API server.
+    pub message: String,
+}
+
+/// Fills in what the API server fills into a new pod of this namespace. Returns the reasons for which it would refuse
+/// the pod; what they are about is not filled in.
+pub fn admit(
+    pod: &mut Value,
+    namespace: &str,
+    classes: &impl Classes,
+    given: Given,
+) -> Vec<Refusal> {
+    limit_range::admit(pod, classes.limit_ranges(namespace));
+    let of_priority = priority::admit(pod, classes, given);
+    tolerations::admit(pod);
+    let of_runtime = runtime_class::admit(pod, classes);
+    of_priority.err().into_iter().chain(of_runtime.err()).collect()
+}
+
+/// The PriorityClasses of every cluster, with their values.
+pub const SYSTEM_CLASSES: [(&str, i32); 2] =
+    [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
+
+#[cfg(test)]
+mod testing;

@@ -1,0 +1,86 @@
+//! Objects that look like workloads, and whose pods are not made.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::foreign::group_and_kind;
+use super::template::{name, namespace};
+
+/// A workload that could not be expanded, so that its pods are missing in the result.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Unread {
+    /// The kind with its group, as kubectl accepts it.
+    pub kind: String,
+    /// The namespace.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+    /// The reason.
+    pub reason: String,
+}
+
+/// Kinds whose pods come from no template.
+const WITHOUT_TEMPLATES: [(&str, &str); 12] = [
+    ("argoproj.io", "CronWorkflow"),
+    ("argoproj.io", "Workflow"),
+    ("flink.apache.org", "FlinkDeployment"),
+    ("kubevirt.io", "VirtualMachine"),
+    ("kubevirt.io", "VirtualMachineInstance"),
+    ("kubevirt.io", "VirtualMachineInstanceReplicaSet"),
+    ("serving.kserve.io", "InferenceService"),
+    ("sparkoperator.k8s.io", "ScheduledSparkApplication"),
+    ("sparkoperator.k8s.io", "SparkApplication"),
+    ("tekton.dev", "PipelineRun"),
+    ("tekton.dev", "TaskRun"),
+    ("workload.codeflare.dev", "AppWrapper"),
+];
+
+/// The ends of kinds that describe pods and make none.
+const DESCRIPTIONS: [&str; 5] = ["Policy", "Profile", "Revision", "Runtime", "Template"];
+
+/// Whether a controller makes pods from the object, as far as its content says.
+pub(super) fn looks_like_workload(object: &Value) -> bool {
+    let own = group_and_kind(object);
+    if own == ("", "Pod") || DESCRIPTIONS.iter().any(|end| own.1.ends_with(end)) {
+        return false;
+    }
+    WITHOUT_TEMPLATES.contains(&own) || has_containers(&object["spec"])
+}
+
+/// Whether a value has a list of containers at any depth.
+fn has_containers(value: &Value) -> bool {
+    let is_container = |own: &Value| own["image"].is_string() || own["name"].is_string();
+    match value {
+        Value::Object(fields) => fields.iter().any(|(field, value)| match value {
+            Value::Array(items) if field == "containers" && items.iter().any(is_container) => true,
+            value => has_containers(value),
+        }),
+        Value::Array(items) => items.iter().any(has_containers),
+        _ => false,
+    }
+}
+
+impl Unread {
+    /// Returns the entry of a file that may hold workloads.
+    pub fn file(name: &str, reason: &str) -> Self {
+        let [kind, namespace] = ["File", ""].map(str::to_owned);
+        Self { kind, namespace, name: name.to_owned(), reason: reason.to_owned() }
+    }
+
+    pub(super) fn of(object: &Value, reason: &str) -> Self {
+        let (group, kind) = group_and_kind(object);
+        Self {
+            kind: if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") },
+            namespace: namespace(object).to_owned(),
+            name: name(object).to_owned(),
+            reason: reason.to_owned(),
+        }
+    }
+
+    /// Returns the warning about it.
+    pub(super) fn warning(&self) -> String {
+        let Self { kind, namespace, name, reason } = self;
+        format!("{kind} {namespace}/{name}: {reason}; its pods are not made and not counted")
+    }
+}
