@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::time::Duration;
 
-use client::reflector::{NamespacedName, ObjectMeta, Page};
+use client::reflector::{NamespacedName, ObjectMeta, Page, Undecodable};
 use http::StatusCode;
 use tokio::time::MissedTickBehavior;
 use tracing::{info, warn};
 
 use super::FeedFactory;
 use crate::api_client::{no_response, read_body};
+use crate::informer::report_undecodable;
 use crate::supervision::catch_panic;
 use crate::wire::{Decoder, Update, WatchedKind, status_error};
 
@@ -38,7 +39,7 @@ impl Listed {
     /// Replaces the objects by those of `page`. Returns the objects that the page no longer has. An
     /// object that cannot be decoded is still there.
     fn replace(&mut self, page: &Page<Update>) -> Vec<ObjectMeta> {
-        let undecodable = page.undecodable.iter().filter_map(|(meta, _)| meta.as_ref());
+        let undecodable = page.undecodable.iter().filter_map(|own| own.meta.as_ref());
         let present = page.items.iter().map(|(meta, _)| meta).chain(undecodable);
         let present = present.map(|meta| (meta.key.clone(), meta.clone())).collect();
         let before = std::mem::replace(&mut self.0, present);
@@ -85,10 +86,8 @@ impl<M> Poll<M> {
             info!(resource = &*self.kind.name, "List recovered");
         }
         let resource = &*self.kind.name;
-        for (meta, reason) in &page.undecodable {
-            let object = meta.as_ref().map(|meta| meta.key.to_string()).unwrap_or_default();
-            warn!(resource, object, reason, "Skipped an object that cannot be decoded");
-            self.shared.metrics.undecodable(resource);
+        for Undecodable { meta, message, .. } in &page.undecodable {
+            report_undecodable(&self.shared.metrics, resource, meta.as_ref(), message);
         }
         let gone = self.listed.replace(&page).into_iter();
         let gone = gone.map(|meta| Update::from(self.decoder.deletion(meta)));
@@ -220,7 +219,8 @@ mod tests {
         listed.replace(&page(&["a"]));
         let mut unreadable = page(&["a"]);
         let (meta, _) = unreadable.items.remove(0);
-        unreadable.undecodable.push((Some(meta), "odd".to_owned()));
+        let message = "odd".to_owned();
+        unreadable.undecodable.push(Undecodable { meta: Some(meta), message, substitute: None });
         assert!(listed.replace(&unreadable).is_empty());
     }
 }

@@ -115,6 +115,25 @@ pub struct Informer<M = Infallible> {
     logged_objects: usize,
 }
 
+/// Logs and counts a version of an object that cannot be decoded.
+pub(crate) fn report_undecodable(
+    metrics: &Metrics,
+    resource: &str,
+    meta: Option<&ObjectMeta>,
+    reason: &str,
+) {
+    let object = meta.map(|meta| meta.key.to_string()).unwrap_or_default();
+    let version = meta.map_or("", |meta| &*meta.resource_version);
+    warn!(
+        resource,
+        object,
+        resourceVersion = version,
+        reason,
+        "Skipped a version of an object; the last readable version stays"
+    );
+    metrics.undecodable(resource);
+}
+
 impl<M> Informer<M> {
     /// Lists and watches without end.
     pub async fn run(mut self) -> Infallible {
@@ -159,7 +178,8 @@ impl<M> Informer<M> {
                 Output::Updated(_, update) => updates.push(update),
                 Output::Deleted(meta) => updates.push(self.caller.decoder.deletion(meta).into()),
                 Output::Undecodable { meta, message } => {
-                    self.report_undecodable(meta.as_ref(), &message);
+                    let metrics = &self.shared.metrics;
+                    report_undecodable(metrics, &self.kind.name, meta.as_ref(), &message);
                 }
                 Output::Synced => has_synced = true,
                 Output::Relisted => has_relisted = true,
@@ -193,13 +213,6 @@ impl<M> Informer<M> {
             // The informer, which has the receiver, aborts this task when it ends.
             let _ = inputs.send(vec![last]).await;
         }))
-    }
-
-    fn report_undecodable(&self, meta: Option<&ObjectMeta>, message: &str) {
-        let object = meta.map(|meta| meta.key.to_string()).unwrap_or_default();
-        let resource = &*self.kind.name;
-        warn!(resource, object, reason = message, "Skipped an object that cannot be decoded");
-        self.shared.metrics.undecodable(&self.kind.name);
     }
 
     fn count_input(&self, input: &Input<Update>) {

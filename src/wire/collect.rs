@@ -19,7 +19,7 @@ use super::doubts::{Doubts, Validation};
 use super::kinds::needed_kinds;
 use super::objects::{Found, Object, Stray};
 use super::plurals::Plurals;
-use super::watched_object::{self, NAME_LABEL, WatchedObject};
+use super::watched_object::{self, NAME_LABEL, Unreadable, WatchedObject};
 use super::workloads;
 use super::{Fault, Faults, Location};
 use super::{known_kinds, label_keys};
@@ -505,8 +505,22 @@ impl<'a> Collector<'a> {
     fn add_other(&mut self, at: &Location, resource: &EventResource, kind: &str, object: Value) {
         match WatchedObject::read(resource, object) {
             Ok(object) => self.input.objects.push(object),
-            Err(fault) => self.warn(format!("{at}: {kind} {fault}; it is left out")),
+            Err(Unreadable { message, substitute }) => {
+                let taken = self.take_substitute(substitute);
+                self.warn(format!("{at}: {kind} {message}; {taken}"));
+            }
         }
+    }
+
+    /// Adds the substitute of an object that does not decode, unless a version of the object is known. Returns what is
+    /// taken of the object.
+    fn take_substitute(&mut self, substitute: Option<WatchedObject>) -> &'static str {
+        let Some(substitute) = substitute else { return "it is left out" };
+        if self.input.objects.iter().any(|own| own.is_version_of(&substitute)) {
+            return "the version before it stays";
+        }
+        self.input.objects.push(substitute);
+        "only what it holds or protects counts"
     }
 
     /// Adds the objects whose plural a later definition has defined.

@@ -18,6 +18,7 @@ mod objects;
 mod plurals;
 mod reduced;
 mod source;
+mod substitute;
 mod watch;
 mod watched_object;
 mod whole;

@@ -1,26 +1,19 @@
 //! Reduces objects other than nodes and pods to the fields that the scheduler reads.
 
-use std::collections::BTreeMap;
-
-use framework::{EventResource, LabelSelector, SelectorError, api};
-use serde::de::{Deserialize, DeserializeOwned};
+use framework::EventResource;
 use serde_json::Value;
 
 use super::kinds::BuiltIn;
 
 /// Returns the fields that are kept of an object of this kind.
-///
-/// # Errors
-/// The labels of a namespace, or the selector of a Service or controller, cannot be parsed. The API
-/// server refuses such objects.
-pub(super) fn reduced(kind: &EventResource, mut object: Value) -> Result<Value, String> {
+pub(super) fn reduced(kind: &EventResource, mut object: Value) -> Value {
     let fields = BuiltIn::of(kind).map_or(&[][..], |known| known.fields);
     if fields.is_empty() {
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
             // `managedFields` is not needed and often the larger part of an object.
             metadata.remove("managedFields");
         }
-        return Ok(object);
+        return object;
     }
     let mut kept = Value::default();
     for [section, field] in fields {
@@ -29,38 +22,12 @@ pub(super) fn reduced(kind: &EventResource, mut object: Value) -> Result<Value, 
             kept[section][field] = value.take();
         }
     }
-    check(kind, &kept)?;
-    Ok(kept)
-}
-
-fn check(kind: &EventResource, object: &Value) -> Result<(), String> {
-    let selector = &object["spec"]["selector"];
-    match kind {
-        EventResource::Namespace => {
-            read::<BTreeMap<String, String>>("metadata.labels", &object["metadata"]["labels"])?;
-        }
-        EventResource::Service | EventResource::ReplicationController => {
-            read::<BTreeMap<String, String>>("spec.selector", selector)?;
-        }
-        EventResource::ReplicaSet | EventResource::StatefulSet => {
-            let selector: Option<api::LabelSelector> = read("spec.selector", selector)?;
-            LabelSelector::compile(selector.as_ref()).map_err(|error| error_text(&error))?;
-        }
-        _ => {}
-    }
-    Ok(())
-}
-
-fn read<T: DeserializeOwned>(path: &str, value: &Value) -> Result<Option<T>, String> {
-    Option::deserialize(value).map_err(|error| format!("{path}: {error}"))
-}
-
-fn error_text(error: &SelectorError) -> String {
-    format!("spec.selector: {}", error.messages().join("; "))
+    kept
 }
 
 #[cfg(test)]
 mod tests {
+    use framework::check_object;
     use serde_json::json;
 
     use super::*;
@@ -91,7 +58,7 @@ mod tests {
             ),
         ];
         for (kind, expected) in rows {
-            assert_eq!(reduced(&kind, object.clone()), Ok(expected), "{kind:?}");
+            assert_eq!(reduced(&kind, object.clone()), expected, "{kind:?}");
         }
     }
 
@@ -100,7 +67,7 @@ mod tests {
         let kind = EventResource::Custom("quotas.v1.example.com".into());
         let object = json!({"metadata": {"name": "q", "managedFields": []}, "limit": 5});
         let expected = json!({"metadata": {"name": "q"}, "limit": 5});
-        assert_eq!(reduced(&kind, object), Ok(expected));
+        assert_eq!(reduced(&kind, object), expected);
     }
 
     #[test]
@@ -122,7 +89,7 @@ mod tests {
             (EventResource::ReplicaSet, json!({"spec": {"selector": "a=b"}}), "spec.selector"),
         ];
         for (kind, object, expected) in rows {
-            let error = reduced(&kind, object).unwrap_err();
+            let error = check_object(&kind, &reduced(&kind, object)).unwrap_err().to_string();
             assert!(error.contains(expected), "{kind:?}: {error}");
         }
     }
@@ -133,7 +100,9 @@ mod tests {
             for kind in
                 [EventResource::Namespace, EventResource::Service, EventResource::ReplicaSet]
             {
-                assert_eq!(reduced(&kind, object.clone()), Ok(Value::Null), "{kind:?}");
+                let kept = reduced(&kind, object.clone());
+                assert_eq!(check_object(&kind, &kept), Ok(()), "{kind:?}");
+                assert_eq!(kept, Value::Null, "{kind:?}");
             }
         }
     }

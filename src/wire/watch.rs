@@ -4,20 +4,21 @@
 //! that into the compact form.
 
 use std::borrow::Cow;
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::reflector::{NamespacedName, ObjectMeta, Page, StatusError, WatchEvent};
+use client::reflector::{NamespacedName, ObjectMeta, Page, StatusError, Undecodable, WatchEvent};
 use engine::Change;
 use framework::protobuf::{self, Message};
-use framework::{EventResource, Extra, ExtraFields, Node, Pod, PodKey, Uid, api};
+use framework::{EventResource, Extra, ExtraFields, Node, Pod, PodKey, Uid, api, check_object};
 use serde::Deserialize;
-use serde::de::Error;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::messages;
 use super::reduced::reduced;
+use super::substitute::substitute;
 use super::whole::{Whole, whole};
 
 /// Maximum length in bytes of the part of an unexpected body that errors show.
@@ -58,18 +59,31 @@ struct Identity<'a> {
     uid: Cow<'a, str>,
     #[serde(borrow)]
     resource_version: Cow<'a, str>,
-    annotations: Option<Annotations<'a>>,
 }
 
 /// The annotation of the bookmark that ends the initial events of a streamed list.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// That annotation.
+/// A bookmark with that annotation, perhaps.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Annotated<'a> {
+    #[serde(borrow)]
+    metadata: Annotations<'a>,
+}
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Annotations<'a> {
+    #[serde(borrow)]
+    annotations: Option<InitialEventsEnd<'a>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct InitialEventsEnd<'a> {
     #[serde(rename = "k8s.io/initial-events-end", borrow)]
-    initial_events_end: Option<Cow<'a, str>>,
+    value: Option<Cow<'a, str>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -117,8 +131,8 @@ pub(super) struct Details {
     pub(super) retry_after_seconds: u64,
 }
 
-/// A decoded object, or its identity if it does not decode.
-type Decoded = Result<(ObjectMeta, Update), (Option<ObjectMeta>, String)>;
+/// A decoded object.
+type Decoded = Result<(ObjectMeta, Update), Box<Undecodable<Update>>>;
 
 impl Decoder {
     /// Creates a decoder for objects of this kind, with the additional `fields` that plugins read.
@@ -165,21 +179,18 @@ impl Decoder {
         match type_ {
             "ADDED" | "MODIFIED" => match self.object(object) {
                 Ok((meta, update)) => WatchEvent::Updated(meta, update),
-                Err((meta, message)) => WatchEvent::Undecodable { meta, message },
+                Err(undecodable) => WatchEvent::Undecodable(*undecodable),
             },
             "DELETED" => match object.identity() {
                 Ok(found) => WatchEvent::Deleted(found.meta()),
-                Err(message) => WatchEvent::Undecodable { meta: None, message },
+                Err(message) => unnamed(message),
             },
             "BOOKMARK" => bookmark(object),
             "ERROR" => WatchEvent::Error(match object {
                 Encoded::Json(raw) => status_error(0, None, raw.get().as_bytes()),
                 Encoded::Protobuf(raw) => messages::status(raw).unwrap_or_default().error(0, None),
             }),
-            other => WatchEvent::Undecodable {
-                meta: None,
-                message: format!("an event of the unknown type {other:?}"),
-            },
+            other => unnamed(format!("an event of the unknown type {other:?}")),
         }
     }
 
@@ -212,7 +223,7 @@ impl Decoder {
         for item in items {
             match self.object(item) {
                 Ok(object) => page.items.push(object),
-                Err(undecodable) => page.undecodable.push(undecodable),
+                Err(undecodable) => page.undecodable.push(*undecodable),
             }
         }
         page
@@ -240,12 +251,12 @@ impl Decoder {
             (EventResource::Pod, Encoded::Protobuf(raw)) => {
                 api::Pod::decode(raw).map_err(text).map(|object| self.compact_pod(&object, None))
             }
-            (_, Encoded::Json(raw)) => self.other(raw).map_err(text),
+            (_, Encoded::Json(raw)) => return self.other(raw),
             (_, Encoded::Protobuf(_)) => Err("the kind is not read in protobuf".to_owned()),
         };
         decoded.map_err(|error| {
             let meta = encoded.identity().ok().map(|found| found.meta());
-            (meta, format!("cannot be decoded: {error}"))
+            undecodable(meta, error)
         })
     }
 
@@ -293,17 +304,45 @@ impl Decoder {
         (meta, Change::Pod(Box::new(pod)).into())
     }
 
-    fn other(&self, raw: &RawValue) -> Result<(ObjectMeta, Update), serde_json::Error> {
-        let meta = serde_json::from_str::<Identified<'_>>(raw.get())?.metadata.meta();
-        let object = reduced(&self.resource, serde_json::from_str(raw.get())?);
+    fn other(&self, raw: &RawValue) -> Decoded {
+        let meta = Encoded::Json(raw).identity().map_err(|error| undecodable(None, error))?.meta();
+        let object = match serde_json::from_str(raw.get()) {
+            Ok(object) => reduced(&self.resource, object),
+            Err(error) => return Err(undecodable(Some(meta), error)),
+        };
+        match check_object(&self.resource, &object) {
+            Ok(()) => {
+                let update = self.update(&meta, object);
+                Ok((meta, update))
+            }
+            Err(error) => {
+                let substitute = substitute(&self.resource, &object, &error);
+                let substitute = substitute.map(|object| self.update(&meta, object));
+                let unreadable = undecodable(Some(meta), error);
+                Err(Box::new(Undecodable { substitute, ..*unreadable }))
+            }
+        }
+    }
+
+    fn update(&self, meta: &ObjectMeta, object: Value) -> Update {
         let change = Change::Object {
             kind: self.resource.clone(),
             namespace: meta.key.namespace.clone(),
             name: meta.key.name.clone(),
-            object: Some(Arc::new(object.map_err(serde_json::Error::custom)?)),
+            object: Some(Arc::new(object)),
         };
-        Ok((meta, change.into()))
+        change.into()
     }
+}
+
+fn undecodable(meta: Option<ObjectMeta>, error: impl Display) -> Box<Undecodable<Update>> {
+    let message = format!("cannot be decoded: {error}");
+    Box::new(Undecodable { meta, message, substitute: None })
+}
+
+/// Returns the event for an object that cannot be named.
+fn unnamed(message: String) -> WatchEvent<Update> {
+    WatchEvent::Undecodable(Undecodable { meta: None, message, substitute: None })
 }
 
 /// An object as the server sent it.
@@ -323,6 +362,20 @@ impl<'a> Encoded<'a> {
         };
         found.map_err(|error| format!("has no readable metadata: {error}"))
     }
+
+    /// Whether the annotation that ends the initial events is `true`.
+    fn ends_initial_events(self) -> bool {
+        let value = match self {
+            Self::Json(raw) => serde_json::from_str::<Annotated<'_>>(raw.get())
+                .ok()
+                .and_then(|object| object.metadata.annotations?.value),
+            Self::Protobuf(raw) => messages::metadata(raw)
+                .ok()
+                .and_then(|mut found| found.annotations.remove(INITIAL_EVENTS_END))
+                .map(Cow::Owned),
+        };
+        value.is_some_and(|value| value == "true")
+    }
 }
 
 fn text(error: impl ToString) -> String {
@@ -330,7 +383,7 @@ fn text(error: impl ToString) -> String {
 }
 
 fn no_event(error: &dyn std::error::Error) -> WatchEvent<Update> {
-    WatchEvent::Undecodable { meta: None, message: format!("not a watch event: {error}") }
+    unnamed(format!("not a watch event: {error}"))
 }
 
 fn no_list(error: &dyn std::error::Error) -> String {
@@ -342,14 +395,12 @@ fn parsed(raw: &RawValue, is_needed: bool) -> Result<Option<Value>, serde_json::
 }
 
 impl From<api::ObjectMeta> for Identity<'_> {
-    fn from(mut metadata: api::ObjectMeta) -> Self {
-        let initial_events_end = metadata.annotations.remove(INITIAL_EVENTS_END).map(Into::into);
+    fn from(metadata: api::ObjectMeta) -> Self {
         Self {
             name: metadata.name.into(),
             namespace: metadata.namespace.into(),
             uid: metadata.uid.into(),
             resource_version: metadata.resource_version.into(),
-            annotations: Some(Annotations { initial_events_end }),
         }
     }
 }
@@ -379,12 +430,9 @@ fn bookmark(object: Encoded<'_>) -> WatchEvent<Update> {
     match object.identity() {
         Ok(found) => WatchEvent::Bookmark {
             resource_version: (&*found.resource_version).into(),
-            initial_events_end: found
-                .annotations
-                .and_then(|annotations| annotations.initial_events_end)
-                .is_some_and(|value| value == "true"),
+            initial_events_end: object.ends_initial_events(),
         },
-        Err(message) => WatchEvent::Undecodable { meta: None, message },
+        Err(message) => unnamed(message),
     }
 }
 
@@ -491,7 +539,7 @@ mod tests {
         let mut odd = pod();
         odd["spec"]["nodeName"] = json!(7);
         match event(&decoder(EventResource::Pod), "MODIFIED", &odd) {
-            WatchEvent::Undecodable { meta: Some(meta), message } => {
+            WatchEvent::Undecodable(Undecodable { meta: Some(meta), message, .. }) => {
                 assert_eq!(meta.key.to_string(), "shop/web");
                 assert!(message.contains("expected a string"), "{message}");
             }
@@ -526,7 +574,7 @@ mod tests {
     fn invalid_selector_of_a_controller_is_reported() {
         let odd = replica_set(json!({"matchExpressions": [{"key": "a", "operator": "Near"}]}), 1);
         match event(&decoder(EventResource::ReplicaSet), "ADDED", &odd) {
-            WatchEvent::Undecodable { meta: Some(meta), message } => {
+            WatchEvent::Undecodable(Undecodable { meta: Some(meta), message, .. }) => {
                 assert_eq!(meta.key.to_string(), "shop/web");
                 assert!(message.starts_with("cannot be decoded: spec.selector: "), "{message}");
             }

@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use framework::{EventResource, Pod, PodAffinity, PodAffinityTerm};
+use framework::{EventResource, Pod, PodAffinity, PodAffinityTerm, check_object};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
 use super::defaults::{DEFAULT_NAMESPACE, complete_storage};
 use super::kinds::BuiltIn;
 use super::reduced::reduced;
+use super::substitute::substitute;
 
 /// The label of every namespace with its name.
 pub(super) const NAME_LABEL: &str = "kubernetes.io/metadata.name";
@@ -31,31 +32,42 @@ impl WatchedObject {
     /// Decodes an object of a file.
     ///
     /// # Errors
-    /// The object has no name, or its labels or selector cannot be parsed.
-    pub(super) fn read(kind: &EventResource, object: Value) -> Result<Self, String> {
+    /// The object has no name, or a field that the scheduler reads has another shape.
+    pub(super) fn read(kind: &EventResource, object: Value) -> Result<Self, Unreadable> {
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
         let (mut namespace, name) = (text("namespace"), text("name"));
         if name.is_empty() {
-            return Err("metadata.name: is missing".to_owned());
+            return Err("metadata.name: is missing".to_owned().into());
         }
         if namespace.is_empty() && BuiltIn::of(kind).is_some_and(|kind| kind.namespaced) {
             DEFAULT_NAMESPACE.clone_into(&mut namespace);
         }
-        let mut object = reduced(kind, object).map_err(|fault| match namespace.as_str() {
-            "" => format!("{name}: {fault}"),
-            namespace => format!("{namespace}/{name}: {fault}"),
-        })?;
+        let mut object = reduced(kind, object);
         complete_storage(kind, &namespace, &mut object);
         if *kind == EventResource::Namespace {
             // The API server adds this label.
             object["metadata"]["labels"][NAME_LABEL] = name.as_str().into();
         }
-        Ok(Self {
-            kind: kind.clone(),
-            namespace: namespace.into(),
-            name: name.into(),
-            object: to_raw(&object)?,
-        })
+        let own = |object: &Value| {
+            Ok::<_, String>(Self {
+                kind: kind.clone(),
+                namespace: namespace.as_str().into(),
+                name: name.as_str().into(),
+                object: to_raw(object)?,
+            })
+        };
+        let Err(error) = check_object(kind, &object) else { return Ok(own(&object)?) };
+        let message = match namespace.as_str() {
+            "" => format!("{name}: {error}"),
+            namespace => format!("{namespace}/{name}: {error}"),
+        };
+        let substitute = substitute(kind, &object, &error);
+        Err(Unreadable { message, substitute: substitute.and_then(|object| own(&object).ok()) })
+    }
+
+    /// Whether both are versions of one object.
+    pub(super) fn is_version_of(&self, other: &Self) -> bool {
+        self.kind == other.kind && self.namespace == other.namespace && self.name == other.name
     }
 
     /// Returns the fields that are kept.
@@ -68,6 +80,21 @@ impl WatchedObject {
         let object = json!({"metadata": {"name": &*name, "labels": {NAME_LABEL: &*name}}});
         let kind = EventResource::Namespace;
         Some(Self { kind, namespace: "".into(), name, object: to_raw(&object).ok()? })
+    }
+}
+
+/// An object of a file that does not decode.
+#[derive(Debug, Clone)]
+pub(super) struct Unreadable {
+    /// Its name, and the field with the reason.
+    pub(super) message: String,
+    /// The object that stands in for it.
+    pub(super) substitute: Option<WatchedObject>,
+}
+
+impl From<String> for Unreadable {
+    fn from(message: String) -> Self {
+        Self { message, substitute: None }
     }
 }
 

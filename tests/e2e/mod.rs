@@ -31,5 +31,6 @@ mod supercluster;
 mod supervision;
 mod topology;
 mod tracing;
+mod undecodable;
 mod volumes;
 mod wait;

@@ -28,11 +28,11 @@ pub mod testing;
 
 pub use cluster::{
     AffinityTermKind, AttachedCounts, BudgetIx, CarriedTerm, Cluster, CountedDevices,
-    CpuMemoryColumns, CsiVolume, Decoders, DevicePools, DeviceShape, DeviceShapes,
+    CpuMemoryColumns, CsiVolume, DecodeError, Decoders, DevicePools, DeviceShape, DeviceShapes,
     DisruptionBudget, DomainIx, FreeVolumes, IdTable, ImageState, LabelKeyIx, Namespaces, NodeBits,
     NodeChange, NodeColumn, NodeIx, NodeView, ObjectName, Overlay, PlacedPod, PodCount, PodIx,
     PodQuery, PodSums, Posting, ResourceColumns, ScalarAmount, ScalarColumn, StoredObject,
-    Topology, UncountableVolume, VolumeGroup, VolumeGroupIx, VolumeKind, VolumeUses,
+    Topology, UncountableVolume, VolumeGroup, VolumeGroupIx, VolumeKind, VolumeUses, check_object,
 };
 pub use model::*;
 pub use plugin::*;

@@ -162,6 +162,23 @@ impl Cluster {
         typed(pod)
     }
 
+    /// Adds a claim for one device.
+    pub(in crate::e2e) async fn add_device_claim(&self, name: &str) {
+        let requests = json!([{"name": GPU, "exactly": {"deviceClassName": self.device_class()}}]);
+        let claim: ResourceClaim = typed(json!({
+            "metadata": {"name": name}, "spec": {"devices": {"requests": requests}},
+        }));
+        self.create(&claim).await;
+    }
+
+    /// Returns a Pod that uses this claim.
+    pub(in crate::e2e) fn pod_with_device_claim(&self, name: &str, claim: &str) -> Pod {
+        let mut pod = json!(self.pod(name, 1));
+        pod["spec"]["resourceClaims"] = json!([{"name": GPU, "resourceClaimName": claim}]);
+        pod["spec"]["containers"][0]["resources"]["claims"] = json!([{"name": GPU}]);
+        typed(pod)
+    }
+
     /// Returns a Pod that requests one device as an extended resource.
     pub(in crate::e2e) fn pod_with_device_resource(&self, name: &str) -> Pod {
         let mut pod = json!(self.pod(name, 1));

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use client::reflector::{Call, NamespacedName, ObjectMeta, Page, StatusError, WatchEvent};
+use client::reflector::{
+    Call, NamespacedName, ObjectMeta, Page, StatusError, Undecodable, WatchEvent,
+};
 use framework::Uid;
 
 /// The objects at one resource version, by name.
@@ -170,7 +172,7 @@ impl ApiServer {
         for (name, object) in rest.iter().take(limit) {
             match object.decodable {
                 true => page.items.push((self.identity(name, object), ())),
-                false => page.undecodable.push((Some(self.identity(name, object)), "no".into())),
+                false => page.undecodable.push(undecodable(self.identity(name, object))),
             }
         }
         if rest.len() > limit {
@@ -241,9 +243,13 @@ impl ApiServer {
         let meta = self.identity(name, object);
         match object.decodable {
             true => WatchEvent::Updated(meta, ()),
-            false => WatchEvent::Undecodable { meta: Some(meta), message: "no".into() },
+            false => WatchEvent::Undecodable(undecodable(meta)),
         }
     }
+}
+
+fn undecodable(meta: ObjectMeta) -> Undecodable<()> {
+    Undecodable { meta: Some(meta), message: "no".into(), substitute: None }
 }
 
 impl Watch {

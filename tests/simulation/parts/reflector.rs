@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use client::reflector::{
     Call, Input, ListWatch, NamespacedName, ObjectMeta, Options, Output, Page, Reflector,
-    StatusError, WatchEvent,
+    StatusError, Undecodable, WatchEvent,
 };
 use fastrand::Rng;
 use framework::{Time, Uid};
@@ -213,7 +213,7 @@ impl Model {
         page.items.iter().for_each(|(meta, ())| self.show(meta, true));
         page.undecodable
             .iter()
-            .filter_map(|(meta, _)| meta.as_ref())
+            .filter_map(|undecodable| undecodable.meta.as_ref())
             .for_each(|meta| self.show(meta, false));
         match &page.continue_token {
             Some(token) => self.open(Stage::Page(format!("&continue={token}")), now),
@@ -232,7 +232,7 @@ impl Model {
         }
         let version = match event {
             WatchEvent::Updated(meta, ()) | WatchEvent::Deleted(meta) => &meta.resource_version,
-            WatchEvent::Undecodable { meta: Some(meta), .. } => &meta.resource_version,
+            WatchEvent::Undecodable(Undecodable { meta: Some(meta), .. }) => &meta.resource_version,
             WatchEvent::Bookmark { resource_version, .. } => resource_version,
             _ => return,
         };
@@ -247,7 +247,7 @@ impl Model {
         match event {
             _ if is_old => {}
             WatchEvent::Updated(meta, ()) => self.show(meta, true),
-            WatchEvent::Undecodable { meta: Some(meta), .. } => self.show(meta, false),
+            WatchEvent::Undecodable(Undecodable { meta: Some(meta), .. }) => self.show(meta, false),
             WatchEvent::Deleted(meta) => {
                 self.gone.insert(meta.uid.clone());
                 let is_other = |key: &NamespacedName, (own, _): &mut (ObjectMeta, bool)| {

@@ -18,6 +18,19 @@ struct Undecodable {
     version: Version,
     /// Whether the current list, or else the last one, has it.
     is_listed: bool,
+    /// Whether a substitute was reported in its place.
+    is_substituted: bool,
+}
+
+/// What is known of an object before a version that cannot be decoded.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct BeforeUndecodable {
+    /// The object of another UID that this one replaced.
+    pub(super) replaced: Option<ObjectMeta>,
+    /// Whether the version is new.
+    pub(super) is_new: bool,
+    /// Whether its substitute stands for the object, of which no version was decoded.
+    pub(super) is_substituted: bool,
 }
 
 /// The difference between a received version of an object and the reported one.
@@ -63,17 +76,32 @@ impl KnownObjects {
     }
 
     /// Stores that a version of an object cannot be decoded. The last decoded version of the same
-    /// object stays. Returns the object that this one replaced, and whether the version is new.
-    pub(super) fn update_undecodable(&mut self, meta: &ObjectMeta) -> (Option<ObjectMeta>, bool) {
+    /// object stays; without one, a substitute stands for the object.
+    pub(super) fn update_undecodable(
+        &mut self,
+        meta: &ObjectMeta,
+        has_substitute: bool,
+    ) -> BeforeUndecodable {
         self.objects.note_listed(&meta.key);
         let is_replaced = self.objects.get(&meta.key).is_some_and(|old| !old.has_uid(&meta.uid));
         let replaced = if is_replaced { self.objects.remove(&meta.key) } else { None };
         let replaced = replaced.map(|old| old.into_meta(meta.key.clone()));
         let version = Version::of(meta);
-        let object = Undecodable { version: version.clone(), is_listed: true };
-        let old = self.undecodable.insert(meta.key.clone(), object);
-        let is_known = old.is_some_and(|old| old.version == version);
-        (replaced, !is_known)
+        let old = self.undecodable.get(&meta.key);
+        let was_substituted = old.is_some_and(|old| old.is_substituted);
+        let is_new = old.is_none_or(|old| old.version != version);
+        let is_decoded = !was_substituted && self.objects.get(&meta.key).is_some();
+        let is_substituted = has_substitute && !is_decoded;
+        if is_substituted {
+            self.objects.insert(&meta.key, version.clone());
+        }
+        let object = Undecodable {
+            version,
+            is_listed: true,
+            is_substituted: is_substituted || (was_substituted && replaced.is_none()),
+        };
+        self.undecodable.insert(meta.key.clone(), object);
+        BeforeUndecodable { replaced, is_new, is_substituted }
     }
 
     /// Removes an object. Returns whether it was known: another object of the same name stays.
@@ -102,29 +130,43 @@ mod tests {
         }
         known.begin_list();
         assert_eq!(known.update(&meta("b", "u", 1)), Difference::None);
-        assert_eq!(known.update_undecodable(&meta("d", "u", 2)), (None, true));
+        known.update_undecodable(&meta("d", "u", 2), false);
         assert_eq!(known.end_list(), [meta("a", "u", 1), meta("c", "u", 1)]);
     }
 
     #[test]
     fn undecodable_version_is_new_once() {
         let mut known = KnownObjects::default();
-        assert_eq!(known.update_undecodable(&meta("a", "u", 1)), (None, true));
-        assert_eq!(known.update_undecodable(&meta("a", "u", 1)), (None, false));
-        assert_eq!(known.update_undecodable(&meta("a", "u", 2)), (None, true));
+        let mut is_new = |version| known.update_undecodable(&meta("a", "u", version), false).is_new;
+        assert!(is_new(1) && !is_new(1) && is_new(2));
         known.update(&meta("a", "u", 3));
-        let replaced = Some(meta("a", "u", 3));
-        assert_eq!(known.update_undecodable(&meta("a", "v", 4)), (replaced, true));
+        let replacement = known.update_undecodable(&meta("a", "v", 4), false);
+        assert_eq!(replacement.replaced, Some(meta("a", "u", 3)));
+        assert!(replacement.is_new);
         assert!(!known.delete(&meta("a", "v", 5)), "it was never reported");
+    }
+
+    #[test]
+    fn substitute_stands_for_an_object_until_a_version_is_decoded() {
+        let mut known = KnownObjects::default();
+        let mut stands =
+            |version, has| known.update_undecodable(&meta("a", "u", version), has).is_substituted;
+        assert!(stands(1, true) && stands(2, true));
+        assert!(!stands(3, false), "the last substitute stays");
+        assert!(stands(4, true));
+        known.update(&meta("a", "u", 5));
+        assert!(!known.update_undecodable(&meta("a", "u", 6), true).is_substituted);
+        assert!(known.update_undecodable(&meta("a", "v", 7), true).is_substituted);
+        assert!(known.delete(&meta("a", "v", 8)), "it was reported");
     }
 
     #[test]
     fn list_forgets_undecodable_objects_that_it_did_not_contain() {
         let mut known = KnownObjects::default();
-        known.update_undecodable(&meta("a", "u", 1));
-        known.update_undecodable(&meta("b", "u", 1));
+        known.update_undecodable(&meta("a", "u", 1), false);
+        known.update_undecodable(&meta("b", "u", 1), false);
         known.begin_list();
-        known.update_undecodable(&meta("b", "u", 1));
+        known.update_undecodable(&meta("b", "u", 1), false);
         assert_eq!(known.end_list(), []);
         assert_eq!(known.undecodable.keys().collect::<Vec<_>>(), [&meta("b", "u", 1).key]);
     }

@@ -94,12 +94,18 @@ pub enum WatchEvent<T> {
     /// ERROR.
     Error(StatusError),
     /// ADDED or MODIFIED with an object that cannot be decoded, or an event that cannot be read.
-    Undecodable {
-        /// Metadata of the object, if it can be read.
-        meta: Option<ObjectMeta>,
-        /// The reason.
-        message: String,
-    },
+    Undecodable(Undecodable<T>),
+}
+
+/// An object that cannot be decoded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Undecodable<T> {
+    /// Metadata of the object, if it can be read.
+    pub meta: Option<ObjectMeta>,
+    /// The reason.
+    pub message: String,
+    /// The object that is reported in its place as long as no version of it has been decoded.
+    pub substitute: Option<T>,
 }
 
 /// A decoded page of a list.
@@ -107,8 +113,8 @@ pub enum WatchEvent<T> {
 pub struct Page<T> {
     /// The decoded objects.
     pub items: Vec<(ObjectMeta, T)>,
-    /// The objects that cannot be decoded, with the reason.
-    pub undecodable: Vec<(Option<ObjectMeta>, String)>,
+    /// The objects that cannot be decoded.
+    pub undecodable: Vec<Undecodable<T>>,
     /// Resource version of the list.
     pub resource_version: Arc<str>,
     /// The `continue` token, if there are more pages.

@@ -45,7 +45,8 @@ use known_objects::{Difference, KnownObjects};
 pub use list_watch::ListWatch;
 use list_watch::PageStart;
 pub use messages::{
-    Call, CallId, Input, NamespacedName, ObjectMeta, Output, Page, StatusError, WatchEvent,
+    Call, CallId, Input, NamespacedName, ObjectMeta, Output, Page, StatusError, Undecodable,
+    WatchEvent,
 };
 pub use options::Options;
 use resource_version::ResourceVersion;
@@ -488,8 +489,8 @@ impl<T> Reflector<T> {
         for (meta, object) in page.items {
             self.report_update(meta, object);
         }
-        for (meta, message) in page.undecodable {
-            self.report_undecodable(meta, message);
+        for undecodable in page.undecodable {
+            self.report_undecodable(undecodable);
         }
         let next = match page.continue_token {
             Some(token) => Stage::List(PageStart::Continue(token)),
@@ -506,7 +507,7 @@ impl<T> Reflector<T> {
             WatchEvent::Updated(meta, _) | WatchEvent::Deleted(meta) => {
                 Some(&meta.resource_version)
             }
-            WatchEvent::Undecodable { meta, .. } => {
+            WatchEvent::Undecodable(Undecodable { meta, .. }) => {
                 meta.as_ref().map(|meta| &meta.resource_version)
             }
             WatchEvent::Bookmark { resource_version, .. } => Some(resource_version),
@@ -522,7 +523,7 @@ impl<T> Reflector<T> {
         match event {
             WatchEvent::Updated(meta, object) => self.report_update(meta, object),
             WatchEvent::Deleted(meta) => self.report_deletion(meta),
-            WatchEvent::Undecodable { meta, message } => self.report_undecodable(meta, message),
+            WatchEvent::Undecodable(undecodable) => self.report_undecodable(undecodable),
             WatchEvent::Bookmark { resource_version, initial_events_end: true } => {
                 self.end_initial_events(&resource_version, now);
             }
@@ -589,15 +590,19 @@ impl<T> Reflector<T> {
         }
     }
 
-    fn report_undecodable(&mut self, meta: Option<ObjectMeta>, message: String) {
+    fn report_undecodable(&mut self, undecodable: Undecodable<T>) {
+        let Undecodable { meta, message, substitute } = undecodable;
         self.has_reported = true;
         if let Some(meta) = &meta {
-            let (replaced, is_new) = self.known.update_undecodable(meta);
-            if let Some(replaced) = replaced {
+            let found = self.known.update_undecodable(meta, substitute.is_some());
+            if let Some(replaced) = found.replaced {
                 self.report(Output::Deleted(replaced));
             }
-            if !is_new {
+            if !found.is_new {
                 return;
+            }
+            if let Some(substitute) = substitute.filter(|_| found.is_substituted) {
+                self.report(Output::Updated(meta.clone(), substitute));
             }
         }
         self.report(Output::Undecodable { meta, message });

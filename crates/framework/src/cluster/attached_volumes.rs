@@ -8,8 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use serde_json::Value;
-
+use super::object_state::ObjectState;
 use super::short_set::ShortSet;
 use super::{Cluster, CsiVolume, NodeColumn, NodeIx, PodIx};
 use crate::EventResource;
@@ -171,17 +170,17 @@ impl Cluster {
         self.attached.set_csi_node(ix, None);
     }
 
-    /// Stores an object of any kind, and recounts the volumes that depend on it.
+    /// Stores an object of storage, and recounts the volumes that depend on it.
     pub(super) fn set_storage(
         &mut self,
         kind: &EventResource,
         namespace: &str,
         name: &str,
-        object: Option<&Value>,
+        object: ObjectState,
     ) {
+        self.storage_changes += 1;
         self.count_users(&self.users_of_object(kind, namespace, name), CountChange::Remove);
-        let is_stored = self.storage.set(kind, namespace, name, object, &mut self.labels);
-        self.storage_changes += u64::from(is_stored);
+        self.storage.set(namespace, name, object, &mut self.labels);
         self.count_users(&self.users_of_object(kind, namespace, name), CountChange::Add);
         if *kind == EventResource::CsiNode
             && let Some(row) = self.row_of(name)

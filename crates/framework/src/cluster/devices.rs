@@ -5,18 +5,18 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use serde_json::Value;
 
 use super::Cluster;
 use super::device_shapes::{NodeShapes, texts_of, texts_of_claim};
+use super::object_state::ObjectState;
 use super::short_set::ShortSet;
-use super::storage::{Name, Namespaced, read};
+use super::storage::{Name, Namespaced};
 use super::texts::Texts;
 use crate::device::{
-    AllocatedState, Allocation, ChangeLog, DEVICE_TAINT_RULES, Device, DeviceClass,
-    DeviceDescription, DeviceTaintRule, NodeScope, PoolKey, ResourceClaim, ResourceSlice,
+    AllocatedState, Allocation, ChangeLog, Device, DeviceClass, DeviceDescription, DeviceTaintRule,
+    NodeScope, PoolKey, ResourceClaim, ResourceSlice,
 };
-use crate::{EventResource, Pod, Time, Uid};
+use crate::{Pod, Time, Uid};
 
 /// Prefix of the implicit extended resource of a DeviceClass, followed by the name of the class.
 const IMPLICIT_PREFIX: &str = "deviceclass.resource.kubernetes.io/";
@@ -44,33 +44,16 @@ pub(super) struct Devices {
 type ClassRank = (Reverse<Option<Time>>, Arc<str>);
 
 impl Devices {
-    /// Stores an object of any kind; ignores kinds other than those of devices.
-    pub(super) fn set(
-        &mut self,
-        kind: &EventResource,
-        namespace: &str,
-        name: &str,
-        object: Option<&Value>,
-    ) {
-        match kind {
-            EventResource::ResourceClaim => {
-                let claim = read(object).map(|claim| ResourceClaim::from_api(&claim));
-                self.set_claim(namespace, name, claim);
+    /// Stores a claim, slice, class or taint rule; ignores other objects.
+    pub(super) fn set(&mut self, namespace: &str, name: &str, object: ObjectState) {
+        match object {
+            ObjectState::ResourceClaim(claim) => self.set_claim(namespace, name, claim),
+            ObjectState::ResourceSlice(slice) => self.set_slice(name, slice),
+            ObjectState::DeviceClass(class) => self.set_class(name, class),
+            ObjectState::DeviceTaintRule(Some(rule)) => {
+                self.taint_rules.insert(name.into(), Arc::new(rule));
             }
-            EventResource::ResourceSlice => {
-                let slice = read(object).map(|slice| ResourceSlice::from_api(&slice));
-                self.set_slice(name, slice);
-            }
-            EventResource::DeviceClass => {
-                let class = read(object).map(|class| DeviceClass::from_api(&class));
-                self.set_class(name, class);
-            }
-            EventResource::Custom(kind) if **kind == *DEVICE_TAINT_RULES => {
-                match read(object).map(|rule| Arc::new(DeviceTaintRule::from_api(&rule))) {
-                    Some(rule) => drop(self.taint_rules.insert(name.into(), rule)),
-                    None => drop(self.taint_rules.remove(name)),
-                }
-            }
+            ObjectState::DeviceTaintRule(None) => drop(self.taint_rules.remove(name)),
             _ => {}
         }
     }
@@ -487,9 +470,10 @@ impl Cluster {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
+    use crate::EventResource;
 
     fn set(cluster: &mut Cluster, kind: EventResource, name: &str, object: Option<Value>) {
         cluster.set_object(&kind, "", name, object.map(Arc::new));

@@ -23,6 +23,7 @@ mod images;
 mod labels;
 mod listed;
 mod node_change;
+mod object_state;
 mod objects;
 mod pod_query;
 mod pods;
@@ -60,6 +61,7 @@ pub use self::id_table::IdTable;
 pub use self::images::ImageState;
 pub use self::labels::{DomainIx, LabelKeyIx, Topology};
 pub use self::node_change::NodeChange;
+pub use self::object_state::{DecodeError, check_object};
 pub use self::objects::{ObjectName, StoredObject};
 pub use self::pod_query::{Namespaces, PodQuery};
 pub use self::pods::{PlacedPod, PodIx};
@@ -77,6 +79,7 @@ use self::devices::Devices;
 use self::images::ImageIndex;
 use self::labels::LabelIndex;
 use self::node_change::remove_from;
+use self::object_state::ObjectState;
 use self::objects::Objects;
 use self::pods::Pods;
 use self::queries::Queries;
@@ -463,7 +466,7 @@ impl Cluster {
     }
 
     /// Adds, replaces or (with `None`) removes an object of another kind; returns the previous
-    /// object.
+    /// object. A version that does not [decode](check_object) is ignored: the previous one stays.
     pub fn set_object(
         &mut self,
         kind: &EventResource,
@@ -471,18 +474,27 @@ impl Cluster {
         name: &str,
         object: Option<Arc<Value>>,
     ) -> Option<Arc<Value>> {
-        match kind {
-            EventResource::PodDisruptionBudget => {
+        let Ok(state) = ObjectState::decode(kind, namespace, object.as_deref()) else {
+            return self.stored_object(kind, namespace, name);
+        };
+        match state {
+            ObjectState::Json => {}
+            ObjectState::PodDisruptionBudget(budget) => {
                 let (budgets, classes) = (&mut self.disruption_budgets, &mut self.classes);
-                budgets.set(namespace, name, object.as_deref(), classes);
+                budgets.set(namespace, name, budget, classes);
             }
-            _ => {
-                self.related.set(kind, namespace, name, object.as_deref());
-                self.set_storage(kind, namespace, name, object.as_deref());
-                self.devices.set(kind, namespace, name, object.as_deref());
+            ObjectState::Namespace(_) | ObjectState::Service(_) | ObjectState::Controller(..) => {
+                self.related.set(namespace, name, state)
+            }
+            ObjectState::ResourceClaim(_)
+            | ObjectState::ResourceSlice(_)
+            | ObjectState::DeviceClass(_)
+            | ObjectState::DeviceTaintRule(_) => {
+                self.devices.set(namespace, name, state);
                 let row_of = |name: &str| self.by_name.get(name, |ix| &self.rows[ix.index()].name);
                 self.devices.shapes.update_column(row_of);
             }
+            storage => self.set_storage(kind, namespace, name, storage),
         }
         self.objects.set(kind, namespace, name, object)
     }

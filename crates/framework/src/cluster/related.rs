@@ -4,12 +4,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use serde::Deserialize;
-use serde_json::Value;
-
 use super::Cluster;
+use super::object_state::ObjectState;
 use super::selector_index::SelectorIndex;
-use crate::{ControllerKind, EventResource, LabelSelector, Labels, Pod, api};
+use crate::{ControllerKind, LabelSelector, Labels, Pod};
 
 /// Namespaces, Services and controllers: the fields that relate pods.
 #[derive(Debug, Clone, Default)]
@@ -25,67 +23,36 @@ pub(super) struct Related {
 type Name = Arc<(Arc<str>, Arc<str>)>;
 
 impl Related {
-    /// Stores an object of any kind; ignores kinds that do not relate pods.
-    pub(super) fn set(
-        &mut self,
-        kind: &EventResource,
-        namespace: &str,
-        name: &str,
-        object: Option<&Value>,
-    ) {
-        let controller = match kind {
-            EventResource::Namespace => return self.set_namespace(name, object),
-            EventResource::Service => return self.set_service(namespace, name, object),
-            EventResource::ReplicationController => ControllerKind::ReplicationController,
-            EventResource::ReplicaSet => ControllerKind::ReplicaSet,
-            EventResource::StatefulSet => ControllerKind::StatefulSet,
-            _ => return,
-        };
-        let key = (controller, Name::new((namespace.into(), name.into())));
-        match object.and_then(|object| selector_of(controller, object)) {
-            Some(selector) => self.controllers.insert(key, selector),
-            None => self.controllers.remove(&key),
-        };
-    }
-
-    fn set_namespace(&mut self, name: &str, object: Option<&Value>) {
+    /// Stores a namespace, Service or controller; ignores other objects.
+    pub(super) fn set(&mut self, namespace: &str, name: &str, object: ObjectState) {
         match object {
-            Some(object) => {
-                let labels: Option<BTreeMap<String, String>> = read(&object["metadata"]["labels"]);
-                let labels = Labels::from(&labels.unwrap_or_default());
+            ObjectState::Namespace(Some(labels)) => {
                 self.namespaces.insert(name.into(), labels);
             }
-            None => drop(self.namespaces.remove(name)),
+            ObjectState::Namespace(None) => drop(self.namespaces.remove(name)),
+            ObjectState::Service(selector) => self.set_service(namespace, name, selector),
+            ObjectState::Controller(kind, selector) => {
+                let key = (kind, Name::new((namespace.into(), name.into())));
+                match selector {
+                    Some(selector) => drop(self.controllers.insert(key, selector)),
+                    None => drop(self.controllers.remove(&key)),
+                }
+            }
+            _ => {}
         }
     }
 
-    fn set_service(&mut self, namespace: &str, name: &str, object: Option<&Value>) {
+    fn set_service(&mut self, namespace: &str, name: &str, selector: Option<LabelSelector>) {
         let name = Name::new((namespace.into(), name.into()));
         let within = std::slice::from_ref(&name.0);
         if let Some(old) = self.services.remove(&name) {
             self.by_selector.remove(Some(within), &old, name.clone());
         }
-        if let Some(selector) = object.and_then(|object| read(&object["spec"]["selector"])) {
-            let selector = LabelSelector::from_set(&selector);
+        if let Some(selector) = selector {
             self.by_selector.insert(Some(within), &selector, name.clone());
             self.services.insert(name, selector);
         }
     }
-}
-
-/// Returns the selector of a controller; a selector that does not decode selects no pod.
-fn selector_of(kind: ControllerKind, object: &Value) -> Option<LabelSelector> {
-    let selector = &object["spec"]["selector"];
-    if kind == ControllerKind::ReplicationController {
-        return read(selector).map(|set| LabelSelector::from_set(&set));
-    }
-    let selector: api::LabelSelector = read(selector)?;
-    LabelSelector::compile(Some(&selector)).ok()
-}
-
-/// Decodes a value; returns `None` also if it does not have the shape of `T`.
-fn read<'a, T: Deserialize<'a>>(value: &'a Value) -> Option<T> {
-    Option::deserialize(value).ok().flatten()
 }
 
 impl Cluster {
@@ -121,10 +88,11 @@ impl Cluster {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::testing::{PodBuilder, pod};
+    use crate::{EventResource, api};
 
     fn set(cluster: &mut Cluster, kind: EventResource, name: &str, selector: Value) {
         let object = Arc::new(json!({ "spec": { "selector": selector } }));
@@ -196,7 +164,7 @@ mod tests {
         set(&mut cluster, EventResource::Service, "s", json!({ "app": "db" }));
         assert_eq!((services(&cluster, web()).len(), services(&cluster, db()).len()), (0, 1));
         set(&mut cluster, EventResource::Service, "s", json!(0));
-        assert_eq!(services(&cluster, db()).len(), 0);
+        assert_eq!(services(&cluster, db()).len(), 1, "the last version that decodes stays");
         set(&mut cluster, EventResource::Service, "s", json!({ "app": "web" }));
         cluster.set_object(&EventResource::Service, "default", "s", None);
         assert_eq!(services(&cluster, web()).len(), 0);

@@ -4,18 +4,16 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use serde::de::DeserializeOwned;
-use serde_json::Value;
-
 use super::free_volumes::FreeVolumes;
 use super::labels::LabelIndex;
+use super::object_state::ObjectState;
 use super::short_set::ShortSet;
 use super::{Cluster, PodIx};
 use crate::storage::{
     CsiDriver, CsiNode, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass,
     VolumeAttachment,
 };
-use crate::{EventResource, Pod, PodVolume};
+use crate::{Pod, PodVolume};
 
 /// Claims, volumes, classes, and the objects of CSI drivers.
 #[derive(Debug, Clone, Default)]
@@ -87,48 +85,28 @@ impl<T> Namespaced<T> {
 }
 
 impl Storage {
-    /// Stores an object of any kind; returns whether it is one of storage, and ignores others. `labels` is used to index
-    /// free volumes by node labels.
+    /// Stores an object of storage, and ignores others. `labels` is used to index free volumes by node labels.
     pub(super) fn set(
         &mut self,
-        kind: &EventResource,
         namespace: &str,
         name: &str,
-        object: Option<&Value>,
+        object: ObjectState,
         labels: &mut LabelIndex,
-    ) -> bool {
-        match kind {
-            EventResource::PersistentVolumeClaim => {
-                let claim = read(object).map(|claim| PersistentVolumeClaim::from_api(&claim));
-                self.set_claim(namespace, name, claim);
+    ) {
+        match object {
+            ObjectState::PersistentVolumeClaim(claim) => self.set_claim(namespace, name, claim),
+            ObjectState::PersistentVolume(volume) => self.set_volume(name, volume, labels),
+            ObjectState::StorageClass(class) => {
+                set(&mut self.classes, name, class.map(Arc::new));
             }
-            EventResource::PersistentVolume => {
-                let volume = read(object).map(|volume| PersistentVolume::from_api(&volume));
-                self.set_volume(name, volume, labels);
-            }
-            EventResource::StorageClass => {
-                let class = read(object).map(|class| Arc::new(StorageClass::from_api(&class)));
-                set(&mut self.classes, name, class);
-            }
-            EventResource::CsiNode => {
-                let node = read(object).map(|node| CsiNode::from_api(&node));
-                set(&mut self.csi_nodes, name, node);
-            }
-            EventResource::CsiDriver => {
-                let driver = read(object).map(|driver| CsiDriver::from_api(&driver));
-                set(&mut self.csi_drivers, name, driver);
-            }
-            EventResource::CsiStorageCapacity => {
-                let capacity = read(object).map(|capacity| CsiStorageCapacity::from_api(&capacity));
+            ObjectState::CsiNode(node) => set(&mut self.csi_nodes, name, node),
+            ObjectState::CsiDriver(driver) => set(&mut self.csi_drivers, name, driver),
+            ObjectState::CsiStorageCapacity(capacity) => {
                 self.set_capacity(namespace, name, capacity);
             }
-            EventResource::VolumeAttachment => {
-                let attachment = read(object).map(|object| VolumeAttachment::from_api(&object));
-                self.set_attachment(name, attachment);
-            }
-            _ => return false,
+            ObjectState::VolumeAttachment(attachment) => self.set_attachment(name, attachment),
+            _ => {}
         }
-        true
     }
 
     /// Returns the CSINode with this name.
@@ -292,11 +270,6 @@ fn set<T>(objects: &mut HashMap<Arc<str>, T>, name: &str, object: Option<T>) {
         Some(object) => drop(objects.insert(name.into(), object)),
         None => drop(objects.remove(name)),
     }
-}
-
-/// Decodes an object; returns `None` also if it does not have the shape of `T`.
-pub(super) fn read<T: DeserializeOwned>(object: Option<&Value>) -> Option<T> {
-    T::deserialize(object?).ok()
 }
 
 /// Storage.

@@ -28,6 +28,8 @@ pub struct ResourceClaim {
     pub controller: Option<ClaimController>,
     /// Whether the claim is being deleted.
     pub terminating: bool,
+    /// Why no version of the claim could be decoded. Of such a claim only the devices are known that it holds.
+    pub undecodable: Option<Arc<str>>,
     /// Whether a scheduler created the claim for the extended resources of a pod.
     pub is_for_extended_resources: bool,
     /// What is asked for.
@@ -209,7 +211,7 @@ pub struct DeviceCondition {
 impl ResourceClaim {
     /// Converts the API object.
     pub fn from_api(claim: &api::ResourceClaim) -> Self {
-        let api::ResourceClaim { metadata, spec, status } = claim;
+        let api::ResourceClaim { metadata, spec, status, undecodable } = claim;
         let controller = metadata.owner_references.iter().find(|owner| owner.controller);
         let annotation = metadata.annotations.get(EXTENDED_RESOURCE_CLAIM);
         Self {
@@ -224,6 +226,7 @@ impl ResourceClaim {
                 uid: owner.uid.as_str().into(),
             }),
             terminating: metadata.deletion_timestamp.is_some(),
+            undecodable: undecodable.as_deref().map(Arc::from),
             is_for_extended_resources: annotation.is_some_and(|value| value == "true"),
             spec: Arc::new(ClaimSpec::from_api(&spec.devices)),
             allocation: status.allocation.as_ref().map(|raw| Arc::new(Allocation::from_api(raw))),

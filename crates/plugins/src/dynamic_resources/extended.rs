@@ -130,6 +130,7 @@ fn in_memory(pod: &Pod) -> ResourceClaim {
             uid: pod.uid.clone(),
         }),
         terminating: false,
+        undecodable: None,
         is_for_extended_resources: true,
         spec: Arc::default(),
         allocation: None,

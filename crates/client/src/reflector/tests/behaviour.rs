@@ -1,6 +1,6 @@
 //! Behaviour in single situations.
 
-use super::super::Page;
+use super::super::{Page, Undecodable};
 use super::*;
 
 const STREAM: &str = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
@@ -15,8 +15,12 @@ fn deleted(name: &str, uid: &str, version: u64) -> WatchEvent<Object> {
     WatchEvent::Deleted(meta(name, uid, version))
 }
 
+fn unreadable(meta: Option<ObjectMeta>) -> Undecodable<Object> {
+    Undecodable { meta, message: "no".into(), substitute: None }
+}
+
 fn undecodable(name: &str, uid: &str, version: u64) -> WatchEvent<Object> {
-    WatchEvent::Undecodable { meta: Some(meta(name, uid, version)), message: "no".into() }
+    WatchEvent::Undecodable(unreadable(Some(meta(name, uid, version))))
 }
 
 fn page(objects: &[(&str, &str, u64)], version: u64, token: Option<&str>) -> Page<Object> {
@@ -529,14 +533,34 @@ fn undecodable_version_is_reported_once_and_keeps_the_object() {
     assert_eq!(driver.reports(), ["-a u 1", "?a new 10"], "the replaced object is deleted");
     driver.event(deleted("a", "new", 11));
     assert_eq!(driver.reports(), [""; 0]);
-    driver.event(WatchEvent::Undecodable { meta: None, message: "not JSON".into() });
+    driver.event(WatchEvent::Undecodable(unreadable(None)));
     assert_eq!(driver.reports(), ["?"]);
+}
+
+#[test]
+fn substitute_is_reported_as_long_as_no_version_is_decoded() {
+    let mut driver = paged();
+    let substituted = |name, uid, version| Undecodable {
+        substitute: Some(()),
+        ..unreadable(Some(meta(name, uid, version)))
+    };
+    let undecodable = vec![substituted("b", "v", 2)];
+    driver.input(|id| Input::Page(id, Page { undecodable, ..page(&[("a", "u", 1)], 5, None) }));
+    assert_eq!(driver.reports(), ["+a u 1", "+b v 2", "?b v 2", "synced"]);
+    driver.input(Input::Opened);
+    driver.event(WatchEvent::Undecodable(substituted("a", "u", 6)));
+    driver.event(WatchEvent::Undecodable(substituted("b", "v", 7)));
+    assert_eq!(driver.reports(), ["?a u 6", "+b v 7", "?b v 7"]);
+    driver.event(added("b", "v", 8));
+    driver.event(WatchEvent::Undecodable(substituted("b", "v", 9)));
+    driver.event(deleted("b", "v", 10));
+    assert_eq!(driver.reports(), ["+b v 8", "?b v 9", "-b v 10"]);
 }
 
 #[test]
 fn page_with_undecodable_objects_is_accepted() {
     let mut driver = paged();
-    let undecodable = vec![(Some(meta("b", "v", 2)), "no".into()), (None, "no".into())];
+    let undecodable = vec![unreadable(Some(meta("b", "v", 2))), unreadable(None)];
     driver.input(|id| Input::Page(id, Page { undecodable, ..page(&[("a", "u", 1)], 5, None) }));
     assert_eq!(driver.reports(), ["+a u 1", "?b v 2", "?", "synced"]);
 }

@@ -364,7 +364,9 @@ impl World {
         match &object {
             Some(object) => {
                 let labels = serde_json::from_value(object["metadata"]["labels"].clone());
-                self.namespaces.insert(name, labels.unwrap_or_default());
+                if let Ok::<Option<_>, _>(labels) = labels {
+                    self.namespaces.insert(name, labels.unwrap_or_default());
+                }
             }
             None => drop(self.namespaces.remove(name)),
         }
@@ -372,10 +374,11 @@ impl World {
     }
 
     fn set_service(&mut self, namespace: usize, number: usize, object: Option<Value>) {
-        self.services.remove(&(namespace, number));
         let selector = object.as_ref().map(|object| object["spec"]["selector"].clone());
-        if let Some(Ok(Some(set))) = selector.map(serde_json::from_value) {
-            self.services.insert((namespace, number), set);
+        match selector.map_or(Ok(None), serde_json::from_value) {
+            Ok(Some(set)) => drop(self.services.insert((namespace, number), set)),
+            Ok(None) => drop(self.services.remove(&(namespace, number))),
+            Err(_) => {}
         }
         let name = format!("s{number}");
         self.set(EventResource::Service, NAMESPACES[namespace], &name, object);
@@ -388,9 +391,9 @@ impl World {
         number: usize,
         object: Option<Value>,
     ) {
-        self.controllers.remove(&(kind, namespace, number));
         let raw = object.as_ref().map(|object| object["spec"]["selector"].clone());
-        let raw = raw.filter(|raw| raw.is_object());
+        let raw = raw.filter(|raw| !raw.is_null());
+        let is_gone = raw.is_none();
         let selector = match kind {
             ControllerKind::ReplicationController => raw
                 .and_then(|raw| serde_json::from_value(raw).ok())
@@ -399,8 +402,11 @@ impl World {
                 .and_then(|raw| serde_json::from_value::<api::LabelSelector>(raw).ok())
                 .and_then(|raw| LabelSelector::compile(Some(&raw)).ok()),
         };
-        if let Some(selector) = selector {
-            self.controllers.insert((kind, namespace, number), selector);
+        let key = (kind, namespace, number);
+        match selector {
+            Some(selector) => drop(self.controllers.insert(key, selector)),
+            None if is_gone => drop(self.controllers.remove(&key)),
+            None => {}
         }
         let resource = match kind {
             ControllerKind::ReplicationController => EventResource::ReplicationController,

@@ -16,6 +16,8 @@ api! {
         spec: ResourceClaimSpec,
         /// Observed state.
         status: ResourceClaimStatus,
+        /// Not of the API: why the claim that this one stands in for could not be decoded.
+        undecodable: Option<String>,
     }
 
     /// `spec` of a ResourceClaim.
