@@ -38,6 +38,7 @@ impl Recording {
             configuration: RecordedSetup::recorded_configuration(&config),
             feature_gates: Vec::new(),
             adaptive_sampling: false,
+            group_members_alone: false,
             rankings: !args.no_rankings,
             longest_preemption_pause: LONGEST_PAUSE,
             unschedulable_timeout: config.queue().max_in_unschedulable,

@@ -36,6 +36,10 @@ pub(super) struct EngineArgs {
     /// Samples nodes like kube-scheduler does by default
     #[arg(long)]
     adaptive_sampling: bool,
+
+    /// Schedules each pod that belongs to a PodGroup by itself, instead of gating it
+    #[arg(long)]
+    schedule_group_members_alone: bool,
 }
 
 impl EngineArgs {
@@ -44,6 +48,7 @@ impl EngineArgs {
         self.feature_gates.is_empty()
             && self.percentage_of_nodes_to_score.is_none()
             && !self.adaptive_sampling
+            && !self.schedule_group_members_alone
     }
 
     /// Returns the feature gates.
@@ -54,7 +59,7 @@ impl EngineArgs {
         let gates = Gates::parse(self.feature_gates.iter().map(String::as_str))?;
         gates.notices().for_each(|notice| complain("warning", &notice.to_string()));
         gates.check_built()?;
-        Ok(gates)
+        Ok(gates.with_group_members_alone(self.schedule_group_members_alone))
     }
 }
 

@@ -113,6 +113,9 @@ impl GateError {
 pub struct Gates {
     /// Gates that were set, by name; all others have their defaults.
     set: BTreeMap<&'static str, bool>,
+    /// Whether pods that belong to a group are scheduled like any other pod. It is a flag, as the gate of Kubernetes
+    /// turns on more.
+    group_members_alone: bool,
 }
 
 /// A remark about a gate that was set.
@@ -188,6 +191,12 @@ impl Gates {
         GateError::none_or(errors.collect(), ())
     }
 
+    /// Schedules pods that belong to a group like any other pod if `alone`.
+    #[must_use]
+    pub fn with_group_members_alone(self, alone: bool) -> Self {
+        Self { group_members_alone: alone, ..self }
+    }
+
     /// Remarks for the person who set the gates. The texts about stages are those of Kubernetes.
     pub fn notices(&self) -> impl Iterator<Item = Notice> {
         all().filter_map(|gate| {
@@ -241,6 +250,7 @@ impl Gates {
             consumable_capacity: self.is_on("DRAConsumableCapacity"),
             prioritized_list: self.is_on("DRAPrioritizedList"),
             extended_resources: self.is_on("DRAExtendedResource"),
+            group_members_alone: self.group_members_alone,
         }
     }
 

@@ -23,6 +23,8 @@ pub struct RecordedSetup {
     pub configuration: Value,
     /// The feature gates of the command line.
     pub feature_gates: Vec<String>,
+    /// `--schedule-group-members-alone`.
+    pub group_members_alone: bool,
     /// `--adaptive-sampling`.
     pub adaptive_sampling: bool,
     /// Whether rankings are kept.
@@ -85,13 +87,21 @@ impl RecordedSetup {
         started.chain(['-']).chain(host).collect()
     }
 
+    /// Returns the feature gates.
+    ///
+    /// # Errors
+    /// A gate is not known to this version.
+    pub fn gates(&self) -> Result<Gates, GateError> {
+        let gates = Gates::parse(self.feature_gates.iter().map(String::as_str))?;
+        Ok(gates.with_group_members_alone(self.group_members_alone))
+    }
+
     /// Returns the configuration.
     ///
     /// # Errors
     /// The configuration is not valid for this version.
     pub fn configuration(&self) -> Result<Configuration, SetupError> {
-        let gates = Gates::parse(self.feature_gates.iter().map(String::as_str))?;
-        Ok(config::load(&self.configuration.to_string(), &gates)?.config)
+        Ok(config::load(&self.configuration.to_string(), &self.gates()?)?.config)
     }
 
     /// Returns what an engine with this setup is made of.

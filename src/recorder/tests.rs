@@ -17,6 +17,7 @@ fn setup() -> RecordedSetup {
         host: "host/../name".to_owned(),
         configuration: RecordedSetup::recorded_configuration(&config),
         feature_gates: vec!["DRADeviceTaintRules=true".to_owned()],
+        group_members_alone: false,
         adaptive_sampling: false,
         rankings: true,
         longest_preemption_pause: Duration::ZERO,

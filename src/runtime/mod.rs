@@ -219,6 +219,7 @@ impl Setup {
                 .iter()
                 .flat_map(|own| own.feature_gates.clone())
                 .collect(),
+            group_members_alone: self.config.plugin_gates.group_members_alone,
             adaptive_sampling: self.adaptive_sampling,
             rankings: self.form == Form::Ranked,
             longest_preemption_pause: self.longest_preemption_pause,

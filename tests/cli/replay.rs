@@ -32,6 +32,7 @@ impl Recorded {
                 &Gates::default(),
             )),
             feature_gates: Vec::new(),
+            group_members_alone: false,
             adaptive_sampling: false,
             rankings: true,
             longest_preemption_pause: Duration::from_mins(5),

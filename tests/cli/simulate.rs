@@ -335,6 +335,35 @@ fn cluster_without_nodes_is_reported() {
 }
 
 #[test]
+fn members_of_groups_are_left_gated_unless_they_are_scheduled_alone() {
+    let pod = |name: &str, labels: serde_json::Value, spec: serde_json::Value| {
+        let mut spec = spec;
+        spec["containers"] = json!([{"name": "c"}]);
+        json!({"apiVersion": "v1", "kind": "Pod", "spec": spec,
+            "metadata": {"name": name, "labels": labels}})
+    };
+    let items = [
+        pod("field", json!({}), json!({"schedulingGroup": {"podGroupName": "g"}})),
+        pod("label", json!({"scheduling.x-k8s.io/pod-group": "g"}), json!({})),
+        pod("single", json!({}), json!({})),
+    ];
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
+    let run = |more: &[&str]| {
+        let args = ["simulate", "-f", "nodes.yaml", "-", "-o", "json"];
+        loadmaster_with(&[&args[..], more].concat(), &list).json()
+    };
+    let answer = run(&[]);
+    let names: Vec<String> = placements(&answer).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["single"]);
+    for left in answer["simulation"]["left"].as_array().unwrap() {
+        assert_eq!(left["state"], "gated", "{left}");
+        let reason = left["reason"].as_str().unwrap();
+        assert!(reason.contains("the PodGroup \"g\""), "{reason}");
+    }
+    assert_eq!(placements(&run(&["--schedule-group-members-alone"])).len(), 3);
+}
+
+#[test]
 fn sampling_can_be_enabled() {
     for more in [["--percentage-of-nodes-to-score", "50"].as_slice(), &["--adaptive-sampling"]] {
         dump(more).text();

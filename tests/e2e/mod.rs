@@ -17,6 +17,7 @@ mod endpoints;
 mod explain;
 mod extenders;
 mod faults;
+mod groups;
 mod leader_election;
 mod nodes;
 mod outages;

@@ -9,7 +9,7 @@ use super::world::{configuration, registry};
 use super::{
     default_preemption, default_spread, dynamic_resources, inter_pod_affinity, node_affinity,
     node_declared_features, node_ports, node_resources_fit, node_unschedulable, node_volume_limits,
-    nominated, pod_topology_spread, scheduling_gates, taint_toleration, volume_binding,
+    nominated, pod_groups, pod_topology_spread, scheduling_gates, taint_toleration, volume_binding,
     volume_restrictions, volume_zone,
 };
 
@@ -68,6 +68,7 @@ fn scenarios() -> Vec<Scenario> {
         node_unschedulable::scenarios,
         node_volume_limits::scenarios,
         nominated::scenarios,
+        pod_groups::scenarios,
         pod_topology_spread::scenarios,
         scheduling_gates::scenarios,
         taint_toleration::scenarios,

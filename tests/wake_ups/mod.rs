@@ -31,6 +31,7 @@ mod node_volume_limits;
 mod nominated;
 mod objects;
 mod pending;
+mod pod_groups;
 mod pod_topology_spread;
 mod scenario;
 mod scheduling_gates;

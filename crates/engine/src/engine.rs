@@ -14,7 +14,7 @@ use framework::preemption::LONGEST_PAUSE;
 use framework::{
     ActionType, Answer, Code, Command, CycleState, ExtensionPoint, Handle, NominatingInfo,
     PluginName, Pod, PodEvent as PluginEvent, PodKey, PostFilterResult, QueuedPod, Status,
-    Template, Time, Uid, WaitingPods, WallOffset,
+    StatusPatch, Template, Time, Uid, WaitingPods, WallOffset,
 };
 
 use crate::attempt::{Attempt, Outcome};
@@ -30,13 +30,14 @@ use crate::effect::{Effect, EffectId, EffectKind, Event, note};
 use crate::explain::{Evaluation, Explanation, Trial};
 use crate::extender_calls::{ExtenderCalls, ExtenderHealth};
 use crate::failure::Failure;
+use crate::group_notices::GroupNotices;
 use crate::nominator::Nominator;
 use crate::object_event::ObjectEvent;
 use crate::plugin_call::{HasCode, call_beside, call_plugin};
 use crate::plugin_writes::PluginWrites;
 use crate::ports::{Count, Outage, Parallelizer, Ports, Span};
 use crate::preemption::{self, Preemptions};
-use crate::profile::{Profile, Profiles};
+use crate::profile::{GROUP_GATE, Profile, Profiles, gated_condition};
 use crate::queue::{Queue, QueueConfig};
 use crate::ranking::{Class, Rankings};
 use crate::record::{Choice, Finding, Head, Records, cut, small};
@@ -102,6 +103,7 @@ pub struct Engine {
     preemptions: Preemptions,
     plugin_writes: PluginWrites,
     timers: Timers,
+    group_notices: GroupNotices,
     rng: fastrand::Rng,
     scratch: Scratch,
     rankings: Rankings,
@@ -139,6 +141,7 @@ impl Engine {
             preemptions: Preemptions::default(),
             plugin_writes: PluginWrites::default(),
             timers: Timers::default(),
+            group_notices: GroupNotices::default(),
             rng: fastrand::Rng::with_seed(config.seed),
             scratch: Scratch::default(),
             rankings: Rankings::default(),
@@ -256,6 +259,7 @@ impl Engine {
             self.binding.next_deadline(),
             self.preemptions.next_deadline(),
             self.timers.next_deadline(),
+            self.group_notices.next_deadline(),
         ];
         deadlines.into_iter().flatten().min()
     }
@@ -304,6 +308,7 @@ impl Engine {
     pub fn tick(&mut self, now: Time, ports: &mut Ports<'_>) {
         self.run(now, ports, |engine, cx| {
             engine.world.flush_queue(cx);
+            engine.group_notices.tick(cx.now);
             while let Some(wait) = engine.world.first_expired_wait(cx) {
                 engine.reject_waiting(&wait.pod, wait.status(), cx);
             }
@@ -340,6 +345,7 @@ impl Engine {
     /// Takes the next pod from the queue and tries to schedule it. Returns `None` if no pod is ready.
     pub fn schedule_one(&mut self, now: Time, ports: &mut Ports<'_>) -> Option<Attempt> {
         self.run(now, ports, |engine, cx| {
+            engine.notify_gated_members(cx);
             let queued = engine.world.pop(cx)?;
             let pod = queued.pod.clone();
             let outcome = match engine.profile_to_try(&pod, cx) {
@@ -442,8 +448,15 @@ impl Engine {
             _ => None,
         };
         let left = left.map(|gone| self.world.view().cluster().node_name(gone.node).clone());
+        let grouped = match &change {
+            Change::Pod(pod) => pod.node_name.is_none().then(|| pod.key.clone()),
+            _ => None,
+        };
         for changed in self.world.apply(change, cx) {
             self.handle_changed(changed, cx);
+        }
+        if let Some(pod) = grouped {
+            self.see_group_gate(&pod, cx.now);
         }
         if let Some(node) = left {
             preemption::activate_gated_on(&node, &mut self.world, cx);
@@ -457,10 +470,33 @@ impl Engine {
         }
     }
 
+    /// Takes in whether the gate of groups keeps a pod back.
+    fn see_group_gate(&mut self, pod: &PodKey, now: Time) {
+        let Some(known) = self.pending_pod(pod).cloned() else { return };
+        let queued = self.queue().get(pod).map(|(_, queued)| queued);
+        let gate = queued.and_then(|queued| queued.gating_plugin.as_deref());
+        let is_gated = gate == Some(GROUP_GATE);
+        self.group_notices.see(&known, is_gated, now);
+    }
+
+    /// Reports the gate of groups to some of the pods that it keeps back, as condition and event.
+    fn notify_gated_members(&mut self, cx: &mut Context<'_>) {
+        while let Some(key) = self.group_notices.pop(cx.now) {
+            let Some(pod) = self.pending_pod(&key) else { continue };
+            let Some(condition) = gated_condition(pod) else { continue };
+            let event = PodEvent::warning("FailedScheduling", "Scheduling", &condition.message);
+            cx.effects.record(pod, &pod.spec.scheduler_name, event);
+            let patch =
+                StatusPatch { condition: Some(condition.clone()), nominated_node_name: None };
+            cx.effects.patch_pod_status(pod, patch);
+        }
+    }
+
     fn handle_changed(&mut self, changed: Changed, cx: &mut Context<'_>) {
         match changed {
             Changed::Bound { pod, node } => {
                 self.records.forget(&pod);
+                self.group_notices.forget(&pod);
                 self.preemptions.preemptor_leaves(&pod, Some(&node), &mut self.world, cx.now);
                 let transition = self.binding.confirmed(&pod, &node, cx);
                 self.apply_transition(transition, cx);
@@ -470,6 +506,7 @@ impl Engine {
                     let pending = last.times.total() + cx.now.since(last.at);
                     cx.probe.count(Count::PendingDeleted { last: &last, pending });
                 }
+                self.group_notices.forget(&pod);
                 let node = self.node_bound_to(&pod);
                 self.preemptions.preemptor_leaves(&pod, node.as_deref(), &mut self.world, cx.now);
             }

@@ -32,6 +32,7 @@ mod explain;
 mod extender_calls;
 mod failure;
 mod go_duration;
+mod group_notices;
 mod nominator;
 mod object_event;
 mod plugin_call;

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// The version of the format. Version 2 added checkpoints.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 const MAGIC: &str = "loadmaster recording ";
 /// Maximum size of a frame, compressed and not.
@@ -95,9 +95,9 @@ pub enum OpenError {
     /// The file is something else.
     #[error("the file is no recording of Loadmaster")]
     Foreign,
-    /// The file has a format of a newer version.
+    /// The file has the format of another version.
     #[error("the recording has format {0}, and this version of Loadmaster reads format {VERSION}")]
-    Newer(u32),
+    OtherFormat(u32),
     /// The header cannot be read.
     #[error("the header of the recording is damaged")]
     Header,
@@ -143,8 +143,8 @@ impl<R: BufRead> FileReader<R> {
         };
         let Some(number) = rest.strip_suffix('\n') else { return Err(OpenError::Empty) };
         let version: u32 = number.parse().map_err(|_| OpenError::Foreign)?;
-        if version > VERSION {
-            return Err(OpenError::Newer(version));
+        if version != VERSION {
+            return Err(OpenError::OtherFormat(version));
         }
         let mut reader = Self { input, inflate: Decompress::new(false), ending: None };
         let Some(header) = reader.next_frame()? else {

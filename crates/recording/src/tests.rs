@@ -280,7 +280,7 @@ fn damaged_and_foreign_files_are_told_apart() {
     let mut newer_bytes = bytes.clone();
     newer_bytes[newer - 1] += 1;
     let next = VERSION + 1;
-    assert!(matches!(read(&newer_bytes), Err(OpenError::Newer(version)) if version == next));
+    assert!(matches!(read(&newer_bytes), Err(OpenError::OtherFormat(version)) if version == next));
     assert!(matches!(read(b"apiVersion: v1\n"), Err(OpenError::Foreign)));
     assert!(matches!(read(b""), Err(OpenError::Empty)));
     let mut header = bytes;

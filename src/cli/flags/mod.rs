@@ -107,6 +107,11 @@ pub(crate) struct Flags {
         require_equals = true, default_value = "false", default_missing_value = "true")]
     pub what_if: bool,
 
+    /// Schedules each pod that belongs to a PodGroup by itself, instead of gating it
+    #[arg(long, value_name = "BOOL", value_parser = go::boolean, num_args = 0..=1,
+        require_equals = true, default_value = "false", default_missing_value = "true")]
+    schedule_group_members_alone: bool,
+
     /// Prints the version and exits; `raw` prints more
     #[arg(long, value_name = "BOOL|raw", num_args = 0..=1, require_equals = true,
         default_value = "false", default_missing_value = "true")]
@@ -149,7 +154,8 @@ impl Flags {
     /// # Errors
     /// A gate that does not exist or cannot be set.
     pub(crate) fn gates(&self) -> Result<Gates, GateError> {
-        Gates::parse(self.feature_gates.iter().map(GateSetting::as_str))
+        let gates = Gates::parse(self.feature_gates.iter().map(GateSetting::as_str))?;
+        Ok(gates.with_group_members_alone(self.schedule_group_members_alone))
     }
 
     /// Checks the versions of Kubernetes to behave like.

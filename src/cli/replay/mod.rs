@@ -28,7 +28,6 @@ pub(super) use self::replayed::Replayed;
 use self::run::Run;
 use super::explain::{Dump, pod_text};
 use super::print;
-use crate::config::Gates;
 use crate::recorder::Runs;
 use crate::what_if::Trial;
 
@@ -148,7 +147,7 @@ fn dump_of(run: &Run, replayed: Replayed, registry: &Registry) -> anyhow::Result
     let trial = Trial {
         config,
         registry: Arc::new(registry.clone()),
-        gates: Gates::parse(run.setup.feature_gates.iter().map(String::as_str))?,
+        gates: run.setup.gates()?,
         adaptive_sampling: run.setup.adaptive_sampling,
         every_scheduler: false,
     };

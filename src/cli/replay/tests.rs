@@ -11,7 +11,7 @@ use framework::{Answer, Pod};
 use recording::RecordedEngine;
 
 use super::*;
-use crate::config;
+use crate::config::{self, Gates};
 use crate::metrics::Metrics;
 use crate::recorder::{self, RecordedSetup, RecordingOptions};
 
@@ -27,6 +27,7 @@ fn setup() -> RecordedSetup {
         host: "host".to_owned(),
         configuration: RecordedSetup::recorded_configuration(&config::defaults(&Gates::default())),
         feature_gates: Vec::new(),
+        group_members_alone: false,
         adaptive_sampling: false,
         rankings: true,
         longest_preemption_pause: Duration::ZERO,

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Binding, Pod, PodCondition};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::Api;
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use super::{Cluster, LABEL, create, named};
@@ -52,6 +52,12 @@ impl Cluster {
     /// Creates a Pod, and returns it.
     pub(in crate::e2e) async fn create_pod(&self, pod: &Pod) -> Pod {
         create(&self.pods, pod).await
+    }
+
+    /// Removes a label of a Pod.
+    pub(in crate::e2e) async fn remove_pod_label(&self, pod: &str, label: &str) {
+        let patch = Patch::Merge(json!({"metadata": {"labels": {label: null}}}));
+        self.pods.patch(pod, &PatchParams::default(), &patch).await.unwrap();
     }
 
     /// Creates Pods `<prefix>-0` and so on that request one CPU each.

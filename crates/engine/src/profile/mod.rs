@@ -2,6 +2,7 @@
 
 mod config;
 mod expand;
+mod group_gate;
 mod weights;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +18,8 @@ use framework::{
 
 pub use config::{PluginConfig, PluginRef, PluginSet, PluginSets, SchedulerProfile};
 pub use expand::merge_defaults;
+pub use group_gate::GROUP_GATE;
+pub(crate) use group_gate::gated_condition;
 
 pub use framework::MAX_NODE_SCORE;
 use weights::Weights;
@@ -401,6 +404,9 @@ impl Profiles {
             })?;
             if extenders {
                 profile.register_extenders();
+            }
+            if !registry.gates().group_members_alone {
+                profile.gate_groups();
             }
             if by_name.contains_key(&profile.scheduler_name) {
                 return Err(ProfileError::DuplicateProfile(config.scheduler_name.clone()));

@@ -189,6 +189,8 @@ messages! {
         resources: Option<ResourceRequirements> = 40,
         /// Gates that keep the pod from being scheduled.
         scheduling_gates: Vec<SchedulingGate> = 38,
+        /// The group that the pod belongs to.
+        scheduling_group: Option<PodSchedulingGroup> = 43,
         /// Topology spread constraints.
         topology_spread_constraints: Vec<TopologySpreadConstraint> = 33,
         /// Volumes.
@@ -223,6 +225,12 @@ messages! {
         resource_claim_statuses: Vec<PodResourceClaimStatus> = 15,
         /// The claim generated for extended resources, used to detect changes.
         extended_resource_claim_status: Option<PodExtendedResourceClaimStatus> = 18,
+    }
+
+    /// The group of a pod.
+    struct PodSchedulingGroup {
+        /// Name of a PodGroup of the namespace, which need not exist.
+        pod_group_name: Option<String> = 1,
     }
 
     /// A condition of a pod.

@@ -35,10 +35,10 @@ pub use self::node::{Node, NodeImage, POOL_LABELS};
 pub use self::node_selector::*;
 pub use self::object_key::ObjectKey;
 pub use self::pod::{
-    Controller, ControllerKind, DISRUPTION_TARGET, HostPort, PREEMPTION_BY_SCHEDULER, Pod,
-    PodAffinity, PodAffinityTerm, PodKey, PodSpec, Protocol, ScheduledCondition,
-    TopologySpreadConstraint, Uid, UncommonFields, Uuid, WeightedPodAffinityTerm,
-    WhenUnsatisfiable,
+    Controller, ControllerKind, DISRUPTION_TARGET, HostPort, POD_GROUP_LABEL,
+    PREEMPTION_BY_SCHEDULER, Pod, PodAffinity, PodAffinityTerm, PodKey, PodSpec, Protocol,
+    ScheduledCondition, TopologySpreadConstraint, Uid, UncommonFields, Uuid,
+    WeightedPodAffinityTerm, WhenUnsatisfiable,
 };
 pub use self::pod_claims::{
     ExtendedRequest, GeneratedClaims, IMPLICIT_RESOURCE_PREFIX, PodClaimSource, PodResourceClaim,

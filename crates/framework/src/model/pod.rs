@@ -231,6 +231,8 @@ pub struct PodSpec {
     pub image_volumes: Box<[Arc<str>]>,
     /// Names of the gates that keep the pod from being scheduled.
     pub scheduling_gates: Box<[Arc<str>]>,
+    /// The PodGroup that `spec.schedulingGroup` names.
+    pub scheduling_group: Option<Arc<str>>,
     /// Pod affinity; `None` if the field is absent.
     pub pod_affinity: Option<PodAffinity>,
     /// Pod anti-affinity; `None` if the field is absent.
@@ -503,7 +505,17 @@ impl HostPort {
     }
 }
 
+/// The label by which Coscheduling of scheduler-plugins assigns a pod to a PodGroup of the namespace.
+pub const POD_GROUP_LABEL: &str = "scheduling.x-k8s.io/pod-group";
+
 impl Pod {
+    /// Returns the name of the PodGroup that the pod belongs to, by `spec.schedulingGroup` or by
+    /// [label](POD_GROUP_LABEL).
+    pub fn group(&self) -> Option<&str> {
+        let label = || self.labels.get(POD_GROUP_LABEL).filter(|name| !name.is_empty());
+        self.spec.scheduling_group.as_deref().or_else(label)
+    }
+
     /// Converts the API object. Fields that cannot be read are left out and reported in
     /// [`problems`](UncommonFields::problems).
     pub fn from_api(pod: &api::Pod) -> Self {
@@ -650,6 +662,11 @@ impl PodSpec {
                 .iter()
                 .map(|g| g.name.as_str().into())
                 .collect(),
+            scheduling_group: spec
+                .scheduling_group
+                .as_ref()
+                .and_then(|group| group.pod_group_name.as_deref())
+                .map(Arc::from),
             pod_affinity: affinity.pod_affinity.map(|a| PodAffinity::compile(&a, namespace)),
             pod_anti_affinity: affinity
                 .pod_anti_affinity

@@ -183,6 +183,8 @@ pub struct Plugin {
     /// Whether verdicts and hints depend only on the [template](crate::Template) of a pod and on the
     /// cluster. Pods of one template that such plugins reject share the answer of one attempt.
     pub decides_by_template: bool,
+    /// Whether the plugin keeps the pods of a PodGroup together.
+    pub schedules_groups: bool,
     /// What the plugin keeps, for the `Debug` form.
     pub state: Option<Arc<dyn fmt::Debug + Send + Sync>>,
 }
@@ -223,6 +225,7 @@ impl Plugin {
                 read_kinds: BTreeSet::new(),
                 events: None,
                 decides_by_template: false,
+                schedules_groups: false,
                 state: None,
             },
         }
@@ -394,6 +397,14 @@ impl<P: Send + Sync + 'static> PluginBuilder<P> {
     #[must_use]
     pub const fn decides_by_template(mut self) -> Self {
         self.built.decides_by_template = true;
+        self
+    }
+
+    /// Declares that the plugin keeps the pods of a PodGroup together. A profile without such a plugin gates the pods
+    /// that belong to one, unless the scheduler is told to schedule them alone.
+    #[must_use]
+    pub const fn schedules_groups(mut self) -> Self {
+        self.built.schedules_groups = true;
         self
     }
 

@@ -11,7 +11,7 @@ use crate::Plugin;
 /// The name of a plugin, as profiles, statuses and metrics use it.
 pub type PluginName = Arc<str>;
 
-/// The feature gates that in-tree plugins read, in addition to their arguments.
+/// The feature gates that in-tree plugins read, in addition to their arguments, and a flag of the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PluginGates {
     /// TaintTolerationComparisonOperators: tolerations with `Lt` and `Gt` compare numbers.
@@ -30,6 +30,8 @@ pub struct PluginGates {
     pub prioritized_list: bool,
     /// DRAExtendedResource: devices provide extended resources.
     pub extended_resources: bool,
+    /// `--schedule-group-members-alone`: profiles without a plugin for groups do not gate the pods of groups.
+    pub group_members_alone: bool,
 }
 
 impl PluginGates {
@@ -43,6 +45,7 @@ impl PluginGates {
         consumable_capacity: true,
         prioritized_list: true,
         extended_resources: true,
+        group_members_alone: false,
     };
 }
 

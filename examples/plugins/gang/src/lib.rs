@@ -114,6 +114,7 @@ pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
         .pre_filter()
         .reserve()
         .permit()
+        .schedules_groups()
         .args(&args)
         .metric(&given_up)
         .on_with_hint(ClusterEvent::new(EventResource::Pod, pods), Gang::after_pod_change)

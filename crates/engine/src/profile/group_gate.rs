@@ -1,0 +1,51 @@
+//! The gate of pods that belong to a group, in profiles without a plugin that schedules groups.
+
+use std::sync::Arc;
+
+use framework::{
+    ActionType, ClusterEvent, EventRegistration, EventResource, Handle, Pod, PreEnqueue,
+    ScheduledCondition, Status,
+};
+
+use super::{Named, Profile};
+
+/// Name under which the gate is shown as a PreEnqueue plugin.
+pub const GROUP_GATE: &str = "PodGroups";
+
+/// Keeps the pods of groups out of the active queue.
+struct GroupGate;
+
+impl PreEnqueue for GroupGate {
+    fn pre_enqueue(&self, pod: &Pod, _handle: &Handle<'_>) -> Status {
+        pod.group().map_or_else(Status::success, |group| Status::unresolvable(message(group)))
+    }
+}
+
+fn message(group: &str) -> String {
+    format!(
+        "waiting for group scheduling: the pod belongs to the PodGroup {group:?}, and this version of Loadmaster \
+         schedules no groups; with the flag --schedule-group-members-alone it schedules each pod by itself"
+    )
+}
+
+/// Returns the condition of a pod that the gate keeps back; `None` for a pod without a group.
+pub(crate) fn gated_condition(pod: &Pod) -> Option<ScheduledCondition> {
+    pod.group().map(|group| ScheduledCondition {
+        status: false,
+        reason: "SchedulingGated".into(),
+        message: message(group).into(),
+    })
+}
+
+impl Profile {
+    /// Adds the gate, unless a plugin schedules groups.
+    pub(super) fn gate_groups(&mut self) {
+        if self.plugins.values().any(|plugin| plugin.schedules_groups) {
+            return;
+        }
+        self.pre_enqueue.push(Named { name: GROUP_GATE.into(), plugin: Arc::new(GroupGate) });
+        let label =
+            ClusterEvent::new(EventResource::UnschedulablePod, ActionType::UPDATE_POD_LABEL);
+        self.events.push((GROUP_GATE.into(), EventRegistration::always(label)));
+    }
+}

@@ -1,0 +1,67 @@
+//! Pods that name a PodGroup, by field or by label. Only the sandbox keeps the field without its feature gate.
+
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::{Value, json};
+
+use super::cluster::{Cluster, run};
+use super::daemon::Daemon;
+
+/// Returns a pod with this value in this place.
+fn member(cluster: &Cluster, name: &str, (section, field, value): (&str, &str, Value)) -> Pod {
+    let mut pod = json!(cluster.pod(name, 1));
+    pod[section][field] = value;
+    serde_json::from_value(pod).unwrap()
+}
+
+fn by_field(cluster: &Cluster, name: &str) -> Pod {
+    member(cluster, name, ("spec", "schedulingGroup", json!({"podGroupName": "job-a"})))
+}
+
+fn by_label(cluster: &Cluster, name: &str) -> Pod {
+    let labels = json!({"scheduling.x-k8s.io/pod-group": "job-b"});
+    member(cluster, name, ("metadata", "labels", labels))
+}
+
+#[test]
+fn members_of_groups_are_gated_with_one_event_until_they_leave() {
+    run(async |cluster| {
+        if cluster.sandbox().is_none() {
+            return eprintln!("skipped: an API server without the feature gate drops the field");
+        }
+        cluster.add_node("a", 4).await;
+        let daemon = Daemon::start(cluster).await;
+        let field = cluster.create_pod(&by_field(cluster, "field")).await;
+        let label = cluster.create_pod(&by_label(cluster, "label")).await;
+        cluster.has_condition("field", "belongs to the PodGroup \"job-a\"").await;
+        cluster.has_condition("label", "--schedule-group-members-alone").await;
+        assert_eq!(cluster.rejected("field").await.reason.as_deref(), Some("SchedulingGated"));
+        cluster.create_pod(&cluster.pod("other", 1)).await;
+        cluster.bound("other").await;
+        daemon.counts("scheduler_pending_pods{queue=\"gated\"}", 2.0).await;
+        drop(daemon);
+        let _daemon = Daemon::start(cluster).await;
+        cluster.create_pod(&cluster.pod("later", 1)).await;
+        cluster.bound("later").await;
+        for pod in [&field, &label] {
+            let events = cluster.events(pod, "FailedScheduling").await;
+            let [event] = events.as_slice() else { panic!("{events:?}") };
+            let series = event.series.as_ref();
+            assert!(series.is_none_or(|series| series.count == 1), "{event:?}");
+        }
+        cluster.remove_pod_label("label", "scheduling.x-k8s.io/pod-group").await;
+        cluster.bound("label").await;
+    });
+}
+
+#[test]
+fn members_of_groups_are_scheduled_alone_on_request() {
+    run(async |cluster| {
+        cluster.add_node("a", 4).await;
+        let args = ["--schedule-group-members-alone"];
+        let _daemon = Daemon::spawn_with(cluster, |_| {}, &args).await;
+        cluster.create_pod(&by_field(cluster, "field")).await;
+        cluster.create_pod(&by_label(cluster, "label")).await;
+        cluster.bound("field").await;
+        cluster.bound("label").await;
+    });
+}
