@@ -148,7 +148,18 @@ fn replay_repeats_decisions_finds_pods_and_explains_them() {
 fn other_configuration_places_pods_elsewhere() {
     let directory = tempfile::tempdir().unwrap();
     record(directory.path());
-    let config = directory.path().join("packed.yaml");
+    let config = packed(directory.path());
+    let (path, config) = (directory.path().to_str().unwrap(), config.to_str().unwrap());
+    let text = loadmaster(&["replay", path, "--config", config]).text();
+    assert!(text.contains("With the recorded configuration, 8 of 8 pods are where"), "{text}");
+    assert!(text.contains("Placed on another node"), "{text}");
+    // Packed pods leave no room for the large one either, but the wait is shown for both.
+    assert!(text.contains("pods to schedule") && text.contains("wait, longest"), "{text}");
+}
+
+/// Writes a configuration that packs pods, and returns its path.
+fn packed(directory: &Path) -> PathBuf {
+    let config = directory.join("packed.yaml");
     fs::write(
         &config,
         "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n- pluginConfig:\n  \
@@ -156,12 +167,53 @@ fn other_configuration_places_pods_elsewhere() {
          1}]}}\n  plugins:\n    multiPoint:\n      disabled: [{name: NodeResourcesBalancedAllocation}]\n",
     )
     .unwrap();
+    config
+}
+
+/// Records a replica that stands by while another one binds 6 of 8 pods and one ends, and then leads.
+fn record_takeover(directory: &Path) {
+    let mut recorded = Recorded::start(3);
+    ["a", "b", "c"].iter().for_each(|name| recorded.add_node(name));
+    for number in 0..8 {
+        recorded.now = recorded.now + Duration::from_secs(10);
+        let name = format!("web-{number}");
+        recorded.apply(Change::Pod(Box::new(pod(&name).cpu("1").build())));
+        if number < 6 {
+            recorded.now = recorded.now + Duration::from_millis(20);
+            recorded.apply(Change::Pod(Box::new(
+                pod(&name).cpu("1").on(["a", "b"][number % 2]).build(),
+            )));
+        }
+    }
+    let Pod { key, uid, .. } = pod("web-0").build();
+    recorded.apply(Change::PodDeleted { key, uid });
+    // A pod of another scheduler, which binds it later.
+    recorded.apply(Change::Pod(Box::new(pod("foreign").scheduler("other").cpu("3").build())));
+    recorded.pass(Duration::from_secs(10));
+    recorded
+        .apply(Change::Pod(Box::new(pod("foreign").scheduler("other").cpu("3").on("c").build())));
+    for number in 8..10 {
+        recorded.pass(Duration::from_secs(1));
+        recorded.add_pod(pod(&format!("web-{number}")).cpu("500m"));
+    }
+    recorded.write(directory);
+}
+
+#[test]
+fn comparison_begins_with_leadership_and_pods_of_the_other_replica_run() {
+    let directory = tempfile::tempdir().unwrap();
+    record_takeover(directory.path());
+    let config = packed(directory.path());
     let (path, config) = (directory.path().to_str().unwrap(), config.to_str().unwrap());
     let text = loadmaster(&["replay", path, "--config", config]).text();
-    assert!(text.contains("With the recorded configuration, 8 of 8 pods are where"), "{text}");
-    assert!(text.contains("Placed on another node"), "{text}");
-    // Packed pods leave no room for the large one either, but the wait is shown for both.
-    assert!(text.contains("pods to schedule") && text.contains("wait, longest"), "{text}");
+    assert!(text.contains("first decision at 2026-03-01T02:01:30Z on"), "{text}");
+    assert!(text.contains("With the recorded configuration, 4 of 4 pods are where"), "{text}");
+    let row = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap();
+    assert!(row("pods to schedule").contains(" 4"), "{text}");
+    assert!(row("wait, longest").contains(" 0s"), "{text}");
+    let early = ["replay", path, "--config", config, "--until", "+30s"];
+    let text = loadmaster(&early).refused(1);
+    assert!(text.contains("made no decision until the moment: it stood by"), "{text}");
 }
 
 #[test]

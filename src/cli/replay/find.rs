@@ -59,7 +59,7 @@ pub(super) fn lives_of(run: &Run, until: Option<&Moment>) -> anyhow::Result<(Liv
     let profiles = run.setup.configuration["profiles"].as_array();
     let names = profiles.into_iter().flatten();
     let names = names.filter_map(|profile| profile["schedulerName"].as_str().map(str::to_owned));
-    let mut lives = Lives::of(names.collect());
+    let mut lives = Lives::of(names.collect(), run.has_beginning());
     let notes = run.operations(until, |at, operation| {
         lives.step(at, &operation);
         true

@@ -29,6 +29,8 @@ pub(super) struct Life {
     pub(super) preempted: Option<(Time, PodKey)>,
     /// When it was gone or had ended.
     pub(super) ended: Option<Time>,
+    /// Whether it was bound or gone before the first decision, so that another scheduler placed it.
+    precedes_decisions: bool,
 }
 
 impl Life {
@@ -45,8 +47,26 @@ impl Life {
 
     /// Whether it waits at the end.
     pub(super) const fn is_pending(&self) -> bool {
-        self.is_ours && self.bound.is_none() && self.ended.is_none()
+        self.is_ours && !self.has_left_queue()
     }
+
+    const fn has_left_queue(&self) -> bool {
+        self.bound.is_some() || self.ended.is_some()
+    }
+
+    /// Whether the recorded process had to find a node for it.
+    pub(super) const fn is_for_this_process(&self) -> bool {
+        self.is_ours && !self.precedes_decisions
+    }
+}
+
+/// The first decision of a process: after its informers have synced, and after it has taken the Lease over.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FirstDecision {
+    /// The number of operations before it.
+    pub(super) operation: u64,
+    /// The wall time.
+    pub(super) at: Time,
 }
 
 /// The pods of a recording, in the order of their arrival.
@@ -59,12 +79,18 @@ pub(super) struct Lives {
     by_name: BTreeMap<PodKey, usize>,
     /// The time of the last operation.
     pub(super) end: Time,
+    /// The first decision. Without its beginning, a recording shows none before its first checkpoint.
+    pub(super) first_decision: Option<FirstDecision>,
+    operations: u64,
+    /// Whether everything is known that the recorded process knew.
+    is_complete: bool,
 }
 
 impl Lives {
-    /// Creates a collection for a scheduler with these names of profiles.
-    pub(super) fn of(scheduler_names: Vec<String>) -> Self {
-        Self { scheduler_names, ..Self::default() }
+    /// Creates a collection for a scheduler with these names of profiles, whose recording has its beginning or begins
+    /// with a checkpoint.
+    pub(super) fn of(scheduler_names: Vec<String>, has_beginning: bool) -> Self {
+        Self { scheduler_names, is_complete: has_beginning, ..Self::default() }
     }
 
     /// Returns the names of the profiles.
@@ -72,9 +98,9 @@ impl Lives {
         &self.scheduler_names
     }
 
-    /// Returns when the watch showed the pod bound.
-    pub(super) fn bound_at(&self, uid: &Uid) -> Option<Time> {
-        Some(self.lives.get(*self.by_uid.get(uid)?)?.bound.as_ref()?.0)
+    /// Returns what happened to a pod.
+    pub(super) fn of_pod(&self, uid: &Uid) -> Option<&Life> {
+        self.lives.get(*self.by_uid.get(uid)?)
     }
 
     /// Returns the pods.
@@ -85,7 +111,14 @@ impl Lives {
     /// Takes in an operation.
     pub(super) fn step(&mut self, at: Time, operation: &Operation) {
         self.end = self.end.max(at);
+        let operation_number = self.operations;
+        self.operations += 1;
         match operation {
+            Operation::Checkpoint => self.is_complete = true,
+            Operation::Schedule { .. } if self.is_complete => {
+                let first = FirstDecision { operation: operation_number, at };
+                self.first_decision.get_or_insert(first);
+            }
             // A pod that the first file left does not show is known from the checkpoint.
             Operation::Change { change: Change::Pod(pod), .. }
             | Operation::Known(Change::Pod(pod)) => {
@@ -103,6 +136,7 @@ impl Lives {
                         bound: None,
                         preempted: None,
                         ended: None,
+                        precedes_decisions: false,
                     });
                     self.lives.len() - 1
                 });
@@ -114,11 +148,13 @@ impl Lives {
                 if pod.terminal {
                     life.ended.get_or_insert(at);
                 }
+                life.precedes_decisions |= self.first_decision.is_none() && life.has_left_queue();
             }
             Operation::Change { change: Change::PodDeleted { uid, .. }, .. } => {
                 let known = self.by_uid.get(uid);
                 if let Some(life) = known.and_then(|number| self.lives.get_mut(*number)) {
                     life.ended.get_or_insert(at);
+                    life.precedes_decisions |= self.first_decision.is_none();
                 }
             }
             Operation::Attempt { pod, outcome } => {

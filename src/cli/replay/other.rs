@@ -3,6 +3,9 @@
 //! What came from outside is fed to a dry run: nodes, pods of users, deletions, other objects. What the recorded
 //! scheduler did is not: where it bound pods, and that its victims ended. Both configurations are simulated, so that
 //! the difference between them is one of the configurations alone.
+//!
+//! The comparison begins with the first recorded decision. Before that, the process synced its informers or stood by,
+//! and another scheduler bound pods: those run from the beginning on.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,7 +13,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use dry_run::{Limit, Object, Settings, State, World};
 use engine::Change;
 use framework::{EventResource, OptionalTime, Pod, PodKey, Registry, Time, Uid};
@@ -18,7 +21,7 @@ use recording::{EffectSummary, Operation};
 use table::{Colour, Column, Table};
 
 use super::find::lives_of;
-use super::lives::{Lives, duration_text};
+use super::lives::{FirstDecision, Life, Lives, duration_text};
 use super::moment::Moment;
 use super::run::Run;
 use crate::cli::config::read;
@@ -46,17 +49,33 @@ pub(super) fn compare(
     let note = recorded.extenders_not_asked().or_else(|| other.config.extenders_not_asked());
     note.iter().for_each(|note| complain("warning", note));
     let (lives, notes) = lives_of(run, until)?;
+    let Some(first) = lives.first_decision else {
+        bail!("run {} made no decision{}: it stood by", run.name(), moment_text(until));
+    };
+    let period = Period { run, until, first, lives: &lives };
     let mut sides = Vec::new();
     for config in [&recorded, &other.config] {
         let settings = settings(run, config, &registry)?;
-        sides.push(Side::simulate(run, until, &settings, &lives)?);
+        sides.push(Side::simulate(&period, &settings)?);
     }
     let [before, after] = &*sides else { return Ok(ExitCode::FAILURE) };
     for note in notes {
         complain("note", &note);
     }
-    print(&report(run, &lives, before, after))?;
+    print(&report(&period, before, after))?;
     Ok(ExitCode::SUCCESS)
+}
+
+const fn moment_text(until: Option<&Moment>) -> &'static str {
+    if until.is_some() { " until the moment" } else { "" }
+}
+
+/// What both configurations are compared on.
+struct Period<'a> {
+    run: &'a Run,
+    until: Option<&'a Moment>,
+    first: FirstDecision,
+    lives: &'a Lives,
 }
 
 fn settings(
@@ -100,6 +119,8 @@ struct Guest {
 struct Feeder<'a> {
     world: World,
     lives: &'a Lives,
+    /// The number of operations before the first decision.
+    until_first: u64,
     guests: BTreeMap<Uid, Guest>,
     /// The UID of the last pod of each name.
     uids: BTreeMap<PodKey, Uid>,
@@ -110,16 +131,15 @@ struct Feeder<'a> {
 }
 
 impl Side {
-    fn simulate(
-        run: &Run,
-        until: Option<&Moment>,
-        settings: &Settings,
-        lives: &Lives,
-    ) -> anyhow::Result<Self> {
+    fn simulate(period: &Period<'_>, settings: &Settings) -> anyhow::Result<Self> {
+        let Period { run, until, first, lives } = *period;
         let names = lives.scheduler_names().iter().map(String::as_str);
+        let mut world = World::new(settings, names)?;
+        world.advance_to(first.at);
         let mut feeder = Feeder {
-            world: World::new(settings, names)?,
+            world,
             lives,
+            until_first: first.operation,
             guests: BTreeMap::new(),
             uids: BTreeMap::new(),
             victims: Vec::new(),
@@ -136,12 +156,19 @@ impl Side {
 
 impl Feeder<'_> {
     fn step(&mut self, at: Time, operation: Operation) {
+        if self.until_first > 0 {
+            self.until_first -= 1;
+            if let Operation::Change { change, .. } | Operation::Known(change) = operation {
+                self.change(change, at);
+            }
+            return;
+        }
         match operation {
             Operation::Change { change, .. } | Operation::Known(change) => {
                 self.advance_to(at);
                 self.change(change, at);
             }
-            // The recorded scheduler was free to decide. Before, it waited for its informers or for the API server.
+            // The recorded scheduler was free to decide. Otherwise it waited for the API server.
             Operation::Schedule { .. } => {
                 self.advance_to(at);
                 self.world.run_ready();
@@ -198,10 +225,7 @@ impl Feeder<'_> {
     fn pod(&mut self, mut pod: Pod, at: Time) {
         let uid = pod.uid.clone();
         self.uids.insert(pod.key.clone(), uid.clone());
-        let is_ours = match self.guests.get(&uid) {
-            Some(guest) => guest.is_ours,
-            None => pod.node_name.is_none(),
-        };
+        let is_ours = self.lives.of_pod(&uid).is_some_and(Life::is_for_this_process);
         if pod.terminal {
             self.ends(&uid, at);
             return;
@@ -229,7 +253,8 @@ impl Feeder<'_> {
     /// Lets a pod end that has run for as long as in the recording.
     fn ends(&mut self, uid: &Uid, at: Time) {
         let Some(guest) = self.guests.get(uid) else { return };
-        let ran = self.lives.bound_at(uid).map(|bound| at.since(bound));
+        let bound = self.lives.of_pod(uid).and_then(|life| life.bound.as_ref());
+        let ran = bound.map(|(bound, _)| at.since(*bound));
         let placed = match self.world.history(&guest.pod.key).map(|history| &history.state) {
             Some(State::Placed { at, .. }) => Some(*at),
             _ => None,
@@ -277,10 +302,11 @@ const fn is_written_by_us(kind: &EventResource) -> bool {
     )
 }
 
-fn report(run: &Run, lives: &Lives, before: &Side, after: &Side) -> String {
-    let ours: Vec<_> = lives.pods().iter().filter(|life| life.is_ours).collect();
+fn report(period: &Period<'_>, before: &Side, after: &Side) -> String {
+    let Period { run, first, lives, .. } = *period;
+    let ours: Vec<&Life> = lives.pods().iter().filter(|life| life.is_for_this_process()).collect();
     let arrivals: BTreeMap<&PodKey, Time> =
-        ours.iter().map(|life| (&life.pod, life.arrived)).collect();
+        ours.iter().map(|life| (&life.pod, life.arrived.max(first.at))).collect();
     let waits = |side: &Side| {
         let wait =
             |(pod, (_, at)): (&PodKey, &(Arc<str>, Time))| Some(at.since(*arrivals.get(pod)?));
@@ -313,7 +339,11 @@ fn report(run: &Run, lives: &Lives, before: &Side, after: &Side) -> String {
     for (name, percent) in [("wait, median", 50), ("wait, 95 %", 95), ("wait, longest", 100)] {
         row(name, [&waits_before, &waits_after].map(|waits| quantile(waits, percent)));
     }
-    let mut text = format!("run {}, simulated with both configurations\n", run.name());
+    let mut text = format!(
+        "run {}, simulated with both configurations from its first decision at {} on\n",
+        run.name(),
+        first.at.floor_to_second()
+    );
     text += &table.render(Colour::of_stdout());
     let as_recorded = ours.iter().filter(|life| {
         let simulated = before.placed.get(&life.pod).map(|(node, _)| node);
