@@ -86,6 +86,15 @@ fn binary_accepts_the_arguments_of_the_static_pod() {
     assert_eq!(args[0], "run");
 }
 
+/// `loadmaster explain` finds the pod by the beginning of the holder of the Lease, which is the host name.
+#[test]
+fn static_pod_names_itself_in_the_lease() {
+    let env = container().env.unwrap();
+    let [own] = env.as_slice() else { panic!("{env:?}") };
+    let field = own.value_from.as_ref().unwrap().field_ref.as_ref().unwrap();
+    assert_eq!((own.name.as_str(), field.field_path.as_str()), ("HOSTNAME", "metadata.name"));
+}
+
 /// A static pod cannot use other objects of the API.
 #[test]
 fn static_pod_needs_no_other_object() {

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use framework::{Cluster, NodeBits, NodeIx};
+use framework::{Cluster, NodeBits, NodeIx, Pod};
 
 use crate::answer::{ClusterAnswer, Constraint, Stranded};
 use crate::group::{Evaluated, Templates, waiting};
@@ -51,14 +51,17 @@ fn constraints(cluster: &Cluster, evaluated: &Evaluated) -> Vec<Constraint> {
     sums
 }
 
-/// Returns the free amounts, and the part of them on nodes that can take no pending pod. Without pending pods
-/// nothing is stranded.
+/// Returns the free amounts, and the part of them on nodes that can take no pending pod. A pod that is larger than
+/// every node, even an empty one, says nothing about free amounts. Without other pending pods nothing is stranded.
 fn stranded(cluster: &Cluster, evaluated: &Evaluated) -> Vec<Stranded> {
-    if evaluated.templates.is_empty() {
+    let templates = evaluated.templates.iter();
+    let templates: Vec<_> =
+        templates.filter(|(findings, _)| is_for_some_node(cluster, &findings.pod)).collect();
+    if templates.is_empty() {
         return Vec::new();
     }
     let mut usable = NodeBits::default();
-    for (findings, _) in &evaluated.templates {
+    for (findings, _) in templates {
         for (node, _) in &findings.evaluation.feasible {
             usable.insert(*node);
         }
@@ -81,6 +84,20 @@ fn stranded(cluster: &Cluster, evaluated: &Evaluated) -> Vec<Stranded> {
         resource,
     })
     .collect()
+}
+
+/// Whether some node, if it were empty, would have what the pod requests.
+fn is_for_some_node(cluster: &Cluster, pod: &Pod) -> bool {
+    let requests = &pod.requests.fit;
+    cluster.nodes().iter().any(|node| {
+        let view = cluster.node(node);
+        let all = view.allocatable();
+        let scalars = requests.scalars.iter();
+        requests.milli_cpu <= all.milli_cpu
+            && requests.memory <= all.memory
+            && requests.ephemeral_storage <= all.ephemeral_storage
+            && scalars.into_iter().all(|(name, amount)| *amount <= view.scalar(name).allocatable)
+    })
 }
 
 fn free(cluster: &Cluster, node: NodeIx) -> Vec<(String, i64)> {

@@ -29,6 +29,15 @@ use crate::now::Findings;
 const SUGGESTIONS: usize = 8;
 /// Number of proposals of one kind that are tried.
 const TRIES: usize = 4;
+/// Labels that controllers set on their pods.
+const LABELS_OF_CONTROLLERS: [&str; 6] = [
+    "pod-template-hash",
+    "controller-revision-hash",
+    "statefulset.kubernetes.io/pod-name",
+    "batch.kubernetes.io/controller-uid",
+    "batch.kubernetes.io/job-name",
+    "job-name",
+];
 
 /// How large changes of each kind are. The smallest change comes first: what is missing or in the way as such,
 /// then the pod, one node, other pods, and more nodes.
@@ -219,7 +228,17 @@ fn several(lab: &mut Lab<'_>, findings: &Findings, missing: &[Proposal]) -> Vec<
     found.unwrap_or_default().into_iter().map(with_missing).collect()
 }
 
+/// Returns what may help. The end of a sibling does not: its controller makes it again, and then that one waits.
 fn proposals(lab: &Lab<'_>, findings: &Findings) -> Vec<Proposal> {
+    let mut proposals = all_proposals(lab, findings);
+    let ends_sibling = |own: &Proposal| {
+        own.ends.as_ref().is_some_and(|ending| are_siblings(&findings.pod, ending))
+    };
+    proposals.retain(|own| !ends_sibling(own));
+    proposals
+}
+
+fn all_proposals(lab: &Lab<'_>, findings: &Findings) -> Vec<Proposal> {
     if findings.gate.is_some() {
         let own = gates(findings).into_iter();
         let others = devices::proposals(lab, findings).into_iter();
@@ -262,7 +281,10 @@ fn verified(lab: &mut Lab<'_>, pod: &Arc<Pod>, proposal: Proposal) -> Option<Sug
     let trial = lab.try_with(pod, &proposal.changes)?;
     let ends = proposal.ends.clone();
     let mut suggestion = suggestion(proposal, &trial)?;
-    let command = || end_of(lab.cluster(), ends.as_ref()?);
+    let command = || {
+        let ends = ends.as_ref().filter(|ends| ends.key.namespace == pod.key.namespace)?;
+        end_of(lab.cluster(), ends)
+    };
     suggestion.command = suggestion.command.or_else(command);
     Some(suggestion)
 }
@@ -276,12 +298,25 @@ fn owner_of(pod: &Pod) -> Option<(&'static str, &str)> {
     }
 }
 
+/// Whether both pods are of one controller.
+fn are_siblings(pod: &Pod, other: &Pod) -> bool {
+    let owner = owner_of(pod);
+    owner.is_some() && owner == owner_of(other) && pod.key.namespace == other.key.namespace
+}
+
+/// Whether a controller has made the pod. Dumps may have lost the references to owners, but not the labels.
+fn has_controller(pod: &Pod) -> bool {
+    pod.controller.is_some()
+        || LABELS_OF_CONTROLLERS.iter().any(|key| pod.labels.get(key).is_some())
+}
+
 /// Returns the command that ends a pod for good; `None` if its controller would make it again, or choose another one.
 fn end_of(cluster: &Cluster, pod: &Arc<Pod>) -> Option<String> {
     let PodKey { namespace, name } = &pod.key;
-    let Some(controller) = &pod.controller else {
+    if !has_controller(pod) {
         return Some(format!("kubectl delete pod {name} -n {namespace}"));
-    };
+    }
+    let controller = pod.controller.as_ref()?;
     let kind = match controller.kind {
         ControllerKind::ReplicaSet if deployment(pod).is_some() => "deployment",
         ControllerKind::ReplicaSet => "replicaset",

@@ -2,12 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use framework::{Code, NodeIx};
+use engine::Change;
+use framework::{Code, NodeIx, Pod};
 
-use super::{Proposal, size, suggestion, verified, with_spec};
+use super::{Proposal, are_siblings, size, suggestion, verified, with_spec};
 use crate::answer::Suggestion;
 use crate::lab::Lab;
 use crate::now::Findings;
+
+/// Number of siblings with a node whose priority is tried, too.
+const SIBLINGS: usize = 256;
 
 /// Returns the lowest priority with which the pod gets room, or that it may preempt if its policy forbids that.
 pub(super) fn search(lab: &mut Lab<'_>, findings: &Findings) -> Option<Suggestion> {
@@ -25,28 +29,35 @@ pub(super) fn search(lab: &mut Lab<'_>, findings: &Findings) -> Option<Suggestio
     let may_help = |node: &NodeIx| verdicts.get(*node).code() == Code::Unschedulable;
     let nodes = cluster.nodes().iter().filter(may_help);
     let placed = nodes.flat_map(|node| cluster.node(node).pods());
+    // A template has one priority: the siblings get it, too, and are no victims.
+    let (siblings, placed): (Vec<_>, Vec<_>) =
+        placed.cloned().partition(|placed| are_siblings(pod, placed));
+    if siblings.len() > SIBLINGS {
+        return None;
+    }
     let higher: BTreeSet<i32> =
-        placed.map(|pod| pod.priority()).filter(|priority| *priority >= own).collect();
+        placed.iter().map(|pod| pod.priority()).filter(|found| *found >= own).collect();
+    let with_priority = |priority: i32| -> Vec<Change> {
+        let changed = |pod: &Pod| with_spec(pod, |spec| spec.priority = priority);
+        let all = siblings.iter().chain([pod]);
+        all.map(|pod| Change::Pod(Box::new(changed(pod)))).collect()
+    };
     let priorities: Vec<i32> = higher.iter().filter_map(|found| found.checked_add(1)).collect();
     // A higher priority can evict every pod that a lower one can.
     let (mut low, mut high) = (0, priorities.len());
     let mut verified_at = None;
     while low < high {
         let middle = low + (high - low) / 2;
-        let changed = with_spec(pod, |spec| spec.priority = priorities[middle]);
-        let changes = [engine::Change::Pod(Box::new(changed))];
-        let trial = lab.try_with(pod, &changes)?;
+        let trial = lab.try_with(pod, &with_priority(priorities[middle]))?;
         match trial.succeeds() {
             true => (high, verified_at) = (middle, Some(trial)),
             false => low = middle + 1,
         }
     }
     let priority = *priorities.get(low)?;
-    let changed = with_spec(pod, |spec| spec.priority = priority);
     let text = format!(
         "a priority of at least {priority} (it is {own}), with which the pod evicts others"
     );
-    let mut proposal = Proposal::of_pod("priority", 0.0, text, changed);
-    proposal.size = size::PRIORITY;
+    let proposal = Proposal::new("priority", size::PRIORITY, text, with_priority(priority));
     suggestion(proposal, &verified_at?)
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use framework::{Cluster, ControllerKind, NodeIx, Pod, PodRequests, Resources};
 
-use super::{Proposal, size, with_node};
+use super::{Proposal, are_siblings, size, with_node};
 use crate::lab::Lab;
 use crate::now::Findings;
 use crate::quantity;
@@ -55,7 +55,7 @@ pub(super) fn proposals(lab: &Lab<'_>, findings: &Findings) -> Vec<Proposal> {
     proposals.extend(with_slots.take(2).map(|lack| more(lab, lack)));
     let full = lacks.iter().filter(|lack| lack.pods > 0 && lack.shortages.is_empty());
     proposals.extend(full.take(2).map(|lack| slots(lab, lack)));
-    proposals.extend(fewer(lab, &lacks));
+    proposals.extend(fewer(lab, &findings.pod, &lacks));
     proposals.extend(ports(lab, findings));
     proposals
 }
@@ -194,7 +194,7 @@ fn more(lab: &Lab<'_>, lack: &Lack<'_>) -> Proposal {
 
 /// One pod fewer that uses enough of everything that its node lacks: the pod of the lowest priority, and of those the one
 /// that uses the least of the first resource.
-fn fewer(lab: &Lab<'_>, lacks: &[Lack<'_>]) -> Option<Proposal> {
+fn fewer(lab: &Lab<'_>, pending: &Pod, lacks: &[Lack<'_>]) -> Option<Proposal> {
     let cluster = lab.cluster();
     // Most nodes without any such pod need no look at their pods.
     let may_help = |lack: &&Lack<'_>| {
@@ -206,7 +206,9 @@ fn fewer(lab: &Lab<'_>, lacks: &[Lack<'_>]) -> Option<Proposal> {
             // The kubelet and the DaemonSet make their pods again at once.
             let kind = pod.controller.as_ref().map(|controller| controller.kind);
             let is_of_node = matches!(kind, Some(ControllerKind::DaemonSet | ControllerKind::Node));
-            !is_of_node && lack.shortages.iter().all(|own| used(pod, own.resource) >= own.missing)
+            !is_of_node
+                && !are_siblings(pending, pod)
+                && lack.shortages.iter().all(|own| used(pod, own.resource) >= own.missing)
         };
         let rank = |pod: &Arc<Pod>| {
             let amount = lack.shortages.first().map_or(0, |own| used(pod, own.resource));

@@ -5,7 +5,7 @@ use framework::storage::PersistentVolumeClaim;
 use framework::{EventResource, NodeIx, Pod};
 use serde_json::{Value, json};
 
-use super::{Proposal, size};
+use super::{Proposal, are_siblings, size};
 use crate::lab::Lab;
 use crate::now::Findings;
 
@@ -323,7 +323,8 @@ fn limits(lab: &Lab<'_>, findings: &Findings) -> Vec<Proposal> {
         let with_claims = |pod: &&std::sync::Arc<Pod>| {
             pod.spec.volumes.iter().any(|volume| volume.claim_name(&pod.key.name).is_some())
         };
-        let pods = cluster.node(node).pods().filter(with_claims);
+        let is_foreign = |pod: &&std::sync::Arc<Pod>| !are_siblings(&findings.pod, pod);
+        let pods = cluster.node(node).pods().filter(with_claims).filter(is_foreign);
         let least = pods.min_by_key(|pod| (pod.priority(), pod.key.clone()));
         let name = cluster.node_name(node);
         proposals.extend(least.map(|pod| {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use framework::{NodeIx, Pod, PodKey, Taint, Toleration, TolerationOperator};
+use framework::{Cluster, NodeIx, Pod, PodKey, Taint, Toleration, TolerationOperator};
 use serde_json::json;
 
 use super::{Proposal, size, with_node, with_spec};
@@ -93,17 +93,29 @@ fn of_taints(lab: &Lab<'_>, findings: &Findings, node: NodeIx, taints: &[&Taint]
         spec.tolerations = spec.tolerations.iter().cloned().chain(own).collect();
     });
     let removals: Vec<String> = taints.iter().map(|taint| format!("{}-", text_of(taint))).collect();
-    vec![
+    let toleration =
         Proposal::of_pod("toleration", extent, format!("tolerate {texts} in the pod"), tolerant)
-            .command(add_tolerations(&findings.pod, taints)),
-        Proposal::of_node(
-            "taint",
-            extent,
-            format!("remove the taint {texts} of node {name}"),
-            without,
-        )
-        .command(format!("kubectl taint node {name} {}", removals.join(" "))),
-    ]
+            .command(add_tolerations(&findings.pod, taints));
+    if is_reserved(lab.cluster(), node, &findings.pod) {
+        return vec![toleration];
+    }
+    let removal = format!("remove the taint {texts} of node {name}");
+    let command = format!("kubectl taint node {name} {}", removals.join(" "));
+    vec![toleration, Proposal::of_node("taint", extent, removal, without).command(command)]
+}
+
+/// Whether the node has devices that the pod does not request, such as GPUs. Its taints keep room for pods that do.
+fn is_reserved(cluster: &Cluster, node: NodeIx, pod: &Pod) -> bool {
+    let name = cluster.node_name(node);
+    let is_device = |resource: &str| resource.contains('/') && !resource.starts_with("attachable-");
+    let allocatable = cluster.to_node(node).allocatable.scalars;
+    let mut extended = allocatable.iter().filter(|(name, amount)| *amount > 0 && is_device(name));
+    let requested = |resource: &str| pod.requests.fit.scalar(resource) > 0;
+    let has_extended = extended.clone().next().is_some();
+    let has_pool = cluster.device_pools().pools_naming(name).next().is_some();
+    let uses_device =
+        extended.any(|(name, _)| requested(name)) || !pod.spec.resource_claims.is_empty();
+    (has_extended || has_pool) && !uses_device
 }
 
 /// Returns the command that adds tolerations to the pod. They are the one field of its constraints that may grow while

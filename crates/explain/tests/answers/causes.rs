@@ -503,3 +503,73 @@ fn follower_notices_a_nomination_that_ends_and_a_pod_that_is_replaced() {
     engine.apply(Change::Pod(Box::new(without)), now, ports);
     assert_eq!(follow(&engine), (None, "another".to_owned()));
 }
+
+fn owned(pod: PodBuilder, api_version: &str, kind: &str, name: &str) -> PodBuilder {
+    let owner =
+        json!([{"apiVersion": api_version, "kind": kind, "name": name, "controller": true}]);
+    pod.with(|pod| pod.metadata.owner_references = serde_json::from_value(owner).expect("an owner"))
+}
+
+fn help_for(case: &Case) -> Vec<explain::Suggestion> {
+    explained(&world(case), "waits", None).help
+}
+
+#[test]
+fn no_command_ends_pods_of_controllers_or_of_other_namespaces() {
+    let blocking = |pod: PodBuilder| {
+        let case = case("", waits().host_port(80), "", "").nodes([small("n1")]);
+        let help = help_for(&case.running([pod.host_port(80).on("n1")]));
+        let port = help.into_iter().find(|own| own.kind == "port");
+        port.expect("the user of the port is named").command
+    };
+    let of_job = pod("a").label("batch.kubernetes.io/job-name", "import");
+    assert_eq!(blocking(owned(pod("a"), "apps/v1", "StatefulSet", "db")), None);
+    assert_eq!(blocking(owned(pod("a"), "batch/v1", "Job", "import")), None);
+    assert_eq!(blocking(of_job), None, "a dump without references to owners");
+    assert_eq!(blocking(pod("a").namespace("shop")), None);
+    let of_set = owned(pod("a").namespace("shop"), "apps/v1", "ReplicaSet", "web");
+    assert_eq!(blocking(of_set), None);
+    let of_own = blocking(pod("a"));
+    assert_eq!(of_own.as_deref(), Some("kubectl delete pod a -n default"));
+}
+
+#[test]
+fn siblings_are_no_victims() {
+    let replica = |name: &str| owned(pod(name).cpu("3"), "apps/v1", "ReplicaSet", "web");
+    let alone =
+        case("", replica("waits"), "", "").running([replica("a").on("n1"), replica("b").on("n2")]);
+    let help = help_for(&alone);
+    let kinds: Vec<&str> = help.iter().map(|own| own.kind.as_str()).collect();
+    assert!(!kinds.contains(&"pod") && !kinds.contains(&"priority"), "{help:?}");
+    let other = pod("other").cpu("3").on("n2").priority(4);
+    let help = help_for(&alone.running([replica("a").on("n1"), other]));
+    let of = |kind: &str| help.iter().find(|own| own.kind == kind).unwrap();
+    assert!(of("pod").text.contains("default/other"), "{help:?}");
+    assert_eq!(of("priority").evicts, ["default/other"]);
+    assert!(of("priority").text.contains("at least 5"), "{help:?}");
+}
+
+#[test]
+fn taint_of_a_node_with_gpus_stays_for_a_pod_without_them() {
+    let taint = |name: &str| small(name).taint("nvidia.com/gpu", "present", "NoSchedule");
+    let kinds = |node: NodeBuilder, pod: PodBuilder| {
+        let help = help_for(&case("", pod, "", "").nodes([node]));
+        help.into_iter().map(|own| own.kind).collect::<Vec<_>>()
+    };
+    let with_gpus = || taint("n1").allocatable("nvidia.com/gpu", "8");
+    assert!(!kinds(with_gpus(), waits()).contains(&"taint".to_owned()));
+    assert!(kinds(with_gpus(), waits()).contains(&"toleration".to_owned()));
+    let uses = waits().request("nvidia.com/gpu", "1");
+    assert!(kinds(with_gpus(), uses).contains(&"taint".to_owned()));
+    assert!(kinds(taint("n1"), waits()).contains(&"taint".to_owned()), "a node without devices");
+}
+
+#[test]
+fn pod_that_is_larger_than_every_node_strands_nothing() {
+    let huge = case("", pod("waits").cpu("9"), "", "");
+    assert_eq!(ask(&world(&huge), explain_cluster).stranded.len(), 0);
+    let large = case("", pod("waits").cpu("3"), "", "")
+        .running([pod("a").cpu("2").on("n1"), pod("b").cpu("2").on("n2")]);
+    let stranded = ask(&world(&large), explain_cluster).stranded;
+    assert_eq!((stranded[0].resource.as_str(), stranded[0].percent), ("cpu", 100.0));
+}
