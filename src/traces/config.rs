@@ -57,10 +57,11 @@ impl TracingConfiguration {
     /// # Errors
     /// The file cannot be read, or is not valid.
     pub fn read(path: &Path) -> Result<Self, TracingError> {
-        let text = std::fs::read_to_string(path)
+        let bytes = std::fs::read(path)
             .map_err(|error| TracingError::Read { path: path.to_owned(), error })?;
-        Self::parse(&text)
-            .map_err(|message| TracingError::Invalid(format!("{}: {message}", path.display())))
+        let text = yaml::text_of(bytes).map_err(|error| error.to_string());
+        let parsed = text.and_then(|text| Self::parse(&text));
+        parsed.map_err(|message| TracingError::Invalid(format!("{}: {message}", path.display())))
     }
 
     /// Parses a document. The texts about fields are those of Kubernetes.
