@@ -6,8 +6,8 @@ use client::scheduler::{Fencing, Hold, RequestSource};
 use super::take_bind;
 use super::world::World;
 
-/// A world in which the leader was killed with a bind of `web` on the way, and the standby has the Lease
-/// but has not sent a patch. Returns the bind, too.
+/// A world in which the leader was killed with a bind of `web` on the way, and the standby has the
+/// Lease but has not sent a patch. Returns the bind, too.
 pub(super) fn takeover(fencing: Fencing) -> (World, Request) {
     let mut world = World::with_fencing(2, fencing);
     world.create_pod("first");

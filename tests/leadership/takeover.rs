@@ -8,7 +8,8 @@ use client::{Reply, Request, Response};
 use super::killed::{Sent, elect, hold, lead, requests, takeover};
 use super::world::World;
 
-/// The standby proves that its caches are current, and fences the pods that are left. Returns these patches.
+/// The standby proves that its caches are current, and fences the pods that are left. Returns these
+/// patches.
 fn catch_up(world: &mut World) -> Sent {
     world.tick(0);
     let (_, probes) = requests(world);
@@ -26,8 +27,9 @@ fn refused() -> Reply {
     Reply::Answered(Response { status: 403, retry_after: None, body })
 }
 
-/// A standby that has the Lease of a leader that was killed with a backlog of pods, of which at most `first` and in all
-/// `most` are fenced. Returns it with binds of the killed leader for all of these pods.
+/// A standby that has the Lease of a leader that was killed with a backlog of pods, of which at
+/// most `first` and in all `most` are fenced. Returns it with binds of the killed leader for all of
+/// these pods.
 fn backlog(pods: usize, limits: FenceLimits) -> (World, Vec<Request>) {
     let mut world = World::with_fencing(2, Fencing::Bounded(limits));
     world.create_pod("first");
@@ -246,8 +248,8 @@ fn clean_takeover_patches_one_pod() {
     assert_eq!(patches, 1);
 }
 
-/// After a clean handover the first answer is enough, so that a pod may be chosen a node before the answer to its own
-/// patch.
+/// After a clean handover the first answer is enough, so that a pod may be chosen a node before the
+/// answer to its own patch.
 #[test]
 fn bind_names_the_version_of_a_patch_that_no_watch_has_shown() {
     let mut world = World::new(2);

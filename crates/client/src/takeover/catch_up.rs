@@ -1,9 +1,11 @@
 //! Whether the caches show everything that happened before a takeover.
 //!
-//! The watches of a standby may lag or hang. The scheduler writes a pod, and waits until the watch of pods shows that
-//! write: a watch is ordered, so it has then shown everything before. The other kinds are listed again.
+//! The watches of a standby may lag or hang. The scheduler writes a pod, and waits until the watch
+//! of pods shows that write: a watch is ordered, so it has then shown everything before. The other
+//! kinds are listed again.
 //!
-//! A [strict](super::Fencing::Strict) takeover writes every pending pod for that, which fences it, too.
+//! A [strict](super::Fencing::Strict) takeover writes every pending pod for that, which fences it,
+//! too.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,19 +22,19 @@ use crate::failed_call::FailedCall;
 /// Time after which pods that could not be fenced no longer hold up the others.
 const FENCE_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Time after which kinds that could not be listed again no longer hold up scheduling. A request whose answer
-/// is lost takes 75 s, and is then repeated.
+/// Time after which kinds that could not be listed again no longer hold up scheduling. A request
+/// whose answer is lost takes 75 s, and is then repeated.
 const LIST_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// Time to wait for the watch of pods before pods are listed again, in a strict takeover.
 const STRICT_PATIENCE: Duration = Duration::from_secs(5);
 
-/// The same in others. The watch shows a write within milliseconds. If it does not, or the write has no answer, a list is what
-/// the first decision may wait for.
+/// The same in others. The watch shows a write within milliseconds. If it does not, or the write
+/// has no answer, a list is what the first decision may wait for.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Maximum number of pods that are fenced if one fence suffices, each in a namespace of its own: the first
-/// ones may be refused by an admission webhook.
+/// Maximum number of pods that are fenced if one fence suffices, each in a namespace of its own:
+/// the first ones may be refused by an admission webhook.
 const MAX_PROBES: usize = 8;
 
 /// A group of kinds that are listed again.
@@ -65,8 +67,8 @@ pub(super) struct CatchUp {
     lists_end: Option<Time>,
     /// Time at which pods are listed again unless the watch has shown our writes.
     pods_listed_at: Time,
-    /// Whether pods are being listed again. A list of many pods takes longer than `patience`, and another
-    /// request would start it over.
+    /// Whether pods are being listed again. A list of many pods takes longer than `patience`, and
+    /// another request would start it over.
     lists_pods: bool,
     /// Whether pods have been listed since the takeover began, so that all old pods are known.
     has_listed_pods: bool,
@@ -78,8 +80,8 @@ pub(super) struct CatchUp {
     namespaces: BTreeSet<Arc<str>>,
     /// The newest version among the answers, which the watch has to show.
     newest: Option<Written>,
-    /// The newest version that a write of ours has made; 0 before that. The version of a pod that was found bound may be older
-    /// than the takeover.
+    /// The newest version that a write of ours has made; 0 before that. The version of a pod that
+    /// was found bound may be older than the takeover.
     own_write: u64,
     /// The groups to list again that have not been taken.
     relists: Vec<Relist>,
@@ -88,7 +90,8 @@ pub(super) struct CatchUp {
 }
 
 impl CatchUp {
-    /// Writes the first pods, and asks for lists of the other kinds unless the caches have just been filled.
+    /// Writes the first pods, and asks for lists of the other kinds unless the caches have just
+    /// been filled.
     pub(super) fn begin(start: &Start, engine: &mut RecordedEngine, now: Time) -> Self {
         let is_strict = start.fencing == Fencing::Strict;
         let (were_synced, patience) =
@@ -131,8 +134,8 @@ impl CatchUp {
         self.namespaces.insert(pod.key.namespace.clone());
     }
 
-    /// Returns whether the pod has to be fenced. A version that is newer than one of our writes is newer than
-    /// the takeover. No scheduler can bind a pod that is gated or terminating.
+    /// Returns whether the pod has to be fenced. A version that is newer than one of our writes is
+    /// newer than the takeover. No scheduler can bind a pod that is gated or terminating.
     fn has_to_fence(&self, pod: &Pod) -> bool {
         let is_wanted = match self.scope {
             Scope::Every => {
@@ -220,19 +223,20 @@ impl CatchUp {
         }
     }
 
-    /// Returns whether the takeover is complete. Without a pod to fence and without a new list it goes on,
-    /// because the first pod that comes may be an old one.
+    /// Returns whether the takeover is complete. Without a pod to fence and without a new list it
+    /// goes on, because the first pod that comes may be an old one.
     pub(super) fn is_complete(&self, engine: &Engine) -> bool {
         self.has_proof() && self.unready(engine).is_none()
     }
 
-    /// Whether there is something that the watch of pods shows only after all that happened before the takeover.
+    /// Whether there is something that the watch of pods shows only after all that happened before
+    /// the takeover.
     const fn has_proof(&self) -> bool {
         self.own_write != 0 || self.has_listed_pods
     }
 
-    /// Whether the watch of pods has shown our writes, or a new list replaces that proof. A pod that was bound
-    /// meanwhile may have changed again before its fence was answered.
+    /// Whether the watch of pods has shown our writes, or a new list replaces that proof. A pod
+    /// that was bound meanwhile may have changed again before its fence was answered.
     fn shows_pods(&self, engine: &Engine) -> bool {
         if !self.has_proof() && !self.fenced.is_empty() {
             return false;
@@ -240,8 +244,8 @@ impl CatchUp {
         self.newest.as_ref().is_none_or(|written| written.is_shown(engine))
     }
 
-    /// Returns the newest version that a write of ours has made; 0 if there is none. A pod in a newer one was written
-    /// after the takeover.
+    /// Returns the newest version that a write of ours has made; 0 if there is none. A pod in a
+    /// newer one was written after the takeover.
     pub(super) const fn own_write(&self) -> u64 {
         self.own_write
     }

@@ -13,8 +13,8 @@ use super::written::Written;
 use crate::api_dispatcher::Limits;
 use crate::failed_call::FailedCall;
 
-/// Maximum time that fences hold up the first decision. An API server answers them within a few hundred milliseconds; a webhook
-/// that hangs would hold up all tenants.
+/// Maximum time that fences hold up the first decision. An API server answers them within a few
+/// hundred milliseconds; a webhook that hangs would hold up all tenants.
 const LONGEST_WAIT: Duration = Duration::from_millis(750);
 
 /// Interval of the fences beside the decisions.
@@ -23,7 +23,8 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// The numbers of pods that a bounded takeover fences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FenceLimits {
-    /// Maximum number before the first decision: as many as a predecessor may have had requests in flight.
+    /// Maximum number before the first decision: as many as a predecessor may have had requests in
+    /// flight.
     pub first: usize,
     /// Maximum number in all, unless `first` is more.
     pub most: usize,
@@ -68,7 +69,8 @@ pub(super) struct Fences {
 }
 
 impl Fences {
-    /// Fences the pods that a predecessor was most likely binding. Versions from `own_write` on are newer than the takeover.
+    /// Fences the pods that a predecessor was most likely binding. Versions from `own_write` on are
+    /// newer than the takeover.
     pub(super) fn begin(
         limits: FenceLimits,
         own_write: u64,
@@ -92,7 +94,8 @@ impl Fences {
         }
     }
 
-    /// Returns the number of pods fenced before the first decision, and beside the decisions at most.
+    /// Returns the number of pods fenced before the first decision, and beside the decisions at
+    /// most.
     pub(super) const fn planned(&self) -> (usize, usize) {
         self.planned
     }
@@ -111,7 +114,8 @@ impl Fences {
         self.open_later.remove(&effect)
     }
 
-    /// Gives up first fences that have taken too long, and sends the next fence beside the decisions.
+    /// Gives up first fences that have taken too long, and sends the next fence beside the
+    /// decisions.
     pub(super) fn tick(&mut self, engine: &mut RecordedEngine, now: Time) {
         if self.holds(engine) {
             if self.hold_until.take_if(|until| *until <= now).is_some() && !self.open.is_empty() {

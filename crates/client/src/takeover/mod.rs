@@ -1,15 +1,17 @@
 //! What a scheduler does before its first decision, because another one may have worked before it.
 //!
 //! - Its caches must show everything that happened before it began ([`catch_up`]).
-//! - A bind of a process that crashed may still be under way. Each Binding names the resourceVersion of its
-//!   pod. If the scheduler changes that version first, the bind is refused, or it was faster and the pod is seen to be
-//!   bound. Such a write is a patch of the status of the pod, a *fence*
-//!   ([`EffectKind::TouchPod`](engine::EffectKind)).
+//! - A bind of a process that crashed may still be under way. Each Binding names the
+//!   resourceVersion of its pod. If the scheduler changes that version first, the bind is refused,
+//!   or it was faster and the pod is seen to be bound. Such a write is a patch of the status of the
+//!   pod, a *fence* ([`EffectKind::TouchPod`](engine::EffectKind)).
 //!
-//! A predecessor had a limited number of requests in flight. A [bounded](Fencing::Bounded) takeover fences as many pods
-//! before the first decision, those that it was most likely binding ([`suspects`]), and waits for the answers for less than
-//! a second. Some further pods are fenced beside the decisions ([`fences`]). Every bind and every condition that the scheduler
-//! writes is a fence of its own pod as well. A [strict](Fencing::Strict) takeover fences every pending pod first.
+//! A predecessor had a limited number of requests in flight. A [bounded](Fencing::Bounded) takeover
+//! fences as many pods before the first decision, those that it was most likely binding
+//! ([`suspects`]), and waits for the answers for less than a second. Some further pods are fenced
+//! beside the decisions ([`fences`]). Every bind and every condition that the scheduler writes is a
+//! fence of its own pod as well. A [strict](Fencing::Strict) takeover fences every pending pod
+//! first.
 
 mod catch_up;
 mod fences;
@@ -87,7 +89,8 @@ pub enum TakeoverNotice {
         took: Duration,
         /// Number of pods that were fenced, or were to be.
         fenced: usize,
-        /// Number of fences without an answer. Earlier binds of these pods may still be carried out.
+        /// Number of fences without an answer. Earlier binds of these pods may still be carried
+        /// out.
         unanswered: usize,
     },
     /// The last pod was fenced beside the decisions.
@@ -136,7 +139,8 @@ impl Takeover {
         Self { stage, began: now, has_completed: false, notices }
     }
 
-    /// Takes in a pod that was reported. As long as the caches may be old, it may have to be fenced.
+    /// Takes in a pod that was reported. As long as the caches may be old, it may have to be
+    /// fenced.
     pub(crate) fn consider(&mut self, pod: &PodKey, engine: &mut RecordedEngine, now: Time) {
         if let Stage::CatchingUp { catch_up, .. } = &mut self.stage {
             catch_up.consider(pod, engine, now);
@@ -191,7 +195,8 @@ impl Takeover {
         }
     }
 
-    /// Returns the number of pods fenced before the first decision, and how many of these fences have no answer.
+    /// Returns the number of pods fenced before the first decision, and how many of these fences
+    /// have no answer.
     fn fenced(&self) -> (usize, usize) {
         match &self.stage {
             Stage::CatchingUp { catch_up, .. } => (catch_up.fenced(), catch_up.unanswered()),
@@ -218,8 +223,8 @@ impl Takeover {
         }
     }
 
-    /// Returns whether the takeover is complete. Without a pod to fence and without a new list it goes on,
-    /// because the first pod that comes may be an old one.
+    /// Returns whether the takeover is complete. Without a pod to fence and without a new list it
+    /// goes on, because the first pod that comes may be an old one.
     pub(crate) fn is_complete(&self, engine: &Engine) -> bool {
         match &self.stage {
             Stage::CatchingUp { catch_up, then } => then.is_none() && catch_up.is_complete(engine),

@@ -21,7 +21,8 @@ pub(super) struct Suspect {
 /// How likely it is that a pod was being bound, the likeliest first.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Likelihood {
-    /// A node is nominated for the pod: victims have left it, or its volumes or devices are being prepared.
+    /// A node is nominated for the pod: victims have left it, or its volumes or devices are being
+    /// prepared.
     Nominated,
     /// No attempt has failed, so that its first one was due, or under way.
     Untried,
@@ -29,12 +30,13 @@ enum Likelihood {
     Rejected,
 }
 
-/// Returns the pods that a predecessor was most likely binding, the likeliest first. Versions above `own_write` are
-/// newer than the takeover, and named by no earlier bind; 0 stands for none.
+/// Returns the pods that a predecessor was most likely binding, the likeliest first. Versions above
+/// `own_write` are newer than the takeover, and named by no earlier bind; 0 stands for none.
 ///
-/// Pods leave the queue by priority and then by the time at which the scheduler first saw them. A predecessor that started with
-/// a backlog saw it in the order of a list, by name. It saw pods that were created later in the order of their
-/// creation, which is that of the versions of pods that were not written since. The pods come from both orders in turn.
+/// Pods leave the queue by priority and then by the time at which the scheduler first saw them. A
+/// predecessor that started with a backlog saw it in the order of a list, by name. It saw pods that
+/// were created later in the order of their creation, which is that of the versions of pods that
+/// were not written since. The pods come from both orders in turn.
 pub(super) fn suspects(engine: &Engine, own_write: u64) -> impl Iterator<Item = Suspect> + use<'_> {
     let mut listed: Vec<&Arc<Pod>> =
         engine.pending().filter(|pod| may_be_bound(pod, own_write)).collect();
@@ -68,8 +70,8 @@ impl Suspect {
         Self { pod: pod.key.clone(), uid: pod.uid.clone(), version: pod.resource_version }
     }
 
-    /// Returns whether an earlier bind of the pod may still be carried out, as far as is known: the pod has not changed, and is
-    /// not being bound, which fences it as well.
+    /// Returns whether an earlier bind of the pod may still be carried out, as far as is known: the
+    /// pod has not changed, and is not being bound, which fences it as well.
     pub(super) fn is_open(&self, engine: &Engine) -> bool {
         let pod = engine.pending_pod(&self.pod);
         let is_same =

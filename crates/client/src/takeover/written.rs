@@ -28,7 +28,8 @@ impl Written {
         })
     }
 
-    /// Returns whether the watch has shown the pod in this version. A pod that is gone was deleted later.
+    /// Returns whether the watch has shown the pod in this version. A pod that is gone was deleted
+    /// later.
     pub(super) fn is_shown(&self, engine: &Engine) -> bool {
         let pending = engine.pending_pod(&self.pod).filter(|pod| pod.uid == self.uid);
         let placed = || engine.cache().placed(&self.uid).map(|placed| &placed.pod);
