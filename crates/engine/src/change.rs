@@ -48,15 +48,23 @@ impl Change {
         }
     }
 
-    /// Returns the pod whose room is freed or about to be freed: a pod that is gone, has ended, or
+    /// Returns the pod whose room is freed, now or after a while: a pod that is gone, has ended, or
     /// terminates on its node.
     pub(crate) fn ending_pod(&self) -> Option<&Uid> {
         match self {
             Self::Pod(pod) => {
-                let ends = pod.terminal || (pod.terminating && pod.node_name.is_some());
+                let ends = pod.terminal || (pod.lingers() && pod.node_name.is_some());
                 ends.then_some(&pod.uid)
             }
             Self::PodDeleted { uid, .. } => Some(uid),
+            _ => None,
+        }
+    }
+
+    /// Returns the pod whose removal from its node is the next change of it.
+    pub(crate) fn pod_to_be_removed(&self) -> Option<&Uid> {
+        match self {
+            Self::Pod(pod) if pod.removal_follows && !pod.terminal => Some(&pod.uid),
             _ => None,
         }
     }

@@ -316,6 +316,9 @@ impl Engine {
                 let transition = engine.binding.timed_out(&pod, engine.world.view(), cx);
                 engine.apply_transition(transition, cx);
             }
+            while let Some(victim) = engine.preemptions.pop_overdue_removal(cx.now) {
+                engine.preemptions.victim_ends(&victim, &mut engine.world);
+            }
             while let Some(pod) = engine.preemptions.pop_ended_pause(cx.now) {
                 engine.world.activate(&[pod], cx);
             }
@@ -442,6 +445,9 @@ impl Engine {
         if let Some(pod) = change.ending_pod() {
             // Before any pod is moved: a preemptor whose last victim ends is no longer gated.
             self.preemptions.victim_ends(pod, &mut self.world);
+        }
+        if let Some(pod) = change.pod_to_be_removed() {
+            self.preemptions.removal_follows(pod, cx.now);
         }
         let left = match &change {
             Change::PodDeleted { uid, .. } => self.world.view().cache().placed(uid),

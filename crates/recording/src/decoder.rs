@@ -14,9 +14,9 @@ use serde::de::DeserializeOwned;
 
 use crate::operation::{Called, Decided, EffectSummary, Operation, Taken};
 use crate::record::{
-    AnswerRecord, CalledRecord, DecidedRecord, EffectRecord, ErrorRecord, NodePart, NodeRecord,
-    ObjectRecord, PART_COUNT_MAX, PARTS_MAX, PODS_MAX, PartNumber, PodNumber, PodRecord, Record,
-    StatusPart, TemplatePart,
+    AnswerRecord, CalledRecord, DecidedRecord, Deletion, EffectRecord, ErrorRecord, NodePart,
+    NodeRecord, ObjectRecord, PART_COUNT_MAX, PARTS_MAX, PODS_MAX, PartNumber, PodNumber,
+    PodRecord, Record, StatusPart, TemplatePart,
 };
 use crate::value::read_value;
 
@@ -228,7 +228,8 @@ impl Decoder {
             controller: controller.map(Arc::new),
             node_name: text(record.node)?,
             start_time: start_time.into(),
-            terminating: status.terminating,
+            terminating: status.deletion != Deletion::None,
+            removal_follows: status.deletion == Deletion::RemovalFollows,
             preempted: status.preempted,
             terminal: status.terminal,
             scheduled_condition: status.condition.map(|own| Arc::new(own.into_owned())),

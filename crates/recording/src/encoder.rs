@@ -12,8 +12,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::record::{
-    AnswerRecord, CalledRecord, DecidedRecord, EffectRecord, ErrorRecord, FilteredRecord, NodePart,
-    NodeRecord, ObjectRecord, PART_COUNT_MAX, PARTS_MAX, PODS_MAX, PartNumber, PodNumber,
+    AnswerRecord, CalledRecord, DecidedRecord, Deletion, EffectRecord, ErrorRecord, FilteredRecord,
+    NodePart, NodeRecord, ObjectRecord, PART_COUNT_MAX, PARTS_MAX, PODS_MAX, PartNumber, PodNumber,
     PodRecord, Record, StatusPart, TemplatePart,
 };
 use crate::value::{Keep, put, write_value};
@@ -345,7 +345,11 @@ impl Encoder {
         let extra = (pod.extra != Default::default()).then(|| self.part(&pod.extra));
         let template = self.part(&TemplatePart { labels, spec, requests, controller, extra });
         let status = self.part(&StatusPart {
-            terminating: pod.terminating,
+            deletion: match (pod.terminating, pod.removal_follows) {
+                (false, _) => Deletion::None,
+                (true, false) => Deletion::Terminating,
+                (true, true) => Deletion::RemovalFollows,
+            },
             preempted: pod.preempted,
             terminal: pod.terminal,
             condition: pod.scheduled_condition.as_deref().map(Cow::Borrowed),

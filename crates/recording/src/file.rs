@@ -12,7 +12,7 @@ use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The version of the format. Version 2 added checkpoints.
+/// The version of the format.
 pub const VERSION: u32 = 3;
 
 const MAGIC: &str = "loadmaster recording ";

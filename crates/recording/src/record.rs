@@ -144,10 +144,18 @@ pub(crate) struct TemplatePart {
     pub(crate) extra: Option<PartNumber>,
 }
 
+/// How far the deletion of a pod is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Deletion {
+    None,
+    Terminating,
+    RemovalFollows,
+}
+
 /// The part of a pod that many pods have in common for a while.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct StatusPart<'a> {
-    pub(crate) terminating: bool,
+    pub(crate) deletion: Deletion,
     pub(crate) preempted: bool,
     pub(crate) terminal: bool,
     pub(crate) condition: Option<Cow<'a, ScheduledCondition>>,

@@ -12,28 +12,34 @@
 //! cycle of the victim instead.
 //!
 //! The last victim is evicted after the others. Its deletion requeues the preemptor, which then finds
-//! all the room free. Until the watch shows that deletion, the preemptor is gated: PreEnqueue of
-//! DefaultPreemption checks `Handle::is_preempting`. Without the gate, the preemptor could find its
-//! victims still running and evict other pods, as in kube-scheduler.
+//! all the room free. Until the watch shows that deletion, or that the victim takes its time, the
+//! preemptor is gated: PreEnqueue of DefaultPreemption checks `Handle::is_preempting`. Without the gate,
+//! the preemptor could find its victims still running and evict other pods, as in kube-scheduler. The
+//! API server shows a victim without grace period as terminating right before it removes it. Such a
+//! victim is waited for, for at most [`LONGEST_REMOVAL`]: an attempt in between would be in vain.
 //!
 //! No pod is evicted twice: for every preemptor, a victim whose eviction was requested counts as
-//! ending. A preemptor whose evictions repeatedly lead to no binding [pauses](pauses).
+//! ending. A preemptor whose evictions repeatedly lead to no binding pauses.
 
-mod pauses;
+mod deadlines;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use framework::preemption::{Pause, Preemption};
 use framework::{Answer, Code, NominatedPods, PluginName, Pod, PodKey, StatusPatch, Time, Uid};
 
-use self::pauses::Pauses;
+use self::deadlines::Deadlines;
 use crate::binding::BindingCycles;
 use crate::context::{Context, PodEvent};
 use crate::effect::{EffectId, EffectKind, Eviction, ObjectRef};
 use crate::ports::Count;
 use crate::queue::Place;
 use crate::world::World;
+
+/// Maximum time between the version of a victim that says that its removal follows, and the removal.
+const LONGEST_REMOVAL: Duration = Duration::from_secs(1);
 
 /// Identifies a preemption. Ids grow by one.
 type PreemptionId = u64;
@@ -50,7 +56,10 @@ pub(crate) struct Preemptions {
     /// Victims whose eviction was requested and has not failed, until the watch shows their end, with the preemptors that
     /// count on it although it was not requested for them.
     ending: BTreeMap<Uid, Vec<(PodKey, Uid)>>,
-    pauses: Pauses,
+    /// The last victims whose removal follows, until it counts as not following after all.
+    removals: Deadlines<()>,
+    /// The preemptors that pause, until the end of the pause.
+    pauses: Deadlines<PodKey>,
 }
 
 /// A preemption whose victims are being evicted.
@@ -165,8 +174,12 @@ impl Preemptions {
             cx.probe.count(Count::Evicted { code, took: cx.now.since(preemption.since) });
         }
         let may_go_on = !preemption.failed && world.view().is_pending(&preemption.preemptor);
-        let awaits_end =
-            may_go_on && preemption.gates_preemptor && world.view().is_running(&preemption.last);
+        let last = world.view().cache().placed(&preemption.last).map(|placed| &placed.pod);
+        let last = last.filter(|last| !last.lingers());
+        let awaits_end = may_go_on && preemption.gates_preemptor && last.is_some();
+        if awaits_end && last.is_some_and(|last| last.removal_follows) {
+            self.await_removal(&preemption.last, cx.now);
+        }
         if !preemption.evicting.is_empty() || awaits_end {
             self.insert(id, preemption);
         } else {
@@ -224,10 +237,20 @@ impl Preemptions {
         Some(id)
     }
 
+    /// Takes in that the watch is about to show the removal of a pod.
+    pub(crate) fn removal_follows(&mut self, pod: &Uid, now: Time) {
+        let of_pod = self.by_pod.range((pod.clone(), 0)..).take_while(|(uid, _)| uid == pod);
+        let mut of_pod = of_pod.filter_map(|(_, id)| self.in_progress.get(id));
+        if of_pod.any(|preemption| preemption.last == *pod) {
+            self.await_removal(pod, now);
+        }
+    }
+
     /// Takes in that a pod is terminating or gone, or cannot be evicted. Preemptors for which it is the
     /// last victim are no longer gated.
     pub(crate) fn victim_ends(&mut self, victim: &Uid, world: &mut World) {
         self.ending.remove(victim);
+        self.removals.remove(victim);
         self.release(victim, world, |preemption| {
             preemption.last == *victim && preemption.waiting.is_empty()
         });
@@ -260,7 +283,7 @@ impl Preemptions {
     ) {
         let pod = world.view().pending().get(&preemptor).filter(|pod| pod.uid == *uid);
         let Some(pod) = pod else { return };
-        if !self.pauses.set(preemptor, uid, pause.until) {
+        if !self.pauses.set(uid, pause.until, preemptor) {
             return;
         }
         let paused = if pause.node.is_some() { "node" } else { "pod" };
@@ -272,11 +295,16 @@ impl Preemptions {
 
     /// Removes and returns a pod whose pause has ended.
     pub(crate) fn pop_ended_pause(&mut self, now: Time) -> Option<PodKey> {
-        self.pauses.pop_ended(now)
+        self.pauses.pop_passed(now).map(|(_, preemptor)| preemptor)
+    }
+
+    /// Removes and returns a victim whose removal should have followed.
+    pub(crate) fn pop_overdue_removal(&mut self, now: Time) -> Option<Uid> {
+        self.removals.pop_passed(now).map(|(victim, ())| victim)
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Time> {
-        self.pauses.next_end()
+        [self.pauses.next(), self.removals.next()].into_iter().flatten().min()
     }
 
     /// Returns whether a request to evict a pod waits for its answer, or was answered and the watch does
@@ -300,6 +328,12 @@ impl Preemptions {
         self.by_pod.remove(&(preemption.last.clone(), id));
         self.by_pod.remove(&(preemption.preemptor.uid.clone(), id));
         Some(preemption)
+    }
+
+    fn await_removal(&mut self, victim: &Uid, now: Time) {
+        if !self.removals.contains(victim) {
+            self.removals.set(victim, now + LONGEST_REMOVAL, ());
+        }
     }
 
     fn may_be_evicted(&self, victim: &Pod, world: &World) -> bool {

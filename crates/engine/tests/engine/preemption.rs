@@ -149,6 +149,47 @@ fn preemptor_is_gated_until_its_last_victim_ends() {
     assert_eq!(world.attempt(), Outcome::Assumed("n".into()));
 }
 
+/// As [`preempted`], with a pod `other` on a node `m`. The API server has evicted the last victim, `v1`, and the
+/// watch shows that its removal follows.
+fn preempted_without_grace_period() -> World {
+    let mut world = preempted("2");
+    world.node(small("m"));
+    world.pod(pod("vital").cpu("3").priority(1_000).on("m"));
+    world.pod(pod("other").cpu("1").priority(1_000).on("m"));
+    let (effect, _) = world.take_eviction("v2");
+    world.answer(effect, &Answer::ok());
+    world.delete("v2");
+    let (effect, _) = world.take_eviction("v1");
+    world.update("v1", |pod| {
+        pod.metadata.deletion_timestamp = Some("2025-06-01T12:00:00Z".to_owned());
+        pod.metadata.deletion_grace_period_seconds = Some(0);
+    });
+    world.answer(effect, &Answer::ok());
+    world
+}
+
+#[test]
+fn preemptor_is_not_tried_right_before_the_removal_of_its_last_victim() {
+    let mut world = preempted_without_grace_period();
+    world.delete("other");
+    assert_eq!((world.place("p"), world.try_attempt()), ("gated", None));
+    world.delete("v1");
+    assert_eq!(world.attempt(), Outcome::Assumed("n".into()));
+    assert_eq!(world.probe.attempts, ["unschedulable default-scheduler"]);
+}
+
+#[test]
+fn preemptor_does_not_wait_for_a_removal_that_does_not_follow() {
+    let mut world = preempted_without_grace_period();
+    world.pass_for(Duration::from_millis(999));
+    world.delete("other");
+    assert_eq!(world.place("p"), "gated");
+    world.pass_for(Duration::from_millis(1));
+    world.delete("vital");
+    world.run_for(2);
+    assert_eq!(world.node_of("p").as_deref(), Some("m"));
+}
+
 #[test]
 fn eviction_of_a_deleted_victim_neither_fails_nor_is_reported() {
     let mut world = preempted("2");

@@ -200,6 +200,7 @@ fn stand_in(namespace: &str, labels: Labels, node: &Arc<str>, scheduler_name: &A
         node_name: Some(node.clone()),
         start_time: OptionalTime::NONE,
         terminating: false,
+        removal_follows: false,
         preempted: false,
         terminal: false,
         scheduled_condition: None,

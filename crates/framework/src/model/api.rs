@@ -133,6 +133,8 @@ messages! {
         creation_timestamp: Option<String> = 8 as timestamp,
         /// RFC 3339 time from which the object is being deleted.
         deletion_timestamp: Option<String> = 9 as timestamp,
+        /// Seconds from the start of the deletion to its end.
+        deletion_grace_period_seconds: Option<i64> = 10,
         /// Owners of the object.
         owner_references: Vec<OwnerReference> = 13,
         /// Controllers that act before the object is removed.

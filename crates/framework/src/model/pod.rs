@@ -175,6 +175,9 @@ pub struct Pod {
     pub start_time: OptionalTime,
     /// Whether the pod is being deleted.
     pub terminating: bool,
+    /// Whether the API server removes the pod right after this version: the pod is being deleted without a grace period
+    /// and has no finalizers.
+    pub removal_follows: bool,
     /// Whether a scheduler preempted the pod: condition `DisruptionTarget` is `True` with reason
     /// [`PREEMPTION_BY_SCHEDULER`].
     pub preempted: bool,
@@ -541,6 +544,7 @@ impl Pod {
             node_name: name(&pod.spec.node_name),
             start_time: start_time.into(),
             terminating: pod.metadata.deletion_timestamp.is_some(),
+            removal_follows: removal_follows(&pod.metadata),
             preempted: status.conditions.iter().any(is_preemption),
             terminal: matches!(status.phase.as_str(), "Succeeded" | "Failed"),
             scheduled_condition: scheduled_condition(&status.conditions),
@@ -563,6 +567,11 @@ impl Pod {
     /// [`keep_containers`](crate::PluginBuilder::keep_containers).
     pub fn containers(&self) -> &[ContainerResources] {
         self.extra.containers()
+    }
+
+    /// Whether the pod is being deleted and keeps its room for some time.
+    pub const fn lingers(&self) -> bool {
+        self.terminating && !self.removal_follows
     }
 
     /// Priority; absent counts as 0.
@@ -615,6 +624,12 @@ impl Pod {
         self.uncommon = uncommon.boxed();
         result
     }
+}
+
+fn removal_follows(metadata: &api::ObjectMeta) -> bool {
+    metadata.deletion_timestamp.is_some()
+        && metadata.deletion_grace_period_seconds == Some(0)
+        && metadata.finalizers.is_empty()
 }
 
 fn is_preemption(condition: &api::PodCondition) -> bool {
@@ -702,6 +717,27 @@ mod tests {
     #[test]
     fn pod_is_small() {
         assert_eq!((size_of::<Uid>(), size_of::<Pod>()), (16, 144));
+    }
+
+    #[test]
+    fn removal_follows_a_deletion_without_grace_period_and_finalizers() {
+        let end = Some("2026-01-01T00:00:00Z".to_owned());
+        for (deletion_timestamp, grace, finalizer, follows, lingers) in [
+            (end.clone(), Some(0), None, true, false),
+            (end.clone(), Some(30), None, false, true),
+            (end.clone(), Some(0), Some("x".to_owned()), false, true),
+            (end, None, None, false, true),
+            (None, Some(0), None, false, false),
+        ] {
+            let metadata = api::ObjectMeta {
+                deletion_timestamp,
+                deletion_grace_period_seconds: grace,
+                finalizers: finalizer.into_iter().collect(),
+                ..api::ObjectMeta::default()
+            };
+            let pod = Pod::from_api(&api::Pod { metadata, ..api::Pod::default() });
+            assert_eq!((pod.removal_follows, pod.lingers()), (follows, lingers), "{grace:?}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The preemptions in progress.
 
-use std::collections::BTreeSet;
+use std::collections::HashSet;
 
 use super::FruitlessPreemptions;
 use crate::Uid;
@@ -9,7 +9,8 @@ use crate::Uid;
 /// it through their [`Handle`](crate::Handle).
 #[derive(Debug, Clone, Default)]
 pub struct PreemptionProgress {
-    running: BTreeSet<Uid>,
+    /// Never iterated.
+    running: HashSet<Uid>,
     fruitless: FruitlessPreemptions,
 }
 
