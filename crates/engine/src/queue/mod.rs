@@ -547,7 +547,8 @@ impl Queue {
         may_move: &dyn Fn(&Pod) -> bool,
         cx: &mut Context<'_>,
     ) {
-        let now = cx.handle.now;
+        let handle = cx.handle;
+        let now = handle.now;
         let max_wait = self.config.max_in_unschedulable;
         let is_due = |slot: &Slot| overdue_at.is_none_or(|now| slot.is_overdue(now, max_wait));
         let mut helped = Vec::new();
@@ -555,6 +556,9 @@ impl Queue {
             let Some(registered) = registrations.of_rejectors(group) else { continue };
             let due = pods.iter().take_while(|(slot, _)| is_due(slot));
             let due = due.filter(|(_, queued)| may_move(&queued.pod));
+            // Until its victims end, a gated preemptor stays gated, whatever the event says.
+            let stays = |pod: &Pod| group.is_gated() && handle.is_preempting(&pod.uid);
+            let due = due.filter(|(_, queued)| !stays(&queued.pod));
             let ask = |(slot, queued): (&Slot, &QueuedPod)| match hint::queueing_strategy(
                 queued,
                 event,

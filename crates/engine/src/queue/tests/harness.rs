@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use framework::preemption::PreemptionProgress;
 use framework::testing::{HandleParts, cluster, node, pod};
 use framework::{
     ActionType, Bind, BindStep, Cluster, ClusterEvent, CycleState, EventObjects, EventResource,
@@ -171,6 +172,7 @@ pub(super) struct Harness {
     pub(super) cluster: Cluster,
     pub(super) now: Time,
     pub(super) log: Log,
+    pub(super) preemptions: PreemptionProgress,
     profiles: Profiles,
 }
 
@@ -182,14 +184,16 @@ impl Harness {
             cluster: cluster([node("n").build()], []),
             now: Time::from_nanos(1_000_400_000_000),
             log: Log::default(),
+            preemptions: PreemptionProgress::default(),
             profiles: profiles(),
         }
     }
 
     /// Calls into the queue.
     pub(super) fn on<T>(&mut self, call: impl FnOnce(&mut Queue, &mut Context<'_>) -> T) -> T {
-        let Self { queue, cluster, now, log, profiles } = self;
-        let parts = HandleParts { now: *now, ..HandleParts::default() };
+        let Self { queue, cluster, now, log, preemptions, profiles } = self;
+        let parts =
+            HandleParts { now: *now, preemptions: preemptions.clone(), ..HandleParts::default() };
         let handle = parts.handle(cluster);
         call(queue, &mut Context { profiles, handle, probe: log })
     }

@@ -277,6 +277,20 @@ fn failed_attempt_of_a_replaced_pod_is_dropped() {
 }
 
 #[test]
+fn gated_preemptor_is_not_looked_at_until_its_victims_end() {
+    let mut harness = Harness::new();
+    let gated = Arc::new(pod("p").label("quota", "wanted").build());
+    harness.add(&gated);
+    harness.preemptions.begin(&gated.uid);
+    let before = harness.log.incoming.clone();
+    harness.notify(&node_event(ActionType::ADD));
+    assert_eq!(harness.log.incoming, before);
+    harness.preemptions.end(&gated.uid);
+    harness.notify(&node_event(ActionType::ADD));
+    assert_eq!(harness.log.incoming.last().unwrap(), "unschedulable NodeAdd");
+}
+
+#[test]
 fn pod_in_flight_is_not_popped_again() {
     let mut harness = Harness::new();
     harness.add(&plain("p"));
