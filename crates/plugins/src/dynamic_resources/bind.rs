@@ -1,10 +1,13 @@
 //! Writes the allocations and reservations of a pod before it is bound (PreBind).
 //!
 //! ```text
-//!   for each claim:  create (extended resources) ─▶ finalizer ─▶ allocation and reservation
+//!   for each claim:  create (extended resources) ─▶ its turn ─▶ finalizer ─▶ allocation and reservation
 //!                          │ conflict: wait for the newer version, then again ▲
 //!   then: status of the pod (extended resources) ─▶ claim shown by the watch ─▶ binding conditions
 //! ```
+//!
+//! Pods that share a claim write it one after the other: each write replaces the version that the next one names.
+//! kube-scheduler writes at once and repeats what conflicts, up to five times.
 //!
 //! Every write names the UID of its object. Writes of a status also name its version, so that a request
 //! whose answer is lost can be repeated: the API server refuses the second one. The watch then shows
@@ -38,6 +41,8 @@ use super::tracker::{ClaimTracker, is_newer};
 const MAX_CONFLICTS: u32 = 5;
 /// Longest wait for the watch to show the version that a write conflicts with.
 const CONFLICT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time after which a pod looks whether another one still writes its claim, if the watch shows no change of it.
+const TURN_CHECK: Duration = Duration::from_millis(100);
 /// Longest wait for the watch to show a created claim, as in kube-scheduler.
 const SHOWN_TIMEOUT: Duration = Duration::from_mins(2);
 
@@ -83,6 +88,8 @@ enum Stage {
     Creating { place: usize, name: Arc<str> },
     /// The claim at this index was created; the watch does not show it yet.
     Created { place: usize, name: Arc<str>, refusal: Option<String>, until: Time },
+    /// Another pod writes the claim at this index.
+    Turn { place: usize, tries: u32 },
     /// The finalizer is being added.
     Finalizer { place: usize, tries: u32 },
     /// Allocation and reservation are being written.
@@ -175,6 +182,10 @@ impl Run<'_, '_> {
                 Ok(PreBindStep::Write(writes::creation(claim, &name, self.pod)))
             }
             Stage::Created { place, name, until, .. } => self.find_created(place, &name, until),
+            Stage::Turn { place, tries } => {
+                self.refresh(place);
+                self.begin(place, tries)
+            }
             Stage::Finalizer { place, .. } => {
                 Ok(PreBindStep::Write(writes::finalizer(&self.work(place).claim)))
             }
@@ -218,16 +229,27 @@ impl Run<'_, '_> {
             if claim.allocation.is_some() {
                 return Err(format!("claim {full_name} got allocated elsewhere in the meantime"));
             }
-            if !claim.is_protected() {
-                return self.write(Stage::Finalizer { place, tries });
-            }
         } else if claim.allocation.is_none() {
             return Err(format!("claim {full_name} got deallocated elsewhere in the meantime"));
         } else if !self.can_use(&claim)? {
             return Err(format!("claim {full_name} got allocated elsewhere in the meantime"));
         }
+        self.take_turn(place, tries, &claim)
+    }
+
+    /// Writes the claim, unless another pod does.
+    fn take_turn(&mut self, place: usize, tries: u32, claim: &ResourceClaim) -> Step {
+        let (pod, now) = (&self.pod.uid, self.handle.now);
+        if !self.setting.tracker.lock().turns.take(&claim.uid, pod, now) {
+            self.binder.stage = Stage::Turn { place, tries };
+            return Ok(self.wait(&[key(claim)], now + TURN_CHECK));
+        }
+        let work = self.work(place);
+        if work.allocation.is_some() && !claim.is_protected() {
+            return self.write(Stage::Finalizer { place, tries });
+        }
         let timestamp = self.setting.binding_timeout.map(|_| self.handle.wall_time());
-        let write = writes::reservation(&claim, work.allocation.as_deref(), self.pod, timestamp);
+        let write = writes::reservation(claim, work.allocation.as_deref(), self.pod, timestamp);
         self.write(Stage::Reservation { place, tries, write: Box::new(write) })
     }
 
@@ -260,6 +282,10 @@ impl Run<'_, '_> {
     /// Handles the answer to a write.
     fn answered(&mut self, answer: &Answer) -> Step {
         let stage = self.binder.stage.clone();
+        if let Stage::Finalizer { place, .. } | Stage::Reservation { place, .. } = &stage {
+            let claim = &self.work(*place).claim.uid;
+            self.setting.tracker.lock().turns.end(claim, &self.pod.uid);
+        }
         if let (Stage::Reservation { place, .. }, Answer::Unknown(_)) = (&stage, answer) {
             self.work_mut(*place).in_doubt = true;
         }

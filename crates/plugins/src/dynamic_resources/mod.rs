@@ -26,6 +26,7 @@ mod selectors;
 mod tests;
 mod tracker;
 mod trials;
+mod turns;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -535,6 +536,7 @@ impl DynamicResources {
         for (place, work) in works.iter().enumerate() {
             let claim = &work.claim;
             let in_doubt = work.in_doubt || in_doubt(place);
+            self.shared.tracker.lock().turns.end(&claim.uid, &pod.uid);
             match in_doubt {
                 true => self.shared.tracker.lock().doubt(claim, pod, handle),
                 false => self.shared.tracker.lock().release(&claim.uid, &pod.uid, handle),

@@ -21,6 +21,7 @@ use structured::Overlay;
 
 use super::counted::Counted;
 use super::releases::Releases;
+use super::turns::Turns;
 
 /// The time after which a request whose answer was lost is no longer carried out.
 const LONGEST_REQUEST: Duration = Duration::from_mins(2);
@@ -49,6 +50,7 @@ pub(super) struct TrackedClaims {
     in_doubt: BTreeMap<Uid, InDoubt>,
     counted: Counted,
     pub(super) releases: Releases,
+    pub(super) turns: Turns,
 }
 
 /// An allocation that is not written yet.

@@ -178,6 +178,59 @@ fn conflict_that_the_watch_does_not_explain_fails() {
 }
 
 #[test]
+fn pods_that_share_a_claim_write_it_one_after_the_other() {
+    let (mut world, mut attempt) = ready();
+    world.write_all(&mut attempt);
+    let mut attempts: Vec<_> = (0..20)
+        .map(|n| world.reserve(&pod_using(&format!("q{n}"), &["c"]), "a").unwrap())
+        .collect();
+    let mut open: Vec<_> =
+        attempts.iter_mut().map(|attempt| world.step(attempt, PreBindInput::Start)).collect();
+    let (mut writes, mut refused) = (0, 0);
+    while open.iter().any(|step| !matches!(step, PreBindStep::Done(_))) {
+        for (attempt, step) in attempts.iter_mut().zip(&mut open) {
+            if let PreBindStep::Write(write) = step {
+                let answer = world.write(write);
+                writes += 1;
+                refused += usize::from(!matches!(answer, Answer::Ok(_)));
+                *step = world.step(attempt, PreBindInput::Answer(&answer));
+            }
+        }
+        world.watch_claims();
+        for (attempt, step) in attempts.iter_mut().zip(&mut open) {
+            if matches!(step, PreBindStep::Wait { .. }) {
+                *step = world.step(attempt, PreBindInput::Changed);
+            }
+        }
+    }
+    assert_eq!((writes, refused), (20, 0));
+    assert!(open.into_iter().all(|step| outcome(step).is_empty()));
+    assert_eq!(world.claim("c")["status"]["reservedFor"].as_array().unwrap().len(), 21);
+    assert!(world.shared.tracker.lock().turns.is_empty());
+}
+
+#[test]
+fn turn_of_a_pod_ends_with_its_attempt_or_after_a_second() {
+    let (mut world, mut attempt) = ready();
+    world.write_all(&mut attempt);
+    let reserve = |world: &World, name: &str| world.reserve(&pod_using(name, &["c"]), "a").unwrap();
+    let mut attempts = ["q", "r", "s"].map(|name| reserve(&world, name));
+    let [first, second, third] = &mut attempts;
+    written(world.step(first, PreBindInput::Start));
+    assert!(matches!(world.step(second, PreBindInput::Start), PreBindStep::Wait { .. }));
+    world.unreserve(first);
+    written(world.step(second, PreBindInput::Deadline));
+
+    let start = world.parts.now;
+    let mut step = world.step(third, PreBindInput::Start);
+    while matches!(step, PreBindStep::Wait { .. }) {
+        step = after_wait(&mut world, third, step);
+    }
+    written(step);
+    assert_eq!(world.parts.now.since(start), Duration::from_secs(1));
+}
+
+#[test]
 fn changes_by_others_end_the_binding() {
     let allocated = json!({"status": {"allocation": {"devices": {"results": [
         {"request": "r", "driver": "d", "pool": "b", "device": "1"},
