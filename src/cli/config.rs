@@ -356,8 +356,13 @@ profiles:
             ("Bogus=true", "unrecognized feature gate: Bogus"),
             (
                 "DRAListTypeAttributes=true",
-                "feature gate DRAListTypeAttributes is on, but the allocator of dynamic resources is not \
-                 built yet",
+                "feature gate DRAListTypeAttributes is on, but support for lists as attributes of devices \
+                 is not built yet",
+            ),
+            (
+                "DRANodeAllocatableResources=true",
+                "feature gate DRANodeAllocatableResources is on, but support for devices that take node \
+                 resources is not built yet",
             ),
         ];
         for (gates, expected) in rows {

@@ -33,6 +33,8 @@ enum Reason {
     RoomCountedTwice,
     LostCapacity,
     Crash,
+    /// The answer of kube-scheduler depends on its speed.
+    TimeLimit,
     /// This minor release of Kubernetes 1 fixes the bug.
     FixedUpstream(u32),
 }
@@ -46,6 +48,7 @@ impl TryFrom<String> for Reason {
             "room counted twice" => Ok(Self::RoomCountedTwice),
             "lost capacity" => Ok(Self::LostCapacity),
             "crash" => Ok(Self::Crash),
+            "time limit" => Ok(Self::TimeLimit),
             _ => {
                 let minor = text.strip_prefix("fixed upstream in 1.").map(str::parse);
                 let minor = minor.and_then(Result::ok).filter(|minor| *minor > 36);

@@ -1,4 +1,5 @@
-//! Rejects nodes with too few devices by counting them, without a search.
+//! Rejects nodes with too few devices by counting them, without a search. Rule dynamic-resources-counted-devices of
+//! docs/differences.toml.
 
 use std::sync::Arc;
 

@@ -74,7 +74,8 @@ impl Gate {
 
 const DRA: &[&str] = &["DynamicResourceAllocation"];
 const GROUPS: &str = "scheduling of pod groups";
-const ALLOCATOR: &str = "the allocator of dynamic resources";
+const LISTS: &str = "support for lists as attributes of devices";
+const NODE_RESOURCES: &str = "support for devices that take node resources";
 const CBOR: &str = "the CBOR encoding of API requests";
 
 /// Every gate, sorted by name.
@@ -97,8 +98,8 @@ pub(super) const GATES: &[Gate] = &[
     Gate::new("DRADeviceTaintRules", Beta, false, Support::Follows).needs(&["DRADeviceTaints"]),
     Gate::on("DRADeviceTaints", Beta).needs(DRA),
     Gate::on("DRAExtendedResource", Beta).needs(DRA),
-    Gate::off("DRAListTypeAttributes", Alpha, ALLOCATOR).needs(DRA),
-    Gate::off("DRANodeAllocatableResources", Alpha, ALLOCATOR).needs(DRA),
+    Gate::off("DRAListTypeAttributes", Alpha, LISTS).needs(DRA),
+    Gate::off("DRANodeAllocatableResources", Alpha, NODE_RESOURCES).needs(DRA),
     Gate::on("DRAPartitionableDevices", Beta).needs(DRA),
     Gate::on("DRAPrioritizedList", Ga).needs(DRA),
     Gate::on("DRAResourceClaimDeviceStatus", Beta),
