@@ -779,6 +779,32 @@ mod tests {
     }
 
     #[test]
+    fn undecodable_object_is_named_and_a_claim_keeps_its_devices() {
+        let mut claim = object("resource.k8s.io/v1", "ResourceClaim", "a", "c");
+        let device = json!({"driver": "d", "pool": "p", "device": "x"});
+        claim["status"] = json!({"allocation": {"devices": {"results": {"all": [device]}}}});
+        let mut namespace = object("v1", "Namespace", "", "a");
+        namespace["metadata"]["labels"] = json!(7);
+        let input = collect([claim, namespace]).unwrap();
+        let has = |parts: [&str; 2]| {
+            let mut warnings = input.warnings.iter();
+            warnings.any(|warning| parts.iter().all(|part| warning.contains(part)))
+        };
+        let warnings = &input.warnings;
+        assert!(
+            has(["ResourceClaim a/c: status.allocation.", "only what it holds"]),
+            "{warnings:?}"
+        );
+        assert!(has(["Namespace a: metadata.labels: ", "it is left out"]), "{warnings:?}");
+        let claims = input.objects.iter().filter(|own| own.kind == EventResource::ResourceClaim);
+        let held: Vec<_> = claims
+            .map(|own| own.value()["status"]["allocation"]["devices"]["results"][0].clone())
+            .collect();
+        assert_eq!(held.len(), 1);
+        assert_eq!(held[0]["device"], "x");
+    }
+
+    #[test]
     fn repeated_uid_is_replaced() {
         let input = collect([pod("a", "7", ""), pod("b", "7", "")]).unwrap();
         assert_eq!(input.pods[1].pod.uid.to_string(), "default/b");

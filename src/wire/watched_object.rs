@@ -44,10 +44,6 @@ impl WatchedObject {
         }
         let mut object = reduced(kind, object);
         complete_storage(kind, &namespace, &mut object);
-        if *kind == EventResource::Namespace {
-            // The API server adds this label.
-            object["metadata"]["labels"][NAME_LABEL] = name.as_str().into();
-        }
         let own = |object: &Value| {
             Ok::<_, String>(Self {
                 kind: kind.clone(),
@@ -56,7 +52,13 @@ impl WatchedObject {
                 object: to_raw(object)?,
             })
         };
-        let Err(error) = check_object(kind, &object) else { return Ok(own(&object)?) };
+        let Err(error) = check_object(kind, &object) else {
+            if *kind == EventResource::Namespace {
+                // The API server adds this label.
+                object["metadata"]["labels"][NAME_LABEL] = name.as_str().into();
+            }
+            return Ok(own(&object)?);
+        };
         let message = match namespace.as_str() {
             "" => format!("{name}: {error}"),
             namespace => format!("{namespace}/{name}: {error}"),

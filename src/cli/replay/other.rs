@@ -26,7 +26,7 @@ use super::moment::Moment;
 use super::run::Run;
 use crate::cli::config::read;
 use crate::cli::{complain, print};
-use crate::config::{self, Configuration, Gates};
+use crate::config::{self, Configuration};
 use crate::plugin_watchdog::PluginWatchdog;
 
 /// Number of pods that are named for each kind of difference.
@@ -42,7 +42,7 @@ pub(super) fn compare(
     until: Option<&Moment>,
     registry: Registry,
 ) -> anyhow::Result<ExitCode> {
-    let gates = Gates::parse(run.setup.feature_gates.iter().map(String::as_str))?;
+    let gates = run.setup.gates()?;
     let other = config::load(&read(file)?, &gates).with_context(|| file.display().to_string())?;
     let registry = Arc::new(registry);
     let recorded = run.setup.configuration()?;
