@@ -32,11 +32,6 @@ pub enum ConnectError {
     /// The value of `--master` is not an address.
     #[error("--master: {0:?} is not the address of a server, like https://10.0.0.1:6443")]
     Master(String),
-    /// The kubeconfig sets a proxy.
-    #[error(
-        "proxy-url: connections through a proxy are not supported; remove it from the kubeconfig"
-    )]
-    Proxy,
     /// A certificate, a key or other credentials are invalid.
     #[error("credentials: {0}")]
     Credentials(Box<kube::Error>),
@@ -66,9 +61,6 @@ impl Credentials {
         if let Some(master) = master {
             config.cluster_url =
                 master.parse().map_err(|_| ConnectError::Master(master.to_owned()))?;
-        }
-        if config.proxy_url.is_some() {
-            return Err(ConnectError::Proxy);
         }
         Ok(Self(config))
     }

@@ -7,6 +7,7 @@ mod server_status;
 #[cfg(test)]
 mod tests;
 mod transport;
+mod unverified;
 mod version;
 mod watch;
 

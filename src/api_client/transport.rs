@@ -1,17 +1,24 @@
 //! The HTTP stack: TLS, HTTP/2, keepalive, and the classification of its errors.
 
 use std::error::Error;
+use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use http::header::USER_AGENT;
 use http::{HeaderValue, StatusCode};
 use hyper::body::Incoming;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy;
-use hyper_util::client::legacy::connect::{HttpConnector, capture_connection};
+use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
+use hyper_util::client::legacy::connect::{Connect, HttpConnector, capture_connection};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ConfigExt};
+use percent_encoding::percent_decode_str;
 use tower::{BoxError, ServiceBuilder, ServiceExt};
+
+use super::unverified::AnyServerCertificate;
 
 /// Timeout of establishing a connection.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -47,13 +54,71 @@ pub(super) fn connect(
     component: &str,
     when_unavailable: WhenUnavailable,
 ) -> Result<kube::Client, kube::Error> {
+    let Some(proxy) = &config.proxy_url else {
+        return client_over(https_connector(config)?, config, (component, when_unavailable));
+    };
+    let credentials = credentials_of(proxy);
+    match proxy.scheme_str() {
+        Some("http") => {
+            let tunnel = Tunnel::new(address_of(proxy)?, http_connector());
+            let tunnel = match credentials {
+                None => tunnel,
+                Some((user, password)) => {
+                    let text = BASE64.encode(format!("{user}:{password}"));
+                    let header = HeaderValue::try_from(format!("Basic {text}"));
+                    tunnel.with_auth(header.map_err(|error| kube::Error::HttpError(error.into()))?)
+                }
+            };
+            client_over(over_tls(tunnel, config)?, config, (component, when_unavailable))
+        }
+        Some("socks5") => {
+            let socks = SocksV5::new(address_of(proxy)?, http_connector());
+            let socks = match credentials {
+                None => socks,
+                Some((user, password)) => socks.with_auth(user, password),
+            };
+            client_over(over_tls(socks, config)?, config, (component, when_unavailable))
+        }
+        scheme => {
+            let scheme = scheme.unwrap_or_default();
+            let text = format!(
+                "proxy-url: {scheme:?} proxies are not supported, expected http://HOST:PORT or socks5://HOST:PORT"
+            );
+            Err(kube::Error::Service(text.into()))
+        }
+    }
+}
+
+/// Returns user and password in the address of a proxy.
+fn credentials_of(proxy: &http::Uri) -> Option<(String, String)> {
+    let (credentials, _) = proxy.authority()?.as_str().rsplit_once('@')?;
+    let (user, password) = credentials.split_once(':').unwrap_or((credentials, ""));
+    let decoded = |text| percent_decode_str(text).decode_utf8_lossy().into_owned();
+    Some((decoded(user), decoded(password)))
+}
+
+/// Returns the address of a proxy without credentials.
+fn address_of(proxy: &http::Uri) -> Result<http::Uri, kube::Error> {
+    let authority = proxy.authority().map_or("", |authority| authority.as_str());
+    let address = authority.rsplit('@').next().unwrap_or_default();
+    let scheme = proxy.scheme_str().unwrap_or("http");
+    let address = format!("{scheme}://{address}").parse();
+    address.map_err(|error: http::uri::InvalidUri| kube::Error::HttpError(error.into()))
+}
+
+/// Creates the HTTP client over connections of this kind.
+fn client_over<C: Connect + Clone + Send + Sync + 'static>(
+    connector: C,
+    config: &kube::Config,
+    (component, when_unavailable): (&str, WhenUnavailable),
+) -> Result<kube::Client, kube::Error> {
     let client = legacy::Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
         .http2_adaptive_window(true)
         .http2_keep_alive_interval(PING_INTERVAL)
         .http2_keep_alive_timeout(PING_TIMEOUT)
-        .build(https_connector(config)?);
+        .build(connector);
     let agent = format!("loadmaster/{} (linux)/{component}", env!("CARGO_PKG_VERSION"));
     let agent =
         HeaderValue::try_from(agent).map_err(|error| kube::Error::HttpError(error.into()))?;
@@ -70,8 +135,8 @@ pub(super) fn connect(
     Ok(kube::Client::new(service.boxed(), config.default_namespace.clone()))
 }
 
-async fn send(
-    client: legacy::Client<HttpsConnector<HttpConnector>, Body>,
+async fn send<C: Connect + Clone + Send + Sync + 'static>(
+    client: legacy::Client<C, Body>,
     mut request: http::Request<Body>,
     when_unavailable: WhenUnavailable,
 ) -> Result<http::Response<Incoming>, legacy::Error> {
@@ -95,6 +160,10 @@ async fn send(
 pub(crate) fn https_connector(
     config: &kube::Config,
 ) -> Result<HttpsConnector<HttpConnector>, kube::Error> {
+    over_tls(http_connector(), config)
+}
+
+fn http_connector() -> HttpConnector {
     let mut http = HttpConnector::new();
     http.enforce_http(false);
     http.set_nodelay(true);
@@ -102,16 +171,24 @@ pub(crate) fn https_connector(
     http.set_keepalive(Some(KEEPALIVE_TIME));
     http.set_keepalive_interval(Some(KEEPALIVE_INTERVAL));
     http.set_keepalive_retries(Some(KEEPALIVE_RETRIES));
-    let mut https = HttpsConnectorBuilder::new()
-        .with_tls_config(config.rustls_client_config()?)
-        .https_or_http();
+    http
+}
+
+/// Adds the TLS settings of a kubeconfig to connections.
+fn over_tls<C>(connector: C, config: &kube::Config) -> Result<HttpsConnector<C>, kube::Error> {
+    let mut tls = config.rustls_client_config()?;
+    if config.accept_invalid_certs {
+        let verifier = AnyServerCertificate::new(tls.crypto_provider().clone());
+        tls.dangerous().set_certificate_verifier(Arc::new(verifier));
+    }
+    let mut https = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
     if let Some(name) = &config.tls_server_name {
         let name = name.clone().try_into().map_err(|error| {
             kube::Error::Service(format!("tls-server-name {name:?}: {error}").into())
         })?;
         https = https.with_server_name_resolver(FixedServerNameResolver::new(name));
     }
-    Ok(https.enable_all_versions().wrap_connector(http))
+    Ok(https.enable_all_versions().wrap_connector(connector))
 }
 
 /// Formats an error with its sources in one line.
@@ -163,6 +240,7 @@ fn sources(error: &kube::Error) -> impl Iterator<Item = &(dyn Error + 'static)> 
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::io::{BufRead, BufReader, Write};
     use std::net::TcpListener;
 
     use tower::Service;
@@ -178,6 +256,47 @@ mod tests {
         let mut timers =
             connection.filter(|columns| columns[2] == remote).map(|columns| columns[5]);
         timers.any(|timer| timer.starts_with("02:"))
+    }
+
+    /// A proxy that answers one request in the place of the server. Returns its port.
+    #[expect(clippy::disallowed_methods, reason = "the proxy is no part of the program")]
+    fn proxy(expected_head: &'static [&'static str]) -> u16 {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        std::thread::spawn(move || {
+            let (stream, _) = listener.accept().unwrap();
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            let mut head = || {
+                let mut head = String::new();
+                while reader.read_line(&mut head).unwrap() > 2 {}
+                head
+            };
+            let connect = head();
+            let is_expected = expected_head.iter().all(|part| connect.contains(part));
+            let status = if is_expected { "200 OK" } else { "400 Bad Request" };
+            (&stream).write_all(format!("HTTP/1.1 {status}\r\n\r\n").as_bytes()).unwrap();
+            head();
+            (&stream).write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").unwrap();
+        });
+        port
+    }
+
+    async fn asked_through(proxy: &str) -> Result<StatusCode, kube::Error> {
+        let mut config = kube::Config::new("http://api.example.com:8080".parse().unwrap());
+        config.root_cert = Some(Vec::new());
+        config.proxy_url = Some(proxy.parse().unwrap());
+        let client = connect(&config, "test", WhenUnavailable::Stay)?;
+        let request = http::Request::get("/version").body(Body::empty()).unwrap();
+        Ok(client.send(request).await?.status())
+    }
+
+    #[tokio::test]
+    async fn requests_go_through_the_proxy_of_the_kubeconfig() {
+        let port = proxy(&["CONNECT api.example.com:8080 ", "Basic dTpwQHNz"]);
+        let asked = asked_through(&format!("http://u:p%40ss@127.0.0.1:{port}")).await;
+        assert_eq!(asked.unwrap(), StatusCode::OK);
+        let error = asked_through("ftp://127.0.0.1:1").await.unwrap_err();
+        assert!(error_chain(&error).contains("expected http://HOST:PORT"), "{error:?}");
     }
 
     #[tokio::test]

@@ -109,7 +109,7 @@ impl ConfigCommand {
         match self.act(registry, pipelines) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                super::complain("error", &format!("{error:#}"));
+                format!("{error:#}").lines().for_each(|line| super::complain("error", line));
                 ExitCode::FAILURE
             }
         }
@@ -143,7 +143,9 @@ fn validate(
         let kind = valid.map_err(anyhow::Error::msg)?;
         return print(&format!("{} is valid: {kind}\n", file.display()));
     }
-    let config = config::load(&text, gates)?.in_effect();
+    let loaded = config::load(&text, gates).map_err(|error| in_effect::with_hint(error, &text))?;
+    loaded.written.zero_weights().iter().for_each(|own| super::complain("warning", own));
+    let config = loaded.in_effect();
     let built = config.build_profiles(registry)?;
     let expansion = Expansion::of(&config.clone().with_ignored_resources()?, &built);
     if let Some(target) = write_config_to {

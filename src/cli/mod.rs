@@ -5,6 +5,7 @@
 
 mod config;
 mod dry_runs;
+mod dump;
 mod explain;
 mod flags;
 mod in_effect;
@@ -29,6 +30,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
 use framework::Registry;
 use supercluster::registry::PipelineRegistry;
 
@@ -71,10 +73,16 @@ enum Command {
     WhatIf(Box<what_if::Args>),
     #[cfg(feature = "sandbox")]
     Perf(perf::Args),
+    Dump(dump::Args),
     Explain(Box<explain::Args>),
     Replay(Box<replay::Args>),
     Ui(Box<ui::Args>),
     Config(config::ConfigCommand),
+    /// Prints the completion of the command line for a shell
+    Completion {
+        /// The shell
+        shell: Shell,
+    },
     /// Prints the version
     Version,
 }
@@ -103,10 +111,12 @@ pub fn run(registry: Registry, pipelines: &PipelineRegistry) -> ExitCode {
         Command::WhatIf(args) => what_if::run(&args, registry),
         #[cfg(feature = "sandbox")]
         Command::Perf(args) => perf::run(&args),
+        Command::Dump(args) => dump::run(&args),
         Command::Explain(args) => explain::run(&args, registry),
         Command::Replay(args) => replay::run(&args, registry),
         Command::Ui(args) => ui::run(&args, registry),
         Command::Config(command) => Ok(command.run(&registry, pipelines)),
+        Command::Completion { shell } => print_completion(shell),
         Command::Version => print_version(),
     };
     outcome.unwrap_or_else(|error| {
@@ -157,6 +167,13 @@ fn reject(error: &clap::Error, first: Option<&OsString>) -> ExitCode {
 fn print_versions() -> anyhow::Result<ExitCode> {
     let (own, os, arch) = (env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH);
     print(&format!("loadmaster: {own}\nkubernetes: {KUBERNETES}\nplatform: {os}/{arch}\n"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_completion(shell: Shell) -> anyhow::Result<ExitCode> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "loadmaster", &mut script);
+    print(&String::from_utf8_lossy(&script))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -86,7 +86,8 @@ fn flag(argument: &str) -> &str {
 fn context(error: &Error, kind: ContextKind) -> Option<String> {
     match error.get(kind)? {
         ContextValue::String(text) => Some(text.clone()),
-        ContextValue::Strings(texts) => texts.first().cloned(),
+        // Similar commands are sorted by likeness, the likest last.
+        ContextValue::Strings(texts) => texts.last().cloned(),
         _ => None,
     }
 }

@@ -7,12 +7,11 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use dry_run::NodeUsage;
 use dry_run::cluster::Question;
-use dry_run::report::cluster::Detail;
+use dry_run::report::cluster::{Detail, Layout};
 use dry_run::report::what_if as report;
 use dry_run::what_if::{self, Sides, WhatIf};
 use framework::Registry;
 use serde_json::json;
-use table::Colour;
 
 #[cfg(feature = "simulator")]
 use super::dry_runs::write;
@@ -20,7 +19,7 @@ use super::dry_runs::{EngineArgs, Output, Setup, Validate, print_json, print_yam
 use super::explain::{Source, ask};
 use super::print;
 use crate::what_if::{Change, Changed};
-use crate::wire::{self, Object, ReadObjects};
+use crate::wire::{self, Object, Origin, ReadObjects};
 
 /// Says what a change of a cluster does to its pods
 ///
@@ -52,6 +51,10 @@ pub(super) struct Args {
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
 
+    /// Shows tables in full, which are cut after 50 rows otherwise
+    #[arg(long)]
+    all: bool,
+
     /// Exits with 1 if the change leaves a pod without a node that is new or has one without the change: it pends,
     /// is evicted, or lost; or if the change has a workload whose pods cannot be made
     #[arg(long)]
@@ -62,8 +65,9 @@ pub(super) struct Args {
     #[arg(long, value_name = "SVG")]
     plot: Option<PathBuf>,
 
-    /// Schedules only pods of this scheduler name instead of all pending pods; can be repeated; for --dump
-    #[arg(long, value_name = "NAME", requires = "dump")]
+    /// Schedules only pods of this scheduler name instead of all pending pods; can be repeated; for --dump and
+    /// --read-cluster
+    #[arg(long, value_name = "NAME", requires = "here")]
     scheduler_name: Vec<String>,
 
     #[command(flatten)]
@@ -111,9 +115,9 @@ pub(super) fn run(args: &Args, registry: Registry) -> anyhow::Result<ExitCode> {
         bail!("standard input can only be read once");
     }
     let objects = read_change(args)?;
-    let mut answer = match args.source.dump.as_slice() {
-        [] => of_scheduler(args, objects)?,
-        _ => of_dump(args, objects, registry)?,
+    let mut answer = match args.source.local()? {
+        None => of_scheduler(args, objects)?,
+        Some(origins) => of_dump(args, objects, (&origins, registry))?,
     };
     warn(&answer.warnings);
     let nodes = answer.nodes.take();
@@ -123,7 +127,7 @@ pub(super) fn run(args: &Args, registry: Registry) -> anyhow::Result<ExitCode> {
     let detail = if args.output == Output::Wide { Detail::Wide } else { Detail::Usual };
     match args.output {
         Output::Table | Output::Wide => {
-            print(&report::what_if(&answer, detail, Colour::of_stdout()))?;
+            print(&report::what_if(&answer, Layout::of_stdout(detail, args.all)))?;
         }
         Output::Json => print_json(&answer)?,
         Output::Yaml => print_yaml(&answer)?,
@@ -150,7 +154,9 @@ fn read_change(args: &Args) -> anyhow::Result<Vec<Object>> {
 /// Asks the scheduler.
 fn of_scheduler(args: &Args, mut objects: Vec<Object>) -> anyhow::Result<WhatIf> {
     if !args.engine.are_default() {
-        bail!("only --seed may be given for a running scheduler: the others need --dump");
+        bail!(
+            "only --seed may be given for a running scheduler: the others need --dump or --read-cluster"
+        );
     }
     if let Some(file) = &args.config_after {
         objects.extend(wire::read_objects(std::slice::from_ref(file))?.objects);
@@ -168,7 +174,11 @@ fn of_scheduler(args: &Args, mut objects: Vec<Object>) -> anyhow::Result<WhatIf>
 }
 
 /// Answers from a dump.
-fn of_dump(args: &Args, objects: Vec<Object>, registry: Registry) -> anyhow::Result<WhatIf> {
+fn of_dump(
+    args: &Args,
+    objects: Vec<Object>,
+    (origins, registry): (&[Origin], Registry),
+) -> anyhow::Result<WhatIf> {
     let registry = Arc::new(registry);
     let read = |file: Option<&PathBuf>| {
         Setup::read(&args.engine, file.map(PathBuf::as_path), registry.clone())
@@ -189,7 +199,7 @@ fn of_dump(args: &Args, objects: Vec<Object>, registry: Registry) -> anyhow::Res
         wanted.extend(after.wanted()?);
     }
     let Changed { before: dump, after: changed, applied } =
-        change.of_dump(&args.source.dump, &wanted, args.validate.into())?;
+        change.of_dump(origins, &wanted, args.validate.into())?;
     let question = |setup: &Setup| -> anyhow::Result<Question> {
         Ok(Question {
             settings: setup.settings(&args.engine)?,

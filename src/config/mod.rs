@@ -45,6 +45,7 @@ pub use gates::Gates;
 pub use raw::Base64;
 pub use redact::{redacted, without_user};
 pub use scheme::DecodeError;
+pub(crate) use scheme::{API_VERSION, KIND};
 pub use validation::{Fault, FieldError, FieldErrors};
 
 use framework::ExtensionPoint;

@@ -10,9 +10,9 @@ use super::{json, yaml};
 /// Group of all kinds.
 const GROUP: &str = "kubescheduler.config.k8s.io";
 /// Group and version of all kinds.
-pub(super) const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";
+pub(crate) const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";
 /// The kind of the configuration itself.
-pub(super) const KIND: &str = "KubeSchedulerConfiguration";
+pub(crate) const KIND: &str = "KubeSchedulerConfiguration";
 
 /// Name of kube-scheduler's scheme in messages.
 const SCHEME: &str = "k8s.io/kubernetes/pkg/scheduler/apis/config/scheme/scheme.go:29";

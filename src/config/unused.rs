@@ -1,10 +1,11 @@
-//! Arguments without effect.
+//! Arguments and weights without effect.
 
 use engine::profile::Profiles;
 use framework::Registry;
 use plugins::catalogue;
 
 use super::configuration::Configuration;
+use super::v1::KubeSchedulerConfiguration;
 
 impl Configuration {
     /// Returns a warning for each entry of `pluginConfig` whose plugin does not exist, or is not enabled in
@@ -26,6 +27,27 @@ impl Configuration {
                     "profiles[{place}].pluginConfig[{entry}]: the plugin {name:?} {reason}, so its \
                      arguments have no effect"
                 ));
+            }
+        }
+        warnings
+    }
+}
+
+impl KubeSchedulerConfiguration {
+    /// Returns a warning for each plugin whose weight is written as 0, which counts as a weight that is not given.
+    pub fn zero_weights(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        for (place, profile) in self.profiles.iter().enumerate() {
+            let Some(plugins) = &profile.plugins else { continue };
+            for (point, set) in [("score", &plugins.score), ("multiPoint", &plugins.multi_point)] {
+                let zero = set.enabled.iter().filter(|plugin| plugin.weight == Some(0));
+                warnings.extend(zero.map(|plugin| {
+                    format!(
+                        "profiles[{place}].plugins.{point}: the weight 0 of {:?} counts as not given, so its scores have \
+                         the default weight; to ignore them, list it in plugins.score.disabled",
+                        plugin.name
+                    )
+                }));
             }
         }
         warnings

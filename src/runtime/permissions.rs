@@ -31,6 +31,14 @@ struct Permission {
     subresource: &'static str,
 }
 
+/// kube-scheduler's own role lacks this permission, which few clusters need.
+const RARE: Permission = Permission {
+    verb: "arbitrary-node:patch",
+    group: "resource.k8s.io",
+    resource: "resourceclaims",
+    subresource: "driver",
+};
+
 /// Without this permission no pod can be bound.
 const BIND: Permission = Permission::on("create", "pods", "binding");
 
@@ -90,7 +98,7 @@ fn needed(profiles: &Profiles) -> Vec<Permission> {
             claims("patch", ""),
             claims("patch", "binding"),
             claims("patch", "status"),
-            claims("arbitrary-node:patch", "driver"),
+            RARE,
         ]);
     }
     needed
@@ -172,11 +180,23 @@ fn log(missing: &[Permission]) {
 
 /// Names the permissions and what to do.
 fn explain(missing: &[Permission]) -> String {
-    let missing: Vec<_> = missing.iter().map(|permission| permission.describe()).collect();
-    let missing = missing.join(", ");
-    format!(
-        "cannot {missing}: grant it to this account; is its ClusterRole that of an older version?"
-    )
+    let needed = missing.iter().filter(|own| **own != RARE).map(|own| own.describe());
+    let needed: Vec<_> = needed.collect();
+    let mut parts = Vec::new();
+    if !needed.is_empty() {
+        parts.push(format!(
+            "cannot {}: grant it to this account; is its ClusterRole that of an older version?",
+            needed.join(", ")
+        ));
+    }
+    if missing.contains(&RARE) {
+        parts.push(format!(
+            "cannot {}, and the role of kube-scheduler does not permit it either: it is needed only to deallocate claims \
+             whose driver has reported that a device failed",
+            RARE.describe()
+        ));
+    }
+    parts.join("; ")
 }
 
 #[cfg(test)]
@@ -194,6 +214,16 @@ mod tests {
         );
         let loaded = config::load(&text, &Gates::default()).unwrap();
         needed(&loaded.config.build_profiles(&plugins::registry()).unwrap())
+    }
+
+    #[test]
+    fn permission_that_kube_scheduler_lacks_is_not_called_that_of_an_older_version() {
+        let text = explain(&[RARE]);
+        assert!(text.contains("the role of kube-scheduler does not permit it either"), "{text}");
+        assert!(!text.contains("older version"), "{text}");
+        let both = explain(&[BIND, RARE]);
+        assert!(both.contains("cannot create pods/binding: grant it"), "{both}");
+        assert!(both.ends_with(&text), "{both}");
     }
 
     #[test]

@@ -1,13 +1,11 @@
 //! A change as it is written: documents, manifests, and another configuration.
 
-use std::path::PathBuf;
-
 use anyhow::{Context, bail};
 use dry_run::what_if::{Changes, Limits, Objection};
 
 use super::{Application, Changed, dump_of};
 use crate::config::{self, Configuration, Gates};
-use crate::wire::{self, Fault, Faults, Object, Validation, Wanted};
+use crate::wire::{self, Fault, Faults, Object, Origin, Validation, Wanted};
 
 /// `apiVersion` and kind of documents with changes.
 const VERSION: &str = "whatif.loadmaster.io/v1";
@@ -114,7 +112,7 @@ impl Change {
     /// The dump cannot be read, or the change cannot be made.
     pub(crate) fn of_dump(
         &self,
-        dump: &[PathBuf],
+        dump: &[Origin],
         wanted: &Wanted,
         validation: Validation,
     ) -> Result<Changed, Faults> {

@@ -8,9 +8,7 @@ use serde_json::Value;
 use super::collect::{Input, Wanted, count, some_of};
 
 /// The command that dumps everything that a simulation reads.
-pub(crate) const DUMP: &str = "kubectl get nodes,pods,ns,svc,rc,rs,sts,deploy,ds,jobs,pdb,pvc,pv,sc,pc,limits,runtimeclasses,csinodes,\
-    csidrivers,csistoragecapacities,volumeattachments,resourceclaims,resourceclaimtemplates,resourceslices,\
-    deviceclasses -A -o yaml";
+pub(crate) const DUMP: &str = "loadmaster dump";
 
 /// Returns a warning for each kind of which the input has no object although pods or claims name one.
 pub(super) fn warnings(input: &Input, wanted: &Wanted) -> Vec<String> {

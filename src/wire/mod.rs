@@ -26,7 +26,6 @@ mod workloads;
 mod yaml_documents;
 
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -38,6 +37,7 @@ pub use kinds::{WatchedKind, feeds, watched_kinds};
 #[cfg(test)]
 pub(crate) use objects::unrolled;
 pub use objects::{Object, ReadObjects, Stray, objects_of, read_objects};
+pub use source::Origin;
 pub use watch::{Decoder, Update, status_error};
 pub use watched_object::WatchedObject;
 pub use whole::Whole;
@@ -46,20 +46,20 @@ use self::collect::Collector;
 use self::objects::for_each_object;
 use self::source::Source;
 
-/// Reads all objects of the paths: files, folders, or `-` for standard input. Of kinds other than
+/// Reads all objects of the origins. Of kinds other than
 /// nodes and pods, and of fields that scheduling itself does not read, only the `wanted` ones are
 /// kept. `controllers` returns the objects that controllers would make from those of the input.
 ///
 /// # Errors
 /// All errors, not only the first.
 pub fn read(
-    paths: &[PathBuf],
+    origins: &[Origin],
     wanted: &Wanted,
     validation: Validation,
     controllers: impl FnOnce(&Input) -> Vec<Value>,
 ) -> Result<Input, Faults> {
     let mut collector = Collector::new(wanted, validation);
-    for_each_object(paths, |found| collector.take_found(found))?;
+    for_each_object(origins, |found| collector.take_found(found))?;
     let made = controllers(collector.input());
     collector.take_made(made);
     match collector.nothing("the input") {
@@ -85,13 +85,13 @@ pub trait InputChange {
 /// # Errors
 /// All errors, not only the first.
 pub fn read_with_change(
-    paths: &[PathBuf],
+    origins: &[Origin],
     manifests: Vec<Object>,
     (wanted, validation): (&Wanted, Validation),
     change: &mut impl InputChange,
 ) -> Result<(Input, Input), Faults> {
     let mut before = Collector::new(wanted, validation);
-    for_each_object(paths, |found| before.take_found(found))?;
+    for_each_object(origins, |found| before.take_found(found))?;
     if let Some(nothing) = before.nothing("the dump") {
         return before.finish().and(Err(nothing));
     }

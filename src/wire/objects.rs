@@ -10,7 +10,7 @@ use yaml::Parsed;
 
 use super::collect::decode;
 use super::documents::{self, Text};
-use super::{Fault, Faults, Location, source};
+use super::{Fault, Faults, Location, Origin, source};
 
 /// An object of the input.
 #[derive(Debug, Clone, PartialEq)]
@@ -83,7 +83,7 @@ impl fmt::Display for Stray {
 /// All errors, not only the first.
 pub fn read_objects(paths: &[PathBuf]) -> Result<ReadObjects, Faults> {
     let (mut read, mut faults) = (ReadObjects::default(), Vec::new());
-    for_each_object(paths, |found| match found {
+    for_each_object(&Origin::of_paths(paths), |found| match found {
         Found::Object(object) => read.objects.push(object),
         Found::Fault(fault) => faults.push(fault),
         Found::Stray(stray) => read.strays.push(stray),
@@ -107,14 +107,17 @@ pub fn objects_of(name: &str, text: String) -> Result<Vec<Object>, Faults> {
     if faults.is_empty() { Ok(objects) } else { Err(Faults(faults)) }
 }
 
-/// Passes on all objects of the paths, and every error. What is no object in a file of a folder is a stray.
+/// Passes on all objects of the origins, and every error. What is no object in a file of a folder is a stray.
 ///
 /// # Errors
 /// A path that does not exist.
-pub(super) fn for_each_object(paths: &[PathBuf], mut each: impl FnMut(Found)) -> Result<(), Fault> {
-    for file in source::files(paths)? {
+pub(super) fn for_each_object(
+    origins: &[Origin],
+    mut each: impl FnMut(Found),
+) -> Result<(), Fault> {
+    for file in source::files(origins)? {
         let mut pass = |read: Result<Object, Fault>| each(found(read, file.is_of_folder));
-        let source = match source::read(&file.path) {
+        let source = match file.origin.read() {
             Ok(source) => source,
             Err(fault) => {
                 pass(Err(fault));

@@ -20,8 +20,8 @@ fn invalid_quantity_of_a_pod_names_the_field() {
     let requests = "{containers: [{name: c, resources: {requests: {cpu: 1x}}}]}";
     let reason = reason(&pod("p", requests));
     assert!(
-        reason.contains(
-            "invalid pod: spec.containers[0].resources.requests[cpu]: cannot read \"1x\""
+        reason.starts_with(
+            "the pod is invalid, and an API server refuses it: spec.containers[0].resources.requests[cpu]: cannot read \"1x\""
         ),
         "{reason}"
     );
@@ -207,8 +207,7 @@ fn input_without_anything_to_schedule_is_an_error() {
     ];
     for (input, expected) in rows {
         let error = loadmaster_with(&["simulate", "-f", "-"], input).refused(1);
-        let start =
-            format!("error: the input: {expected}; a complete dump: kubectl get nodes,pods,");
+        let start = format!("error: the input: {expected}; a complete dump: loadmaster dump");
         assert!(error.starts_with(&start), "{error}");
     }
 }
@@ -245,16 +244,10 @@ fn there_is_one_dump_command() {
     let error = loadmaster_with(&["simulate", "-f", "-"], "").refused(1);
     let (_, command) = error.trim_end().split_once("a complete dump: ").unwrap();
     let help = loadmaster(&["simulate", "--help"]).text();
-    let spaces = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(spaces(&help).contains(command), "{help}");
+    assert!(help.contains(command), "{help}");
     for document in ["docs/simulate.md", "docs/tour.md", "docs/guides/troubleshooting.md"] {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(document);
         let text = std::fs::read_to_string(path).unwrap();
         assert!(text.contains(command), "{document}: {command}");
-        assert_eq!(
-            text.matches("kubectl get nodes,pods").count(),
-            text.matches(command).count(),
-            "{document}"
-        );
     }
 }

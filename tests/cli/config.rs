@@ -277,3 +277,52 @@ fn usage_errors_exit_with_2() {
         loadmaster(args).refused(2);
     }
 }
+
+#[test]
+fn file_that_is_no_configuration_gets_a_line_about_what_to_do() {
+    let refused = |name: &str, text: &str| {
+        let file = written(name, text.as_bytes());
+        let err = loadmaster(&["config", "validate", &file]).refused(1);
+        let shown = loadmaster(&["config", "show", &file]).refused(1);
+        assert_eq!(shown.lines().last(), err.lines().last(), "{shown}");
+        err
+    };
+    let config = "kind: KubeSchedulerConfiguration";
+    let map = format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: own, namespace: kube-system}}\ndata:\n  config.yaml: |\n    \
+         apiVersion: kubescheduler.config.k8s.io/v1\n    {config}\n"
+    );
+    let err = refused("map.yaml", &map);
+    assert!(err.lines().next().unwrap().contains("no kind \"ConfigMap\" is registered"), "{err}");
+    let expected = "the configuration is the value of \"config.yaml\" in the ConfigMap: kubectl get configmap own -n \
+                    kube-system -o jsonpath='{.data.config\\.yaml}'";
+    assert_eq!(err.lines().nth(1), Some(&*format!("error: {expected}")), "{err}");
+    let err = refused(
+        "old.yaml",
+        &format!("apiVersion: kubescheduler.config.k8s.io/v1beta3\n{config}\n"),
+    );
+    assert!(err.contains("write `apiVersion: kubescheduler.config.k8s.io/v1`"), "{err}");
+}
+
+#[test]
+fn weight_of_zero_is_warned_about() {
+    let text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\
+                profiles: [{plugins: {score: {enabled: [{name: ImageLocality, weight: 0}]}}}]\n";
+    let file = written("zero.yaml", text.as_bytes());
+    for command in ["validate", "show"] {
+        let answer = loadmaster(&["config", command, &file]);
+        let expected =
+            "profiles[0].plugins.score: the weight 0 of \"ImageLocality\" counts as not given";
+        assert!(answer.code == Some(0) && answer.err.contains(expected), "{}", answer.err);
+    }
+}
+
+#[test]
+fn mistyped_command_gets_a_suggestion_and_completions_name_the_commands() {
+    let err = loadmaster(&["explian", "pod", "web"]).refused(1);
+    assert!(err.contains("Did you mean explain?"), "{err}");
+    for shell in ["bash", "zsh", "fish"] {
+        let script = loadmaster(&["completion", shell]).text();
+        assert!(script.contains("explain") && script.contains("read-cluster"), "{shell}");
+    }
+}

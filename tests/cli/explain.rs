@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{loadmaster, loadmaster_with};
+use super::{api, loadmaster, loadmaster_with};
 
 const FILES: [&str; 3] = ["--dump", "nodes.yaml", "pods.json"];
 
@@ -67,4 +67,56 @@ fn plugin_of_kubectl_explains_and_runs_no_scheduler() {
     assert!(text.starts_with("2 nodes, "), "{text}");
     let err = call(&[]).refused(2);
     assert!(err.contains("runs no scheduler"), "{err}");
+}
+
+const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler";
+const PODS: &str = "/api/v1/namespaces/kube-system/pods/";
+
+/// Asks about a pod that waits, with a Lease that `holder` holds, and these answers of the API server.
+fn asked(name: &str, holder: &str, more: &[api::Route]) -> String {
+    let lease = json!({"spec": {"holderIdentity": holder}});
+    let web = json!({"spec": {"schedulerName": "loadmaster"}, "status": {"phase": "Pending"}});
+    let mut routes = vec![(LEASE, 200, lease), ("/api/v1/namespaces/shop/pods/web", 200, web)];
+    routes.extend_from_slice(more);
+    let kubeconfig = api::serve(name, &routes);
+    let lease = "--lease=kube-system/kube-scheduler";
+    loadmaster(&["explain", "pod", "web", "-n", "shop", "--kubeconfig", &kubeconfig, lease])
+        .refused(1)
+}
+
+#[test]
+fn holder_of_the_lease_that_is_no_pod_is_named_with_what_to_pass() {
+    let err = asked("no-pod", "cp-1_0b7c", &[]);
+    assert!(err.contains("kube-system/kube-scheduler is held by \"cp-1_0b7c\""), "{err}");
+    assert!(err.contains("\"cp-1\" is no pod in kube-system"), "{err}");
+    assert!(err.contains("--scheduler NAMESPACE/NAME, or its port with --server URL"), "{err}");
+    let pod = ("/api/v1/namespaces/kube-system/pods/kube-scheduler-cp-1", 200, json!({}));
+    let err = asked("static-pod", "cp-1_0b7c", &[pod]);
+    assert!(err.contains("--scheduler kube-system/kube-scheduler-cp-1,"), "{err}");
+    assert!(!err.contains("belongs to"), "{err}");
+}
+
+#[test]
+fn pod_that_answers_no_questions_is_called_another_scheduler() {
+    let proxied = "/api/v1/namespaces/kube-system/pods/https:kube-scheduler-a:10259/proxy/";
+    let routes = [(proxied, 404, json!("404 page not found\n")), (PODS, 200, json!({}))];
+    let err = asked("kube-scheduler", "kube-scheduler-a_0b7c", &routes);
+    assert!(err.contains("Is it another scheduler, such as kube-scheduler?"), "{err}");
+    let unreachable = json!({"message": "error trying to reach service: dial tcp 10.0.0.1:10259: connect: refused"});
+    let routes = [(proxied, 503, unreachable), (PODS, 200, json!({}))];
+    let err = asked("closed-port", "kube-scheduler-a_0b7c", &routes);
+    assert!(err.contains("kubectl port-forward -n kube-system kube-scheduler-a 10259"), "{err}");
+}
+
+#[test]
+fn dump_has_the_pods_of_its_workloads() {
+    let set = r#"{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {"replicas": 2,
+        "selector": {"matchLabels": {"app": "web"}}, "template": {"metadata": {"labels": {"app": "web"}},
+        "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "999"}}}]}}}}"#;
+    let args = ["explain", "group", "web", "--dump", "nodes.yaml", "-"];
+    let text = loadmaster_with(&args, set).text();
+    assert!(
+        text.contains("2 of 2 pods are pending") && text.contains("Insufficient cpu"),
+        "{text}"
+    );
 }

@@ -2,12 +2,15 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like the tests themselves")]
 
+mod api;
 #[cfg(feature = "simulator")]
 mod bad_input;
 #[cfg(feature = "simulator")]
 mod compare;
 mod config;
 mod daemon;
+#[cfg(all(feature = "sandbox", feature = "simulator"))]
+mod dump;
 mod explain;
 #[cfg(feature = "simulator")]
 mod gate;

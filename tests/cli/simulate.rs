@@ -214,10 +214,10 @@ fn pod_affinity_and_anti_affinity_are_followed() {
         ),
         (
             "odd",
-            "0/3 nodes are available: invalid pod: spec.topologySpreadConstraints[0].maxSkew: is \
-             not greater than zero, invalid pod: \
+            "the pod is invalid, and an API server refuses it: \
+             spec.topologySpreadConstraints[0].maxSkew: is not greater than zero, \
              spec.topologySpreadConstraints[0].labelSelector: \"Near\" is not a valid label \
-             selector operator.",
+             selector operator",
         ),
     ];
     for ((name, reason), (expected_name, start)) in left.iter().zip(expected) {
@@ -440,4 +440,23 @@ fn placed_pods_of_workloads_are_not_made_again() {
     let summary = &again["simulation"]["summary"];
     let numbers = ["running", "pending"].map(|key| summary[key].as_u64());
     assert_eq!(numbers, [10, 1].map(Some), "{summary}");
+}
+
+#[test]
+fn long_tables_are_cut_and_shown_in_full_on_demand() {
+    let pod = |number: usize| {
+        format!(
+            "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: p{number}}}\nspec: {{containers: [{{name: c, image: i}}]}}\n"
+        )
+    };
+    let pods: String = (0..60).map(pod).collect();
+    let file = written("many.yaml", pods.as_bytes());
+    let rows = |args: &[&str]| {
+        let text = loadmaster(&[&["simulate", "-f", "nodes.yaml", &file], args].concat()).text();
+        let rows = text.lines().filter(|line| line.contains("default    p")).count();
+        (rows, text.contains("more; --all lists them"))
+    };
+    assert_eq!(rows(&[]), (50, true));
+    assert_eq!(rows(&["--all"]), (60, false));
+    assert_eq!(rows(&["-o", "wide"]), (60, false));
 }

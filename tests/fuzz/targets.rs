@@ -10,7 +10,7 @@ use client::reflector::{Call, Input, ListWatch, Options, Output, Reflector};
 use dry_run::{Limit, Settings};
 use framework::{LabelSelector, Labels, NodeSelector, Quantity, Time, api};
 use loadmaster::config::{self, Gates};
-use loadmaster::wire::{self, Decoder, Update, Validation, Wanted};
+use loadmaster::wire::{self, Decoder, Origin, Update, Validation, Wanted};
 use recording::FileReader;
 use simulator::trace::{Trace, openb};
 
@@ -111,7 +111,7 @@ fn manifests() {
         for path in &files {
             fs::write(path, input).unwrap();
             let paths = std::slice::from_ref(path);
-            match wire::read(paths, &wanted, Validation::Warn, |_| Vec::new()) {
+            match wire::read(&Origin::of_paths(paths), &wanted, Validation::Warn, |_| Vec::new()) {
                 Ok(read) => {
                     let objects = read.nodes.len() + read.pods.len() + read.objects.len();
                     bounded(

@@ -31,6 +31,24 @@ impl Colour {
     }
 }
 
+/// Number of rows of a table that is not shown in full.
+pub const LISTED: usize = 50;
+
+/// Returns how many of so many rows are shown, and the line about the others.
+pub fn cut(rows: usize, is_whole: bool) -> (usize, String) {
+    let shown = if is_whole { rows } else { rows.min(LISTED) };
+    let line = match rows - shown {
+        0 => String::new(),
+        more => format!("and {more} more; --all lists them\n"),
+    };
+    (shown, line)
+}
+
+/// Whether standard output is a terminal, where the end of a long text is what is seen.
+pub fn ends_in_view() -> bool {
+    io::stdout().is_terminal()
+}
+
 /// A column: its header and its alignment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {

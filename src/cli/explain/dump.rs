@@ -1,11 +1,12 @@
 //! Answers from a dump of a cluster, or from a recording at one moment.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use dry_run::Limit;
 use dry_run::what_if::WhatIf;
+use dry_run::{Limit, workloads};
 use engine::ports::Ports;
 use engine::profile::{Profiles, SchedulerProfile};
 use engine::{Change, Engine, EngineConfig};
@@ -16,14 +17,13 @@ use explain::{
 };
 use framework::{PodKey, Registry, Time};
 
-use super::Source;
 use crate::cli::complain;
 use crate::cli::config::read;
 use crate::cli::replay::Replayed;
 use crate::clock::Clock;
 use crate::config::{self, Gates};
-use crate::what_if::{Options, Trial};
-use crate::wire::{self, Input, Validation, Wanted};
+use crate::what_if::{Options, Trial, make};
+use crate::wire::{self, Input, Origin, Validation, Wanted};
 
 /// Time after which no further trial is made.
 const TRIALS_TIMEOUT: Duration = Duration::from_secs(30);
@@ -44,8 +44,12 @@ impl Dump {
     ///
     /// # Errors
     /// The configuration or an object is invalid, or a file cannot be read.
-    pub(in crate::cli) fn read(source: &Source, registry: Registry) -> anyhow::Result<Self> {
-        let (engine, trial) = engine(source, registry)?;
+    pub(in crate::cli) fn read(
+        origins: &[Origin],
+        config: Option<&Path>,
+        registry: Registry,
+    ) -> anyhow::Result<Self> {
+        let (engine, trial) = engine(origins, config, registry)?;
         let notes = trial.config.extenders_not_asked().into_iter().collect();
         Ok(Self { engine, now: Time::ZERO, replayed: None, trial, notes })
     }
@@ -169,9 +173,13 @@ impl Dump {
 }
 
 /// Builds an engine that knows the dump. Pods of a scheduler name without a profile use the first one.
-fn engine(source: &Source, registry: Registry) -> anyhow::Result<(Engine, Trial)> {
+fn engine(
+    origins: &[Origin],
+    config: Option<&Path>,
+    registry: Registry,
+) -> anyhow::Result<(Engine, Trial)> {
     let gates = Gates::default();
-    let config = match &source.config {
+    let config = match config {
         None => config::defaults(&gates),
         Some(file) => {
             let loaded = config::load(&read(file)?, &gates);
@@ -179,8 +187,9 @@ fn engine(source: &Source, registry: Registry) -> anyhow::Result<(Engine, Trial)
         }
     };
     let wanted = Wanted::of(&config.build_profiles(&registry)?);
-    // Only the pods of the dump: explanations are about what is there.
-    let input = wire::read(&source.dump, &wanted, Validation::Warn, |_| Vec::new())?;
+    let input = wire::read(origins, &wanted, Validation::Warn, |input| {
+        make(input, input.workloads.len(), workloads::MOST_PODS).objects
+    })?;
     input.warnings.iter().for_each(|warning| complain("warning", warning));
     let trial = Trial {
         config: config.clone(),

@@ -24,7 +24,7 @@ use super::print;
 /// Explains decisions: why this node, why not that node, why pending, what would help
 ///
 /// Asks the running scheduler: through the API server the pod that holds the Lease, or with --server a port. With
-/// --dump it answers from a dump of a cluster without a scheduler. What is computed for the answer is labelled
+/// --dump it answers from a dump of a cluster, with --read-cluster from the cluster itself, without a scheduler. What is computed for the answer is labelled
 /// `now`; the history of attempts is what was recorded when they were made.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -144,10 +144,13 @@ pub(super) fn run(args: &Args, registry: Registry) -> anyhow::Result<ExitCode> {
                 node.as_ref().map(|node| format!("?node={}", escaped(node))).unwrap_or_default();
             let path = format!("pods/{}/{}{node_query}", escaped(&form.namespace), escaped(name));
             let key = PodKey::new(&form.namespace, name);
-            if form.source.dump.is_empty() {
-                return pod_of_scheduler(form, &path);
+            match form.source.local()? {
+                None => pod_of_scheduler(form, &path),
+                Some(origins) => {
+                    let mut dump = Dump::read(&origins, form.source.config.as_deref(), registry)?;
+                    show(form, &dump.pod(&key, node.as_deref())?)
+                }
             }
-            answer(form, registry, &path, |dump| dump.pod(&key, node.as_deref()))
         }
         Question::Node { name, form } => {
             check_name(name)?;
@@ -185,8 +188,9 @@ fn answer<A: Answer>(
     path: &str,
     ask: impl FnOnce(&mut Dump) -> anyhow::Result<A>,
 ) -> anyhow::Result<ExitCode> {
-    if !form.source.dump.is_empty() {
-        return show(form, &ask(&mut Dump::read(&form.source, registry)?)?);
+    if let Some(origins) = form.source.local()? {
+        let mut dump = Dump::read(&origins, form.source.config.as_deref(), registry)?;
+        return show(form, &ask(&mut dump)?);
     }
     let body = remote::ask(&form.source, &format!("/explain/{path}"), None)?;
     show(form, &decoded::<A>(&body)?)

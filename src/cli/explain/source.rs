@@ -2,8 +2,16 @@
 
 use std::path::PathBuf;
 
-/// A running scheduler, or a dump of a cluster.
+use clap::ArgGroup;
+
+use super::remote::has_scheduler;
+use crate::cli::complain;
+use crate::cli::dump::of_cluster;
+use crate::wire::Origin;
+
+/// A running scheduler, a dump of a cluster, or a cluster that is read as one.
 #[derive(Debug, Clone, clap::Args)]
+#[command(group(ArgGroup::new("here").args(["dump", "read_cluster"])))]
 pub(in crate::cli) struct Source {
     /// Kubeconfig file; otherwise $KUBECONFIG or ~/.kube/config
     #[arg(long, value_name = "FILE")]
@@ -13,9 +21,10 @@ pub(in crate::cli) struct Source {
     #[arg(long, value_name = "NAME")]
     pub(super) context: Option<String>,
 
-    /// Lease of the scheduler, whose holder is asked
-    #[arg(long, value_name = "NAMESPACE/NAME", default_value = "kube-system/loadmaster")]
-    pub(super) lease: String,
+    /// Lease of the scheduler, whose holder is asked; otherwise kube-system/loadmaster, and if no scheduler holds it, the
+    /// answer is about the cluster as it is read
+    #[arg(long, value_name = "NAMESPACE/NAME")]
+    pub(super) lease: Option<String>,
 
     /// Pod of the scheduler, instead of the holder of the Lease
     #[arg(long, value_name = "NAMESPACE/NAME")]
@@ -34,12 +43,51 @@ pub(in crate::cli) struct Source {
     #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with_all = ["server", "scheduler"])]
     pub(in crate::cli) dump: Vec<PathBuf>,
 
-    /// KubeSchedulerConfiguration for --dump
-    #[arg(long, value_name = "FILE", requires = "dump")]
+    /// Answers from the cluster of the kubeconfig, which is read as `loadmaster dump` does, instead of a scheduler
+    #[arg(long, conflicts_with_all = ["server", "scheduler", "lease"])]
+    pub(in crate::cli) read_cluster: bool,
+
+    /// KubeSchedulerConfiguration for --dump and --read-cluster
+    #[arg(long, value_name = "FILE", requires = "here")]
     pub(in crate::cli) config: Option<PathBuf>,
 }
 
+/// The Lease of a scheduler that has not set another name.
+const LEASE: &str = "kube-system/loadmaster";
+
 impl Source {
+    /// Returns the namespace and the name of the Lease.
+    pub(super) fn lease(&self) -> &str {
+        self.lease.as_deref().unwrap_or(LEASE)
+    }
+
+    /// Returns what answers come from without a scheduler: the files of a dump, or the cluster if it was asked for or no
+    /// scheduler holds the Lease. `None` if a scheduler is asked.
+    ///
+    /// # Errors
+    /// The cluster cannot be read.
+    pub(in crate::cli) fn local(&self) -> anyhow::Result<Option<Vec<Origin>>> {
+        if !self.dump.is_empty() {
+            return Ok(Some(Origin::of_paths(&self.dump)));
+        }
+        let names_scheduler =
+            self.server.is_some() || self.scheduler.is_some() || self.lease.is_some();
+        if !self.read_cluster && (names_scheduler || has_scheduler(self)?) {
+            return Ok(None);
+        }
+        if !self.read_cluster {
+            let lease = self.lease();
+            complain(
+                "note",
+                &format!(
+                    "no scheduler holds the Lease {lease}: the answer is about the cluster as `loadmaster dump` reads it"
+                ),
+            );
+        }
+        let (kubeconfig, context) = (self.kubeconfig.as_deref(), self.context.as_deref());
+        Ok(Some(vec![of_cluster(kubeconfig, context)?]))
+    }
+
     /// Describes the source in a few words.
     pub(in crate::cli) fn text(&self) -> String {
         if !self.dump.is_empty() {
@@ -49,7 +97,8 @@ impl Source {
         match (&self.server, &self.scheduler) {
             (Some(server), _) => format!("scheduler at {server}"),
             (None, Some(pod)) => format!("scheduler {pod}"),
-            (None, None) => format!("scheduler with the Lease {}", self.lease),
+            (None, None) if self.read_cluster => "cluster".to_owned(),
+            (None, None) => format!("scheduler with the Lease {}", self.lease()),
         }
     }
 }

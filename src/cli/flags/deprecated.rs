@@ -46,12 +46,25 @@ pub(super) struct Deprecated {
         require_equals = true, default_value = "true", default_missing_value = "true")]
     contention_profiling: bool,
 
+    /// Flag of vendors; accepted without effect
+    #[arg(long, value_name = "BOOL", value_parser = go::boolean, num_args = 0..=1,
+        require_equals = true, default_value = "false", default_missing_value = "true")]
+    unsupported_kube_api_over_localhost: bool,
+
     /// Time after which an unschedulable pod is tried again without an event
     #[arg(long, value_name = "DURATION", default_value = "5m0s")]
     pub(super) pod_max_in_unschedulable_pods_duration: Duration,
 }
 
 impl Deprecated {
+    /// Returns a warning if a flag is set that changes nothing.
+    pub(super) fn warning(&self) -> Option<String> {
+        self.unsupported_kube_api_over_localhost.then(|| {
+            "--unsupported-kube-api-over-localhost has no effect: the address of the API server is that of the kubeconfig"
+                .to_owned()
+        })
+    }
+
     /// Returns the kubeconfig, if one is given.
     pub(super) fn kubeconfig(&self) -> Option<String> {
         Some(self.kubeconfig.clone()).filter(|file| !file.is_empty())

@@ -217,7 +217,7 @@ impl Flags {
         let ignored = ignored.map(|flag| {
             format!("--{flag} has no effect: --config is given, set it in that file instead")
         });
-        ignored.collect()
+        ignored.chain(self.deprecated.warning()).collect()
     }
 }
 

@@ -365,7 +365,7 @@ const DEFAULTS: &str = "
     write-config-to=";
 
 /// Flags of Loadmaster.
-const OWN: [&str; 10] = [
+const OWN: [&str; 11] = [
     "adaptive-sampling=false",
     "agent-config=",
     "clusters=",
@@ -375,6 +375,7 @@ const OWN: [&str; 10] = [
     "record=",
     "strict-takeover=false",
     "tracing-config-file=",
+    "unsupported-kube-api-over-localhost=false",
     "whatif=false",
 ];
 

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use framework::Time;
 use table::{Colour, Column, Table};
 
+use super::Args;
 use super::lives::{Life, Lives, duration_text};
 use super::moment::Moment;
 use super::query::{Query, State};
@@ -15,14 +16,10 @@ use crate::cli::print;
 ///
 /// # Errors
 /// The recording cannot be read.
-pub(super) fn find(
-    runs: &[Run],
-    query: &Query,
-    until: Option<&Moment>,
-) -> anyhow::Result<ExitCode> {
+pub(super) fn find(runs: &[Run], query: &Query, args: &Args) -> anyhow::Result<ExitCode> {
     let mut text = String::new();
     for run in runs {
-        let (lives, notes) = lives_of(run, until)?;
+        let (lives, notes) = lives_of(run, args.until.as_ref())?;
         let found: Vec<&Life> =
             lives.pods().iter().filter(|life| selects(query, life, lives.end)).collect();
         text += &format!("run {}: {} of {} pods\n", run.name(), found.len(), lives.pods().len());
@@ -38,7 +35,8 @@ pub(super) fn find(
                 Column::words("OUTCOME"),
             ];
             let mut table = Table::new(columns);
-            for life in found {
+            let (shown, more) = table::cut(found.len(), args.all);
+            for life in found.into_iter().take(shown) {
                 table.row([
                     life.pod.to_string(),
                     life.arrived.floor_to_second().to_string(),
@@ -47,7 +45,7 @@ pub(super) fn find(
                     outcome(life),
                 ]);
             }
-            text += &table.render(Colour::of_stdout());
+            text += &(table.render(Colour::of_stdout()) + &more);
         }
     }
     print(&text)?;

@@ -59,6 +59,10 @@ pub(super) struct Args {
     #[arg(long, value_name = "QUERY", conflicts_with = "explain")]
     find: Option<Query>,
 
+    /// Shows the table of --find in full, which is cut after 50 rows otherwise
+    #[arg(long, requires = "find")]
+    all: bool,
+
     /// Schedules the recorded nodes and pods with this KubeSchedulerConfiguration, and compares
     #[arg(long, value_name = "FILE", conflicts_with_all = ["explain", "find"])]
     config: Option<PathBuf>,
@@ -92,7 +96,7 @@ pub(super) fn run(args: &Args, registry: Registry) -> anyhow::Result<ExitCode> {
         }
     }
     if let Some(query) = &args.find {
-        return find::find(&runs, query, args.until.as_ref());
+        return find::find(&runs, query, args);
     }
     if let Some(config) = &args.config {
         let run = the_one(&runs, args.until.as_ref())?;

@@ -12,7 +12,7 @@ use anyhow::bail;
 use clap::{ArgGroup, ValueEnum};
 use dry_run::cluster::{self, Dump, Question, Simulation};
 use dry_run::report::cluster as report;
-use dry_run::report::cluster::Detail;
+use dry_run::report::cluster::{Detail, Layout};
 use dry_run::workloads::{self, Made};
 use dry_run::{Manifest, Settings};
 use framework::{PodKey, Registry};
@@ -26,31 +26,39 @@ use table::Colour;
 
 use self::progress::Bar;
 use super::dry_runs::{EngineArgs, Output, Setup, Validate, print_json, print_yaml, warn, write};
+use super::dump::of_cluster;
 use super::print;
 use crate::what_if::{dump_of, make};
-use crate::wire::{self, Faults, Wanted};
+use crate::wire::{self, Origin, Wanted};
 
 /// Schedules a cluster dump, or a trace, without a server
 ///
 /// With -f, Loadmaster schedules the pending pods of a dump, and the pods that controllers make from its
 /// workloads (Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs, CronJobs, and JobSets, LeaderWorkerSets, Ray
 /// clusters, training jobs, Volcano Jobs and Rollouts). The output shows each placement, the reason for each pod left
-/// pending, and the usage of each node. A complete dump:
-///
-/// kubectl get nodes,pods,ns,svc,rc,rs,sts,deploy,ds,jobs,pdb,pvc,pv,sc,pc,limits,runtimeclasses,csinodes,csidrivers,csistoragecapacities,volumeattachments,resourceclaims,resourceclaimtemplates,resourceslices,deviceclasses -A -o yaml
+/// pending, and the usage of each node. `loadmaster dump` writes a complete dump, and with
+/// --kubeconfig the cluster is read like that.
 ///
 /// With --trace, the pods of a recorded cluster arrive one by one. --replay keeps the recorded
 /// times: a pod leaves its recorded lifetime after the simulation placed it. --inflate draws pods
 /// until they request a chosen share of the GPUs.
 #[derive(Debug, clap::Args)]
 #[command(
-    group(ArgGroup::new("input").required(true).args(["filename", "trace"])),
+    group(ArgGroup::new("input").required(true).args(["filename", "kubeconfig", "trace"])),
     group(ArgGroup::new("drive").args(["replay", "inflate"])),
 )]
 pub(super) struct Args {
     /// Files or folders with objects, `-` for standard input; can be repeated
     #[arg(short, long, value_name = "PATH", num_args = 1..)]
     filename: Vec<PathBuf>,
+
+    /// Reads the cluster of this kubeconfig, as `loadmaster dump` does
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+
+    /// Context of the kubeconfig
+    #[arg(long, value_name = "NAME", requires = "kubeconfig")]
+    context: Option<String>,
 
     /// What happens to unknown fields, fields given twice, and unknown kinds or versions, as with kubectl
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Validate::Warn,
@@ -65,6 +73,10 @@ pub(super) struct Args {
     /// Exits with 1 if a pod stays without a node, or if the input has a workload whose pods cannot be made
     #[arg(long, conflicts_with_all = ["trace", "compare"])]
     fail_if_pending: bool,
+
+    /// Shows tables in full, which are cut after 50 rows otherwise
+    #[arg(long)]
+    all: bool,
 
     /// Explains one pod, placed or not, on the state after the run; can be repeated
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = pod_key, conflicts_with = "trace")]
@@ -215,7 +227,8 @@ fn run_cluster(args: &Args, setup: &Setup) -> anyhow::Result<ExitCode> {
     warn(&simulation.warnings);
     match args.output {
         Output::Table | Output::Wide => {
-            print(&report::simulation(&simulation, args.detail(), Colour::of_stdout()))
+            let layout = Layout::of_stdout(args.detail(), args.all);
+            print(&report::simulation(&simulation, layout))
         }
         Output::Json => print_json(&PlacedPods::of(&simulation)),
         Output::Yaml => print_yaml(&PlacedPods::of(&simulation)),
@@ -334,9 +347,13 @@ fn drive(args: &Args, trace: &Trace, settings: &Settings) -> anyhow::Result<(Str
 ///
 /// # Errors
 /// The input cannot be used.
-fn read(args: &Args, wanted: &Wanted) -> Result<Dump, Faults> {
+fn read(args: &Args, wanted: &Wanted) -> anyhow::Result<Dump> {
     let mut made = Made::default();
-    let input = wire::read(&args.filename, wanted, args.validate.into(), |input| {
+    let origins = match &args.kubeconfig {
+        None => Origin::of_paths(&args.filename),
+        Some(file) => vec![of_cluster(Some(file), args.context.as_deref())?],
+    };
+    let input = wire::read(&origins, wanted, args.validate.into(), |input| {
         made = make(input, input.workloads.len(), workloads::MOST_PODS);
         std::mem::take(&mut made.objects)
     })?;

@@ -39,10 +39,9 @@ impl Answers {
             let moments = Arc::new(Mutex::new(Moments::open(path, registry)?));
             return Ok(Self::Recording { text: format!("recording {}", path.display()), moments });
         }
-        if source.dump.is_empty() {
-            return Ok(Self::Scheduler(source.clone()));
-        }
-        let dump = Arc::new(Mutex::new(Dump::read(source, registry)?));
+        let Some(origins) = source.local()? else { return Ok(Self::Scheduler(source.clone())) };
+        let dump = Dump::read(&origins, source.config.as_deref(), registry)?;
+        let dump = Arc::new(Mutex::new(dump));
         Ok(Self::Dump { text: source.text(), dump })
     }
 

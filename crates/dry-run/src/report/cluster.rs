@@ -23,6 +23,54 @@ pub enum Detail {
     Wide,
 }
 
+/// The layout of a report.
+#[derive(Debug, Clone, Copy)]
+pub struct Layout {
+    /// The amount of detail.
+    pub detail: Detail,
+    /// Whether tables are shown in full.
+    pub is_whole: bool,
+    /// Whether the summary comes last instead of first.
+    pub ends_with_summary: bool,
+    /// Whether tables are coloured.
+    pub colour: Colour,
+}
+
+impl Layout {
+    /// Returns the layout for standard output. Wide tables are shown in full.
+    pub fn of_stdout(detail: Detail, is_whole: bool) -> Self {
+        Self {
+            detail,
+            is_whole: is_whole || detail == Detail::Wide,
+            ends_with_summary: table::ends_in_view(),
+            colour: Colour::of_stdout(),
+        }
+    }
+
+    /// Adds a section with a table of the first rows.
+    fn section<T>(
+        &self,
+        text: &mut String,
+        title: &str,
+        rows: &[T],
+        of: impl FnOnce(&[T]) -> Table,
+    ) {
+        if rows.is_empty() {
+            return;
+        }
+        let (shown, more) = table::cut(rows.len(), self.is_whole);
+        *text += &format!("\n{title}\n{}{more}", of(&rows[..shown]).render(self.colour));
+    }
+
+    /// Returns the text with the summary in its place.
+    pub(super) fn with_summary(&self, summary: &str, text: &str) -> String {
+        match self.ends_with_summary {
+            true => format!("{}\n{summary}", text.trim_start_matches('\n')),
+            false => format!("{summary}{text}"),
+        }
+    }
+}
+
 /// Number of node names listed per rejection.
 const NAMED: usize = 5;
 
@@ -30,35 +78,28 @@ const NAMED: usize = 5;
 const FULL: f64 = 90.0;
 
 /// Renders a simulation.
-pub fn simulation(simulation: &Simulation, detail: Detail, colour: Colour) -> String {
-    let mut text = summary(simulation);
+pub fn simulation(simulation: &Simulation, layout: Layout) -> String {
+    let Layout { detail, colour, .. } = layout;
+    let mut text = String::new();
     let workloads: Vec<_> =
         simulation.workloads.iter().filter(|own| is_shown(own, detail)).collect();
-    if !workloads.is_empty() {
-        text += "\nWORKLOADS, number of pods\n";
-        text += &self::workloads(&workloads).render(colour);
-    }
-    if !simulation.placed.is_empty() {
-        text += "\nPLACED\n";
-        text += &placed(&simulation.placed, detail).render(colour);
-    }
-    if !simulation.evicted.is_empty() {
-        text += "\nEVICTED to make room\n";
-        text += &evicted(&simulation.evicted, detail).render(colour);
-    }
-    if !simulation.left.is_empty() {
-        text += "\nLEFT PENDING\n";
-        text += &left(&simulation.left, detail).render(colour);
-    }
-    if !simulation.nodes.is_empty() {
-        text += "\nNODES, requested of allocatable after the run\n";
-        text += &nodes(simulation, detail).render(colour);
-    }
+    layout.section(&mut text, "WORKLOADS, number of pods", &workloads, self::workloads);
+    layout.section(&mut text, "PLACED", &simulation.placed, |pods| placed(pods, detail));
+    layout.section(&mut text, "EVICTED to make room", &simulation.evicted, |pods| {
+        evicted(pods, detail)
+    });
+    layout.section(&mut text, "LEFT PENDING", &simulation.left, |pods| left(pods, detail));
+    layout.section(
+        &mut text,
+        "NODES, requested of allocatable after the run",
+        &simulation.nodes,
+        |rows| nodes(rows, &simulation.total, detail),
+    );
     for explanation in &simulation.explanations {
         text += "\n";
         text += &explain(explanation, detail, colour);
     }
-    text
+    layout.with_summary(&summary(simulation), &text)
 }
 
 fn summary(simulation: &Simulation) -> String {
@@ -192,7 +233,7 @@ fn further_cells(detail: Detail, scheduler: &str, priority: i32, attempts: u32) 
     }
 }
 
-fn nodes(simulation: &Simulation, detail: Detail) -> Table {
+fn nodes(nodes: &[NodeUsage], total: &BTreeMap<String, Usage>, detail: Detail) -> Table {
     let mut columns = vec![Column::words("NODE")];
     for name in ["CPU", "MEMORY", "PODS"] {
         columns.extend([Column::numbers(name), Column::numbers("%")]);
@@ -203,7 +244,7 @@ fn nodes(simulation: &Simulation, detail: Detail) -> Table {
     }
     columns.push(Column::words("REMARKS"));
     let mut table = Table::new(columns);
-    for node in &simulation.nodes {
+    for node in nodes {
         let mut cells = vec![Cell::from(&node.name)];
         cells.extend(usage_cells(&node.resources));
         if detail == Detail::Wide {
@@ -212,7 +253,7 @@ fn nodes(simulation: &Simulation, detail: Detail) -> Table {
         cells.push(Cell::toned(remarks(node), Tone::Odd));
         table.row(cells);
     }
-    let total = [Cell::from("total")].into_iter().chain(usage_cells(&simulation.total));
+    let total = [Cell::from("total")].into_iter().chain(usage_cells(total));
     table.row(total);
     table
 }

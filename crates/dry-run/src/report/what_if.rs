@@ -4,19 +4,17 @@ use std::collections::BTreeSet;
 
 use crate::Usage;
 use crate::what_if::{Sides, WhatIf};
-use table::{Cell, Colour, Column, Table, Tone};
+use table::{Cell, Column, Table, Tone};
 
-use super::cluster::{Detail, amount, counted};
-
-/// Maximum number of listed pods of a kind; `-o wide` and JSON list all.
-const LISTED: usize = 50;
+use super::cluster::{Detail, Layout, amount, counted};
 
 /// Resources that are listed even if neither side requests them.
 const USUAL: [&str; 3] = ["cpu", "memory", "pods"];
 
 /// Renders the effects of a change.
-pub fn what_if(answer: &WhatIf, detail: Detail, colour: Colour) -> String {
-    let mut text = summary(answer);
+pub fn what_if(answer: &WhatIf, layout: Layout) -> String {
+    let Layout { detail, colour, .. } = layout;
+    let mut text = String::new();
     let lists = [
         ("MOVED", moved(answer)),
         ("PLACED because of the change", placed(answer)),
@@ -31,20 +29,16 @@ pub fn what_if(answer: &WhatIf, detail: Detail, colour: Colour) -> String {
         if rows.is_empty() {
             continue;
         }
-        let shown = if detail == Detail::Wide { rows.len() } else { rows.len().min(LISTED) };
-        let more = rows.len() - shown;
+        let (shown, more) = table::cut(rows.len(), layout.is_whole);
         let mut table = Table::new(columns);
         for row in rows.into_iter().take(shown) {
             table.row(row);
         }
-        text += &format!("\n{title}\n{}", table.render(colour));
-        if more > 0 {
-            text += &format!("and {more} more; -o wide lists all\n");
-        }
+        text += &format!("\n{title}\n{}{more}", table.render(colour));
     }
     text += "\nUTILISATION, requested of allocatable\n";
     text += &utilisation(answer).render(colour);
-    text
+    layout.with_summary(&summary(answer), &text)
 }
 
 fn summary(answer: &WhatIf) -> String {

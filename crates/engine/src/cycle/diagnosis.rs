@@ -20,6 +20,8 @@ pub struct Diagnosis {
     pub pre_filter: Status,
     /// The message of PostFilter.
     pub post_filter_message: String,
+    /// Whether the pod could not be decoded in full.
+    pub is_of_invalid_pod: bool,
 }
 
 impl Diagnosis {
@@ -95,6 +97,9 @@ impl FitError {
     /// Returns the text without the message of PostFilter.
     pub fn message_before_post_filter(&self) -> String {
         let by_pre_filter = self.diagnosis.pre_filter.message();
+        if self.diagnosis.is_of_invalid_pod {
+            return by_pre_filter;
+        }
         match by_pre_filter.is_empty() {
             true => self.diagnosis.verdicts.fit_error(self.num_all_nodes),
             false => format!("0/{} nodes are available: {by_pre_filter}.", self.num_all_nodes),
@@ -104,7 +109,8 @@ impl FitError {
     /// Returns the text of the `PodScheduled` condition.
     pub fn message(&self) -> String {
         let mut message = self.message_before_post_filter();
-        if !self.diagnosis.post_filter_message.is_empty() {
+        let is_about_pod = self.diagnosis.is_of_invalid_pod;
+        if !self.diagnosis.post_filter_message.is_empty() && !is_about_pod {
             message += &format!(" {}", self.diagnosis.post_filter_message);
         }
         message

@@ -399,9 +399,13 @@ impl Cycle<'_, '_> {
         if problems.is_empty() {
             return Ok(());
         }
-        let reasons = problems.iter().map(|problem| format!("invalid pod: {problem}").into());
-        let status = Status::with_reasons(Code::UnschedulableAndUnresolvable, reasons.collect());
-        Err(self.rejected(Diagnosis::by_pre_filter(status)))
+        let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        let status = Status::unresolvable(format!(
+            "the pod is invalid, and an API server refuses it: {}",
+            problems.join(", ")
+        ));
+        let diagnosis = Diagnosis::by_pre_filter(status);
+        Err(self.rejected(Diagnosis { is_of_invalid_pod: true, ..diagnosis }))
     }
 
     fn find_feasible_nodes(&mut self) -> Result<Option<Chosen>, ScheduleError> {
