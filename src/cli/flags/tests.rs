@@ -373,6 +373,7 @@ const OWN: [&str; 11] = [
     "no-rankings=false",
     "record-limit=2Gi",
     "record=",
+    "schedule-group-members-alone=false",
     "strict-takeover=false",
     "tracing-config-file=",
     "unsupported-kube-api-over-localhost=false",

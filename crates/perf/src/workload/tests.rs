@@ -148,12 +148,12 @@ fn errors_name_the_place() {
 }
 
 #[test]
-fn file_without_cases_is_an_error_with_its_line() {
+fn file_without_cases_is_an_error_with_its_field() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("performance-config.yaml");
     fs::write(&path, "- name: T\n  colour: red\n").unwrap();
     let error = format!("{:#}", File::read(&path).unwrap_err());
-    assert!(error.contains("unknown field `colour`") && error.contains("at line 2"), "{error}");
+    assert!(error.contains("[0].colour: unknown field `colour`"), "{error}");
     let error = File::read(&folder.path().join("none")).unwrap_err().to_string();
     assert!(error.ends_with("none: cannot read the file"), "{error}");
 }
