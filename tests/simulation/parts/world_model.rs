@@ -148,7 +148,21 @@ impl Model {
         self.cluster.remove_node(name);
         self.leave_zone(name);
         self.contested.remove(name);
+        self.clear_nominations_to(name);
         self.changes.objects.insert(name.clone());
+    }
+
+    /// The nominations of waiting pods to a node that is gone end. An attempt or a bind decides about its own.
+    fn clear_nominations_to(&mut self, node: &str) {
+        let nominated = self.nominations.iter().filter(|own| *own.node == *node);
+        let pods: Vec<Arc<Pod>> = nominated.map(|own| own.pod.clone()).collect();
+        for pod in pods {
+            let is_assumed = self.placed.iter().any(|placed| placed.pod.uid == pod.uid);
+            let is_under_way = is_assumed || self.queue.is_in_flight(&pod.uid);
+            if !is_under_way && self.pending.contains_key(&pod.key) {
+                self.end_nomination(&pod);
+            }
+        }
     }
 
     fn leave_zone(&mut self, name: &str) {
