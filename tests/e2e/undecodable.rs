@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::cluster::{Cluster, run_without_controllers};
 use super::daemon::Daemon;
+use super::devices::explanation;
 
 /// A node with one device, which the claim of the pod `first` gets.
 async fn prepare(cluster: &Cluster) {
@@ -60,6 +61,7 @@ fn claim_of_a_newer_shape_keeps_its_devices() {
         let daemon = Daemon::start(cluster).await;
         assert_taken_and_reported(cluster, &daemon, "third").await;
         cluster.create_pod(&cluster.pod_with_device_claim("user", "taken")).await;
-        cluster.has_condition("user", "resourceclaim \"taken\" cannot be decoded: status.").await;
+        // As for a claim that does not exist, PreEnqueue keeps the pod back without a condition.
+        explanation(&daemon, cluster, "user", "cannot be decoded: status.allocation").await;
     });
 }

@@ -71,7 +71,7 @@ async fn assert_reserved_rightly(cluster: &Cluster, count: usize) {
 }
 
 /// Waits until the explanation of a pod has this text.
-async fn explanation(daemon: &Daemon, cluster: &Cluster, pod: &str, text: &str) {
+pub(super) async fn explanation(daemon: &Daemon, cluster: &Cluster, pod: &str, text: &str) {
     let path = format!("/explain/pods/{}/{pod}", cluster.name);
     eventually(&format!("the explanation of {pod} has {text:?}"), async || {
         let (_, answer) = daemon.endpoints.get(&path).await?;
