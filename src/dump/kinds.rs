@@ -58,6 +58,12 @@ pub(super) static KINDS: &[DumpedKind] = &[
     of("ray.io/v1", "rayjobs.ray.io", "RayJob"),
     of("kubeflow.org/v1", "pytorchjobs.kubeflow.org", "PyTorchJob"),
     of("kubeflow.org/v2beta1", "mpijobs.kubeflow.org", "MPIJob"),
+    of(
+        "trainer.kubeflow.org/v1alpha1",
+        "clustertrainingruntimes.trainer.kubeflow.org",
+        "ClusterTrainingRuntime",
+    ),
+    of("trainer.kubeflow.org/v1alpha1", "trainingruntimes.trainer.kubeflow.org", "TrainingRuntime"),
     of("trainer.kubeflow.org/v1alpha1", "trainjobs.trainer.kubeflow.org", "TrainJob"),
     of("batch.volcano.sh/v1alpha1", "jobs.batch.volcano.sh", "Job"),
     of("argoproj.io/v1alpha1", "rollouts.argoproj.io", "Rollout"),

@@ -365,7 +365,7 @@ const DEFAULTS: &str = "
     write-config-to=";
 
 /// Flags of Loadmaster.
-const OWN: [&str; 11] = [
+const OWN: [&str; 12] = [
     "adaptive-sampling=false",
     "agent-config=",
     "clusters=",
