@@ -428,12 +428,13 @@ impl Scheduler {
         self.takeover = Some(Takeover::begin(&start, &mut self.engine, now));
     }
 
-    /// Takes the takeover a step on.
-    fn advance_takeover(&mut self, now: Time) {
-        if let Some(takeover) = &mut self.takeover {
-            takeover.advance(&mut self.engine, now);
-            self.takeover_notices.extend(takeover.take_notices());
-        }
+    /// Takes the takeover a step on, when all answers have been handled. Returns whether it fences
+    /// pods now.
+    fn advance_takeover(&mut self, now: Time) -> bool {
+        let Some(takeover) = &mut self.takeover else { return false };
+        let fences = takeover.advance(&mut self.engine, now);
+        self.takeover_notices.extend(takeover.take_notices());
+        fences
     }
 
     /// Runs a step of the election, if there is one.
@@ -466,15 +467,12 @@ impl Scheduler {
     fn dispatch_effects(&mut self, now: Time, ports: &mut Ports<'_>) {
         let may_act = self.may_act(now);
         loop {
-            if may_act {
-                self.advance_takeover(now);
-            }
             let effects = if may_act { self.engine.take_effects() } else { Vec::new() };
             for effect in effects {
                 self.dispatch(effect, now);
             }
             let answers = self.api_dispatcher.take_answers();
-            if answers.is_empty() {
+            if answers.is_empty() && !(may_act && self.advance_takeover(now)) {
                 break;
             }
             for (effect, answer) in answers {

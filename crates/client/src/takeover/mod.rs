@@ -171,7 +171,9 @@ impl Takeover {
     }
 
     /// Goes on to the fences once the caches are current, and notes for the log what is complete.
-    pub(crate) fn advance(&mut self, engine: &mut RecordedEngine, now: Time) {
+    /// Returns whether the fences begin.
+    pub(crate) fn advance(&mut self, engine: &mut RecordedEngine, now: Time) -> bool {
+        let was_fencing = matches!(self.stage, Stage::Fencing(_));
         if let Stage::CatchingUp { catch_up, then: Some(limits) } = &self.stage
             && catch_up.is_complete(engine)
         {
@@ -193,6 +195,7 @@ impl Takeover {
             let took = now.since(self.began);
             self.notices.push(TakeoverNotice::LaterCompleted { took, fenced });
         }
+        !was_fencing && matches!(self.stage, Stage::Fencing(_))
     }
 
     /// Returns the number of pods fenced before the first decision, and how many of these fences
