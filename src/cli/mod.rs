@@ -68,7 +68,7 @@ enum Command {
     #[cfg(feature = "sandbox")]
     Sandbox(sandbox::Args),
     #[cfg(feature = "simulator")]
-    Simulate(simulate::Args),
+    Simulate(Box<simulate::Args>),
     #[command(name = "whatif")]
     WhatIf(Box<what_if::Args>),
     #[cfg(feature = "sandbox")]
