@@ -10,7 +10,7 @@ use framework::{Pod, PodKey, Time, Uid};
 
 use crate::profile::gated_condition;
 
-/// Number of pods that are told in each interval.
+/// Maximum number of pods that get their condition and event in one interval.
 const BATCH: usize = 10;
 /// The interval.
 const INTERVAL: Duration = Duration::from_millis(100);

@@ -3,8 +3,8 @@
 //! - Its caches must show everything that happened before it began ([`catch_up`]).
 //! - A bind of a process that crashed may still be under way. Each Binding names the
 //!   resourceVersion of its pod. If the scheduler changes that version first, the bind is refused,
-//!   or it was faster and the pod is seen to be bound. Such a write is a patch of the status of the
-//!   pod, a *fence* ([`EffectKind::TouchPod`](engine::EffectKind)).
+//!   or it was faster and the pod is seen to be bound. The write patches the status of the pod. It
+//!   is called a *fence* ([`EffectKind::TouchPod`](engine::EffectKind)).
 //!
 //! A predecessor had a limited number of requests in flight. A [bounded](Fencing::Bounded) takeover
 //! fences as many pods before the first decision, those that it was most likely binding
@@ -33,7 +33,7 @@ use crate::failed_call::FailedCall;
 /// The pods that a scheduler fences whose predecessor may have crashed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fencing {
-    /// Those that it was most likely binding.
+    /// The pods that the predecessor was most likely binding.
     Bounded(FenceLimits),
     /// All, before the first decision (`--strict-takeover`).
     Strict,

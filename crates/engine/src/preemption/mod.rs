@@ -15,8 +15,8 @@
 //! all the room free. Until the watch shows that deletion, or that the victim takes its time, the
 //! preemptor is gated: PreEnqueue of DefaultPreemption checks `Handle::is_preempting`. Without the gate,
 //! the preemptor could find its victims still running and evict other pods, as in kube-scheduler. The
-//! API server shows a victim without grace period as terminating right before it removes it. Such a
-//! victim is waited for, for at most [`LONGEST_REMOVAL`]: an attempt in between would be in vain.
+//! API server shows a victim without grace period as terminating right before it removes it. The
+//! preemptor waits for that removal for at most [`LONGEST_REMOVAL`]: an attempt in between fails.
 //!
 //! No pod is evicted twice: for every preemptor, a victim whose eviction was requested counts as
 //! ending. A preemptor whose evictions repeatedly lead to no binding pauses.

@@ -401,7 +401,7 @@ impl<P: Send + Sync + 'static> PluginBuilder<P> {
     }
 
     /// Declares that the plugin keeps the pods of a PodGroup together. A profile without such a plugin gates the pods
-    /// that belong to one, unless the scheduler is told to schedule them alone.
+    /// that belong to one, unless `--schedule-group-members-alone` is set.
     #[must_use]
     pub const fn schedules_groups(mut self) -> Self {
         self.built.schedules_groups = true;
