@@ -8,6 +8,7 @@ mod parallel;
 mod volumes;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -222,11 +223,22 @@ fn any_pod(name: &str, template: usize, variant: usize) -> PodBuilder {
         // The label of the Service, for default constraints.
         20 | 21 => pod.label("tier", "web"),
         22 => pod.priority(100).cpu("3"),
+        // PreFilter restricts the search to some nodes.
+        23 => pod.with(|pod| only_on(pod, 0..40)).image("web:1"),
+        24 => pod.with(|pod| {
+            spreads(pod, &[(1, ZONE, "ScheduleAnyway", json!({}))]);
+            only_on(pod, 3..30);
+        }),
+        25 => pod.priority(5).cpu("3").with(|pod| {
+            spreads(pod, &[(2, HOST, "DoNotSchedule", json!({}))]);
+            only_on(pod, 0..12);
+        }),
+        26 => pod.toleration("spot", "Exists", "", "PreferNoSchedule").with(|pod| only_on(pod, 5..200)),
         _ => pod,
     }
 }
 
-const TEMPLATES: usize = 24;
+const TEMPLATES: usize = 28;
 const HOST: &str = "kubernetes.io/hostname";
 const ZONE: &str = "topology.kubernetes.io/zone";
 const RACK: &str = "rack";
@@ -237,6 +249,17 @@ fn prefers_ssd(pod: &mut api::Pod) {
     let affinity = json!({"nodeAffinity": {
         "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 7, "preference": {
             "matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}}]}});
+    pod.spec.affinity = serde_json::from_value(affinity).unwrap();
+}
+
+/// Requires one of the nodes with these numbers.
+fn only_on(pod: &mut api::Pod, numbers: Range<usize>) {
+    let term = |number: usize| {
+        json!({"matchFields": [
+            {"key": "metadata.name", "operator": "In", "values": [format!("n{number}")]}]})
+    };
+    let terms: Vec<Value> = numbers.map(term).collect();
+    let affinity = json!({"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}});
     pod.spec.affinity = serde_json::from_value(affinity).unwrap();
 }
 

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use framework::{Time, WallOffset};
 
-use crate::cycle::Extender;
+use crate::extender::Extender;
 use crate::ports::{
-    CallError, ExtenderCall, ExtenderClient, Filtered, HostPriorities, MetaVictims, PreemptionCall,
-    Probing,
+    CallError, ExtenderCall, ExtenderClient, Filtered, HostPriorities, MetaVictims, Outage,
+    PreemptionCall, Probing,
 };
 
 /// Shortest pause before an extender that did not answer is tried again.
@@ -19,17 +19,6 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 /// Longest pause as a multiple of the time that the unanswered call took. Calls that get no answer then take
 /// less than a tenth of the time.
 const LONGEST_PAUSE_PER_CALL: u32 = 12;
-
-/// An extender that does not answer, and is therefore not called.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outage {
-    /// When the call began that got no answer.
-    pub since: Time,
-    /// When the extender is tried again at the earliest, with the next pod that needs it.
-    pub next_try: Time,
-    /// Why the last call got no answer.
-    pub error: String,
-}
 
 /// Which extenders answer, by their index.
 #[derive(Debug, Default)]

@@ -76,10 +76,6 @@ impl Failure {
         NominatingInfo::Override("".into())
     }
 
-    pub(crate) const fn code(&self) -> Code {
-        self.code
-    }
-
     /// Whether the pod goes back without event and condition.
     fn is_silent(&self) -> bool {
         matches!(self.code, Code::Success | Code::Wait | Code::Skip)

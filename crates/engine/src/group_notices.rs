@@ -6,9 +6,11 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use framework::{Pod, PodKey, Time, Uid};
+use framework::{Pod, PodKey, StatusPatch, Time, Uid};
 
-use crate::profile::gated_condition;
+use crate::context::{Context, PodEvent};
+use crate::profile::{GROUP_GATE, gated_condition};
+use crate::world::{View, World};
 
 /// Maximum number of pods that get their condition and event in one interval.
 const BATCH: usize = 10;
@@ -29,8 +31,29 @@ pub(crate) struct GroupNotices {
 }
 
 impl GroupNotices {
+    /// Takes in whether the gate keeps a pending pod back.
+    pub(crate) fn see_pending(&mut self, pod: &PodKey, world: &World, now: Time) {
+        let Some(known) = world.view().pending().get(pod) else { return };
+        let queued = world.queue().get(pod).map(|(_, queued)| queued);
+        let gate = queued.and_then(|queued| queued.gating_plugin.as_deref());
+        self.see(known, gate == Some(GROUP_GATE), now);
+    }
+
+    /// Tells some of the pods that the gate keeps back, by condition and event.
+    pub(crate) fn notify(&mut self, view: &View, cx: &mut Context<'_>) {
+        while let Some(key) = self.pop(cx.now) {
+            let Some(pod) = view.pending().get(&key) else { continue };
+            let Some(condition) = gated_condition(pod) else { continue };
+            let event = PodEvent::warning("FailedScheduling", "Scheduling", &condition.message);
+            cx.effects.record(pod, &pod.spec.scheduler_name, event);
+            let patch =
+                StatusPatch { condition: Some(condition.clone()), nominated_node_name: None };
+            cx.effects.patch_pod_status(pod, patch);
+        }
+    }
+
     /// Takes in a pending pod. One that has the condition already needs no notice, for example after a restart.
-    pub(crate) fn see(&mut self, pod: &Pod, is_gated: bool, now: Time) {
+    fn see(&mut self, pod: &Pod, is_gated: bool, now: Time) {
         if !is_gated {
             self.forget(&pod.uid);
             return;
@@ -63,7 +86,7 @@ impl GroupNotices {
     }
 
     /// Returns the next pod to tell.
-    pub(crate) fn pop(&mut self, now: Time) -> Option<PodKey> {
+    fn pop(&mut self, now: Time) -> Option<PodKey> {
         while self.left > 0 {
             let (pod, uid) = self.waiting.pop_front()?;
             if self.gated.contains(&uid) {

@@ -7,8 +7,11 @@
 //! - [`cache`]: nodes, and pods that run or are assumed to run on them.
 //! - [`queue`]: pods on their way: active, backing off, unschedulable, in flight.
 //! - [`world`]: cache, queue, nominations, pending and waiting pods behind one door, and the change log.
-//! - [`cycle`]: one attempt to find a node: PreFilter, Filter, PostFilter, PreScore, Score, Reserve, Permit.
+//! - [`cycle`]: the steps of a decision: PreFilter, Filter, PreScore, Score, PostFilter; Reserve and Permit after it.
+//! - `ranking`: what earlier decisions know of the nodes, repaired instead of asked again.
+//! - [`decide`]: decisions as values, which change nothing; samples, explanations and trials.
 //! - `binding`: the binding cycles: PreBind, Bind and what follows a lost answer.
+//! - `attempts`: carries decisions out, and acts on the ends of binding cycles.
 //! - `preemption`: the evictions that make room for a pod.
 //! - `engine`: mediates between them.
 //! - [`record`]: what each attempt found, kept in bounded memory.
@@ -16,26 +19,31 @@
 //! - [`ports`]: extenders and measurements.
 //! - `simulation`: parts of the engine, alone, for the fault simulation (feature `simulation`).
 //!
-//! Modules import downward only, in this order: engine, explain, preemption, binding, failure, cycle,
-//! world, queue, cache, profile, and the small modules that all of them use.
+//! Modules import downward only, in this order: engine, preemption, attempts, binding, failure, decide, ranking,
+//! cycle, world, queue, cache, profile, and the small modules that all of them use. No two files import each other.
 
 mod attempt;
+mod attempts;
 mod binding;
 pub mod cache;
 mod change;
 pub mod classify;
+mod config;
 mod context;
 pub mod cycle;
+pub mod decide;
 mod effect;
 mod engine;
-mod explain;
+mod extender;
 mod extender_calls;
 mod failure;
 mod go_duration;
 mod group_notices;
 mod nominator;
 mod object_event;
+mod placements;
 mod plugin_call;
+mod plugin_events;
 mod plugin_writes;
 pub mod ports;
 mod preemption;
@@ -51,11 +59,13 @@ pub mod world;
 pub use attempt::{Attempt, Outcome};
 pub use binding::BindingPhases;
 pub use change::Change;
+pub use config::EngineConfig;
 pub use cycle::TieBreak;
+pub use decide::{Evaluation, PostFilterEvaluation, Trial};
 pub use effect::{Effect, EffectId, EffectKind, Event, Eviction, ObjectRef};
-pub use engine::{Engine, EngineConfig, Settled};
-pub use explain::{Evaluation, PostFilterEvaluation, Trial};
+pub use engine::Engine;
 pub use framework::EventType;
 pub use nominator::Nominator;
 pub use object_event::{ObjectEvent, Objects};
+pub use placements::Settled;
 pub use plugin_call::catch_panic;

@@ -58,11 +58,11 @@ impl HasCode for Status {
     }
 }
 
-impl<T: HasCode> HasCode for Result<T, Status> {
+impl<T: HasCode, E: HasCode> HasCode for Result<T, E> {
     fn code(&self) -> Code {
         match self {
             Ok(answer) => answer.code(),
-            Err(status) => status.code(),
+            Err(error) => error.code(),
         }
     }
 }

@@ -11,7 +11,6 @@ use framework::{
     ClusterEvent, Code, ExtensionPoint, PluginName, Pod, PodKey, QueueTimes, Time, Uid,
 };
 
-pub use crate::extender_calls::Outage;
 use crate::record::{Choice, Record};
 
 /// A part of a pass over many nodes.
@@ -29,6 +28,17 @@ impl Parallelizer for () {
     fn run(&self, tasks: Vec<Task<'_>>) {
         tasks.into_iter().for_each(|task| task());
     }
+}
+
+/// An extender that does not answer, and is therefore not called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outage {
+    /// When the call began that got no answer.
+    pub since: Time,
+    /// When the extender is tried again at the earliest, with the next pod that needs it.
+    pub next_try: Time,
+    /// Why the last call got no answer.
+    pub error: String,
 }
 
 /// A filter or prioritize call to an extender.

@@ -4,6 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use framework::{PluginName, Time};
 
+use crate::context::Context;
+use crate::plugin_call::call_beside;
+use crate::world::View;
+
 /// One timer per plugin and token, in the order in which they fire.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
@@ -48,5 +52,18 @@ mod tests {
         assert_eq!(timers.pop_due(at(5)), Some(("A".into(), 1)));
         assert_eq!(timers.pop_due(at(5)), Some(("A".into(), 2)));
         assert_eq!((timers.pop_due(at(99)), timers.next_deadline()), (None, None));
+    }
+}
+
+/// Calls a plugin whose timer has fired.
+pub(crate) fn fire(plugin: &str, token: u64, view: &View, cx: &mut Context<'_>) {
+    for profile in view.profiles().iter() {
+        for timer in profile.timers.iter().filter(|timer| *timer.name == *plugin) {
+            let handle = view.handle(cx.now);
+            // A panic is counted; the timer has fired.
+            let _ = call_beside("Timer", &timer.name, cx.probe, || {
+                timer.plugin.fire(token, &handle);
+            });
+        }
     }
 }

@@ -8,7 +8,7 @@ use framework::{
 };
 use serde::Deserialize;
 
-use super::unknown::UnknownBind;
+use super::unknown_bind::UnknownBind;
 use super::waits::Wait;
 use crate::context::Context;
 use crate::effect::{EffectId, EffectKind};

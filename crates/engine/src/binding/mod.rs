@@ -9,11 +9,12 @@
 //!
 //! [`BindingCycles`] owns the cycles. An input (an answer, a change, a deadline) advances one cycle and
 //! returns a [`Transition`]; requests to the API server are effects. [`Transition::Bound`] and
-//! [`Transition::Failed`] hand the cycle over to the engine, which runs PostBind (`Engine::bound`), or
-//! Unreserve and requeueing (`Engine::binding_failed`).
+//! [`Transition::Failed`] hand the cycle over to [`Attempts`](crate::attempts), which run PostBind, or Unreserve and
+//! requeueing.
 
 mod cycle;
 mod unknown;
+mod unknown_bind;
 mod waits;
 
 use std::collections::BTreeMap;
@@ -26,11 +27,11 @@ use framework::{
 
 pub(crate) use self::cycle::{BindingCycle, Decided};
 use self::cycle::{IfUnbound, Next, Phase, Shown, Waiting};
-use self::unknown::UnknownBind;
+use self::unknown_bind::UnknownBind;
 use self::waits::PreBindWaits;
 use crate::context::Context;
-use crate::cycle::Extender;
 use crate::effect::{EffectId, EffectKind};
+use crate::extender::Extender;
 use crate::ports::Count;
 use crate::world::View;
 

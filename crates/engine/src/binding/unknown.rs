@@ -16,15 +16,15 @@
 //! A bind by an extender cannot be fenced, because the extender sends a request of its own. A fence may also be
 //! refused, for example by a webhook on `pods/status`. The pod is then bound to the same node again, which does no
 //! harm if the first bind arrives as well. If that fails, too, the pod keeps its room until a fence is carried out, or the
-//! requests can no longer be under way: [`EXTENDER_WAIT`], [`REFUSED_FENCE_WAIT`].
+//! requests can no longer be under way.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use framework::{Answer, ScheduledCondition, Time};
+use framework::{Answer, ScheduledCondition};
 
 use super::BindingCycles;
 use super::cycle::{BindingCycle, IfUnbound, Next, Phase, Shown, UnboundPod};
+use super::unknown_bind::UnknownBind;
 use crate::context::{Context, PodEvent};
 use crate::cycle::Placement;
 use crate::effect::EffectKind;
@@ -33,37 +33,6 @@ use crate::world::View;
 /// Maximum number of binds of one cycle with unknown outcome. The pauses before them add up to two seconds, the
 /// time that etcd needs to elect a leader. After that another node, or a later attempt, may do better.
 const MAX_BINDS: u32 = 5;
-
-/// Time after a bind by an extender at which it is given up. An API server ends a request after a minute
-/// (`--request-timeout`), so this covers an extender whose own request was sent at once.
-const EXTENDER_WAIT: Duration = Duration::from_secs(90);
-
-/// Time after a bind whose fence was refused at which it is given up: ten times as long as an API server takes for a
-/// request, for a request that something on the way holds up.
-const REFUSED_FENCE_WAIT: Duration = Duration::from_mins(10);
-
-/// A bind whose outcome is unknown.
-#[derive(Debug, Clone)]
-pub(super) struct UnknownBind {
-    /// The error in place of the answer.
-    pub(super) error: String,
-    /// The extenders from this index on may bind the pod next.
-    pub(super) extender: usize,
-    /// Whether a write of the pod stops every bind that may still be under way.
-    pub(super) fenced: bool,
-    /// The time at which the request was sent.
-    pub(super) sent: Time,
-    /// Whether an extender bound the pod.
-    pub(super) by_extender: bool,
-}
-
-impl UnknownBind {
-    /// Returns whether the request may still be under way.
-    fn may_arrive(&self, now: Time) -> bool {
-        let longest = if self.by_extender { EXTENDER_WAIT } else { REFUSED_FENCE_WAIT };
-        now.since(self.sent) < longest
-    }
-}
 
 impl BindingCycles {
     /// Goes on after a bind of unknown outcome, with a pod that was read unbound.

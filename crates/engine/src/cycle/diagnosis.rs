@@ -5,8 +5,6 @@ use std::sync::Arc;
 
 use framework::{Code, PluginName, Status, Verdicts};
 
-use super::PreFiltered;
-
 /// The reasons why an attempt found no node.
 #[derive(Debug, Clone, Default)]
 pub struct Diagnosis {
@@ -57,10 +55,8 @@ impl Diagnosis {
     }
 
     /// Records the plugins that restrict the search: an event that they registered may help the pod.
-    pub(super) fn record_restriction(&mut self, pre_filtered: &PreFiltered) {
-        if let Some((_, plugins)) = &pre_filtered.restriction {
-            self.unschedulable_plugins.extend(plugins.iter().cloned());
-        }
+    pub(super) fn record_restriction(&mut self, plugins: &[PluginName]) {
+        self.unschedulable_plugins.extend(plugins.iter().cloned());
     }
 
     /// Records the plugin of a rejection.
@@ -73,7 +69,7 @@ impl Diagnosis {
     }
 
     /// Records the plugins of all verdicts.
-    pub(super) fn record_verdicts(&mut self) {
+    pub(crate) fn record_verdicts(&mut self) {
         let verdicts = self.verdicts.clone();
         verdicts.counts().into_iter().for_each(|(status, _)| self.record(status));
     }

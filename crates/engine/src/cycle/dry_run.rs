@@ -9,7 +9,8 @@ use framework::{
     PodIx, PreFilterExtensions, Status, Trial,
 };
 
-use super::{PreemptingExtenders, TieBreak};
+use super::extender_preemption::PreemptingExtenders;
+use super::settings::TieBreak;
 use crate::plugin_call::call_plugin;
 use crate::ports::{Count, Point, Probe};
 use crate::profile::{Named, Profile};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use framework::preemption::{Candidate, Victims};
 use framework::{Cluster, NodeIx, Pod, Status, Time, Uid};
 
-use super::Extender;
+use crate::extender::Extender;
 use crate::extender_calls::ExtenderCalls;
 use crate::ports::{self, MetaVictims, PreemptionCall};
 

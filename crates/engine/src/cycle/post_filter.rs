@@ -2,66 +2,58 @@
 
 use framework::{Code, ExtensionPoint, NominatingInfo, PostFilterResult, Status, Verdicts};
 
-use super::{NodeFilters, Panics, PreemptingExtenders, ProfileDryRun, Settings, Subject};
-use crate::context::Context;
+use super::dry_run::{NodeFilters, Panics, ProfileDryRun};
+use super::extender_preemption::PreemptingExtenders;
+use super::subject::Subject;
 use crate::plugin_call::call_plugin;
-use crate::world::View;
 
-/// The PostFilter plugins of one attempt.
-pub(crate) struct PostFilter<'a> {
-    pub(crate) view: &'a View,
-    pub(crate) settings: &'a Settings,
-    pub(crate) rng: &'a mut fastrand::Rng,
-    /// Whether the verdict on each node depends only on the node and the pods on it.
-    pub(crate) are_local: bool,
-}
-
-impl PostFilter<'_> {
-    /// Runs the plugins. The first that succeeds, fails or answers UnschedulableAndUnresolvable decides;
-    /// otherwise the reasons of all are collected, and the last nomination counts.
-    pub(crate) fn run(
-        &mut self,
-        subject: &mut Subject<'_>,
-        verdicts: &Verdicts,
-        cx: &mut Context<'_>,
-    ) -> PostFilterResult {
-        let Subject { profile, pod, state } = subject;
-        let mut collected = PostFilterResult::default();
-        let mut reasons = Vec::new();
-        for plugin in &profile.post_filter {
-            let handle = self.view.handle(cx.now);
-            let mut dry_run = ProfileDryRun {
-                filters: NodeFilters::new(profile, handle, pod, state),
-                rng: &mut *self.rng,
-                tie_break: self.settings.tie_break,
-                are_local: self.are_local,
-                extenders: PreemptingExtenders {
-                    all: &self.settings.extenders,
-                    client: &mut cx.extenders,
-                    now: &mut cx.now,
-                },
-                panics: Panics::default(),
-            };
-            let result = call_plugin(ExtensionPoint::PostFilter, &plugin.name, cx.probe, || {
+/// Runs the PostFilter plugins. The first that succeeds, fails or answers UnschedulableAndUnresolvable decides;
+/// otherwise the reasons of all are collected, and the last nomination counts. `are_local` says whether the verdict on
+/// each node depends only on the node and the pods on it.
+pub(crate) fn run_post_filter(
+    subject: &mut Subject<'_, '_>,
+    verdicts: &Verdicts,
+    are_local: bool,
+    rng: &mut fastrand::Rng,
+) -> PostFilterResult {
+    let mut collected = PostFilterResult::default();
+    let mut reasons = Vec::new();
+    for plugin in &subject.profile.post_filter {
+        let handle = subject.handle();
+        let (profile, settings, pod) = (subject.profile, subject.settings, subject.pod);
+        let mut dry_run = ProfileDryRun {
+            filters: NodeFilters::new(profile, handle, pod, &subject.state),
+            rng: &mut *rng,
+            tie_break: settings.tie_break,
+            are_local,
+            extenders: PreemptingExtenders {
+                all: &settings.extenders,
+                client: &mut subject.cx.extenders,
+                now: &mut subject.cx.now,
+            },
+            panics: Panics::default(),
+        };
+        let state = &mut subject.state;
+        let result =
+            call_plugin(ExtensionPoint::PostFilter, &plugin.name, subject.cx.probe, || {
                 plugin.plugin.post_filter(state, pod, verdicts, &mut dry_run, &handle)
             });
-            dry_run.panics.report(cx.probe);
-            let result = match result {
-                Ok(result) => result,
-                Err(status) => PostFilterResult { status, ..PostFilterResult::default() },
-            };
-            match result.status.code() {
-                Code::Success | Code::UnschedulableAndUnresolvable => return result,
-                Code::Unschedulable | Code::Pending => {
-                    reasons.extend_from_slice(result.status.reasons());
-                    if result.nominating != NominatingInfo::Noop {
-                        collected.nominating = result.nominating;
-                    }
+        dry_run.panics.report(subject.cx.probe);
+        let result = match result {
+            Ok(result) => result,
+            Err(status) => PostFilterResult { status, ..PostFilterResult::default() },
+        };
+        match result.status.code() {
+            Code::Success | Code::UnschedulableAndUnresolvable => return result,
+            Code::Unschedulable | Code::Pending => {
+                reasons.extend_from_slice(result.status.reasons());
+                if result.nominating != NominatingInfo::Noop {
+                    collected.nominating = result.nominating;
                 }
-                _ => return PostFilterResult { status: result.status, ..Default::default() },
             }
+            _ => return PostFilterResult { status: result.status, ..Default::default() },
         }
-        collected.status = Status::with_reasons(Code::Unschedulable, reasons);
-        collected
     }
+    collected.status = Status::with_reasons(Code::Unschedulable, reasons);
+    collected
 }

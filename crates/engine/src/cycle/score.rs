@@ -4,167 +4,172 @@ use std::collections::BTreeSet;
 
 use framework::{Code, ExtensionPoint, NodeGroup, NodeIx, PluginName, Status};
 
-use super::{Cycle, Depth, Form};
-use crate::plugin_call::{HasCode, call_plugin};
+use super::extender::prioritize_by_extenders;
+use super::filter::Candidates;
+use super::report::NodeScores;
+use super::scored::Scored;
+use super::scorer::Scorer;
+use super::settings::Form;
+use super::subject::Subject;
+use crate::plugin_call::call_plugin;
 use crate::ports::Point;
 use crate::profile::{MAX_NODE_SCORE, ScorePlugin};
 
-/// The scores of one plugin.
-#[derive(Debug, Clone)]
-pub struct NodeScores {
-    /// The plugin.
-    pub plugin: PluginName,
-    /// Before normalising, for plugins that normalise.
-    pub raw: Option<Vec<(NodeIx, i64)>>,
-    /// Normalised and weighted.
-    pub weighted: Vec<(NodeIx, i64)>,
+/// Buffers of the score pass, which decisions reuse.
+#[derive(Debug, Default)]
+pub(crate) struct ScorePass {
+    totals: Vec<i64>,
+    /// The scores of one plugin.
+    own: Vec<i64>,
 }
 
 /// The feasible nodes that PreScore gets.
 #[derive(Clone, Copy)]
-pub(super) enum FeasibleNodes<'n> {
+pub(crate) enum FeasibleNodes<'n> {
     List(&'n [NodeIx]),
     Groups(&'n [NodeGroup]),
 }
 
-impl Cycle<'_, '_> {
-    /// Computes the total score of each feasible node, into the scratch.
-    pub(super) fn score(&mut self) -> Result<(), Status> {
-        let nodes = std::mem::take(&mut self.scratch.feasible.nodes);
-        let mut totals = std::mem::take(&mut self.scratch.feasible.totals);
+impl ScorePass {
+    /// Scores the candidates, unless there is only one. `report` gets the scores of each plugin.
+    pub(crate) fn run<'s>(
+        &'s mut self,
+        subject: &mut Subject<'_, '_>,
+        Candidates { nodes, evaluated }: Candidates<'s>,
+        report: Option<&mut Vec<NodeScores>>,
+    ) -> Result<Scored<'s>, Status> {
+        let totals = if nodes.len() > 1 { self.score(subject, nodes, report)? } else { &[] };
+        Ok(Scored { nodes, totals, evaluated })
+    }
+
+    /// Returns the total score of each node.
+    pub(crate) fn score(
+        &mut self,
+        subject: &mut Subject<'_, '_>,
+        nodes: &[NodeIx],
+        mut report: Option<&mut Vec<NodeScores>>,
+    ) -> Result<&[i64], Status> {
+        let Self { totals, own: scores } = self;
+        totals.clear();
         totals.resize(nodes.len(), 0);
-        let scored = self.score_nodes(&nodes, &mut totals);
-        self.scratch.feasible.nodes = nodes;
-        self.scratch.feasible.totals = totals;
-        scored
-    }
-
-    fn score_nodes(&mut self, nodes: &[NodeIx], totals: &mut [i64]) -> Result<(), Status> {
-        if self.profile.score.is_empty() && self.settings.extenders.is_empty() {
+        if subject.profile.score.is_empty() && subject.settings.extenders.is_empty() {
             totals.fill(1);
-            return Ok(());
+            return Ok(totals);
         }
-        let skip = self.run_pre_score(FeasibleNodes::List(nodes), |_| true)?;
-        let mut scores = std::mem::take(&mut self.scratch.scores);
+        let skip = run_pre_score(subject, FeasibleNodes::List(nodes), |_| true)?;
         scores.resize(nodes.len(), 0);
-        let profile = self.profile;
-        self.start(ExtensionPoint::Score);
-        let mut outcome = Ok(());
-        for plugin in profile.score.iter().filter(|plugin| !skip.contains(&plugin.name)) {
-            outcome = self.score_by(plugin, self.form, nodes, &mut scores, totals);
-            if outcome.is_err() {
-                break;
-            }
-        }
-        self.scratch.scores = scores;
-        self.stop(ExtensionPoint::Score, outcome.code());
-        outcome?;
-        self.prioritize_by_extenders(nodes, totals);
-        Ok(())
+        let (profile, form) = (subject.profile, subject.form);
+        subject.measure(ExtensionPoint::Score, |subject| {
+            let mut plugins = profile.score.iter().filter(|own| !skip.contains(&own.name));
+            plugins.try_for_each(|own| {
+                let report = report.as_deref_mut();
+                score_by(subject, own, form, nodes, Totals { scores, totals, report })
+            })
+        })?;
+        prioritize_by_extenders(subject, nodes, totals);
+        Ok(totals)
     }
+}
 
-    /// Runs PreScore of the plugins that take part. Returns the plugins whose Score is skipped.
-    pub(super) fn run_pre_score(
-        &mut self,
-        nodes: FeasibleNodes<'_>,
-        takes_part: impl Fn(&PluginName) -> bool,
-    ) -> Result<BTreeSet<PluginName>, Status> {
-        self.start(ExtensionPoint::PreScore);
-        let skip = self.pre_score(nodes, takes_part);
-        let code = skip.as_ref().map_or_else(Status::code, |_| Code::Success);
-        self.stop(ExtensionPoint::PreScore, code);
-        skip
-    }
+/// Runs PreScore of the plugins that take part. Returns the plugins whose Score is skipped.
+pub(crate) fn run_pre_score(
+    subject: &mut Subject<'_, '_>,
+    nodes: FeasibleNodes<'_>,
+    takes_part: impl Fn(&PluginName) -> bool,
+) -> Result<BTreeSet<PluginName>, Status> {
+    subject.start(ExtensionPoint::PreScore);
+    let skip = pre_score(subject, nodes, takes_part);
+    let code = skip.as_ref().map_or_else(Status::code, |_| Code::Success);
+    subject.stop(ExtensionPoint::PreScore, code);
+    skip
+}
 
-    fn pre_score(
-        &mut self,
-        nodes: FeasibleNodes<'_>,
-        takes_part: impl Fn(&PluginName) -> bool,
-    ) -> Result<BTreeSet<PluginName>, Status> {
-        let profile = self.profile;
-        let mut skip = BTreeSet::new();
-        for plugin in profile.pre_score.iter().filter(|plugin| takes_part(&plugin.name)) {
-            let handle = self.handle();
-            let (state, pod) = (&mut *self.state, self.pod);
-            let status =
-                call_plugin(
-                    ExtensionPoint::PreScore,
-                    &plugin.name,
-                    self.cx.probe,
-                    || match nodes {
-                        FeasibleNodes::List(nodes) => {
-                            plugin.plugin.pre_score(state, pod, &handle, nodes)
-                        }
-                        FeasibleNodes::Groups(groups) => {
-                            plugin.plugin.pre_score_groups(state, pod, &handle, groups)
-                        }
-                    },
-                )
-                .unwrap_or_else(|status| status);
-            match status.code() {
-                Code::Success => {}
-                Code::Skip => {
-                    skip.insert(plugin.name.clone());
+fn pre_score(
+    subject: &mut Subject<'_, '_>,
+    nodes: FeasibleNodes<'_>,
+    takes_part: impl Fn(&PluginName) -> bool,
+) -> Result<BTreeSet<PluginName>, Status> {
+    let mut skip = BTreeSet::new();
+    for own in subject.profile.pre_score.iter().filter(|own| takes_part(&own.name)) {
+        let handle = subject.handle();
+        let (state, pod) = (&mut subject.state, subject.pod);
+        let status =
+            call_plugin(ExtensionPoint::PreScore, &own.name, subject.cx.probe, || match nodes {
+                FeasibleNodes::List(nodes) => own.plugin.pre_score(state, pod, &handle, nodes),
+                FeasibleNodes::Groups(groups) => {
+                    own.plugin.pre_score_groups(state, pod, &handle, groups)
                 }
-                _ => {
-                    let name = &plugin.name;
-                    let text = format!("running PreScore plugin {name:?}: {}", status.message());
-                    return Err(Status::error(text).by(name));
-                }
+            })
+            .unwrap_or_else(|status| status);
+        match status.code() {
+            Code::Success => {}
+            Code::Skip => {
+                skip.insert(own.name.clone());
+            }
+            _ => {
+                let (name, message) = (&own.name, status.message());
+                let text = format!("running PreScore plugin {name:?}: {message}");
+                return Err(Status::error(text).by(name));
             }
         }
-        Ok(skip)
     }
+    Ok(skip)
+}
 
-    /// Adds the weighted scores of one plugin to the totals.
-    pub(super) fn score_by(
-        &mut self,
-        plugin: &ScorePlugin,
-        form: Form,
-        nodes: &[NodeIx],
-        scores: &mut [i64],
-        totals: &mut [i64],
-    ) -> Result<(), Status> {
-        self.scorer().score(plugin, form, nodes, scores)?;
-        let raw = (self.depth == Depth::Explain && plugin.normalize.is_some())
-            .then(|| nodes.iter().copied().zip(scores.iter().copied()).collect());
-        self.normalize(plugin, nodes, scores)?;
-        for (score, total) in scores.iter().zip(totals) {
-            if !(0..=MAX_NODE_SCORE).contains(score) {
-                return Err(out_of_range(plugin, *score));
-            }
-            *total += score * plugin.weight;
-        }
-        if self.depth == Depth::Explain {
-            let weighted = scores.iter().map(|score| score * plugin.weight);
-            let weighted = nodes.iter().copied().zip(weighted).collect();
-            self.report.scores.push(NodeScores { plugin: plugin.name.clone(), raw, weighted });
-        }
-        Ok(())
-    }
+/// Where the scores of a plugin go.
+pub(crate) struct Totals<'t> {
+    /// A buffer, as long as the list of nodes.
+    pub(crate) scores: &'t mut [i64],
+    pub(crate) totals: &'t mut [i64],
+    /// Gets the scores of the plugin by themselves.
+    pub(crate) report: Option<&'t mut Vec<NodeScores>>,
+}
 
-    fn normalize(
-        &mut self,
-        plugin: &ScorePlugin,
-        nodes: &[NodeIx],
-        scores: &mut [i64],
-    ) -> Result<(), Status> {
-        let Some(normalize) = &plugin.normalize else { return Ok(()) };
-        let (state, pod, handle) = (&*self.state, self.pod, self.handle());
-        let point = Point::ScoreExtensionNormalize;
-        let status = call_plugin(point, &plugin.name, self.cx.probe, || {
-            normalize.normalize_score(state, pod, nodes, scores, &handle)
-        })
-        .unwrap_or_else(|status| status);
-        status.ok().map_err(|status| {
-            let name = &plugin.name;
-            let message = status.message();
-            let text = format!(
-                "running Normalize on Score plugins: plugin {name:?} failed with: {message}"
-            );
-            Status::error(text).by(name)
-        })
+/// Adds the weighted scores of one plugin to the totals.
+pub(crate) fn score_by(
+    subject: &mut Subject<'_, '_>,
+    plugin: &ScorePlugin,
+    form: Form,
+    nodes: &[NodeIx],
+    Totals { scores, totals, report }: Totals<'_>,
+) -> Result<(), Status> {
+    Scorer::of(subject).score(plugin, form, nodes, scores)?;
+    let raw = (report.is_some() && plugin.normalize.is_some())
+        .then(|| nodes.iter().copied().zip(scores.iter().copied()).collect());
+    normalize(subject, plugin, nodes, scores)?;
+    for (score, total) in scores.iter().zip(totals) {
+        if !(0..=MAX_NODE_SCORE).contains(score) {
+            return Err(out_of_range(plugin, *score));
+        }
+        *total += score * plugin.weight;
     }
+    if let Some(report) = report {
+        let weighted = scores.iter().map(|score| score * plugin.weight);
+        let weighted = nodes.iter().copied().zip(weighted).collect();
+        report.push(NodeScores { plugin: plugin.name.clone(), raw, weighted });
+    }
+    Ok(())
+}
+
+fn normalize(
+    subject: &mut Subject<'_, '_>,
+    plugin: &ScorePlugin,
+    nodes: &[NodeIx],
+    scores: &mut [i64],
+) -> Result<(), Status> {
+    let Some(normalize) = &plugin.normalize else { return Ok(()) };
+    let (state, pod, handle) = (&subject.state, subject.pod, subject.handle());
+    let point = Point::ScoreExtensionNormalize;
+    let status = call_plugin(point, &plugin.name, subject.cx.probe, || {
+        normalize.normalize_score(state, pod, nodes, scores, &handle)
+    })
+    .unwrap_or_else(|status| status);
+    status.ok().map_err(|status| {
+        let (name, message) = (&plugin.name, status.message());
+        let text =
+            format!("running Normalize on Score plugins: plugin {name:?} failed with: {message}");
+        Status::error(text).by(name)
+    })
 }
 
 fn out_of_range(plugin: &ScorePlugin, score: i64) -> Status {

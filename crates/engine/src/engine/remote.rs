@@ -6,25 +6,16 @@
 
 use std::sync::Arc;
 
-use framework::{CycleState, NodeIx, Pod, QueuedPod, Status, Time, Uid};
+use framework::{Pod, QueuedPod, Status, Time, Uid};
 
 use super::Engine;
-use crate::attempt::Outcome;
 use crate::context::Context;
-use crate::cycle::{Cycle, NO_NODES, Ranker, Sample, ScheduleError, Search, Selection, Subject};
+use crate::cycle::{NO_NODES, Question, ScheduleError};
+use crate::decide::{Decision, Sample, Selection};
 use crate::failure::Failure;
+use crate::placements::Settled;
 use crate::ports::Ports;
 use crate::profile::Profile;
-use crate::record::Choice;
-
-/// The end of a binding cycle that [`Engine::place`] began.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settled {
-    /// UID of the pod.
-    pub uid: Uid,
-    /// The node that the pod is bound to; otherwise why it is not bound, and will not be by this engine.
-    pub outcome: Result<Arc<str>, String>,
-}
 
 /// Samples and placements.
 impl Engine {
@@ -41,10 +32,12 @@ impl Engine {
         ports: &mut Ports<'_>,
     ) -> Result<Sample, Status> {
         self.run(now, ports, |engine, cx| {
-            let profile = engine.profile_named(profile)?;
-            let mut state = CycleState::new();
-            engine
-                .with_cycle(pod, &profile, &mut state, cx, |cycle| cycle.sample(selection, count))
+            let profile = &*engine.profile_named(profile)?;
+            engine.world.register_queries(pod, profile, cx);
+            let Self { world, decider, .. } = engine;
+            let question = Question { view: world.view(), profile, pod, within: None };
+            decider
+                .sample(question, (selection, count), world.log(), cx)
                 .map_err(ScheduleError::into_status)
         })
     }
@@ -63,7 +56,7 @@ impl Engine {
     ) -> Result<(), Status> {
         self.run(now, ports, |engine, cx| {
             let profile = engine.profile_named(profile)?;
-            engine.check_node(pod, &profile, node, &mut CycleState::new(), cx).map(drop)
+            engine.check_node(pod, &profile, node, cx).map(drop)
         })
     }
 
@@ -98,7 +91,7 @@ impl Engine {
             engine.world.forget(hold);
             let placed = engine.try_place(pod, node, cx);
             if placed.is_err() {
-                engine.room_freed(pod, cx);
+                engine.world.room_freed(pod, cx);
             }
             placed
         })
@@ -106,7 +99,7 @@ impl Engine {
 
     /// Returns how the binding cycles ended since the last call, of pods that were [placed](Self::place).
     pub fn take_settled(&mut self) -> Vec<Settled> {
-        std::mem::take(&mut self.settled)
+        self.attempts.placements_mut().drain()
     }
 
     fn try_place(
@@ -116,72 +109,31 @@ impl Engine {
         cx: &mut Context<'_>,
     ) -> Result<(), Status> {
         let profile = self.profile_named(&pod.spec.scheduler_name)?;
-        let mut state = CycleState::new();
-        let ix = self.check_node(pod, &profile, node, &mut state, cx)?;
-        state.end_search();
-        let node = self.cache().cluster().node_name(ix).clone();
-        self.placed.insert(pod.uid.clone());
-        let queued = QueuedPod::new(pod.clone(), cx.now);
-        let choice = Choice { node, ties: 1, total: None, feasible: 1, evaluated: 1 };
-        match self.assume_and_bind(queued, &profile, choice, state, cx) {
-            Outcome::Assumed(_) => Ok(()),
-            Outcome::Unschedulable(message) | Outcome::Error(message) => {
-                self.placed.remove(&pod.uid);
-                Err(Status::unschedulable(message))
-            }
-            Outcome::Skipped => {
-                self.placed.remove(&pod.uid);
-                Err(Status::unschedulable("the pod was replaced by another of its name"))
-            }
-        }
-    }
-
-    /// Reports the end of a binding cycle, if a placement began it.
-    pub(super) fn settle(&mut self, uid: &Uid, outcome: Result<Arc<str>, String>) {
-        if self.placed.remove(uid) {
-            self.settled.push(Settled { uid: uid.clone(), outcome });
-        }
+        let decision = self.check_node(pod, &profile, node, cx)?;
+        self.attempts.place(pod, &profile, decision, &mut self.world, cx)
     }
 
     fn end_hold(&mut self, hold: &Uid, cx: &mut Context<'_>) {
         let Some(placed) = self.cache().placed(hold) else { return };
         let pod = placed.pod.clone();
         self.world.forget(hold);
-        self.room_freed(&pod, cx);
+        self.world.room_freed(&pod, cx);
     }
 
+    /// Decides for one node.
     fn check_node(
         &mut self,
         pod: &Arc<Pod>,
         profile: &Profile,
         node: &str,
-        state: &mut CycleState,
         cx: &mut Context<'_>,
-    ) -> Result<NodeIx, Status> {
-        let Some(ix) = self.cache().cluster().node_named(node) else {
+    ) -> Result<Decision, Status> {
+        let Some(node) = self.cache().cluster().node_named(node) else {
             return Err(Status::unresolvable(NO_NODES));
         };
-        self.with_cycle(pod, profile, state, cx, |cycle| cycle.check_node(ix)).map(|()| ix)
-    }
-
-    fn with_cycle<T>(
-        &mut self,
-        pod: &Arc<Pod>,
-        profile: &Profile,
-        state: &mut CycleState,
-        cx: &mut Context<'_>,
-        run: impl FnOnce(&mut Cycle<'_, '_>) -> T,
-    ) -> T {
-        self.register_queries(pod, profile, cx);
-        let subject = Subject { profile, pod, state };
-        let ranker = Ranker { rankings: &mut self.rankings, log: self.world.log().reader() };
-        let search = Search {
-            scratch: &mut self.scratch,
-            next_start: &mut self.next_start,
-            ranker: Some(ranker),
-            rng: &mut self.rng,
-        };
-        run(&mut Cycle::new(self.world.view(), &self.settings, subject, search, cx))
+        self.world.register_queries(pod, profile, cx);
+        let question = Question { view: self.world.view(), profile, pod, within: None };
+        self.decider.check(question, node, cx)
     }
 
     fn profile_named(&self, scheduler_name: &str) -> Result<Arc<Profile>, Status> {

@@ -7,9 +7,8 @@
 //!                        the preemptor is retried after an error backoff
 //! ```
 //!
-//! [`Preemptions`] owns the preemptions in progress. [`advance`](Preemptions::advance) emits the evictions
-//! that may be requested now. If a victim is not bound yet, it asks the engine to cancel the binding
-//! cycle of the victim instead.
+//! [`Preemptions`] owns the preemptions in progress, and emits the evictions that may be requested now. The binding cycle
+//! of a victim that is not bound yet is cancelled instead.
 //!
 //! The last victim is evicted after the others. Its deletion requeues the preemptor, which then finds
 //! all the room free. Until the watch shows that deletion, or that the victim takes its time, the
@@ -31,6 +30,7 @@ use framework::preemption::{Pause, Preemption};
 use framework::{Answer, Code, NominatedPods, PluginName, Pod, PodKey, StatusPatch, Time, Uid};
 
 use self::deadlines::Deadlines;
+use crate::attempts::Attempts;
 use crate::binding::BindingCycles;
 use crate::context::{Context, PodEvent};
 use crate::effect::{EffectId, EffectKind, Eviction, ObjectRef};
@@ -86,13 +86,10 @@ struct InProgress {
     failed: bool,
 }
 
-/// The next preemption of a preemption.
-pub(crate) enum Next {
-    /// The preemption waits for an answer or for the end of its last victim, or it is over.
-    Wait,
-    /// The victim is not bound yet. The engine cancels its binding cycle and reports that to
-    /// [`binding_cancelled`](Preemptions::binding_cancelled).
-    CancelBinding { victim: Arc<Pod>, plugin: PluginName },
+/// A victim that is not bound yet, and the plugin that wants its room. Its binding cycle is to be cancelled.
+struct Unbound {
+    victim: Arc<Pod>,
+    plugin: PluginName,
 }
 
 impl InProgress {
@@ -110,9 +107,52 @@ impl InProgress {
 
 /// Inputs.
 impl Preemptions {
-    /// Starts a preemption. Skips victims that are ending already. Returns `None` if no other victim is
-    /// left, or if the preemptor is no longer pending.
+    /// Starts a preemption, unless its victims are ending already or the preemptor is no longer pending.
     pub(crate) fn start(
+        &mut self,
+        request: Preemption,
+        world: &mut World,
+        attempts: &mut Attempts,
+        cx: &mut Context<'_>,
+    ) {
+        if let Some(id) = self.begin(request, world, cx) {
+            self.advance(id, world, attempts, cx);
+        }
+    }
+
+    /// Takes in the answer to an eviction. Ignores the answers to other effects.
+    pub(crate) fn answer(
+        &mut self,
+        effect: EffectId,
+        answer: &Answer,
+        world: &mut World,
+        attempts: &mut Attempts,
+        cx: &mut Context<'_>,
+    ) {
+        if let Some(id) = self.evicted(effect, answer, world, cx) {
+            self.advance(id, world, attempts, cx);
+        }
+    }
+
+    /// Requests the evictions that are due, and cancels the binding cycles of victims that are not bound.
+    fn advance(
+        &mut self,
+        id: PreemptionId,
+        world: &mut World,
+        attempts: &mut Attempts,
+        cx: &mut Context<'_>,
+    ) {
+        while let Some(Unbound { victim, plugin }) =
+            self.request_evictions(id, world, attempts.binding(), cx)
+        {
+            attempts.preempt(&victim.uid, &plugin, world, cx);
+            self.binding_cancelled(id, &victim, world, cx);
+        }
+    }
+
+    /// Begins a preemption. Skips victims that are ending already. Returns `None` if no other victim is
+    /// left, or if the preemptor is no longer pending.
+    fn begin(
         &mut self,
         mut request: Preemption,
         world: &mut World,
@@ -151,20 +191,20 @@ impl Preemptions {
     }
 
     /// Requests the evictions that are due: those of all victims but the last at once, and that of the
-    /// last victim after the others have succeeded.
-    pub(crate) fn advance(
+    /// last victim after the others have succeeded. Returns a victim whose binding cycle is to be cancelled first.
+    fn request_evictions(
         &mut self,
         id: PreemptionId,
         world: &mut World,
         binding: &BindingCycles,
         cx: &mut Context<'_>,
-    ) -> Next {
-        let Some(mut preemption) = self.remove(id) else { return Next::Wait };
+    ) -> Option<Unbound> {
+        let mut preemption = self.remove(id)?;
         while let Some(victim) = self.next_victim(&mut preemption, world) {
             if binding.is_before_bind(&victim.uid) {
                 let plugin = preemption.plugin.clone();
                 self.insert(id, preemption);
-                return Next::CancelBinding { victim, plugin };
+                return Some(Unbound { victim, plugin });
             }
             self.evict(id, &mut preemption, victim, cx);
         }
@@ -185,11 +225,11 @@ impl Preemptions {
         } else {
             finish(preemption, world, cx);
         }
-        Next::Wait
+        None
     }
 
     /// Takes in that the binding cycle of a victim was cancelled. The victim needs no eviction.
-    pub(crate) fn binding_cancelled(
+    fn binding_cancelled(
         &mut self,
         id: PreemptionId,
         victim: &Pod,
@@ -207,9 +247,8 @@ impl Preemptions {
         }
     }
 
-    /// Takes in the answer to an eviction. Returns the preemption that it belongs to, for
-    /// [`advance`](Self::advance).
-    pub(crate) fn answer(
+    /// Takes in the answer to an eviction. Returns the preemption that it belongs to.
+    fn evicted(
         &mut self,
         effect: EffectId,
         answer: &Answer,

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use framework::{ExtensionPoint, Plugin, PluginName};
 
-use super::ProfileError;
 use super::config::{PluginRef, PluginSet, PluginSets};
+use super::error::ProfileError;
 
 /// The default plugins of a profile with the user's set merged in.
 ///

@@ -7,7 +7,7 @@ use framework::{
     ScheduledCondition, Status,
 };
 
-use super::{Named, Profile};
+use super::named::Named;
 
 /// Name under which the gate is shown as a PreEnqueue plugin.
 pub const GROUP_GATE: &str = "PodGroups";
@@ -37,15 +37,10 @@ pub(crate) fn gated_condition(pod: &Pod) -> Option<ScheduledCondition> {
     })
 }
 
-impl Profile {
-    /// Adds the gate, unless a plugin schedules groups.
-    pub(super) fn gate_groups(&mut self) {
-        if self.plugins.values().any(|plugin| plugin.schedules_groups) {
-            return;
-        }
-        self.pre_enqueue.push(Named { name: GROUP_GATE.into(), plugin: Arc::new(GroupGate) });
-        let label =
-            ClusterEvent::new(EventResource::UnschedulablePod, ActionType::UPDATE_POD_LABEL);
-        self.events.push((GROUP_GATE.into(), EventRegistration::always(label)));
-    }
+/// Returns the gate, with the event that may open it.
+pub(super) fn gate() -> (Named<dyn PreEnqueue>, EventRegistration) {
+    let label = ClusterEvent::new(EventResource::UnschedulablePod, ActionType::UPDATE_POD_LABEL);
+    let gate =
+        Named { name: GROUP_GATE.into(), plugin: Arc::new(GroupGate) as Arc<dyn PreEnqueue> };
+    (gate, EventRegistration::always(label))
 }

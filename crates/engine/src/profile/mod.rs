@@ -1,8 +1,10 @@
 //! Profiles: which plugins run for the pods of a scheduler name, in which order.
 
 mod config;
+mod error;
 mod expand;
 mod group_gate;
+mod named;
 mod weights;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,52 +13,22 @@ use std::sync::Arc;
 
 use framework::{
     ActionType, Bind, ClusterEvent, Decoders, EventRegistration, EventResource, ExtensionPoint,
-    ExtraFields, Filter, NormalizeScore, Permit, Plugin, PluginArgs, PluginName, PodDeleted,
-    PostBind, PostFilter, PreBind, PreEnqueue, PreFilter, PreFilterExtensions, PreScore, QueueSort,
-    Registry, Reserve, Score, StandingQueries, Timer,
+    ExtraFields, Filter, Permit, Plugin, PluginArgs, PluginName, PodDeleted, PostBind, PostFilter,
+    PreBind, PreEnqueue, PreScore, QueueSort, Registry, Reserve, StandingQueries, Timer,
 };
 
 pub use config::{PluginConfig, PluginRef, PluginSet, PluginSets, SchedulerProfile};
+pub use error::ProfileError;
 pub use expand::merge_defaults;
 pub use group_gate::GROUP_GATE;
 pub(crate) use group_gate::gated_condition;
+pub use named::{Named, PreFilterPlugin, ScorePlugin};
 
 pub use framework::MAX_NODE_SCORE;
 use weights::Weights;
 
 /// Name under which rejections by extenders are recorded.
 pub const EXTENDER: &str = "Extender";
-
-/// A plugin at an extension point.
-pub struct Named<T: ?Sized> {
-    /// Plugin name.
-    pub name: PluginName,
-    /// The plugin.
-    pub plugin: Arc<T>,
-}
-
-impl<T: ?Sized> Clone for Named<T> {
-    fn clone(&self) -> Self {
-        Self { name: self.name.clone(), plugin: self.plugin.clone() }
-    }
-}
-
-/// A PreFilter plugin with its extensions.
-#[expect(missing_docs, reason = "the fields say what they are")]
-pub struct PreFilterPlugin {
-    pub name: PluginName,
-    pub plugin: Arc<dyn PreFilter>,
-    pub extensions: Option<Arc<dyn PreFilterExtensions>>,
-}
-
-/// A Score plugin with its normaliser and weight.
-#[expect(missing_docs, reason = "the fields say what they are")]
-pub struct ScorePlugin {
-    pub name: PluginName,
-    pub plugin: Arc<dyn Score>,
-    pub normalize: Option<Arc<dyn NormalizeScore>>,
-    pub weight: i64,
-}
 
 /// The plugins of one scheduler name, by extension point, in the order in which they run.
 #[expect(missing_docs, reason = "each list is the extension point of its name")]
@@ -89,44 +61,6 @@ pub struct Profile {
     pub plugins: BTreeMap<PluginName, Plugin>,
     at: BTreeMap<ExtensionPoint, Vec<PluginName>>,
     weights: BTreeMap<ExtensionPoint, Weights>,
-}
-
-/// A profile that cannot be built. The texts are those of kube-scheduler.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "the texts say what is wrong")]
-pub enum ProfileError {
-    #[error("{point}Plugin {plugin:?} does not exist")]
-    Unknown { point: ExtensionPoint, plugin: String },
-    #[error("plugin {plugin:?} does not extend {point}Plugin plugin")]
-    DoesNotExtend { point: ExtensionPoint, plugin: String },
-    #[error("plugin {plugin:?} already registered as \"{point}Plugin\"")]
-    Twice { point: ExtensionPoint, plugin: String },
-    #[error("initializing plugin {plugin:?}: {message}")]
-    Factory { plugin: String, message: String },
-    #[error(
-        "only one queue sort plugin required for profile with scheduler name {profile:?}, but got {count}"
-    )]
-    QueueSortCount { profile: String, count: usize },
-    #[error("at least one bind plugin is needed for profile with scheduler name {profile:?}")]
-    NoBind { profile: String },
-    #[error(
-        "at most one placement generate plugin is allowed for profile with scheduler name {0:?}"
-    )]
-    TwoPlacementGenerators(String),
-    #[error("{0} plugins: total score of Score plugins could overflow")]
-    WeightOverflow(&'static str),
-    #[error("repeated config for plugin {0}")]
-    RepeatedConfig(String),
-    #[error("duplicate profile with scheduler name {0:?}")]
-    DuplicateProfile(String),
-    #[error("different queue sort plugins for profile {profile:?}: {plugin:?}, first: {first:?}")]
-    DifferentQueueSort { profile: String, plugin: String, first: String },
-    #[error("different queue sort plugin args for profile {0:?}")]
-    DifferentQueueSortArgs(String),
-    #[error("at least one profile is required")]
-    NoProfile,
-    #[error("creating profile for scheduler name {profile}: {error}")]
-    In { profile: String, error: Box<Self> },
 }
 
 impl Profile {
@@ -192,6 +126,16 @@ impl Profile {
     /// The weight of a plugin's scores at `point`, where that is a point with weights.
     pub fn weight_at(&self, point: ExtensionPoint, plugin: &str) -> Option<i64> {
         self.weights.get(&point)?.get(plugin).copied()
+    }
+
+    /// Adds the gate of groups, unless a plugin schedules them.
+    fn gate_groups(&mut self) {
+        if self.plugins.values().any(|plugin| plugin.schedules_groups) {
+            return;
+        }
+        let (gate, event) = group_gate::gate();
+        self.events.push((gate.name.clone(), event));
+        self.pre_enqueue.push(gate);
     }
 
     /// Registers the pseudo-plugin under which extenders reject pods.

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use framework::{ExtensionPoint, Plugin, PluginName};
+use framework::{ExtensionPoint, MAX_NODE_SCORE, Plugin, PluginName};
 
 use super::config::PluginSets;
-use super::{MAX_NODE_SCORE, ProfileError};
+use super::error::ProfileError;
 
 /// Weights by plugin name.
 pub(super) type Weights = BTreeMap<PluginName, i64>;

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use framework::{Pod, PodKey, QueuedPod, Time};
 
-use super::Place;
 use super::heap::PodHeap;
 use super::order::{Expiration, ExpirationThenSort, SortPlugin};
 use super::pace::{Kind, Pace};
+use super::place::Place;
 
 /// Backoffs end at whole seconds.
 const WINDOW: Duration = Duration::from_secs(1);

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use framework::{ClusterEvent, Code, EventRegistration, PluginName, QueuedPod, QueueingHint};
 
-use super::Context;
-use super::unschedulable::Group;
-
+use super::context::Context;
+use super::unschedulable::{Group, rejectors};
 use crate::object_event::{ObjectEvent, Objects};
 use crate::plugin_call::catch_panic;
 use crate::ports::Span;
@@ -84,11 +83,6 @@ pub(super) fn registered_by_rejectors<'p>(
     let of_rejector =
         registered.filter(|(plugin, _)| rejectors(pod).any(|rejector| rejector == plugin));
     of_rejector.map(|(plugin, registration)| (plugin, registration)).collect()
-}
-
-/// Returns the plugins that rejected a pod, by name.
-pub(super) fn rejectors(pod: &QueuedPod) -> impl Iterator<Item = &PluginName> {
-    pod.unschedulable_plugins.union(&pod.pending_plugins)
 }
 
 /// Returns how `event` requeues `pod` (`isPodWorthRequeuing`). Evaluates the hints of those

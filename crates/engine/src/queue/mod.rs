@@ -30,12 +30,13 @@
 //! The queue has no lock and no clock: the time is an argument. Equal histories give equal orders.
 
 mod backoff;
-
+mod context;
 mod heap;
 mod hint;
 mod in_flight;
 mod order;
 mod pace;
+mod place;
 mod pre_enqueue;
 mod trials;
 mod unschedulable;
@@ -44,13 +45,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use framework::{
-    ClusterEvent, EventResource, Handle, Pod, PodKey, QueuedPod, Template, Time, Uid, Waiting,
+    ClusterEvent, EventResource, Pod, PodKey, QueuedPod, Template, Time, Uid, Waiting,
 };
 
 use crate::classify::pod_updates;
 use crate::object_event::{ObjectEvent, Objects};
-use crate::ports::{Count, Probe};
-use crate::profile::Profiles;
+use crate::ports::Count;
 
 use backoff::BackoffQueue;
 use heap::PodHeap;
@@ -62,6 +62,8 @@ use trials::{Trial, Trials};
 use unschedulable::{Group, Replaced, Slot, UnschedulablePods};
 
 pub use backoff::{Backoff, is_backing_off};
+pub use context::Context;
+pub use place::Place;
 
 /// The values of the `event` label of `Count::Incoming` for pods that no cluster event has moved.
 mod label {
@@ -105,16 +107,6 @@ impl Default for QueueConfig {
     }
 }
 
-/// The data that the queue reads during a call, and the probe that it reports to.
-pub struct Context<'a> {
-    /// The profiles; each queued pod names one of them.
-    pub profiles: &'a Profiles,
-    /// The handle for PreEnqueue and QueueSort plugins and hints; it has the time of the call.
-    pub handle: Handle<'a>,
-    /// Measurements.
-    pub probe: &'a mut dyn Probe,
-}
-
 /// The effect of adding or updating a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Updated {
@@ -124,32 +116,6 @@ pub enum Updated {
     EnteredGated,
     /// The pod was queued or in flight already.
     Known,
-}
-
-/// The part of the queue that a pod is in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Place {
-    /// Ready for an attempt.
-    Active,
-    /// Rejected and backing off; popped only when no pod is active.
-    Backoff,
-    /// Failed with an error, waiting for its backoff to end.
-    ErrorBackoff,
-    /// Rejected, waiting for an event.
-    Unschedulable,
-    /// Gated by a PreEnqueue plugin, waiting for its event.
-    Gated,
-}
-
-impl Place {
-    /// Returns the value of the `queue` label of metrics.
-    const fn queue(self) -> &'static str {
-        match self {
-            Self::Active => "active",
-            Self::Backoff | Self::ErrorBackoff => "backoff",
-            Self::Unschedulable | Self::Gated => "unschedulable",
-        }
-    }
 }
 
 /// Numbers of pods by place (`pending_pods`).

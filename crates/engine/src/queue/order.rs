@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use framework::{Handle, QueueSort, QueuedPod};
 
-use super::Context;
+use super::context::Context;
 use super::heap::Order;
 use crate::plugin_call::catch_panic;
 use crate::ports::Probe;

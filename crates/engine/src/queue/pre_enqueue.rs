@@ -2,7 +2,7 @@
 
 use framework::{Code, ExtensionPoint, Pod, PreEnqueue, QueuedPod};
 
-use super::Context;
+use super::context::Context;
 use crate::plugin_call::call_plugin;
 use crate::ports::Span;
 use crate::profile::Named;

@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use framework::{PluginName, Pod, PodKey, QueuedPod, Template, Time};
 
-use super::Place;
 use super::backoff::{Backoff, is_backing_off};
-use super::hint::rejectors;
+use super::place::Place;
 
 /// The position of a pod among the waiting pods: longest wait first, then first arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,6 +26,11 @@ pub(super) struct Group {
     rejectors: Box<[PluginName]>,
     /// The number of the class, if the pods are of one template and share the answer of each attempt.
     class: Option<u64>,
+}
+
+/// Returns the plugins that rejected a pod, by name.
+pub(super) fn rejectors(pod: &QueuedPod) -> impl Iterator<Item = &PluginName> {
+    pod.unschedulable_plugins.union(&pod.pending_plugins)
 }
 
 /// The properties of the pods of a class.

@@ -2,7 +2,7 @@
 
 use framework::NodeIx;
 
-use super::cells::CellId;
+use super::cell_id::CellId;
 
 /// Number of nodes in a block. A cell takes two bytes for each block.
 pub(super) const BLOCK: usize = 4096;

@@ -3,29 +3,18 @@
 use framework::NodeIx;
 
 use super::blocks::{BLOCK, BlockTable, block_of};
-use super::{LocalScore, Overflow};
+use super::cell_id::CellId;
+use super::local::LocalScore;
+use super::unusable::Overflow;
 
 /// Number of nodes that a search for the n-th node counts at once.
 const STRIDE: usize = 64;
 
-/// The number of a cell. A node takes two bytes for the number of its cell.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct CellId(u16);
-
-impl CellId {
-    /// The number of no cell.
-    pub(super) const NONE: Self = Self(0);
-
-    pub(super) const fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-/// The nodes of a group with one score.
+/// The nodes of a tier with one score.
 #[derive(Debug, Default)]
 pub(super) struct Cell {
-    /// The place of the group in the list of groups.
-    pub(super) group: usize,
+    /// The place of the tier in the list of tiers.
+    pub(super) tier: usize,
     pub(super) score: LocalScore,
     pub(super) len: usize,
     /// Number of its nodes in each block, up to the last one with a node.
@@ -65,7 +54,7 @@ impl Cells {
     ///
     /// # Errors
     /// [`Overflow`]: there are 65,535 cells already.
-    pub(super) fn add(&mut self, group: usize, score: LocalScore) -> Result<CellId, Overflow> {
+    pub(super) fn add(&mut self, tier: usize, score: LocalScore) -> Result<CellId, Overflow> {
         let id = match self.unused.pop() {
             Some(id) => id,
             None => {
@@ -76,7 +65,7 @@ impl Cells {
             }
         };
         let cell = &mut self.cells[id.index()];
-        (cell.group, cell.score) = (group, score);
+        (cell.tier, cell.score) = (tier, score);
         Ok(id)
     }
 
@@ -188,12 +177,12 @@ impl Cells {
     }
 }
 
-/// The cell of each group and score.
+/// The cell of each tier and score.
 #[derive(Debug, Default)]
 pub(super) struct CellTable {
-    /// Those of the first group by score, then those of the next one.
+    /// Those of the first tier by score, then those of the next one.
     ids: Vec<CellId>,
-    /// Number of scores of a group that have a place.
+    /// Number of scores of a tier that have a place.
     width: usize,
 }
 
@@ -201,24 +190,24 @@ impl CellTable {
     /// The width grows by so much, because wider rows are moved.
     const STEP: usize = 32;
 
-    /// Returns the cell of a group and score, or [`CellId::NONE`].
+    /// Returns the cell of a tier and score, or [`CellId::NONE`].
     #[inline]
-    pub(super) fn get(&self, group: usize, score: LocalScore) -> CellId {
+    pub(super) fn get(&self, tier: usize, score: LocalScore) -> CellId {
         match score.index() < self.width {
-            true => self.ids.get(group * self.width + score.index()).copied().unwrap_or_default(),
+            true => self.ids.get(tier * self.width + score.index()).copied().unwrap_or_default(),
             false => CellId::NONE,
         }
     }
 
-    pub(super) fn set(&mut self, group: usize, score: LocalScore, id: CellId) {
+    pub(super) fn set(&mut self, tier: usize, score: LocalScore, id: CellId) {
         if score.index() >= self.width {
             self.widen((score.index() + 1).next_multiple_of(Self::STEP));
         }
-        let end = (group + 1) * self.width;
+        let end = (tier + 1) * self.width;
         if self.ids.len() < end {
             self.ids.resize(end, CellId::NONE);
         }
-        self.ids[group * self.width + score.index()] = id;
+        self.ids[tier * self.width + score.index()] = id;
     }
 
     fn widen(&mut self, width: usize) {
@@ -230,9 +219,9 @@ impl CellTable {
         *self = Self { ids, width };
     }
 
-    /// Returns the cells of a group by score, with [`CellId::NONE`] where it has none.
-    pub(super) fn of_group(&self, group: usize) -> &[CellId] {
-        self.ids.get(group * self.width..(group + 1) * self.width).unwrap_or_default()
+    /// Returns the cells of a tier by score, with [`CellId::NONE`] where it has none.
+    pub(super) fn of_tier(&self, tier: usize) -> &[CellId] {
+        self.ids.get(tier * self.width..(tier + 1) * self.width).unwrap_or_default()
     }
 
     /// Number of bytes that the table takes.

@@ -1,16 +1,17 @@
-//! What is known of a class from attempts that found no node.
+//! What is known of a lane from attempts that found no node.
 
 use std::sync::Arc;
 
 use framework::{Kept, Verdicts};
 
-use super::rejections::{FilterScopes, Rejections};
+use super::reads::FilterScopes;
+use super::rejections::Rejections;
 use crate::world::ChangeLog;
 
-/// Number of failed attempts of a class whose verdicts are not kept, after some that could not be kept.
+/// Number of failed attempts of a lane whose verdicts are not kept, after some that could not be kept.
 const PASSES_AFTER_REFUSAL: u32 = 100;
 
-/// What failed attempts leave for the next pod of a class.
+/// What failed attempts leave for the next pod of a lane.
 #[derive(Debug, Default)]
 pub(crate) struct Failures {
     /// Whether the last attempt found no node. The next one then looks at the verdicts before the ranking.
@@ -42,9 +43,9 @@ impl Failures {
         self.rejections = None;
     }
 
-    /// Takes out the verdicts, until they are [kept](Self::keep) again.
-    pub(crate) const fn take_rejections(&mut self) -> Option<Rejections> {
-        self.rejections.take()
+    /// Returns the verdicts.
+    pub(crate) const fn rejections_mut(&mut self) -> Option<&mut Rejections> {
+        self.rejections.as_mut()
     }
 
     pub(crate) fn keep(&mut self, rejections: Rejections) {
@@ -69,8 +70,8 @@ impl Failures {
         own.is_some_and(Rejections::are_local)
     }
 
-    /// Returns what PostFilter plugins have kept for the pods of the class, until they
-    /// [keep](Self::suspend_post_filter) it again; `None` unless `verdicts` are those of the class and each depends
+    /// Returns what PostFilter plugins have kept for the pods of the lane, until they
+    /// [keep](Self::suspend_post_filter) it again; `None` unless `verdicts` are those of the lane and each depends
     /// only on the node and the pods on it.
     pub(crate) fn resume_post_filter(
         &mut self,
@@ -88,7 +89,7 @@ impl Failures {
         Some(kept.next_attempt(changed.map(Arc::new)))
     }
 
-    /// Keeps the values of PostFilter plugins for the next pod of the class.
+    /// Keeps the values of PostFilter plugins for the next pod of the lane.
     pub(crate) fn suspend_post_filter(&mut self, kept: Kept, log: &ChangeLog) {
         let filters = self.rejections.as_ref().map(|own| own.filters().clone());
         let filled = filters.filter(|_| !kept.is_empty());

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use framework::{ChangedNodes, NodeIx, PodRequests};
 
-use super::Overflow;
 use super::parts::{Part, divide_table};
+use super::unusable::Overflow;
 use crate::world::LogReader;
 
 /// The score of a node, or that the node is rejected, in two bytes.
@@ -41,7 +41,7 @@ impl LocalScore {
     }
 }
 
-/// What local scores depend on, if the plugins read only the requests of the pod. Classes with equal keys share
+/// What local scores depend on, if the plugins read only the requests of the pod. Lanes with equal keys share
 /// their scores.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct LocalKey {

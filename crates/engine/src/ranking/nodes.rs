@@ -1,52 +1,37 @@
-//! The order of the nodes of one class.
+//! The order of the nodes of one lane.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use framework::{ChangedNodes, FilterScope, NodeGroup, NodeIx, PodPart, ScoreScope};
+use framework::{ChangedNodes, NodeBits, NodeGroup, NodeIx};
 use rustc_hash::FxHashMap;
 
 use super::blocks::{block_of, in_blocks};
-use super::cells::{CellId, CellTable, Cells};
+use super::cell_id::CellId;
+use super::cells::{CellTable, Cells};
+use super::draw::distinct_below;
 use super::grouping::Grouping;
-use super::{LocalScore, LocalScores, Overflow};
+use super::local::LocalScore;
+use super::reads::Basis;
+use super::unusable::Overflow;
+use super::within::{Member, Members};
 use crate::world::LogReader;
 
-/// Maximum number of groups in a ranking. Every decision looks at one node of each.
-pub(super) const MAX_GROUPS: usize = 1024;
+/// Maximum number of tiers in a ranking. Every decision looks at one node of each.
+pub(super) const MAX_TIERS: usize = 1024;
 /// Maximum number of bytes that a ranking takes for each node, beside those for a small cluster.
 const MAX_BYTES_PER_NODE: usize = 10;
 const MAX_BYTES_OF_SMALL_CLUSTER: usize = 1 << 18;
 
-/// The place of no group.
-const NO_GROUP: usize = usize::MAX;
+/// The place of no tier.
+const NO_TIER: usize = usize::MAX;
 
-/// What the verdict or the score of a plugin depends on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Reads<S> {
-    pub(crate) scope: S,
-    /// Whether it depends on the pods of a node.
-    pub(crate) pods: bool,
-    /// The part of the pod to be scheduled.
-    pub(crate) part: PodPart,
-}
-
-/// The plugins that took part, by their places in the profile.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Basis {
-    /// Of each Filter plugin that filters.
-    pub(crate) filters: Vec<Option<Reads<FilterScope>>>,
-    /// Of each Score plugin that scores.
-    pub(crate) scores: Vec<Option<Reads<ScoreScope>>>,
-}
-
-/// The nodes of a class by group and [local score](super::local).
+/// The nodes of a lane by tier and [local score](super::local).
 ///
-/// The nodes of a group have the same keys. What depends on the keys is computed once for each group: whether
-/// its nodes are feasible, and what is added to their scores. The nodes of a group with one score are a
-/// [cell](super::cells). A node that is rejected by itself is in a cell, too, so that its group is known when it
-/// becomes feasible. A node that no pod of the class can use, whatever pods are on it, is not in the ranking.
+/// The nodes of a tier have the same keys. What depends on the keys is computed once for each tier: whether
+/// its nodes are feasible, and what is added to their scores. The nodes of a tier with one score are a
+/// [cell](super::cells). A node that is rejected by itself is in a cell, too, so that its tier is known when it
+/// becomes feasible. A node that no pod of the lane can use, whatever pods are on it, is not in the ranking.
 #[derive(Debug, Default)]
 pub(crate) struct Ranking {
     basis: Basis,
@@ -55,19 +40,17 @@ pub(crate) struct Ranking {
     /// Nodes to look at again, beside those of the change log.
     outdated: Vec<NodeIx>,
     cells: Cells,
-    /// The cells by the place of their group.
+    /// The cells by the place of their tier.
     table: CellTable,
-    groups: Vec<Group>,
+    tiers: Vec<Tier>,
     ids: FxHashMap<Box<[i64]>, usize>,
-    /// Groups without nodes, to be used again.
+    /// Tiers without nodes, to be used again.
     unused: Vec<usize>,
-    /// The local scores, if the class does not share them.
-    local: LocalScores,
 }
 
 /// The nodes with the same keys.
 #[derive(Debug, Default)]
-struct Group {
+struct Tier {
     keys: Box<[i64]>,
     /// The highest score of a node.
     best: LocalScore,
@@ -75,11 +58,11 @@ struct Group {
     len: usize,
     /// Number of nodes that are not rejected by themselves.
     passing: usize,
-    /// A node that was in the group when it was last looked for.
+    /// A node that was in the tier when it was last looked for.
     example: Option<NodeIx>,
 }
 
-impl Group {
+impl Tier {
     /// Takes in that so many nodes with this score have joined.
     fn joined(&mut self, score: LocalScore, len: usize) {
         self.len += len;
@@ -111,16 +94,6 @@ impl Ranking {
         Some(changed)
     }
 
-    /// Takes out the local scores of a class that does not share them.
-    pub(crate) fn take_local(&mut self) -> LocalScores {
-        std::mem::take(&mut self.local)
-    }
-
-    /// Puts back the local scores.
-    pub(crate) fn put_back_local(&mut self, local: LocalScores) {
-        self.local = local;
-    }
-
     /// Rejects a node in this decision. The next one looks at it again.
     pub(crate) fn leave_out(&mut self, node: NodeIx) -> Result<(), Overflow> {
         self.outdated.push(node);
@@ -132,27 +105,28 @@ impl Ranking {
 impl Ranking {
     /// Whether no node is feasible.
     pub(crate) fn is_empty(&self) -> bool {
-        self.groups.iter().all(|group| group.passing == 0)
+        self.tiers.iter().all(|tier| tier.passing == 0)
     }
 
-    /// Number of groups.
-    pub(crate) fn group_count(&self) -> usize {
+    /// Number of tiers.
+    pub(crate) fn tier_count(&self) -> usize {
         self.ids.len()
     }
 
     /// Number of bytes that the ranking takes.
     pub(crate) fn bytes(&self) -> usize {
-        let groups = size_of::<Group>() * self.groups.capacity();
-        self.cells.bytes() + self.table.bytes() + groups + self.local.bytes()
+        let tiers = size_of::<Tier>() * self.tiers.capacity();
+        self.cells.bytes() + self.table.bytes() + tiers
     }
 
-    /// Checks that the ranking costs little enough to be kept.
+    /// Checks that the ranking costs little enough to be kept, with `further` bytes beside it.
     ///
     /// # Errors
-    /// [`Overflow`]: it has too many groups, or takes too much memory.
-    pub(crate) fn check_size(&self) -> Result<(), Overflow> {
+    /// [`Overflow`]: it has too many tiers, or takes too much memory.
+    pub(crate) fn check_size(&self, further: usize) -> Result<(), Overflow> {
         let most = MAX_BYTES_PER_NODE * self.cells.room() + MAX_BYTES_OF_SMALL_CLUSTER;
-        if self.group_count() > MAX_GROUPS || self.bytes() > most { Err(Overflow) } else { Ok(()) }
+        let is_small = self.tier_count() <= MAX_TIERS && self.bytes() + further <= most;
+        if is_small { Ok(()) } else { Err(Overflow) }
     }
 }
 
@@ -161,21 +135,21 @@ impl Ranking {
     /// Adds a node, or moves it to these keys and this score.
     ///
     /// # Errors
-    /// [`Overflow`]: there are too many groups and scores.
+    /// [`Overflow`]: there are too many tiers and scores.
     pub(crate) fn insert(
         &mut self,
         node: NodeIx,
         keys: &[i64],
         score: LocalScore,
     ) -> Result<(), Overflow> {
-        let group = self.group_of(keys);
-        self.move_to(node, group, score)
+        let tier = self.tier_of(keys);
+        self.move_to(node, tier, score)
     }
 
     /// Adds nodes that are not in the ranking, in ascending order. `keys` has a key of each node, plugin by plugin.
     ///
     /// # Errors
-    /// [`Overflow`]: there are too many groups and scores.
+    /// [`Overflow`]: there are too many tiers and scores.
     pub(crate) fn insert_all(
         &mut self,
         nodes: &[NodeIx],
@@ -186,8 +160,8 @@ impl Ranking {
             return Ok(());
         }
         let grouping = Grouping::of(nodes.len(), keys);
-        // The group of each code.
-        let mut groups = vec![NO_GROUP; grouping.table_len()];
+        // The tier of each code.
+        let mut tiers = vec![NO_TIER; grouping.table_len()];
         let mut codes = grouping.codes();
         let mut place = 0;
         let mut ids = Vec::new();
@@ -195,22 +169,22 @@ impl Ranking {
             let (own, rest) = codes.split_at(nodes.len());
             ids.clear();
             for (node, code) in nodes.iter().zip(own) {
-                let group = &mut groups[*code as usize];
-                if *group == NO_GROUP {
+                let tier = &mut tiers[*code as usize];
+                if *tier == NO_TIER {
                     let keys = keys.iter().skip(place + ids.len()).step_by(grouping.codes().len());
-                    *group = self.group_of(&keys.copied().collect::<Vec<_>>());
-                    if self.group_count() > MAX_GROUPS {
+                    *tier = self.tier_of(&keys.copied().collect::<Vec<_>>());
+                    if self.tier_count() > MAX_TIERS {
                         return Err(Overflow);
                     }
                 }
-                ids.push(self.cell_of(*group, score_of(*node))?);
+                ids.push(self.cell_of(*tier, score_of(*node))?);
             }
             self.cells.fill(nodes, &ids);
             place += nodes.len();
             codes = rest;
-            let Self { cells, groups, .. } = self;
+            let Self { cells, tiers, .. } = self;
             cells.count_filled(block_of(nodes[0]), |cell, len| {
-                groups[cell.group].joined(cell.score, len)
+                tiers[cell.tier].joined(cell.score, len)
             });
         }
         Ok(())
@@ -221,7 +195,7 @@ impl Ranking {
     /// which is ranked first.
     ///
     /// # Errors
-    /// That of `rank`, or [`Overflow`]: there are too many groups and scores. The ranking must then be dropped.
+    /// That of `rank`, or [`Overflow`]: there are too many tiers and scores. The ranking must then be dropped.
     pub(crate) fn insert_parts<E: From<Overflow>>(
         &mut self,
         lists: &[&[NodeIx]],
@@ -238,13 +212,12 @@ impl Ranking {
 
     /// Takes in the nodes of a ranking that has other blocks.
     fn join(&mut self, part: Self) -> Result<(), Overflow> {
-        let groups: Vec<usize> =
-            part.groups.iter().map(|group| self.group_of(&group.keys)).collect();
+        let tiers: Vec<usize> = part.tiers.iter().map(|tier| self.tier_of(&tier.keys)).collect();
         let mut ids = vec![CellId::NONE];
         for cell in part.cells.iter() {
-            let group = groups[cell.group];
-            ids.push(self.cell_of(group, cell.score)?);
-            self.groups[group].joined(cell.score, cell.len);
+            let tier = tiers[cell.tier];
+            ids.push(self.cell_of(tier, cell.score)?);
+            self.tiers[tier].joined(cell.score, cell.len);
         }
         self.cells.join(part.cells, &ids);
         Ok(())
@@ -254,7 +227,7 @@ impl Ranking {
     /// in ascending order. `keys` has a key of each node, place by place.
     ///
     /// # Errors
-    /// [`Overflow`]: there are too many groups and scores.
+    /// [`Overflow`]: there are too many tiers and scores.
     pub(crate) fn update_all(
         &mut self,
         nodes: &[NodeIx],
@@ -280,15 +253,15 @@ impl Ranking {
     /// Changes the score of a node that is in the ranking.
     ///
     /// # Errors
-    /// [`Overflow`]: there are too many groups and scores.
+    /// [`Overflow`]: there are too many tiers and scores.
     pub(crate) fn rescore(&mut self, node: NodeIx, score: LocalScore) -> Result<(), Overflow> {
         let id = self.cells.of(node);
         let cell = self.cells.get(id);
         if id == CellId::NONE || cell.score == score {
             return Ok(());
         }
-        let group = cell.group;
-        self.move_to(node, group, score)
+        let tier = cell.tier;
+        self.move_to(node, tier, score)
     }
 
     /// Removes a node, if it is in the ranking.
@@ -306,11 +279,11 @@ impl Ranking {
 
     /// Returns the keys of a node that is in the ranking.
     pub(crate) fn keys_of(&self, node: NodeIx) -> &[i64] {
-        &self.groups[self.cells.get(self.cells.of(node)).group].keys
+        &self.tiers[self.cells.get(self.cells.of(node)).tier].keys
     }
 
-    fn move_to(&mut self, node: NodeIx, group: usize, score: LocalScore) -> Result<(), Overflow> {
-        let new = self.cell_of(group, score)?;
+    fn move_to(&mut self, node: NodeIx, tier: usize, score: LocalScore) -> Result<(), Overflow> {
+        let new = self.cell_of(tier, score)?;
         let old = self.cells.set(node, new);
         if old != new {
             self.joined(new);
@@ -319,26 +292,26 @@ impl Ranking {
         Ok(())
     }
 
-    /// Returns the cell of a group with this score, which may be new.
+    /// Returns the cell of a tier with this score, which may be new.
     #[inline]
-    fn cell_of(&mut self, group: usize, score: LocalScore) -> Result<CellId, Overflow> {
-        match self.table.get(group, score) {
-            CellId::NONE => self.new_cell(group, score),
+    fn cell_of(&mut self, tier: usize, score: LocalScore) -> Result<CellId, Overflow> {
+        match self.table.get(tier, score) {
+            CellId::NONE => self.new_cell(tier, score),
             known => Ok(known),
         }
     }
 
     #[cold]
-    fn new_cell(&mut self, group: usize, score: LocalScore) -> Result<CellId, Overflow> {
-        let id = self.cells.add(group, score)?;
-        self.table.set(group, score, id);
+    fn new_cell(&mut self, tier: usize, score: LocalScore) -> Result<CellId, Overflow> {
+        let id = self.cells.add(tier, score)?;
+        self.table.set(tier, score, id);
         Ok(id)
     }
 
     /// Takes in that a node has joined a cell.
     fn joined(&mut self, id: CellId) {
         let cell = self.cells.get(id);
-        self.groups[cell.group].joined(cell.score, 1);
+        self.tiers[cell.tier].joined(cell.score, 1);
     }
 
     /// Takes in that a node has left a cell.
@@ -347,66 +320,84 @@ impl Ranking {
             return;
         }
         let cell = self.cells.get(id);
-        let (place, score) = (cell.group, cell.score);
-        let group = &mut self.groups[place];
-        group.len -= 1;
-        group.passing -= usize::from(score != LocalScore::REJECTED);
+        let (place, score) = (cell.tier, cell.score);
+        let tier = &mut self.tiers[place];
+        tier.len -= 1;
+        tier.passing -= usize::from(score != LocalScore::REJECTED);
         if cell.len > 0 {
             return;
         }
         self.table.set(place, score, CellId::NONE);
         self.cells.discard(id);
-        if score == group.best {
+        if score == tier.best {
             // The next score below with a node.
-            let mut below = self.table.of_group(place)[..score.index()].iter();
+            let mut below = self.table.of_tier(place)[..score.index()].iter();
             let best = below.rposition(|cell| *cell != CellId::NONE);
-            group.best = best.map_or(LocalScore::REJECTED, LocalScore::at);
+            tier.best = best.map_or(LocalScore::REJECTED, LocalScore::at);
         }
-        if group.len == 0 {
-            self.ids.remove(&std::mem::take(&mut group.keys));
+        if tier.len == 0 {
+            self.ids.remove(&std::mem::take(&mut tier.keys));
             self.unused.push(place);
         }
     }
 }
 
-/// Groups.
+/// Tiers.
 impl Ranking {
-    /// Returns the place of the group with these keys, which may be new.
-    fn group_of(&mut self, keys: &[i64]) -> usize {
+    /// Returns the place of the tier with these keys, which may be new.
+    fn tier_of(&mut self, keys: &[i64]) -> usize {
         if let Some(place) = self.ids.get(keys) {
             return *place;
         }
         let place = self.unused.pop().unwrap_or_else(|| {
-            self.groups.push(Group::default());
-            self.groups.len() - 1
+            self.tiers.push(Tier::default());
+            self.tiers.len() - 1
         });
-        self.groups[place].keys = keys.into();
+        self.tiers[place].keys = keys.into();
         self.ids.insert(keys.into(), place);
         place
     }
 
-    /// Returns the groups with feasible nodes, in the order in which [`best`](Self::best) expects what is added
+    /// Returns the tiers with feasible nodes, in the order in which [`best`](Self::best) expects what is added
     /// to them.
-    pub(crate) fn groups(&mut self) -> Vec<NodeGroup> {
-        let Self { groups, cells, table, .. } = self;
-        let passing = groups.iter_mut().enumerate().filter(|(_, group)| group.passing > 0);
-        let with_example = |(place, group): (usize, &mut Group)| {
+    pub(crate) fn tiers(&mut self) -> Vec<NodeGroup> {
+        let Self { tiers, cells, table, .. } = self;
+        let passing = tiers.iter_mut().enumerate().filter(|(_, tier)| tier.passing > 0);
+        let with_example = |(place, tier): (usize, &mut Tier)| {
             let is_own = |node: &NodeIx| {
                 let id = cells.of(*node);
-                id != CellId::NONE && cells.get(id).group == place
+                id != CellId::NONE && cells.get(id).tier == place
             };
-            let best = table.get(place, group.best);
-            group.example = group.example.filter(is_own).or_else(|| cells.nth(&[best], 0));
-            Some(NodeGroup { node: group.example?, len: group.passing })
+            let best = table.get(place, tier.best);
+            tier.example = tier.example.filter(is_own).or_else(|| cells.nth(&[best], 0));
+            Some(NodeGroup { node: tier.example?, len: tier.passing })
         };
         passing.filter_map(with_example).collect()
     }
 
+    /// Returns the nodes of a set that are not rejected by themselves, with their tiers.
+    pub(crate) fn within(&self, nodes: &NodeBits) -> Members {
+        let mut places = vec![NO_TIER; self.tiers.len()];
+        let mut members = Members::default();
+        for node in nodes.iter() {
+            let cell = self.cells.get(self.cells.of(node));
+            let Some(score) = cell.score.get() else { continue };
+            let place = &mut places[cell.tier];
+            if *place == NO_TIER {
+                *place = members.tiers.len();
+                members.tiers.push(NodeGroup { node, len: 0 });
+            }
+            members.tiers[*place].len += 1;
+            members.nodes.push(Member { node, tier: *place, score });
+        }
+        members
+    }
+
     /// Returns the nodes with the highest total, given what is added to the scores of each
-    /// [group](Self::groups); `None` for a group that is not feasible.
+    /// [tier](Self::tiers); `None` for a tier that is not feasible.
     pub(crate) fn best(&self, added: &[Option<i64>]) -> Ties<'_> {
-        let feasible = self.feasible(added).filter_map(|(place, group, added)| {
-            Some((group.best.get()? + added, self.table.get(place, group.best)))
+        let feasible = self.feasible(added).filter_map(|(place, tier, added)| {
+            Some((tier.best.get()? + added, self.table.get(place, tier.best)))
         });
         let highest = feasible.clone().map(|(total, _)| total).max();
         let is_best = |(total, cell)| (Some(total) == highest).then_some(cell);
@@ -414,9 +405,9 @@ impl Ranking {
         Ties { cells: &self.cells, tied, total: highest }
     }
 
-    /// Number of nodes in the feasible groups.
+    /// Number of nodes in the feasible tiers.
     pub(crate) fn feasible_count(&self, added: &[Option<i64>]) -> usize {
-        self.feasible(added).map(|(_, group, _)| group.passing).sum()
+        self.feasible(added).map(|(_, tier, _)| tier.passing).sum()
     }
 
     /// Returns the `count` nodes with the highest totals, with these, the highest first. Draws among equally good nodes if
@@ -430,7 +421,7 @@ impl Ranking {
         let mut cells: Vec<(i64, CellId)> = Vec::new();
         for (place, _, added) in self.feasible(added) {
             let mut left = count;
-            let own = self.table.of_group(place).iter().rev().copied();
+            let own = self.table.of_tier(place).iter().rev().copied();
             for id in own.filter(|id| *id != CellId::NONE) {
                 let cell = self.cells.get(id);
                 let Some(score) = cell.score.get() else { break };
@@ -454,13 +445,13 @@ impl Ranking {
         top
     }
 
-    /// Returns the feasible groups, their places, and what is added to their scores.
+    /// Returns the feasible tiers, their places, and what is added to their scores.
     fn feasible<'a>(
         &'a self,
         added: &'a [Option<i64>],
-    ) -> impl Iterator<Item = (usize, &'a Group, i64)> + Clone {
-        let passing = self.groups.iter().enumerate().filter(|(_, group)| group.passing > 0);
-        passing.zip(added).filter_map(|((place, group), added)| Some((place, group, (*added)?)))
+    ) -> impl Iterator<Item = (usize, &'a Tier, i64)> + Clone {
+        let passing = self.tiers.iter().enumerate().filter(|(_, tier)| tier.passing > 0);
+        passing.zip(added).filter_map(|((place, tier), added)| Some((place, tier, (*added)?)))
     }
 }
 
@@ -487,16 +478,4 @@ impl Ties<'_> {
     pub(crate) fn nth(&self, place: usize) -> Option<NodeIx> {
         self.cells.nth(&self.tied, place)
     }
-}
-
-/// Draws `wanted` distinct numbers below `bound`, which is at least as high (Floyd's algorithm).
-fn distinct_below(bound: usize, wanted: usize, rng: &mut fastrand::Rng) -> BTreeSet<usize> {
-    let mut drawn = BTreeSet::new();
-    for highest in bound - wanted..bound {
-        let number = rng.usize(..=highest);
-        if !drawn.insert(number) {
-            drawn.insert(highest);
-        }
-    }
-    drawn
 }

@@ -1,4 +1,4 @@
-//! The verdicts on the nodes of a class that fits nowhere.
+//! The verdicts on the nodes of a lane that fits nowhere.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -6,21 +6,19 @@ use std::sync::Arc;
 
 use framework::{FilterScope, NodeIx, Status, VerdictId, Verdicts};
 
-use super::{Overflow, Reads};
+use super::reads::FilterScopes;
+use super::unusable::Overflow;
 use crate::world::LogReader;
 
-/// Maximum number of groups. Every decision looks at one node of each.
-const MAX_GROUPS: usize = 1024;
+/// Maximum number of tiers. Every decision looks at one node of each.
+const MAX_TIERS: usize = 1024;
 /// Maximum number of distinct verdicts, past ones included. Beyond it a full pass begins anew.
 const MAX_STATUSES: usize = 8192;
 
-/// What each Filter plugin that filters depends on, by its place in the profile.
-pub(crate) type FilterScopes = Vec<Option<Reads<FilterScope>>>;
-
-/// The verdict on each node for the pods of a class, repaired from the change log.
+/// The verdict on each node for the pods of a lane, repaired from the change log.
 ///
-/// The verdict on most nodes depends only on the node. The others form groups, whose verdict depends on the
-/// rest of the cluster: each decision looks at one node of a group and replaces the verdict of all.
+/// The verdict on most nodes depends only on the node. The others form tiers, whose verdict depends on the
+/// rest of the cluster: each decision looks at one node of a tier and replaces the verdict of all.
 #[derive(Debug)]
 pub(crate) struct Rejections {
     filters: FilterScopes,
@@ -29,15 +27,15 @@ pub(crate) struct Rejections {
     /// Nodes to look at again, beside those of the change log.
     outdated: Vec<NodeIx>,
     verdicts: Arc<Verdicts>,
-    groups: Vec<Group>,
-    /// The group of each key.
-    ids: HashMap<GroupKey, VerdictId>,
+    tiers: Vec<Tier>,
+    /// The tier of each key.
+    ids: HashMap<TierKey, VerdictId>,
 }
 
 /// What the verdict on a node depends on.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct GroupKey {
-    /// The keys of the node for the first group filters of the profile.
+pub(crate) struct TierKey {
+    /// The keys of the node for the first tier filters of the profile.
     pub(crate) keys: Vec<i64>,
     /// The verdict if the node passes these filters: that of the next filter, or success.
     pub(crate) otherwise: Status,
@@ -45,19 +43,19 @@ pub(crate) struct GroupKey {
 
 /// The nodes with the same key.
 #[derive(Debug, Clone)]
-pub(crate) struct Group {
+pub(crate) struct Tier {
     /// One of the nodes.
     pub(crate) node: NodeIx,
     pub(crate) verdict: VerdictId,
-    pub(crate) key: GroupKey,
+    pub(crate) key: TierKey,
 }
 
 impl Rejections {
     /// Takes over the verdicts of a full pass in this state of the change log, by plugins with these scopes. The caller decides again on the nodes
-    /// that are [in groups](Self::in_groups).
+    /// that are [in tiers](Self::in_tiers).
     pub(crate) fn new(verdicts: Arc<Verdicts>, filters: FilterScopes, state: u64) -> Self {
-        let (outdated, groups, ids) = (Vec::new(), Vec::new(), HashMap::new());
-        Self { filters, state, outdated, verdicts, groups, ids }
+        let (outdated, tiers, ids) = (Vec::new(), Vec::new(), HashMap::new());
+        Self { filters, state, outdated, verdicts, tiers, ids }
     }
 
     /// Returns the nodes to look at again, in ascending order, and counts on the caller to do so; `None` for all
@@ -105,8 +103,8 @@ impl Rejections {
     /// Sets what the verdict on a node depends on.
     ///
     /// # Errors
-    /// [`Overflow`]: there are too many groups.
-    pub(crate) fn set(&mut self, node: NodeIx, key: GroupKey) -> Result<(), Overflow> {
+    /// [`Overflow`]: there are too many tiers.
+    pub(crate) fn set(&mut self, node: NodeIx, key: TierKey) -> Result<(), Overflow> {
         let verdicts = Arc::make_mut(&mut self.verdicts);
         if key.keys.is_empty() {
             match key.otherwise.is_success() {
@@ -117,10 +115,10 @@ impl Rejections {
         }
         let verdict = match self.ids.entry(key) {
             Entry::Occupied(known) => *known.get(),
-            Entry::Vacant(_) if self.groups.len() == MAX_GROUPS => return Err(Overflow),
+            Entry::Vacant(_) if self.tiers.len() == MAX_TIERS => return Err(Overflow),
             Entry::Vacant(new) => {
                 let verdict = verdicts.add(Status::success());
-                self.groups.push(Group { node, verdict, key: new.key().clone() });
+                self.tiers.push(Tier { node, verdict, key: new.key().clone() });
                 *new.insert(verdict)
             }
         };
@@ -139,22 +137,22 @@ impl Rejections {
         self.outdated.extend(nodes);
     }
 
-    /// Returns the groups that have nodes.
-    pub(crate) fn groups(&mut self) -> Vec<Group> {
+    /// Returns the tiers that have nodes.
+    pub(crate) fn tiers(&mut self) -> Vec<Tier> {
         let verdicts = &self.verdicts;
-        let with_nodes = |group: &&mut Group| verdicts.count(group.verdict) > 0;
-        let groups = self.groups.iter_mut().filter(with_nodes).filter_map(|group| {
-            if verdicts.id_of(group.node) != Some(group.verdict) {
-                group.node = verdicts.first_with(group.verdict)?;
+        let with_nodes = |tier: &&mut Tier| verdicts.count(tier.verdict) > 0;
+        let tiers = self.tiers.iter_mut().filter(with_nodes).filter_map(|tier| {
+            if verdicts.id_of(tier.node) != Some(tier.verdict) {
+                tier.node = verdicts.first_with(tier.verdict)?;
             }
-            Some(group.clone())
+            Some(tier.clone())
         });
-        groups.collect()
+        tiers.collect()
     }
 
-    /// Sets the verdict on the nodes of a group.
-    pub(crate) fn decide(&mut self, group: &Group, status: Status) {
-        Arc::make_mut(&mut self.verdicts).replace(group.verdict, status);
+    /// Sets the verdict on the nodes of a tier.
+    pub(crate) fn decide(&mut self, tier: &Tier, status: Status) {
+        Arc::make_mut(&mut self.verdicts).replace(tier.verdict, status);
     }
 
     /// Whether each of so many nodes is rejected.
@@ -168,6 +166,7 @@ impl Rejections {
 mod tests {
     use framework::PodPart;
 
+    use super::super::reads::Reads;
     use super::*;
     use crate::world::ChangeLog;
 
@@ -179,8 +178,8 @@ mod tests {
         NodeIx::new(index)
     }
 
-    fn key(keys: &[i64], otherwise: Status) -> GroupKey {
-        GroupKey { keys: keys.to_vec(), otherwise }
+    fn key(keys: &[i64], otherwise: Status) -> TierKey {
+        TierKey { keys: keys.to_vec(), otherwise }
     }
 
     fn rejections() -> Rejections {
@@ -189,29 +188,29 @@ mod tests {
     }
 
     #[test]
-    fn a_group_has_the_verdict_of_one_of_its_nodes() {
+    fn a_tier_has_the_verdict_of_one_of_its_nodes() {
         let mut own = rejections();
         let full = Status::unschedulable("full");
         own.set(node(0), key(&[], full.clone())).unwrap();
         for (index, keys) in [(1, [7]), (2, [7]), (3, [8])] {
             own.set(node(index), key(&keys, Status::success())).unwrap();
         }
-        assert!(!own.reject_all(4), "the groups are not decided");
-        for group in own.groups() {
-            let status = Status::unschedulable(format!("group {}", group.key.keys[0]));
-            own.decide(&group, status);
+        assert!(!own.reject_all(4), "the tiers are not decided");
+        for tier in own.tiers() {
+            let status = Status::unschedulable(format!("tier {}", tier.key.keys[0]));
+            own.decide(&tier, status);
         }
         let text = |own: &Rejections, index: usize| own.verdicts().get(node(index)).message();
-        assert_eq!([0, 1, 2, 3].map(|n| text(&own, n)), ["full", "group 7", "group 7", "group 8"]);
+        assert_eq!([0, 1, 2, 3].map(|n| text(&own, n)), ["full", "tier 7", "tier 7", "tier 8"]);
         assert!(own.reject_all(4) && !own.reject_all(5));
 
-        // The node that stands for the group leaves it, and the last one of the other is gone.
+        // The node that stands for the tier leaves it, and the last one of the other is gone.
         own.set(node(1), key(&[], full)).unwrap();
         own.remove(node(3));
-        let groups = own.groups();
-        assert_eq!(groups.iter().map(|group| group.node).collect::<Vec<_>>(), [node(2)]);
-        own.decide(&groups[0], Status::success());
-        assert!(!own.reject_all(3), "the group fits");
+        let tiers = own.tiers();
+        assert_eq!(tiers.iter().map(|tier| tier.node).collect::<Vec<_>>(), [node(2)]);
+        own.decide(&tiers[0], Status::success());
+        assert!(!own.reject_all(3), "the tier fits");
     }
 
     #[test]
@@ -219,11 +218,11 @@ mod tests {
         let mut own = rejections();
         own.set(node(0), key(&[7], Status::success())).unwrap();
         own.set(node(1), key(&[7], Status::unschedulable("full"))).unwrap();
-        assert_eq!(own.groups().len(), 2);
-        for index in 2..MAX_GROUPS {
+        assert_eq!(own.tiers().len(), 2);
+        for index in 2..MAX_TIERS {
             own.set(node(index), key(&[index as i64 + 7], Status::success())).unwrap();
         }
-        assert!(own.set(node(2), key(&[-1], Status::success())).is_err(), "too many groups");
+        assert!(own.set(node(2), key(&[-1], Status::success())).is_err(), "too many tiers");
     }
 
     #[test]

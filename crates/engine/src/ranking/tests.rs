@@ -1,10 +1,14 @@
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use framework::testing::pod;
-use framework::{ChangedNodes, CycleState, FilterScope, NodeIx, PodPart, ScoreScope};
+use framework::{ChangedNodes, FilterScope, NodeBits, NodeIx, PodPart, ScoreScope};
 use proptest::prelude::*;
 
-use super::*;
+use super::local::LocalScore;
+use super::nodes::Ranking;
+use super::order::Order;
+use super::reads::{Basis, Reads};
+use super::{blocks, parts};
 use crate::world::ChangeLog;
 
 /// Group and local score of a node; `None` if it is rejected by itself.
@@ -66,12 +70,12 @@ proptest! {
                 }
             }
             prop_assert_eq!(ranking.contains(ix), plain.contains_key(&node));
-            let groups = ranking.groups();
+            let tiers = ranking.tiers();
             let passing = plain.values().filter(|(_, score)| score.is_some()).count();
-            prop_assert_eq!(groups.iter().map(|group| group.len).sum::<usize>(), passing);
-            let groups: Vec<Option<i64>> =
-                groups.iter().map(|group| added_to(plain[&group.node.index()].0)).collect();
-            let ties = ranking.best(&groups);
+            prop_assert_eq!(tiers.iter().map(|tier| tier.len).sum::<usize>(), passing);
+            let tiers: Vec<Option<i64>> =
+                tiers.iter().map(|tier| added_to(plain[&tier.node.index()].0)).collect();
+            let ties = ranking.best(&tiers);
             let expected = best(&plain, added_to);
             prop_assert_eq!(ties.count(), expected.len());
             prop_assert_eq!(ranking.is_empty(), passing == 0);
@@ -80,7 +84,7 @@ proptest! {
             prop_assert_eq!(ties.nth(ties.count()), None);
         }
         let keys: std::collections::BTreeSet<_> = plain.values().map(|(key, _)| key).collect();
-        prop_assert_eq!(ranking.group_count(), keys.len());
+        prop_assert_eq!(ranking.tier_count(), keys.len());
     }
 }
 
@@ -108,11 +112,11 @@ proptest! {
         for (node, own) in &places {
             one_by_one.insert(*node, &keys.map(|key| key(own)), score_of(*node)).unwrap();
         }
-        prop_assert_eq!(together.groups(), one_by_one.groups());
+        prop_assert_eq!(together.tiers(), one_by_one.tiers());
         for (node, _) in &places {
             prop_assert_eq!(together.keys_of(*node), one_by_one.keys_of(*node));
         }
-        let added = vec![Some(0); together.groups().len()];
+        let added = vec![Some(0); together.tiers().len()];
         let ties = |ranking: &Ranking| {
             let ties = ranking.best(&added);
             (0..ties.count()).map(|place| ties.nth(place)).collect::<Vec<_>>()
@@ -122,7 +126,7 @@ proptest! {
 }
 
 #[test]
-fn too_many_groups_are_refused_at_once() {
+fn too_many_tiers_are_refused_at_once() {
     let (nodes, keys): (Vec<_>, Vec<_>) = (0..2000).map(NodeIx::new).zip(0_i64..).unzip();
     let ranked =
         |len: usize| Ranking::default().insert_all(&nodes[..len], &keys[..len], |_| local(Some(1)));
@@ -156,10 +160,10 @@ fn ranking_catches_up_with_the_log_unless_other_plugins_take_part() {
 }
 
 #[test]
-fn group_that_is_not_feasible_has_no_best_node() {
+fn tier_that_is_not_feasible_has_no_best_node() {
     let mut ranking = ranked(&[(0, 1, 5), (1, 2, 3), (2, 2, 4), (3, 2, 4)]);
-    let groups: Vec<_> = ranking.groups().iter().map(|group| group.len).collect();
-    assert_eq!(groups, [1, 3]);
+    let tiers: Vec<_> = ranking.tiers().iter().map(|tier| tier.len).collect();
+    assert_eq!(tiers, [1, 3]);
     assert_eq!(ranking.best(&[Some(0), Some(0)]).nth(0), Some(NodeIx::new(0)));
     let second = ranking.best(&[None, Some(0)]);
     assert_eq!((second.count(), second.nth(1)), (2, Some(NodeIx::new(3))));
@@ -179,21 +183,69 @@ proptest! {
             ranking.insert(NodeIx::new(number), &[*key], local(*score)).unwrap();
         }
         let key_of = |node: NodeIx| usize::try_from(places[node.index()].0).unwrap();
-        let by_group: Vec<Option<i64>> =
-            ranking.groups().iter().map(|group| added[key_of(group.node)]).collect();
-        let top = ranking.top(&by_group, count, &mut fastrand::Rng::with_seed(seed));
+        let by_tier: Vec<Option<i64>> =
+            ranking.tiers().iter().map(|tier| added[key_of(tier.node)]).collect();
+        let top = ranking.top(&by_tier, count, &mut fastrand::Rng::with_seed(seed));
         let total = |node: NodeIx| Some(added[key_of(node)]? + places[node.index()].1?);
         for (node, own) in &top {
             prop_assert_eq!(total(*node), Some(*own));
         }
         let mut expected: Vec<i64> =
             (0..places.len()).filter_map(|number| total(NodeIx::new(number))).collect();
-        prop_assert_eq!(ranking.feasible_count(&by_group), expected.len());
+        prop_assert_eq!(ranking.feasible_count(&by_tier), expected.len());
         expected.sort_by_key(|total| std::cmp::Reverse(*total));
         expected.truncate(count);
         prop_assert_eq!(top.iter().map(|(_, total)| *total).collect::<Vec<_>>(), expected);
         let distinct: std::collections::BTreeSet<NodeIx> = top.iter().map(|(node, _)| *node).collect();
         prop_assert_eq!(distinct.len(), top.len());
+    }
+}
+
+proptest! {
+    #[test]
+    fn best_and_top_within_a_set_are_those_of_its_nodes(
+        nodes in prop::collection::btree_map(0_usize..9_000, (0_i64..4, prop::option::of(0_i64..4)), 1..200),
+        within in prop::collection::vec(any::<bool>(), 200),
+        added in prop::array::uniform4(prop::option::of(0_i64..3)),
+        count in 1_usize..9,
+        seed: u64,
+    ) {
+        let mut ranking = Ranking::default();
+        for (node, (key, score)) in &nodes {
+            ranking.insert(NodeIx::new(*node), &[*key], local(*score)).unwrap();
+        }
+        let chosen: BTreeMap<_, _> =
+            nodes.iter().zip(within).filter(|(_, own)| *own).map(|((n, p), _)| (*n, *p)).collect();
+        // A node that is in no ranking is passed over.
+        let set: NodeBits = chosen.keys().copied().chain([9_500]).map(NodeIx::new).collect();
+        let added_to = |key: i64| added[usize::try_from(key).unwrap()];
+        let order = || {
+            let members = ranking.within(&set);
+            let added: Vec<_> =
+                members.tiers.iter().map(|tier| added_to(ranking.keys_of(tier.node)[0])).collect();
+            Order::Within { totals: members.totals(&added), nodes: set.count() }
+        };
+        let expected = best(&chosen, added_to);
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let place = rng.clone().usize(..expected.len().max(1));
+        let found = order().best(&mut rng);
+        prop_assert_eq!(found.map(|own| own.node.index()), expected.get(place).copied());
+        prop_assert_eq!(found.map_or(0, |own| own.ties), expected.len());
+        let total = |(key, score): &Place| Some((*score)? + added_to(*key)?);
+        let mut totals: Vec<i64> = chosen.values().filter_map(total).collect();
+        totals.sort_by_key(|total| std::cmp::Reverse(*total));
+        prop_assert_eq!(found.map_or(0, |own| own.feasible), totals.len());
+        let top = order().top(count, &mut rng);
+        prop_assert_eq!(top.is_some(), totals.len() > 1);
+        if let Some(top) = top {
+            totals.truncate(count);
+            prop_assert_eq!(top.iter().map(|(_, total)| *total).collect::<Vec<_>>(), totals);
+            for (node, own) in &top {
+                prop_assert_eq!(total(&chosen[&node.index()]), Some(*own));
+            }
+            let distinct: std::collections::BTreeSet<_> = top.iter().map(|(node, _)| node).collect();
+            prop_assert_eq!(distinct.len(), top.len());
+        }
     }
 }
 
@@ -213,10 +265,10 @@ fn equally_good_nodes_are_drawn_without_bias() {
 }
 
 #[test]
-fn ranking_of_too_many_groups_or_scores_is_refused() {
+fn ranking_of_too_many_tiers_or_scores_is_refused() {
     let nodes = |count: i64| (0..count).map(|node| (usize::try_from(node).unwrap(), node, 0));
-    assert!(ranked(&nodes(1024).collect::<Vec<_>>()).check_size().is_ok());
-    assert!(ranked(&nodes(1025).collect::<Vec<_>>()).check_size().is_err());
+    assert!(ranked(&nodes(1024).collect::<Vec<_>>()).check_size(0).is_ok());
+    assert!(ranked(&nodes(1025).collect::<Vec<_>>()).check_size(0).is_err());
     let (mut ranking, mut refused) = (Ranking::default(), 0);
     for node in 0..70_000 {
         let score = local(Some(i64::try_from(node).unwrap() % 65_000));
@@ -238,143 +290,6 @@ fn ranking_takes_less_than_three_bytes_a_node_in_a_large_cluster() {
     assert!(ranking.bytes() < 3_000_000, "{}", ranking.bytes());
 }
 
-fn class(name: &str) -> Class {
-    let template = Template::of(&pod("p").label("app", name).build());
-    Class { scheduler_name: "loadmaster".into(), template }
-}
-
-#[test]
-fn class_keeps_its_ranking_and_goes_without_one_after_a_refusal() {
-    let (mut rankings, web) = (Rankings::default(), class("web"));
-    let mut known = rankings.take(&web);
-    assert!(known.take_ranking().is_some_and(|ranking| ranking.is_empty()));
-    let ranking = ranked(&[(9, 1, 0)]);
-    let bytes = ranking.bytes();
-    known.keep_ranking(ranking);
-    rankings.put_back(&web, known);
-    assert_eq!(rankings.bytes, bytes);
-    let mut known = rankings.take(&web);
-    assert_eq!(rankings.bytes, 0);
-    assert!(known.take_ranking().is_some_and(|ranking| !ranking.is_empty()));
-    known.refuse();
-    let refused = (0..2 * PODS_AFTER_REFUSAL).take_while(|_| known.take_ranking().is_none());
-    assert_eq!(refused.count(), PODS_AFTER_REFUSAL as usize);
-}
-
-/// Uses a class once. Returns whether it held a ranking.
-fn use_once(rankings: &mut Rankings, class: &Class) -> bool {
-    let mut known = rankings.take(class);
-    let held = known.take_ranking().is_some_and(|ranking| !ranking.is_empty());
-    known.keep_ranking(ranked(&[(9, 1, 0)]));
-    rankings.put_back(class, known);
-    held
-}
-
-#[test]
-fn classes_of_single_pods_hold_little() {
-    let mut rankings = Rankings::default();
-    let twice = class("twice");
-    assert!(!use_once(&mut rankings, &twice) && use_once(&mut rankings, &twice));
-    for number in 0..100 {
-        assert!(!use_once(&mut rankings, &class(&number.to_string())));
-    }
-    let holding = rankings.classes.values().filter(|known| known.bytes > 0);
-    assert_eq!(holding.count(), MAX_NEW + 1);
-    assert!(use_once(&mut rankings, &twice));
-}
-
-#[test]
-fn values_of_plugins_are_kept_with_the_nodes_that_changed_since() {
-    let (mut known, mut log) = (Known::default(), ChangeLog::default());
-    let mut state = CycleState::new();
-    state.resume(known.resume(&mut log.reader()));
-    state.keep(7_u8, 3);
-    known.suspend(state.suspend());
-    known.measure();
-    assert_eq!(known.bytes, 24);
-    for node in [5, 3, 5] {
-        log.push_for_test(NodeIx::new(node));
-    }
-    state.resume(known.resume(&mut log.reader()));
-    let (value, changed) = state.take_kept::<u8>().unwrap();
-    assert_eq!((value, &*changed.nodes), (7, &[3, 5].map(NodeIx::new)[..]));
-    known.suspend(state.suspend());
-    state.resume(known.resume(&mut log.reader()));
-    assert!(state.take_kept::<u8>().is_none(), "the plugin did not keep it again");
-}
-
-#[test]
-fn ranking_is_dropped_if_groups_change_in_an_attempt_that_does_not_use_it() {
-    let (mut known, log) = (Known::default(), ChangeLog::default());
-    let mut state = CycleState::new();
-    for regroups in [false, true] {
-        known.keep_ranking(ranked(&[(9, 1, 0)]));
-        // For example, the pod is nominated to a node, and a Service has changed its constraints.
-        state.resume(known.resume(&mut log.reader()));
-        if regroups {
-            state.regroup();
-        }
-        known.suspend(state.suspend());
-        assert_eq!(known.take_ranking().is_some_and(|ranking| ranking.is_empty()), regroups);
-    }
-}
-
-#[test]
-fn what_was_used_least_recently_is_emptied_if_all_hold_too_much() {
-    let mut rankings = Rankings::default();
-    let classes = ["a", "b", "c"].map(class);
-    for class in classes.iter().chain(&classes) {
-        let mut known = rankings.take(class);
-        let mut state = CycleState::new();
-        state.resume(known.resume(&mut ChangeLog::default().reader()));
-        state.keep(0_u8, MAX_BYTES / 16);
-        known.suspend(state.suspend());
-        rankings.put_back(class, known);
-    }
-    let bytes = classes.each_ref().map(|class| rankings.classes[class].bytes);
-    assert_eq!(bytes, [0, MAX_BYTES / 2, MAX_BYTES / 2]);
-}
-
-#[test]
-fn least_recently_used_classes_are_forgotten() {
-    let mut rankings = Rankings::default();
-    for number in 0..2 * MAX_CLASSES {
-        rankings.take(&class(&number.to_string()));
-    }
-    assert!(rankings.classes.len() <= MAX_CLASSES);
-    assert!(rankings.classes.contains_key(&class(&(2 * MAX_CLASSES - 1).to_string())));
-    assert!(!rankings.classes.contains_key(&class("0")));
-}
-
-#[test]
-fn local_scores_are_shared_by_requests_and_forgotten_by_use() {
-    let mut rankings = Rankings::default();
-    let key = |cpu: &str| LocalKey {
-        scheduler_name: "loadmaster".into(),
-        filters: vec![0],
-        scores: vec![1],
-        requests: pod("p").cpu(cpu).build().requests,
-    };
-    let log = ChangeLog::default();
-    let mut scores = rankings.take_local(&key("1"));
-    assert!(scores.catch_up(&mut log.reader(), 10).is_none());
-    scores.set(NodeIx::new(3), local(Some(7)));
-    rankings.put_back_local(&key("1"), scores);
-    assert_eq!(rankings.bytes, 20);
-    let mut scores = rankings.take_local(&key("1"));
-    assert!(scores.catch_up(&mut log.reader(), 12).is_some());
-    assert_eq!([3, 4, 11].map(|node| scores.get(NodeIx::new(node)).get()), [Some(7), None, None]);
-    rankings.put_back_local(&key("1"), scores);
-    for cpu in 2..=MAX_LOCALS + 1 {
-        rankings.clock += 1;
-        let scores = rankings.take_local(&key(&cpu.to_string()));
-        rankings.put_back_local(&key(&cpu.to_string()), scores);
-    }
-    assert_eq!(rankings.locals.len(), MAX_LOCALS);
-    assert!(!rankings.locals.contains_key(&key("1")));
-    assert_eq!(rankings.bytes, 0);
-}
-
 proptest! {
     #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
 
@@ -388,7 +303,7 @@ proptest! {
         let mut rng = fastrand::Rng::with_seed(seed);
         let nodes = (0..len).filter(|_| rng.u8(..8) > 0).map(NodeIx::new);
         let nodes: Vec<NodeIx> = nodes.collect();
-        // The first nodes are all alike, so that later parts find groups and scores in another order.
+        // The first nodes are all alike, so that later parts find tiers and scores in another order.
         let drawn = |node: &NodeIx, salt: u64| match node.index() {
             ..6000 => 1,
             index => fastrand::Rng::with_seed(index as u64 ^ seed ^ salt).i64(0..kinds),
@@ -400,8 +315,8 @@ proptest! {
         };
         let mut together = Ranking::default();
         together.insert_all(&nodes, &keys(&nodes), score_of).unwrap();
-        let groups = together.groups();
-        let added: Vec<_> = groups.iter().map(|group| Some(group.len as i64 % 3)).collect();
+        let tiers = together.tiers();
+        let added: Vec<_> = tiers.iter().map(|tier| Some(tier.len as i64 % 3)).collect();
         let best = |ranking: &Ranking| {
             let ties = ranking.best(&added);
             (0..ties.count()).step_by(97).map(|place| ties.nth(place)).collect::<Vec<_>>()
@@ -418,7 +333,7 @@ proptest! {
                     halves.try_for_each(|nodes| part.insert_all(nodes, &keys(nodes), score_of))
                 })
             }).unwrap();
-            prop_assert_eq!(in_parts.groups(), &*groups);
+            prop_assert_eq!(in_parts.tiers(), &*tiers);
             prop_assert_eq!(best(&in_parts), &*expected);
             for node in nodes.iter().step_by(13) {
                 prop_assert_eq!(in_parts.keys_of(*node), together.keys_of(*node));
@@ -427,7 +342,7 @@ proptest! {
             if let Some(node) = nodes.last() {
                 in_parts.rescore(*node, local(None)).unwrap();
                 in_parts.remove(nodes[0]);
-                let left = in_parts.groups().iter().map(|group| group.len).sum::<usize>();
+                let left = in_parts.tiers().iter().map(|tier| tier.len).sum::<usize>();
                 let passing = |node: &&NodeIx| score_of(**node) != LocalScore::REJECTED;
                 let kept = nodes[1..].iter().filter(passing).filter(|other| *other != node);
                 prop_assert_eq!(left, kept.count());

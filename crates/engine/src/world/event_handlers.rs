@@ -9,6 +9,7 @@ use framework::{
 };
 use serde_json::Value;
 
+use super::changed::Changed;
 use super::{LoggedChange, World};
 use crate::change::Change;
 use crate::classify::{node_updates, pod_updates};
@@ -19,19 +20,6 @@ use crate::queue::Updated;
 
 /// The name that clears a nomination.
 const NO_NODE: &str = "";
-
-/// An effect of a change that the engine passes on to binding cycles, preemptions and plugins.
-#[derive(Debug)]
-pub(crate) enum Changed {
-    /// A pending pod has a node now.
-    Bound { pod: Uid, node: Arc<str> },
-    /// A pending pod is gone.
-    PendingDeleted(Uid),
-    /// A pod that is assumed on a node is being deleted or is gone. Its room is not free yet.
-    AssumedDeleted(Uid),
-    /// A pod, pending or placed, is gone.
-    Deleted(Arc<Pod>),
-}
 
 impl World {
     /// Returns the deletion that `change` implies if it shows a new pod in place of a pending pod of the

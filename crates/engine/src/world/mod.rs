@@ -4,6 +4,7 @@
 //! the log is complete. Scheduling cycles and plugins read the `View`.
 
 mod change_log;
+mod changed;
 mod event_handlers;
 mod view;
 mod waiting_pods;
@@ -11,20 +12,19 @@ mod waiting_pods;
 use std::sync::Arc;
 
 use framework::preemption::PreemptionProgress;
-use framework::{
-    ActionType, NominatingInfo, Pod, PodKey, PodQuery, QueuedPod, Uid, WaitingPod, WallOffset,
-};
+use framework::{ActionType, NominatingInfo, Pod, PodKey, QueuedPod, Uid, WaitingPod, WallOffset};
 
 pub(crate) use self::change_log::LogReader;
 pub use self::change_log::{ChangeLog, LogEntry, LoggedChange};
-pub(crate) use self::event_handlers::Changed;
+pub(crate) use self::changed::Changed;
 pub(crate) use self::view::View;
 pub(crate) use self::waiting_pods::ExpiredWait;
 
 use crate::cache::CacheError;
 use crate::context::Context;
 use crate::object_event::ObjectEvent;
-use crate::profile::Profiles;
+use crate::plugin_call::call_beside;
+use crate::profile::{Profile, Profiles};
 use crate::queue::{self, Queue, QueueConfig};
 
 /// Cache, queue, nominations, pending and waiting pods, and the log of what changed.
@@ -93,9 +93,16 @@ impl World {
         }
     }
 
-    /// Keeps the answer to `query` up to date; see [`framework::Cluster::register_query`].
-    pub(crate) fn register_query(&mut self, query: &PodQuery) {
-        self.view.cache.register_query(query);
+    /// Registers the queries whose answers the plugins of the profile read in the next decision about the pod. A panic is
+    /// counted; the plugin panics again at its extension point, which fails the attempt.
+    pub(crate) fn register_queries(&mut self, pod: &Pod, profile: &Profile, cx: &mut Context<'_>) {
+        for plugin in &profile.standing_queries {
+            let handle = self.view.handle(cx.now);
+            let queries = call_beside("StandingQueries", &plugin.name, cx.probe, || {
+                plugin.plugin.queries(pod, &handle)
+            });
+            queries.iter().flatten().for_each(|query| self.view.cache.register_query(query));
+        }
     }
 
     /// Brings the node order of sampled searches up to date.
@@ -265,6 +272,13 @@ impl World {
     ) {
         let (queue, mut queue_cx) = self.queue_and_context(cx);
         queue.move_all_to_active_or_backoff_queue(event, may_move, &mut queue_cx);
+    }
+
+    /// Moves the pods that may use the room of a forgotten pod. A pod that was deleted or bound elsewhere
+    /// has left the node already, but its Unreserve may still have freed something.
+    pub(crate) fn room_freed(&mut self, pod: &Arc<Pod>, cx: &mut Context<'_>) {
+        let event = ObjectEvent::assigned_pod(ActionType::DELETE, Some(pod.clone()), None);
+        self.move_pods(&event, cx);
     }
 
     /// Moves the unschedulable pods that may fit into the room that `pod` has left, except `pod` itself.

@@ -129,6 +129,11 @@ impl Commands {
         self.0.borrow_mut().push(command);
     }
 
+    /// Adds other commands behind these.
+    pub fn append(&self, others: Self) {
+        self.0.borrow_mut().extend(others.0.into_inner());
+    }
+
     /// Removes and returns all commands, the first given first.
     pub fn take(&self) -> Vec<Command> {
         self.0.take()

@@ -32,7 +32,7 @@ use engine::ports::Ports;
 use engine::{Change, Effect, EffectId, Engine};
 use framework::{Answer, Cluster, Pod, PodKey, Time, Uid};
 
-pub use engine::cycle::DrawNodes;
+pub use engine::decide::DrawNodes;
 
 pub use self::checks::{CheckConflicts, CommitView, NamedCheck};
 pub use self::delegates::{DelegateTable, MAX_EVENTS};

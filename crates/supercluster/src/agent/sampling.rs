@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use engine::catch_panic;
-use engine::cycle::{DrawNodes, SampledNode, Selection};
+use engine::decide::{DrawNodes, SampledNode, Selection};
 use engine::ports::{Count, Ports};
 use framework::{Cluster, NodeBits, NodeView, Pod, Status, Time};
 
@@ -164,7 +164,7 @@ impl Agent {
 struct Only(framework::NodeIx);
 
 #[cfg(feature = "simulation")]
-impl engine::cycle::DrawNodes for Only {
+impl engine::decide::DrawNodes for Only {
     fn draw(
         &mut self,
         _: &framework::Cluster,

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use engine::cycle::DrawNodes;
+use engine::decide::DrawNodes;
 use fastrand::Rng;
 use framework::{Cluster, NodeBits, NodeIx};
 

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::catch_panic;
-use engine::cycle::Selection;
+use engine::decide::Selection;
 use engine::ports::Ports;
 use framework::{Pod, PodKey, Status, Time, Uid};
 

@@ -1,0 +1,137 @@
+//! The plugins of a decision, by what their answers depend on.
+
+use std::collections::BTreeSet;
+
+use framework::{Filter, FilterScope, PluginName, PodPart, ScoreScope};
+
+use super::local::LocalKey;
+use super::reads::{Basis, FilterScopes, Reads};
+use crate::cycle::{Keyed, Subject};
+use crate::plugin_call::call_beside;
+use crate::profile::{Named, ScorePlugin};
+
+/// What the plugins that may take part depend on, by their places in the profile.
+pub(super) struct Scopes {
+    pub(super) filters: FilterScopes,
+    pub(super) scores: Vec<Reads<ScoreScope>>,
+}
+
+/// The plugins of a decision, by what they depend on.
+pub(super) struct Scoped<'p> {
+    pub(super) basis: Basis,
+    /// Filter plugins that look at each node by itself, with the pods on it.
+    pub(super) local_filters: Vec<&'p Named<dyn Filter>>,
+    /// Score plugins that score each node by itself, without normalisation.
+    pub(super) local_scores: Vec<&'p ScorePlugin>,
+    /// What shares the answers of these two; `None` if a score reads more than requests.
+    pub(super) shared: Option<LocalKey>,
+    /// Further filter plugins of the first kind, which read more than requests, so that their answers are not shared.
+    pub(super) own_filters: Vec<&'p Named<dyn Filter>>,
+    /// Filter plugins that look at each node by itself, whatever pods are on it.
+    pub(super) object_filters: Vec<&'p Named<dyn Filter>>,
+    /// Filter plugins that give all nodes of a tier the same verdict.
+    pub(super) tier_filters: Vec<(&'p Named<dyn Filter>, Reads<FilterScope>)>,
+    /// Score plugins that give all nodes of a tier the same score.
+    pub(super) tier_scores: Vec<(&'p ScorePlugin, Reads<ScoreScope>)>,
+}
+
+/// Returns what the Filter plugins depend on; `None` if one depends on the whole cluster.
+pub(super) fn filter_scopes(subject: &mut Subject<'_, '_>) -> Option<FilterScopes> {
+    let (handle, pod) = (subject.handle(), &**subject.pod);
+    let (state, probe) = (&mut subject.state, &mut *subject.cx.probe);
+    let mut filters = Vec::with_capacity(subject.profile.filter.len());
+    for own in &subject.profile.filter {
+        if state.skips_filter(&own.name) {
+            filters.push(None);
+            continue;
+        }
+        let reads = || Reads {
+            scope: own.plugin.scope(state, pod, &handle),
+            pods: own.plugin.depends_on_pods(),
+            part: own.plugin.reads(),
+        };
+        let reads = call_beside("Filter", &own.name, probe, reads).ok();
+        filters.push(Some(reads.filter(|reads| reads.scope != FilterScope::Cluster)?));
+    }
+    Some(filters)
+}
+
+/// Returns what the Score plugins depend on; `None` if one depends on the whole cluster.
+pub(super) fn score_scopes(subject: &mut Subject<'_, '_>) -> Option<Vec<Reads<ScoreScope>>> {
+    let (handle, pod) = (subject.handle(), &**subject.pod);
+    let (state, probe) = (&mut subject.state, &mut *subject.cx.probe);
+    let mut scores = Vec::with_capacity(subject.profile.score.len());
+    for own in &subject.profile.score {
+        let reads = || Reads {
+            scope: own.plugin.scope(state, pod, &handle),
+            pods: own.plugin.depends_on_pods(),
+            part: own.plugin.reads(),
+        };
+        let reads = call_beside("Score", &own.name, probe, reads).ok();
+        scores.push(reads.filter(|reads| reads.scope != ScoreScope::Cluster)?);
+    }
+    Some(scores)
+}
+
+impl<'p> Scoped<'p> {
+    /// Divides the plugins that take part. The scores of `skip` do not.
+    pub(super) fn of(
+        subject: &Subject<'p, '_>,
+        scopes: &Scopes,
+        skip: &BTreeSet<PluginName>,
+    ) -> Self {
+        let (filters, scores) = (&subject.profile.filter, &subject.profile.score);
+        let scored = scores.iter().zip(&scopes.scores);
+        let scored = scored.map(|(own, reads)| (!skip.contains(&own.name)).then_some(*reads));
+        let basis = Basis { filters: scopes.filters.clone(), scores: scored.collect() };
+        let filtering = filters.iter().zip(&basis.filters).enumerate();
+        let filtering = filtering.filter_map(|(place, (own, reads))| Some((place, own, (*reads)?)));
+        let scoring = scores.iter().zip(&basis.scores).enumerate();
+        let scoring = scoring.filter_map(|(place, (own, reads))| Some((place, own, (*reads)?)));
+
+        let (grouped, by_node): (Vec<_>, Vec<_>) =
+            filtering.partition(|(.., reads)| reads.scope == FilterScope::Group);
+        let (local, of_objects): (Vec<_>, Vec<_>) =
+            by_node.into_iter().partition(|(.., reads)| reads.pods);
+        let (tier_scores, local_scores): (Vec<_>, Vec<_>) = scoring.partition(|(_, own, reads)| {
+            own.normalize.is_some() || reads.scope != ScoreScope::Node
+        });
+        let mut parts = local_scores.iter().map(|(.., reads)| reads.part);
+        let is_shared = parts.all(|part| part == PodPart::Requests);
+        let (local, own): (Vec<_>, Vec<_>) = local
+            .into_iter()
+            .partition(|(.., reads)| !is_shared || reads.part == PodPart::Requests);
+        let shared = is_shared.then(|| LocalKey {
+            scheduler_name: subject.profile.scheduler_name.clone(),
+            filters: local.iter().map(|(place, ..)| *place).collect(),
+            scores: local_scores.iter().map(|(place, ..)| *place).collect(),
+            requests: subject.pod.requests.clone(),
+        });
+        Self {
+            local_filters: local.into_iter().map(|(_, own, _)| own).collect(),
+            local_scores: local_scores.into_iter().map(|(_, own, _)| own).collect(),
+            shared,
+            own_filters: own.into_iter().map(|(_, own, _)| own).collect(),
+            object_filters: of_objects.into_iter().map(|(_, own, _)| own).collect(),
+            tier_filters: grouped.into_iter().map(|(_, own, reads)| (own, reads)).collect(),
+            tier_scores: tier_scores.into_iter().map(|(_, own, reads)| (own, reads)).collect(),
+            basis,
+        }
+    }
+
+    /// Returns the plugins that give nodes keys, and whether the keys depend on the pods of a node.
+    pub(super) fn keyed(&self) -> impl ExactSizeIterator<Item = (Keyed<'p>, bool)> {
+        let keyed = |index: usize| match self.tier_filters.get(index) {
+            Some((own, reads)) => (Keyed::Filter(own), reads.pods),
+            None => {
+                let (own, reads) = self.tier_scores[index - self.tier_filters.len()];
+                let keyed = match reads.scope {
+                    ScoreScope::Key | ScoreScope::Group => Keyed::ScoreKey(own),
+                    ScoreScope::Node | ScoreScope::Cluster => Keyed::Score(own),
+                };
+                (keyed, reads.pods)
+            }
+        };
+        (0..self.tier_filters.len() + self.tier_scores.len()).map(keyed)
+    }
+}
