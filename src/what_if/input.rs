@@ -10,7 +10,7 @@ use framework::Registry;
 
 use crate::config::{BuildError, Configuration};
 use crate::plugin_watchdog::PluginWatchdog;
-use crate::wire::{Fault, Input, Owner, PodObject, WatchedObject};
+use crate::wire::{Input, Owner, PodObject, WatchedObject};
 
 /// Returns the settings of a dry run under a configuration, without its extenders.
 ///
@@ -64,6 +64,7 @@ pub(crate) fn dump_of(input: Input, mut made: Made) -> Dump {
 
 impl From<Input> for Dump {
     fn from(input: Input) -> Self {
+        let unread = unread(&input);
         Self {
             nodes: input.nodes,
             pods: input.pods.into_iter().map(DumpedPod::from).collect(),
@@ -73,15 +74,18 @@ impl From<Input> for Dump {
             objects: input.objects.into_iter().map(DumpedObject::from).collect(),
             claim_templates: input.claim_templates,
             workloads: Vec::new(),
-            unread: input.unreadable.iter().map(unread_file).collect(),
+            unread,
             other_kinds: input.others,
             warnings: input.warnings,
         }
     }
 }
 
-fn unread_file(fault: &Fault) -> Unread {
-    Unread::file(fault.source(), fault.message())
+/// Returns the files and pods that are left out.
+fn unread(input: &Input) -> Vec<Unread> {
+    let files = input.unreadable.iter().map(|own| Unread::file(own.source(), own.message()));
+    let pods = input.refused.iter().map(|(key, reason)| Unread::pod(key, reason));
+    files.chain(pods).collect()
 }
 
 impl From<PodObject> for DumpedPod {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use admission::{Classes, Given, Refusal};
+use admission::{Cause, Classes, Given, Refusal};
 use framework::storage::default_class;
 use framework::{EventResource, PodKey};
 use serde_json::Value;
@@ -22,8 +22,45 @@ pub(super) struct Admission {
     limit_ranges: BTreeMap<String, Vec<Value>>,
     /// Pods as they were read. Never iterated.
     waiting: HashMap<PodKey, Arc<RawValue>>,
-    /// The pods that an API server would refuse, by field, value and reason.
-    refused: BTreeMap<(&'static str, String, String), Vec<String>>,
+    /// The pods that an API server would refuse, by the reason.
+    refused: BTreeMap<Reason, Vec<String>>,
+}
+
+/// A reason for which an API server would refuse pods.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Reason {
+    cause: Cause,
+    value: String,
+    message: String,
+}
+
+impl Reason {
+    /// Returns the warning about these pods.
+    fn warning(&self, pods: &str) -> String {
+        let Self { cause, value, message } = self;
+        match cause {
+            Cause::NoPriorityClass => format!(
+                "{pods} with spec.priorityClassName {value}: there is no such PriorityClass in the input; \
+                 priority 0 counts"
+            ),
+            Cause::NoRuntimeClass => format!(
+                "{pods} with spec.runtimeClassName {value}: there is no such RuntimeClass in the input; its \
+                 overhead, node selector and tolerations do not count"
+            ),
+            Cause::PriorityClass | Cause::RuntimeClass | Cause::LimitRange => format!(
+                "{pods}: the API server refuses that because of {cause:?} {value}: {message}; left out"
+            ),
+        }
+    }
+}
+
+/// A pod after admission.
+#[derive(Debug)]
+pub(super) enum Admitted {
+    /// The pod as an API server would store it.
+    Pod(Value),
+    /// An API server would refuse the pod, for this reason.
+    Refused(String),
 }
 
 impl Classes for Admission {
@@ -84,37 +121,31 @@ impl Admission {
         self.waiting.is_empty()
     }
 
-    /// Returns the pod of this name as an API server would store it, if it waits.
-    pub(super) fn admitted(&mut self, key: &PodKey) -> Option<Value> {
+    /// Returns the pod of this name as an API server would answer its creation, if it waits. A class that the pod names
+    /// and that the input lacks is no refusal: the cluster may have it.
+    pub(super) fn admitted(&mut self, key: &PodKey) -> Option<Admitted> {
         let raw = self.waiting.remove(key)?;
         let mut pod = serde_json::from_str(raw.get()).ok()?;
+        let mut refused = None;
         for refusal in admission::admit(&mut pod, &key.namespace, self, Given::Kept) {
-            let Refusal { field, value, message } = refusal;
-            self.refused.entry((field, value, message)).or_default().push(key.to_string());
+            let Refusal { cause, value, message } = refusal;
+            if !matches!(cause, Cause::NoPriorityClass | Cause::NoRuntimeClass) {
+                refused.get_or_insert_with(|| message.clone());
+            }
+            let reason = Reason { cause, value, message };
+            self.refused.entry(reason).or_default().push(key.to_string());
         }
-        Some(pod)
+        Some(refused.map_or(Admitted::Pod(pod), Admitted::Refused))
     }
 
     /// Returns the warnings about pods that an API server would refuse.
     pub(super) fn take_warnings(&mut self) -> Vec<String> {
         let refused = std::mem::take(&mut self.refused).into_iter();
-        refused.map(|((field, value, message), pods)| {
-            let pods = format!(
-                "{} ({})",
-                count(pods.len(), "pod"),
-                some_of(pods.iter().map(String::as_str))
-            );
-            match field {
-                "spec.priorityClassName" => format!(
-                    "{pods} with {field} {value}: there is no such PriorityClass in the input; priority 0 counts"
-                ),
-                "spec.runtimeClassName" if message.ends_with("not found") => format!(
-                    "{pods} with {field} {value}: there is no such RuntimeClass in the input; its overhead, node \
-                     selector and tolerations do not count"
-                ),
-                _ => format!("{pods} with {field} {value}: the API server refuses that: {message}"),
-            }
-        }).collect()
+        let warning = |(reason, pods): (Reason, Vec<String>)| {
+            let names = some_of(pods.iter().map(String::as_str));
+            reason.warning(&format!("{} ({names})", count(pods.len(), "pod")))
+        };
+        refused.map(warning).collect()
     }
 }
 

@@ -13,7 +13,7 @@ use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::absent_kinds::{self, DUMP};
-use super::admission::{Admission, admit_claims};
+use super::admission::{Admission, Admitted, admit_claims};
 use super::defaults::{self, DEFAULT_NAMESPACE};
 use super::doubts::{Doubts, Validation};
 use super::kinds::needed_kinds;
@@ -46,6 +46,8 @@ pub struct Input {
     pub others: BTreeMap<String, usize>,
     /// Files of folders that are left out because they cannot be parsed. They may hold anything.
     pub unreadable: Vec<Fault>,
+    /// Pods that are left out because an API server would refuse them, with the reason.
+    pub refused: BTreeMap<PodKey, String>,
     /// Warnings about input that is usable but probably a mistake.
     pub warnings: Vec<String>,
 }
@@ -437,7 +439,14 @@ impl<'a> Collector<'a> {
         }
         for place in 0..self.input.pods.len() {
             let key = self.input.pods[place].pod.key.clone();
-            let Some(raw) = self.admission.admitted(&key) else { continue };
+            let raw = match self.admission.admitted(&key) {
+                None => continue,
+                Some(Admitted::Pod(raw)) => raw,
+                Some(Admitted::Refused(reason)) => {
+                    self.input.refused.insert(key, reason);
+                    continue;
+                }
+            };
             let at = self.pods.get(&key).map_or_else(|| Location::named("-"), |own| own.1.clone());
             match self.read_pod(&at, &raw) {
                 Ok(ReadPod { mut pod, problems, .. }) => {
@@ -451,6 +460,8 @@ impl<'a> Collector<'a> {
         }
         let warnings = self.admission.take_warnings();
         self.input.warnings.extend(warnings);
+        let Input { pods, refused, .. } = &mut self.input;
+        pods.retain(|own| !refused.contains_key(&own.pod.key));
     }
 
     fn add_pod(&mut self, at: &Location, object: PodObject) {

@@ -218,6 +218,32 @@ fn new_pods_are_admitted_as_by_an_api_server() {
 }
 
 #[test]
+fn pods_that_an_api_server_refuses_are_left_out() {
+    let input = nodes(1)
+        + "---\napiVersion: v1\nkind: LimitRange\nmetadata: {name: small}\n\
+           spec: {limits: [{type: Container, max: {cpu: '1'}}]}\n\
+           ---\napiVersion: v1\nkind: Pod\nmetadata: {name: large}\n\
+           spec: {containers: [{name: c, image: i, resources: {limits: {cpu: '2'}}}]}\n\
+           ---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n\
+           spec: {replicas: 2, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, \
+           spec: {containers: [{name: c, image: i, resources: {limits: {cpu: '3'}}}]}}}\n";
+    let answer = simulated(&input);
+    assert!(placements(&answer).is_empty());
+    let unread = answer["simulation"]["unread"].as_array().unwrap();
+    assert_eq!(unread.len(), 3);
+    assert_eq!(
+        warnings(&answer)[..1],
+        [
+            "1 pod (default/large): the API server refuses that because of LimitRange small: maximum cpu usage per \
+          Container is 1, but limit is 2; left out"
+        ]
+    );
+    assert!(warnings(&answer)[1].starts_with("2 pods (default/web-"), "{:?}", warnings(&answer));
+    let failed = loadmaster_with(&["simulate", "-f", "-", "--fail-if-pending"], &input);
+    assert_eq!(failed.code, Some(1));
+}
+
+#[test]
 fn configuration_may_be_utf_16() {
     let text =
         "\u{feff}apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";

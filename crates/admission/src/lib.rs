@@ -4,6 +4,7 @@
 //! The plugins are those that kube-apiserver enables by default, as far as they concern scheduling. Pods and classes are
 //! JSON, as the API has them.
 
+mod limit_check;
 mod limit_range;
 mod object;
 mod priority;
@@ -36,12 +37,27 @@ pub enum Given {
     Kept,
 }
 
+/// The object or field because of which the API server refuses a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// The PriorityClass that the pod names does not exist.
+    NoPriorityClass,
+    /// The RuntimeClass that the pod names does not exist.
+    NoRuntimeClass,
+    /// The pod contradicts its PriorityClass.
+    PriorityClass,
+    /// The pod contradicts its RuntimeClass.
+    RuntimeClass,
+    /// The pod does not keep to a LimitRange of its namespace.
+    LimitRange,
+}
+
 /// A reason for which the API server refuses a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// The field of the pod that the reason is about.
-    pub field: &'static str,
-    /// The value of the field.
+    /// The cause.
+    pub cause: Cause,
+    /// The name of the class or of the LimitRange.
     pub value: String,
     /// The text of the API server.
     pub message: String,
@@ -59,7 +75,8 @@ pub fn admit(
     let of_priority = priority::admit(pod, classes, given);
     tolerations::admit(pod);
     let of_runtime = runtime_class::admit(pod, classes);
-    of_priority.err().into_iter().chain(of_runtime.err()).collect()
+    let of_limits = limit_check::check(pod, classes.limit_ranges(namespace));
+    of_priority.err().into_iter().chain(of_runtime.err()).chain(of_limits).collect()
 }
 
 /// The PriorityClasses of every cluster, with their values.

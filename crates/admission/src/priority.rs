@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::object::{set, text};
-use super::{Classes, Given, Refusal, SYSTEM_CLASSES};
+use super::{Cause, Classes, Given, Refusal, SYSTEM_CLASSES};
 
 const PREEMPT_LOWER_PRIORITY: &str = "PreemptLowerPriority";
 const RULE: &str = "must not be provided in pod spec; priority admission controller computed";
@@ -75,7 +75,7 @@ fn class_of(pod: &Value, classes: &impl Classes) -> Result<Class, Refusal> {
         return Ok(Class::of_others(classes));
     }
     Class::named(name, classes).ok_or_else(|| Refusal {
-        field: "spec.priorityClassName",
+        cause: Cause::NoPriorityClass,
         value: name.to_owned(),
         message: format!("no PriorityClass with name {name} was found"),
     })
@@ -86,13 +86,13 @@ fn check(pod: &Value, class: &Class) -> Result<(), Refusal> {
     let Class { priority, policy, .. } = class;
     if let Some(own) = pod["spec"]["priority"].as_i64().filter(|own| own != priority) {
         let message = format!("the integer value of priority ({own}) {RULE} {priority} {GIVEN}");
-        return Err(Refusal { field: "spec.priority", value: own.to_string(), message });
+        return Err(Refusal { cause: Cause::PriorityClass, value: class.name.clone(), message });
     }
     let own = text(pod, "/spec/preemptionPolicy");
     if !own.is_empty() && own != policy {
         let message =
             format!("the string value of PreemptionPolicy ({own}) {RULE} {policy} {GIVEN}");
-        return Err(Refusal { field: "spec.preemptionPolicy", value: own.to_owned(), message });
+        return Err(Refusal { cause: Cause::PriorityClass, value: class.name.clone(), message });
     }
     Ok(())
 }

@@ -1,11 +1,12 @@
 //! RuntimeClass: overhead, node selector and tolerations of the class of a pod.
 
+use std::collections::BTreeMap;
+
+use framework::Quantity;
 use serde_json::Value;
 
 use super::object::{ensure, list, set, text};
-use super::{Classes, Refusal};
-
-const FIELD: &str = "spec.runtimeClassName";
+use super::{Cause, Classes, Refusal};
 
 /// Sets the overhead, and adds node selector and tolerations of the class.
 ///
@@ -16,15 +17,17 @@ pub(super) fn admit(pod: &mut Value, classes: &impl Classes) -> Result<(), Refus
     if name.is_empty() {
         return Ok(());
     }
-    let refused = |why: String| Refusal {
-        field: FIELD,
+    let refused = |cause, why: String| Refusal {
+        cause,
         value: name.clone(),
         message: format!("pod rejected: {why}"),
     };
-    let class = classes.runtime_class(&name);
-    let class = class.ok_or_else(|| refused(format!("RuntimeClass {name:?} not found")))?;
-    set_overhead(pod, class).map_err(refused)?;
-    add_selector(pod, class).map_err(refused)?;
+    let class = classes.runtime_class(&name).ok_or_else(|| {
+        refused(Cause::NoRuntimeClass, format!("RuntimeClass {name:?} not found"))
+    })?;
+    let contradicts = |why| refused(Cause::RuntimeClass, why);
+    set_overhead(pod, class).map_err(contradicts)?;
+    add_selector(pod, class).map_err(contradicts)?;
     add_tolerations(pod, class);
     Ok(())
 }
@@ -34,11 +37,18 @@ fn set_overhead(pod: &mut Value, class: &Value) -> Result<(), String> {
         return Ok(());
     };
     let given = &pod["spec"]["overhead"];
-    if !given.is_null() && given != overhead {
+    if !given.is_null() && amounts(given) != amounts(overhead) {
         return Err("Pod's Overhead doesn't match RuntimeClass's defined Overhead".to_owned());
     }
     set(pod, "overhead", overhead.clone());
     Ok(())
+}
+
+/// Returns quantities in billionths by resource, so that `0.25` equals `250m`.
+fn amounts(resources: &Value) -> BTreeMap<&str, Option<i128>> {
+    let nanos = |value: &Value| Some(value.as_str()?.parse::<Quantity>().ok()?.nanos());
+    let fields = resources.as_object().into_iter().flatten();
+    fields.map(|(name, value)| (name.as_str(), nanos(value))).collect()
 }
 
 fn add_selector(pod: &mut Value, class: &Value) -> Result<(), String> {
@@ -104,6 +114,8 @@ mod tests {
         let both = json!([{"key": "own"}, {"key": "kata", "operator": "Exists"}]);
         assert_eq!(admitted_once["tolerations"], both);
         assert_eq!(admitted(admitted_once.clone()), Ok(admitted_once));
+        let same = json!({"cpu": "0.25"});
+        assert!(admitted(json!({"overhead": same})).is_ok());
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! Objects that look like workloads, and whose pods are not made.
 
+use framework::PodKey;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::foreign::group_and_kind;
 use super::template::{name, namespace};
 
-/// A workload that could not be expanded, so that its pods are missing in the result.
+/// A workload that could not be expanded, or a pod that is refused, so that pods are missing in the result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Unread {
@@ -66,6 +67,12 @@ impl Unread {
     pub fn file(name: &str, reason: &str) -> Self {
         let [kind, namespace] = ["File", ""].map(str::to_owned);
         Self { kind, namespace, name: name.to_owned(), reason: reason.to_owned() }
+    }
+
+    /// Returns the entry of a pod that an API server would refuse.
+    pub fn pod(key: &PodKey, reason: &str) -> Self {
+        let [kind, namespace, name] = ["Pod", &*key.namespace, &*key.name].map(str::to_owned);
+        Self { kind, namespace, name, reason: reason.to_owned() }
     }
 
     pub(super) fn of(object: &Value, reason: &str) -> Self {
