@@ -278,8 +278,10 @@ fn nodes_agree(server: &Server, engine: &Engine) -> Checked {
     for (name, stored) in &stored {
         let known = engine.cache().node(name);
         let same = known.as_ref().is_some_and(|known| {
-            (&known.labels, &known.taints, known.unschedulable, &known.allocatable)
-                == (&stored.labels, &stored.taints, stored.unschedulable, &stored.allocatable)
+            (&known.labels, &known.taints, known.unschedulable)
+                == (&stored.labels, &stored.taints, stored.unschedulable)
+                && (&known.allocatable, known.allowed_pods, &known.declared_features)
+                    == (&stored.allocatable, stored.allowed_pods, &stored.declared_features)
         });
         rule(same, || format!("{name} is {stored:?}, known is {known:?}"))?;
     }
