@@ -36,18 +36,19 @@ impl Effects {
         id
     }
 
-    /// Patches the status of a pod, unless the patch is empty.
-    pub(crate) fn patch_pod_status(&mut self, pod: &Pod, patch: StatusPatch) {
+    /// Patches the status of a pod, unless the patch is empty. Returns the effect.
+    pub(crate) fn patch_pod_status(&mut self, pod: &Pod, patch: StatusPatch) -> Option<EffectId> {
         if patch == StatusPatch::default() {
-            return;
+            return None;
         }
-        self.emit(EffectKind::PatchPodStatus {
+        let effect = self.emit(EffectKind::PatchPodStatus {
             pod: pod.key.clone(),
             uid: pod.uid.clone(),
             observed_generation: pod.generation.into(),
             resource_version: pod.resource_version,
             patch,
         });
+        Some(effect)
     }
 
     /// Records an event about `pod` in the name of the scheduler called `reporter`.

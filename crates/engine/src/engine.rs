@@ -214,6 +214,9 @@ impl Engine {
             if let Some((pod, uid)) = engine.plugin_writes.answer(effect, answer, cx) {
                 engine.world.retry_pending_after_error(&pod, &uid, cx);
             }
+            if let Some(version) = version_in(answer) {
+                engine.world.nomination_answered(effect, version, cx);
+            }
         });
     }
 
@@ -525,4 +528,10 @@ impl Engine {
             _ => {}
         }
     }
+}
+
+/// Returns the resourceVersion of the object in an answer.
+fn version_in(answer: &Answer) -> Option<u64> {
+    let Answer::Ok(Some(object)) = answer else { return None };
+    object["metadata"]["resourceVersion"].as_str()?.parse().ok()
 }

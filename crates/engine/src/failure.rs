@@ -10,6 +10,7 @@ use framework::{
 use crate::attempt::Outcome;
 use crate::context::{Context, PodEvent};
 use crate::cycle::FitError;
+use crate::effect::EffectId;
 use crate::ports::Count;
 use crate::profile::Profile;
 use crate::world::World;
@@ -100,7 +101,7 @@ impl Failure {
         let written = queued.written_condition.clone();
         queued.written_condition = condition.clone().or(written.clone());
         if let Some(node) = &self.requested_nomination {
-            world.nomination_written(&queued.pod, node.clone());
+            world.nomination_written(&queued.pod, node.clone(), None);
         }
         let Some(pod) = world.requeue_failed(queued, &self.nominating, cx) else {
             return Outcome::Skipped;
@@ -111,10 +112,11 @@ impl Failure {
                     .then(|| (*condition).clone()),
                 nominated_node_name: world.view().nominator().to_write(&pod, &self.nominating),
             };
-            if let Some(node) = &patch.nominated_node_name {
-                world.nomination_written(&pod, node.clone());
+            let nominated = patch.nominated_node_name.clone();
+            let effect = self.report(&pod, patch, profile, cx);
+            if let Some(node) = nominated {
+                world.nomination_written(&pod, node, effect);
             }
-            self.report(&pod, patch, profile, cx);
         }
         match rejected {
             true => Outcome::Unschedulable(self.message),
@@ -122,10 +124,17 @@ impl Failure {
         }
     }
 
-    fn report(&self, pod: &Pod, patch: StatusPatch, profile: &Profile, cx: &mut Context<'_>) {
+    /// Records the event and patches the status. Returns the effect of the patch.
+    fn report(
+        &self,
+        pod: &Pod,
+        patch: StatusPatch,
+        profile: &Profile,
+        cx: &mut Context<'_>,
+    ) -> Option<EffectId> {
         let event = PodEvent::warning("FailedScheduling", "Scheduling", &self.message);
         cx.effects.record(pod, &profile.scheduler_name, event);
-        cx.effects.patch_pod_status(pod, patch);
+        cx.effects.patch_pod_status(pod, patch)
     }
 
     fn condition(&self) -> ScheduledCondition {

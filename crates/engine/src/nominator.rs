@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use framework::{NominatedPods, NominatingInfo, Pod, Uid};
+use framework::{NominatedPods, NominatingInfo, Pod, PodKey, Uid};
+
+use crate::effect::EffectId;
 
 /// Maximum number of requested writes of one pod that the nominator remembers.
 const MOST_UNSEEN: usize = 8;
@@ -17,6 +19,9 @@ const MOST_UNSEEN: usize = 8;
 /// It also remembers which writes of a nomination were requested and not shown by the watch yet. Until the watch
 /// has shown the last one, the status of the pod is outdated and does not change the nomination. kube-scheduler
 /// follows each update, so that a nomination that was cleared comes back, or a new one is lost, while its watch lags.
+///
+/// A write is recognised by the version that the API server gave the pod, once its answer is known, and before
+/// that by its node. The watch need not show each write: several go out as one, or change nothing.
 #[derive(Debug, Default)]
 pub struct Nominator {
     /// Never iterated.
@@ -27,6 +32,8 @@ pub struct Nominator {
     nominations: u64,
     /// The pods with requested writes that the watch has not shown. Never iterated.
     unseen: HashMap<Uid, Unseen>,
+    /// The pods of those writes that have no answer yet. Never iterated.
+    unanswered: HashMap<EffectId, (PodKey, Uid)>,
 }
 
 #[derive(Debug)]
@@ -40,8 +47,18 @@ struct Entry {
 struct Unseen {
     /// The name that the watch shows.
     shown: Arc<str>,
-    /// The names to be written, in the order of the requests.
-    writes: VecDeque<Arc<str>>,
+    /// The writes in the order of the requests. Only the first one may have an answer.
+    writes: VecDeque<Write>,
+}
+
+/// A requested write.
+#[derive(Debug)]
+struct Write {
+    /// The node, or an empty name to clear the nomination.
+    node: Arc<str>,
+    effect: Option<EffectId>,
+    /// The version of the pod after the write; `None` while it is not known.
+    version: Option<u64>,
 }
 
 impl Nominator {
@@ -76,14 +93,21 @@ impl Nominator {
     /// Forgets a pod that is no longer pending.
     pub fn forget(&mut self, uid: &Uid) {
         self.delete(uid);
-        self.unseen.remove(uid);
+        let unseen = self.unseen.remove(uid);
+        self.drop_effects(unseen.into_iter().flat_map(|unseen| unseen.writes));
+    }
+
+    fn drop_effects(&mut self, writes: impl IntoIterator<Item = Write>) {
+        for effect in writes.into_iter().filter_map(|write| write.effect) {
+            self.unanswered.remove(&effect);
+        }
     }
 
     /// Returns the node that the status of a pod names once all requested writes are carried out.
     pub fn written<'a>(&'a self, pod: &'a Pod) -> Option<&'a Arc<str>> {
         let last = self.unseen.get(&pod.uid).and_then(|unseen| unseen.writes.back());
         match last {
-            Some(last) => Some(last).filter(|node| !node.is_empty()),
+            Some(last) => Some(&last.node).filter(|node| !node.is_empty()),
             None => pod.nominated_node_name(),
         }
     }
@@ -96,8 +120,9 @@ impl Nominator {
         (!names(self.written(pod)) || !names(pod.nominated_node_name())).then(|| node.clone())
     }
 
-    /// Takes in that a node was requested to be written into the status of a pod, or an empty name to clear it.
-    pub fn write(&mut self, pod: &Pod, node: Arc<str>) {
+    /// Takes in that a node was requested to be written into the status of a pod, or an empty name to clear it. The
+    /// effect is the request, if its answer follows.
+    pub fn write(&mut self, pod: &Pod, node: Arc<str>, effect: Option<EffectId>) {
         if self.written(pod).map_or("", |written| written) == &*node {
             return;
         }
@@ -105,32 +130,65 @@ impl Nominator {
             .unseen
             .entry(pod.uid.clone())
             .or_insert_with(|| Unseen { shown: shown(pod), writes: VecDeque::new() });
-        if unseen.writes.len() == MOST_UNSEEN {
-            unseen.writes.pop_front();
+        let is_full = unseen.writes.len() == MOST_UNSEEN;
+        let dropped = is_full.then(|| unseen.writes.pop_front()).flatten();
+        unseen.writes.push_back(Write { node, effect, version: None });
+        self.drop_effects(dropped);
+        if let Some(effect) = effect {
+            self.unanswered.insert(effect, (pod.key.clone(), pod.uid.clone()));
         }
-        unseen.writes.push_back(node);
     }
 
-    /// Takes in the version of a pod that the watch shows, whose name may be one of the requested ones. An unknown
-    /// name was written by others, after the requested ones.
+    /// Takes in the version of its pod in the answer to a write. The writes before it were carried out earlier, or as
+    /// one with it. Returns the pod; `None` if the watch has shown the write, or the effect is no such write.
+    pub fn written_as(&mut self, effect: EffectId, version: u64) -> Option<(PodKey, Uid)> {
+        let (pod, uid) = self.unanswered.remove(&effect)?;
+        let writes = &mut self.unseen.get_mut(&uid)?.writes;
+        let place = writes.iter().position(|write| write.effect == Some(effect))?;
+        writes[place].version = Some(version);
+        let earlier: Vec<Write> = writes.drain(..place).collect();
+        self.drop_effects(earlier);
+        Some((pod, uid))
+    }
+
+    /// Takes in the version of a pod that the watch shows. A write with an answer is shown by its version and all later
+    /// ones. The name may be one of the other writes. An unknown name was written by others, after the requested ones.
     pub fn see(&mut self, pod: &Pod) {
         let Some(unseen) = self.unseen.get_mut(&pod.uid) else { return };
-        let name = shown(pod);
-        if name == unseen.shown {
+        let (name, version) = (shown(pod), pod.resource_version);
+        let answered = unseen.writes.front().and_then(|write| write.version);
+        if answered.is_some_and(|answered| version < answered) {
+            unseen.shown = name;
             return;
         }
-        let place = unseen.writes.iter().position(|own| *own == name);
-        unseen.writes.drain(..place.map_or(unseen.writes.len(), |place| place + 1));
+        if answered.is_some()
+            && let Some(write) = unseen.writes.pop_front()
+        {
+            unseen.shown = write.node;
+        }
+        let own = unseen.writes.iter().position(|write| write.node == name);
+        let seen = match own {
+            _ if name == unseen.shown => 0,
+            Some(place) => place + 1,
+            None => unseen.writes.len(),
+        };
         unseen.shown = name;
+        let seen: Vec<Write> = unseen.writes.drain(..seen).collect();
         if unseen.writes.is_empty() {
             self.unseen.remove(&pod.uid);
         }
+        self.drop_effects(seen);
+    }
+
+    /// Whether the watch has shown all requested writes of a pod.
+    pub fn has_seen_all(&self, pod: &Uid) -> bool {
+        !self.unseen.contains_key(pod)
     }
 
     /// Takes in an update of a pod that the nominator [has seen](Self::see). The new status decides, unless it is
     /// outdated, or names no node like the old one: then the nomination is not written yet.
     pub fn update(&mut self, old: &Pod, new: Arc<Pod>) {
-        let is_outdated = self.unseen.contains_key(&new.uid);
+        let is_outdated = !self.has_seen_all(&new.uid);
         let node = self.entries.get(&old.uid).map(|entry| entry.node.clone());
         let unnamed = |pod: &Pod| pod.nominated_node_name().is_none();
         let info = match node {
@@ -287,7 +345,7 @@ mod tests {
     /// write.
     fn renominate(nominator: &mut Nominator, shown: &str, node: &str) {
         nominator.add(version(shown), &to(node));
-        nominator.write(&version(shown), node.into());
+        nominator.write(&version(shown), node.into(), None);
     }
 
     #[test]
@@ -325,6 +383,55 @@ mod tests {
         assert!(nominator.unseen.is_empty());
     }
 
+    /// Requests the writes of these nodes for a pod without a nomination, as effects 0, 1 and so on.
+    fn request<const N: usize>(nominator: &mut Nominator, nodes: [&str; N]) {
+        for (effect, node) in (0..).zip(nodes) {
+            nominator.add(version(""), &to(node));
+            nominator.write(&version(""), node.into(), Some(EffectId::from_u64(effect)));
+        }
+    }
+
+    /// Shows a pod in this version, whose status names the node. Returns the node that the pod is nominated to.
+    fn show_version(nominator: &mut Nominator, number: u64, node: &str) -> Option<String> {
+        let mut pod = Pod::clone(&version(node));
+        pod.resource_version = number;
+        nominator.see(&pod);
+        nominator.update(&version(""), Arc::new(pod));
+        nominator.node_of(&version("").uid).map(ToString::to_string)
+    }
+
+    #[test]
+    fn node_of_a_write_that_the_watch_never_showed_is_that_of_others_after_the_answer() {
+        let mut nominator = Nominator::default();
+        request(&mut nominator, ["x", ""]);
+        let pod = nominator.written_as(EffectId::from_u64(1), 5);
+        assert_eq!(pod.map(|(_, uid)| uid), Some(version("").uid.clone()));
+        assert_eq!(show_version(&mut nominator, 4, "x"), None, "it is older than the write");
+        assert_eq!(show_version(&mut nominator, 6, "x"), own("x"));
+        assert!(nominator.unseen.is_empty() && nominator.unanswered.is_empty());
+    }
+
+    #[test]
+    fn writes_after_the_answered_one_stay_unseen() {
+        let mut nominator = Nominator::default();
+        request(&mut nominator, ["x", "", "y"]);
+        nominator.written_as(EffectId::from_u64(1), 5);
+        assert_eq!(show_version(&mut nominator, 5, ""), own("y"));
+        assert_eq!(nominator.written(&version("")).map(|node| &**node), Some("y"));
+        assert_eq!(nominator.written_as(EffectId::from_u64(0), 9), None, "it was before the other");
+        assert_eq!(show_version(&mut nominator, 7, "y"), own("y"));
+        assert!(nominator.unseen.is_empty() && nominator.unanswered.is_empty());
+    }
+
+    #[test]
+    fn forgotten_pod_leaves_no_effects() {
+        let mut nominator = Nominator::default();
+        request(&mut nominator, ["x", "y"]);
+        nominator.forget(&version("").uid);
+        assert_eq!(nominator.written_as(EffectId::from_u64(1), 5), None);
+        assert!(nominator.unseen.is_empty() && nominator.unanswered.is_empty());
+    }
+
     #[test]
     fn status_as_written_decides_without_an_override() {
         let mut nominator = Nominator::default();
@@ -333,7 +440,7 @@ mod tests {
             nominator.node_of(&version("x").uid).map(ToString::to_string)
         };
         for (written, node) in [("x", Some("x")), ("", None), ("y", Some("y"))] {
-            nominator.write(&version("x"), written.into());
+            nominator.write(&version("x"), written.into(), None);
             assert_eq!(node_of(&mut nominator).as_deref(), node);
             assert_eq!(nominator.written(&version("x")).map(|node| &**node), node);
         }
@@ -344,7 +451,7 @@ mod tests {
     #[test]
     fn nomination_is_written_unless_shown_and_requested_last() {
         let mut nominator = Nominator::default();
-        nominator.write(&version("x"), "y".into());
+        nominator.write(&version("x"), "y".into(), None);
         for node in ["x", "y", ""] {
             assert_eq!(nominator.to_write(&version("x"), &to(node)).as_deref(), Some(node));
         }

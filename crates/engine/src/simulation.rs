@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::cache::{Cache, CacheError};
 use crate::change::Change;
 use crate::context::{Context, Effects};
+use crate::effect::EffectId;
 use crate::extender_calls::{ExtenderCalls, ExtenderHealth};
 use crate::nominator::Nominator;
 use crate::object_event::ObjectEvent;
@@ -143,14 +144,19 @@ impl World {
         Some((wait.pod.clone(), wait.status()))
     }
 
-    /// Ends the nomination of a pod.
-    pub fn clear_nomination(&mut self, pod: &Pod) {
-        self.0.clear_nomination(pod);
+    /// Ends the nomination of a pod, whose status is to be cleared by the effect.
+    pub fn clear_nomination(&mut self, pod: &Pod, effect: EffectId) {
+        self.0.clear_nomination(pod, Some(effect));
     }
 
     /// Takes in that a node was requested to be written into the status of a pod.
-    pub fn nomination_written(&mut self, pod: &Pod, node: Arc<str>) {
-        self.0.nomination_written(pod, node);
+    pub fn nomination_written(&mut self, pod: &Pod, node: Arc<str>, effect: EffectId) {
+        self.0.nomination_written(pod, node, Some(effect));
+    }
+
+    /// Takes in the version of the pod in the answer to such a write.
+    pub fn nomination_answered(&mut self, effect: EffectId, version: u64, now: Now<'_>) {
+        now.call(&mut self.0, |world, cx| world.nomination_answered(effect, version, cx));
     }
 
     /// Counts the eviction of a pod.

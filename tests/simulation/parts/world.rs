@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::Change;
 use engine::ports::{Count, Probe};
 use engine::queue::QueueConfig;
 use engine::simulation::{Now, World};
+use engine::{Change, EffectId};
 use fastrand::Rng;
 use framework::testing::{node, pod};
 use framework::{
@@ -26,6 +26,8 @@ const NODES: [&str; 3] = ["n", "m", "bank"];
 const PERMIT: [&str; 2] = ["P", "Q"];
 /// Number of steps of a history.
 const STEPS: u32 = 60;
+/// The effects of requests have higher ids than those of the world itself.
+const FIRST_EFFECT: u64 = 1_000;
 /// Number of preemptions in vain after which a node is paused.
 const IN_VAIN: u32 = 5;
 
@@ -89,6 +91,8 @@ struct Pair<'r> {
     now: Time,
     uids: u32,
     versions: u64,
+    /// The last effect of a history.
+    effects: u64,
     pods: BTreeMap<&'static str, Own>,
     /// Earlier versions of pods, which a watch may show late.
     earlier: Vec<(&'static str, Own)>,
@@ -100,7 +104,7 @@ struct Pair<'r> {
 pub(super) fn run(random: &mut Rng, trace: &mut Vec<String>) -> Checked {
     let config = QueueConfig::default();
     // A few kinds of steps make a history, so that they meet.
-    let weights: [u32; 16] = std::array::from_fn(|_| [0, 1, 1, 3][random.usize(..4)]);
+    let weights: [u32; 17] = std::array::from_fn(|_| [0, 1, 1, 3][random.usize(..4)]);
     let mut pair = Pair {
         random,
         trace,
@@ -110,6 +114,7 @@ pub(super) fn run(random: &mut Rng, trace: &mut Vec<String>) -> Checked {
         now: Time::from_nanos(1_000_400_000_000),
         uids: 0,
         versions: 0,
+        effects: FIRST_EFFECT,
         pods: BTreeMap::new(),
         earlier: Vec::new(),
         attempts: Vec::new(),
@@ -131,7 +136,7 @@ pub(super) fn run(random: &mut Rng, trace: &mut Vec<String>) -> Checked {
 }
 
 impl Pair<'_> {
-    fn step(&mut self, weights: &[u32; 16]) -> Checked {
+    fn step(&mut self, weights: &[u32; 17]) -> Checked {
         let mut number = self.random.u32(..weights.iter().sum::<u32>() + 12);
         let mut kind = 0;
         while let Some(rest) = weights.get(kind).and_then(|weight| number.checked_sub(*weight)) {
@@ -155,6 +160,7 @@ impl Pair<'_> {
             13 => self.bind(),
             14 => self.assume(),
             15 => self.fail(),
+            16 => self.answer(),
             _ if number < 4 => self.change_pod(),
             _ if number < 8 => self.pop(),
             _ if number < 10 => self.fail(),
@@ -473,8 +479,9 @@ impl Pair<'_> {
             && self.one_in(2)
         {
             self.note(("its nomination is written", &node));
-            self.model.request(&pod, &node);
-            self.world.nomination_written(&pod, node);
+            let effect = self.request();
+            self.model.request(&pod, &node, Some(effect));
+            self.world.nomination_written(&pod, node, effect);
         }
         if self.one_in(2) {
             self.model.move_others(&pod, now);
@@ -599,8 +606,28 @@ impl Pair<'_> {
         let Some(own) = self.pods.get(name) else { return Ok(()) };
         let pod = own.build(name);
         self.note(("clear nomination", &pod.uid));
-        self.world.clear_nomination(&pod);
-        self.model.end_nomination(&pod);
+        let effect = self.request();
+        self.world.clear_nomination(&pod, effect);
+        self.model.end_nomination(&pod, Some(effect));
+        Ok(())
+    }
+
+    /// Returns the effect of a new request to write a nomination.
+    fn request(&mut self) -> EffectId {
+        self.effects += 1;
+        EffectId::from_u64(self.effects)
+    }
+
+    /// The API server answers a write of a nomination, with a version that the watch may have shown.
+    fn answer(&mut self) -> Checked {
+        let recent = self.effects.saturating_sub(3).max(FIRST_EFFECT)..=self.effects;
+        let effect = EffectId::from_u64(self.random.u64(recent));
+        self.versions += u64::from(self.one_in(2));
+        let version = self.versions - self.random.u64(..3).min(self.versions);
+        self.note(("nomination answered", effect, version));
+        let now = self.now;
+        self.model.answered(effect, version, now);
+        self.world.nomination_answered(effect, version, Now { now, probe: &mut self.log });
         Ok(())
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use engine::profile::Profiles;
 use engine::queue::{QueueConfig, Updated};
 use engine::simulation::World;
-use engine::{Change, ObjectEvent, Objects};
+use engine::{Change, EffectId, ObjectEvent, Objects};
 use framework::testing::HandleParts;
 use framework::{
     ActionType, Cluster, ClusterEvent, EventResource, Labels, Node, NodeIx, NominatedPods,
@@ -41,7 +41,16 @@ struct Nomination {
 #[derive(Debug)]
 struct Writes {
     shown: String,
-    requested: Vec<String>,
+    requested: Vec<Requested>,
+}
+
+/// A requested write.
+#[derive(Debug, Clone)]
+struct Requested {
+    node: String,
+    effect: Option<EffectId>,
+    /// The version of the pod after the write, if the answer has shown it.
+    version: Option<u64>,
 }
 
 /// Region and zone.
@@ -160,7 +169,7 @@ impl Model {
             let is_assumed = self.placed.iter().any(|placed| placed.pod.uid == pod.uid);
             let is_under_way = is_assumed || self.queue.is_in_flight(&pod.uid);
             if !is_under_way && self.pending.contains_key(&pod.key) {
-                self.end_nomination(&pod);
+                self.end_nomination(&pod, None);
             }
         }
     }
@@ -523,16 +532,17 @@ impl Model {
 
     fn nomination_after_writes(&self, pod: &Pod) -> String {
         let last = self.writes.get(&pod.uid).and_then(|writes| writes.requested.last());
-        last.cloned().unwrap_or_else(|| name_of_nomination(pod))
+        last.map_or_else(|| name_of_nomination(pod), |last| last.node.clone())
     }
 
     /// A write of a nomination is requested.
-    pub(super) fn request(&mut self, pod: &Pod, node: &str) {
+    pub(super) fn request(&mut self, pod: &Pod, node: &str, effect: Option<EffectId>) {
         let Some(pod) = self.pending.get(&pod.key).filter(|own| own.uid == pod.uid) else { return };
         if self.nomination_after_writes(pod) != node {
             let new = Writes { shown: name_of_nomination(pod), requested: Vec::new() };
             let writes = self.writes.entry(pod.uid.clone()).or_insert(new);
-            writes.requested.push(node.to_owned());
+            let node = node.to_owned();
+            writes.requested.push(Requested { node, effect, version: None });
             // The latest ones are remembered.
             writes.requested.drain(..writes.requested.len().saturating_sub(8));
         }
@@ -541,12 +551,45 @@ impl Model {
     /// The watch shows a version of a pod.
     fn note_shown(&mut self, pod: &Pod) {
         let name = name_of_nomination(pod);
-        let Some(writes) = self.writes.get_mut(&pod.uid).filter(|own| own.shown != name) else {
-            return;
-        };
-        while !writes.requested.is_empty() && writes.requested.remove(0) != name {}
+        let Some(writes) = self.writes.get_mut(&pod.uid) else { return };
+        match writes.requested[0].version {
+            Some(answered) if pod.resource_version < answered => {
+                writes.shown = name;
+                return;
+            }
+            Some(_) => writes.shown = writes.requested.remove(0).node,
+            None => {}
+        }
+        if writes.shown != name {
+            while !writes.requested.is_empty() && writes.requested.remove(0).node != name {}
+        }
         writes.shown = name;
         self.writes.retain(|_, own| !own.requested.is_empty());
+    }
+
+    /// The API server has answered a write. Earlier ones were carried out before it, or with it. A version that the watch
+    /// has shown already decides.
+    pub(super) fn answered(&mut self, effect: EffectId, version: u64, now: Time) {
+        let is_it = |own: &Requested| own.effect == Some(effect) && own.version.is_none();
+        let mut all = self.writes.iter_mut();
+        let found = all.find_map(|(uid, own)| {
+            let place = own.requested.iter().position(is_it)?;
+            own.requested.drain(..place);
+            own.requested[0].version = Some(version);
+            Some(uid.clone())
+        });
+        let Some(uid) = found else { return };
+        let known = self.pending.values().find(|pod| pod.uid == uid).cloned();
+        let Some(pod) = known.filter(|pod| pod.resource_version >= version) else { return };
+        self.note_shown(&pod);
+        let before = self.nominated_node(&uid);
+        let follows = !self.writes.contains_key(&uid) && self.queue.has(&pod.key);
+        if follows && before.as_deref().unwrap_or_default() != name_of_nomination(&pod) {
+            self.nominate(&pod, &NominatingInfo::Noop);
+            if before.is_some() {
+                self.move_after_nomination(&pod, now);
+            }
+        }
     }
 
     /// A queued pod has a new version. A nomination that is not written yet stays if the status names no node. All
@@ -575,9 +618,9 @@ impl Model {
     }
 
     /// A nomination ends, and its write is requested.
-    pub(super) fn end_nomination(&mut self, pod: &Pod) {
+    pub(super) fn end_nomination(&mut self, pod: &Pod, effect: Option<EffectId>) {
         self.clear_nomination(&pod.uid);
-        self.request(pod, "");
+        self.request(pod, "", effect);
     }
 
     pub(super) fn move_others(&mut self, pod: &Arc<Pod>, now: Time) {

@@ -199,6 +199,15 @@ impl ApiCall {
         matches!(self.operation, Operation::PatchPodStatus(_))
     }
 
+    /// Returns the effect that the answer of the call belongs to; `None` if the answer says nothing that the engine
+    /// needs.
+    pub(super) const fn answered_effect(&self) -> Option<EffectId> {
+        match &self.operation {
+            Operation::PatchPodStatus(patch) => patch.nominates,
+            _ => Some(self.id),
+        }
+    }
+
     /// Returns whether a deleted pod makes the call unnecessary instead of failed.
     pub(super) const fn is_moot_without_pod(&self) -> bool {
         let operation = &self.operation;

@@ -77,7 +77,8 @@ impl Default for Limits {
 
 /// An API dispatcher: it takes effects and replies and returns requests and answers.
 ///
-/// It answers every effect that needs an answer (see [`EffectKind`]) once, unless
+/// It answers every effect that needs an answer (see [`EffectKind`]), and of the patches of a nomination that go out
+/// as one the last, once, unless
 /// [`stop`](Self::stop) drops the effect.
 #[derive(Debug)]
 pub struct ApiDispatcher {
@@ -330,6 +331,7 @@ impl ApiDispatcher {
                     observed_generation,
                     resource_version,
                     patch: StatusPatch { condition: Some(condition), nominated_node_name: None },
+                    nominates: None,
                     must_read: false,
                 })
             }
@@ -344,6 +346,7 @@ impl ApiDispatcher {
                 uid,
                 observed_generation,
                 resource_version,
+                nominates: patch.nominated_node_name.is_some().then_some(effect.id),
                 patch,
                 must_read: false,
             }),
@@ -384,8 +387,8 @@ impl ApiDispatcher {
             let object = call.object_key().to_string();
             self.failed_calls.add(call.action(), object, error.to_owned());
         }
-        if !call.is_status_patch() {
-            self.answers.push((call.id, answer));
+        if let Some(effect) = call.answered_effect() {
+            self.answers.push((effect, answer));
         }
     }
 

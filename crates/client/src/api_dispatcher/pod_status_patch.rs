@@ -1,7 +1,9 @@
 //! The status patch of a pending pod.
 
+use engine::EffectId;
 use framework::{Answer, PodKey, StatusPatch, Uid};
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Value, json};
 
 use super::api_call::NextStep;
 use super::outcome::{Outcome, is_pod_gone};
@@ -20,8 +22,22 @@ pub(super) struct PodStatusPatch {
     /// The resourceVersion of the pod; 0 if it is not known.
     pub(super) resource_version: u64,
     pub(super) patch: StatusPatch,
+    /// The last effect that writes the nomination. Its answer shows the version after the patch.
+    pub(super) nominates: Option<EffectId>,
     /// Whether to read the pod before the next patch.
     pub(super) must_read: bool,
+}
+
+/// The part of a pod that is read from the reply to a patch.
+#[derive(Deserialize)]
+struct Object {
+    metadata: Metadata,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    resource_version: String,
 }
 
 impl PodStatusPatch {
@@ -29,12 +45,14 @@ impl PodStatusPatch {
     pub(super) fn merge(&mut self, later: Self) {
         self.observed_generation = later.observed_generation;
         self.resource_version = self.resource_version.max(later.resource_version);
+        self.nominates = later.nominates.or(self.nominates);
         let (patch, later) = (&mut self.patch, later.patch);
         patch.condition = later.condition.or(patch.condition.take());
         patch.nominated_node_name = later.nominated_node_name.or(patch.nominated_node_name.take());
     }
 
-    /// Handles a conflict of the patch and the pod that is read after it.
+    /// Handles a conflict of the patch and the pod that is read after it, and the version after a patch of the
+    /// nomination.
     ///
     /// # Errors
     /// Returns any other outcome.
@@ -48,6 +66,9 @@ impl PodStatusPatch {
                 Ok(pod) => Ok(self.refresh(&pod)),
                 Err(error) => Err(Outcome::Unknown(format!("the response is not JSON: {error}"))),
             },
+            Outcome::Succeeded(body) if self.nominates.is_some() => {
+                Ok(NextStep::Finish(Answer::Ok(version_of(&body))))
+            }
             Outcome::Rejected { status: 409, message }
                 if may_retry && self.resource_version != 0 && !is_pod_gone(409, &message) =>
             {
@@ -73,4 +94,10 @@ impl PodStatusPatch {
         self.must_read = false;
         NextStep::Continue
     }
+}
+
+/// Returns the metadata of the pod in a reply that say its version.
+fn version_of(reply: &[u8]) -> Option<Value> {
+    let Object { metadata } = serde_json::from_slice(reply).ok()?;
+    Some(json!({ "metadata": { "resourceVersion": metadata.resource_version } }))
 }

@@ -455,9 +455,9 @@ impl Preemptions {
 fn clear_lower_nominations(node: &str, preemptor: &Pod, world: &mut World, cx: &mut Context<'_>) {
     let nominated = world.view().nominator().nominated_to(node);
     for pod in nominated.iter().filter(|pod| pod.priority() < preemptor.priority()) {
-        world.clear_nomination(pod);
         let patch = StatusPatch { nominated_node_name: Some("".into()), ..Default::default() };
-        cx.effects.patch_pod_status(pod, patch);
+        let effect = cx.effects.patch_pod_status(pod, patch);
+        world.clear_nomination(pod, effect);
     }
 }
 

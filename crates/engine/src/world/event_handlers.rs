@@ -99,11 +99,10 @@ impl World {
             let cleared = NominatingInfo::Override(NO_NODE.into());
             let nominated_node_name = self.view.nominator.to_write(&pod, &cleared);
             self.view.nominator.delete(&pod.uid);
-            if nominated_node_name.is_some() {
-                self.nomination_written(&pod, NO_NODE.into());
-            }
             let patch = StatusPatch { condition: None, nominated_node_name };
-            cx.effects.patch_pod_status(&pod, patch);
+            if let Some(effect) = cx.effects.patch_pod_status(&pod, patch) {
+                self.nomination_written(&pod, NO_NODE.into(), Some(effect));
+            }
         }
     }
 
@@ -282,7 +281,7 @@ impl World {
 }
 
 /// Returns the pod with this node in its status, if that names none.
-fn nominated_to(mut pod: Arc<Pod>, node: Arc<str>) -> Arc<Pod> {
+pub(super) fn nominated_to(mut pod: Arc<Pod>, node: Arc<str>) -> Arc<Pod> {
     if pod.nominated_node_name().is_none() {
         Arc::make_mut(&mut pod).set_nominated_node_name(Some(node));
     }
@@ -334,7 +333,7 @@ mod tests {
 
     use super::*;
     use crate::context::Effects;
-    use crate::effect::{Effect, EffectKind};
+    use crate::effect::{Effect, EffectId, EffectKind};
     use crate::extender_calls::{ExtenderCalls, ExtenderHealth};
     use crate::ports::Probe;
     use crate::queue::QueueConfig;
@@ -360,14 +359,19 @@ mod tests {
     }
 
     fn effects_of(world: &mut World, change: Change, probe: &mut Handled) -> Vec<Effect> {
+        with_context(probe, |cx| {
+            world.apply(change, cx);
+            cx.effects.take()
+        })
+    }
+
+    fn with_context<T>(probe: &mut Handled, call: impl FnOnce(&mut Context<'_>) -> T) -> T {
         let health = ExtenderHealth::default();
         let client = &mut ();
         let extenders = ExtenderCalls::new(client, health, WallOffset::default());
         let effects = Effects::default();
         let now = Time::from_secs(1000);
-        let mut cx = Context { now, extenders, probe, effects };
-        world.apply(change, &mut cx);
-        cx.effects.take()
+        call(&mut Context { now, extenders, probe, effects })
     }
 
     fn see(world: &mut World, pod: PodBuilder) -> Vec<String> {
@@ -447,6 +451,61 @@ mod tests {
         see(&mut world, pod("p").label("app", "db"));
         assert_eq!(nominated(&world).as_deref(), Some("o"), "kept until it is written");
         apply(&mut world, deleted("p"));
+        assert!(world.view().nominator().is_empty());
+    }
+
+    /// Shows pod `p` at this resourceVersion, nominated to the node.
+    fn see_at(world: &mut World, version: u64, node: &str) {
+        let mut seen = if node.is_empty() { pod("p") } else { pod("p").nominated(node) }.build();
+        seen.resource_version = version;
+        apply(world, Change::Pod(Box::new(seen)));
+    }
+
+    #[test]
+    fn answer_to_a_cleared_nomination_tells_it_from_one_of_others() {
+        let uid = pod("p").build().uid;
+        // Version of the nomination by others, version of the answer, whether that comes first, expected node.
+        let rows = [
+            (9, 8, false, Some("n")),
+            (9, 8, true, Some("n")),
+            (9, 10, false, None),
+            (9, 10, true, None),
+        ];
+        for (seen, answered, answer_first, expected) in rows {
+            let world = &mut World::new(profiles(), QueueConfig::default());
+            see_at(world, 5, "");
+            let known = pod("p").build();
+            world.nomination_written(&known, "n".into(), Some(EffectId::from_u64(0)));
+            world.clear_nomination(&known, Some(EffectId::from_u64(1)));
+            let answer = |world: &mut World| {
+                with_context(&mut Handled::default(), |cx| {
+                    world.nomination_answered(EffectId::from_u64(1), answered, cx);
+                });
+            };
+            if answer_first {
+                answer(world);
+                see_at(world, seen, "n");
+            } else {
+                see_at(world, seen, "n");
+                answer(world);
+            }
+            let node = world.view().nominator().node_of(&uid);
+            assert_eq!(node.map(|node| &**node), expected, "{seen} {answered} {answer_first}");
+        }
+    }
+
+    #[test]
+    fn answer_to_a_nomination_that_others_have_cleared_frees_its_room() {
+        let world = &mut World::new(profiles(), QueueConfig::default());
+        see_at(world, 5, "");
+        let known = Arc::new(pod("p").build());
+        world.view.nominator.add(known.clone(), &NominatingInfo::Override("n".into()));
+        world.nomination_written(&known, "n".into(), Some(EffectId::from_u64(0)));
+        see_at(world, 9, "");
+        assert!(!world.view().nominator().is_empty(), "it may not be written yet");
+        with_context(&mut Handled::default(), |cx| {
+            world.nomination_answered(EffectId::from_u64(0), 8, cx);
+        });
         assert!(world.view().nominator().is_empty());
     }
 

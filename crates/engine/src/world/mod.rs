@@ -17,11 +17,13 @@ use framework::{ActionType, NominatingInfo, Pod, PodKey, QueuedPod, Uid, Waiting
 pub(crate) use self::change_log::LogReader;
 pub use self::change_log::{ChangeLog, LogEntry, LoggedChange};
 pub(crate) use self::changed::Changed;
+use self::event_handlers::nominated_to;
 pub(crate) use self::view::View;
 pub(crate) use self::waiting_pods::ExpiredWait;
 
 use crate::cache::CacheError;
 use crate::context::Context;
+use crate::effect::EffectId;
 use crate::object_event::ObjectEvent;
 use crate::plugin_call::call_beside;
 use crate::profile::{Profile, Profiles};
@@ -138,18 +140,54 @@ impl World {
 
 /// Nominations and preemptions.
 impl World {
-    /// Ends the nomination of a pod, and takes in that its status is to be cleared.
-    pub(crate) fn clear_nomination(&mut self, pod: &Pod) {
+    /// Ends the nomination of a pod, and takes in that its status is to be cleared by the effect.
+    pub(crate) fn clear_nomination(&mut self, pod: &Pod, effect: Option<EffectId>) {
         self.view.nominator.delete(&pod.uid);
-        self.nomination_written(pod, "".into());
+        self.nomination_written(pod, "".into(), effect);
     }
 
     /// Takes in that a node was requested to be written into the status of a pod, or an empty name to clear it.
     /// Ignores a pod that is no longer pending.
-    pub(crate) fn nomination_written(&mut self, pod: &Pod, node: Arc<str>) {
+    pub(crate) fn nomination_written(
+        &mut self,
+        pod: &Pod,
+        node: Arc<str>,
+        effect: Option<EffectId>,
+    ) {
         let known = self.view.pending.get(&pod.key).filter(|known| known.uid == pod.uid);
         if let Some(known) = known {
-            self.view.nominator.write(known, node);
+            self.view.nominator.write(known, node, effect);
+        }
+    }
+
+    /// Takes in the version of its pod in the answer to a write of a nomination. If the watch has shown that version
+    /// already, or a later one, the status that it shows decides from now on.
+    pub(crate) fn nomination_answered(
+        &mut self,
+        effect: EffectId,
+        version: u64,
+        cx: &mut Context<'_>,
+    ) {
+        let Some((key, uid)) = self.view.nominator.written_as(effect, version) else { return };
+        let known = self.view.pending.get(&key).filter(|known| known.uid == uid);
+        let Some(known) = known.filter(|known| known.resource_version >= version).cloned() else {
+            return;
+        };
+        self.view.nominator.see(&known);
+        if self.view.nominator.has_seen_all(&uid) && self.queue.get(&key).is_some() {
+            self.follow_status(known, cx);
+        }
+    }
+
+    /// Nominates a queued pod to the node that its status names.
+    fn follow_status(&mut self, pod: Arc<Pod>, cx: &mut Context<'_>) {
+        let before = self.view.nominator.node_of(&pod.uid).cloned();
+        if before.as_ref() == pod.nominated_node_name() {
+            return;
+        }
+        self.view.nominator.add(pod.clone(), &NominatingInfo::Noop);
+        if let Some(before) = before {
+            self.move_after_nomination(nominated_to(pod, before), cx);
         }
     }
 

@@ -42,6 +42,8 @@ pub(crate) struct Call {
     failed_at: Option<Time>,
     /// Number of touches that changed nothing.
     unchanged: i64,
+    /// The last effect that writes a nomination, which gets the answer.
+    nominates: Option<u64>,
 }
 
 /// What follows from a reply.
@@ -108,6 +110,7 @@ impl Call {
     pub(crate) fn new(id: u64, effect: EffectKind) -> Self {
         let delays = Delays::of(&effect);
         Self {
+            nominates: writes_nomination(&effect).then_some(id),
             id,
             effect,
             delayed: None,
@@ -195,7 +198,12 @@ impl Call {
         }
     }
 
-    /// Whether the call is one that needs no answer.
+    /// Returns the effect that is answered when the call has finished.
+    pub(crate) const fn answered_effect(&self) -> Option<u64> {
+        if self.is_patch() { self.nominates } else { Some(self.id) }
+    }
+
+    /// Whether the call patches a status.
     pub(crate) const fn is_patch(&self) -> bool {
         matches!(self.effect, EffectKind::PatchPodStatus { .. })
     }
@@ -229,11 +237,13 @@ impl Call {
     }
 
     /// Merges a later patch of the same pod.
-    pub(crate) fn merge(&mut self, later: &EffectKind) {
-        let EffectKind::PatchPodStatus { observed_generation, resource_version, patch, .. } = later
+    pub(crate) fn merge(&mut self, later: &Self) {
+        let EffectKind::PatchPodStatus { observed_generation, resource_version, patch, .. } =
+            &later.effect
         else {
             return;
         };
+        self.nominates = later.nominates.or(self.nominates);
         let EffectKind::PatchPodStatus {
             observed_generation: own_generation,
             resource_version: own_version,
@@ -422,6 +432,22 @@ impl Call {
                     self.again(shows)
                 }
             },
+            EffectKind::PatchPodStatus { .. } if !self.reads && self.nominates.is_some() => {
+                let follows = match self.effect {
+                    EffectKind::PatchPodStatus { resource_version: 0, .. } => {
+                        self.repeatable_replied(shows)
+                    }
+                    _ => self.patch_replied(shows),
+                };
+                match (follows, shows) {
+                    (Follows::Answer(Is::Ok, _), Shows::CarriedOut(Some(pod))) => {
+                        let version = &pod["metadata"]["resourceVersion"];
+                        let shown = json!({ "metadata": { "resourceVersion": version } });
+                        Follows::Answer(Is::Ok, Some(shown))
+                    }
+                    (follows, _) => follows,
+                }
+            }
             EffectKind::PatchPodStatus { resource_version: 0, .. } if !self.reads => {
                 self.repeatable_replied(shows)
             }
@@ -539,6 +565,10 @@ impl Call {
         }
         Follows::Next
     }
+}
+
+fn writes_nomination(effect: &EffectKind) -> bool {
+    matches!(effect, EffectKind::PatchPodStatus { patch, .. } if patch.nominated_node_name.is_some())
 }
 
 fn of_write(write: &Write) -> (&'static str, String, &'static str, Value) {

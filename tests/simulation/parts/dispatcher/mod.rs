@@ -390,7 +390,7 @@ impl Model {
             && last.sent.is_none()
             && last.uid() == call.uid()
         {
-            last.merge(&call.effect);
+            last.merge(&call);
             return;
         }
         if let (true, Some(uid)) = (call.is_read(), call.uid().cloned()) {
@@ -667,8 +667,8 @@ impl Model {
         if has_failed {
             self.failed.push((call.action(), call.object()));
         }
-        if !call.is_patch() {
-            self.answers.push(Expected { id: call.id, is, object });
+        if let Some(id) = call.answered_effect() {
+            self.answers.push(Expected { id, is, object });
         }
     }
 

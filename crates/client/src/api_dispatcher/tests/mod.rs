@@ -784,6 +784,21 @@ fn waiting_status_patches_are_merged() {
 }
 
 #[test]
+fn last_of_the_nominations_that_go_out_as_one_is_answered_with_the_version() {
+    let mut harness = with(Limits { max_in_flight: 1, ..Limits::default() });
+    harness.add(bind("other"));
+    harness.add(patch_of("a", UID, 1, nomination("n1")));
+    let cleared = harness.add(patch_of("a", UID, 1, nomination("")));
+    harness.add(patch_of("a", UID, 1, condition("no room")));
+    harness.exchange(ok());
+    let request = harness.request();
+    let metadata = json!({ "name": "a", "uid": UID, "resourceVersion": "12" });
+    harness.reply(&request, answered(200, &json!({ "metadata": metadata })));
+    let version = json!({ "metadata": { "resourceVersion": "12" } });
+    assert_eq!(harness.dispatcher.take_answers(), [(cleared, Answer::Ok(Some(version)))]);
+}
+
+#[test]
 fn status_patch_in_flight_is_not_merged() {
     let mut harness = harness();
     harness.add(patch_of("a", UID, 1, condition("first")));
