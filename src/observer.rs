@@ -16,7 +16,7 @@ use tracing::warn;
 use crate::http::Health;
 use crate::metrics::{CacheSize, EngineProbe, Metrics, Pending};
 use crate::plugin_watchdog::PluginWatchdog;
-use crate::scheduling_loop::{Heartbeat, Observer, log_bound};
+use crate::scheduling_loop::{Heartbeat, Observer, log_bound, log_gated};
 use crate::traces::Tracer;
 
 /// Minimum interval between two scans of all binding cycles and API calls. It is shorter than the
@@ -187,8 +187,10 @@ impl Probe for MetricsObserver {
     }
 
     fn count(&mut self, count: Count<'_>) {
-        if let Count::Scheduled { pod, choice, .. } = count {
-            log_bound(pod, choice);
+        match count {
+            Count::Scheduled { pod, choice, .. } => log_bound(pod, choice),
+            Count::GroupMemberGated { pod, group } => log_gated(pod, group),
+            _ => {}
         }
         if let Some(tracer) = &mut self.tracer {
             tracer.count(count);

@@ -259,7 +259,7 @@ impl Probe for EngineProbe {
                 let wait = family.permit_wait.with_label_values(&[code.name()]);
                 wait.observe(waited.as_secs_f64());
             }
-            Count::PendingDeleted { .. } => {}
+            Count::PendingDeleted { .. } | Count::GroupMemberGated { .. } => {}
             Count::Victims(number) => family.preemption_victims.observe(number as f64),
             Count::PreemptionPaused(paused) => {
                 family.preemption_pauses.with_label_values(&[paused]).inc();

@@ -6,7 +6,7 @@ use client::leader_election::{LeaderElector, Notice};
 use client::scheduler::TakeoverNotice;
 use engine::record::Choice;
 use engine::{Attempt, Event, Outcome};
-use framework::{Pod, Time};
+use framework::{Pod, PodKey, Time};
 use tracing::{debug, error, info, trace};
 
 use super::failure_log::FailureLog;
@@ -38,6 +38,11 @@ pub(crate) fn log_bound(pod: &Pod, choice: &Choice) {
         feasibleNodes = feasible,
         "Successfully bound pod to node"
     );
+}
+
+/// Logs that a pod is not scheduled because it belongs to a PodGroup.
+pub(crate) fn log_gated(pod: &PodKey, group: &str) {
+    debug!(%pod, podGroup = group, "Unable to schedule pod; gated as a member of a PodGroup; waiting");
 }
 
 /// Logs an event about a pod.

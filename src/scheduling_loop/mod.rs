@@ -37,7 +37,7 @@ pub use self::channel::{
 pub(crate) use self::failure_log::FailureLog;
 pub use self::heartbeat::{Heartbeat, LoopTurns};
 use self::log::log_takeover;
-pub(crate) use self::log::{ElectionLog, log_attempt, log_bound, log_event};
+pub(crate) use self::log::{ElectionLog, log_attempt, log_bound, log_event, log_gated};
 use self::questions::Copies;
 pub use self::questions::{Copied, Question};
 pub use self::relists::{RelistRequests, Relists};

@@ -1,25 +1,21 @@
 //! Pods that name a PodGroup, by field or by label. Only the sandbox keeps the field without its feature gate.
 
 use k8s_openapi::api::core::v1::Pod;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::cluster::{Cluster, run};
 use super::daemon::Daemon;
 
-/// Returns a pod with this value in this place.
-fn member(cluster: &Cluster, name: &str, (section, field, value): (&str, &str, Value)) -> Pod {
+fn by_field(cluster: &Cluster, name: &str) -> Pod {
     let mut pod = json!(cluster.pod(name, 1));
-    pod[section][field] = value;
+    pod["spec"]["schedulingGroup"] = json!({"podGroupName": "job-a"});
     serde_json::from_value(pod).unwrap()
 }
 
-fn by_field(cluster: &Cluster, name: &str) -> Pod {
-    member(cluster, name, ("spec", "schedulingGroup", json!({"podGroupName": "job-a"})))
-}
-
 fn by_label(cluster: &Cluster, name: &str) -> Pod {
-    let labels = json!({"scheduling.x-k8s.io/pod-group": "job-b"});
-    member(cluster, name, ("metadata", "labels", labels))
+    let mut pod = cluster.pod(name, 1);
+    pod.metadata.labels = Some([("scheduling.x-k8s.io/pod-group".into(), "job-b".into())].into());
+    pod
 }
 
 #[test]
@@ -38,6 +34,11 @@ fn members_of_groups_are_gated_with_one_event_until_they_leave() {
         cluster.create_pod(&cluster.pod("other", 1)).await;
         cluster.bound("other").await;
         daemon.counts("scheduler_pending_pods{queue=\"gated\"}", 2.0).await;
+        let profile = &cluster.name;
+        let gated =
+            format!("scheduler_unschedulable_pods{{plugin=\"PodGroups\",profile=\"{profile}\"}}");
+        daemon.counts(&gated, 2.0).await;
+        assert_eq!(daemon.log.lines("gated as a member of a PodGroup").len(), 2);
         drop(daemon);
         let _daemon = Daemon::start(cluster).await;
         cluster.create_pod(&cluster.pod("later", 1)).await;

@@ -1,4 +1,4 @@
-//! A standby that takes over from a leader that was killed.
+//! A standby that takes over from a leader that was killed, with either kind of fencing.
 
 use client::Request;
 use client::scheduler::{Fencing, Hold, RequestSource};
@@ -52,4 +52,62 @@ pub(super) fn requests(world: &mut World) -> (Sent, Sent) {
 
 pub(super) fn hold(world: &World) -> Option<Hold> {
     world.replicas[0].scheduler.hold(world.now)
+}
+
+#[test]
+fn late_bind_of_a_killed_leader_is_refused_before_the_next_leader_decides() {
+    for (fencing, held) in
+        [(Fencing::default(), Hold::CatchingUp), (Fencing::Strict, Hold::Fencing)]
+    {
+        let (mut world, bind) = takeover(fencing);
+        assert_eq!(hold(&world), Some(held));
+        world.tick(0);
+        let (_, patches) = requests(&mut world);
+        assert_eq!(patches.len(), 1, "only the pending pod is patched");
+        let (source, patch) = &patches[0];
+        assert_eq!(patch.path, "/api/v1/namespaces/default/pods/web/status");
+        assert!(!world.schedule_one(0));
+        world.exchange(0, *source, patch);
+        assert_eq!(hold(&world), Some(Hold::CatchingUp), "the watch has not shown the patch");
+        assert!(!world.schedule_one(0));
+        world.learn(0);
+        world.tick(0);
+        assert_eq!(hold(&world), None);
+        assert_eq!(world.send(&bind), 409);
+        world.run(0);
+        assert!(world.is_bound("web"));
+    }
+}
+
+/// Only a strict takeover fences a member that does not say yet that it is gated.
+#[test]
+fn members_of_groups_that_are_gated_get_no_fence() {
+    for (fencing, fenced) in
+        [(Fencing::default(), vec!["web"]), (Fencing::Strict, vec!["untold", "web"])]
+    {
+        let mut world = World::with_fencing(2, fencing);
+        world.create_pod("first");
+        world.create_member("told");
+        world.pass(1);
+        world.create_member("untold");
+        take_bind_of(&mut world, "web");
+        world.replicas.remove(0);
+        lead(&mut world);
+        let mut names = Vec::new();
+        while hold(&world).is_some() {
+            world.tick(0);
+            for (source, request) in requests(&mut world).1 {
+                names.push(request.path.split('/').nth(6).unwrap().to_owned());
+                world.exchange(0, source, &request);
+            }
+            world.learn(0);
+        }
+        assert_eq!(names, fenced, "{fencing:?}");
+    }
+}
+
+/// Creates a pod whose bind the leader sends.
+fn take_bind_of(world: &mut World, pod: &str) {
+    world.create_pod(pod);
+    take_bind(world, 0);
 }

@@ -13,26 +13,6 @@ fn takeover() -> (World, Request) {
 }
 
 #[test]
-fn late_bind_of_a_killed_leader_is_refused_before_the_next_leader_decides() {
-    let (mut world, bind) = takeover();
-    assert_eq!(hold(&world), Some(Hold::Fencing));
-    world.tick(0);
-    let (_, patches) = requests(&mut world);
-    assert_eq!(patches.len(), 1, "only the pending pod is patched");
-    let (source, patch) = &patches[0];
-    assert_eq!(patch.path, "/api/v1/namespaces/default/pods/web/status");
-    assert!(!world.schedule_one(0));
-    world.exchange(0, *source, patch);
-    assert_eq!(hold(&world), Some(Hold::CatchingUp), "the watch has not shown the patch");
-    assert!(!world.schedule_one(0));
-    world.learn(0);
-    assert_eq!(hold(&world), None);
-    assert_eq!(world.send(&bind), 409);
-    world.run(0);
-    assert!(world.is_bound("web"));
-}
-
-#[test]
 fn bind_that_arrives_before_the_patch_is_seen_before_the_next_leader_decides() {
     let (mut world, bind) = takeover();
     world.tick(0);

@@ -52,27 +52,6 @@ fn name_in(request: &Request) -> &str {
 }
 
 #[test]
-fn late_bind_of_a_killed_leader_is_refused_before_the_next_leader_decides() {
-    let (mut world, bind) = takeover(Fencing::default());
-    assert_eq!(hold(&world), Some(Hold::CatchingUp));
-    world.tick(0);
-    let (_, patches) = requests(&mut world);
-    assert_eq!(patches.len(), 1, "the pending pod is patched");
-    let (source, patch) = &patches[0];
-    assert_eq!(patch.path, "/api/v1/namespaces/default/pods/web/status");
-    assert!(!world.schedule_one(0));
-    world.exchange(0, *source, patch);
-    assert_eq!(hold(&world), Some(Hold::CatchingUp), "the watch has not shown the patch");
-    assert!(!world.schedule_one(0));
-    world.learn(0);
-    world.tick(0);
-    assert_eq!(hold(&world), None);
-    assert_eq!(world.send(&bind), 409);
-    world.run(0);
-    assert!(world.is_bound("web"));
-}
-
-#[test]
 fn pods_are_fenced_once_the_caches_are_current_and_hold_up_the_first_decision() {
     let limits = FenceLimits { first: 3, ..FenceLimits::default() };
     let (mut world, binds) = backlog(5, limits);

@@ -9,7 +9,7 @@ use client::scheduler::{Fencing, LeaderElection, RequestSource, Scheduler};
 use client::{Reply, Request, Response};
 use engine::ports::Ports;
 use engine::{Engine, EngineConfig};
-use framework::Time;
+use framework::{POD_GROUP_LABEL, Time};
 use loadmaster::config::{self, Gates};
 use loadmaster::wire::{Decoder, watched_kinds};
 use sandbox::api::{self, WatchId};
@@ -91,9 +91,18 @@ impl World {
     }
 
     pub(crate) fn create_pod_in(&mut self, namespace: &str, name: &str) {
+        self.create(namespace, name, &json!({}));
+    }
+
+    /// Creates a pod that belongs to a PodGroup.
+    pub(crate) fn create_member(&mut self, name: &str) {
+        self.create("default", name, &json!({ POD_GROUP_LABEL: "job" }));
+    }
+
+    fn create(&mut self, namespace: &str, name: &str, labels: &Value) {
         let pod = json!({
             "apiVersion": "v1", "kind": "Pod",
-            "metadata": { "name": name, "namespace": namespace },
+            "metadata": { "name": name, "namespace": namespace, "labels": labels },
             "spec": {
                 "schedulerName": "default-scheduler",
                 "containers": [{ "name": "main", "image": "app" }],

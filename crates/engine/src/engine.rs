@@ -23,7 +23,7 @@ use crate::cycle::{Form, Question, Settings};
 use crate::decide::{Decider, Decision, Evaluation, Trial, gate};
 use crate::effect::{Effect, EffectId, EffectKind};
 use crate::extender_calls::{ExtenderCalls, ExtenderHealth};
-use crate::group_notices::GroupNotices;
+use crate::group_notices::{self, GroupNotices};
 use crate::nominator::Nominator;
 use crate::object_event::ObjectEvent;
 use crate::plugin_call::{HasCode, call_beside};
@@ -155,6 +155,11 @@ impl Engine {
     /// The pod of this name without a node, as last seen.
     pub fn pending_pod(&self, pod: &PodKey) -> Option<&Arc<Pod>> {
         self.world.view().pending().get(pod)
+    }
+
+    /// Whether the gate of groups keeps a pending pod back.
+    pub fn is_gated_by_group(&self, pod: &Pod) -> bool {
+        group_notices::is_gated(pod, self.world.queue())
     }
 
     /// Whether victims of this pod are still to be evicted.

@@ -364,6 +364,13 @@ pub enum Count<'a> {
     /// A pod may not preempt for a while, because too many preemptions led to no binding: `pod` counts
     /// the pod's own preemptions, `node` those on one node.
     PreemptionPaused(&'static str),
+    /// A pod is notified that it is not scheduled, because it belongs to a PodGroup.
+    GroupMemberGated {
+        /// The pod.
+        pod: &'a PodKey,
+        /// The group.
+        group: &'a str,
+    },
     /// A plugin panicked, which failed the attempt.
     Panic {
         /// The plugin.

@@ -121,8 +121,8 @@ impl CatchUp {
 
     /// Fences a pod that was reported, if it has to be.
     pub(super) fn consider(&mut self, pod: &PodKey, engine: &mut RecordedEngine, now: Time) {
-        let Some(pod) = engine.pending_pod(pod).filter(|pod| self.has_to_fence(pod)).cloned()
-        else {
+        let known = engine.pending_pod(pod);
+        let Some(pod) = known.filter(|pod| self.has_to_fence(pod, engine)).cloned() else {
             return;
         };
         if self.fenced.is_empty() {
@@ -135,8 +135,10 @@ impl CatchUp {
     }
 
     /// Returns whether the pod has to be fenced. A version that is newer than one of our writes is
-    /// newer than the takeover. No scheduler can bind a pod that is gated or terminating.
-    fn has_to_fence(&self, pod: &Pod) -> bool {
+    /// newer than the takeover. No scheduler can bind a pod that is gated or terminating, and none with the same flags
+    /// has bound a member of a group that the gate of groups keeps back. The condition of such a pod is the proof that a
+    /// strict takeover needs.
+    fn has_to_fence(&self, pod: &Pod, engine: &Engine) -> bool {
         let is_wanted = match self.scope {
             Scope::Every => {
                 let is_new = self.own_write != 0 && self.own_write < pod.resource_version;
@@ -148,8 +150,10 @@ impl CatchUp {
                     && !self.namespaces.contains(&pod.key.namespace)
             }
         };
+        let has_proof = self.scope == Scope::One || has_gate_in_condition(pod);
         is_wanted
             && !self.has_listed_pods
+            && !(has_proof && engine.is_gated_by_group(pod))
             && pod.spec.scheduling_gates.is_empty()
             && !pod.terminating
     }
@@ -267,4 +271,9 @@ impl CatchUp {
     pub(super) fn take_given_up(&mut self) -> Option<FailedCall> {
         self.given_up.take()
     }
+}
+
+fn has_gate_in_condition(pod: &Pod) -> bool {
+    let condition = pod.scheduled_condition.as_ref();
+    condition.is_some_and(|condition| &*condition.reason == "SchedulingGated")
 }

@@ -39,7 +39,7 @@ enum Likelihood {
 /// were not written since. The pods come from both orders in turn.
 pub(super) fn suspects(engine: &Engine, own_write: u64) -> impl Iterator<Item = Suspect> + use<'_> {
     let mut listed: Vec<&Arc<Pod>> =
-        engine.pending().filter(|pod| may_be_bound(pod, own_write)).collect();
+        engine.pending().filter(|pod| may_be_bound(pod, own_write, engine)).collect();
     let mut watched = listed.clone();
     listed.sort_by_key(|pod| (likelihood(pod), Reverse(pod.priority())));
     watched.sort_by_key(|pod| (likelihood(pod), Reverse(pod.priority()), pod.resource_version));
@@ -48,10 +48,12 @@ pub(super) fn suspects(engine: &Engine, own_write: u64) -> impl Iterator<Item = 
     both.filter(move |pod| known.insert(&pod.uid)).map(|pod| Suspect::new(pod))
 }
 
-/// No scheduler can bind a pod that is gated or terminating.
-fn may_be_bound(pod: &Pod, own_write: u64) -> bool {
+/// No scheduler can bind a pod that is gated or terminating, and one with the same flags has not bound a member of a
+/// group that the gate of groups keeps back.
+fn may_be_bound(pod: &Pod, own_write: u64, engine: &Engine) -> bool {
     let is_new = own_write != 0 && own_write <= pod.resource_version;
-    !is_new && pod.spec.scheduling_gates.is_empty() && !pod.terminating
+    let is_gated = !pod.spec.scheduling_gates.is_empty() || engine.is_gated_by_group(pod);
+    !is_new && !is_gated && !pod.terminating
 }
 
 fn likelihood(pod: &Pod) -> Likelihood {

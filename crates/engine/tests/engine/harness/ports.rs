@@ -205,7 +205,8 @@ impl Probe for Recorder {
             | Count::PendingDeleted { .. }
             | Count::ApiCall { .. }
             | Count::RankingCheck { .. }
-            | Count::DecisionAge(_) => {}
+            | Count::DecisionAge(_)
+            | Count::GroupMemberGated { .. } => {}
         }
     }
 }
