@@ -6,14 +6,16 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
+use dry_run::ExtenderSettings;
 use framework::Registry;
 use serde::Serialize;
 
 use super::config::read as read_config;
 use super::{complain, print};
 use crate::config::{self, BuildError, Configuration, Gates};
+use crate::extender::of_dry_runs;
 use crate::what_if::settings;
-use crate::wire::{Validation, Wanted};
+use crate::wire::{Validation, Wanted, Whole};
 
 /// Number of warnings printed; `-o json` has all of them.
 const WARNINGS_SHOWN: usize = 20;
@@ -40,6 +42,10 @@ pub(super) struct EngineArgs {
     /// Schedules each pod that belongs to a PodGroup by itself, instead of gating it
     #[arg(long)]
     schedule_group_members_alone: bool,
+
+    /// Calls the extenders of the configuration: their filter, prioritize and preempt verbs
+    #[arg(long)]
+    pub(super) call_extenders: bool,
 }
 
 impl EngineArgs {
@@ -49,6 +55,7 @@ impl EngineArgs {
             && self.percentage_of_nodes_to_score.is_none()
             && !self.adaptive_sampling
             && !self.schedule_group_members_alone
+            && !self.call_extenders
     }
 
     /// Returns the feature gates.
@@ -67,6 +74,8 @@ impl EngineArgs {
 pub(super) struct Setup {
     config: Configuration,
     registry: Arc<Registry>,
+    /// The extenders that are called, and the objects that are sent to them.
+    extenders: Option<(ExtenderSettings, Whole)>,
 }
 
 impl Setup {
@@ -87,17 +96,40 @@ impl Setup {
                 loaded.with_context(|| file.display().to_string())?.config
             }
         };
-        config.extenders_not_asked().iter().for_each(|note| complain("warning", note));
-        let setup = Self { config, registry };
-        if let Some(file) = file {
-            setup.wanted().with_context(|| file.display().to_string())?;
-        }
+        let name = file.map_or_else(|| "the defaults".into(), Path::to_string_lossy);
+        Self::of(args, config, registry).with_context(|| name.into_owned())
+    }
+
+    fn of(
+        args: &EngineArgs,
+        config: Configuration,
+        registry: Arc<Registry>,
+    ) -> anyhow::Result<Self> {
+        let is_calling = args.call_extenders && !config.extenders.is_empty();
+        let extenders = is_calling.then(|| of_dry_runs(&config)).transpose()?;
+        let setup = Self { config, registry, extenders };
+        setup.wanted()?;
         Ok(setup)
     }
 
     /// Returns the same plugins under another configuration.
-    pub(super) fn with(&self, config: Configuration) -> Self {
-        Self { config, registry: self.registry.clone() }
+    ///
+    /// # Errors
+    /// No scheduler can be built from it.
+    pub(super) fn with(&self, args: &EngineArgs, config: Configuration) -> anyhow::Result<Self> {
+        Self::of(args, config, self.registry.clone())
+    }
+
+    /// Returns a note on the extenders: those that are not called, or whose binds are not.
+    pub(super) fn note(&self) -> Option<String> {
+        if self.extenders.is_none() {
+            let not_asked = self.config.extenders_not_asked()?;
+            return Some(format!("{not_asked} (--call-extenders asks them)"));
+        }
+        let binders = self.config.extenders_that_bind();
+        (!binders.is_empty()).then(|| {
+            format!("binds were not sent to extenders, and count as done: {}", binders.join(", "))
+        })
     }
 
     /// Returns the kinds and fields that the configured plugins read beside nodes and pods.
@@ -105,10 +137,12 @@ impl Setup {
     /// # Errors
     /// A profile cannot be built.
     pub(super) fn wanted(&self) -> Result<Wanted, BuildError> {
-        Ok(Wanted::of(&self.config.build_profiles(&self.registry)?))
+        let wanted = Wanted::of(&self.config.build_profiles(&self.registry)?);
+        let whole = self.extenders.as_ref().map_or(Whole::NONE, |(_, whole)| *whole);
+        Ok(wanted.with_whole(whole))
     }
 
-    /// Returns the settings of a simulation under this configuration, without its extenders.
+    /// Returns the settings of a simulation under this configuration, with the extenders that are called.
     ///
     /// # Errors
     /// A profile lacks NodeResourcesFit, which an extender needs.
@@ -117,7 +151,9 @@ impl Setup {
         if let Some(percentage) = args.percentage_of_nodes_to_score {
             config.percentage_of_nodes_to_score = percentage;
         }
-        settings(config, &self.registry, args.seed, args.adaptive_sampling)
+        let settings = settings(config, &self.registry, args.seed, args.adaptive_sampling)?;
+        let extenders = self.extenders.as_ref().map(|(extenders, _)| extenders.clone());
+        Ok(dry_run::Settings { extenders, ..settings })
     }
 }
 

@@ -1,5 +1,6 @@
 //! `loadmaster whatif`: what a change of a cluster does to its pods.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -189,7 +190,7 @@ fn of_dump(
     let after = match (&args.config_after, given) {
         (Some(_), Some(_)) => bail!("the change has a configuration, and so has --config-after"),
         (Some(file), None) => Some(read(Some(file))?),
-        (None, given) => given.map(|config| before.with(config)),
+        (None, given) => given.map(|config| before.with(&args.engine, config)).transpose()?,
     };
     if after.is_none() {
         change.check_not_empty()?;
@@ -210,5 +211,9 @@ fn of_dump(
     };
     let questions =
         Sides { before: question(&before)?, after: question(after.as_ref().unwrap_or(&before))? };
-    Ok(what_if::answer(dump, changed, applied, &questions)?)
+    let mut answer = what_if::answer(dump, changed, applied, &questions)?;
+    let notes = [Some(&before), after.as_ref()].into_iter().flatten().filter_map(Setup::note);
+    let notes: BTreeSet<String> = notes.collect();
+    answer.warnings.extend(notes);
+    Ok(answer)
 }

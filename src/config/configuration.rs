@@ -63,6 +63,12 @@ impl Configuration {
         (!names.is_empty()).then(|| format!("extenders were not asked: {}", names.join(", ")))
     }
 
+    /// Returns the addresses of the extenders that bind pods.
+    pub fn extenders_that_bind(&self) -> Vec<String> {
+        let binders = self.extenders.iter().filter(|extender| !extender.bind_verb.is_empty());
+        binders.map(|extender| without_user(extender.url_prefix.clone())).collect()
+    }
+
     /// The maximum rate of requests per second and the burst; `None` for no limit.
     pub fn request_rate(&self) -> Option<(f32, u32)> {
         let ClientConnection { qps: Float(qps), burst, .. } = self.client_connection;

@@ -6,6 +6,7 @@
 //! messages are those of [`client::extender`].
 
 mod connection;
+mod dry_run;
 mod objects;
 
 use std::collections::BTreeMap;
@@ -39,6 +40,7 @@ use crate::scheduling_loop::{EventSender, Heartbeat, LoopEvent};
 use crate::wire::{Update, Whole};
 
 pub use self::connection::ExtenderError;
+pub use self::dry_run::{DryRunError, of_dry_runs};
 
 /// A configured extender and its connection.
 #[derive(Debug)]
@@ -120,9 +122,16 @@ impl Extenders {
         clock: Clock,
         metrics: Arc<Metrics>,
     ) -> Result<Self, ExtenderError> {
-        let all = config.extenders_in_order().cloned().map(HttpExtender::new);
-        let all = all.collect::<Result<_, _>>()?;
-        Ok(Self { all, objects: Objects::default(), wait, clock, metrics })
+        Ok(Self::of(Self::connections(config)?, wait, clock, metrics))
+    }
+
+    /// Returns the extenders of a configuration in calling order.
+    fn connections(config: &Configuration) -> Result<Arc<[HttpExtender]>, ExtenderError> {
+        config.extenders_in_order().cloned().map(HttpExtender::new).collect()
+    }
+
+    fn of(all: Arc<[HttpExtender]>, wait: LoopWait, clock: Clock, metrics: Arc<Metrics>) -> Self {
+        Self { all, objects: Objects::default(), wait, clock, metrics }
     }
 
     /// Returns the extenders, for binds.
@@ -207,6 +216,11 @@ impl Extenders {
             );
         }
         result
+    }
+
+    /// Returns the scores of one extender.
+    fn score(&self, call: &ExtenderCall<'_>) -> Called<HostPriorities> {
+        self.wait.block_on(self.send_prioritize(call))
     }
 
     async fn send_preempt(

@@ -23,7 +23,7 @@ impl Objects {
         let Update { change, object } = update;
         match (&change, object) {
             (Change::Pod(pod), Some(object)) => {
-                self.pods.insert(pod.key.clone(), object);
+                self.keep_pod(pod.key.clone(), object);
             }
             (Change::Pod(pod), None) => {
                 self.pods.remove(&pod.key);
@@ -32,7 +32,7 @@ impl Objects {
                 self.pods.remove(key);
             }
             (Change::Node(node), Some(object)) => {
-                self.nodes.insert(node.name.clone(), object);
+                self.keep_node(node.name.clone(), object);
             }
             (Change::NodeDeleted(name), _) => {
                 self.nodes.remove(name);
@@ -40,6 +40,16 @@ impl Objects {
             _ => {}
         }
         change
+    }
+
+    /// Keeps the JSON of a pod.
+    pub(super) fn keep_pod(&mut self, pod: PodKey, object: Box<RawValue>) {
+        self.pods.insert(pod, object);
+    }
+
+    /// Keeps the JSON of a node.
+    pub(super) fn keep_node(&mut self, name: Arc<str>, object: Box<RawValue>) {
+        self.nodes.insert(name, object);
     }
 
     /// Returns the JSON of a pod.

@@ -31,6 +31,7 @@ pub(crate) fn settings(
         profiles: config.scheduler_profiles(),
         registry: Arc::new(registry.clone().with_gates(config.plugin_gates)),
         monitor: || Box::new(PluginWatchdog::default()),
+        extenders: None,
         limit: Limit::default(),
     })
 }
@@ -67,6 +68,7 @@ impl From<Input> for Dump {
         let unread = unread(&input);
         Self {
             nodes: input.nodes,
+            read_nodes: input.read_nodes,
             pods: input.pods.into_iter().map(DumpedPod::from).collect(),
             ended: input.ended,
             leaving: Vec::new(),
@@ -118,6 +120,7 @@ impl From<DumpedObject> for WatchedObject {
 pub(super) fn inventory_of(input: &mut Input, first_changed: usize) -> Inventory {
     Inventory {
         nodes: std::mem::take(&mut input.nodes),
+        read_nodes: std::mem::take(&mut input.read_nodes),
         pods: std::mem::take(&mut input.pods).into_iter().map(Into::into).collect(),
         objects: std::mem::take(&mut input.objects).into_iter().map(Into::into).collect(),
         workloads: std::mem::take(&mut input.workloads),
@@ -128,6 +131,7 @@ pub(super) fn inventory_of(input: &mut Input, first_changed: usize) -> Inventory
 /// Puts what a change concerned into the input.
 pub(super) fn give_back(inventory: Inventory, input: &mut Input) {
     input.nodes = inventory.nodes;
+    input.read_nodes = inventory.read_nodes;
     input.pods = inventory.pods.into_iter().map(Into::into).collect();
     input.objects = inventory.objects.into_iter().map(Into::into).collect();
     input.workloads = inventory.workloads;

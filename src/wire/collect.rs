@@ -20,6 +20,7 @@ use super::kinds::needed_kinds;
 use super::objects::{Found, Object, Stray};
 use super::plurals::Plurals;
 use super::watched_object::{self, NAME_LABEL, Unreadable, WatchedObject};
+use super::whole::Whole;
 use super::workloads;
 use super::{Fault, Faults, Location};
 use super::{known_kinds, label_keys};
@@ -32,6 +33,8 @@ const NAMED: usize = 3;
 pub struct Input {
     /// Nodes, in the order of the input.
     pub nodes: Vec<Node>,
+    /// Nodes as they were read, by name, if they are [wanted whole](Wanted::with_whole).
+    pub read_nodes: BTreeMap<Arc<str>, Arc<RawValue>>,
     /// Pods that have not ended, in the order of the input.
     pub pods: Vec<PodObject>,
     /// Number of pods that have ended (`Succeeded` or `Failed`); they are left out.
@@ -56,6 +59,7 @@ pub struct Input {
 #[derive(Debug, Clone, Default)]
 pub struct Wanted {
     fields: ExtraFields,
+    whole: Whole,
     /// By name, `<plural>.<version>[.<group>]`.
     kinds: BTreeMap<Arc<str>, EventResource>,
 }
@@ -66,8 +70,15 @@ impl Wanted {
         let kinds = needed_kinds(profiles).into_iter();
         Self {
             fields: profiles.extra_fields(),
+            whole: Whole::NONE,
             kinds: kinds.map(|(resource, name)| (name, resource)).collect(),
         }
+    }
+
+    /// Keeps these objects as they were read, too.
+    pub fn with_whole(mut self, whole: Whole) -> Self {
+        self.whole = whole;
+        self
     }
 
     /// Whether objects of this kind are wanted.
@@ -95,6 +106,7 @@ impl Wanted {
     /// Adds the fields and kinds of `other`.
     pub fn extend(&mut self, other: Self) {
         self.fields.extend(&other.fields);
+        self.whole.extend(other.whole);
         self.kinds.extend(other.kinds);
     }
 }
@@ -104,7 +116,8 @@ impl Wanted {
 pub struct PodObject {
     /// The compact form.
     pub pod: Pod,
-    /// The object as it was read; `None` if the pod has a node already and no claims are made from its templates.
+    /// The object as it was read; `None` if the pod has a node already, no claims are made from its templates, and it
+    /// is not wanted whole.
     pub raw: Option<Arc<RawValue>>,
     /// Time of its creation.
     pub created: Option<Time>,
@@ -382,6 +395,10 @@ impl<'a> Collector<'a> {
             self.warn(format!("{at}: Node {}: {problem}", node.name));
         }
         let name = node.name.clone();
+        if self.wanted.whole.nodes {
+            let read = to_raw_value(value).ok().map(Arc::from);
+            self.input.read_nodes.extend(read.map(|read| (name.clone(), read)));
+        }
         match self.nodes.insert(name.clone(), (self.input.nodes.len(), at.clone())) {
             None => self.input.nodes.push(node),
             Some((index, before)) => {
@@ -410,7 +427,7 @@ impl<'a> Collector<'a> {
                 self.warn(format!("{at}: Pod {}: {problem}", pod.key));
             }
         }
-        let is_kept = pending || has_claim_templates(&pod);
+        let is_kept = pending || has_claim_templates(&pod) || self.wanted.whole.placed_pods;
         let raw = if is_kept { to_raw_value(&raw).ok().map(Arc::from) } else { None };
         self.add_pod(at, PodObject { pod, raw, created, owner });
         Ok(())
@@ -453,7 +470,11 @@ impl<'a> Collector<'a> {
                     if pod.node_name.is_none() {
                         pod.replace_problems(problems.into());
                     }
-                    self.input.pods[place].pod = pod;
+                    let own = &mut self.input.pods[place];
+                    own.pod = pod;
+                    if self.wanted.whole.pending_pods && own.raw.is_some() {
+                        own.raw = to_raw_value(&raw).ok().map(Arc::from);
+                    }
                 }
                 Err(message) => self.refuse(Fault::new(at, message)),
             }
@@ -768,7 +789,7 @@ mod tests {
     fn definition_further_down_names_the_plural() {
         let kind = EventResource::Custom("chassis.v1.example.com".into());
         let kinds = [("chassis.v1.example.com".into(), kind.clone())].into();
-        let wanted = Wanted { fields: ExtraFields::default(), kinds };
+        let wanted = Wanted { kinds, ..Wanted::default() };
         let object = |kind: &str| json!({"apiVersion": "example.com/v1", "kind": kind, "metadata": {"name": "a"}});
         let definition = json!({
             "apiVersion": "apiextensions.k8s.io/v1",

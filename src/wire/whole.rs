@@ -28,6 +28,13 @@ impl Whole {
         labelled: None,
         as_sent: false,
     };
+
+    /// Adds the nodes and pods of `other`.
+    pub fn extend(&mut self, other: Self) {
+        self.nodes |= other.nodes;
+        self.pending_pods |= other.pending_pods;
+        self.placed_pods |= other.placed_pods;
+    }
 }
 
 /// The field that is left out. An object without it is not taken apart.

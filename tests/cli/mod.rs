@@ -13,6 +13,8 @@ mod daemon;
 mod dump;
 mod explain;
 #[cfg(feature = "simulator")]
+mod extenders;
+#[cfg(feature = "simulator")]
 mod gate;
 #[cfg(feature = "sandbox")]
 mod perf;

@@ -217,6 +217,7 @@ fn replays() {
         profiles: config::defaults(&Gates::default()).scheduler_profiles(),
         registry: Arc::new(plugins::registry()),
         monitor: || Box::new(()),
+        extenders: None,
         limit: Limit::default(),
     };
     fuzz("replays", |input| {

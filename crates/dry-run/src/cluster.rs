@@ -6,10 +6,12 @@ use std::sync::Arc;
 use framework::{Node, Pod, PodKey};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::claim_templates::ClaimTemplates;
 pub use crate::claims::PlacedDevice;
 use crate::explain::{Explanation, explain};
+use crate::extenders::ReadObjects;
 use crate::manifest::Manifest;
 use crate::rollout::{self, Rollout, RolloutStep};
 use crate::workloads::{Unread, Workload};
@@ -24,6 +26,8 @@ use crate::{
 pub struct Dump {
     /// Nodes, in the order of the input.
     pub nodes: Vec<Node>,
+    /// Nodes as they were read, by name, if extenders get them.
+    pub read_nodes: BTreeMap<Arc<str>, Arc<RawValue>>,
     /// Pods other than ended ones, in the order of the input.
     pub pods: Vec<DumpedPod>,
     /// Number of ended pods (`Succeeded` or `Failed`).
@@ -268,7 +272,9 @@ pub fn simulate(mut dump: Dump, question: &Question) -> Result<Simulation, Error
     let all: BTreeMap<PodKey, DumpedPod> =
         all.map(|object| (object.pod.key.clone(), object.clone())).collect();
     let names = scheduler_names(&dump.pods, &question.scheduler_names);
-    let mut world = World::new(&question.settings, names.iter().map(String::as_str))?;
+    let read = read_objects(&mut dump, &question.settings);
+    let names_of_profiles = names.iter().map(String::as_str);
+    let mut world = World::with_objects(&question.settings, names_of_profiles, read)?;
     let mut warnings = dump.warnings;
     for node in dump.nodes {
         world.add_node(node);
@@ -345,6 +351,16 @@ pub fn simulate(mut dump: Dump, question: &Question) -> Result<Simulation, Error
         lost,
         manifests,
     })
+}
+
+/// Returns nodes and pods as they were read, if extenders get them.
+fn read_objects(dump: &mut Dump, settings: &Settings) -> ReadObjects {
+    if settings.extenders.is_none() {
+        return ReadObjects::default();
+    }
+    let pods = dump.pods.iter();
+    let pods = pods.filter_map(|own| Some((own.pod.key.clone(), own.raw.clone()?)));
+    ReadObjects { nodes: std::mem::take(&mut dump.read_nodes), pods: pods.collect() }
 }
 
 /// An error of a simulation.

@@ -1,11 +1,8 @@
 //! Explanations: why a pod fits some nodes and not others, in the current state.
 
 use std::cmp::Reverse;
-use std::sync::Arc;
 
 use engine::Evaluation;
-use engine::cycle::Form;
-use engine::ports::Ports;
 use framework::{Cluster, NodeBits, NodeIx, Pod, PodKey, Status};
 use plugins::catalogue::{self, Entry};
 use serde::Serialize;
@@ -97,10 +94,10 @@ pub(super) fn explain(world: &mut World, pod: &Pod) -> Option<Explanation> {
     };
     let gate = world.gate_of(&pod.key);
     let evaluation = match &node {
-        None => evaluate(world, pod)?,
+        None => world.evaluate(pod)?,
         Some(node) => {
             world.hide_pod(pod);
-            let evaluation = evaluate(world, pod);
+            let evaluation = world.evaluate(pod);
             world.add_pod(Pod { node_name: Some(node.clone()), ..pod.clone() });
             evaluation?
         }
@@ -108,12 +105,6 @@ pub(super) fn explain(world: &mut World, pod: &Pod) -> Option<Explanation> {
     let cluster = world.engine().cache().cluster();
     let node = node.map(|node| node.to_string());
     Some(Explanation { node, gate, ..of_evaluation(&pod.key, cluster, &evaluation) })
-}
-
-fn evaluate(world: &mut World, pod: &Pod) -> Option<Evaluation> {
-    let now = world.now();
-    let ports = &mut Ports { extenders: &mut (), probe: &mut () };
-    world.engine_mut().evaluate(&Arc::new(pod.clone()), Form::Set, None, now, ports)
 }
 
 fn of_evaluation(pod: &PodKey, cluster: &Cluster, evaluation: &Evaluation) -> Explanation {

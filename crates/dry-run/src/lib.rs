@@ -15,6 +15,7 @@ mod claims;
 pub mod cluster;
 mod ephemeral;
 pub mod explain;
+mod extenders;
 mod manifest;
 mod object;
 mod renewal;
@@ -27,6 +28,7 @@ pub mod what_if;
 pub mod workloads;
 mod world;
 
+pub use extenders::{ExtenderSettings, Extenders};
 pub use manifest::Manifest;
 pub use object::{DumpedObject, DumpedPod, Object, Owner};
 pub use rollout::RolloutStep;

@@ -9,6 +9,8 @@ use engine::profile::{ProfileError, Profiles, SchedulerProfile};
 use engine::queue::QueueConfig;
 use framework::Registry;
 
+use crate::ExtenderSettings;
+
 /// A probe that records misbehaving plugins.
 pub trait PluginMonitor: Probe {
     /// Returns a warning for each plugin that panicked or was slow.
@@ -61,6 +63,8 @@ pub struct Settings {
     pub registry: Arc<Registry>,
     /// Creates the probe of each run.
     pub monitor: fn() -> Box<dyn PluginMonitor>,
+    /// The extenders to call; `None` calls none.
+    pub extenders: Option<ExtenderSettings>,
     /// What ends a run early.
     pub limit: Limit,
 }
@@ -85,14 +89,15 @@ impl Settings {
                 profiles.push(SchedulerProfile { scheduler_name, ..first.clone() });
             }
         }
-        let profiles =
-            Profiles::build(&profiles, &[], &self.registry, false).map_err(BuildError)?;
+        let extenders = self.extenders.as_ref().map_or_else(Vec::new, |own| own.extenders.clone());
+        let profiles = Profiles::build(&profiles, &[], &self.registry, !extenders.is_empty());
         Ok(EngineConfig {
+            extenders,
             seed: self.seed,
             percentage_of_nodes_to_score: self.percentage_of_nodes_to_score,
             adaptive_sampling: self.adaptive_sampling,
             queue: self.queue,
-            ..EngineConfig::new(profiles)
+            ..EngineConfig::new(profiles.map_err(BuildError)?)
         })
     }
 }

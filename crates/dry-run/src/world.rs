@@ -5,13 +5,17 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::ports::Ports;
+use engine::cycle::Form;
+use engine::ports::{ExtenderClient, Ports};
 use engine::queue::Place;
-use engine::{Attempt, Change, Effect, EffectId, EffectKind, Engine, Eviction, Outcome};
+use engine::{
+    Attempt, Change, Effect, EffectId, EffectKind, Engine, Evaluation, Eviction, Outcome,
+};
 use framework::{Answer, Binding, EventResource, Node, Pod, PodKey, Time, Uid, Write};
 use serde_json::Value;
 
 use crate::claims::{self, Claims, PlacedDevice};
+use crate::extenders::{CalledExtenders, ReadObjects};
 use crate::renewal::{owned_claims, renewed};
 use crate::settings::{Limit, PluginMonitor};
 use crate::volumes::Volumes;
@@ -92,14 +96,21 @@ pub struct World {
     volumes: Volumes,
     claims: Claims,
     monitor: Box<dyn PluginMonitor>,
+    /// The extenders, if the run calls them.
+    extenders: Option<CalledExtenders>,
     limit: Limit,
     is_cut: bool,
 }
 
 impl World {
-    /// Calls the engine, without extenders and with the probe of the plugins.
+    /// Calls the engine, with the extenders of the run and the probe of the plugins.
     fn call<T>(&mut self, call: impl FnOnce(&mut Engine, Time, &mut Ports<'_>) -> T) -> T {
-        let ports = &mut Ports { extenders: &mut (), probe: &mut *self.monitor };
+        let mut none = ();
+        let extenders: &mut dyn ExtenderClient = match &mut self.extenders {
+            Some(called) => &mut *called.client,
+            None => &mut none,
+        };
+        let ports = &mut Ports { extenders, probe: &mut *self.monitor };
         call(&mut self.engine, self.now, ports)
     }
 
@@ -111,7 +122,17 @@ impl World {
         settings: &Settings,
         scheduler_names: impl IntoIterator<Item = &'a str>,
     ) -> Result<Self, BuildError> {
+        Self::with_objects(settings, scheduler_names, ReadObjects::default())
+    }
+
+    /// Creates an empty world whose extenders get nodes and pods as they were read.
+    pub(crate) fn with_objects<'a>(
+        settings: &Settings,
+        scheduler_names: impl IntoIterator<Item = &'a str>,
+        read: ReadObjects,
+    ) -> Result<Self, BuildError> {
         let engine = Engine::new(settings.engine(scheduler_names)?);
+        let extenders = settings.extenders.as_ref();
         Ok(Self {
             engine,
             now: Time::ZERO,
@@ -121,6 +142,7 @@ impl World {
             volumes: Volumes::default(),
             claims: Claims::default(),
             monitor: (settings.monitor)(),
+            extenders: extenders.map(|extenders| CalledExtenders::new(extenders, read)),
             limit: settings.limit.clone(),
             is_cut: false,
         })
@@ -131,9 +153,11 @@ impl World {
         &self.engine
     }
 
-    /// Returns the engine, for calls that need its buffers.
-    pub(super) const fn engine_mut(&mut self) -> &mut Engine {
-        &mut self.engine
+    /// Evaluates a pod against the cluster as it is, and changes nothing. Returns `None` if no profile is responsible
+    /// for the pod.
+    pub(super) fn evaluate(&mut self, pod: &Pod) -> Option<Evaluation> {
+        let pod = Arc::new(pod.clone());
+        self.call(|engine, now, ports| engine.evaluate(&pod, Form::Set, None, now, ports))
     }
 
     /// Whether the limit of the settings has ended a run.
@@ -157,9 +181,11 @@ impl World {
         metrics
     }
 
-    /// Returns a warning for each plugin that panicked or was slow.
+    /// Returns a warning for each plugin that panicked or was slow, and for each extender that failed.
     pub fn warnings(&self) -> Vec<String> {
-        self.monitor.warnings()
+        let mut warnings = self.monitor.warnings();
+        warnings.extend(self.extenders.iter().flat_map(|called| called.client.warnings()));
+        warnings
     }
 
     /// Returns the history of a pod that arrived without a node.
@@ -292,8 +318,16 @@ impl World {
     }
 
     fn apply(&mut self, change: Change) {
-        self.call(|engine, now, ports| engine.apply(change, now, ports));
+        self.show(change);
         self.carry_out_effects();
+    }
+
+    /// Shows a change to the extenders and to the engine.
+    fn show(&mut self, change: Change) {
+        if let Some(extenders) = &mut self.extenders {
+            extenders.note(&change);
+        }
+        self.call(|engine, now, ports| engine.apply(change, now, ports));
     }
 
     /// Advances the time to `time`, and carries out what becomes due, until a week has passed without a
@@ -409,13 +443,12 @@ impl World {
     /// Carries out an effect. Statuses and events are ignored, because no client reads them.
     fn carry_out(&mut self, id: EffectId, kind: EffectKind) {
         match kind {
-            EffectKind::Bind { binding, .. } => self.bind(id, &binding),
+            EffectKind::Bind { binding, .. } | EffectKind::ExtenderBind { binding, .. } => {
+                self.bind(id, &binding);
+            }
             EffectKind::Evict(eviction) => self.evict(id, eviction),
             EffectKind::Write(write) => self.write(id, &write),
-            EffectKind::ExtenderBind { .. }
-            | EffectKind::ReadPod { .. }
-            | EffectKind::Fence { .. }
-            | EffectKind::TouchPod { .. } => {
+            EffectKind::ReadPod { .. } | EffectKind::Fence { .. } | EffectKind::TouchPod { .. } => {
                 self.answer(id, &Answer::Error(NO_SERVER.to_owned()));
             }
             EffectKind::PatchPodStatus { .. } | EffectKind::Event(_) => {}
@@ -430,7 +463,7 @@ impl World {
             history.state = State::Placed { node: binding.node.clone(), at: self.now };
         }
         self.placed.push(binding.pod.clone());
-        self.call(|engine, now, ports| engine.apply(Change::Pod(Box::new(bound)), now, ports));
+        self.show(Change::Pod(Box::new(bound)));
     }
 
     /// Applies a write of a plugin before the bind.
@@ -521,6 +554,7 @@ mod tests {
             profiles: vec![profile],
             registry: Arc::new(plugins::registry()),
             monitor: || Box::new(()),
+            extenders: None,
             limit: Limit::default(),
         };
         World::new(&settings, ["default-scheduler"]).unwrap()

@@ -94,6 +94,7 @@ fn settings(
         profiles: config.scheduler_profiles(),
         registry: Arc::new(Registry::clone(registry).with_gates(config.plugin_gates)),
         monitor: || Box::new(PluginWatchdog::default()),
+        extenders: None,
         limit: Limit::default(),
     })
 }

@@ -175,7 +175,7 @@ pub(super) fn run(args: &Args, registry: Registry) -> anyhow::Result<ExitCode> {
     let setup = || Setup::read(&args.engine, args.config.as_deref(), registry.clone());
     match (args.trace, args.compare.as_slice()) {
         (None, []) => return run_cluster(args, &setup()?),
-        (Some(TraceFormat::Openb), []) => run_trace(args, setup()?.settings(&args.engine)?),
+        (Some(TraceFormat::Openb), []) => run_trace(args, args.of_trace(&setup()?)?),
         (None, files) => compare_clusters(args, &args.named_setups(files, &registry)?),
         (Some(TraceFormat::Openb), files) => {
             compare_traces(args, &args.named_setups(files, &registry)?)
@@ -197,6 +197,18 @@ impl Args {
         };
         let defaults = (files.len() == 1).then_some(None);
         defaults.into_iter().chain(files.iter().map(Some)).map(named).collect()
+    }
+
+    /// Returns the settings of a run of a trace.
+    ///
+    /// # Errors
+    /// Extenders are to be called: a trace has no objects to send.
+    fn of_trace(&self, setup: &Setup) -> anyhow::Result<Settings> {
+        if self.engine.call_extenders {
+            bail!("--call-extenders needs objects: give -f or --kubeconfig in place of --trace");
+        }
+        warn(&setup.note().into_iter().collect::<Vec<_>>());
+        Ok(setup.settings(&self.engine)?)
     }
 
     fn detail(&self) -> Detail {
@@ -222,7 +234,8 @@ impl Args {
 }
 
 fn run_cluster(args: &Args, setup: &Setup) -> anyhow::Result<ExitCode> {
-    let dump = read(args, &setup.wanted()?)?;
+    let mut dump = read(args, &setup.wanted()?)?;
+    dump.warnings.extend(setup.note());
     let simulation = cluster::simulate(dump, &args.question(setup.settings(&args.engine)?))?;
     warn(&simulation.warnings);
     match args.output {
@@ -254,6 +267,8 @@ fn compare_clusters(args: &Args, named: &[(String, Setup)]) -> anyhow::Result<()
     if let Some((_, first)) = simulations.first() {
         warn(&first.warnings);
     }
+    let notes = named.iter().filter_map(|(name, own)| Some(format!("{name}: {}", own.note()?)));
+    warn(&notes.collect::<Vec<_>>());
     let comparison = Comparison::of(&simulations);
     match args.output {
         Output::Table | Output::Wide => print(&comparison.render(Colour::of_stdout())),
@@ -306,7 +321,7 @@ fn run_trace(args: &Args, settings: Settings) -> anyhow::Result<()> {
 fn compare_traces(args: &Args, named: &[(String, Setup)]) -> anyhow::Result<()> {
     let trace = read_trace(args)?;
     let arrivals = |(name, setup): &(String, Setup)| {
-        let (mode, courses) = drive(args, &trace, &setup.settings(&args.engine)?)?;
+        let (mode, courses) = drive(args, &trace, &args.of_trace(setup)?)?;
         let curve = arrivals::curve(&courses);
         Ok((name.clone(), Arrivals::of(mode, &trace, &courses, &curve, args.note())))
     };

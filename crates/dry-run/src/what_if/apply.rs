@@ -17,6 +17,8 @@ use crate::{DumpedObject, DumpedPod};
 pub struct Inventory {
     /// Nodes.
     pub nodes: Vec<Node>,
+    /// Nodes as they were read, by name, if extenders get them.
+    pub read_nodes: BTreeMap<Arc<str>, Arc<RawValue>>,
     /// Pods that have not ended.
     pub pods: Vec<DumpedPod>,
     /// Objects of kinds that a plugin reads.

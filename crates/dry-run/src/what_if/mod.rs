@@ -216,10 +216,19 @@ pub fn answer(
     changed.upgrade = std::mem::take(&mut applied.rollout);
     let budgets = budgets_in_the_way(&dump, &changed, &applied);
     let rosters = Sides { before: Roster::of(&dump), after: Roster::of(&changed) };
+    // Extenders get the calls of one run after those of the other.
+    let in_turn = [&questions.before, &questions.after]
+        .into_iter()
+        .any(|question| question.settings.extenders.is_some());
     let (before, after) = thread::scope(|scope| {
         let before = scope.spawn(|| simulate(dump, &questions.before));
+        let join = || before.join().unwrap_or_else(|panic| resume_unwind(panic));
+        if in_turn {
+            let before = join();
+            return (before, simulate(changed, &questions.after));
+        }
         let after = simulate(changed, &questions.after);
-        (before.join().unwrap_or_else(|panic| resume_unwind(panic)), after)
+        (join(), after)
     });
     let runs = Sides { before: before?, after: after? };
     Ok(WhatIf { budgets, ..compare(&rosters, runs, applied) })

@@ -7,7 +7,7 @@ use framework::{
     EventResource, Labels, Node, OptionalTime, Pod, PodVolumeSource, Taint, TaintEffect, Uid,
     label_key_faults,
 };
-use serde_json::value::to_raw_value;
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
 use super::apply::{Applied, Cause, Displaced, Inventory, Limits, LostPod};
@@ -76,6 +76,7 @@ pub(super) fn apply(
     let evicting = nodes.taint(documents);
     let (drained, removed) = nodes.carry_out();
     copy_objects(&mut inventory.objects, &copies);
+    copy_read_nodes(&mut inventory.read_nodes, &copies);
     copy_daemons(inventory, &copies);
     let cause = |pod: &Pod| {
         let node = pod.node_name.as_ref()?;
@@ -397,6 +398,14 @@ fn copy_objects(objects: &mut Vec<DumpedObject>, copies: &[(Arc<str>, Arc<str>)]
         made.extend(copies.flatten());
     }
     objects.append(&mut made);
+}
+
+fn copy_read_nodes(nodes: &mut BTreeMap<Arc<str>, Arc<RawValue>>, copies: &[(Arc<str>, Arc<str>)]) {
+    for (like, copy) in copies {
+        if let Some(read) = nodes.get(like).cloned() {
+            nodes.insert(copy.clone(), read);
+        }
+    }
 }
 
 fn copied_slice(

@@ -49,7 +49,7 @@ fn inventory(pods: Vec<DumpedPod>, workloads: &[Value]) -> Inventory {
     let workloads: Vec<_> = workloads.iter().map(|own| to_raw_value(own).unwrap()).collect();
     let first_changed = workloads.len();
     let nodes = ["a", "b"].map(node).into();
-    Inventory { nodes, pods, objects: Vec::new(), workloads, first_changed }
+    Inventory { nodes, pods, workloads, first_changed, ..Inventory::default() }
 }
 
 fn apply(inventory: &mut Inventory, documents: &[Changes]) -> Result<Applied, Vec<Objection>> {
