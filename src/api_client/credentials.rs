@@ -2,12 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use secrecy::ExposeSecret;
 use serde_json::json;
 use thiserror::Error;
 
-use super::transport::error_chain;
+use super::kubeconfig;
 
 /// An error in the address or the credentials of the API server.
 #[derive(Debug, Error)]
@@ -19,12 +18,12 @@ pub enum ConnectError {
     )]
     NoConfiguration,
     /// The kubeconfig cannot be read or is invalid.
-    #[error("kubeconfig {path}: {}", error_chain(.error))]
+    #[error("kubeconfig {path}: {reason}")]
     Kubeconfig {
         /// Path of the file.
         path: PathBuf,
-        /// The reason. It is not the source of this error, because the message contains it.
-        error: Box<KubeconfigError>,
+        /// The reason.
+        reason: String,
     },
     /// The service account of the pod cannot be used.
     #[error("in-cluster credentials: {0}: does the pod have a service account token?")]
@@ -73,17 +72,13 @@ impl Credentials {
         kubeconfig: Option<&Path>,
         context: Option<&str>,
     ) -> Result<Self, ConnectError> {
-        let path = kubeconfig.map_or_else(|| PathBuf::from("(of kubectl)"), Path::to_owned);
-        let invalid =
-            |error| ConnectError::Kubeconfig { path: path.clone(), error: Box::new(error) };
+        let of_kubectl = || PathBuf::from("(of kubectl)");
+        let path = kubeconfig.map_or_else(of_kubectl, Path::to_owned);
         let file = match kubeconfig {
-            Some(path) => Kubeconfig::read_from(path),
-            None => Kubeconfig::read(),
+            Some(path) => kubeconfig::of_file(path).map_err(invalid(path))?,
+            None => kubeconfig::of_kubectl().map_err(|(path, reason)| invalid(&path)(reason))?,
         };
-        let context = context.map(str::to_owned);
-        let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
-        let file = file.map_err(invalid)?;
-        Ok(Self(kube::Config::from_custom_kubeconfig(file, &options).await.map_err(invalid)?))
+        Ok(Self(kubeconfig::client_config(file, context).await.map_err(invalid(&path))?))
     }
 
     /// Returns the same credentials for another server, whose certificate is checked against the authorities of the
@@ -112,13 +107,9 @@ impl Credentials {
     /// # Errors
     /// The kubeconfig is invalid.
     pub async fn parse(kubeconfig: &str) -> Result<Self, ConnectError> {
-        let invalid = |error| ConnectError::Kubeconfig {
-            path: PathBuf::from("(in memory)"),
-            error: Box::new(error),
-        };
-        let file = Kubeconfig::from_yaml(kubeconfig).map_err(invalid)?;
-        let options = KubeConfigOptions::default();
-        Ok(Self(kube::Config::from_custom_kubeconfig(file, &options).await.map_err(invalid)?))
+        let path = Path::new("(in memory)");
+        let file = kubeconfig::of_text(kubeconfig).map_err(invalid(path))?;
+        Ok(Self(kubeconfig::client_config(file, None).await.map_err(invalid(path))?))
     }
 
     /// Returns the credentials for a server whose files are named one by one. A token file is read again when the
@@ -169,9 +160,11 @@ pub struct ServerFiles<'a> {
 }
 
 async fn from_file(path: &Path) -> Result<kube::Config, ConnectError> {
-    let invalid =
-        |error| ConnectError::Kubeconfig { path: path.to_owned(), error: Box::new(error) };
-    let file = Kubeconfig::read_from(path).map_err(invalid)?;
-    let options = KubeConfigOptions::default();
-    kube::Config::from_custom_kubeconfig(file, &options).await.map_err(invalid)
+    let file = kubeconfig::of_file(path).map_err(invalid(path))?;
+    kubeconfig::client_config(file, None).await.map_err(invalid(path))
+}
+
+/// Returns the error of a kubeconfig for a reason.
+fn invalid(path: &Path) -> impl Fn(String) -> ConnectError {
+    move |reason| ConnectError::Kubeconfig { path: path.to_owned(), reason }
 }

@@ -2,6 +2,7 @@
 
 mod credentials;
 mod frames;
+mod kubeconfig;
 mod lines;
 mod server_status;
 #[cfg(test)]
