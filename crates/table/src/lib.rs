@@ -2,6 +2,8 @@
 //! numbers aligned right, no frame, no truncation and no wrapping. Colour is used only on a
 //! terminal.
 
+mod amount;
+
 use std::env;
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal};
@@ -9,6 +11,8 @@ use std::io::{self, IsTerminal};
 use tabled::builder::Builder;
 use tabled::settings::object::{Cell as Place, Columns, Rows};
 use tabled::settings::{Alignment, Color, Modify, Padding, Style};
+
+pub use self::amount::amount;
 
 /// Whether a table is coloured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -19,6 +19,7 @@ use supercluster::scheduler::PodExplanation;
 pub(super) use self::dump::Dump;
 pub(super) use self::remote::{ask, ask_async};
 pub(super) use self::source::Source;
+use self::text::Layout;
 use super::print;
 
 /// Explains decisions: why this node, why not that node, why pending, what would help
@@ -76,6 +77,10 @@ struct Form {
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
 
+    /// Shows tables in full, which are cut otherwise
+    #[arg(long)]
+    all: bool,
+
     #[command(flatten)]
     source: Source,
 }
@@ -94,42 +99,42 @@ enum Output {
 
 /// An answer that can be shown as text.
 trait Answer: Serialize + DeserializeOwned {
-    fn text(&self, wide: bool) -> String;
+    fn text(&self, layout: Layout) -> String;
 }
 
 impl Answer for PodAnswer {
-    fn text(&self, wide: bool) -> String {
-        text::pod(self, wide)
+    fn text(&self, layout: Layout) -> String {
+        text::pod(self, layout)
     }
 }
 
 impl Answer for PodExplanation {
-    fn text(&self, wide: bool) -> String {
-        clusters::pod(self, wide)
+    fn text(&self, layout: Layout) -> String {
+        clusters::pod(self, layout.wide)
     }
 }
 
 impl Answer for NodeAnswer {
-    fn text(&self, wide: bool) -> String {
-        text::node(self, wide)
+    fn text(&self, layout: Layout) -> String {
+        text::node(self, layout)
     }
 }
 
 impl Answer for GroupAnswer {
-    fn text(&self, wide: bool) -> String {
-        text::group(self, wide)
+    fn text(&self, layout: Layout) -> String {
+        text::group(self, layout)
     }
 }
 
 impl Answer for ClusterAnswer {
-    fn text(&self, wide: bool) -> String {
-        text::cluster(self, wide)
+    fn text(&self, layout: Layout) -> String {
+        text::cluster(self, layout)
     }
 }
 
 /// Returns the answer about a pod as text.
 pub(super) fn pod_text(answer: &PodAnswer) -> String {
-    text::pod(answer, false)
+    text::pod(answer, Layout::default())
 }
 
 /// Runs the command. The exit code is 0 if there is an answer, also for a pod that waits.
@@ -210,8 +215,9 @@ fn escaped(name: &str) -> String {
 
 fn show<A: Answer>(form: &Form, answer: &A) -> anyhow::Result<ExitCode> {
     let text = match form.output {
-        Output::Table => answer.text(false),
-        Output::Wide => answer.text(true),
+        Output::Table | Output::Wide => {
+            answer.text(Layout::of_stdout(form.output == Output::Wide, form.all))
+        }
         Output::Json => serde_json::to_string_pretty(answer).context("cannot write JSON")? + "\n",
         Output::Yaml => match yaml::to_string(answer) {
             Ok(text) => text,

@@ -6,15 +6,47 @@ use explain::{
     Attempt, ClusterAnswer, GroupAnswer, NodeAnswer, Now, PendingCause, PodAnswer, PodFacts,
     Rejection, Suggestion,
 };
+use framework::Quantity;
 use table::{Colour, Column, Table};
 
 /// Number of rejections, attempts and pods that the short form shows.
 const SHOWN: usize = 5;
 
-pub(super) fn pod(answer: &PodAnswer, wide: bool) -> String {
+/// The layout of an answer.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Layout {
+    /// Whether all names, scores and suggestions are shown.
+    pub(super) wide: bool,
+    /// Whether tables are shown in full.
+    pub(super) whole: bool,
+    /// Whether the summary comes last instead of first.
+    pub(super) ends_with_summary: bool,
+}
+
+impl Layout {
+    /// Returns the layout for standard output. Wide answers are shown in full.
+    pub(super) fn of_stdout(wide: bool, all: bool) -> Self {
+        Self { wide, whole: wide || all, ends_with_summary: table::ends_in_view() }
+    }
+
+    /// Returns the number of entries that are shown of a list that the short form cuts.
+    const fn shown(self, entries: usize) -> usize {
+        if self.whole { entries } else { SHOWN }
+    }
+
+    /// Returns the text with the summary in its place.
+    fn with_summary(self, summary: &str, text: &str) -> String {
+        match self.ends_with_summary && !text.is_empty() {
+            true => format!("{}\n{summary}", text.trim_start_matches('\n')),
+            false => format!("{summary}{text}"),
+        }
+    }
+}
+
+pub(super) fn pod(answer: &PodAnswer, layout: Layout) -> String {
     let mut out = headline(&answer.facts);
     if let Some(now) = &answer.now {
-        out += &now_text(now, answer.facts.node.is_some(), wide);
+        out += &now_text(now, answer.facts.node.is_some(), layout);
     } else {
         out += "\nNo profile of this scheduler is responsible for the pod.\n";
     }
@@ -47,9 +79,9 @@ pub(super) fn pod(answer: &PodAnswer, wide: bool) -> String {
     if is_hopeless && answer.help.is_empty() && !answer.help_is_incomplete {
         out += "\nNo change was found that would help: several things are wrong on every node.\n";
     }
-    out += &help(&answer.help, answer.help_is_incomplete, wide);
-    out += &waiting(&answer.facts, wide);
-    out += &history(&answer.facts.history, wide);
+    out += &help(&answer.help, answer.help_is_incomplete, layout);
+    out += &waiting(&answer.facts, layout.wide);
+    out += &history(&answer.facts.history, layout);
     out + &notes(&answer.notes)
 }
 
@@ -102,7 +134,8 @@ fn duration(seconds: f64) -> String {
     }
 }
 
-fn now_text(now: &Now, is_placed: bool, wide: bool) -> String {
+fn now_text(now: &Now, is_placed: bool, layout: Layout) -> String {
+    let wide = layout.wide;
     let mut out = String::new();
     if let Some(gate) = &now.gate {
         push(&mut out, &format!("\nGated: {gate}."));
@@ -132,7 +165,7 @@ fn now_text(now: &Now, is_placed: bool, wide: bool) -> String {
     for without in &now.without {
         push(&mut out, &format!("Without {}, node {} would win.", without.plugin, without.node));
     }
-    out += &rejections(&now.rejections, wide);
+    out += &rejections(&now.rejections, layout);
     if wide && !now.constraints.is_empty() {
         let mut table = Table::new([
             Column::words("CONSTRAINT"),
@@ -154,7 +187,7 @@ fn now_text(now: &Now, is_placed: bool, wide: bool) -> String {
     out
 }
 
-fn rejections(rejections: &[Rejection], wide: bool) -> String {
+fn rejections(rejections: &[Rejection], layout: Layout) -> String {
     if rejections.is_empty() {
         return String::new();
     }
@@ -164,9 +197,9 @@ fn rejections(rejections: &[Rejection], wide: bool) -> String {
         Column::words("REASON"),
         Column::words("FOR EXAMPLE"),
     ]);
-    let shown = if wide { rejections.len() } else { SHOWN };
+    let shown = layout.shown(rejections.len());
     for own in rejections.iter().take(shown) {
-        let named = if wide { own.nodes.len() } else { 3 };
+        let named = if layout.wide { own.nodes.len() } else { 3 };
         let nodes = own.nodes.iter().take(named).cloned().collect::<Vec<_>>();
         let details = own.details.iter().take(named);
         let details = details.map(|own| format!("; {}: {}", own.text, counted(own.count, "node")));
@@ -177,13 +210,13 @@ fn rejections(rejections: &[Rejection], wide: bool) -> String {
     if rejections.len() > shown {
         push(
             &mut out,
-            &format!("and {} more; -o wide shows all", counted(rejections.len() - shown, "reason")),
+            &format!("and {} more; --all shows them", counted(rejections.len() - shown, "reason")),
         );
     }
     out
 }
 
-fn help(help: &[Suggestion], is_incomplete: bool, wide: bool) -> String {
+fn help(help: &[Suggestion], is_incomplete: bool, layout: Layout) -> String {
     if help.is_empty() {
         return match is_incomplete {
             true => "\nThe search for what would help took too long.\n".to_owned(),
@@ -191,7 +224,7 @@ fn help(help: &[Suggestion], is_incomplete: bool, wide: bool) -> String {
         };
     }
     let mut out = "\nWhat would help, each change by itself and tried:\n".to_owned();
-    let shown = if wide { help.len() } else { SHOWN };
+    let shown = layout.shown(help.len());
     for (number, own) in help.iter().take(shown).enumerate() {
         push(&mut out, &format!("  {}. {}: {}", number + 1, own.text, own.effect));
         if !own.evicts.is_empty() {
@@ -200,6 +233,9 @@ fn help(help: &[Suggestion], is_incomplete: bool, wide: bool) -> String {
         if let Some(command) = &own.command {
             push(&mut out, &format!("     {command}"));
         }
+    }
+    if help.len() > shown {
+        push(&mut out, &format!("  and {} more; --all shows them", help.len() - shown));
     }
     out
 }
@@ -231,7 +267,7 @@ fn waiting(facts: &PodFacts, wide: bool) -> String {
     out
 }
 
-fn history(history: &[Attempt], wide: bool) -> String {
+fn history(history: &[Attempt], layout: Layout) -> String {
     if history.is_empty() {
         return String::new();
     }
@@ -240,7 +276,7 @@ fn history(history: &[Attempt], wide: bool) -> String {
         Column::words("AGO"),
         Column::words("OUTCOME (RECORDED)"),
     ]);
-    let left_out = if wide { 0 } else { history.len().saturating_sub(SHOWN) };
+    let left_out = history.len().saturating_sub(layout.shown(history.len()));
     for own in history.iter().skip(left_out) {
         let outcome = match own.outcome.as_str() {
             "chosen" => {
@@ -251,7 +287,7 @@ fn history(history: &[Attempt], wide: bool) -> String {
                 format!("node {node}{}{}", total.unwrap_or_default(), ties.unwrap_or_default())
             }
             "rejected" => {
-                let reasons = own.rejections.iter().take(if wide { 6 } else { 3 });
+                let reasons = own.rejections.iter().take(if layout.wide { 6 } else { 3 });
                 let reasons =
                     reasons.map(|own| format!("{} {}", own.count, own.reasons.join(", ")));
                 let nominated = own.nominated.as_ref().map(|node| {
@@ -266,7 +302,7 @@ fn history(history: &[Attempt], wide: bool) -> String {
     format!("\n{}", table.render(Colour::of_stdout()))
 }
 
-fn causes(causes: &[PendingCause], wide: bool) -> String {
+fn causes(causes: &[PendingCause], layout: Layout) -> String {
     if causes.is_empty() {
         return String::new();
     }
@@ -276,16 +312,17 @@ fn causes(causes: &[PendingCause], wide: bool) -> String {
         Column::words("FOR EXAMPLE"),
         Column::words("WHAT WOULD HELP"),
     ]);
-    for own in causes {
-        let named = if wide { own.pods.len() } else { 2 };
+    let (shown, more) = table::cut(causes.len(), layout.whole);
+    for own in &causes[..shown] {
+        let named = if layout.wide { own.pods.len() } else { 2 };
         let pods = own.pods.iter().take(named).cloned().collect::<Vec<_>>().join(", ");
         let help = own.help.clone().unwrap_or_default();
         table.row([own.count.to_string(), own.cause.clone(), pods, help]);
     }
-    table.render(Colour::of_stdout())
+    table.render(Colour::of_stdout()) + &more
 }
 
-pub(super) fn node(answer: &NodeAnswer, wide: bool) -> String {
+pub(super) fn node(answer: &NodeAnswer, layout: Layout) -> String {
     let NodeAnswer { node, pods: (pods, allowed), pending, fitting, .. } = answer;
     let mut out = String::new();
     let text = format!(
@@ -304,33 +341,34 @@ pub(super) fn node(answer: &NodeAnswer, wide: bool) -> String {
         Column::numbers("ALLOCATABLE"),
     ]);
     for (name, (requested, allocatable)) in &answer.resources {
-        table.row([name.clone(), requested.clone(), allocatable.clone()]);
+        let [requested, allocatable] = [requested, allocatable].map(|own| readable(name, own));
+        table.row([name.clone(), requested, allocatable]);
     }
     out += &table.render(Colour::of_stdout());
-    out += &causes(&answer.rejections, wide);
+    out += &causes(&answer.rejections, layout);
     out + &notes(&answer.notes)
 }
 
-pub(super) fn group(answer: &GroupAnswer, wide: bool) -> String {
+pub(super) fn group(answer: &GroupAnswer, layout: Layout) -> String {
     let GroupAnswer { group, pods, placed, .. } = answer;
-    let mut out = String::new();
-    push(&mut out, &format!("{group}: {} of {pods} pods are pending.", pods - placed));
-    out += &causes(&answer.causes, wide);
-    if wide {
+    let mut summary = String::new();
+    push(&mut summary, &format!("{group}: {} of {pods} pods are pending.", pods - placed));
+    let mut out = causes(&answer.causes, layout);
+    if layout.wide {
         let mut table = Table::new([Column::words("NODE"), Column::numbers("PODS")]);
         for own in &answer.nodes {
             table.row([own.node.clone(), own.count.to_string()]);
         }
         out += &table.render(Colour::of_stdout());
     }
-    out + &notes(&answer.notes)
+    layout.with_summary(&summary, &(out + &notes(&answer.notes)))
 }
 
-pub(super) fn cluster(answer: &ClusterAnswer, wide: bool) -> String {
+pub(super) fn cluster(answer: &ClusterAnswer, layout: Layout) -> String {
     let ClusterAnswer { nodes, placed, pending, .. } = answer;
     let (nodes, placed) = (counted(*nodes, "node"), counted(*placed, "pod"));
-    let mut out = format!("{nodes}, {placed} with a node, {pending} pending.\n");
-    out += &causes(&answer.causes, wide);
+    let summary = format!("{nodes}, {placed} with a node, {pending} pending.\n");
+    let mut out = causes(&answer.causes, layout);
     if !answer.stranded.is_empty() {
         let mut table = Table::new([
             Column::words("RESOURCE"),
@@ -341,8 +379,8 @@ pub(super) fn cluster(answer: &ClusterAnswer, wide: bool) -> String {
         for own in &answer.stranded {
             table.row([
                 own.resource.clone(),
-                own.free.clone(),
-                own.stranded.clone(),
+                readable(&own.resource, &own.free),
+                readable(&own.resource, &own.stranded),
                 own.percent.to_string(),
             ]);
         }
@@ -368,7 +406,17 @@ pub(super) fn cluster(answer: &ClusterAnswer, wide: bool) -> String {
     if answer.is_incomplete {
         out += "Some kinds of pending pods were not evaluated.\n";
     }
-    out + &notes(&answer.notes)
+    layout.with_summary(&summary, &(out + &notes(&answer.notes)))
+}
+
+/// Returns a quantity rounded for reading. The answer has it exactly.
+#[expect(clippy::cast_precision_loss, reason = "the amount is rounded")]
+fn readable(resource: &str, quantity: &str) -> String {
+    let exact: Result<Quantity, _> = quantity.parse();
+    exact.map_or_else(
+        |_| quantity.to_owned(),
+        |exact| table::amount(resource, exact.nanos() as f64 / 1e9),
+    )
 }
 
 /// Returns a number with its noun.

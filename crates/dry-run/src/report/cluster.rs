@@ -8,7 +8,7 @@ use crate::cluster::{
 };
 use crate::explain::{Explanation, Ranked, Verdict};
 use crate::{NodeUsage, Usage};
-use table::{Cell, Colour, Column, Table, Tone};
+use table::{Cell, Colour, Column, Table, Tone, amount};
 
 /// Resources with their own column; the last column lists the others.
 const USUAL: [&str; 3] = ["cpu", "memory", "pods"];
@@ -288,12 +288,6 @@ fn other(name: &str, usage: Usage) -> String {
     format!("{name} {}/{}", amount(name, usage.requested), amount(name, usage.allocatable))
 }
 
-/// Formats an amount of a resource.
-pub(super) fn amount(resource: &str, number: f64) -> String {
-    let in_bytes = matches!(resource, "memory" | "ephemeral-storage");
-    if in_bytes || resource.starts_with("hugepages-") { bytes(number) } else { plain(number) }
-}
-
 fn percent_cell(usage: Usage) -> Cell {
     match usage.percent() {
         None => Cell::from("-"),
@@ -302,24 +296,6 @@ fn percent_cell(usage: Usage) -> Cell {
             Cell::toned(format!("{percent:.0}"), tone)
         }
     }
-}
-
-/// Formats a number with at most three decimals.
-fn plain(number: f64) -> String {
-    let text = format!("{number:.3}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
-}
-
-/// Formats bytes in the largest binary unit for which the number is at least 1.
-fn bytes(number: f64) -> String {
-    const UNITS: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
-    let (mut number, mut unit) = (number, 0);
-    while number >= 1024.0 && unit + 1 < UNITS.len() {
-        number /= 1024.0;
-        unit += 1;
-    }
-    let text = format!("{number:.1}");
-    format!("{}{}", text.strip_suffix(".0").unwrap_or(&text), UNITS[unit])
 }
 
 /// Renders the explanation of one pod.
@@ -407,22 +383,4 @@ fn best(nodes: &[Ranked]) -> Table {
         table.row([node.node.clone(), total].into_iter().chain(scores));
     }
     table
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn amounts_are_formatted_for_reading() {
-        let rows = [(0.0, "0"), (1.5, "1.5"), (0.25, "0.25"), (110.0, "110"), (1000.0, "1000")];
-        for (number, expected) in rows {
-            assert_eq!(plain(number), expected);
-        }
-        let gib = 1024.0 * 1024.0 * 1024.0;
-        let rows = [(0.0, "0"), (512.0, "512"), (16.0 * gib, "16Gi"), (1.25 * gib, "1.2Gi")];
-        for (number, expected) in rows {
-            assert_eq!(bytes(number), expected);
-        }
-    }
 }

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use crate::Usage;
 use crate::what_if::{Sides, WhatIf};
-use table::{Cell, Column, Table, Tone};
+use table::{Cell, Column, Table, Tone, amount};
 
-use super::cluster::{Detail, Layout, amount, counted};
+use super::cluster::{Detail, Layout, counted};
 
 /// Resources that are listed even if neither side requests them.
 const USUAL: [&str; 3] = ["cpu", "memory", "pods"];

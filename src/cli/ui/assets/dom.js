@@ -40,16 +40,24 @@ export function podLink(key) {
   return rest.length ? el('a', { href: address(['pod', namespace, rest.join('/')]) }, key) : key;
 }
 
-const UNITS = [['Ti', 2 ** 40], ['Gi', 2 ** 30], ['Mi', 2 ** 20], ['Ki', 2 ** 10]];
+const UNITS = ['', 'Ki', 'Mi', 'Gi', 'Ti', 'Pi', 'Ei'];
 
-/** Formats an amount like the command line: exactly, cores or milli-CPU, bytes in the largest unit that divides them. */
-export function amount(resource, value) {
-  if (resource === 'cpu') return value % 1000 === 0 ? String(value / 1000) : `${value}m`;
-  if (resource === 'memory' || resource === 'ephemeral-storage' || resource.startsWith('hugepages-')) {
-    const unit = UNITS.find(([, size]) => value !== 0 && value % size === 0);
-    return unit ? `${value / unit[1]}${unit[0]}` : String(value);
-  }
-  return String(value);
+/** Formats an amount like the command line: bytes in the largest unit with one decimal, others with at most three. */
+function rounded(resource, value) {
+  if (resource !== 'memory' && resource !== 'ephemeral-storage' && !resource.startsWith('hugepages-')) return String(+value.toFixed(3));
+  let [number, unit] = [value, 0];
+  while (number >= 1024 && unit + 1 < UNITS.length) [number, unit] = [number / 1024, unit + 1];
+  return `${+number.toFixed(1)}${UNITS[unit]}`;
+}
+
+/** Formats an amount; that of CPU is in thousandths. */
+export const amount = (resource, value) => rounded(resource, resource === 'cpu' ? value / 1000 : value);
+
+/** Formats an exact quantity, such as `1500m` or `101461497216Ki`. */
+export function quantity(resource, text) {
+  const [, number, unit] = /^([0-9.]+)(m|[KMGTPE]i)?$/.exec(text) ?? [];
+  if (number === undefined) return text;
+  return rounded(resource, unit === 'm' ? number / 1000 : number * 1024 ** UNITS.indexOf(unit ?? ''));
 }
 
 export const percent = (part, whole) => (whole > 0 ? part / whole : part > 0 ? 1 : 0);

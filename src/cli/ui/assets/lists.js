@@ -1,6 +1,6 @@
 // The lists of pods and of groups, with filters.
 
-import { calm, count, el, groupLink, nodeLink, podLink, setParameters } from './dom.js';
+import { calm, count, el, groupLink, nodeLink, podLink, quantity, setParameters } from './dom.js';
 import { table } from './table.js';
 
 const ROWS = 500;
@@ -46,7 +46,7 @@ export async function pods(ask, query) {
       text('Node', (row) => row.node ?? '', (row) => (row.node ? nodeLink(row.node) : el('span', { class: 'bad' }, 'waits'))),
       text('Group', (row) => row.group ?? '', (row) => (row.group ? groupLink(row.namespace, row.group) : '')),
       number('Priority', (row) => row.priority),
-      text('Requests', (row) => Object.entries(row.requests).map(([key, value]) => `${key} ${value}`).join(', ')),
+      text('Requests', (row) => Object.entries(row.requests).map(([key, value]) => `${key} ${quantity(key, value)}`).join(', ')),
     ],
   })]];
 }

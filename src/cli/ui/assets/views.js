@@ -1,7 +1,7 @@
 // The views: cluster, nodes, node, pod and group.
 
 import { latest } from './decisions.js';
-import { address, amount, count, duration, el, nodeLink, percent, podLink, setParameters } from './dom.js';
+import { address, amount, count, duration, el, nodeLink, percent, podLink, quantity, setParameters } from './dom.js';
 import { colourings, heatmap, legend } from './heatmap.js';
 import { table } from './table.js';
 
@@ -85,8 +85,8 @@ export async function cluster(ask, query) {
     answer.isIncomplete && el('p', { class: 'faint' }, `Only the pods of ${answer.templates} templates were evaluated.`),
     latest(),
     answer.stranded.length > 0 && section('Free, and of no use to any pending pod', table([
-      text('Resource', (row) => row.resource), text('Free', (row) => row.free),
-      text('Stranded', (row) => row.stranded), number('Share', (row) => row.percent, (row) => `${row.percent} %`),
+      text('Resource', (row) => row.resource), text('Free', (row) => quantity(row.resource, row.free)),
+      text('Stranded', (row) => quantity(row.resource, row.stranded)), number('Share', (row) => row.percent, (row) => `${row.percent} %`),
     ], answer.stranded, { sorted: { column: 3, descending: true } })),
     answer.constraints.length > 0 && section('What each constraint costs pending pods',
       constraints(answer.constraints, 'pairs of node and template')),
@@ -133,7 +133,7 @@ export async function node(ask, _, name) {
       answer.taints.map((taint) => el('span', { class: 'chip' }, taint)),
       el('a', { href: address(['whatif'], { drain: name }) }, 'What if it is drained?')),
     el('div', { class: 'tiles' }, tile(`${answer.pods[0]} / ${answer.pods[1]}`, 'pods'),
-      resources.map(([resource, [requested, all]]) => tile(`${requested} / ${all}`, `${resource} requested`))),
+      resources.map(([resource, [requested, all]]) => tile(`${quantity(resource, requested)} / ${quantity(resource, all)}`, `${resource} requested`))),
     noted(answer.notes),
     section(`Pending pods (${answer.pending})`,
       answer.pending === 0 ? el('p', { class: 'good' }, 'No pod waits.')
@@ -142,7 +142,7 @@ export async function node(ask, _, name) {
     section(`Pods on this node (${answer.placed.length})`, table([
       text('Pod', (pod) => `${pod.namespace}/${pod.name}`, (pod) => podLink(`${pod.namespace}/${pod.name}`)),
       number('Priority', (pod) => pod.priority),
-      text('Requests', (pod) => Object.entries(pod.requests).map(([key, value]) => `${key} ${value}`).join(', ')),
+      text('Requests', (pod) => Object.entries(pod.requests).map(([key, value]) => `${key} ${quantity(key, value)}`).join(', ')),
     ], answer.placed)),
   ]];
 }
