@@ -105,6 +105,9 @@ fn recording_of_a_killed_daemon_is_replayed() {
         cluster.add_node("c", 1).await;
         cluster.create_pod(&cluster.pod("late", 1)).await;
         cluster.bound("late").await;
+        // The daemon has seen that bind when it decides about a pod that was created later.
+        cluster.create_pod(&cluster.pod("larger", 4)).await;
+        cluster.rejected("larger").await;
         daemon.signal("TERM");
         daemon.ended().await;
         assert!(daemon.log.lines("The recording ends").is_empty());
