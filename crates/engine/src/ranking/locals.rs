@@ -55,13 +55,19 @@ impl Locals {
         self.bytes
     }
 
-    /// Returns when the scores were used that were used least recently.
-    pub(super) fn oldest(&self) -> Option<u64> {
-        self.by_key.values().map(|local| local.last_used).min()
+    /// Returns when each of the scores was used last, and its number of bytes, in no order.
+    pub(super) fn uses(&self) -> impl Iterator<Item = (u64, usize)> {
+        self.by_key.values().map(|local| (local.last_used, local.bytes))
+    }
+
+    /// Forgets the scores that were used last at `last` or before.
+    pub(super) fn drop_up_to(&mut self, last: u64) {
+        self.by_key.retain(|_, local| local.last_used > last);
+        self.bytes = self.by_key.values().map(|local| local.bytes).sum();
     }
 
     /// Forgets the scores that were used least recently.
-    pub(super) fn drop_oldest(&mut self) {
+    fn drop_oldest(&mut self) {
         let oldest = self.by_key.iter().min_by_key(|(_, local)| local.last_used);
         let oldest = oldest.map(|(key, _)| key.clone());
         let local = oldest.and_then(|key| self.by_key.remove(&key));
@@ -107,7 +113,8 @@ mod tests {
             let clock = cpu as u64 + 1;
             assert!(locals.repair(&key(&cpu.to_string()), clock, |_| Ok(())).is_ok());
         }
-        assert_eq!((locals.by_key.len(), locals.oldest()), (MAX_LOCALS, Some(3)));
+        let oldest = locals.uses().map(|(last_used, _)| last_used).min();
+        assert_eq!((locals.by_key.len(), oldest), (MAX_LOCALS, Some(3)));
         assert!(!locals.by_key.contains_key(&key("1")));
         assert_eq!(locals.bytes(), 0);
     }

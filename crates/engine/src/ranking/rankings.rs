@@ -16,6 +16,10 @@ use crate::world::ChangeLog;
 
 /// Maximum number of lanes that are remembered. One more forgets the half that was used least recently.
 pub(super) const MAX_LANES: usize = 4096;
+/// Maximum number of bytes that all lanes hold together for each node: those of 1,000 rankings.
+const MAX_BYTES_PER_NODE: usize = 3 << 10;
+/// Maximum number of bytes that all lanes hold together in a small cluster.
+const MAX_BYTES_OF_SMALL_CLUSTER: usize = 4 << 20;
 /// Maximum number of bytes that all lanes hold together: those of 1,000 rankings of a million nodes.
 pub(super) const MAX_BYTES: usize = 3 << 30;
 /// Number of lanes that hold something after their first pod. Many pods are the only ones of their lane.
@@ -32,6 +36,8 @@ pub(crate) struct Rankings {
     clock: u64,
     /// Number of bytes that all lanes hold, without the scores that they share.
     bytes: usize,
+    /// Number of nodes in the cluster.
+    nodes: usize,
     counts: Counts,
     columns: Columns,
 }
@@ -46,6 +52,7 @@ impl Rankings {
         state: &mut CycleState,
     ) -> Recalled<'r> {
         self.clock += 1;
+        self.nodes = log.nodes();
         if self.lanes.len() == MAX_LANES && !self.lanes.contains_key(lane) {
             self.forget_half();
         }
@@ -111,20 +118,38 @@ impl Rankings {
         self.bytes = self.lanes.values().map(|known| known.bytes).sum();
     }
 
-    /// Forgets what was used least recently, until all lanes hold little enough.
+    fn max_bytes(&self) -> usize {
+        (MAX_BYTES_PER_NODE * self.nodes).clamp(MAX_BYTES_OF_SMALL_CLUSTER, MAX_BYTES)
+    }
+
+    /// Forgets what was used least recently if all lanes hold too much. An eighth of the memory is then free, so that the
+    /// next attempts need not look at all lanes.
     fn limit(&mut self) {
-        while self.bytes + self.locals.bytes() > MAX_BYTES {
-            let local = self.locals.oldest();
-            let holding = self.lanes.values_mut().filter(|known| known.bytes > 0);
-            match holding.min_by_key(|known| known.last_used) {
-                Some(oldest) if local.is_none_or(|used| oldest.last_used < used) => {
-                    self.bytes -= std::mem::replace(&mut oldest.bytes, 0);
-                    oldest.forget();
-                }
-                _ if local.is_some() => self.locals.drop_oldest(),
-                _ => return,
-            }
+        let most = self.max_bytes();
+        if self.bytes + self.locals.bytes() <= most {
+            return;
         }
+        let last = self.last_use_to_forget(most - most / 8);
+        let outdated = self.lanes.values_mut().filter(|known| known.last_used <= last);
+        for known in outdated {
+            self.bytes -= std::mem::replace(&mut known.bytes, 0);
+            known.forget();
+        }
+        self.locals.drop_up_to(last);
+    }
+
+    /// Returns the last use up to which all is to be forgotten, so that no more than this number of bytes is left.
+    fn last_use_to_forget(&self, left: usize) -> u64 {
+        let lanes = self.lanes.values().map(|known| (known.last_used, known.bytes));
+        let mut uses: Vec<(u64, usize)> = lanes.chain(self.locals.uses()).collect();
+        uses.sort_unstable();
+        let mut bytes = self.bytes + self.locals.bytes();
+        let forgotten = uses.iter().take_while(|(_, own)| {
+            let is_too_much = bytes > left;
+            bytes -= own;
+            is_too_much
+        });
+        forgotten.last().map_or(0, |(last_used, _)| *last_used)
     }
 }
 

@@ -52,6 +52,11 @@ impl ChangeLog {
         self.first + self.entries.len() as u64
     }
 
+    /// Returns the length of the table of nodes.
+    pub(crate) const fn nodes(&self) -> usize {
+        self.nodes
+    }
+
     /// Returns the changes that led from `state` to the present state, or `None` if some of them are no
     /// longer kept.
     pub fn since(&self, state: u64) -> Option<impl ExactSizeIterator<Item = LogEntry>> {

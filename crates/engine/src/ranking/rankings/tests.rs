@@ -63,15 +63,24 @@ fn lanes_of_single_pods_hold_little() {
 #[test]
 fn what_was_used_least_recently_is_emptied_if_all_hold_too_much() {
     let mut rankings = Rankings::default();
-    let lanes = ["a", "b", "c"].map(lane);
-    for lane in lanes.iter().chain(&lanes) {
+    let part = MAX_BYTES_OF_SMALL_CLUSTER / 16;
+    let lanes: Vec<Lane> = (0..20).map(|number| lane(&number.to_string())).collect();
+    // Some are used twice, so that they are not new.
+    for lane in lanes.iter().take(10).chain(&lanes) {
         let (log, mut state) = (ChangeLog::default(), CycleState::new());
         rankings.recall(lane, &log, &mut state);
-        state.keep(0_u8, MAX_BYTES / 16);
+        state.keep(0_u8, part / size_of::<u64>());
         rankings.suspend(lane, &mut state);
     }
-    let bytes = lanes.each_ref().map(|lane| rankings.lanes[lane].bytes);
-    assert_eq!(bytes, [0, MAX_BYTES / 2, MAX_BYTES / 2]);
+    let holding = (0..20).filter(|number: &usize| rankings.lanes[&lanes[*number]].bytes > 0);
+    assert_eq!(holding.collect::<Vec<_>>(), (6..20).collect::<Vec<_>>());
+    assert_eq!(rankings.bytes, 14 * part);
+}
+
+#[test]
+fn limit_follows_the_number_of_nodes() {
+    let limit = |nodes| Rankings { nodes, ..Rankings::default() }.max_bytes();
+    assert_eq!([1, 5_000, 1 << 20, 1 << 30].map(limit), [4 << 20, 15_360_000, 3 << 30, 3 << 30]);
 }
 
 #[test]
