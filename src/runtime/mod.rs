@@ -233,8 +233,12 @@ fn seed_of(clock: Clock) -> u64 {
     clock.now().as_nanos().unsigned_abs()
 }
 
+/// Time for which events wait to be written together. No person notices it.
+const GATHER_TIME: Duration = Duration::from_millis(50);
+
 fn recorder_options() -> event_recorder::Options {
-    event_recorder::Options { hostname: hostname(), ..event_recorder::Options::default() }
+    let (hostname, gather_time) = (hostname(), GATHER_TIME);
+    event_recorder::Options { hostname, gather_time, ..event_recorder::Options::default() }
 }
 
 /// Runs a scheduler until `stop` is cancelled, then waits for its requests in flight and releases its

@@ -280,8 +280,12 @@ impl Replica {
         let max_waiting = limits.max_waiting;
         let api_dispatcher = ApiDispatcher::new(limits.clone(), seed);
         let max_in_flight = rng.usize(1..5);
-        let recorder_options =
-            event_recorder::Options { max_in_flight, ..event_recorder::Options::default() };
+        let gather_time = Duration::from_millis(50);
+        let recorder_options = event_recorder::Options {
+            max_in_flight,
+            gather_time,
+            ..event_recorder::Options::default()
+        };
         let event_recorder = EventRecorder::new(recorder_options, seed);
         let mut informers = Vec::new();
         for (number, kind) in (0..).zip(&kinds) {

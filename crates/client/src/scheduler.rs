@@ -398,7 +398,7 @@ impl Scheduler {
     pub fn stop(&mut self, now: Time) {
         self.phase = Phase::Stopping;
         self.api_dispatcher.stop();
-        self.event_recorder.stop();
+        self.event_recorder.stop(now);
         self.release_when_drained(now);
     }
 

@@ -95,9 +95,9 @@ impl Effects {
     }
 
     /// Drops the calls that were not sent.
-    pub(super) fn stop(&mut self) {
+    pub(super) fn stop(&mut self, now: Time) {
         self.api_dispatcher.stop();
-        self.event_recorder.stop();
+        self.event_recorder.stop(now);
     }
 
     /// Whether no call is in flight after [`stop`](Self::stop).

@@ -181,7 +181,7 @@ impl<R: Role> RoleLoop<R> {
     }
 
     fn stop(&mut self, now: Time) {
-        self.effects.stop();
+        self.effects.stop(now);
         self.drain_deadline = Some(now + DRAIN_TIMEOUT);
     }
 

@@ -2,7 +2,8 @@
 //!
 //! Events are best effort: they are dropped when too many are waiting or when the server rejects
 //! them. Scheduling does not wait for events. The number of requests in flight follows the answers: it
-//! grows while the server keeps up, and halves when it does not.
+//! grows while the server keeps up, and halves when it does not. Events that follow each other closely
+//! are written together ([`Options::gather_time`]).
 //!
 //! The first occurrence of an event creates an object. The second one patches it into a series.
 //! Later ones are only counted until the series is refreshed or finishes (see [`EventRecorder`]). An
@@ -45,6 +46,9 @@ const NOT_SENT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Number of requests in flight at first.
 const INITIAL_WINDOW: usize = 16;
+
+/// Number of waiting writes that are sent although the time to gather more has not passed.
+const MAX_GATHERED: usize = 16;
 
 /// Why an event was not written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -92,6 +96,9 @@ pub struct Options {
     pub qps: Option<f32>,
     /// Maximum number of requests at once after idle time, where `qps` is set.
     pub burst: u32,
+    /// Time after a write in which further writes wait, to be sent together: up to 16. Each request that is
+    /// sent alone wakes threads, on the way there and back. With zero no write waits.
+    pub gather_time: Duration,
     /// Time to wait for the reply to a request.
     pub request_timeout: Duration,
     /// The traces that `Scheduled` events name, if pods are traced.
@@ -107,6 +114,7 @@ impl Default for Options {
             max_in_flight: 256,
             qps: None,
             burst: 100,
+            gather_time: Duration::ZERO,
             request_timeout: Duration::from_secs(30),
             trace_ids: None,
         }
@@ -141,6 +149,8 @@ pub struct EventRecorder {
     under_way: BTreeMap<Stamp, Option<EventSeries>>,
     requests: Vec<Request>,
     failed_calls: FailedCalls,
+    /// The time until which few writes wait for more.
+    gathers_until: Time,
     /// The stamp in the name of the last event.
     last_stamp: Stamp,
     dropped: DroppedEvents,
@@ -197,6 +207,7 @@ impl EventRecorder {
             under_way: BTreeMap::new(),
             requests: Vec::new(),
             failed_calls: FailedCalls::default(),
+            gathers_until: Time::ZERO,
             last_stamp: 0,
             dropped: DroppedEvents::new(),
             wall_offset: WallOffset::default(),
@@ -355,6 +366,8 @@ impl EventRecorder {
     pub fn next_deadline(&self) -> Option<Time> {
         let backoff_ends = self.waiting.next_ready();
         let next_accept = self.limiter.next_accept().filter(|_| self.waiting.ready() > 0);
+        let gathers = self.waits_for_more().then_some(self.gathers_until);
+        let next_accept = next_accept.map(|accept| accept.max(gathers.unwrap_or(accept)));
         let next_check = self.cache.next_check().filter(|_| !self.is_stopped);
         backoff_ends.into_iter().chain(next_accept).chain(next_check).min()
     }
@@ -378,12 +391,13 @@ impl EventRecorder {
         ])
     }
 
-    /// Stops taking events and retrying writes. Writes that wait for their first try can still be
-    /// sent.
-    pub fn stop(&mut self) {
+    /// Stops taking events and retrying writes. Writes that wait for their first try are still sent, and
+    /// wait for no more.
+    pub fn stop(&mut self, now: Time) {
         self.is_stopped = true;
         self.waiting.clear_backing_off();
         self.cache.clear();
+        self.send_ready(now);
     }
 
     fn enqueue(&mut self, object: Arc<EventObject>, series: Option<EventSeries>, now: Time) {
@@ -455,15 +469,24 @@ impl EventRecorder {
         RETRY_DELAY.mul_f64(1.0 + 0.25 * self.rng.f64())
     }
 
-    /// Sends the ready writes that the limits allow.
+    /// Sends the ready writes that the limits allow, unless few of them wait for more.
     fn send_ready(&mut self, now: Time) {
+        if now < self.gathers_until && self.waits_for_more() {
+            return;
+        }
         while self.waiting.ready() > 0 && self.limiter.try_accept(now) {
             let Some(mut write) = self.waiting.take_ready() else { return };
             let request = self.request(&mut write, now);
             self.under_way.insert(write.object.stamp, None);
             self.in_flight.insert(request.id, (write, now));
             self.requests.push(request);
+            self.gathers_until = now + self.options.gather_time;
         }
+    }
+
+    /// Whether the ready writes are so few that they wait for more.
+    fn waits_for_more(&self) -> bool {
+        self.waiting.ready() < MAX_GATHERED && !self.is_stopped
     }
 
     fn request(&mut self, write: &mut EventWrite, now: Time) -> Request {

@@ -120,6 +120,63 @@ fn events_carry_the_corrected_time() {
     assert_eq!(body(&harness.request())["eventTime"], "2026-02-03T04:00:00.000000Z");
 }
 
+/// Returns a recorder that gathers writes for 50 ms.
+fn gathering() -> Harness {
+    with(Options { gather_time: Duration::from_millis(50), ..Options::default() })
+}
+
+#[test]
+fn event_after_a_pause_is_written_at_once() {
+    let mut harness = gathering();
+    for pod in ["a", "b"] {
+        harness.record(scheduled(pod));
+        harness.exchange(ok());
+        harness.wait(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn events_that_follow_closely_are_written_together() {
+    let mut harness = gathering();
+    harness.record(scheduled("first"));
+    harness.exchange(ok());
+    let begun = harness.now;
+    for pod in ["a", "b", "c"] {
+        harness.wait(Duration::from_millis(10));
+        harness.record(scheduled(pod));
+        assert_eq!(harness.recorder.take_requests(), []);
+    }
+    let due = harness.recorder.next_deadline();
+    assert_eq!(due, Some(begun + Duration::from_millis(50)));
+    harness.wait(due.unwrap().since(harness.now));
+    assert_eq!(harness.recorder.take_requests().len(), 3);
+}
+
+#[test]
+fn many_events_do_not_wait_for_more() {
+    let mut harness = gathering();
+    harness.record(scheduled("first"));
+    harness.exchange(ok());
+    let requests = (0..MAX_GATHERED).map(|pod| {
+        harness.record(scheduled(&pod.to_string()));
+        harness.recorder.take_requests().len()
+    });
+    let requests: Vec<usize> = requests.collect();
+    let (last, others) = requests.split_last().unwrap();
+    assert_eq!((others.iter().sum::<usize>(), *last), (0, MAX_GATHERED));
+}
+
+#[test]
+fn gathered_events_are_written_when_the_recorder_stops() {
+    let mut harness = gathering();
+    harness.record(scheduled("first"));
+    harness.exchange(ok());
+    harness.record(scheduled("a"));
+    assert_eq!(harness.recorder.take_requests(), []);
+    harness.recorder.stop(harness.now);
+    harness.exchange(ok());
+}
+
 #[test]
 fn event_is_created_in_the_namespace_of_its_pod() {
     let mut harness = harness();
@@ -627,7 +684,7 @@ fn stopped_recorder_sends_waiting_writes_and_ignores_new_events() {
     harness.exchange(lost());
     harness.record(scheduled("b"));
     harness.record(scheduled("c"));
-    harness.recorder.stop();
+    harness.recorder.stop(harness.now);
     harness.record(scheduled("d"));
     harness.exchange(ok());
     harness.exchange(lost());

@@ -29,6 +29,10 @@ const TRIES: u32 = 12;
 const RETRY: Duration = Duration::from_secs(10);
 /// Pause of all writes after one that could not be sent.
 const NOT_SENT: Duration = Duration::from_secs(1);
+/// Time for which few writes wait for more, where any do.
+const GATHER: Duration = Duration::from_millis(700);
+/// Number of writes that do not wait for more.
+const MANY: usize = 16;
 /// Time after which every series was written.
 const REFRESH: Duration = Duration::from_mins(31);
 /// Time for which an event is remembered at least.
@@ -80,6 +84,8 @@ struct History {
     /// Objects that were created without an answer.
     mixed: BTreeSet<String>,
     paused_until: Time,
+    /// The time until which few writes may wait for more.
+    gathers_until: Time,
     is_stopped: bool,
 }
 
@@ -93,7 +99,7 @@ pub(crate) fn live(random: &mut Rng, trace: &mut Vec<String>) -> Checked {
         history.step(random, trace)?;
     }
     if random.u8(..8) == 0 {
-        history.recorder.stop();
+        history.recorder.stop(history.now);
         history.is_stopped = true;
     }
     history.rest(trace)
@@ -108,6 +114,7 @@ impl History {
             max_in_flight: [1, 2, 100][random.usize(..3)],
             qps: (random.u8(..4) == 0).then_some(2.0),
             burst: random.u32(1..3),
+            gather_time: [Duration::ZERO, GATHER][usize::from(random.bool())],
             request_timeout: Duration::from_secs(7),
             trace_ids: None,
         };
@@ -139,6 +146,7 @@ impl History {
             refused: BTreeSet::new(),
             mixed: BTreeSet::new(),
             paused_until: Time::ZERO,
+            gathers_until: Time::ZERO,
             is_stopped: false,
         }
     }
@@ -368,6 +376,7 @@ impl History {
                 format!("{object} has another timeout")
             })?;
             self.in_flight.insert(request.id, request);
+            self.gathers_until = self.now + self.options.gather_time;
             let (in_flight, allowed) = (self.in_flight.len(), self.window.allowed());
             rule(in_flight <= allowed, || {
                 format!("{in_flight} requests are in flight instead of {allowed}")
@@ -375,7 +384,8 @@ impl History {
         }
         let (in_flight, allowed) = (self.in_flight.len(), self.window.allowed());
         let ready = self.recorder.call_counts()[&(CallType::Event, CallState::Waiting)];
-        let is_held = self.options.qps.is_some() || self.now < self.paused_until;
+        let gathers = ready < MANY && self.now < self.gathers_until && !self.is_stopped;
+        let is_held = self.options.qps.is_some() || self.now < self.paused_until || gathers;
         rule(ready == 0 || in_flight >= allowed || is_held, || {
             format!("{ready} writes wait, while {in_flight} of {allowed} requests are in flight")
         })?;
