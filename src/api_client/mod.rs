@@ -20,9 +20,10 @@ use client::{Method, Reply, Request, Response, Tried};
 use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
 use kube::client::Body;
 
-use self::transport::{CONNECT_TIMEOUT, WhenUnavailable, connect, was_not_sent};
+use self::transport::{CONNECT_TIMEOUT, HttpClient, WhenUnavailable, connect, was_not_sent};
 use crate::clock::Clock;
 use crate::metrics::RestClient;
 
@@ -80,7 +81,7 @@ impl From<Request> for HttpCall {
 /// A client of the API server. Clones share its connection.
 #[derive(Clone)]
 pub struct ApiClient {
-    client: kube::Client,
+    client: HttpClient,
     host: Arc<str>,
     metrics: RestClient,
     status: Arc<ServerStatus>,
@@ -186,7 +187,7 @@ impl ApiClient {
     ///
     /// # Errors
     /// The server did not respond.
-    pub async fn get(&self, path: &str) -> Result<http::Response<Body>, String> {
+    pub async fn get(&self, path: &str) -> Result<http::Response<Incoming>, String> {
         self.get_as(path, JSON).await
     }
 
@@ -195,7 +196,7 @@ impl ApiClient {
     ///
     /// # Errors
     /// The server did not respond.
-    pub async fn get_metadata(&self, path: &str) -> Result<http::Response<Body>, String> {
+    pub async fn get_metadata(&self, path: &str) -> Result<http::Response<Incoming>, String> {
         self.get_as(path, METADATA).await
     }
 
@@ -224,7 +225,7 @@ impl ApiClient {
         path: &str,
         header: Option<(&'static str, &str)>,
         body: Option<Vec<u8>>,
-    ) -> Result<http::Response<Body>, String> {
+    ) -> Result<http::Response<Incoming>, String> {
         let request = match body {
             Some(_) => http::Request::post(path).header(CONTENT_TYPE, YAML),
             None => http::Request::get(path),
@@ -242,7 +243,11 @@ impl ApiClient {
     ///
     /// # Errors
     /// The server did not respond.
-    pub async fn get_as(&self, path: &str, accept: &str) -> Result<http::Response<Body>, String> {
+    pub async fn get_as(
+        &self,
+        path: &str,
+        accept: &str,
+    ) -> Result<http::Response<Incoming>, String> {
         let request = get_request(path, accept).map_err(|error| error_chain(&error))?;
         let response = self.client.send(request).await;
         let status = response.as_ref().ok().map(|response| response.status().as_u16());
@@ -254,7 +259,11 @@ impl ApiClient {
     ///
     /// # Errors
     /// The server did not respond.
-    pub async fn post(&self, path: &str, body: Vec<u8>) -> Result<http::Response<Body>, String> {
+    pub async fn post(
+        &self,
+        path: &str,
+        body: Vec<u8>,
+    ) -> Result<http::Response<Incoming>, String> {
         let request = http::Request::post(path).header(ACCEPT, JSON).header(CONTENT_TYPE, JSON);
         let request = request.body(Body::from(body)).map_err(|error| error.to_string())?;
         let response = self.client.send(request).await;
@@ -344,8 +353,9 @@ fn get_request(path: &str, accept: &str) -> Result<http::Request<Body>, kube::Er
 ///
 /// # Errors
 /// The connection failed.
-pub(crate) async fn read_body(body: Body) -> Result<Bytes, kube::Error> {
-    Ok(body.collect().await?.to_bytes())
+pub(crate) async fn read_body(body: Incoming) -> Result<Bytes, kube::Error> {
+    let read = body.collect().await.map_err(|error| kube::Error::Service(error.into()));
+    Ok(read?.to_bytes())
 }
 
 /// Returns the `Retry-After` header, which the API server sends in seconds.

@@ -16,6 +16,7 @@ use hyper_util::client::legacy::connect::{Connect, HttpConnector, capture_connec
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ConfigExt};
 use percent_encoding::percent_decode_str;
+use tower::util::BoxCloneSyncService;
 use tower::{BoxError, ServiceBuilder, ServiceExt};
 
 use super::unverified::AnyServerCertificate;
@@ -53,7 +54,7 @@ pub(super) fn connect(
     config: &kube::Config,
     component: &str,
     when_unavailable: WhenUnavailable,
-) -> Result<kube::Client, kube::Error> {
+) -> Result<HttpClient, kube::Error> {
     let Some(proxy) = &config.proxy_url else {
         return client_over(https_connector(config)?, config, (component, when_unavailable));
     };
@@ -111,7 +112,7 @@ fn client_over<C: Connect + Clone + Send + Sync + 'static>(
     connector: C,
     config: &kube::Config,
     (component, when_unavailable): (&str, WhenUnavailable),
-) -> Result<kube::Client, kube::Error> {
+) -> Result<HttpClient, kube::Error> {
     let client = legacy::Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
@@ -132,7 +133,32 @@ fn client_over<C: Connect + Clone + Send + Sync + 'static>(
         })
         .map_err(BoxError::from)
         .service_fn(move |request| send(client.clone(), request, when_unavailable));
-    Ok(kube::Client::new(service.boxed(), config.default_namespace.clone()))
+    Ok(HttpClient(BoxCloneSyncService::new(service)))
+}
+
+/// A client that adds address and credentials to requests. Clones share its connections.
+///
+/// The client of the kube crate passes each request through a task of its own.
+#[derive(Debug, Clone)]
+pub(super) struct HttpClient(
+    BoxCloneSyncService<http::Request<Body>, http::Response<Incoming>, BoxError>,
+);
+
+impl HttpClient {
+    /// Sends a request once. Returns the response, whose body is still being received.
+    ///
+    /// # Errors
+    /// There is no connection, or it failed.
+    pub(super) async fn send(
+        &self,
+        request: http::Request<Body>,
+    ) -> Result<http::Response<Incoming>, kube::Error> {
+        let sent = self.0.clone().oneshot(request).await;
+        sent.map_err(|error| match error.downcast() {
+            Ok(error) => *error,
+            Err(error) => kube::Error::Service(error),
+        })
+    }
 }
 
 async fn send<C: Connect + Clone + Send + Sync + 'static>(

@@ -10,7 +10,7 @@ use futures::FutureExt;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Response, StatusCode};
 use http_body_util::BodyExt;
-use kube::client::Body;
+use hyper::body::Incoming;
 use tokio::sync::mpsc;
 
 use crate::api_client::{
@@ -108,7 +108,7 @@ impl Caller {
     }
 
     /// Sends a GET request. A server that answers in none of the encodings is asked for JSON.
-    async fn get(&self, path: &str) -> Result<Response<Body>, String> {
+    async fn get(&self, path: &str) -> Result<Response<Incoming>, String> {
         let response = self.client.get_as(path, &self.accept).await?;
         if &*self.accept == JSON || is_readable(&response) {
             return Ok(response);
@@ -120,7 +120,7 @@ impl Caller {
 
 /// Whether the server has answered in an encoding that [`Events`] and [`Decoder`] read, or with an error of
 /// another kind.
-fn is_readable(response: &Response<Body>) -> bool {
+fn is_readable(response: &Response<Incoming>) -> bool {
     match response.status() {
         StatusCode::NOT_ACCEPTABLE | StatusCode::UNSUPPORTED_MEDIA_TYPE => false,
         StatusCode::OK => media_type(response.headers())
@@ -185,7 +185,7 @@ impl Events {
 
 /// The body of a watch.
 struct Chunks {
-    body: Body,
+    body: Incoming,
     /// Set at the end: why the connection failed, or nothing.
     end: Option<Result<(), String>>,
 }
