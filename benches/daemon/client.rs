@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::path::Path;
+use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
@@ -10,7 +11,9 @@ use http::Request;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use k8s_openapi::api::events::v1::Event;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{
+    Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams,
+};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde::Serialize;
@@ -144,14 +147,20 @@ impl Admin {
     /// Waits until one of the pending pods has a node.
     pub(crate) async fn until_one_is_bound(&self) -> anyhow::Result<()> {
         let pods = Api::<Pod>::namespaced(self.0.clone(), WAITING);
-        let bound = ListParams::default().fields("spec.nodeName!=").limit(1);
-        for _ in 0..LOOKS {
-            if !pods.list(&bound).await?.items.is_empty() {
+        // A list would look at all pending pods each time.
+        let bound = pods.watch(&WatchParams::default().fields("spec.nodeName!="), "0").await?;
+        let mut bound = pin!(bound);
+        while let Some(event) = bound.try_next().await? {
+            if matches!(event, WatchEvent::Added(_) | WatchEvent::Modified(_)) {
                 return Ok(());
             }
-            tokio::time::sleep(LOOK).await;
         }
         bail!("no pod was bound")
+    }
+
+    /// Returns the number of events.
+    pub(crate) async fn count_events(&self) -> anyhow::Result<usize> {
+        number_of(&Api::<Event>::all(self.0.clone())).await
     }
 
     /// Waits until another process than this one holds the Lease.

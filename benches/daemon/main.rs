@@ -10,6 +10,7 @@ mod figures;
 mod parts;
 mod process;
 mod radius;
+mod rate;
 mod server;
 mod soak;
 mod start;

@@ -10,10 +10,11 @@ use crate::cluster::{self, WAITING};
 use crate::figures::{Figure, Part};
 use crate::process::{Process, Sandbox, free_port};
 use crate::radius::radius;
+use crate::rate::rate;
 use crate::soak::soak;
 use crate::start::start;
 
-pub(crate) static ALL: [Part; 8] = [
+pub(crate) static ALL: [Part; 9] = [
     Part { name: "throughput", measure: || throughput().boxed_local() },
     Part { name: "cold-start", measure: || cold_start().boxed_local() },
     Part { name: "preemption", measure: || preemption().boxed_local() },
@@ -22,6 +23,7 @@ pub(crate) static ALL: [Part; 8] = [
     Part { name: "takeover", measure: || takeover().boxed_local() },
     Part { name: "radius", measure: || radius().boxed_local() },
     Part { name: "start", measure: || start().boxed_local() },
+    Part { name: "rate", measure: || rate().boxed_local() },
 ];
 
 /// A part that runs only if it is asked for.

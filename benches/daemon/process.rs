@@ -11,9 +11,15 @@ use anyhow::{Context, bail};
 use perf::process::Usage;
 use serde_json::Value;
 
+/// Time between two looks at a log.
+const LOOK: Duration = Duration::from_millis(5);
+/// Maximum number of looks.
+const LOOKS: usize = 60_000;
+
 /// A `loadmaster` process, killed when dropped.
 pub(crate) struct Process {
     child: Child,
+    log: PathBuf,
 }
 
 impl Drop for Process {
@@ -26,13 +32,14 @@ impl Drop for Process {
 
 impl Process {
     fn start(args: &[&str], stdout: Stdio) -> anyhow::Result<Self> {
+        let log = scratch(&format!("{}.log", args[0]));
         let child = Command::new(env!("CARGO_BIN_EXE_loadmaster"))
             .args(args)
             .stdout(stdout)
-            .stderr(fs::File::create(scratch(&format!("{}.log", args[0])))?)
+            .stderr(fs::File::create(&log)?)
             .spawn()
             .context("cannot start loadmaster")?;
-        Ok(Self { child })
+        Ok(Self { child, log })
     }
 
     /// Starts a scheduler for the API of this kubeconfig.
@@ -65,6 +72,29 @@ impl Process {
         let (signal, pid) = (format!("-{name}"), self.child.id().to_string());
         let sent = Command::new("kill").args([signal, pid]).status().context("cannot run kill")?;
         if sent.success() { Ok(()) } else { bail!("cannot send SIG{name}") }
+    }
+
+    /// Waits until a line of the log contains this text.
+    pub(crate) async fn until_logged(&self, text: &str) -> anyhow::Result<()> {
+        for _ in 0..LOOKS {
+            if fs::read_to_string(&self.log)?.contains(text) {
+                return Ok(());
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        bail!("{}: no line contains {text:?}", self.log.display())
+    }
+
+    /// Returns how often a thread has waited so far.
+    pub(crate) fn waits(&self) -> anyhow::Result<u64> {
+        let mut waits = 0;
+        for task in fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
+            let status = fs::read_to_string(task?.path().join("status"))?;
+            let line =
+                status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+            waits += line.context("voluntary_ctxt_switches")?.trim().parse::<u64>()?;
+        }
+        Ok(waits)
     }
 
     /// Returns the CPU time since the start, of all threads.
