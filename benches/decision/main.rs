@@ -2,10 +2,14 @@
 //!
 //! The default profile; nodes of ten kinds, 60 % full. A decision is everything from the queue to the
 //! emitted Binding. Each row is measured within one run: the set form, the one-node form, its
-//! reference, and rankings. The shape `plain` has pods of eight templates without spread or affinity; `rejected` has a template that
-//! fits nowhere. The others are those of [`Shape`], measured with few and with
-//! many applications, and with a growing number of pods per node. `add` and `remove` are the cost
-//! of an added or deleted placed pod, while all counts are kept up to date.
+//! reference, and rankings.
+//!
+//! * `plain` has pods of eight templates without spread or affinity.
+//! * `rejected` has a template that fits nowhere.
+//! * `tentative` has groups of pods that are placed for a while, until a savepoint ends.
+//! * The others are those of [`Shape`], measured with few and with many applications, and with a
+//!   growing number of pods per node. `add` and `remove` are the cost of an added or deleted placed
+//!   pod, while all counts are kept up to date.
 
 #[path = "../support/measure.rs"]
 mod measure;
@@ -14,6 +18,7 @@ mod rejected;
 mod support;
 #[path = "../support/templates.rs"]
 mod templates;
+mod tentative;
 #[path = "../support/text.rs"]
 mod text;
 mod workload;
@@ -35,7 +40,7 @@ fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let sizes: Vec<usize> = args.iter().filter_map(|arg| arg.parse().ok()).collect();
     let or = |default: &[usize]| if sizes.is_empty() { default.to_vec() } else { sizes.clone() };
-    let shapes = ["plain", "rejected", "spread", "affinity", "mixed"];
+    let shapes = ["plain", "rejected", "tentative", "spread", "affinity", "mixed"];
     let named: Vec<&str> =
         shapes.into_iter().filter(|name| args.iter().any(|a| a == name)).collect();
     let wanted = |name: &str| named.is_empty() || named.contains(&name);
@@ -44,6 +49,9 @@ fn main() {
     }
     if wanted("rejected") {
         rejected::print(&or(&[1_000, 5_000, 20_000, 100_000]));
+    }
+    if wanted("tentative") {
+        tentative::print(&or(&[1_000, 20_000, 100_000]));
     }
     for shape in Shape::ALL.into_iter().filter(|shape| wanted(shape.name())) {
         print_shape(shape, &or(&[1_000, 5_000]));

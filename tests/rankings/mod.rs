@@ -5,6 +5,7 @@
 
 mod failures;
 mod parallel;
+mod suppositions;
 mod volumes;
 
 use std::collections::BTreeMap;
@@ -297,18 +298,30 @@ fn service(selector: Option<Value>) -> Change {
 
 /// Runs one history by both schedulers. Returns the number of decisions by a ranking.
 fn compare(seed: u64, extent: &Extent) -> u64 {
-    let mut rng = Rng::with_seed(seed);
     let mut both = [Form::Set, Form::Ranked].map(|form| Scheduler::new(seed, form));
-    let apply = |both: &mut [Scheduler; 2], change: Change, now: Time| {
-        both.iter_mut().for_each(|scheduler| scheduler.apply(change.clone(), now));
+    run_history(seed, extent, &mut both, |_, _| {});
+    both[1].engine.ranked_decisions()
+}
+
+/// Runs one history by all schedulers, and `before_step` before each step. Their effects are equal.
+fn run_history(
+    seed: u64,
+    extent: &Extent,
+    all: &mut [Scheduler],
+    mut before_step: impl FnMut(&mut [Scheduler], Time),
+) {
+    let mut rng = Rng::with_seed(seed);
+    let apply = |all: &mut [Scheduler], change: Change, now: Time| {
+        all.iter_mut().for_each(|scheduler| scheduler.apply(change.clone(), now));
     };
     let nodes = rng.usize(1..extent.nodes);
     for number in 0..nodes {
-        apply(&mut both, Change::Node(any_node(number, &mut rng).build()), Time::from_secs(0));
+        apply(all, Change::Node(any_node(number, &mut rng).build()), Time::from_secs(0));
     }
     let mut names = 0;
     for step in 0..extent.steps {
         let now = Time::from_secs(step);
+        before_step(all, now);
         match rng.u8(..22) {
             0..12 => {
                 let (template, variant) = (rng.usize(..TEMPLATES), rng.usize(..extent.variants));
@@ -316,45 +329,46 @@ fn compare(seed: u64, extent: &Extent) -> u64 {
                     names += 1;
                     let pod =
                         any_pod(&format!("p{names}"), template, variant).uid(&names.to_string());
-                    apply(&mut both, Change::Pod(Box::new(pod.build())), now);
+                    apply(all, Change::Pod(Box::new(pod.build())), now);
                 }
             }
             12..15 => {
-                let known: Vec<(PodKey, Pod)> = both[0].pods.clone().into_iter().collect();
+                let known: Vec<(PodKey, Pod)> = all[0].pods.clone().into_iter().collect();
                 if let Some((key, pod)) = rng.choice(known) {
-                    apply(&mut both, Change::PodDeleted { key, uid: pod.uid }, now);
+                    apply(all, Change::PodDeleted { key, uid: pod.uid }, now);
                 }
             }
             15..18 => {
                 let number = rng.usize(..nodes + 3);
-                apply(&mut both, Change::Node(any_node(number, &mut rng).build()), now);
+                apply(all, Change::Node(any_node(number, &mut rng).build()), now);
             }
             18 => {
                 let name = format!("n{}", rng.usize(..nodes + 3));
-                apply(&mut both, Change::NodeDeleted(name.into()), now);
+                apply(all, Change::NodeDeleted(name.into()), now);
             }
             19 => {
                 let selector =
                     rng.choice([None, Some(json!({"tier": "web"})), Some(json!({"app": "a20"}))]);
-                apply(&mut both, service(selector.unwrap()), now);
+                apply(all, service(selector.unwrap()), now);
             }
             20 => {
-                let placed = both[0].pods.values().filter(|pod| pod.node_name.is_some());
+                let placed = all[0].pods.values().filter(|pod| pod.node_name.is_some());
                 let placed: Vec<Pod> = placed.cloned().collect();
                 if let Some(pod) = rng.choice(placed) {
                     let pod = Pod { terminating: true, ..pod };
-                    apply(&mut both, Change::Pod(Box::new(pod)), now);
+                    apply(all, Change::Pod(Box::new(pod)), now);
                 }
             }
             _ => {}
         }
-        both.iter_mut().for_each(|scheduler| scheduler.run(now));
-        let [full, ranked] = &mut both;
-        assert_eq!(full.effects, ranked.effects, "seed {seed}, step {step}");
-        full.effects.clear();
-        ranked.effects.clear();
+        all.iter_mut().for_each(|scheduler| scheduler.run(now));
+        let (first, others) = all.split_first_mut().unwrap();
+        for other in others {
+            assert_eq!(first.effects, other.effects, "seed {seed}, step {step}");
+            other.effects.clear();
+        }
+        first.effects.clear();
     }
-    both[1].engine.ranked_decisions()
 }
 
 #[test]

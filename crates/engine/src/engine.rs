@@ -4,6 +4,7 @@
 //! assumes the pod and starts the binding cycle ([`Attempts::commit`]). Preemptions are a machine above these.
 
 mod remote;
+pub(crate) mod supposition;
 
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ use crate::change::Change;
 use crate::config::EngineConfig;
 use crate::context::{Context, Effects, PodEvent};
 use crate::cycle::{Form, Question, Settings};
-use crate::decide::{Decider, Decision, Evaluation, Trial, gate};
+use crate::decide::{Decider, Decision, Evaluation, gate};
 use crate::effect::{Effect, EffectId, EffectKind};
 use crate::extender_calls::{ExtenderCalls, ExtenderHealth};
 use crate::group_notices::{self, GroupNotices};
@@ -67,7 +68,7 @@ impl Engine {
             parallelizer: config.parallelizer,
         };
         let mut world = World::new(config.profiles, config.queue);
-        world.preemptions_mut().fruitless_mut().set_longest_pause(config.longest_preemption_pause);
+        world.set_longest_preemption_pause(config.longest_preemption_pause);
         Self {
             world,
             extender_health: ExtenderHealth::new(&settings.extenders),
@@ -305,12 +306,6 @@ impl Engine {
         self.ask(pod, now, ports, |decider, question, cx| {
             decider.evaluate(question, form, start, cx)
         })
-    }
-
-    /// Tries `pod` on the cluster as it is, also with evictions, and changes nothing: not the decision records,
-    /// not the seeded generator. Returns `None` if no profile is responsible for the pod.
-    pub fn try_pod(&mut self, pod: &Arc<Pod>, now: Time, ports: &mut Ports<'_>) -> Option<Trial> {
-        self.ask(pod, now, ports, Decider::try_pod)
     }
 
     /// Returns the status of the first PreEnqueue plugin that gates `pod`, and changes nothing.

@@ -51,6 +51,7 @@ pub mod profile;
 pub mod queue;
 mod ranking;
 pub mod record;
+mod reserving;
 #[cfg(feature = "simulation")]
 pub mod simulation;
 mod timers;
@@ -64,6 +65,7 @@ pub use cycle::TieBreak;
 pub use decide::{Evaluation, PostFilterEvaluation, Trial};
 pub use effect::{Effect, EffectId, EffectKind, Event, Eviction, ObjectRef};
 pub use engine::Engine;
+pub use engine::supposition::Supposition;
 pub use framework::EventType;
 pub use nominator::Nominator;
 pub use object_event::{ObjectEvent, Objects};

@@ -42,6 +42,14 @@ struct Entry {
     nomination: u64,
 }
 
+/// A nomination that was taken away for a while.
+#[derive(Debug)]
+pub(crate) struct Nomination {
+    pod: Arc<Pod>,
+    node: Arc<str>,
+    nomination: u64,
+}
+
 /// Writes of `status.nominatedNodeName` that were requested, and that the watch has not shown.
 #[derive(Debug)]
 struct Unseen {
@@ -82,12 +90,24 @@ impl Nominator {
 
     /// Removes the nomination of a pod, if there is one.
     pub fn delete(&mut self, uid: &Uid) {
-        let Some(entry) = self.entries.remove(uid) else { return };
-        let pods = self.by_node.get_mut(&entry.node).expect("an entry is listed under its node");
-        pods.remove(&entry.nomination);
+        self.take(uid);
+    }
+
+    /// Removes the nomination of a pod, and returns what [restores](Self::restore) it.
+    pub(crate) fn take(&mut self, uid: &Uid) -> Option<Nomination> {
+        let Entry { node, nomination } = self.entries.remove(uid)?;
+        let pods = self.by_node.get_mut(&node).expect("an entry is listed under its node");
+        let pod = pods.remove(&nomination).expect("an entry is listed under its node");
         if pods.is_empty() {
-            self.by_node.remove(&entry.node);
+            self.by_node.remove(&node);
         }
+        Some(Nomination { pod, node, nomination })
+    }
+
+    /// Restores a nomination at its place among those of the node. The pod must have no other one.
+    pub(crate) fn restore(&mut self, Nomination { pod, node, nomination }: Nomination) {
+        self.entries.insert(pod.uid.clone(), Entry { node: node.clone(), nomination });
+        self.by_node.entry(node).or_default().insert(nomination, pod);
     }
 
     /// Forgets a pod that is no longer pending.

@@ -77,8 +77,8 @@ impl World {
     }
 
     /// Preemptions in progress, and those that led to no binding.
-    pub const fn preemptions_mut(&mut self) -> &mut PreemptionProgress {
-        self.0.preemptions_mut()
+    pub const fn preemptions(&self) -> &PreemptionProgress {
+        self.0.view().preemptions()
     }
 
     /// Whether the pod is placed and not terminating.
@@ -167,6 +167,16 @@ impl World {
     /// Stops counting the eviction of a pod.
     pub fn cancel_eviction(&mut self, victim: &Uid) {
         self.0.cancel_eviction(victim);
+    }
+
+    /// Notes that pods of the node are being evicted for a preemptor.
+    pub fn begin_preemption(&mut self, preemptor: &Pod, node: &Arc<str>, now: Time) {
+        self.0.begin_preemption(preemptor, node, now);
+    }
+
+    /// Notes that a preemptor is bound to a node, or gone.
+    pub fn preemptor_left(&mut self, preemptor: &Uid, bound_to: Option<&str>, now: Time) {
+        self.0.preemptor_left(preemptor, bound_to, now);
     }
 
     /// Brings the node order up to date.

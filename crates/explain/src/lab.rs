@@ -62,12 +62,6 @@ impl<'e> Lab<'e> {
         self.engine.gate(pod, self.now, ports)
     }
 
-    /// Tries a pod on the cluster as it is.
-    pub fn try_pod(&mut self, pod: &Arc<Pod>) -> Option<Trial> {
-        let ports = &mut Ports { extenders: &mut (), probe: &mut () };
-        self.engine.try_pod(pod, self.now, ports)
-    }
-
     /// Applies the changes, tries the pod, and takes the changes back. A change of the pod itself replaces the
     /// pod. Returns `None` if the trial was not made: no profile is responsible, or no trials are left.
     pub fn try_with(&mut self, pod: &Arc<Pod>, changes: &[Change]) -> Option<Trial> {
@@ -75,7 +69,30 @@ impl<'e> Lab<'e> {
             return None;
         }
         self.left -= 1;
-        self.with(pod, changes, Self::try_pod)
+        let (of_pods, others): (Vec<_>, Vec<_>) =
+            changes.iter().cloned().partition(|change| self.is_of_placed_pod(change, pod));
+        self.with(pod, &others, |lab, pod| {
+            let ports = &mut Ports { extenders: &mut (), probe: &mut () };
+            lab.engine.suppose(lab.now, ports, |supposed| {
+                for change in &of_pods {
+                    match change {
+                        Change::Pod(changed) => supposed.put(changed),
+                        Change::PodDeleted { uid, .. } => supposed.remove(uid),
+                        _ => false,
+                    };
+                }
+                supposed.try_pod(pod)
+            })
+        })
+    }
+
+    /// Whether the change puts a pod other than `pod` on its node, or takes it off.
+    fn is_of_placed_pod(&self, change: &Change, pod: &Pod) -> bool {
+        match change {
+            Change::Pod(changed) => changed.key != pod.key && changed.node_name.is_some(),
+            Change::PodDeleted { uid, .. } => self.engine.cache().placed(uid).is_some(),
+            _ => false,
+        }
     }
 
     /// Applies the changes, asks about the pod, and takes the changes back. A change of the pod itself replaces the

@@ -32,7 +32,8 @@ pub use cluster::{
     DisruptionBudget, DomainIx, FreeVolumes, IdTable, ImageState, LabelKeyIx, Namespaces, NodeBits,
     NodeChange, NodeColumn, NodeIx, NodeView, ObjectName, Overlay, PlacedPod, PodCount, PodIx,
     PodQuery, PodSums, Posting, ResourceColumns, ScalarAmount, ScalarColumn, StoredObject,
-    Topology, UncountableVolume, VolumeGroup, VolumeGroupIx, VolumeKind, VolumeUses, check_object,
+    TentativePlacing, TentativeRemoval, Topology, UncountableVolume, VolumeGroup, VolumeGroupIx,
+    VolumeKind, VolumeUses, check_object,
 };
 pub use model::*;
 pub use plugin::*;

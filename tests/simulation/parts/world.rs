@@ -120,14 +120,14 @@ pub(super) fn run(random: &mut Rng, trace: &mut Vec<String>) -> Checked {
         attempts: Vec::new(),
     };
     for number in 0..STEPS {
-        let state = pair.world.log().state();
+        let revision = pair.world.log().revision();
         let before = pair.nodes();
         match number {
             0 => pair.set_node()?,
             1 | 2 => pair.change_pod()?,
             _ => pair.step(&weights)?,
         }
-        pair.model.check(&mut pair.world, state, &before, pair.now)?;
+        pair.model.check(&mut pair.world, revision, &before, pair.now)?;
         let Log { incoming, handled } = std::mem::take(&mut pair.log);
         pair.model.queue.check_incoming(&incoming)?;
         pair.model.check_handled(handled)?;
@@ -256,10 +256,10 @@ impl Pair<'_> {
     }
 
     /// Returns the nodes that are paused for preemption.
-    fn paused(&mut self) -> Vec<Arc<str>> {
+    fn paused(&self) -> Vec<Arc<str>> {
         let preemptor = pod("preemptor").build();
-        let progress = self.world.preemptions_mut().fruitless_mut();
-        progress.paused_nodes(&preemptor, self.now).map(|(node, _)| node.clone()).collect()
+        let fruitless = self.world.preemptions().fruitless();
+        fruitless.paused_nodes(&preemptor, self.now).map(|(node, _)| node.clone()).collect()
     }
 
     /// Preemptions on a node are in vain.
@@ -267,9 +267,8 @@ impl Pair<'_> {
         let node: Arc<str> = self.node_name().into();
         self.note(("in vain", &node));
         let (preemptor, now) = (pod("preemptor").build(), self.now);
-        let fruitless = self.world.preemptions_mut().fruitless_mut();
-        (0..IN_VAIN).for_each(|_| fruitless.begin(&preemptor, &node, now));
-        fruitless.end(&preemptor.uid, None, now);
+        (0..IN_VAIN).for_each(|_| self.world.begin_preemption(&preemptor, &node, now));
+        self.world.preemptor_left(&preemptor.uid, None, now);
         rule(self.paused().contains(&node), || format!("{node} is not paused"))
     }
 

@@ -680,7 +680,7 @@ impl Model {
 
 /// Comparison with the world.
 impl Model {
-    /// Compares everything that the world shows, and what has changed since the `state` of the change log, when the nodes
+    /// Compares everything that the world shows, and what has changed since the `revision` of the change log, when the nodes
     /// had the ids `before`.
     ///
     /// # Errors
@@ -688,13 +688,13 @@ impl Model {
     pub(super) fn check(
         &mut self,
         world: &mut World,
-        state: u64,
+        revision: u64,
         before: &BTreeMap<Arc<str>, NodeIx>,
         now: Time,
     ) -> Checked {
         self.queue.check(world.queue(), now)?;
         self.check_cache(world)?;
-        self.check_log(world, state, before)?;
+        self.check_log(world, revision, before)?;
         let pending: Vec<_> = world.pending().values().collect();
         let expected: Vec<_> = self.pending.values().collect();
         rule(pending == expected, || format!("{:?} are pending", keys(&pending)))?;
@@ -748,11 +748,11 @@ impl Model {
     fn check_log(
         &mut self,
         world: &World,
-        state: u64,
+        revision: u64,
         before: &BTreeMap<Arc<str>, NodeIx>,
     ) -> Checked {
         let expected = std::mem::take(&mut self.changes);
-        let Some(changed) = world.log().changed_since(state) else {
+        let Some(changed) = world.log().changed_since(revision) else {
             return Err("the log is cut".to_owned());
         };
         let nodes: BTreeSet<Arc<str>> = expected.objects.union(&expected.pods).cloned().collect();

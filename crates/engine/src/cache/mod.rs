@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use framework::{
     Cluster, Decoders, EventResource, IdTable, Node, NodeChange, NodeIx, PlacedPod, Pod, PodIx,
-    PodKey, PodPool, PodQuery, Uid,
+    PodKey, PodPool, PodQuery, TentativePlacing, TentativeRemoval, Uid,
 };
 
 use serde_json::Value;
@@ -42,6 +42,13 @@ pub struct Placement {
     pub node: NodeIx,
     /// The id of the placed pod.
     pub ix: PodIx,
+}
+
+/// A pod that was removed for a while.
+#[derive(Debug)]
+pub(crate) struct Removed {
+    pub(crate) removal: TentativeRemoval,
+    was_assumed: bool,
 }
 
 /// How a node object changed.
@@ -118,12 +125,17 @@ impl Cache {
     /// # Errors
     /// The pod is known already.
     pub fn assume(&mut self, pod: &Pod, node: &Arc<str>) -> Result<Arc<Pod>, CacheError> {
+        let pod = self.assumed(pod, node)?;
+        self.place(pod.clone(), node, true);
+        Ok(pod)
+    }
+
+    /// Returns the pod with its node.
+    fn assumed(&self, pod: &Pod, node: &Arc<str>) -> Result<Arc<Pod>, CacheError> {
         if self.placed(&pod.uid).is_some() {
             return Err(CacheError::AlreadyKnown { uid: pod.uid.clone(), key: pod.key.clone() });
         }
-        let pod = Arc::new(Pod { node_name: Some(node.clone()), ..pod.clone() });
-        self.place(pod.clone(), node, true);
-        Ok(pod)
+        Ok(Arc::new(Pod { node_name: Some(node.clone()), ..pod.clone() }))
     }
 
     /// Takes in that the watch shows the pod on `node`: confirms an assumed pod, moves it to the right
@@ -167,10 +179,56 @@ impl Cache {
 
     fn place(&mut self, pod: Arc<Pod>, node: &str, assumed: bool) {
         let placed = self.cluster.place_pod(pod, node);
+        self.index(placed, assumed);
+    }
+
+    fn index(&mut self, placed: PodIx, assumed: bool) {
         self.pods.insert(placed, uid_of(&self.cluster, placed));
         if assumed {
             self.assumed.insert(placed);
         }
+    }
+
+    /// Assumes a pod as [`assume`](Self::assume) does, until that is [undone](Self::undo_assuming).
+    ///
+    /// # Errors
+    /// The pod is known already.
+    pub(crate) fn assume_tentatively(
+        &mut self,
+        pod: &Pod,
+        node: &Arc<str>,
+    ) -> Result<TentativePlacing, CacheError> {
+        let pod = self.assumed(pod, node)?;
+        let placing = self.cluster.place_pod_tentatively(pod, node);
+        self.index(placing.ix, true);
+        Ok(placing)
+    }
+
+    /// Undoes the last change, which placed a pod.
+    pub(crate) fn undo_assuming(&mut self, placing: TentativePlacing) {
+        self.unindex(placing.ix);
+        self.cluster.undo_placing(placing);
+    }
+
+    /// Removes a pod, placed or assumed, until that is [undone](Self::undo_removing). Its eviction, if it has one, still
+    /// counts.
+    pub(crate) fn remove_tentatively(&mut self, uid: &Uid) -> Option<Removed> {
+        let ix = self.id_of(uid)?;
+        let was_assumed = self.unindex(ix);
+        Some(Removed { removal: self.cluster.remove_pod_tentatively(ix), was_assumed })
+    }
+
+    /// Undoes the last change, which removed a pod.
+    pub(crate) fn undo_removing(&mut self, Removed { removal, was_assumed }: Removed) {
+        let ix = removal.ix;
+        self.cluster.undo_removing(removal);
+        self.index(ix, was_assumed);
+    }
+
+    /// Returns whether the pod was assumed.
+    fn unindex(&mut self, ix: PodIx) -> bool {
+        self.pods.remove(uid_of(&self.cluster, ix), |placed| uid_of(&self.cluster, placed));
+        self.assumed.remove(&ix)
     }
 
     /// Returns the node called `name`, with the fields that the cluster keeps.
@@ -226,6 +284,13 @@ impl Cache {
     /// Counts the eviction of `pod` against its PodDisruptionBudgets.
     pub fn begin_eviction(&mut self, pod: &Pod) {
         self.cluster.begin_eviction(pod);
+    }
+
+    /// Stops counting the eviction of a pod that was removed for a while, and is still gone.
+    pub(crate) fn forget_eviction(&mut self, pod: &Uid) {
+        if self.placed(pod).is_none() {
+            self.cluster.cancel_eviction(pod);
+        }
     }
 
     /// Stops counting the eviction of a pod that is not evicted after all.

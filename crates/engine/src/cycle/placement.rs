@@ -10,6 +10,7 @@ use crate::context::Context;
 use crate::plugin_call::{HasCode, call_plugin};
 use crate::ports::{Point, Span};
 use crate::profile::Profile;
+use crate::reserving::Reserving;
 use crate::world::View;
 
 /// Longest wait in Permit, whatever a plugin asks for.
@@ -51,36 +52,20 @@ impl Placement<'_> {
     }
 
     fn reserve(&mut self, cx: &mut Context<'_>) -> Result<(), Status> {
-        let handle = self.view.handle(cx.now);
-        for plugin in &self.profile.reserve {
-            let status = call_plugin(ExtensionPoint::Reserve, &plugin.name, cx.probe, || {
-                plugin.plugin.reserve(self.state, self.pod, self.node, &handle)
-            })
-            .unwrap_or_else(|status| status);
-            if status.is_rejection() {
-                return Err(status.by(&plugin.name));
-            }
-            if !status.is_success() {
-                let name = &plugin.name;
-                let text = format!("running Reserve plugin {name:?}: {}", status.message());
-                return Err(Status::error(text).by(name));
-            }
-        }
-        Ok(())
+        self.reserving(cx).reserve(cx.probe)
     }
 
     /// Runs Unreserve in reverse order, also of plugins whose Reserve did not run.
     pub(crate) fn unreserve(&mut self, cx: &mut Context<'_>) {
-        let handle = self.view.handle(cx.now);
         let span = Span::Point(Point::Unreserve, &self.profile.scheduler_name);
         cx.probe.start(span);
-        for plugin in self.profile.reserve.iter().rev() {
-            // A panic is counted; there is nothing left to undo.
-            let _ = call_plugin(Point::Unreserve, &plugin.name, cx.probe, || {
-                plugin.plugin.unreserve(self.state, self.pod, self.node, &handle);
-            });
-        }
+        self.reserving(cx).unreserve(cx.probe);
         cx.probe.stop(span, Code::Success);
+    }
+
+    fn reserving(&mut self, cx: &Context<'_>) -> Reserving<'_> {
+        let Self { view, profile, pod, node, state } = self;
+        Reserving { profile, pod, node, state, handle: view.handle(cx.now) }
     }
 
     /// Checks whether the node still exists and passes the filters that do not depend on the pods of a node.

@@ -96,7 +96,7 @@ impl InProgress {
     /// Stops gating the preemptor.
     fn release(&mut self, world: &mut World) {
         if std::mem::take(&mut self.gates_preemptor) {
-            world.preemptions_mut().end(&self.preemptor.uid);
+            world.end_evictions(&self.preemptor.uid);
         }
     }
 
@@ -169,8 +169,7 @@ impl Preemptions {
         let last = request.victims.last()?.uid.clone();
         cx.probe.count(count);
         clear_lower_nominations(&request.node, &preemptor, world, cx);
-        world.preemptions_mut().begin(&preemptor.uid);
-        world.preemptions_mut().fruitless_mut().begin(&preemptor, &request.node, cx.now);
+        world.begin_preemption(&preemptor, &request.node, cx.now);
         self.last_id += 1;
         let mut waiting = request.victims;
         waiting.reverse();
@@ -308,7 +307,7 @@ impl Preemptions {
         self.release(pod, world, |preemption| {
             preemption.preemptor.uid == *pod && preemption.evicting.is_empty()
         });
-        world.preemptions_mut().fruitless_mut().end(pod, bound_to, now);
+        world.preemptor_left(pod, bound_to, now);
     }
 
     /// Pauses the preemptions of a pod. Records one event per pause.
@@ -469,7 +468,7 @@ fn finish(mut preemption: InProgress, world: &mut World, cx: &mut Context<'_>) {
     preemption.release(world);
     if preemption.failed {
         if !preemption.evicted {
-            world.preemptions_mut().fruitless_mut().call_off(&preemption.preemptor.uid);
+            world.call_off_preemption(&preemption.preemptor.uid);
         }
         retry_unless_gated(&preemption.preemptor, world, cx);
     } else if world.view().cache().placed(&preemption.last).is_none() {

@@ -93,7 +93,7 @@ impl Failures {
     pub(crate) fn suspend_post_filter(&mut self, kept: Kept, log: &ChangeLog) {
         let filters = self.rejections.as_ref().map(|own| own.filters().clone());
         let filled = filters.filter(|_| !kept.is_empty());
-        let state = log.state();
+        let state = log.revision();
         self.post_filter = filled.map(|filters| PostFilterKept { kept, filters, state });
     }
 }

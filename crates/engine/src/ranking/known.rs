@@ -44,7 +44,7 @@ impl Known {
 
     /// Begins an attempt: returns what the plugins have kept, with the nodes that have changed since.
     pub(super) fn resume(&mut self, log: &mut LogReader<'_>) -> Kept {
-        let shown = self.state.replace(log.state()).filter(|_| !self.kept.is_empty());
+        let shown = self.state.replace(log.revision()).filter(|_| !self.kept.is_empty());
         let changed = shown.and_then(|state| log.changed_since(state));
         std::mem::take(&mut self.kept).next_attempt(changed)
     }

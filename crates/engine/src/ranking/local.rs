@@ -70,7 +70,7 @@ impl LocalScores {
         log: &mut LogReader<'_>,
         table_len: usize,
     ) -> Option<Arc<ChangedNodes>> {
-        let shown = self.state.replace(log.state());
+        let shown = self.state.replace(log.revision());
         let changed = shown.and_then(|state| log.changed_since(state));
         if changed.is_none() {
             self.scores.clear();

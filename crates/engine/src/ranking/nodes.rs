@@ -80,7 +80,7 @@ impl Ranking {
         basis: &Basis,
         log: &mut LogReader<'_>,
     ) -> Option<Arc<ChangedNodes>> {
-        let shown = self.state.replace(log.state()).filter(|_| self.basis == *basis);
+        let shown = self.state.replace(log.revision()).filter(|_| self.basis == *basis);
         let Some(mut changed) = shown.and_then(|state| log.changed_since(state)) else {
             *self = Self { basis: basis.clone(), state: self.state, ..Self::default() };
             return None;

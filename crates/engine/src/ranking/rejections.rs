@@ -72,7 +72,7 @@ impl Rejections {
         nodes.append(&mut self.outdated);
         nodes.sort_unstable();
         nodes.dedup();
-        self.state = log.state();
+        self.state = log.revision();
         Some(nodes)
     }
 

@@ -96,7 +96,7 @@ impl Recalled<'_> {
         if let Some(filters) = self.filters.take()
             && self.known.failures.may_keep()
         {
-            match rejections_of(subject, &fit.diagnosis.verdicts, filters, self.log.state()) {
+            match rejections_of(subject, &fit.diagnosis.verdicts, filters, self.log.revision()) {
                 Ok(rejections) => self.known.failures.keep(rejections),
                 Err(Unusable) => self.known.failures.refuse(),
             }

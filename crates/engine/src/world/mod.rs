@@ -6,13 +6,17 @@
 mod change_log;
 mod changed;
 mod event_handlers;
+mod journal;
+pub(crate) mod tentative;
 mod view;
 mod waiting_pods;
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use framework::preemption::PreemptionProgress;
-use framework::{ActionType, NominatingInfo, Pod, PodKey, QueuedPod, Uid, WaitingPod, WallOffset};
+use framework::{
+    ActionType, NominatingInfo, Pod, PodKey, QueuedPod, Time, Uid, WaitingPod, WallOffset,
+};
 
 pub(crate) use self::change_log::LogReader;
 pub use self::change_log::{ChangeLog, LogEntry, LoggedChange};
@@ -21,6 +25,7 @@ use self::event_handlers::nominated_to;
 pub(crate) use self::view::View;
 pub(crate) use self::waiting_pods::ExpiredWait;
 
+use self::journal::Undoable;
 use crate::cache::CacheError;
 use crate::context::Context;
 use crate::effect::EffectId;
@@ -35,11 +40,14 @@ pub(crate) struct World {
     view: View,
     queue: Queue,
     log: ChangeLog,
+    /// The changes since the start of the outermost savepoint; empty outside of savepoints.
+    journal: Vec<Undoable>,
 }
 
 impl World {
     pub(crate) fn new(profiles: Profiles, queue: QueueConfig) -> Self {
-        Self { view: View::new(profiles), queue: Queue::new(queue), log: ChangeLog::default() }
+        let (view, queue) = (View::new(profiles), Queue::new(queue));
+        Self { view, queue, log: ChangeLog::default(), journal: Vec::new() }
     }
 
     pub(crate) const fn view(&self) -> &View {
@@ -133,7 +141,7 @@ impl World {
         self.view.waiting.first_expired(cx.now)
     }
 
-    pub(crate) fn next_permit_deadline(&self) -> Option<framework::Time> {
+    pub(crate) fn next_permit_deadline(&self) -> Option<Time> {
         self.view.waiting.next_deadline()
     }
 }
@@ -196,8 +204,30 @@ impl World {
         self.view.wall_offset = offset;
     }
 
-    pub(crate) const fn preemptions_mut(&mut self) -> &mut PreemptionProgress {
-        &mut self.view.preemptions
+    /// Sets the longest pause of preemption after preemptions that led to no binding.
+    pub(crate) const fn set_longest_preemption_pause(&mut self, longest: Duration) {
+        self.view.preemptions.fruitless_mut().set_longest_pause(longest);
+    }
+
+    /// Notes that pods of the node are being evicted for a preemptor.
+    pub(crate) fn begin_preemption(&mut self, preemptor: &Pod, node: &Arc<str>, now: Time) {
+        self.view.preemptions.begin(&preemptor.uid);
+        self.view.preemptions.fruitless_mut().begin(preemptor, node, now);
+    }
+
+    /// Notes that the evictions for a preemptor are over, so that it may be tried again.
+    pub(crate) fn end_evictions(&mut self, preemptor: &Uid) {
+        self.view.preemptions.end(preemptor);
+    }
+
+    /// Notes that no pod was evicted for a preemptor after all.
+    pub(crate) fn call_off_preemption(&mut self, preemptor: &Uid) {
+        self.view.preemptions.fruitless_mut().call_off(preemptor);
+    }
+
+    /// Notes that a preemptor is bound to a node, or gone.
+    pub(crate) fn preemptor_left(&mut self, preemptor: &Uid, bound_to: Option<&str>, now: Time) {
+        self.view.preemptions.fruitless_mut().end(preemptor, bound_to, now);
     }
 
     /// Counts the eviction of `victim` against its PodDisruptionBudgets.

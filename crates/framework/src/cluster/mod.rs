@@ -36,6 +36,7 @@ mod short_set;
 mod slab;
 mod storage;
 mod sums;
+mod tentative;
 mod terms;
 mod texts;
 mod view;
@@ -68,6 +69,7 @@ pub use self::pods::{PlacedPod, PodIx};
 pub use self::posting::Posting;
 pub use self::queries::PodCount;
 pub use self::sums::PodSums;
+pub use self::tentative::{TentativePlacing, TentativeRemoval};
 pub use self::terms::{AffinityTermKind, CarriedTerm};
 pub use self::view::{NodeView, Overlay};
 
@@ -373,9 +375,19 @@ impl Cluster {
 impl Cluster {
     /// Places `pod` on the node with this name. An unknown node becomes a ghost.
     pub fn place_pod(&mut self, pod: Arc<Pod>, node: &str) -> PodIx {
-        let ix = self.row_of(node).unwrap_or_else(|| self.add_row(node.into()));
-        self.touch(ix);
+        let ix = self.row_for(node);
         self.count_requests(ix, &pod, 1);
+        self.place_on_row(pod, ix)
+    }
+
+    /// Returns the row with this name, which may be a new ghost.
+    fn row_for(&mut self, node: &str) -> NodeIx {
+        self.row_of(node).unwrap_or_else(|| self.add_row(node.into()))
+    }
+
+    /// Places a pod whose requests are counted.
+    fn place_on_row(&mut self, pod: Arc<Pod>, ix: NodeIx) -> PodIx {
+        self.touch(ix);
         for port in &pod.spec.host_ports {
             self.ports.entry((port.protocol.clone(), port.port)).or_default().insert(ix);
         }
@@ -443,6 +455,14 @@ impl Cluster {
     /// # Panics
     /// Panics if the id is not in use.
     pub fn remove_pod(&mut self, pod: PodIx) -> PlacedPod {
+        let placed = self.take_off_row(pod);
+        self.count_requests(placed.node, &placed.pod, -1);
+        self.drop_if_empty_ghost(placed.node);
+        placed
+    }
+
+    /// Removes a pod whose requests still count.
+    fn take_off_row(&mut self, pod: PodIx) -> PlacedPod {
         self.count_volumes_of_pod(pod, CountChange::Remove);
         let placed = self.pods.remove(pod);
         self.touch(placed.node);
@@ -454,14 +474,12 @@ impl Cluster {
         self.remove_from_class(&placed);
         self.terms.remove(&placed.pod, placed.node);
         self.storage.remove_claim_user(pod, &placed.pod);
-        self.count_requests(placed.node, &placed.pod, -1);
         for port in &placed.pod.spec.host_ports {
             self.forget_port(placed.node, port);
         }
         for disk in placed.pod.spec.volumes.iter().filter_map(PodVolume::disk) {
             self.forget_disk(placed.node, disk);
         }
-        self.drop_if_empty_ghost(placed.node);
         placed
     }
 
@@ -534,10 +552,15 @@ impl Cluster {
         }
     }
 
-    fn count_requests(&mut self, ix: NodeIx, pod: &Pod, sign: i64) {
+    /// Whether a sum of the node has reached the limit of 64 bits, so that its requests are recounted when a pod leaves it.
+    fn is_saturated(&self, ix: NodeIx) -> bool {
         let saturated = |amount: i64| amount == i64::MAX || amount == i64::MIN;
-        let before = self.requested.get(ix);
-        if sign < 0 && (saturated(before.memory) || saturated(before.milli_cpu)) {
+        let sums = self.requested.get(ix);
+        saturated(sums.memory) || saturated(sums.milli_cpu)
+    }
+
+    fn count_requests(&mut self, ix: NodeIx, pod: &Pod, sign: i64) {
+        if sign < 0 && self.is_saturated(ix) {
             return self.recount_requests(ix);
         }
         let requests = &pod.requests;

@@ -367,6 +367,15 @@ pub trait Reserve: Send + Sync {
     /// idempotent: it may run without an earlier reserve, and more than once. The node may not exist
     /// any more.
     fn unreserve(&self, state: &mut CycleState, pod: &Pod, node: &str, handle: &Handle<'_>);
+
+    /// Undoes a [`reserve`](Self::reserve) that was tried for a while, so that the plugin is as it was before. No
+    /// request was made for the pod, and commands that the plugin gives are dropped.
+    ///
+    /// By default this is [`unreserve`](Self::unreserve). A plugin implements it if its Unreserve does more, for
+    /// example frees what an earlier attempt of the pod has written.
+    fn undo_reserve(&self, state: &mut CycleState, pod: &Pod, node: &str, handle: &Handle<'_>) {
+        self.unreserve(state, pod, node, handle);
+    }
 }
 
 /// The answer of a Permit plugin.

@@ -139,6 +139,19 @@ impl Commands {
         self.0.take()
     }
 
+    /// Number of commands.
+    pub fn len(&self) -> usize {
+        self.0.borrow().len()
+    }
+
+    /// Removes and returns the commands behind the first `len`.
+    ///
+    /// # Panics
+    /// Panics if there are fewer.
+    pub fn split_off(&self, len: usize) -> Vec<Command> {
+        self.0.borrow_mut().split_off(len)
+    }
+
     /// Returns what `of` returns first for one of the commands.
     pub fn find_map<T>(&self, of: impl FnMut(&Command) -> Option<T>) -> Option<T> {
         self.0.borrow().iter().find_map(of)

@@ -612,6 +612,15 @@ impl Reserve for DynamicResources {
             }
         }
     }
+
+    /// Forgets the allocations. The claims that were allocated before stay reserved for the pod.
+    fn undo_reserve(&self, state: &mut CycleState, pod: &Pod, _node: &str, _handle: &Handle<'_>) {
+        let reserved = state.read_mut::<Reserved>().and_then(|Reserved(binder)| binder.take());
+        let Some(binder) = reserved else { return };
+        let mut tracked = self.shared.tracker.lock();
+        let allocated = binder.claims().iter().filter(|work| work.allocation.is_some());
+        allocated.for_each(|work| tracked.forget(&work.claim.uid, &pod.uid));
+    }
 }
 
 impl PreBind for DynamicResources {

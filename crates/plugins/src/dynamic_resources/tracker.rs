@@ -200,6 +200,11 @@ impl TrackedClaims {
         }
     }
 
+    /// Forgets the allocation of a claim that Reserve made for the pod for a while, and reports nothing.
+    pub(super) fn forget(&mut self, claim: &Uid, pod: &Uid) {
+        self.take_in_flight(claim, pod);
+    }
+
     /// Takes in that the allocation of this version of a claim may have been written. Its devices stay
     /// allocated for a while.
     pub(super) fn doubt(&mut self, claim: &ResourceClaim, pod: &Pod, handle: &Handle<'_>) {

@@ -1,4 +1,5 @@
 mod histories;
+mod tentative;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -364,6 +364,29 @@ fn unreserve_without_writes_frees_the_devices_and_wakes_pods() {
 }
 
 #[test]
+fn undone_reserve_frees_the_devices_and_reports_nothing() {
+    let (world, mut attempt) = ready();
+    for _ in 0..2 {
+        world.undo_reserve(&mut attempt);
+        assert_eq!(world.shared.tracker.lock().counts(), (0, 0, 0));
+        assert!(world.parts.commands.is_empty());
+        world.check_overlay();
+    }
+}
+
+#[test]
+fn undone_reserve_leaves_the_reservation_of_an_earlier_attempt() {
+    let (mut world, mut attempt) = ready();
+    world.write_all(&mut attempt);
+    world.parts.commands.take();
+    let mut tried = world.reserve(&pod_using("p", &["c"]), "a").unwrap();
+    world.undo_reserve(&mut tried);
+    assert!(world.parts.commands.is_empty());
+    let mut again = world.reserve(&pod_using("p", &["c"]), "a").unwrap();
+    assert_eq!(outcome(world.step(&mut again, PreBindInput::Start)), "");
+}
+
+#[test]
 fn allocation_with_an_unknown_outcome_keeps_its_devices() {
     let (mut world, mut attempt, status) = allocating();
     // The pod is preempted while the request is under way.

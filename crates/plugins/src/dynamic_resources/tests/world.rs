@@ -349,6 +349,11 @@ impl World {
         point.unreserve(&mut attempt.state, &attempt.pod, attempt.node, &self.handle());
     }
 
+    pub(super) fn undo_reserve(&self, attempt: &mut Attempt) {
+        let point = self.plugin.reserve.as_ref().unwrap();
+        point.undo_reserve(&mut attempt.state, &attempt.pod, attempt.node, &self.handle());
+    }
+
     /// Checks that the kept allocations beyond the watch are those of the tracked claims.
     pub(super) fn check_overlay(&self) {
         let mut tracked = self.shared.tracker.lock();

@@ -1,0 +1,108 @@
+//! Questions about the cluster with other pods on it.
+
+use std::sync::Arc;
+
+use framework::{Cluster, Pod, Status, Time, Uid};
+
+use super::Engine;
+use crate::context::Context;
+use crate::cycle::Question;
+use crate::decide::{Decider, Found, Trial, gate};
+use crate::ports::Ports;
+use crate::profile::Profile;
+use crate::world::tentative::{Ending, Tentative};
+
+/// The cluster with other pods on it. Each pod is on its node in every count and index, so that a question about any
+/// node takes account of it.
+pub struct Supposition<'e, 'w, 'c> {
+    world: &'e mut Tentative<'w>,
+    decider: &'e mut Decider,
+    cx: &'e mut Context<'c>,
+}
+
+impl Engine {
+    /// Asks about the cluster with other pods on it. Afterwards everything is as before: no question changes the
+    /// decision records or the seeded generator.
+    pub fn suppose<T>(
+        &mut self,
+        now: Time,
+        ports: &mut Ports<'_>,
+        ask: impl FnOnce(&mut Supposition<'_, '_, '_>) -> T,
+    ) -> T {
+        self.run(now, ports, |engine, cx| {
+            let profiles: Vec<_> = engine.profiles().iter().cloned().collect();
+            profiles.iter().for_each(|profile| engine.refresh_order(profile));
+            let Self { world, decider, .. } = engine;
+            let ended = world.tentatively(cx, |world, cx| {
+                Ending::Undo(ask(&mut Supposition { world, decider, cx }))
+            });
+            debug_assert!(ended.reservations.is_empty(), "no change is kept");
+            ended.value
+        })
+    }
+}
+
+impl Supposition<'_, '_, '_> {
+    /// Returns the nodes, and the pods supposed on them.
+    pub fn cluster(&self) -> &Cluster {
+        self.world.view().cluster()
+    }
+
+    /// Supposes that a pod is gone. Returns whether it had a node.
+    pub fn remove(&mut self, pod: &Uid) -> bool {
+        self.world.remove(pod).is_some()
+    }
+
+    /// Supposes that a pod runs on its node, in place of its present version. Returns false for a pod without a node.
+    pub fn put(&mut self, pod: &Pod) -> bool {
+        let Some(node) = &pod.node_name else { return false };
+        self.world.remove(&pod.uid);
+        self.world.assume(pod, node).is_ok()
+    }
+
+    /// Asks about the same pods with more changes, which are then undone.
+    pub fn suppose<T>(&mut self, ask: impl FnOnce(&mut Supposition<'_, '_, '_>) -> T) -> T {
+        let Self { world, decider, cx } = self;
+        world
+            .tentatively(cx, |world, cx| Ending::Undo(ask(&mut Supposition { world, decider, cx })))
+    }
+
+    /// Tries a pod, also with evictions. Returns `None` if no profile is responsible for it.
+    pub fn try_pod(&mut self, pod: &Arc<Pod>) -> Option<Trial> {
+        let profile = self.profile_of(pod)?;
+        let question = Question { view: self.world.view(), profile: &profile, pod, within: None };
+        Some(self.decider.try_pod(question, self.cx))
+    }
+
+    /// Tries a pod, and if it fits, supposes that it is on the node that was chosen, with all that its plugins reserve
+    /// there. Uses the rankings, as an attempt does. Returns `None` if no profile is responsible for it.
+    pub fn place(&mut self, pod: &Arc<Pod>) -> Option<Trial> {
+        let profile = self.profile_of(pod)?;
+        let Self { world, decider, cx } = self;
+        world.register_queries(pod, &profile, cx);
+        let question = Question { view: world.view(), profile: &profile, pod, within: None };
+        if let Some(status) = gate(question.view, &profile, pod, cx) {
+            return Some(Trial::Gated(status));
+        }
+        let mut decision = decider.decide(question, world.log(), cx);
+        let Found::Node(chosen) = &decision.found else { return Some(decision.into()) };
+        let trial = Trial::Fits { node: chosen.node, feasible: chosen.feasible };
+        decision.state.end_search();
+        let node = world.view().cluster().node_name(chosen.node).clone();
+        let placed = world.tentatively(cx, |world, cx| {
+            let assumed = match world.assume(pod, &node) {
+                Ok(assumed) => assumed,
+                Err(error) => return Ending::Undo(Err(Status::error(error.to_string()))),
+            };
+            match world.reserve(&profile, assumed, &node, decision.state, cx) {
+                Ok(()) => Ending::Keep(Ok(())),
+                Err(status) => Ending::Undo(Err(status)),
+            }
+        });
+        Some(placed.map_or_else(Trial::Failed, |()| trial))
+    }
+
+    fn profile_of(&self, pod: &Pod) -> Option<Arc<Profile>> {
+        self.world.view().profile_of(pod).cloned()
+    }
+}
