@@ -240,6 +240,7 @@ pub(crate) fn empty_world() -> World {
         registry: Arc::new(plugins::registry()),
         monitor: || Box::new(()),
         limit: Limit::default(),
+        extenders: None,
     };
     World::new(&settings, ["default-scheduler"]).expect("a world")
 }
