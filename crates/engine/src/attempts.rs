@@ -93,8 +93,9 @@ impl Attempts {
         let (outcome, finding) = match found {
             Found::Node(chosen) => {
                 let choice = choice(&chosen, world.view());
-                let outcome =
-                    self.assume_and_bind(queued, profile, choice.clone(), state, world, cx);
+                let profile = profile.clone();
+                let decided = Decided { queued, profile, choice: choice.clone() };
+                let outcome = self.assume_and_bind(decided, state, world, cx);
                 let finding = match &outcome {
                     Outcome::Assumed(_) => Finding::Chosen(choice),
                     Outcome::Unschedulable(message) | Outcome::Error(message) => {
@@ -141,7 +142,8 @@ impl Attempts {
         let choice = choice(&chosen, world.view());
         self.placements.begin(&pod.uid);
         let queued = QueuedPod::new(pod.clone(), cx.now);
-        let status = match self.assume_and_bind(queued, profile, choice, state, world, cx) {
+        let decided = Decided { queued, profile: profile.clone(), choice };
+        let status = match self.assume_and_bind(decided, state, world, cx) {
             Outcome::Assumed(_) => return Ok(()),
             Outcome::Unschedulable(message) | Outcome::Error(message) => {
                 Status::unschedulable(message)
@@ -157,20 +159,19 @@ impl Attempts {
     /// Assumes the pod on the node, runs Reserve and Permit, and starts the binding cycle.
     fn assume_and_bind(
         &mut self,
-        queued: QueuedPod,
-        profile: &Arc<Profile>,
-        choice: Choice,
+        decided: Decided,
         mut state: CycleState,
         world: &mut World,
         cx: &mut Context<'_>,
     ) -> Outcome {
+        let Decided { queued, profile, choice } = &decided;
         let node = choice.node.clone();
         state.end_search();
         let pod = match world.assume(&queued.pod, &node) {
             Ok(assumed) => assumed,
             Err(error) => {
                 let failure = Failure::error(&Status::error(error.to_string()));
-                return failure.handle(queued, profile, world, cx);
+                return failure.handle(decided.queued, &decided.profile, world, cx);
             }
         };
         let view = world.view();
@@ -179,7 +180,6 @@ impl Attempts {
             Ok(waiting) => {
                 let waits = waiting.is_some();
                 waiting.into_iter().for_each(|pod| world.wait_on_permit(pod));
-                let decided = Decided { queued, profile: profile.clone(), choice };
                 let cycle = BindingCycle::new(decided, pod, state, cx.now);
                 let transition = self.binding.start(cycle, waits, world.view(), cx);
                 self.apply(transition, world, cx);
@@ -188,7 +188,8 @@ impl Attempts {
             Err(status) => {
                 placement.unreserve(cx);
                 world.forget(&pod.uid);
-                Failure::of_chosen_node(status).handle(queued, profile, world, cx)
+                let failure = Failure::of_chosen_node(status);
+                failure.handle(decided.queued, &decided.profile, world, cx)
             }
         }
     }
