@@ -72,9 +72,9 @@ fn path_of(around: Option<&Open>, line: &str) -> String {
 /// Caches that keep objects which are gone, each up to a limit.
 const LIMITED: [(&str, usize); 7] = [
     // The last attempts.
-    ("scheduler.engine.engine.records.recent", 16_384),
-    // The classes of pods that were used last.
-    ("scheduler.engine.engine.rankings", 4096),
+    ("scheduler.engine.engine.attempts.records.recent", 16_384),
+    // The lanes of pods that were used last.
+    ("scheduler.engine.engine.decider.rankings", 4096),
     // The latest changes.
     ("scheduler.engine.engine.world.log.entries", 65_536),
     // Standing queries, of which the one that was not asked for the longest is forgotten first.
