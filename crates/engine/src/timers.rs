@@ -37,6 +37,19 @@ impl Timers {
     }
 }
 
+/// Calls a plugin whose timer has fired.
+pub(crate) fn fire(plugin: &str, token: u64, view: &View, cx: &mut Context<'_>) {
+    for profile in view.profiles().iter() {
+        for timer in profile.timers.iter().filter(|timer| *timer.name == *plugin) {
+            let handle = view.handle(cx.now);
+            // A panic is counted; the timer has fired.
+            let _ = call_beside("Timer", &timer.name, cx.probe, || {
+                timer.plugin.fire(token, &handle);
+            });
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -52,18 +65,5 @@ mod tests {
         assert_eq!(timers.pop_due(at(5)), Some(("A".into(), 1)));
         assert_eq!(timers.pop_due(at(5)), Some(("A".into(), 2)));
         assert_eq!((timers.pop_due(at(99)), timers.next_deadline()), (None, None));
-    }
-}
-
-/// Calls a plugin whose timer has fired.
-pub(crate) fn fire(plugin: &str, token: u64, view: &View, cx: &mut Context<'_>) {
-    for profile in view.profiles().iter() {
-        for timer in profile.timers.iter().filter(|timer| *timer.name == *plugin) {
-            let handle = view.handle(cx.now);
-            // A panic is counted; the timer has fired.
-            let _ = call_beside("Timer", &timer.name, cx.probe, || {
-                timer.plugin.fire(token, &handle);
-            });
-        }
     }
 }
