@@ -25,7 +25,7 @@ TOOLS := $(CURDIR)/target/tools
 DENY_VERSION := 0.20.2
 export PATH := $(TOOLS)/bin:$(PATH)
 
-.PHONY: help parts demo demo-clusters test fmt fmt-check clippy image build tests doctests doc golden trouble faults faults-fresh chaos documents bench \
+.PHONY: help parts demo demo-clusters test fmt fmt-check clippy image build tests doctests doc golden trouble faults faults-fresh chaos documents metrics bench \
 	alerts deny cargo-deny render-chart instructions instructions-budget plots
 .NOTPARALLEL:
 
@@ -45,6 +45,7 @@ help:
 	@echo "make chaos   replicas as processes, killed and cut off (MINUTES=M, CLUSTERS=N for many clusters)"
 	@echo "make trouble  chaos, and faults, instructions and documents beside it"
 	@echo "make documents  output of commands in the documents (openb: needs ../shared/data/openb)"
+	@echo "make metrics  write the rows of docs/metrics.md from the declarations"
 	@echo "make instructions  instructions of decisions, held to a budget (needs valgrind)"
 	@echo "make instructions-budget  write the budget anew"
 	@echo "make plots   plots of docs/benchmarks.md from docs/scale.jsonl"
@@ -124,6 +125,10 @@ trouble:
 	@$(MAKE) --no-print-directory chaos > target/tmp/chaos.log 2>&1 & chaos=$$!; \
 	$(MAKE) --no-print-directory --keep-going faults instructions documents; rest=$$?; \
 	wait $$chaos; chaos=$$?; cat target/tmp/chaos.log; exit $$((rest | chaos))
+
+# Rows of docs/metrics.md, from the declarations of the metrics.
+metrics:
+	WRITE_DOCS=1 $(CARGO) test --lib metrics::tests::reference::page
 
 documents:
 	$(CARGO) run --example documents

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use super::family::{GaugeVec, IntCounterVec, IntGaugeVec};
-use super::table::Stability::Alpha;
-use super::table::Table;
+use super::table::{ALPHA, Declaration, Table};
 use super::unix_time;
 
 /// Metrics of all members.
@@ -23,49 +22,67 @@ impl ClusterMetrics {
     pub(super) fn register(table: &mut Table) -> Self {
         let member = &["member"];
         Self {
-            samples: table.counters(
-                Alpha,
-                "loadmaster_member_samples_total",
-                "Samples that agents were asked for.",
-                &["member", "result"],
-            ),
-            commits: table.counters(
-                Alpha,
-                "loadmaster_member_commits_total",
-                "Commits that agents have answered.",
-                &["member", "outcome", "code"],
-            ),
-            lost_answers: table.counters(
-                Alpha,
-                "loadmaster_member_lost_answers_total",
-                "Commits whose answer was lost, so that the agent is asked what became of them.",
-                member,
-            ),
-            replaced: table.counters(
-                Alpha,
-                "loadmaster_member_replaced_pods_total",
-                "Pods that were taken out of the member to be placed anew.",
-                member,
-            ),
-            reachable: table.gauges(
-                Alpha,
-                "loadmaster_member_reachable",
-                "1 if the agent answers, 0 if it has not for 40 seconds.",
-                member,
-            ),
-            last_answer: table.timestamps(
-                Alpha,
-                "loadmaster_member_last_answer_timestamp_seconds",
-                "Time at which the agent last listed its delegates, in seconds since 1970. \
-                 Initially the start of the scheduler.",
-                member,
-            ),
-            profiles: table.gauges(
-                Alpha,
-                "loadmaster_cluster_profile_member",
-                "1 if the cluster of the ClusterProfile is a member, 0 if its profile is not valid.",
-                &["profile"],
-            ),
+            samples: table.counters(Declaration {
+                name: "loadmaster_member_samples_total",
+                labels: &["member", "result"],
+                help: "Samples that agents were asked for.",
+                page: "[Many clusters](supercluster.md): samples that the agent of the member was \
+                       asked for. Its results are \"nodes\", \"empty\" if no node of the cluster \
+                       can take the pod, \"refused\" and \"no_answer\"",
+                ..ALPHA
+            }),
+            commits: table.counters(Declaration {
+                name: "loadmaster_member_commits_total",
+                labels: &["member", "outcome", "code"],
+                help: "Commits that agents have answered.",
+                page: "Commits that the agent has answered: \"committed\", \"conflict\" or \
+                       \"rejected\", with the [code](supercluster.md#commit) of the check or the \
+                       refusal",
+                ..ALPHA
+            }),
+            lost_answers: table.counters(Declaration {
+                name: "loadmaster_member_lost_answers_total",
+                labels: member,
+                help: "Commits whose answer was lost, so that the agent is asked what became of \
+                       them.",
+                page: "Commits whose answer was lost. The agent is asked what became of them, and \
+                       no other cluster is tried until it says so",
+                ..ALPHA
+            }),
+            replaced: table.counters(Declaration {
+                name: "loadmaster_member_replaced_pods_total",
+                labels: member,
+                help: "Pods that were taken out of the member to be placed anew.",
+                page: "Pods that were taken out of the member to be placed anew, because it is \
+                       lost or their delegate is gone",
+                ..ALPHA
+            }),
+            reachable: table.gauges(Declaration {
+                name: "loadmaster_member_reachable",
+                labels: member,
+                help: "1 if the agent answers, 0 if it has not for 40 seconds.",
+                page: "0 if the agent has not answered for 40 seconds, otherwise 1",
+                ..ALPHA
+            }),
+            last_answer: table.timestamps(Declaration {
+                name: "loadmaster_member_last_answer_timestamp_seconds",
+                labels: member,
+                help: "Time at which the agent last listed its delegates, in seconds since 1970. \
+                       Initially the start of the scheduler.",
+                page: "When the agent last listed its delegates: the age of what the scheduler \
+                       knows of them. An agent without changes answers every ten seconds",
+                ..ALPHA
+            }),
+            profiles: table.gauges(Declaration {
+                name: "loadmaster_cluster_profile_member",
+                labels: &["profile"],
+                help: "1 if the cluster of the ClusterProfile is a member, 0 if its profile is not \
+                       valid.",
+                page: "1 if the cluster of this \
+                       [ClusterProfile](supercluster.md#clusters-from-clusterprofiles) is a \
+                       member, 0 if the profile is not valid; the log has the reason",
+                ..ALPHA
+            }),
         }
     }
 

@@ -6,8 +6,7 @@ use std::time::Duration;
 use super::buckets;
 use super::family::{HistogramVec, IntCounterVec};
 use super::status_code;
-use super::table::Stability::Alpha;
-use super::table::Table;
+use super::table::{ALPHA, Declaration, Table};
 
 /// The metrics of callers of the endpoints, and of the reviews that their credentials need.
 #[derive(Debug, Clone)]
@@ -50,62 +49,72 @@ pub enum Authorization {
 impl DelegatedAuth {
     pub(super) fn register(table: &mut Table) -> Self {
         Self {
-            authentication_requests: table.counters(
-                Alpha,
-                "apiserver_delegated_authn_request_total",
-                "TokenReviews, by status of the response.",
-                &["code"],
-            ),
+            authentication_requests: table.counters(Declaration {
+                name: "apiserver_delegated_authn_request_total",
+                labels: &["code"],
+                help: "TokenReviews, by status of the response.",
+                ..ALPHA
+            }),
             authentication_latency: table.histograms(
-                Alpha,
-                "apiserver_delegated_authn_request_duration_seconds",
-                "Time of TokenReviews, by status of the response.",
-                &["code"],
+                Declaration {
+                    name: "apiserver_delegated_authn_request_duration_seconds",
+                    labels: &["code"],
+                    help: "Time of TokenReviews, by status of the response.",
+                    ..ALPHA
+                },
                 buckets::DELEGATED_AUTH,
             ),
-            authorization_requests: table.counters(
-                Alpha,
-                "apiserver_delegated_authz_request_total",
-                "SubjectAccessReviews, by status of the response.",
-                &["code"],
-            ),
+            authorization_requests: table.counters(Declaration {
+                name: "apiserver_delegated_authz_request_total",
+                labels: &["code"],
+                help: "SubjectAccessReviews, by status of the response.",
+                ..ALPHA
+            }),
             authorization_latency: table.histograms(
-                Alpha,
-                "apiserver_delegated_authz_request_duration_seconds",
-                "Time of SubjectAccessReviews, by status of the response.",
-                &["code"],
+                Declaration {
+                    name: "apiserver_delegated_authz_request_duration_seconds",
+                    labels: &["code"],
+                    help: "Time of SubjectAccessReviews, by status of the response.",
+                    ..ALPHA
+                },
                 buckets::DELEGATED_AUTH,
             ),
-            users: table.counters(
-                Alpha,
-                "authenticated_user_requests",
-                "Requests of authenticated callers, by group of user names.",
-                &["username"],
-            ),
-            authentication_attempts: table.counters(
-                Alpha,
-                "authentication_attempts",
-                "Authentications of callers, by result.",
-                &["result"],
-            ),
+            users: table.counters(Declaration {
+                name: "authenticated_user_requests",
+                labels: &["username"],
+                help: "Requests of authenticated callers, by group of user names.",
+                page: "`promtool check metrics` misses `_total` in this name",
+                ..ALPHA
+            }),
+            authentication_attempts: table.counters(Declaration {
+                name: "authentication_attempts",
+                labels: &["result"],
+                help: "Authentications of callers, by result.",
+                page: "`promtool check metrics` misses `_total` in this name",
+                ..ALPHA
+            }),
             authentication_duration: table.histograms(
-                Alpha,
-                "authentication_duration_seconds",
-                "Time of authentications of callers, by result.",
-                &["result"],
+                Declaration {
+                    name: "authentication_duration_seconds",
+                    labels: &["result"],
+                    help: "Time of authentications of callers, by result.",
+                    ..ALPHA
+                },
                 buckets::attempt(),
             ),
-            authorization_attempts: table.counters(
-                Alpha,
-                "authorization_attempts_total",
-                "Authorizations of callers, by result.",
-                &["result"],
-            ),
+            authorization_attempts: table.counters(Declaration {
+                name: "authorization_attempts_total",
+                labels: &["result"],
+                help: "Authorizations of callers, by result.",
+                ..ALPHA
+            }),
             authorization_duration: table.histograms(
-                Alpha,
-                "authorization_duration_seconds",
-                "Time of authorizations of callers, by result.",
-                &["result"],
+                Declaration {
+                    name: "authorization_duration_seconds",
+                    labels: &["result"],
+                    help: "Time of authorizations of callers, by result.",
+                    ..ALPHA
+                },
                 buckets::attempt(),
             ),
         }

@@ -2,8 +2,7 @@
 
 use super::Metrics;
 use super::family::{IntCounterVec, IntGaugeVec};
-use super::table::Stability::Alpha;
-use super::table::Table;
+use super::table::{ALPHA, Declaration, Table};
 
 /// The label `name` of kube-scheduler, whatever the name of the Lease is.
 const NAME: [&str; 1] = ["kube-scheduler"];
@@ -18,18 +17,22 @@ pub(super) struct LeaderElection {
 impl LeaderElection {
     pub(super) fn register(table: &mut Table) -> Self {
         Self {
-            master_status: table.gauges(
-                Alpha,
-                "leader_election_master_status",
-                "Whether this replica leads: 1 if it does, 0 if it waits.",
-                &["name"],
-            ),
-            slowpath: table.counters(
-                Alpha,
-                "leader_election_slowpath_total",
-                "Renewals of the lease that had to read it first.",
-                &["name"],
-            ),
+            master_status: table.gauges(Declaration {
+                name: "leader_election_master_status",
+                labels: &["name"],
+                help: "Whether this replica leads: 1 if it does, 0 if it waits.",
+                page: "as in kube-scheduler, `name` is always `kube-scheduler`; absent without \
+                       leader election",
+                ..ALPHA
+            }),
+            slowpath: table.counters(Declaration {
+                name: "leader_election_slowpath_total",
+                labels: &["name"],
+                help: "Renewals of the lease that had to read it first.",
+                page: "as in kube-scheduler, `name` is always `kube-scheduler`; absent without \
+                       leader election",
+                ..ALPHA
+            }),
         }
     }
 }

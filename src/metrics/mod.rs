@@ -8,6 +8,7 @@ mod buckets;
 mod cache_mismatches;
 mod clusters;
 mod delegated_auth;
+mod engine_counters;
 mod family;
 mod leader_election;
 mod plugin_metrics;
@@ -47,12 +48,12 @@ pub use watches::WatchMetrics;
 use crate::config::Gates;
 use crate::config::gates::{self, Stage};
 use bindings::{ApiCalls, Bindings};
+use engine_counters::EngineCounters;
 use family::{IntCounterVec, IntGaugeVec};
 use leader_election::LeaderElection;
 use plugin_metrics::PluginMetrics;
 use scheduler::{Attempts, Plugins, Queues};
-use table::Stability::{Alpha, Beta};
-use table::{Resettable, Table};
+use table::{ALPHA, BETA, Declaration, Registered, Resettable, Table};
 use watches::Watches;
 
 /// The emulated version of Kubernetes: major and minor.
@@ -98,12 +99,13 @@ pub struct CacheSize {
 pub struct Metrics {
     registry: Registry,
     selection: Selection,
-    /// Names of all metrics in the registry.
-    names: Vec<String>,
+    /// All metrics in the registry.
+    registered: Vec<Registered>,
     attempts: Attempts,
     queues: Queues,
     plugins: Plugins,
     bindings: Bindings,
+    engine: EngineCounters,
     api_calls: ApiCalls,
     watches: Watches,
     clusters: ClusterMetrics,
@@ -140,36 +142,41 @@ impl Metrics {
     /// Creates the metrics of a selection with the value 0.
     pub fn with_selection(selection: Selection) -> Self {
         let mut table = Table::new(selection.clone());
-        table.collector(process::Process::new());
+        table.process(process::Process::new());
         register_versions(&mut table);
         let attempts = Attempts::register(&mut table);
         let queues = Queues::register(&mut table);
         let plugins = Plugins::register(&mut table);
         let bindings = Bindings::register(&mut table);
+        let engine = EngineCounters::register(&mut table);
         let api_calls = ApiCalls::register(&mut table);
         let watches = Watches::register(&mut table);
         let clusters = ClusterMetrics::register(&mut table);
         let rest_client = RestClient::register(&mut table);
         let delegated_auth = DelegatedAuth::register(&mut table);
         let leader_election = LeaderElection::register(&mut table);
-        let features = table.gauges(
-            Beta,
-            "kubernetes_feature_enabled",
-            "Feature gates, 1 for those that are on.",
-            &["name", "stage"],
-        );
-        let undecodable_objects = table.counters(
-            Alpha,
-            "loadmaster_undecodable_objects_total",
-            "Objects that were skipped because they could not be decoded.",
-            &["resource"],
-        );
-        let events_dropped = table.counters(
-            Alpha,
-            "loadmaster_events_dropped_total",
-            "Events that were not written, by their reason and by the cause.",
-            &["reason", "cause"],
-        );
+        let features = table.gauges(Declaration {
+            name: "kubernetes_feature_enabled",
+            labels: &["name", "stage"],
+            help: "Feature gates, 1 for those that are on.",
+            ..BETA
+        });
+        let undecodable_objects = table.counters(Declaration {
+            name: "loadmaster_undecodable_objects_total",
+            labels: &["resource"],
+            help: "Objects that were skipped because they could not be decoded.",
+            page: "Versions of objects that cannot be decoded; the last readable version stays",
+            ..ALPHA
+        });
+        let events_dropped = table.counters(Declaration {
+            name: "loadmaster_events_dropped_total",
+            labels: &["reason", "cause"],
+            help: "Events that were not written, by their reason and by the cause.",
+            page: "Events that were not written: by their own reason (`Scheduled`), and because \
+                   too many were waiting (`backlog`), the API server rejected them (`rejected`) or \
+                   every try failed (`retries`)",
+            ..ALPHA
+        });
         // An increase from an absent series is no increase for an alert.
         for reason in ["FailedScheduling", "Preempted", "Scheduled"] {
             for cause in DropCause::ALL {
@@ -177,57 +184,70 @@ impl Metrics {
             }
         }
         let cache_mismatches = cache_mismatches::register(&mut table);
-        let waiting_updates = table.gauge(
-            Alpha,
-            "loadmaster_waiting_updates",
-            "Changes of objects that were received and that the scheduling loop has not taken in.",
-        );
-        let holds = table.gauges(
-            Alpha,
-            "loadmaster_scheduling_held",
-            "1 if no pod is scheduled for this reason.",
-            &["reason"],
-        );
-        let extenders = table.gauges(
-            Alpha,
-            "loadmaster_extender_up",
-            "0 if the extender does not answer and is not called until it does, otherwise 1.",
-            &["extender"],
-        );
-        let recorded_bytes = table.counter(
-            Alpha,
-            "loadmaster_recorded_bytes_total",
-            "Bytes that --record has written.",
-        );
-        let recordings_ended = table.counters(
-            Alpha,
-            "loadmaster_recordings_ended_total",
-            "Recordings that ended although the scheduler goes on, by cause: disk or backlog.",
-            &["cause"],
-        );
+        let waiting_updates = table.gauge(Declaration {
+            name: "loadmaster_waiting_updates",
+            help: "Changes of objects that were received and that the scheduling loop has not \
+                   taken in.",
+            page: "Changes that were received and that the scheduling loop has not taken in. At \
+                   16,384 the watches wait",
+            ..ALPHA
+        });
+        let holds = table.gauges(Declaration {
+            name: "loadmaster_scheduling_held",
+            labels: &["reason"],
+            help: "1 if no pod is scheduled for this reason.",
+            page: "1 if no pod is scheduled for this reason, otherwise 0",
+            ..ALPHA
+        });
+        let extenders = table.gauges(Declaration {
+            name: "loadmaster_extender_up",
+            labels: &["extender"],
+            help: "0 if the extender does not answer and is not called until it does, otherwise 1.",
+            page: "0 if the extender does not answer and is not called until it does \
+                   ([extenders](operations.md#extenders)), otherwise 1",
+            ..ALPHA
+        });
+        let recorded_bytes = table.counter(Declaration {
+            name: "loadmaster_recorded_bytes_total",
+            help: "Bytes that --record has written.",
+            page: "Bytes that [`--record`](recording.md) has written",
+            ..ALPHA
+        });
+        let recordings_ended = table.counters(Declaration {
+            name: "loadmaster_recordings_ended_total",
+            labels: &["cause"],
+            help: "Recordings that ended although the scheduler goes on, by cause: disk or \
+                   backlog.",
+            page: "Recordings that ended although the scheduler goes on: `disk` if they could not \
+                   be written, `backlog` if the disk was too slow",
+            ..ALPHA
+        });
         for cause in ["disk", "backlog"] {
             recordings_ended.with_label_values(&[cause]);
         }
-        let trace_spans = table.counters(
-            Alpha,
-            "loadmaster_trace_spans_total",
-            "Spans of traced pods, by what became of them: exported, failed or queue_full.",
-            &["result"],
-        );
+        let trace_spans = table.counters(Declaration {
+            name: "loadmaster_trace_spans_total",
+            labels: &["result"],
+            help: "Spans of traced pods, by what became of them: exported, failed or queue_full.",
+            page: "Spans of [traced pods](tracing.md): `exported`, `failed` if the collector did \
+                   not take them, `queue_full` if too many were waiting",
+            ..ALPHA
+        });
         for result in ["exported", "failed", "queue_full"] {
             trace_spans.with_label_values(&[result]);
         }
         let resettable = table.take_resettable();
-        let (registry, names) = table.finish();
+        let (registry, registered) = table.finish();
         let plugin_metrics = PluginMetrics::default();
         let metrics = Self {
             registry,
             selection,
-            names,
+            registered,
             attempts,
             queues,
             plugins,
             bindings,
+            engine,
             api_calls,
             watches,
             clusters,
@@ -426,7 +446,7 @@ impl Metrics {
         &self,
         metrics: impl IntoIterator<Item = (String, Metric)>,
     ) -> Vec<ExportError> {
-        self.plugin_metrics.set(metrics, &self.names)
+        self.plugin_metrics.set(metrics, &self.registered)
     }
 
     /// Counts an object of this resource (`pods`) that was skipped because it could not be decoded.
@@ -479,11 +499,9 @@ fn register_versions(table: &mut Table) {
     let kubernetes = format!("{major}.{minor}");
     let git_version = format!("v{kubernetes}.0+loadmaster-{}", env!("CARGO_PKG_VERSION"));
     let platform = format!("{}/{}", std::env::consts::OS, go_architecture());
-    let build = table.gauges(
-        Beta,
-        "kubernetes_build_info",
-        "Constant 1; the labels describe the build.",
-        &[
+    let build = table.gauges(Declaration {
+        name: "kubernetes_build_info",
+        labels: &[
             "major",
             "minor",
             "git_version",
@@ -494,15 +512,19 @@ fn register_versions(table: &mut Table) {
             "compiler",
             "platform",
         ],
-    );
+        help: "Constant 1; the labels describe the build.",
+        page: "`git_version` is `v1.36.0+loadmaster-VERSION`, so alerts that compare the versions \
+               of components do not fire; no Go version",
+        ..BETA
+    });
     let labels = [major, minor, &git_version, "", "", "", "", "rustc", &platform];
     build.with_label_values(&labels).set(1);
-    let version = table.gauges(
-        Alpha,
-        "version_info",
-        "Constant 1; the labels name the emulated version of Kubernetes.",
-        &["component", "binary", "emulation", "min_compat"],
-    );
+    let version = table.gauges(Declaration {
+        name: "version_info",
+        labels: &["component", "binary", "emulation", "min_compat"],
+        help: "Constant 1; the labels name the emulated version of Kubernetes.",
+        ..ALPHA
+    });
     version.with_label_values(&["kube", &kubernetes, &kubernetes, MIN_COMPATIBILITY]).set(1);
 }
 

@@ -9,6 +9,8 @@ use prometheus::proto::{
     Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType,
 };
 
+use super::table::Registered;
+
 /// The label that each exported metric of a plugin gets: the scheduler name of its profile.
 const PROFILE: &str = "profile";
 
@@ -45,11 +47,12 @@ pub enum ExportError {
 }
 
 impl PluginMetrics {
-    /// Replaces all metrics, each given with its profile; `taken` lists the names already in use.
+    /// Replaces all metrics, each given with its profile; `others` are
+    /// the metrics of Loadmaster, whose names are taken.
     pub(super) fn set(
         &self,
         metrics: impl IntoIterator<Item = (String, PluginMetric)>,
-        taken: &[String],
+        others: &[Registered],
     ) -> Vec<ExportError> {
         let mut by_name = BTreeMap::<String, Vec<(String, PluginMetric)>>::new();
         let mut errors = Vec::new();
@@ -63,7 +66,7 @@ impl PluginMetrics {
                 errors.push(ExportError::InvalidName(name));
             } else if let Some(label) = bad_label(&own) {
                 errors.push(ExportError::InvalidLabel { metric: name, label });
-            } else if taken.contains(&name) || peers.iter().any(clashes) {
+            } else if others.iter().any(|other| other.name == name) || peers.iter().any(clashes) {
                 errors.push(ExportError::NameTaken(name));
             } else {
                 by_name.entry(name).or_default().push((profile, own));

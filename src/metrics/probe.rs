@@ -207,7 +207,7 @@ impl Probe for EngineProbe {
     }
 
     fn count(&mut self, count: Count<'_>) {
-        let Metrics { attempts: family, plugins, bindings, api_calls, .. } = &*self.metrics;
+        let Metrics { attempts: family, plugins, bindings, api_calls, engine, .. } = &*self.metrics;
         match count {
             Count::Event(event) => self.event_handled(event),
             Count::Incoming { queue, event } => self.incoming(queue, event).inc(),
@@ -233,7 +233,7 @@ impl Probe for EngineProbe {
                 duration.observe(took.as_secs_f64());
             }
             Count::BindingError { namespace } => self.binding_error(namespace).inc(),
-            Count::BindUnknown => bindings.unknown.inc(),
+            Count::Counter { counter, labels } => engine.increase(counter, labels),
             Count::RankingCheck { pod, agrees } => {
                 let result = if agrees { "agrees" } else { "differs" };
                 family.ranking_checks.with_label_values(&[result]).inc();
@@ -261,9 +261,6 @@ impl Probe for EngineProbe {
             }
             Count::PendingDeleted { .. } | Count::GroupMemberGated { .. } => {}
             Count::Victims(number) => family.preemption_victims.observe(number as f64),
-            Count::PreemptionPaused(paused) => {
-                family.preemption_pauses.with_label_values(&[paused]).inc();
-            }
             Count::Panic { plugin } => plugins.panics.with_label_values(&[plugin]).inc(),
         }
     }
@@ -341,6 +338,7 @@ impl<K, V> Children<K, V> {
 
 #[cfg(test)]
 mod tests {
+    use engine::counters::PREEMPTION_PAUSES;
     use engine::record::Choice;
     use framework::testing::pod;
     use framework::{ActionType, EventResource, QueueTimes};
@@ -559,7 +557,7 @@ mod tests {
         });
         probe.count(Count::Panic { plugin: &plugin });
         probe.count(Count::Victims(3));
-        probe.count(Count::PreemptionPaused("node"));
+        probe.count(Count::of(&PREEMPTION_PAUSES, &["node"]));
         probe.enter("a");
         for name in ["DefaultPreemption", "Other"] {
             let name: PluginName = name.into();

@@ -16,47 +16,71 @@ pub(super) struct Process {
     descs: Vec<Desc>,
 }
 
-/// A metric of the process: name, type, help, and how to obtain it.
-type Source = (&'static str, MetricType, &'static str, fn() -> Option<f64>);
+/// A metric of the process.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Source {
+    pub(super) name: &'static str,
+    pub(super) kind: MetricType,
+    help: &'static str,
+    /// Reads the value, if the system tells it.
+    read: fn() -> Option<f64>,
+}
 
 const METRICS: [Source; 9] = [
-    (
-        "process_cpu_seconds_total",
-        MetricType::COUNTER,
-        "CPU time in user and system mode, in seconds.",
-        cpu_seconds,
-    ),
-    ("process_resident_memory_bytes", MetricType::GAUGE, "Memory held in RAM.", || {
-        memory("VmRSS:")
-    }),
-    ("process_virtual_memory_bytes", MetricType::GAUGE, "Address space in use.", || {
-        memory("VmSize:")
-    }),
-    ("process_virtual_memory_max_bytes", MetricType::GAUGE, "Maximum address space.", || {
-        limit("Max address space")
-    }),
-    ("process_open_fds", MetricType::GAUGE, "Open file descriptors.", open_files),
-    ("process_max_fds", MetricType::GAUGE, "Maximum number of file descriptors.", || {
-        limit("Max open files")
-    }),
-    (
-        "process_start_time_seconds",
-        MetricType::GAUGE,
-        "Start of the process, in seconds since 1970.",
-        start_time,
-    ),
-    (
-        "process_network_receive_bytes_total",
-        MetricType::COUNTER,
-        "Bytes received over the network.",
-        || network(0),
-    ),
-    (
-        "process_network_transmit_bytes_total",
-        MetricType::COUNTER,
-        "Bytes sent over the network.",
-        || network(8),
-    ),
+    Source {
+        name: "process_cpu_seconds_total",
+        kind: MetricType::COUNTER,
+        help: "CPU time in user and system mode, in seconds.",
+        read: cpu_seconds,
+    },
+    Source {
+        name: "process_resident_memory_bytes",
+        kind: MetricType::GAUGE,
+        help: "Memory held in RAM.",
+        read: || memory("VmRSS:"),
+    },
+    Source {
+        name: "process_virtual_memory_bytes",
+        kind: MetricType::GAUGE,
+        help: "Address space in use.",
+        read: || memory("VmSize:"),
+    },
+    Source {
+        name: "process_virtual_memory_max_bytes",
+        kind: MetricType::GAUGE,
+        help: "Maximum address space.",
+        read: || limit("Max address space"),
+    },
+    Source {
+        name: "process_open_fds",
+        kind: MetricType::GAUGE,
+        help: "Open file descriptors.",
+        read: open_files,
+    },
+    Source {
+        name: "process_max_fds",
+        kind: MetricType::GAUGE,
+        help: "Maximum number of file descriptors.",
+        read: || limit("Max open files"),
+    },
+    Source {
+        name: "process_start_time_seconds",
+        kind: MetricType::GAUGE,
+        help: "Start of the process, in seconds since 1970.",
+        read: start_time,
+    },
+    Source {
+        name: "process_network_receive_bytes_total",
+        kind: MetricType::COUNTER,
+        help: "Bytes received over the network.",
+        read: || network(0),
+    },
+    Source {
+        name: "process_network_transmit_bytes_total",
+        kind: MetricType::COUNTER,
+        help: "Bytes sent over the network.",
+        read: || network(8),
+    },
 ];
 
 impl Process {
@@ -66,15 +90,22 @@ impl Process {
 
     /// Collects only the metric of this name.
     pub(super) fn only(name: &str) -> Self {
-        Self::of(METRICS.into_iter().filter(|(own, ..)| *own == name).collect())
+        Self::of(METRICS.into_iter().filter(|source| source.name == name).collect())
     }
 
     fn of(sources: Vec<Source>) -> Self {
-        let desc = |&(name, _, help, _): &Source| {
+        let desc = |&Source { name, help, .. }: &Source| {
             Desc::new(name.into(), help.into(), Vec::new(), Default::default())
         };
         let descs: Result<_, _> = sources.iter().map(desc).collect();
         Self { descs: descs.expect("names and help texts are valid constants"), sources }
+    }
+}
+
+impl Process {
+    /// Returns the metrics that are collected.
+    pub(super) fn sources(&self) -> &[Source] {
+        &self.sources
     }
 }
 
@@ -88,7 +119,7 @@ impl Collector for Process {
     }
 }
 
-fn family((name, kind, help, read): Source) -> Option<MetricFamily> {
+fn family(Source { name, kind, help, read }: Source) -> Option<MetricFamily> {
     let value = read()?;
     let mut metric = Metric::default();
     if kind == MetricType::COUNTER {

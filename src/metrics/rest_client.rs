@@ -5,8 +5,9 @@ use std::time::Duration;
 use super::buckets;
 use super::family::{HistogramVec, IntCounterVec};
 use super::status_code;
-use super::table::Stability::Alpha;
-use super::table::Table;
+use super::table::{ALPHA, Declaration, Table};
+
+const BY_VERB: &[&str] = &["verb", "host"];
 
 /// The metrics of requests to the API server.
 #[derive(Debug, Clone)]
@@ -21,37 +22,56 @@ pub struct RestClient {
 
 impl RestClient {
     pub(super) fn register(table: &mut Table) -> Self {
-        let by_verb = ["verb", "host"];
-        let mut seconds = |name: &str, help: &str| {
-            table.histograms(Alpha, name, help, &by_verb, buckets::REQUEST)
-        };
-        let duration =
-            seconds("rest_client_request_duration_seconds", "Time of requests, watches excluded.");
-        let rate_limiter = seconds(
-            "rest_client_rate_limiter_duration_seconds",
-            "Time requests waited for the rate limit of the client.",
-        );
-        let mut bytes =
-            |name: &str, help: &str| table.histograms(Alpha, name, help, &by_verb, buckets::BODY);
-        let request_size = bytes("rest_client_request_size_bytes", "Size of request bodies.");
-        let response_size = bytes("rest_client_response_size_bytes", "Size of response bodies.");
         Self {
-            duration,
-            rate_limiter,
-            request_size,
-            response_size,
-            requests: table.counters(
-                Alpha,
-                "rest_client_requests_total",
-                "Requests, by status, method and host.",
-                &["code", "method", "host"],
+            duration: table.histograms(
+                Declaration {
+                    name: "rest_client_request_duration_seconds",
+                    labels: BY_VERB,
+                    help: "Time of requests, watches excluded.",
+                    ..ALPHA
+                },
+                buckets::REQUEST,
             ),
-            retries: table.counters(
-                Alpha,
-                "rest_client_request_retries_total",
-                "Retried requests.",
-                &["code", "verb", "host"],
+            rate_limiter: table.histograms(
+                Declaration {
+                    name: "rest_client_rate_limiter_duration_seconds",
+                    labels: BY_VERB,
+                    help: "Time requests waited for the rate limit of the client.",
+                    page: "the wait for every limit: rate, requests in flight, pauses after a 429",
+                    ..ALPHA
+                },
+                buckets::REQUEST,
             ),
+            request_size: table.histograms(
+                Declaration {
+                    name: "rest_client_request_size_bytes",
+                    labels: BY_VERB,
+                    help: "Size of request bodies.",
+                    ..ALPHA
+                },
+                buckets::BODY,
+            ),
+            response_size: table.histograms(
+                Declaration {
+                    name: "rest_client_response_size_bytes",
+                    labels: BY_VERB,
+                    help: "Size of response bodies.",
+                    ..ALPHA
+                },
+                buckets::BODY,
+            ),
+            requests: table.counters(Declaration {
+                name: "rest_client_requests_total",
+                labels: &["code", "method", "host"],
+                help: "Requests, by status, method and host.",
+                ..ALPHA
+            }),
+            retries: table.counters(Declaration {
+                name: "rest_client_request_retries_total",
+                labels: &["code", "verb", "host"],
+                help: "Retried requests.",
+                ..ALPHA
+            }),
         }
     }
 

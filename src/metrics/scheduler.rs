@@ -6,8 +6,7 @@ use prometheus::{Histogram, IntCounter};
 
 use super::buckets;
 use super::family::{GaugeVec, HistogramVec, IntCounterVec, IntGaugeVec};
-use super::table::Stability::{Alpha, Beta, Stable};
-use super::table::Table;
+use super::table::{ALPHA, BETA, Declaration, STABLE, Table};
 
 /// Metrics of attempts and their pods.
 #[derive(Debug)]
@@ -22,7 +21,6 @@ pub(super) struct Attempts {
     pub(super) event_handling: HistogramVec,
     pub(super) preemption_attempts: IntCounter,
     pub(super) preemption_victims: Histogram,
-    pub(super) preemption_pauses: IntCounterVec,
     pub(super) ranking_checks: IntCounterVec,
     pub(super) evictions: IntCounterVec,
     pub(super) eviction_duration: HistogramVec,
@@ -32,103 +30,103 @@ pub(super) struct Attempts {
 impl Attempts {
     pub(super) fn register(table: &mut Table) -> Self {
         Self {
-            total: table.counters(
-                Stable,
-                "scheduler_schedule_attempts_total",
-                "Attempts to schedule pods. `unschedulable` is a pod that fits nowhere, `error` a \
-                 failure inside the scheduler.",
-                &["result", "profile"],
-            ),
-            duration: table.histograms(
-                Stable,
-                "scheduler_scheduling_attempt_duration_seconds",
-                "Time of an attempt, from taking the pod to its bind or its failure.",
-                &["result", "profile"],
-                buckets::attempt(),
-            ),
-            algorithm: table.histogram(
-                Alpha,
-                "scheduler_scheduling_algorithm_duration_seconds",
-                "Time to find a node for a pod.",
-                buckets::attempt(),
-            ),
-            pod_sli: table.histograms(
-                Beta,
-                "scheduler_pod_scheduling_sli_duration_seconds",
-                "Time from a pod's first entry into the active queue to its bind, gates excluded.",
-                &["attempts"],
-                buckets::pod(),
-            ),
-            pod_attempts: table.histogram(
-                Stable,
-                "scheduler_pod_scheduling_attempts",
-                "Attempts a pod needed until it was bound.",
-                buckets::POD_ATTEMPTS,
-            ),
-            after_flush: table.counter(
-                Alpha,
-                "scheduler_pod_scheduled_after_flush_total",
-                "Pods bound after having been unschedulable for so long that they were tried \
-                 again without an event.",
-            ),
-            permit_wait: table.histograms(
-                Beta,
-                "scheduler_permit_wait_duration_seconds",
-                "Time pods waited for Permit plugins.",
-                &["result"],
-                buckets::attempt(),
-            ),
-            event_handling: table.histograms(
-                Alpha,
-                "scheduler_event_handling_duration_seconds",
-                "Time to process one change of the cluster.",
-                &["event"],
-                buckets::extension_point(),
-            ),
-            preemption_attempts: table.counter(
-                Stable,
-                "scheduler_preemption_attempts_total",
-                "Preemption attempts, successful or not.",
-            ),
-            preemption_victims: table.histogram(
-                Stable,
-                "scheduler_preemption_victims",
-                "Number of victims of a preemption.",
-                buckets::VICTIMS,
-            ),
-            ranking_checks: table.counters(
-                Alpha,
-                "loadmaster_ranking_check_total",
-                "Number of decisions by a ranking that were made again by a full pass.",
-                &["result"],
-            ),
-            preemption_pauses: table.counters(
-                Alpha,
-                "loadmaster_preemption_pauses_total",
-                "Times a pod was kept from preempting because too many preemptions led to no \
-                 binding: those for the `pod` itself, or those on a `node`.",
-                &["paused"],
-            ),
-            evictions: table.counters(
-                Alpha,
-                "scheduler_preemption_goroutines_execution_total",
-                "Preemptions whose evictions have ended. `error`: a victim could not be evicted.",
-                &["result"],
-            ),
-            eviction_duration: table.histograms(
-                Alpha,
-                "scheduler_preemption_goroutines_duration_seconds",
-                "Time from the start of a preemption to the answer to its last eviction.",
-                &["result"],
-                buckets::pod(),
-            ),
-            last_attempt: table.timestamps(
-                Alpha,
-                "loadmaster_last_scheduling_attempt_timestamp_seconds",
-                "Time of the last attempt to schedule a pod, in seconds since 1970. Absent before \
-                 the first attempt.",
-                &[],
-            ),
+            total: table.counters(Declaration {
+                name: "scheduler_schedule_attempts_total",
+                labels: &["result", "profile"],
+                help: "Attempts to schedule pods. `unschedulable` is a pod that fits nowhere, \
+                       `error` a failure inside the scheduler.",
+                ..STABLE
+            }),
+            duration: table.histograms(Declaration {
+                name: "scheduler_scheduling_attempt_duration_seconds",
+                labels: &["result", "profile"],
+                help: "Time of an attempt, from taking the pod to its bind or its failure.",
+                page: "failures include the failure handler",
+                ..STABLE
+            }, buckets::attempt()),
+            algorithm: table.histogram(Declaration {
+                name: "scheduler_scheduling_algorithm_duration_seconds",
+                help: "Time to find a node for a pod.",
+                ..ALPHA
+            }, buckets::attempt()),
+            pod_sli: table.histograms(Declaration {
+                name: "scheduler_pod_scheduling_sli_duration_seconds",
+                labels: &["attempts"],
+                help: "Time from a pod's first entry into the active queue to its bind, gates \
+                       excluded.",
+                ..BETA
+            }, buckets::pod()),
+            pod_attempts: table.histogram(Declaration {
+                name: "scheduler_pod_scheduling_attempts",
+                help: "Attempts a pod needed until it was bound.",
+                ..STABLE
+            }, buckets::POD_ATTEMPTS),
+            after_flush: table.counter(Declaration {
+                name: "scheduler_pod_scheduled_after_flush_total",
+                help: "Pods bound after having been unschedulable for so long that they were tried \
+                       again without an event.",
+                page: "counts; kube-scheduler never increments it",
+                ..ALPHA
+            }),
+            permit_wait: table.histograms(Declaration {
+                name: "scheduler_permit_wait_duration_seconds",
+                labels: &["result"],
+                help: "Time pods waited for Permit plugins.",
+                ..BETA
+            }, buckets::attempt()),
+            event_handling: table.histograms(Declaration {
+                name: "scheduler_event_handling_duration_seconds",
+                labels: &["event"],
+                help: "Time to process one change of the cluster.",
+                page: "always the time that passed; kube-scheduler reports about 0 for most \
+                       events. If an update has several events, a later one includes the time of \
+                       those before it",
+                ..ALPHA
+            }, buckets::extension_point()),
+            preemption_attempts: table.counter(Declaration {
+                name: "scheduler_preemption_attempts_total",
+                help: "Preemption attempts, successful or not.",
+                ..STABLE
+            }),
+            preemption_victims: table.histogram(Declaration {
+                name: "scheduler_preemption_victims",
+                help: "Number of victims of a preemption.",
+                ..STABLE
+            }, buckets::VICTIMS),
+            ranking_checks: table.counters(Declaration {
+                name: "loadmaster_ranking_check_total",
+                labels: &["result"],
+                help: "Number of decisions by a ranking that were made again by a full pass.",
+                page: "Decisions by a ranking that a full pass made again, one in 1,024, or one \
+                       for each 16 nodes in a large cluster: `agrees`, or `differs`. Each that \
+                       differs is a bug, and is logged",
+                ..ALPHA
+            }),
+            evictions: table.counters(Declaration {
+                name: "scheduler_preemption_goroutines_execution_total",
+                labels: &["result"],
+                help: "Preemptions whose evictions have ended. `error`: a victim could not be \
+                       evicted.",
+                page: "`error` if a victim could not be evicted; kube-scheduler always reports \
+                       `success`",
+                ..ALPHA
+            }),
+            eviction_duration: table.histograms(Declaration {
+                name: "scheduler_preemption_goroutines_duration_seconds",
+                labels: &["result"],
+                help: "Time from the start of a preemption to the answer to its last eviction.",
+                page: "the time until the last eviction is answered; kube-scheduler reports about \
+                       0",
+                ..ALPHA
+            }, buckets::pod()),
+            last_attempt: table.timestamps(Declaration {
+                name: "loadmaster_last_scheduling_attempt_timestamp_seconds",
+                help: "Time of the last attempt to schedule a pod, in seconds since 1970. Absent \
+                       before the first attempt.",
+                page: "When the last attempt to schedule a pod began. Absent before the first \
+                       attempt",
+                ..ALPHA
+            }),
         }
     }
 }
@@ -171,51 +169,61 @@ pub(super) struct Queues {
 impl Queues {
     pub(super) fn register(table: &mut Table) -> Self {
         Self {
-            pending: table.gauges(
-                Stable,
-                "scheduler_pending_pods",
-                "Pods without a node, by queue. `active` are next, `backoff` wait out a failure, \
-                 `unschedulable` wait for a change, `gated` may not be tried.",
-                &["queue"],
-            ),
-            incoming: table.counters(
-                Stable,
-                "scheduler_queue_incoming_pods_total",
-                "Pods that entered a queue, by queue and event.",
-                &["queue", "event"],
-            ),
-            unschedulable: table.gauges(
-                Beta,
-                "scheduler_unschedulable_pods",
-                "Pods a plugin keeps from being scheduled. A pod counts for every plugin that \
-                 rejected it.",
-                &["plugin", "profile"],
-            ),
-            in_flight: table.gauges(
-                Alpha,
-                "scheduler_inflight_events",
-                "Events kept for pods that are being tried.",
-                &["event"],
-            ),
-            oldest: table.timestamps(
-                Alpha,
-                "loadmaster_oldest_pod_timestamp_seconds",
-                "Time at which the longest waiting pod of a queue was added, or failed last, in \
-                 seconds since 1970. Absent while the queue is empty.",
-                &["queue"],
-            ),
-            cache_size: table.gauges(
-                Alpha,
-                "scheduler_cache_size",
-                "Nodes, pods on nodes (assumed ones among them) and assumed pods in the cache.",
-                &["type"],
-            ),
-            goroutines: table.gauges(
-                Beta,
-                "scheduler_goroutines",
-                "Tasks at work, by operation.",
-                &["operation"],
-            ),
+            pending: table.gauges(Declaration {
+                name: "scheduler_pending_pods",
+                labels: &["queue"],
+                help: "Pods without a node, by queue. `active` are next, `backoff` wait out a \
+                       failure, `unschedulable` wait for a change, `gated` may not be tried.",
+                ..STABLE
+            }),
+            incoming: table.counters(Declaration {
+                name: "scheduler_queue_incoming_pods_total",
+                labels: &["queue", "event"],
+                help: "Pods that entered a queue, by queue and event.",
+                ..STABLE
+            }),
+            unschedulable: table.gauges(Declaration {
+                name: "scheduler_unschedulable_pods",
+                labels: &["plugin", "profile"],
+                help: "Pods a plugin keeps from being scheduled. A pod counts for every plugin \
+                       that rejected it.",
+                page: "updated every five seconds; counts the pods that are queued, so it does not \
+                       leak. `plugin=\"PodGroups\"` has the [members of \
+                       groups](operations.md#pods-of-groups) that are gated",
+                ..BETA
+            }),
+            in_flight: table.gauges(Declaration {
+                name: "scheduler_inflight_events",
+                labels: &["event"],
+                help: "Events kept for pods that are being tried.",
+                page: "updated every five seconds; no `PodPopped`",
+                ..ALPHA
+            }),
+            oldest: table.timestamps(Declaration {
+                name: "loadmaster_oldest_pod_timestamp_seconds",
+                labels: &["queue"],
+                help: "Time at which the longest waiting pod of a queue was added, or failed last, \
+                       in seconds since 1970. Absent while the queue is empty.",
+                page: "When the longest waiting pod of the queue was created, or failed last. \
+                       Absent while the queue is empty. A pod that stays active for minutes means \
+                       that the scheduler does not keep up or is held",
+                ..ALPHA
+            }),
+            cache_size: table.gauges(Declaration {
+                name: "scheduler_cache_size",
+                labels: &["type"],
+                help: "Nodes, pods on nodes (assumed ones among them) and assumed pods in the \
+                       cache.",
+                ..ALPHA
+            }),
+            goroutines: table.gauges(Declaration {
+                name: "scheduler_goroutines",
+                labels: &["operation"],
+                help: "Tasks at work, by operation.",
+                page: "`binding`, `PreBind` and `prioritizing_extender`; the other work is done by \
+                       the scheduling loop",
+                ..BETA
+            }),
         }
     }
 }
@@ -234,45 +242,52 @@ pub(super) struct Plugins {
 impl Plugins {
     pub(super) fn register(table: &mut Table) -> Self {
         Self {
-            point: table.histograms(
-                Stable,
-                "scheduler_framework_extension_point_duration_seconds",
-                "Time of all plugins of an extension point.",
-                &["extension_point", "status", "profile"],
-                buckets::extension_point(),
-            ),
-            execution: table.histograms(
-                Alpha,
-                "scheduler_plugin_execution_duration_seconds",
-                "Time of one plugin at an extension point, measured in every tenth attempt.",
-                &["plugin", "extension_point", "status"],
-                buckets::plugin(),
-            ),
-            evaluations: table.counters(
-                Beta,
-                "scheduler_plugin_evaluation_total",
-                "Calls of a plugin. Filter and Score plugins are called once for all nodes.",
-                &["plugin", "extension_point", "profile"],
-            ),
-            hint: table.histograms(
-                Alpha,
-                "scheduler_queueing_hint_execution_duration_seconds",
-                "Time of a queueing hint.",
-                &["plugin", "event", "hint"],
-                buckets::plugin(),
-            ),
-            volume_errors: table.counters(
-                Alpha,
-                "scheduler_volume_scheduling_stage_error_total",
-                "Errors of VolumeBinding.",
-                &["operation"],
-            ),
-            panics: table.counters(
-                Alpha,
-                "loadmaster_plugin_panics_total",
-                "Panics of a plugin. Each failed one attempt.",
-                &["plugin"],
-            ),
+            point: table.histograms(Declaration {
+                name: "scheduler_framework_extension_point_duration_seconds",
+                labels: &["extension_point", "status", "profile"],
+                help: "Time of all plugins of an extension point.",
+                page: "Bind ends with the answer to the request; no series for Sign and the points \
+                       of pod groups",
+                ..STABLE
+            }, buckets::extension_point()),
+            execution: table.histograms(Declaration {
+                name: "scheduler_plugin_execution_duration_seconds",
+                labels: &["plugin", "extension_point", "status"],
+                help: "Time of one plugin at an extension point, measured in every tenth attempt.",
+                page: "one call covers all nodes; a PreBind plugin that waits is called several \
+                       times; for the first pod of a template on more than 32,768 nodes there is \
+                       one call for each part of the nodes; calls in dry runs of preemption are \
+                       not measured, so there is no `PreFilterExtensionRemovePod`",
+                ..ALPHA
+            }, buckets::plugin()),
+            evaluations: table.counters(Declaration {
+                name: "scheduler_plugin_evaluation_total",
+                labels: &["plugin", "extension_point", "profile"],
+                help: "Calls of a plugin. Filter and Score plugins are called once for all nodes.",
+                page: "Filter and Score count once per attempt; one call covers all nodes, or a \
+                       part of more than 32,768",
+                ..BETA
+            }),
+            hint: table.histograms(Declaration {
+                name: "scheduler_queueing_hint_execution_duration_seconds",
+                labels: &["plugin", "event", "hint"],
+                help: "Time of a queueing hint.",
+                page: "every call is measured",
+                ..ALPHA
+            }, buckets::plugin()),
+            volume_errors: table.counters(Declaration {
+                name: "scheduler_volume_scheduling_stage_error_total",
+                labels: &["operation"],
+                help: "Errors of VolumeBinding.",
+                ..ALPHA
+            }),
+            panics: table.counters(Declaration {
+                name: "loadmaster_plugin_panics_total",
+                labels: &["plugin"],
+                help: "Panics of a plugin. Each failed one attempt.",
+                page: "Panics of a plugin. Each failed one attempt",
+                ..ALPHA
+            }),
         }
     }
 }

@@ -3,8 +3,7 @@
 use super::family::{IntCounterVec, IntGaugeVec};
 use super::process::Process;
 use super::selection::Selection;
-use super::table::Stability::Stable;
-use super::table::Table;
+use super::table::{Declaration, STABLE, Table};
 use super::text;
 
 /// The metric of the process that is served with the results.
@@ -21,19 +20,19 @@ pub struct Slis {
 impl Default for Slis {
     fn default() -> Self {
         let mut table = Table::new(Selection::default());
-        table.collector(Process::only(START_TIME));
-        let healthcheck = table.gauges(
-            Stable,
-            "kubernetes_healthcheck",
-            "The last result of a health check: 1 for success, 0 for failure.",
-            &["name", "type"],
-        );
-        let healthchecks = table.counters(
-            Stable,
-            "kubernetes_healthchecks_total",
-            "Health checks, by result.",
-            &["name", "type", "status"],
-        );
+        table.process(Process::only(START_TIME));
+        let healthcheck = table.gauges(Declaration {
+            name: "kubernetes_healthcheck",
+            labels: &["name", "type"],
+            help: "The last result of a health check: 1 for success, 0 for failure.",
+            ..STABLE
+        });
+        let healthchecks = table.counters(Declaration {
+            name: "kubernetes_healthchecks_total",
+            labels: &["name", "type", "status"],
+            help: "Health checks, by result.",
+            ..STABLE
+        });
         Self { registry: table.into_registry(), healthcheck, healthchecks }
     }
 }

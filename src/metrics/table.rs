@@ -1,9 +1,11 @@
-//! The registration of metrics: name, stability, help, labels and buckets in one place.
+//! The registration of metrics. Each is declared once: registry and `docs/metrics.md` follow from it.
 
 use prometheus::core::{Collector, MetricVec, MetricVecBuilder};
+use prometheus::proto::MetricType;
 use prometheus::{Histogram, HistogramOpts, IntCounter, IntGauge, Opts, Registry};
 
 use super::family::{Family, GaugeVec, HistogramVec, IntCounterVec, IntGaugeVec, Limits};
+use super::process::{Process, Source};
 use super::selection::Selection;
 
 /// The stability level of a metric, which Kubernetes prints in the help text.
@@ -17,13 +19,62 @@ pub(super) enum Stability {
 use Stability::{Alpha, Beta, Stable};
 
 impl Stability {
-    const fn name(self) -> &'static str {
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Alpha => "ALPHA",
             Beta => "BETA",
             Stable => "STABLE",
         }
     }
+}
+
+/// What a metric is: one declaration registers it, and gives it its row in `docs/metrics.md`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Declaration {
+    pub(super) stability: Stability,
+    pub(super) name: &'static str,
+    /// Names of the labels, in the order in which values are given.
+    pub(super) labels: &'static [&'static str],
+    /// The text that `/metrics` serves.
+    pub(super) help: &'static str,
+    /// The last column of the row, in Markdown: how a metric of kube-scheduler differs, or what one
+    /// of Loadmaster means, if the help text does not say it all.
+    #[cfg_attr(not(test), expect(dead_code, reason = "read by the test that writes the page"))]
+    pub(super) page: &'static str,
+}
+
+/// A declaration of an alpha metric, without name and help text.
+pub(super) const ALPHA: Declaration = Declaration::new(Alpha);
+/// The same of a beta metric.
+pub(super) const BETA: Declaration = Declaration::new(Beta);
+/// The same of a stable metric.
+pub(super) const STABLE: Declaration = Declaration::new(Stable);
+
+impl Declaration {
+    const fn new(stability: Stability) -> Self {
+        Self { stability, name: "", labels: &[], help: "", page: "" }
+    }
+
+    fn opts(&self) -> Opts {
+        Opts::new(self.name, format!("[{}] {}", self.stability.name(), self.help))
+    }
+
+    fn histogram_opts(&self, buckets: impl Into<Vec<f64>>) -> HistogramOpts {
+        HistogramOpts::from(self.opts()).buckets(buckets.into())
+    }
+}
+
+/// A registered metric.
+#[derive(Debug, Clone)]
+pub(super) struct Registered {
+    pub(super) name: String,
+    /// `counter`, `gauge` or `histogram`.
+    #[cfg_attr(not(test), expect(dead_code, reason = "read by the test that writes the page"))]
+    pub(super) kind: &'static str,
+    /// `None` for metrics of the process, which are not of Kubernetes.
+    pub(super) declaration: Option<Declaration>,
+    /// Upper bounds of the buckets of a histogram.
+    pub(super) bounds: Vec<f64>,
 }
 
 /// A registry under construction.
@@ -33,8 +84,7 @@ pub(super) struct Table {
     selection: Selection,
     /// Counts the values of labels that the selection does not allow.
     unexpected: IntCounter,
-    /// Name and stability of every registered metric.
-    registered: Vec<(String, Stability)>,
+    registered: Vec<Registered>,
     resettable: Vec<Resettable>,
 }
 
@@ -54,117 +104,126 @@ impl Resettable {
     }
 }
 
+/// Counts the values of labels that a selection does not allow.
+const UNEXPECTED: Declaration = Declaration {
+    name: "cardinality_enforcement_unexpected_categorizations_total",
+    help: "Values of labels that --allow-metric-labels does not allow.",
+    ..ALPHA
+};
+
 impl Table {
     pub(super) fn new(selection: Selection) -> Self {
-        let unexpected = IntCounter::with_opts(opts(
-            Alpha,
-            "cardinality_enforcement_unexpected_categorizations_total",
-            "Values of labels that --allow-metric-labels does not allow.",
-        ));
         Self {
             registry: Registry::new(),
             selection,
-            unexpected: unexpected.expect(VALID),
+            unexpected: IntCounter::with_opts(UNEXPECTED.opts()).expect(VALID),
             registered: Vec::new(),
             resettable: Vec::new(),
         }
     }
 
-    pub(super) fn counter(&mut self, stability: Stability, name: &str, help: &str) -> IntCounter {
-        self.register(stability, IntCounter::with_opts(opts(stability, name, help)))
+    pub(super) fn counter(&mut self, declaration: Declaration) -> IntCounter {
+        self.register(COUNTER, declaration, IntCounter::with_opts(declaration.opts()))
     }
 
-    pub(super) fn counters(
-        &mut self,
-        stability: Stability,
-        name: &str,
-        help: &str,
-        labels: &[&str],
-    ) -> IntCounterVec {
-        let series = prometheus::IntCounterVec::new(opts(stability, name, help), labels);
-        let family = self.family(stability, name, labels, series);
-        self.resettable.push(Resettable::Counters(family.clone()));
+    pub(super) fn counters(&mut self, declaration: Declaration) -> IntCounterVec {
+        let series = prometheus::IntCounterVec::new(declaration.opts(), declaration.labels);
+        let family = self.family(COUNTER, declaration, series);
+        if !declaration.labels.is_empty() {
+            self.resettable.push(Resettable::Counters(family.clone()));
+        }
         family
     }
 
-    pub(super) fn gauges(
-        &mut self,
-        stability: Stability,
-        name: &str,
-        help: &str,
-        labels: &[&str],
-    ) -> IntGaugeVec {
-        let series = prometheus::IntGaugeVec::new(opts(stability, name, help), labels);
-        self.family(stability, name, labels, series)
+    pub(super) fn gauges(&mut self, declaration: Declaration) -> IntGaugeVec {
+        let series = prometheus::IntGaugeVec::new(declaration.opts(), declaration.labels);
+        self.family(GAUGE, declaration, series)
     }
 
-    pub(super) fn gauge(&mut self, stability: Stability, name: &str, help: &str) -> IntGauge {
-        self.register(stability, IntGauge::with_opts(opts(stability, name, help)))
+    pub(super) fn gauge(&mut self, declaration: Declaration) -> IntGauge {
+        self.register(GAUGE, declaration, IntGauge::with_opts(declaration.opts()))
     }
 
     /// Registers gauges of times in seconds.
-    pub(super) fn timestamps(
-        &mut self,
-        stability: Stability,
-        name: &str,
-        help: &str,
-        labels: &[&str],
-    ) -> GaugeVec {
-        let series = prometheus::GaugeVec::new(opts(stability, name, help), labels);
-        self.family(stability, name, labels, series)
+    pub(super) fn timestamps(&mut self, declaration: Declaration) -> GaugeVec {
+        let series = prometheus::GaugeVec::new(declaration.opts(), declaration.labels);
+        self.family(GAUGE, declaration, series)
     }
 
     pub(super) fn histogram(
         &mut self,
-        stability: Stability,
-        name: &str,
-        help: &str,
+        declaration: Declaration,
         buckets: impl Into<Vec<f64>>,
     ) -> Histogram {
-        let opts = HistogramOpts::from(opts(stability, name, help)).buckets(buckets.into());
-        self.register(stability, Histogram::with_opts(opts))
+        let buckets = buckets.into();
+        let opts = declaration.histogram_opts(buckets.clone());
+        let histogram = self.register(HISTOGRAM, declaration, Histogram::with_opts(opts));
+        self.bounded(buckets);
+        histogram
     }
 
     pub(super) fn histograms(
         &mut self,
-        stability: Stability,
-        name: &str,
-        help: &str,
-        labels: &[&str],
+        declaration: Declaration,
         buckets: impl Into<Vec<f64>>,
     ) -> HistogramVec {
-        let opts = HistogramOpts::from(opts(stability, name, help)).buckets(buckets.into());
-        let series = prometheus::HistogramVec::new(opts, labels);
-        let family = self.family(stability, name, labels, series);
+        let buckets = buckets.into();
+        let opts = declaration.histogram_opts(buckets.clone());
+        let series = prometheus::HistogramVec::new(opts, declaration.labels);
+        let family = self.family(HISTOGRAM, declaration, series);
+        self.bounded(buckets);
         self.resettable.push(Resettable::Histograms(family.clone()));
         family
     }
 
-    /// Registers a collector that produces its samples at each scrape.
-    pub(super) fn collector(&mut self, collector: impl Collector + 'static) {
-        let names = collector.desc().into_iter().map(|desc| (desc.fq_name.clone(), Alpha));
-        self.registered.extend(names.collect::<Vec<_>>());
-        self.registry.register(Box::new(collector)).expect(UNIQUE);
+    /// Notes the bounds of the histogram that was registered last.
+    fn bounded(&mut self, bounds: Vec<f64>) {
+        if let Some(registered) = self.registered.last_mut() {
+            registered.bounds = bounds;
+        }
     }
 
-    /// Adds the metrics about the registry itself, and returns it with the names of all metrics.
-    pub(super) fn finish(mut self) -> (Registry, Vec<String>) {
-        let labels = ["stability_level", "deprecated_version"];
-        let help = "Metrics that are registered, by stability.";
-        let totals = self.counters(Beta, "registered_metrics_total", help, &labels);
-        let help = "Metrics hidden because they are deprecated, or disabled.";
-        let hidden = self.counter(Beta, "hidden_metrics_total", help);
-        let disabled =
-            self.counter(Beta, "disabled_metrics_total", "Names of metrics disabled by a flag.");
+    /// Registers metrics of the process, which are read at each scrape.
+    pub(super) fn process(&mut self, process: Process) {
+        for Source { name, kind, .. } in process.sources() {
+            let kind = if *kind == MetricType::COUNTER { COUNTER } else { GAUGE };
+            let name = (*name).to_owned();
+            self.registered.push(Registered { name, kind, declaration: None, bounds: Vec::new() });
+        }
+        self.registry.register(Box::new(process)).expect(UNIQUE);
+    }
+
+    /// Adds the metrics about the registry itself, and returns it with all metrics.
+    pub(super) fn finish(mut self) -> (Registry, Vec<Registered>) {
+        let totals = self.counters(Declaration {
+            name: "registered_metrics_total",
+            labels: &["stability_level", "deprecated_version"],
+            help: "Metrics that are registered, by stability.",
+            ..BETA
+        });
+        let hidden = self.counter(Declaration {
+            name: "hidden_metrics_total",
+            help: "Metrics hidden because they are deprecated, or disabled.",
+            page: "no metric is deprecated; as in kube-scheduler, disabled metrics count",
+            ..BETA
+        });
+        let disabled = self.counter(Declaration {
+            name: "disabled_metrics_total",
+            help: "Names of metrics disabled by a flag.",
+            ..BETA
+        });
         disabled.inc_by(self.selection.disabled() as u64);
-        self.register(Alpha, Ok(self.unexpected.clone()));
-        for (name, stability) in &self.registered {
+        self.register(COUNTER, UNEXPECTED, Ok(self.unexpected.clone()));
+        for Registered { name, declaration, .. } in &self.registered {
             match self.selection.disables(name) {
                 true => hidden.inc(),
-                false => totals.with_label_values(&[stability.name(), ""]).inc(),
+                false => {
+                    let stability = declaration.map_or(Alpha, |declaration| declaration.stability);
+                    totals.with_label_values(&[stability.name(), ""]).inc();
+                }
             }
         }
-        (self.registry, self.registered.into_iter().map(|(name, _)| name).collect())
+        (self.registry, self.registered)
     }
 
     /// Takes the families that a reset empties.
@@ -179,32 +238,33 @@ impl Table {
 
     fn family<B: MetricVecBuilder + 'static>(
         &mut self,
-        stability: Stability,
-        name: &str,
-        labels: &[&str],
+        kind: &'static str,
+        declaration: Declaration,
         series: prometheus::Result<MetricVec<B>>,
     ) -> Family<MetricVec<B>> {
-        let limits = self.selection.limits(name, labels);
+        let limits = self.selection.limits(declaration.name, declaration.labels);
         let limits = limits.map(|allowed| Limits { allowed, unexpected: self.unexpected.clone() });
-        Family::new(self.register(stability, series), limits)
+        Family::new(self.register(kind, declaration, series), limits)
     }
 
     fn register<M: Collector + Clone + 'static>(
         &mut self,
-        stability: Stability,
+        kind: &'static str,
+        declaration: Declaration,
         metric: prometheus::Result<M>,
     ) -> M {
         let metric = metric.expect(VALID);
         self.registry.register(Box::new(metric.clone())).expect(UNIQUE);
-        let names = metric.desc().into_iter().map(|desc| (desc.fq_name.clone(), stability));
-        self.registered.extend(names);
+        let name = declaration.name.to_owned();
+        let declaration = Some(declaration);
+        self.registered.push(Registered { name, kind, declaration, bounds: Vec::new() });
         metric
     }
 }
 
+const COUNTER: &str = "counter";
+const GAUGE: &str = "gauge";
+const HISTOGRAM: &str = "histogram";
+
 const VALID: &str = "names, labels and buckets are valid constants";
 const UNIQUE: &str = "every name is in the table once";
-
-fn opts(stability: Stability, name: &str, help: &str) -> Opts {
-    Opts::new(name, format!("[{}] {help}", stability.name()))
-}

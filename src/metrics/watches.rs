@@ -3,8 +3,7 @@
 use prometheus::{Gauge, IntGauge};
 
 use super::family::{GaugeVec, IntCounterVec, IntGaugeVec};
-use super::table::Stability::Alpha;
-use super::table::Table;
+use super::table::{ALPHA, Declaration, Table};
 use super::{gauge, unix_time};
 
 /// Metrics of all watches.
@@ -19,26 +18,35 @@ impl Watches {
     pub(super) fn register(table: &mut Table) -> Self {
         let labels = &["resource"];
         Self {
-            last_event: table.timestamps(
-                Alpha,
-                "loadmaster_watch_last_event_timestamp_seconds",
-                "Time at which the API server last sent something for the watch, in seconds since \
-                 1970: an event, a bookmark, or the start of a response. Initially the start of the \
-                 watch.",
+            last_event: table.timestamps(Declaration {
+                name: "loadmaster_watch_last_event_timestamp_seconds",
                 labels,
-            ),
-            objects: table.gauges(
-                Alpha,
-                "loadmaster_watched_objects",
-                "Objects that exist according to the watch.",
+                help: "Time at which the API server last sent something for the watch, in seconds \
+                       since 1970: an event, a bookmark, or the start of a response. Initially the \
+                       start of the watch.",
+                page: "When the API server last sent something for this watch: an event, a \
+                       bookmark, or the start of a response. Initially the start of the watch. A \
+                       watch without changes is opened again after 45 seconds (90 seconds while \
+                       the server is late), so a kind that never changes does not look stuck; more \
+                       than five minutes are a fault",
+                ..ALPHA
+            }),
+            objects: table.gauges(Declaration {
+                name: "loadmaster_watched_objects",
                 labels,
-            ),
-            failures: table.counters(
-                Alpha,
-                "loadmaster_watch_failures_total",
-                "Lists and watches that failed. A watch that the server ends normally does not count.",
+                help: "Objects that exist according to the watch.",
+                page: "Objects that exist according to the watch",
+                ..ALPHA
+            }),
+            failures: table.counters(Declaration {
+                name: "loadmaster_watch_failures_total",
                 labels,
-            ),
+                help: "Lists and watches that failed. A watch that the server ends normally does \
+                       not count.",
+                page: "Lists and watches that failed. A watch that the server ends normally, or \
+                       whose version has expired, does not count",
+                ..ALPHA
+            }),
         }
     }
 

@@ -17,6 +17,7 @@
 //! - [`record`]: what each attempt found, kept in bounded memory.
 //! - [`profile`]: the plugins that run for the pods of a scheduler name.
 //! - [`ports`]: extenders and measurements.
+//! - [`counters`]: counters that only metrics read.
 //! - `simulation`: parts of the engine, alone, for the fault simulation (feature `simulation`).
 //!
 //! Modules import downward only, in this order: engine, preemption, attempts, binding, failure, decide, ranking,
@@ -30,6 +31,7 @@ mod change;
 pub mod classify;
 mod config;
 mod context;
+pub mod counters;
 pub mod cycle;
 pub mod decide;
 mod effect;

@@ -11,6 +11,7 @@ use framework::{
     ClusterEvent, Code, ExtensionPoint, PluginName, Pod, PodKey, QueueTimes, Time, Uid,
 };
 
+use crate::counters::EngineCounter;
 use crate::record::{Choice, Record};
 
 /// A part of a pass over many nodes.
@@ -252,6 +253,13 @@ pub enum Span<'a> {
 /// An occurrence that is counted.
 #[derive(Debug, Clone, Copy)]
 pub enum Count<'a> {
+    /// Something happened that only a metric counts.
+    Counter {
+        /// The counter.
+        counter: &'static EngineCounter,
+        /// Values of its labels, in their order.
+        labels: &'a [&'a str],
+    },
     /// An event of the [change](Span::Change) at hand was handled
     /// (`event_handling_duration_seconds`).
     Event(&'a ClusterEvent),
@@ -322,8 +330,6 @@ pub enum Count<'a> {
         /// Namespace of the pod.
         namespace: &'a str,
     },
-    /// The answer to a request to bind was lost. The pod may be bound or not.
-    BindUnknown,
     /// A decision by a ranking was made again by a full pass.
     RankingCheck {
         /// The pod.
@@ -361,9 +367,6 @@ pub enum Count<'a> {
     /// The first request to bind a pod was sent this long after the attempt began. The decision is based
     /// on the state at the beginning of the attempt.
     DecisionAge(Duration),
-    /// A pod may not preempt for a while, because too many preemptions led to no binding: `pod` counts
-    /// the pod's own preemptions, `node` those on one node.
-    PreemptionPaused(&'static str),
     /// A pod is notified that it is not scheduled, because it belongs to a PodGroup.
     GroupMemberGated {
         /// The pod.
@@ -376,6 +379,13 @@ pub enum Count<'a> {
         /// The plugin.
         plugin: &'a PluginName,
     },
+}
+
+impl<'a> Count<'a> {
+    /// Returns the increase of a counter by one.
+    pub const fn of(counter: &'static EngineCounter, labels: &'a [&'a str]) -> Self {
+        Self::Counter { counter, labels }
+    }
 }
 
 /// Receives measurements. It is write-only: decisions cannot read it. By default every method does

@@ -59,7 +59,9 @@ fn with_samples() -> Arc<Metrics> {
     });
     probe.count(Count::Panic { plugin: &plugin });
     probe.count(Count::Victims(2));
-    probe.count(Count::PreemptionPaused("pod"));
+    for counter in engine::counters::ALL {
+        probe.count(Count::of(counter, &vec!["pod"; counter.labels.len()]));
+    }
     probe.count(Count::RankingCheck { pod: &PodKey::new("default", "p"), agrees: true });
     metrics.set_cache_size(CacheSize::default());
     metrics.set_binding_phases(BindingPhases::default());
@@ -105,13 +107,6 @@ fn samples<'a>(text: &'a str, name: &str) -> Vec<(&'a str, &'a str)> {
     let lines = text.lines().filter_map(|line| line.strip_prefix(name));
     let lines = lines.filter(|rest| rest.starts_with(['{', ' ']));
     lines.filter_map(|rest| rest.rsplit_once(' ')).collect()
-}
-
-/// Returns the label names of a sample, without the bound of a bucket.
-fn label_names(labels: &str) -> BTreeSet<&str> {
-    let pairs = labels.trim_matches(['{', '}']).split("\",").filter(|pair| !pair.is_empty());
-    let names = pairs.filter_map(|pair| Some(pair.split_once('=')?.0));
-    names.filter(|name| *name != "le").collect()
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The exported metrics, the metrics of kube-scheduler and `docs/metrics.md` agree.
+//! The registered metrics, the metrics of kube-scheduler and `docs/metrics.md` agree.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::*;
 
-const DOCUMENT: &str = include_str!("../../../docs/metrics.md");
+const PAGE: &str = include_str!("../../../docs/metrics.md");
 
 /// Metrics of kube-scheduler (`reference.toml`).
 #[derive(Deserialize)]
@@ -45,7 +45,7 @@ struct Metric {
     buckets: Option<String>,
 }
 
-/// A family of the text format.
+/// What a metric of kube-scheduler and one of Loadmaster have in common.
 #[derive(Debug, Default, PartialEq)]
 struct Family {
     kind: String,
@@ -65,75 +65,90 @@ fn reference() -> BTreeMap<String, Family> {
     metrics.into_iter().map(|(name, metric)| (name, family(metric))).collect()
 }
 
-/// Returns the exported families, each with the labels and bounds of one of its series.
-fn exported() -> BTreeMap<String, Family> {
-    let text = with_samples().render();
-    let helps = text.lines().filter_map(|line| line.strip_prefix("# HELP ")?.split_once(' '));
-    let stability = |help: &str| {
-        let prefix = help.strip_prefix('[').and_then(|help| help.split_once("] "));
-        prefix.map_or_else(String::new, |(stability, _)| stability.to_owned())
-    };
-    let mut families: BTreeMap<String, Family> = helps
-        .map(|(name, help)| (name, Family { stability: stability(help), ..Family::default() }))
-        .map(|(name, family)| (name.to_owned(), family))
-        .collect();
-    for (name, family) in &mut families {
-        let kind = text.lines().find_map(|line| line.strip_prefix(&format!("# TYPE {name} ")));
-        kind.unwrap().clone_into(&mut family.kind);
-        let is_histogram = family.kind == "histogram";
-        let sampled = if is_histogram { format!("{name}_count") } else { name.clone() };
-        let series = samples(&text, &sampled);
-        let (labels, _) = series.first().unwrap_or_else(|| panic!("{name} has no sample"));
-        family.labels = label_names(labels).into_iter().map(str::to_owned).collect();
-        if is_histogram {
-            let buckets = samples(&text, &format!("{name}_bucket"));
-            let bounds = buckets.iter().filter_map(|(labels, _)| labels.rsplit_once("le=\""));
-            let bounds = bounds.map(|(_, bound)| bound.trim_end_matches("\"}"));
-            let bounds = bounds.take_while(|bound| *bound != "+Inf");
-            family.bounds = bounds.map(|bound| bound.parse().unwrap()).collect();
-        }
-    }
-    families
+/// Returns the registered metrics, in the order of their registration.
+fn registered() -> Vec<Registered> {
+    Metrics::new().registered
 }
 
-/// Returns the rows below a heading of the document that start with a name: the name, and the other
-/// columns.
-fn rows(heading: &str) -> BTreeMap<&'static str, Vec<&'static str>> {
-    let (_, section) = DOCUMENT.split_once(&format!("\n## {heading}\n")).unwrap();
-    let section = section.split("\n## ").next().unwrap_or_default();
-    let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.strip_suffix(" |"));
-    let rows = rows.map(|row| row.split_once('`').unwrap());
-    rows.map(|(name, columns)| {
-        (name, columns.split('|').skip(1).map(str::trim).collect::<Vec<_>>())
-    })
-    .collect()
-}
-
-/// Returns the family that a row describes, without bounds.
-fn described(columns: &[&str], stability: &str) -> Family {
-    let labels = columns.last().unwrap().split(", ").filter(|label| !label.is_empty());
+fn family(metric: &Registered) -> Family {
+    let declaration = metric.declaration;
+    let labels = declaration.map_or(&[][..], |declaration| declaration.labels);
     Family {
-        kind: columns[0].to_owned(),
-        stability: stability.to_owned(),
-        labels: labels.map(|label| label.trim_matches('`').to_owned()).collect(),
-        bounds: Vec::new(),
+        kind: metric.kind.to_owned(),
+        stability: declaration.map_or_else(String::new, |known| known.stability.name().to_owned()),
+        labels: labels.iter().map(|label| (*label).to_owned()).collect(),
+        bounds: metric.bounds.clone(),
     }
+}
+
+/// Returns the names in the rows below a heading of the page, each with the last column.
+fn rows(heading: &str) -> BTreeMap<&'static str, &'static str> {
+    let (_, section) = PAGE.split_once(&format!("\n## {heading}\n")).unwrap();
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.strip_suffix('|'));
+    let rows = rows.map(|row| (row.split_once('`').unwrap().0, row.rsplit_once('|').unwrap().1));
+    rows.map(|(name, last)| (name, last.trim())).collect()
+}
+
+/// Returns the table of the metrics for which `is_listed`, one row each.
+fn table(head: &[&str], is_listed: impl Fn(&str) -> bool) -> String {
+    let rule = vec!["---"; head.len()].join("|");
+    let mut text = format!("| {} |\n|{rule}|\n", head.join(" | "));
+    for metric in registered().iter().filter(|metric| is_listed(&metric.name)) {
+        let Family { kind, stability, labels, .. } = family(metric);
+        let labels: Vec<_> = labels.iter().map(|label| format!("`{label}`")).collect();
+        let page = metric.declaration.map_or("", |declaration| declaration.page);
+        let help = metric.declaration.map_or("", |declaration| declaration.help);
+        let meaning = if page.is_empty() { help.trim_end_matches('.') } else { page };
+        for column in head {
+            let cell = match *column {
+                "Metric" => format!("`{}`", metric.name),
+                "Type" => kind.clone(),
+                "Stability" => stability.clone(),
+                "Labels" => labels.join(", "),
+                "Difference" => page.to_owned(),
+                "Meaning" => meaning.to_owned(),
+                other => panic!("no column {other}"),
+            };
+            text += &if cell.is_empty() { "| ".to_owned() } else { format!("| {cell} ") };
+        }
+        text += "|\n";
+    }
+    text
+}
+
+/// Returns the page with tables that follow from the declarations.
+fn page() -> String {
+    let is_ours = |name: &str| name.starts_with("loadmaster_");
+    let theirs =
+        table(&["Metric", "Type", "Stability", "Labels", "Difference"], |name| !is_ours(name));
+    let ours = table(&["Metric", "Type", "Labels", "Meaning"], is_ours);
+    let mut page = String::new();
+    let mut rest = PAGE;
+    for (heading, table) in [("Metrics of kube-scheduler", theirs), ("Metrics of Loadmaster", ours)]
+    {
+        let heading = format!("\n## {heading}\n");
+        let (before, section) = rest.split_once(&heading).unwrap();
+        let (introduction, old) = section.split_once("\n| Metric |").unwrap();
+        let (_, after) = old.split_once("\n\n").unwrap();
+        page += &format!("{before}{heading}{introduction}\n{table}\n");
+        rest = after;
+    }
+    page + rest
 }
 
 #[test]
 fn metrics_of_kube_scheduler_are_exported_alike_or_listed_as_absent() {
-    let (exported, present) = (exported(), rows("Metrics of kube-scheduler"));
+    let registered = registered();
     let absent = rows("Absent metrics of kube-scheduler");
     for (name, expected) in reference() {
-        match exported.get(&name) {
-            Some(family) => {
-                assert_eq!(*family, expected, "{name}");
-                assert!(present.contains_key(&*name), "docs/metrics.md: {name} is missing");
+        match registered.iter().find(|metric| metric.name == name) {
+            Some(metric) => {
+                assert_eq!(family(metric), expected, "{name}");
                 assert!(!absent.contains_key(&*name), "docs/metrics.md: {name} is not absent");
             }
             None => {
-                let reason = absent.get(&*name).map(|columns| columns[0]);
-                let has_reason = reason.is_some_and(|reason| !reason.is_empty());
+                let has_reason = absent.get(&*name).is_some_and(|reason| !reason.is_empty());
                 assert!(has_reason, "docs/metrics.md: {name} is absent without a reason");
             }
         }
@@ -143,27 +158,22 @@ fn metrics_of_kube_scheduler_are_exported_alike_or_listed_as_absent() {
 }
 
 #[test]
-fn document_lists_every_exported_metric() {
-    let mut exported = exported();
-    for family in exported.values_mut() {
-        family.bounds.clear();
+fn metrics_of_kubernetes_are_those_of_kube_scheduler() {
+    let reference = reference();
+    let registered = registered().into_iter().map(|metric| metric.name);
+    let unknown =
+        registered.filter(|name| !name.starts_with("loadmaster_") && !reference.contains_key(name));
+    assert_eq!(unknown.collect::<Vec<_>>(), [""; 0], "kube-scheduler has no such metric");
+}
+
+/// With `WRITE_DOCS=1` the page is written anew.
+#[test]
+fn page_has_the_declared_metrics() {
+    let page = page();
+    if std::env::var_os("WRITE_DOCS").is_some() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/metrics.md");
+        std::fs::write(path, &page).unwrap();
+    } else {
+        assert_eq!(PAGE, page, "docs/metrics.md is old: run `make metrics`");
     }
-    let theirs = rows("Metrics of kube-scheduler");
-    let theirs = theirs.iter().map(|(name, columns)| {
-        let [kind, stability, labels, _] = columns[..] else { panic!("{name}: {columns:?}") };
-        (*name, described(&[kind, labels], stability))
-    });
-    let ours = rows("Metrics of Loadmaster");
-    let ours = ours.iter().map(|(name, columns)| {
-        let [kind, labels, meaning] = columns[..] else { panic!("{name}: {columns:?}") };
-        assert!(!meaning.is_empty(), "{name}");
-        (*name, described(&[kind, labels], "ALPHA"))
-    });
-    let documented: BTreeMap<String, Family> =
-        theirs.chain(ours).map(|(name, family)| (name.to_owned(), family)).collect();
-    for (name, family) in &exported {
-        assert_eq!(documented.get(name), Some(family), "docs/metrics.md: {name}");
-    }
-    let gone = documented.into_keys().filter(|name| !exported.contains_key(name));
-    assert_eq!(gone.collect::<Vec<_>>(), [""; 0], "docs/metrics.md: not exported");
 }

@@ -30,6 +30,7 @@ use self::cycle::{IfUnbound, Next, Phase, Shown, Waiting};
 use self::unknown_bind::UnknownBind;
 use self::waits::PreBindWaits;
 use crate::context::Context;
+use crate::counters;
 use crate::effect::{EffectId, EffectKind};
 use crate::extender::Extender;
 use crate::ports::Count;
@@ -413,7 +414,7 @@ impl BindingCycles {
             (Answer::Ok(_), _) => Next::Bound,
             (Answer::Gone(text), _) => Next::Failed(cycle.bind_error(text)),
             (Answer::Unknown(error), _) => {
-                cx.probe.count(Count::BindUnknown);
+                cx.probe.count(Count::of(&counters::BINDS_OF_UNKNOWN_OUTCOME, &[]));
                 cycle.unknown_binds += 1;
                 let (error, fenced) = (error.clone(), fenced && !repeated);
                 let by_extender = extender.is_some();

@@ -33,6 +33,7 @@ use self::deadlines::Deadlines;
 use crate::attempts::Attempts;
 use crate::binding::BindingCycles;
 use crate::context::{Context, PodEvent};
+use crate::counters;
 use crate::effect::{EffectId, EffectKind, Eviction, ObjectRef};
 use crate::ports::Count;
 use crate::queue::Place;
@@ -325,7 +326,7 @@ impl Preemptions {
             return;
         }
         let paused = if pause.node.is_some() { "node" } else { "pod" };
-        cx.probe.count(Count::PreemptionPaused(paused));
+        cx.probe.count(Count::of(&counters::PREEMPTION_PAUSES, &[paused]));
         let note = pause.to_string();
         let event = PodEvent::warning("PreemptionPaused", "Preempting", &note);
         cx.effects.record(pod, &pod.spec.scheduler_name, event);

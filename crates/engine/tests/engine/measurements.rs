@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use engine::counters::BINDS_OF_UNKNOWN_OUTCOME;
 use engine::{BindingPhases, EffectKind};
 use framework::testing::{node, pod};
 use framework::{Answer, Code, PermitVerdict, PreBindInput, PreBindPreFlight, PreBindStep, Status};
@@ -53,7 +54,7 @@ fn pods_are_counted_by_phase_of_the_binding_cycle() {
     world.answer(read, &answer);
     let phases = BindingPhases { permit: 1, pre_bind: 1, bind: 1, unknown: 2, pre_bind_plugins: 1 };
     assert_eq!(world.engine.binding_phases(), phases);
-    assert_eq!(world.probe.unknown_binds, 2);
+    assert_eq!(world.probe.counted(&BINDS_OF_UNKNOWN_OUTCOME).len(), 2);
 }
 
 #[test]

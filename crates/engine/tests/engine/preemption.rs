@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use engine::counters::PREEMPTION_PAUSES;
 use engine::{EffectKind, Event, ObjectRef, Outcome};
 use framework::testing::{PodBuilder, node, pod};
 use framework::*;
@@ -87,7 +88,7 @@ fn victim_is_evicted_once_until_the_watch_shows_its_end() {
         world.run();
     }
     assert_eq!(world.evictions(), ["v1"]);
-    assert_eq!(world.probe.pauses, [""; 0], "nor is that in vain");
+    assert_eq!(world.probe.counted(&PREEMPTION_PAUSES), [""; 0], "nor is that in vain");
     world.delete("v1");
     world.run();
     assert_eq!(world.place("p"), "placed");

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use engine::counters::PREEMPTION_PAUSES;
 use engine::{Effect, EffectId, EffectKind, Eviction, Outcome};
 use framework::testing::{PodBuilder, node, pod};
 use framework::*;
@@ -118,7 +119,7 @@ fn preemptor_pauses_if_another_scheduler_takes_the_room_each_time() {
     let first = "Warning PreemptionPaused Preempting: 4 preemptions for the pod led to no binding, \
                  paused until 1970-01-01T00:16:50Z";
     assert_eq!(events[0], first);
-    assert_eq!(world.probe.pauses, ["pod"; 14]);
+    assert_eq!(world.probe.counted(&PREEMPTION_PAUSES), ["pod"; 14]);
     let condition = world.condition("p").unwrap();
     let text = "0/1 nodes are available: 1 Insufficient cpu. not eligible because 17 preemptions for \
                 the pod led to no binding, paused until 1970-01-02T21:";
@@ -152,7 +153,7 @@ fn node_pauses_if_the_preemptor_is_recreated_each_time() {
         world.pod(preemptor("p").uid(&format!("p{generation}")));
     });
     assert_eq!(gaps, DOUBLING);
-    assert_eq!(world.probe.pauses, ["node"; 14]);
+    assert_eq!(world.probe.counted(&PREEMPTION_PAUSES), ["node"; 14]);
     let first = "Warning PreemptionPaused Preempting: 4 preemptions on node node-v led to no binding, \
                  paused until 1970-01-01T00:16:50Z";
     assert_eq!(pause_events(&world)[0], first);

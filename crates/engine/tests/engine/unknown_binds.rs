@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use engine::counters::BINDS_OF_UNKNOWN_OUTCOME;
 use engine::cycle::Extender;
 use engine::{EffectId, EffectKind};
 use framework::testing::pod;
@@ -121,7 +122,7 @@ fn pod_is_given_up_after_five_binds_and_reports_once() {
     has_given_up(&world, "5 tries");
     let reports = |text: &str| world.events().iter().filter(|event| event.contains(text)).count();
     assert_eq!((reports("is unknown (try"), reports("gave up")), (1, 1));
-    assert_eq!(world.probe.unknown_binds, 5);
+    assert_eq!(world.probe.counted(&BINDS_OF_UNKNOWN_OUTCOME).len(), 5);
 }
 
 #[test]

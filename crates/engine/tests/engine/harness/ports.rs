@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use engine::counters::EngineCounter;
 use engine::ports::{
     CallError, Count, ExtenderCall, ExtenderClient, Filtered, HostPriorities, MetaVictims, Outage,
     PreemptionCall, Probe, Probing, Span,
@@ -146,16 +147,14 @@ pub(crate) struct Recorder {
     pub(crate) panics: Vec<String>,
     /// `result profile` of every attempt.
     pub(crate) attempts: Vec<String>,
-    /// What was paused, whenever a pod was kept from preempting: `pod` or `node`.
-    pub(crate) pauses: Vec<&'static str>,
     /// `code time` of the evictions of each preemption.
     pub(crate) evicted: Vec<String>,
     /// `result time` of each binding cycle that failed.
     pub(crate) failed_bindings: Vec<String>,
     /// Namespaces of pods whose PreBind or Bind failed.
     pub(crate) binding_errors: Vec<String>,
-    /// Number of requests to bind whose answer was lost.
-    pub(crate) unknown_binds: usize,
+    /// Names of the counters that were increased, with the values of their labels.
+    counted: Vec<(&'static str, String)>,
     /// `span code` of all work that ended.
     pub(crate) ended: Vec<String>,
     open: Vec<String>,
@@ -165,6 +164,12 @@ impl Recorder {
     /// Work that started and has not ended.
     pub(crate) fn open(&self) -> &[String] {
         &self.open
+    }
+
+    /// The values of the labels of a counter, each time that it was increased.
+    pub(crate) fn counted(&self, counter: &EngineCounter) -> Vec<&str> {
+        let own = self.counted.iter().filter(|(name, _)| *name == counter.name);
+        own.map(|(_, labels)| labels.as_str()).collect()
     }
 }
 
@@ -189,13 +194,14 @@ impl Probe for Recorder {
             Count::PermitWait { code, waited, .. } => {
                 self.attempts.push(format!("waited {waited:?}: {code}"));
             }
-            Count::PreemptionPaused(paused) => self.pauses.push(paused),
             Count::Evicted { code, took } => self.evicted.push(format!("{code} {took:?}")),
             Count::BindingError { namespace } => self.binding_errors.push(namespace.to_owned()),
             Count::BindingFailed { result, took, .. } => {
                 self.failed_bindings.push(format!("{result} {took:?}"));
             }
-            Count::BindUnknown => self.unknown_binds += 1,
+            Count::Counter { counter, labels } => {
+                self.counted.push((counter.name, labels.join(" ")));
+            }
             Count::Point { point, code, took, .. } => {
                 self.ended.push(format!("{point} {code} {took:?}"));
             }

@@ -1,0 +1,36 @@
+//! Counters of the engine that only metrics read.
+
+/// A counter that the daemon exports as an alpha metric.
+#[derive(Debug)]
+pub struct EngineCounter {
+    /// Name of the metric.
+    pub name: &'static str,
+    /// Names of its labels.
+    pub labels: &'static [&'static str],
+    /// The help text of the metric.
+    pub help: &'static str,
+    /// The text of its row in `docs/metrics.md` (Markdown), if the help text does not say it all.
+    pub page: &'static str,
+}
+
+/// Requests to bind whose answer was lost.
+pub static BINDS_OF_UNKNOWN_OUTCOME: EngineCounter = EngineCounter {
+    name: "loadmaster_binds_of_unknown_outcome_total",
+    labels: &[],
+    help: "Requests to bind whose answer was lost.",
+    page: "Requests to bind whose answer was lost. Each one is resolved by reading the pod; \
+           `loadmaster_binding_cycles{phase=\"unknown\"}` counts the pods that are not resolved",
+};
+
+/// Pauses of preemption.
+pub static PREEMPTION_PAUSES: EngineCounter = EngineCounter {
+    name: "loadmaster_preemption_pauses_total",
+    labels: &["paused"],
+    help: "Times a pod was kept from preempting because too many preemptions led to no binding: \
+           those for the `pod` itself, or those on a `node`.",
+    page: "Pauses of preemption, of a `pod` or on a `node` \
+           ([preemption wars](operations.md#preemption-wars))",
+};
+
+/// All counters of the engine.
+pub static ALL: [&EngineCounter; 2] = [&BINDS_OF_UNKNOWN_OUTCOME, &PREEMPTION_PAUSES];
