@@ -11,12 +11,13 @@ mod tests;
 
 use std::time::Duration;
 
+use ::kinds::Kind;
 use http::StatusCode;
 use serde_json::Value;
 use thiserror::Error;
 
 pub use self::anonymizer::Anonymizer;
-use self::kinds::{DumpedKind, KINDS};
+use self::kinds::{KINDS, complete, field_selector, is_needed};
 use crate::api_client::{ApiClient, JSON, no_response, read_body};
 
 /// Number of objects that are asked for at once, as by kubectl.
@@ -90,16 +91,16 @@ pub async fn read(
         match of_kind(client, kind, anonymizer.as_deref_mut()).await {
             Ok(mut objects) => dump.objects.append(&mut objects),
             Err(Failure::Failed(reason)) => {
-                return Err(DumpError::List { kind: kind.name, reason });
+                return Err(DumpError::List { kind: kind.resource, reason });
             }
-            Err(Failure::Absent(reason) | Failure::Forbidden(reason)) if kind.is_needed() => {
-                return Err(DumpError::Needed { kind: kind.name, reason });
+            Err(Failure::Absent(reason) | Failure::Forbidden(reason)) if is_needed(kind) => {
+                return Err(DumpError::Needed { kind: kind.resource, reason });
             }
-            Err(Failure::Absent(_)) => dump.absent.push(kind.name),
-            Err(Failure::Forbidden(_)) => dump.forbidden.push(kind.name),
+            Err(Failure::Absent(_)) => dump.absent.push(kind.resource),
+            Err(Failure::Forbidden(_)) => dump.forbidden.push(kind.resource),
             Err(Failure::Expired) => {
                 let reason = "the server forgets where its pages end".to_owned();
-                return Err(DumpError::List { kind: kind.name, reason });
+                return Err(DumpError::List { kind: kind.resource, reason });
             }
         }
     }
@@ -118,7 +119,7 @@ enum Failure {
 
 async fn of_kind(
     client: &ApiClient,
-    kind: &DumpedKind,
+    kind: &Kind,
     mut anonymizer: Option<&mut Anonymizer>,
 ) -> Result<Vec<Box<str>>, Failure> {
     for _ in 1..LISTS {
@@ -132,7 +133,7 @@ async fn of_kind(
 
 async fn list(
     client: &ApiClient,
-    kind: &DumpedKind,
+    kind: &Kind,
     mut anonymizer: Option<&mut Anonymizer>,
 ) -> Result<Vec<Box<str>>, Failure> {
     let (mut objects, mut next) = (Vec::new(), String::new());
@@ -141,7 +142,7 @@ async fn list(
         next = page["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
         let Value::Array(items) = page["items"].take() else { return Ok(objects) };
         for mut object in items {
-            kind.complete(&mut object);
+            complete(kind, &mut object);
             redaction::redact(&mut object);
             if let Some(anonymizer) = anonymizer.as_deref_mut() {
                 anonymizer.rename(&mut object);
@@ -154,9 +155,9 @@ async fn list(
     }
 }
 
-async fn page(client: &ApiClient, kind: &DumpedKind, next: &str) -> Result<Value, Failure> {
+async fn page(client: &ApiClient, kind: &Kind, next: &str) -> Result<Value, Failure> {
     let mut path = format!("{}?limit={PAGE}", kind.path());
-    if let Some(selector) = kind.field_selector() {
+    if let Some(selector) = field_selector(kind) {
         path += &format!("&fieldSelector={}", escaped(selector));
     }
     if !next.is_empty() {

@@ -85,13 +85,6 @@ fn renamed_objects_refer_to_each_other_as_before() {
 }
 
 #[test]
-fn kinds_have_their_paths() {
-    let path = |name: &str| KINDS.iter().find(|kind| kind.name == name).unwrap().path();
-    assert_eq!(path("pods"), "/api/v1/pods");
-    assert_eq!(path("jobs.batch.volcano.sh"), "/apis/batch.volcano.sh/v1alpha1/jobs");
-}
-
-#[test]
 fn devices_and_drivers_keep_the_names_that_expressions_use() {
     let mut names = Anonymizer::default();
     let mut renamed = |mut object: Value| {

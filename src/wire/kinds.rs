@@ -1,4 +1,4 @@
-//! The watched kinds, in one table, and the kinds that feeds bring.
+//! The kinds that profiles need watched, and the kinds that feeds bring.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,99 +30,6 @@ impl WatchedKind {
     }
 }
 
-/// A kind of Kubernetes that a plugin can read.
-pub(super) struct BuiltIn {
-    resource: EventResource,
-    /// `<plural>.<version>[.<group>]`.
-    name: &'static str,
-    /// The kind of its objects.
-    kind: &'static str,
-    /// Whether its objects are namespaced.
-    pub(super) namespaced: bool,
-    /// Fields that are kept of an object, by section and name; all fields if empty.
-    pub(super) fields: &'static [[&'static str; 2]],
-}
-
-impl BuiltIn {
-    const fn namespaced(resource: EventResource, name: &'static str, kind: &'static str) -> Self {
-        Self { resource, name, kind, namespaced: true, fields: &[] }
-    }
-
-    const fn cluster_wide(resource: EventResource, name: &'static str, kind: &'static str) -> Self {
-        Self { resource, name, kind, namespaced: false, fields: &[] }
-    }
-
-    /// A kind with many objects whose status changes often: the objects stay small, and a change of
-    /// any other field is no change.
-    const fn keeping(mut self, fields: &'static [[&'static str; 2]]) -> Self {
-        self.fields = fields;
-        self
-    }
-
-    pub(super) fn of(resource: &EventResource) -> Option<&'static Self> {
-        BUILT_IN.iter().find(|kind| kind.resource == *resource)
-    }
-
-    /// Returns the name of the resource of these objects, `<plural>.<version>[.<group>]`.
-    pub(super) fn name_of(api_version: &str, kind: &str) -> Option<&'static str> {
-        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let is_meant = |own: &&Self| {
-            let place = own.name.split_once('.').map_or("", |(_, place)| place);
-            own.kind == kind && place.split_once('.').unwrap_or((place, "")) == (version, group)
-        };
-        BUILT_IN.iter().find(is_meant).map(|own| own.name)
-    }
-}
-
-static BUILT_IN: [BuiltIn; 19] = {
-    use EventResource as R;
-    const LABELS: &[[&str; 2]] = &[["metadata", "name"], ["metadata", "labels"]];
-    const SELECTOR: &[[&str; 2]] =
-        &[["metadata", "name"], ["metadata", "namespace"], ["spec", "selector"]];
-    const BUDGET: &[[&str; 2]] = &[
-        ["metadata", "name"],
-        ["metadata", "namespace"],
-        ["spec", "selector"],
-        ["spec", "minAvailable"],
-        ["spec", "maxUnavailable"],
-        ["status", "currentHealthy"],
-        ["status", "disruptionsAllowed"],
-        ["status", "disruptedPods"],
-    ];
-    let (namespaced, cluster_wide) = (BuiltIn::namespaced, BuiltIn::cluster_wide);
-    [
-        cluster_wide(R::Node, "nodes.v1", "Node"),
-        namespaced(R::Pod, "pods.v1", "Pod"),
-        cluster_wide(R::Namespace, "namespaces.v1", "Namespace").keeping(LABELS),
-        namespaced(R::Service, "services.v1", "Service").keeping(SELECTOR),
-        namespaced(R::ReplicationController, "replicationcontrollers.v1", "ReplicationController")
-            .keeping(SELECTOR),
-        namespaced(R::ReplicaSet, "replicasets.v1.apps", "ReplicaSet").keeping(SELECTOR),
-        namespaced(R::StatefulSet, "statefulsets.v1.apps", "StatefulSet").keeping(SELECTOR),
-        namespaced(R::PodDisruptionBudget, "poddisruptionbudgets.v1.policy", "PodDisruptionBudget")
-            .keeping(BUDGET),
-        cluster_wide(R::PersistentVolume, "persistentvolumes.v1", "PersistentVolume"),
-        namespaced(R::PersistentVolumeClaim, "persistentvolumeclaims.v1", "PersistentVolumeClaim"),
-        cluster_wide(R::CsiNode, "csinodes.v1.storage.k8s.io", "CSINode"),
-        cluster_wide(R::CsiDriver, "csidrivers.v1.storage.k8s.io", "CSIDriver"),
-        cluster_wide(
-            R::VolumeAttachment,
-            "volumeattachments.v1.storage.k8s.io",
-            "VolumeAttachment",
-        ),
-        namespaced(
-            R::CsiStorageCapacity,
-            "csistoragecapacities.v1.storage.k8s.io",
-            "CSIStorageCapacity",
-        ),
-        cluster_wide(R::StorageClass, "storageclasses.v1.storage.k8s.io", "StorageClass"),
-        namespaced(R::ResourceClaim, "resourceclaims.v1.resource.k8s.io", "ResourceClaim"),
-        cluster_wide(R::ResourceSlice, "resourceslices.v1.resource.k8s.io", "ResourceSlice"),
-        cluster_wide(R::DeviceClass, "deviceclasses.v1.resource.k8s.io", "DeviceClass"),
-        namespaced(R::PodGroup, "podgroups.v1alpha2.scheduling.k8s.io", "PodGroup"),
-    ]
-};
-
 /// Returns the kinds that these profiles need, by their names `<plural>.<version>[.<group>]`:
 /// always nodes and pods, and the kinds that a plugin in use registers events of, reads or feeds.
 pub(super) fn needed_kinds(profiles: &Profiles) -> Vec<(EventResource, Arc<str>)> {
@@ -130,8 +37,11 @@ pub(super) fn needed_kinds(profiles: &Profiles) -> Vec<(EventResource, Arc<str>)
         matches!(resource, EventResource::Node | EventResource::Pod)
             || profiles.iter().any(|profile| needs(profile, resource))
     };
-    let built_in = BUILT_IN.iter().filter(|kind| is_needed(&kind.resource));
-    let built_in = built_in.map(|kind| (kind.resource.clone(), kind.name.into()));
+    let built_in = EventResource::BUILT_IN.into_iter().filter(is_needed);
+    let built_in = built_in.filter_map(|resource| {
+        let name = resource.kind()?.versioned_resource;
+        Some((resource, name.into()))
+    });
     let mut custom = profiles.watched_kinds();
     custom.extend(fed_kinds(profiles));
     let custom = custom.into_iter().map(|kind| (EventResource::Custom(kind.clone()), kind));

@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::kinds::BuiltIn;
-
 /// The plurals of the metrics server: it names them after the objects that it measures.
 const METRICS: [(&str, &str); 2] = [("NodeMetrics", "nodes"), ("PodMetrics", "pods")];
 const METRICS_GROUP: &str = "metrics.k8s.io";
@@ -43,8 +41,8 @@ impl Plurals {
         kind: &str,
         object: &Value,
     ) -> Option<String> {
-        if let Some(name) = BuiltIn::name_of(api_version, kind) {
-            return Some(name.to_owned());
+        if let Some(own) = kinds::find(api_version, kind) {
+            return Some(own.versioned_resource.to_owned());
         }
         let (group, version) = api_version.split_once('/')?;
         let known = self.0.get(&(group.to_owned(), kind.to_owned())).map(String::as_str);

@@ -3,11 +3,35 @@
 use framework::EventResource;
 use serde_json::Value;
 
-use super::kinds::BuiltIn;
+const LABELS: &[[&str; 2]] = &[["metadata", "name"], ["metadata", "labels"]];
+const SELECTOR: &[[&str; 2]] =
+    &[["metadata", "name"], ["metadata", "namespace"], ["spec", "selector"]];
+const BUDGET: &[[&str; 2]] = &[
+    ["metadata", "name"],
+    ["metadata", "namespace"],
+    ["spec", "selector"],
+    ["spec", "minAvailable"],
+    ["spec", "maxUnavailable"],
+    ["status", "currentHealthy"],
+    ["status", "disruptionsAllowed"],
+    ["status", "disruptedPods"],
+];
+
+/// Returns the fields of a kind with many objects whose status changes often, by section and name: the objects
+/// stay small, and a change of any other field is no change. All fields are kept if none is returned.
+const fn fields(kind: &EventResource) -> &'static [[&'static str; 2]] {
+    use EventResource as R;
+    match kind {
+        R::Namespace => LABELS,
+        R::Service | R::ReplicationController | R::ReplicaSet | R::StatefulSet => SELECTOR,
+        R::PodDisruptionBudget => BUDGET,
+        _ => &[],
+    }
+}
 
 /// Returns the fields that are kept of an object of this kind.
 pub(super) fn reduced(kind: &EventResource, mut object: Value) -> Value {
-    let fields = BuiltIn::of(kind).map_or(&[][..], |known| known.fields);
+    let fields = fields(kind);
     if fields.is_empty() {
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
             // `managedFields` is not needed and often the larger part of an object.

@@ -8,7 +8,6 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
 use super::defaults::{DEFAULT_NAMESPACE, complete_storage};
-use super::kinds::BuiltIn;
 use super::reduced::reduced;
 use super::substitute::substitute;
 
@@ -39,7 +38,7 @@ impl WatchedObject {
         if name.is_empty() {
             return Err("metadata.name: is missing".to_owned().into());
         }
-        if namespace.is_empty() && BuiltIn::of(kind).is_some_and(|kind| kind.namespaced) {
+        if namespace.is_empty() && kind.kind().is_some_and(|kind| kind.namespaced) {
             DEFAULT_NAMESPACE.clone_into(&mut namespace);
         }
         let mut object = reduced(kind, object);

@@ -1,6 +1,8 @@
 //! The resource table: the kinds that a scheduler reads or writes, and those that users create
 //! beside them.
 
+use kinds::Kind;
+
 use crate::custom::Definition;
 
 /// A kind of object that the API serves: one row of the resource table.
@@ -95,9 +97,9 @@ impl Resource {
         }
     }
 
-    const fn cluster_wide(mut self) -> Self {
-        self.namespaced = false;
-        self
+    const fn of(kind: &Kind) -> Self {
+        let Kind { group, version, plural, singular, name, namespaced, .. } = *kind;
+        Self { namespaced, ..Self::new(group, version, plural, singular, name) }
     }
 
     const fn answered_only(mut self) -> Self {
@@ -291,14 +293,6 @@ const EVENT_V1_FIELDS: &[Field] = &[
     field("type", "/type"),
 ];
 
-const RBAC: &str = "rbac.authorization.k8s.io";
-const EXTENSIONS: &str = "apiextensions.k8s.io";
-const STORAGE: &str = "storage.k8s.io";
-const DRA: &str = "resource.k8s.io";
-const AUTHORIZATION: &str = "authorization.k8s.io";
-const FLOW_CONTROL: &str = "flowcontrol.apiserver.k8s.io";
-const AUTHENTICATION: &str = "authentication.k8s.io";
-
 /// Defines the resources as statics, and [`ALL`] in the same order.
 macro_rules! resources {
     ($($(#[$doc:meta])* $name:ident = $resource:expr;)*) => {
@@ -311,226 +305,167 @@ macro_rules! resources {
 
 resources! {
     /// Bindings of pods, the older form of `pods/binding`.
-    BINDINGS = Resource::new("", "v1", "bindings", "binding", "Binding").answered_only();
+    BINDINGS = Resource::of(kinds::BINDING).answered_only();
     /// ConfigMaps.
-    CONFIGMAPS = Resource::new("", "v1", "configmaps", "configmap", "ConfigMap").short(&["cm"]);
+    CONFIGMAPS = Resource::of(kinds::CONFIG_MAP).short(&["cm"]);
     /// Endpoints.
-    ENDPOINTS = Resource::new("", "v1", "endpoints", "endpoints", "Endpoints").short(&["ep"]);
+    ENDPOINTS = Resource::of(kinds::ENDPOINTS).short(&["ep"]);
     /// Events; those of `events.k8s.io` are stored as these.
-    EVENTS = Resource::new("", "v1", "events", "event", "Event")
-        .short(&["ev"]).selected_by(EVENT_FIELDS);
+    EVENTS = Resource::of(kinds::EVENT).short(&["ev"]).selected_by(EVENT_FIELDS);
     /// LimitRanges.
-    LIMITRANGES = Resource::new("", "v1", "limitranges", "limitrange", "LimitRange")
-        .short(&["limits"]);
+    LIMITRANGES = Resource::of(kinds::LIMIT_RANGE).short(&["limits"]);
     /// Namespaces.
-    NAMESPACES = Resource::new("", "v1", "namespaces", "namespace", "Namespace")
-        .cluster_wide().short(&["ns"]).with(&[STATUS]).returned()
+    NAMESPACES = Resource::of(kinds::NAMESPACE)
+        .short(&["ns"]).with(&[STATUS]).returned()
         .selected_by(&[field("status.phase", "/status/phase")]);
     /// Nodes.
-    NODES = Resource::new("", "v1", "nodes", "node", "Node")
-        .cluster_wide().short(&["no"]).with(&[STATUS])
+    NODES = Resource::of(kinds::NODE)
+        .short(&["no"]).with(&[STATUS])
         .selected_by(&[flag("spec.unschedulable", "/spec/unschedulable")]);
     /// PersistentVolumeClaims.
-    PERSISTENTVOLUMECLAIMS =
-        Resource::new("", "v1", "persistentvolumeclaims", "persistentvolumeclaim",
-            "PersistentVolumeClaim").short(&["pvc"]).with(&[STATUS]).returned();
+    PERSISTENTVOLUMECLAIMS = Resource::of(kinds::PERSISTENT_VOLUME_CLAIM)
+        .short(&["pvc"]).with(&[STATUS]).returned();
     /// PersistentVolumes.
-    PERSISTENTVOLUMES =
-        Resource::new("", "v1", "persistentvolumes", "persistentvolume", "PersistentVolume")
-            .cluster_wide().short(&["pv"]).with(&[STATUS]).returned();
+    PERSISTENTVOLUMES = Resource::of(kinds::PERSISTENT_VOLUME)
+        .short(&["pv"]).with(&[STATUS]).returned();
     /// Pods.
-    PODS = Resource::new("", "v1", "pods", "pod", "Pod")
-        .short(&["po"]).in_all().with(&[BINDING, EVICTION, LOG, RESIZE, STATUS]).counted().returned()
+    PODS = Resource::of(kinds::POD)
+        .short(&["po"]).in_all().with(&[BINDING, EVICTION, LOG, RESIZE, STATUS])
+        .counted().returned()
         .selected_by(POD_FIELDS);
     /// PodTemplates.
-    PODTEMPLATES = Resource::new("", "v1", "podtemplates", "podtemplate", "PodTemplate")
-        .counted().returned();
+    PODTEMPLATES = Resource::of(kinds::POD_TEMPLATE).counted().returned();
     /// ReplicationControllers.
-    REPLICATIONCONTROLLERS =
-        Resource::new("", "v1", "replicationcontrollers", "replicationcontroller",
-            "ReplicationController")
-            .short(&["rc"]).in_all().with(&[SCALE, STATUS]).counted()
-            .selected_by(&[number("status.replicas", "/status/replicas")]);
+    REPLICATIONCONTROLLERS = Resource::of(kinds::REPLICATION_CONTROLLER)
+        .short(&["rc"]).in_all().with(&[SCALE, STATUS]).counted()
+        .selected_by(&[number("status.replicas", "/status/replicas")]);
     /// ResourceQuotas.
-    RESOURCEQUOTAS = Resource::new("", "v1", "resourcequotas", "resourcequota", "ResourceQuota")
+    RESOURCEQUOTAS = Resource::of(kinds::RESOURCE_QUOTA)
         .short(&["quota"]).with(&[STATUS]).returned();
     /// Secrets.
-    SECRETS = Resource::new("", "v1", "secrets", "secret", "Secret")
-        .selected_by(&[field("type", "/type")]);
+    SECRETS = Resource::of(kinds::SECRET).selected_by(&[field("type", "/type")]);
     /// ServiceAccounts.
-    SERVICEACCOUNTS =
-        Resource::new("", "v1", "serviceaccounts", "serviceaccount", "ServiceAccount")
-            .short(&["sa"]).with(&[TOKEN]).returned();
+    SERVICEACCOUNTS = Resource::of(kinds::SERVICE_ACCOUNT).short(&["sa"]).with(&[TOKEN]).returned();
     /// Services.
-    SERVICES = Resource::new("", "v1", "services", "service", "Service")
+    SERVICES = Resource::of(kinds::SERVICE)
         .short(&["svc"]).in_all().with(&[STATUS]).returned()
         .selected_by(&[
-            field("spec.clusterIP", "/spec/clusterIP"), field("spec.type", "/spec/type"),
+            field("spec.clusterIP", "/spec/clusterIP"),
+            field("spec.type", "/spec/type"),
         ]);
 
     /// CustomResourceDefinitions.
-    CUSTOMRESOURCEDEFINITIONS =
-        Resource::new(EXTENSIONS, "v1", "customresourcedefinitions", "customresourcedefinition",
-            "CustomResourceDefinition")
-            .cluster_wide().short(&["crd", "crds"]).with(&[STATUS]).counted().returned();
+    CUSTOMRESOURCEDEFINITIONS = Resource::of(kinds::CUSTOM_RESOURCE_DEFINITION)
+        .short(&["crd", "crds"]).with(&[STATUS]).counted().returned();
 
     /// ControllerRevisions.
-    CONTROLLERREVISIONS =
-        Resource::new("apps", "v1", "controllerrevisions", "controllerrevision",
-            "ControllerRevision");
+    CONTROLLERREVISIONS = Resource::of(kinds::CONTROLLER_REVISION);
     /// DaemonSets.
-    DAEMONSETS = Resource::new("apps", "v1", "daemonsets", "daemonset", "DaemonSet")
-        .short(&["ds"]).in_all().with(&[STATUS]).counted();
+    DAEMONSETS = Resource::of(kinds::DAEMON_SET).short(&["ds"]).in_all().with(&[STATUS]).counted();
     /// Deployments.
-    DEPLOYMENTS = Resource::new("apps", "v1", "deployments", "deployment", "Deployment")
+    DEPLOYMENTS = Resource::of(kinds::DEPLOYMENT)
         .short(&["deploy"]).in_all().with(&[SCALE, STATUS]).counted();
     /// ReplicaSets.
-    REPLICASETS = Resource::new("apps", "v1", "replicasets", "replicaset", "ReplicaSet")
+    REPLICASETS = Resource::of(kinds::REPLICA_SET)
         .short(&["rs"]).in_all().with(&[SCALE, STATUS]).counted()
         .selected_by(&[number("status.replicas", "/status/replicas")]);
     /// StatefulSets.
-    STATEFULSETS = Resource::new("apps", "v1", "statefulsets", "statefulset", "StatefulSet")
+    STATEFULSETS = Resource::of(kinds::STATEFUL_SET)
         .short(&["sts"]).in_all().with(&[SCALE, STATUS]).counted();
 
     /// Events of `events.k8s.io`, another form of [`EVENTS`].
-    EVENTS_V1 = Resource::new("events.k8s.io", "v1", "events", "event", "Event")
-        .short(&["ev"]).selected_by(EVENT_V1_FIELDS);
+    EVENTS_V1 = Resource::of(kinds::EVENT_OF_EVENTS).short(&["ev"]).selected_by(EVENT_V1_FIELDS);
 
     /// SelfSubjectReviews: the user of the request.
-    SELFSUBJECTREVIEWS =
-        Resource::new(AUTHENTICATION, "v1", "selfsubjectreviews", "selfsubjectreview",
-            "SelfSubjectReview").cluster_wide().answered_only();
+    SELFSUBJECTREVIEWS = Resource::of(kinds::SELF_SUBJECT_REVIEW).answered_only();
     /// TokenReviews: the user of a token.
-    TOKENREVIEWS =
-        Resource::new(AUTHENTICATION, "v1", "tokenreviews", "tokenreview", "TokenReview")
-            .cluster_wide().answered_only();
+    TOKENREVIEWS = Resource::of(kinds::TOKEN_REVIEW).answered_only();
     /// LocalSubjectAccessReviews: permissions of a user in one namespace.
-    LOCALSUBJECTACCESSREVIEWS =
-        Resource::new(AUTHORIZATION, "v1", "localsubjectaccessreviews",
-            "localsubjectaccessreview", "LocalSubjectAccessReview").answered_only();
+    LOCALSUBJECTACCESSREVIEWS = Resource::of(kinds::LOCAL_SUBJECT_ACCESS_REVIEW).answered_only();
     /// SelfSubjectAccessReviews: one permission of the caller.
-    SELFSUBJECTACCESSREVIEWS =
-        Resource::new(AUTHORIZATION, "v1", "selfsubjectaccessreviews",
-            "selfsubjectaccessreview", "SelfSubjectAccessReview").cluster_wide().answered_only();
+    SELFSUBJECTACCESSREVIEWS = Resource::of(kinds::SELF_SUBJECT_ACCESS_REVIEW).answered_only();
     /// SelfSubjectRulesReviews: all permissions of the caller.
-    SELFSUBJECTRULESREVIEWS =
-        Resource::new(AUTHORIZATION, "v1", "selfsubjectrulesreviews", "selfsubjectrulesreview",
-            "SelfSubjectRulesReview").cluster_wide().answered_only();
+    SELFSUBJECTRULESREVIEWS = Resource::of(kinds::SELF_SUBJECT_RULES_REVIEW).answered_only();
     /// SubjectAccessReviews: one permission of a user.
-    SUBJECTACCESSREVIEWS =
-        Resource::new(AUTHORIZATION, "v1", "subjectaccessreviews", "subjectaccessreview",
-            "SubjectAccessReview").cluster_wide().answered_only();
+    SUBJECTACCESSREVIEWS = Resource::of(kinds::SUBJECT_ACCESS_REVIEW).answered_only();
 
     /// HorizontalPodAutoscalers; no controller acts on them.
-    HORIZONTALPODAUTOSCALERS =
-        Resource::new("autoscaling", "v2", "horizontalpodautoscalers", "horizontalpodautoscaler",
-            "HorizontalPodAutoscaler").short(&["hpa"]).in_all().with(&[STATUS]);
+    HORIZONTALPODAUTOSCALERS = Resource::of(kinds::HORIZONTAL_POD_AUTOSCALER)
+        .short(&["hpa"]).in_all().with(&[STATUS]);
 
     /// CronJobs; no controller acts on them.
-    CRONJOBS = Resource::new("batch", "v1", "cronjobs", "cronjob", "CronJob")
-        .short(&["cj"]).in_all().with(&[STATUS]).counted();
+    CRONJOBS = Resource::of(kinds::CRON_JOB).short(&["cj"]).in_all().with(&[STATUS]).counted();
     /// Jobs.
-    JOBS = Resource::new("batch", "v1", "jobs", "job", "Job")
+    JOBS = Resource::of(kinds::JOB)
         .in_all().with(&[STATUS]).counted()
         .selected_by(&[number("status.successful", "/status/succeeded")]);
 
     /// Ingresses.
-    INGRESSES = Resource::new("networking.k8s.io", "v1", "ingresses", "ingress", "Ingress")
-        .short(&["ing"]).with(&[STATUS]).counted();
+    INGRESSES = Resource::of(kinds::INGRESS).short(&["ing"]).with(&[STATUS]).counted();
     /// IngressClasses.
-    INGRESSCLASSES =
-        Resource::new("networking.k8s.io", "v1", "ingressclasses", "ingressclass", "IngressClass")
-            .cluster_wide().counted();
+    INGRESSCLASSES = Resource::of(kinds::INGRESS_CLASS).counted();
     /// NetworkPolicies.
-    NETWORKPOLICIES =
-        Resource::new("networking.k8s.io", "v1", "networkpolicies", "networkpolicy",
-            "NetworkPolicy").short(&["netpol"]).counted();
+    NETWORKPOLICIES = Resource::of(kinds::NETWORK_POLICY).short(&["netpol"]).counted();
 
     /// PodDisruptionBudgets.
-    PODDISRUPTIONBUDGETS =
-        Resource::new("policy", "v1", "poddisruptionbudgets", "poddisruptionbudget",
-            "PodDisruptionBudget").short(&["pdb"]).with(&[STATUS]).counted();
+    PODDISRUPTIONBUDGETS = Resource::of(kinds::POD_DISRUPTION_BUDGET)
+        .short(&["pdb"]).with(&[STATUS]).counted();
 
     /// ClusterRoleBindings.
-    CLUSTERROLEBINDINGS =
-        Resource::new(RBAC, "v1", "clusterrolebindings", "clusterrolebinding",
-            "ClusterRoleBinding").cluster_wide();
+    CLUSTERROLEBINDINGS = Resource::of(kinds::CLUSTER_ROLE_BINDING);
     /// ClusterRoles.
-    CLUSTERROLES = Resource::new(RBAC, "v1", "clusterroles", "clusterrole", "ClusterRole")
-        .cluster_wide();
+    CLUSTERROLES = Resource::of(kinds::CLUSTER_ROLE);
     /// RoleBindings.
-    ROLEBINDINGS = Resource::new(RBAC, "v1", "rolebindings", "rolebinding", "RoleBinding");
+    ROLEBINDINGS = Resource::of(kinds::ROLE_BINDING);
     /// Roles.
-    ROLES = Resource::new(RBAC, "v1", "roles", "role", "Role");
+    ROLES = Resource::of(kinds::ROLE);
 
     /// CSIDrivers.
-    CSIDRIVERS = Resource::new(STORAGE, "v1", "csidrivers", "csidriver", "CSIDriver")
-        .cluster_wide().counted().returned();
+    CSIDRIVERS = Resource::of(kinds::CSI_DRIVER).counted().returned();
     /// CSINodes.
-    CSINODES = Resource::new(STORAGE, "v1", "csinodes", "csinode", "CSINode")
-        .cluster_wide().returned();
+    CSINODES = Resource::of(kinds::CSI_NODE).returned();
     /// CSIStorageCapacities.
-    CSISTORAGECAPACITIES =
-        Resource::new(STORAGE, "v1", "csistoragecapacities", "csistoragecapacity",
-            "CSIStorageCapacity").returned();
+    CSISTORAGECAPACITIES = Resource::of(kinds::CSI_STORAGE_CAPACITY).returned();
     /// StorageClasses.
-    STORAGECLASSES = Resource::new(STORAGE, "v1", "storageclasses", "storageclass", "StorageClass")
-        .cluster_wide().short(&["sc"]).returned();
+    STORAGECLASSES = Resource::of(kinds::STORAGE_CLASS).short(&["sc"]).returned();
     /// VolumeAttachments.
-    VOLUMEATTACHMENTS =
-        Resource::new(STORAGE, "v1", "volumeattachments", "volumeattachment", "VolumeAttachment")
-            .cluster_wide().with(&[STATUS]).returned();
+    VOLUMEATTACHMENTS = Resource::of(kinds::VOLUME_ATTACHMENT).with(&[STATUS]).returned();
     /// VolumeAttributesClasses.
-    VOLUMEATTRIBUTESCLASSES =
-        Resource::new(STORAGE, "v1", "volumeattributesclasses", "volumeattributesclass",
-            "VolumeAttributesClass").cluster_wide().short(&["vac"]).returned();
+    VOLUMEATTRIBUTESCLASSES = Resource::of(kinds::VOLUME_ATTRIBUTES_CLASS)
+        .short(&["vac"]).returned();
 
     /// PriorityClasses.
-    PRIORITYCLASSES =
-        Resource::new("scheduling.k8s.io", "v1", "priorityclasses", "priorityclass",
-            "PriorityClass").cluster_wide().short(&["pc"]).counted();
+    PRIORITYCLASSES = Resource::of(kinds::PRIORITY_CLASS).short(&["pc"]).counted();
 
     /// Leases.
-    LEASES = Resource::new("coordination.k8s.io", "v1", "leases", "lease", "Lease");
+    LEASES = Resource::of(kinds::LEASE);
 
     /// RuntimeClasses.
-    RUNTIMECLASSES =
-        Resource::new("node.k8s.io", "v1", "runtimeclasses", "runtimeclass", "RuntimeClass")
-            .cluster_wide();
+    RUNTIMECLASSES = Resource::of(kinds::RUNTIME_CLASS);
 
     /// FlowSchemas; the server stores them and queues no request.
-    FLOWSCHEMAS = Resource::new(FLOW_CONTROL, "v1", "flowschemas", "flowschema", "FlowSchema")
-        .cluster_wide().with(&[STATUS]).counted();
+    FLOWSCHEMAS = Resource::of(kinds::FLOW_SCHEMA).with(&[STATUS]).counted();
     /// PriorityLevelConfigurations.
-    PRIORITYLEVELCONFIGURATIONS =
-        Resource::new(FLOW_CONTROL, "v1", "prioritylevelconfigurations",
-            "prioritylevelconfiguration", "PriorityLevelConfiguration")
-            .cluster_wide().with(&[STATUS]).counted();
+    PRIORITYLEVELCONFIGURATIONS = Resource::of(kinds::PRIORITY_LEVEL_CONFIGURATION)
+        .with(&[STATUS]).counted();
 
     /// EndpointSlices.
-    ENDPOINTSLICES =
-        Resource::new("discovery.k8s.io", "v1", "endpointslices", "endpointslice",
-            "EndpointSlice").counted();
+    ENDPOINTSLICES = Resource::of(kinds::ENDPOINT_SLICE).counted();
 
     /// DeviceClasses.
-    DEVICECLASSES = Resource::new(DRA, "v1", "deviceclasses", "deviceclass", "DeviceClass")
-        .cluster_wide().counted().returned();
+    DEVICECLASSES = Resource::of(kinds::DEVICE_CLASS).counted().returned();
     /// DeviceTaintRules, which an API server serves if this beta version is enabled.
-    DEVICETAINTRULES =
-        Resource::new(DRA, "v1beta2", "devicetaintrules", "devicetaintrule", "DeviceTaintRule")
-            .cluster_wide().counted().with(&[STATUS]).returned();
+    DEVICETAINTRULES = Resource::of(kinds::DEVICE_TAINT_RULE).counted().with(&[STATUS]).returned();
     /// ResourceClaims.
-    RESOURCECLAIMS = Resource::new(DRA, "v1", "resourceclaims", "resourceclaim", "ResourceClaim")
-        .with(&[STATUS]).returned();
+    RESOURCECLAIMS = Resource::of(kinds::RESOURCE_CLAIM).with(&[STATUS]).returned();
     /// ResourceClaimTemplates.
-    RESOURCECLAIMTEMPLATES =
-        Resource::new(DRA, "v1", "resourceclaimtemplates", "resourceclaimtemplate",
-            "ResourceClaimTemplate").returned();
+    RESOURCECLAIMTEMPLATES = Resource::of(kinds::RESOURCE_CLAIM_TEMPLATE).returned();
     /// ResourceSlices.
-    RESOURCESLICES = Resource::new(DRA, "v1", "resourceslices", "resourceslice", "ResourceSlice")
-        .cluster_wide().counted().returned()
+    RESOURCESLICES = Resource::of(kinds::RESOURCE_SLICE)
+        .counted().returned()
         .selected_by(&[
-            field("spec.nodeName", "/spec/nodeName"), field("spec.driver", "/spec/driver"),
+            field("spec.nodeName", "/spec/nodeName"),
+            field("spec.driver", "/spec/driver"),
         ]);
 }
 

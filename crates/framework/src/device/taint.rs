@@ -6,7 +6,7 @@ use super::DeviceId;
 use crate::api;
 
 /// DeviceTaintRules as a kind to watch. The plugin does so if their gate is on.
-pub const DEVICE_TAINT_RULES: &str = "devicetaintrules.v1beta2.resource.k8s.io";
+pub const DEVICE_TAINT_RULES: &str = kinds::DEVICE_TAINT_RULE.versioned_resource;
 
 /// A taint of a device.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use kinds::Kind;
 use serde::{Deserialize, Serialize};
 
 /// The kind of object an event is about.
@@ -57,32 +58,64 @@ pub enum EventResource {
 }
 
 impl EventResource {
+    /// The kinds of Kubernetes that a scheduler may watch. Nodes come first, so that pods find their nodes.
+    pub const BUILT_IN: [Self; 19] = [
+        Self::Node,
+        Self::Pod,
+        Self::Namespace,
+        Self::Service,
+        Self::ReplicationController,
+        Self::ReplicaSet,
+        Self::StatefulSet,
+        Self::PodDisruptionBudget,
+        Self::PersistentVolume,
+        Self::PersistentVolumeClaim,
+        Self::CsiNode,
+        Self::CsiDriver,
+        Self::VolumeAttachment,
+        Self::CsiStorageCapacity,
+        Self::StorageClass,
+        Self::ResourceClaim,
+        Self::ResourceSlice,
+        Self::DeviceClass,
+        Self::PodGroup,
+    ];
+
+    /// Returns the kind of the objects, if it is one kind of Kubernetes.
+    pub const fn kind(&self) -> Option<&'static Kind> {
+        Some(match self {
+            Self::Node => kinds::NODE,
+            Self::Pod => kinds::POD,
+            Self::Namespace => kinds::NAMESPACE,
+            Self::Service => kinds::SERVICE,
+            Self::ReplicationController => kinds::REPLICATION_CONTROLLER,
+            Self::ReplicaSet => kinds::REPLICA_SET,
+            Self::StatefulSet => kinds::STATEFUL_SET,
+            Self::PodDisruptionBudget => kinds::POD_DISRUPTION_BUDGET,
+            Self::PersistentVolume => kinds::PERSISTENT_VOLUME,
+            Self::PersistentVolumeClaim => kinds::PERSISTENT_VOLUME_CLAIM,
+            Self::CsiNode => kinds::CSI_NODE,
+            Self::CsiDriver => kinds::CSI_DRIVER,
+            Self::VolumeAttachment => kinds::VOLUME_ATTACHMENT,
+            Self::CsiStorageCapacity => kinds::CSI_STORAGE_CAPACITY,
+            Self::StorageClass => kinds::STORAGE_CLASS,
+            Self::ResourceClaim => kinds::RESOURCE_CLAIM,
+            Self::ResourceSlice => kinds::RESOURCE_SLICE,
+            Self::DeviceClass => kinds::DEVICE_CLASS,
+            Self::PodGroup => kinds::POD_GROUP,
+            Self::AssignedPod | Self::UnschedulablePod | Self::Custom(_) | Self::Any => {
+                return None;
+            }
+        })
+    }
+
     /// Returns the name of the resource in event labels of Kubernetes.
     pub fn name(&self) -> &str {
         match self {
-            Self::Pod => "Pod",
             Self::AssignedPod => "AssignedPod",
             Self::UnschedulablePod => "UnschedulablePod",
-            Self::Node => "Node",
-            Self::PersistentVolume => "PersistentVolume",
-            Self::PersistentVolumeClaim => "PersistentVolumeClaim",
-            Self::CsiNode => "storage.k8s.io/CSINode",
-            Self::CsiDriver => "storage.k8s.io/CSIDriver",
-            Self::VolumeAttachment => "storage.k8s.io/VolumeAttachment",
-            Self::CsiStorageCapacity => "storage.k8s.io/CSIStorageCapacity",
-            Self::StorageClass => "storage.k8s.io/StorageClass",
-            Self::ResourceClaim => "resource.k8s.io/ResourceClaim",
-            Self::ResourceSlice => "resource.k8s.io/ResourceSlice",
-            Self::DeviceClass => "resource.k8s.io/DeviceClass",
-            Self::PodGroup => "scheduling.k8s.io/PodGroup",
-            Self::Namespace => "Namespace",
-            Self::Service => "Service",
-            Self::ReplicationController => "ReplicationController",
-            Self::ReplicaSet => "apps/ReplicaSet",
-            Self::StatefulSet => "apps/StatefulSet",
-            Self::PodDisruptionBudget => "policy/PodDisruptionBudget",
             Self::Custom(name) => name,
-            Self::Any => "*",
+            _ => self.kind().map_or("*", |kind| kind.qualified),
         }
     }
 
