@@ -47,7 +47,8 @@ pub struct Input {
     pub workloads: Vec<Box<RawValue>>,
     /// Number of objects of every other kind.
     pub others: BTreeMap<String, usize>,
-    /// Files of folders that are left out because they cannot be parsed. They may hold anything.
+    /// Files of folders that are left out because they cannot be parsed, and workloads without a name. They may hold
+    /// anything.
     pub unreadable: Vec<Fault>,
     /// Pods that are left out because an API server would refuse them, with the reason.
     pub refused: BTreeMap<PodKey, String>,
@@ -250,8 +251,9 @@ impl<'a> Collector<'a> {
         self.note_identity(&at, &api_version, &kind, &value);
         if dry_run::workloads::is_workload(&value) {
             if text(&value, "name").is_empty() {
-                let warning = format!("{at}: {kind} metadata.name: is missing; it is left out");
-                return self.warn(warning);
+                let fault = Fault::new(at, format!("{kind} metadata.name: is missing"));
+                self.warn(format!("{fault}; it is left out"));
+                return self.input.unreadable.push(fault);
             }
             if let Err(message) = workloads::check(&value, &api_version, &kind) {
                 return self.refuse(Fault::new(at, message));
@@ -571,7 +573,8 @@ impl<'a> Collector<'a> {
         }
         for ((version, kind), number) in unknown {
             self.warn(format!(
-                "{} of {version} left out: a plugin reads resources of that version, and only the                  CustomResourceDefinition of {kind} says which one it is; add it to the input (kubectl get crd -o yaml)",
+                "{} of {version} left out: a plugin reads resources of that version, and only the \
+                 CustomResourceDefinition of {kind} says which one it is; add it to the input (kubectl get crd -o yaml)",
                 count(number, &kind)
             ));
         }

@@ -87,6 +87,33 @@ fn pipeline_stops_what_cannot_be_read() {
 }
 
 #[test]
+fn pipeline_stops_workloads_without_a_name_or_a_number_of_pods() {
+    let template = "{spec: {containers: [{name: c, image: i}]}}";
+    let nameless = format!(
+        "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {{}}\nspec: {{template: {template}}}\n"
+    );
+    let wordy = job_set(1).replace("replicas: 1", "replicas: \"1\"");
+    let operated = "---\napiVersion: example.com/v1\nkind: Broker\nmetadata: {name: b}\n\
+                    spec: {size: 3, image: i}\n";
+    let folder = tempfile::tempdir().unwrap();
+    let dump = folder.path().join("dump.yaml");
+    fs::write(&dump, nodes(1)).unwrap();
+    let dump = dump.to_str().unwrap();
+    for (change, reason) in [
+        (&*nameless, "Deployment metadata.name: is missing"),
+        (&wordy, "w: replicas: \"1\" is no number of pods"),
+        (operated, "no reader knows where its pod templates and their numbers are"),
+    ] {
+        let simulated = simulate(&(nodes(1) + change), &["--fail-if-pending"]);
+        let args = ["whatif", "-f", "-", "--dump", dump, "--fail-if-pending"];
+        for answer in [simulated, loadmaster_with(&args, change)] {
+            assert_eq!(answer.code, Some(1), "{change}: {}", answer.err);
+            assert!(answer.err.contains(reason), "{change}: {}", answer.err);
+        }
+    }
+}
+
+#[test]
 fn files_of_a_folder_that_are_no_objects_are_left_out() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();

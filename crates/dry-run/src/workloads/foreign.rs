@@ -8,7 +8,8 @@ use std::borrow::Cow;
 use framework::Pod;
 use serde_json::{Value, json};
 
-use super::template::{self, count, name, namespace, put, text};
+use super::template::{self, checked_count, name, namespace, put, text};
+use super::unread::has;
 use super::{Controllers, Key, training};
 
 /// How the pods of a kind are found.
@@ -55,6 +56,9 @@ struct Count {
 const fn times(field: &'static str) -> Count {
     Count { field, default: 1, least: "", most: "", minus: 0 }
 }
+
+/// The end of annotations of JobSets and LeaderWorkerSets that keep other jobs or groups out of a topology.
+const EXCLUSIVE: &str = "/exclusive-topology";
 
 /// The group of TrainJobs and their runtimes.
 pub(super) const TRAINER: &str = "trainer.kubeflow.org";
@@ -301,7 +305,7 @@ impl Reader {
     /// Returns the parts of an object.
     ///
     /// # Errors
-    /// The object has no template, or names that of another one.
+    /// The object has no template, names that of another one, or has a number that is none.
     fn pod_sets<'a>(&self, object: &'a Value) -> Result<Vec<PodSet<'a>>, String> {
         if !self.refers.is_empty() && object.pointer(self.refers).is_some_and(|own| !own.is_null())
         {
@@ -310,39 +314,44 @@ impl Reader {
         }
         let mut sets = Vec::new();
         for part in self.parts {
-            part.add_sets(object, &mut sets);
+            part.add_sets(object, &mut sets)?;
         }
         if sets.is_empty() { Err("has no pod template".to_owned()) } else { Ok(sets) }
     }
 }
 
 impl Part {
-    fn add_sets<'a>(&self, object: &'a Value, sets: &mut Vec<PodSet<'a>>) {
+    fn add_sets<'a>(&self, object: &'a Value, sets: &mut Vec<PodSet<'a>>) -> Result<(), String> {
         match object.pointer(self.items) {
             None => {}
             Some(item) if self.items.is_empty() => {
-                sets.extend(self.set(item, Cow::Borrowed(self.named)));
+                sets.extend(self.set(item, Cow::Borrowed(self.named))?);
             }
             Some(Value::Array(items)) => {
                 for (index, item) in items.iter().enumerate() {
-                    sets.extend(self.set(item, name_of(item, index)));
+                    sets.extend(self.set(item, name_of(item, index))?);
                 }
             }
             Some(Value::Object(items)) => {
                 for (name, item) in items {
-                    sets.extend(self.set(item, Cow::Owned(name.to_lowercase())));
+                    sets.extend(self.set(item, Cow::Owned(name.to_lowercase()))?);
                 }
             }
             Some(_) => {}
         }
+        Ok(())
     }
 
-    fn set<'a>(&self, item: &'a Value, name: Cow<'a, str>) -> Option<PodSet<'a>> {
+    fn set<'a>(&self, item: &'a Value, name: Cow<'a, str>) -> Result<Option<PodSet<'a>>, String> {
         let mut templates = self.templates.iter().filter_map(|own| item.pointer(own));
-        let template = templates.find(|own| own.is_object())?;
+        let Some(template) = templates.find(|own| own.is_object()) else { return Ok(None) };
         let is_suspended = !self.items.is_empty() && item["suspend"] == true;
-        let wanted = self.counts.iter().fold(1_usize, |all, own| all.saturating_mul(own.of(item)));
-        Some(PodSet { name, template, wanted: if is_suspended { 0 } else { wanted } })
+        let mut wanted = 1_usize;
+        for count in self.counts {
+            let of = |fault| if name.is_empty() { fault } else { format!("{name}: {fault}") };
+            wanted = wanted.saturating_mul(count.of(item).map_err(of)?);
+        }
+        Ok(Some(PodSet { name, template, wanted: if is_suspended { 0 } else { wanted } }))
     }
 }
 
@@ -354,11 +363,15 @@ fn name_of(item: &Value, index: usize) -> Cow<'_, str> {
 }
 
 impl Count {
-    fn of(&self, item: &Value) -> usize {
-        let field = |pointer: &str| if pointer.is_empty() { None } else { count(item, pointer) };
-        let number = field(self.field).unwrap_or(self.default);
-        let number = number.max(field(self.least).unwrap_or(0));
-        number.min(field(self.most).unwrap_or(usize::MAX)).saturating_sub(self.minus)
+    fn of(&self, item: &Value) -> Result<usize, String> {
+        let field = |pointer: &str| match pointer {
+            "" => Ok(None),
+            pointer => checked_count(item, pointer),
+        };
+        let number = field(self.field)?.unwrap_or(self.default);
+        let number = number.max(field(self.least)?.unwrap_or(0));
+        let number = number.min(field(self.most)?.unwrap_or(usize::MAX));
+        Ok(number.saturating_sub(self.minus))
     }
 }
 
@@ -418,6 +431,10 @@ fn add_sets(
     if is_suspended && !reader.suspend.is_empty() {
         let message = "is suspended; no pods are made from it";
         return controllers.warn(reader.shown, object, message);
+    }
+    if has(object, &|field: &str, _: &Value| field.ends_with(EXCLUSIVE)) {
+        let message = "has an annotation for exclusive topologies, which its controller turns into affinity; that is not simulated";
+        controllers.warn(reader.shown, object, message);
     }
     let mut present = controllers.pods_of_foreign(reader.label, object);
     let before = controllers.made.objects.len();

@@ -305,8 +305,9 @@ impl<'a> Controllers<'a> {
         for (kind, (names, pods)) in &self.foreign {
             let more = names.len().saturating_sub(1);
             let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+            let pods = if *pods == 1 { "1 pod is".to_owned() } else { format!("{pods} pods are") };
             self.made.warnings.push(format!(
-                "{kind} {}{more}: {pods} pods are made from the templates alone: gangs, queues and the order of starts of \
+                "{kind} {}{more}: {pods} made from the templates alone: gangs, queues and the order of starts of \
                  the controller are not simulated",
                 names[0]
             ));

@@ -36,6 +36,19 @@ pub(crate) fn count(object: &Value, pointer: &str) -> Option<usize> {
     Some(usize::try_from(number).unwrap_or(0))
 }
 
+/// Returns a number of pods; `None` if it is absent or null.
+///
+/// # Errors
+/// The field has something that the API server refuses; with its path.
+pub(super) fn checked_count(object: &Value, pointer: &str) -> Result<Option<usize>, String> {
+    let Some(value) = object.pointer(pointer).filter(|own| !own.is_null()) else { return Ok(None) };
+    let number = value.as_u64().and_then(|own| usize::try_from(own).ok());
+    number.map(Some).ok_or_else(|| {
+        let field = pointer.trim_start_matches('/').replace('/', ".");
+        format!("{field}: {value} is no number of pods")
+    })
+}
+
 /// Returns the controller in `ownerReferences`, if it is of this kind.
 pub(crate) fn controller<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
     let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);

@@ -459,11 +459,17 @@ fn what_looks_like_a_workload_and_cannot_be_expanded_is_named() {
     let old = json!({"replicas": 2, "template": pod_template(1)});
     assert_eq!(of("extensions/v1beta1", "Deployment", old), ["Deployment.extensions"]);
     assert_eq!(of("tekton.dev/v1", "TaskRun", json!({})), ["TaskRun.tekton.dev"]);
+    let operated = json!({"kafka": {"replicas": 3, "resources": {"requests": {"cpu": "1"}}}});
+    assert_eq!(of("kafka.strimzi.io/v1", "Kafka", operated), ["Kafka.kafka.strimzi.io"]);
+    let graph = json!({"services": {"web": {"replicas": 2, "extraPodSpec": {"mainContainer": {"image": "i"}}}}});
+    assert_eq!(of("nvidia.com/v1alpha1", "Graph", graph), ["Graph.nvidia.com"]);
     let referring = json!({"workloadRef": {"name": "web"}});
     assert_eq!(of("argoproj.io/v1alpha1", "Rollout", referring), ["Rollout.argoproj.io"]);
     let rule = json!({"rules": [{"pattern": {"spec": {"containers": [{"name": "*"}]}}}]});
     assert!(!is_workload(&foreign("kyverno.io/v1", "ClusterPolicy", rule)));
     assert!(!is_workload(&foreign("example.com/v1", "Database", json!({"size": 3}))));
+    let machines = json!({"replicas": 3, "template": {"spec": {"image": "disk"}}});
+    assert!(!is_workload(&foreign("machine.openshift.io/v1beta1", "MachineSet", machines)));
 }
 
 #[test]
@@ -499,4 +505,27 @@ fn huge_numbers_of_pods_are_cut_and_said() {
         assert_eq!((found.objects.len(), found.is_full), (1000, true));
         assert_eq!(found.unread.len(), 1, "{:?}", found.warnings);
     }
+}
+
+#[test]
+fn numbers_of_pods_that_are_none_are_named() {
+    let (version, kind, spec, _) = foreign_workloads().remove(0);
+    for number in [json!("4"), json!(-1), json!(1.5)] {
+        let mut spec = spec.clone();
+        spec["replicatedJobs"][1]["replicas"] = number.clone();
+        let found = made(&[foreign(version, kind, spec)], &[]);
+        let [unread] = &found.unread[..] else { panic!("{number}: {:?}", found.warnings) };
+        assert_eq!(unread.reason, format!("workers: replicas: {number} is no number of pods"));
+        assert!(of_kind(&found, "Pod").is_empty());
+    }
+}
+
+#[test]
+fn exclusive_topologies_are_named() {
+    let (version, kind, spec, _) = foreign_workloads().remove(0);
+    let mut job_set = foreign(version, kind, spec);
+    job_set["metadata"]["annotations"] =
+        json!({"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"});
+    let found = made(&[job_set], &[]);
+    assert!(found.warnings[0].contains("exclusive topologies"), "{:?}", found.warnings);
 }

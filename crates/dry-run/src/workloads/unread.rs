@@ -40,26 +40,51 @@ const WITHOUT_TEMPLATES: [(&str, &str); 12] = [
 /// The ends of kinds that describe pods and make none.
 const DESCRIPTIONS: [&str; 5] = ["Policy", "Profile", "Revision", "Runtime", "Template"];
 
+/// Fields in which kinds of operators have a number of pods.
+const NUMBERS: [&str; 4] = ["count", "instances", "replicas", "size"];
+
 /// Whether a controller makes pods from the object, as far as its content says.
 pub(super) fn looks_like_workload(object: &Value) -> bool {
     let own = group_and_kind(object);
     if own == ("", "Pod") || DESCRIPTIONS.iter().any(|end| own.1.ends_with(end)) {
         return false;
     }
-    WITHOUT_TEMPLATES.contains(&own) || has_containers(&object["spec"])
+    let spec = &object["spec"];
+    WITHOUT_TEMPLATES.contains(&own) || has_containers(spec) || is_of_operator(own, spec)
+}
+
+/// Whether an operator makes pods from the object: it has a number of them, and an image or resources.
+fn is_of_operator((group, kind): (&str, &str), spec: &Value) -> bool {
+    let is_foreign = group.contains('.') && !group.ends_with(".k8s.io");
+    let is_number = |field: &str, value: &Value| {
+        NUMBERS.contains(&field) && value.as_i64().is_some_and(|own| own > 0)
+    };
+    let is_content = |field: &str, value: &Value| match field {
+        "image" => value.is_string(),
+        "resources" => value["requests"].is_object() || value["limits"].is_object(),
+        _ => false,
+    };
+    // Kinds of the Cluster API have numbers of nodes, and images of disks.
+    is_foreign && !kind.starts_with("Machine") && has(spec, &is_number) && has(spec, &is_content)
+}
+
+/// Whether a field at any depth is one that is looked for.
+pub(super) fn has(value: &Value, is_wanted: &impl Fn(&str, &Value) -> bool) -> bool {
+    match value {
+        Value::Object(fields) => {
+            fields.iter().any(|(field, value)| is_wanted(field, value) || has(value, is_wanted))
+        }
+        Value::Array(items) => items.iter().any(|item| has(item, is_wanted)),
+        _ => false,
+    }
 }
 
 /// Whether a value has a list of containers at any depth.
 fn has_containers(value: &Value) -> bool {
     let is_container = |own: &Value| own["image"].is_string() || own["name"].is_string();
-    match value {
-        Value::Object(fields) => fields.iter().any(|(field, value)| match value {
-            Value::Array(items) if field == "containers" && items.iter().any(is_container) => true,
-            value => has_containers(value),
-        }),
-        Value::Array(items) => items.iter().any(has_containers),
-        _ => false,
-    }
+    has(value, &|field: &str, value: &Value| {
+        field == "containers" && value.as_array().is_some_and(|own| own.iter().any(is_container))
+    })
 }
 
 impl Unread {
