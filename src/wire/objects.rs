@@ -161,6 +161,8 @@ fn read(
         return;
     }
     match text.parse() {
+        // As for kubectl, a document that says null is none.
+        Ok(parsed) if parsed.value.is_null() && at.items.is_empty() => {}
         Ok(parsed) => unroll(at, parsed, inherited, each),
         Err(message) => each(Err(Fault::new(at.clone(), message))),
     }
@@ -188,7 +190,7 @@ fn unroll(
         Ok(type_) => type_,
         Err(message) => return each(Err(Fault::new(at.clone(), message))),
     };
-    if kind.ends_with("List") && value.get("items").is_some() {
+    if kind == "List" || (kind.ends_with("List") && value.get("items").is_some()) {
         let inherited = of_items(api_version, &kind);
         let items = Parsed { value: value["items"].take(), repeated };
         return unroll_items(at, &kind, items, inherited.as_ref(), each);
@@ -272,6 +274,17 @@ mod tests {
         assert_eq!((pod.api_version.as_str(), pod.kind.as_str()), ("v1", "Pod"));
         assert_eq!(pod.value["kind"], "Pod", "it can be written back");
         assert_eq!(pod.at.to_string(), "-: items[0]: items[0]");
+    }
+
+    #[test]
+    fn lists_without_items_and_documents_without_content_hold_nothing() {
+        assert!(unrolled(json!({"apiVersion": "v1", "kind": "List"})).is_empty());
+        let text = "null\n---\n~\n---\n# nothing\n---\n{apiVersion: v1, kind: Node}\n";
+        let found = objects_of("-", text.to_owned()).unwrap();
+        let [node] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(node.at.to_string(), "-: document 3 (line 6)");
+        let refused = objects_of("-", "{apiVersion: v1, kind: List, items: [null]}".to_owned());
+        assert!(refused.unwrap_err().to_string().contains("found nothing"));
     }
 
     #[test]

@@ -43,7 +43,7 @@ impl<'a> Part<'a> {
 
     /// Splits a list in the form of kubectl into its items: the items begin with a dash at the beginning of a line,
     /// after a line `items:`. Returns `None` for other forms, and for a text that may have aliases, because an
-    /// item may then refer to another.
+    /// item may then refer to another. Version and kind are plain words.
     pub(crate) fn list(&self) -> Option<List<'a>> {
         if self.is_item || self.text.contains(": &") || self.text.contains("- &") {
             return None;
@@ -53,6 +53,7 @@ impl<'a> Part<'a> {
         let (mut is_inside, mut offset) = (false, 0);
         for (index, line) in self.text.split_inclusive('\n').enumerate() {
             let field = |name: &str| Some(line.strip_prefix(name)?.trim());
+            let is_word = |own: &str| !own.contains(['"', '\'', '#', ' ']);
             match line.as_bytes() {
                 [b'-', b' ' | b'\n', ..] if is_inside => starts.push((offset, self.line + index)),
                 [b' ', ..] if is_inside && starts.is_empty() && !line.trim().is_empty() => {
@@ -65,8 +66,8 @@ impl<'a> Part<'a> {
                         end = Some(offset);
                     }
                     match (field("apiVersion:"), field("kind:"), field("metadata:")) {
-                        (Some(own), ..) => version = Some(own),
-                        (_, Some(own), _) => kind = Some(own),
+                        (Some(own), ..) if is_word(own) => version = Some(own),
+                        (_, Some(own), _) if is_word(own) => kind = Some(own),
                         (.., Some(_)) => {}
                         _ => return None,
                     }
@@ -90,10 +91,12 @@ fn parts(text: &str) -> Vec<(usize, &str)> {
     let mut parts = Vec::new();
     let (mut start, mut start_line, mut offset) = (0, 1, 0);
     for (index, line) in text.split_inclusive('\n').enumerate() {
-        if is_separator(line) {
+        if let Some(rest) = after_separator(line) {
             parts.push((start_line, &text[start..offset]));
-            // Text after the dashes on the same line belongs to the next document.
-            start = offset + line.len() - yaml::without_mark(line).len() + "---".len();
+            // Text after the dashes on the same line belongs to the next document. The library takes no tab there.
+            let is_idle = matches!(rest.trim_start().as_bytes(), [] | [b'#', ..]);
+            let left = if is_idle { usize::from(rest.ends_with('\n')) } else { rest.len() };
+            start = offset + line.len() - left;
             start_line = index + 1;
         }
         offset += line.len();
@@ -102,11 +105,11 @@ fn parts(text: &str) -> Vec<(usize, &str)> {
     parts
 }
 
-fn is_separator(line: &str) -> bool {
+/// Returns the rest of a line that separates documents.
+fn after_separator(line: &str) -> Option<&str> {
     // Files with a byte order mark may have been joined.
-    yaml::without_mark(line)
-        .strip_prefix("---")
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace))
+    let rest = yaml::without_mark(line).strip_prefix("---")?;
+    Some(rest).filter(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace))
 }
 
 /// Whether a text has more than comments, directives and the end marker.
@@ -150,6 +153,17 @@ mod tests {
         assert_eq!(parsed("--- {a: 1}\n").unwrap()[0].1, json!({"a": 1}));
     }
 
+    #[test]
+    fn separators_may_have_spaces_tabs_and_comments_behind() {
+        for rest in ["", " ", "\t", "\t # next", " # next", "\r"] {
+            let text = format!("a: 1\n---{rest}\nb: 2\n");
+            let expected = [(1, json!({"a": 1})), (2, json!({"b": 2}))];
+            assert_eq!(parsed(&text).unwrap(), expected, "{rest:?}");
+            let error = parsed(&format!("---{rest}\nb: 2\nc: [\n")).unwrap_err();
+            assert!(error.contains("line 4"), "{rest:?}: {error}");
+        }
+    }
+
     /// Returns the values of the items, if the text is split into them.
     fn items(text: &str) -> Option<Vec<Result<Value, String>>> {
         let list = documents(text).next()?.list()?;
@@ -178,6 +192,8 @@ mod tests {
             "kind: Pod\napiVersion: v1\nitems:\n- a: 1\n",
             "kind: PodList\napiVersion: v1\nother: 1\nitems:\n- a: 1\n",
             "{kind: PodList, apiVersion: v1, items: [{a: 1}]}\n",
+            "kind: PodList\napiVersion: \"v1\"\nitems:\n- a: 1\n",
+            "kind: PodList # of kubectl\napiVersion: v1\nitems:\n- a: 1\n",
         ];
         for text in rows {
             assert_eq!(items(text), None, "{text}");

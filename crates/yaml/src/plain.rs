@@ -17,11 +17,16 @@ pub(super) fn is_plain(scalar: &str, text: &str) -> bool {
 }
 
 /// Fields of Kubernetes that hold booleans. Elsewhere a single letter is a text: a node may be called `n`.
-const BOOLEANS: [&str; 24] = [
+const BOOLEANS: [&str; 30] = [
+    "adminAccess",
+    "allNodes",
+    "allowMultipleAllocations",
     "allowVolumeExpansion",
     "attachRequired",
+    "bindsToNode",
     "blockOwnerDeletion",
     "controller",
+    "delayCacheUntilActive",
     "enableContentionProfiling",
     "enableHTTPS",
     "enableProfiling",
@@ -37,6 +42,7 @@ const BOOLEANS: [&str; 24] = [
     "nodeCacheCapable",
     "optional",
     "paused",
+    "perDeviceNodeSelection",
     "privileged",
     "readOnly",
     "storageCapacity",
