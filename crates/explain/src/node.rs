@@ -32,11 +32,12 @@ pub fn explain_node(lab: &mut Lab<'_>, name: &str) -> Option<NodeAnswer> {
         placed: placed(cluster, node),
         ..NodeAnswer::default()
     };
-    let evaluated = Templates::of(waiting(lab)).evaluate(lab);
+    let pending = waiting(lab);
+    answer.pending = pending.len();
+    let evaluated = Templates::of(pending).evaluate(lab);
     answer.is_incomplete = evaluated.is_incomplete;
     let mut causes: BTreeMap<String, PendingCause> = BTreeMap::new();
     for (findings, pods) in &evaluated.templates {
-        answer.pending += pods.len();
         let check = findings.check(lab.cluster(), name);
         if check.feasible {
             answer.fitting += pods.len();

@@ -244,14 +244,16 @@ fn waiting(facts: &PodFacts, wide: bool) -> String {
     if facts.waits_for.is_empty() {
         return String::new();
     }
-    let mut out = "\nThe pod is tried again at:\n".to_owned();
+    let mut out = "\nThe pod is tried again when one of these happens and may help:\n".to_owned();
     for own in &facts.waits_for {
-        let shown = if wide { own.events.len() } else { SHOWN };
-        let mut events = own.events.iter().take(shown).cloned().collect::<Vec<_>>().join(", ");
-        if own.events.len() > shown {
-            events += ", ...";
+        // Schedulers of other versions send event names alone.
+        let reasons = if own.words.is_empty() { &own.events } else { &own.words };
+        let shown = if wide { reasons.len() } else { SHOWN };
+        let mut text = reasons.iter().take(shown).cloned().collect::<Vec<_>>().join(", ");
+        if reasons.len() > shown {
+            text += ", ...";
         }
-        push(&mut out, &format!("  {}: {events}", own.plugin));
+        push(&mut out, &format!("  {}: {text}", own.plugin));
     }
     if wide {
         let times = &facts.times;
@@ -346,7 +348,13 @@ pub(super) fn node(answer: &NodeAnswer, layout: Layout) -> String {
     }
     out += &table.render(Colour::of_stdout());
     out += &causes(&answer.rejections, layout);
+    out += incomplete(answer.is_incomplete);
     out + &notes(&answer.notes)
+}
+
+/// Says that the causes are not those of all pending pods.
+const fn incomplete(is_incomplete: bool) -> &'static str {
+    if is_incomplete { "Some kinds of pending pods were not evaluated.\n" } else { "" }
 }
 
 pub(super) fn group(answer: &GroupAnswer, layout: Layout) -> String {
@@ -403,9 +411,7 @@ pub(super) fn cluster(answer: &ClusterAnswer, layout: Layout) -> String {
         push(&mut out, &text);
         out += &table.render(Colour::of_stdout());
     }
-    if answer.is_incomplete {
-        out += "Some kinds of pending pods were not evaluated.\n";
-    }
+    out += incomplete(answer.is_incomplete);
     layout.with_summary(&summary, &(out + &notes(&answer.notes)))
 }
 
@@ -428,4 +434,91 @@ fn notes(notes: &[String]) -> String {
     let mut out = String::new();
     notes.iter().for_each(|note| push(&mut out, &format!("\nNote: {note}.")));
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use explain::Waiting;
+
+    use super::*;
+
+    fn causes_of(number: usize) -> Vec<PendingCause> {
+        let cause = |number| PendingCause {
+            cause: format!("cause-{number}"),
+            count: 1,
+            ..PendingCause::default()
+        };
+        (0..number).map(cause).collect()
+    }
+
+    #[test]
+    fn causes_are_cut_after_fifty_rows_and_shown_in_full_on_request() {
+        let text = |number, layout| {
+            cluster(
+                &ClusterAnswer { causes: causes_of(number), ..ClusterAnswer::default() },
+                layout,
+            )
+        };
+        let cut = text(52, Layout::default());
+        assert!(cut.contains("cause-49") && !cut.contains("cause-50"), "{cut}");
+        assert!(cut.ends_with("and 2 more; --all lists them\n"), "{cut}");
+        for whole in
+            [text(50, Layout::default()), text(52, Layout { whole: true, ..Layout::default() })]
+        {
+            assert!(whole.contains("cause-49") && !whole.contains("--all"), "{whole}");
+        }
+    }
+
+    #[test]
+    fn summary_comes_first_or_last() {
+        let last = Layout { ends_with_summary: true, ..Layout::default() };
+        let answer = ClusterAnswer { pending: 1, causes: causes_of(1), ..ClusterAnswer::default() };
+        let summary = "0 nodes, 0 pods with a node, 1 pending.\n";
+        assert!(cluster(&answer, Layout::default()).starts_with(summary));
+        assert!(cluster(&answer, last).ends_with(&format!("\n\n{summary}")));
+        let answer = GroupAnswer {
+            group: "shop/Deployment/web".to_owned(),
+            pods: 3,
+            placed: 1,
+            causes: causes_of(1),
+            ..GroupAnswer::default()
+        };
+        let summary = "shop/Deployment/web: 2 of 3 pods are pending.\n";
+        assert!(group(&answer, Layout::default()).starts_with(summary));
+        assert!(group(&answer, last).ends_with(&format!("\n\n{summary}")));
+        assert_eq!(group(&GroupAnswer::default(), last), ": 0 of 0 pods are pending.\n");
+    }
+
+    #[test]
+    fn suggestions_and_reasons_of_a_pod_are_cut_after_five() {
+        let help = Vec::from_iter((0..7).map(|number| Suggestion {
+            text: format!("change {number}"),
+            effect: "it fits".to_owned(),
+            evicts: Vec::new(),
+            kind: "request".to_owned(),
+            size: 1.0,
+            command: None,
+            changes: Vec::new(),
+        }));
+        let cut = super::help(&help, false, Layout::default());
+        assert!(cut.contains("change 4") && !cut.contains("change 5"), "{cut}");
+        assert!(cut.ends_with("  and 2 more; --all shows them\n"), "{cut}");
+        let whole = super::help(&help, false, Layout { whole: true, ..Layout::default() });
+        assert!(whole.contains("change 6") && !whole.contains("--all"), "{whole}");
+    }
+
+    #[test]
+    fn what_a_pod_waits_for_is_said_in_words() {
+        let waits = |words: &[&str]| PodFacts {
+            waits_for: vec![Waiting {
+                plugin: "NodeAffinity".to_owned(),
+                events: vec!["Node/Add".to_owned()],
+                words: words.iter().map(|own| (*own).to_owned()).collect(),
+            }],
+            ..PodFacts::default()
+        };
+        let text = waiting(&waits(&["a node is added"]), false);
+        assert!(text.ends_with("\n  NodeAffinity: a node is added\n"), "{text}");
+        assert!(waiting(&waits(&[]), false).ends_with("\n  NodeAffinity: Node/Add\n"));
+    }
 }

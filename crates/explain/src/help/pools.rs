@@ -196,6 +196,7 @@ fn capacity(resources: &Resources) -> String {
     let basic = [("cpu", *milli_cpu), ("memory", *memory)].into_iter();
     let amounts = basic.chain(scalars.iter().map(|(name, amount)| (&**name, *amount)));
     let amounts = amounts.filter(|(_, amount)| *amount > 0);
-    let texts = amounts.map(|(name, amount)| format!("{} {name}", quantity::text(name, amount)));
+    let texts =
+        amounts.map(|(name, amount)| format!("{} {name}", quantity::at_least(name, amount)));
     texts.collect::<Vec<_>>().join(", ")
 }

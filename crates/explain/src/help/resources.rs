@@ -127,9 +127,9 @@ fn less(findings: &Findings, lack: &Lack<'_>) -> Option<Proposal> {
         requests = reduced(&requests, resource, *missing);
         texts.push(format!(
             "{} less {resource} ({} instead of {})",
-            quantity::text(resource, *missing),
-            quantity::text(resource, left),
-            quantity::text(resource, *requested),
+            quantity::at_least(resource, *missing),
+            quantity::at_most(resource, left),
+            quantity::at_least(resource, *requested),
         ));
     }
     let pod = Pod { requests: Arc::new(requests), ..Pod::clone(&findings.pod) };
@@ -181,7 +181,7 @@ fn more(lab: &Lab<'_>, lack: &Lack<'_>) -> Proposal {
         }
     });
     let amounts = lack.shortages.iter().map(|Shortage { resource, missing, .. }| {
-        format!("{} more {resource}", quantity::text(resource, *missing))
+        format!("{} more {resource}", quantity::at_least(resource, *missing))
     });
     let amounts: Vec<String> = amounts.collect();
     let text = format!("{} on node {}", amounts.join(" and "), changed.name);
@@ -222,7 +222,7 @@ fn fewer(lab: &Lab<'_>, pending: &Pod, lacks: &[Lack<'_>]) -> Option<Proposal> {
     // Of equal ones, that on the node that lacks the least.
     let (_, pod, lack) = least.min_by_key(|(rank, ..)| *rank)?;
     let amounts = lack.shortages.iter().map(|own| {
-        format!("{} of {}", quantity::text(own.resource, used(pod, own.resource)), own.resource)
+        format!("{} of {}", quantity::at_most(own.resource, used(pod, own.resource)), own.resource)
     });
     let amounts: Vec<String> = amounts.collect();
     let (key, node) = (&pod.key, cluster.node_name(lack.node));
