@@ -6,7 +6,8 @@ import { el } from './dom.js';
 const narrow = matchMedia('(max-width: 640px)');
 
 /**
- * Creates a table. A column has `title`, `value(row)` to sort by, `cell(row)` to show, and `number`.
+ * Creates a table. A column has `title`, `value(row)` to sort by, `cell(row)` to show, and `number`. `has(row)` says whether a
+ * cell has content, if not all have.
  * `sorted` is `{ column, descending }`, and `onSort` is called when it changes.
  */
 export function table(columns, rows, { sorted = null, onSort = () => {}, virtual = false } = {}) {
@@ -14,10 +15,12 @@ export function table(columns, rows, { sorted = null, onSort = () => {}, virtual
   const body = el('tbody');
   const heads = columns.map((column, index) => el('th', { class: column.number && 'number', scope: 'col' },
     el('button', { type: 'button', onclick: () => sort(index) }, column.title)));
-  const cards = () => (virtual && narrow.matches ? 26 * (columns.length + 1) : 30);
+  const height = (row) => (narrow.matches ? 26 * columns.filter(({ has }) => !has || has(row)).length + 14 : 30);
   const whole = el('table', { class: virtual ? null : 'flowing' }, el('thead', {}, el('tr', {}, heads)), body);
   const frame = virtual ? el('div', { class: 'rows', tabindex: '0', onscroll: () => draw() }, whole) : whole;
   let order = rows;
+  /** Where each row begins, and the last one ends. */
+  let starts = [0];
 
   function sort(index) {
     const descending = state?.column === index ? !state.descending : Boolean(columns[index].number);
@@ -42,27 +45,42 @@ export function table(columns, rows, { sorted = null, onSort = () => {}, virtual
       else head.removeAttribute('aria-sort');
       head.firstChild.textContent = columns[index].title + (own ? (state.descending ? ' ↓' : ' ↑') : '');
     });
+    measure();
     draw();
   }
 
-  const line = (row) => el('tr', {}, columns.map((column) => el('td', { class: column.number && 'number', 'data-title': column.title || null }, el('div', {}, column.cell(row)))));
-  const gap = (number) => el('tr', { 'aria-hidden': 'true' },
-    el('td', { class: 'gap', colspan: columns.length, style: { height: `${number * cards()}px` } }));
+  function measure() {
+    starts = [0];
+    if (virtual) for (const row of order) starts.push(starts.at(-1) + height(row));
+  }
+
+  /** The number of rows that end above a place. */
+  function above(place) {
+    let [low, high] = [0, order.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (starts[middle + 1] <= place) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+
+  const line = (row) => el('tr', virtual ? { style: { '--row': `${height(row)}px` } } : {}, columns.map((column) => el('td', { class: column.number && 'number', 'data-title': column.title || null }, el('div', {}, column.cell(row)))));
+  const gap = (from, to) => el('tr', { 'aria-hidden': 'true' },
+    el('td', { class: 'gap', colspan: columns.length, style: { height: `${starts[to] - starts[from]}px` } }));
 
   function draw() {
     if (!virtual) return body.replaceChildren(...order.map(line));
-    const height = cards();
-    frame.style.setProperty('--row', `${height}px`);
-    const first = Math.max(0, Math.floor(frame.scrollTop / height) - 20);
-    const last = Math.min(order.length, first + Math.ceil((frame.clientHeight || 600) / height) + 40);
+    const first = Math.max(0, above(frame.scrollTop) - 20);
+    const last = Math.min(order.length, above(frame.scrollTop + (frame.clientHeight || 600)) + 20);
     if (body.dataset.first === String(first) && body.dataset.last === String(last) && body.order === order) return null;
     Object.assign(body.dataset, { first, last });
     body.order = order;
     const parts = order.slice(first, last).map(line);
-    return body.replaceChildren(gap(first), ...parts, gap(order.length - last));
+    return body.replaceChildren(gap(0, first), ...parts, gap(last, order.length));
   }
 
-  if (virtual) narrow.addEventListener('change', () => { body.order = null; draw(); });
+  if (virtual) narrow.addEventListener('change', () => { body.order = null; measure(); draw(); });
   arrange();
   return Object.assign(frame, {
     setRows(changed) { rows = changed; arrange(); },

@@ -27,11 +27,18 @@ function causes(rows) {
   ], rows, { sorted: { column: 0, descending: true } });
 }
 
+/** Says how many pending pods the causes leave out. `others` is the number of pods without a cause. */
+function unevaluated(isIncomplete, pending, rows, others = 0) {
+  if (!isIncomplete) return null;
+  const left = pending - others - rows.reduce((all, row) => all + row.count, 0);
+  return el('p', { class: 'faint' }, `${left.toLocaleString('en')} of ${count(pending, 'pending pod')} were not evaluated: they are of too many kinds.`);
+}
+
 function constraints(rows, what) {
   return table([
     text('Plugin', (row) => row.plugin),
-    number(`${what} it rejects`, (row) => row.rejects),
-    number('rejected by it alone', (row) => row.alone),
+    number(`${what} that it rejects`, (row) => row.rejects),
+    number(`${what} that only it rejects`, (row) => row.alone),
   ], rows, { sorted: { column: 2, descending: true } });
 }
 
@@ -82,14 +89,14 @@ export async function cluster(ask, query) {
         choice('color', 'Colour:', ways.map(({ key, title }) => [key, title])),
         choice('group', 'Group by:', [['zone', 'zone'], ['pool', 'pool'], ['none', 'nothing'], ...dividing(labels, nodes.length, own.group)]), legend()), map]),
     section('Pending pods by cause', answer.causes.length ? causes(answer.causes) : el('p', { class: 'good' }, 'No pod waits.')),
-    answer.isIncomplete && el('p', { class: 'faint' }, `Only the pods of ${answer.templates} templates were evaluated.`),
+    unevaluated(answer.isIncomplete, answer.pending, answer.causes),
     latest(),
     answer.stranded.length > 0 && section('Free, and of no use to any pending pod', table([
       text('Resource', (row) => row.resource), text('Free', (row) => quantity(row.resource, row.free)),
       text('Stranded', (row) => quantity(row.resource, row.stranded)), number('Share', (row) => row.percent, (row) => `${row.percent} %`),
     ], answer.stranded, { sorted: { column: 3, descending: true } })),
-    answer.constraints.length > 0 && section('What each constraint costs pending pods',
-      constraints(answer.constraints, 'pairs of node and template')),
+    answer.constraints.length > 0 && section('What each plugin rejects, summed over the kinds of pending pods',
+      constraints(answer.constraints, 'Nodes')),
   ]];
 }
 
@@ -101,12 +108,15 @@ export async function nodes(ask, query) {
   const columns = [
     text('Node', (node) => node.name, (node) => nodeLink(node.name)),
     text('Zone', (node) => node.zone ?? ''), text('Pool', (node) => node.pool ?? ''),
-    text('', (node) => (node.unschedulable ? 'cordoned' : '')),
+    { ...text('State', (node) => (node.unschedulable ? 'cordoned' : '')), has: (node) => node.unschedulable },
     number('Pods', (node) => node.pods[0], (node) => `${node.pods[0]} / ${node.pods[1]}`),
-    ...names.map((name) => number(name, (node) => percent(...of(node, name)), (node) => {
-      const [requested, whole] = of(node, name);
-      return whole || requested ? meter(requested, whole, `${amount(name, requested)} / ${amount(name, whole)}`) : '';
-    })),
+    ...names.map((name) => {
+      const has = (node) => of(node, name).some(Boolean);
+      return { ...number(name, (node) => percent(...of(node, name)), (node) => {
+        const [requested, whole] = of(node, name);
+        return has(node) ? meter(requested, whole, `${amount(name, requested)} / ${amount(name, whole)}`) : '';
+      }), has };
+    }),
   ];
   const sorted = { column: Number(query.get('sort') ?? 0), descending: query.get('order') === 'descending' };
   const onSort = ({ column, descending }) => setParameters({ sort: String(column), order: descending ? 'descending' : 'ascending' });
@@ -138,7 +148,8 @@ export async function node(ask, _, name) {
     section(`Pending pods (${answer.pending})`,
       answer.pending === 0 ? el('p', { class: 'good' }, 'No pod waits.')
         : el('p', {}, `${count(answer.fitting, 'pod')} of ${answer.pending} would fit here now.`),
-      answer.rejections.length > 0 && causes(answer.rejections)),
+      answer.rejections.length > 0 && causes(answer.rejections),
+      unevaluated(answer.isIncomplete, answer.pending, answer.rejections, answer.fitting)),
     section(`Pods on this node (${answer.placed.length})`, table([
       text('Pod', (pod) => `${pod.namespace}/${pod.name}`, (pod) => podLink(`${pod.namespace}/${pod.name}`)),
       number('Priority', (pod) => pod.priority),
@@ -240,7 +251,7 @@ export async function pod(ask, query, namespace, name) {
         : `${check.node} cannot take the pod: ${check.reasons.join(', ')}.`),
       check.rejecting.length > 0 && el('p', {}, 'Rejecting plugins: ', check.rejecting.join(', ')),
       check.scores.length > 0 && scores([{ node: check.node, total: check.total, scores: check.scores }]))),
-    now?.constraints.length > 0 && section('What each plugin rejects by itself (now)', constraints(now.constraints, 'nodes')),
+    now?.constraints.length > 0 && section('What each plugin rejects by itself (now)', constraints(now.constraints, 'Nodes')),
     facts.waitsFor.length > 0 && section('What it waits for', el('p', {}, 'The pod is tried again when one of these happens and may help:'),
       table([
         text('One of these', (row) => (row.words?.length ? row.words : row.events).join(', ')), text('Because of', (row) => row.plugin),
