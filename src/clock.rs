@@ -27,6 +27,13 @@ impl Clock {
         Self { wall_at_start: read_wall(), started: Instant::now(), read_wall }
     }
 
+    /// Returns a clock that has run for so long.
+    #[cfg(test)]
+    pub(crate) fn started_before(elapsed: Duration) -> Self {
+        let clock = Self::start();
+        Self { started: clock.started.checked_sub(elapsed).unwrap_or(clock.started), ..clock }
+    }
+
     /// Returns the current time.
     pub fn now(&self) -> Time {
         self.wall_at_start + self.started.elapsed()

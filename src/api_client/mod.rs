@@ -7,6 +7,7 @@ mod lines;
 mod server_status;
 #[cfg(test)]
 mod tests;
+mod token_file;
 mod transport;
 mod unverified;
 mod version;

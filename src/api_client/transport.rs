@@ -1,12 +1,13 @@
 //! The HTTP stack: TLS, HTTP/2, keepalive, and the classification of its errors.
 
 use std::error::Error;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use http::header::USER_AGENT;
+use http::header::{AUTHORIZATION, USER_AGENT};
 use http::{HeaderValue, StatusCode};
 use hyper::body::Incoming;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
@@ -19,6 +20,7 @@ use percent_encoding::percent_decode_str;
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, ServiceBuilder, ServiceExt};
 
+use super::token_file::TokenFile;
 use super::unverified::AnyServerCertificate;
 
 /// Timeout of establishing a connection.
@@ -123,17 +125,33 @@ fn client_over<C: Connect + Clone + Send + Sync + 'static>(
     let agent = format!("loadmaster/{} (linux)/{component}", env!("CARGO_PKG_VERSION"));
     let agent =
         HeaderValue::try_from(agent).map_err(|error| kube::Error::HttpError(error.into()))?;
+    let token = token_file(config)?.map(Arc::new);
+    let auth = if token.is_none() { config.auth_layer()? } else { None };
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
-        .option_layer(config.auth_layer()?)
+        .option_layer(auth)
         .layer(config.extra_headers_layer()?)
         .map_request(move |mut request: http::Request<Body>| {
-            request.headers_mut().insert(USER_AGENT, agent.clone());
+            let headers = request.headers_mut();
+            headers.insert(USER_AGENT, agent.clone());
+            if let Some(token) = &token {
+                headers.insert(AUTHORIZATION, token.header());
+            }
             request
         })
         .map_err(BoxError::from)
         .service_fn(move |request| send(client.clone(), request, when_unavailable));
     Ok(HttpClient(BoxCloneSyncService::new(service)))
+}
+
+/// Opens the token file of the credentials, if there is one. The kube crate takes the end of the line for a part of the
+/// token. A token beside the file counts only if the file cannot be read, as in client-go.
+fn token_file(config: &kube::Config) -> Result<Option<TokenFile>, kube::Error> {
+    let user = &config.auth_info;
+    match user.token_file.as_deref().map(|path| TokenFile::open(Path::new(path))) {
+        Some(Err(_)) if user.token.is_some() => Ok(None),
+        opened => opened.transpose(),
+    }
 }
 
 /// A client that adds address and credentials to requests. Clones share its connections.
