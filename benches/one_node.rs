@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use engine::ports::Ports;
 use engine::profile::PluginRef;
-use engine::{Change, Engine};
+use engine::{Change, Engine, Input};
 use framework::{
     Answer, CycleState, Filter, Handle, NodeView, Plugin, Pod, Registry, Score, Status, Time,
 };
@@ -66,10 +66,14 @@ fn decision(plugin: Option<&str>) -> Duration {
         support::apply(&mut engine, Change::Pod(Box::new(pod)));
         let mut ports = Ports { extenders: &mut (), probe: &mut () };
         let start = Instant::now();
-        engine.schedule_one(Time::ZERO, &mut ports).expect("a pod is ready");
+        engine.step(Input::Schedule, Time::ZERO, &mut ports).attempt().expect("a pod is ready");
         shortest = shortest.min(start.elapsed());
         for effect in engine.take_effects() {
-            engine.answer(effect.id, &Answer::ok(), Time::ZERO, &mut ports);
+            engine.step(
+                Input::Answer { effect: effect.id, answer: Answer::ok() },
+                Time::ZERO,
+                &mut ports,
+            );
         }
         support::apply(&mut engine, Change::PodDeleted { key, uid });
     }

@@ -21,7 +21,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use engine::ports::Ports;
-use engine::{Change, EffectKind, Engine};
+use engine::{Change, EffectKind, Engine, Input};
 use explain::{ClusterCopy, CopiedNodes, Follower, Lab, PodFacts, explain_pod, facts};
 use framework::{Answer, Controller, ControllerKind, Pod, PodKey, Time};
 use loadmaster::config::{self, Gates};
@@ -151,16 +151,20 @@ fn cpu_time() -> Duration {
 /// Decides about a pod, and shows it bound.
 fn bound(engine: &mut Engine) -> Option<Arc<Pod>> {
     let ports = &mut Ports { extenders: &mut (), probe: &mut () };
-    while engine.schedule_one(Time::ZERO, ports).is_some() {
+    while engine.step(Input::Schedule, Time::ZERO, ports).attempt().is_some() {
         let mut found = None;
         for effect in engine.take_effects() {
             if let EffectKind::Bind { binding, .. } = &effect.kind {
                 found = engine.cache().placed(&binding.uid).map(|placed| placed.pod.clone());
             }
-            engine.answer(effect.id, &Answer::ok(), Time::ZERO, ports);
+            engine.step(
+                Input::Answer { effect: effect.id, answer: Answer::ok() },
+                Time::ZERO,
+                ports,
+            );
         }
         if let Some(pod) = found {
-            engine.apply(Change::Pod(Box::new(Pod::clone(&pod))), Time::ZERO, ports);
+            engine.step(Input::Change(Change::Pod(Box::new(Pod::clone(&pod)))), Time::ZERO, ports);
             engine.take_effects();
             return Some(pod);
         }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::ports::Ports;
-use engine::{Change, Engine};
+use engine::{Change, Engine, Input};
 use framework::{Answer, Node, NodeImage, Pod, Time, api};
 
 const NODES: usize = 100_000;
@@ -175,15 +175,15 @@ fn deleted(pod: &Pod) -> Change {
 /// Has a pod rejected at a time.
 fn park(engine: &mut Engine, pod: Pod, now: Time) {
     let mut ports = Ports { extenders: &mut (), probe: &mut () };
-    engine.apply(Change::Pod(Box::new(pod)), now, &mut ports);
-    engine.schedule_one(now, &mut ports).expect("a pod is ready");
+    engine.step(Input::Change(Change::Pod(Box::new(pod))), now, &mut ports);
+    engine.step(Input::Schedule, now, &mut ports).attempt().expect("a pod is ready");
     for effect in engine.take_effects() {
-        engine.answer(effect.id, &Answer::ok(), now, &mut ports);
+        engine.step(Input::Answer { effect: effect.id, answer: Answer::ok() }, now, &mut ports);
     }
 }
 
 fn tick(engine: &mut Engine, now: Time) {
-    engine.tick(now, &mut Ports { extenders: &mut (), probe: &mut () });
+    engine.step(Input::Tick, now, &mut Ports { extenders: &mut (), probe: &mut () });
 }
 
 fn report(engine: &mut Engine, what: &str, changes: Vec<Change>) {

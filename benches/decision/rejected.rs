@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use engine::cycle::Form;
 use engine::ports::Ports;
-use engine::{Change, Engine, Outcome};
+use engine::{Change, Engine, Input, Outcome};
 use framework::{Pod, Time};
 
 use crate::support::{apply, node_name};
@@ -52,7 +52,8 @@ fn measure(form: Form, nodes: usize, changes: bool) -> Duration {
 
 fn attempt(engine: &mut Engine) {
     let mut ports = Ports { extenders: &mut (), probe: &mut () };
-    let attempt = engine.schedule_one(Time::ZERO, &mut ports).expect("a pod is ready");
+    let attempt =
+        engine.step(Input::Schedule, Time::ZERO, &mut ports).attempt().expect("a pod is ready");
     assert!(matches!(attempt.outcome, Outcome::Unschedulable(_)), "{:?}", attempt.outcome);
 }
 

@@ -21,7 +21,7 @@ mod workload;
 use std::time::{Duration, Instant};
 
 use engine::ports::Ports;
-use engine::{Change, EffectKind, Engine, EngineConfig, Outcome};
+use engine::{Change, EffectKind, Engine, EngineConfig, Input, Outcome};
 use framework::{Answer, EventResource, Pod, Time};
 use serde_json::Value;
 
@@ -121,7 +121,7 @@ fn decision(engine: &mut Engine, pod: Pod, claim: Option<&Value>, now: Time) -> 
     support::apply(engine, Change::Pod(Box::new(pod)));
     let start = Instant::now();
     let mut ports = Ports { extenders: &mut (), probe: &mut () };
-    let attempt = engine.schedule_one(now, &mut ports).expect("a pod is ready");
+    let attempt = engine.step(Input::Schedule, now, &mut ports).attempt().expect("a pod is ready");
     let took = start.elapsed();
     match attempt.outcome {
         Outcome::Assumed(_) => {}
@@ -156,7 +156,11 @@ fn carry_out(engine: &mut Engine, pod: &Pod, mut claim: Option<Value>) -> Durati
                 _ => Answer::ok(),
             };
             let mut ports = Ports { extenders: &mut (), probe: &mut () };
-            engine.answer(effect.id, &answer, Time::ZERO, &mut ports);
+            engine.step(
+                Input::Answer { effect: effect.id, answer: answer.clone() },
+                Time::ZERO,
+                &mut ports,
+            );
         }
     }
     let (key, uid) = (pod.key.clone(), pod.uid.clone());

@@ -18,7 +18,7 @@ mod workload;
 use std::time::{Duration, Instant};
 
 use engine::ports::{Point, Ports, Probe, Span};
-use engine::{Change, EffectKind, Engine, Eviction, Outcome};
+use engine::{Change, EffectKind, Engine, Eviction, Input, Outcome};
 use framework::{Answer, Code, ExtensionPoint, Pod, Time};
 
 use workload::{Shape, Workload};
@@ -107,7 +107,8 @@ fn attempt(engine: &mut Engine) -> Cost {
     let mut stopwatch = Stopwatch { started: Instant::now(), post_filter: Duration::ZERO };
     let start = Instant::now();
     let mut ports = Ports { extenders: &mut (), probe: &mut stopwatch };
-    let attempt = engine.schedule_one(Time::ZERO, &mut ports).expect("a pod is ready");
+    let attempt =
+        engine.step(Input::Schedule, Time::ZERO, &mut ports).attempt().expect("a pod is ready");
     let cost = Cost { attempt: start.elapsed(), post_filter: stopwatch.post_filter };
     assert!(matches!(attempt.outcome, Outcome::Unschedulable(_)), "{:?}", attempt.outcome);
     cost
@@ -123,9 +124,8 @@ fn carry_out_eviction(engine: &mut Engine) -> Pod {
     let (effect, victim) = evictions.next().expect("a pod is evicted");
     assert!(evictions.next().is_none(), "more than one pod is evicted");
     let victim = engine.cache().placed(&victim).expect("the victim has a node").pod.clone();
-    engine.answer(
-        effect,
-        &Answer::ok(),
+    engine.step(
+        Input::Answer { effect, answer: Answer::ok() },
         Time::ZERO,
         &mut Ports { extenders: &mut (), probe: &mut () },
     );

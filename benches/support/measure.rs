@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use engine::ports::Ports;
-use engine::{Attempt, Change, EffectKind, Engine, Outcome};
+use engine::{Attempt, Change, EffectKind, Engine, Input, Outcome};
 use framework::{Answer, Pod, Time};
 
 use crate::support::apply;
@@ -43,7 +43,8 @@ pub(crate) fn decision(
 
 fn schedule(engine: &mut Engine) -> Attempt {
     let mut ports = Ports { extenders: &mut (), probe: &mut () };
-    let attempt = engine.schedule_one(Time::ZERO, &mut ports).expect("a pod is ready");
+    let attempt =
+        engine.step(Input::Schedule, Time::ZERO, &mut ports).attempt().expect("a pod is ready");
     assert!(matches!(attempt.outcome, Outcome::Assumed(_)), "{:?}", attempt.outcome);
     attempt
 }
@@ -56,7 +57,11 @@ fn take_off(engine: &mut Engine, attempt: &Attempt) {
             _ => Answer::ok(),
         };
         let mut ports = Ports { extenders: &mut (), probe: &mut () };
-        engine.answer(effect.id, &answer, Time::ZERO, &mut ports);
+        engine.step(
+            Input::Answer { effect: effect.id, answer: answer.clone() },
+            Time::ZERO,
+            &mut ports,
+        );
     }
     apply(engine, gone(&attempt.pod));
     engine.take_effects();

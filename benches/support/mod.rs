@@ -2,7 +2,7 @@
 
 use engine::ports::Ports;
 use engine::profile::{PluginRef, Profiles, SchedulerProfile};
-use engine::{Change, Engine, EngineConfig};
+use engine::{Change, Engine, EngineConfig, Input};
 use framework::{Node, Registry, Time, api};
 
 /// A kind of node: milli-CPU, memory in GiB, pods.
@@ -100,5 +100,9 @@ pub(crate) fn config(plugins: &[PluginRef], registry: &Registry) -> EngineConfig
 
 /// Applies a change at the epoch, without ports.
 pub(crate) fn apply(engine: &mut Engine, change: Change) {
-    engine.apply(change, Time::ZERO, &mut Ports { extenders: &mut (), probe: &mut () });
+    engine.step(
+        Input::Change(change),
+        Time::ZERO,
+        &mut Ports { extenders: &mut (), probe: &mut () },
+    );
 }

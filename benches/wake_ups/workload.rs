@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use engine::ports::Ports;
 use engine::profile::{PluginRef, Profiles, SchedulerProfile};
-use engine::{Change, EffectKind, Engine, EngineConfig, Outcome};
+use engine::{Change, EffectKind, Engine, EngineConfig, Input, Outcome};
 use framework::{Answer, EventResource, Node, Pod, PodKey, Registry, Time, Uid, api};
 use serde_json::{Value, json};
 
@@ -133,8 +133,8 @@ impl Replay {
     fn run_until(&mut self, end: Time) {
         loop {
             let ports = &mut Ports { extenders: &mut (), probe: &mut () };
-            self.engine.tick(self.now, ports);
-            while let Some(attempt) = self.engine.schedule_one(self.now, ports) {
+            self.engine.step(Input::Tick, self.now, ports);
+            while let Some(attempt) = self.engine.step(Input::Schedule, self.now, ports).attempt() {
                 if !matches!(attempt.outcome, Outcome::Assumed(_)) {
                     self.failed += 1;
                     *self.failed_of.entry(attempt.pod.uid.clone()).or_default() += 1;
@@ -154,7 +154,11 @@ impl Replay {
         for effect in self.engine.take_effects() {
             let EffectKind::Bind { binding, .. } = effect.kind else { continue };
             let ports = &mut Ports { extenders: &mut (), probe: &mut () };
-            self.engine.answer(effect.id, &Answer::ok(), self.now, ports);
+            self.engine.step(
+                Input::Answer { effect: effect.id, answer: Answer::ok() },
+                self.now,
+                ports,
+            );
             if let Some(rejector) = Rejector::of(&binding.pod) {
                 *self.now_bound.entry(rejector).or_default() += 1;
             }
@@ -165,7 +169,11 @@ impl Replay {
     }
 
     fn apply(&mut self, change: Change) {
-        self.engine.apply(change, self.now, &mut Ports { extenders: &mut (), probe: &mut () });
+        self.engine.step(
+            Input::Change(change),
+            self.now,
+            &mut Ports { extenders: &mut (), probe: &mut () },
+        );
     }
 
     fn add_pod(&mut self, pod: Value) {

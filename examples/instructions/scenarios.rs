@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use engine::ports::Ports;
-use engine::{Change, Engine, EngineConfig};
+use engine::{Change, Engine, EngineConfig, Input};
 use framework::{Pod, Time};
 
 use crate::support;
@@ -23,7 +23,7 @@ const WARM_UP: usize = 3;
 pub(crate) fn counted(engine: &mut Engine, decisions: usize) {
     let mut ports = Ports { extenders: &mut (), probe: &mut () };
     for _ in 0..decisions {
-        black_box(engine.schedule_one(Time::ZERO, &mut ports));
+        black_box(engine.step(Input::Schedule, Time::ZERO, &mut ports).attempt());
     }
     end();
 }
@@ -59,7 +59,7 @@ fn warm_up(engine: &mut Engine, pods: impl IntoIterator<Item = Pod>) {
     decide(engine, pods, |engine, decisions| {
         let mut ports = Ports { extenders: &mut (), probe: &mut () };
         for _ in 0..decisions {
-            engine.schedule_one(Time::ZERO, &mut ports).expect("a pod is ready");
+            engine.step(Input::Schedule, Time::ZERO, &mut ports).attempt().expect("a pod is ready");
         }
     });
 }

@@ -9,7 +9,7 @@ use framework::Time;
 use framework::preemption::LONGEST_PAUSE;
 use loadmaster::config::{self, Gates};
 use loadmaster::recorder::RecordedSetup;
-use recording::{Compressor, Header, RecordedEngine};
+use recording::{Compressor, Encoder, Header};
 
 use crate::Args;
 
@@ -56,8 +56,8 @@ impl Recording {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub(crate) fn keep(&mut self, engine: &mut RecordedEngine, least: usize) -> anyhow::Result<()> {
-        let Some(chunk) = engine.take_recorded(least) else { return Ok(()) };
+    pub(crate) fn keep(&mut self, encoder: &mut Encoder, least: usize) -> anyhow::Result<()> {
+        let Some(chunk) = encoder.take_if(least) else { return Ok(()) };
         let frame = self.compressor.frame(&chunk.bytes);
         self.write(&frame)
     }

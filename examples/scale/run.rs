@@ -7,13 +7,13 @@ use anyhow::Context;
 use engine::cycle::Form;
 use engine::ports::Ports;
 use engine::profile::{PluginRef, Profiles, SchedulerProfile};
-use engine::{Change, Effect, EffectKind, Engine, EngineConfig};
+use engine::{Change, Effect, EffectKind, Engine, EngineConfig, Input, Output};
 use fastrand::Rng;
 use framework::{Answer, Node, PodKey, Time};
 use indicatif::{ProgressBar, ProgressStyle};
 use loadmaster::parallelizer::Threads;
 use perf::process::Usage;
-use recording::{Encoder, RecordedEngine};
+use recording::Encoder;
 use serde_json::json;
 
 use crate::Args;
@@ -47,8 +47,8 @@ struct Created {
 pub(crate) struct Run {
     args: Args,
     rng: Rng,
-    engine: RecordedEngine,
-    recording: Option<Recording>,
+    engine: Engine,
+    recording: Option<(Encoder, Recording)>,
     rules: Rules,
     record: Record,
     /// The template of pods that fill scarce nodes comes last, that of preemptors before it.
@@ -81,13 +81,9 @@ impl Run {
         templates.extend([Template::preemptor(), Template::filler()]);
         u16::try_from(templates.len()).context("at most 65,533 templates")?;
         let engine = engine(&args)?;
-        let (engine, recording) = match &args.recording {
-            Some(path) => {
-                let recording = Recording::create(path, &args)?;
-                (RecordedEngine::recording(engine, Encoder::new(usize::MAX)), Some(recording))
-            }
-            None => (engine.into(), None),
-        };
+        let recording = args.recording.as_ref().map(|path| Recording::create(path, &args));
+        let recording = recording.transpose()?;
+        let recording = recording.map(|recording| (Encoder::new(usize::MAX), recording));
         Ok(Self {
             engine,
             recording,
@@ -119,8 +115,8 @@ impl Run {
         self.create_nodes()?;
         self.create_pods()?;
         self.wait_for_the_rest()?;
-        if let Some(recording) = &mut self.recording {
-            recording.keep(&mut self.engine, 0)?;
+        if let Some((encoder, recording)) = &mut self.recording {
+            recording.keep(encoder, 0)?;
         }
         let decisions = self.times.len().max(1) as f64;
         let usage = Usage::of(std::process::id());
@@ -138,7 +134,7 @@ impl Run {
             peak_rss_mib: round(usage.peak_mib()?),
             rules_broken: self.rules.broken(),
             recorded_changes: self.recording.as_ref().map_or(0, |_| self.changes),
-            recorded_bytes: self.recording.as_ref().map_or(0, Recording::size),
+            recorded_bytes: self.recording.as_ref().map_or(0, |(_, recording)| recording.size()),
             ..Report::default()
         };
         report.decided(self.times);
@@ -234,7 +230,7 @@ impl Run {
 
     fn pass(&mut self, pause: Duration) {
         self.now = self.now + pause;
-        self.engine.tick(self.now, &mut Ports { extenders: &mut (), probe: &mut () });
+        self.step(Input::Tick);
     }
 
     fn new_pod(&mut self, template: usize) -> u32 {
@@ -298,7 +294,22 @@ impl Run {
 
     fn apply(&mut self, change: Change) {
         self.changes += 1;
-        self.engine.apply(change, self.now, &mut Ports { extenders: &mut (), probe: &mut () });
+        self.step(Input::Change(change));
+    }
+
+    fn step(&mut self, input: Input) -> Output {
+        let ports = &mut Ports { extenders: &mut (), probe: &mut () };
+        match &mut self.recording {
+            Some((encoder, _)) => encoder.step(&mut self.engine, input, self.now, ports),
+            None => self.engine.step(input, self.now, ports),
+        }
+    }
+
+    fn take_effects(&mut self) -> Vec<Effect> {
+        match &mut self.recording {
+            Some((encoder, _)) => encoder.take_effects(&mut self.engine),
+            None => self.engine.take_effects(),
+        }
     }
 
     /// Tries all pods that are ready.
@@ -306,26 +317,24 @@ impl Run {
     fn decide(&mut self) -> anyhow::Result<()> {
         loop {
             let begun = Instant::now();
-            let ports = &mut Ports { extenders: &mut (), probe: &mut () };
-            let attempt = self.engine.schedule_one(self.now, ports);
+            let attempt = self.step(Input::Schedule).attempt();
             let took = begun.elapsed();
             let Some(attempt) = attempt else { return Ok(()) };
             self.times.push(took);
             let template = self.template_of(template::number(&attempt.pod.key.name));
             self.first_pods.decided(template, &self.templates[template], took);
-            for effect in self.engine.take_effects() {
+            for effect in self.take_effects() {
                 self.carry_out(effect)?;
             }
-            if let Some(recording) = &mut self.recording {
-                recording.keep(&mut self.engine, FRAME)?;
+            if let Some((encoder, recording)) = &mut self.recording {
+                recording.keep(encoder, FRAME)?;
             }
         }
     }
 
     fn carry_out(&mut self, effect: Effect) -> anyhow::Result<()> {
         let answer = |answer: Answer, run: &mut Self| {
-            let ports = &mut Ports { extenders: &mut (), probe: &mut () };
-            run.engine.answer(effect.id, &answer, run.now, ports);
+            run.step(Input::Answer { effect: effect.id, answer });
         };
         match effect.kind {
             EffectKind::Bind { binding, .. } => {

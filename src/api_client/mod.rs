@@ -103,7 +103,7 @@ impl ApiClient {
         metrics: RestClient,
         status: Arc<ServerStatus>,
     ) -> Result<Self, ConnectError> {
-        Self::connect(credentials, component, WhenUnavailable::Stay, (metrics, status))
+        Self::connect(credentials, component, WhenUnavailable::Stay, metrics, status)
     }
 
     /// Creates a client for replicas of which one is ready, behind a load balancer. After an answer with status 503 it
@@ -116,15 +116,16 @@ impl ApiClient {
         component: &str,
         metrics: RestClient,
     ) -> Result<Self, ConnectError> {
-        let recorded = (metrics, Arc::default());
-        Self::connect(credentials, component, WhenUnavailable::Leave, recorded)
+        let status = Arc::default();
+        Self::connect(credentials, component, WhenUnavailable::Leave, metrics, status)
     }
 
     fn connect(
         credentials: &Credentials,
         component: &str,
         when_unavailable: WhenUnavailable,
-        (metrics, status): (RestClient, Arc<ServerStatus>),
+        metrics: RestClient,
+        status: Arc<ServerStatus>,
     ) -> Result<Self, ConnectError> {
         let config = &credentials.0;
         let client = connect(config, component, when_unavailable)

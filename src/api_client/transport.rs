@@ -58,7 +58,7 @@ pub(super) fn connect(
     when_unavailable: WhenUnavailable,
 ) -> Result<HttpClient, kube::Error> {
     let Some(proxy) = &config.proxy_url else {
-        return client_over(https_connector(config)?, config, (component, when_unavailable));
+        return client_over(https_connector(config)?, config, component, when_unavailable);
     };
     let credentials = credentials_of(proxy);
     match proxy.scheme_str() {
@@ -72,7 +72,7 @@ pub(super) fn connect(
                     tunnel.with_auth(header.map_err(|error| kube::Error::HttpError(error.into()))?)
                 }
             };
-            client_over(over_tls(tunnel, config)?, config, (component, when_unavailable))
+            client_over(over_tls(tunnel, config)?, config, component, when_unavailable)
         }
         Some("socks5") => {
             let socks = SocksV5::new(address_of(proxy)?, http_connector());
@@ -80,7 +80,7 @@ pub(super) fn connect(
                 None => socks,
                 Some((user, password)) => socks.with_auth(user, password),
             };
-            client_over(over_tls(socks, config)?, config, (component, when_unavailable))
+            client_over(over_tls(socks, config)?, config, component, when_unavailable)
         }
         scheme => {
             let scheme = scheme.unwrap_or_default();
@@ -113,7 +113,8 @@ fn address_of(proxy: &http::Uri) -> Result<http::Uri, kube::Error> {
 fn client_over<C: Connect + Clone + Send + Sync + 'static>(
     connector: C,
     config: &kube::Config,
-    (component, when_unavailable): (&str, WhenUnavailable),
+    component: &str,
+    when_unavailable: WhenUnavailable,
 ) -> Result<HttpClient, kube::Error> {
     let client = legacy::Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())

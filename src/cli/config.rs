@@ -119,7 +119,7 @@ impl ConfigCommand {
         match self.action {
             Action::Validate { file, write_config_to, gates } => {
                 let gates = gates.gates()?;
-                validate(&file, write_config_to.as_deref(), &gates, (registry, pipelines))
+                validate(&file, write_config_to.as_deref(), &gates, registry, pipelines)
             }
             Action::Defaults { output, gates } => print_defaults(output, &gates.gates()?),
             Action::Show { file, output, mut flags } => {
@@ -134,7 +134,8 @@ fn validate(
     file: &Path,
     write_config_to: Option<&Path>,
     gates: &Gates,
-    (registry, pipelines): (&Registry, &PipelineRegistry),
+    registry: &Registry,
+    pipelines: &PipelineRegistry,
 ) -> anyhow::Result<()> {
     let text = read(file)?;
     if write_config_to.is_none()

@@ -47,7 +47,8 @@ pub(super) fn read_config(file: &Path) -> anyhow::Result<Configuration> {
 /// # Errors
 /// The API of the kubeconfig cannot be used, or no scheduler can be built from the configuration.
 pub(super) async fn schedule(
-    (registry, config): (Registry, Option<Configuration>),
+    registry: Registry,
+    config: Option<Configuration>,
     kubeconfig: String,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
@@ -90,7 +91,8 @@ pub(super) async fn agent(
 pub(super) async fn supercluster(
     registry: Registry,
     kubeconfig: String,
-    (file, listener): (ClustersFile, Listener),
+    file: ClustersFile,
+    listener: Listener,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
     let credentials = Credentials::parse(&kubeconfig).await?;

@@ -67,7 +67,7 @@ pub(super) fn run(
     logs::log_panics();
     let log = Log { verbosity, streams: options.streams, flush_frequency: options.flush_frequency };
     let outcome =
-        gates.and_then(|gates| serve(flags, &gates, role(flags, pipelines)?, (registry, &log)));
+        gates.and_then(|gates| serve(flags, &gates, role(flags, pipelines)?, registry, &log));
     if let Err(failure) = &outcome {
         error!(err = format!("{failure:#}"), "command failed");
     }
@@ -204,7 +204,8 @@ fn serve(
     flags: &Flags,
     gates: &Gates,
     role: Role,
-    (registry, log): (Registry, &Log),
+    registry: Registry,
+    log: &Log,
 ) -> anyhow::Result<()> {
     info!(version = env!("CARGO_PKG_VERSION"), "Starting Loadmaster");
     if log.verbosity.get() >= 1 {
@@ -305,8 +306,9 @@ fn serve(
             routes: std::mem::take(&mut running.routes),
         };
         let mut tasks = Tasks::default();
-        let signals = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
-        let stopping = stop_on_signals(signals, stop.clone(), health.clone());
+        let interrupt = listen(SignalKind::interrupt())?;
+        let terminate = listen(SignalKind::terminate())?;
+        let stopping = stop_on_signals(interrupt, terminate, stop.clone(), health.clone());
         tasks.spawn("the handler of signals", stopping);
         let flushing = log.streams.clone().flush_every(log.flush_frequency);
         tasks.spawn("the writer of the log", flushing);
@@ -403,7 +405,8 @@ fn write(config: &Configuration, path: &Path, registry: &Registry) -> anyhow::Re
 
 /// Waits for signals: the first one starts an orderly shutdown, the second one ends at once.
 async fn stop_on_signals(
-    (mut interrupt, mut terminate): (Signal, Signal),
+    mut interrupt: Signal,
+    mut terminate: Signal,
     stop: CancellationToken,
     health: Arc<Health>,
 ) -> Infallible {

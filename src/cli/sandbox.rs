@@ -113,7 +113,7 @@ pub(super) fn run(
     pipelines: &PipelineRegistry,
 ) -> anyhow::Result<()> {
     if let Some(members) = args.clusters {
-        return clusters::run(args, members, (&registry, pipelines));
+        return clusters::run(args, members, &registry, pipelines);
     }
     let options = options(args)?;
     let config = args.config.as_deref().map(in_process::read_config).transpose()?;
@@ -138,7 +138,7 @@ pub(super) fn run(
                 stop.cancelled().await;
                 return Ok(());
             }
-            in_process::schedule((registry, config), kubeconfig, stop.clone()).await
+            in_process::schedule(registry, config, kubeconfig, stop.clone()).await
         };
         let outcome = until_interrupted(scheduling, &stop).await;
         server.stop().await;

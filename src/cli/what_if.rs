@@ -118,7 +118,7 @@ pub(super) fn run(args: &Args, registry: Registry) -> anyhow::Result<ExitCode> {
     let objects = read_change(args)?;
     let mut answer = match args.source.local()? {
         None => of_scheduler(args, objects)?,
-        Some(origins) => of_dump(args, objects, (&origins, registry))?,
+        Some(origins) => of_dump(args, objects, &origins, registry)?,
     };
     warn(&answer.warnings);
     let nodes = answer.nodes.take();
@@ -178,7 +178,8 @@ fn of_scheduler(args: &Args, mut objects: Vec<Object>) -> anyhow::Result<WhatIf>
 fn of_dump(
     args: &Args,
     objects: Vec<Object>,
-    (origins, registry): (&[Origin], Registry),
+    origins: &[Origin],
+    registry: Registry,
 ) -> anyhow::Result<WhatIf> {
     let registry = Arc::new(registry);
     let read = |file: Option<&PathBuf>| {

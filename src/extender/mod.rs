@@ -25,6 +25,7 @@ use engine::ports::{
 use framework::Time;
 use futures::FutureExt;
 use futures::future::join_all;
+use serde_json::value::RawValue;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -37,7 +38,7 @@ use crate::config::Configuration;
 use crate::config::v1;
 use crate::metrics::Metrics;
 use crate::scheduling_loop::{EventSender, Heartbeat, LoopEvent};
-use crate::wire::{Update, Whole};
+use crate::wire::Whole;
 
 pub use self::connection::ExtenderError;
 pub use self::dry_run::{DryRunError, of_dry_runs};
@@ -166,9 +167,9 @@ impl Extenders {
         filter + prioritize.max(preempt)
     }
 
-    /// Stores the object of an update and returns the change for the engine.
-    pub fn store(&mut self, update: Update) -> Change {
-        self.objects.store(update)
+    /// Sees a change that goes to the engine, and keeps its object.
+    pub fn see(&mut self, change: &Change, object: Option<Box<RawValue>>) {
+        self.objects.see(change, object);
     }
 
     /// Returns the body of a filter or prioritize call.

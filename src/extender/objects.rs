@@ -7,10 +7,8 @@ use engine::Change;
 use framework::{Pod, PodKey};
 use serde_json::value::RawValue;
 
-use crate::wire::Update;
-
 /// The JSON of pods and nodes, if extenders need it. Objects have the same versions as in the engine,
-/// because both receive the same updates.
+/// because both see the same changes.
 #[derive(Debug, Default)]
 pub(super) struct Objects {
     pods: HashMap<PodKey, Box<RawValue>>,
@@ -18,10 +16,9 @@ pub(super) struct Objects {
 }
 
 impl Objects {
-    /// Stores the object of an update and returns its change.
-    pub(super) fn store(&mut self, update: Update) -> Change {
-        let Update { change, object } = update;
-        match (&change, object) {
+    /// Keeps the object of a change, or forgets it.
+    pub(super) fn see(&mut self, change: &Change, object: Option<Box<RawValue>>) {
+        match (change, object) {
             (Change::Pod(pod), Some(object)) => {
                 self.keep_pod(pod.key.clone(), object);
             }
@@ -39,7 +36,6 @@ impl Objects {
             }
             _ => {}
         }
-        change
     }
 
     /// Keeps the JSON of a pod.

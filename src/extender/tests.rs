@@ -82,10 +82,10 @@ impl Harness {
         let object = |name: &str| Some(to_raw_value(&json!({"metadata": {"name": name}})).unwrap());
         for name in ["a", "b"] {
             let change = Change::Node(node(name).build());
-            extenders.store(Update { change, object: object(name) });
+            extenders.see(&change, object(name));
         }
         let change = Change::Pod(Box::new(new_pod()));
-        extenders.store(Update { change, object: object("p") });
+        extenders.see(&change, object("p"));
         Ok(extenders)
     }
 
@@ -160,12 +160,12 @@ fn deleted_objects_fail_the_call() {
     let harness = harness();
     let extender = json!({"urlPrefix": "http://extender", "filterVerb": "filter"});
     let mut extenders = harness.extenders(&json!([extender])).unwrap();
-    extenders.store(Change::NodeDeleted("b".into()).into());
+    extenders.see(&Change::NodeDeleted("b".into()), None);
     let (answer, _) = extenders.filter(&call(&new_pod(), 0), Time::ZERO);
     assert_eq!(answer, Err(CallError::Failed("node \"b\" does not exist".to_owned())));
     let pod = new_pod();
     let deleted = Change::PodDeleted { key: pod.key.clone(), uid: pod.uid.clone() };
-    extenders.store(deleted.into());
+    extenders.see(&deleted, None);
     let (answer, _) = extenders.filter(&call(&pod, 0), Time::ZERO);
     assert_eq!(answer, Err(CallError::Failed("pod default/p does not exist".to_owned())));
 }
@@ -301,7 +301,7 @@ fn preempt_call_sends_pod_objects_or_uids() {
             .unwrap();
         let change = Change::Pod(Box::new(victim.clone()));
         let object = to_raw_value(&whole).unwrap();
-        extenders.store(Update { change, object: Some(object) });
+        extenders.see(&change, Some(object));
         let (preemptor, victims) =
             (new_pod(), Victims { pods: vec![&victim], num_pdb_violations: 1 });
         let call =

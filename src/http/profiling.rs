@@ -34,7 +34,7 @@ const MEMORY_PROFILES: [&str; 2] = ["heap", "allocs"];
 /// Adds the paths.
 pub(super) fn with_profiling(router: Router<App>) -> Router<App> {
     let redirect = async || (StatusCode::FOUND, [(header::LOCATION, "/debug/pprof/")]);
-    let index = async || plain((StatusCode::OK, INDEX.to_owned()));
+    let index = async || plain(StatusCode::OK, INDEX.to_owned());
     router
         .route("/debug/pprof", get(redirect))
         .route("/debug/pprof/", get(index))
@@ -47,13 +47,13 @@ pub(super) fn with_profiling(router: Router<App>) -> Router<App> {
 async fn command_line() -> Response {
     let arguments = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned());
     let arguments: Vec<_> = arguments.map(without_user).collect();
-    plain((StatusCode::OK, arguments.join("\0")))
+    plain(StatusCode::OK, arguments.join("\0"))
 }
 
 async fn other(Path(name): Path<String>) -> Response {
     match MEMORY_PROFILES.contains(&name.as_str()) {
-        true => plain((StatusCode::NOT_IMPLEMENTED, HEAP.to_owned())),
-        false => plain((StatusCode::NOT_FOUND, "Unknown profile\n".to_owned())),
+        true => plain(StatusCode::NOT_IMPLEMENTED, HEAP.to_owned()),
+        false => plain(StatusCode::NOT_FOUND, "Unknown profile\n".to_owned()),
     }
     .into_response()
 }
@@ -71,7 +71,7 @@ Or profile the process on its node: perf record -g -p PID
 ";
 
     pub(super) async fn profile() -> Response {
-        plain((StatusCode::NOT_IMPLEMENTED, BUILD.to_owned()))
+        plain(StatusCode::NOT_IMPLEMENTED, BUILD.to_owned())
     }
 }
 
@@ -108,7 +108,7 @@ mod cpu {
             }
             Err(error) => {
                 let text = format!("Could not enable CPU profiling: {error}\n");
-                plain((StatusCode::INTERNAL_SERVER_ERROR, text))
+                plain(StatusCode::INTERNAL_SERVER_ERROR, text)
             }
         }
     }

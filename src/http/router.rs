@@ -115,10 +115,14 @@ fn with_health(router: Router<App>, endpoint: Endpoint) -> Router<App> {
         let verbose = query.iter().any(|(key, _)| key == "verbose");
         let exclude = query.into_iter().filter(|(key, _)| key == "exclude");
         let exclude = exclude.map(|(_, check)| check).collect();
-        plain(endpoint.report(&app.health, verbose, exclude))
+        let (status, text) = endpoint.report(&app.health, verbose, exclude);
+        plain(status, text)
     };
     let one = move |State(app): State<App>, Path(check): Path<String>| async move {
-        endpoint.report_one(&app.health, &check).map_or_else(not_found_text, plain)
+        match endpoint.report_one(&app.health, &check) {
+            Some((status, text)) => plain(status, text),
+            None => not_found_text(),
+        }
     };
     let path = format!("/{}", endpoint.name());
     router.route(&path, get(all)).route(&format!("{path}/{{check}}"), get(one))
@@ -147,7 +151,7 @@ fn exposition(text: String) -> Response {
 }
 
 fn metrics_reset() -> Response {
-    plain((StatusCode::OK, "metrics reset\n".to_owned()))
+    plain(StatusCode::OK, "metrics reset\n".to_owned())
 }
 
 async fn show_configuration(State(app): State<App>) -> Response {
@@ -162,19 +166,19 @@ fn set_verbosity(verbosity: &Verbosity, text: &str) -> Response {
             verbosity.set(level);
             info!(verbosity = level, "Changed the log level");
             let text = format!("successfully set klog.logging.verbosity to {level}");
-            plain((StatusCode::OK, text))
+            plain(StatusCode::OK, text)
         }
         Err(_) => {
             let text = format!(
                 "failed set klog.logging.verbosity {text}: the body must be a number from 0 to 255"
             );
-            plain((StatusCode::BAD_REQUEST, text))
+            plain(StatusCode::BAD_REQUEST, text)
         }
     }
 }
 
 async fn unsupported_method() -> Response {
-    plain((StatusCode::NOT_ACCEPTABLE, "unsupported http method".to_owned()))
+    plain(StatusCode::NOT_ACCEPTABLE, "unsupported http method".to_owned())
 }
 
 async fn not_found() -> Response {
@@ -182,10 +186,10 @@ async fn not_found() -> Response {
 }
 
 fn not_found_text() -> Response {
-    plain((StatusCode::NOT_FOUND, "404 page not found\n".to_owned()))
+    plain(StatusCode::NOT_FOUND, "404 page not found\n".to_owned())
 }
 
-pub(super) fn plain((status, text): (StatusCode, String)) -> Response {
+pub(super) fn plain(status: StatusCode, text: String) -> Response {
     const HEADERS: [(HeaderName, &str); 2] = [
         (header::CONTENT_TYPE, "text/plain; charset=utf-8"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),

@@ -77,7 +77,7 @@ impl Server {
         metrics: Arc<Metrics>,
     ) -> Self {
         let explainer = Explainer::new(engine_config, Vec::new());
-        Self::of_parts((health, profiling), access, metrics, explainer)
+        Self::of_parts(health, profiling, access, metrics, explainer)
     }
 
     /// A server that tries changes, if there is a trial.
@@ -89,11 +89,12 @@ impl Server {
     ) -> Self {
         let explainer = Explainer::new(engine_config, Vec::new());
         let explainer = trial.into_iter().fold(explainer, Explainer::with_trial);
-        Self::of_parts((health, true), access, metrics, explainer)
+        Self::of_parts(health, true, access, metrics, explainer)
     }
 
     fn of_parts(
-        (health, profiling): (Health, bool),
+        health: Health,
+        profiling: bool,
         access: &Access,
         metrics: Arc<Metrics>,
         explainer: Explainer,

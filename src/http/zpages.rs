@@ -147,7 +147,7 @@ fn negotiate(accept: &str, kind: &str) -> Option<Form> {
     let offers = |clause: Clause<'_>| {
         let matching = MEDIA_TYPES.into_iter().filter(|media_type| clause.matches(*media_type));
         let forms: Vec<_> =
-            matching.filter_map(|media_type| clause.form(media_type, kind)).collect();
+            matching.filter_map(|media_type| clause.form(media_type.1, kind)).collect();
         forms
     };
     clauses.into_iter().flat_map(offers).next()
@@ -184,8 +184,8 @@ impl<'a> Clause<'a> {
         matches(self.media_type.0, offered.0) && matches(self.media_type.1, offered.1)
     }
 
-    /// Returns the form of this media type, unless the parameters exclude it.
-    fn form(&self, (_, subtype): (&str, &str), kind: &str) -> Option<Form> {
+    /// Returns the form of the media type with this subtype, unless the parameters exclude it.
+    fn form(&self, subtype: &str, kind: &str) -> Option<Form> {
         let value = |wanted: &str| {
             self.parameters.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value)
         };

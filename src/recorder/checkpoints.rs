@@ -1,8 +1,9 @@
 //! Checkpoints: what the engine knows, at the start of each file but the first.
 
+use engine::Engine;
 use explain::ClusterCopy;
 use framework::Time;
-use recording::RecordedEngine;
+use recording::Encoder;
 use tracing::warn;
 
 /// Writes a checkpoint in slices, between the turns of the scheduling loop.
@@ -33,15 +34,17 @@ impl Checkpoints {
     }
 
     /// Writes a slice.
-    pub(super) fn advance(&mut self, engine: &mut RecordedEngine, now: Time) {
+    pub(super) fn advance(&mut self, engine: &Engine, encoder: &mut Encoder, now: Time) {
         let Some((copy, bytes)) = &mut self.current else { return };
         let is_complete = copy.advance(engine, now);
-        *bytes += engine.record_known(&copy.take_changes());
+        let before = encoder.len();
+        copy.take_changes().iter().for_each(|object| encoder.known(object));
+        *bytes += encoder.len() - before;
         if is_complete {
-            engine.end_checkpoint(true);
+            encoder.checkpoint();
             self.current = None;
-        } else if *bytes > engine.file_size() {
-            engine.end_checkpoint(false);
+        } else if *bytes > encoder.reset_after() {
+            encoder.abandon_checkpoint();
             self.current = None;
             self.give_up();
         }

@@ -18,8 +18,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
+use engine::Engine;
 use framework::Time;
-use recording::{Chunk, Encoder, RecordedEngine};
+use recording::{Chunk, Encoder};
 use tracing::{error, info};
 
 use self::checkpoints::Checkpoints;
@@ -75,13 +76,13 @@ impl Recorder {
     }
 
     /// Hands over what was recorded, if it is much or old. Returns whether the recording goes on.
-    pub fn advance(&mut self, engine: &mut RecordedEngine, now: Time) -> bool {
+    pub fn advance(&mut self, engine: &Engine, encoder: &mut Encoder, now: Time) -> bool {
         let is_due = now.since(self.last_flush) >= FLUSH_INTERVAL;
         if is_due {
             self.last_flush = now;
         }
-        self.checkpoints.advance(engine, now);
-        self.hand_over(engine, if is_due { 0 } else { FRAME })
+        self.checkpoints.advance(engine, encoder, now);
+        self.hand_over(encoder, if is_due { 0 } else { FRAME })
     }
 
     /// Whether the next turn of the loop has nothing to write but what happens until then.
@@ -90,13 +91,13 @@ impl Recorder {
     }
 
     /// Hands over what was recorded last.
-    pub fn finish(mut self, engine: &mut RecordedEngine) {
-        self.hand_over(engine, 0);
+    pub fn finish(mut self, encoder: &mut Encoder) {
+        self.hand_over(encoder, 0);
     }
 
-    fn hand_over(&mut self, engine: &mut RecordedEngine, least: usize) -> bool {
-        let Some(chunk) = engine.take_recorded(least) else { return true };
-        if engine.begins_file() {
+    fn hand_over(&mut self, encoder: &mut Encoder, least: usize) -> bool {
+        let Some(chunk) = encoder.take_if(least) else { return true };
+        if encoder.starts() {
             self.checkpoints.begin();
         }
         match self.sender.try_send(chunk) {
@@ -104,14 +105,10 @@ impl Recorder {
             Err(TrySendError::Full(_)) => {
                 error!("The recording ends: the disk is slower than what there is to record");
                 self.metrics.recording_ended("backlog");
-                engine.end_recording();
                 false
             }
             // The writer has logged why it ended.
-            Err(TrySendError::Disconnected(_)) => {
-                engine.end_recording();
-                false
-            }
+            Err(TrySendError::Disconnected(_)) => false,
         }
     }
 }
@@ -127,7 +124,7 @@ pub fn begin(
     metrics: &Arc<Metrics>,
 ) -> Option<Recording> {
     let (recorder, chunks) = Recorder::new(metrics.clone());
-    match Writer::new(options, setup, seed, (chunks, metrics.clone())) {
+    match Writer::new(options, setup, seed, chunks, metrics.clone()) {
         Ok(writer) => {
             info!(folder = %writer.folder().display(), "Recording what enters and leaves the scheduler");
             Some((recorder, writer))

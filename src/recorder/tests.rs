@@ -2,8 +2,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use engine::Change;
 use engine::ports::Ports;
+use engine::{Change, Input};
 use framework::testing::node;
 
 use super::*;
@@ -25,18 +25,31 @@ fn setup() -> RecordedSetup {
     }
 }
 
-fn engine(options: &RecordingOptions) -> RecordedEngine {
-    let engine = setup().engine(&plugins::registry(), 1).unwrap();
-    RecordedEngine::recording(engine, options.encoder())
+/// An engine and its recorder.
+struct Recorded {
+    engine: Engine,
+    encoder: Encoder,
+}
+
+impl Recorded {
+    fn new(options: &RecordingOptions) -> Self {
+        let engine = setup().engine(&plugins::registry(), 1).unwrap();
+        Self { engine, encoder: options.encoder() }
+    }
+
+    fn add_node(&mut self, name: &str) {
+        let ports = &mut Ports { extenders: &mut (), probe: &mut () };
+        let input = Input::Change(Change::Node(node(name).build()));
+        self.encoder.step(&mut self.engine, input, Time::ZERO, ports);
+    }
+
+    fn advance(&mut self, recorder: &mut Recorder, now: Time) -> bool {
+        recorder.advance(&self.engine, &mut self.encoder, now)
+    }
 }
 
 fn options(directory: PathBuf) -> RecordingOptions {
     RecordingOptions { directory, limit: 1 << 20, feature_gates: Vec::new() }
-}
-
-fn add_node(engine: &mut RecordedEngine, name: &str) {
-    let ports = &mut Ports { extenders: &mut (), probe: &mut () };
-    engine.apply(Change::Node(node(name).build()), Time::ZERO, ports);
 }
 
 fn ended(metrics: &Metrics, cause: &str) -> bool {
@@ -62,19 +75,16 @@ fn full_channel_ends_the_recording_and_not_the_scheduling() {
     let options = options(directory.path().to_owned());
     let metrics = Arc::new(Metrics::new());
     let (mut recorder, _chunks) = Recorder::new(metrics.clone());
-    let mut engine = engine(&options);
+    let mut recorded = Recorded::new(&options);
     let mut now = Time::from_secs(1);
     for _ in 0..MAX_WAITING {
-        add_node(&mut engine, "a");
-        assert!(recorder.advance(&mut engine, now));
+        recorded.add_node("a");
+        assert!(recorded.advance(&mut recorder, now));
         now = now + FLUSH_INTERVAL;
     }
-    add_node(&mut engine, "b");
-    assert!(!recorder.advance(&mut engine, now));
+    recorded.add_node("b");
+    assert!(!recorded.advance(&mut recorder, now));
     assert!(ended(&metrics, "backlog"));
-    add_node(&mut engine, "c");
-    assert_eq!(engine.take_recorded(0), None);
-    assert_eq!(engine.cache().cluster().node_count(), 3);
 }
 
 #[test]
@@ -87,7 +97,7 @@ fn directory_that_cannot_be_written_ends_the_recording() {
     let metrics = Arc::new(Metrics::new());
     let (recorder, writer) = begin(&options, &setup(), 1, &metrics).unwrap();
     fs::remove_dir_all(writer.folder()).unwrap();
-    recorder.finish(&mut engine(&options));
+    recorder.finish(&mut Recorded::new(&options).encoder);
     writer.run();
     assert!(ended(&metrics, "disk"));
 }
@@ -99,7 +109,7 @@ fn files_stay_within_the_limit_and_another_process_has_its_own() {
     for _ in 0..2 {
         let metrics = Arc::new(Metrics::new());
         let (mut recorder, writer) = begin(&options, &setup(), 1, &metrics).unwrap();
-        let mut engine = engine(&options);
+        let mut recorded = Recorded::new(&options);
         let writing = tokio::runtime::Builder::new_multi_thread().build().unwrap();
         let writing = (writing.spawn_blocking(|| writer.run()), writing);
         let mut now = Time::from_secs(1);
@@ -107,12 +117,12 @@ fn files_stay_within_the_limit_and_another_process_has_its_own() {
             // Names that do not compress.
             let mut rng = fastrand::Rng::with_seed(number);
             for _ in 0..2000 {
-                add_node(&mut engine, &format!("{:x}", rng.u128(..)));
+                recorded.add_node(&format!("{:x}", rng.u128(..)));
             }
             now = now + FLUSH_INTERVAL;
-            assert!(recorder.advance(&mut engine, now));
+            assert!(recorded.advance(&mut recorder, now));
         }
-        recorder.finish(&mut engine);
+        recorder.finish(&mut recorded.encoder);
         let (ended_task, runtime) = writing;
         runtime.block_on(ended_task).unwrap();
         assert!(!ended(&metrics, "disk"));

@@ -46,7 +46,8 @@ impl Writer {
         options: &RecordingOptions,
         setup: &RecordedSetup,
         seed: u64,
-        (chunks, metrics): (Receiver<Chunk>, Arc<Metrics>),
+        chunks: Receiver<Chunk>,
+        metrics: Arc<Metrics>,
     ) -> io::Result<Self> {
         let directory = options.directory.clone();
         let folder = create_folder(&directory, &setup.folder_name())?;

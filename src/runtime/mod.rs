@@ -21,7 +21,6 @@ use engine::cycle::Form;
 use engine::profile::Profiles;
 use engine::{Engine, EngineConfig};
 use framework::{Feed, Registry};
-use recording::RecordedEngine;
 use tokio::runtime::Handle;
 use tokio::signal::unix::Signal;
 use tokio::sync::SetOnce;
@@ -189,18 +188,16 @@ impl Setup {
             let begun = recorder::begin(options, &self.recorded_setup(clock), seed, &self.metrics);
             Some((options, begun?))
         });
-        let (engine, recording) = match recording {
-            Some((options, begun)) => {
-                (RecordedEngine::recording(engine, options.encoder()), Some(begun))
-            }
-            None => (engine.into(), None),
-        };
         let api_dispatcher = ApiDispatcher::new(self.limits(), seed);
         let event_recorder = EventRecorder::new(
             event_recorder::Options { trace_ids: self.trace_ids, ..recorder_options() },
             seed,
         );
         let mut scheduler = Scheduler::new(engine, api_dispatcher, event_recorder);
+        let recording = recording.map(|(options, begun)| {
+            scheduler.record(options.encoder());
+            begun
+        });
         scheduler.set_fencing(self.fencing);
         if let Some(election) = new_election(&self.config, seed)? {
             scheduler = scheduler.with_leader_election(election);

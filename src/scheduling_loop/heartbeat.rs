@@ -143,7 +143,8 @@ impl Heartbeat {
             let (before, ticks) = self.turns.tick();
             self.log(before, ticks);
             self.others().retain(|other| {
-                log_other(other.name, other.turns.tick());
+                let (before, seconds) = other.turns.tick();
+                log_other(other.name, before, seconds);
                 Arc::strong_count(other) > 1
             });
         }
@@ -206,7 +207,7 @@ impl Heartbeat {
     }
 }
 
-fn log_other(name: &str, (before, seconds): (u32, u32)) {
+fn log_other(name: &str, before: u32, seconds: u32) {
     match seconds {
         0 if before >= STUCK => info!(name, seconds = before, "A loop goes on"),
         STUCK => error!(

@@ -46,6 +46,7 @@ pub use self::snapshot::{NodeSnapshot, Snapshot};
 use crate::clock::Clock;
 use crate::extender::Extenders;
 use crate::recorder::Recorder;
+use crate::wire::Update;
 
 /// Maximum number of events handled before the next pod is scheduled.
 const MAX_EVENTS_PER_ROUND: usize = 256;
@@ -207,10 +208,12 @@ impl<O: Observer> SchedulingLoop<O> {
                 && self.copies.is_idle()
                 && self.recorder.as_ref().is_none_or(Recorder::is_idle);
             attempt.iter().for_each(|own| log_attempt(own, &mut self.failure_log, now));
-            self.recorder.take_if(|recorder| !recorder.advance(self.scheduler.engine_mut(), now));
+            self.hand_over_recorded(now);
             if let Some(outcome) = self.outcome() {
-                if let Some(recorder) = self.recorder {
-                    recorder.finish(self.scheduler.engine_mut());
+                if let (Some(recorder), Some((_, encoder))) =
+                    (self.recorder, self.scheduler.recording())
+                {
+                    recorder.finish(encoder);
                 }
                 return outcome;
             }
@@ -220,6 +223,19 @@ impl<O: Observer> SchedulingLoop<O> {
             if now.since(self.last_observed) >= OBSERVE_INTERVAL {
                 self.observe(now);
             }
+        }
+    }
+
+    /// Hands over what was recorded of the engine. A recording that cannot go on ends.
+    fn hand_over_recorded(&mut self, now: Time) {
+        let (Some(recorder), Some((engine, encoder))) =
+            (&mut self.recorder, self.scheduler.recording())
+        else {
+            return;
+        };
+        if !recorder.advance(engine, encoder, now) {
+            self.recorder = None;
+            self.scheduler.end_recording();
         }
     }
 
@@ -254,7 +270,8 @@ impl<O: Observer> SchedulingLoop<O> {
         match event {
             LoopEvent::Updates(updates, _permit) => {
                 for update in updates {
-                    let change = self.environment.extenders.store(update);
+                    let Update { change, object } = update;
+                    self.environment.extenders.see(&change, object);
                     self.scheduler.apply(change, now, &mut self.environment.ports());
                 }
             }

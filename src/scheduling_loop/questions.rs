@@ -103,7 +103,7 @@ impl Copies {
 #[cfg(test)]
 mod tests {
     use engine::ports::Ports;
-    use engine::{Change, EngineConfig};
+    use engine::{Change, EngineConfig, Input};
     use framework::testing::{node, pod};
 
     use super::*;
@@ -115,11 +115,11 @@ mod tests {
         let ports = &mut Ports { extenders: &mut (), probe: &mut () };
         for number in 0..nodes {
             let node = node(&format!("n{number}")).build();
-            engine.apply(Change::Node(node), Time::ZERO, ports);
+            engine.step(Input::Change(Change::Node(node)), Time::ZERO, ports);
         }
         for number in 0..pods {
             let pod = pod(&format!("p{number}")).on(&format!("n{}", number % nodes)).build();
-            engine.apply(Change::Pod(Box::new(pod)), Time::ZERO, ports);
+            engine.step(Input::Change(Change::Pod(Box::new(pod))), Time::ZERO, ports);
         }
         engine
     }

@@ -85,7 +85,7 @@ fn start(
         events: events.clone(),
     };
     let scheduling = SchedulingLoop::new(LoopParts {
-        scheduler: Scheduler::new(engine.into(), dispatcher, recorder),
+        scheduler: Scheduler::new(engine, dispatcher, recorder),
         extenders: Extenders::new(config, wait, clock, metrics.clone()).unwrap(),
         events: received,
         requests: tokio::sync::mpsc::unbounded_channel().0,

@@ -23,7 +23,8 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 /// Writes the intent and the finalizer, and removes the placement, if the pod has this version.
 pub fn intent(
     pod: &PodKey,
-    (uid, resource_version): (&Uid, u64),
+    uid: &Uid,
+    resource_version: u64,
     intent: &Intent,
     finalizers: &[String],
 ) -> JsonRequest {
@@ -54,7 +55,8 @@ pub fn placement(pod: &PodKey, uid: &Uid, placement: &Placement, wall: Time) -> 
 pub fn release(
     pod: &PodKey,
     uid: &Uid,
-    (resource_version, finalizers): (u64, &[String]),
+    resource_version: u64,
+    finalizers: &[String],
 ) -> JsonRequest {
     let others: Vec<&String> = finalizers.iter().filter(|own| *own != FINALIZER).collect();
     let metadata = json!({"uid": uid.to_string(),
@@ -70,7 +72,8 @@ pub fn status(pod: &PodKey, uid: &Uid, status: &Value) -> JsonRequest {
 
 /// Creates an event of a delegate on its original, or shows how often it has occurred.
 pub fn event(
-    (pod, uid): (&PodKey, &Uid),
+    pod: &PodKey,
+    uid: &Uid,
     ShownEvent { cluster, event, is_repeated }: &ShownEvent,
     now: Timestamp,
 ) -> JsonRequest {
@@ -81,7 +84,7 @@ pub fn event(
             let name = event_name(event, cluster, &uid);
             merge_patch(format!("{path}/{name}"), &repeated(event, now))
         }
-        false => json_request(Method::Post, path, &shown(event, cluster, (pod, &uid), now)),
+        false => json_request(Method::Post, path, &shown(event, cluster, pod, &uid, now)),
     }
 }
 
@@ -193,12 +196,7 @@ fn json_request(method: Method, path: String, body: &Value) -> JsonRequest {
 
 /// Returns the Event that shows the event of a delegate on its original. Its name is the same for every scheduler, so that it is
 /// created once.
-fn shown(
-    event: &DelegateEvent,
-    cluster: &str,
-    (pod, uid): (&PodKey, &str),
-    now: Timestamp,
-) -> Value {
+fn shown(event: &DelegateEvent, cluster: &str, pod: &PodKey, uid: &str, now: Timestamp) -> Value {
     let now = now.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
     let kind = if event.warning { "Warning" } else { "Normal" };
     json!({"apiVersion": "events.k8s.io/v1", "kind": "Event",
@@ -243,7 +241,7 @@ mod tests {
             count: 1,
         };
         let key = PodKey::new("ns", "p");
-        let shown = shown(&event, "eu", (&key, "u"), Timestamp::UNIX_EPOCH);
+        let shown = shown(&event, "eu", &key, "u", Timestamp::UNIX_EPOCH);
         assert_eq!((&shown["note"], &shown["type"]), (&json!("eu: image"), &json!("Warning")));
         assert_eq!(shown["regarding"]["uid"], "u");
         let repeated = DelegateEvent { count: 2, ..event.clone() };

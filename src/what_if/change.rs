@@ -118,7 +118,7 @@ impl Change {
     ) -> Result<Changed, Faults> {
         let mut application = Application::new(self, Limits::default());
         let (before, after) =
-            wire::read_with_change(dump, self.manifests(), (wanted, validation), &mut application)?;
+            wire::read_with_change(dump, self.manifests(), wanted, validation, &mut application)?;
         let Application { applied, mut made, .. } = application;
         // The changed dump is made first.
         let (before_made, after_made) = (made.pop(), made.pop());

@@ -111,9 +111,9 @@ impl Trial {
         let mut application = Application::new(change, LIMITS);
         let validation =
             if options.ignores_unknown { Validation::Ignore } else { Validation::Strict };
-        let reading = (&all_wanted, validation);
-        let after = wire::with_change(known, change.manifests(), reading, &mut application)
-            .map_err(|faults| invalid(faults.to_string()))?;
+        let manifests = change.manifests();
+        let after = wire::with_change(known, manifests, &all_wanted, validation, &mut application);
+        let after = after.map_err(|faults| invalid(faults.to_string()))?;
         let Application { applied, mut made, .. } = application;
         let made = made.pop().unwrap_or_default();
         if made.is_full {

@@ -87,7 +87,8 @@ pub trait InputChange {
 pub fn read_with_change(
     origins: &[Origin],
     manifests: Vec<Object>,
-    (wanted, validation): (&Wanted, Validation),
+    wanted: &Wanted,
+    validation: Validation,
     change: &mut impl InputChange,
 ) -> Result<(Input, Input), Faults> {
     let mut before = Collector::new(wanted, validation);
@@ -109,7 +110,8 @@ pub fn read_with_change(
 pub fn with_change(
     known: Input,
     manifests: Vec<Object>,
-    (wanted, validation): (&Wanted, Validation),
+    wanted: &Wanted,
+    validation: Validation,
     change: &mut impl InputChange,
 ) -> Result<Input, Faults> {
     changed(Collector::of_scheduler(known, wanted, validation), manifests, change)

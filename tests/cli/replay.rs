@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use engine::ports::Ports;
-use engine::{Change, EffectKind};
+use engine::{Change, EffectKind, Engine, Input, Output};
 use framework::testing::{PodBuilder, node, pod};
 use framework::{Answer, Pod, Time};
 use loadmaster::config::{self, Gates};
 use loadmaster::recorder::RecordedSetup;
-use recording::{Compressor, Encoder, Header, RecordedEngine};
+use recording::{Compressor, Encoder, Header};
 
 use super::loadmaster;
 
@@ -18,7 +18,8 @@ const START: &str = "2026-03-01T02:00:00Z";
 
 /// A scheduler that is recorded, and the time.
 struct Recorded {
-    engine: RecordedEngine,
+    engine: Engine,
+    encoder: Encoder,
     now: Time,
     header: Header,
 }
@@ -42,15 +43,20 @@ impl Recorded {
         let loadmaster = env!("CARGO_PKG_VERSION").to_owned();
         let setup = serde_json::to_value(setup).unwrap();
         Self {
-            engine: RecordedEngine::recording(engine, Encoder::new(usize::MAX)),
+            engine,
+            encoder: Encoder::new(usize::MAX),
             now: Time::parse_rfc3339(START).unwrap(),
             header: Header { loadmaster, file: 1, seed, setup },
         }
     }
 
     fn apply(&mut self, change: Change) {
+        self.step(Input::Change(change));
+    }
+
+    fn step(&mut self, input: Input) -> Output {
         let ports = &mut Ports { extenders: &mut (), probe: &mut () };
-        self.engine.apply(change, self.now, ports);
+        self.encoder.step(&mut self.engine, input, self.now, ports)
     }
 
     fn add_node(&mut self, name: &str) {
@@ -66,20 +72,18 @@ impl Recorded {
 
     fn pass(&mut self, time: Duration) {
         self.now = self.now + time;
-        let ports = &mut Ports { extenders: &mut (), probe: &mut () };
-        self.engine.tick(self.now, ports);
+        self.step(Input::Tick);
         self.schedule();
     }
 
     fn schedule(&mut self) {
-        let ports = &mut Ports { extenders: &mut (), probe: &mut () };
-        while self.engine.schedule_one(self.now, ports).is_some() {
-            for effect in self.engine.take_effects() {
+        while self.step(Input::Schedule).attempt().is_some() {
+            for effect in self.encoder.take_effects(&mut self.engine) {
                 if let EffectKind::Bind { binding, .. } = effect.kind {
-                    self.engine.answer(effect.id, &Answer::ok(), self.now, ports);
+                    self.step(Input::Answer { effect: effect.id, answer: Answer::ok() });
                     let placed = self.engine.cache().placed(&binding.uid).unwrap();
                     let bound = Pod { node_name: Some(binding.node), ..Pod::clone(&placed.pod) };
-                    self.engine.apply(Change::Pod(Box::new(bound)), self.now, ports);
+                    self.step(Input::Change(Change::Pod(Box::new(bound))));
                 }
             }
         }
@@ -88,7 +92,7 @@ impl Recorded {
     /// Writes the file of this process.
     fn write(mut self, directory: &Path) -> PathBuf {
         let (mut compressor, mut bytes) = Compressor::begin(&self.header);
-        bytes.extend(compressor.frame(&self.engine.take_recorded(0).unwrap().bytes));
+        bytes.extend(compressor.frame(&self.encoder.take_if(0).unwrap().bytes));
         let folder = directory.join("20260301T020000Z-test");
         fs::create_dir_all(&folder).unwrap();
         let path = folder.join(format!("{:05}.rec", self.header.file));

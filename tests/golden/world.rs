@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use engine::cycle::Form;
 use engine::ports::Ports;
-use engine::{Change, EffectKind, Engine, EngineConfig, Evaluation, Outcome, TieBreak};
+use engine::{Change, EffectKind, Engine, EngineConfig, Evaluation, Input, Outcome, TieBreak};
 use framework::{Answer, Cluster, EventResource, Handle, Node, Pod, PodKey, Time, Uid, api};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -157,7 +157,8 @@ impl World {
     ) -> Result<Evaluation, String> {
         let ports = &mut Ports { extenders: &mut (), probe: &mut () };
         self.engine
-            .evaluate(pod, form, start, after_all_starts(), ports)
+            .step(Input::Evaluate { pod: pod.clone(), form, start }, after_all_starts(), ports)
+            .evaluation()
             .ok_or_else(|| format!("no profile is called {:?}", pod.spec.scheduler_name))
     }
 
@@ -166,7 +167,7 @@ impl World {
     pub(crate) fn decide(&mut self, pod: &Pod) -> Option<(Outcome, Option<Arc<str>>)> {
         self.change(Change::Pod(Box::new(pod.clone())));
         let ports = &mut Ports { extenders: &mut (), probe: &mut () };
-        let attempt = self.engine.schedule_one(self.now, ports);
+        let attempt = self.engine.step(Input::Schedule, self.now, ports).attempt();
         let nominated = self.engine.nominator().node_of(&pod.uid).cloned();
         for effect in self.engine.take_effects() {
             let answer = match effect.kind {
@@ -174,7 +175,11 @@ impl World {
                 EffectKind::Evict(_) => Answer::Forbidden("refused".to_owned()),
                 _ => Answer::ok(),
             };
-            self.engine.answer(effect.id, &answer, self.now, ports);
+            self.engine.step(
+                Input::Answer { effect: effect.id, answer: answer.clone() },
+                self.now,
+                ports,
+            );
         }
         self.change(Change::PodDeleted { key: pod.key.clone(), uid: pod.uid.clone() });
         let attempt = attempt.filter(|attempt| attempt.pod.uid == pod.uid)?;
@@ -183,7 +188,7 @@ impl World {
 
     fn change(&mut self, change: Change) {
         let ports = &mut Ports { extenders: &mut (), probe: &mut () };
-        self.engine.apply(change, self.now, ports);
+        self.engine.step(Input::Change(change), self.now, ports);
         self.engine.take_effects();
     }
 }

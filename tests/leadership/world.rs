@@ -263,8 +263,8 @@ impl Replica {
             reporting_controller: "default-scheduler".into(),
             delay_cache_until_active,
         };
-        let scheduler = Scheduler::new(engine.into(), api_dispatcher, event_recorder)
-            .with_leader_election(election);
+        let scheduler =
+            Scheduler::new(engine, api_dispatcher, event_recorder).with_leader_election(election);
         let watches = kinds.iter().map(|kind| watch(store, kind, now)).collect();
         Self { scheduler, watches }
     }

@@ -81,7 +81,7 @@ impl World {
             store: Store::new(SEED, now),
             controllers: Controllers::new(),
             watches: Vec::new(),
-            scheduler: Scheduler::new(engine.into(), api_dispatcher, event_recorder),
+            scheduler: Scheduler::new(engine, api_dispatcher, event_recorder),
             hangs,
             pending: BTreeMap::new(),
             sent: 0,

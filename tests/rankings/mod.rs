@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use engine::cycle::Form;
 use engine::ports::{Count, Ports, Probe, Span};
 use engine::profile::{PluginRef, PluginSet, Profiles, SchedulerProfile};
-use engine::{Change, Effect, EffectKind, Engine, EngineConfig};
+use engine::{Change, Effect, EffectKind, Engine, EngineConfig, Input};
 use fastrand::Rng;
 use framework::testing::{NodeBuilder, PodBuilder, node, pod};
 use framework::{Answer, EventResource, Pod, PodKey, Time, api};
@@ -114,16 +114,20 @@ impl Scheduler {
             Change::PodDeleted { key, .. } => drop(self.pods.remove(key)),
             _ => {}
         }
-        self.engine.apply(change, now, &mut Ports { extenders: &mut (), probe: &mut () });
+        self.engine.step(
+            Input::Change(change),
+            now,
+            &mut Ports { extenders: &mut (), probe: &mut () },
+        );
     }
 
     /// Tries all pods that are ready, and binds those that find a node.
     fn run(&mut self, now: Time) {
-        self.engine.tick(now, &mut Ports { extenders: &mut (), probe: &mut () });
+        self.engine.step(Input::Tick, now, &mut Ports { extenders: &mut (), probe: &mut () });
         loop {
             let probe = &mut Checks(&mut self.differing, &self.task_calls);
             let ports = &mut Ports { extenders: &mut (), probe };
-            if self.engine.schedule_one(now, ports).is_none() {
+            if self.engine.step(Input::Schedule, now, ports).attempt().is_none() {
                 break;
             }
             for effect in self.engine.take_effects() {
@@ -135,21 +139,24 @@ impl Scheduler {
 
     fn carry_out(&mut self, effect: &Effect, now: Time) {
         let ports = &mut Ports { extenders: &mut (), probe: &mut () };
+        let answered = Input::Answer { effect: effect.id, answer: Answer::ok() };
         match &effect.kind {
             EffectKind::Bind { binding, .. } => {
-                self.engine.answer(effect.id, &Answer::ok(), now, ports);
+                self.engine.step(answered, now, ports);
                 if let Some(pod) = self.pods.get(&binding.pod).cloned() {
                     let node_name = Some(binding.node.clone());
                     self.apply(Change::Pod(Box::new(Pod { node_name, ..pod })), now);
                 }
             }
             EffectKind::Evict(eviction) => {
-                self.engine.answer(effect.id, &Answer::ok(), now, ports);
+                self.engine.step(answered, now, ports);
                 let (key, uid) = (eviction.pod.clone(), eviction.uid.clone());
                 self.apply(Change::PodDeleted { key, uid }, now);
             }
             EffectKind::Event(_) => {}
-            _ => self.engine.answer(effect.id, &Answer::ok(), now, ports),
+            _ => {
+                self.engine.step(answered, now, ports);
+            }
         }
     }
 }

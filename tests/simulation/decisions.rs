@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use client::scheduler::Scheduler;
 use engine::cycle::Form;
 use engine::ports::Ports;
 use engine::queue::Place;
-use engine::{Attempt, Engine, Outcome};
+use engine::{Attempt, Engine, Evaluation, Input, Outcome};
 use framework::storage::PersistentVolumeClaim;
 use framework::{Pod, Time};
-use recording::RecordedEngine;
 use serde_json::json;
 
 use super::extender::Extender;
@@ -82,15 +82,65 @@ struct Decision {
 
 impl Decision {
     /// Returns the decision; `None` if the pod belongs to another scheduler.
-    fn on(pod: &Arc<Pod>, engine: &mut RecordedEngine, form: Form, now: Time) -> Option<Self> {
-        let ports = &mut Ports { extenders: &mut Extender::default(), probe: &mut () };
-        let evaluation = engine.evaluate(pod, form, None, now, ports)?;
+    fn of(evaluation: Evaluation, engine: &Engine) -> Self {
         let cluster = engine.cache().cluster();
         let named = |(node, total)| (cluster.node_name(node).clone(), total);
-        Some(Self {
+        Self {
             totals: evaluation.feasible.into_iter().map(named).collect(),
             text: evaluation.fit_error.map(|error| error.message()),
-        })
+        }
+    }
+
+    fn on(pod: &Arc<Pod>, decider: &mut impl Evaluates, form: Form, now: Time) -> Option<Self> {
+        let ports = &mut Ports { extenders: &mut Extender::default(), probe: &mut () };
+        let evaluation = decider.evaluate(pod, form, now, ports)?;
+        Some(Self::of(evaluation, decider.engine()))
+    }
+}
+
+/// An engine, or the scheduler that owns it and may record it.
+pub(crate) trait Evaluates {
+    fn engine(&self) -> &Engine;
+
+    fn evaluate(
+        &mut self,
+        pod: &Arc<Pod>,
+        form: Form,
+        now: Time,
+        ports: &mut Ports<'_>,
+    ) -> Option<Evaluation>;
+}
+
+impl Evaluates for Engine {
+    fn engine(&self) -> &Engine {
+        self
+    }
+
+    fn evaluate(
+        &mut self,
+        pod: &Arc<Pod>,
+        form: Form,
+        now: Time,
+        ports: &mut Ports<'_>,
+    ) -> Option<Evaluation> {
+        let input = Input::Evaluate { pod: pod.clone(), form, start: None };
+        self.step(input, now, ports).evaluation()
+    }
+}
+
+impl Evaluates for Scheduler {
+    fn engine(&self) -> &Engine {
+        self.engine()
+    }
+
+    fn evaluate(
+        &mut self,
+        pod: &Arc<Pod>,
+        form: Form,
+        now: Time,
+        ports: &mut Ports<'_>,
+    ) -> Option<Evaluation> {
+        self.evaluate(pod, form, now, ports)
     }
 }
 
@@ -103,11 +153,12 @@ impl Decision {
 /// no other volume is withheld. Pods that need the extender are left out while it does not answer: a decision
 /// would try it again.
 pub(crate) fn forms_agree(
-    engine: &mut RecordedEngine,
-    fresh: &mut RecordedEngine,
+    scheduler: &mut Scheduler,
+    fresh: &mut Engine,
     related: &Related,
     now: Time,
 ) -> Checked {
+    let engine = scheduler.engine();
     let placed = engine.cache().cluster().pods().map(|placed| placed.pod.clone());
     let claimants = related.storage.unbound_claims().map(|claim| Arc::new(claimant(claim)));
     let pods: Vec<_> = placed.chain(engine.pending().cloned()).chain(claimants).collect();
@@ -115,17 +166,18 @@ pub(crate) fn forms_agree(
     let gives_volumes = gives_volumes(engine);
     let is_out = is_extender_out(engine);
     for pod in pods.into_iter().filter(|pod| !(is_out && needs_extender(pod))) {
-        let decision = Decision::on(&pod, engine, Form::Set, now);
+        let decision = Decision::on(&pod, scheduler, Form::Set, now);
         let agrees = |other: Option<Decision>, who: &str| {
             rule(other == decision, || {
                 format!("{}: the set form decides {decision:?}, {who} {other:?}", pod.key)
             })
         };
-        agrees(Decision::on(&pod, engine, Form::OneNode, now), "the one-node form")?;
+        let one_node = Decision::on(&pod, scheduler, Form::OneNode, now);
+        agrees(one_node, "the one-node form")?;
         let is_known = nothing_is_nominated
             && !(gives_volumes && related.storage.has_unbound(&pod))
             && !needs_devices(&pod);
-        if is_known && Pauses::of(&pod, engine, now).are_over() {
+        if is_known && Pauses::of(&pod, scheduler.engine(), now).are_over() {
             agrees(Decision::on(&pod, fresh, Form::Set, now), "an engine that starts now")?;
         }
     }

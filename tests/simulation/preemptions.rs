@@ -10,8 +10,8 @@ use engine::queue::Place;
 use engine::{Attempt, Engine, Outcome};
 use framework::preemption::Preemption;
 use framework::{NominatedPods, Pod, QueuedPod, Time, Uid};
-use recording::RecordedEngine;
 
+use super::decisions::Evaluates;
 use super::extender::Extender;
 use super::oracle::{Budgets, Oracle, Related};
 use super::patience::PENDING_TEXT;
@@ -36,11 +36,12 @@ impl Foreseen {
     /// # Errors
     /// A rule is violated.
     pub(crate) fn by(
-        engine: &mut RecordedEngine,
+        decider: &mut impl Evaluates,
         related: &Related,
         probed: &mut Vec<usize>,
         now: Time,
     ) -> Result<Self, String> {
+        let engine = decider.engine();
         let oracle = Oracle::of_engine(engine, related);
         let budgets = Budgets::of_engine(engine, related);
         let wall_time = engine.handle(now).wall_time();
@@ -48,8 +49,9 @@ impl Foreseen {
         for pod in next(engine) {
             let mut extender = Extender::default();
             let ports = &mut Ports { extenders: &mut extender, probe: &mut () };
-            let evaluation = engine.evaluate(&pod, Form::Set, None, now, ports);
+            let evaluation = decider.evaluate(&pod, Form::Set, now, ports);
             probed.append(&mut extender.probed);
+            let engine = decider.engine();
             if let Some(evaluation) = &evaluation {
                 let cluster = engine.cache().cluster();
                 let best =

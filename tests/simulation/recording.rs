@@ -1,6 +1,8 @@
 //! Recordings of the processes: each decides the same again when it is replayed.
 
-use recording::{Chunk, Compressor, Encoder, Ending, FileReader, Header, RecordedEngine, Replayer};
+use client::scheduler::Scheduler;
+use engine::Input;
+use recording::{Chunk, Compressor, Encoder, Ending, FileReader, Header, Operation, Replayer};
 
 use super::replica::{Kind, new_engine};
 use super::rules::{Checked, rule};
@@ -9,6 +11,11 @@ use super::rules::{Checked, rule};
 const FILE: usize = 200_000;
 /// Bytes of a frame.
 const FRAME: usize = 4096;
+
+/// Returns an encoder whose files are small.
+pub(crate) fn encoder() -> Encoder {
+    Encoder::new(FILE)
+}
 
 /// The recording of one process.
 pub(crate) struct Recording {
@@ -19,24 +26,24 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    /// Begins the recording of a process with this engine.
-    pub(crate) fn begin(seed: u64, kind: Kind) -> (Self, RecordedEngine) {
-        let engine = RecordedEngine::recording(new_engine(seed, kind), Encoder::new(FILE));
-        (Self { seed, kind, compressor: None, files: Vec::new() }, engine)
+    /// Begins the recording of a process with an engine of this seed.
+    pub(crate) const fn new(seed: u64, kind: Kind) -> Self {
+        Self { seed, kind, compressor: None, files: Vec::new() }
     }
 
     /// Keeps what was recorded, if it fills a frame.
-    pub(crate) fn keep(&mut self, engine: &mut RecordedEngine) {
-        if let Some(chunk) = engine.take_recorded(FRAME) {
-            self.write(&chunk);
-        }
+    pub(crate) fn keep(&mut self, scheduler: &mut Scheduler) {
+        self.take(scheduler, FRAME);
     }
 
     /// Keeps what was recorded last.
-    pub(crate) fn end(&mut self, engine: &mut RecordedEngine) {
-        if let Some(chunk) = engine.take_recorded(0) {
-            self.write(&chunk);
-        }
+    pub(crate) fn end(&mut self, scheduler: &mut Scheduler) {
+        self.take(scheduler, 0);
+    }
+
+    fn take(&mut self, scheduler: &mut Scheduler, least: usize) {
+        let chunk = scheduler.recording().and_then(|(_, encoder)| encoder.take_if(least));
+        chunk.iter().for_each(|chunk| self.write(chunk));
     }
 
     fn write(&mut self, chunk: &Chunk) {
@@ -77,7 +84,7 @@ impl Recording {
             while let Some(frame) = reader.next_frame().map_err(|error| error.to_string())? {
                 let mut outcome = Ok(());
                 let read = decoder.read(&frame, |operation| {
-                    changes += u64::from(matches!(operation, recording::Operation::Change { .. }));
+                    changes += u64::from(is_change(&operation));
                     outcome = replayer.step(operation);
                     outcome.is_ok()
                 });
@@ -89,6 +96,10 @@ impl Recording {
         replayer.finish().map_err(|difference| difference.to_string())?;
         Ok(changes)
     }
+}
+
+fn is_change(operation: &Operation) -> bool {
+    matches!(operation, Operation::Input { input: Input::Change(_), .. })
 }
 
 fn is_same_seed(header: &Header, seed: u64) -> Checked {

@@ -18,7 +18,6 @@ use framework::preemption::Preemption;
 use framework::{Node, NominatedPods, Pod, Time, Uid};
 use loadmaster::config::{self, Gates};
 use loadmaster::wire::{Decoder, Update, watched_kinds};
-use recording::RecordedEngine;
 use sandbox::api::WatchId;
 use serde_json::{Value, json};
 
@@ -36,7 +35,7 @@ use super::oracle::{Budgets, Related, gives_volumes};
 use super::patience;
 use super::preemptions::Foreseen;
 use super::queueing::{EarlyAttempts, Failures, Turns};
-use super::recording::Recording;
+use super::recording::{self, Recording};
 use super::retries::Retries;
 use super::rules::{Checked, rule};
 use super::server::{DEFAULT, SPREADING};
@@ -273,7 +272,7 @@ impl LastDecisions {
 impl Replica {
     /// Starts a scheduler.
     pub(crate) fn start(life: u32, seed: u64, kind: Kind, found: Vec<Uid>, now: Time) -> Self {
-        let (recording, engine) = Recording::begin(seed, kind);
+        let engine = new_engine(seed, kind);
         let kinds = watched_kinds(engine.profiles());
         let mut rng = Rng::with_seed(seed);
         let limits = limits(&mut rng, kind.has_slots);
@@ -311,6 +310,7 @@ impl Replica {
             });
         }
         let mut scheduler = Scheduler::new(engine, api_dispatcher, event_recorder);
+        scheduler.record(recording::encoder());
         if kind.is_strict {
             scheduler.set_fencing(Fencing::Strict);
         }
@@ -320,7 +320,7 @@ impl Replica {
         Self {
             life,
             scheduler,
-            recording,
+            recording: Recording::new(seed, kind),
             kind,
             max_waiting,
             limits: RequestLimits::new(limits, !kind.elects),
@@ -400,8 +400,7 @@ impl Replica {
         now: Time,
     ) -> Result<Option<Decided>, String> {
         let mut extender = Extender { fault, ..Extender::default() };
-        let foreseen =
-            Foreseen::by(self.scheduler.engine_mut(), &self.related, &mut self.probed, now)?;
+        let foreseen = Foreseen::by(&mut self.scheduler, &self.related, &mut self.probed, now)?;
         let highest = decisions::highest_priority(self.scheduler.engine());
         let turns = Turns::of(self.scheduler.engine());
         let waiting: Vec<Uid> = self.scheduler.engine().waiting_pods().keys().cloned().collect();
@@ -610,15 +609,19 @@ impl Replica {
     /// # Errors
     /// A decision depends on the difference.
     pub(crate) fn counts_are_right(&mut self, now: Time) -> Checked {
-        let mut fresh = RecordedEngine::from(new_engine(0, self.kind));
+        let mut fresh = new_engine(0, self.kind);
         let engine = self.scheduler.engine();
         let cluster = engine.cache().cluster();
         let nodes = cluster.nodes().iter().map(|node| Change::Node(cluster.to_node(node)));
         let pods = cluster.pods().map(|placed| Change::Pod(Box::new(Pod::clone(&placed.pod))));
         for change in self.related.changes().chain(nodes).chain(pods) {
-            fresh.apply(change, now, &mut Ports { extenders: &mut (), probe: &mut () });
+            fresh.step(
+                engine::Input::Change(change),
+                now,
+                &mut Ports { extenders: &mut (), probe: &mut () },
+            );
         }
-        decisions::forms_agree(self.scheduler.engine_mut(), &mut fresh, &self.related, now)
+        decisions::forms_agree(&mut self.scheduler, &mut fresh, &self.related, now)
     }
 
     /// Takes the requests that were made.
@@ -629,7 +632,7 @@ impl Replica {
         &mut self,
         now: Time,
     ) -> Result<Vec<(RequestSource, Request)>, String> {
-        self.recording.keep(self.scheduler.engine_mut());
+        self.recording.keep(&mut self.scheduler);
         let requests: Vec<_> = self.scheduler.take_requests().collect();
         let is_limited = |by: RequestSource, request: &Request| {
             by == RequestSource::ApiDispatcher && request.destination == Destination::ApiServer
@@ -662,7 +665,7 @@ impl Replica {
 
     /// Ends the recording, and returns it.
     pub(crate) fn into_recording(mut self) -> Recording {
-        self.recording.end(self.scheduler.engine_mut());
+        self.recording.end(&mut self.scheduler);
         self.recording
     }
 

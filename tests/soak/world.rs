@@ -81,7 +81,7 @@ impl World {
         let engine = Engine::new(config);
         let metrics = Arc::new(Metrics::new());
         let scheduler = Scheduler::new(
-            engine.into(),
+            engine,
             ApiDispatcher::new(Limits::default(), SEED),
             EventRecorder::new(event_recorder::Options::default(), SEED),
         );

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use engine::ports::Ports;
 use engine::profile::{PluginConfig, PluginRef, PluginSet, PluginSets, Profiles, SchedulerProfile};
-use engine::{Change, EffectKind, Engine, EngineConfig, TieBreak};
+use engine::{Change, EffectKind, Engine, EngineConfig, Input, TieBreak};
 use framework::testing::{NodeBuilder, PodBuilder, node, pod};
 use framework::{Answer, Binding, EventResource, Pod, PodKey, Registry, Time};
 use serde_json::{Value, json};
@@ -72,7 +72,7 @@ impl World {
     }
 
     fn apply(&mut self, change: Change) {
-        self.on(|engine, now, ports| engine.apply(change, now, ports));
+        self.on(|engine, now, ports| engine.step(Input::Change(change), now, ports));
     }
 
     fn node(&mut self, node: NodeBuilder) {
@@ -112,7 +112,8 @@ impl World {
     /// Schedules until no pod is ready, and carries out the effects.
     fn settle(&mut self) {
         for _ in 0..1000 {
-            let attempt = self.on(|engine, now, ports| engine.schedule_one(now, ports));
+            let attempt =
+                self.on(|engine, now, ports| engine.step(Input::Schedule, now, ports).attempt());
             let effects = self.engine.take_effects();
             if attempt.is_none() && effects.is_empty() {
                 return;
@@ -120,7 +121,8 @@ impl World {
             for effect in effects {
                 match effect.kind {
                     EffectKind::Bind { binding, .. } => {
-                        self.on(|e, now, ports| e.answer(effect.id, &Answer::ok(), now, ports));
+                        let answered = Input::Answer { effect: effect.id, answer: Answer::ok() };
+                        self.on(|engine, now, ports| engine.step(answered, now, ports));
                         self.bound(&binding);
                     }
                     EffectKind::PatchPodStatus { pod, patch, .. } => {
@@ -148,7 +150,7 @@ impl World {
     fn pass(&mut self, seconds: u64) {
         for _ in 0..seconds {
             self.now = self.now + Duration::from_secs(1);
-            self.on(|engine, now, ports| engine.tick(now, ports));
+            self.on(|engine, now, ports| engine.step(Input::Tick, now, ports));
             self.settle();
         }
     }

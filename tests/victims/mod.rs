@@ -12,7 +12,7 @@ use std::sync::Arc;
 use engine::cycle::Form;
 use engine::ports::Ports;
 use engine::profile::Profiles;
-use engine::{Change, Engine, EngineConfig, TieBreak};
+use engine::{Change, Engine, EngineConfig, Input, TieBreak};
 use fastrand::Rng;
 use framework::preemption::Candidate;
 use framework::{Code, Pod, Time};
@@ -59,7 +59,9 @@ fn engine(profiles: &Profiles, cluster: &Cluster, gone: &[&Pod], seed: u64) -> E
     let mut engine =
         Engine::new(EngineConfig { seed, tie_break, ..EngineConfig::new(profiles.clone()) });
     let ports = &mut Ports { extenders: &mut (), probe: &mut () };
-    let mut apply = |change| engine.apply(change, Time::ZERO, ports);
+    let mut apply = |change| {
+        engine.step(Input::Change(change), Time::ZERO, ports);
+    };
     cluster.nodes.iter().for_each(|node| apply(Change::Node(node.clone())));
     let is_gone = |pod: &&Pod| gone.iter().any(|gone| gone.uid == pod.uid);
     let pods = cluster.placed.iter().filter(|pod| !is_gone(pod)).chain(&cluster.nominated);
@@ -72,7 +74,14 @@ fn engine(profiles: &Profiles, cluster: &Cluster, gone: &[&Pod], seed: u64) -> E
 fn decide(profiles: &Profiles, cluster: &Cluster, gone: &[&Pod], seed: u64) -> Decision {
     let mut engine = engine(profiles, cluster, gone, seed);
     let (now, ports) = (Time::from_secs(1000), &mut Ports { extenders: &mut (), probe: &mut () });
-    let evaluation = engine.evaluate(&cluster.preemptor, Form::Set, None, now, ports).unwrap();
+    let evaluation = engine
+        .step(
+            Input::Evaluate { pod: cluster.preemptor.clone(), form: Form::Set, start: None },
+            now,
+            ports,
+        )
+        .evaluation()
+        .unwrap();
 
     let all = engine.cache().cluster();
     let name = |node| all.node_name(node).to_string();

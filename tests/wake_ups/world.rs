@@ -112,7 +112,7 @@ impl World {
         });
         let event_recorder = EventRecorder::new(event_recorder::Options::default(), SEED);
         let api_dispatcher = ApiDispatcher::new(Limits::default(), SEED);
-        let scheduler = Scheduler::new(engine.into(), api_dispatcher, event_recorder);
+        let scheduler = Scheduler::new(engine, api_dispatcher, event_recorder);
         let heard = Heard::default();
         let tried = Vec::new();
         let mut world = Self { store, watches, scheduler, deletions, now, tried, heard };

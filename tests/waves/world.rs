@@ -72,7 +72,7 @@ impl World {
             controllers: Controllers::new(),
             kubelets: Kubelets::with_settings(kubelets()),
             watches: Vec::new(),
-            scheduler: Scheduler::new(engine.into(), api_dispatcher, event_recorder),
+            scheduler: Scheduler::new(engine, api_dispatcher, event_recorder),
             deleted: Vec::new(),
             uncounted: Vec::new(),
             preemptions: Vec::new(),

@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use engine::cycle::Form;
 use engine::ports::{Count, Ports};
-use engine::{Attempt, Change, Effect, EffectKind, Engine, Event, EventType};
-use framework::{Code, PodKey, Time, Uid, WallOffset};
-use recording::RecordedEngine;
+use engine::{
+    Attempt, Change, Effect, EffectKind, Engine, Evaluation, Event, EventType, Input, Output,
+};
+use framework::{Code, Pod, PodKey, Time, Uid, WallOffset};
+use recording::Encoder;
 
 use crate::api_dispatcher::{ApiDispatcher, CallCounts};
 use crate::event_recorder::{DropCause, EventRecorder, ObjectKind};
@@ -102,7 +105,9 @@ enum Phase {
 /// request leaves the scheduler.
 #[derive(Debug)]
 pub struct Scheduler {
-    engine: RecordedEngine,
+    engine: Engine,
+    /// Writes down what enters and leaves the engine, if it is recorded.
+    recorder: Option<Encoder>,
     api_dispatcher: ApiDispatcher,
     event_recorder: EventRecorder,
     leader_election: Option<LeaderElection>,
@@ -125,12 +130,13 @@ pub struct Scheduler {
 impl Scheduler {
     /// Creates a scheduler whose caches are empty. It takes part in no election.
     pub fn new(
-        engine: RecordedEngine,
+        engine: Engine,
         api_dispatcher: ApiDispatcher,
         event_recorder: EventRecorder,
     ) -> Self {
         Self {
             engine,
+            recorder: None,
             api_dispatcher,
             event_recorder,
             leader_election: None,
@@ -145,6 +151,11 @@ impl Scheduler {
         }
     }
 
+    /// Records the engine, which has had no input yet.
+    pub fn record(&mut self, recorder: Encoder) {
+        self.recorder = Some(recorder);
+    }
+
     /// Sets which pods are fenced after a predecessor that may have crashed.
     pub const fn set_fencing(&mut self, fencing: Fencing) {
         self.fencing = fencing;
@@ -157,13 +168,21 @@ impl Scheduler {
     }
 
     /// Returns the engine.
-    pub fn engine(&self) -> &Engine {
+    pub const fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// Returns the engine for evaluations and for what was recorded of it.
-    pub const fn engine_mut(&mut self) -> &mut RecordedEngine {
-        &mut self.engine
+    /// Returns the engine and its recorder, if it is recorded.
+    pub const fn recording(&mut self) -> Option<(&Engine, &mut Encoder)> {
+        match &mut self.recorder {
+            Some(recorder) => Some((&self.engine, recorder)),
+            None => None,
+        }
+    }
+
+    /// Ends the recording.
+    pub fn end_recording(&mut self) {
+        self.recorder = None;
     }
 
     /// Returns the API dispatcher.
@@ -194,7 +213,7 @@ impl Scheduler {
     /// Sets the offset of the wall clock, for the time stamps that others read. It changes when that clock is
     /// corrected.
     pub fn set_wall_offset(&mut self, offset: WallOffset) {
-        self.engine.set_wall_offset(offset);
+        self.step_silently(Input::WallOffset(offset), Time::ZERO);
         self.api_dispatcher.set_wall_offset(offset);
         self.event_recorder.set_wall_offset(offset);
         if let Some(election) = &mut self.leader_election {
@@ -212,9 +231,10 @@ impl Scheduler {
             }
             _ => None,
         };
-        self.engine.apply(change, now, ports);
+        self.step(Input::Change(change), now, ports);
         if let (Some(takeover), Some(pod)) = (&mut self.takeover, pod) {
-            takeover.consider(&pod, &mut self.engine, now);
+            takeover.consider(&pod, &self.engine, now);
+            self.fence(now);
         }
         self.dispatch_effects(now, ports);
     }
@@ -269,7 +289,7 @@ impl Scheduler {
         self.release_when_drained(now);
     }
 
-    /// Handles the outcome of a call that tried an extender again ([`Engine::extender_probed`]).
+    /// Handles the outcome of a call that tried an extender again ([`Input::ExtenderProbed`]).
     pub fn handle_extender_probed(
         &mut self,
         extender: usize,
@@ -277,7 +297,7 @@ impl Scheduler {
         now: Time,
         ports: &mut Ports<'_>,
     ) {
-        self.engine.extender_probed(extender, outcome, now, ports);
+        self.step(Input::ExtenderProbed { extender, outcome }, now, ports);
     }
 
     /// Handles an event of a watch of the Lease (see [`LeaderElector::handle_watch_event`]).
@@ -290,10 +310,11 @@ impl Scheduler {
         if self.may_compete() {
             self.elect(now, |elector| elector.tick(now));
         }
-        self.engine.tick(now, ports);
+        self.step(Input::Tick, now, ports);
         if let Some(takeover) = &mut self.takeover {
-            takeover.tick(&mut self.engine, now);
+            takeover.tick(&self.engine, now);
             self.given_up.extend(takeover.take_given_up());
+            self.fence(now);
         }
         self.api_dispatcher.tick(now);
         self.event_recorder.tick(now);
@@ -347,9 +368,21 @@ impl Scheduler {
             return None;
         }
         self.takeover.take_if(|takeover| takeover.is_complete(&self.engine));
-        let attempt = self.engine.schedule_one(now, ports);
+        let attempt = self.step(Input::Schedule, now, ports).attempt();
         self.dispatch_effects(now, ports);
         attempt
+    }
+
+    /// Evaluates a pod ([`Input::Evaluate`]).
+    pub fn evaluate(
+        &mut self,
+        pod: &Arc<Pod>,
+        form: Form,
+        now: Time,
+        ports: &mut Ports<'_>,
+    ) -> Option<Evaluation> {
+        let input = Input::Evaluate { pod: pod.clone(), form, start: None };
+        self.step(input, now, ports).evaluation()
     }
 
     /// Takes the requests to send now, first those of the election.
@@ -425,16 +458,53 @@ impl Scheduler {
             Some(Predecessor::Expired) | None => true,
         };
         let start = Start { fencing: self.fencing, may_have_crashed, were_synced };
-        self.takeover = Some(Takeover::begin(&start, &mut self.engine, now));
+        self.takeover = Some(Takeover::begin(&start, &self.engine, now));
+        self.fence(now);
     }
 
     /// Takes the takeover a step on, when all answers have been handled. Returns whether it fences
     /// pods now.
     fn advance_takeover(&mut self, now: Time) -> bool {
         let Some(takeover) = &mut self.takeover else { return false };
-        let fences = takeover.advance(&mut self.engine, now);
-        self.takeover_notices.extend(takeover.take_notices());
+        let fences = takeover.begin_fences(&self.engine, now);
+        self.fence(now);
+        if let Some(takeover) = &mut self.takeover {
+            takeover.note_progress(&self.engine, now);
+            self.takeover_notices.extend(takeover.take_notices());
+        }
         fences
+    }
+
+    /// Fences the pods that the takeover wants to be fenced.
+    fn fence(&mut self, now: Time) {
+        let wanted = self.takeover.as_mut().map(Takeover::take_wanted);
+        for pod in wanted.unwrap_or_default() {
+            let effect = self.step_silently(Input::Touch(pod), now).touch();
+            if let (Some(takeover), Some(effect)) = (&mut self.takeover, effect) {
+                takeover.touched(effect);
+            }
+        }
+    }
+
+    /// Lets the engine take a step, in view of the recorder.
+    fn step(&mut self, input: Input, now: Time, ports: &mut Ports<'_>) -> Output {
+        match &mut self.recorder {
+            Some(recorder) => recorder.step(&mut self.engine, input, now, ports),
+            None => self.engine.step(input, now, ports),
+        }
+    }
+
+    /// Lets the engine take a step that calls no extender and measures nothing.
+    fn step_silently(&mut self, input: Input, now: Time) -> Output {
+        self.step(input, now, &mut Ports { extenders: &mut (), probe: &mut () })
+    }
+
+    /// Takes the effects of the engine.
+    fn take_effects(&mut self) -> Vec<Effect> {
+        match &mut self.recorder {
+            Some(recorder) => recorder.take_effects(&mut self.engine),
+            None => self.engine.take_effects(),
+        }
     }
 
     /// Runs a step of the election, if there is one.
@@ -467,7 +537,7 @@ impl Scheduler {
     fn dispatch_effects(&mut self, now: Time, ports: &mut Ports<'_>) {
         let may_act = self.may_act(now);
         loop {
-            let effects = if may_act { self.engine.take_effects() } else { Vec::new() };
+            let effects = if may_act { self.take_effects() } else { Vec::new() };
             for effect in effects {
                 self.dispatch(effect, now);
             }
@@ -480,7 +550,7 @@ impl Scheduler {
                 if takeover.is_some_and(|takeover| takeover.answer(effect, &answer)) {
                     continue;
                 }
-                self.engine.answer(effect, &answer, now, ports);
+                self.step(Input::Answer { effect, answer }, now, ports);
             }
         }
         if may_act {

@@ -9,7 +9,7 @@ use engine::cycle::Form;
 use engine::ports::{ExtenderClient, Ports};
 use engine::queue::Place;
 use engine::{
-    Attempt, Change, Effect, EffectId, EffectKind, Engine, Evaluation, Eviction, Outcome,
+    Attempt, Change, Effect, EffectId, EffectKind, Engine, Evaluation, Eviction, Input, Outcome,
 };
 use framework::{Answer, Binding, EventResource, Node, Pod, PodKey, Time, Uid, Write};
 use serde_json::Value;
@@ -157,7 +157,15 @@ impl World {
     /// for the pod.
     pub(super) fn evaluate(&mut self, pod: &Pod) -> Option<Evaluation> {
         let pod = Arc::new(pod.clone());
-        self.call(|engine, now, ports| engine.evaluate(&pod, Form::Set, None, now, ports))
+        self.call(|engine, now, ports| {
+            engine
+                .step(
+                    Input::Evaluate { pod: pod.clone(), form: Form::Set, start: None },
+                    now,
+                    ports,
+                )
+                .evaluation()
+        })
     }
 
     /// Whether the limit of the settings has ended a run.
@@ -327,7 +335,7 @@ impl World {
         if let Some(extenders) = &mut self.extenders {
             extenders.note(&change);
         }
-        self.call(|engine, now, ports| engine.apply(change, now, ports));
+        self.call(|engine, now, ports| engine.step(Input::Change(change), now, ports));
     }
 
     /// Advances the time to `time`, and carries out what becomes due, until a week has passed without a
@@ -358,7 +366,8 @@ impl World {
         let pods = queued.active + queued.backoff + queued.unschedulable;
         let mut left = FRUITLESS_ROUNDS * pods;
         while !self.is_over()
-            && let Some(attempt) = self.call(|engine, now, ports| engine.schedule_one(now, ports))
+            && let Some(attempt) =
+                self.call(|engine, now, ports| engine.step(Input::Schedule, now, ports).attempt())
         {
             let placed = self.placed.len();
             self.note(attempt);
@@ -411,7 +420,7 @@ impl World {
 
     fn jump_to(&mut self, deadline: Time) {
         self.now = self.now.max(deadline);
-        self.call(|engine, now, ports| engine.tick(now, ports));
+        self.call(|engine, now, ports| engine.step(Input::Tick, now, ports));
         self.carry_out_effects();
     }
 
@@ -490,13 +499,13 @@ impl World {
         let claims::Changed { namespace, name, object } = changed;
         let kind = EventResource::ResourceClaim;
         let change = Change::Object { kind, namespace, name, object };
-        self.call(|engine, now, ports| engine.apply(change, now, ports));
+        self.call(|engine, now, ports| engine.step(Input::Change(change), now, ports));
     }
 
     fn apply_all(&mut self, changed: Vec<Object>) {
         for Object { kind, namespace, name, object } in changed {
             let change = Change::Object { kind, namespace, name, object: Some(object) };
-            self.call(|engine, now, ports| engine.apply(change, now, ports));
+            self.call(|engine, now, ports| engine.step(Input::Change(change), now, ports));
         }
     }
 
@@ -513,12 +522,14 @@ impl World {
             history.state = State::Evicted;
         }
         let deleted = Change::PodDeleted { key: pod, uid: uid.clone() };
-        self.call(|engine, now, ports| engine.apply(deleted, now, ports));
+        self.call(|engine, now, ports| engine.step(Input::Change(deleted), now, ports));
         self.release_claims(&uid);
     }
 
     fn answer(&mut self, id: EffectId, answer: &Answer) {
-        self.call(|engine, now, ports| engine.answer(id, answer, now, ports));
+        self.call(|engine, now, ports| {
+            engine.step(Input::Answer { effect: id, answer: answer.clone() }, now, ports)
+        });
     }
 
     /// Returns the message of the PreEnqueue plugin that gates the pod before its first attempt.

@@ -41,7 +41,7 @@ pub struct Effect {
 /// Kinds of requests. Effects on one object are carried out in the order of their ids.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub enum EffectKind {
-    /// Post a Binding; answered with [`Engine::answer`](crate::Engine::answer).
+    /// Post a Binding; answered with [`Input::Answer`](crate::Input::Answer).
     Bind {
         /// The binding.
         binding: Binding,

@@ -1,22 +1,20 @@
 //! The engine: it mediates between the world, the cycles and the machines.
 //!
-//! Changes enter through [`World::apply`]. A decision reads the world and is a value ([`Decider::decide`]); its commit
-//! assumes the pod and starts the binding cycle ([`Attempts::commit`]). Preemptions are a machine above these.
+//! Every input enters through [`Engine::step`]. A decision reads the world and is a value
+//! ([`Decider::decide`]); its commit assumes the pod and starts the binding cycle ([`Attempts::commit`]).
+//! Preemptions are a machine above these.
 
+mod commands;
 mod remote;
+mod state;
 pub(crate) mod supposition;
 
 use std::sync::Arc;
 
-use framework::{
-    ActionType, Answer, Command, Handle, Pod, PodKey, QueuedPod, Status, Time, Uid, WaitingPods,
-    WallOffset,
-};
+use framework::{ActionType, Answer, Pod, PodKey, QueuedPod, Status, Time, Uid};
 
 use crate::attempt::{Attempt, Outcome};
 use crate::attempts::Attempts;
-use crate::binding::BindingPhases;
-use crate::cache::Cache;
 use crate::change::Change;
 use crate::config::EngineConfig;
 use crate::context::{Context, Effects, PodEvent};
@@ -24,21 +22,19 @@ use crate::cycle::{Form, Question, Settings};
 use crate::decide::{Decider, Decision, Evaluation, gate};
 use crate::effect::{Effect, EffectId, EffectKind};
 use crate::extender_calls::{ExtenderCalls, ExtenderHealth};
-use crate::group_notices::{self, GroupNotices};
-use crate::nominator::Nominator;
+use crate::group_notices::GroupNotices;
+use crate::input::{Input, Output};
 use crate::object_event::ObjectEvent;
 use crate::plugin_call::{HasCode, call_beside};
-use crate::plugin_events::record_plugin_event;
 use crate::plugin_writes::PluginWrites;
-use crate::ports::{Count, Outage, Ports, Span};
+use crate::ports::{Count, Ports, Span};
 use crate::preemption::{self, Preemptions};
-use crate::profile::{Profile, Profiles};
-use crate::queue::Queue;
-use crate::record::{Head, Records};
+use crate::profile::Profile;
+use crate::record::Head;
 use crate::timers::{Timers, fire};
-use crate::world::{ChangeLog, Changed, World};
+use crate::world::{Changed, World};
 
-/// The deterministic scheduler: changes go in, effects come out.
+/// The deterministic scheduler: inputs go in, effects come out.
 ///
 /// It does no I/O and reads no clock. Equal inputs in equal order with an equal seed give equal effects.
 #[derive(Debug)]
@@ -54,7 +50,6 @@ pub struct Engine {
     extender_health: ExtenderHealth,
 }
 
-/// Looking in.
 impl Engine {
     /// Makes an engine that knows no object.
     pub fn new(config: EngineConfig) -> Self {
@@ -82,110 +77,12 @@ impl Engine {
         }
     }
 
-    /// The records of the latest attempts.
-    pub const fn records(&self) -> &Records {
-        self.attempts.records()
-    }
-
-    /// Nodes and the pods on them.
-    pub const fn cache(&self) -> &Cache {
-        self.world.view().cache()
-    }
-
-    /// The scheduling queue.
-    pub const fn queue(&self) -> &Queue {
-        self.world.queue()
-    }
-
-    /// The nominations.
-    pub const fn nominator(&self) -> &Nominator {
-        self.world.view().nominator()
-    }
-
-    /// The changes of nodes and placed pods.
-    pub const fn changes(&self) -> &ChangeLog {
-        self.world.log()
-    }
-
-    /// Number of decisions that looked only at nodes that had changed; see [`Form::Ranked`].
-    pub const fn ranked_decisions(&self) -> u64 {
-        self.decider.counts().decisions
-    }
-
-    /// Number of failed attempts that looked only at nodes that had changed. They are among the
-    /// [ranked decisions](Self::ranked_decisions).
-    pub const fn repeated_rejections(&self) -> u64 {
-        self.decider.counts().repeated_rejections
-    }
-
-    /// The profiles.
-    pub const fn profiles(&self) -> &Profiles {
-        self.world.view().profiles()
-    }
-
-    /// The pods that wait in Permit.
-    pub const fn waiting_pods(&self) -> &WaitingPods {
-        self.world.view().waiting_pods()
-    }
-
-    /// Number of pods in a binding cycle.
-    pub fn binding_count(&self) -> usize {
-        self.attempts.binding().len()
-    }
-
-    /// Number of pods in each phase of the binding cycle.
-    pub fn binding_phases(&self) -> BindingPhases {
-        self.attempts.binding().phases()
-    }
-
-    /// Whether the pod is in a binding cycle.
-    pub fn is_binding(&self, pod: &Uid) -> bool {
-        self.attempts.binding().contains(pod)
-    }
-
-    /// The name of each extender, and its outage if it does not answer.
-    pub fn extender_outages(&self) -> impl Iterator<Item = (&str, Option<&Outage>)> {
-        self.extender_health.outages()
-    }
-
-    /// The pods without a node that a profile is responsible for, as last seen.
-    pub fn pending(&self) -> impl Iterator<Item = &Arc<Pod>> {
-        self.world.view().pending().values()
-    }
-
-    /// The pod of this name without a node, as last seen.
-    pub fn pending_pod(&self, pod: &PodKey) -> Option<&Arc<Pod>> {
-        self.world.view().pending().get(pod)
-    }
-
-    /// Whether the gate of groups keeps a pending pod back.
-    pub fn is_gated_by_group(&self, pod: &Pod) -> bool {
-        group_notices::is_gated(pod, self.world.queue())
-    }
-
-    /// Whether victims of this pod are still to be evicted.
-    pub fn is_preempting(&self, preemptor: &Uid) -> bool {
-        self.world.view().preemptions().is_running(preemptor)
-    }
-
-    /// Returns whether a request to evict a pod waits for its answer, or was answered and the watch does
-    /// not show the end of the pod yet.
-    pub fn is_evicting(&self, victim: &Uid) -> bool {
-        self.preemptions.is_evicting(victim)
-    }
-
-    /// Returns the handle that a plugin would get at `now`. Commands given through it are applied with
-    /// the next call into the engine.
-    pub fn handle(&self, now: Time) -> Handle<'_> {
-        self.world.view().handle(now)
-    }
-
     /// Returns the effects since the last call, in order.
     pub fn take_effects(&mut self) -> Vec<Effect> {
         self.effects.take()
     }
 
-    /// Returns the time at which [`tick`](Self::tick) has work to do next.
+    /// Returns the time at which an [`Input::Tick`] has work to do next.
     pub fn next_deadline(&self) -> Option<Time> {
         let deadlines = [
             self.world.queue().next_deadline(),
@@ -199,113 +96,12 @@ impl Engine {
     }
 }
 
-/// Inputs.
+/// Inputs and questions.
 impl Engine {
-    /// Takes in the new state of an object.
-    pub fn apply(&mut self, change: Change, now: Time, ports: &mut Ports<'_>) {
-        self.run(now, ports, |engine, cx| {
-            if let Some(deletion) = engine.world.implied_deletion(&change) {
-                engine.apply_change(deletion, cx);
-            }
-            engine.apply_change(change, cx);
-        });
-    }
-
-    /// Takes in the answer to an effect. Answers that no machine waits for are ignored.
-    pub fn answer(&mut self, effect: EffectId, answer: &Answer, now: Time, ports: &mut Ports<'_>) {
-        self.run(now, ports, |engine, cx| {
-            let Self { attempts, preemptions, world, .. } = engine;
-            attempts.answer(effect, answer, world, cx);
-            preemptions.answer(effect, answer, world, attempts, cx);
-            if let Some((pod, uid)) = engine.plugin_writes.answer(effect, answer, cx) {
-                engine.world.retry_pending_after_error(&pod, &uid, cx);
-            }
-            if let Some(version) = version_in(answer) {
-                engine.world.nomination_answered(effect, version, cx);
-            }
-        });
-    }
-
-    /// Takes in the outcome of a [probe](crate::ports::ExtenderClient::probe): whether the extender answered.
-    /// Pods that need it are tried again when their backoff has ended.
-    pub fn extender_probed(
-        &mut self,
-        extender: usize,
-        outcome: Result<(), String>,
-        now: Time,
-        ports: &mut Ports<'_>,
-    ) {
-        self.run(now, ports, |_, cx| cx.extenders.probed(extender, outcome, now));
-    }
-
-    /// Takes in the time: backoffs, timeouts, pauses and timers that have ended.
-    pub fn tick(&mut self, now: Time, ports: &mut Ports<'_>) {
-        self.run(now, ports, |engine, cx| {
-            engine.world.flush_queue(cx);
-            engine.group_notices.tick(cx.now);
-            engine.attempts.tick(&mut engine.world, cx);
-            while let Some(victim) = engine.preemptions.pop_overdue_removal(cx.now) {
-                engine.preemptions.victim_ends(&victim, &mut engine.world);
-            }
-            while let Some(pod) = engine.preemptions.pop_ended_pause(cx.now) {
-                engine.world.activate(&[pod], cx);
-            }
-            while let Some((plugin, token)) = engine.timers.pop_due(cx.now) {
-                fire(&plugin, token, engine.world.view(), cx);
-            }
-        });
-    }
-
-    /// Sets the offset of the wall clock, for plugins that compare the time with time stamps of objects.
-    pub const fn set_wall_offset(&mut self, offset: WallOffset) {
-        self.world.set_wall_offset(offset);
-    }
-
-    /// Asks for a change of the pod's resourceVersion ([`EffectKind::TouchPod`]). The caller handles the
-    /// answer.
-    pub fn touch(&mut self, pod: &Pod) -> EffectId {
-        self.effects.emit(EffectKind::TouchPod {
-            pod: pod.key.clone(),
-            uid: pod.uid.clone(),
-            observed_generation: pod.generation.into(),
-            resource_version: pod.resource_version,
-            has_condition: pod.scheduled_condition.is_some(),
-        })
-    }
-
-    /// Takes the next pod from the queue and tries to schedule it. Returns `None` if no pod is ready.
-    pub fn schedule_one(&mut self, now: Time, ports: &mut Ports<'_>) -> Option<Attempt> {
-        self.run(now, ports, |engine, cx| {
-            engine.group_notices.notify(engine.world.view(), cx);
-            let queued = engine.world.pop(cx)?;
-            let pod = queued.pod.clone();
-            let outcome = match engine.profile_to_try(&pod, cx) {
-                Some(profile) => engine.attempt(queued, &profile, cx),
-                None => {
-                    engine.world.done(&pod.uid);
-                    Outcome::Skipped
-                }
-            };
-            engine.world.attempt_ended(&pod, cx);
-            Some(Attempt { pod, outcome })
-        })
-    }
-
-    /// Evaluates `pod` against the cluster as it is, by this form of the plugins. With `start`, a
-    /// sampled search starts there.
-    ///
-    /// Returns `None` if no profile is responsible for the pod.
-    pub fn evaluate(
-        &mut self,
-        pod: &Arc<Pod>,
-        form: Form,
-        start: Option<usize>,
-        now: Time,
-        ports: &mut Ports<'_>,
-    ) -> Option<Evaluation> {
-        self.ask(pod, now, ports, |decider, question, cx| {
-            decider.evaluate(question, form, start, cx)
-        })
+    /// Takes a step: handles an input at the time `now`. Its effects are
+    /// [taken](Self::take_effects) afterwards.
+    pub fn step(&mut self, input: Input, now: Time, ports: &mut Ports<'_>) -> Output {
+        self.run(now, ports, |engine, cx| engine.handle_input(input, cx))
     }
 
     /// Returns the status of the first PreEnqueue plugin that gates `pod`, and changes nothing.
@@ -313,23 +109,6 @@ impl Engine {
         self.run(now, ports, |engine, cx| {
             let view = engine.world.view();
             gate(view, view.profile_of(pod)?, pod, cx)
-        })
-    }
-
-    /// Asks about a pod on the cluster as it is. Returns `None` if no profile is responsible for the pod.
-    fn ask<T>(
-        &mut self,
-        pod: &Arc<Pod>,
-        now: Time,
-        ports: &mut Ports<'_>,
-        ask: impl FnOnce(&Decider, Question<'_>, &mut Context<'_>) -> T,
-    ) -> Option<T> {
-        self.run(now, ports, |engine, cx| {
-            let profile = engine.world.view().profile_of(pod)?.clone();
-            engine.refresh_order(&profile);
-            let question =
-                Question { view: engine.world.view(), profile: &profile, pod, within: None };
-            Some(ask(&engine.decider, question, cx))
         })
     }
 
@@ -355,6 +134,89 @@ impl Engine {
         self.effects = cx.effects;
         self.extender_health = cx.extenders.health;
         result
+    }
+}
+
+impl Engine {
+    fn handle_input(&mut self, input: Input, cx: &mut Context<'_>) -> Output {
+        match input {
+            Input::Change(change) => self.handle_change(change, cx),
+            Input::Answer { effect, answer } => self.handle_answer(effect, &answer, cx),
+            Input::ExtenderProbed { extender, outcome } => {
+                cx.extenders.probed(extender, outcome, cx.now);
+            }
+            Input::Tick => self.tick(cx),
+            Input::WallOffset(offset) => self.world.set_wall_offset(offset),
+            Input::Touch(pod) => {
+                return self.touch(&pod, cx).map_or(Output::Nothing, Output::Touch);
+            }
+            Input::Schedule => {
+                return self.schedule_one(cx).map_or(Output::Nothing, Output::Attempt);
+            }
+            Input::Evaluate { pod, form, start } => {
+                let evaluation = self.evaluate(&pod, form, start, cx).map(Box::new);
+                return evaluation.map_or(Output::Nothing, Output::Evaluation);
+            }
+        }
+        Output::Nothing
+    }
+
+    fn handle_change(&mut self, change: Change, cx: &mut Context<'_>) {
+        if let Some(deletion) = self.world.implied_deletion(&change) {
+            self.apply_change(deletion, cx);
+        }
+        self.apply_change(change, cx);
+    }
+
+    fn handle_answer(&mut self, effect: EffectId, answer: &Answer, cx: &mut Context<'_>) {
+        let Self { attempts, preemptions, world, .. } = self;
+        attempts.answer(effect, answer, world, cx);
+        preemptions.answer(effect, answer, world, attempts, cx);
+        if let Some((pod, uid)) = self.plugin_writes.answer(effect, answer, cx) {
+            self.world.retry_pending_after_error(&pod, &uid, cx);
+        }
+        if let Some(version) = version_in(answer) {
+            self.world.nomination_answered(effect, version, cx);
+        }
+    }
+
+    fn tick(&mut self, cx: &mut Context<'_>) {
+        self.world.flush_queue(cx);
+        self.group_notices.tick(cx.now);
+        self.attempts.tick(&mut self.world, cx);
+        while let Some(victim) = self.preemptions.pop_overdue_removal(cx.now) {
+            self.preemptions.victim_ends(&victim, &mut self.world);
+        }
+        while let Some(pod) = self.preemptions.pop_ended_pause(cx.now) {
+            self.world.activate(&[pod], cx);
+        }
+        while let Some((plugin, token)) = self.timers.pop_due(cx.now) {
+            fire(&plugin, token, self.world.view(), cx);
+        }
+    }
+
+    fn touch(&self, pod: &PodKey, cx: &mut Context<'_>) -> Option<EffectId> {
+        let pod = self.pending_pod(pod)?;
+        Some(cx.effects.emit(EffectKind::TouchPod {
+            pod: pod.key.clone(),
+            uid: pod.uid.clone(),
+            observed_generation: pod.generation.into(),
+            resource_version: pod.resource_version,
+            has_condition: pod.scheduled_condition.is_some(),
+        }))
+    }
+
+    fn evaluate(
+        &mut self,
+        pod: &Arc<Pod>,
+        form: Form,
+        start: Option<usize>,
+        cx: &mut Context<'_>,
+    ) -> Option<Evaluation> {
+        let profile = self.world.view().profile_of(pod)?.clone();
+        self.refresh_order(&profile);
+        let question = Question { view: self.world.view(), profile: &profile, pod, within: None };
+        Some(self.decider.evaluate(question, form, start, cx))
     }
 }
 
@@ -441,6 +303,22 @@ impl Engine {
 
 /// The scheduling cycle (`schedule_one.go` in kube-scheduler).
 impl Engine {
+    /// Takes the next pod from the queue and tries to schedule it. Returns `None` if no pod is ready.
+    fn schedule_one(&mut self, cx: &mut Context<'_>) -> Option<Attempt> {
+        self.group_notices.notify(self.world.view(), cx);
+        let queued = self.world.pop(cx)?;
+        let pod = queued.pod.clone();
+        let outcome = match self.profile_to_try(&pod, cx) {
+            Some(profile) => self.attempt(queued, &profile, cx),
+            None => {
+                self.world.done(&pod.uid);
+                Outcome::Skipped
+            }
+        };
+        self.world.attempt_ended(&pod, cx);
+        Some(Attempt { pod, outcome })
+    }
+
     /// Returns the profile of the pod, unless an attempt makes no sense.
     fn profile_to_try(&self, pod: &Pod, cx: &mut Context<'_>) -> Option<Arc<Profile>> {
         let profile = self.world.view().profile_of(pod)?.clone();
@@ -486,46 +364,6 @@ impl Engine {
     fn refresh_order(&mut self, profile: &Profile) {
         if self.decider.samples(profile) {
             self.world.refresh_node_order();
-        }
-    }
-}
-
-/// Commands of plugins.
-impl Engine {
-    /// Applies the commands that plugins gave through their handle, until there are no more: a command
-    /// may run plugins that give further commands.
-    fn apply_commands(&mut self, cx: &mut Context<'_>) {
-        while !self.world.view().commands().is_empty() {
-            for command in self.world.view().commands().take() {
-                self.apply_command(command, cx);
-            }
-        }
-    }
-
-    fn apply_command(&mut self, command: Command, cx: &mut Context<'_>) {
-        match command {
-            Command::Allow { pod, plugin } => {
-                self.attempts.allow(pod, &plugin, &mut self.world, cx);
-            }
-            Command::Reject { pod, plugin, message } => {
-                let status = Status::unschedulable(message).by(&plugin);
-                self.attempts.reject_waiting(&pod, status, &mut self.world, cx);
-            }
-            Command::Activate(pods) => self.world.activate(&pods, cx),
-            Command::Preempt(preemption) => {
-                let Self { preemptions, world, attempts, .. } = self;
-                preemptions.start(preemption, world, attempts, cx);
-            }
-            Command::PausePreemption { preemptor, uid, pause } => {
-                self.preemptions.pause(preemptor, &uid, &pause, &self.world, cx);
-            }
-            Command::SetTimer { plugin, at, token } => self.timers.set(plugin, token, at),
-            Command::Event(event) => record_plugin_event(event, self.world.view(), cx),
-            Command::Write { pod, uid, write } => self.plugin_writes.request(pod, uid, write, cx),
-            Command::ObjectChanged { kind, old, new } => {
-                self.world.handle_update(kind, old, new, cx);
-            }
-            _ => {}
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The deterministic scheduler of Loadmaster.
 //!
-//! [`Engine`] is one value with one owner. [`Change`]s go in, [`Effect`]s come out, time is an argument,
+//! [`Engine`] is one value with one owner. [`Input`]s go in, [`Effect`]s come out, time is an argument,
 //! randomness comes from a seed: the same engine runs in the daemon, in simulations, in benchmarks and
 //! against the golden corpus.
 //!
@@ -41,6 +41,7 @@ mod extender_calls;
 mod failure;
 mod go_duration;
 mod group_notices;
+mod input;
 mod nominator;
 mod object_event;
 mod placements;
@@ -69,6 +70,7 @@ pub use effect::{Effect, EffectId, EffectKind, Event, Eviction, ObjectRef};
 pub use engine::Engine;
 pub use engine::supposition::Supposition;
 pub use framework::EventType;
+pub use input::{Input, Output};
 pub use nominator::Nominator;
 pub use object_event::{ObjectEvent, Objects};
 pub use placements::Settled;

@@ -164,7 +164,7 @@ pub trait ExtenderClient {
     }
 
     /// Begins a call to an extender that did not answer, without waiting. Its outcome is passed to
-    /// [`Engine::extender_probed`](crate::Engine::extender_probed). By default nothing is called.
+    /// [`Input::ExtenderProbed`](crate::Input::ExtenderProbed). By default nothing is called.
     fn probe(&mut self, call: Probing<'_>) {
         let _ = call;
     }

@@ -157,11 +157,8 @@ impl ClusterCopy {
         }
         changes
             .extend(pods.into_iter().map(|pod| Change::Pod(Box::new(Arc::unwrap_or_clone(pod)))));
-        changes.extend(
-            self.objects
-                .iter()
-                .map(|own| object_change(&(own.kind.clone(), own.name.clone()), own.json())),
-        );
+        changes
+            .extend(self.objects.iter().map(|own| object_change(&own.kind, &own.name, own.json())));
         self.last_taken = self.objects.pop().or(self.last_taken.take());
         self.objects.clear();
         changes

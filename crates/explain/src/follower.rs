@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use engine::ports::Ports;
-use engine::{Change, Engine, EngineConfig};
+use engine::{Change, Engine, EngineConfig, Input};
 use framework::{EventResource, ObjectName, Pod, PodKey, StoredObject, Time, Uid};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -82,7 +82,11 @@ impl Follower {
             rows.extend(rest.map(|place| (place, Row::default())));
         }
         drop(base);
-        self.engine.set_wall_offset(copy.wall_offset);
+        self.engine.step(
+            Input::WallOffset(copy.wall_offset),
+            Time::ZERO,
+            &mut Ports { extenders: &mut (), probe: &mut () },
+        );
         let ChangedPods { gone, changed, .. } = self.pods_that_differ(&rows, pending);
         let (lost_nodes, nodes) = self.nodes_that_differ(&rows);
         let objects = match copy.has_known_objects {
@@ -96,7 +100,7 @@ impl Follower {
         let mut count = 0;
         let ports = &mut Ports { extenders: &mut (), probe: &mut () };
         for change in gone.into_iter().chain(objects).chain(lost_nodes).chain(nodes).chain(placed) {
-            self.engine.apply(change, now, ports);
+            self.engine.step(Input::Change(change), now, ports);
             count += 1;
         }
         // Nothing is carried out.
@@ -219,16 +223,17 @@ impl Follower {
         for object in objects {
             let key = (object.kind.clone(), object.name.clone());
             if !old.remove(&key).is_some_and(|known| known.is_same(&object)) {
-                changed.push(object_change(&key, object.json()));
+                changed.push(object_change(&key.0, &key.1, object.json()));
             }
             self.objects.insert(key, object);
         }
-        old.keys().map(|key| object_change(key, None)).chain(changed).collect()
+        old.keys().map(|(kind, name)| object_change(kind, name, None)).chain(changed).collect()
     }
 }
 
 pub(crate) fn object_change(
-    (kind, name): &(EventResource, ObjectName),
+    kind: &EventResource,
+    name: &ObjectName,
     object: Option<Arc<serde_json::Value>>,
 ) -> Change {
     let ObjectName { namespace, name } = name.clone();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engine::cycle::Form;
 use engine::ports::Ports;
-use engine::{Change, Engine, Evaluation, Trial};
+use engine::{Change, Engine, Evaluation, Input, Trial};
 use framework::{Cluster, Pod, Status, Time};
 
 /// An engine of one's own, for trials. Its effects are dropped.
@@ -53,7 +53,13 @@ impl<'e> Lab<'e> {
     /// Evaluates a pod in full.
     pub fn evaluate(&mut self, pod: &Arc<Pod>) -> Option<Evaluation> {
         let ports = &mut Ports { extenders: &mut (), probe: &mut () };
-        self.engine.evaluate(pod, Form::Set, None, self.now, ports)
+        self.engine
+            .step(
+                Input::Evaluate { pod: pod.clone(), form: Form::Set, start: None },
+                self.now,
+                ports,
+            )
+            .evaluation()
     }
 
     /// Returns the status of the first PreEnqueue plugin that gates the pod.
@@ -131,7 +137,7 @@ impl<'e> Lab<'e> {
 
     fn apply(&mut self, change: Change) {
         let ports = &mut Ports { extenders: &mut (), probe: &mut () };
-        self.engine.apply(change, self.now, ports);
+        self.engine.step(Input::Change(change), self.now, ports);
         self.engine.take_effects();
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engine::cycle::Form;
 use engine::ports::{CallError, Filtered, MetaVictims};
-use engine::{Change, EffectId};
+use engine::{Change, EffectId, Input};
 use framework::{
     Answer, Extra, Labels, Node, NodeImage, Pod, PodKey, PodRequests, PodSpec, Time, Uid,
     UncommonFields, WallOffset,
@@ -68,7 +68,9 @@ impl Decoder {
             let (record, after) =
                 postcard::take_from_bytes(rest).map_err(|_| DecodeError::Record)?;
             let operation = match self.operation(record)? {
-                Some(Operation::Change { change, .. }) if std::mem::take(&mut self.is_known) => {
+                Some(Operation::Input { input: Input::Change(change), .. })
+                    if std::mem::take(&mut self.is_known) =>
+                {
                     Some(Operation::Known(change))
                 }
                 operation => operation,
@@ -108,41 +110,44 @@ impl Decoder {
             }
             Record::WallOffset(nanos) => {
                 let offset = WallOffset::between(Time::ZERO, Time::from_nanos(nanos));
-                Operation::WallOffset(offset)
+                self.input(0, Input::WallOffset(offset))
             }
             Record::Node(record) => {
                 let change = Change::Node(self.node(&record)?);
-                Operation::Change { now: self.at(record.at), change }
+                self.input(record.at, Input::Change(change))
             }
             Record::NodeDeleted { at, name } => {
                 let change = Change::NodeDeleted(self.text(name)?.into());
-                Operation::Change { now: self.at(at), change }
+                self.input(at, Input::Change(change))
             }
             Record::Pod { at, pod } => {
                 let change = Change::Pod(Box::new(self.pod(&pod)?));
-                Operation::Change { now: self.at(at), change }
+                self.input(at, Input::Change(change))
             }
             Record::PodDeleted { at, pod } => {
                 let named = self.pods.get_mut(pod as usize).and_then(Option::take);
                 let (key, uid) = named.ok_or(Undefined)?;
-                Operation::Change { now: self.at(at), change: Change::PodDeleted { key, uid } }
+                self.input(at, Input::Change(Change::PodDeleted { key, uid }))
             }
             Record::Object(record) => {
                 let change = self.object(&record)?;
-                Operation::Change { now: self.at(record.at), change }
+                self.input(record.at, Input::Change(change))
             }
             Record::Answer { at, effect, answer } => {
                 self.effect = self.effect.wrapping_add_signed(effect);
                 let (effect, answer) = (EffectId::from_u64(self.effect), self.answer(answer)?);
-                Operation::Answer { now: self.at(at), effect, answer }
+                self.input(at, Input::Answer { effect, answer })
             }
             Record::ExtenderProbed { at, extender, error } => {
                 let outcome = error.map_or(Ok(()), |error| Err(error.into_owned()));
-                Operation::ExtenderProbed { now: self.at(at), extender, outcome }
+                self.input(at, Input::ExtenderProbed { extender, outcome })
             }
-            Record::Tick { at } => Operation::Tick { now: self.at(at) },
-            Record::Touch { pod } => Operation::Touch { pod: self.key(pod)? },
-            Record::Schedule { at } => Operation::Schedule { now: self.at(at) },
+            Record::Tick { at } => self.input(at, Input::Tick),
+            Record::Touch { pod } => {
+                let pod = self.key(pod)?;
+                self.input(0, Input::Touch(pod))
+            }
+            Record::Schedule { at } => self.input(at, Input::Schedule),
             Record::Evaluate { at, pod, form, start } => {
                 let pod = Arc::new(self.pod(&pod)?);
                 let form = match form {
@@ -150,7 +155,7 @@ impl Decoder {
                     1 => Form::OneNode,
                     _ => Form::Ranked,
                 };
-                Operation::Evaluate { now: self.at(at), pod, form, start }
+                self.input(at, Input::Evaluate { pod, form, start })
             }
             Record::Called { until, result } => {
                 let until = self.at(until);
@@ -175,6 +180,11 @@ impl Decoder {
                 Operation::Effects(Taken { effects: effects.collect::<Result<_, _>>()?, digest })
             }
         }))
+    }
+
+    /// Returns an input at the time since that of the operation before, in nanoseconds.
+    const fn input(&mut self, since: i64, input: Input) -> Operation {
+        Operation::Input { now: self.at(since), input }
     }
 
     fn node(&self, record: &NodeRecord) -> Result<Node, DecodeError> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use engine::cycle::Form;
 use engine::ports::{CallError, Filtered, HostPriorities, MetaVictims};
-use engine::{Attempt, Change, Effect, EffectId, EffectKind, Outcome};
+use engine::{Attempt, Change, Effect, EffectId, EffectKind, Engine, Input, Outcome, Output};
 use framework::{Answer, Controller, EventResource, Node, Pod, PodKey, Time, Uid, WallOffset};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -93,6 +93,11 @@ impl Encoder {
         self.out.is_empty()
     }
 
+    /// Takes the operations since the last call, if there are some and they have at least this many bytes.
+    pub fn take_if(&mut self, least: usize) -> Option<Chunk> {
+        (!self.is_empty() && self.len() >= least).then(|| self.take())
+    }
+
     /// Takes the operations since the last call. The last one must be complete.
     pub fn take(&mut self) -> Chunk {
         let chunk = Chunk { starts: self.starts, bytes: std::mem::take(&mut self.out) };
@@ -150,7 +155,7 @@ impl Encoder {
     }
 
     /// Writes the offset of the wall clock if it has changed.
-    pub fn wall_offset(&mut self, offset: WallOffset) {
+    fn wall_offset(&mut self, offset: WallOffset) {
         if self.wall_offset != Some(offset) {
             self.wall_offset = Some(offset);
             let nanos = offset.wall_time(Time::ZERO).as_nanos();
@@ -158,8 +163,7 @@ impl Encoder {
         }
     }
 
-    /// Writes a change.
-    pub fn change(&mut self, change: &Change, now: Time) {
+    pub(crate) fn change(&mut self, change: &Change, now: Time) {
         match change {
             Change::Node(node) => self.node(node, now),
             Change::NodeDeleted(name) => {
@@ -191,8 +195,47 @@ impl Encoder {
         }
     }
 
-    /// Writes the answer to an effect.
-    pub fn answer(&mut self, effect: EffectId, answer: &Answer, now: Time) {
+    /// Writes an input of the engine, before the step.
+    pub(crate) fn input(&mut self, input: &Input, engine: &Engine, now: Time) {
+        match input {
+            Input::WallOffset(offset) => self.wall_offset(*offset),
+            Input::Change(change) => self.change(change, now),
+            Input::Answer { effect, answer } => self.answer(*effect, answer, now),
+            Input::ExtenderProbed { extender, outcome } => {
+                let (extender, error) = (*extender, outcome.as_ref().err());
+                let error = error.map(|error| Cow::Borrowed(&**error));
+                let at = self.at(now);
+                put(&mut self.out, &Record::ExtenderProbed { at, extender, error });
+            }
+            // The engine does nothing if no deadline has passed.
+            Input::Tick => {
+                if engine.next_deadline().is_some_and(|deadline| deadline <= now) {
+                    let at = self.at(now);
+                    put(&mut self.out, &Record::Tick { at });
+                }
+            }
+            Input::Touch(pod) => {
+                if let Some(pod) = engine.pending_pod(pod) {
+                    let pod = self.pod_number(&pod.key, &pod.uid);
+                    put(&mut self.out, &Record::Touch { pod });
+                }
+            }
+            Input::Schedule => {
+                let at = self.at(now);
+                put(&mut self.out, &Record::Schedule { at });
+            }
+            Input::Evaluate { pod, form, start } => self.evaluate(pod, *form, *start, now),
+        }
+    }
+
+    /// Writes the outcome of an input, after the step.
+    pub(crate) fn output(&mut self, output: &Output) {
+        if let Output::Attempt(attempt) = output {
+            self.attempt(attempt);
+        }
+    }
+
+    fn answer(&mut self, effect: EffectId, answer: &Answer, now: Time) {
         let answer = match answer {
             Answer::Ok(object) => AnswerRecord::Ok(object.as_ref().map(|object| {
                 let is_pod = object["kind"] == "Pod" || object["spec"]["containers"].is_array();
@@ -216,33 +259,7 @@ impl Encoder {
         put(&mut self.out, &Record::Answer { at, effect: difference, answer });
     }
 
-    /// Writes the outcome of a call that tried an extender again.
-    pub fn extender_probed(&mut self, extender: usize, outcome: &Result<(), String>, now: Time) {
-        let error = outcome.as_ref().err().map(|error| Cow::Borrowed(&**error));
-        let at = self.at(now);
-        put(&mut self.out, &Record::ExtenderProbed { at, extender, error });
-    }
-
-    /// Writes that timers were due.
-    pub fn tick(&mut self, now: Time) {
-        let at = self.at(now);
-        put(&mut self.out, &Record::Tick { at });
-    }
-
-    /// Writes that a pending pod was touched.
-    pub fn touch(&mut self, pod: &Pod) {
-        let pod = self.pod_number(&pod.key, &pod.uid);
-        put(&mut self.out, &Record::Touch { pod });
-    }
-
-    /// Writes that the next pod was tried.
-    pub fn schedule(&mut self, now: Time) {
-        let at = self.at(now);
-        put(&mut self.out, &Record::Schedule { at });
-    }
-
-    /// Writes the outcome of the attempt.
-    pub fn attempt(&mut self, attempt: &Attempt) {
+    fn attempt(&mut self, attempt: &Attempt) {
         let pod = self.pod_number(&attempt.pod.key, &attempt.pod.uid);
         let outcome = match &attempt.outcome {
             Outcome::Assumed(node) => DecidedRecord::Assumed(self.text(node)),
@@ -253,8 +270,7 @@ impl Encoder {
         put(&mut self.out, &Record::Attempt { pod, outcome });
     }
 
-    /// Writes that a pod was evaluated.
-    pub fn evaluate(&mut self, pod: &Pod, form: Form, start: Option<usize>, now: Time) {
+    fn evaluate(&mut self, pod: &Pod, form: Form, start: Option<usize>, now: Time) {
         let pod = self.pod(pod);
         let form = match form {
             Form::Set => 0,
@@ -266,7 +282,7 @@ impl Encoder {
     }
 
     /// Writes the result of a filter call.
-    pub fn filtered(&mut self, result: &Result<Filtered, CallError>, until: Time) {
+    pub(crate) fn filtered(&mut self, result: &Result<Filtered, CallError>, until: Time) {
         let result = result.as_ref().map_err(error).map(|filtered| {
             let mut reasons = |list: &[(String, String)]| {
                 list.iter().map(|(node, reason)| (self.text(node), self.text(reason))).collect()
@@ -280,7 +296,11 @@ impl Encoder {
     }
 
     /// Writes the results of prioritize calls.
-    pub fn prioritized(&mut self, results: &[Result<HostPriorities, CallError>], until: Time) {
+    pub(crate) fn prioritized(
+        &mut self,
+        results: &[Result<HostPriorities, CallError>],
+        until: Time,
+    ) {
         let results = results.iter().map(|result| {
             let priorities = result.as_ref().map_err(error)?;
             Ok(priorities.iter().map(|(node, score)| (self.text(node), *score)).collect())
@@ -290,7 +310,7 @@ impl Encoder {
     }
 
     /// Writes the result of a preempt call.
-    pub fn preempted(
+    pub(crate) fn preempted(
         &mut self,
         result: &Result<BTreeMap<String, MetaVictims>, CallError>,
         until: Time,
@@ -310,7 +330,7 @@ impl Encoder {
     }
 
     /// Writes the effects that were taken.
-    pub fn effects(&mut self, effects: &[Effect]) {
+    pub(crate) fn effects(&mut self, effects: &[Effect]) {
         if effects.is_empty() {
             return;
         }

@@ -1,104 +1,52 @@
-//! Operations: the calls into the engine, and what came of them.
+//! Operations: the inputs of the engine, and what came of them.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use engine::cycle::Form;
 use engine::ports::{CallError, Filtered, HostPriorities, MetaVictims};
-use engine::{Attempt, Change, Effect, EffectId, EffectKind, Outcome};
-use framework::{Answer, Pod, PodKey, Time, WallOffset};
+use engine::{Attempt, Change, Effect, EffectKind, Input, Outcome};
+use framework::{PodKey, Time};
 
-/// A call into the engine, or a result of the call before.
+/// An input of the engine, or a result of the step before.
 #[derive(Debug, Clone)]
 pub enum Operation {
-    /// The offset of the wall clock changed.
-    WallOffset(WallOffset),
-    /// An object was added, changed or deleted.
-    Change {
-        /// The time of the call.
+    /// An input of the engine. A tick is recorded if something was due.
+    Input {
+        /// The time of the step. Corrections of the wall clock and touches have the time of the operation
+        /// before.
         now: Time,
-        /// The change.
-        change: Change,
+        /// The input.
+        input: Input,
     },
-    /// An effect was answered.
-    Answer {
-        /// The time of the call.
-        now: Time,
-        /// The effect.
-        effect: EffectId,
-        /// The answer.
-        answer: Answer,
-    },
-    /// A call that tried an extender again has ended.
-    ExtenderProbed {
-        /// The time of the call.
-        now: Time,
-        /// Index of the extender.
-        extender: usize,
-        /// Whether the extender answered.
-        outcome: Result<(), String>,
-    },
-    /// Time passed, and something was due.
-    Tick {
-        /// The time of the call.
-        now: Time,
-    },
-    /// A change of the resourceVersion of a pending pod was asked for.
-    Touch {
-        /// The pod.
-        pod: PodKey,
-    },
-    /// The next pod of the queue was tried.
-    Schedule {
-        /// The time of the call.
-        now: Time,
-    },
-    /// A pod was evaluated without a decision. This can take the turn in which an extender is tried again.
-    Evaluate {
-        /// The time of the call.
-        now: Time,
-        /// The pod.
-        pod: Arc<Pod>,
-        /// The form of the plugins.
-        form: Form,
-        /// Where a sampled search starts.
-        start: Option<usize>,
-    },
-    /// An extender was called during the call before.
+    /// An extender was called during the step before.
     Called(Called),
-    /// The result of the last [`Schedule`](Self::Schedule).
+    /// The result of the last [`Input::Schedule`].
     Attempt {
         /// The pod.
         pod: PodKey,
         /// The outcome.
         outcome: Decided,
     },
-    /// The effects of the calls before were taken.
+    /// The effects of the steps before were taken.
     Effects(Taken),
-    /// A part of a checkpoint: an object that the engine knew, as a change that adds it. It is no call.
+    /// A part of a checkpoint: an object that the engine knew, as a change that adds it. It is no input.
     Known(Change),
     /// Everything that the engine knew was written since the last checkpoint, or has changed since.
     Checkpoint,
 }
 
 impl Operation {
-    /// Returns the time of a call, if it has one.
+    /// Returns the time of a step, if it was recorded.
     pub const fn time(&self) -> Option<Time> {
         match self {
-            Self::Change { now, .. }
-            | Self::Answer { now, .. }
-            | Self::ExtenderProbed { now, .. }
-            | Self::Tick { now }
-            | Self::Schedule { now }
-            | Self::Evaluate { now, .. } => Some(*now),
-            Self::WallOffset(_)
-            | Self::Touch { .. }
+            Self::Input { input: Input::WallOffset(_) | Input::Touch(_), .. }
             | Self::Called(_)
             | Self::Attempt { .. }
             | Self::Effects(_)
             | Self::Known(_)
             | Self::Checkpoint => None,
+            Self::Input { now, .. } => Some(*now),
         }
     }
 }
@@ -106,28 +54,38 @@ impl Operation {
 impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::WallOffset(_) => f.write_str("correction of the wall clock"),
-            Self::Change { change, .. } => match change {
-                Change::Node(node) => write!(f, "change of node {}", node.name),
-                Change::NodeDeleted(name) => write!(f, "deletion of node {name}"),
-                Change::Pod(pod) => write!(f, "change of pod {}", pod.key),
-                Change::PodDeleted { key, .. } => write!(f, "deletion of pod {key}"),
-                Change::Object { kind, namespace, name, object } => {
-                    let what = if object.is_some() { "change" } else { "deletion" };
-                    let slash = if namespace.is_empty() { "" } else { "/" };
-                    write!(f, "{what} of {} {namespace}{slash}{name}", kind.name())
-                }
-            },
-            Self::Answer { effect, .. } => write!(f, "answer to effect {effect}"),
-            Self::ExtenderProbed { extender, .. } => write!(f, "probe of extender {extender}"),
-            Self::Tick { .. } => f.write_str("timers"),
-            Self::Touch { pod } => write!(f, "fence of pod {pod}"),
-            Self::Schedule { .. } => f.write_str("attempt to schedule the next pod"),
-            Self::Evaluate { pod, .. } => write!(f, "evaluation of pod {}", pod.key),
+            Self::Input { input, .. } => write_input(input, f),
             Self::Called(called) => write!(f, "call of {called}"),
             Self::Attempt { pod, outcome } => write!(f, "attempt for pod {pod}: {outcome}"),
             Self::Effects(_) => f.write_str("effects"),
             Self::Known(_) | Self::Checkpoint => f.write_str("checkpoint"),
+        }
+    }
+}
+
+fn write_input(input: &Input, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match input {
+        Input::WallOffset(_) => f.write_str("correction of the wall clock"),
+        Input::Change(change) => write_change(change, f),
+        Input::Answer { effect, .. } => write!(f, "answer to effect {effect}"),
+        Input::ExtenderProbed { extender, .. } => write!(f, "probe of extender {extender}"),
+        Input::Tick => f.write_str("timers"),
+        Input::Touch(pod) => write!(f, "fence of pod {pod}"),
+        Input::Schedule => f.write_str("attempt to schedule the next pod"),
+        Input::Evaluate { pod, .. } => write!(f, "evaluation of pod {}", pod.key),
+    }
+}
+
+fn write_change(change: &Change, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match change {
+        Change::Node(node) => write!(f, "change of node {}", node.name),
+        Change::NodeDeleted(name) => write!(f, "deletion of node {name}"),
+        Change::Pod(pod) => write!(f, "change of pod {}", pod.key),
+        Change::PodDeleted { key, .. } => write!(f, "deletion of pod {key}"),
+        Change::Object { kind, namespace, name, object } => {
+            let what = if object.is_some() { "change" } else { "deletion" };
+            let slash = if namespace.is_empty() { "" } else { "/" };
+            write!(f, "{what} of {} {namespace}{slash}{name}", kind.name())
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engine::cycle::Form;
 use engine::ports::Ports;
-use engine::{Change, Engine};
+use engine::{Change, Engine, Input, Output};
 use framework::{Pod, PodKey, Time, Uid, WallOffset};
 
 use crate::operation::{Decided, Operation};
@@ -90,11 +90,13 @@ impl Rebuilder {
         self.count += u64::from(!is_part);
         self.now = operation.time().unwrap_or(self.now);
         match operation {
-            Operation::WallOffset(offset) => {
+            Operation::Input { input: Input::WallOffset(offset), .. } => {
                 self.wall_offset = offset;
-                self.engine.set_wall_offset(offset);
+                self.input(Input::WallOffset(offset));
             }
-            Operation::Known(change) | Operation::Change { change, .. } => self.change(change),
+            Operation::Known(change) | Operation::Input { input: Input::Change(change), .. } => {
+                self.change(change);
+            }
             Operation::Checkpoint => self.is_complete = true,
             Operation::Attempt { pod, outcome } => self.decided(&pod, &outcome),
             _ => {}
@@ -168,8 +170,8 @@ impl Rebuilder {
     }
 
     fn judge(&mut self, pod: &Arc<Pod>, outcome: &Decided) {
-        let ports = &mut Ports { extenders: &mut (), probe: &mut () };
-        let evaluation = self.engine.evaluate(pod, Form::Set, None, self.now, ports);
+        let evaluation = Input::Evaluate { pod: pod.clone(), form: Form::Set, start: None };
+        let evaluation = self.input(evaluation).evaluation();
         let node_named = |name: &str| self.engine.cache().cluster().node_named(name);
         let agreement = &mut self.agreement;
         let count = match (evaluation, outcome) {
@@ -194,9 +196,13 @@ impl Rebuilder {
     }
 
     fn apply(&mut self, change: Change) {
-        let ports = &mut Ports { extenders: &mut (), probe: &mut () };
-        self.engine.apply(change, self.now, ports);
+        self.input(Input::Change(change));
         // Nothing is carried out.
         self.engine.take_effects();
+    }
+
+    fn input(&mut self, input: Input) -> Output {
+        let ports = &mut Ports { extenders: &mut (), probe: &mut () };
+        self.engine.step(input, self.now, ports)
     }
 }

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
-use engine::Engine;
 use engine::ports::{
     CallError, ExtenderCall, ExtenderClient, Filtered, HostPriorities, MetaVictims, Ports,
     PreemptionCall,
 };
+use engine::{Engine, Input};
 use framework::{PodKey, Time, WallOffset};
 
 use crate::encoder::digest;
@@ -20,7 +20,7 @@ pub struct Difference {
     pub number: u64,
     /// The time of the engine.
     pub time: Time,
-    /// The call after which the difference was found.
+    /// The input after which the difference was found.
     pub operation: String,
     /// What was recorded.
     pub recorded: String,
@@ -42,17 +42,27 @@ impl fmt::Display for Difference {
 #[derive(Debug)]
 pub struct Replayer {
     engine: Engine,
-    /// The last call, which runs when all results of its extenders are known.
-    held: Option<(Operation, VecDeque<Called>)>,
+    /// The last input, whose step is taken when all results of its extenders are known.
+    held: Option<Held>,
     /// The operations so far.
     count: u64,
     now: Time,
     wall_offset: WallOffset,
     digest: u32,
-    /// The last call that ran.
+    /// The input of the last step.
     last: String,
     /// Its attempt, if it made one.
     attempt: Option<(PodKey, Decided)>,
+}
+
+/// An input whose step has not been taken.
+#[derive(Debug)]
+struct Held {
+    text: String,
+    /// The time of the step, if it was recorded.
+    now: Option<Time>,
+    input: Input,
+    results: VecDeque<Called>,
 }
 
 impl Replayer {
@@ -75,12 +85,12 @@ impl Replayer {
         &self.engine
     }
 
-    /// Returns the time of the last call.
+    /// Returns the time of the last step.
     pub const fn now(&self) -> Time {
         self.now
     }
 
-    /// Returns the wall time of the last call.
+    /// Returns the wall time of the last step.
     pub const fn wall_time(&self) -> Time {
         self.wall_offset.wall_time(self.now)
     }
@@ -90,7 +100,7 @@ impl Replayer {
         self.count
     }
 
-    /// Takes the next operation. A call runs when the next one arrives.
+    /// Takes the next operation. The step of an input is taken when the next operation arrives.
     ///
     /// # Errors
     /// The engine decides otherwise than recorded.
@@ -99,13 +109,14 @@ impl Replayer {
             return Ok(());
         }
         if let Operation::Called(called) = operation {
-            if let Some((_, results)) = &mut self.held {
-                results.push_back(called);
+            if let Some(held) = &mut self.held {
+                held.results.push_back(called);
             }
             return Ok(());
         }
-        self.run_held()?;
+        self.step_held()?;
         self.count += 1;
+        let (text, now) = (operation.to_string(), operation.time());
         match operation {
             Operation::Attempt { pod, outcome } => {
                 let computed = self.attempt.take();
@@ -119,60 +130,33 @@ impl Replayer {
                 }
             }
             Operation::Effects(taken) => self.compare(&taken)?,
-            call => self.held = Some((call, VecDeque::new())),
+            Operation::Input { input, .. } => {
+                self.held = Some(Held { text, now, input, results: VecDeque::new() });
+            }
+            Operation::Called(_) | Operation::Known(_) | Operation::Checkpoint => {}
         }
         Ok(())
     }
 
-    /// Runs the last call.
+    /// Takes the step of the last input.
     ///
     /// # Errors
     /// The engine decides otherwise than recorded.
     pub fn finish(&mut self) -> Result<(), Box<Difference>> {
-        self.run_held()
+        self.step_held()
     }
 
-    fn run_held(&mut self) -> Result<(), Box<Difference>> {
-        let Some((call, results)) = self.held.take() else { return Ok(()) };
-        self.last = call.to_string();
-        self.now = call.time().unwrap_or(self.now);
+    fn step_held(&mut self) -> Result<(), Box<Difference>> {
+        let Some(Held { text, now, input, results }) = self.held.take() else { return Ok(()) };
+        self.last = text;
+        self.now = now.unwrap_or(self.now);
+        if let Input::WallOffset(offset) = input {
+            self.wall_offset = offset;
+        }
         let mut extenders = RecordedResults { results, missing: false };
         let ports = &mut Ports { extenders: &mut extenders, probe: &mut () };
-        let engine = &mut self.engine;
-        match call {
-            Operation::WallOffset(offset) => {
-                self.wall_offset = offset;
-                engine.set_wall_offset(offset);
-            }
-            Operation::Change { now, change } => engine.apply(change, now, ports),
-            Operation::Answer { now, effect, answer } => {
-                engine.answer(effect, &answer, now, ports);
-            }
-            Operation::ExtenderProbed { now, extender, outcome } => {
-                engine.extender_probed(extender, outcome, now, ports);
-            }
-            Operation::Tick { now } => engine.tick(now, ports),
-            Operation::Touch { pod } => {
-                if let Some(pod) = engine.pending_pod(&pod).cloned() {
-                    engine.touch(&pod);
-                }
-            }
-            Operation::Schedule { now } => {
-                let attempt = engine.schedule_one(now, ports);
-                self.attempt = attempt.map(|attempt| {
-                    let outcome = Decided::of(&attempt);
-                    (attempt.pod.key.clone(), outcome)
-                });
-            }
-            Operation::Evaluate { now, pod, form, start } => {
-                engine.evaluate(&pod, form, start, now, ports);
-            }
-            Operation::Called(_)
-            | Operation::Attempt { .. }
-            | Operation::Effects(_)
-            | Operation::Known(_)
-            | Operation::Checkpoint => {}
-        }
+        let attempt = self.engine.step(input, self.now, ports).attempt();
+        self.attempt = attempt.map(|attempt| (attempt.pod.key.clone(), Decided::of(&attempt)));
         if extenders.missing {
             let recorded = "no further call of an extender".to_owned();
             return Err(self.difference(recorded, "a call of an extender".to_owned()));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use engine::cycle::{Extender, Form};
 use engine::ports::{CallError, ExtenderCall, ExtenderClient, Filtered, HostPriorities, Ports};
 use engine::profile::{PluginRef, PluginSet, PluginSets, Profiles, SchedulerProfile};
-use engine::{Change, EffectKind, Engine, EngineConfig};
+use engine::{Change, EffectKind, Engine, EngineConfig, Input};
 use framework::testing::{node, pod};
 use framework::{Answer, EventResource, PodKey, Time, WallOffset};
 use serde_json::json;
@@ -65,10 +65,11 @@ impl ExtenderClient for LastNode {
 
 /// Places pods on three nodes, answers their binds, and preempts one of them. Returns the chunks.
 fn record(reset_after: usize) -> Vec<Chunk> {
-    let mut engine = RecordedEngine::recording(engine(), Encoder::new(reset_after));
+    let (mut engine, mut encoder) = (engine(), Encoder::new(reset_after));
     let mut now = Time::from_secs(1_000_000);
     let mut chunks = Vec::new();
-    engine.set_wall_offset(WallOffset::between(Time::ZERO, Time::from_secs(5)));
+    let offset = Input::WallOffset(WallOffset::between(Time::ZERO, Time::from_secs(5)));
+    encoder.step(&mut engine, offset, now, &mut Ports { extenders: &mut (), probe: &mut () });
     let extended = |name: &str| pod(name).cpu("1").request("example.com/extended", "1");
     let names = ["a", "b", "c"];
     let nodes = names.map(|name| {
@@ -89,33 +90,48 @@ fn record(reset_after: usize) -> Vec<Chunk> {
     for change in nodes.into_iter().chain([service]).chain(pods) {
         let ports = &mut Ports { extenders: &mut LastNode, probe: &mut () };
         now = now + std::time::Duration::from_millis(700);
-        engine.apply(change, now, ports);
-        engine.tick(now, ports);
-        engine.schedule_one(now, ports);
-        let mut effects = engine.take_effects();
+        encoder.step(&mut engine, Input::Change(change), now, ports);
+        encoder.step(&mut engine, Input::Tick, now, ports);
+        encoder.step(&mut engine, Input::Schedule, now, ports);
+        let mut effects = encoder.take_effects(&mut engine);
         while !effects.is_empty() {
             for effect in effects {
                 if !matches!(effect.kind, EffectKind::Event(_) | EffectKind::PatchPodStatus { .. })
                 {
-                    engine.answer(effect.id, &Answer::ok(), now, ports);
+                    encoder.step(
+                        &mut engine,
+                        Input::Answer { effect: effect.id, answer: Answer::ok() },
+                        now,
+                        ports,
+                    );
                 }
                 if let EffectKind::Evict(eviction) = effect.kind {
                     let deleted = Change::PodDeleted { key: eviction.pod, uid: eviction.uid };
-                    engine.apply(deleted, now, ports);
+                    encoder.step(&mut engine, Input::Change(deleted), now, ports);
                 }
             }
-            effects = engine.take_effects();
+            effects = encoder.take_effects(&mut engine);
         }
-        chunks.extend(engine.take_recorded(0));
+        chunks.extend(encoder.take_if(0));
     }
     let ports = &mut Ports { extenders: &mut LastNode, probe: &mut () };
     let pending = Arc::new(pod("question").cpu("1").build());
-    engine.evaluate(&pending, Form::Set, None, now, ports);
-    engine.touch(&PodKey::new("default", "urgent"));
-    engine.extender_probed(0, Err("no answer".to_owned()), now, ports);
-    engine.apply(Change::NodeDeleted("a".into()), now, ports);
-    engine.take_effects();
-    chunks.extend(engine.take_recorded(0));
+    encoder.step(
+        &mut engine,
+        Input::Evaluate { pod: pending, form: Form::Set, start: None },
+        now,
+        ports,
+    );
+    encoder.step(&mut engine, Input::Touch(PodKey::new("default", "urgent")), now, ports);
+    encoder.step(
+        &mut engine,
+        Input::ExtenderProbed { extender: 0, outcome: Err("no answer".to_owned()) },
+        now,
+        ports,
+    );
+    encoder.step(&mut engine, Input::Change(Change::NodeDeleted("a".into())), now, ports);
+    encoder.take_effects(&mut engine);
+    chunks.extend(encoder.take_if(0));
     chunks
 }
 
@@ -160,11 +176,13 @@ fn missing_input_is_a_difference() {
     let all = operations(&record(usize::MAX));
     for (index, missing) in all.iter().enumerate() {
         let is_needed = match missing {
-            Operation::Change { change: Change::Pod(_), .. } => true,
-            Operation::Schedule { .. } => {
+            Operation::Input { input: Input::Change(Change::Pod(_)), .. } => true,
+            Operation::Input { input: Input::Schedule, .. } => {
                 matches!(all.get(index + 1), Some(Operation::Attempt { .. }))
             }
-            Operation::Called(_) => !matches!(all[index - 1], Operation::Evaluate { .. }),
+            Operation::Called(_) => {
+                !matches!(all[index - 1], Operation::Input { input: Input::Evaluate { .. }, .. })
+            }
             _ => false,
         };
         if is_needed {
@@ -251,7 +269,9 @@ fn pods_start_when_they_were_recorded_to_start() {
         encoder.change(&Change::Pod(Box::new(pod.clone())), Time::from_secs(200));
     }
     let read = operations(&[encoder.take()]).into_iter().filter_map(|operation| match operation {
-        Operation::Change { change: Change::Pod(pod), .. } => Some(pod.start_time.get()),
+        Operation::Input { input: Input::Change(Change::Pod(pod)), .. } => {
+            Some(pod.start_time.get())
+        }
         _ => None,
     });
     let written: Vec<_> = pods.iter().map(|pod| pod.start_time.get()).collect();

@@ -38,7 +38,7 @@ impl Management {
         let (pod, uid) = (&pod, &uid);
         let request = match operation {
             ManagementOperation::Intent { resource_version, intent, finalizers } => {
-                requests::intent(pod, (uid, resource_version), &intent, &finalizers)
+                requests::intent(pod, uid, resource_version, &intent, &finalizers)
             }
             ManagementOperation::Placement(placement) => {
                 requests::placement(pod, uid, &placement, now)
@@ -50,11 +50,11 @@ impl Management {
             ManagementOperation::Status { status, .. } => requests::status(pod, uid, &status),
             ManagementOperation::Event(event) => {
                 let now = Timestamp::from_nanosecond(now.as_nanos().into()).unwrap_or_default();
-                requests::event((pod, uid), &event, now)
+                requests::event(pod, uid, &event, now)
             }
             ManagementOperation::Delete => requests::delete(pod, uid, None),
             ManagementOperation::Release { resource_version, finalizers } => {
-                requests::release(pod, uid, (resource_version, &finalizers))
+                requests::release(pod, uid, resource_version, &finalizers)
             }
             ManagementOperation::Remove => {
                 let body = json!({"metadata": {"uid": uid.to_string(), "finalizers": null}});

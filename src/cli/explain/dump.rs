@@ -228,7 +228,7 @@ fn fill(engine: &mut Engine, input: Input) {
     let nodes = input.nodes.into_iter().map(Change::Node);
     let pods = input.pods.into_iter().map(|own| Change::Pod(Box::new(own.pod)));
     for change in objects.chain(nodes).chain(pods) {
-        engine.apply(change, Time::ZERO, ports);
+        engine.step(engine::Input::Change(change), Time::ZERO, ports);
     }
     engine.take_effects();
 }

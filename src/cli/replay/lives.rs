@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::Change;
+use engine::{Change, Input};
 use framework::{PodKey, Time, Uid};
 use recording::{Decided, EffectSummary, Operation};
 
@@ -115,12 +115,12 @@ impl Lives {
         self.operations += 1;
         match operation {
             Operation::Checkpoint => self.is_complete = true,
-            Operation::Schedule { .. } if self.is_complete => {
+            Operation::Input { input: Input::Schedule, .. } if self.is_complete => {
                 let first = FirstDecision { operation: operation_number, at };
                 self.first_decision.get_or_insert(first);
             }
             // A pod that the first file left does not show is known from the checkpoint.
-            Operation::Change { change: Change::Pod(pod), .. }
+            Operation::Input { input: Input::Change(Change::Pod(pod)), .. }
             | Operation::Known(Change::Pod(pod)) => {
                 let number = *self.by_uid.entry(pod.uid.clone()).or_insert_with(|| {
                     let name = &*pod.spec.scheduler_name;
@@ -150,7 +150,7 @@ impl Lives {
                 }
                 life.precedes_decisions |= self.first_decision.is_none() && life.has_left_queue();
             }
-            Operation::Change { change: Change::PodDeleted { uid, .. }, .. } => {
+            Operation::Input { input: Input::Change(Change::PodDeleted { uid, .. }), .. } => {
                 let known = self.by_uid.get(uid);
                 if let Some(life) = known.and_then(|number| self.lives.get_mut(*number)) {
                     life.ended.get_or_insert(at);

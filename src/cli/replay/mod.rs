@@ -17,6 +17,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use engine::Input;
 use framework::{PodKey, Registry, Time};
 use recording::{Agreement, Decided, Operation};
 
@@ -186,7 +187,7 @@ fn replay(run: &Run, until: Option<&Moment>, registry: &Registry) -> anyhow::Res
     };
     outcome.notes = run.operations(until, |at, operation| {
         match &operation {
-            Operation::Change { .. } => outcome.changes += 1,
+            Operation::Input { input: Input::Change(_), .. } => outcome.changes += 1,
             Operation::Attempt { outcome: decided, .. } => {
                 outcome.attempts += 1;
                 outcome.assumed += u64::from(matches!(decided, Decided::Assumed(_)));

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use dry_run::{Limit, Object, Settings, State, World};
-use engine::Change;
+use engine::{Change, Input};
 use framework::{EventResource, OptionalTime, Pod, PodKey, Registry, Time, Uid};
 use recording::{EffectSummary, Operation};
 use table::{Colour, Column, Table};
@@ -159,18 +159,20 @@ impl Feeder<'_> {
     fn step(&mut self, at: Time, operation: Operation) {
         if self.until_first > 0 {
             self.until_first -= 1;
-            if let Operation::Change { change, .. } | Operation::Known(change) = operation {
+            if let Operation::Input { input: Input::Change(change), .. }
+            | Operation::Known(change) = operation
+            {
                 self.change(change, at);
             }
             return;
         }
         match operation {
-            Operation::Change { change, .. } | Operation::Known(change) => {
+            Operation::Input { input: Input::Change(change), .. } | Operation::Known(change) => {
                 self.advance_to(at);
                 self.change(change, at);
             }
             // The recorded scheduler was free to decide. Otherwise it waited for the API server.
-            Operation::Schedule { .. } => {
+            Operation::Input { input: Input::Schedule, .. } => {
                 self.advance_to(at);
                 self.world.run_ready();
             }

@@ -5,6 +5,7 @@ use std::io::BufReader;
 use std::path::Path;
 
 use anyhow::{Context, bail};
+use engine::Input;
 use framework::{Time, WallOffset};
 use recording::{Decoder, Ending, FileReader, Header, OpenError, Operation};
 
@@ -102,7 +103,7 @@ impl Run {
             while let Some(frame) = reader.next_frame().with_context(|| shown(path))? {
                 let read = decoder.read(&frame, |operation| {
                     match &operation {
-                        Operation::WallOffset(new) => offset = *new,
+                        Operation::Input { input: Input::WallOffset(new), .. } => offset = *new,
                         Operation::Known(_) | Operation::Checkpoint if !wants_checkpoint => {
                             return true;
                         }

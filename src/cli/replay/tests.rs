@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::ports::Ports;
-use engine::{Change, EffectKind, Engine};
+use engine::{Change, EffectKind, Engine, Input};
 use framework::testing::{node, pod};
 use framework::{Answer, Pod};
-use recording::RecordedEngine;
 
 use super::*;
 use crate::config::{self, Gates};
@@ -36,7 +35,7 @@ fn setup() -> RecordedSetup {
 }
 
 /// Records so many pods that the first files are removed. Returns the engine at the end.
-fn record(directory: &std::path::Path, pods: usize) -> RecordedEngine {
+fn record(directory: &std::path::Path, pods: usize) -> Engine {
     let options = RecordingOptions {
         directory: directory.to_owned(),
         limit: 100 << 10,
@@ -44,29 +43,34 @@ fn record(directory: &std::path::Path, pods: usize) -> RecordedEngine {
     };
     let metrics = Arc::new(Metrics::new());
     let (mut recorder, writer) = recorder::begin(&options, &setup(), 1, &metrics).unwrap();
-    let engine = setup().engine(&plugins::registry(), 1).unwrap();
-    let mut engine = RecordedEngine::recording(engine, options.encoder());
+    let mut engine = setup().engine(&plugins::registry(), 1).unwrap();
+    let mut encoder = options.encoder();
     let ports = &mut Ports { extenders: &mut (), probe: &mut () };
     let mut now = Time::from_secs(1);
     for number in 0..NODES {
         let node = node(&format!("n{number}")).allocatable("cpu", "4").allocatable("pods", "9");
-        engine.apply(Change::Node(node.build()), now, ports);
+        encoder.step(&mut engine, Input::Change(Change::Node(node.build())), now, ports);
     }
     let huge = pod("huge").cpu("9").build();
-    engine.apply(Change::Pod(Box::new(huge)), now, ports);
+    encoder.step(&mut engine, Input::Change(Change::Pod(Box::new(huge))), now, ports);
     let mut rng = fastrand::Rng::with_seed(1);
     let (mut live, mut bound) = (Vec::new(), VecDeque::new());
     for _ in 0..pods {
         now = now + Duration::from_millis(20);
         let new = pod(&format!("{:x}", rng.u128(..))).cpu(["100m", "1"][rng.usize(..2)]).build();
-        engine.apply(Change::Pod(Box::new(new)), now, ports);
-        engine.tick(now, ports);
-        while engine.schedule_one(now, ports).is_some() {}
-        for effect in engine.take_effects() {
+        encoder.step(&mut engine, Input::Change(Change::Pod(Box::new(new))), now, ports);
+        encoder.step(&mut engine, Input::Tick, now, ports);
+        while encoder.step(&mut engine, Input::Schedule, now, ports).attempt().is_some() {}
+        for effect in encoder.take_effects(&mut engine) {
             if let EffectKind::Bind { binding, .. } = &effect.kind {
                 let placed = engine.cache().placed(&binding.uid).unwrap().pod.clone();
                 let placed = Pod::clone(&placed);
-                engine.answer(effect.id, &Answer::ok(), now, ports);
+                encoder.step(
+                    &mut engine,
+                    Input::Answer { effect: effect.id, answer: Answer::ok() },
+                    now,
+                    ports,
+                );
                 bound.push_back(placed);
             }
         }
@@ -74,16 +78,21 @@ fn record(directory: &std::path::Path, pods: usize) -> RecordedEngine {
         if bound.len() > LATE
             && let Some(placed) = bound.pop_front()
         {
-            engine.apply(Change::Pod(Box::new(placed.clone())), now, ports);
+            encoder.step(
+                &mut engine,
+                Input::Change(Change::Pod(Box::new(placed.clone()))),
+                now,
+                ports,
+            );
             live.push(placed);
         }
         if live.len() > LIVE {
             let Pod { key, uid, .. } = live.remove(rng.usize(..live.len()));
-            engine.apply(Change::PodDeleted { key, uid }, now, ports);
+            encoder.step(&mut engine, Input::Change(Change::PodDeleted { key, uid }), now, ports);
         }
-        assert!(recorder.advance(&mut engine, now));
+        assert!(recorder.advance(&engine, &mut encoder, now));
     }
-    recorder.finish(&mut engine);
+    recorder.finish(&mut encoder);
     writer.run();
     engine
 }

@@ -38,7 +38,8 @@ const NODES_OF_MEMBER: usize = 3;
 pub(super) fn run(
     args: &Args,
     members: u8,
-    (registry, pipelines): (&Registry, &PipelineRegistry),
+    registry: &Registry,
+    pipelines: &PipelineRegistry,
 ) -> anyhow::Result<()> {
     let options = options(args)?;
     let ReadObjects { objects, strays } = wire::read_objects(&args.filename)?;
@@ -89,8 +90,8 @@ pub(super) fn run(
             let (registry, file) = (registry.clone(), ClustersFile::read(&path, pipelines)?);
             let listener = http::bind(serving(args.bind_address, &tls))?;
             scheduler = Some(listener.address()?);
-            let (kubeconfig, parts) = (management.kubeconfig(), (file, listener));
-            roles.spawn(in_process::supercluster(registry, kubeconfig, parts, stop.clone()));
+            let (kubeconfig, stop) = (management.kubeconfig(), stop.clone());
+            roles.spawn(in_process::supercluster(registry, kubeconfig, file, listener, stop));
         }
         print(&welcome(&management.url(), &folder, &servers, scheduler))?;
         let running = async {

@@ -177,33 +177,43 @@ async fn decisions(State(page): State<Page>) -> Response {
     if !page.answers.is_live() {
         return StatusCode::NO_CONTENT.into_response();
     }
-    let stream = stream::unfold((page.answers, 0, Duration::ZERO), next_decisions);
+    let feed = DecisionFeed { answers: page.answers, after: 0, pause: Duration::ZERO };
+    let stream = stream::unfold(feed, DecisionFeed::next);
     Sse::new(stream).keep_alive(KeepAlive::default()).into_response()
 }
 
-/// Waits for decisions after the first `after` ones.
-async fn next_decisions(
-    (answers, mut after, mut pause): (Answers, u64, Duration),
-) -> Option<(Result<Event, Infallible>, (Answers, u64, Duration))> {
-    loop {
-        tokio::time::sleep(pause).await;
-        pause = POLL;
-        let asked = answers.get(format!("decisions?after={after}")).await;
-        let found = asked.and_then(|body| {
-            let body = String::from_utf8(body)?;
-            Ok((serde_json::from_str::<DecisionsAnswer>(&body)?, body))
-        });
-        match found {
-            // A scheduler that has started again counts from zero.
-            Ok((found, _)) if found.number < after => after = 0,
-            Ok((found, _)) if found.decisions.is_empty() => {}
-            Ok((found, body)) => {
-                let event = Event::default().event("decisions").data(body);
-                return Some((Ok(event), (answers, found.number, POLL)));
-            }
-            Err(error) => {
-                let event = Event::default().event("trouble").data(one_line(&error));
-                return Some((Ok(event), (answers, after, POLL_AFTER_ERROR)));
+/// The decisions that a stream still has to show.
+struct DecisionFeed {
+    answers: Answers,
+    /// Number of decisions that were shown.
+    after: u64,
+    /// Time until the next question.
+    pause: Duration,
+}
+
+impl DecisionFeed {
+    /// Waits for the next decisions.
+    async fn next(mut self) -> Option<(Result<Event, Infallible>, Self)> {
+        loop {
+            tokio::time::sleep(self.pause).await;
+            self.pause = POLL;
+            let asked = self.answers.get(format!("decisions?after={}", self.after)).await;
+            let found = asked.and_then(|body| {
+                let body = String::from_utf8(body)?;
+                Ok((serde_json::from_str::<DecisionsAnswer>(&body)?, body))
+            });
+            match found {
+                // A scheduler that has started again counts from zero.
+                Ok((found, _)) if found.number < self.after => self.after = 0,
+                Ok((found, _)) if found.decisions.is_empty() => {}
+                Ok((found, body)) => {
+                    let event = Event::default().event("decisions").data(body);
+                    return Some((Ok(event), Self { after: found.number, ..self }));
+                }
+                Err(error) => {
+                    let event = Event::default().event("trouble").data(one_line(&error));
+                    return Some((Ok(event), Self { pause: POLL_AFTER_ERROR, ..self }));
+                }
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Questions over HTTP, with the scheduling loop played by the test.
 
 use engine::ports::Ports;
-use engine::{Change, Engine};
+use engine::{Change, Engine, Input};
 use framework::Time;
 use framework::testing::{node, pod};
 use futures::FutureExt;
@@ -17,11 +17,15 @@ fn engine() -> Engine {
     let mut engine = Engine::new(engine_config().unwrap());
     let ports = &mut Ports { extenders: &mut (), probe: &mut () };
     let small = node("n1").allocatable("cpu", "1").allocatable("memory", "1Gi");
-    engine.apply(Change::Node(small.allocatable("pods", "9").build()), Time::ZERO, ports);
+    engine.step(
+        Input::Change(Change::Node(small.allocatable("pods", "9").build())),
+        Time::ZERO,
+        ports,
+    );
     for namespace in ["default", "secret"] {
         let waits = pod("waits").namespace(namespace).uid(namespace).cpu("1500m").build();
-        engine.apply(Change::Pod(Box::new(waits)), Time::ZERO, ports);
-        engine.schedule_one(Time::from_secs(1), ports);
+        engine.step(Input::Change(Change::Pod(Box::new(waits))), Time::ZERO, ports);
+        engine.step(Input::Schedule, Time::from_secs(1), ports).attempt();
     }
     engine.take_effects();
     engine
@@ -136,12 +140,16 @@ async fn kept_engine_notices_what_has_changed_since_the_last_question() {
     assert_eq!(first["now"]["feasible"], 0);
     let ports = &mut Ports { extenders: &mut (), probe: &mut () };
     let large = node("n1").allocatable("cpu", "2").allocatable("memory", "1Gi");
-    engine.apply(Change::Node(large.allocatable("pods", "9").build()), Time::ZERO, ports);
+    engine.step(
+        Input::Change(Change::Node(large.allocatable("pods", "9").build())),
+        Time::ZERO,
+        ports,
+    );
     let (_, second) = ask_about(&engine, &server, path, &admin).await;
     assert_eq!(second["now"]["feasible"], 1, "{second}");
     let secret: framework::Uid = "secret".into();
     let key = framework::PodKey::new("secret", "waits");
-    engine.apply(Change::PodDeleted { key, uid: secret }, Time::ZERO, ports);
+    engine.step(Input::Change(Change::PodDeleted { key, uid: secret }), Time::ZERO, ports);
     let (_, third) = ask_about(&engine, &server, "/explain/cluster", &admin).await;
     assert_eq!(third["pending"], 1, "{third}");
 }
@@ -152,7 +160,7 @@ async fn answers_say_what_they_leave_out() {
     let access = access(&authority, &metrics);
     let notes = vec!["extenders were not asked".to_owned()];
     let explainer = Explainer::new(engine_config, notes.clone());
-    let server = Server::of_parts((Health::default(), true), &access, metrics, explainer);
+    let server = Server::of_parts(Health::default(), true, &access, metrics, explainer);
     server.health.set_handlers_synced();
     let admin = authority.issue("admin", &["system:masters"]);
     for path in ["pods/default/waits", "nodes/n1", "cluster"] {

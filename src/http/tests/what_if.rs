@@ -2,7 +2,7 @@
 
 use dry_run::Limit;
 use engine::ports::Ports;
-use engine::{Change, Engine};
+use engine::{Change, Engine, Input};
 use framework::Time;
 use framework::testing::{node, pod};
 use futures::FutureExt;
@@ -34,7 +34,11 @@ fn engine() -> Engine {
     let ports = &mut Ports { extenders: &mut (), probe: &mut () };
     for name in ["n1", "n2"] {
         let own = node(name).allocatable("cpu", "2").allocatable("memory", "4Gi");
-        engine.apply(Change::Node(own.allocatable("pods", "9").build()), Time::ZERO, ports);
+        engine.step(
+            Input::Change(Change::Node(own.allocatable("pods", "9").build())),
+            Time::ZERO,
+            ports,
+        );
     }
     let owned = |name: &str| {
         pod(name).cpu("600m").label("app", "web").label("pod-template-hash", "5d9f").with(|pod| {
@@ -44,7 +48,7 @@ fn engine() -> Engine {
     };
     let pods = [owned("web-a").on("n1"), owned("web-b").on("n1"), pod("large").cpu("9")];
     for pod in pods {
-        engine.apply(Change::Pod(Box::new(pod.build())), Time::ZERO, ports);
+        engine.step(Input::Change(Change::Pod(Box::new(pod.build()))), Time::ZERO, ports);
     }
     engine.take_effects();
     engine

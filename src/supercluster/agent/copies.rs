@@ -59,7 +59,7 @@ pub(super) async fn create(
             let is_named = |own: &&Arc<Copied>| own.kind == kind && *own.name == *reference.name;
             if let Some(copied) = request.copies.iter().find(is_named) {
                 let path = reference.path(owner.namespace);
-                create_or_log(client, &path, (copied, origin), &owner).await;
+                create_or_log(client, &path, copied, origin, &owner).await;
             }
         }
     };
@@ -71,12 +71,13 @@ pub(super) async fn create(
 async fn create_or_log(
     client: &ApiClient,
     path: &str,
-    (copied, origin): (&Copied, &str),
+    copied: &Copied,
+    origin: &str,
     owner: &Owner<'_>,
 ) {
     let mut result = Ok(());
     for _ in 0..TRIES {
-        result = create_one(client, path, (copied, origin), owner).await;
+        result = create_one(client, path, copied, origin, owner).await;
         match &result {
             Err(Failure::Again(_)) => tokio::time::sleep(PAUSE).await,
             _ => break,
@@ -96,7 +97,8 @@ enum Failure {
 async fn create_one(
     client: &ApiClient,
     path: &str,
-    (copied, origin): (&Copied, &str),
+    copied: &Copied,
+    origin: &str,
     owner: &Owner<'_>,
 ) -> Result<(), Failure> {
     let collection = client::collection_path("v1", owner.namespace, copied.kind.resource());

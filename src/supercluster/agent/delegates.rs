@@ -57,7 +57,7 @@ impl Delegates {
         incarnation: &Arc<str>,
         query: &DelegatesQuery,
     ) -> DelegateList {
-        let page = || self.lock().list(incarnation, (&query.incarnation, query.after), PAGE);
+        let page = || self.lock().list(incarnation, &query.incarnation, query.after, PAGE);
         let mut changed = self.changed.subscribe();
         let list = page();
         let is_empty = list.delegates.is_empty() && list.gone.is_empty() && !list.begins_anew;

@@ -106,7 +106,7 @@ impl AgentShell {
         let profile: Arc<str> = profile.scheduler_name.as_str().into();
         let whole = Whole { labelled: Some(DELEGATE), as_sent: true, ..Whole::NONE };
         let watches = Watches { whole, kinds: Box::new(watched) };
-        let start = |parts| AgentRole::start(self.shared, (profile, self.pipelines), parts);
+        let start = |parts| AgentRole::start(self.shared, profile, self.pipelines, parts);
         run_role(setup, watches, start, observer, stop).await
     }
 }
@@ -129,7 +129,8 @@ struct AgentRole {
 impl AgentRole {
     async fn start(
         shared: Arc<Shared>,
-        (profile, pipelines): (Arc<str>, AgentPipelines),
+        profile: Arc<str>,
+        pipelines: AgentPipelines,
         parts: RoleParts<AgentEvent>,
     ) -> anyhow::Result<Self> {
         let RoleParts {
@@ -258,7 +259,7 @@ impl Role for AgentRole {
                 AgentOutput::Read { id, pod } => self.writes.read(id, &pod, not_after),
                 AgentOutput::Copy { delegate, request } => self.writes.copy(&delegate, request),
                 AgentOutput::Delete { id, pod, uid, resource_version } => {
-                    self.writes.delete(id, &pod, (&uid, resource_version), not_after);
+                    self.writes.delete(id, &pod, &uid, resource_version, not_after);
                 }
                 AgentOutput::Fence { id, pod, uid } => {
                     warn!(%pod, "Deleting a delegate whose lease was not renewed");

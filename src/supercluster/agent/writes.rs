@@ -58,7 +58,8 @@ impl Writes {
         &self,
         id: WriteId,
         pod: &PodKey,
-        (uid, resource_version): (&Uid, u64),
+        uid: &Uid,
+        resource_version: u64,
         not_after: Option<Time>,
     ) {
         self.send(id, requests::delete(pod, uid, Some(resource_version)), not_after);

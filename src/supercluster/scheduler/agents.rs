@@ -511,7 +511,8 @@ mod tests {
     /// Returns the answers to three commits by place, from an agent that answers with this text.
     async fn commits(
         folder: &std::path::Path,
-        (status, text): (u16, String),
+        status: u16,
+        text: String,
     ) -> BTreeMap<usize, Result<String, String>> {
         let answer = (StatusCode::from_u16(status).unwrap(), text);
         let routes = Router::new()
@@ -536,16 +537,16 @@ mod tests {
             line.unwrap() + "\n"
         };
         let text = [line(2, "late"), line(0, "early"), line(0, "again"), line(7, "none")].concat();
-        let answers = commits(folder.path(), (200, text)).await;
+        let answers = commits(folder.path(), 200, text).await;
         assert!(answers[&0].as_ref().unwrap().contains("early"), "{answers:?}");
         assert!(answers[&2].as_ref().unwrap().contains("late"), "{answers:?}");
         assert_eq!(answers[&1], Err("its agent gave no answer".to_owned()));
         let text = line(1, "good") + "<html>\n";
-        let answers = commits(folder.path(), (200, text)).await;
+        let answers = commits(folder.path(), 200, text).await;
         assert!(answers[&1].is_ok() && answers.len() == 3, "{answers:?}");
         let error = answers[&0].as_ref().unwrap_err();
         assert!(error.starts_with("its agent gave an answer that cannot be read"), "{error}");
-        let answers = commits(folder.path(), (429, String::new())).await;
+        let answers = commits(folder.path(), 429, String::new()).await;
         assert_eq!(answers.len(), 3);
         let error = answers[&2].as_ref().unwrap_err();
         assert!(error.starts_with("its agent answered with status 429"), "{error}");

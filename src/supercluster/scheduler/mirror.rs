@@ -45,7 +45,9 @@ pub(super) struct Mirror {
 impl Mirror {
     pub(super) fn new(
         config: &SchedulerConfig,
-        (agents, originals, tasks): (Agents, Originals, Spawner),
+        agents: Agents,
+        originals: Originals,
+        tasks: Spawner,
     ) -> Self {
         let state = Mutex::new(mirror::Mirror::new(config));
         Self { state, wake: Notify::new(), agents, originals, tasks }
@@ -160,7 +162,7 @@ impl Mirror {
                     self.lock().status_written(uid, status, is_unreachable);
                 }
                 for shown in events {
-                    self.originals.write_event((&pod, uid), &shown).await?;
+                    self.originals.write_event(&pod, uid, &shown).await?;
                     self.lock().event_shown(uid, &shown.cluster, &shown.event);
                 }
                 Ok(())
@@ -240,8 +242,8 @@ impl Mirror {
                 if is_waiting {
                     return Err("its delegate may run in a cluster that does not answer".to_owned());
                 }
-                let version = (resource_version, &*finalizers);
-                self.originals.remove_finalizer(&pod, uid, version).await
+                let originals = &self.originals;
+                originals.remove_finalizer(&pod, uid, resource_version, &finalizers).await
             }
         }
     }

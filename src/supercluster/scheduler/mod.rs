@@ -48,7 +48,7 @@ use self::originals::Originals;
 use self::outbox::{Outbox, Parcel};
 use super::cluster_id::cluster_id;
 use super::leases::MemberLeases;
-use super::watched;
+use super::{requests, watched};
 use crate::clock::Clock;
 use crate::http::ExplainPod;
 use crate::metrics::MemberMetrics;
@@ -105,13 +105,14 @@ impl SchedulerShell {
         observer: MetricsObserver,
         stop: &CancellationToken,
     ) -> anyhow::Result<()> {
-        run(setup, (file, self.agents), observer, stop).await
+        run(setup, file, self.agents, observer, stop).await
     }
 }
 
 async fn run(
     setup: Setup<SchedulerEvent>,
-    (file, known_agents): (ClustersFile, Arc<OnceLock<Agents>>),
+    file: ClustersFile,
+    known_agents: Arc<OnceLock<Agents>>,
     observer: MetricsObserver,
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
@@ -152,8 +153,8 @@ async fn run(
         let leases = MemberLeases { client: client.clone(), namespace, holder };
         let originals =
             Originals { client, events: events.clone(), clock, runtime: runtime.clone() };
-        let parts = (agents.clone(), originals.clone(), tasks.clone());
-        let mirror = Arc::new(Mirror::new(&config, parts));
+        let mirror = Mirror::new(&config, agents.clone(), originals.clone(), tasks.clone());
+        let mirror = Arc::new(mirror);
         let turns = heartbeat.of_loop("the mirror of pods");
         tasks.spawn("the mirror of pods", mirror.clone().run(turns));
         for member in 0..agents.len() {
@@ -433,11 +434,12 @@ impl Role for SchedulerRole {
                     {
                         self.agents.get(member).1.replaced();
                     }
-                    let (call, version) = ((id, not_after), (&uid, resource_version));
-                    self.originals.write_intent(call, &pod, version, &intent, &finalizers);
+                    let request =
+                        requests::intent(&pod, &uid, resource_version, &intent, &finalizers);
+                    self.originals.send(id, not_after, request);
                 }
                 SchedulerOutput::WritePlacement { id, pod, uid, placement } => {
-                    self.originals.write_placement((id, not_after), &pod, &uid, &placement);
+                    self.originals.write_placement(id, not_after, &pod, &uid, &placement);
                 }
                 SchedulerOutput::Lease { id, cluster, operation } => {
                     self.carry_out_lease(id, cluster, operation);

@@ -4,7 +4,7 @@ use framework::{PodKey, Time, Uid};
 use jiff::Timestamp;
 use serde_json::Value;
 use supercluster::mirror::ShownEvent;
-use supercluster::scheduler::{Intent, Placement, WriteAnswer, WriteId};
+use supercluster::scheduler::{Placement, WriteAnswer, WriteId};
 use tokio::runtime::Handle;
 
 use super::super::replies::Written;
@@ -26,32 +26,21 @@ pub(super) struct Originals {
 }
 
 impl Originals {
-    /// Writes the intent and the finalizer, and removes the placement, if the pod has this version.
-    pub(super) fn write_intent(
-        &self,
-        (id, not_after): (WriteId, Option<Time>),
-        pod: &PodKey,
-        (uid, resource_version): (&Uid, u64),
-        intent: &Intent,
-        finalizers: &[String],
-    ) {
-        let request = requests::intent(pod, (uid, resource_version), intent, finalizers);
-        self.send((id, not_after), request);
-    }
-
     /// Writes the placement, and that the pod is scheduled.
     pub(super) fn write_placement(
         &self,
-        (id, not_after): (WriteId, Option<Time>),
+        id: WriteId,
+        not_after: Option<Time>,
         pod: &PodKey,
         uid: &Uid,
         placement: &Placement,
     ) {
         let wall = self.clock.wall_offset().wall_time(self.clock.now());
-        self.send((id, not_after), requests::placement(pod, uid, placement, wall));
+        self.send(id, not_after, requests::placement(pod, uid, placement, wall));
     }
 
-    fn send(&self, (id, not_after): (WriteId, Option<Time>), request: JsonRequest) {
+    /// Sends a write, unless its time is over. The answer becomes an event of the loop.
+    pub(super) fn send(&self, id: WriteId, not_after: Option<Time>, request: JsonRequest) {
         let own = self.clone();
         self.runtime.spawn(async move {
             let sending = within(not_after, own.clock, own.client.request(request));
@@ -68,9 +57,10 @@ impl Originals {
         &self,
         pod: &PodKey,
         uid: &Uid,
-        version: (u64, &[String]),
+        resource_version: u64,
+        finalizers: &[String],
     ) -> Result<(), String> {
-        self.wait_for(requests::release(pod, uid, version)).await
+        self.wait_for(requests::release(pod, uid, resource_version, finalizers)).await
     }
 
     /// Writes the status.
@@ -99,10 +89,11 @@ impl Originals {
     /// Creates an event of a delegate on its original, unless it exists, or shows how often it has occurred.
     pub(super) async fn write_event(
         &self,
-        pod: (&PodKey, &Uid),
+        pod: &PodKey,
+        uid: &Uid,
         event: &ShownEvent,
     ) -> Result<(), String> {
-        let request = requests::event(pod, event, Timestamp::now());
+        let request = requests::event(pod, uid, event, Timestamp::now());
         match self.client.request(request).await.into() {
             // A namespace that is being deleted takes no events.
             Written::Done(_)

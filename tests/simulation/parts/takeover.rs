@@ -21,7 +21,6 @@ use engine::{Change, Engine, EngineConfig};
 use fastrand::Rng;
 use framework::Time;
 use framework::testing::node;
-use recording::RecordedEngine;
 use serde_json::{Value, json};
 
 use super::super::rules::{Checked, rule};
@@ -138,7 +137,7 @@ fn new_scheduler(random: &mut Rng) -> Scheduler {
         delay_cache_until_active: false,
     };
     let scheduler = Scheduler::new(
-        RecordedEngine::from(engine),
+        engine,
         ApiDispatcher::new(Limits::default(), seed),
         EventRecorder::new(Options::default(), seed),
     );

@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use engine::{EffectId, Engine};
 use framework::{Answer, Pod, PodKey, Time, Uid};
-use recording::RecordedEngine;
 
 use super::written::Written;
 use super::{Fencing, Start, Unready};
@@ -72,6 +71,8 @@ pub(super) struct CatchUp {
     lists_pods: bool,
     /// Whether pods have been listed since the takeover began, so that all old pods are known.
     has_listed_pods: bool,
+    /// The pods to fence now, not yet taken.
+    wanted: Vec<PodKey>,
     /// The fences without an answer.
     open: BTreeSet<EffectId>,
     /// The pods that were fenced, also without success.
@@ -92,7 +93,7 @@ pub(super) struct CatchUp {
 impl CatchUp {
     /// Writes the first pods, and asks for lists of the other kinds unless the caches have just
     /// been filled.
-    pub(super) fn begin(start: &Start, engine: &mut RecordedEngine, now: Time) -> Self {
+    pub(super) fn begin(start: &Start, engine: &Engine, now: Time) -> Self {
         let is_strict = start.fencing == Fencing::Strict;
         let (were_synced, patience) =
             (start.were_synced, if is_strict { STRICT_PATIENCE } else { PATIENCE });
@@ -104,6 +105,7 @@ impl CatchUp {
             pods_listed_at: now + patience,
             lists_pods: false,
             has_listed_pods: !were_synced && !is_strict,
+            wanted: Vec::new(),
             open: BTreeSet::new(),
             fenced: BTreeSet::new(),
             namespaces: BTreeSet::new(),
@@ -112,24 +114,21 @@ impl CatchUp {
             relists: if were_synced { vec![Relist::Others] } else { Vec::new() },
             given_up: None,
         };
-        let pending: Vec<PodKey> = engine.pending().map(|pod| pod.key.clone()).collect();
-        pending.iter().for_each(|pod| takeover.consider(pod, engine, now));
+        engine.pending().for_each(|pod| takeover.consider(&pod.key, engine, now));
         // Lists that began after the last process had ended show everything that it did.
         takeover.has_listed_pods = !were_synced;
         takeover
     }
 
-    /// Fences a pod that was reported, if it has to be.
-    pub(super) fn consider(&mut self, pod: &PodKey, engine: &mut RecordedEngine, now: Time) {
+    /// Wants a fence of a pod that was reported, if it has to be fenced.
+    pub(super) fn consider(&mut self, pod: &PodKey, engine: &Engine, now: Time) {
         let known = engine.pending_pod(pod);
-        let Some(pod) = known.filter(|pod| self.has_to_fence(pod, engine)).cloned() else {
-            return;
-        };
+        let Some(pod) = known.filter(|pod| self.has_to_fence(pod, engine)) else { return };
         if self.fenced.is_empty() {
             self.fences_end = now + FENCE_TIMEOUT;
             self.pods_listed_at = now + self.patience;
         }
-        self.open.extend(engine.touch(&pod.key));
+        self.wanted.push(pod.key.clone());
         self.fenced.insert(pod.uid.clone());
         self.namespaces.insert(pod.key.namespace.clone());
     }
@@ -156,6 +155,15 @@ impl CatchUp {
             && !(has_proof && engine.is_gated_by_group(pod))
             && pod.spec.scheduling_gates.is_empty()
             && !pod.terminating
+    }
+
+    pub(super) fn take_wanted(&mut self) -> Vec<PodKey> {
+        std::mem::take(&mut self.wanted)
+    }
+
+    /// Notes the effect that fences a wanted pod.
+    pub(super) fn touched(&mut self, effect: EffectId) {
+        self.open.insert(effect);
     }
 
     /// Handles an answer. Returns whether it belongs to a fence.

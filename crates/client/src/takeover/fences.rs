@@ -4,8 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use engine::{EffectId, Engine};
-use framework::{Answer, Time};
-use recording::RecordedEngine;
+use framework::{Answer, PodKey, Time};
 
 use super::Unready;
 use super::suspects::{Suspect, suspects};
@@ -52,6 +51,8 @@ pub(super) struct Fences {
     planned: (usize, usize),
     /// Time until which the first fences hold up decisions; `None` once they do not.
     hold_until: Option<Time>,
+    /// The pods to fence now, not yet taken.
+    wanted: Vec<PodKey>,
     /// The first fences without an answer.
     open: BTreeSet<EffectId>,
     /// Pods that the first fences have found bound. The watch has to show them.
@@ -71,20 +72,15 @@ pub(super) struct Fences {
 impl Fences {
     /// Fences the pods that a predecessor was most likely binding. Versions from `own_write` on are
     /// newer than the takeover.
-    pub(super) fn begin(
-        limits: FenceLimits,
-        own_write: u64,
-        engine: &mut RecordedEngine,
-        now: Time,
-    ) -> Self {
+    pub(super) fn begin(limits: FenceLimits, own_write: u64, engine: &Engine, now: Time) -> Self {
         let most = limits.first + limits.later(engine.pending().count());
         let mut first: VecDeque<Suspect> = suspects(engine, own_write).take(most).collect();
         let later = first.split_off(limits.first.min(first.len()));
-        let open = first.iter().filter_map(|suspect| engine.touch(&suspect.pod));
         Self {
             planned: (first.len(), later.len()),
             hold_until: Some(now + LONGEST_WAIT),
-            open: open.collect(),
+            wanted: first.into_iter().map(|suspect| suspect.pod).collect(),
+            open: BTreeSet::new(),
             bound: Vec::new(),
             later_fenced: (!later.is_empty()).then_some(0),
             later,
@@ -98,6 +94,16 @@ impl Fences {
     /// most.
     pub(super) const fn planned(&self) -> (usize, usize) {
         self.planned
+    }
+
+    pub(super) fn take_wanted(&mut self) -> Vec<PodKey> {
+        std::mem::take(&mut self.wanted)
+    }
+
+    /// Notes the effect that fences a wanted pod.
+    pub(super) fn touched(&mut self, effect: EffectId) {
+        let open = if self.hold_until.is_some() { &mut self.open } else { &mut self.open_later };
+        open.insert(effect);
     }
 
     /// Returns the number of first fences without an answer.
@@ -114,9 +120,9 @@ impl Fences {
         self.open_later.remove(&effect)
     }
 
-    /// Gives up first fences that have taken too long, and sends the next fence beside the
+    /// Gives up first fences that have taken too long, and wants the next fence beside the
     /// decisions.
-    pub(super) fn tick(&mut self, engine: &mut RecordedEngine, now: Time) {
+    pub(super) fn tick(&mut self, engine: &Engine, now: Time) {
         if self.holds(engine) {
             if self.hold_until.take_if(|until| *until <= now).is_some() && !self.open.is_empty() {
                 self.given_up = Some(self.give_up());
@@ -127,7 +133,7 @@ impl Fences {
         if self.next_later <= now
             && let Some(suspect) = self.next_open(engine)
         {
-            self.open_later.extend(engine.touch(&suspect.pod));
+            self.wanted.push(suspect.pod);
             self.later_fenced = self.later_fenced.map(|fenced| fenced + 1);
             self.next_later = now + INTERVAL;
         }

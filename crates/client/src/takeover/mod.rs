@@ -22,7 +22,6 @@ use std::time::Duration;
 
 use engine::{EffectId, Engine};
 use framework::{Answer, PodKey, Time};
-use recording::RecordedEngine;
 
 use self::catch_up::CatchUp;
 pub use self::catch_up::Relist;
@@ -123,7 +122,7 @@ enum Stage {
 }
 
 impl Takeover {
-    pub(crate) fn begin(start: &Start, engine: &mut RecordedEngine, now: Time) -> Self {
+    pub(crate) fn begin(start: &Start, engine: &Engine, now: Time) -> Self {
         let (pending, may_have_crashed) = (engine.pending().count(), start.may_have_crashed);
         let catch_up = CatchUp::begin(start, engine, now);
         let mut notices = vec![TakeoverNotice::Began { pending, may_have_crashed }];
@@ -141,7 +140,7 @@ impl Takeover {
 
     /// Takes in a pod that was reported. As long as the caches may be old, it may have to be
     /// fenced.
-    pub(crate) fn consider(&mut self, pod: &PodKey, engine: &mut RecordedEngine, now: Time) {
+    pub(crate) fn consider(&mut self, pod: &PodKey, engine: &Engine, now: Time) {
         if let Stage::CatchingUp { catch_up, .. } = &mut self.stage {
             catch_up.consider(pod, engine, now);
         }
@@ -162,27 +161,30 @@ impl Takeover {
         }
     }
 
-    /// Gives up what has taken too long, and sends the fences that are due.
-    pub(crate) fn tick(&mut self, engine: &mut RecordedEngine, now: Time) {
+    /// Gives up what has taken too long, and wants the fences that are due.
+    pub(crate) fn tick(&mut self, engine: &Engine, now: Time) {
         match &mut self.stage {
             Stage::CatchingUp { catch_up, .. } => catch_up.tick(engine, now),
             Stage::Fencing(fences) => fences.tick(engine, now),
         }
     }
 
-    /// Goes on to the fences once the caches are current, and notes for the log what is complete.
-    /// Returns whether the fences begin.
-    pub(crate) fn advance(&mut self, engine: &mut RecordedEngine, now: Time) -> bool {
-        let was_fencing = matches!(self.stage, Stage::Fencing(_));
-        if let Stage::CatchingUp { catch_up, then: Some(limits) } = &self.stage
-            && catch_up.is_complete(engine)
-        {
-            let pending = engine.pending().count();
-            let fences = Fences::begin(*limits, catch_up.own_write(), engine, now);
-            let (first, later) = fences.planned();
-            self.notices.push(TakeoverNotice::Fences { pending, first, later });
-            self.stage = Stage::Fencing(fences);
+    /// Goes on to the fences once the caches are current. Returns whether the fences begin.
+    pub(crate) fn begin_fences(&mut self, engine: &Engine, now: Time) -> bool {
+        let Stage::CatchingUp { catch_up, then: Some(limits) } = &self.stage else { return false };
+        if !catch_up.is_complete(engine) {
+            return false;
         }
+        let pending = engine.pending().count();
+        let fences = Fences::begin(*limits, catch_up.own_write(), engine, now);
+        let (first, later) = fences.planned();
+        self.notices.push(TakeoverNotice::Fences { pending, first, later });
+        self.stage = Stage::Fencing(fences);
+        true
+    }
+
+    /// Notes for the log what is complete.
+    pub(crate) fn note_progress(&mut self, engine: &Engine, now: Time) {
         if !self.has_completed && self.unready(engine).is_none() {
             self.has_completed = true;
             let (fenced, unanswered) = self.fenced();
@@ -195,7 +197,22 @@ impl Takeover {
             let took = now.since(self.began);
             self.notices.push(TakeoverNotice::LaterCompleted { took, fenced });
         }
-        !was_fencing && matches!(self.stage, Stage::Fencing(_))
+    }
+
+    /// Takes the pods to fence now. The effect of each is [noted](Self::touched) before anything else.
+    pub(crate) fn take_wanted(&mut self) -> Vec<PodKey> {
+        match &mut self.stage {
+            Stage::CatchingUp { catch_up, .. } => catch_up.take_wanted(),
+            Stage::Fencing(fences) => fences.take_wanted(),
+        }
+    }
+
+    /// Notes the effect that fences a wanted pod.
+    pub(crate) fn touched(&mut self, effect: EffectId) {
+        match &mut self.stage {
+            Stage::CatchingUp { catch_up, .. } => catch_up.touched(effect),
+            Stage::Fencing(fences) => fences.touched(effect),
+        }
     }
 
     /// Returns the number of pods fenced before the first decision, and how many of these fences

@@ -171,7 +171,8 @@ pub(super) fn find<'s>(
         NominatedNode::Rejected(node, status) => Some((node, status)),
         NominatedNode::Feasible(node) => {
             if let Some(report) = report {
-                explain_others(subject, node, prepared, scratch, (report, course.next_start));
+                explain_others(subject, prepared, scratch, report, course.next_start);
+                report.passed.insert(node);
             }
             return Ok(Answer::Scored(scratch.only(node)));
         }
@@ -189,20 +190,20 @@ pub(super) fn find<'s>(
     scored.map(Answer::Scored)
 }
 
-/// Reports on all nodes, although the nominated node `chosen` decides. A sampled search does not move on.
+/// Reports on all nodes, although the nominated node decides. A sampled search, which begins at `start`, does not move
+/// on.
 fn explain_others(
     subject: &mut Subject<'_, '_>,
-    chosen: NodeIx,
     prepared: &Prepared,
     scratch: &mut Scratch,
-    (report, mut start): (&mut Report, usize),
+    report: &mut Report,
+    mut start: usize,
 ) {
     let own = &mut *report;
     let pass = FullPass { prepared, own: None, next_start: &mut start, report: Some(own) };
     if let Err(ScheduleError::Fit(fit)) = scratch.filter.run(subject, pass) {
         report.verdicts = Arc::unwrap_or_clone(fit.diagnosis.verdicts);
     }
-    report.passed.insert(chosen);
     report.rejectors = prepared.restricting.iter().cloned().collect();
 }
 

@@ -16,4 +16,4 @@ pub(crate) use self::decider::Decider;
 pub(crate) use self::decision::{Decision, Found};
 pub(crate) use self::explain::gate;
 pub use self::explain::{Evaluation, PostFilterEvaluation, Trial};
-pub use self::sample::{DrawNodes, MAX_DRAWS, Sample, SampledNode, Selection};
+pub use self::sample::{DrawNodes, MAX_DRAWS, Sample, SampledNode, Selection, WantedSample};

@@ -24,6 +24,14 @@ pub trait DrawNodes {
     fn draw(&mut self, cluster: &Cluster, missing: usize, seen: &NodeBits, drawn: &mut NodeBits);
 }
 
+/// The sample that is asked for.
+pub struct WantedSample<'a> {
+    /// The nodes that it is made of.
+    pub selection: Selection<'a>,
+    /// Maximum number of its nodes.
+    pub count: usize,
+}
+
 /// The nodes that a sample is made of.
 pub enum Selection<'a> {
     /// Nodes that are drawn, up to [`MAX_DRAWS`] times, until enough of them can take the pod.
@@ -53,17 +61,18 @@ pub struct Sample {
 }
 
 impl Decider {
-    /// Returns up to `count` nodes that can take the pod. Later samples draw others.
+    /// Returns nodes that can take the pod, as many as wanted at most. Later samples draw others.
     ///
     /// # Errors
     /// No node of the cluster can take the pod, or a plugin or extender failed.
     pub(crate) fn sample(
         &mut self,
         question: Question<'_>,
-        (selection, count): (Selection<'_>, usize),
+        wanted: WantedSample<'_>,
         log: &ChangeLog,
         cx: &mut Context<'_>,
     ) -> Result<Sample, ScheduleError> {
+        let WantedSample { selection, count } = wanted;
         let Self { settings, scratch, rankings, course } = self;
         let commands = Commands::default();
         let subject = &mut Subject::new(question, settings, &commands, cx);

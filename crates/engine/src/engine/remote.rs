@@ -11,7 +11,7 @@ use framework::{Pod, QueuedPod, Status, Time, Uid};
 use super::Engine;
 use crate::context::Context;
 use crate::cycle::{NO_NODES, Question, ScheduleError};
-use crate::decide::{Decision, Sample, Selection};
+use crate::decide::{Decision, Sample, WantedSample};
 use crate::failure::Failure;
 use crate::placements::Settled;
 use crate::ports::Ports;
@@ -19,15 +19,16 @@ use crate::profile::Profile;
 
 /// Samples and placements.
 impl Engine {
-    /// Returns up to `count` nodes that can take `pod` by the profile of this scheduler name. Changes nothing.
+    /// Returns nodes that can take `pod` by the profile of this scheduler name, as many as wanted at most. Changes
+    /// nothing.
     ///
     /// # Errors
     /// No node of the cluster can take the pod, the profile is unknown, or a plugin or extender failed.
     pub fn sample(
         &mut self,
-        (profile, pod): (&str, &Arc<Pod>),
-        selection: Selection<'_>,
-        count: usize,
+        profile: &str,
+        pod: &Arc<Pod>,
+        wanted: WantedSample<'_>,
         now: Time,
         ports: &mut Ports<'_>,
     ) -> Result<Sample, Status> {
@@ -36,9 +37,7 @@ impl Engine {
             engine.world.register_queries(pod, profile, cx);
             let Self { world, decider, .. } = engine;
             let question = Question { view: world.view(), profile, pod, within: None };
-            decider
-                .sample(question, (selection, count), world.log(), cx)
-                .map_err(ScheduleError::into_status)
+            decider.sample(question, wanted, world.log(), cx).map_err(ScheduleError::into_status)
         })
     }
 
@@ -49,7 +48,8 @@ impl Engine {
     /// status names the plugin.
     pub fn check(
         &mut self,
-        (profile, pod): (&str, &Arc<Pod>),
+        profile: &str,
+        pod: &Arc<Pod>,
         node: &str,
         now: Time,
         ports: &mut Ports<'_>,

@@ -199,7 +199,7 @@ impl Columns {
         nodes: Option<&[NodeIx]>,
     ) -> Result<(), Unusable> {
         let Self { scored, parts, left, .. } = self;
-        filter_in_parts(subject, &scoped.local_filters, nodes, scored, (left, parts))
+        filter_in_parts(subject, &scoped.local_filters, nodes, scored, left, parts)
     }
 
     /// Finds the nodes that pass the filters which look at the objects of nodes.
@@ -210,7 +210,7 @@ impl Columns {
         nodes: Option<&[NodeIx]>,
     ) -> Result<(), Unusable> {
         let Self { passed, parts, left, .. } = self;
-        filter_in_parts(subject, &scoped.object_filters, nodes, passed, (left, parts))
+        filter_in_parts(subject, &scoped.object_filters, nodes, passed, left, parts)
     }
 
     /// Finds the nodes that the filters reject which look at each node for this lane alone, out of those to look at.
@@ -243,7 +243,8 @@ fn filter_in_parts(
     filters: &[&Named<dyn Filter>],
     nodes: Option<&[NodeIx]>,
     passed: &mut Lists,
-    (left, buffers): (&mut NodeBits, &mut Vec<Buffers>),
+    left: &mut NodeBits,
+    buffers: &mut Vec<Buffers>,
 ) -> Result<(), Unusable> {
     let ranges = ranges(subject.cluster().table_len());
     let count = if nodes.is_some() { 1 } else { ranges.len() };

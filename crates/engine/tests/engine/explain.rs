@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use engine::cycle::Form;
-use engine::{Evaluation, Outcome};
+use engine::{Evaluation, Input, Outcome};
 use framework::testing::{PodBuilder, pod};
 use framework::{Detail, NodeBits};
 
@@ -31,7 +31,17 @@ fn plugins() -> [Fake; 3] {
 
 fn evaluate(world: &mut World, pod: PodBuilder) -> Evaluation {
     let pod = Arc::new(pod.build());
-    world.on(|engine, now, ports| engine.evaluate(&pod, Form::Set, None, now, ports)).unwrap()
+    world
+        .on(|engine, now, ports| {
+            engine
+                .step(
+                    Input::Evaluate { pod: pod.clone(), form: Form::Set, start: None },
+                    now,
+                    ports,
+                )
+                .evaluation()
+        })
+        .unwrap()
 }
 
 fn names(world: &World, nodes: impl IntoIterator<Item = framework::NodeIx>) -> Vec<String> {
@@ -118,8 +128,11 @@ fn evaluation_agrees_with_the_decision() {
             let mut fresh = setup.nodes(&["a", "b", "c"]);
             let q = Arc::new(pod("q").build());
             let start = Some(evaluation.next_start);
-            let fresh =
-                fresh.on(|engine, now, ports| engine.evaluate(&q, Form::Set, start, now, ports));
+            let fresh = fresh.on(|engine, now, ports| {
+                engine
+                    .step(Input::Evaluate { pod: q.clone(), form: Form::Set, start }, now, ports)
+                    .evaluation()
+            });
             assert_eq!(fresh.unwrap().next_start, after, "row {place}: the walk goes on alike");
         }
     }
@@ -142,7 +155,14 @@ fn evaluation_reports_errors_and_an_empty_cluster() {
     let error = evaluation.error.unwrap();
     assert_eq!(error.message(), "no nodes available to schedule pods");
     let stranger = Arc::new(pod("p").scheduler("foreign").build());
-    let none =
-        world.on(|engine, now, ports| engine.evaluate(&stranger, Form::Set, None, now, ports));
+    let none = world.on(|engine, now, ports| {
+        engine
+            .step(
+                Input::Evaluate { pod: stranger.clone(), form: Form::Set, start: None },
+                now,
+                ports,
+            )
+            .evaluation()
+    });
     assert!(none.is_none(), "it is not ours to judge");
 }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use engine::Outcome;
 use engine::cycle::Extender;
 use engine::ports::Filtered;
+use engine::{Input, Outcome};
 use framework::testing::{PodBuilder, pod};
 use framework::{Time, WallOffset};
 
@@ -42,7 +42,9 @@ fn hanging(extender: Extender) -> World {
 
 fn probed(world: &mut World, outcome: Result<(), &str>) {
     let outcome = outcome.map_err(str::to_owned);
-    world.on(|engine, now, ports| engine.extender_probed(0, outcome, now, ports));
+    world.on(|engine, now, ports| {
+        engine.step(Input::ExtenderProbed { extender: 0, outcome }, now, ports)
+    });
 }
 
 #[track_caller]
@@ -74,7 +76,7 @@ fn next_pod_after_a_pause_tries_the_extender_again_without_waiting() {
     world.schedule(gpu_pod("p"));
     let wall = Time::parse_rfc3339("2026-01-01T00:00:00Z").unwrap();
     let offset = WallOffset::between(world.now, wall);
-    world.on(|engine, _, _| engine.set_wall_offset(offset));
+    world.on(|engine, now, ports| engine.step(Input::WallOffset(offset), now, ports));
     world.now = world.now + TIMEOUT * 2;
     let message = error(world.schedule(gpu_pod("q")));
     assert!(message.contains("tried again at 2026-01-01T00:00:20Z"), "{message}");

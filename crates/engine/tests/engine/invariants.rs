@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use engine::cycle::Form;
 use engine::queue::Place;
-use engine::{Attempt, Change, Effect, EffectKind, Eviction, Outcome, TieBreak};
+use engine::{Attempt, Change, Effect, EffectKind, Eviction, Input, Outcome, TieBreak};
 use framework::testing::{node, pod};
 use framework::{
     Answer, NominatedPods, NominatingInfo, PermitVerdict, Pod, PodKey, PostFilterResult,
@@ -369,7 +369,8 @@ impl Sim {
     }
 
     fn attempt(&mut self) {
-        let attempt = self.world.on(|engine, now, ports| engine.schedule_one(now, ports));
+        let attempt =
+            self.world.on(|engine, now, ports| engine.step(Input::Schedule, now, ports).attempt());
         let Some(Attempt { pod, outcome: Outcome::Assumed(node) }) = attempt else { return };
         let cluster = self.world.engine.cache().cluster();
         let view = cluster.node(cluster.node_named(&node).expect("a pod goes to a node there is"));
@@ -595,9 +596,15 @@ impl Sim {
 impl Sim {
     /// Whether some node can take the pod now.
     fn fits(&mut self, pod: &Arc<Pod>) -> bool {
-        let found = self
-            .world
-            .on(|engine, now, ports| engine.evaluate(pod, Form::OneNode, None, now, ports));
+        let found = self.world.on(|engine, now, ports| {
+            engine
+                .step(
+                    Input::Evaluate { pod: pod.clone(), form: Form::OneNode, start: None },
+                    now,
+                    ports,
+                )
+                .evaluation()
+        });
         found.is_some_and(|evaluation| !evaluation.feasible.is_empty())
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use framework::{EventResource, Pod, PodClaimSource, PodResourceClaim};
+use framework::{EventResource, ObjectKey, Pod, PodClaimSource, PodResourceClaim};
 use serde_json::{Value, json};
 
 use super::{Proposal, TRIES, size};
@@ -81,7 +81,8 @@ fn missing_claim(lab: &Lab<'_>, pod: &Pod, name: &str) -> Vec<Proposal> {
         let text = format!(
             "create the ResourceClaim {namespace}/{name}, for example for a device of class {class}"
         );
-        let key = (EventResource::ResourceClaim, &**namespace, name);
+        let key =
+            ObjectKey::namespaced(EventResource::ResourceClaim, namespace.clone(), name.into());
         Proposal::object("deviceClaim", size::MISSING, text, key, object)
     };
     classes.take(SLICES).map(proposal).collect()
@@ -90,7 +91,7 @@ fn missing_claim(lab: &Lab<'_>, pod: &Pod, name: &str) -> Vec<Proposal> {
 /// Classes that a claim names and that do not exist.
 fn missing_classes(lab: &Lab<'_>, claim: &Value) -> Vec<Proposal> {
     let missing = classes_of(claim).filter(|class| lab.cluster().device_class(class).is_none());
-    let proposal = |class| {
+    let proposal = |class: &str| {
         let object = json!({
             "apiVersion": "resource.k8s.io/v1",
             "kind": "DeviceClass",
@@ -98,7 +99,7 @@ fn missing_classes(lab: &Lab<'_>, claim: &Value) -> Vec<Proposal> {
             "spec": {},
         });
         let text = format!("create the DeviceClass {class}, which the claim of the pod names");
-        let key = (EventResource::DeviceClass, "", class);
+        let key = ObjectKey::cluster_scoped(EventResource::DeviceClass, class.into());
         Proposal::object("deviceClass", size::MISSING, text, key, object)
     };
     missing.map(proposal).collect()
@@ -112,7 +113,11 @@ fn easier_claims(claim: &Value) -> Vec<Proposal> {
     let easier = |kind, extent: f64, text: String, change: &dyn Fn(&mut Value)| {
         let mut object = claim.clone();
         change(&mut object["spec"]["devices"]);
-        let key = (EventResource::ResourceClaim, &*namespace, &*name);
+        let key = ObjectKey::namespaced(
+            EventResource::ResourceClaim,
+            namespace.as_str().into(),
+            name.as_str().into(),
+        );
         Proposal::object(kind, size::POD + extent, text, key, object)
     };
     let mut proposals = Vec::new();
@@ -222,7 +227,7 @@ fn one_more_device(name: &str, mut object: Value) -> Option<(String, Proposal)> 
     let text = format!(
         "one more device like {like} of {driver}{place}, or the end of a pod that uses one"
     );
-    let key = (EventResource::ResourceSlice, "", name);
+    let key = ObjectKey::cluster_scoped(EventResource::ResourceSlice, name.into());
     Some((driver, Proposal::object("device", size::NODE, text, key, object)))
 }
 
@@ -247,6 +252,6 @@ fn first_device(node: &str, driver: &str, like: Option<&Value>) -> Proposal {
         None => "no ResourceSlice of that driver exists, so that it may not run",
     };
     let text = format!("a device of {driver}, for example on node {node}: {reason}");
-    let key = (EventResource::ResourceSlice, "", &*name);
+    let key = ObjectKey::cluster_scoped(EventResource::ResourceSlice, name.as_str().into());
     Proposal::object("device", size::NODE, text, key, object)
 }

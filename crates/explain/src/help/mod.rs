@@ -17,7 +17,7 @@ mod taints;
 use std::sync::Arc;
 
 use engine::{Change, Trial};
-use framework::{Cluster, ControllerKind, EventResource, Node, NodeIx, Pod, PodKey, PodSpec};
+use framework::{Cluster, ControllerKind, Node, NodeIx, ObjectKey, Pod, PodKey, PodSpec};
 use serde_json::Value;
 
 use crate::answer::Suggestion;
@@ -116,19 +116,10 @@ impl Proposal {
     }
 
     /// An object that exists then.
-    fn object(
-        kind: &'static str,
-        size: f64,
-        text: String,
-        (resource, namespace, name): (EventResource, &str, &str),
-        object: Value,
-    ) -> Self {
-        let change = Change::Object {
-            kind: resource,
-            namespace: namespace.into(),
-            name: name.into(),
-            object: Some(Arc::new(object)),
-        };
+    fn object(kind: &'static str, size: f64, text: String, key: ObjectKey, object: Value) -> Self {
+        let ObjectKey { kind: resource, namespace, name } = key;
+        let object = Some(Arc::new(object));
+        let change = Change::Object { kind: resource, namespace, name, object };
         Self::new(kind, size, text, vec![change])
     }
 }

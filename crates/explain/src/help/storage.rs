@@ -2,7 +2,7 @@
 
 use engine::Change;
 use framework::storage::PersistentVolumeClaim;
-use framework::{EventResource, NodeIx, Pod};
+use framework::{EventResource, NodeIx, ObjectKey, Pod};
 use serde_json::{Value, json};
 
 use super::{Proposal, are_siblings, size};
@@ -63,8 +63,13 @@ fn new_claim(pod: &Pod, name: &str, class: Option<String>, text: String) -> Prop
         Some(class) => (claim_object(namespace, name, Some(class), None), Vec::new()),
         None => {
             let volume = format!("volume-for-{name}");
-            let object =
-                volume_object(&volume, "", "1Gi", &json!(["ReadWriteOnce"]), (namespace, name));
+            let object = volume_object(
+                &volume,
+                "",
+                "1Gi",
+                &json!(["ReadWriteOnce"]),
+                claim_ref(namespace, name),
+            );
             let change = object_change(EventResource::PersistentVolume, "", &volume, object);
             (claim_object(namespace, name, Some(""), Some(&volume)), vec![change])
         }
@@ -102,7 +107,7 @@ fn unbound(lab: &Lab<'_>, claim: &PersistentVolumeClaim) -> Vec<Proposal> {
             "create the StorageClass {class}, which claim {namespace}/{name} names, with a provisioner of the \
              cluster and WaitForFirstConsumer"
         );
-        let key = (EventResource::StorageClass, "", &**class);
+        let key = ObjectKey::cluster_scoped(EventResource::StorageClass, class.clone());
         proposals.push(Proposal::object("class", size::MISSING, text, key, object));
     }
     proposals.push(volume_for(lab, claim));
@@ -121,7 +126,7 @@ fn volume_for(lab: &Lab<'_>, claim: &PersistentVolumeClaim) -> Proposal {
         modes = json!(["ReadWriteOnce"]);
     }
     let volume = format!("volume-for-{name}");
-    let made = volume_object(&volume, class, &size, &modes, (namespace, name));
+    let made = volume_object(&volume, class, &size, &modes, claim_ref(namespace, name));
     object["spec"]["volumeName"] = json!(volume);
     object["metadata"]["annotations"][BIND_COMPLETED] = json!("yes");
     object["status"]["phase"] = json!("Bound");
@@ -157,7 +162,11 @@ fn free_storage(lab: &Lab<'_>, findings: &Findings) -> Vec<Proposal> {
             "capacity": size,
         });
         let text = format!("{size} of free storage of class {class} on node {}", node.name);
-        let key = (EventResource::CsiStorageCapacity, "default", "capacity-for-the-claim");
+        let key = ObjectKey::namespaced(
+            EventResource::CsiStorageCapacity,
+            "default".into(),
+            "capacity-for-the-claim".into(),
+        );
         proposals.push(Proposal::object("storageCapacity", size::NODE, text, key, object));
     }
     proposals
@@ -190,7 +199,7 @@ fn topologies(lab: &Lab<'_>, findings: &Findings) -> Vec<Proposal> {
             "let the StorageClass {class} make volumes where {}, too: its allowedTopologies leave that out",
             place.join(", ")
         );
-        let key = (EventResource::StorageClass, "", &**class);
+        let key = ObjectKey::cluster_scoped(EventResource::StorageClass, class.clone());
         Some(Proposal::object("topology", size::NODE - 0.1, text, key, object))
     };
     unbound_claims(lab, findings).filter_map(proposal).collect()
@@ -224,21 +233,20 @@ fn lost(lab: &Lab<'_>, claim: &PersistentVolumeClaim) -> Option<Proposal> {
         return None;
     }
     let PersistentVolumeClaim { namespace, name, class, .. } = claim;
-    let object = volume_object(volume, class, "1Gi", &json!(["ReadWriteOnce"]), (namespace, name));
+    let object =
+        volume_object(volume, class, "1Gi", &json!(["ReadWriteOnce"]), claim_ref(namespace, name));
     let text = format!(
         "restore the PersistentVolume {volume}, which claim {namespace}/{name} is bound to"
     );
-    let key = (EventResource::PersistentVolume, "", &**volume);
+    let key = ObjectKey::cluster_scoped(EventResource::PersistentVolume, volume.clone());
     Some(Proposal::object("volume", size::NODE, text, key, object))
 }
 
-fn volume_object(
-    name: &str,
-    class: &str,
-    size: &str,
-    modes: &Value,
-    (namespace, claim): (&str, &str),
-) -> Value {
+fn claim_ref(namespace: &str, name: &str) -> Value {
+    json!({"namespace": namespace, "name": name})
+}
+
+fn volume_object(name: &str, class: &str, size: &str, modes: &Value, claim: Value) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "PersistentVolume",
@@ -247,7 +255,7 @@ fn volume_object(
             "storageClassName": class,
             "capacity": {"storage": size},
             "accessModes": modes,
-            "claimRef": {"namespace": namespace, "name": claim},
+            "claimRef": claim,
         },
         "status": {"phase": "Bound"},
     })
@@ -348,6 +356,6 @@ fn higher_limit(lab: &Lab<'_>, node: NodeIx) -> Option<Proposal> {
         }
     }
     let text = format!("one more volume allowed on node {name} by its CSI driver");
-    let key = (EventResource::CsiNode, "", &**name);
+    let key = ObjectKey::cluster_scoped(EventResource::CsiNode, name.clone());
     Some(Proposal::object("limitOfDriver", size::OTHER_POD + 0.5, text, key, object))
 }

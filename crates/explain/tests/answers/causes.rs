@@ -1,7 +1,7 @@
 //! Pods that wait for different reasons: the first suggestion is about the cause, and after it the pod has a node.
 
 use dry_run::{Object, World};
-use engine::{Change, Engine};
+use engine::{Change, Engine, Input};
 use explain::{
     ClusterCopy, Follower, Lab, explain_cluster, explain_group, explain_node, explain_pod, facts,
 };
@@ -335,10 +335,10 @@ fn pod_that_may_evict_others_needs_no_help() {
     let mut engine = Engine::new(config());
     let ports = &mut engine::ports::Ports { extenders: &mut (), probe: &mut () };
     for node in case.nodes {
-        engine.apply(Change::Node(node.build()), now, ports);
+        engine.step(Input::Change(Change::Node(node.build())), now, ports);
     }
     for pod in case.running.into_iter().chain([case.pending]) {
-        engine.apply(Change::Pod(Box::new(pod.build())), now, ports);
+        engine.step(Input::Change(Change::Pod(Box::new(pod.build()))), now, ports);
     }
     let facts = facts(&engine, &PodKey::new("default", "waits"), now).unwrap();
     let answer = explain_pod(&mut Lab::new(&mut engine, now, &|| false), facts, None).unwrap();
@@ -485,7 +485,9 @@ fn follower_notices_a_nomination_that_ends_and_a_pod_that_is_replaced() {
     let nodes = case.nodes.into_iter().map(|node| Change::Node(node.build()));
     let pods = case.running.into_iter().chain([case.pending.clone()]);
     let pods = pods.map(|pod| Change::Pod(Box::new(pod.build())));
-    nodes.chain(pods).for_each(|change| engine.apply(change, now, ports));
+    for change in nodes.chain(pods) {
+        engine.step(Input::Change(change), now, ports);
+    }
     let mut follower = Follower::new(config());
     let mut follow = |engine: &Engine| {
         follower.follow(ClusterCopy::of(engine, now), now);
@@ -495,12 +497,15 @@ fn follower_notices_a_nomination_that_ends_and_a_pod_that_is_replaced() {
     };
     assert_eq!(follow(&engine).0.as_deref(), Some("n1"));
     let without = pod("waits").cpu("4").priority(5).uid("another").build();
-    engine.apply(
-        Change::PodDeleted { key: without.key.clone(), uid: case.pending.build().uid },
+    engine.step(
+        Input::Change(Change::PodDeleted {
+            key: without.key.clone(),
+            uid: case.pending.build().uid,
+        }),
         now,
         ports,
     );
-    engine.apply(Change::Pod(Box::new(without)), now, ports);
+    engine.step(Input::Change(Change::Pod(Box::new(without))), now, ports);
     assert_eq!(follow(&engine), (None, "another".to_owned()));
 }
 

@@ -1,7 +1,7 @@
 //! A follower knows what the engine knows, whatever happens while it copies, and copies only what has changed.
 
 use engine::ports::Ports;
-use engine::{Change, EffectKind, Engine};
+use engine::{Change, EffectKind, Engine, Input};
 use explain::{ClusterCopy, Follower};
 use fastrand::Rng;
 use framework::testing::{node, pod};
@@ -16,7 +16,7 @@ const PODS: usize = 120;
 
 fn apply(engine: &mut Engine, change: Change) {
     let ports = &mut Ports { extenders: &mut (), probe: &mut () };
-    engine.apply(change, Time::ZERO, ports);
+    engine.step(Input::Change(change), Time::ZERO, ports);
 }
 
 /// Makes one random change: of a node, a pod or a claim, a decision, or its bind, which may fail.
@@ -79,14 +79,18 @@ fn change(engine: &mut Engine, rng: &mut Rng) {
             let (namespace, name) = ("default".into(), name.as_str().into());
             apply(engine, Change::Object { kind, namespace, name, object });
         }
-        7 | 8 => drop(engine.schedule_one(Time::ZERO, ports)),
+        7 | 8 => drop(engine.step(Input::Schedule, Time::ZERO, ports).attempt()),
         _ => {
             for effect in engine.take_effects() {
                 let answer = match &effect.kind {
                     EffectKind::Bind { .. } if rng.bool() => Answer::Error("refused".to_owned()),
                     _ => Answer::ok(),
                 };
-                engine.answer(effect.id, &answer, Time::ZERO, ports);
+                engine.step(
+                    Input::Answer { effect: effect.id, answer: answer.clone() },
+                    Time::ZERO,
+                    ports,
+                );
             }
         }
     }

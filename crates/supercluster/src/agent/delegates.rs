@@ -85,7 +85,8 @@ impl DelegateTable {
     pub fn list(
         &self,
         incarnation: &Arc<str>,
-        (known, after): (&str, u64),
+        known: &str,
+        after: u64,
         page: usize,
     ) -> DelegateList {
         let is_known = *known == **incarnation && after >= self.forgotten;
@@ -135,7 +136,7 @@ mod tests {
     }
 
     fn list(delegates: &DelegateTable, incarnation: &str, after: u64) -> DelegateList {
-        delegates.list(&"life".into(), (incarnation, after), 5)
+        delegates.list(&"life".into(), incarnation, after, 5)
     }
 
     fn names(list: &DelegateList) -> Vec<&str> {

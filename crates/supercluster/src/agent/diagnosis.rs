@@ -50,8 +50,8 @@ impl Agent {
         let mut rejected: BTreeMap<(String, Option<Arc<str>>), Counted> = BTreeMap::new();
         for node in &looked_at {
             let name = self.cluster().node_name(*node).clone();
-            let subject = (&*self.config.profile, &pod.pod);
-            let counted = match self.engine.check(subject, &name, now, ports) {
+            let profile = &self.config.profile;
+            let counted = match self.engine.check(profile, &pod.pod, &name, now, ports) {
                 Ok(()) => &mut fitting,
                 Err(status) => {
                     rejected.entry((status.message(), status.plugin().cloned())).or_default()

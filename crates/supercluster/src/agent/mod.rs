@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::ports::Ports;
-use engine::{Change, Effect, EffectId, Engine};
+use engine::{Change, Effect, EffectId, Engine, Input};
 use framework::{Answer, Cluster, Pod, PodKey, Time, Uid};
 
 pub use engine::decide::DrawNodes;
@@ -268,7 +268,7 @@ impl Agent {
             Change::Pod(pod) if pod.terminal => Some(pod.uid.clone()),
             _ => None,
         };
-        self.engine.apply(change, now, ports);
+        self.engine.step(Input::Change(change), now, ports);
         if let (Some(pod), Some(mark)) = (seen, mark) {
             if let Some(terms) = mark.terms.as_ref().filter(|_| !pod.terminal) {
                 self.leases.add(&pod.uid, &pod.key, terms);
@@ -340,7 +340,7 @@ impl Agent {
         now: Time,
         ports: &mut Ports<'_>,
     ) {
-        self.engine.answer(effect, answer, now, ports);
+        self.engine.step(Input::Answer { effect, answer: answer.clone() }, now, ports);
         self.collect(now);
     }
 
@@ -360,7 +360,7 @@ impl Agent {
 
     /// Takes in the time.
     pub fn tick(&mut self, now: Time, ports: &mut Ports<'_>) {
-        self.engine.tick(now, ports);
+        self.engine.step(Input::Tick, now, ports);
         while let Some(entry) = self.retries.first_entry().filter(|entry| entry.key().0 <= now) {
             let purpose = entry.remove();
             self.repeat(purpose);

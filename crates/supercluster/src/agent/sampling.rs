@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use engine::catch_panic;
-use engine::decide::{DrawNodes, SampledNode, Selection};
+use engine::decide::{DrawNodes, SampledNode, Selection, WantedSample};
 use engine::ports::{Count, Ports};
 use framework::{Cluster, NodeBits, NodeView, Pod, Status, Time};
 
@@ -60,17 +60,20 @@ impl Agent {
         let failed = |status: Status| Refusal::new(RefusalCode::Failed, status.message());
         let (name, seed) = (&*request.strategy, self.rng.u64(..));
         let begun = catch_panic(name, ports.probe, || {
-            let wanted = strategy.sample_size(total, request.nodes_to_sample_bp);
-            (wanted, strategy.start(seed))
+            let count = strategy.sample_size(total, request.nodes_to_sample_bp);
+            (count, strategy.start(seed))
         });
-        let (wanted, source) = begun.map_err(failed)?;
-        let subject = (&*self.config.profile, &request.pod.pod);
+        let (count, source) = begun.map_err(failed)?;
+        let (profile, pod) = (&self.config.profile, &request.pod.pod);
         let sample = match source {
-            Source::Best => self.engine.sample(subject, Selection::Best, wanted, now, ports),
+            Source::Best => {
+                let best = WantedSample { selection: Selection::Best, count };
+                self.engine.sample(profile, pod, best, now, ports)
+            }
             Source::Draw(draw) => {
                 let mut draw = CaughtDraw { name, draw, panicked: None };
-                let selection = Selection::Drawn(&mut draw);
-                let sample = self.engine.sample(subject, selection, wanted, now, ports);
+                let drawn = WantedSample { selection: Selection::Drawn(&mut draw), count };
+                let sample = self.engine.sample(profile, pod, drawn, now, ports);
                 if let Some(status) = draw.panicked {
                     ports.probe.count(Count::Panic { plugin: &request.strategy });
                     return Err(failed(status));
@@ -138,8 +141,8 @@ impl Agent {
         now: Time,
         ports: &mut Ports<'_>,
     ) -> Option<i64> {
-        let subject = (&*self.config.profile, pod);
-        let sample = self.engine.sample(subject, Selection::Best, 1, now, ports).ok()?;
+        let best = WantedSample { selection: Selection::Best, count: 1 };
+        let sample = self.engine.sample(&self.config.profile, pod, best, now, ports).ok()?;
         sample.nodes.first().map(|best| best.score * 1_000 / sample.weight.max(1))
     }
 
@@ -152,8 +155,8 @@ impl Agent {
         ports: &mut Ports<'_>,
     ) -> Option<i64> {
         let node = self.cluster().node_named(node)?;
-        let (subject, draw) = ((&*self.config.profile, pod), &mut Only(node));
-        let sample = self.engine.sample(subject, Selection::Drawn(draw), 1, now, ports).ok()?;
+        let drawn = WantedSample { selection: Selection::Drawn(&mut Only(node)), count: 1 };
+        let sample = self.engine.sample(&self.config.profile, pod, drawn, now, ports).ok()?;
         let own = sample.nodes.first().filter(|sampled| sampled.node == node)?;
         Some(own.score * 1_000 / sample.weight.max(1))
     }

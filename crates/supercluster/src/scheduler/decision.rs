@@ -156,6 +156,13 @@ pub(super) struct Choice {
     pub(super) tolerance_milli: i64,
 }
 
+/// What a decision chooses from, and how.
+pub(super) struct Choosing<'s> {
+    pub(super) samples: &'s [(ClusterIx, Arc<SampleResponse>)],
+    pub(super) choice: Choice,
+    pub(super) rng: &'s mut Rng,
+}
+
 /// Returns the best candidates, the best first. Equally good ones are in random order.
 ///
 /// # Errors
@@ -165,8 +172,9 @@ pub(super) fn decide(
     members: &Members,
     pod: &DecisionPod<'_>,
     state: &mut CycleState,
-    (samples, choice, rng): (&[(ClusterIx, Arc<SampleResponse>)], Choice, &mut Rng),
+    choosing: Choosing<'_>,
 ) -> Result<Vec<Candidate>, Status> {
+    let Choosing { samples, choice, rng } = choosing;
     let mut nodes: Vec<(usize, DecisionNode<'_>)> = Vec::new();
     for (place, (cluster, sample)) in samples.iter().enumerate() {
         let cluster = members.get(*cluster);

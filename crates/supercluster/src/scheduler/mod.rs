@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::ports::Ports;
-use engine::{Change, Effect, EffectId, Engine};
+use engine::{Change, Effect, EffectId, Engine, Input};
 use framework::{Answer, PodKey, Time, Uid};
 
 pub use self::clusters::{Cluster, ClusterIx};
@@ -43,7 +43,7 @@ pub use self::placement::{INTENT, Intent, OriginalPod, PLACEMENT, Placement, REP
 
 use self::clusters::Members;
 use self::explain::Rounds;
-use self::flight::Flight;
+use self::flight::{Flight, OpenCall};
 use self::leases::Leases;
 use crate::message::{Committed, PodObject, Request, Response};
 
@@ -370,11 +370,11 @@ impl Scheduler {
                 self.leases.forget(&pod.uid);
                 self.retries.remove(&pod.uid);
                 let change = Change::PodDeleted { key: pod.key.clone(), uid: pod.uid.clone() };
-                self.engine.apply(change, now, ports);
+                self.engine.step(Input::Change(change), now, ports);
                 self.placement_seen(&pod.uid, now, ports);
             }
             None => {
-                self.engine.apply(Change::Pod(Box::new((*pod).clone())), now, ports);
+                self.engine.step(Input::Change(Change::Pod(Box::new((*pod).clone()))), now, ports);
                 self.intent_seen(&pod.uid, now);
             }
         }
@@ -390,7 +390,7 @@ impl Scheduler {
             self.placed.remove(uid);
         }
         let change = Change::PodDeleted { key: key.clone(), uid: uid.clone() };
-        self.engine.apply(change, now, ports);
+        self.engine.step(Input::Change(change), now, ports);
         self.advance(now, ports);
     }
 
@@ -410,7 +410,7 @@ impl Scheduler {
 
     /// Takes in the new state of another object.
     pub fn apply(&mut self, change: Change, now: Time, ports: &mut Ports<'_>) {
-        self.engine.apply(change, now, ports);
+        self.engine.step(Input::Change(change), now, ports);
         self.advance(now, ports);
     }
 
@@ -424,7 +424,7 @@ impl Scheduler {
     ) {
         if self.lease_called(id, &answer, now) {
         } else if let Some((uid, cluster)) = self.calls.remove(&id) {
-            self.answered((uid, cluster, id), answer, now, ports);
+            self.answered(&OpenCall { uid, cluster, id }, answer, now, ports);
         }
         self.advance(now, ports);
     }
@@ -433,7 +433,7 @@ impl Scheduler {
     pub fn written(&mut self, id: WriteId, answer: WriteAnswer, now: Time, ports: &mut Ports<'_>) {
         if self.replacement_written(id, &answer, now, ports) {
         } else if let Some(uid) = self.writes.remove(&id) {
-            self.write_answered((&uid, id), answer, now, ports);
+            self.write_answered(&uid, id, answer, now, ports);
         }
         self.advance(now, ports);
     }
@@ -446,13 +446,13 @@ impl Scheduler {
         now: Time,
         ports: &mut Ports<'_>,
     ) {
-        self.engine.answer(effect, answer, now, ports);
+        self.engine.step(Input::Answer { effect, answer: answer.clone() }, now, ports);
         self.advance(now, ports);
     }
 
     /// Takes in the time.
     pub fn tick(&mut self, now: Time, ports: &mut Ports<'_>) {
-        self.engine.tick(now, ports);
+        self.engine.step(Input::Tick, now, ports);
         while let Some((_, uid)) = self.timers.first().filter(|(time, _)| *time <= now).cloned() {
             self.timer_fired(&uid, now, ports);
         }

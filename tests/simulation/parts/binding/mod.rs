@@ -15,7 +15,7 @@ use std::time::Duration;
 use engine::cycle::Extender;
 use engine::ports::Ports;
 use engine::profile::{PluginRef, Profiles, SchedulerProfile};
-use engine::{Attempt, Change, Effect, EffectId, EffectKind, Engine, EngineConfig};
+use engine::{Attempt, Change, Effect, EffectId, EffectKind, Engine, EngineConfig, Input};
 use fastrand::Rng;
 use framework::testing::node;
 use framework::{Answer, EventResource, ObjectKey, Time, Uid};
@@ -310,8 +310,8 @@ impl History {
 
     fn schedule(&mut self, trace: &mut Vec<String>) -> Result<Option<Attempt>, String> {
         let outages = self.outages();
-        let (attempt, asked) =
-            self.call(trace, |engine, now, ports| engine.schedule_one(now, ports))?;
+        let (attempt, asked) = self
+            .call(trace, |engine, now, ports| engine.step(Input::Schedule, now, ports).attempt())?;
         let Some(attempt) = attempt else { return Ok(None) };
         trace.push(format!("{:?}: {} is tried: {:?}", self.now, attempt.pod.key, attempt.outcome));
         self.is_attempt_right(&attempt, &asked, &outages)?;
@@ -341,7 +341,7 @@ impl History {
             for_it.map(|(key, _)| key.clone()).collect()
         };
         let is_binding = |engine: &Engine, uid: &Uid| engine.is_binding(uid);
-        self.call(trace, |engine, now, ports| engine.apply(change, now, ports))?;
+        self.call(trace, |engine, now, ports| engine.step(Input::Change(change), now, ports))?;
         let seen = look(&self.seen);
         let missed = waiting
             .iter()
@@ -368,7 +368,7 @@ impl History {
     fn wait(&mut self, wait: Duration, trace: &mut Vec<String>) -> Checked {
         self.now = self.now + wait;
         trace.push(format!("{:?}: after {wait:?}", self.now));
-        self.call(trace, |engine, now, ports| engine.tick(now, ports))?;
+        self.call(trace, |engine, now, ports| engine.step(Input::Tick, now, ports))?;
         let now = self.now;
         self.sent.retain(|sent| !sent.is_answered || now.since(sent.at) < LATEST);
         Ok(())
@@ -385,7 +385,7 @@ impl History {
             self.pauses[extender].1 = self.now;
         }
         self.call(trace, |engine, now, ports| {
-            engine.extender_probed(extender, outcome, now, ports);
+            engine.step(Input::ExtenderProbed { extender, outcome }, now, ports);
         })?;
         Ok(())
     }
@@ -542,8 +542,9 @@ impl History {
             cycle.notes(&kind, &answer);
         }
         look(&self.seen).failed.clear();
-        let ((), asked) =
-            self.call(trace, |engine, now, ports| engine.answer(id, &answer, now, ports))?;
+        let (_, asked) = self.call(trace, |engine, now, ports| {
+            engine.step(Input::Answer { effect: id, answer: answer.clone() }, now, ports)
+        })?;
         if was_binding && !self.writes.contains_key(&id) {
             self.has_ended_for_a_reason(&kind, &answer, (&key, &uid), &asked)?;
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use engine::queue::Place;
-use engine::{EffectId, Eviction};
+use engine::{EffectId, Eviction, Input};
 use framework::preemption::Preemption;
 use framework::{Answer, NominatedPods, Pod, Uid};
 
@@ -196,7 +196,9 @@ impl History<'_> {
         let placed = self.engine.cache().placed(&eviction.uid);
         let cluster = self.engine.cache().cluster();
         let home = placed.map(|placed| cluster.node_name(placed.node).clone());
-        let (_, asked) = self.call(|engine, now, ports| engine.answer(id, &answer, now, ports));
+        let (_, asked) = self.call(|engine, now, ports| {
+            engine.step(Input::Answer { effect: id, answer: answer.clone() }, now, ports)
+        });
         let Some(place) = preemption else {
             return self.nothing_is_evicted(&asked);
         };

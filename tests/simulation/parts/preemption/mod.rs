@@ -16,7 +16,9 @@ use std::time::Duration;
 use engine::ports::Ports;
 use engine::profile::{PluginRef, Profiles, SchedulerProfile};
 use engine::queue::Place;
-use engine::{Attempt, Change, EffectId, EffectKind, Engine, EngineConfig, Eviction, Outcome};
+use engine::{
+    Attempt, Change, EffectId, EffectKind, Engine, EngineConfig, Eviction, Input, Outcome,
+};
 use fastrand::Rng;
 use framework::preemption::FruitlessPreemptions;
 use framework::testing::{PodBuilder, node};
@@ -24,7 +26,6 @@ use framework::{
     Answer, Binding, CycleState, Handle, Node, NominatedPods, Permit, PermitVerdict, Plugin, Pod,
     PodKey, Time, Uid, api,
 };
-use recording::RecordedEngine;
 
 use self::checks::{counts_add_up, preemption_is_explained};
 use super::super::oracle::Related;
@@ -116,7 +117,7 @@ struct History<'r> {
     failures: u8,
     /// The last pod that was created, without its name.
     template: Option<PodBuilder>,
-    engine: RecordedEngine,
+    engine: Engine,
     now: Time,
     related: Related,
     /// The pods of the API server.
@@ -211,7 +212,7 @@ impl<'r> History<'r> {
             weights,
             failures,
             template: None,
-            engine: Engine::new(config).into(),
+            engine: Engine::new(config),
             now: Time::from_secs(1000),
             related: Related::default(),
             server: BTreeMap::new(),
@@ -240,7 +241,9 @@ impl<'r> History<'r> {
         let nodes = history.random.usize(1..3);
         for name in &NODES[..nodes] {
             let node = new_node(name);
-            history.call(|engine, now, ports| engine.apply(Change::Node(node), now, ports));
+            history.call(|engine, now, ports| {
+                engine.step(Input::Change(Change::Node(node)), now, ports)
+            });
         }
         if history.random.u8(..3) > 0 {
             history.set_budget();
@@ -255,10 +258,7 @@ impl<'r> History<'r> {
     }
 
     /// Calls the engine, and takes in what it asks for.
-    fn call<T>(
-        &mut self,
-        call: impl FnOnce(&mut RecordedEngine, Time, &mut Ports<'_>) -> T,
-    ) -> (T, Asked) {
+    fn call<T>(&mut self, call: impl FnOnce(&mut Engine, Time, &mut Ports<'_>) -> T) -> (T, Asked) {
         let ports = &mut Ports { extenders: &mut (), probe: &mut () };
         let result = call(&mut self.engine, self.now, ports);
         let mut asked = Asked::default();
@@ -349,8 +349,8 @@ impl<'r> History<'r> {
                 trace.push(format!("{name} is replaced"));
                 self.fruitless.forget_node(name);
                 self.call(|engine, now, ports| {
-                    engine.apply(Change::NodeDeleted(name.into()), now, ports);
-                    engine.apply(Change::Node(new_node(name)), now, ports);
+                    engine.step(Input::Change(Change::NodeDeleted(name.into())), now, ports);
+                    engine.step(Input::Change(Change::Node(new_node(name))), now, ports);
                 });
                 Ok(())
             }
@@ -418,7 +418,8 @@ impl<'r> History<'r> {
         let evicting = self.ending.clone();
         let running: BTreeSet<Uid> =
             self.pods.iter().filter(|pod| self.is_running(pod)).cloned().collect();
-        let (attempt, asked) = self.call(|engine, now, ports| engine.schedule_one(now, ports));
+        let (attempt, asked) =
+            self.call(|engine, now, ports| engine.step(Input::Schedule, now, ports).attempt());
         let Some(attempt) = attempt else {
             return rule(asked.evictions.is_empty(), || "evictions without an attempt".to_owned());
         };
@@ -498,7 +499,9 @@ impl<'r> History<'r> {
             }
             EffectKind::ReadPod { .. } | EffectKind::Fence { .. } => {
                 let answer = Answer::Gone("not found".to_owned());
-                self.call(|engine, now, ports| engine.answer(id, &answer, now, ports));
+                self.call(|engine, now, ports| {
+                    engine.step(Input::Answer { effect: id, answer: answer.clone() }, now, ports)
+                });
                 Ok(())
             }
             _ => Ok(()),
@@ -525,7 +528,9 @@ impl<'r> History<'r> {
             _ => Answer::Gone("not found".to_owned()),
         };
         trace.push(format!("{} is bound to {}: {answer:?}", binding.pod, binding.node));
-        let (_, asked) = self.call(|engine, now, ports| engine.answer(id, &answer, now, ports));
+        let (_, asked) = self.call(|engine, now, ports| {
+            engine.step(Input::Answer { effect: id, answer: answer.clone() }, now, ports)
+        });
         if !matches!(answer, Answer::Ok(_)) {
             // The pod is on no node any more.
             self.charged.remove(&binding.uid);
@@ -541,7 +546,7 @@ impl<'r> History<'r> {
             due = self.engine.next_deadline().filter(|due| *due <= end);
             self.now = due.unwrap_or(end).max(self.now);
             let (waiting, binding) = (self.waiting(), self.engine.binding_count());
-            let (_, asked) = self.call(|engine, now, ports| engine.tick(now, ports));
+            let (_, asked) = self.call(|engine, now, ports| engine.step(Input::Tick, now, ports));
             self.nothing_is_evicted(&asked)?;
             if self.engine.binding_count() == binding {
                 self.are_moved_for_a_reason(&waiting)?;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use engine::Change;
+use engine::{Change, Input};
 use framework::testing::{PodBuilder, bound_claim, csi_node, pod, volume};
 use framework::{EventResource, Pod, PodKey, Uid, api};
 use serde_json::{Value, json};
@@ -164,7 +164,7 @@ impl History<'_> {
             self.ends(&uid);
             let gone = uid.clone();
             let (_, asked) = self.call(|engine, now, ports| {
-                engine.apply(Change::PodDeleted { key, uid: gone }, now, ports);
+                engine.step(Input::Change(Change::PodDeleted { key, uid: gone }), now, ports);
             });
             let shown = self.shown.remove(&uid);
             self.charged.remove(&uid);
@@ -185,8 +185,9 @@ impl History<'_> {
             self.ends(&uid);
         }
         let node = new.node_name.clone();
-        let (_, asked) =
-            self.call(|engine, now, ports| engine.apply(Change::Pod(new.into()), now, ports));
+        let (_, asked) = self.call(|engine, now, ports| {
+            engine.step(Input::Change(Change::Pod(new.into())), now, ports)
+        });
         if let Some(node) = node.filter(|_| !was_bound) {
             self.arrivals.insert(node.clone(), self.attempt);
             self.leaves(&uid, Some(&node));
@@ -246,7 +247,11 @@ impl History<'_> {
         let key = (kind.clone(), namespace.clone(), name.clone());
         self.related.set(key, object.as_ref());
         self.call(|engine, now, ports| {
-            engine.apply(Change::Object { kind, namespace, name, object }, now, ports);
+            engine.step(
+                Input::Change(Change::Object { kind, namespace, name, object }),
+                now,
+                ports,
+            );
         });
     }
 

@@ -23,7 +23,6 @@ use engine::{Change, Engine, EngineConfig, Outcome};
 use fastrand::Rng;
 use framework::testing::node;
 use framework::{Time, Uid};
-use recording::RecordedEngine;
 
 use self::plugin::{DOES, NAMES, PERMIT_WAITS, Seen, look};
 use self::server::{Bound, NAMESPACE, Server, Stored, Watched, refusal, unclear};
@@ -145,7 +144,7 @@ fn new_scheduler(
     let extenders = extenders.collect();
     let engine = Engine::new(EngineConfig { seed, extenders, ..EngineConfig::new(profiles) });
     let mut scheduler = Scheduler::new(
-        RecordedEngine::from(engine),
+        engine,
         ApiDispatcher::new(limits.clone(), seed),
         EventRecorder::new(Options::default(), seed),
     );

@@ -2,7 +2,7 @@
 
 use engine::ports::Ports;
 use engine::profile::{PluginRef, Profiles, SchedulerProfile};
-use engine::{Change, EffectId, Engine, EngineConfig};
+use engine::{Change, EffectId, Engine, EngineConfig, Input};
 use framework::testing::pod;
 use framework::{
     Bind, BindStep, CycleState, Handle, Plugin, Pod, QueueSort, QueuedPod, Registry, Time,
@@ -38,8 +38,8 @@ pub(super) fn effect_ids() -> impl Iterator<Item = EffectId> {
     (0_u32..).flat_map(move |number| {
         let ports = &mut Ports { extenders: &mut (), probe: &mut () };
         let pod = pod(&format!("p{number}")).build();
-        engine.apply(Change::Pod(Box::new(pod)), Time::ZERO, ports);
-        engine.schedule_one(Time::ZERO, ports);
+        engine.step(Input::Change(Change::Pod(Box::new(pod))), Time::ZERO, ports);
+        engine.step(Input::Schedule, Time::ZERO, ports).attempt();
         engine.take_effects().into_iter().map(|effect| effect.id)
     })
 }

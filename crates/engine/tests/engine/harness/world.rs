@@ -8,8 +8,8 @@ use engine::ports::Ports;
 use engine::profile::{PluginRef, Profiles, SchedulerProfile};
 use engine::queue::Place;
 use engine::{
-    Change, Effect, EffectId, EffectKind, Engine, EngineConfig, EventType, Eviction, Outcome,
-    TieBreak,
+    Change, Effect, EffectId, EffectKind, Engine, EngineConfig, EventType, Eviction, Input,
+    Outcome, TieBreak,
 };
 use framework::preemption::LONGEST_PAUSE;
 use framework::testing::{NodeBuilder, PodBuilder};
@@ -166,7 +166,7 @@ impl World {
     }
 
     pub(crate) fn apply(&mut self, change: Change) {
-        self.on(|engine, now, ports| engine.apply(change, now, ports));
+        self.on(|engine, now, ports| engine.step(Input::Change(change), now, ports));
     }
 
     /// A node appears or changes.
@@ -259,12 +259,15 @@ impl World {
     }
 
     pub(crate) fn answer(&mut self, effect: EffectId, answer: &Answer) {
-        self.on(|engine, now, ports| engine.answer(effect, answer, now, ports));
+        self.on(|engine, now, ports| {
+            engine.step(Input::Answer { effect, answer: answer.clone() }, now, ports)
+        });
     }
 
     /// One attempt with the next pod.
     pub(crate) fn try_attempt(&mut self) -> Option<Outcome> {
-        let attempt = self.on(|engine, now, ports| engine.schedule_one(now, ports))?;
+        let attempt =
+            self.on(|engine, now, ports| engine.step(Input::Schedule, now, ports).attempt())?;
         Some(attempt.outcome)
     }
 
@@ -300,7 +303,7 @@ impl World {
     /// What is due is done, so that the next deadline lies ahead.
     #[track_caller]
     pub(crate) fn tick(&mut self) {
-        self.on(|engine, now, ports| engine.tick(now, ports));
+        self.on(|engine, now, ports| engine.step(Input::Tick, now, ports));
         let due = self.engine.next_deadline();
         assert!(due.is_none_or(|due| due > self.now), "still due after a tick: {due:?}");
     }

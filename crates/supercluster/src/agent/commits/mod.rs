@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::catch_panic;
-use engine::decide::Selection;
+use engine::decide::{Selection, WantedSample};
 use engine::ports::Ports;
 use framework::{Pod, PodKey, Status, Time, Uid};
 
@@ -211,7 +211,7 @@ impl Agent {
                 message,
             }));
         }
-        let verdict = self.engine.check((&self.config.profile, pod), node, now, ports);
+        let verdict = self.engine.check(&self.config.profile, pod, node, now, ports);
         verdict.map(|()| node.clone()).map_err(|status| outcome_of(&status))
     }
 
@@ -223,8 +223,9 @@ impl Agent {
         now: Time,
         ports: &mut Ports<'_>,
     ) -> Result<Arc<str>, CommitOutcome> {
-        let subject = (&*self.config.profile, &request.pod.pod);
-        let sample = self.engine.sample(subject, Selection::Best, 1, now, ports);
+        let best = WantedSample { selection: Selection::Best, count: 1 };
+        let (profile, pod) = (&self.config.profile, &request.pod.pod);
+        let sample = self.engine.sample(profile, pod, best, now, ports);
         let sample = sample.map_err(|status| match outcome_of(&status) {
             CommitOutcome::Conflict(conflict) => {
                 CommitOutcome::Conflict(Conflict { code: ConflictCode::ScoreFell, ..conflict })

@@ -48,7 +48,8 @@ impl Scheduler {
 
     pub(in crate::scheduler) fn write_answered(
         &mut self,
-        (uid, id): (&Uid, WriteId),
+        uid: &Uid,
+        id: WriteId,
         answer: WriteAnswer,
         now: Time,
         ports: &mut Ports<'_>,
@@ -191,7 +192,7 @@ impl Scheduler {
         self.rounds.committed(uid, place, outcome_text(&outcome));
         match outcome {
             CommitOutcome::Committed(committed) => {
-                self.record(uid, (cluster, committed), now, ports);
+                self.record(uid, cluster, committed, now, ports);
             }
             CommitOutcome::Conflict(_) => {
                 self.stats.conflicts += 1;
@@ -232,7 +233,8 @@ impl Scheduler {
     pub(super) fn record(
         &mut self,
         uid: &Uid,
-        (cluster, committed): (ClusterIx, Committed),
+        cluster: ClusterIx,
+        committed: Committed,
         now: Time,
         ports: &mut Ports<'_>,
     ) {

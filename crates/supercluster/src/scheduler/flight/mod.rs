@@ -294,23 +294,33 @@ impl Scheduler {
     }
 }
 
+/// A request to an agent, about a pod.
+#[derive(Debug)]
+pub(super) struct OpenCall {
+    pub(super) uid: Uid,
+    pub(super) cluster: ClusterIx,
+    pub(super) id: CallId,
+}
+
 /// Inputs of flights.
 impl Scheduler {
     pub(super) fn answered(
         &mut self,
-        (uid, cluster, id): (Uid, ClusterIx, CallId),
+        call: &OpenCall,
         answer: Result<Response, String>,
         now: Time,
         ports: &mut Ports<'_>,
     ) {
+        let OpenCall { uid, cluster, id } = call;
+        let (cluster, id) = (*cluster, *id);
         if answer.is_ok() {
             self.members.heard(cluster, now);
         }
-        let answer = answer.and_then(|answer| of_pod(answer, &uid));
-        let Some(flight) = self.flights.get_mut(&uid) else { return };
+        let answer = answer.and_then(|answer| of_pod(answer, uid));
+        let Some(flight) = self.flights.get_mut(uid) else { return };
         match (&mut flight.phase, answer) {
             (Phase::Sampling(_), answer) => {
-                self.sampled((&uid, cluster, id), answer, now, ports);
+                self.sampled(call, answer, now, ports);
             }
             (Phase::Committing { call, .. }, answer) if *call == id => match answer {
                 Ok(Response::Commit(CommitOutcome::Rejected(refusal)))
@@ -320,23 +330,23 @@ impl Scheduler {
                     ) =>
                 {
                     // An earlier life of the agent may have carried out a copy of the request.
-                    self.ask_agent(&uid, now);
+                    self.ask_agent(uid, now);
                 }
-                Ok(Response::Commit(outcome)) => self.commit_ended(&uid, outcome, now, ports),
-                Ok(_) | Err(_) => self.ask_agent(&uid, now),
+                Ok(Response::Commit(outcome)) => self.commit_ended(uid, outcome, now, ports),
+                Ok(_) | Err(_) => self.ask_agent(uid, now),
             },
             // The answer comes late. A rejection says nothing about an earlier copy of the request.
             (Phase::Asking { commit, .. }, Ok(Response::Commit(outcome)))
                 if *commit == id && !matches!(outcome, CommitOutcome::Rejected(_)) =>
             {
-                self.commit_ended(&uid, outcome, now, ports);
+                self.commit_ended(uid, outcome, now, ports);
             }
             // The answer to an earlier seal says nothing about this try.
             (Phase::Asking { commit, .. }, Ok(Response::Seal(outcome))) if *commit < id => {
-                self.sealed(&uid, outcome, now, ports);
+                self.sealed(uid, outcome, now, ports);
             }
             (Phase::Recovering { after, .. }, Ok(Response::Seal(outcome))) if *after < id => {
-                self.recovered(&uid, cluster, outcome, now, ports);
+                self.recovered(uid, cluster, outcome, now, ports);
             }
             _ => {}
         }
@@ -378,7 +388,7 @@ impl Scheduler {
         let Phase::Recovering { waiting, .. } = &mut flight.phase else { return };
         match outcome {
             SealOutcome::Committed(committed) => {
-                self.record(uid, (cluster, committed), now, ports);
+                self.record(uid, cluster, committed, now, ports);
             }
             SealOutcome::Sealed => {
                 waiting.remove(&cluster);

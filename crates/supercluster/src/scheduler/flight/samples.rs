@@ -5,13 +5,13 @@ use std::sync::Arc;
 use engine::ports::Ports;
 use framework::{CycleState, Status, Time, Uid};
 
-use super::{Flight, Phase, Sampling};
+use super::{Flight, OpenCall, Phase, Sampling};
 use crate::message::{Request, Response, SampleRequest, SampleResponse};
-use crate::scheduler::clusters::{ClusterIx, Members};
-use crate::scheduler::decision::{self, Choice, DecisionPod};
+use crate::scheduler::clusters::Members;
+use crate::scheduler::decision::{self, Choice, Choosing, DecisionPod};
 use crate::scheduler::explain::{CandidateExplanation, ClusterExplanation, Round, short};
 use crate::scheduler::pipeline::Pipeline;
-use crate::scheduler::{CallId, Decision, Scheduler, SchedulerOutput};
+use crate::scheduler::{Decision, Scheduler, SchedulerOutput};
 
 impl Scheduler {
     /// Begins a round: asks a share of the clusters for samples.
@@ -101,11 +101,13 @@ impl Scheduler {
 
     pub(super) fn sampled(
         &mut self,
-        (uid, cluster, id): (&Uid, ClusterIx, CallId),
+        call: &OpenCall,
         answer: Result<Response, String>,
         now: Time,
         ports: &mut Ports<'_>,
     ) {
+        let OpenCall { uid, cluster, id } = call;
+        let (cluster, id) = (*cluster, *id);
         let Some(Flight { phase: Phase::Sampling(sampling), .. }) = self.flights.get_mut(uid)
         else {
             return;
@@ -171,10 +173,10 @@ impl Scheduler {
             agents_choose: self.config.agents_choose,
             tolerance_milli: self.config.tolerance_milli,
         };
-        let (state, samples) = (&mut sampling.state, &*sampling.samples);
+        let state = &mut sampling.state;
         let mut pipeline = Pipeline { plugins: &self.config.plugins, probe: &mut *ports.probe };
-        let parts = (samples, choice, &mut self.rng);
-        let decided = decision::decide(&mut pipeline, &self.members, &pod, state, parts);
+        let choosing = Choosing { samples: &sampling.samples, choice, rng: &mut self.rng };
+        let decided = decision::decide(&mut pipeline, &self.members, &pod, state, choosing);
         let clusters = sampling.explain(&self.members);
         let (candidates, ended) = match &decided {
             Err(status) => (Vec::new(), Some(status.message())),

@@ -158,14 +158,15 @@ impl World {
         let member = &self.members[cluster];
         let incarnation: Arc<str> = format!("c{cluster}-{}", member.life).into();
         let table = member.agent.as_ref().map(|_| &member.delegates).filter(|_| !is_lost);
-        let list = table
-            .map(|table| table.list(&incarnation, (&known.0, known.1), self.settings.list_page));
+        let list =
+            table.map(|table| table.list(&incarnation, &known.0, known.1, self.settings.list_page));
         self.push(self.now + takes, Event::Listed { scheduler: seat, life, cluster, list });
     }
 
     pub(super) fn listed(
         &mut self,
-        (seat, life): (usize, u32),
+        seat: usize,
+        life: u32,
         cluster: usize,
         list: Option<DelegateList>,
     ) {
@@ -344,7 +345,7 @@ impl World {
                 }
             }
             (Step::Seal(member, _, then), ErrandAnswer::Sealed(outcome)) => {
-                self.sealed(seat, &pod, (member, then), outcome)
+                self.sealed(seat, &pod, member, then, outcome)
             }
             (Step::Delete(.., Then::End { must_be_gone }), ErrandAnswer::Deleted(is_gone)) => {
                 Err(is_gone || !must_be_gone)
@@ -396,7 +397,8 @@ impl World {
         &mut self,
         seat: usize,
         pod: &Uid,
-        (member, then): (usize, Then),
+        member: usize,
+        then: Then,
         outcome: SealOutcome,
     ) -> Result<Step, bool> {
         let is_sealed = outcome == SealOutcome::Sealed;

@@ -709,7 +709,7 @@ impl World {
                 self.manage(write, id.map(|id| Writer::Scheduler { scheduler, life, id }));
             }
             Event::Managed { at, uid, note, writer, work } => {
-                self.managed(at, (&uid, note), writer, work);
+                self.managed(at, &uid, note, writer, work);
             }
             Event::Written { scheduler, life, id, answer } => {
                 self.with_scheduler(scheduler, life, |scheduler, now, ports| {
@@ -717,10 +717,10 @@ impl World {
                 });
             }
             Event::Shown { scheduler, life, original } => {
-                self.shown_to((scheduler, life), original);
+                self.shown_to(scheduler, life, original);
             }
             Event::LeaseWrite { scheduler, life, id, cluster, operation } => {
-                self.write_lease((scheduler, life), id, &cluster, &operation);
+                self.write_lease(scheduler, life, id, &cluster, &operation);
             }
             Event::LeaseAnswered { scheduler, life, id, answer } => {
                 self.with_scheduler(scheduler, life, |scheduler, now, ports| {
@@ -732,7 +732,7 @@ impl World {
             }
             Event::List { scheduler, life, cluster } => self.list(scheduler, life, cluster),
             Event::Listed { scheduler, life, cluster, list } => {
-                self.listed((scheduler, life), cluster, list);
+                self.listed(scheduler, life, cluster, list);
             }
             Event::Look { scheduler, life } => {
                 if self.seats[scheduler].life == life {

@@ -82,7 +82,7 @@ impl World {
                     self.write_later(seat, life, Some(id), write);
                 }
                 SchedulerOutput::Lease { id, cluster, operation } => {
-                    self.write_lease_later(seat, life, id, (cluster, operation));
+                    self.write_lease_later(seat, life, id, cluster, operation);
                 }
                 SchedulerOutput::Released { cluster, pod } => {
                     if let Some(mirror) = &mut self.seats[seat].mirror {
@@ -133,7 +133,8 @@ impl World {
         scheduler: usize,
         life: u32,
         id: scheduler::WriteId,
-        (cluster, operation): (Arc<str>, LeaseOperation),
+        cluster: Arc<str>,
+        operation: LeaseOperation,
     ) {
         let takes = self.around(self.settings.latencies.api.div_f64(2.0));
         let is_lost = self.rng.f64() < self.settings.faults.lost_writes;
@@ -152,7 +153,8 @@ impl World {
 
     pub(super) fn write_lease(
         &mut self,
-        (scheduler, life): (usize, u32),
+        scheduler: usize,
+        life: u32,
         id: Option<scheduler::WriteId>,
         cluster: &Arc<str>,
         operation: &LeaseOperation,
@@ -188,7 +190,7 @@ impl World {
         let begin = |own: &mut Self| own.management.carry_out(write, now);
         let work = self.timed(|costs| &mut costs.servers, begin);
         match self.lead {
-            None => self.managed(now, (&uid, note), writer, work),
+            None => self.managed(now, &uid, note, writer, work),
             Some(lead) => {
                 self.push(now + lead, Event::Managed { at: now, uid, note, writer, work });
             }
@@ -199,7 +201,8 @@ impl World {
     pub(super) fn managed(
         &mut self,
         at: Time,
-        (uid, note): (&Uid, Option<Note>),
+        uid: &Uid,
+        note: Option<Note>,
         writer: Option<Writer>,
         work: Work<ManagementOutcome>,
     ) {
@@ -279,7 +282,8 @@ impl World {
     /// A watch shows a pod to a scheduler and its mirror.
     pub(super) fn shown_to(
         &mut self,
-        (seat, life): (usize, u32),
+        seat: usize,
+        life: u32,
         original: Result<Box<OriginalPod>, (PodKey, Uid)>,
     ) {
         if self.seats[seat].life == life
