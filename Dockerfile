@@ -9,9 +9,12 @@ RUN cargo install --locked --root /usr/local cargo-auditable@0.7.7
 
 ARG BUILDARCH
 ARG TARGETARCH
-# The linker and the C library of the target. Packages are not pinned, so that a build has the security
-# updates of Debian 12; the image names the version of the C library.
-# hadolint ignore=DL3008
+# `debug` serves CPU and heap profiles below /debug/pprof/: it has frame pointers, the allocator that samples, and the
+# symbols that would double the size of the other image.
+ARG VARIANT=release
+# The linker and the C library of the target, and `make` for the allocator of the variant `debug`. Packages are not
+# pinned, so that a build has the security updates of Debian 12; the image names the version of the C library.
+# hadolint ignore=DL3008,SC2086
 RUN case $TARGETARCH in \
         amd64) cpu=x86_64 compiler=gcc-x86-64-linux-gnu ;; \
         arm64) cpu=aarch64 compiler=gcc-aarch64-linux-gnu ;; \
@@ -19,18 +22,20 @@ RUN case $TARGETARCH in \
     esac \
     && echo "$cpu" > /cpu \
     && rustup target add "$cpu-unknown-linux-gnu" \
+    && packages="" \
+    && if [ "$VARIANT" = debug ]; then packages=make; fi \
     && if [ "$TARGETARCH" != "$BUILDARCH" ]; then \
         dpkg --add-architecture "$TARGETARCH" \
-        && apt-get update \
-        && apt-get install --yes --no-install-recommends "$compiler" "libc6-dev:$TARGETARCH" \
+        && packages="$packages $compiler libc6-dev:$TARGETARCH"; \
+    fi \
+    && if [ -n "$packages" ]; then \
+        apt-get update \
+        && apt-get install --yes --no-install-recommends $packages \
         && rm -rf /var/lib/apt/lists/*; \
     fi
 
 WORKDIR /src
 COPY . .
-# `debug` serves CPU profiles at /debug/pprof/profile: it has frame pointers, and the symbols that would double the
-# size of the other image.
-ARG VARIANT=release
 # The features `sandbox` and `simulator` stay out. The mounts outlive the build and are not part of the
 # image, so the binary is copied out of them.
 RUN --mount=type=cache,target=/usr/local/cargo/registry,sharing=locked \
@@ -67,6 +72,8 @@ LABEL org.opencontainers.image.title="Loadmaster" \
       org.opencontainers.image.source="https://github.com/loadmaster/loadmaster" \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=build /image /
+# The only folder of a container with a read-only root that a process may write to: heap profiles need a file.
+ENV TMPDIR=/dev/shm
 # A number, because the kubelet cannot check runAsNonRoot on a name.
 USER 65532:65532
 EXPOSE 10259

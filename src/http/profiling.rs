@@ -1,12 +1,13 @@
-//! `/debug/pprof/`: CPU profiles of the running scheduler.
+//! `/debug/pprof/`: CPU and heap profiles of the running scheduler.
 //!
-//! A build with the feature `profiling` samples all threads while a request asks for it. Other builds
-//! answer how to obtain a profile.
+//! A build with the feature `profiling` samples all threads while a request asks for it, and samples
+//! allocations from its start. Other builds answer how to obtain a profile.
 
 use axum::Router;
-use axum::extract::Path;
 use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
+#[cfg(feature = "profiling")]
+use axum::response::IntoResponse;
+use axum::response::Response;
 use axum::routing::get;
 
 use super::App;
@@ -17,19 +18,23 @@ const INDEX: &str = "\
 /debug/pprof/
 
 profile?seconds=30  CPU profile in the format of pprof, one request at a time
+heap                memory in use by the stacks that allocated it, in the format of pprof
 cmdline             command line
 
 Other profiles of Go programs do not exist here.
 ";
 
-const HEAP: &str = "\
-No build of this program has heap profiles. `cargo bench --bench memory` measures the memory per node and pod; \
-metrics process_resident_memory_bytes and scheduler_cache_size show both for this process. To profile a \
-process, run a dynamically linked build under heaptrack.
+const ALLOCATIONS: &str = "\
+No build of this program counts what was allocated and freed. /debug/pprof/heap has the memory in use.
 ";
 
-/// The profiles of Go that describe memory.
-const MEMORY_PROFILES: [&str; 2] = ["heap", "allocs"];
+#[cfg(not(feature = "profiling"))]
+const BUILD: &str = "\
+This binary was built without profiles. The image with the suffix `-debug` has them:
+docker buildx build --build-arg VARIANT=debug --tag loadmaster:VERSION-debug .
+A binary with them, without an image:
+RUSTFLAGS='-C force-frame-pointers=yes' cargo build --release --features profiling
+";
 
 /// Adds the paths.
 pub(super) fn with_profiling(router: Router<App>) -> Router<App> {
@@ -40,6 +45,8 @@ pub(super) fn with_profiling(router: Router<App>) -> Router<App> {
         .route("/debug/pprof/", get(index))
         .route("/debug/pprof/cmdline", get(command_line))
         .route("/debug/pprof/profile", get(cpu::profile))
+        .route("/debug/pprof/heap", get(heap::profile))
+        .route("/debug/pprof/allocs", get(allocations))
         .route("/debug/pprof/{name}", get(other))
 }
 
@@ -50,28 +57,47 @@ async fn command_line() -> Response {
     plain(StatusCode::OK, arguments.join("\0"))
 }
 
-async fn other(Path(name): Path<String>) -> Response {
-    match MEMORY_PROFILES.contains(&name.as_str()) {
-        true => plain(StatusCode::NOT_IMPLEMENTED, HEAP.to_owned()),
-        false => plain(StatusCode::NOT_FOUND, "Unknown profile\n".to_owned()),
-    }
-    .into_response()
+async fn allocations() -> Response {
+    plain(StatusCode::NOT_IMPLEMENTED, ALLOCATIONS.to_owned())
+}
+
+async fn other() -> Response {
+    plain(StatusCode::NOT_FOUND, "Unknown profile\n".to_owned())
+}
+
+/// Answers with a profile under the name that Go servers give it.
+#[cfg(feature = "profiling")]
+fn attachment(name: &str, profile: Vec<u8>) -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, "application/octet-stream".to_owned()),
+        (header::CONTENT_DISPOSITION, format!("attachment; filename=\"{name}\"")),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
+    ];
+    (headers, profile).into_response()
 }
 
 #[cfg(not(feature = "profiling"))]
 mod cpu {
     use super::*;
 
-    const BUILD: &str = "\
-This binary was built without CPU profiles. The image with the suffix `-debug` has them:
-docker buildx build --build-arg VARIANT=debug --tag loadmaster:VERSION-debug .
-A binary with them, without an image:
-RUSTFLAGS='-C force-frame-pointers=yes' cargo build --release --features profiling
-Or profile the process on its node: perf record -g -p PID
+    pub(super) async fn profile() -> Response {
+        let text = format!("{BUILD}Or profile the process on its node: perf record -g -p PID\n");
+        plain(StatusCode::NOT_IMPLEMENTED, text)
+    }
+}
+
+#[cfg(not(feature = "profiling"))]
+mod heap {
+    use super::*;
+
+    /// What an operator can do with the process that runs.
+    const METRICS: &str = "\
+The metrics process_resident_memory_bytes and scheduler_cache_size show the memory of this process and what it holds; \
+`cargo bench --bench memory` measures the memory per node and pod.
 ";
 
     pub(super) async fn profile() -> Response {
-        plain(StatusCode::NOT_IMPLEMENTED, BUILD.to_owned())
+        plain(StatusCode::NOT_IMPLEMENTED, format!("{BUILD}{METRICS}"))
     }
 }
 
@@ -98,14 +124,7 @@ mod cpu {
         let seconds = seconds.and_then(|(_, seconds)| seconds.parse().ok());
         let seconds = seconds.filter(|seconds| *seconds > 0).unwrap_or(DEFAULT_SECONDS);
         match sample(Duration::from_secs(seconds.min(MAX_SECONDS))).await {
-            Ok(profile) => {
-                let headers = [
-                    (header::CONTENT_TYPE, "application/octet-stream"),
-                    (header::CONTENT_DISPOSITION, "attachment; filename=\"profile\""),
-                    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-                ];
-                (headers, profile).into_response()
-            }
+            Ok(profile) => attachment("profile", profile),
             Err(error) => {
                 let text = format!("Could not enable CPU profiling: {error}\n");
                 plain(StatusCode::INTERNAL_SERVER_ERROR, text)
@@ -142,6 +161,45 @@ mod cpu {
             assert!(second.is_err());
             let profile = pprof::protos::Profile::parse_from_bytes(&first.unwrap()).unwrap();
             assert!(!profile.sample.is_empty() && !profile.function.is_empty());
+        }
+    }
+}
+
+#[cfg(feature = "profiling")]
+mod heap {
+    use std::sync::Arc;
+
+    use anyhow::Context;
+    use jemalloc_pprof::PROF_CTL;
+
+    use super::*;
+
+    /// The setting of the allocator is compiled in (`.cargo/config.toml`).
+    const OFF: &str = "\
+This process samples no allocations. Start it with the environment variable _RJEM_MALLOC_CONF=prof:true.
+";
+
+    /// Answers with the memory in use now, by the stacks that allocated it.
+    pub(super) async fn profile() -> Response {
+        let Some(sampling) = PROF_CTL.as_ref() else {
+            return plain(StatusCode::NOT_IMPLEMENTED, OFF.to_owned());
+        };
+        let mut sampling = Arc::clone(sampling).lock_owned().await;
+        // The allocator writes its own format to a temporary file, and the crate converts it.
+        let dump = tokio::task::spawn_blocking(move || {
+            sampling.dump_pprof().with_context(|| {
+                let folder = std::env::temp_dir();
+                format!("the profile is written through a file in {}", folder.display())
+            })
+        });
+        match dump.await.map_err(anyhow::Error::from).flatten() {
+            Ok(profile) => attachment("heap", profile),
+            Err(error) => {
+                let text = format!(
+                    "Could not take a heap profile: {error:#}. Set TMPDIR to a folder that the process may write to.\n"
+                );
+                plain(StatusCode::INTERNAL_SERVER_ERROR, text)
+            }
         }
     }
 }

@@ -482,17 +482,19 @@ async fn pprof_paths_exist_only_while_profiling_is_on() {
     assert!(server.get("/debug/pprof/").await.1.contains("profile?seconds=30"));
     let (status, text) = server.get("/debug/pprof/cmdline").await;
     assert!(status == 200 && text.contains("loadmaster"), "{text}");
-    let (status, text) = server.get("/debug/pprof/heap").await;
-    assert!(status == 501 && text.contains("heaptrack"), "{text}");
+    let (status, text) = server.get("/debug/pprof/allocs").await;
+    assert!(status == 501 && text.contains("/debug/pprof/heap"), "{text}");
     assert_eq!(server.get("/debug/pprof/mutex").await, (404, "Unknown profile\n".into()));
     if cfg!(not(feature = "profiling")) {
-        let (status, text) = server.get("/debug/pprof/profile").await;
-        assert!(status == 501 && text.contains("--features profiling"), "{text}");
-        assert!(text.contains("--build-arg VARIANT=debug"), "{text}");
+        for path in ["/debug/pprof/profile", "/debug/pprof/heap"] {
+            let (status, text) = server.get(path).await;
+            assert!(status == 501 && text.contains("--features profiling"), "{path}: {text}");
+            assert!(text.contains("--build-arg VARIANT=debug"), "{path}: {text}");
+        }
     }
     let without = Server::with(Health::default(), false);
-    for path in ["/debug/pprof", "/debug/pprof/", "/debug/pprof/profile"] {
-        assert_eq!(without.get(path).await, (404, "404 page not found\n".into()), "{path}");
+    for path in ["", "/", "/profile", "/heap"].map(|path| format!("/debug/pprof{path}")) {
+        assert_eq!(without.get(&path).await, (404, "404 page not found\n".into()), "{path}");
     }
 }
 
