@@ -215,6 +215,10 @@ impl Args {
         if self.output == Output::Wide { Detail::Wide } else { Detail::Usual }
     }
 
+    fn layout(&self) -> Layout {
+        Layout::of_stdout(self.detail(), self.all)
+    }
+
     /// The note that says how GPUs are counted.
     fn note(&self) -> &'static str {
         match self.gpu_share {
@@ -239,10 +243,7 @@ fn run_cluster(args: &Args, setup: &Setup) -> anyhow::Result<ExitCode> {
     let simulation = cluster::simulate(dump, &args.question(setup.settings(&args.engine)?))?;
     warn(&simulation.warnings);
     match args.output {
-        Output::Table | Output::Wide => {
-            let layout = Layout::of_stdout(args.detail(), args.all);
-            print(&report::simulation(&simulation, layout))
-        }
+        Output::Table | Output::Wide => print(&report::simulation(&simulation, args.layout())),
         Output::Json => print_json(&PlacedPods::of(&simulation)),
         Output::Yaml => print_yaml(&PlacedPods::of(&simulation)),
     }?;
@@ -271,7 +272,7 @@ fn compare_clusters(args: &Args, named: &[(String, Setup)]) -> anyhow::Result<()
     warn(&notes.collect::<Vec<_>>());
     let comparison = Comparison::of(&simulations);
     match args.output {
-        Output::Table | Output::Wide => print(&comparison.render(Colour::of_stdout())),
+        Output::Table | Output::Wide => print(&comparison.render(args.layout())),
         Output::Json => print_json(&comparison),
         Output::Yaml => print_yaml(&comparison),
     }

@@ -63,7 +63,7 @@ impl Layout {
     }
 
     /// Returns the text with the summary in its place.
-    pub(super) fn with_summary(&self, summary: &str, text: &str) -> String {
+    pub fn with_summary(&self, summary: &str, text: &str) -> String {
         match self.ends_with_summary {
             true => format!("{}\n{summary}", text.trim_start_matches('\n')),
             false => format!("{summary}{text}"),

@@ -10,9 +10,7 @@ use super::waiting::{Waiting, duration};
 use crate::Tally;
 use dry_run::NodeUsage;
 use dry_run::cluster::{LeftPod, LeftState, Simulation, Summary};
-
-/// Maximum number of listed pods on a terminal; JSON lists all.
-const LISTED: usize = 50;
+use dry_run::report::cluster::Layout;
 
 /// The comparison of runs of a cluster dump. Its JSON form is an interface: fields are added, never
 /// renamed.
@@ -96,20 +94,17 @@ impl Comparison {
         }
     }
 
-    /// Renders the comparison as text: numbers side by side, then the pods that differ.
-    pub fn render(&self, colour: Colour) -> String {
-        let mut text = self.numbers().render(colour);
-        text += &match self.differing.len() {
+    /// Renders the comparison as text: numbers side by side as the summary, and the pods that differ.
+    pub fn render(&self, layout: Layout) -> String {
+        let text = match self.differing.len() {
             0 => "\nEvery pod gets the same node.\n".to_owned(),
-            number => format!("\nPLACED DIFFERENTLY: {number}\n"),
+            number => {
+                let (shown, more) = table::cut(number, layout.is_whole);
+                let pods = self.pods(shown).render(layout.colour);
+                format!("\nPLACED DIFFERENTLY: {number}\n{pods}{more}")
+            }
         };
-        if !self.differing.is_empty() {
-            text += &self.pods().render(colour);
-        }
-        if let Some(more) = self.differing.len().checked_sub(LISTED).filter(|more| *more > 0) {
-            text += &format!("and {more} more; -o json has all of them\n");
-        }
-        text
+        layout.with_summary(&self.numbers().render(layout.colour), &text)
     }
 
     fn columns(&self, first: &str) -> Vec<Column> {
@@ -151,9 +146,9 @@ impl Comparison {
         table
     }
 
-    fn pods(&self) -> Table {
+    fn pods(&self, shown: usize) -> Table {
         let mut table = Table::new(self.columns("POD"));
-        for DifferingPod { pod, nodes } in self.differing.iter().take(LISTED) {
+        for DifferingPod { pod, nodes } in self.differing.iter().take(shown) {
             let node = |node: &Option<String>| match node {
                 Some(node) => Cell::from(node),
                 None => Cell::toned("pending", Tone::Bad),
@@ -286,6 +281,8 @@ fn mean(arrivals: &Arrivals, of: impl Fn(&Tally) -> usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use dry_run::report::cluster::Detail;
+
     use super::*;
 
     #[test]
@@ -306,6 +303,31 @@ mod tests {
         for (message, expected) in rows {
             assert_eq!(reasons(message), expected.iter().copied().collect(), "{message}");
         }
+    }
+
+    #[test]
+    fn list_of_pods_is_cut_and_numbers_come_last_on_a_terminal() {
+        let differing = |number| DifferingPod {
+            pod: format!("x/p{number}"),
+            nodes: vec![Some("a".to_owned()), None],
+        };
+        let configurations = Vec::new();
+        let comparison = Comparison { configurations, differing: (0..52).map(differing).collect() };
+        let usual = Layout {
+            detail: Detail::Usual,
+            is_whole: false,
+            ends_with_summary: false,
+            colour: Colour::Off,
+        };
+        let text = comparison.render(usual);
+        assert!(text.contains("x/p49") && !text.contains("x/p50"), "{text}");
+        assert!(text.ends_with("and 2 more; --all lists them\n"), "{text}");
+        let whole = comparison.render(Layout { is_whole: true, ..usual });
+        assert!(whole.contains("x/p51") && !whole.contains("--all"), "{whole}");
+        let last = comparison.render(Layout { ends_with_summary: true, ..usual });
+        assert!(last.starts_with("PLACED DIFFERENTLY: 52\n"), "{last}");
+        let (_, numbers) = last.split_once("--all lists them\n").unwrap();
+        assert!(numbers.contains("left pending"), "{last}");
     }
 
     #[test]
