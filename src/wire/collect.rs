@@ -158,6 +158,8 @@ pub(crate) struct Collector<'a> {
     pods: Placed<PodKey>,
     /// The places of objects of other kinds, by group and kind, namespace and name.
     others: HashMap<(String, String, String), Location>,
+    /// The same of the objects of a change.
+    changed: HashMap<(String, String, String), Location>,
     /// Number of names that were made after each `generateName`.
     generated: BTreeMap<String, u64>,
     admission: Admission,
@@ -205,6 +207,7 @@ impl<'a> Collector<'a> {
             nodes: Placed::new(),
             pods: Placed::new(),
             others: HashMap::new(),
+            changed: HashMap::new(),
             generated: BTreeMap::new(),
             admission: Admission::default(),
             quotas: Vec::new(),
@@ -274,11 +277,12 @@ impl<'a> Collector<'a> {
         *number += 1;
     }
 
-    /// Warns of an object that is given twice. Nodes and pods are looked at when they are taken.
+    /// Warns of an object that is given twice: in the input, or in the change. Nodes and pods of the input are looked at
+    /// when they are taken.
     fn note_identity(&mut self, at: &Location, version: &str, kind: &str, object: &Value) {
         let name = text(object, "name");
         let is_own = version == "v1" && ["Node", "Pod"].contains(&kind);
-        if self.is_change || is_own || name.is_empty() {
+        if name.is_empty() || (is_own && !self.is_change) {
             return;
         }
         let group = version.split_once('/').map_or("", |(group, _)| group);
@@ -287,7 +291,8 @@ impl<'a> Collector<'a> {
             given => given,
         };
         let key = (format!("{kind}.{group}"), namespace.to_owned(), name.to_owned());
-        if let Some(before) = self.others.insert(key, at.clone()) {
+        let seen = if self.is_change { &mut self.changed } else { &mut self.others };
+        if let Some(before) = seen.insert(key, at.clone()) {
             let name = match text(object, "namespace") {
                 "" => name.to_owned(),
                 given => format!("{given}/{name}"),

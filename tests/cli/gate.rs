@@ -87,6 +87,22 @@ fn pipeline_stops_what_cannot_be_read() {
 }
 
 #[test]
+fn objects_that_are_given_twice_in_a_change_are_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let dump = folder.path().join("dump.yaml");
+    fs::write(&dump, nodes(1) + &job_set(1)).unwrap();
+    let args = ["whatif", "-f", "-", "--dump", dump.to_str().unwrap()];
+    let once = loadmaster_with(&args, &job_set(2));
+    assert!(!once.err.contains("given twice"), "it replaces that of the dump: {}", once.err);
+    let twice = loadmaster_with(&args, &(job_set(2) + &job_set(1)));
+    assert!(twice.err.contains("JobSet train is given twice"), "{}", twice.err);
+    let pod = "---\napiVersion: v1\nkind: Pod\nmetadata: {name: p}\n\
+               spec: {containers: [{name: c, image: i}]}\n";
+    let twice = loadmaster_with(&args, &pod.repeat(2));
+    assert!(twice.err.contains("Pod p is given twice"), "{}", twice.err);
+}
+
+#[test]
 fn pipeline_stops_workloads_without_a_name_or_a_number_of_pods() {
     let template = "{spec: {containers: [{name: c, image: i}]}}";
     let nameless = format!(
