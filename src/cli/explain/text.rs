@@ -12,6 +12,9 @@ use table::{Colour, Column, Table};
 /// Number of rejections, attempts and pods that the short form shows.
 const SHOWN: usize = 5;
 
+/// How the reason begins for which every API server refuses a pod.
+const REFUSED: &str = "the pod is invalid, and an API server refuses it";
+
 /// The layout of an answer.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Layout {
@@ -77,7 +80,16 @@ pub(super) fn pod(answer: &PodAnswer, layout: Layout) -> String {
     let fits_nowhere = |now: &Now| now.feasible == 0 && now.preemption.is_none();
     let is_hopeless = answer.facts.node.is_none() && answer.now.as_ref().is_some_and(fits_nowhere);
     if is_hopeless && answer.help.is_empty() && !answer.help_is_incomplete {
-        out += "\nNo change was found that would help: several things are wrong on every node.\n";
+        let is_refused = |now: &Now| {
+            let mut reasons = now.rejections.iter().flat_map(|own| &own.reasons);
+            reasons.any(|reason| reason.starts_with(REFUSED))
+        };
+        out += match answer.now.as_ref().is_some_and(is_refused) {
+            true => "\nNo change of the cluster would help: the pod itself has to change.\n",
+            false => {
+                "\nNo change was found that would help: several things are wrong on every node.\n"
+            }
+        };
     }
     out += &help(&answer.help, answer.help_is_incomplete, layout);
     out += &waiting(&answer.facts, layout.wide);
@@ -405,8 +417,8 @@ pub(super) fn cluster(answer: &ClusterAnswer, layout: Layout) -> String {
             table.row([own.plugin.clone(), own.rejects.to_string(), own.alone.to_string()]);
         }
         let text = format!(
-            "\nPairs of a node and one of {} kinds of pending pods that a constraint rejects, and that only it rejects:",
-            answer.templates
+            "\nNodes that each constraint rejects, and those that it alone rejects, summed over {} of pending pods:",
+            counted(answer.templates, "kind")
         );
         push(&mut out, &text);
         out += &table.render(Colour::of_stdout());
@@ -505,6 +517,35 @@ mod tests {
         assert!(cut.ends_with("  and 2 more; --all shows them\n"), "{cut}");
         let whole = super::help(&help, false, Layout { whole: true, ..Layout::default() });
         assert!(whole.contains("change 6") && !whole.contains("--all"), "{whole}");
+    }
+
+    #[test]
+    fn pod_that_no_cluster_takes_has_to_change_itself() {
+        let text = |reason: &str| {
+            let rejection = Rejection {
+                plugin: String::new(),
+                code: "Unschedulable".to_owned(),
+                reasons: vec![reason.to_owned()],
+                count: 1,
+                nodes: Vec::new(),
+                details: Vec::new(),
+            };
+            let now = Now { nodes: 1, rejections: vec![rejection], ..Now::default() };
+            pod(
+                &PodAnswer {
+                    facts: PodFacts::default(),
+                    now: Some(now),
+                    node: None,
+                    help: Vec::new(),
+                    help_is_incomplete: false,
+                    notes: Vec::new(),
+                },
+                Layout::default(),
+            )
+        };
+        let refused = text(&format!("{REFUSED}: spec.containers"));
+        assert!(refused.contains("the pod itself has to change"), "{refused}");
+        assert!(text("Insufficient cpu").contains("several things are wrong on every node"));
     }
 
     #[test]
