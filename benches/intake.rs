@@ -92,7 +92,7 @@ async fn run(nodes: usize, pods: usize, accept: &'static str) -> anyhow::Result<
     });
     let (engine, peak) = taking_in.await?;
     let took = started.elapsed();
-    let cluster = engine.cache().cluster();
+    let cluster = engine.cluster();
     ensure!(cluster.node_count() == nodes, "{} nodes arrived", cluster.node_count());
     let grown = resident_bytes() - before;
     println!(

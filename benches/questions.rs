@@ -155,7 +155,7 @@ fn bound(engine: &mut Engine) -> Option<Arc<Pod>> {
         let mut found = None;
         for effect in engine.take_effects() {
             if let EffectKind::Bind { binding, .. } = &effect.kind {
-                found = engine.cache().placed(&binding.uid).map(|placed| placed.pod.clone());
+                found = engine.world().placed(&binding.uid).map(|placed| placed.pod.clone());
             }
             engine.step(
                 Input::Answer { effect: effect.id, answer: Answer::ok() },
@@ -284,7 +284,7 @@ fn drain(nodes: usize) -> String {
 
 /// Gives the pods of a node a controller, which makes them again.
 fn give_controllers(engine: &mut Engine, number: usize) {
-    let cluster = engine.cache().cluster();
+    let cluster = engine.cluster();
     let node = cluster.node_named(&support::node_name(number)).expect("the node exists");
     let pods: Vec<Arc<Pod>> = cluster.node(node).pods().cloned().collect();
     let controller = Arc::new(Controller { kind: ControllerKind::ReplicaSet, name: "set".into() });

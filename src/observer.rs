@@ -75,11 +75,11 @@ impl MetricsObserver {
             unschedulable: counts.unschedulable,
             gated: counts.gated,
         });
-        let cache = engine.cache();
+        let world = engine.world();
         self.metrics.set_cache_size(CacheSize {
-            nodes: cache.cluster().node_count(),
-            pods: cache.cluster().pod_count(),
-            assumed_pods: cache.assumed_count(),
+            nodes: world.cluster().node_count(),
+            pods: world.cluster().pod_count(),
+            assumed_pods: world.assumed_count(),
         });
         if let Some(elector) = elector {
             self.copy_election(elector);

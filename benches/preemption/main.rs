@@ -123,7 +123,7 @@ fn carry_out_eviction(engine: &mut Engine) -> Pod {
     });
     let (effect, victim) = evictions.next().expect("a pod is evicted");
     assert!(evictions.next().is_none(), "more than one pod is evicted");
-    let victim = engine.cache().placed(&victim).expect("the victim has a node").pod.clone();
+    let victim = engine.world().placed(&victim).expect("the victim has a node").pod.clone();
     engine.step(
         Input::Answer { effect, answer: Answer::ok() },
         Time::ZERO,

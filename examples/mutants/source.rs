@@ -12,9 +12,8 @@ use super::mutation::{Key, Mutation, rewrite};
 use super::planter::plant;
 
 /// The parts of the scheduler in which mutations are planted, and their files and folders.
-const MODULES: [(&str, &[&str]); 11] = [
+const MODULES: [(&str, &[&str]); 10] = [
     ("queue", &["crates/engine/src/queue"]),
-    ("cache", &["crates/engine/src/cache"]),
     ("world", &["crates/engine/src/world"]),
     ("binding", &["crates/engine/src/binding"]),
     ("preemption", &["crates/engine/src/preemption", "crates/framework/src/preemption"]),

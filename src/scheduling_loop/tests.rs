@@ -181,7 +181,7 @@ async fn thousand_questions_do_not_stop_decisions() {
     let Copied { cluster, now, .. } = copies.remove(PODS).await.unwrap();
     let profiles = config.build_profiles(&plugins::registry()).unwrap();
     let copied = cluster.engine(EngineConfig::new(profiles), now);
-    assert_eq!(copied.cache().cluster().pod_count(), PODS, "decisions wait for questions");
+    assert_eq!(copied.cluster().pod_count(), PODS, "decisions wait for questions");
     for copy in copies {
         copy.await.unwrap();
     }

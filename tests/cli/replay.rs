@@ -81,7 +81,7 @@ impl Recorded {
             for effect in self.encoder.take_effects(&mut self.engine) {
                 if let EffectKind::Bind { binding, .. } = effect.kind {
                     self.step(Input::Answer { effect: effect.id, answer: Answer::ok() });
-                    let placed = self.engine.cache().placed(&binding.uid).unwrap();
+                    let placed = self.engine.world().placed(&binding.uid).unwrap();
                     let bound = Pod { node_name: Some(binding.node), ..Pod::clone(&placed.pod) };
                     self.step(Input::Change(Change::Pod(Box::new(bound))));
                 }

@@ -52,7 +52,7 @@ fn search(case: &Value, form: Form) -> Result<Value, String> {
     let feasible = evaluation.feasible.iter().map(|(node, _)| *node);
     let actual = json!({
         "numFeasibleNodesToFind": limit,
-        "nodeOrder": decision::names(world.engine().cache().node_order().iter().copied(), cluster),
+        "nodeOrder": decision::names(world.engine().world().node_order().iter().copied(), cluster),
         "feasible": decision::names(feasible, cluster),
         "evaluated": evaluation.feasible.len() + evaluation.verdicts.explicit_count(),
         "nextStartIndex": evaluation.next_start,

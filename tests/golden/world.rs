@@ -76,7 +76,7 @@ impl World {
 
     /// Nodes and pods.
     pub(crate) fn cluster(&self) -> &Cluster {
-        self.engine.cache().cluster()
+        self.engine.cluster()
     }
 
     /// The views that plugins get.

@@ -11,7 +11,7 @@ use super::rules::{Checked, rule};
 
 /// Checks the counts of each node against its pods.
 pub(crate) fn of_nodes(engine: &Engine) -> Checked {
-    let cluster = engine.cache().cluster();
+    let cluster = engine.cluster();
     let mut placed = 0;
     for node in cluster.nodes().iter() {
         let (mut amounts, mut scored) = ([0; 3], [0; 2]);
@@ -46,19 +46,19 @@ pub(crate) fn of_nodes(engine: &Engine) -> Checked {
 
 /// Checks that the cache has the pods that the watch has `shown`, and besides them only assumed pods.
 pub(crate) fn of_pods(engine: &Engine, shown: &BTreeMap<Uid, Arc<str>>) -> Checked {
-    let cache = engine.cache();
-    let cluster = cache.cluster();
+    let world = engine.world();
+    let cluster = world.cluster();
     for (uid, node) in shown {
-        let known = cache.placed(uid).map(|placed| cluster.node_name(placed.node));
+        let known = world.placed(uid).map(|placed| cluster.node_name(placed.node));
         rule(known == Some(node), || format!("{uid} is shown on {node}, and known on {known:?}"))?;
-        rule(!cache.is_assumed(uid), || format!("{uid} is shown on {node}, and assumed"))?;
+        rule(!world.is_assumed(uid), || format!("{uid} is shown on {node}, and assumed"))?;
     }
     let mut others = cluster.pods().filter(|placed| !shown.contains_key(&placed.pod.uid));
-    let stray = others.find(|placed| !cache.is_assumed(&placed.pod.uid));
+    let stray = others.find(|placed| !world.is_assumed(&placed.pod.uid));
     rule(stray.is_none(), || format!("{:?} has a node that no watch has shown", stray))?;
-    let assumed = cluster.pods().filter(|placed| cache.is_assumed(&placed.pod.uid)).count();
-    rule(assumed == cache.assumed_count(), || {
-        format!("{assumed} pods are assumed, and {} are counted", cache.assumed_count())
+    let assumed = cluster.pods().filter(|placed| world.is_assumed(&placed.pod.uid)).count();
+    rule(assumed == world.assumed_count(), || {
+        format!("{assumed} pods are assumed, and {} are counted", world.assumed_count())
     })
 }
 

@@ -64,7 +64,7 @@ pub(crate) fn is_taken(engine: &Engine, related: &Related, attempt: &Attempt) ->
 fn is_counted(engine: &Engine, pod: &Pod, text: &str) -> Checked {
     let count = match text.contains(PENDING_TEXT) {
         true => 1,
-        false => engine.cache().cluster().node_count(),
+        false => engine.cluster().node_count(),
     };
     let is_counted = match count {
         0 => text.starts_with("no nodes available"),
@@ -83,7 +83,7 @@ struct Decision {
 impl Decision {
     /// Returns the decision; `None` if the pod belongs to another scheduler.
     fn of(evaluation: Evaluation, engine: &Engine) -> Self {
-        let cluster = engine.cache().cluster();
+        let cluster = engine.cluster();
         let named = |(node, total)| (cluster.node_name(node).clone(), total);
         Self {
             totals: evaluation.feasible.into_iter().map(named).collect(),
@@ -159,7 +159,7 @@ pub(crate) fn forms_agree(
     now: Time,
 ) -> Checked {
     let engine = scheduler.engine();
-    let placed = engine.cache().cluster().pods().map(|placed| placed.pod.clone());
+    let placed = engine.cluster().pods().map(|placed| placed.pod.clone());
     let claimants = related.storage.unbound_claims().map(|claim| Arc::new(claimant(claim)));
     let pods: Vec<_> = placed.chain(engine.pending().cloned()).chain(claimants).collect();
     let nothing_is_nominated = engine.nominator().is_empty();

@@ -53,7 +53,7 @@ impl Foreseen {
             probed.append(&mut extender.probed);
             let engine = decider.engine();
             if let Some(evaluation) = &evaluation {
-                let cluster = engine.cache().cluster();
+                let cluster = engine.cluster();
                 let best =
                     evaluation.best().into_iter().map(|node| cluster.node_name(node).clone());
                 foreseen.best.insert(pod.uid.clone(), best.collect());

@@ -233,8 +233,8 @@ fn is_ready(pod: &Pod, oracle: &Oracle<'_>, sight: &Sight<'_>, leader: &Replica)
         let is_shown = known.resource_version == pod.resource_version;
         known.uid == pod.uid && (is_shown || !needs_extender(pod))
     });
-    let chosen = engine.cache().placed(&pod.uid).map(|placed| {
-        let cluster = engine.cache().cluster();
+    let chosen = engine.world().placed(&pod.uid).map(|placed| {
+        let cluster = engine.cluster();
         &**cluster.node_name(placed.node)
     });
     // A bind of unknown outcome is stopped by a status patch.

@@ -21,7 +21,7 @@ use super::writes::Writes;
 /// The scheduler reckons with an eviction that has failed, or was never requested.
 pub(crate) fn evictions_are_true(server: &Server, replica: &Replica) -> Checked {
     let engine = replica.scheduler.engine();
-    let cluster = engine.cache().cluster();
+    let cluster = engine.cluster();
     let ends = |uid: &Uid| {
         let uid = uid.to_string();
         let mut pods = server.live_pods();

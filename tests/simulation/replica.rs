@@ -480,7 +480,7 @@ impl Replica {
         for victim in victims.iter().filter(|victim| !victim.terminating) {
             let is_new = self.victims.insert(victim.uid.clone());
             let is_counted =
-                budgets.all_count(victim) || engine.cache().placed(&victim.uid).is_none();
+                budgets.all_count(victim) || engine.world().placed(&victim.uid).is_none();
             rule(!is_new || is_counted, || {
                 format!("a budget ignores the eviction of {}", victim.key)
             })?;
@@ -502,7 +502,7 @@ impl Replica {
                 continue;
             }
             let victims = self.evictions.get(&pod.uid).map(Vec::as_slice).unwrap_or_default();
-            let placed = |victim: &Pod| engine.cache().placed(&victim.uid);
+            let placed = |victim: &Pod| engine.world().placed(&victim.uid);
             let ends = |victim: &Pod| {
                 engine.is_evicting(&victim.uid)
                     || placed(victim).is_some_and(|placed| placed.pod.terminating)
@@ -571,7 +571,7 @@ impl Replica {
     /// A pod waits for nothing.
     pub(crate) fn no_binding_waits_in_vain(&mut self, now: Time) -> Checked {
         let engine = self.scheduler.engine();
-        let pods = engine.cache().cluster().pods().map(|placed| &placed.pod);
+        let pods = engine.cluster().pods().map(|placed| &placed.pod);
         let ready = pods.filter(|pod| {
             engine.is_binding(&pod.uid)
                 && !pod.labels.contains_key(patience::LABEL)
@@ -611,7 +611,7 @@ impl Replica {
     pub(crate) fn counts_are_right(&mut self, now: Time) -> Checked {
         let mut fresh = new_engine(0, self.kind);
         let engine = self.scheduler.engine();
-        let cluster = engine.cache().cluster();
+        let cluster = engine.cluster();
         let nodes = cluster.nodes().iter().map(|node| Change::Node(cluster.to_node(node)));
         let pods = cluster.pods().map(|placed| Change::Pod(Box::new(Pod::clone(&placed.pod))));
         for change in self.related.changes().chain(nodes).chain(pods) {
@@ -787,8 +787,8 @@ impl Replica {
     fn ends(&mut self, pod: &Uid, now: Time) {
         self.placed.remove(pod);
         // The pod may be assumed on a node.
-        let cache = self.scheduler.engine().cache();
-        let placed = cache.placed(pod).map(|own| cache.cluster().node_name(own.node));
+        let world = self.scheduler.engine().world();
+        let placed = world.placed(pod).map(|own| world.cluster().node_name(own.node));
         self.preemptions.is_gone(pod, placed, now);
     }
 
@@ -799,21 +799,21 @@ impl Replica {
             Change::PodDeleted { uid, .. } => uid,
             _ => return false,
         };
-        let cache = self.scheduler.engine().cache();
-        cache.placed(uid).is_some() && !cache.is_assumed(uid)
+        let world = self.scheduler.engine().world();
+        world.placed(uid).is_some() && !world.is_assumed(uid)
     }
 
     /// Whether a change repeats what is known, or changes annotations or the status only.
     fn changes_nothing(&self, change: &Change) -> bool {
-        let cache = self.scheduler.engine().cache();
+        let world = self.scheduler.engine().world();
         match change {
-            Change::Node(node) => cache.node(&node.name).is_some_and(|known| {
+            Change::Node(node) => world.node(&node.name).is_some_and(|known| {
                 Node { annotations: node.annotations, images: node.images.clone(), ..known }
                     == *node
             }),
-            Change::Pod(pod) => cache.placed(&pod.uid).is_some_and(|placed| {
+            Change::Pod(pod) => world.placed(&pod.uid).is_some_and(|placed| {
                 let known = &placed.pod;
-                !cache.is_assumed(&pod.uid)
+                !world.is_assumed(&pod.uid)
                     && (&known.labels, &known.spec, &known.requests, known.terminating)
                         == (&pod.labels, &pod.spec, &pod.requests, pod.terminating)
                     && !pod.terminal

@@ -102,8 +102,8 @@ pub(crate) fn before_decisions(server: &Server, replica: &mut Replica) -> Checke
     rule(replica.is_synced(), || "a pod is tried before the watches are in sync".to_owned())?;
     let found = std::mem::take(&mut replica.found);
     let there: BTreeSet<Uid> = server.placed_pods().collect();
-    let cache = replica.scheduler.engine().cache();
-    let unknown = found.iter().find(|uid| there.contains(*uid) && cache.placed(uid).is_none());
+    let world = replica.scheduler.engine().world();
+    let unknown = found.iter().find(|uid| there.contains(*uid) && world.placed(uid).is_none());
     rule(unknown.is_none(), || format!("a pod is tried, and {unknown:?} was not told of"))
 }
 
@@ -129,7 +129,7 @@ pub(crate) fn at_every_step(engine: &Engine) -> Checked {
         let is_queued = queued_pod.is_some();
         let is_current = queued_pod.is_none_or(|queued| Arc::ptr_eq(queued, pod));
         rule(is_current, || format!("{} is queued in another version than the last", pod.key))?;
-        let is_assumed = engine.cache().is_assumed(&pod.uid);
+        let is_assumed = engine.world().is_assumed(&pod.uid);
         let places = usize::from(is_queued) + usize::from(is_assumed);
         rule(places <= 1, || format!("{} is queued and assumed", pod.key))?;
         let is_on_its_way = engine.queue().is_in_flight(&pod.uid) || engine.is_binding(&pod.uid);
@@ -149,7 +149,7 @@ fn nominated_pods_wait(engine: &Engine) -> Checked {
     for pod in nominator.nodes().flat_map(|node| nominator.nominated_to(node)) {
         let known = engine.pending_pod(&pod.key).filter(|known| known.uid == pod.uid);
         let is_last = known.is_some_and(|known| known.resource_version == pod.resource_version);
-        rule(is_last && engine.cache().placed(&pod.uid).is_none(), || {
+        rule(is_last && engine.world().placed(&pod.uid).is_none(), || {
             format!("{} is nominated as {}, known is {known:?}", pod.key, pod.resource_version)
         })?;
     }
@@ -180,12 +180,12 @@ pub(crate) fn no_permit_is_overdue(engine: &Engine, now: Time) -> Checked {
 
 /// Room: a pod that is assumed on a node is in its binding cycle, or bound there, or gone.
 pub(crate) fn no_room_is_kept_in_vain(server: &Server, engine: &Engine) -> Checked {
-    let cache = engine.cache();
-    if cache.assumed_count() <= engine.binding_count() {
+    let world = engine.world();
+    if world.assumed_count() <= engine.binding_count() {
         return Ok(());
     }
-    let cluster = cache.cluster();
-    let kept = |pod: &&Arc<Pod>| cache.is_assumed(&pod.uid) && !engine.is_binding(&pod.uid);
+    let cluster = world.cluster();
+    let kept = |pod: &&Arc<Pod>| world.is_assumed(&pod.uid) && !engine.is_binding(&pod.uid);
     for pod in cluster.pods().map(|placed| &placed.pod).filter(kept) {
         let uid = pod.uid.to_string();
         let stored = server.live_pods().find(|stored| stored["metadata"]["uid"] == uid.as_str());
@@ -240,10 +240,10 @@ fn nothing_is_left(replica: &mut Replica) -> Checked {
     let dropped = replica.scheduler.events_dropped();
     let related = &replica.related;
     let engine = replica.scheduler.engine();
-    let cluster = engine.cache().cluster();
+    let cluster = engine.cluster();
     let is_held_back = |pod: &&Arc<Pod>| engine.is_preempting(&pod.uid);
     let stays = |uid: &&Uid| {
-        let placed = engine.cache().placed(uid);
+        let placed = engine.world().placed(uid);
         placed.is_none_or(|placed| !placed.pod.terminating) && !engine.is_evicting(uid)
     };
     let evicting = related.budgets();
@@ -254,7 +254,7 @@ fn nothing_is_left(replica: &mut Replica) -> Checked {
         (usize::try_from(dropped).unwrap_or(usize::MAX), "events were dropped"),
         (engine.binding_count(), "binding cycles are under way"),
         (engine.waiting_pods().len(), "pods wait in Permit"),
-        (engine.cache().assumed_count(), "pods are assumed"),
+        (engine.world().assumed_count(), "pods are assumed"),
         (engine.pending().filter(is_held_back).count(), "preemptors are held back"),
         (evicting.filter(stays).count(), "evictions that are over count for budgets"),
         (engine.queue().counts().in_flight, "pods are in flight"),
@@ -269,14 +269,14 @@ fn nothing_is_left(replica: &mut Replica) -> Checked {
 fn nodes_agree(server: &Server, engine: &Engine) -> Checked {
     let stored: BTreeMap<&str, Node> =
         server.nodes().map(|node| (name(node), read_node(node))).collect();
-    let cluster = engine.cache().cluster();
+    let cluster = engine.cluster();
     let known: BTreeSet<&str> =
         cluster.nodes().iter().map(|node| &**cluster.node_name(node)).collect();
     rule(stored.keys().copied().eq(known.iter().copied()), || {
         format!("nodes are {:?}, known are {known:?}", stored.keys())
     })?;
     for (name, stored) in &stored {
-        let known = engine.cache().node(name);
+        let known = engine.world().node(name);
         let same = known.as_ref().is_some_and(|known| {
             (&known.labels, &known.taints, known.unschedulable)
                 == (&stored.labels, &stored.taints, stored.unschedulable)
@@ -292,7 +292,7 @@ fn nodes_agree(server: &Server, engine: &Engine) -> Checked {
 type Placed = BTreeMap<String, (String, String)>;
 
 fn placed_pods_agree(server: &Server, engine: &Engine) -> Checked {
-    let cluster = engine.cache().cluster();
+    let cluster = engine.cluster();
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let stored: Placed = server
         .live_pods()

@@ -70,7 +70,7 @@ pub(crate) fn parked_pods_fit_nowhere(
     let parked = parked.filter(|queued| engine.queue().trial_for(&queued.pod.key).is_none());
     let parked = parked.filter(|queued| queued.pending_plugins.is_empty());
     let parked: Vec<_> = parked.filter(|queued| !queued.pod.terminating).collect();
-    if parked.is_empty() || engine.cache().assumed_count() > 0 {
+    if parked.is_empty() || engine.world().assumed_count() > 0 {
         return Ok(());
     }
     let oracle = Oracle::of_engine(engine, related);

@@ -611,9 +611,9 @@ impl World {
     /// Takes late binds as those of another scheduler that a process does not know of while it decides.
     fn note_unknown_binds(&mut self, number: usize) {
         let Some(replica) = &self.seats.at(number).replica else { return };
-        let cache = replica.scheduler.engine().cache();
+        let world = replica.scheduler.engine().world();
         for uid in std::mem::take(&mut self.late_binds) {
-            if cache.placed(&Uid::from(&*uid)).is_none() {
+            if world.placed(&Uid::from(&*uid)).is_none() {
                 self.server.bound_by_us.remove(&uid);
             }
         }

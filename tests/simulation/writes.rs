@@ -338,7 +338,7 @@ impl Writes {
     /// # Errors
     /// The rule is violated.
     pub(crate) fn are_reckoned_with(&self, server: &Server, engine: &Engine, now: Time) -> Checked {
-        let (cache, cluster) = (engine.cache(), engine.cache().cluster());
+        let (cache, cluster) = (engine.world(), engine.cluster());
         for binding in self.bindings.values().filter(|binding| binding.may_arrive(now)) {
             if !server.live_pods().any(|pod| binding.may_bind(pod)) {
                 continue;
@@ -400,7 +400,7 @@ impl Writes {
     /// # Errors
     /// A rule is violated.
     pub(crate) fn keep_their_room(&mut self, server: &Server, engine: &Engine) -> Checked {
-        let (cache, cluster) = (engine.cache(), engine.cache().cluster());
+        let (cache, cluster) = (engine.world(), engine.cluster());
         let has_room = |uid: &Uid, node: &String| {
             cache.placed(uid).is_some_and(|placed| **cluster.node_name(placed.node) == **node)
         };

@@ -50,8 +50,8 @@ impl Zones {
         if !is_ordered || attempt.outcome == Outcome::Skipped {
             return Ok(());
         }
-        let cluster = engine.cache().cluster();
-        let known = engine.cache().node_order().iter().map(|node| cluster.node_name(*node));
+        let cluster = engine.cluster();
+        let known = engine.world().node_order().iter().map(|node| cluster.node_name(*node));
         rule(known.clone().eq(self.in_turn()), || {
             format!("nodes are visited as {:?}, zones are {self:?}", known.collect::<Vec<_>>())
         })

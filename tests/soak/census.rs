@@ -72,16 +72,16 @@ fn path_of(around: Option<&Open>, line: &str) -> String {
 /// Caches that keep objects which are gone, each up to a limit.
 const LIMITED: [(&str, usize); 7] = [
     // The last attempts.
-    ("scheduler.engine.engine.attempts.records.recent", 16_384),
+    ("scheduler.engine.attempts.records.recent", 16_384),
     // The lanes of pods that were used last.
-    ("scheduler.engine.engine.decider.rankings", 4096),
+    ("scheduler.engine.decider.rankings", 4096),
     // The latest changes.
-    ("scheduler.engine.engine.world.log.entries", 65_536),
+    ("scheduler.engine.world.log.entries", 65_536),
     // Standing queries, of which the one that was not asked for the longest is forgotten first.
-    ("scheduler.engine.engine.world.view.cache.cluster.queries", 4096),
+    ("scheduler.engine.world.cluster.queries", 4096),
     // Shared parts of pods and of nodes. Unused ones are removed when half of them are.
-    ("scheduler.engine.engine.world.view.cache.pool", 1024),
-    ("scheduler.engine.engine.world.view.cache.cluster.kinds", 128),
+    ("scheduler.engine.world.pool", 1024),
+    ("scheduler.engine.world.cluster.kinds", 128),
     // A hundred namespaces, and the others together.
     ("metrics.loadmaster_binding_errors_total", 101),
 ];

@@ -298,7 +298,7 @@ fn gang_waits_for_its_last_member() {
     world.nodes(&["x", "y"]);
     world.members(&["a", "b"]);
     world.settle();
-    assert_eq!((world.bound_count(), world.engine.cache().cluster().pod_count()), (0, 0));
+    assert_eq!((world.bound_count(), world.engine.cluster().pod_count()), (0, 0));
     assert!(world.messages("b").contains("gang g has 2 of 3 members"), "{}", world.messages("b"));
     world.pod(member("c"));
     world.settle();

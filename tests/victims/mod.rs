@@ -83,7 +83,7 @@ fn decide(profiles: &Profiles, cluster: &Cluster, gone: &[&Pod], seed: u64) -> D
         .evaluation()
         .unwrap();
 
-    let all = engine.cache().cluster();
+    let all = engine.cluster();
     let name = |node| all.node_name(node).to_string();
     let unschedulable = |node: &_| evaluation.verdicts.get(*node).code() == Code::Unschedulable;
     let rescue = evaluation.post_filter.unwrap_or_default();

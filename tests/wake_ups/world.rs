@@ -170,7 +170,7 @@ impl World {
 
     /// Whether the scheduler has chosen a node for the pod, which may still wait for its volumes.
     pub(crate) fn has_node(&self, pod: &str) -> bool {
-        let mut placed = self.scheduler.engine().cache().cluster().pods();
+        let mut placed = self.scheduler.engine().cluster().pods();
         placed.any(|placed| placed.pod.key == key(pod))
     }
 

@@ -82,12 +82,12 @@ impl Preemption {
         victims: &[Uid],
         budgets: &Budgets,
     ) -> Self {
-        let placed = |uid| engine.cache().placed(uid).expect("its kubelet has not ended it yet");
+        let placed = |uid| engine.world().placed(uid).expect("its kubelet has not ended it yet");
         let node = placed(&victims[0]).node;
         let victims: Vec<_> = victims.iter().map(|uid| placed(uid).pod.clone()).collect();
         let violations = victims.len() - budgets.let_go(victims.iter()).len();
 
-        let cluster = engine.cache().cluster();
+        let cluster = engine.cluster();
         let nodes = cluster.nodes().iter();
         let alternatives =
             nodes.filter_map(|node| lowest_priority(engine, node, &preemptor, budgets));
@@ -130,7 +130,7 @@ impl Preemption {
 impl Room {
     /// Returns the free resources of a node, minus the nominated pods that precede `preemptor`.
     fn beside_nominated(engine: &Engine, node: NodeIx, preemptor: &Pod) -> Self {
-        let view = engine.cache().cluster().node(node);
+        let view = engine.cluster().node(node);
         let (all, used) = (view.allocatable(), view.requested());
         let room = Self { cpu: all.milli_cpu - used.milli_cpu, memory: all.memory - used.memory };
         let nominated = engine.nominator().nominated_to(view.name());
@@ -163,7 +163,7 @@ impl Room {
 
 /// Checks that a pod that was just placed uses no room of nominated pods.
 pub(crate) fn assert_takes_no_kept_room(engine: &Engine, pod: &Pod, node: &str) {
-    let node = engine.cache().cluster().node_named(node).unwrap();
+    let node = engine.cluster().node_named(node).unwrap();
     let Room { cpu, memory } = Room::beside_nominated(engine, node, pod);
     assert!(cpu >= 0 && memory >= 0, "{} takes the room of a nominated pod", pod.key);
 }
@@ -176,7 +176,7 @@ fn lowest_priority(
     preemptor: &Pod,
     budgets: &Budgets,
 ) -> Option<i32> {
-    let pods = engine.cache().cluster().node(node).pods();
+    let pods = engine.cluster().node(node).pods();
     let mut may_go = budgets.let_go(pods.filter(|pod| pod.priority() < preemptor.priority()));
     may_go.sort_by_key(|pod| pod.priority());
     let mut room = Room::beside_nominated(engine, node, preemptor);

@@ -86,6 +86,15 @@ impl Macro {
     }
 }
 
+/// What a macro does with each element of a range.
+struct Each {
+    range: Node,
+    variable: String,
+    second_variable: Option<String>,
+    filter: Option<Node>,
+    body: Node,
+}
+
 /// A call that is being replaced. The parts of the replacement are at its place.
 struct Call<'b, 't> {
     builder: &'b mut Builder<'t>,
@@ -171,19 +180,15 @@ impl Call<'_, '_> {
             },
             Macro::SortBy => self.sort_by(variable, target, body),
             _ => {
-                let names = (variable, second);
-                self.fold(expansion, target, names, (filter, body))
+                let second_variable = second;
+                let each = Each { range: target, variable, second_variable, filter, body };
+                self.fold(expansion, each)
             }
         }
     }
 
-    fn fold(
-        &mut self,
-        expansion: Macro,
-        range: Node,
-        (variable, second_variable): (String, Option<String>),
-        (filter, body): (Option<Node>, Node),
-    ) -> Node {
+    fn fold(&mut self, expansion: Macro, each: Each) -> Node {
+        let Each { range, variable, second_variable, filter, body } = each;
         let accumulator = self.accumulator();
         let (initial, condition, step) = match expansion {
             Macro::All => {
@@ -287,7 +292,8 @@ impl Call<'_, '_> {
             );
         }
         let input = self.ident(SORT_INPUT);
-        let keys = self.fold(Macro::Map, input, (variable, None), (None, key));
+        let each = Each { range: input, variable, second_variable: None, filter: None, body: key };
+        let keys = self.fold(Macro::Map, each);
         let input = self.ident(SORT_INPUT);
         let sorted = self.plain("@sortByAssociatedKeys".to_owned(), Some(input), vec![keys]);
         self.bind(SORT_INPUT.to_owned(), target, sorted)

@@ -585,7 +585,7 @@ impl Scheduler {
     /// Returns whether the pod has not been deleted.
     fn knows(&self, pod: &PodKey, uid: &Uid) -> bool {
         let is_pending = self.engine.pending_pod(pod).is_some_and(|pod| pod.uid == *uid);
-        is_pending || self.engine.cache().placed(uid).is_some()
+        is_pending || self.engine.world().placed(uid).is_some()
     }
 
     fn dispatch(&mut self, effect: Effect, now: Time) {

@@ -284,7 +284,7 @@ pub fn simulate(mut dump: Dump, question: &Question) -> Result<Simulation, Error
     let (mut pending, others): (Vec<_>, Vec<_>) =
         pending.into_iter().partition(|object| names.contains(&*object.pod.spec.scheduler_name));
     let mut summary = Summary {
-        nodes: world.engine().cache().cluster().node_count(),
+        nodes: world.engine().cluster().node_count(),
         running: running.len(),
         pending: pending.len(),
         of_other_schedulers: others.len(),
@@ -327,7 +327,7 @@ pub fn simulate(mut dump: Dump, question: &Question) -> Result<Simulation, Error
     let evicted: Vec<_> = world.evicted().iter().map(evicted_pod).collect();
     (summary.placed, summary.left) = (placed.len(), left.len());
     summary.evicted = evicted.len();
-    let nodes = usage::of_nodes(world.engine().cache().cluster());
+    let nodes = usage::of_nodes(world.engine().cluster());
     let total = usage::total(&nodes);
     let explanations = explanations(&mut world, &pending, &left, question)?;
     warnings.extend(world.warnings());

@@ -102,7 +102,7 @@ pub(super) fn explain(world: &mut World, pod: &Pod) -> Option<Explanation> {
             evaluation?
         }
     };
-    let cluster = world.engine().cache().cluster();
+    let cluster = world.engine().cluster();
     let node = node.map(|node| node.to_string());
     Some(Explanation { node, gate, ..of_evaluation(&pod.key, cluster, &evaluation) })
 }

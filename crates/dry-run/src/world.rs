@@ -236,7 +236,7 @@ impl World {
 
     /// Adds a claim, unless a claim with its name exists.
     pub(super) fn add_missing_claim(&mut self, claim: Object) {
-        let cluster = self.engine.cache().cluster();
+        let cluster = self.engine.cluster();
         if cluster.claim(&claim.namespace, &claim.name).is_none() {
             self.add_object(claim);
         }
@@ -270,7 +270,7 @@ impl World {
 
     /// Returns the pods on a node, by name.
     pub(super) fn pods_on(&self, node: &str) -> Vec<Arc<Pod>> {
-        let cluster = self.engine.cache().cluster();
+        let cluster = self.engine.cluster();
         let Some(node) = cluster.node_named(node) else { return Vec::new() };
         let mut pods: Vec<_> = cluster.node(node).pods().cloned().collect();
         pods.sort_unstable_by(|a, b| a.key.cmp(&b.key));
@@ -279,7 +279,7 @@ impl World {
 
     /// Cordons or uncordons a node. Returns whether it was cordoned; `None` if there is no such node.
     pub(super) fn cordon(&mut self, name: &str, unschedulable: bool) -> Option<bool> {
-        let cluster = self.engine.cache().cluster();
+        let cluster = self.engine.cluster();
         let mut node = cluster.copy_of_node(cluster.node_named(name)?);
         let before = node.unschedulable;
         cordon(&mut node, unschedulable);
@@ -289,7 +289,7 @@ impl World {
 
     /// Removes a running pod, and adds the one that its controller makes in its place, with new claims of its own.
     pub(super) fn replace_pod(&mut self, old: &Pod, new: Pod) {
-        let cluster = self.engine.cache().cluster();
+        let cluster = self.engine.cluster();
         let namespace = &old.key.namespace;
         let claims = owned_claims(old).into_iter().filter_map(|(kind, name)| {
             let claim = cluster.stored_object(&kind, namespace, &name)?;
@@ -390,7 +390,7 @@ impl World {
 
     /// Runs the volume controller for new claims.
     fn sync_claims(&mut self) {
-        while let Some(changed) = self.volumes.sync_claim(self.engine.cache().cluster()) {
+        while let Some(changed) = self.volumes.sync_claim(self.engine.cluster()) {
             self.apply_all(changed);
         }
     }
@@ -466,7 +466,7 @@ impl World {
 
     fn bind(&mut self, id: EffectId, binding: &Binding) {
         self.answer(id, &Answer::ok());
-        let Some(placed) = self.engine.cache().placed(&binding.uid) else { return };
+        let Some(placed) = self.engine.world().placed(&binding.uid) else { return };
         let bound = Pod::clone(&placed.pod);
         if let Some(history) = self.histories.get_mut(&binding.pod) {
             history.state = State::Placed { node: binding.node.clone(), at: self.now };
@@ -480,7 +480,7 @@ impl World {
         if *write.resource == *claims::RESOURCE {
             return self.write_claim(id, write);
         }
-        let changed = self.volumes.write(write, self.engine.cache().cluster());
+        let changed = self.volumes.write(write, self.engine.cluster());
         let written = changed.first().map(|written| Value::clone(&written.object));
         self.answer(id, &Answer::Ok(written));
         self.apply_all(changed);
@@ -512,8 +512,8 @@ impl World {
     /// Evicts a pod, which is removed at once.
     fn evict(&mut self, id: EffectId, eviction: Eviction) {
         let Eviction { pod, uid, preemptor, .. } = eviction;
-        if let Some(placed) = self.engine.cache().placed(&uid) {
-            let node = self.engine.cache().cluster().node_name(placed.node).clone();
+        if let Some(placed) = self.engine.world().placed(&uid) {
+            let node = self.engine.cluster().node_name(placed.node).clone();
             let (pod, priority) = (pod.clone(), placed.pod.priority());
             self.evicted.push(Evicted { pod, node, priority, preemptor });
         }
@@ -610,7 +610,7 @@ mod tests {
         world.run_until_idle();
         assert_eq!(world.take_placed(), [pods[0].key.clone(), pods[1].key.clone()]);
         assert!(matches!(state(&world, &pods[2]), State::Unschedulable(_)));
-        assert_eq!(world.engine().cache().assumed_count(), 0, "the pods show up bound");
+        assert_eq!(world.engine().world().assumed_count(), 0, "the pods show up bound");
     }
 
     #[test]

@@ -29,7 +29,7 @@ use crate::plugin_call::call_plugin;
 use crate::ports::{Count, Span};
 use crate::profile::Profile;
 use crate::record::{Choice, Finding, Head, Records, cut, small};
-use crate::world::{View, World};
+use crate::world::World;
 
 /// The binding cycles, and the records of attempts.
 #[derive(Debug)]
@@ -66,8 +66,8 @@ impl Attempts {
     }
 
     /// Returns the node that a pod was bound to by a Binding that has succeeded, until the watch shows that.
-    pub(crate) fn node_bound_to(&self, pod: &Uid, view: &View) -> Option<Arc<str>> {
-        let placed = view.cache().placed(pod).filter(|_| !self.binding.contains(pod))?;
+    pub(crate) fn node_bound_to(&self, pod: &Uid, view: &World) -> Option<Arc<str>> {
+        let placed = view.placed(pod).filter(|_| !self.binding.contains(pod))?;
         Some(view.cluster().node_name(placed.node).clone())
     }
 }
@@ -89,10 +89,10 @@ impl Attempts {
         };
         let victims: Vec<PodKey> = decision.preemption(&queued.pod, evicted).unwrap_or_default();
         let Decision { found, state, commands, .. } = decision;
-        world.view().commands().append(commands);
+        world.commands().append(commands);
         let (outcome, finding) = match found {
             Found::Node(chosen) => {
-                let choice = choice(&chosen, world.view());
+                let choice = choice(&chosen, world);
                 let profile = profile.clone();
                 let decided = Decided { queued, profile, choice: choice.clone() };
                 let outcome = self.assume_and_bind(decided, state, world, cx);
@@ -106,7 +106,7 @@ impl Attempts {
                 (outcome, finding)
             }
             Found::Unfit(unfit) => {
-                let cluster = world.view().cluster();
+                let cluster = world.cluster();
                 let rejected =
                     self.records.rejected(&unfit.fit, &unfit.post_filter, &victims, cluster);
                 let failure = Failure::fit(*unfit.fit, unfit.post_filter.nominating)
@@ -138,8 +138,8 @@ impl Attempts {
         let Decision { found: Found::Node(chosen), state, commands, .. } = decision else {
             return Err(Status::error("the decision names no node"));
         };
-        world.view().commands().append(commands);
-        let choice = choice(&chosen, world.view());
+        world.commands().append(commands);
+        let choice = choice(&chosen, world);
         self.placements.begin(&pod.uid);
         let queued = QueuedPod::new(pod.clone(), cx.now);
         let decided = Decided { queued, profile: profile.clone(), choice };
@@ -174,14 +174,14 @@ impl Attempts {
                 return failure.handle(decided.queued, &decided.profile, world, cx);
             }
         };
-        let view = world.view();
+        let view = &*world;
         let mut placement = Placement { view, profile, pod: &pod, node: &node, state: &mut state };
         match placement.reserve_and_permit(cx) {
             Ok(waiting) => {
                 let waits = waiting.is_some();
                 waiting.into_iter().for_each(|pod| world.wait_on_permit(pod));
                 let cycle = BindingCycle::new(decided, pod, state, cx.now);
-                let transition = self.binding.start(cycle, waits, world.view(), cx);
+                let transition = self.binding.start(cycle, waits, world, cx);
                 self.apply(transition, world, cx);
                 Outcome::Assumed(node)
             }
@@ -205,7 +205,7 @@ impl Attempts {
         world: &mut World,
         cx: &mut Context<'_>,
     ) {
-        let transition = self.binding.answer(effect, answer, world.view(), cx);
+        let transition = self.binding.answer(effect, answer, world, cx);
         self.apply(transition, world, cx);
     }
 
@@ -229,7 +229,7 @@ impl Attempts {
         cx: &mut Context<'_>,
     ) {
         for pod in self.binding.waiting_for(object) {
-            let transition = self.binding.object_changed(&pod, object, world.view(), cx);
+            let transition = self.binding.object_changed(&pod, object, world, cx);
             self.apply(transition, world, cx);
         }
     }
@@ -240,7 +240,7 @@ impl Attempts {
             self.reject_waiting(&wait.pod, wait.status(), world, cx);
         }
         for pod in self.binding.expired(cx.now) {
-            let transition = self.binding.timed_out(&pod, world.view(), cx);
+            let transition = self.binding.timed_out(&pod, world, cx);
             self.apply(transition, world, cx);
         }
     }
@@ -304,7 +304,7 @@ impl Attempts {
         if let Transition::Permitted(pod) = transition {
             // From here on no event can help the pod.
             world.done(&pod);
-            transition = self.binding.permitted(&pod, world.view(), cx);
+            transition = self.binding.permitted(&pod, world, cx);
         }
         match transition {
             Transition::Waiting | Transition::Permitted(_) => {}
@@ -338,7 +338,7 @@ impl Attempts {
         let span = Span::Point(ExtensionPoint::PostBind.into(), &profile.scheduler_name);
         cx.probe.start(span);
         for plugin in &profile.post_bind {
-            let handle = world.view().handle(cx.now);
+            let handle = world.handle(cx.now);
             // A panic is counted; the pod is bound.
             let _ = call_plugin(ExtensionPoint::PostBind, &plugin.name, cx.probe, || {
                 plugin.plugin.post_bind(&cycle.state, &cycle.pod, &cycle.node, &handle);
@@ -372,7 +372,7 @@ impl Attempts {
         let head = Head::of(&cycle.queued, world.log().state(), cx.now);
         let text = format!("on node {}: {}", cycle.node, status.message());
         // The pod may be gone, and then nothing would forget a record beside it.
-        let pending = world.view().pending().get(&pod.key);
+        let pending = world.pending().get(&pod.key);
         let is_pending = pending.is_some_and(|pending| pending.uid == pod.uid);
         self.records.push(head.found(failed(&text)), is_pending);
         let failure = failure.after_nomination(cycle.nominated);
@@ -394,7 +394,7 @@ impl Attempts {
     /// Runs Unreserve and forgets the pod.
     fn undo(cycle: &mut BindingCycle, world: &mut World, cx: &mut Context<'_>) {
         let (pod, node) = (&cycle.pod, &cycle.node);
-        let (view, profile, state) = (world.view(), &cycle.profile, &mut cycle.state);
+        let (view, profile, state) = (&*world, &cycle.profile, &mut cycle.state);
         Placement { view, profile, pod, node, state }.unreserve(cx);
         world.forget(&cycle.pod.uid);
     }
@@ -405,7 +405,7 @@ fn failed(message: &str) -> Finding {
 }
 
 /// Returns the choice of a node under its name.
-fn choice(chosen: &Chosen, view: &View) -> Choice {
+fn choice(chosen: &Chosen, view: &World) -> Choice {
     Choice {
         node: view.cluster().node_name(chosen.node).clone(),
         ties: chosen.ties as u64,

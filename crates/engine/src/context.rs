@@ -2,19 +2,29 @@
 
 use std::sync::Arc;
 
-use framework::{EventType, Pod, StatusPatch, Time};
+use framework::{EventType, Pod, StatusPatch, Time, WallOffset};
 
 use crate::effect::{Effect, EffectId, EffectKind, Event, ObjectRef, note};
-use crate::extender_calls::ExtenderCalls;
-use crate::ports::Probe;
+use crate::extender_calls::{ExtenderCalls, ExtenderHealth};
+use crate::ports::{Ports, Probe};
 
-/// The time, the ports and the effects of one call into the engine.
-pub(crate) struct Context<'a> {
+/// The time, the ports and the effects of one call into the engine, or into a part of it.
+pub struct Context<'a> {
     /// The time of the call; an extender that is slow moves it on.
     pub(crate) now: Time,
     pub(crate) extenders: ExtenderCalls<'a>,
     pub(crate) probe: &'a mut dyn Probe,
     pub(crate) effects: Effects,
+}
+
+impl<'a> Context<'a> {
+    /// Returns the context of a call into a part of an engine that is used alone, without outages of extenders.
+    /// Its effects end with it.
+    pub fn alone(now: Time, ports: &'a mut Ports<'_>) -> Self {
+        let health = ExtenderHealth::default();
+        let extenders = ExtenderCalls::new(&mut *ports.extenders, health, WallOffset::default());
+        Self { now, extenders, probe: &mut *ports.probe, effects: Effects::default() }
+    }
 }
 
 /// The effects that the caller has not taken yet.

@@ -107,7 +107,7 @@ impl Engine {
     /// Returns the status of the first PreEnqueue plugin that gates `pod`, and changes nothing.
     pub fn gate(&mut self, pod: &Pod, now: Time, ports: &mut Ports<'_>) -> Option<Status> {
         self.run(now, ports, |engine, cx| {
-            let view = engine.world.view();
+            let view = &engine.world;
             gate(view, view.profile_of(pod)?, pod, cx)
         })
     }
@@ -124,7 +124,7 @@ impl Engine {
             extenders: ExtenderCalls::new(
                 &mut *ports.extenders,
                 std::mem::take(&mut self.extender_health),
-                self.world.view().wall_offset(),
+                self.world.wall_offset(),
             ),
             probe: &mut *ports.probe,
             effects: std::mem::take(&mut self.effects),
@@ -191,7 +191,7 @@ impl Engine {
             self.world.activate(&[pod], cx);
         }
         while let Some((plugin, token)) = self.timers.pop_due(cx.now) {
-            fire(&plugin, token, self.world.view(), cx);
+            fire(&plugin, token, &self.world, cx);
         }
     }
 
@@ -213,9 +213,9 @@ impl Engine {
         start: Option<usize>,
         cx: &mut Context<'_>,
     ) -> Option<Evaluation> {
-        let profile = self.world.view().profile_of(pod)?.clone();
+        let profile = self.world.profile_of(pod)?.clone();
         self.refresh_order(&profile);
-        let question = Question { view: self.world.view(), profile: &profile, pod, within: None };
+        let question = Question { view: &self.world, profile: &profile, pod, within: None };
         Some(self.decider.evaluate(question, form, start, cx))
     }
 }
@@ -232,10 +232,10 @@ impl Engine {
             self.preemptions.removal_follows(pod, cx.now);
         }
         let left = match &change {
-            Change::PodDeleted { uid, .. } => self.world.view().cache().placed(uid),
+            Change::PodDeleted { uid, .. } => self.world.placed(uid),
             _ => None,
         };
-        let left = left.map(|gone| self.world.view().cluster().node_name(gone.node).clone());
+        let left = left.map(|gone| self.world.cluster().node_name(gone.node).clone());
         let grouped = match &change {
             Change::Pod(pod) => pod.node_name.is_none().then(|| pod.key.clone()),
             _ => None,
@@ -268,7 +268,7 @@ impl Engine {
                     cx.probe.count(Count::PendingDeleted { last: &last, pending });
                 }
                 self.group_notices.forget(&pod);
-                let node = self.attempts.node_bound_to(&pod, self.world.view());
+                let node = self.attempts.node_bound_to(&pod, &self.world);
                 self.preemptions.preemptor_leaves(&pod, node.as_deref(), &mut self.world, cx.now);
             }
             Changed::AssumedDeleted(pod) => self.assumed_pod_deleted(&pod, cx),
@@ -279,7 +279,7 @@ impl Engine {
     /// Frees the room of a deleted pod at once. A pod that waits in Permit is rejected, and its binding
     /// cycle frees the room.
     fn assumed_pod_deleted(&mut self, pod: &Uid, cx: &mut Context<'_>) {
-        let placed = self.cache().placed(pod).map(|placed| placed.pod.clone());
+        let placed = self.world.placed(pod).map(|placed| placed.pod.clone());
         let status = Status::unschedulable("removed");
         if !self.attempts.reject_waiting(pod, status, &mut self.world, cx) {
             self.world.forget(pod);
@@ -288,7 +288,7 @@ impl Engine {
     }
 
     fn notify_of_deletion(&self, pod: &Pod, cx: &mut Context<'_>) {
-        let view = self.world.view();
+        let view = &self.world;
         for profile in view.profiles().iter() {
             for plugin in &profile.pod_deleted {
                 let handle = view.handle(cx.now);
@@ -305,7 +305,7 @@ impl Engine {
 impl Engine {
     /// Takes the next pod from the queue and tries to schedule it. Returns `None` if no pod is ready.
     fn schedule_one(&mut self, cx: &mut Context<'_>) -> Option<Attempt> {
-        self.group_notices.notify(self.world.view(), cx);
+        self.group_notices.notify(&self.world, cx);
         let queued = self.world.pop(cx)?;
         let pod = queued.pod.clone();
         let outcome = match self.profile_to_try(&pod, cx) {
@@ -321,7 +321,7 @@ impl Engine {
 
     /// Returns the profile of the pod, unless an attempt makes no sense.
     fn profile_to_try(&self, pod: &Pod, cx: &mut Context<'_>) -> Option<Arc<Profile>> {
-        let profile = self.world.view().profile_of(pod)?.clone();
+        let profile = self.world.profile_of(pod)?.clone();
         if pod.terminating {
             let note = format!("skip schedule deleting pod: {}", pod.key);
             let event = PodEvent::warning("FailedScheduling", "Scheduling", &note);
@@ -329,7 +329,7 @@ impl Engine {
             return None;
         }
         // A pod that vanished and came back may still have a bind under way, which decides.
-        let in_progress = self.cache().is_assumed(&pod.uid) || self.is_binding(&pod.uid);
+        let in_progress = self.world.is_assumed(&pod.uid) || self.is_binding(&pod.uid);
         (!in_progress).then_some(profile)
     }
 
@@ -354,7 +354,7 @@ impl Engine {
         cx.probe.start(Span::Algorithm);
         self.world.register_queries(pod, profile, cx);
         self.refresh_order(profile);
-        let question = Question { view: self.world.view(), profile, pod, within: None };
+        let question = Question { view: &self.world, profile, pod, within: None };
         let decision = self.decider.decide(question, self.world.log(), cx);
         cx.probe.stop(Span::Algorithm, decision.code());
         decision

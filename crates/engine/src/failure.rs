@@ -110,7 +110,7 @@ impl Failure {
             let patch = StatusPatch {
                 condition: is_to_be_written(&condition, &pod, written.as_deref())
                     .then(|| (*condition).clone()),
-                nominated_node_name: world.view().nominator().to_write(&pod, &self.nominating),
+                nominated_node_name: world.nominator().to_write(&pod, &self.nominating),
             };
             let nominated = patch.nominated_node_name.clone();
             let effect = self.report(&pod, patch, profile, cx);

@@ -13,7 +13,7 @@ use crate::context::{Context, PodEvent};
 use crate::ports::Count;
 use crate::profile::{GROUP_GATE, gated_condition};
 use crate::queue::Queue;
-use crate::world::{View, World};
+use crate::world::World;
 
 /// Maximum number of pods that get their condition and event in one interval.
 const BATCH: usize = 10;
@@ -63,12 +63,12 @@ pub(crate) fn is_gated(pod: &Pod, queue: &Queue) -> bool {
 impl GroupNotices {
     /// Takes in whether the gate keeps a pending pod back.
     pub(crate) fn see_pending(&mut self, pod: &PodKey, world: &World, now: Time) {
-        let Some(known) = world.view().pending().get(pod) else { return };
+        let Some(known) = world.pending().get(pod) else { return };
         self.see(known, is_gated(known, world.queue()), now);
     }
 
     /// Notifies some of the pods that the gate keeps back, by condition and event.
-    pub(crate) fn notify(&mut self, view: &View, cx: &mut Context<'_>) {
+    pub(crate) fn notify(&mut self, view: &World, cx: &mut Context<'_>) {
         while let Some(key) = self.pop(cx.now) {
             let Some(pod) = view.pending().get(&key) else { continue };
             let Some((condition, group)) = gated_condition(pod).zip(pod.group()) else { continue };

@@ -4,9 +4,9 @@
 //! randomness comes from a seed: the same engine runs in the daemon, in simulations, in benchmarks and
 //! against the golden corpus.
 //!
-//! - [`cache`]: nodes, and pods that run or are assumed to run on them.
 //! - [`queue`]: pods on their way: active, backing off, unschedulable, in flight.
-//! - [`world`]: cache, queue, nominations, pending and waiting pods behind one door, and the change log.
+//! - [`world`]: nodes, pods that run or are assumed to run on them, queue, nominations, pending and waiting pods behind
+//!   one door, and the change log.
 //! - [`cycle`]: the steps of a decision: PreFilter, Filter, PreScore, Score, PostFilter; Reserve and Permit after it.
 //! - `ranking`: what earlier decisions know of the nodes, repaired instead of asked again.
 //! - [`decide`]: decisions as values, which change nothing; samples, explanations and trials.
@@ -18,15 +18,14 @@
 //! - [`profile`]: the plugins that run for the pods of a scheduler name.
 //! - [`ports`]: extenders and measurements.
 //! - [`counters`]: counters that only metrics read.
-//! - `simulation`: parts of the engine, alone, for the fault simulation (feature `simulation`).
+//! - [`timers`]: the timers of plugins.
 //!
 //! Modules import downward only, in this order: engine, preemption, attempts, binding, failure, decide, ranking,
-//! cycle, world, queue, cache, profile, and the small modules that all of them use. No two files import each other.
+//! cycle, world, queue, profile, and the small modules that all of them use. No two files import each other.
 
 mod attempt;
 mod attempts;
 mod binding;
-pub mod cache;
 mod change;
 pub mod classify;
 mod config;
@@ -55,15 +54,14 @@ pub mod queue;
 mod ranking;
 pub mod record;
 mod reserving;
-#[cfg(feature = "simulation")]
-pub mod simulation;
-mod timers;
+pub mod timers;
 pub mod world;
 
 pub use attempt::{Attempt, Outcome};
 pub use binding::BindingPhases;
 pub use change::Change;
 pub use config::EngineConfig;
+pub use context::Context;
 pub use cycle::TieBreak;
 pub use decide::{Evaluation, PostFilterEvaluation, Trial};
 pub use effect::{Effect, EffectId, EffectKind, Event, Eviction, ObjectRef};

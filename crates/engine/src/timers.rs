@@ -6,18 +6,18 @@ use framework::{PluginName, Time};
 
 use crate::context::Context;
 use crate::plugin_call::call_beside;
-use crate::world::View;
+use crate::world::World;
 
 /// One timer per plugin and token, in the order in which they fire.
 #[derive(Debug, Default)]
-pub(crate) struct Timers {
+pub struct Timers {
     by_name: BTreeMap<(PluginName, u64), Time>,
     by_time: BTreeSet<(Time, PluginName, u64)>,
 }
 
 impl Timers {
     /// Sets a timer, in place of an earlier one of the same plugin and token.
-    pub(crate) fn set(&mut self, plugin: PluginName, token: u64, at: Time) {
+    pub fn set(&mut self, plugin: PluginName, token: u64, at: Time) {
         if let Some(before) = self.by_name.insert((plugin.clone(), token), at) {
             self.by_time.remove(&(before, plugin.clone(), token));
         }
@@ -25,20 +25,21 @@ impl Timers {
     }
 
     /// Removes and returns the first timer that is due.
-    pub(crate) fn pop_due(&mut self, now: Time) -> Option<(PluginName, u64)> {
+    pub fn pop_due(&mut self, now: Time) -> Option<(PluginName, u64)> {
         self.by_time.first().filter(|(at, ..)| *at <= now)?;
         let (_, plugin, token) = self.by_time.pop_first()?;
         self.by_name.remove(&(plugin.clone(), token));
         Some((plugin, token))
     }
 
-    pub(crate) fn next_deadline(&self) -> Option<Time> {
+    /// Returns when the next timer is due.
+    pub fn next_deadline(&self) -> Option<Time> {
         self.by_time.first().map(|(at, ..)| *at)
     }
 }
 
 /// Calls a plugin whose timer has fired.
-pub(crate) fn fire(plugin: &str, token: u64, view: &View, cx: &mut Context<'_>) {
+pub(crate) fn fire(plugin: &str, token: u64, view: &World, cx: &mut Context<'_>) {
     for profile in view.profiles().iter() {
         for timer in profile.timers.iter().filter(|timer| *timer.name == *plugin) {
             let handle = view.handle(cx.now);

@@ -206,7 +206,7 @@ impl ClusterCopy {
     }
 
     fn copy_nodes(&mut self, engine: &Engine) {
-        let cluster = engine.cache().cluster();
+        let cluster = engine.cluster();
         let mut work = 0;
         while work < SLICE * LOOKS && self.next_node < cluster.table_len() {
             let node = NodeIx::new(self.next_node);
@@ -231,7 +231,7 @@ impl ClusterCopy {
     }
 
     fn copy_objects(&mut self, engine: &Engine) {
-        let cluster = engine.cache().cluster();
+        let cluster = engine.cluster();
         let before = self.objects.len();
         let last = self.objects.last().or(self.last_taken.as_ref());
         let slice: Vec<_> = cluster.stored_objects_after(last).take(SLICE).collect();

@@ -15,14 +15,14 @@ pub fn facts(engine: &Engine, pod: &PodKey, now: Time) -> Option<PodFacts> {
     if let Some(pending) = engine.pending_pod(pod) {
         return Some(of_pod(engine, pending, now));
     }
-    let placed = engine.cache().cluster().pods().find(|placed| placed.pod.key == *pod)?;
+    let placed = engine.cluster().pods().find(|placed| placed.pod.key == *pod)?;
     Some(of_pod(engine, &placed.pod, now))
 }
 
 /// Returns what the engine knows of the pod with this UID. It finds a placed pod without a search.
 pub fn facts_by_uid(engine: &Engine, pod: &PodKey, uid: &Uid, now: Time) -> Option<PodFacts> {
     let pending = engine.pending_pod(pod).filter(|pending| pending.uid == *uid);
-    let placed = || engine.cache().placed(uid).map(|placed| &placed.pod);
+    let placed = || engine.world().placed(uid).map(|placed| &placed.pod);
     Some(of_pod(engine, pending.or_else(placed)?, now))
 }
 
@@ -47,13 +47,13 @@ pub fn decisions(engine: &Engine, after: u64, now: Time) -> DecisionsAnswer {
 }
 
 fn of_pod(engine: &Engine, pod: &Pod, now: Time) -> PodFacts {
-    let placed = engine.cache().placed(&pod.uid).map(|placed| placed.node);
-    let name = |node: NodeIx| engine.cache().cluster().node_name(node).to_string();
+    let placed = engine.world().placed(&pod.uid).map(|placed| placed.node);
+    let name = |node: NodeIx| engine.cluster().node_name(node).to_string();
     let queued = engine.queue().get(&pod.key).filter(|(_, queued)| queued.pod.uid == pod.uid);
     let records = engine.records().of_pod(&pod.uid);
     let state = match (placed, queued) {
         (Some(_), _) if engine.waiting_pods().contains_key(&pod.uid) => "waitingOnPermit",
-        (Some(_), _) if engine.cache().is_assumed(&pod.uid) => "assumed",
+        (Some(_), _) if engine.world().is_assumed(&pod.uid) => "assumed",
         (Some(_), _) => "running",
         (None, Some((place, _))) => place_name(place),
         (None, None) if engine.queue().is_in_flight(&pod.uid) => "inFlight",

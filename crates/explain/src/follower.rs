@@ -168,8 +168,8 @@ impl Follower {
 
     /// Returns the name of the node on which the engine has the pod.
     fn node_of(&self, pod: &Uid) -> Option<&Arc<str>> {
-        let cache = self.engine.cache();
-        cache.placed(pod).map(|placed| cache.cluster().node_name(placed.node))
+        let world = self.engine.world();
+        world.placed(pod).map(|placed| world.cluster().node_name(placed.node))
     }
 
     fn nodes_that_differ(&self, rows: &[(usize, Row)]) -> (Vec<Change>, Vec<Change>) {

@@ -79,9 +79,9 @@ fn group_name(pod: &Pod, name: &str) -> String {
 
 /// Returns the pending pods that have no node: assumed pods are pending until their bind is confirmed.
 pub(crate) fn waiting(lab: &Lab<'_>) -> Vec<Arc<Pod>> {
-    let cache = lab.engine().cache();
+    let world = lab.engine().world();
     let pending = lab.engine().pending();
-    pending.filter(|pod| cache.placed(&pod.uid).is_none()).cloned().collect()
+    pending.filter(|pod| world.placed(&pod.uid).is_none()).cloned().collect()
 }
 
 /// Pending pods by template.

@@ -32,7 +32,7 @@ impl<'e> Lab<'e> {
 
     /// Returns the cluster.
     pub fn cluster(&self) -> &Cluster {
-        self.engine.cache().cluster()
+        self.engine.cluster()
     }
 
     /// Returns the time.
@@ -96,7 +96,7 @@ impl<'e> Lab<'e> {
     fn is_of_placed_pod(&self, change: &Change, pod: &Pod) -> bool {
         match change {
             Change::Pod(changed) => changed.key != pod.key && changed.node_name.is_some(),
-            Change::PodDeleted { uid, .. } => self.engine.cache().placed(uid).is_some(),
+            Change::PodDeleted { uid, .. } => self.engine.world().placed(uid).is_some(),
             _ => false,
         }
     }
@@ -151,12 +151,12 @@ impl<'e> Lab<'e> {
             Change::NodeDeleted(name) => {
                 Change::Node(cluster.copy_of_node(cluster.node_named(name)?))
             }
-            Change::Pod(pod) => match self.engine.cache().placed(&pod.uid) {
+            Change::Pod(pod) => match self.engine.world().placed(&pod.uid) {
                 Some(placed) => Change::Pod(Box::new(Pod::clone(&placed.pod))),
                 None => Change::PodDeleted { key: pod.key.clone(), uid: pod.uid.clone() },
             },
             Change::PodDeleted { uid, .. } => {
-                Change::Pod(Box::new(Pod::clone(&self.engine.cache().placed(uid)?.pod)))
+                Change::Pod(Box::new(Pod::clone(&self.engine.world().placed(uid)?.pod)))
             }
             Change::Object { kind, namespace, name, .. } => Change::Object {
                 kind: kind.clone(),

@@ -22,7 +22,7 @@ pub fn explain_pod(lab: &mut Lab<'_>, facts: PodFacts, node: Option<&str>) -> Op
     let placed = match pending {
         Some(_) => None,
         None => {
-            let pod = lab.engine().cache().placed(&facts.uid.as_str().into())?.pod.clone();
+            let pod = lab.engine().world().placed(&facts.uid.as_str().into())?.pod.clone();
             lab.take_off(&pod);
             Some(pod)
         }

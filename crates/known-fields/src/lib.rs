@@ -51,7 +51,7 @@ pub fn remove_unknown_of_change(kind: &str, stored: &Value, object: &mut Value) 
         return remove_unknown(kind, object);
     };
     for (name, value) in fields.iter().filter(|(name, value)| stored.get(name) != Some(value)) {
-        find_field(known, (name, value), &Path::Root, &mut unknown);
+        find_field(known, name, value, &Path::Root, &mut unknown);
     }
     if !unknown.is_empty() {
         prune(known, object);
@@ -74,7 +74,9 @@ pub fn remove_unknown_at(name: &str, value: &mut Value, path: &Path<'_>) -> Vec<
 fn find(known: &Fields, value: &Value, path: &Path<'_>, unknown: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {
-            fields.iter().for_each(|field| find_field(known, field, path, unknown));
+            for (name, value) in fields {
+                find_field(known, name, value, path, unknown);
+            }
         }
         Value::Array(items) => {
             for (index, item) in items.iter().enumerate() {
@@ -87,12 +89,13 @@ fn find(known: &Fields, value: &Value, path: &Path<'_>, unknown: &mut Vec<String
 
 fn find_field(
     known: &Fields,
-    (name, value): (&String, &Value),
+    name: &str,
+    value: &Value,
     path: &Path<'_>,
     unknown: &mut Vec<String>,
 ) {
     let path = Path::Field(path, name);
-    match known.get(name.as_str()) {
+    match known.get(name) {
         None => unknown.push(path.to_string()),
         Some(name) => {
             if let Some(known) = TYPES.get(name) {

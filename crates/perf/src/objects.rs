@@ -101,7 +101,9 @@ impl NodeAllocatableStrategy {
 
 /// Binds a volume and a claim to each other, and the pod to the claim.
 pub(crate) fn bind_volume(
-    (volume, claim, pod): (&mut Value, &mut Value, &mut Value),
+    volume: &mut Value,
+    claim: &mut Value,
+    pod: &mut Value,
     namespace: &str,
     index: usize,
 ) {
@@ -184,15 +186,17 @@ pub(crate) fn correct_case(pod: &mut Value) {
     let constraints = pod.pointer_mut("/spec/topologySpreadConstraints");
     for constraint in constraints.and_then(Value::as_array_mut).into_iter().flatten() {
         if let Value::Object(fields) = constraint {
-            *fields = std::mem::take(fields).into_iter().map(lower_first).collect::<Map<_, _>>();
+            let lower = std::mem::take(fields).into_iter();
+            let lower = lower.map(|(field, value)| (lower_first(&field), value));
+            *fields = lower.collect::<Map<_, _>>();
         }
     }
 }
 
-fn lower_first((field, value): (String, Value)) -> (String, Value) {
+fn lower_first(field: &str) -> String {
     let mut letters = field.chars();
     let first = letters.next().map(|letter| letter.to_ascii_lowercase());
-    (first.into_iter().chain(letters).collect(), value)
+    first.into_iter().chain(letters).collect()
 }
 
 #[cfg(test)]

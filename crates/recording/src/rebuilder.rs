@@ -118,8 +118,8 @@ impl Rebuilder {
     }
 
     fn pod(&mut self, pod: Pod) {
-        let cluster = self.engine.cache().cluster();
-        let placed = self.engine.cache().placed(&pod.uid);
+        let cluster = self.engine.cluster();
+        let placed = self.engine.world().placed(&pod.uid);
         let placed = placed.map(|placed| cluster.node_name(placed.node).clone());
         match (pod.node_name.clone(), placed) {
             // An update of a pod whose bind is under way.
@@ -172,7 +172,7 @@ impl Rebuilder {
     fn judge(&mut self, pod: &Arc<Pod>, outcome: &Decided) {
         let evaluation = Input::Evaluate { pod: pod.clone(), form: Form::Set, start: None };
         let evaluation = self.input(evaluation).evaluation();
-        let node_named = |name: &str| self.engine.cache().cluster().node_named(name);
+        let node_named = |name: &str| self.engine.cluster().node_named(name);
         let agreement = &mut self.agreement;
         let count = match (evaluation, outcome) {
             (None, _) | (_, Decided::Error) => &mut agreement.unjudged,

@@ -24,14 +24,15 @@ impl Route {
             .collect();
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
         match segments.as_slice() {
-            ["api", version, rest @ ..] => Self::in_group(("", version), rest, custom),
-            ["apis", group, version, rest @ ..] => Self::in_group((group, version), rest, custom),
+            ["api", version, rest @ ..] => Self::in_group("", version, rest, custom),
+            ["apis", group, version, rest @ ..] => Self::in_group(group, version, rest, custom),
             _ => None,
         }
     }
 
     fn in_group(
-        (group, version): (&str, &str),
+        group: &str,
+        version: &str,
         rest: &[&str],
         custom: &CustomResources,
     ) -> Option<Self> {

@@ -61,7 +61,9 @@ impl Drop for Fleet {
 impl Fleet {
     pub(super) async fn start(
         seed: u64,
-        (clusters, agents, nodes): (usize, usize, usize),
+        clusters: usize,
+        agents: usize,
+        nodes: usize,
     ) -> anyhow::Result<Self> {
         let folder = std::env::temp_dir().join(format!("loadmaster-chaos-{}", std::process::id()));
         fs::create_dir_all(&folder)?;
@@ -85,7 +87,7 @@ impl Fleet {
             own.members.push(member);
         }
         for (index, (instance, name, strategy)) in SCHEDULERS.into_iter().enumerate() {
-            let scheduler = own.scheduler(index, (instance, name, strategy)).await?;
+            let scheduler = own.scheduler(index, instance, name, strategy).await?;
             own.schedulers.push(scheduler);
         }
         Ok(own)
@@ -136,7 +138,9 @@ impl Fleet {
     async fn scheduler(
         &self,
         index: usize,
-        (instance, name, strategy): (&str, &str, &str),
+        instance: &str,
+        name: &str,
+        strategy: &str,
     ) -> anyhow::Result<Replica> {
         let members = self.members.iter().map(|member| {
             let token = self.folder.join(format!("{}.token", member.name));

@@ -41,7 +41,8 @@ impl Load {
     pub(super) async fn start(
         management: Client,
         members: Vec<(String, Client)>,
-        (limit, seed): (usize, u64),
+        limit: usize,
+        seed: u64,
     ) -> anyhow::Result<Self> {
         let settings = typed::<ConfigMap>(json!({"metadata": {"name": COPIED,
             "labels": {format!("{GROUP}/copy"): "true"}}, "data": {"key": "value"}}))?;

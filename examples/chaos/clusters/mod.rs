@@ -46,7 +46,7 @@ struct Run {
 pub(crate) async fn run(args: &Args) -> anyhow::Result<()> {
     let duration = Duration::try_from_secs_f64(args.minutes * 60.0).context("--minutes")?;
     let nodes = args.nodes.unwrap_or(NODES);
-    let fleet = Fleet::start(args.seed, (args.clusters, args.agents.max(1), nodes)).await?;
+    let fleet = Fleet::start(args.seed, args.clusters, args.agents.max(1), nodes).await?;
     let management = fleet.management.client().await?;
     let mut members: Vec<(String, Client)> = Vec::new();
     for member in &fleet.members {
@@ -58,7 +58,7 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<()> {
         .collect();
     let rules = Rules::start(management.clone(), &members).await?;
     let most_pods = PODS_PER_NODE * nodes * args.clusters;
-    let load = Load::start(management, members, (most_pods, args.seed)).await?;
+    let load = Load::start(management, members, most_pods, args.seed).await?;
     let trouble = Trouble::new(args.seed, args.clusters);
     let mut run = Run { fleet, load, rules, trouble, started: now() };
     let outcome = run.all(duration).await;

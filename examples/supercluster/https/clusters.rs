@@ -71,7 +71,8 @@ impl Clusters {
     /// Returns what came of the run, counted in the API servers.
     pub(super) fn outcome(
         &self,
-        (commits, conflicts): (u64, u64),
+        commits: u64,
+        conflicts: u64,
         took: Duration,
         cpu_s: CpuSeconds,
     ) -> Outcome {

@@ -82,7 +82,7 @@ async fn measure(args: &Args) -> anyhow::Result<Outcome> {
     if commits == 0 {
         bail!("no commit was made");
     }
-    Ok(clusters.outcome((commits, conflicts), last_bind, cpu_s))
+    Ok(clusters.outcome(commits, conflicts, last_bind, cpu_s))
 }
 
 fn cpu(roles: &Roles) -> anyhow::Result<CpuSeconds> {

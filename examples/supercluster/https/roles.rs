@@ -48,7 +48,7 @@ impl Roles {
         for (name, server) in &clusters.members {
             let port = free_port()?;
             fs::write(folder.join(format!("{name}.token")), administrator(server)?)?;
-            own.agents.push(start(folder, (name, &["agent"]), server, port).await?);
+            own.agents.push(start(folder, name, &["agent"], server, port).await?);
             members.push(json!({"name": name, "server": format!("https://127.0.0.1:{port}"),
                 "certificateAuthority": folder.join("roles.crt"),
                 "tokenFile": folder.join(format!("{name}.token"))}));
@@ -61,8 +61,8 @@ impl Roles {
             fs::write(&path, file(args, number, &members).to_string())?;
             let (name, clusters_file) =
                 (format!("scheduler-{number}"), format!("--clusters={}", path.display()));
-            let command = (&*name, &["run", &clusters_file][..]);
-            let scheduler = start(folder, command, &clusters.management, free_port()?).await?;
+            let (command, server) = (["run", &*clusters_file], &clusters.management);
+            let scheduler = start(folder, &name, &command, server, free_port()?).await?;
             own.schedulers.push(scheduler);
         }
         for scheduler in &mut own.schedulers {
@@ -145,7 +145,8 @@ fn file(args: &Args, number: u32, members: &[Value]) -> Value {
 
 async fn start(
     folder: &Path,
-    (name, command): (&str, &[&str]),
+    name: &str,
+    command: &[&str],
     server: &Server,
     port: u16,
 ) -> anyhow::Result<Role> {

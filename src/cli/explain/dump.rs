@@ -143,7 +143,7 @@ impl Dump {
 
     /// Lists the nodes, with their values of a label.
     pub(in crate::cli) fn nodes(&self, label: Option<&str>) -> NodesAnswer {
-        list_nodes(self.engine.cache().cluster(), label)
+        list_nodes(self.engine.cluster(), label)
     }
 
     /// Lists pods.

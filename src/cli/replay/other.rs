@@ -222,7 +222,7 @@ impl Feeder<'_> {
 
     /// Whether an object that the scheduler writes is known, whose later forms may be its own work.
     fn knows(&self, kind: &EventResource, namespace: &str, name: &str) -> bool {
-        self.world.engine().cache().cluster().stored_object(kind, namespace, name).is_some()
+        self.world.engine().cluster().stored_object(kind, namespace, name).is_some()
     }
 
     fn pod(&mut self, mut pod: Pod, at: Time) {
@@ -235,8 +235,8 @@ impl Feeder<'_> {
         }
         if is_ours {
             // Its node, its nomination and its condition are what the recorded scheduler did.
-            let placed = self.world.engine().cache().placed(&uid);
-            let cluster = self.world.engine().cache().cluster();
+            let placed = self.world.engine().world().placed(&uid);
+            let cluster = self.world.engine().cluster();
             pod.node_name = placed.map(|placed| cluster.node_name(placed.node).clone());
             pod.set_nominated_node_name(None);
             pod.scheduled_condition = None;

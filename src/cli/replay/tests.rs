@@ -63,7 +63,7 @@ fn record(directory: &std::path::Path, pods: usize) -> Engine {
         while encoder.step(&mut engine, Input::Schedule, now, ports).attempt().is_some() {}
         for effect in encoder.take_effects(&mut engine) {
             if let EffectKind::Bind { binding, .. } = &effect.kind {
-                let placed = engine.cache().placed(&binding.uid).unwrap().pod.clone();
+                let placed = engine.world().placed(&binding.uid).unwrap().pod.clone();
                 let placed = Pod::clone(&placed);
                 encoder.step(
                     &mut engine,
@@ -99,7 +99,7 @@ fn record(directory: &std::path::Path, pods: usize) -> Engine {
 
 /// Returns the nodes, the placed pods with their nodes, and the pending pods.
 fn state(engine: &Engine) -> BTreeSet<String> {
-    let cluster = engine.cache().cluster();
+    let cluster = engine.cluster();
     let placed = cluster.nodes().iter().flat_map(|node| {
         let name = cluster.node_name(node).to_string();
         let pods = cluster.node(node).pods().map(|pod| format!("{} on {name}", pod.key));
@@ -107,7 +107,7 @@ fn state(engine: &Engine) -> BTreeSet<String> {
     });
     let handle = engine.handle(Time::ZERO);
     // A pod whose bind is under way is pending, too.
-    let waits = |pod: &&Arc<Pod>| engine.cache().placed(&pod.uid).is_none();
+    let waits = |pod: &&Arc<Pod>| engine.world().placed(&pod.uid).is_none();
     let pending = handle.pending.values().filter(waits);
     placed.chain(pending.map(|pod| pod.key.to_string())).collect()
 }

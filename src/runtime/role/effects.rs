@@ -109,5 +109,5 @@ impl Effects {
 /// Whether the pod has not been deleted.
 fn knows(engine: &Engine, pod: &PodKey, uid: &Uid) -> bool {
     let is_pending = engine.pending_pod(pod).is_some_and(|pod| pod.uid == *uid);
-    is_pending || engine.cache().placed(uid).is_some()
+    is_pending || engine.world().placed(uid).is_some()
 }

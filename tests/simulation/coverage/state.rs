@@ -63,7 +63,7 @@ impl States {
 
     fn add_pods(&mut self, replica: &Replica, now: Time) {
         let engine = replica.scheduler.engine();
-        let (queue, cache) = (engine.queue(), engine.cache());
+        let (queue, world) = (engine.queue(), engine.world());
         let (counts, phases) = (queue.counts(), engine.binding_phases());
         let fruitless = engine.handle(now).preemptions.fruitless();
         self.add_if(counts.active > 0, State::Active);
@@ -74,7 +74,7 @@ impl States {
         self.add_if(phases.pre_bind > 0, State::PreBind);
         self.add_if(phases.bind > 0, State::Binding);
         self.add_if(phases.unknown > 0, State::UnknownOutcome);
-        self.add_if(cache.assumed_count() > engine.binding_count(), State::Unconfirmed);
+        self.add_if(world.assumed_count() > engine.binding_count(), State::Unconfirmed);
         self.add_if(!engine.nominator().is_empty(), State::Nominated);
         let assumed = engine.pending().filter(|pod| engine.is_binding(&pod.uid));
         let mut waiting = assumed.filter(|pod| !pod.spec.resource_claims.is_empty());

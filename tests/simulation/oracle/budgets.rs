@@ -26,7 +26,7 @@ struct Budget {
 impl Budgets {
     /// Budgets from the API server, and evictions in progress that they do not count yet.
     pub(crate) fn of_engine(engine: &Engine, related: &Related) -> Self {
-        let cluster = engine.cache().cluster();
+        let cluster = engine.cluster();
         let budgets = related.budgets().filter_map(|(namespace, name, budget)| {
             let evicting: BTreeSet<Uid> = cluster.evicting(namespace, name).cloned().collect();
             Budget::of(namespace, budget, evicting)

@@ -46,7 +46,7 @@ struct Place {
 
 /// Whether volumes may be assumed that only the scheduler knows of.
 pub(crate) fn gives_volumes(engine: &Engine) -> bool {
-    let pods = engine.cache().cluster().pods().map(|placed| &placed.pod);
+    let pods = engine.cluster().pods().map(|placed| &placed.pod);
     let without = pods.filter(|pod| engine.is_binding(&pod.uid) && pod.spec.volumes.is_empty());
     engine.binding_count() > without.count()
 }
@@ -68,7 +68,7 @@ impl<'a> Oracle<'a> {
     /// Returns the state of the engine; namespaces, Services and controllers are those that were
     /// reported.
     pub(crate) fn of_engine(engine: &Engine, related: &'a Related) -> Self {
-        let cluster = engine.cache().cluster();
+        let cluster = engine.cluster();
         let nodes = cluster.nodes().iter();
         let places = nodes.map(|node| Place {
             node: cluster.to_node(node),

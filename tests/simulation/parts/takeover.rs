@@ -482,10 +482,10 @@ impl History {
                 _ => None,
             })
             .collect();
-        let cache = self.scheduler.engine().cache();
+        let world = self.scheduler.engine().world();
         let bound = self.server.pods.values().filter(|pod| pod.node.is_some());
         let unknown = bound.filter(|pod| {
-            !known.contains(&*pod.uid) && cache.placed(&(&*pod.uid).into()).is_none()
+            !known.contains(&*pod.uid) && world.placed(&(&*pod.uid).into()).is_none()
         });
         let (excused, inexcusable): (Vec<&Stored>, Vec<&Stored>) =
             unknown.partition(|pod| self.is_excused(&pod.uid));

@@ -1,6 +1,6 @@
 //! The timers of plugins against a list.
 
-use engine::simulation::Timers;
+use engine::timers::Timers;
 use fastrand::Rng;
 use framework::{PluginName, Time};
 

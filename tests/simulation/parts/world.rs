@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::ports::{Count, Probe};
+use engine::ports::{Count, Ports, Probe};
 use engine::queue::QueueConfig;
-use engine::simulation::{Now, World};
-use engine::{Change, EffectId};
+use engine::world::{Changed, World};
+use engine::{Change, Context, EffectId};
 use fastrand::Rng;
 use framework::testing::{node, pod};
 use framework::{
@@ -78,6 +78,20 @@ impl Probe for Log {
             Count::Event(event) => self.handled.push(event.to_string()),
             _ => {}
         }
+    }
+}
+
+/// Runs one call into the world.
+fn with_context<T>(now: Time, log: &mut Log, call: impl FnOnce(&mut Context<'_>) -> T) -> T {
+    call(&mut Context::alone(now, &mut Ports { extenders: &mut (), probe: log }))
+}
+
+fn describe(changed: Changed) -> String {
+    match changed {
+        Changed::Bound { pod, node } => format!("{pod} is bound to {node}"),
+        Changed::PendingDeleted(pod) => format!("pending {pod} is gone"),
+        Changed::AssumedDeleted(pod) => format!("assumed {pod} goes"),
+        Changed::Deleted(pod) => format!("{} is gone", pod.uid),
     }
 }
 
@@ -170,7 +184,7 @@ impl Pair<'_> {
 
     /// Returns the ids of the nodes.
     fn nodes(&self) -> BTreeMap<Arc<str>, NodeIx> {
-        let cluster = self.world.cache().cluster();
+        let cluster = self.world.cluster();
         let names = NODES.iter().map(|name| Arc::from(*name));
         names
             .filter_map(|name: Arc<str>| Some((name.clone(), cluster.node_named(&name)?)))
@@ -196,7 +210,11 @@ impl Pair<'_> {
     fn apply(&mut self, change: Change) -> Checked {
         let now = self.now;
         let expected = self.model.apply(&change, now);
-        let changed = self.world.apply(change, Now { now, probe: &mut self.log });
+        let changed: Vec<String> = with_context(now, &mut self.log, |cx| {
+            let implied = self.world.implied_deletion(&change);
+            let changes = implied.into_iter().chain([change]);
+            changes.flat_map(|change| self.world.apply(change, cx)).map(describe).collect()
+        });
         rule(changed == expected, || format!("{changed:?} instead of {expected:?}"))?;
         // The engine frees the room of such a pod at once, unless it waits in Permit.
         let gone =
@@ -247,7 +265,7 @@ impl Pair<'_> {
     fn delete_node(&mut self) -> Checked {
         let name = NODES[self.random.usize(..NODES.len())];
         self.note(("node deleted", name));
-        let is_known = self.world.cache().node(name).is_some();
+        let is_known = self.world.node(name).is_some();
         self.apply(Change::NodeDeleted(name.into()))?;
         let paused = self.paused();
         rule(!is_known || !paused.iter().any(|paused| **paused == *name), || {
@@ -330,9 +348,9 @@ impl Pair<'_> {
             return Ok(());
         };
         let uid = Uid::from(&*own.uid.to_string());
-        let cache = self.world.cache();
+        let world = &self.world;
         let assumed =
-            cache.placed(&uid).map(|placed| cache.cluster().node_name(placed.node).to_string());
+            world.placed(&uid).map(|placed| world.cluster().node_name(placed.node).to_string());
         let assumed = NODES.into_iter().find(|node| Some(*node) == assumed.as_deref());
         let elsewhere = self.one_in(4);
         own.node = assumed.filter(|_| !elsewhere).or_else(|| Some(NODES[self.random.usize(..2)]));
@@ -396,7 +414,7 @@ impl Pair<'_> {
             // A plugin reports a change.
             let (old, now) = (self.one_in(2).then(Arc::default), self.now);
             self.model.handle_update(kind.clone(), old.clone(), object.clone(), now);
-            self.world.handle_update(kind, old, object, Now { now, probe: &mut self.log });
+            with_context(now, &mut self.log, |cx| self.world.handle_update(kind, old, object, cx));
             return Ok(());
         }
         self.apply(Change::Object {
@@ -409,7 +427,7 @@ impl Pair<'_> {
 
     fn evict(&mut self) -> Checked {
         let placed: Vec<Arc<Pod>> =
-            self.world.cache().cluster().pods().map(|placed| placed.pod.clone()).collect();
+            self.world.cluster().pods().map(|placed| placed.pod.clone()).collect();
         let Some(victim) = self.random.choice(placed) else { return Ok(()) };
         let begins = !self.one_in(3);
         self.note(("evict", &victim.uid, begins));
@@ -425,7 +443,7 @@ impl Pair<'_> {
 
     fn pop(&mut self) -> Checked {
         let now = self.now;
-        let popped = self.world.pop(Now { now, probe: &mut self.log });
+        let popped = with_context(now, &mut self.log, |cx| self.world.pop(cx));
         self.trace.push(format!("pop {:?}", popped.as_ref().map(|popped| &popped.pod.uid)));
         let world = &self.world;
         let expected = self
@@ -471,8 +489,9 @@ impl Pair<'_> {
         self.world.forget(&pod.uid);
         self.model.forget(&pod.uid);
         let expected = self.model.requeue_failed(reject(model), &nominating, now);
-        let known =
-            self.world.requeue_failed(reject(real), &nominating, Now { now, probe: &mut self.log });
+        let known = with_context(now, &mut self.log, |cx| {
+            self.world.requeue_failed(reject(real), &nominating, cx)
+        });
         rule(known == expected, || "another pod is the failed one".to_owned())?;
         if let NominatingInfo::Override(node) = nominating
             && self.one_in(2)
@@ -480,11 +499,11 @@ impl Pair<'_> {
             self.note(("its nomination is written", &node));
             let effect = self.request();
             self.model.request(&pod, &node, Some(effect));
-            self.world.nomination_written(&pod, node, effect);
+            self.world.nomination_written(&pod, node, Some(effect));
         }
         if self.one_in(2) {
             self.model.move_others(&pod, now);
-            self.world.move_others(pod.clone(), Now { now, probe: &mut self.log });
+            with_context(now, &mut self.log, |cx| self.world.move_others(pod.clone(), cx));
         }
         self.ended(&pod);
         Ok(())
@@ -493,7 +512,7 @@ impl Pair<'_> {
     fn ended(&mut self, pod: &Pod) {
         let now = self.now;
         self.model.on_queue(now, |queue, around| queue.attempt_ended(pod, around));
-        self.world.attempt_ended(pod, Now { now, probe: &mut self.log });
+        with_context(now, &mut self.log, |cx| self.world.attempt_ended(pod, cx));
     }
 
     /// An attempt has found a node. The pod may wait in Permit, or pass it.
@@ -540,16 +559,17 @@ impl Pair<'_> {
         self.world.forget(&uid);
         self.model.forget(&uid);
         self.model.requeue_outdated(model, now);
-        self.world.requeue_outdated(real, Now { now, probe: &mut self.log });
+        with_context(now, &mut self.log, |cx| self.world.requeue_outdated(real, cx));
         Ok(())
     }
 
     /// A plugin allows a pod in Permit, or the wait that times out first is asked for.
     fn permit(&mut self) -> Checked {
         let now = self.now;
-        let expired = self.world.first_expired_wait(Now { now, probe: &mut self.log });
+        let expired = with_context(now, &mut self.log, |cx| self.world.first_expired_wait(cx));
+        let expired = expired.map(|wait| (wait.pod.clone(), wait.status()));
         self.model.check_expired(expired.as_ref(), now)?;
-        let uids: Vec<Uid> = self.world.waiting().keys().cloned().collect();
+        let uids: Vec<Uid> = self.world.waiting_pods().keys().cloned().collect();
         let Some(uid) = self.random.choice(uids) else { return Ok(()) };
         if self.one_in(4) {
             self.note(("waits no more", &uid));
@@ -576,7 +596,7 @@ impl Pair<'_> {
         let now = self.now;
         self.note("tick");
         self.model.on_queue(now, |queue, around| queue.tick(around));
-        self.world.flush_queue(Now { now, probe: &mut self.log });
+        with_context(now, &mut self.log, |cx| self.world.flush_queue(cx));
         Ok(())
     }
 
@@ -584,7 +604,7 @@ impl Pair<'_> {
         let (keys, now) = ([PodKey::new("default", self.name())], self.now);
         self.note(("activate", &keys));
         self.model.on_queue(now, |queue, around| queue.activate(&keys, around));
-        self.world.activate(&keys, Now { now, probe: &mut self.log });
+        with_context(now, &mut self.log, |cx| self.world.activate(&keys, cx));
         Ok(())
     }
 
@@ -596,7 +616,7 @@ impl Pair<'_> {
         let uid = Uid::from(&*number.to_string());
         self.note(("retry", &uid));
         self.model.retry_pending_after_error(&key, &uid, now);
-        self.world.retry_pending_after_error(&key, &uid, Now { now, probe: &mut self.log });
+        with_context(now, &mut self.log, |cx| self.world.retry_pending_after_error(&key, &uid, cx));
         Ok(())
     }
 
@@ -606,7 +626,7 @@ impl Pair<'_> {
         let pod = own.build(name);
         self.note(("clear nomination", &pod.uid));
         let effect = self.request();
-        self.world.clear_nomination(&pod, effect);
+        self.world.clear_nomination(&pod, Some(effect));
         self.model.end_nomination(&pod, Some(effect));
         Ok(())
     }
@@ -626,7 +646,7 @@ impl Pair<'_> {
         self.note(("nomination answered", effect, version));
         let now = self.now;
         self.model.answered(effect, version, now);
-        self.world.nomination_answered(effect, version, Now { now, probe: &mut self.log });
+        with_context(now, &mut self.log, |cx| self.world.nomination_answered(effect, version, cx));
         Ok(())
     }
 }

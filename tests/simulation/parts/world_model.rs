@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use engine::profile::Profiles;
 use engine::queue::{QueueConfig, Updated};
-use engine::simulation::World;
+use engine::world::World;
 use engine::{Change, EffectId, ObjectEvent, Objects};
 use framework::testing::HandleParts;
 use framework::{
@@ -704,15 +704,15 @@ impl Model {
 
     fn check_cache(&self, world: &mut World) -> Checked {
         world.refresh_node_order();
-        let (cache, cluster) = (world.cache(), world.cache().cluster());
+        let (world, cluster) = (&*world, world.cluster());
         for Placed { pod, node, is_assumed } in &self.placed {
-            let Some(shown) = cache.placed(&pod.uid) else {
+            let Some(shown) = world.placed(&pod.uid) else {
                 return Err(format!("{} is not placed", pod.uid));
             };
             let on = cluster.node_name(shown.node);
             rule(on == node, || format!("{} is on {on} instead of {node}", pod.uid))?;
             rule(shown.pod == *pod, || format!("{} is placed in an old version", pod.uid))?;
-            let assumed = cache.is_assumed(&pod.uid);
+            let assumed = world.is_assumed(&pod.uid);
             rule(assumed == *is_assumed, || format!("{} is assumed: {assumed}", pod.uid))?;
             let runs = world.is_running(&pod.uid);
             rule(runs != pod.terminating, || format!("{} runs: {runs}", pod.uid))?;
@@ -720,11 +720,11 @@ impl Model {
         let count = cluster.pod_count();
         rule(count == self.placed.len(), || format!("{count} pods are placed"))?;
         let assumed = self.placed.iter().filter(|placed| placed.is_assumed).count();
-        rule(cache.assumed_count() == assumed, || {
-            format!("{} are assumed", cache.assumed_count())
+        rule(world.assumed_count() == assumed, || {
+            format!("{} are assumed", world.assumed_count())
         })?;
         let order: Vec<&str> =
-            cache.node_order().iter().map(|node| &**cluster.node_name(*node)).collect();
+            world.node_order().iter().map(|node| &**cluster.node_name(*node)).collect();
         let turns = (0..self.nodes.len())
             .flat_map(|turn| self.zones.iter().filter_map(move |(_, names)| names.get(turn)));
         let turns: Vec<&str> = turns.map(|name| &**name).collect();
@@ -739,7 +739,7 @@ impl Model {
         for node in &known {
             // Images are kept in an index of their own.
             let kept = Node { images: Box::default(), ..(*node).clone() };
-            let shown = cache.node(&node.name);
+            let shown = world.node(&node.name);
             rule(shown.as_ref() == Some(&kept), || format!("{shown:?} instead of {kept:?}"))?;
         }
         rule(cluster.nodes().iter().count() == known.len(), || "another node is known".to_owned())
@@ -756,7 +756,7 @@ impl Model {
             return Err("the log is cut".to_owned());
         };
         let nodes: BTreeSet<Arc<str>> = expected.objects.union(&expected.pods).cloned().collect();
-        let cluster = world.cache().cluster();
+        let cluster = world.cluster();
         let rows = [
             (nodes, changed.nodes),
             (expected.objects, changed.objects),
@@ -814,7 +814,7 @@ impl Model {
         let of = |pods: &BTreeMap<Uid, WaitingPod>| -> Vec<_> {
             pods.iter().map(|(uid, pod)| (uid.clone(), pod.since, pod.pending.clone())).collect()
         };
-        let (shown, expected) = (of(world.waiting()), of(&self.waiting));
+        let (shown, expected) = (of(world.waiting_pods()), of(&self.waiting));
         rule(shown == expected, || format!("{shown:?} wait instead of {expected:?}"))
     }
 

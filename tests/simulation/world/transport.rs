@@ -518,7 +518,7 @@ impl World {
         }
         Writes::tells_its_victim(&self.server, request)?;
         if let Some(refusal) = self.troubles.refuse(request) {
-            self.refuse(life, source, request, (refusal, fate));
+            self.refuse(life, source, request, refusal, fate);
             return Ok(());
         }
         devices::before_write(&self.server, request)?;
@@ -603,7 +603,8 @@ impl World {
         life: u32,
         source: RequestSource,
         request: &Request,
-        (refusal, fate): (Refusal, Fate),
+        refusal: Refusal,
+        fate: Fate,
     ) {
         let Refusal { fault, status, body, message, after } = refusal;
         self.say(|| format!("{status} for {} ({})", request.path, fault.name()));

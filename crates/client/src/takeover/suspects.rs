@@ -78,6 +78,6 @@ impl Suspect {
         let pod = engine.pending_pod(&self.pod);
         let is_same =
             pod.is_some_and(|pod| pod.uid == self.uid && pod.resource_version == self.version);
-        is_same && engine.cache().placed(&self.uid).is_none()
+        is_same && engine.world().placed(&self.uid).is_none()
     }
 }

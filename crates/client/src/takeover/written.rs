@@ -32,7 +32,7 @@ impl Written {
     /// later.
     pub(super) fn is_shown(&self, engine: &Engine) -> bool {
         let pending = engine.pending_pod(&self.pod).filter(|pod| pod.uid == self.uid);
-        let placed = || engine.cache().placed(&self.uid).map(|placed| &placed.pod);
+        let placed = || engine.world().placed(&self.uid).map(|placed| &placed.pod);
         let known = pending.or_else(placed);
         known.is_none_or(|pod| pod.resource_version >= self.version)
     }

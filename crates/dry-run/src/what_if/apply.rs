@@ -146,7 +146,7 @@ pub fn apply(
     limits: Limits,
 ) -> Result<Applied, Vec<Objection>> {
     let (mut applied, mut objections) = (Applied::default(), Vec::new());
-    nodes::apply(inventory, documents, limits, (&mut applied, &mut objections));
-    workloads::apply(inventory, documents, limits, (&mut applied, &mut objections));
+    nodes::apply(inventory, documents, limits, &mut applied, &mut objections);
+    workloads::apply(inventory, documents, limits, &mut applied, &mut objections);
     if objections.is_empty() { Ok(applied) } else { Err(objections) }
 }

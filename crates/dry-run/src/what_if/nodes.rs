@@ -63,7 +63,8 @@ pub(super) fn apply(
     inventory: &mut Inventory,
     documents: &[Changes],
     limits: Limits,
-    (applied, objections): (&mut Applied, &mut Vec<Objection>),
+    applied: &mut Applied,
+    objections: &mut Vec<Objection>,
 ) {
     let places = inventory.nodes.iter().enumerate();
     let places = places.map(|(place, node)| (node.name.clone(), place)).collect();

@@ -35,12 +35,13 @@ impl Scaled {
     /// Finds the pods to remove, or those to add: at most one more than `most`, which is too many.
     pub(super) fn of(
         key: &Key,
-        (replicas, most): (usize, usize),
+        replicas: usize,
+        most: usize,
         places: Vec<usize>,
         all: &[DumpedPod],
     ) -> Self {
         if key.0 == "StatefulSet" {
-            return Self::of_stateful_set(key, (replicas, most), &places, all);
+            return Self::of_stateful_set(key, replicas, most, &places, all);
         }
         let excess = places.len().saturating_sub(replicas);
         if excess > 0 {
@@ -60,7 +61,8 @@ impl Scaled {
     /// The ordinals start where those of its pods do.
     fn of_stateful_set(
         key: &Key,
-        (replicas, most): (usize, usize),
+        replicas: usize,
+        most: usize,
         places: &[usize],
         all: &[DumpedPod],
     ) -> Self {

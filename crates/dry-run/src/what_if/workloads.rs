@@ -39,7 +39,8 @@ pub(super) fn apply(
     inventory: &mut Inventory,
     documents: &[Changes],
     limits: Limits,
-    (applied, objections): (&mut Applied, &mut Vec<Objection>),
+    applied: &mut Applied,
+    objections: &mut Vec<Objection>,
 ) {
     let has_changes = inventory.first_changed < inventory.workloads.len()
         || documents.iter().any(|own| !(own.scale.is_empty() && own.priority.is_empty()));
@@ -55,8 +56,7 @@ pub(super) fn apply(
     let mut missing: Vec<(usize, String)> = Vec::new();
     for (at, key, replicas) in &of_unseen {
         let places = workloads.places_of_unseen(key, &unseen);
-        let most = (*replicas, limits.pods);
-        let scaled = Scaled::of(key, most, places, &inventory.pods);
+        let scaled = Scaled::of(key, *replicas, limits.pods, places, &inventory.pods);
         if missing.len() + scaled.missing.len() > limits.pods {
             let message = format!("the change makes more than {} pods", limits.pods);
             objections.push(at.object("replicas", message));

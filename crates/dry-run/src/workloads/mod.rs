@@ -293,7 +293,8 @@ impl<'a> Controllers<'a> {
     }
 
     /// Notes that so many pods were made from a foreign workload.
-    fn note_foreign(&mut self, (kind, namespace, name): &Key, pods: usize) {
+    fn note_foreign(&mut self, workload: &Key, pods: usize) {
+        let (kind, namespace, name) = workload;
         if pods > 0 {
             let (names, all) = self.foreign.entry(*kind).or_default();
             names.push(format!("{namespace}/{name}"));

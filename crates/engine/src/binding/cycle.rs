@@ -16,7 +16,7 @@ use crate::plugin_call::call_plugin;
 use crate::ports::{Point, Span};
 use crate::profile::Profile;
 use crate::record::Choice;
-use crate::world::View;
+use crate::world::World;
 
 /// What the scheduling cycle decided.
 pub(crate) struct Decided {
@@ -166,7 +166,7 @@ impl BindingCycle {
     /// Returns the version of the pod that a bind names as its precondition: the newest one that is known to
     /// have the specification of the decision. Kubernetes counts specifications in `metadata.generation`, so
     /// new labels or a new status do not stop a bind.
-    pub(super) fn version_to_bind(&self, view: &View) -> u64 {
+    pub(super) fn version_to_bind(&self, view: &World) -> u64 {
         let known = view.pending().get(&self.pod.key);
         let known = known.filter(|pod| pod.uid == self.pod.uid && self.is_of_spec(pod.generation));
         let watched = known.map_or(0, |pod| pod.resource_version);
@@ -195,7 +195,11 @@ impl BindingCycle {
 
     /// Runs PreBindPreFlight of every PreBind plugin, and groups the plugins that have work to do.
     /// Returns whether any plugin has work to do.
-    pub(super) fn pre_flight(&mut self, view: &View, cx: &mut Context<'_>) -> Result<bool, Status> {
+    pub(super) fn pre_flight(
+        &mut self,
+        view: &World,
+        cx: &mut Context<'_>,
+    ) -> Result<bool, Status> {
         let profile = self.profile.clone();
         let span = Span::Point(Point::PreBindPreFlight, &profile.scheduler_name);
         cx.probe.start(span);
@@ -209,7 +213,7 @@ impl BindingCycle {
         grouped
     }
 
-    fn group_pre_bind(&mut self, view: &View, cx: &mut Context<'_>) -> Result<bool, Status> {
+    fn group_pre_bind(&mut self, view: &World, cx: &mut Context<'_>) -> Result<bool, Status> {
         let handle = view.handle(cx.now);
         let mut joins_last = false;
         for (place, plugin) in self.profile.pre_bind.iter().enumerate() {
@@ -239,7 +243,7 @@ impl BindingCycle {
         &mut self,
         plugin: usize,
         input: PreBindInput<'_>,
-        view: &View,
+        view: &World,
         cx: &mut Context<'_>,
     ) -> Result<Option<Waiting>, Status> {
         let plugin = &self.profile.pre_bind[plugin];
@@ -269,7 +273,7 @@ impl BindingCycle {
     /// plugin has bound the pod itself.
     pub(super) fn bind_by_plugin(
         &mut self,
-        view: &View,
+        view: &World,
         cx: &mut Context<'_>,
     ) -> Result<Option<Binding>, Status> {
         let handle = view.handle(cx.now);

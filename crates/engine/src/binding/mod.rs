@@ -34,7 +34,7 @@ use crate::counters;
 use crate::effect::{EffectId, EffectKind};
 use crate::extender::Extender;
 use crate::ports::Count;
-use crate::world::View;
+use crate::world::World;
 
 /// The result of an input to a binding cycle.
 pub(crate) enum Transition {
@@ -149,7 +149,7 @@ impl BindingCycles {
         &mut self,
         mut cycle: BindingCycle,
         waits: bool,
-        view: &View,
+        view: &World,
         cx: &mut Context<'_>,
     ) -> Transition {
         let uid = cycle.pod.uid.clone();
@@ -166,7 +166,12 @@ impl BindingCycles {
     }
 
     /// Takes in that the pod has passed Permit, and runs PreBind.
-    pub(crate) fn permitted(&mut self, pod: &Uid, view: &View, cx: &mut Context<'_>) -> Transition {
+    pub(crate) fn permitted(
+        &mut self,
+        pod: &Uid,
+        view: &World,
+        cx: &mut Context<'_>,
+    ) -> Transition {
         let Some(mut cycle) = self.take(pod) else { return Transition::Waiting };
         cycle.permitted = cx.now;
         let next = self.run_pre_bind(&mut cycle, 0, view, cx);
@@ -178,7 +183,7 @@ impl BindingCycles {
         &mut self,
         effect: EffectId,
         answer: &Answer,
-        view: &View,
+        view: &World,
         cx: &mut Context<'_>,
     ) -> Transition {
         let Some(uid) = self.by_effect.remove(&effect) else { return Transition::Waiting };
@@ -213,7 +218,7 @@ impl BindingCycles {
         &mut self,
         pod: &Uid,
         object: &ObjectKey,
-        view: &View,
+        view: &World,
         cx: &mut Context<'_>,
     ) -> Transition {
         let Some(mut cycle) = self.take(pod) else { return Transition::Waiting };
@@ -226,7 +231,12 @@ impl BindingCycles {
     }
 
     /// Takes in that a PreBind wait of the pod has timed out.
-    pub(crate) fn timed_out(&mut self, pod: &Uid, view: &View, cx: &mut Context<'_>) -> Transition {
+    pub(crate) fn timed_out(
+        &mut self,
+        pod: &Uid,
+        view: &World,
+        cx: &mut Context<'_>,
+    ) -> Transition {
         let Some(mut cycle) = self.take(pod) else { return Transition::Waiting };
         let now = cx.now;
         let input = |waiting: &Waiting| match waiting {
@@ -297,7 +307,7 @@ impl BindingCycles {
         &mut self,
         cycle: &mut BindingCycle,
         group: usize,
-        view: &View,
+        view: &World,
         cx: &mut Context<'_>,
     ) -> Next {
         for (place, plugins) in cycle.groups.clone().into_iter().enumerate().skip(group) {
@@ -324,7 +334,7 @@ impl BindingCycles {
         &mut self,
         cycle: &mut BindingCycle,
         input: impl Fn(&Waiting) -> Option<PreBindInput<'a>>,
-        view: &View,
+        view: &World,
         cx: &mut Context<'_>,
     ) -> Next {
         let Phase::PreBind { group, running } = &mut cycle.phase else { return Next::Wait };
@@ -366,7 +376,7 @@ impl BindingCycles {
         cycle: &mut BindingCycle,
         extender: usize,
         repeated: bool,
-        view: &View,
+        view: &World,
         cx: &mut Context<'_>,
     ) -> Next {
         let mut extenders = self.extenders.iter().enumerate().skip(extender);
@@ -402,7 +412,7 @@ impl BindingCycles {
         &mut self,
         cycle: &mut BindingCycle,
         answer: &Answer,
-        view: &View,
+        view: &World,
         cx: &mut Context<'_>,
     ) -> Next {
         let Phase::Bind { extender, repeated, fenced, since, .. } = cycle.phase else {
@@ -454,7 +464,7 @@ impl BindingCycles {
         &mut self,
         cycle: &mut BindingCycle,
         if_unbound: IfUnbound,
-        view: &View,
+        view: &World,
         cx: &mut Context<'_>,
     ) -> Next {
         match view.confirmed_node(&cycle.pod.uid) {
@@ -483,7 +493,7 @@ impl BindingCycles {
         cycle: &mut BindingCycle,
         if_unbound: IfUnbound,
         answer: &Answer,
-        view: &View,
+        view: &World,
         cx: &mut Context<'_>,
     ) -> Next {
         let pod = match cycle.unbound_pod(answer) {
@@ -538,7 +548,7 @@ fn count_point(
 }
 
 /// Writes the chosen node into `status.nominatedNodeName`, for a pod that is not bound at once.
-fn write_nomination(cycle: &mut BindingCycle, view: &View, cx: &mut Context<'_>) {
+fn write_nomination(cycle: &mut BindingCycle, view: &World, cx: &mut Context<'_>) {
     let nominating = NominatingInfo::Override(cycle.node.clone());
     cycle.nominated = view.nominator().to_write(&cycle.pod, &nominating);
     let nominated_node_name = cycle.nominated.clone();

@@ -28,7 +28,7 @@ use super::unknown_bind::UnknownBind;
 use crate::context::{Context, PodEvent};
 use crate::cycle::Placement;
 use crate::effect::EffectKind;
-use crate::world::View;
+use crate::world::World;
 
 /// Maximum number of binds of one cycle with unknown outcome. The pauses before them add up to two seconds, the
 /// time that etcd needs to elect a leader. After that another node, or a later attempt, may do better.
@@ -41,7 +41,7 @@ impl BindingCycles {
         cycle: &mut BindingCycle,
         bind: UnknownBind,
         pod: UnboundPod,
-        view: &View,
+        view: &World,
         cx: &mut Context<'_>,
     ) -> Next {
         if bind.fenced && pod.resource_version != 0 {
@@ -75,7 +75,7 @@ impl BindingCycles {
         &mut self,
         cycle: &mut BindingCycle,
         bind: UnknownBind,
-        view: &View,
+        view: &World,
         cx: &mut Context<'_>,
     ) -> Next {
         let known = view.pending().get(&cycle.pod.key).filter(|pod| pod.uid == cycle.pod.uid);
@@ -133,7 +133,7 @@ impl BindingCycles {
         cycle: &mut BindingCycle,
         bind: UnknownBind,
         answer: &Answer,
-        view: &View,
+        view: &World,
         cx: &mut Context<'_>,
     ) -> Next {
         let pod = match cycle.unbound_pod(answer) {
@@ -162,7 +162,7 @@ impl BindingCycles {
 ///
 /// # Errors
 /// The reason against it.
-fn next_try(cycle: &mut BindingCycle, view: &View, cx: &mut Context<'_>) -> Result<(), String> {
+fn next_try(cycle: &mut BindingCycle, view: &World, cx: &mut Context<'_>) -> Result<(), String> {
     if cycle.unknown_binds >= MAX_BINDS {
         return Err(format!("{MAX_BINDS} tries"));
     }

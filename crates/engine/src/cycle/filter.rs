@@ -169,7 +169,7 @@ impl FilterPass {
             feasible.extend(passed.iter());
             return None;
         };
-        let order = subject.view.cache().node_order();
+        let order = subject.view.node_order();
         let order: Vec<NodeIx> =
             order.iter().copied().filter(|node| nodes.contains(*node)).collect();
         let scores = !subject.profile.score.is_empty()

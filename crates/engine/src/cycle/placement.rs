@@ -11,14 +11,14 @@ use crate::plugin_call::{HasCode, call_plugin};
 use crate::ports::{Point, Span};
 use crate::profile::Profile;
 use crate::reserving::Reserving;
-use crate::world::View;
+use crate::world::World;
 
 /// Longest wait in Permit, whatever a plugin asks for.
 const MAX_PERMIT_TIMEOUT: Duration = Duration::from_mins(15);
 
 /// An assumed pod and its node.
 pub(crate) struct Placement<'a> {
-    pub(crate) view: &'a View,
+    pub(crate) view: &'a World,
     pub(crate) profile: &'a Profile,
     pub(crate) pod: &'a Arc<Pod>,
     pub(crate) node: &'a str,
@@ -127,7 +127,7 @@ impl Placement<'_> {
                 }
             }
         }
-        let node = self.view.cache().placed(&self.pod.uid).map(|placed| placed.node);
+        let node = self.view.placed(&self.pod.uid).map(|placed| placed.node);
         Ok(node.filter(|_| !pending.is_empty()).map(|node| WaitingPod {
             pod: self.pod.clone(),
             node,

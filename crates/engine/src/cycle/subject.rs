@@ -13,12 +13,12 @@ use crate::context::Context;
 use crate::plugin_call::HasCode;
 use crate::ports::Span;
 use crate::profile::Profile;
-use crate::world::View;
+use crate::world::World;
 
 /// The question which of some nodes is best for a pod.
 #[derive(Clone, Copy)]
 pub(crate) struct Question<'a> {
-    pub(crate) view: &'a View,
+    pub(crate) view: &'a World,
     pub(crate) profile: &'a Profile,
     pub(crate) pod: &'a Arc<Pod>,
     /// The nodes among which to choose; `None` for all.
@@ -27,7 +27,7 @@ pub(crate) struct Question<'a> {
 
 /// The pod of a decision, the profile that decides about it, and the data of its plugins.
 pub(crate) struct Subject<'a, 'c> {
-    pub(crate) view: &'a View,
+    pub(crate) view: &'a World,
     pub(crate) settings: &'a Settings,
     pub(crate) profile: &'a Profile,
     pub(crate) pod: &'a Arc<Pod>,

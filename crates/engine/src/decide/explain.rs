@@ -18,7 +18,7 @@ use crate::cycle::{
 };
 use crate::plugin_call::{call_beside, call_plugin};
 use crate::profile::Profile;
-use crate::world::View;
+use crate::world::World;
 
 /// An attempt in full, on the state of the cluster at the time of the question.
 #[derive(Debug, Default)]
@@ -220,7 +220,7 @@ impl Evaluation {
 
 /// Returns the status of the first PreEnqueue plugin that gates the pod.
 pub(crate) fn gate(
-    view: &View,
+    view: &World,
     profile: &Profile,
     pod: &Pod,
     cx: &mut Context<'_>,

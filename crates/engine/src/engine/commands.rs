@@ -10,8 +10,8 @@ impl Engine {
     /// Applies the commands that plugins gave through their handle, until there are no more: a command
     /// may run plugins that give further commands.
     pub(super) fn apply_commands(&mut self, cx: &mut Context<'_>) {
-        while !self.world.view().commands().is_empty() {
-            for command in self.world.view().commands().take() {
+        while !self.world.commands().is_empty() {
+            for command in self.world.commands().take() {
                 self.apply_command(command, cx);
             }
         }
@@ -35,7 +35,7 @@ impl Engine {
                 self.preemptions.pause(preemptor, &uid, &pause, &self.world, cx);
             }
             Command::SetTimer { plugin, at, token } => self.timers.set(plugin, token, at),
-            Command::Event(event) => record_plugin_event(event, self.world.view(), cx),
+            Command::Event(event) => record_plugin_event(event, &self.world, cx),
             Command::Write { pod, uid, write } => self.plugin_writes.request(pod, uid, write, cx),
             Command::ObjectChanged { kind, old, new } => {
                 self.world.handle_update(kind, old, new, cx);

@@ -36,7 +36,7 @@ impl Engine {
             let profile = &*engine.profile_named(profile)?;
             engine.world.register_queries(pod, profile, cx);
             let Self { world, decider, .. } = engine;
-            let question = Question { view: world.view(), profile, pod, within: None };
+            let question = Question { view: world, profile, pod, within: None };
             decider.sample(question, wanted, world.log(), cx).map_err(ScheduleError::into_status)
         })
     }
@@ -114,7 +114,7 @@ impl Engine {
     }
 
     fn end_hold(&mut self, hold: &Uid, cx: &mut Context<'_>) {
-        let Some(placed) = self.cache().placed(hold) else { return };
+        let Some(placed) = self.world.placed(hold) else { return };
         let pod = placed.pod.clone();
         self.world.forget(hold);
         self.world.room_freed(&pod, cx);
@@ -128,11 +128,11 @@ impl Engine {
         node: &str,
         cx: &mut Context<'_>,
     ) -> Result<Decision, Status> {
-        let Some(node) = self.cache().cluster().node_named(node) else {
+        let Some(node) = self.world.cluster().node_named(node) else {
             return Err(Status::unresolvable(NO_NODES));
         };
         self.world.register_queries(pod, profile, cx);
-        let question = Question { view: self.world.view(), profile, pod, within: None };
+        let question = Question { view: &self.world, profile, pod, within: None };
         self.decider.check(question, node, cx)
     }
 
@@ -181,7 +181,7 @@ impl Engine {
     pub fn failed(&mut self, queued: QueuedPod, status: &Status, now: Time, ports: &mut Ports<'_>) {
         self.run(now, ports, |engine, cx| {
             let pod = queued.pod.clone();
-            if let Some(profile) = engine.world.view().profile_of(&pod).cloned() {
+            if let Some(profile) = engine.world.profile_of(&pod).cloned() {
                 Failure::error(status).handle(queued, &profile, &mut engine.world, cx);
             } else {
                 engine.world.done(&pod.uid);

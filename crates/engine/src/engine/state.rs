@@ -2,18 +2,17 @@
 
 use std::sync::Arc;
 
-use framework::{Handle, Pod, PodKey, Time, Uid, WaitingPods};
+use framework::{Cluster, Handle, Pod, PodKey, Time, Uid, WaitingPods};
 
 use super::Engine;
 use crate::binding::BindingPhases;
-use crate::cache::Cache;
 use crate::group_notices;
 use crate::nominator::Nominator;
 use crate::ports::Outage;
 use crate::profile::Profiles;
 use crate::queue::Queue;
 use crate::record::Records;
-use crate::world::ChangeLog;
+use crate::world::{ChangeLog, World};
 
 impl Engine {
     /// The records of the latest attempts.
@@ -21,9 +20,14 @@ impl Engine {
         self.attempts.records()
     }
 
-    /// Nodes and the pods on them.
-    pub const fn cache(&self) -> &Cache {
-        self.world.view().cache()
+    /// What the engine knows, for all to read.
+    pub const fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// Nodes and what is on them.
+    pub const fn cluster(&self) -> &Cluster {
+        self.world.cluster()
     }
 
     /// The scheduling queue.
@@ -33,7 +37,7 @@ impl Engine {
 
     /// The nominations.
     pub const fn nominator(&self) -> &Nominator {
-        self.world.view().nominator()
+        self.world.nominator()
     }
 
     /// The changes of nodes and placed pods.
@@ -54,12 +58,12 @@ impl Engine {
 
     /// The profiles.
     pub const fn profiles(&self) -> &Profiles {
-        self.world.view().profiles()
+        self.world.profiles()
     }
 
     /// The pods that wait in Permit.
     pub const fn waiting_pods(&self) -> &WaitingPods {
-        self.world.view().waiting_pods()
+        self.world.waiting_pods()
     }
 
     /// Number of pods in a binding cycle.
@@ -84,12 +88,12 @@ impl Engine {
 
     /// The pods without a node that a profile is responsible for, as last seen.
     pub fn pending(&self) -> impl Iterator<Item = &Arc<Pod>> {
-        self.world.view().pending().values()
+        self.world.pending().values()
     }
 
     /// The pod of this name without a node, as last seen.
     pub fn pending_pod(&self, pod: &PodKey) -> Option<&Arc<Pod>> {
-        self.world.view().pending().get(pod)
+        self.world.pending().get(pod)
     }
 
     /// Whether the gate of groups keeps a pending pod back.
@@ -99,7 +103,7 @@ impl Engine {
 
     /// Whether victims of this pod are still to be evicted.
     pub fn is_preempting(&self, preemptor: &Uid) -> bool {
-        self.world.view().preemptions().is_running(preemptor)
+        self.world.preemptions().is_running(preemptor)
     }
 
     /// Returns whether a request to evict a pod waits for its answer, or was answered and the watch does
@@ -111,6 +115,6 @@ impl Engine {
     /// Returns the handle that a plugin would get at `now`. Commands given through it are applied with
     /// the next call into the engine.
     pub fn handle(&self, now: Time) -> Handle<'_> {
-        self.world.view().handle(now)
+        self.world.handle(now)
     }
 }

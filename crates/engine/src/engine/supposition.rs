@@ -45,7 +45,7 @@ impl Engine {
 impl Supposition<'_, '_, '_> {
     /// Returns the nodes, and the pods supposed on them.
     pub fn cluster(&self) -> &Cluster {
-        self.world.view().cluster()
+        self.world.cluster()
     }
 
     /// Supposes that a pod is gone. Returns whether it had a node.
@@ -70,7 +70,7 @@ impl Supposition<'_, '_, '_> {
     /// Tries a pod, also with evictions. Returns `None` if no profile is responsible for it.
     pub fn try_pod(&mut self, pod: &Arc<Pod>) -> Option<Trial> {
         let profile = self.profile_of(pod)?;
-        let question = Question { view: self.world.view(), profile: &profile, pod, within: None };
+        let question = Question { view: self.world, profile: &profile, pod, within: None };
         Some(self.decider.try_pod(question, self.cx))
     }
 
@@ -80,7 +80,7 @@ impl Supposition<'_, '_, '_> {
         let profile = self.profile_of(pod)?;
         let Self { world, decider, cx } = self;
         world.register_queries(pod, &profile, cx);
-        let question = Question { view: world.view(), profile: &profile, pod, within: None };
+        let question = Question { view: world, profile: &profile, pod, within: None };
         if let Some(status) = gate(question.view, &profile, pod, cx) {
             return Some(Trial::Gated(status));
         }
@@ -88,7 +88,7 @@ impl Supposition<'_, '_, '_> {
         let Found::Node(chosen) = &decision.found else { return Some(decision.into()) };
         let trial = Trial::Fits { node: chosen.node, feasible: chosen.feasible };
         decision.state.end_search();
-        let node = world.view().cluster().node_name(chosen.node).clone();
+        let node = world.cluster().node_name(chosen.node).clone();
         let placed = world.tentatively(cx, |world, cx| {
             let assumed = match world.assume(pod, &node) {
                 Ok(assumed) => assumed,
@@ -103,6 +103,6 @@ impl Supposition<'_, '_, '_> {
     }
 
     fn profile_of(&self, pod: &Pod) -> Option<Arc<Profile>> {
-        self.world.view().profile_of(pod).cloned()
+        self.world.profile_of(pod).cloned()
     }
 }

@@ -159,7 +159,7 @@ impl Preemptions {
         world: &mut World,
         cx: &mut Context<'_>,
     ) -> Option<PreemptionId> {
-        let preemptor = world.view().pending().get(&request.preemptor).cloned()?;
+        let preemptor = world.pending().get(&request.preemptor).cloned()?;
         if preemptor.uid != request.uid {
             return None;
         }
@@ -213,8 +213,8 @@ impl Preemptions {
             let code = if preemption.failed { Code::Error } else { Code::Success };
             cx.probe.count(Count::Evicted { code, took: cx.now.since(preemption.since) });
         }
-        let may_go_on = !preemption.failed && world.view().is_pending(&preemption.preemptor);
-        let last = world.view().cache().placed(&preemption.last).map(|placed| &placed.pod);
+        let may_go_on = !preemption.failed && world.is_pending(&preemption.preemptor);
+        let last = world.placed(&preemption.last).map(|placed| &placed.pod);
         let last = last.filter(|last| !last.lingers());
         let awaits_end = may_go_on && preemption.gates_preemptor && last.is_some();
         if awaits_end && last.is_some_and(|last| last.removal_follows) {
@@ -320,7 +320,7 @@ impl Preemptions {
         world: &World,
         cx: &mut Context<'_>,
     ) {
-        let pod = world.view().pending().get(&preemptor).filter(|pod| pod.uid == *uid);
+        let pod = world.pending().get(&preemptor).filter(|pod| pod.uid == *uid);
         let Some(pod) = pod else { return };
         if !self.pauses.set(uid, pause.until, preemptor) {
             return;
@@ -376,7 +376,7 @@ impl Preemptions {
     }
 
     fn may_be_evicted(&self, victim: &Pod, world: &World) -> bool {
-        world.view().is_running(&victim.uid) && !self.ending.contains_key(&victim.uid)
+        world.is_running(&victim.uid) && !self.ending.contains_key(&victim.uid)
     }
 
     /// Notes the preemptor at its victims that are evicted for others. They may stay after all.
@@ -397,12 +397,12 @@ impl Preemptions {
         }
         let may_go = preemption.evicting.is_empty()
             && !preemption.failed
-            && world.view().is_pending(&preemption.preemptor);
+            && world.is_pending(&preemption.preemptor);
         let last = if may_go { preemption.waiting.pop()? } else { return None };
         if !self.may_be_evicted(&last, world) {
             return None;
         }
-        if world.view().cache().is_assumed(&last.uid) {
+        if world.is_assumed(&last.uid) {
             // The failure of its binding cycle moves the preemptor, which must not be gated by then.
             preemption.release(world);
         }
@@ -453,7 +453,7 @@ impl Preemptions {
 /// Clears the nominations of pods of lower priority to the node. They may no longer fit there, and find
 /// another node sooner without a nomination.
 fn clear_lower_nominations(node: &str, preemptor: &Pod, world: &mut World, cx: &mut Context<'_>) {
-    let nominated = world.view().nominator().nominated_to(node);
+    let nominated = world.nominator().nominated_to(node);
     for pod in nominated.iter().filter(|pod| pod.priority() < preemptor.priority()) {
         let patch = StatusPatch { nominated_node_name: Some("".into()), ..Default::default() };
         let effect = cx.effects.patch_pod_status(pod, patch);
@@ -472,7 +472,7 @@ fn finish(mut preemption: InProgress, world: &mut World, cx: &mut Context<'_>) {
             world.call_off_preemption(&preemption.preemptor.uid);
         }
         retry_unless_gated(&preemption.preemptor, world, cx);
-    } else if world.view().cache().placed(&preemption.last).is_none() {
+    } else if world.placed(&preemption.last).is_none() {
         activate_gated(&preemption.preemptor, world, cx);
     }
 }
@@ -481,10 +481,9 @@ fn finish(mut preemption: InProgress, world: &mut World, cx: &mut Context<'_>) {
 /// may depend on its end. The victim may have left the node for which its eviction was requested: its
 /// bind failed, and another attempt chose this node.
 fn retry_pods_that_count_on(victim: &Uid, world: &mut World, cx: &mut Context<'_>) {
-    let view = world.view();
-    let Some(placed) = view.cache().placed(victim) else { return };
-    let node = view.cluster().node_name(placed.node).clone();
-    for pod in view.nominator().nominated_to(&node) {
+    let Some(placed) = world.placed(victim) else { return };
+    let node = world.cluster().node_name(placed.node).clone();
+    for pod in world.nominator().nominated_to(&node) {
         retry_unless_gated(&pod, world, cx);
     }
 }
@@ -493,7 +492,7 @@ fn retry_pods_that_count_on(victim: &Uid, world: &mut World, cx: &mut Context<'_
 /// have been cleared since.
 fn retry_preemptors(preemptors: &[(PodKey, Uid)], world: &mut World, cx: &mut Context<'_>) {
     for (pod, uid) in preemptors {
-        if !world.view().preemptions().is_running(uid) {
+        if !world.preemptions().is_running(uid) {
             world.retry_pending_after_error(pod, uid, cx);
         }
     }
@@ -502,7 +501,7 @@ fn retry_preemptors(preemptors: &[(PodKey, Uid)], world: &mut World, cx: &mut Co
 /// Requeues a preemptor as after an error. One that is still gated needs its rejectors to be requeued
 /// by the end of its own victims.
 fn retry_unless_gated(preemptor: &Pod, world: &mut World, cx: &mut Context<'_>) {
-    if !world.view().preemptions().is_running(&preemptor.uid) {
+    if !world.preemptions().is_running(&preemptor.uid) {
         world.retry_after_error(preemptor, cx);
     }
 }
@@ -511,8 +510,8 @@ fn retry_unless_gated(preemptor: &Pod, world: &mut World, cx: &mut Context<'_>) 
 /// ended. The event that helps such a pod came while it was gated, and the end of its last victim may say nothing to the
 /// plugins that rejected it.
 pub(crate) fn activate_gated_on(node: &str, world: &mut World, cx: &mut Context<'_>) {
-    for pod in world.view().nominator().nominated_to(node) {
-        if !world.view().preemptions().is_running(&pod.uid) {
+    for pod in world.nominator().nominated_to(node) {
+        if !world.preemptions().is_running(&pod.uid) {
             activate_gated(&pod, world, cx);
         }
     }

@@ -6,9 +6,14 @@ use framework::{Pod, Uid};
 
 /// An effect of a change that the engine passes on to binding cycles, preemptions and plugins.
 #[derive(Debug)]
-pub(crate) enum Changed {
+pub enum Changed {
     /// A pending pod has a node now.
-    Bound { pod: Uid, node: Arc<str> },
+    Bound {
+        /// The pod.
+        pod: Uid,
+        /// The node.
+        node: Arc<str>,
+    },
     /// A pending pod is gone.
     PendingDeleted(Uid),
     /// A pod that is assumed on a node is being deleted or is gone. Its room is not free yet.

@@ -24,28 +24,28 @@ const NO_NODE: &str = "";
 impl World {
     /// Returns the deletion that `change` implies if it shows a new pod in place of a pending pod of the
     /// same name.
-    pub(crate) fn implied_deletion(&self, change: &Change) -> Option<Change> {
+    pub fn implied_deletion(&self, change: &Change) -> Option<Change> {
         let Change::Pod(pod) = change else { return None };
-        let known = self.view.pending.get(&pod.key).filter(|known| known.uid != pod.uid)?;
+        let known = self.pending.get(&pod.key).filter(|known| known.uid != pod.uid)?;
         Some(Change::PodDeleted { key: known.key.clone(), uid: known.uid.clone() })
     }
 
     /// Takes in the new state of an object, and moves the unschedulable pods that the change may help.
-    pub(crate) fn apply(&mut self, change: Change, cx: &mut Context<'_>) -> Vec<Changed> {
+    pub fn apply(&mut self, change: Change, cx: &mut Context<'_>) -> Vec<Changed> {
         cx.probe.start(Span::Change);
-        let changed = self.handle(change, cx);
+        let changed = self.handle_change(change, cx);
         cx.probe.stop(Span::Change, Code::Success);
         changed
     }
 
-    fn handle(&mut self, change: Change, cx: &mut Context<'_>) -> Vec<Changed> {
+    fn handle_change(&mut self, change: Change, cx: &mut Context<'_>) -> Vec<Changed> {
         match change {
             Change::Node(node) => self.set_node(node, cx),
             Change::NodeDeleted(name) => self.delete_node(&name, cx),
             Change::Pod(pod) => return self.set_pod(*pod, cx),
             Change::PodDeleted { key, uid } => return self.delete_pod(&key, &uid, cx),
             Change::Object { kind, namespace, name, object } => {
-                let old = self.view.cache.set_object(&kind, &namespace, &name, object.clone());
+                let old = self.set_object(&kind, &namespace, &name, object.clone());
                 self.handle_update(kind, old, object, cx);
             }
         }
@@ -53,16 +53,12 @@ impl World {
     }
 
     fn set_node(&mut self, node: Node, cx: &mut Context<'_>) {
-        let Some(update) = self.view.cache.set_node(&node) else { return };
+        let Some(update) = self.update_node(&node) else { return };
         self.log.push(update.node, LoggedChange::Node(update.change));
         let actions = match &update.old {
             None => vec![ActionType::ADD],
-            // Both nodes are read from the cache, which drops amounts of zero.
-            Some(old) => self
-                .view
-                .cache
-                .node(&node.name)
-                .map_or_else(Vec::new, |new| node_updates(old, &new)),
+            // Both nodes are read from the cluster, which drops amounts of zero.
+            Some(old) => self.node(&node.name).map_or_else(Vec::new, |new| node_updates(old, &new)),
         };
         let (old, new) = (update.old.map(Arc::new), Arc::new(node));
         for action in actions {
@@ -74,13 +70,13 @@ impl World {
 
     /// Like kube-scheduler, moves the pods before the node leaves the cache.
     fn delete_node(&mut self, name: &str, cx: &mut Context<'_>) {
-        let Some(old) = self.view.cache.node(name).map(Arc::new) else { return };
+        let Some(old) = self.node(name).map(Arc::new) else { return };
         let event = ObjectEvent::node(ActionType::DELETE, Some(old), None);
         self.move_pods(&event, cx);
-        if let Some(update) = self.view.cache.remove_node(name) {
+        if let Some(update) = self.remove_node(name) {
             self.log.push(update.node, LoggedChange::Node(update.change));
         }
-        self.view.preemptions.fruitless_mut().forget_node(name);
+        self.preemptions.fruitless_mut().forget_node(name);
         self.clear_nominations_to(name, cx);
         cx.probe.count(Count::Event(&event.event));
     }
@@ -90,15 +86,14 @@ impl World {
     ///
     /// Rule nomination-to-a-deleted-node of docs/differences.toml.
     fn clear_nominations_to(&mut self, node: &str, cx: &mut Context<'_>) {
-        for pod in self.view.nominator.nominated_to(node) {
-            let is_under_way =
-                self.queue.is_in_flight(&pod.uid) || self.view.cache.is_assumed(&pod.uid);
-            if is_under_way || !self.view.pending.contains_key(&pod.key) {
+        for pod in self.nominator.nominated_to(node) {
+            let is_under_way = self.queue.is_in_flight(&pod.uid) || self.is_assumed(&pod.uid);
+            if is_under_way || !self.pending.contains_key(&pod.key) {
                 continue;
             }
             let cleared = NominatingInfo::Override(NO_NODE.into());
-            let nominated_node_name = self.view.nominator.to_write(&pod, &cleared);
-            self.view.nominator.delete(&pod.uid);
+            let nominated_node_name = self.nominator.to_write(&pod, &cleared);
+            self.nominator.delete(&pod.uid);
             let patch = StatusPatch { condition: None, nominated_node_name };
             if let Some(effect) = cx.effects.patch_pod_status(&pod, patch) {
                 self.nomination_written(&pod, NO_NODE.into(), Some(effect));
@@ -108,7 +103,7 @@ impl World {
 
     /// Moves pods after a change of an object that is neither pod nor node. Such an event does not say
     /// which part changed.
-    pub(crate) fn handle_update(
+    pub fn handle_update(
         &mut self,
         kind: EventResource,
         old: Option<Arc<Value>>,
@@ -131,12 +126,12 @@ impl World {
     }
 
     fn set_pod(&mut self, mut pod: Pod, cx: &mut Context<'_>) -> Vec<Changed> {
-        self.view.cache.share(&mut pod);
+        self.share(&mut pod);
         let pod = Arc::new(pod);
         match pod.node_name.clone() {
             _ if pod.terminal => self.delete_pod(&pod.key, &pod.uid, cx),
             Some(node) => self.set_assigned_pod(pod, node, cx),
-            None if self.view.profile_of(&pod).is_some() => self.set_pending_pod(pod, cx),
+            None if self.profile_of(&pod).is_some() => self.set_pending_pod(pod, cx),
             None => Vec::new(),
         }
     }
@@ -147,7 +142,7 @@ impl World {
         node: Arc<str>,
         cx: &mut Context<'_>,
     ) -> Vec<Changed> {
-        let was_assumed = self.view.cache.is_assumed(&pod.uid);
+        let was_assumed = self.is_assumed(&pod.uid);
         let before = self.place(&pod, &node);
         let moved = before.as_ref().is_some_and(|before| before.node_name != pod.node_name);
         if moved {
@@ -169,10 +164,10 @@ impl World {
             // As in kube-scheduler, the update as a whole counts beside its parts.
             count_pod_event(EventResource::AssignedPod, ActionType::UPDATE, cx);
         }
-        match self.view.pending.remove(&pod.key) {
+        match self.pending.remove(&pod.key) {
             None => Vec::new(),
             Some(pending) => {
-                let nominated = self.view.nominator.node_of(&pending.uid).cloned();
+                let nominated = self.nominator.node_of(&pending.uid).cloned();
                 self.remove_from_queue(&pending, cx);
                 if let Some(elsewhere) = nominated.filter(|nominated| *nominated != node) {
                     // Another scheduler has bound the pod, so the room that was kept for it is free.
@@ -186,8 +181,8 @@ impl World {
 
     /// Places a pod where the watch shows it. Returns the pod as it was placed before.
     fn place(&mut self, pod: &Arc<Pod>, node: &Arc<str>) -> Option<Arc<Pod>> {
-        let before = self.view.cache.placement(&pod.uid);
-        let (replaced, changed) = self.view.cache.apply(pod.clone(), node);
+        let before = self.placement(&pod.uid);
+        let (replaced, changed) = self.place_shown(pod.clone(), node);
         if changed {
             if let Some(before) = before {
                 self.log.push(before.node, LoggedChange::PodGone(before.ix));
@@ -202,11 +197,11 @@ impl World {
     }
 
     fn set_pending_pod(&mut self, pod: Arc<Pod>, cx: &mut Context<'_>) -> Vec<Changed> {
-        if self.view.confirmed_node(&pod.uid).is_some() {
+        if self.confirmed_node(&pod.uid).is_some() {
             // A bind cannot be undone, so this version of the pod is older.
             return Vec::new();
         }
-        let Some(old) = self.view.pending.insert(pod.key.clone(), pod.clone()) else {
+        let Some(old) = self.pending.insert(pod.key.clone(), pod.clone()) else {
             self.add_to_queue(pod, cx);
             count_pod_event(EventResource::UnschedulablePod, ActionType::ADD, cx);
             return Vec::new();
@@ -214,7 +209,7 @@ impl World {
         if old.resource_version == pod.resource_version && pod.resource_version != 0 {
             return Vec::new();
         }
-        self.view.nominator.see(&pod);
+        self.nominator.see(&pod);
         let changed = self.update_pending_pod(&old, &pod, cx);
         // As in kube-scheduler, the update as a whole counts beside its parts.
         count_pod_event(EventResource::UnschedulablePod, ActionType::UPDATE, cx);
@@ -232,7 +227,7 @@ impl World {
         pod: &Arc<Pod>,
         cx: &mut Context<'_>,
     ) -> Vec<Changed> {
-        if self.view.cache.is_assumed(&pod.uid) {
+        if self.is_assumed(&pod.uid) {
             if !old.terminating && pod.terminating {
                 return vec![Changed::AssumedDeleted(pod.uid.clone())];
             }
@@ -254,22 +249,22 @@ impl World {
 
     fn delete_pod(&mut self, key: &PodKey, uid: &Uid, cx: &mut Context<'_>) -> Vec<Changed> {
         let mut changed = Vec::new();
-        if self.view.confirmed_node(uid).is_some() {
+        if self.confirmed_node(uid).is_some() {
             let pod = self.take_off(uid);
             changed.extend(pod.clone().map(Changed::Deleted));
             let event = ObjectEvent::assigned_pod(ActionType::DELETE, pod, None);
             self.move_pods(&event, cx);
             cx.probe.count(Count::Event(&event.event));
         }
-        if self.view.pending.get(key).is_none_or(|pending| pending.uid != *uid) {
+        if self.pending.get(key).is_none_or(|pending| pending.uid != *uid) {
             return changed;
         }
-        let Some(pending) = self.view.pending.remove(key) else { return changed };
-        let nominated = self.view.nominator.node_of(uid).cloned();
+        let Some(pending) = self.pending.remove(key) else { return changed };
+        let nominated = self.nominator.node_of(uid).cloned();
         self.remove_from_queue(&pending, cx);
         changed.push(Changed::PendingDeleted(uid.clone()));
         changed.push(Changed::Deleted(pending.clone()));
-        if self.view.cache.is_assumed(uid) {
+        if self.is_assumed(uid) {
             changed.push(Changed::AssumedDeleted(uid.clone()));
         } else if let Some(node) = nominated.or_else(|| pending.nominated_node_name().cloned()) {
             // kube-scheduler asks the status alone, which the API server may have refused to write.
@@ -303,9 +298,9 @@ impl World {
 
     fn update_in_queue(&mut self, old: &Arc<Pod>, new: Arc<Pod>, cx: &mut Context<'_>) {
         if self.queue.is_in_flight(&new.uid) {
-            self.view.nominator.refresh(&new);
+            self.nominator.refresh(&new);
         } else if self.queue.get(&new.key).is_some() {
-            self.view.nominator.update(old, new.clone());
+            self.nominator.update(old, new.clone());
         }
         let (queue, mut queue_cx) = self.queue_and_context(cx);
         let updated = queue.update(old, new.clone(), &mut queue_cx);
@@ -315,12 +310,12 @@ impl World {
     /// Nominates a pod that has entered the active queue to the node that its status names.
     fn nominate_by_status(&mut self, pod: Arc<Pod>, updated: Updated) {
         if updated == Updated::EnteredActive {
-            self.view.nominator.add(pod, &framework::NominatingInfo::Noop);
+            self.nominator.add(pod, &framework::NominatingInfo::Noop);
         }
     }
 
     fn remove_from_queue(&mut self, pod: &Arc<Pod>, cx: &mut Context<'_>) {
-        self.view.nominator.forget(&pod.uid);
+        self.nominator.forget(&pod.uid);
         let (queue, mut queue_cx) = self.queue_and_context(cx);
         queue.delete(pod, &mut queue_cx);
     }
@@ -329,13 +324,11 @@ impl World {
 #[cfg(test)]
 mod tests {
     use framework::testing::{PodBuilder, node, pod};
-    use framework::{NominatingInfo, Time, WallOffset};
+    use framework::{NominatingInfo, Time};
 
     use super::*;
-    use crate::context::Effects;
     use crate::effect::{Effect, EffectId, EffectKind};
-    use crate::extender_calls::{ExtenderCalls, ExtenderHealth};
-    use crate::ports::Probe;
+    use crate::ports::{Ports, Probe};
     use crate::queue::QueueConfig;
     use crate::queue::tests::profiles;
 
@@ -366,12 +359,8 @@ mod tests {
     }
 
     fn with_context<T>(probe: &mut Handled, call: impl FnOnce(&mut Context<'_>) -> T) -> T {
-        let health = ExtenderHealth::default();
-        let client = &mut ();
-        let extenders = ExtenderCalls::new(client, health, WallOffset::default());
-        let effects = Effects::default();
-        let now = Time::from_secs(1000);
-        call(&mut Context { now, extenders, probe, effects })
+        let ports = &mut Ports { extenders: &mut (), probe };
+        call(&mut Context::alone(Time::from_secs(1000), ports))
     }
 
     fn see(world: &mut World, pod: PodBuilder) -> Vec<String> {
@@ -433,25 +422,24 @@ mod tests {
     fn nominations_follow_the_pending_pods() {
         let mut world = World::new(profiles(), QueueConfig::default());
         let uid = pod("p").build().uid;
-        let nominated =
-            |world: &World| world.view().nominator().node_of(&uid).map(ToString::to_string);
+        let nominated = |world: &World| world.nominator().node_of(&uid).map(ToString::to_string);
         see(&mut world, pod("gated").gate("example.com/hold").nominated("n"));
-        assert!(world.view().nominator().is_empty(), "a gated pod is not nominated");
+        assert!(world.nominator().is_empty(), "a gated pod is not nominated");
         see(&mut world, pod("p").nominated("n"));
         assert_eq!(nominated(&world).as_deref(), Some("n"));
         see(&mut world, pod("p").nominated("m"));
         assert_eq!(nominated(&world).as_deref(), Some("m"));
 
         let info = NominatingInfo::Override("o".into());
-        world.view.nominator.add(std::sync::Arc::new(pod("p").build()), &info);
+        world.nominator.add(std::sync::Arc::new(pod("p").build()), &info);
         see(&mut world, pod("p"));
         see(&mut world, pod("p").label("app", "web"));
         assert_eq!(nominated(&world), None, "the status no longer names a node");
-        world.view.nominator.add(std::sync::Arc::new(pod("p").build()), &info);
+        world.nominator.add(std::sync::Arc::new(pod("p").build()), &info);
         see(&mut world, pod("p").label("app", "db"));
         assert_eq!(nominated(&world).as_deref(), Some("o"), "kept until it is written");
         apply(&mut world, deleted("p"));
-        assert!(world.view().nominator().is_empty());
+        assert!(world.nominator().is_empty());
     }
 
     /// Shows pod `p` at this resourceVersion, nominated to the node.
@@ -489,7 +477,7 @@ mod tests {
                 see_at(world, seen, "n");
                 answer(world);
             }
-            let node = world.view().nominator().node_of(&uid);
+            let node = world.nominator().node_of(&uid);
             assert_eq!(node.map(|node| &**node), expected, "{seen} {answered} {answer_first}");
         }
     }
@@ -499,14 +487,14 @@ mod tests {
         let world = &mut World::new(profiles(), QueueConfig::default());
         see_at(world, 5, "");
         let known = Arc::new(pod("p").build());
-        world.view.nominator.add(known.clone(), &NominatingInfo::Override("n".into()));
+        world.nominator.add(known.clone(), &NominatingInfo::Override("n".into()));
         world.nomination_written(&known, "n".into(), Some(EffectId::from_u64(0)));
         see_at(world, 9, "");
-        assert!(!world.view().nominator().is_empty(), "it may not be written yet");
+        assert!(!world.nominator().is_empty(), "it may not be written yet");
         with_context(&mut Handled::default(), |cx| {
             world.nomination_answered(EffectId::from_u64(0), 8, cx);
         });
-        assert!(world.view().nominator().is_empty());
+        assert!(world.nominator().is_empty());
     }
 
     #[test]
@@ -517,7 +505,7 @@ mod tests {
         see(world, pod("elsewhere").nominated("m"));
         let unwritten = Arc::new(pod("unwritten").build());
         see(world, pod("unwritten"));
-        world.view.nominator.add(unwritten, &NominatingInfo::Override("n".into()));
+        world.nominator.add(unwritten, &NominatingInfo::Override("n".into()));
         let effects = effects_of(world, Change::NodeDeleted("n".into()), &mut Handled::default());
         let patches: Vec<_> = effects
             .iter()
@@ -528,9 +516,9 @@ mod tests {
             .collect();
         let cleared = StatusPatch { condition: None, nominated_node_name: Some("".into()) };
         assert_eq!(patches, [("shown", cleared)]);
-        assert_eq!(world.view().nominator().nodes().collect::<Vec<_>>(), ["m"]);
+        assert_eq!(world.nominator().nodes().collect::<Vec<_>>(), ["m"]);
         see(world, pod("shown").nominated("n").label("app", "web"));
-        let nominated = world.view().nominator().nodes().collect::<Vec<_>>();
+        let nominated = world.nominator().nodes().collect::<Vec<_>>();
         assert_eq!(nominated, ["m"], "an outdated status does not nominate again");
     }
 }

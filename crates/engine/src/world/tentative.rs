@@ -3,18 +3,18 @@
 //! Inside a savepoint pods are assumed, reserved and removed for real. The next decision, about any node, reads them
 //! in every column, count and index. A journal has what undoes each change, in reverse order.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use framework::{CycleState, Pod, Status, Uid};
 
 use super::journal::{Reservation, Undoable};
-use super::{ChangeLog, LoggedChange, View, World};
-use crate::cache::{CacheError, Removed};
+use super::{AssumeError, LoggedChange, Removed, World};
 use crate::context::Context;
 use crate::profile::Profile;
 use crate::reserving::Reserving;
 
-/// The world inside a savepoint. It offers only changes that can be undone.
+/// The world inside a savepoint, which can be read. It offers only changes that can be undone.
 #[derive(Debug)]
 pub(crate) struct Tentative<'w> {
     world: &'w mut World,
@@ -59,11 +59,11 @@ impl World {
             match change {
                 Undoable::Assumed { .. } => {}
                 Undoable::Removed(Removed { removal, .. }) => {
-                    self.view.cache.forget_eviction(&removal.placed.pod.uid);
+                    self.forget_eviction(&removal.placed.pod.uid);
                 }
                 Undoable::Reserved(mut reservation) => {
                     let commands = std::mem::take(&mut reservation.commands);
-                    commands.into_iter().for_each(|command| self.view.commands.push(command));
+                    commands.into_iter().for_each(|command| self.commands.push(command));
                     reservations.push(*reservation);
                 }
             }
@@ -74,28 +74,25 @@ impl World {
     fn undo(&mut self, change: Undoable, cx: &mut Context<'_>) {
         match change {
             Undoable::Assumed { placing, nomination } => {
-                self.view.cache.undo_assuming(placing);
-                nomination.into_iter().for_each(|own| self.view.nominator.restore(own));
+                self.undo_assuming(placing);
+                nomination.into_iter().for_each(|own| self.nominator.restore(own));
             }
-            Undoable::Removed(removed) => self.view.cache.undo_removing(removed),
+            Undoable::Removed(removed) => self.undo_removing(removed),
             Undoable::Reserved(mut own) => self.reserving(&mut own, cx).undo(cx.probe),
         }
     }
 
     fn reserving<'a>(&'a self, own: &'a mut Reservation, cx: &Context<'_>) -> Reserving<'a> {
         let Reservation { profile, pod, node, state, .. } = own;
-        Reserving { profile, pod, node, state, handle: self.view.handle(cx.now) }
+        Reserving { profile, pod, node, state, handle: self.handle(cx.now) }
     }
 }
 
-/// Looking in.
-impl Tentative<'_> {
-    pub(crate) const fn view(&self) -> &View {
-        &self.world.view
-    }
+impl Deref for Tentative<'_> {
+    type Target = World;
 
-    pub(crate) const fn log(&self) -> &ChangeLog {
-        &self.world.log
+    fn deref(&self) -> &World {
+        self.world
     }
 }
 
@@ -129,12 +126,12 @@ impl Tentative<'_> {
     ///
     /// # Errors
     /// The pod has a node already.
-    pub(crate) fn assume(&mut self, pod: &Pod, node: &Arc<str>) -> Result<Arc<Pod>, CacheError> {
-        let World { view, log, journal, .. } = &mut *self.world;
-        let placing = view.cache.assume_tentatively(pod, node)?;
+    pub(crate) fn assume(&mut self, pod: &Pod, node: &Arc<str>) -> Result<Arc<Pod>, AssumeError> {
+        let placing = self.world.place_tentatively(pod, node)?;
+        let World { cluster, nominator, log, journal, .. } = &mut *self.world;
         log.push(placing.node, LoggedChange::PodPlaced(placing.ix));
-        let assumed = view.cluster().pod(placing.ix).pod.clone();
-        let nomination = view.nominator.take(&pod.uid);
+        let assumed = cluster.pod(placing.ix).pod.clone();
+        let nomination = nominator.take(&pod.uid);
         journal.push(Undoable::Assumed { placing, nomination });
         Ok(assumed)
     }
@@ -153,13 +150,13 @@ impl Tentative<'_> {
     ) -> Result<(), Status> {
         let (profile, node, commands) = (profile.clone(), node.clone(), Vec::new());
         let mut own = Box::new(Reservation { profile, pod, node, state, commands });
-        let before = self.world.view.commands.len();
+        let before = self.world.commands.len();
         let mut reserving = self.world.reserving(&mut own, cx);
         let reserved = reserving.reserve(cx.probe);
         if reserved.is_err() {
             reserving.undo(cx.probe);
         }
-        own.commands = self.world.view.commands.split_off(before);
+        own.commands = self.world.commands.split_off(before);
         if reserved.is_ok() {
             self.world.journal.push(Undoable::Reserved(own));
         }
@@ -169,8 +166,8 @@ impl Tentative<'_> {
     /// Removes a pod from its node, whether it is assumed or runs there. What its plugins have reserved stays
     /// reserved. Returns the pod, or `None` if it has no node.
     pub(crate) fn remove(&mut self, uid: &Uid) -> Option<Arc<Pod>> {
-        let World { view, log, journal, .. } = &mut *self.world;
-        let removed = view.cache.remove_tentatively(uid)?;
+        let removed = self.world.remove_tentatively(uid)?;
+        let World { log, journal, .. } = &mut *self.world;
         let placed = &removed.removal.placed;
         log.push(placed.node, LoggedChange::PodGone(removed.removal.ix));
         let pod = placed.pod.clone();

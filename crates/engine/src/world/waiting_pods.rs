@@ -16,16 +16,18 @@ pub(crate) struct WaitingPodsMap {
 
 /// A plugin whose wait has timed out.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct ExpiredWait {
-    pub(crate) pod: Uid,
-    pub(crate) plugin: PluginName,
+pub struct ExpiredWait {
+    /// The pod.
+    pub pod: Uid,
+    /// The plugin.
+    pub plugin: PluginName,
     /// The timeout that the plugin set.
-    pub(crate) timeout: Duration,
+    pub timeout: Duration,
 }
 
 impl ExpiredWait {
     /// Returns the status with which the plugin rejects the pod.
-    pub(crate) fn status(&self) -> Status {
+    pub fn status(&self) -> Status {
         let (plugin, waited) = (&self.plugin, go_duration(self.timeout));
         let text = format!("rejected due to timeout after waiting {waited} at plugin {plugin}");
         Status::unschedulable(text).by(plugin)

@@ -516,7 +516,7 @@ fn bind_of_a_replaced_pod_does_not_affect_its_successor() {
     assert_eq!((world.place("p"), world.node_of("p")), ("active", None));
     world.try_attempt();
     let uids = |world: &World| -> Vec<Uid> {
-        let pods = world.engine.cache().cluster().pods();
+        let pods = world.engine.cluster().pods();
         pods.map(|placed| placed.pod.uid.clone()).collect()
     };
     let [one] = uids(&world).try_into().unwrap();

@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::Engine;
-use engine::cache::{Cache, Placement};
-use engine::world::{LogEntry, LoggedChange};
+use engine::world::{LogEntry, LoggedChange, Placement};
 use framework::testing::{node, pod};
 use framework::{Answer, Cluster, Node, NodeChange, NodeIx, Plugin, PodIx, Uid};
 use serde_json::{Value, json};
@@ -20,7 +19,7 @@ impl World {
     }
 
     fn node_ix(&self, name: &str) -> NodeIx {
-        self.engine.cache().cluster().node_named(name).expect("the node exists")
+        self.engine.cluster().node_named(name).expect("the node exists")
     }
 
     /// Returns the entry for a change of the node object.
@@ -31,7 +30,7 @@ impl World {
     /// Returns the entry for the placement of a pod that is placed.
     fn placed_entry(&self, name: &str) -> LogEntry {
         let uid = Uid::from(&*self.server[&key(name)].metadata.uid);
-        let placed = self.engine.cache().placement(&uid).expect("the pod is placed");
+        let placed = self.engine.world().placement(&uid).expect("the pod is placed");
         LogEntry { node: placed.node, change: LoggedChange::PodPlaced(placed.ix) }
     }
 }
@@ -86,8 +85,8 @@ impl Replica {
             }
         }
         self.state = log.state();
-        self.check_nodes(engine.cache().cluster(), &changed);
-        self.check_pods(engine.cache());
+        self.check_nodes(engine.cluster(), &changed);
+        self.check_pods(engine.world());
     }
 
     /// A node whose generation is another one has an entry.
@@ -100,9 +99,9 @@ impl Replica {
         }
     }
 
-    fn check_pods(&self, cache: &Cache) {
-        let placements = cache.cluster().pods().map(|placed| {
-            let Placement { node, ix } = cache.placement(&placed.pod.uid).expect("it is placed");
+    fn check_pods(&self, world: &engine::world::World) {
+        let placements = world.cluster().pods().map(|placed| {
+            let Placement { node, ix } = world.placement(&placed.pod.uid).expect("it is placed");
             (ix, node)
         });
         assert_eq!(placements.collect::<BTreeMap<_, _>>(), self.pods);

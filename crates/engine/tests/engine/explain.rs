@@ -45,7 +45,7 @@ fn evaluate(world: &mut World, pod: PodBuilder) -> Evaluation {
 }
 
 fn names(world: &World, nodes: impl IntoIterator<Item = framework::NodeIx>) -> Vec<String> {
-    let cluster = world.engine.cache().cluster();
+    let cluster = world.engine.cluster();
     nodes.into_iter().map(|node| cluster.node_name(node).to_string()).collect()
 }
 
@@ -57,7 +57,7 @@ fn evaluation_covers_every_node_and_changes_no_state() {
     assert_eq!(names(&world, feasible), ["b", "c"]);
     assert_eq!(names(&world, evaluation.best()), ["c"]);
     assert_eq!(evaluation.rejectors, ["Picky".into()].into());
-    let a = world.engine.cache().cluster().node_named("a").unwrap();
+    let a = world.engine.cluster().node_named("a").unwrap();
     assert_eq!(evaluation.verdicts.get(a).message(), "no");
     let [scores] = evaluation.scores.as_slice() else { panic!("one plugin scores") };
     let [raw, weighted] = [scores.raw.as_ref().unwrap(), &scores.weighted]

@@ -372,7 +372,7 @@ impl Sim {
         let attempt =
             self.world.on(|engine, now, ports| engine.step(Input::Schedule, now, ports).attempt());
         let Some(Attempt { pod, outcome: Outcome::Assumed(node) }) = attempt else { return };
-        let cluster = self.world.engine.cache().cluster();
+        let cluster = self.world.engine.cluster();
         let view = cluster.node(cluster.node_named(&node).expect("a pod goes to a node there is"));
         let kept = self.world.engine.nominator().nominated_to(&node);
         let kept = kept.iter().filter(|other| other.priority() >= pod.priority());
@@ -521,7 +521,7 @@ impl Sim {
             let shown = self.shown.get(uid).is_some_and(|shown| shown.node.is_none());
             assert!(shown, "{} is unknown", pod.key);
             let queued = engine.queue().get(&pod.key).filter(|(_, queued)| queued.pod.uid == **uid);
-            let tried = engine.queue().is_in_flight(uid) || engine.cache().is_assumed(uid);
+            let tried = engine.queue().is_in_flight(uid) || engine.world().is_assumed(uid);
             let places = usize::from(queued.is_some()) + usize::from(tried);
             // A terminating pod is not tried again, and may be queued while its Bind is open.
             assert!(places == 1 || pod.terminating, "{} is in {places} places", pod.key);
@@ -539,7 +539,7 @@ impl Sim {
 
     /// The sums of each node equal the requests of the pods on it.
     fn check_sums(&self) {
-        let cluster = self.world.engine.cache().cluster();
+        let cluster = self.world.engine.cluster();
         let mut sums: BTreeMap<usize, (i64, i64)> = BTreeMap::new();
         for placed in cluster.pods() {
             let (cpu, pods) = sums.entry(placed.node.index()).or_default();
@@ -555,17 +555,17 @@ impl Sim {
 
     /// The cache holds the pods that were shown on a node, and assumed ones that are pending.
     fn check_cache(&self) {
-        let cache = self.world.engine.cache();
+        let world = self.world.engine.world();
         let mut assumed = 0;
-        for placed in cache.cluster().pods() {
+        for placed in world.cluster().pods() {
             let uid = &placed.pod.uid;
             let shown = self.shown.get(uid).and_then(|shown| shown.node.clone());
-            if cache.is_assumed(uid) {
+            if world.is_assumed(uid) {
                 assumed += 1;
                 assert_eq!(shown, None, "{} is confirmed", placed.pod.key);
                 assert!(self.shown.contains_key(uid), "{} is gone", placed.pod.key);
             } else {
-                let node = cache.cluster().node_name(placed.node).to_string();
+                let node = world.cluster().node_name(placed.node).to_string();
                 assert_eq!(shown, Some(node), "{}", placed.pod.key);
             }
         }
@@ -573,12 +573,12 @@ impl Sim {
         for (uid, pod) in
             ours.filter(|(uid, pod)| self.bound.contains(uid) && pod.status.phase.is_empty())
         {
-            let placed = cache.placed(&uid).map(|placed| &**cache.cluster().node_name(placed.node));
+            let placed = world.placed(&uid).map(|placed| &**world.cluster().node_name(placed.node));
             assert_eq!(placed, Some(&*pod.spec.node_name), "the room of {uid} is given away");
         }
-        assert_eq!(assumed, cache.assumed_count());
+        assert_eq!(assumed, world.assumed_count());
         let confirmed = self.shown.values().filter(|shown| shown.node.is_some()).count();
-        assert_eq!(cache.cluster().pod_count(), assumed + confirmed);
+        assert_eq!(world.cluster().pod_count(), assumed + confirmed);
     }
 
     /// A pod has at most one open Bind.
@@ -628,7 +628,7 @@ impl Sim {
 
     fn check_liveness(&mut self) {
         self.open.store(true, Relaxed);
-        if self.world.engine.cache().cluster().node_count() == 0 {
+        if self.world.engine.cluster().node_count() == 0 {
             self.world.node(node("n0"));
         }
         self.settle_for(25);
@@ -644,7 +644,7 @@ impl Sim {
         let engine = &self.world.engine;
         let counts = engine.queue().counts();
         assert_eq!((counts.in_flight, engine.binding_count()), (0, 0), "something hangs");
-        assert_eq!((engine.cache().assumed_count(), engine.waiting_pods().len()), (0, 0));
+        assert_eq!((engine.world().assumed_count(), engine.waiting_pods().len()), (0, 0));
         assert_eq!(engine.queue().in_flight_events().len(), 0, "no pod in flight needs the events");
         let picky = |plugins: &[&str]| !plugins.contains(&"Picky");
         assert_eq!(self.overlooked(picky), [""; 0], "a pod that fits is not placed");

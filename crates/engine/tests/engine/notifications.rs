@@ -258,7 +258,7 @@ fn deleted_pod_is_reported_once() {
         story(&mut world);
         world.run_for(120);
         assert_eq!(listener.log.take_of(&["deleted"]), ["deleted p uid-p"], "{name}");
-        assert_eq!(world.engine.cache().cluster().pod_count(), 0, "{name}");
+        assert_eq!(world.engine.cluster().pod_count(), 0, "{name}");
     }
 }
 

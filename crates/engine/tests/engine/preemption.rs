@@ -517,11 +517,11 @@ fn nothing_of_the_cluster_changes_in_a_dry_run() {
     let mut world = setup([]).build();
     world.node(small("n"));
     world.pod(pod("v").cpu("4").on("n"));
-    let cluster = world.engine.cache().cluster();
+    let cluster = world.engine.cluster();
     let ix = cluster.node_named("n").unwrap();
     let before = (cluster.node(ix).generation(), cluster.requested().get(ix), cluster.pod_count());
     world.schedule(important("4"));
-    let cluster = world.engine.cache().cluster();
+    let cluster = world.engine.cluster();
     let after = (cluster.node(ix).generation(), cluster.requested().get(ix), cluster.pod_count());
     assert_eq!(before, after);
 }

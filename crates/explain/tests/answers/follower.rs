@@ -37,7 +37,7 @@ fn change(engine: &mut Engine, rng: &mut Rng) {
                 let uid = format!("{name}-{}", rng.u8(0..2));
                 let own = pod(&name).uid(&uid).cpu("500m");
                 // A pod ends before another one of its name begins.
-                let placed = engine.cache().cluster().pods().map(|placed| placed.pod.clone());
+                let placed = engine.cluster().pods().map(|placed| placed.pod.clone());
                 let earlier =
                     placed.filter(|pod| *pod.key.name == *name && *pod.uid.to_string() != *uid);
                 for pod in earlier.collect::<Vec<_>>() {
@@ -53,8 +53,7 @@ fn change(engine: &mut Engine, rng: &mut Rng) {
             }
         }
         5 => {
-            let placed: Vec<_> =
-                engine.cache().cluster().pods().map(|placed| placed.pod.clone()).collect();
+            let placed: Vec<_> = engine.cluster().pods().map(|placed| placed.pod.clone()).collect();
             if let Some(pod) = rng.choice(placed) {
                 match rng.bool() {
                     true => {
@@ -98,14 +97,14 @@ fn change(engine: &mut Engine, rng: &mut Rng) {
 
 /// Returns what is known, as text: nodes, pods with their nodes, versions and nominations, and objects.
 fn known(engine: &Engine) -> Vec<String> {
-    let cluster = engine.cache().cluster();
+    let cluster = engine.cluster();
     let nodes = cluster.nodes().iter().map(|node| format!("{:?}", cluster.copy_of_node(node)));
     let placed = cluster.pods().map(|placed| {
         let pod = &placed.pod;
         let node = cluster.node_name(placed.node);
         format!("{} {} {} on {node}", pod.key, pod.uid, pod.resource_version)
     });
-    let waiting = engine.pending().filter(|pod| engine.cache().placed(&pod.uid).is_none());
+    let waiting = engine.pending().filter(|pod| engine.world().placed(&pod.uid).is_none());
     let waiting = waiting.map(|pod| {
         format!("{} {} waits, {:?}", pod.key, pod.uid, engine.nominator().node_of(&pod.uid))
     });

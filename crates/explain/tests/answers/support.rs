@@ -213,7 +213,7 @@ pub(crate) fn carry_out(world: &mut World, changes: &[Change]) {
             }
             Change::PodDeleted { uid, .. } => {
                 let pod = Pod::clone(
-                    &world.engine().cache().placed(&uid).expect("the pod is placed").pod,
+                    &world.engine().world().placed(&uid).expect("the pod is placed").pod,
                 );
                 world.remove_pod(&pod);
             }

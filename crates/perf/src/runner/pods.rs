@@ -39,7 +39,7 @@ impl Recipe {
         if let Some((volume, claim)) = &self.volume {
             let mut volume = volume.object(index, self.count)?;
             let mut claim = claim.object(index, self.count)?;
-            objects::bind_volume((&mut volume, &mut claim, &mut pod), &self.namespace, index);
+            objects::bind_volume(&mut volume, &mut claim, &mut pod, &self.namespace, index);
             creator.create(claim, &self.namespace, Fields::Any).await?;
             creator.create(volume, &self.namespace, Fields::Any).await?;
         }

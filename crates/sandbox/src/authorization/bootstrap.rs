@@ -171,13 +171,13 @@ fn role_binding(name: &str, role: &str, subjects: &[(&str, &str)]) -> Value {
         "kind": "RoleBinding",
         "metadata": metadata_in_kube_system(name),
         "roleRef": {"apiGroup": GROUP, "kind": "Role", "name": role},
-        "subjects": subjects.iter().map(subject).collect::<Vec<_>>(),
+        "subjects": subjects.iter().map(|(kind, name)| subject(kind, name)).collect::<Vec<_>>(),
     })
 }
 
 /// Returns a subject of kind and name; ServiceAccounts are those of `kube-system`.
-fn subject((kind, name): &(&str, &str)) -> Value {
-    match *kind {
+fn subject(kind: &str, name: &str) -> Value {
+    match kind {
         "ServiceAccount" => json!({"kind": kind, "name": name, "namespace": "kube-system"}),
         _ => json!({"apiGroup": GROUP, "kind": kind, "name": name}),
     }
@@ -212,7 +212,7 @@ fn cluster_role_binding(role: &str, subjects: &[(&str, &str)]) -> Value {
         "kind": "ClusterRoleBinding",
         "metadata": metadata(role),
         "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": role},
-        "subjects": subjects.iter().map(subject).collect::<Vec<_>>(),
+        "subjects": subjects.iter().map(|(kind, name)| subject(kind, name)).collect::<Vec<_>>(),
     })
 }
 

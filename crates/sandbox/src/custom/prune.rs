@@ -11,7 +11,7 @@ pub(super) fn prune(schema: &Schema, object: &mut Value) -> Vec<String> {
     let mut unknown = Vec::new();
     let Some(fields) = object.as_object_mut() else { return unknown };
     fields.retain(|name, value| {
-        is_object_header(name) || retain(schema, (name, value), &Path::Root, &mut unknown)
+        is_object_header(name) || retain(schema, name, value, &Path::Root, &mut unknown)
     });
     unknown
 }
@@ -19,7 +19,8 @@ pub(super) fn prune(schema: &Schema, object: &mut Value) -> Vec<String> {
 /// Returns whether an object of this schema keeps the field; prunes the value if so.
 fn retain(
     schema: &Schema,
-    (name, value): (&str, &mut Value),
+    name: &str,
+    value: &mut Value,
     parent: &Path<'_>,
     unknown: &mut Vec<String>,
 ) -> bool {
@@ -38,7 +39,7 @@ fn retain(
 fn prune_value(schema: &Schema, value: &mut Value, path: &Path<'_>, unknown: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {
-            fields.retain(|name, value| retain(schema, (name, value), path, unknown));
+            fields.retain(|name, value| retain(schema, name, value, path, unknown));
         }
         Value::Array(items) => {
             let Some(schema) = &schema.items else { return };

@@ -27,7 +27,7 @@ pub(super) fn object(resource: &Resource, request: &Request) -> Result<Decoded, 
     }?;
     check_kind(resource, &object)?;
     metadata::set_kind(&mut object, resource);
-    let warnings = check_fields(resource, request, (None, &mut object), &duplicates)?;
+    let warnings = check_fields(resource, request, None, &mut object, &duplicates)?;
     Ok(Decoded { object, warnings })
 }
 
@@ -36,7 +36,8 @@ pub(super) fn object(resource: &Resource, request: &Request) -> Result<Decoded, 
 pub(super) fn check_fields(
     resource: &Resource,
     request: &Request,
-    (stored, object): (Option<&Value>, &mut Value),
+    stored: Option<&Value>,
+    object: &mut Value,
     duplicates: &[String],
 ) -> Result<Vec<String>, Status> {
     let unknown = match stored {
@@ -67,7 +68,7 @@ fn malformed(resource: &Resource, why: &str) -> Status {
 pub(super) fn applied(resource: &Resource, request: &Request) -> Result<Decoded, Status> {
     let mut object = from_yaml(resource, request)?;
     check_kind(resource, &object)?;
-    let warnings = check_fields(resource, request, (None, &mut object), &[])?;
+    let warnings = check_fields(resource, request, None, &mut object, &[])?;
     Ok(Decoded { object, warnings })
 }
 

@@ -194,7 +194,7 @@ impl Store {
             check_patch_type(resource, &request.content_type)?;
             let served = as_served(resource, current);
             let mut patched = patch::apply_patch(served, &request.content_type, &request.body)?;
-            warnings = decode::check_fields(resource, request, (Some(current), &mut patched), &[])?;
+            warnings = decode::check_fields(resource, request, Some(current), &mut patched, &[])?;
             write::check_patched(resource, current, &patched)?;
             Ok(as_stored(resource, patched))
         })?;

@@ -89,7 +89,10 @@ impl Comparison {
         let differs = |nodes: &[Option<String>]| nodes.windows(2).any(|pair| pair[0] != pair[1]);
         let differing = nodes.into_iter().filter(|(_, nodes)| differs(nodes));
         Self {
-            configurations: simulations.iter().map(Compared::of).collect(),
+            configurations: simulations
+                .iter()
+                .map(|(configuration, simulation)| Compared::of(configuration, simulation))
+                .collect(),
             differing: differing.map(|(pod, nodes)| DifferingPod { pod, nodes }).collect(),
         }
     }
@@ -160,9 +163,9 @@ impl Comparison {
 }
 
 impl Compared {
-    fn of((configuration, simulation): &(String, Simulation)) -> Self {
+    fn of(configuration: &str, simulation: &Simulation) -> Self {
         Self {
-            configuration: configuration.clone(),
+            configuration: configuration.to_owned(),
             summary: simulation.summary,
             utilisation: simulation
                 .total

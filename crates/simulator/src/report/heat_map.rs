@@ -105,7 +105,7 @@ impl<'a> Side<'a> {
             top += ZONE - 4;
             for (number, square) in (0_i32..).zip(nodes) {
                 let (x, y) = (left + number % columns * cell, top + number / columns * cell);
-                square.draw(canvas, (x, y), cell - gap)?;
+                square.draw(canvas, x, y, cell - gap)?;
             }
             top += (count(nodes.len()).div_euclid(columns) + 1) * cell + 12;
         }
@@ -114,7 +114,7 @@ impl<'a> Side<'a> {
 }
 
 impl Square {
-    fn draw(self, canvas: &Canvas<'_>, (x, y): (i32, i32), size: i32) -> Result<(), PlotError> {
+    fn draw(self, canvas: &Canvas<'_>, x: i32, y: i32, size: i32) -> Result<(), PlotError> {
         let square = |inset: i32, colour: RGBColor| {
             let corners =
                 [(px(x) + inset, px(y) + inset), (px(x + size) - inset, px(y + size) - inset)];
@@ -180,7 +180,7 @@ fn draw_legend(canvas: &Canvas<'_>) -> Result<(), PlotError> {
     ];
     let mut x = MARGIN;
     for (name, share, edge) in entries {
-        Square { share, edge }.draw(canvas, (x, LINE - SIZE / 2), SIZE)?;
+        Square { share, edge }.draw(canvas, x, LINE - SIZE / 2, SIZE)?;
         x = name_swatch(canvas, x + SIZE + 8, LINE, name)?;
     }
     Ok(())

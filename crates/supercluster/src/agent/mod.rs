@@ -223,7 +223,7 @@ impl Agent {
 
     /// The nodes of the cluster and the pods on them.
     pub const fn cluster(&self) -> &Cluster {
-        self.engine.cache().cluster()
+        self.engine.cluster()
     }
 
     /// The names of the sampling strategies.

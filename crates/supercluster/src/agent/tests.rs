@@ -659,7 +659,7 @@ fn creation_that_arrives_after_the_seal_leaves_no_pod() {
     cluster.carry_out_late();
     assert!(cluster.api.pods.is_empty(), "it was deleted, and never bound");
     assert_eq!(cluster.sample(job("q", "3"), "all", 1).nodes.len(), 1, "its room is free");
-    assert_eq!(cluster.agent.engine().cache().assumed_count(), 0);
+    assert_eq!(cluster.agent.engine().world().assumed_count(), 0);
 }
 
 #[test]

@@ -546,9 +546,9 @@ impl History {
             engine.step(Input::Answer { effect: id, answer: answer.clone() }, now, ports)
         })?;
         if was_binding && !self.writes.contains_key(&id) {
-            self.has_ended_for_a_reason(&kind, &answer, (&key, &uid), &asked)?;
+            self.has_ended_for_a_reason(&kind, &answer, &key, &uid, &asked)?;
         }
-        self.is_write_repeated(id, &answer, (&key, &uid), &asked)
+        self.is_write_repeated(id, &answer, &key, &uid, &asked)
     }
 
     /// Nothing goes wrong any more.

@@ -206,7 +206,8 @@ impl History {
         &mut self,
         kind: &EffectKind,
         answer: &Answer,
-        (key, uid): (&PodKey, &Uid),
+        key: &PodKey,
+        uid: &Uid,
         asked: &Asked,
     ) -> Checked {
         let is_binding = self.engine.is_binding(uid);
@@ -253,7 +254,8 @@ impl History {
         &mut self,
         id: EffectId,
         answer: &Answer,
-        (key, uid): (&PodKey, &Uid),
+        key: &PodKey,
+        uid: &Uid,
         asked: &Asked,
     ) -> Checked {
         let Some(tries) = self.writes.remove(&id) else { return Ok(()) };
@@ -306,12 +308,12 @@ impl History {
 
     /// A pod keeps its room on a node while a request may bind it there.
     fn room_is_kept(&self) -> Checked {
-        let cache = self.engine.cache();
+        let world = self.engine.world();
         for sent in self.sent.iter().filter(|sent| self.is_due(sent)) {
             let Some(node) = sent.would_bind(&self.server) else { continue };
-            let placed = cache.placed(&sent.uid);
+            let placed = world.placed(&sent.uid);
             let has_room =
-                placed.is_some_and(|placed| **cache.cluster().node_name(placed.node) == *node);
+                placed.is_some_and(|placed| **world.cluster().node_name(placed.node) == *node);
             rule(has_room, || {
                 format!("{} may be bound to {node} by {}, and has no room", sent.pod, sent.id)
             })?;
@@ -321,9 +323,9 @@ impl History {
 
     /// The engine does not look for the outcome of a bind that the watch has shown.
     fn outcomes_are_taken_in(&self) -> Checked {
-        let cache = self.engine.cache();
+        let world = self.engine.world();
         for sent in self.sent.iter().filter(|sent| sent.finds_out() && !sent.is_answered) {
-            let is_shown = cache.placed(&sent.uid).is_some() && !cache.is_assumed(&sent.uid);
+            let is_shown = world.placed(&sent.uid).is_some() && !world.is_assumed(&sent.uid);
             rule(!is_shown || !self.engine.is_binding(&sent.uid), || {
                 format!("{} is bound, and the outcome of the bind is sought", sent.pod)
             })?;
@@ -333,10 +335,10 @@ impl History {
 
     /// Returns the CPUs that are used on a node, according to the engine.
     fn used(&self, node: &str) -> u32 {
-        let cache = self.engine.cache();
+        let world = self.engine.world();
         let is_here = |uid: &Uid| {
-            let placed = cache.placed(uid);
-            placed.is_some_and(|placed| **cache.cluster().node_name(placed.node) == *node)
+            let placed = world.placed(uid);
+            placed.is_some_and(|placed| **world.cluster().node_name(placed.node) == *node)
         };
         self.cpus.iter().filter(|(uid, _)| is_here(uid)).map(|(_, cpus)| cpus).sum()
     }
@@ -378,7 +380,7 @@ impl History {
 
     /// Checks the end of a history.
     pub(super) fn is_right(&self) -> Checked {
-        let left = (self.engine.binding_count(), self.engine.cache().assumed_count());
+        let left = (self.engine.binding_count(), self.engine.world().assumed_count());
         rule(left == (0, 0), || format!("binding cycles and assumed pods are left: {left:?}"))?;
         let seen = look(&self.seen);
         for pod in self.server.pods.values() {

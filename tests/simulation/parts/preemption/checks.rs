@@ -39,7 +39,7 @@ impl History<'_> {
             let found = self.engine.is_evicting(uid);
             rule(found == expected, || format!("{uid} is being evicted: {found}"))?;
         }
-        let cluster = self.engine.cache().cluster();
+        let cluster = self.engine.cluster();
         let charged: BTreeSet<Uid> = cluster.evicting("default", "web").cloned().collect();
         rule(charged == self.charged, || {
             format!("the budget counts {charged:?}, not {:?}", self.charged)

@@ -193,8 +193,8 @@ impl History<'_> {
         let preemption = self.preemptions.iter().position(|own| own.requested.contains_key(&id));
         let nominated_to =
             |history: &Self, node: &str| history.engine.nominator().nominated_to(node);
-        let placed = self.engine.cache().placed(&eviction.uid);
-        let cluster = self.engine.cache().cluster();
+        let placed = self.engine.world().placed(&eviction.uid);
+        let cluster = self.engine.cluster();
         let home = placed.map(|placed| cluster.node_name(placed.node).clone());
         let (_, asked) = self.call(|engine, now, ports| {
             engine.step(Input::Answer { effect: id, answer: answer.clone() }, now, ports)

@@ -301,11 +301,11 @@ impl<'r> History<'r> {
     }
 
     fn is_placed(&self, pod: &Uid) -> bool {
-        self.engine.cache().placed(pod).is_some()
+        self.engine.world().placed(pod).is_some()
     }
 
     fn is_running(&self, pod: &Uid) -> bool {
-        self.engine.cache().placed(pod).is_some_and(|placed| !placed.pod.terminating)
+        self.engine.world().placed(pod).is_some_and(|placed| !placed.pod.terminating)
     }
 
     /// Whether the watch has not shown the bind of a pod.
@@ -434,7 +434,7 @@ impl<'r> History<'r> {
         let preemption = foreseen.after(&attempt, &self.engine, false)?;
         if let Outcome::Unschedulable(text) = outcome {
             self.note_pause(pod, text);
-            let nodes = self.engine.cache().cluster().node_count();
+            let nodes = self.engine.cluster().node_count();
             counts_add_up(text, nodes)?;
             preemption_is_explained(text, nodes)?;
         }

@@ -62,7 +62,7 @@ impl History<'_> {
     /// Puts small pods on all nodes until they are full, and creates a pod that is more important.
     pub(super) fn fill(&mut self) {
         let mut names = NAMES.into_iter();
-        let nodes = self.engine.cache().cluster().node_count();
+        let nodes = self.engine.cluster().node_count();
         for node in &NODES[..nodes] {
             for name in names.by_ref().take(3) {
                 let mut template = pod("template").cpu("1").priority(0);

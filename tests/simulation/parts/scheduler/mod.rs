@@ -604,13 +604,13 @@ impl History {
 
     /// A pod keeps its room on a node while a request may bind it there.
     fn room_is_kept(&self) -> Checked {
-        let cache = self.scheduler.engine().cache();
+        let world = self.scheduler.engine().world();
         for sent in self.requests.iter().filter(|sent| sent.life == self.life && self.is_due(sent))
         {
             let Some((pod, node)) = self.server.would_bind(&sent.request) else { continue };
-            let placed = cache.placed(&(&*pod.uid).into());
+            let placed = world.placed(&(&*pod.uid).into());
             let has_room =
-                placed.is_some_and(|placed| **cache.cluster().node_name(placed.node) == *node);
+                placed.is_some_and(|placed| **world.cluster().node_name(placed.node) == *node);
             rule(has_room, || {
                 format!("{} may be bound to {node}, and has no room there", pod.name)
             })?;
@@ -712,11 +712,11 @@ impl History {
     /// Checks the end of a history.
     fn is_right(&self) -> Checked {
         let engine = self.scheduler.engine();
-        let cache = engine.cache();
+        let world = engine.world();
         let left = (
             engine.binding_count(),
             self.scheduler.api_dispatcher().unfinished(),
-            cache.assumed_count(),
+            world.assumed_count(),
         );
         rule(left == (0, 0, 0), || {
             format!("binding cycles, calls and assumed pods are left: {left:?}")
@@ -727,7 +727,7 @@ impl History {
         for pod in self.server.pods.values() {
             let uid: Uid = (&*pod.uid).into();
             let placed =
-                cache.placed(&uid).map(|placed| cache.cluster().node_name(placed.node).to_string());
+                world.placed(&uid).map(|placed| world.cluster().node_name(placed.node).to_string());
             let known = pod.node.clone().filter(|node| node != ELSEWHERE);
             rule(placed == known || pod.node.as_deref() == Some(ELSEWHERE), || {
                 format!("{} is on {placed:?} according to the scheduler", pod.name)

@@ -6,15 +6,14 @@ use std::sync::{Arc, Mutex};
 use framework::testing::{node, pod};
 use framework::{
     Bind, BindStep, Code, Command, EventResource, Handle, NominatedPods, NominatingInfo, Plugin,
-    QueueSort, QueuedPod, Registry, Reserve, Time, WallOffset,
+    QueueSort, QueuedPod, Registry, Reserve, Time,
 };
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
 use crate::change;
-use crate::context::Effects;
-use crate::extender_calls::{ExtenderCalls, ExtenderHealth};
+use crate::ports::Ports;
 use crate::profile::{PluginRef, Profiles, SchedulerProfile};
 use crate::queue::QueueConfig;
 use crate::world::LogEntry;
@@ -116,9 +115,9 @@ impl Fixture {
         own.world.begin_eviction(&pod_of(0));
         for (number, pod) in own.pending.iter().enumerate().take(4) {
             let node = format!("n{}", number % NODES);
-            own.world.view.nominator.add(pod.clone(), &NominatingInfo::Override(node.into()));
+            own.world.nominator.add(pod.clone(), &NominatingInfo::Override(node.into()));
         }
-        own.world.view.commands.push(Command::Activate(Vec::new()));
+        own.world.commands.push(Command::Activate(Vec::new()));
         own
     }
 
@@ -127,41 +126,38 @@ impl Fixture {
     }
 
     fn with<T>(&mut self, call: impl FnOnce(&mut World, &mut Context<'_>) -> T) -> T {
-        let (client, probe) = (&mut (), &mut ());
-        let extenders =
-            ExtenderCalls::new(client, ExtenderHealth::default(), WallOffset::default());
-        let now = Time::from_nanos(0);
-        call(&mut self.world, &mut Context { now, extenders, probe, effects: Effects::default() })
+        let ports = &mut Ports { extenders: &mut (), probe: &mut () };
+        call(&mut self.world, &mut Context::alone(Time::ZERO, ports))
     }
 
     /// Returns all that a savepoint can change, by name.
     fn observed(&self) -> BTreeMap<String, String> {
-        let mut observed = observed(&self.world.view, &self.world.log);
+        let mut observed = observed(&self.world);
         observed.insert("ledger".to_owned(), format!("{:?}", self.ledger.lock().unwrap()));
         observed.insert("journal".to_owned(), self.world.journal.len().to_string());
         observed
     }
 }
 
-fn observed(view: &View, log: &ChangeLog) -> BTreeMap<String, String> {
+fn observed(world: &World) -> BTreeMap<String, String> {
     let mut observed = BTreeMap::new();
     let mut note = |name: String, value: String| drop(observed.insert(name, value));
-    let cluster = view.cluster();
+    let cluster = world.cluster();
     for node in cluster.nodes().iter() {
         let node = cluster.node(node);
-        let pods = node.placed().map(|(ix, pod)| (ix, &pod.uid, view.cache().is_assumed(&pod.uid)));
+        let pods = node.placed().map(|(ix, pod)| (ix, &pod.uid, world.is_assumed(&pod.uid)));
         let pods: Vec<_> = pods.collect();
         let ports = node.has_port_conflict(&pod_of(0).spec.host_ports[0]);
         let sums = (node.requested(), node.pod_count(), ports, node.generation());
         note(format!("node {}", node.name()), format!("{pods:?} {sums:?}"));
-        let nominated = view.nominator().nominated_to(node.name());
+        let nominated = world.nominator().nominated_to(node.name());
         let nominated: Vec<_> = nominated.iter().map(|pod| &pod.uid).collect();
         note(format!("nominated {}", node.name()), format!("{nominated:?}"));
     }
     for number in 0..12 {
         let uid = &pod_of(number).uid;
-        let placement = view.cache().placement(uid);
-        let node = view.nominator().node_of(uid);
+        let placement = world.placement(uid);
+        let node = world.nominator().node_of(uid);
         note(format!("pod {number}"), format!("{placement:?} {node:?}"));
         if let Some(placement) = placement {
             let budgets = cluster.disruption_budgets_of(placement.ix);
@@ -169,15 +165,15 @@ fn observed(view: &View, log: &ChangeLog) -> BTreeMap<String, String> {
             note(format!("budgets {number}"), format!("{left:?}"));
         }
     }
-    let entries: Vec<LogEntry> = log.since(0).unwrap().collect();
-    note("log".to_owned(), format!("{} {entries:?}", log.state()));
+    let entries: Vec<LogEntry> = world.log().since(0).unwrap().collect();
+    note("log".to_owned(), format!("{} {entries:?}", world.log().state()));
     let mut commands = Vec::new();
-    let _ = view.commands().find_map(|command| -> Option<()> {
+    let _ = world.commands().find_map(|command| -> Option<()> {
         commands.push(format!("{command:?}"));
         None
     });
     note("commands".to_owned(), commands.join(", "));
-    note("assumed".to_owned(), view.cache().assumed_count().to_string());
+    note("assumed".to_owned(), world.assumed_count().to_string());
     observed
 }
 
@@ -216,7 +212,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 /// Carries out the steps. Returns false if an inner savepoint was undone and left a trace.
 fn carry_out(world: &mut Tentative<'_>, steps: &[Step], cx: &mut Context<'_>) -> bool {
-    let profile = world.view().profiles().iter().next().unwrap().clone();
+    let profile = world.profiles().iter().next().unwrap().clone();
     steps.iter().all(|step| match step {
         Step::Place { pod, node } => {
             let node: Arc<str> = format!("n{node}").into();
@@ -235,21 +231,21 @@ fn carry_out(world: &mut Tentative<'_>, steps: &[Step], cx: &mut Context<'_>) ->
             true
         }
         Step::Assume { pod, node } => {
-            let is_known = world.view().cache().placed(&pod_of(*pod).uid).is_some();
+            let is_known = world.placed(&pod_of(*pod).uid).is_some();
             world.assume(&pod_of(*pod), &format!("n{node}").into()).is_err() == is_known
         }
         Step::Remove(pod) => {
-            let is_known = world.view().cache().placed(&pod_of(*pod).uid).is_some();
+            let is_known = world.placed(&pod_of(*pod).uid).is_some();
             world.remove(&pod_of(*pod).uid).is_some() == is_known
         }
         Step::Savepoint { steps, kept } => {
-            let before = observed(world.view(), world.log());
+            let before = observed(world);
             let left_no_trace =
                 world.tentatively(cx, |world, cx| match (carry_out(world, steps, cx), kept) {
                     (as_expected, true) => Ending::Keep(as_expected),
                     (as_expected, false) => Ending::Undo(as_expected),
                 });
-            left_no_trace && (*kept || observed(world.view(), world.log()) == before)
+            left_no_trace && (*kept || observed(world) == before)
         }
     })
 }
@@ -286,7 +282,7 @@ proptest! {
 #[test]
 fn kept_savepoint_returns_its_reservations_and_gives_their_commands() {
     let mut fixture = Fixture::new();
-    let profile = fixture.world.view.profiles.iter().next().unwrap().clone();
+    let profile = fixture.world.profiles.iter().next().unwrap().clone();
     let ended = fixture.with(|world, cx| {
         world.tentatively(cx, |world, cx| {
             for number in [7, 8] {
@@ -301,18 +297,18 @@ fn kept_savepoint_returns_its_reservations_and_gives_their_commands() {
     });
     let reserved: Vec<_> = ended.reservations.iter().map(|own| &*own.pod.key.name).collect();
     assert_eq!(reserved, ["p7", "p8"]);
-    assert!(fixture.world.view.cache.is_assumed(&pod_of(7).uid));
+    assert!(fixture.world.is_assumed(&pod_of(7).uid));
     assert_eq!(fixture.ledger.lock().unwrap().len(), 2);
-    assert_eq!(fixture.world.view.commands.len(), 3);
+    assert_eq!(fixture.world.commands.len(), 3);
     // The eviction of a pod that is gone counts no longer.
     assert_eq!(fixture.observed()["budgets 1"], "[3]");
-    assert_eq!(fixture.world.view.nominator.node_of(&pod_of(7).uid), None);
+    assert_eq!(fixture.world.nominator.node_of(&pod_of(7).uid), None);
 }
 
 #[test]
 fn rejected_reservation_leaves_its_plugins_as_they_were() {
     let mut fixture = Fixture::new();
-    let profile = fixture.world.view.profiles.iter().next().unwrap().clone();
+    let profile = fixture.world.profiles.iter().next().unwrap().clone();
     let before = fixture.ledger.lock().unwrap().clone();
     fixture.with(|world, cx| {
         world.tentatively(cx, |world, cx| {
@@ -326,5 +322,5 @@ fn rejected_reservation_leaves_its_plugins_as_they_were() {
         })
     });
     assert_eq!(*fixture.ledger.lock().unwrap(), before);
-    assert_eq!(fixture.world.view.commands.len(), 1);
+    assert_eq!(fixture.world.commands.len(), 1);
 }

@@ -540,20 +540,20 @@ impl World {
             Some((Place::Gated, _)) => return "gated",
             None => {}
         }
-        let cache = self.engine.cache();
+        let world = self.engine.world();
         match uid {
-            Some(uid) if cache.is_assumed(uid) => "assumed",
-            Some(uid) if cache.placed(uid).is_some() => "placed",
+            Some(uid) if world.is_assumed(uid) => "assumed",
+            Some(uid) if world.placed(uid).is_some() => "placed",
             _ => "nowhere",
         }
     }
 
     /// The node the cache has the pod on.
     pub(crate) fn node_of(&self, name: &str) -> Option<String> {
-        let cache = self.engine.cache();
-        let pods = cache.cluster().pods();
+        let world = self.engine.world();
+        let pods = world.cluster().pods();
         let mut placed = pods.filter(|placed| *placed.pod.key.name == *name);
-        placed.next().map(|placed| cache.cluster().node_name(placed.node).to_string())
+        placed.next().map(|placed| world.cluster().node_name(placed.node).to_string())
     }
 
     /// `Type Reason Action: note` of every event.

@@ -187,7 +187,7 @@ impl Agent {
             None => self.check_node(request, now, ports)?,
             Some(floor) => self.best_node(request, floor, now, ports)?,
         };
-        let cluster = self.engine.cache().cluster();
+        let cluster = self.engine.cluster();
         let view = CommitView { pod, target: &request.target, node: &node, snapshot, cluster };
         for own in &self.config.checks {
             let checked = catch_panic(&own.name, ports.probe, || own.plugin.check(&view));

@@ -618,7 +618,7 @@ impl World {
                     placed.remove(&*mark.key.pod);
                 }
             }
-            let agent = member.agent.as_ref().map(|agent| agent.engine().cache().assumed_count());
+            let agent = member.agent.as_ref().map(|agent| agent.engine().world().assumed_count());
             if agent.is_some_and(|assumed| assumed > 0) {
                 wrong.push(format!("c{cluster}: room is held for nothing"));
             }

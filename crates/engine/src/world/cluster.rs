@@ -1,4 +1,5 @@
-//! The scheduler cache: nodes, and pods that run or are assumed to run on them.
+//! The cluster in the world: nodes, and pods that run or are assumed to run on them (the cache of
+//! kube-scheduler).
 //!
 //! A pod is in one of these states, by UID:
 //!
@@ -13,24 +14,21 @@
 //! An assumed pod stays assumed until the watch confirms it, it is forgotten, or it is deleted: there is
 //! no timeout.
 
-mod node_tree;
-
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use framework::{
-    Cluster, Decoders, EventResource, IdTable, Node, NodeChange, NodeIx, PlacedPod, Pod, PodIx,
-    PodKey, PodPool, PodQuery, TentativePlacing, TentativeRemoval, Uid,
+    Cluster, EventResource, IdTable, Node, NodeChange, NodeIx, PlacedPod, Pod, PodIx, PodKey,
+    TentativePlacing, TentativeRemoval, Uid,
 };
-
 use serde_json::Value;
 
-use self::node_tree::NodeTree;
+use super::World;
 
 /// A step that the state of the pod does not allow. The texts are those of kube-scheduler.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the texts say what is wrong")]
-pub enum CacheError {
+pub enum AssumeError {
     #[error("pod {uid}({key}) is in the cache, so can't be assumed")]
     AlreadyKnown { uid: Uid, key: PodKey },
 }
@@ -53,35 +51,25 @@ pub(crate) struct Removed {
 
 /// How a node object changed.
 #[derive(Debug)]
-pub struct NodeUpdate {
+pub(super) struct NodeUpdate {
     /// The node.
-    pub node: NodeIx,
+    pub(super) node: NodeIx,
     /// The node as it was; `None` if it is new.
-    pub old: Option<Node>,
+    pub(super) old: Option<Node>,
     /// What changed.
-    pub change: NodeChange,
+    pub(super) change: NodeChange,
 }
 
-/// Nodes and placed pods.
+/// The placed pods by UID, and which of them are assumed.
 #[derive(Debug, Default)]
-pub struct Cache {
-    cluster: Cluster,
-    /// Placed pods by UID.
-    pods: IdTable<PodIx>,
+pub(super) struct PlacedPods {
+    by_uid: IdTable<PodIx>,
     assumed: HashSet<PodIx>,
-    tree: NodeTree,
-    pool: PodPool,
 }
 
-impl Cache {
-    /// Returns an empty cache that decodes objects of custom kinds with `decoders`.
-    pub fn new(decoders: Decoders) -> Self {
-        let mut cache = Self::default();
-        cache.cluster.set_decoders(decoders);
-        cache
-    }
-
-    /// The nodes and what is on them.
+/// Looking in.
+impl World {
+    /// Returns the nodes and what is on them.
     pub const fn cluster(&self) -> &Cluster {
         &self.cluster
     }
@@ -91,77 +79,14 @@ impl Cache {
         self.tree.order()
     }
 
-    /// Number of pods that are assumed and not yet confirmed.
+    /// Returns the number of pods that are assumed and not yet confirmed.
     pub fn assumed_count(&self) -> usize {
-        self.assumed.len()
-    }
-
-    /// Replaces the parts of `pod` that equal those of other pods, or of its node, by shared ones, which saves memory.
-    pub fn share(&mut self, pod: &mut Pod) {
-        self.pool.share(pod);
-        let Some(name) = &mut pod.node_name else { return };
-        match self.cluster.node_named(name) {
-            Some(node) => name.clone_from(self.cluster.node_name(node)),
-            None => self.pool.share_text(name),
-        }
+        self.placed.assumed.len()
     }
 
     /// Returns the placed pod of this UID.
     pub fn placed(&self, uid: &Uid) -> Option<&PlacedPod> {
         self.id_of(uid).map(|placed| self.cluster.pod(placed))
-    }
-
-    fn id_of(&self, uid: &Uid) -> Option<PodIx> {
-        self.pods.get(uid, |placed| uid_of(&self.cluster, placed))
-    }
-
-    /// Whether the pod is assumed and not yet confirmed.
-    pub fn is_assumed(&self, uid: &Uid) -> bool {
-        self.id_of(uid).is_some_and(|placed| self.assumed.contains(&placed))
-    }
-
-    /// Places the pod on `node` before the API server knows. Returns the pod with its node.
-    ///
-    /// # Errors
-    /// The pod is known already.
-    pub fn assume(&mut self, pod: &Pod, node: &Arc<str>) -> Result<Arc<Pod>, CacheError> {
-        let pod = self.assumed(pod, node)?;
-        self.place(pod.clone(), node, true);
-        Ok(pod)
-    }
-
-    /// Returns the pod with its node.
-    fn assumed(&self, pod: &Pod, node: &Arc<str>) -> Result<Arc<Pod>, CacheError> {
-        if self.placed(&pod.uid).is_some() {
-            return Err(CacheError::AlreadyKnown { uid: pod.uid.clone(), key: pod.key.clone() });
-        }
-        Ok(Arc::new(Pod { node_name: Some(node.clone()), ..pod.clone() }))
-    }
-
-    /// Takes in that the watch shows the pod on `node`: confirms an assumed pod, moves it to the right
-    /// node, adds it or updates it. Returns the pod as it was placed before, and whether a property
-    /// changed that plugins can see.
-    pub fn apply(&mut self, pod: Arc<Pod>, node: &Arc<str>) -> (Option<Arc<Pod>>, bool) {
-        if let Some(ix) = self.id_of(&pod.uid)
-            && let placed = self.cluster.pod(ix)
-            && self.cluster.node_name(placed.node) == node
-        {
-            let before = placed.pod.clone();
-            self.assumed.remove(&ix);
-            let changed = self.cluster.update_pod(ix, pod);
-            return (Some(before), changed);
-        }
-        let before = self.take_off(&pod.uid);
-        self.place(pod, node, false);
-        (before.map(|(pod, _)| pod), true)
-    }
-
-    /// Removes a pod that is gone. Returns it and where it was placed.
-    pub fn remove(&mut self, uid: &Uid) -> Option<(Arc<Pod>, Placement)> {
-        let removed = self.take_off(uid)?;
-        // A status of its budgets may count its end already. No later status may come.
-        self.cluster.cancel_eviction(uid);
-        Some(removed)
     }
 
     /// Returns where the pod is placed.
@@ -170,65 +95,20 @@ impl Cache {
         Some(Placement { node: self.cluster.pod(ix).node, ix })
     }
 
-    fn take_off(&mut self, uid: &Uid) -> Option<(Arc<Pod>, Placement)> {
-        let ix = self.pods.remove(uid, |placed| uid_of(&self.cluster, placed))?;
-        self.assumed.remove(&ix);
-        let PlacedPod { pod, node, .. } = self.cluster.remove_pod(ix);
-        Some((pod, Placement { node, ix }))
+    /// Returns whether the pod is assumed and not yet confirmed.
+    pub fn is_assumed(&self, uid: &Uid) -> bool {
+        self.id_of(uid).is_some_and(|placed| self.placed.assumed.contains(&placed))
     }
 
-    fn place(&mut self, pod: Arc<Pod>, node: &str, assumed: bool) {
-        let placed = self.cluster.place_pod(pod, node);
-        self.index(placed, assumed);
+    /// Returns whether the pod is placed and not terminating.
+    pub fn is_running(&self, uid: &Uid) -> bool {
+        self.placed(uid).is_some_and(|placed| !placed.pod.terminating)
     }
 
-    fn index(&mut self, placed: PodIx, assumed: bool) {
-        self.pods.insert(placed, uid_of(&self.cluster, placed));
-        if assumed {
-            self.assumed.insert(placed);
-        }
-    }
-
-    /// Assumes a pod as [`assume`](Self::assume) does, until that is [undone](Self::undo_assuming).
-    ///
-    /// # Errors
-    /// The pod is known already.
-    pub(crate) fn assume_tentatively(
-        &mut self,
-        pod: &Pod,
-        node: &Arc<str>,
-    ) -> Result<TentativePlacing, CacheError> {
-        let pod = self.assumed(pod, node)?;
-        let placing = self.cluster.place_pod_tentatively(pod, node);
-        self.index(placing.ix, true);
-        Ok(placing)
-    }
-
-    /// Undoes the last change, which placed a pod.
-    pub(crate) fn undo_assuming(&mut self, placing: TentativePlacing) {
-        self.unindex(placing.ix);
-        self.cluster.undo_placing(placing);
-    }
-
-    /// Removes a pod, placed or assumed, until that is [undone](Self::undo_removing). Its eviction, if it has one, still
-    /// counts.
-    pub(crate) fn remove_tentatively(&mut self, uid: &Uid) -> Option<Removed> {
-        let ix = self.id_of(uid)?;
-        let was_assumed = self.unindex(ix);
-        Some(Removed { removal: self.cluster.remove_pod_tentatively(ix), was_assumed })
-    }
-
-    /// Undoes the last change, which removed a pod.
-    pub(crate) fn undo_removing(&mut self, Removed { removal, was_assumed }: Removed) {
-        let ix = removal.ix;
-        self.cluster.undo_removing(removal);
-        self.index(ix, was_assumed);
-    }
-
-    /// Returns whether the pod was assumed.
-    fn unindex(&mut self, ix: PodIx) -> bool {
-        self.pods.remove(uid_of(&self.cluster, ix), |placed| uid_of(&self.cluster, placed));
-        self.assumed.remove(&ix)
+    /// Returns the node on which the watch shows the pod.
+    pub(crate) fn confirmed_node(&self, uid: &Uid) -> Option<&Arc<str>> {
+        let placed = self.placed(uid).filter(|_| !self.is_assumed(uid))?;
+        Some(self.cluster.node_name(placed.node))
     }
 
     /// Returns the node called `name`, with the fields that the cluster keeps.
@@ -236,8 +116,147 @@ impl Cache {
         self.cluster.node_named(name).map(|ix| self.cluster.to_node(ix))
     }
 
+    fn id_of(&self, uid: &Uid) -> Option<PodIx> {
+        self.placed.by_uid.get(uid, |placed| uid_of(&self.cluster, placed))
+    }
+}
+
+/// Placed pods.
+impl World {
+    /// Replaces the parts of `pod` that equal those of other pods, or of its node, by shared ones, which saves memory.
+    pub(super) fn share(&mut self, pod: &mut Pod) {
+        self.pool.share(pod);
+        let Some(name) = &mut pod.node_name else { return };
+        match self.cluster.node_named(name) {
+            Some(node) => name.clone_from(self.cluster.node_name(node)),
+            None => self.pool.share_text(name),
+        }
+    }
+
+    /// Places the pod on `node` before the API server knows. Returns the pod with its node.
+    pub(super) fn place_assumed(
+        &mut self,
+        pod: &Pod,
+        node: &Arc<str>,
+    ) -> Result<Arc<Pod>, AssumeError> {
+        let pod = self.assumed(pod, node)?;
+        self.attach(pod.clone(), node, true);
+        Ok(pod)
+    }
+
+    /// Returns the pod with its node.
+    fn assumed(&self, pod: &Pod, node: &Arc<str>) -> Result<Arc<Pod>, AssumeError> {
+        if self.placed(&pod.uid).is_some() {
+            return Err(AssumeError::AlreadyKnown { uid: pod.uid.clone(), key: pod.key.clone() });
+        }
+        Ok(Arc::new(Pod { node_name: Some(node.clone()), ..pod.clone() }))
+    }
+
+    /// Takes in that the watch shows the pod on `node`: confirms an assumed pod, moves it to the right
+    /// node, adds it or updates it. Returns the pod as it was placed before, and whether a property
+    /// changed that plugins can see.
+    pub(super) fn place_shown(
+        &mut self,
+        pod: Arc<Pod>,
+        node: &Arc<str>,
+    ) -> (Option<Arc<Pod>>, bool) {
+        if let Some(ix) = self.id_of(&pod.uid)
+            && let placed = self.cluster.pod(ix)
+            && self.cluster.node_name(placed.node) == node
+        {
+            let before = placed.pod.clone();
+            self.placed.assumed.remove(&ix);
+            let changed = self.cluster.update_pod(ix, pod);
+            return (Some(before), changed);
+        }
+        let before = self.detach(&pod.uid);
+        self.attach(pod, node, false);
+        (before.map(|(pod, _)| pod), true)
+    }
+
+    /// Removes a pod that is gone. Returns it and where it was placed.
+    pub(super) fn remove_placed(&mut self, uid: &Uid) -> Option<(Arc<Pod>, Placement)> {
+        let removed = self.detach(uid)?;
+        // A status of its budgets may count its end already. No later status may come.
+        self.cluster.cancel_eviction(uid);
+        Some(removed)
+    }
+
+    fn detach(&mut self, uid: &Uid) -> Option<(Arc<Pod>, Placement)> {
+        let ix = self.placed.by_uid.remove(uid, |placed| uid_of(&self.cluster, placed))?;
+        self.placed.assumed.remove(&ix);
+        let PlacedPod { pod, node, .. } = self.cluster.remove_pod(ix);
+        Some((pod, Placement { node, ix }))
+    }
+
+    fn attach(&mut self, pod: Arc<Pod>, node: &str, assumed: bool) {
+        let placed = self.cluster.place_pod(pod, node);
+        self.index(placed, assumed);
+    }
+
+    fn index(&mut self, placed: PodIx, assumed: bool) {
+        self.placed.by_uid.insert(placed, uid_of(&self.cluster, placed));
+        if assumed {
+            self.placed.assumed.insert(placed);
+        }
+    }
+
+    /// Returns whether the pod was assumed.
+    fn unindex(&mut self, ix: PodIx) -> bool {
+        let uid = uid_of(&self.cluster, ix);
+        self.placed.by_uid.remove(uid, |placed| uid_of(&self.cluster, placed));
+        self.placed.assumed.remove(&ix)
+    }
+}
+
+/// Placed pods inside a savepoint.
+impl World {
+    /// Places a pod as [`place_assumed`](Self::place_assumed) does, until that is
+    /// [undone](Self::undo_assuming).
+    pub(super) fn place_tentatively(
+        &mut self,
+        pod: &Pod,
+        node: &Arc<str>,
+    ) -> Result<TentativePlacing, AssumeError> {
+        let pod = self.assumed(pod, node)?;
+        let placing = self.cluster.place_pod_tentatively(pod, node);
+        self.index(placing.ix, true);
+        Ok(placing)
+    }
+
+    /// Undoes the last change, which placed a pod.
+    pub(super) fn undo_assuming(&mut self, placing: TentativePlacing) {
+        self.unindex(placing.ix);
+        self.cluster.undo_placing(placing);
+    }
+
+    /// Removes a pod, placed or assumed, until that is [undone](Self::undo_removing). Its eviction, if it has one, still
+    /// counts.
+    pub(super) fn remove_tentatively(&mut self, uid: &Uid) -> Option<Removed> {
+        let ix = self.id_of(uid)?;
+        let was_assumed = self.unindex(ix);
+        Some(Removed { removal: self.cluster.remove_pod_tentatively(ix), was_assumed })
+    }
+
+    /// Undoes the last change, which removed a pod.
+    pub(super) fn undo_removing(&mut self, Removed { removal, was_assumed }: Removed) {
+        let ix = removal.ix;
+        self.cluster.undo_removing(removal);
+        self.index(ix, was_assumed);
+    }
+
+    /// Stops counting the eviction of a pod that was removed for a while, and is still gone.
+    pub(super) fn forget_eviction(&mut self, pod: &Uid) {
+        if self.placed(pod).is_none() {
+            self.cluster.cancel_eviction(pod);
+        }
+    }
+}
+
+/// Nodes and other objects.
+impl World {
     /// Adds or updates a node. Returns `None` if nothing that the scheduler reads changed.
-    pub fn set_node(&mut self, node: &Node) -> Option<NodeUpdate> {
+    pub(super) fn update_node(&mut self, node: &Node) -> Option<NodeUpdate> {
         if self.cluster.has_node(node) {
             return None;
         }
@@ -248,7 +267,7 @@ impl Cache {
     }
 
     /// Removes a node. Its pods keep counting, in case the node comes back.
-    pub fn remove_node(&mut self, name: &str) -> Option<NodeUpdate> {
+    pub(super) fn remove_node(&mut self, name: &str) -> Option<NodeUpdate> {
         let node = self.cluster.node_named(name)?;
         let old = Some(self.cluster.to_node(node));
         self.tree.remove(node);
@@ -256,9 +275,14 @@ impl Cache {
         Some(NodeUpdate { node, old, change: NodeChange::REMOVED })
     }
 
+    /// Brings the [order of the nodes](Self::node_order) for sampled searches up to date.
+    pub fn refresh_node_order(&mut self) {
+        self.tree.refresh();
+    }
+
     /// Adds or replaces an object of another kind, or removes it if `object` is `None`. Returns the
     /// object as it was before.
-    pub fn set_object(
+    pub(super) fn set_object(
         &mut self,
         kind: &EventResource,
         namespace: &str,
@@ -275,37 +299,19 @@ impl Cache {
     /// Takes in a change of a PodDisruptionBudget, whose status may now count the evicted pods that have
     /// ended.
     fn confirm_evictions(&mut self, namespace: &str, name: &str) {
-        let runs = |uid: &Uid| self.placed(uid).is_some_and(|placed| !placed.pod.terminating);
         let evicting = self.cluster.evicting(namespace, name);
-        let ended: Vec<Uid> = evicting.filter(|uid| !runs(uid)).cloned().collect();
+        let ended: Vec<Uid> = evicting.filter(|uid| !self.is_running(uid)).cloned().collect();
         self.cluster.confirm_evictions(namespace, name, &ended);
     }
 
-    /// Counts the eviction of `pod` against its PodDisruptionBudgets.
-    pub fn begin_eviction(&mut self, pod: &Pod) {
-        self.cluster.begin_eviction(pod);
-    }
-
-    /// Stops counting the eviction of a pod that was removed for a while, and is still gone.
-    pub(crate) fn forget_eviction(&mut self, pod: &Uid) {
-        if self.placed(pod).is_none() {
-            self.cluster.cancel_eviction(pod);
-        }
+    /// Counts the eviction of `victim` against its PodDisruptionBudgets.
+    pub fn begin_eviction(&mut self, victim: &Pod) {
+        self.cluster.begin_eviction(victim);
     }
 
     /// Stops counting the eviction of a pod that is not evicted after all.
-    pub fn cancel_eviction(&mut self, pod: &Uid) {
-        self.cluster.cancel_eviction(pod);
-    }
-
-    /// Keeps the answer to `query` up to date; see [`Cluster::register_query`].
-    pub fn register_query(&mut self, query: &PodQuery) {
-        self.cluster.register_query(query);
-    }
-
-    /// Brings [`node_order`](Self::node_order) up to date.
-    pub fn refresh_order(&mut self) {
-        self.tree.refresh();
+    pub fn cancel_eviction(&mut self, victim: &Uid) {
+        self.cluster.cancel_eviction(victim);
     }
 }
 
