@@ -19,7 +19,7 @@ const DRIVER: &str = "ebs.csi.aws.com";
 const HOSTNAME: &str = "kubernetes.io/hostname";
 /// Blockers of each group on a node.
 const BLOCKERS: usize = 10;
-/// Time between two deletions.
+/// Time between two deletions, unless it is changed.
 const INTERVAL: Duration = Duration::from_millis(5);
 
 /// The plugin that rejects a waiting pod.
@@ -50,13 +50,20 @@ impl Rejector {
     }
 }
 
-/// Whether the pods of one template share the answer of an attempt.
+/// Whether waiting pods share the answer of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answers {
-    /// As the plugins declare it.
+    /// The pods of one template do, as the plugins declare it.
     Shared,
-    /// Every pod is tried for itself.
+    /// No two pods are of one template: each has a label of its own.
+    Labelled,
+    /// The pods of one template do not.
     Own,
+}
+
+impl Answers {
+    /// All of them.
+    pub(super) const ALL: [Self; 3] = [Self::Shared, Self::Labelled, Self::Own];
 }
 
 /// A scheduler, its cluster, and the record of its attempts.
@@ -64,12 +71,17 @@ pub(super) struct Replay {
     engine: Engine,
     now: Time,
     nodes: usize,
+    answers: Answers,
+    /// Time between two deletions.
+    pub(super) interval: Duration,
     /// Pods that wait or are placed.
     pods: BTreeMap<PodKey, Arc<Value>>,
     /// Number of attempts that found no node.
     pub(super) failed: usize,
     /// Number of attempts that found no node, of the pod that had most.
     pub(super) most_of_one_pod: usize,
+    /// Number of attempts that do not count.
+    pub(super) looks: usize,
     failed_of: BTreeMap<Uid, usize>,
     /// Number of bound pods by rejector, after each deletion.
     pub(super) bound: Vec<BTreeMap<Rejector, usize>>,
@@ -83,9 +95,12 @@ impl Replay {
             engine: Engine::new(config(answers)),
             now: Time::from_secs(1_000),
             nodes,
+            answers,
+            interval: INTERVAL,
             pods: BTreeMap::new(),
             failed: 0,
             most_of_one_pod: 0,
+            looks: 0,
             failed_of: BTreeMap::new(),
             bound: Vec::new(),
             now_bound: BTreeMap::new(),
@@ -103,7 +118,7 @@ impl Replay {
             }
         }
         replay.run_until(replay.now + Duration::from_secs(1));
-        replay.failed = 0;
+        (replay.failed, replay.looks) = (0, 0);
         replay.failed_of.clear();
         replay
     }
@@ -117,13 +132,13 @@ impl Replay {
                 self.pods.remove(&key);
                 let uid = Uid::from(&*key.to_string());
                 self.apply(Change::PodDeleted { key, uid });
-                self.run_until(self.now + INTERVAL);
+                self.run_until(self.now + self.interval);
                 self.bound.push(self.now_bound.clone());
             }
         }
         while self.engine.pending().next().is_some() {
             let next = self.engine.next_deadline().expect("a pod that waits has a deadline");
-            self.run_until(next.max(self.now + INTERVAL));
+            self.run_until(next.max(self.now + self.interval));
         }
         self.most_of_one_pod = self.failed_of.values().copied().max().unwrap_or(0);
         self.now.since(start)
@@ -135,12 +150,16 @@ impl Replay {
             let ports = &mut Ports { extenders: &mut (), probe: &mut () };
             self.engine.step(Input::Tick, self.now, ports);
             while let Some(attempt) = self.engine.step(Input::Schedule, self.now, ports).attempt() {
-                if !matches!(attempt.outcome, Outcome::Assumed(_)) {
-                    self.failed += 1;
-                    *self.failed_of.entry(attempt.pod.uid.clone()).or_default() += 1;
+                match attempt.outcome {
+                    Outcome::Assumed(_) => {}
+                    Outcome::Repeated(_) => self.looks += 1,
+                    _ => {
+                        self.failed += 1;
+                        *self.failed_of.entry(attempt.pod.uid.clone()).or_default() += 1;
+                    }
                 }
             }
-            self.answer_effects();
+            self.carry_out_effects();
             match self.engine.next_deadline() {
                 Some(next) if next < end => self.now = next.max(self.now),
                 _ => break,
@@ -149,22 +168,34 @@ impl Replay {
         self.now = end;
     }
 
-    /// Carries out all binds.
-    fn answer_effects(&mut self) {
+    /// Carries out all binds and status patches, and shows them.
+    fn carry_out_effects(&mut self) {
         for effect in self.engine.take_effects() {
-            let EffectKind::Bind { binding, .. } = effect.kind else { continue };
-            let ports = &mut Ports { extenders: &mut (), probe: &mut () };
-            self.engine.step(
-                Input::Answer { effect: effect.id, answer: Answer::ok() },
-                self.now,
-                ports,
-            );
-            if let Some(rejector) = Rejector::of(&binding.pod) {
-                *self.now_bound.entry(rejector).or_default() += 1;
+            match effect.kind {
+                EffectKind::Bind { binding, .. } => {
+                    let ports = &mut Ports { extenders: &mut (), probe: &mut () };
+                    let answer = Input::Answer { effect: effect.id, answer: Answer::ok() };
+                    self.engine.step(answer, self.now, ports);
+                    if let Some(rejector) = Rejector::of(&binding.pod) {
+                        *self.now_bound.entry(rejector).or_default() += 1;
+                    }
+                    let mut pod = (*self.pods[&binding.pod]).clone();
+                    pod["spec"]["nodeName"] = json!(&*binding.node);
+                    self.add_pod(pod);
+                }
+                EffectKind::PatchPodStatus { pod, patch, .. } => {
+                    let Some(condition) = patch.condition else { continue };
+                    let mut pod = (*self.pods[&pod]).clone();
+                    pod["status"]["conditions"] = json!([{
+                        "type": "PodScheduled",
+                        "status": "False",
+                        "reason": &*condition.reason,
+                        "message": &*condition.message,
+                    }]);
+                    self.add_pod(pod);
+                }
+                _ => {}
             }
-            let mut pod = (*self.pods[&binding.pod]).clone();
-            pod["spec"]["nodeName"] = json!(&*binding.node);
-            self.add_pod(pod);
         }
     }
 
@@ -294,6 +325,9 @@ impl Replay {
                 });
             }
         }
+        if self.answers == Answers::Labelled {
+            pod["metadata"]["labels"]["pod"] = json!(name);
+        }
         self.add_pod(pod);
     }
 }
@@ -329,7 +363,7 @@ fn config(answers: Answers) -> EngineConfig {
         let factory = all.get(entry.name).expect("the registry has the defaults");
         let made = move |args: &_| {
             let mut plugin = factory(args)?;
-            plugin.decides_by_template &= answers == Answers::Shared;
+            plugin.decides_by_template &= answers != Answers::Own;
             Ok(plugin)
         };
         registry.register(entry.name, made).expect("names are unique");

@@ -35,6 +35,8 @@ impl Attempts {
                 labels: &["result", "profile"],
                 help: "Attempts to schedule pods. `unschedulable` is a pod that fits nowhere, \
                        `error` a failure inside the scheduler.",
+                page: "without rejections that only repeat the condition of the pod \
+                       (`loadmaster_repeated_rejections_total`)",
                 ..STABLE
             }),
             duration: table.histograms(Declaration {

@@ -22,6 +22,7 @@ pub(crate) fn log_attempt(attempt: &Attempt, failures: &mut FailureLog, now: Tim
         Outcome::Unschedulable(err) => {
             debug!(%pod, err, "Unable to schedule pod; no fit; waiting");
         }
+        Outcome::Repeated(err) => trace!(%pod, err, "Unable to schedule pod; no fit, as before"),
         Outcome::Error(err) => failures.log_attempt(pod, err, now),
         Outcome::Skipped => debug!(%pod, "Skip schedule deleting pod"),
     }

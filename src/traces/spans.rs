@@ -132,6 +132,11 @@ impl Tracer {
     pub(crate) fn stop(&mut self, span: Span<'_>, code: Code) {
         let Some(attempt) = &mut self.attempt else { return };
         let name: Cow<'static, str> = match span {
+            Span::Attempt(..) if code == Code::Skip => {
+                // The attempt does not count, and has no record.
+                self.attempt = None;
+                return;
+            }
             Span::Attempt(..) => {
                 attempt.took = Some(attempt.since.elapsed());
                 return;

@@ -74,7 +74,9 @@ pub(crate) fn compare(
             let node = json!(&*node);
             comparison.equal("chosen", &or_one_of(&set_form["best"], &node), &node);
         }
-        Attempted::Unschedulable(message) | Attempted::Error(message) => {
+        Attempted::Unschedulable(message)
+        | Attempted::Repeated(message)
+        | Attempted::Error(message) => {
             // Without the message of PostFilter, which a history does not have.
             let before = set_form["message"].as_str().filter(|text| message.starts_with(text));
             let before = before.map_or_else(|| message.as_str().into(), Value::from);

@@ -44,7 +44,7 @@ pub(crate) fn after_decision(
             let is_open = pod.spec.scheduling_gates.is_empty() && !pod.terminating;
             rule(is_open, || format!("{} is gated or being deleted, and put on {node}", pod.key))
         }
-        Outcome::Unschedulable(text) => is_counted(engine, pod, text),
+        Outcome::Unschedulable(text) | Outcome::Repeated(text) => is_counted(engine, pod, text),
         Outcome::Error(_) if may_fail => Ok(()),
         // A claim for all devices has to wait until the driver has published the whole pool, as in kube-scheduler.
         Outcome::Error(text) if needs_devices(pod) && text.ends_with(BEING_UPDATED) => Ok(()),

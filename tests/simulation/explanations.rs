@@ -1,10 +1,11 @@
 //! Invariants of what users read about pending pods: events and conditions.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use client::Request;
 use engine::{Attempt, Engine, Event, Outcome};
-use framework::{Time, Uid};
+use framework::{ScheduledCondition, Time, Uid};
 use sandbox::resources::EVENTS;
 use serde_json::Value;
 
@@ -29,10 +30,34 @@ pub(crate) struct Explanations {
     texts: BTreeMap<Uid, String>,
     /// The rejected pod whose event has not been recorded yet.
     owed: Option<Uid>,
+    /// The last attempt, if it did not count.
+    look: Option<Look>,
     /// The pods that waited in Permit after the last step, and the earliest ends of their waits.
     permits: BTreeMap<Uid, Time>,
     /// The last events that the server has to have, with pod and note, once they are collected.
     told: Option<Vec<(Uid, String)>>,
+}
+
+/// An attempt that did not count.
+#[derive(Debug)]
+struct Look {
+    uid: Uid,
+    text: String,
+    /// The result of the attempt before.
+    before: Option<String>,
+    /// The condition that the watch shows.
+    shown: Option<Arc<ScheduledCondition>>,
+}
+
+impl Look {
+    /// Checks that the attempt says nothing that the pod does not say already, and that no event repeats it.
+    fn is_known(&self, events: &[Event]) -> Checked {
+        let shown = self.shown.as_ref().map(|shown| &*shown.message);
+        let is_known = self.before.as_ref() == Some(&self.text) && shown == Some(&*self.text);
+        let is_told =
+            events.iter().any(|event| event.uid == self.uid && event.reason == "FailedScheduling");
+        rule(is_known && !is_told, || format!("an attempt should count: {self:?}, {events:?}"))
+    }
 }
 
 impl Explanations {
@@ -43,6 +68,14 @@ impl Explanations {
             Outcome::Unschedulable(text) => {
                 self.texts.insert(uid.clone(), text.clone());
                 self.owed = Some(uid.clone());
+            }
+            Outcome::Repeated(text) => {
+                self.look = Some(Look {
+                    uid: uid.clone(),
+                    text: text.clone(),
+                    before: self.texts.get(uid).cloned(),
+                    shown: attempt.pod.scheduled_condition.clone(),
+                });
             }
             _ => drop(self.texts.remove(uid)),
         }
@@ -80,6 +113,9 @@ impl Explanations {
         if let Some(told) = &mut self.told {
             let lasting = events.iter().filter(|event| LASTING.contains(&&*event.reason));
             told.extend(lasting.map(|event| (event.uid.clone(), event.note.clone())));
+        }
+        if let Some(look) = self.look.take() {
+            look.is_known(events)?;
         }
         let Some(uid) = self.owed.take() else { return Ok(()) };
         let text = self.texts.get(&uid);

@@ -91,17 +91,18 @@ impl Foreseen {
         if let (Outcome::Assumed(node), Some(best)) = (outcome, &best) {
             rule(best.contains(node), || format!("{} is put on {node}, not on {best:?}", pod.key))?;
         }
-        if let (Outcome::Unschedulable(text), Some(best)) = (outcome, &best) {
+        let rejected =
+            |outcome: &Outcome| matches!(outcome, Outcome::Unschedulable(_) | Outcome::Repeated(_));
+        if let (Outcome::Unschedulable(text) | Outcome::Repeated(text), Some(best)) =
+            (outcome, &best)
+        {
             // A plugin may reject the pod once a node is chosen.
             let is_right = best.is_empty() || text.contains(PENDING_TEXT);
             rule(is_right, || format!("{} is told {text:?}, and fits on {best:?}", pod.key))?;
         }
         gives_up_its_nomination(attempt, engine)?;
         let preemption = self.evictions.remove(&pod.uid).flatten();
-        let Some(preemption) = preemption.filter(|_| matches!(outcome, Outcome::Unschedulable(_)))
-        else {
-            return Ok(None);
-        };
+        let Some(preemption) = preemption.filter(|_| rejected(outcome)) else { return Ok(None) };
         let nominator = engine.nominator();
         let nomination = nominator.node_of(&pod.uid);
         rule(nomination == Some(&preemption.node), || {
@@ -120,7 +121,7 @@ impl Foreseen {
 
 /// Checks that a pod for which no evictions make room loses its nomination.
 fn gives_up_its_nomination(Attempt { pod, outcome }: &Attempt, engine: &Engine) -> Checked {
-    let Outcome::Unschedulable(text) = outcome else { return Ok(()) };
+    let (Outcome::Unschedulable(text) | Outcome::Repeated(text)) = outcome else { return Ok(()) };
     let nomination = engine.nominator().node_of(&pod.uid);
     rule(nomination.is_none() || !text.contains(NO_CANDIDATE), || {
         format!("{} stays nominated to {nomination:?}; its event says {text:?}", pod.key)

@@ -140,7 +140,7 @@ impl EarlyAttempts {
     /// Too many attempts of pods of this kind were in vain.
     pub(crate) fn include(&mut self, attempt: &Attempt, kind: String, now: Time) -> Checked {
         // A pod that is skipped, for example because it is being deleted, is not tried again.
-        let is_in_vain = matches!(attempt.outcome, Outcome::Unschedulable(_) | Outcome::Error(_));
+        let is_in_vain = !matches!(attempt.outcome, Outcome::Assumed(_) | Outcome::Skipped);
         let paid_off = self.debts.get(&kind).copied().filter(|paid_off| *paid_off > now);
         let debt = paid_off.map_or(Duration::ZERO, |paid_off| paid_off.since(now));
         rule(debt <= INTERVAL * (BURST - 1), || {

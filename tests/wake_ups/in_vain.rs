@@ -30,7 +30,7 @@ fn bound_after(deletions: usize) -> BTreeMap<Rejector, usize> {
 
 #[test]
 fn every_pod_is_bound_at_once_when_it_fits() {
-    for answers in [Answers::Shared, Answers::Own] {
+    for answers in Answers::ALL {
         let mut replay = Replay::new(NODES, answers);
         replay.run();
         for (place, bound) in replay.bound.iter().enumerate() {

@@ -191,7 +191,7 @@ impl World {
         let engine = self.scheduler.engine();
         match &attempt.outcome {
             Outcome::Assumed(node) => assert_takes_no_kept_room(engine, &attempt.pod, node),
-            Outcome::Unschedulable(_) => {}
+            Outcome::Unschedulable(_) | Outcome::Repeated(_) => {}
             Outcome::Error(_) | Outcome::Skipped => panic!("{attempt:?}"),
         }
         let deleted = std::mem::take(&mut self.deleted);

@@ -430,7 +430,9 @@ impl World {
         history.attempts += 1;
         match attempt.outcome {
             Outcome::Assumed(_) => {}
-            Outcome::Unschedulable(reason) => history.state = State::Unschedulable(reason),
+            Outcome::Unschedulable(reason) | Outcome::Repeated(reason) => {
+                history.state = State::Unschedulable(reason);
+            }
             Outcome::Error(reason) => history.state = State::Failed(reason),
             Outcome::Skipped if terminating => history.state = State::Terminating,
             Outcome::Skipped => history.attempts -= 1,

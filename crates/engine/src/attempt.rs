@@ -13,6 +13,9 @@ pub enum Outcome {
     Assumed(Arc<str>),
     /// No node can take the pod; the message of its condition.
     Unschedulable(String),
+    /// No node can take the pod, as its condition says already; the message. The attempt was made while the pod backs
+    /// off, or for its class, and does not count.
+    Repeated(String),
     /// A plugin, an extender or the engine failed; the message.
     Error(String),
     /// No attempt was made: the pod is being deleted, is assumed already, or was replaced.
@@ -24,6 +27,7 @@ impl HasCode for Outcome {
         match self {
             Self::Assumed(_) | Self::Skipped => Code::Success,
             Self::Unschedulable(_) => Code::Unschedulable,
+            Self::Repeated(_) => Code::Skip,
             Self::Error(_) => Code::Error,
         }
     }

@@ -20,7 +20,7 @@ use crate::attempt::Outcome;
 use crate::binding::{BindingCycle, BindingCycles, Decided, Transition};
 use crate::context::{Context, PodEvent};
 use crate::cycle::{Chosen, Placement};
-use crate::decide::{Decision, Found};
+use crate::decide::{Decision, Found, Unfit};
 use crate::effect::EffectId;
 use crate::extender::Extender;
 use crate::failure::Failure;
@@ -89,6 +89,7 @@ impl Attempts {
         };
         let victims: Vec<PodKey> = decision.preemption(&queued.pod, evicted).unwrap_or_default();
         let Decision { found, state, commands, .. } = decision;
+        let has_commands = !commands.is_empty();
         world.commands().append(commands);
         let (outcome, finding) = match found {
             Found::Node(chosen) => {
@@ -98,7 +99,9 @@ impl Attempts {
                 let outcome = self.assume_and_bind(decided, state, world, cx);
                 let finding = match &outcome {
                     Outcome::Assumed(_) => Finding::Chosen(choice),
-                    Outcome::Unschedulable(message) | Outcome::Error(message) => {
+                    Outcome::Unschedulable(message)
+                    | Outcome::Repeated(message)
+                    | Outcome::Error(message) => {
                         failed(&format!("on node {}: {message}", choice.node))
                     }
                     Outcome::Skipped => failed("another pod of this name has replaced the pod"),
@@ -106,11 +109,14 @@ impl Attempts {
                 (outcome, finding)
             }
             Found::Unfit(unfit) => {
+                let Unfit { fit, post_filter, template_rejected } = unfit;
+                let failure = Failure::fit(&fit, post_filter.nominating.clone())
+                    .of_template(template_rejected);
+                if !has_commands && failure.is_look(&queued, world, cx.now) {
+                    return failure.take_back(queued, profile, world, cx);
+                }
                 let cluster = world.cluster();
-                let rejected =
-                    self.records.rejected(&unfit.fit, &unfit.post_filter, &victims, cluster);
-                let failure = Failure::fit(*unfit.fit, unfit.post_filter.nominating)
-                    .of_template(unfit.template_rejected);
+                let rejected = self.records.rejected(&fit, &post_filter, &victims, cluster);
                 (failure.handle(queued, profile, world, cx), Finding::Rejected(rejected))
             }
             Found::Failed(status) => {
@@ -145,9 +151,9 @@ impl Attempts {
         let decided = Decided { queued, profile: profile.clone(), choice };
         let status = match self.assume_and_bind(decided, state, world, cx) {
             Outcome::Assumed(_) => return Ok(()),
-            Outcome::Unschedulable(message) | Outcome::Error(message) => {
-                Status::unschedulable(message)
-            }
+            Outcome::Unschedulable(message)
+            | Outcome::Repeated(message)
+            | Outcome::Error(message) => Status::unschedulable(message),
             Outcome::Skipped => {
                 Status::unschedulable("the pod was replaced by another of its name")
             }

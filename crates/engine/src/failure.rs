@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use framework::{
-    Code, NominatingInfo, PluginName, Pod, QueuedPod, ScheduledCondition, Status, StatusPatch,
+    Code, NominatingInfo, PluginName, Pod, QueuedPod, ScheduledCondition, Status, StatusPatch, Time,
 };
 
 use crate::attempt::Outcome;
@@ -13,7 +13,8 @@ use crate::cycle::FitError;
 use crate::effect::EffectId;
 use crate::ports::Count;
 use crate::profile::Profile;
-use crate::world::World;
+use crate::queue::Queue;
+use crate::world::{View, World};
 
 /// A failed attempt.
 #[derive(Debug, Clone)]
@@ -43,12 +44,12 @@ impl Failure {
     }
 
     /// Returns the failure of a pod that no node can take. It waits for events of its rejectors.
-    pub(crate) fn fit(fit: FitError, nominating: NominatingInfo) -> Self {
+    pub(crate) fn fit(fit: &FitError, nominating: NominatingInfo) -> Self {
         Self {
             code: Code::Unschedulable,
             message: fit.message(),
-            unschedulable_plugins: fit.diagnosis.unschedulable_plugins,
-            pending_plugins: fit.diagnosis.pending_plugins,
+            unschedulable_plugins: fit.diagnosis.unschedulable_plugins.clone(),
+            pending_plugins: fit.diagnosis.pending_plugins.clone(),
             template_rejected: false,
             nominating,
             requested_nomination: None,
@@ -63,7 +64,7 @@ impl Failure {
     /// Reserve or Permit rejected the pod, or failed.
     pub(crate) fn of_chosen_node(status: Status) -> Self {
         match status.is_rejection() {
-            true => Self::fit(FitError::of_chosen_node(status), Self::clear_nomination()),
+            true => Self::fit(&FitError::of_chosen_node(status), Self::clear_nomination()),
             false => Self::error(&status),
         }
     }
@@ -93,10 +94,7 @@ impl Failure {
         let rejected = self.code.is_rejection();
         let result = if rejected { "unschedulable" } else { "error" };
         cx.probe.count(Count::Attempt { result, profile: &profile.scheduler_name });
-        queued.unschedulable_plugins.clone_from(&self.unschedulable_plugins);
-        queued.pending_plugins.clone_from(&self.pending_plugins);
-        queued.template_rejected = self.template_rejected;
-        queued.gating_plugin = None;
+        self.name_rejectors(&mut queued);
         let condition = (!self.is_silent()).then(|| Arc::new(self.condition()));
         let written = queued.written_condition.clone();
         queued.written_condition = condition.clone().or(written.clone());
@@ -122,6 +120,55 @@ impl Failure {
             true => Outcome::Unschedulable(self.message),
             false => Outcome::Error(self.message),
         }
+    }
+
+    /// Whether the attempt is a look: the queue may leave it out of account, and the watch shows its condition, which
+    /// this scheduler wrote with an event. An attempt that involves a nomination is none, because it renews or
+    /// clears the nomination.
+    pub(crate) fn is_look(
+        &self,
+        queued: &QueuedPod,
+        view: &View,
+        queue: &Queue,
+        now: Time,
+    ) -> bool {
+        if !self.code.is_rejection() || !queue.may_look(queued, now) {
+            return false;
+        }
+        let known = view.pending().get(&queued.pod.key);
+        let Some(known) = known.filter(|known| known.uid == queued.pod.uid) else { return false };
+        let nominator = view.nominator();
+        let is_nominated = nominator.node_of(&known.uid).is_some()
+            || nominator.written(known).is_some()
+            || known.nominated_node_name().is_some();
+        let nominates =
+            matches!(&self.nominating, NominatingInfo::Override(node) if !node.is_empty());
+        let condition = self.condition();
+        !is_nominated
+            && !nominates
+            && known.scheduled_condition.as_deref() == Some(&condition)
+            && queued.written_condition.as_deref() == Some(&condition)
+    }
+
+    /// Puts the pod back into the queue after a look.
+    pub(crate) fn take_back(
+        self,
+        mut queued: QueuedPod,
+        profile: &Profile,
+        world: &mut World,
+        cx: &mut Context<'_>,
+    ) -> Outcome {
+        cx.probe.count(Count::Repeated { profile: &profile.scheduler_name });
+        self.name_rejectors(&mut queued);
+        world.put_back(queued, cx);
+        Outcome::Repeated(self.message)
+    }
+
+    fn name_rejectors(&self, queued: &mut QueuedPod) {
+        queued.unschedulable_plugins.clone_from(&self.unschedulable_plugins);
+        queued.pending_plugins.clone_from(&self.pending_plugins);
+        queued.template_rejected = self.template_rejected;
+        queued.gating_plugin = None;
     }
 
     /// Records the event and patches the status. Returns the effect of the patch.

@@ -165,6 +165,7 @@ impl Decoder {
                 let outcome = match outcome {
                     DecidedRecord::Assumed(node) => Decided::Assumed(self.text(node)?.into()),
                     DecidedRecord::Unschedulable => Decided::Unschedulable,
+                    DecidedRecord::Repeated => Decided::Repeated,
                     DecidedRecord::Error => Decided::Error,
                     DecidedRecord::Skipped => Decided::Skipped,
                 };

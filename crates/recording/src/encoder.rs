@@ -264,6 +264,7 @@ impl Encoder {
         let outcome = match &attempt.outcome {
             Outcome::Assumed(node) => DecidedRecord::Assumed(self.text(node)),
             Outcome::Unschedulable(_) => DecidedRecord::Unschedulable,
+            Outcome::Repeated(_) => DecidedRecord::Repeated,
             Outcome::Error(_) => DecidedRecord::Error,
             Outcome::Skipped => DecidedRecord::Skipped,
         };

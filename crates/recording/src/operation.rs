@@ -118,6 +118,8 @@ pub enum Decided {
     Assumed(Arc<str>),
     /// No node can take the pod.
     Unschedulable,
+    /// No node can take the pod, as its condition said already; the attempt does not count.
+    Repeated,
     /// A plugin, an extender or the engine failed.
     Error,
     /// No attempt was made.
@@ -130,6 +132,7 @@ impl Decided {
         match &attempt.outcome {
             Outcome::Assumed(node) => Self::Assumed(node.clone()),
             Outcome::Unschedulable(_) => Self::Unschedulable,
+            Outcome::Repeated(_) => Self::Repeated,
             Outcome::Error(_) => Self::Error,
             Outcome::Skipped => Self::Skipped,
         }
@@ -141,6 +144,7 @@ impl fmt::Display for Decided {
         match self {
             Self::Assumed(node) => write!(f, "node {node}"),
             Self::Unschedulable => f.write_str("unschedulable"),
+            Self::Repeated => f.write_str("unschedulable as before"),
             Self::Error => f.write_str("error"),
             Self::Skipped => f.write_str("skipped"),
         }

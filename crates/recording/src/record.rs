@@ -215,6 +215,8 @@ pub(crate) enum DecidedRecord {
     Unschedulable,
     Error,
     Skipped,
+    /// Since format 4.
+    Repeated,
 }
 
 #[derive(Debug, Serialize, Deserialize)]

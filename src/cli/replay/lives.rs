@@ -166,7 +166,7 @@ impl Lives {
                         life.failures += 1;
                         life.first_failure.get_or_insert(at);
                     }
-                    Decided::Skipped => {}
+                    Decided::Repeated | Decided::Skipped => {}
                 }
             }
             Operation::Effects(taken) => {

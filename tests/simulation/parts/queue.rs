@@ -316,10 +316,21 @@ impl Pair<'_> {
             queued
         };
         let pod = popped.0.pod.clone();
+        let may_look = self.queue.may_look(&popped.0, self.now);
+        rule(may_look == self.model.may_look(&popped.1, self.now), || {
+            format!("may be a look: {may_look}")
+        })?;
+        let is_look = may_look && !rejectors.is_empty() && self.random.bool();
         let (real, model) = (reject(popped.0), reject(popped.1));
         self.on(
-            |queue, cx| queue.add_unschedulable_if_not_present(real, cx),
-            |queue, around| queue.fail(model, around),
+            |queue, cx| match is_look {
+                true => queue.put_back_if_not_present(real, cx),
+                false => queue.add_unschedulable_if_not_present(real, cx),
+            },
+            |queue, around| match is_look {
+                true => queue.put_back(model, around),
+                false => queue.fail(model, around),
+            },
         )?;
         self.ended(&pod)
     }

@@ -77,6 +77,14 @@ struct Flight {
     start: usize,
 }
 
+/// A pod that was popped before the end of its backoff, or for its class.
+#[derive(Debug)]
+struct Popped {
+    uid: Uid,
+    kind: Kind,
+    is_early: bool,
+}
+
 /// Pods whose early pops are paced together.
 type Kind = (Arc<str>, Arc<PodRequests>, BTreeSet<PluginName>, Option<Arc<PodSpec>>);
 
@@ -91,9 +99,9 @@ pub(crate) struct Model {
     /// All events that came while a pod was in flight.
     events: Vec<ObjectEvent>,
     trials: Vec<Trial>,
-    /// The last pop, if it was early.
-    early: Option<(Uid, Kind)>,
-    /// The early pops in vain.
+    /// The last pop, if it was early or for a class.
+    last: Option<Popped>,
+    /// The early pops in vain, and the looks.
     in_vain: Vec<(Kind, Time)>,
     /// When the next early pop is allowed, if the last one was refused.
     refused_until: Option<Time>,
@@ -115,7 +123,7 @@ impl Model {
             popped: BTreeMap::new(),
             events: Vec::new(),
             trials: Vec::new(),
-            early: None,
+            last: None,
             in_vain: Vec::new(),
             refused_until: None,
             spread: Vec::new(),
@@ -341,7 +349,12 @@ impl Model {
             let is_dropped = dropped.is_some();
             let is_early = own.place == Place::Backoff;
             let mut own = self.take(&own.queued.pod.key.clone());
-            self.early = is_early.then(|| (own.pod.uid.clone(), kind(&own)));
+            let is_trial = self.trials.iter().any(|trial| trial.uid == own.pod.uid);
+            self.last = (is_early || is_trial).then(|| Popped {
+                uid: own.pod.uid.clone(),
+                kind: kind(&own),
+                is_early,
+            });
             if is_early {
                 self.incoming.push("active PopFromBackoffQ".to_owned());
             }
@@ -392,19 +405,40 @@ impl Model {
 
     /// Requeues a popped pod whose attempt failed, with its rejectors.
     pub(crate) fn fail(&mut self, mut own: QueuedPod, around: Around<'_>) {
-        let (key, uid, now) = (own.pod.key.clone(), own.pod.uid.clone(), around.handle.now);
-        if let Some((_, kind)) = self.early.take_if(|(early, _)| *early == uid) {
-            self.in_vain.push((kind, now));
+        let now = around.handle.now;
+        let last = self.last.take_if(|last| last.uid == own.pod.uid);
+        let early = last.filter(|last| last.is_early);
+        self.in_vain.extend(early.map(|early| (early.kind, now)));
+        own.timestamp = now;
+        own.backoff_expiration = None;
+        if own.has_no_rejector() {
+            own.consecutive_errors += 1;
+        } else {
+            own.consecutive_errors = 0;
+            own.unschedulable_count += 1;
         }
+        self.requeue_popped(own, "ScheduleAttemptFailure", around);
+    }
+
+    /// Whether a rejection of a popped pod need not count.
+    pub(crate) fn may_look(&self, own: &QueuedPod, now: Time) -> bool {
+        let last = self.last.as_ref().filter(|last| last.uid == own.pod.uid);
+        let is_allowed = |kind| self.allowed_at(kind).is_none_or(|at| at <= now);
+        now.since(own.timestamp) <= self.config.max_in_unschedulable
+            && last.is_some_and(|last| last.is_early || is_allowed(&last.kind))
+    }
+
+    /// Requeues a popped pod whose rejection does not count.
+    pub(crate) fn put_back(&mut self, mut own: QueuedPod, around: Around<'_>) {
+        let last = self.last.take_if(|last| last.uid == own.pod.uid);
+        self.in_vain.extend(last.map(|last| (last.kind, around.handle.now)));
+        own.attempts -= 1;
+        self.requeue_popped(own, "RepeatedRejection", around);
+    }
+
+    fn requeue_popped(&mut self, mut own: QueuedPod, label: &str, around: Around<'_>) {
+        let (key, uid) = (own.pod.key.clone(), own.pod.uid.clone());
         if self.named(&key).is_none() {
-            own.timestamp = now;
-            own.backoff_expiration = None;
-            if own.has_no_rejector() {
-                own.consecutive_errors += 1;
-            } else {
-                own.consecutive_errors = 0;
-                own.unschedulable_count += 1;
-            }
             let flight = self.in_flight.iter().find(|flight| flight.pod.uid == uid);
             own.template_rejected &=
                 flight.is_some_and(|flight| Template::of(&flight.pod) == Template::of(&own.pod));
@@ -418,7 +452,7 @@ impl Model {
                 _ => Strategy::AfterBackoff,
             };
             let answers = own.template_rejected;
-            let place = self.requeue(own, strategy, "ScheduleAttemptFailure", around);
+            let place = self.requeue(own, strategy, label, around);
             if answers && place == Place::Unschedulable {
                 let trial = self.end_trial(&uid);
                 trial.iter().for_each(|trial| self.reject_alike(trial.class, &key));

@@ -13,7 +13,7 @@ mod explain;
 mod sample;
 
 pub(crate) use self::decider::Decider;
-pub(crate) use self::decision::{Decision, Found};
+pub(crate) use self::decision::{Decision, Found, Unfit};
 pub(crate) use self::explain::gate;
 pub use self::explain::{Evaluation, PostFilterEvaluation, Trial};
 pub use self::sample::{DrawNodes, MAX_DRAWS, Sample, SampledNode, Selection, WantedSample};

@@ -8,7 +8,7 @@ use framework::{Pod, PodKey, QueuedPod, Time};
 
 use super::heap::PodHeap;
 use super::order::{Expiration, ExpirationThenSort, SortPlugin};
-use super::pace::{Kind, Pace};
+use super::pace::{Kind, Occasion, Pace};
 use super::place::Place;
 
 /// Backoffs end at whole seconds.
@@ -192,7 +192,7 @@ impl BackoffQueue {
         while let Some(pod) = self.rejected.pop(order) {
             let kind = Kind::of(&pod);
             if pace.wait_until(&kind, now).is_none() {
-                pace.popped(&pod, Some(kind));
+                pace.popped(&pod, Some(Occasion::Early));
                 return Some(pod);
             }
             match self.held.iter_mut().find(|held| held.kind == kind) {

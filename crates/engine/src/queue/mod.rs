@@ -17,7 +17,8 @@
 //!
 //! kube-scheduler moves every pod that an event may help. Here an event moves one pod of each class of
 //! unschedulable pods that share their answer, see `trials`. Pods popped before the end of their
-//! backoff are paced, see `pace`.
+//! backoff are paced, see `pace`. If an attempt of either kind repeats the rejection before, it does
+//! not count: it was a *look*, see [`Queue::put_back_if_not_present`].
 //!
 //! * *active* (`activeQ`): pods leave in the order of the QueueSort plugin.
 //! * *backoff* (`backoffQ`): a rejected pod may leave early, when no pod is active. A pod that failed
@@ -57,7 +58,7 @@ use heap::PodHeap;
 use hint::{QueueingStrategy, Registrations};
 use in_flight::InFlight;
 use order::SortPlugin;
-use pace::Pace;
+use pace::{Occasion, Pace};
 use trials::{Trial, Trials};
 use unschedulable::{Group, Replaced, Slot, UnschedulablePods};
 
@@ -70,6 +71,7 @@ mod label {
     pub(super) const ADD: &str = "UnschedulablePodAdd";
     pub(super) const UPDATE: &str = "UnschedulablePodUpdate";
     pub(super) const ATTEMPT_FAILED: &str = "ScheduleAttemptFailure";
+    pub(super) const REPEATED: &str = "RepeatedRejection";
     pub(super) const BACKOFF_COMPLETE: &str = "BackoffComplete";
     pub(super) const POP_FROM_BACKOFF: &str = "PopFromBackoffQ";
     pub(super) const FORCE_ACTIVATE: &str = "ForceActivate";
@@ -312,17 +314,40 @@ impl Queue {
     /// if the pod was not in flight, it backs off. The record is dropped if a pod of this name is
     /// queued already.
     pub fn add_unschedulable_if_not_present(&mut self, mut pod: QueuedPod, cx: &mut Context<'_>) {
+        self.pace.failed(&pod.pod.uid, cx.handle.now);
+        record_failure(&mut pod, cx.handle.now);
+        self.requeue_popped(pod, label::ATTEMPT_FAILED, cx);
+    }
+
+    /// Whether a rejection of `pod`, whose attempt is under way, may be left out of account: the pod was
+    /// popped before the end of its backoff or is tried for its class, and the pace allows it. An
+    /// attempt counts at least once in the longest wait for an event.
+    pub fn may_look(&self, pod: &QueuedPod, now: Time) -> bool {
+        now.since(pod.timestamp) <= self.config.max_in_unschedulable
+            && self.pace.may_look(&pod.pod.uid, now)
+    }
+
+    /// Requeues a pod whose attempt was a look, and ends its flight: `pod` names the plugins that
+    /// rejected it again.
+    ///
+    /// The number of attempts, the backoff and the start of its wait are those before the attempt. Apart
+    /// from that the pod goes where it would go after a rejection.
+    pub fn put_back_if_not_present(&mut self, mut pod: QueuedPod, cx: &mut Context<'_>) {
+        self.pace.looked(&pod.pod.uid, cx.handle.now);
+        pod.attempts = pod.attempts.saturating_sub(1);
+        self.requeue_popped(pod, label::REPEATED, cx);
+    }
+
+    fn requeue_popped(&mut self, mut pod: QueuedPod, label: &str, cx: &mut Context<'_>) {
         let (key, uid) = (pod.pod.key.clone(), pod.pod.uid.clone());
-        self.pace.failed(&uid, cx.handle.now);
         if self.get(&key).is_none() {
-            record_failure(&mut pod, cx.handle.now);
             let strategy = self.strategy_of_in_flight_pod(&pod, cx);
             // The answer is one for the template that the pod had when it was popped.
             let popped = self.in_flight.popped(&uid);
             pod.template_rejected &=
                 popped.is_some_and(|popped| Template::of(popped) == Template::of(&pod.pod));
             let answers_for_class = pod.template_rejected;
-            let place = self.requeue(pod, strategy, label::ATTEMPT_FAILED, cx);
+            let place = self.requeue(pod, strategy, label, cx);
             if answers_for_class && place == Place::Unschedulable {
                 let trial = self.trials.end(&uid);
                 trial.iter().for_each(|trial| self.unschedulable.reject_alike(&trial.class, &key));
@@ -492,7 +517,8 @@ impl Queue {
 
     fn take_next(&mut self, cx: &mut Context<'_>) -> Option<QueuedPod> {
         if let Some(pod) = self.active.pop(&mut SortPlugin::of(cx)) {
-            self.pace.popped(&pod, None);
+            let is_trial = self.trials.contains(&pod.pod.uid);
+            self.pace.popped(&pod, is_trial.then_some(Occasion::Trial));
             return Some(pod);
         }
         let pod = self.backoff.pop(cx.handle.now, &mut self.pace, &mut SortPlugin::of(cx))?;

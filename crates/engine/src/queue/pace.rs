@@ -1,9 +1,12 @@
-//! The pace of early pops.
+//! The pace of early pops and of looks.
 //!
 //! Kubernetes pops a rejected pod before its backoff ends while no pod is active. A decision of a tenth
 //! of a millisecond makes that a busy loop: the same pods are rejected again and again, each time with
 //! requests to the API server. Classes of equal pods share their answers, but pods that differ, for
 //! example in their claims, do not. So early pops in vain are limited for each kind of pod.
+//!
+//! Looks are attempts in vain that do not count. They take their turns from the same pace, so that no
+//! backoff has to slow them down.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -38,32 +41,66 @@ impl Kind {
     }
 }
 
-/// Counts the early pops that end in another rejection. Early pops that find a node are free.
+/// Why the attempt of a pod may be a look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Occasion {
+    /// The pod backs off.
+    Early,
+    /// The pod is tried for its class.
+    Trial,
+}
+
+/// Counts the early pops and looks that end in another rejection. Those that find a node are free.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
-    /// The pod that was popped early, while its attempt is under way.
-    popped: Option<(Uid, Kind)>,
-    /// When all early pops in vain of a kind are paid off, at one per [`INTERVAL`].
+    /// The pod that was popped early or for its class, while its attempt is under way.
+    popped: Option<(Uid, Kind, Occasion)>,
+    /// When all of these attempts of a kind are paid off, at one per [`INTERVAL`].
     debts: Vec<(Kind, Time)>,
     /// When the next early pop is allowed, if all were refused.
     refused_until: Option<Time>,
 }
 
 impl Pace {
-    /// Number of kinds with early pops in vain.
+    /// Number of kinds with attempts to pay off.
     #[cfg(test)]
     pub(super) const fn len(&self) -> usize {
         self.debts.len()
     }
 
-    /// Notes a pop, with the kind of the pod if it is early.
-    pub(super) fn popped(&mut self, pod: &QueuedPod, early: Option<Kind>) {
-        self.popped = early.map(|kind| (pod.pod.uid.clone(), kind));
+    /// Notes a pop, and whether it is early or for a class.
+    pub(super) fn popped(&mut self, pod: &QueuedPod, occasion: Option<Occasion>) {
+        self.popped = occasion.map(|occasion| (pod.pod.uid.clone(), Kind::of(pod), occasion));
     }
 
-    /// Notes that the attempt of a pod was in vain.
+    /// Whether the attempt of a pod, which is under way, may be a look.
+    pub(super) fn may_look(&self, pod: &Uid, now: Time) -> bool {
+        let popped = self.popped.as_ref().filter(|(popped, ..)| popped == pod);
+        popped.is_some_and(|(_, kind, occasion)| match occasion {
+            Occasion::Early => true,
+            Occasion::Trial => self.wait_until(kind, now).is_none(),
+        })
+    }
+
+    /// Notes that the attempt of a pod was in vain. One for a class counts for the backoff of its pod
+    /// instead.
     pub(super) fn failed(&mut self, pod: &Uid, now: Time) {
-        let Some((_, kind)) = self.popped.take_if(|(popped, _)| popped == pod) else { return };
+        let Some((_, kind, occasion)) = self.popped.take_if(|(popped, ..)| popped == pod) else {
+            return;
+        };
+        if occasion == Occasion::Early {
+            self.charge(kind, now);
+        }
+    }
+
+    /// Notes that the attempt of a pod was a look.
+    pub(super) fn looked(&mut self, pod: &Uid, now: Time) {
+        if let Some((_, kind, _)) = self.popped.take_if(|(popped, ..)| popped == pod) {
+            self.charge(kind, now);
+        }
+    }
+
+    fn charge(&mut self, kind: Kind, now: Time) {
         self.debts.retain(|(_, paid_off)| *paid_off > now);
         match self.debts.iter_mut().find(|(known, _)| *known == kind) {
             Some((_, paid_off)) => *paid_off = *paid_off + INTERVAL,
@@ -105,7 +142,7 @@ mod tests {
     }
 
     fn fail(pace: &mut Pace, pod: &QueuedPod, early: bool, now: Time) {
-        pace.popped(pod, early.then(|| Kind::of(pod)));
+        pace.popped(pod, early.then_some(Occasion::Early));
         pace.failed(&pod.pod.uid, now);
     }
 
@@ -135,10 +172,34 @@ mod tests {
         let (mut pace, now) = (Pace::default(), Time::from_secs(1));
         let [early, active] = ["early", "active"].map(|name| queued(name, "1"));
         for _ in 0..100 {
-            pace.popped(&early, Some(Kind::of(&early)));
+            pace.popped(&early, Some(Occasion::Early));
             fail(&mut pace, &active, false, now);
             pace.failed(&early.pod.uid, now);
         }
         assert_eq!(pace.len(), 0);
+    }
+
+    #[test]
+    fn looks_for_a_class_are_paced_like_early_pops() {
+        let (mut pace, mut now) = (Pace::default(), Time::from_secs(1));
+        let (trial, early) = (queued("trial", "1"), queued("early", "1"));
+        assert!(!pace.may_look(&trial.pod.uid, now));
+        for _ in 0..BURST {
+            pace.popped(&trial, Some(Occasion::Trial));
+            assert!(pace.may_look(&trial.pod.uid, now) && !pace.may_look(&early.pod.uid, now));
+            pace.looked(&trial.pod.uid, now);
+        }
+        for _ in 0..3 {
+            pace.popped(&trial, Some(Occasion::Trial));
+            assert!(!pace.may_look(&trial.pod.uid, now));
+            pace.failed(&trial.pod.uid, now);
+            pace.popped(&early, Some(Occasion::Early));
+            assert!(pace.may_look(&early.pod.uid, now), "it was popped at its pace");
+            pace.popped(&early, None);
+            now = now + INTERVAL;
+            pace.popped(&trial, Some(Occasion::Trial));
+            assert!(pace.may_look(&trial.pod.uid, now));
+            pace.looked(&trial.pod.uid, now);
+        }
     }
 }

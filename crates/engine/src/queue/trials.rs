@@ -38,6 +38,11 @@ impl Trials {
         self.pods.len()
     }
 
+    /// Whether the pod is tried for a class.
+    pub(super) fn contains(&self, pod: &Uid) -> bool {
+        self.by_pod.contains_key(pod)
+    }
+
     /// Returns the trial of a class.
     pub(super) fn of(&self, class: &Group) -> Option<&Trial> {
         self.by_pod.get(self.pods.get(class)?)

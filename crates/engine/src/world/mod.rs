@@ -374,6 +374,15 @@ impl World {
         Some(known)
     }
 
+    /// Requeues a pod whose attempt was a look, as last seen; see [`Queue::put_back_if_not_present`].
+    pub(crate) fn put_back(&mut self, mut queued: QueuedPod, cx: &mut Context<'_>) {
+        if let Some(known) = self.view.pending.get(&queued.pod.key) {
+            queued.set_pod(known.clone());
+        }
+        let (queue, mut cx) = self.queue_and_context(cx);
+        queue.put_back_if_not_present(queued, &mut cx);
+    }
+
     /// Requeues a pod whose decision rests on an outdated specification, unless it is gone or replaced.
     pub fn requeue_outdated(&mut self, mut queued: QueuedPod, cx: &mut Context<'_>) {
         let known = self.pending.get(&queued.pod.key);

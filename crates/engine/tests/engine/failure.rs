@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
 
 use engine::{EffectKind, Outcome};
-use framework::testing::{PodBuilder, pod};
-use framework::{Status, api};
+use framework::testing::{PodBuilder, node, pod};
+use framework::{ActionType, Command, Status, api};
 
 use crate::harness::*;
 
@@ -237,4 +238,83 @@ fn pods_that_make_no_sense_to_try_are_skipped() {
     let text = "Warning FailedScheduling Scheduling: skip schedule deleting pod: default/p";
     assert_eq!((world.events(), world.patches("p")), (vec![text.to_owned()], vec![]));
     assert_eq!((world.place("p"), world.engine.queue().counts().in_flight), ("nowhere", 0));
+}
+
+/// A world in which `p` was rejected and backs off, and the watch shows its condition. A label of a node wakes it.
+fn backing_off(plugin: Fake, p: PodBuilder) -> World {
+    let mut world = world([plugin.on(node_event(ActionType::UPDATE_NODE_LABEL))]);
+    world.pod(p.label("turn", "down"));
+    world.run();
+    assert_eq!((world.place("p"), world.events().len()), ("unschedulable", 1));
+    world
+}
+
+/// Wakes `p` without a change of what its attempt finds.
+fn wake(world: &mut World, value: &str) {
+    world.node(node("a").label("woken", value));
+    assert!(matches!(world.place("p"), "backoff" | "active"));
+}
+
+#[test]
+fn rejection_that_is_repeated_during_the_backoff_does_not_count() {
+    let mut world = backing_off(turner(), pod("p"));
+    let effects = world.history.len();
+    for round in 0..3 {
+        wake(&mut world, &round.to_string());
+        assert_eq!(world.attempt(), Outcome::Repeated(FULL.to_owned()));
+        assert_eq!((world.place("p"), world.history.len()), ("unschedulable", effects));
+    }
+    let (_, queued) = world.engine.queue().get(&key("p")).unwrap();
+    assert_eq!((queued.attempts, queued.unschedulable_count), (1, 1));
+    assert_eq!((world.probe.attempts.len(), world.probe.repeated), (1, 3));
+    let uid = queued.pod.uid.clone();
+    assert_eq!(world.engine.records().of_pod(&uid).len(), 1);
+
+    world.node(node("d").label("woken", "yes"));
+    wake(&mut world, "again");
+    let text = FULL.replace('3', "4");
+    assert_eq!(world.attempt(), Outcome::Unschedulable(text), "the text has changed");
+    world.run();
+    assert_eq!((world.events().len(), world.patches("p").len()), (2, 2));
+    wake(&mut world, "and again");
+    assert!(matches!(world.attempt(), Outcome::Repeated(_)));
+    world.pass(5);
+    wake(&mut world, "later");
+    assert!(matches!(world.attempt(), Outcome::Unschedulable(_)), "the backoff is over");
+    let (_, queued) = world.engine.queue().get(&key("p")).unwrap();
+    assert_eq!((queued.attempts, queued.unschedulable_count), (3, 3));
+}
+
+#[test]
+fn rejection_counts_while_the_watch_does_not_show_its_condition() {
+    let mut world = world([turner().on(node_event(ActionType::UPDATE_NODE_LABEL))]);
+    world.schedule(pod("p").label("turn", "down"));
+    for (round, events) in [(0, 2), (1, 3)] {
+        wake(&mut world, &round.to_string());
+        assert!(matches!(world.attempt(), Outcome::Unschedulable(_)));
+        assert_eq!((world.events().len(), world.patches("p").len()), (events, events));
+    }
+    world.run();
+    wake(&mut world, "shown");
+    assert!(matches!(world.attempt(), Outcome::Repeated(_)));
+    // Another writer.
+    world.update("p", |pod| pod.status.conditions[0].message = "another".to_owned());
+    wake(&mut world, "overwritten");
+    assert!(matches!(world.attempt(), Outcome::Unschedulable(_)));
+}
+
+#[test]
+fn rejection_counts_if_a_plugin_gives_a_command_or_the_pod_is_nominated() {
+    let helper = turner().post_filter(|_, _, handle| {
+        let at = handle.now + Duration::from_mins(1);
+        handle.command(Command::SetTimer { plugin: "Turner".into(), at, token: 1 });
+        no("no help").into()
+    });
+    let keeper = turner().post_filter(|_, _, _| no("no help").into());
+    for (plugin, p) in [(helper, pod("p")), (keeper, pod("p").nominated("a"))] {
+        let mut world = backing_off(plugin, p);
+        wake(&mut world, "yes");
+        assert!(matches!(world.attempt(), Outcome::Unschedulable(_)));
+        assert_eq!(world.probe.repeated, 0);
+    }
 }

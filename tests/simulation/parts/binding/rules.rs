@@ -133,8 +133,11 @@ impl History {
                 };
                 self.cycles.insert(uid.clone(), cycle);
             }
-            (Outcome::Unschedulable(_) | Outcome::Error(_), Some((plugin, rejects))) => {
-                let is_rejected = matches!(attempt.outcome, Outcome::Unschedulable(_));
+            (
+                Outcome::Unschedulable(_) | Outcome::Repeated(_) | Outcome::Error(_),
+                Some((plugin, rejects)),
+            ) => {
+                let is_rejected = !matches!(attempt.outcome, Outcome::Error(_));
                 let queued = self.engine.queue().get(&attempt.pod.key);
                 let plugins = queued.map(|(_, queued)| &queued.unschedulable_plugins);
                 let names = plugins.into_iter().flatten().map(|name| &**name);
@@ -145,7 +148,7 @@ impl History {
                     format!("{} was rejected by {names:?}, not by {expected:?}", attempt.pod.key)
                 })?;
             }
-            (Outcome::Unschedulable(_), None) => {
+            (Outcome::Unschedulable(_) | Outcome::Repeated(_), None) => {
                 // One pod may answer for others of its template.
                 let alike = self
                     .engine

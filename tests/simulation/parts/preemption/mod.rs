@@ -432,7 +432,7 @@ impl<'r> History<'r> {
             self.arrivals.insert(node.clone(), self.attempt);
         }
         let preemption = foreseen.after(&attempt, &self.engine, false)?;
-        if let Outcome::Unschedulable(text) = outcome {
+        if let Outcome::Unschedulable(text) | Outcome::Repeated(text) = outcome {
             self.note_pause(pod, text);
             let nodes = self.engine.cluster().node_count();
             counts_add_up(text, nodes)?;

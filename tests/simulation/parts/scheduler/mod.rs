@@ -283,7 +283,7 @@ impl History {
             Outcome::Assumed(node) => {
                 self.decided.insert(uid, (attempt.pod.generation.into(), node.to_string()));
             }
-            Outcome::Unschedulable(text) | Outcome::Error(text) => {
+            Outcome::Unschedulable(text) | Outcome::Repeated(text) | Outcome::Error(text) => {
                 self.failed.insert(uid, text);
             }
             Outcome::Skipped => {}

@@ -176,3 +176,36 @@ fn classes_and_trials_end_with_their_pods() {
     }
     assert!(harness.queue.trials.len() == 0 && harness.queue.unschedulable.class_count() == 0);
 }
+
+#[test]
+fn looks_leave_the_turn_of_a_class_and_are_paced() {
+    let mut harness = rejected(&["a", "b", "c"]);
+    harness.wait(5_000);
+    let mut looks = 0;
+    loop {
+        harness.notify(&pod_deleted(true));
+        assert_eq!((moved(&harness), harness.place("a")), (vec!["a".into()], Some(Place::Active)));
+        let queued = harness.pop();
+        let before = (queued.attempts - 1, queued.unschedulable_count, queued.timestamp);
+        if !harness.queue.may_look(&queued, harness.now) {
+            assert_eq!(before.0, 1, "no look counts");
+            harness.fail(queued, &["Fit"]);
+            break;
+        }
+        harness.put_back(queued);
+        let (place, queued) = harness.queue.get(&key("a")).unwrap();
+        let after = (queued.attempts, queued.unschedulable_count, queued.timestamp);
+        assert_eq!((place, after), (Place::Unschedulable, before));
+        looks += 1;
+    }
+    assert_eq!(looks, 16, "further ones are attempts, after which the pods take turns");
+    harness.notify(&pod_deleted(true));
+    assert_eq!(moved(&harness), ["b"]);
+    let queued = harness.pop();
+    assert!(!harness.queue.may_look(&queued, harness.now));
+    harness.fail(queued, &["Fit"]);
+    harness.wait(10);
+    harness.notify(&pod_deleted(true));
+    let queued = harness.pop();
+    assert!(harness.queue.may_look(&queued, harness.now), "a hundred a second");
+}

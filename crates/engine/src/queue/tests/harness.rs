@@ -223,6 +223,11 @@ impl Harness {
         self.on(|queue, cx| queue.add_unschedulable_if_not_present(queued, cx));
     }
 
+    /// Puts a popped pod back after a look. The plugins that rejected it before reject it again.
+    pub(super) fn put_back(&mut self, queued: QueuedPod) {
+        self.on(|queue, cx| queue.put_back_if_not_present(queued, cx));
+    }
+
     pub(super) fn notify(&mut self, event: &ObjectEvent) {
         self.on(|queue, cx| queue.move_all_to_active_or_backoff_queue(event, &|_| true, cx));
     }

@@ -501,3 +501,46 @@ fn paced_pods_of_a_kind_are_popped_in_the_order_of_their_backoffs() {
     harness.wait(10);
     assert_eq!(reject(&mut harness), "early");
 }
+
+#[test]
+fn look_before_the_end_of_the_backoff_leaves_the_backoff() {
+    let mut harness = Harness::new();
+    harness.add(&plain("p"));
+    let queued = harness.pop();
+    assert!(!harness.queue.may_look(&queued, harness.now), "the first attempt counts");
+    harness.fail(queued, &["Fit"]);
+    harness.notify(&pod_deleted(true));
+    let expiration = harness.queue.get(&key("p")).unwrap().1.backoff_expiration;
+    assert!(expiration.is_some());
+    harness.wait(500);
+    let queued = harness.pop();
+    assert!(harness.queue.may_look(&queued, harness.now));
+    harness.notify(&pod_deleted(true));
+    harness.put_back(queued);
+    assert_eq!(harness.place("p"), Some(Place::Backoff), "an event during the look may help");
+    harness.log.incoming.clear();
+    let queued = harness.pop();
+    harness.put_back(queued);
+    assert_eq!(harness.log.incoming, ["active PopFromBackoffQ", "unschedulable RepeatedRejection"]);
+    let (place, queued) = harness.queue.get(&key("p")).unwrap();
+    assert_eq!((place, queued.backoff_expiration), (Place::Unschedulable, expiration));
+    assert_eq!((queued.attempts, queued.unschedulable_count), (1, 1));
+    harness.wait(2_000);
+    harness.notify(&pod_deleted(true));
+    let queued = harness.pop();
+    assert!(!harness.queue.may_look(&queued, harness.now), "it did not back off");
+}
+
+#[test]
+fn pod_that_waits_for_long_is_not_only_looked_at() {
+    let mut harness = Harness::new();
+    harness.add(&plain("p"));
+    let queued = harness.pop();
+    harness.fail(queued, &["Fit"]);
+    harness.notify(&pod_deleted(true));
+    let queued = harness.pop();
+    let longest = Duration::from_secs(300);
+    assert!(harness.queue.may_look(&queued, queued.timestamp + longest));
+    let later = queued.timestamp + longest + Duration::from_nanos(1);
+    assert!(!harness.queue.may_look(&queued, later), "an attempt counts in five minutes");
+}
