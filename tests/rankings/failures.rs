@@ -103,6 +103,8 @@ fn compare(seed: u64) -> u64 {
     let apply = |all: &mut Vec<Scheduler>, change: Change, now: Time| {
         all.iter_mut().for_each(|scheduler| scheduler.apply(change.clone(), now));
     };
+    let victims_stay = rng.bool();
+    all.iter_mut().for_each(|scheduler| scheduler.victims_stay = victims_stay);
     let large = rng.u8(..4) == 0;
     let nodes = if large { rng.usize(130..300) } else { rng.usize(1..30) };
     let any_node = |number, rng: &mut Rng| match rng.u8(..5) {
@@ -115,7 +117,7 @@ fn compare(seed: u64) -> u64 {
     let mut names = 0;
     for step in 0..STEPS {
         let now = Time::from_secs(step * 7);
-        match rng.u8(..20) {
+        match rng.u8(..24) {
             0..12 => {
                 let template = rng.usize(..TEMPLATES + 2);
                 for _ in 0..rng.usize(1..if large { 60 } else { 12 }) {
@@ -147,6 +149,21 @@ fn compare(seed: u64) -> u64 {
                 apply(&mut all, Change::NodeDeleted(name.into()), now);
             }
             18 => apply(&mut all, budget(rng.usize(..TEMPLATES), rng.u8(..3)), now),
+            19..21 => {
+                let count = rng.usize(..8);
+                all.iter_mut().for_each(|scheduler| scheduler.end_victims(count, now));
+            }
+            21..23 => {
+                let pending = all[0].pods.values().filter(|pod| pod.node_name.is_none());
+                let pending: Vec<Pod> = pending.cloned().collect();
+                for _ in 0..rng.usize(1..6) {
+                    let Some(pod) = rng.choice(&pending) else { break };
+                    let mut pod = all[0].pods[&pod.key].clone();
+                    let node = (rng.u8(..3) > 0).then(|| format!("n{}", rng.usize(..nodes)));
+                    pod.set_nominated_node_name(node.map(|node| node.as_str().into()));
+                    apply(&mut all, Change::Pod(Box::new(pod)), now);
+                }
+            }
             _ => {
                 let placed = all[0].pods.values().filter(|pod| pod.node_name.is_some());
                 let placed: Vec<Pod> = placed.cloned().collect();
@@ -205,4 +222,30 @@ fn pods_of_a_known_class_are_rejected_without_a_full_pass() {
     scheduler.apply(Change::Pod(Box::new(pod)), now);
     scheduler.run(now);
     assert!(scheduler.engine.repeated_rejections() > first);
+}
+
+/// Each of the preemptors is nominated to a node whose victims are still there.
+#[test]
+fn wave_of_preemptors_is_rejected_without_full_passes() {
+    const NODES: usize = 300;
+    let mut scheduler = Scheduler::with(1, Form::Ranked, u64::MAX, &[]);
+    scheduler.victims_stay = true;
+    let now = Time::from_secs(0);
+    for number in 0..NODES {
+        let name = format!("n{number}");
+        let node = node(&name).allocatable("cpu", "1").allocatable("pods", "9");
+        scheduler.apply(Change::Node(node.build()), now);
+        let low = pod(&format!("low{number}")).cpu("1").on(&name).build();
+        scheduler.apply(Change::Pod(Box::new(low)), now);
+    }
+    for number in 0..NODES {
+        let high = pod(&format!("high{number}")).cpu("1").priority(100).build();
+        scheduler.apply(Change::Pod(Box::new(high)), now);
+    }
+    scheduler.run(now);
+    assert_eq!(scheduler.victims.len(), NODES, "each preemptor evicts another pod");
+    assert!(scheduler.engine.repeated_rejections() >= NODES as u64 - 1);
+    scheduler.end_victims(NODES, now);
+    scheduler.run(now);
+    assert!(scheduler.pods.values().all(|pod| pod.node_name.is_some()));
 }

@@ -49,6 +49,10 @@ struct Scheduler {
     differing: usize,
     /// Number of calls of plugins by tasks of passes.
     task_calls: Arc<AtomicUsize>,
+    /// Whether evicted pods stay until they are [ended](Self::end_victims).
+    victims_stay: bool,
+    /// The evicted pods that stay.
+    victims: Vec<Change>,
 }
 
 /// Counts checks that find a difference, and calls by tasks.
@@ -104,8 +108,22 @@ impl Scheduler {
             .collect();
         let profiles = Profiles::build(&[profile], &defaults, &plugins::registry(), false);
         let config = configure(EngineConfig::new(profiles.unwrap()));
-        let (engine, pods, effects) = (Engine::new(config), BTreeMap::new(), Vec::new());
-        Self { engine, pods, effects, differing: 0, task_calls: Arc::default() }
+        Self {
+            engine: Engine::new(config),
+            pods: BTreeMap::new(),
+            effects: Vec::new(),
+            differing: 0,
+            task_calls: Arc::default(),
+            victims_stay: false,
+            victims: Vec::new(),
+        }
+    }
+
+    /// Ends up to so many evicted pods that stayed, the first ones first.
+    fn end_victims(&mut self, count: usize, now: Time) {
+        let count = count.min(self.victims.len());
+        let ended: Vec<Change> = self.victims.drain(..count).collect();
+        ended.into_iter().for_each(|end| self.apply(end, now));
     }
 
     fn apply(&mut self, change: Change, now: Time) {
@@ -151,7 +169,11 @@ impl Scheduler {
             EffectKind::Evict(eviction) => {
                 self.engine.step(answered, now, ports);
                 let (key, uid) = (eviction.pod.clone(), eviction.uid.clone());
-                self.apply(Change::PodDeleted { key, uid }, now);
+                let end = Change::PodDeleted { key, uid };
+                match self.victims_stay {
+                    true => self.victims.push(end),
+                    false => self.apply(end, now),
+                }
             }
             EffectKind::Event(_) => {}
             _ => {

@@ -9,6 +9,8 @@ use crate::effect::EffectId;
 
 /// Maximum number of requested writes of one pod that the nominator remembers.
 const MOST_UNSEEN: usize = 8;
+/// Number of changes that are kept. A reader that is further behind looks at every node.
+const MOST_CHANGES: usize = 16_384;
 
 /// The pods that are nominated to each node.
 ///
@@ -30,6 +32,10 @@ pub struct Nominator {
     by_node: BTreeMap<Arc<str>, BTreeMap<u64, Arc<Pod>>>,
     /// Counts nominations.
     nominations: u64,
+    /// The nodes of the latest changes of nominations and of nominated pods.
+    changes: VecDeque<Arc<str>>,
+    /// Number of changes that are no longer kept.
+    dropped: u64,
     /// The pods with requested writes that the watch has not shown. Never iterated.
     unseen: HashMap<Uid, Unseen>,
     /// The pods of those writes that have no answer yet. Never iterated.
@@ -84,6 +90,7 @@ impl Nominator {
         let Some(node) = node.filter(|node| !node.is_empty()).cloned() else { return };
         let nomination = self.nominations;
         self.nominations += 1;
+        self.note_change(node.clone());
         self.entries.insert(pod.uid.clone(), Entry { node: node.clone(), nomination });
         self.by_node.entry(node).or_default().insert(nomination, pod);
     }
@@ -101,11 +108,13 @@ impl Nominator {
         if pods.is_empty() {
             self.by_node.remove(&node);
         }
+        self.note_change(node.clone());
         Some(Nomination { pod, node, nomination })
     }
 
     /// Restores a nomination at its place among those of the node. The pod must have no other one.
     pub(crate) fn restore(&mut self, Nomination { pod, node, nomination }: Nomination) {
+        self.note_change(node.clone());
         self.entries.insert(pod.uid.clone(), Entry { node: node.clone(), nomination });
         self.by_node.entry(node).or_default().insert(nomination, pod);
     }
@@ -229,6 +238,28 @@ impl Nominator {
         let Some(Entry { node, nomination }) = self.entries.get(&pod.uid) else { return };
         let listed = self.by_node.get_mut(node).and_then(|pods| pods.get_mut(nomination));
         *listed.expect("an entry is listed under its node") = pod.clone();
+        let node = node.clone();
+        self.note_change(node);
+    }
+
+    fn note_change(&mut self, node: Arc<str>) {
+        if self.changes.len() == MOST_CHANGES {
+            self.changes.pop_front();
+            self.dropped += 1;
+        }
+        self.changes.push_back(node);
+    }
+
+    /// Returns the number of changes of nominations and of nominated pods so far. One that is undone counts twice.
+    pub(crate) fn revision(&self) -> u64 {
+        self.dropped + self.changes.len() as u64
+    }
+
+    /// Returns the nodes of the changes since this revision, with repetitions, or `None` if some of the changes are no
+    /// longer kept.
+    pub(crate) fn changed_since(&self, revision: u64) -> Option<impl Iterator<Item = &str>> {
+        let start = usize::try_from(revision.checked_sub(self.dropped)?).ok()?;
+        (start <= self.changes.len()).then(|| self.changes.range(start..).map(|node| &**node))
     }
 
     /// Returns the node that a pod is nominated to.
@@ -312,6 +343,35 @@ mod tests {
         nominator.add(c, &to("n"));
         assert_eq!(names(&nominator, "n"), ["b", "c"]);
         assert_eq!(names(&nominator, "elsewhere"), [""; 0]);
+    }
+
+    #[test]
+    fn changes_name_the_nodes_of_nominations() {
+        let mut nominator = Nominator::default();
+        let p = Arc::new(pod("p").build());
+        let changed = |nominator: &Nominator, revision: u64| -> Vec<String> {
+            nominator.changed_since(revision).unwrap().map(ToOwned::to_owned).collect()
+        };
+        let start = nominator.revision();
+        nominator.add(p.clone(), &to("a"));
+        assert_eq!(changed(&nominator, start), ["a"]);
+        let after_first = nominator.revision();
+        nominator.add(p.clone(), &to("b"));
+        nominator.refresh(&p);
+        assert_eq!(changed(&nominator, after_first), ["a", "b", "b"]);
+        let taken = nominator.take(&p.uid).unwrap();
+        let without = nominator.revision();
+        nominator.restore(taken);
+        assert_eq!(changed(&nominator, without), ["b"]);
+        let end = nominator.revision();
+        nominator.delete(&pod("another").build().uid);
+        assert_eq!((changed(&nominator, end).len(), nominator.revision()), (0, end));
+        for _ in 0..=MOST_CHANGES {
+            nominator.refresh(&p);
+        }
+        assert!(nominator.changed_since(end).is_none());
+        assert_eq!(changed(&nominator, end + 1).len(), MOST_CHANGES);
+        assert!(nominator.changed_since(nominator.revision() + 1).is_none());
     }
 
     #[test]

@@ -206,8 +206,10 @@ pub(crate) struct ProfileDryRun<'a, 'c> {
     pub filters: NodeFilters<'a>,
     pub rng: &'a mut fastrand::Rng,
     pub tie_break: TieBreak,
-    /// Whether the verdict on each node depends only on the node and the pods on it.
+    /// Whether the verdict on each node depends only on the node, the pods on it and those nominated to it.
     pub are_local: bool,
+    /// The node that the pod is nominated to.
+    pub own_nomination: Option<NodeIx>,
     pub extenders: PreemptingExtenders<'a, 'c>,
     /// Plugins that panicked in the dry runs, which are not measured otherwise.
     pub panics: Panics,
@@ -253,12 +255,8 @@ impl DryRun for ProfileDryRun<'_, '_> {
     }
 
     fn exceptions(&self) -> Option<Vec<NodeIx>> {
-        if !self.are_local || self.has_interested_preempting_extender() {
-            return None;
-        }
-        let Handle { cluster, nominated, .. } = self.filters.handle;
-        let names = nominated.nodes().into_iter();
-        Some(names.filter_map(|name| cluster.node_named(&name)).collect())
+        let are_kept = self.are_local && !self.has_interested_preempting_extender();
+        are_kept.then(|| self.own_nomination.into_iter().collect())
     }
 
     fn has_interested_preempting_extender(&self) -> bool {

@@ -270,17 +270,24 @@ pub(crate) fn rejections_beside_nominated(
     subject: &mut Subject<'_, '_>,
     nodes: &NodeBits,
 ) -> Result<Vec<(NodeIx, Status)>, ScheduleError> {
+    let (nominator, cluster) = (subject.view.nominator(), subject.cluster());
+    let nominated = nominator.nodes().filter_map(|name| cluster.node_named(name));
+    rejections_beside(subject, nominated.filter(|node| nodes.contains(*node)))
+}
+
+/// [Filters again](rejections_beside_nominated) those of these nodes to which pods are nominated.
+pub(crate) fn rejections_beside(
+    subject: &mut Subject<'_, '_>,
+    nodes: impl IntoIterator<Item = NodeIx>,
+) -> Result<Vec<(NodeIx, Status)>, ScheduleError> {
     let mut verdicts = Vec::new();
-    let nominator = subject.view.nominator();
-    if nominator.is_empty() {
+    if subject.view.nominator().is_empty() {
         return Ok(verdicts);
     }
     let filters = node_filters(subject);
     let mut panics = Panics::default();
     let mut failed = Ok(());
-    for name in nominator.nodes() {
-        let node = subject.cluster().node_named(name);
-        let Some(node) = node.filter(|node| nodes.contains(*node)) else { continue };
+    for node in nodes {
         let nominated = filters.nominated_before(node);
         if nominated.is_empty() {
             continue;

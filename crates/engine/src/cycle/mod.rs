@@ -37,7 +37,9 @@ pub use self::diagnosis::{Diagnosis, FitError};
 pub(crate) use self::dry_run::Panics;
 pub use self::error::{NO_NODES, ScheduleError};
 pub(crate) use self::extender::filter_by_extenders;
-pub(crate) use self::filter::{FullPass, rejections_beside_nominated, retain_passing, verdict_on};
+pub(crate) use self::filter::{
+    FullPass, rejections_beside, rejections_beside_nominated, retain_passing, verdict_on,
+};
 pub(crate) use self::nominated::NominatedNode;
 pub(crate) use self::placement::Placement;
 pub(crate) use self::post_filter::run_post_filter;

@@ -9,7 +9,7 @@ use crate::plugin_call::call_plugin;
 
 /// Runs the PostFilter plugins. The first that succeeds, fails or answers UnschedulableAndUnresolvable decides;
 /// otherwise the reasons of all are collected, and the last nomination counts. `are_local` says whether the verdict on
-/// each node depends only on the node and the pods on it.
+/// each node depends only on the node, the pods on it and those nominated to it.
 pub(crate) fn run_post_filter(
     subject: &mut Subject<'_, '_>,
     verdicts: &Verdicts,
@@ -26,6 +26,7 @@ pub(crate) fn run_post_filter(
             rng: &mut *rng,
             tie_break: settings.tie_break,
             are_local,
+            own_nomination: subject.own_nomination(),
             extenders: PreemptingExtenders {
                 all: &settings.extenders,
                 client: &mut subject.cx.extenders,

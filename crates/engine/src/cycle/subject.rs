@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use framework::{
-    Cluster, Code, Commands, CycleState, ExtensionPoint, Handle, NodeBits, Pod, Status,
+    Cluster, Code, Commands, CycleState, ExtensionPoint, Handle, NodeBits, NodeIx, Pod, Status,
 };
 
 use super::diagnosis::{Diagnosis, FitError};
@@ -67,6 +67,12 @@ impl<'a, 'c> Subject<'a, 'c> {
     /// Returns the handle for the plugins.
     pub(crate) fn handle(&self) -> Handle<'a> {
         self.view.shared(self.cx.now).handle(self.commands)
+    }
+
+    /// Returns the node that the pod is nominated to.
+    pub(crate) fn own_nomination(&self) -> Option<NodeIx> {
+        let node = self.view.nominator().node_of(&self.pod.uid)?;
+        self.cluster().node_named(node)
     }
 
     pub(crate) fn start(&mut self, point: ExtensionPoint) {

@@ -220,7 +220,7 @@ fn post_filter(
     }
     let verdicts = &fit.diagnosis.verdicts;
     let kept = memory.as_mut().and_then(|(Memory { rankings, log }, lane)| {
-        rankings.failures_mut(lane)?.resume_post_filter(verdicts, log)
+        rankings.failures_mut(lane)?.resume_post_filter(verdicts, log, subject.view)
     });
     let are_local = kept.is_some();
     kept.into_iter().for_each(|kept| subject.state.resume(kept));
@@ -231,7 +231,7 @@ fn post_filter(
         && let Some((Memory { rankings, log }, lane)) = memory
         && let Some(failures) = rankings.failures_mut(lane)
     {
-        failures.suspend_post_filter(subject.state.suspend(), log);
+        failures.suspend_post_filter(subject.state.suspend(), log, subject.view);
     }
     fit.diagnosis.post_filter_message = result.status.message();
     result

@@ -6,7 +6,7 @@ use framework::{Kept, Verdicts};
 
 use super::reads::FilterScopes;
 use super::rejections::Rejections;
-use crate::world::ChangeLog;
+use crate::world::{ChangeLog, World};
 
 /// Number of failed attempts of a lane whose verdicts are not kept, after some that could not be kept.
 const PASSES_AFTER_REFUSAL: u32 = 100;
@@ -29,6 +29,8 @@ struct PostFilterKept {
     filters: FilterScopes,
     /// The state of the change log that the values show.
     state: u64,
+    /// The revision of the nominations that the values show.
+    nominations: u64,
 }
 
 impl Failures {
@@ -64,36 +66,47 @@ impl Failures {
         (self.rejections, self.waits) = (None, PASSES_AFTER_REFUSAL);
     }
 
-    /// Whether `verdicts` are kept, and each depends only on the node and the pods on it.
+    /// Whether `verdicts` are kept, and each depends only on the node, the pods on it and those nominated to it.
     fn are_local(&self, verdicts: &Arc<Verdicts>) -> bool {
         let own = self.rejections.as_ref().filter(|own| Arc::ptr_eq(own.verdicts(), verdicts));
         own.is_some_and(Rejections::are_local)
     }
 
     /// Returns what PostFilter plugins have kept for the pods of the lane, until they
-    /// [keep](Self::suspend_post_filter) it again; `None` unless `verdicts` are those of the lane and each depends
-    /// only on the node and the pods on it.
+    /// [keep](Self::suspend_post_filter) it again; `None` unless `verdicts` are those of the lane and
+    /// [local](Rejections::are_local).
     pub(crate) fn resume_post_filter(
         &mut self,
         verdicts: &Arc<Verdicts>,
         log: &ChangeLog,
+        world: &World,
     ) -> Option<Kept> {
         if !self.are_local(verdicts) {
             return None;
         }
-        let Some(PostFilterKept { kept, filters, state }) = self.post_filter.take() else {
+        let Some(PostFilterKept { kept, filters, state, nominations }) = self.post_filter.take()
+        else {
             return Some(Kept::default().next_attempt(None));
         };
         let same = self.rejections.as_ref().is_some_and(|own| *own.filters() == filters);
         let changed = log.changed_since(state).filter(|_| same);
-        Some(kept.next_attempt(changed.map(Arc::new)))
+        let nominated = world.nominator().changed_since(nominations);
+        let changed = changed.zip(nominated).map(|(mut changed, names)| {
+            let nodes = names.filter_map(|name| world.cluster().node_named(name));
+            changed.nodes.extend(nodes);
+            changed.nodes.sort_unstable();
+            changed.nodes.dedup();
+            Arc::new(changed)
+        });
+        Some(kept.next_attempt(changed))
     }
 
     /// Keeps the values of PostFilter plugins for the next pod of the lane.
-    pub(crate) fn suspend_post_filter(&mut self, kept: Kept, log: &ChangeLog) {
+    pub(crate) fn suspend_post_filter(&mut self, kept: Kept, log: &ChangeLog, world: &World) {
         let filters = self.rejections.as_ref().map(|own| own.filters().clone());
         let filled = filters.filter(|_| !kept.is_empty());
-        let state = log.revision();
-        self.post_filter = filled.map(|filters| PostFilterKept { kept, filters, state });
+        let (state, nominations) = (log.revision(), world.nominator().revision());
+        self.post_filter =
+            filled.map(|filters| PostFilterKept { kept, filters, state, nominations });
     }
 }

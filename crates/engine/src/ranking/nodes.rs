@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use framework::{ChangedNodes, NodeBits, NodeGroup, NodeIx};
+use framework::{ChangedNodes, Cluster, NodeBits, NodeGroup, NodeIx};
 use rustc_hash::FxHashMap;
 
 use super::blocks::{block_of, in_blocks};
@@ -15,6 +15,7 @@ use super::local::LocalScore;
 use super::reads::Basis;
 use super::unusable::Overflow;
 use super::within::{Member, Members};
+use crate::nominator::Nominator;
 use crate::world::LogReader;
 
 /// Maximum number of tiers in a ranking. Every decision looks at one node of each.
@@ -37,6 +38,8 @@ pub(crate) struct Ranking {
     basis: Basis,
     /// The state of the change log that the ranking shows; `None` if it shows none.
     state: Option<u64>,
+    /// The revision of the nominations that the ranking shows.
+    nominations: u64,
     /// Nodes to look at again, beside those of the change log.
     outdated: Vec<NodeIx>,
     cells: Cells,
@@ -82,7 +85,8 @@ impl Ranking {
     ) -> Option<Arc<ChangedNodes>> {
         let shown = self.state.replace(log.revision()).filter(|_| self.basis == *basis);
         let Some(mut changed) = shown.and_then(|state| log.changed_since(state)) else {
-            *self = Self { basis: basis.clone(), state: self.state, ..Self::default() };
+            let Self { state, nominations, .. } = *self;
+            *self = Self { basis: basis.clone(), state, nominations, ..Self::default() };
             return None;
         };
         if !self.outdated.is_empty() {
@@ -94,9 +98,30 @@ impl Ranking {
         Some(changed)
     }
 
+    /// Looks again at the nodes whose nominations have changed: with the next [catch-up](Self::catch_up).
+    pub(crate) fn catch_up_nominations(&mut self, nominator: &Nominator, cluster: &Cluster) {
+        let shown = std::mem::replace(&mut self.nominations, nominator.revision());
+        match nominator.changed_since(shown) {
+            Some(names) => {
+                self.outdated.extend(names.filter_map(|name| cluster.node_named(name)));
+            }
+            None => self.state = None,
+        }
+    }
+
+    /// Looks at a node again in the next decision.
+    pub(crate) fn look_again(&mut self, node: NodeIx) {
+        self.outdated.push(node);
+    }
+
     /// Rejects a node in this decision. The next one looks at it again.
     pub(crate) fn leave_out(&mut self, node: NodeIx) -> Result<(), Overflow> {
-        self.outdated.push(node);
+        self.look_again(node);
+        self.reject(node)
+    }
+
+    /// Rejects a node until the next look at it.
+    pub(crate) fn reject(&mut self, node: NodeIx) -> Result<(), Overflow> {
         self.rescore(node, LocalScore::REJECTED)
     }
 }

@@ -8,7 +8,9 @@ use framework::{Code, ExtensionPoint, Filter, FilterScope, NodeIx, PluginName, S
 use super::reads::{FilterScopes, Reads};
 use super::rejections::{Rejections, TierKey};
 use super::unusable::Unusable;
-use crate::cycle::{Diagnosis, ScheduleError, Subject, rejections_beside_nominated};
+use crate::cycle::{
+    Diagnosis, ScheduleError, Subject, rejections_beside, rejections_beside_nominated,
+};
 use crate::plugin_call::call_plugin;
 use crate::profile::Named;
 use crate::world::LogReader;
@@ -51,7 +53,8 @@ pub(super) fn rejections_of(
 ) -> Result<Rejections, Unusable> {
     let cluster = subject.cluster();
     let first_tier = filters.iter().position(is_of_tiers);
-    let mut rejections = Rejections::new(verdicts.clone(), filters, state);
+    let nominator = subject.view.nominator();
+    let mut rejections = Rejections::new(verdicts.clone(), filters, state, nominator.revision());
     if let Some(place) = first_tier {
         let before: Vec<&PluginName> =
             subject.profile.filter[..place].iter().map(|own| &own.name).collect();
@@ -62,12 +65,18 @@ pub(super) fn rejections_of(
         let open = cluster.nodes().iter().filter(|node| !is_final(node)).collect();
         decide_on(subject, open, &mut rejections)?;
     }
-    let nominated = subject.view.nominator().nodes();
-    rejections.look_again(nominated.filter_map(|name| cluster.node_named(name)));
+    if rejections.are_local() {
+        rejections.look_again(subject.own_nomination());
+    } else {
+        rejections.look_again(nominator.nodes().filter_map(|name| cluster.node_named(name)));
+    }
     Ok(rejections)
 }
 
-/// Looks again at the nodes that have changed, at one node of each tier, and at nodes with nominated pods.
+/// Looks again at the nodes that have changed, at one node of each tier, and at nodes whose nominations have changed. If
+/// there are tiers, looks at all nodes with nominated pods.
+///
+/// The verdict on the node that the pod itself is nominated to is one for this pod alone.
 fn repair(
     subject: &mut Subject<'_, '_>,
     rejections: &mut Rejections,
@@ -75,7 +84,15 @@ fn repair(
     log: &mut LogReader<'_>,
 ) -> Result<(), Unusable> {
     let cluster = subject.cluster();
-    let changed = rejections.catch_up(filters, log).ok_or(Unusable)?;
+    let mut changed = rejections.catch_up(filters, log).ok_or(Unusable)?;
+    let are_local = rejections.are_local();
+    let own = subject.own_nomination();
+    if are_local {
+        let names = rejections.catch_up_nominations(subject.view.nominator()).ok_or(Unusable)?;
+        changed.extend(names.filter_map(|name| cluster.node_named(name)).chain(own));
+        changed.sort_unstable();
+        changed.dedup();
+    }
     if changed.len() > 64 + cluster.table_len() / 8 {
         // The set forms of a full pass are faster.
         return Err(Unusable);
@@ -83,7 +100,15 @@ fn repair(
     let (there, gone): (Vec<_>, Vec<_>) =
         changed.into_iter().partition(|node| cluster.nodes().contains(*node));
     gone.into_iter().for_each(|node| rejections.remove(node));
-    decide_on(subject, there, rejections)?;
+    decide_on(subject, there.clone(), rejections)?;
+    if are_local {
+        let beside = rejections_beside(subject, there).map_err(|_| Unusable)?;
+        for (node, otherwise) in beside {
+            rejections.set(node, TierKey { keys: Vec::new(), otherwise })?;
+        }
+        rejections.look_again(own);
+        return Ok(());
+    }
     for tier in rejections.tiers() {
         let status = verdict_of_tier(subject, filters, tier.node, &tier.key)?;
         rejections.decide(&tier, status);

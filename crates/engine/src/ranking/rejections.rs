@@ -8,6 +8,7 @@ use framework::{FilterScope, NodeIx, Status, VerdictId, Verdicts};
 
 use super::reads::FilterScopes;
 use super::unusable::Overflow;
+use crate::nominator::Nominator;
 use crate::world::LogReader;
 
 /// Maximum number of tiers. Every decision looks at one node of each.
@@ -24,6 +25,8 @@ pub(crate) struct Rejections {
     filters: FilterScopes,
     /// The state of the change log that the verdicts show.
     state: u64,
+    /// The revision of the nominations that the verdicts show, if they are [local](Self::are_local).
+    nominations: u64,
     /// Nodes to look at again, beside those of the change log.
     outdated: Vec<NodeIx>,
     verdicts: Arc<Verdicts>,
@@ -51,11 +54,16 @@ pub(crate) struct Tier {
 }
 
 impl Rejections {
-    /// Takes over the verdicts of a full pass in this state of the change log, by plugins with these scopes. The caller decides again on the nodes
-    /// that are [in tiers](Self::in_tiers).
-    pub(crate) fn new(verdicts: Arc<Verdicts>, filters: FilterScopes, state: u64) -> Self {
+    /// Takes over the verdicts of a full pass in this state of the change log and with these nominations, by plugins with
+    /// these scopes. The caller decides again on the nodes that are [in tiers](Self::tiers).
+    pub(crate) fn new(
+        verdicts: Arc<Verdicts>,
+        filters: FilterScopes,
+        state: u64,
+        nominations: u64,
+    ) -> Self {
         let (outdated, tiers, ids) = (Vec::new(), Vec::new(), HashMap::new());
-        Self { filters, state, outdated, verdicts, tiers, ids }
+        Self { filters, state, nominations, outdated, verdicts, tiers, ids }
     }
 
     /// Returns the nodes to look at again, in ascending order, and counts on the caller to do so; `None` for all
@@ -76,7 +84,17 @@ impl Rejections {
         Some(nodes)
     }
 
-    /// Whether the verdict on each node depends only on the node and the pods on it.
+    /// Returns the names of the nodes whose nominations have changed, and counts on the caller to look at them again;
+    /// `None` for all nodes.
+    pub(crate) fn catch_up_nominations<'n>(
+        &mut self,
+        nominator: &'n Nominator,
+    ) -> Option<impl Iterator<Item = &'n str> + use<'n>> {
+        let shown = std::mem::replace(&mut self.nominations, nominator.revision());
+        nominator.changed_since(shown)
+    }
+
+    /// Whether the verdict on each node depends only on the node, the pods on it and those nominated to it.
     pub(crate) fn are_local(&self) -> bool {
         let is_local = |scope| matches!(scope, FilterScope::Node | FilterScope::NodeAsOf(_));
         self.filters.iter().flatten().all(|reads| is_local(reads.scope))
@@ -184,7 +202,7 @@ mod tests {
 
     fn rejections() -> Rejections {
         let filters = vec![reads(FilterScope::Node), reads(FilterScope::Group)];
-        Rejections::new(Arc::default(), filters, 0)
+        Rejections::new(Arc::default(), filters, 0, 0)
     }
 
     #[test]

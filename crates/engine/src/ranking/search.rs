@@ -1,8 +1,9 @@
 //! The search of a ranking: plugins look only at nodes that have changed since the last decision for a lane.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use framework::{NodeBits, NodeIx, PluginName, ScoreScope, Status};
+use framework::{ChangedNodes, NodeBits, NodeIx, PluginName, ScoreScope, Status};
 
 use super::check::{is_confirmed, is_rejection_confirmed};
 use super::known::Known;
@@ -18,7 +19,7 @@ use super::tier_pass::decide_tiers;
 use super::unusable::Unusable;
 use crate::cycle::{
     Chosen, FeasibleNodes, FitError, Form, Prepared, Sampling, ScheduleError, Scratch, Subject,
-    TieBreak, rejections_beside_nominated, run_pre_score,
+    TieBreak, rejections_beside, rejections_beside_nominated, run_pre_score,
 };
 use crate::world::LogReader;
 
@@ -240,10 +241,15 @@ impl<'k> Memory<'k, '_> {
     ) -> Result<Order<'k>, Unusable> {
         let skip = pre_score_unless_by_tier(subject, scopes)?;
         let scoped = Scoped::of(subject, scopes, &skip);
-        self.repair(subject, &scoped)?;
-        let Self { ranking, .. } = self;
         let nodes = prepared.nodes(subject);
-        leave_out_nominated(subject, nodes, ranking)?;
+        match scoped.tier_filters.is_empty() {
+            true => self.repair_beside_nominated(subject, &scoped)?,
+            false => {
+                self.repair(subject, &scoped)?;
+                leave_out_nominated(subject, nodes, self.ranking)?;
+            }
+        }
+        let Self { ranking, .. } = self;
         if prepared.is_everywhere(subject) {
             let added = match ranking.is_empty() {
                 true => Vec::new(),
@@ -259,15 +265,40 @@ impl<'k> Memory<'k, '_> {
         Ok(Order::Within { totals: members.totals(&added), nodes: nodes.count() })
     }
 
-    /// Brings the ranking and its local scores up to date.
-    fn repair(
+    /// Brings the ranking up to date, and rejects the nodes that do not fit the pod beside the pods that are nominated to
+    /// them. Each verdict depends on the node, the pods on it and those nominated to it, so that it holds until one of
+    /// them changes. The verdict on the node that the pod itself is nominated to is one for this pod alone.
+    fn repair_beside_nominated(
         &mut self,
         subject: &mut Subject<'_, '_>,
         scoped: &Scoped<'_>,
     ) -> Result<(), Unusable> {
+        let (cluster, own) = (subject.cluster(), subject.own_nomination());
+        self.ranking.catch_up_nominations(subject.view.nominator(), cluster);
+        own.into_iter().for_each(|node| self.ranking.look_again(node));
+        let rejected = match self.repair(subject, scoped)? {
+            Some(changed) => {
+                let nodes = changed.nodes.iter().copied();
+                let there = nodes.filter(|node| cluster.nodes().contains(*node));
+                rejections_beside(subject, there)
+            }
+            None => rejections_beside_nominated(subject, cluster.nodes()),
+        };
+        let rejected = rejected.map_err(|_| Unusable)?;
+        rejected.iter().try_for_each(|(node, _)| self.ranking.reject(*node))?;
+        own.into_iter().for_each(|node| self.ranking.look_again(node));
+        Ok(())
+    }
+
+    /// Brings the ranking and its local scores up to date. Returns the nodes that it has looked at, or `None` for all.
+    fn repair(
+        &mut self,
+        subject: &mut Subject<'_, '_>,
+        scoped: &Scoped<'_>,
+    ) -> Result<Option<Arc<ChangedNodes>>, Unusable> {
         let Self { ranking, local, locals, columns, log, clock } = self;
-        let missed = ranking.catch_up(&scoped.basis, log);
-        let missed = missed.as_deref();
+        let looked_at = ranking.catch_up(&scoped.basis, log);
+        let missed = looked_at.as_deref();
         if missed.is_none() {
             **local = LocalScores::default();
         }
@@ -277,7 +308,8 @@ impl<'k> Memory<'k, '_> {
             })?,
             None => Repair { ranking, local, missed, columns }.run(subject, scoped, log)?,
         }
-        Ok(ranking.check_size(local.bytes())?)
+        ranking.check_size(local.bytes())?;
+        Ok(looked_at)
     }
 }
 
