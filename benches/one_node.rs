@@ -12,9 +12,7 @@ use std::time::{Duration, Instant};
 use engine::ports::Ports;
 use engine::profile::PluginRef;
 use engine::{Change, Engine, Input};
-use framework::{
-    Answer, CycleState, Filter, Handle, NodeView, Plugin, Pod, Registry, Score, Status, Time,
-};
+use framework::{Answer, Attempt, Filter, NodeView, Plugin, Registry, Score, Status, Time};
 
 const NODES: usize = 20_000;
 const DECISIONS: u32 = 300;
@@ -23,7 +21,7 @@ const DECISIONS: u32 = 300;
 struct Trivial;
 
 impl Filter for Trivial {
-    fn filter(&self, _: &CycleState, _: &Pod, node: &NodeView<'_>, _: &Handle<'_>) -> Status {
+    fn filter(&self, _: &Attempt<'_>, node: &NodeView<'_>) -> Status {
         if node.ix().index() == usize::MAX {
             Status::unschedulable("no")
         } else {
@@ -33,13 +31,7 @@ impl Filter for Trivial {
 }
 
 impl Score for Trivial {
-    fn score(
-        &self,
-        _: &CycleState,
-        _: &Pod,
-        node: &NodeView<'_>,
-        _: &Handle<'_>,
-    ) -> Result<i64, Status> {
+    fn score(&self, _: &Attempt<'_>, node: &NodeView<'_>) -> Result<i64, Status> {
         Ok(i64::from(node.ix().index() == usize::MAX))
     }
 }

@@ -7,11 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::configuration::{Configuration, PluginConfig, Profile};
-use super::{ATTEMPT_POINTS, BuildError, emit};
-
-/// The extension points of pod groups. Plugins are listed there by name; no plugin runs there.
-const GROUP_POINTS: [ExtensionPoint; 2] =
-    [ExtensionPoint::PlacementGenerate, ExtensionPoint::PlacementScore];
+use super::{BuildError, emit};
 
 /// The configuration in YAML, as kube-scheduler writes it: arguments only of plugins in use, sorted
 /// by name.
@@ -106,10 +102,9 @@ impl Expansion {
 impl ExpandedProfile {
     fn of(config: &Configuration, profile: &Profile, built: &BuiltProfile) -> Self {
         let own = profile.percentage_of_nodes_to_score;
-        let points = GROUP_POINTS
-            .into_iter()
-            .chain(ATTEMPT_POINTS)
-            .map(|point| ExpandedPoint::of(point, built));
+        // Plugins are listed at the points of groups by name; no plugin runs there.
+        let points = ExtensionPoint::OF_GROUPS.iter().chain(ExtensionPoint::OF_ATTEMPT);
+        let points = points.map(|point| ExpandedPoint::of(*point, built));
         let in_use = built.plugins.keys().filter(|name| !is_built(name));
         Self {
             scheduler_name: profile.scheduler_name.clone(),
@@ -126,7 +121,7 @@ impl ExpandedPoint {
         let plugins = built.plugins_at(point).iter().map(|name| ExpandedPlugin {
             name: name.to_string(),
             weight: built.weight_at(point, name),
-            built: is_built(name) && !GROUP_POINTS.contains(&point),
+            built: is_built(name) && !ExtensionPoint::OF_GROUPS.contains(&point),
         });
         Self { extension_point: point.config_name(), plugins: plugins.collect() }
     }

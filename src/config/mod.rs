@@ -48,24 +48,7 @@ pub use scheme::DecodeError;
 pub(crate) use scheme::{API_VERSION, KIND};
 pub use validation::{Fault, FieldError, FieldErrors};
 
-use framework::ExtensionPoint;
 use v1::KubeSchedulerConfiguration;
-
-/// The extension points of a scheduling attempt, in order.
-const ATTEMPT_POINTS: [ExtensionPoint; 12] = [
-    ExtensionPoint::PreEnqueue,
-    ExtensionPoint::QueueSort,
-    ExtensionPoint::PreFilter,
-    ExtensionPoint::Filter,
-    ExtensionPoint::PostFilter,
-    ExtensionPoint::PreScore,
-    ExtensionPoint::Score,
-    ExtensionPoint::Reserve,
-    ExtensionPoint::Permit,
-    ExtensionPoint::PreBind,
-    ExtensionPoint::Bind,
-    ExtensionPoint::PostBind,
-];
 
 /// A configuration that cannot be used. The texts are those of kube-scheduler.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -2,7 +2,7 @@
 //! except where kube-scheduler treats an empty or zero value as absent.
 
 use engine::profile::{PluginRef, PluginSet, PluginSets};
-use framework::ExtensionPoint;
+use framework::extension_points;
 use serde::Serialize;
 
 use super::args::Arguments;
@@ -88,71 +88,33 @@ record! {
     }
 }
 
-record! {
-    /// Enabled and disabled plugins, by extension point.
-    pub struct Plugins = "v1" "Plugins" {
-        /// At this point.
-        "preEnqueue" => pre_enqueue: Set,
-        /// At this point.
-        "queueSort" => queue_sort: Set,
-        /// At this point.
-        "preFilter" => pre_filter: Set,
-        /// At this point.
-        "filter" => filter: Set,
-        /// At this point.
-        "postFilter" => post_filter: Set,
-        /// At this point.
-        "preScore" => pre_score: Set,
-        /// At this point.
-        "score" => score: Set,
-        /// At this point.
-        "reserve" => reserve: Set,
-        /// At this point.
-        "permit" => permit: Set,
-        /// At this point.
-        "preBind" => pre_bind: Set,
-        /// At this point.
-        "bind" => bind: Set,
-        /// At this point.
-        "postBind" => post_bind: Set,
-        /// At this point.
-        "placementGenerate" => placement_generate: Set,
-        /// At this point.
-        "placementScore" => placement_score: Set,
-        /// At every extension point that the plugin implements.
-        "multiPoint" => multi_point: Set,
-    }
+macro_rules! plugins {
+    (attempt { $($attempt:tt)* } group { $($group:tt)* } $($beside:tt)*) => {
+        plugins! { $($attempt)* $($group)* }
+    };
+    ($($(#[$doc:meta])* $point:ident, $field:ident, $key:literal;)*) => {
+        record! {
+            /// Enabled and disabled plugins, by extension point.
+            pub struct Plugins = "v1" "Plugins" {
+                $($(#[$doc])* $key => $field: Set,)*
+                /// At every extension point that the plugin implements.
+                "multiPoint" => multi_point: Set,
+            }
+        }
+
+        impl Plugins {
+            /// Converts to the form of the engine.
+            pub fn to_sets(&self) -> PluginSets {
+                PluginSets {
+                    $($field: self.$field.to_set(),)*
+                    multi_point: self.multi_point.to_set(),
+                }
+            }
+        }
+    };
 }
 
-impl Plugins {
-    /// Converts to the form of the engine.
-    pub fn to_sets(&self) -> PluginSets {
-        let mut sets = PluginSets { multi_point: self.multi_point.to_set(), ..Default::default() };
-        for point in ExtensionPoint::ALL {
-            *sets.at_mut(point) = self.at(point).to_set();
-        }
-        sets
-    }
-
-    const fn at(&self, point: ExtensionPoint) -> &Set {
-        match point {
-            ExtensionPoint::PreEnqueue => &self.pre_enqueue,
-            ExtensionPoint::QueueSort => &self.queue_sort,
-            ExtensionPoint::PreFilter => &self.pre_filter,
-            ExtensionPoint::Filter => &self.filter,
-            ExtensionPoint::PostFilter => &self.post_filter,
-            ExtensionPoint::PreScore => &self.pre_score,
-            ExtensionPoint::Score => &self.score,
-            ExtensionPoint::Reserve => &self.reserve,
-            ExtensionPoint::Permit => &self.permit,
-            ExtensionPoint::PreBind => &self.pre_bind,
-            ExtensionPoint::Bind => &self.bind,
-            ExtensionPoint::PostBind => &self.post_bind,
-            ExtensionPoint::PlacementGenerate => &self.placement_generate,
-            ExtensionPoint::PlacementScore => &self.placement_score,
-        }
-    }
-}
+extension_points!(plugins);
 
 record! {
     /// Enabled and disabled plugins.

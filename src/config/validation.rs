@@ -9,10 +9,9 @@ mod field;
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::profile::{PluginRef, PluginSet};
-use framework::{is_extended_resource_name, label_key_faults};
+use framework::{ExtensionPoint, is_extended_resource_name, label_key_faults};
 use serde::Serialize;
 
-use super::ATTEMPT_POINTS;
 use super::configuration::{Configuration, LeaderElection, Profile};
 use super::gates::Gates;
 use super::scheme::API_VERSION;
@@ -118,9 +117,9 @@ fn check_profile(at: &Path, profile: &Profile, gates: &Gates, errors: &mut Field
     }
     let path = at.field("percentageOfNodesToScore");
     check_percentage(&path, profile.percentage_of_nodes_to_score, errors);
-    for point in ATTEMPT_POINTS {
+    for point in ExtensionPoint::OF_ATTEMPT {
         let at = at.field("plugins").field(point.config_name()).field("enabled");
-        for (index, plugin) in profile.plugins.at(point).enabled.iter().enumerate() {
+        for (index, plugin) in profile.plugins.at(*point).enabled.iter().enumerate() {
             check_removed(&at.item(index), &plugin.name, errors);
         }
     }

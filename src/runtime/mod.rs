@@ -133,6 +133,7 @@ impl<M> Setup<M> {
         let profiles = config.build_profiles(&self.registry)?;
         let unused = self.config.unused_plugin_config(&profiles, &self.registry);
         unused.iter().for_each(|warning| warn!("{warning}"));
+        warn_of_silent_plugins(&profiles);
         self.metrics.set_profiles(&profiles);
         self.register_plugin_metrics(&profiles);
         let fields = profiles.extra_fields();
@@ -169,6 +170,20 @@ impl<M> Setup<M> {
         });
         for error in self.metrics.set_plugin_metrics(metrics) {
             warn!("{error}");
+        }
+    }
+}
+
+/// Names the plugins that switch rankings off because they do not say what their answers depend on.
+fn warn_of_silent_plugins(profiles: &Profiles) {
+    for profile in profiles.iter() {
+        for plugin in profile.silent_plugins() {
+            warn!(
+                plugin = &*plugin,
+                profile = &*profile.scheduler_name,
+                "The plugin does not say what its verdicts or scores depend on, so the scheduler looks at every node \
+                 for each pod of the profile; let it implement `dependence` (docs/plugins.md)"
+            );
         }
     }
 }

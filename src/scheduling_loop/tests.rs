@@ -8,7 +8,7 @@ use client::event_recorder::{self, EventRecorder};
 use client::scheduler::Relist;
 use engine::{Change, Engine, EngineConfig};
 use framework::testing::{node, pod};
-use framework::{CycleState, Filter, Handle, NodeView, Plugin, Pod, Status};
+use framework::{Attempt, Filter, NodeView, Plugin, Status};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::layer::SubscriberExt;
 
@@ -38,7 +38,7 @@ struct Endless {
 }
 
 impl Filter for Endless {
-    fn filter(&self, _: &CycleState, _: &Pod, _: &NodeView<'_>, _: &Handle<'_>) -> Status {
+    fn filter(&self, _: &Attempt<'_>, _: &NodeView<'_>) -> Status {
         self.entered.send(()).unwrap();
         self.released.lock().unwrap().recv().unwrap();
         Status::success()

@@ -111,8 +111,7 @@ mod tests {
     use std::time::Duration;
 
     use framework::{
-        ActionType, ClusterEvent, CycleState, Filter, Handle, NodeView, Plugin, Pod, PostBind,
-        Status,
+        ActionType, Attempt, ClusterEvent, Filter, NodeView, Plugin, PostBind, Status,
     };
 
     use super::*;
@@ -137,10 +136,10 @@ mod tests {
 
     struct Mine;
     impl PostBind for Mine {
-        fn post_bind(&self, _: &CycleState, _: &Pod, _: &str, _: &Handle<'_>) {}
+        fn post_bind(&self, _: &Attempt<'_>, _: &str) {}
     }
     impl Filter for Mine {
-        fn filter(&self, _: &CycleState, _: &Pod, _: &NodeView<'_>, _: &Handle<'_>) -> Status {
+        fn filter(&self, _: &Attempt<'_>, _: &NodeView<'_>) -> Status {
             Status::success()
         }
     }

@@ -7,10 +7,6 @@ use serde_json::{Map, Value, json};
 
 use super::compare::{Comparison, Outcome};
 
-/// Extension points of pod groups, which the recording lacks.
-const GROUP_POINTS: [ExtensionPoint; 2] =
-    [ExtensionPoint::PlacementGenerate, ExtensionPoint::PlacementScore];
-
 /// Fields of a case in addition to its input.
 const OUTPUTS: [&str; 7] =
     ["stage", "error", "errors", "config", "expandedProfiles", "extensionPoints", "frameworkError"];
@@ -65,7 +61,7 @@ fn extension_points(built: &Profiles) -> Value {
         let mut points = Map::new();
         for point in ExtensionPoint::ALL {
             let names = profile.plugins_at(point);
-            if names.is_empty() || GROUP_POINTS.contains(&point) {
+            if names.is_empty() || ExtensionPoint::OF_GROUPS.contains(&point) {
                 continue;
             }
             let plugins = names.iter().map(|name| match profile.weight_at(point, name) {

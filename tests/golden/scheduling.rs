@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use framework::{Code, CycleState, Pod, Status};
+use framework::{Attempt, AttemptMut, Code, CycleState, Pod, Status};
 use serde_json::{Map, Value, json};
 
 use super::compare::{Comparison, Outcome};
@@ -57,7 +57,10 @@ fn verdicts_up_to_an_error(pod: &Pod, world: &World) -> Value {
     let mut state = CycleState::new();
     let mut skipped = BTreeSet::new();
     for plugin in &profile.pre_filter {
-        if plugin.plugin.pre_filter(&mut state, pod, &handle).is_err_and(|status| status.is_skip())
+        if plugin
+            .plugin
+            .pre_filter(AttemptMut::new(&mut state, pod, &handle))
+            .is_err_and(|status| status.is_skip())
         {
             skipped.insert(plugin.name.clone());
         }
@@ -65,7 +68,8 @@ fn verdicts_up_to_an_error(pod: &Pod, world: &World) -> Value {
     let verdict = |node| {
         let filters = profile.filter.iter().filter(|plugin| !skipped.contains(&plugin.name));
         let failed = filters.map(|plugin| {
-            let status = plugin.plugin.filter(&state, pod, &cluster.node(node), &handle);
+            let status =
+                plugin.plugin.filter(&Attempt::new(&state, pod, &handle), &cluster.node(node));
             let text = format!("running {:?} filter plugin: {}", plugin.name, status.message());
             let is_error = status.code() == Code::Error;
             if is_error { Status::error(text) } else { status }.by(&plugin.name)
@@ -99,12 +103,12 @@ fn allocations(pod: &Pod, node: &str, world: &World) -> Value {
         return Value::Null;
     };
     let mut state = CycleState::new();
-    if let Err(status) = pre_filter.pre_filter(&mut state, pod, &handle) {
+    if let Err(status) = pre_filter.pre_filter(AttemptMut::new(&mut state, pod, &handle)) {
         return status.message().into();
     }
-    let status = reserve.reserve(&mut state, pod, node, &handle);
+    let status = reserve.reserve(AttemptMut::new(&mut state, pod, &handle), node);
     let mut found = plugins::dynamic_resources::reserved_allocations(&state);
-    reserve.unreserve(&mut state, pod, node, &handle);
+    reserve.unreserve(AttemptMut::new(&mut state, pod, &handle), node);
     handle.commands.take();
     for result in found.values_mut().filter_map(|claim| claim["devices"]["results"].as_array_mut())
     {

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use engine::profile::{PluginRef, PluginSet, Profile, Profiles, SchedulerProfile};
+use engine::profile::{PluginRef, Profile, Profiles, SchedulerProfile};
+use framework::ExtensionPoint;
 use plugins::catalogue;
 use serde_json::Value;
 
@@ -54,22 +55,8 @@ impl Setting {
 
 fn take_out_unbuilt(profile: &mut SchedulerProfile) {
     let sets = &mut profile.plugins;
-    let all: [&mut PluginSet; 13] = [
-        &mut sets.pre_enqueue,
-        &mut sets.queue_sort,
-        &mut sets.pre_filter,
-        &mut sets.filter,
-        &mut sets.post_filter,
-        &mut sets.pre_score,
-        &mut sets.score,
-        &mut sets.reserve,
-        &mut sets.permit,
-        &mut sets.pre_bind,
-        &mut sets.bind,
-        &mut sets.post_bind,
-        &mut sets.multi_point,
-    ];
-    for set in all {
-        set.enabled.retain(|plugin| !is_unbuilt(&plugin.name));
+    for point in ExtensionPoint::OF_ATTEMPT {
+        sets.at_mut(*point).enabled.retain(|plugin| !is_unbuilt(&plugin.name));
     }
+    sets.multi_point.enabled.retain(|plugin| !is_unbuilt(&plugin.name));
 }

@@ -5,8 +5,8 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use framework::{
-    ActionType, ClusterEvent, Code, Command, CycleState, EventObjects, EventResource, Handle,
-    Permit, PermitVerdict, Plugin, PluginArgs, Pod, PodDeleted, PreBind, PreBindInput,
+    ActionType, Attempt, AttemptMut, ClusterEvent, Code, Command, EventObjects, EventResource,
+    Handle, Permit, PermitVerdict, Plugin, PluginArgs, Pod, PodDeleted, PreBind, PreBindInput,
     PreBindPreFlight, PreBindStep, QueueingHint, Reserve, Status, Uid, Write, WriteAction,
 };
 use serde_json::json;
@@ -76,10 +76,10 @@ pub(crate) fn restraint(_args: &PluginArgs) -> Result<Plugin, String> {
 }
 
 impl Permit for Restraint {
-    fn permit(&self, _: &mut CycleState, pod: &Pod, _: &str, _: &Handle<'_>) -> PermitVerdict {
+    fn permit(&self, attempt: AttemptMut<'_>, _: &str) -> PermitVerdict {
         let mut waited = self.waited.lock().expect("nobody panics with the lock");
-        match asks(pod, BOTH) && waited.insert(pod.uid.clone()) {
-            true => wait(pod, Duration::from_millis(900)),
+        match asks(attempt.pod, BOTH) && waited.insert(attempt.pod.uid.clone()) {
+            true => wait(attempt.pod, Duration::from_millis(900)),
             false => PermitVerdict::Allow,
         }
     }
@@ -103,7 +103,8 @@ fn wait(pod: &Pod, short: Duration) -> PermitVerdict {
 impl Permit for Patience {
     /// A pod waits until another one arrives for each plugin, or a timeout passes. Every second one that arrives lets
     /// it be rejected instead.
-    fn permit(&self, _: &mut CycleState, pod: &Pod, _: &str, handle: &Handle<'_>) -> PermitVerdict {
+    fn permit(&self, attempt: AttemptMut<'_>, _: &str) -> PermitVerdict {
+        let AttemptMut { pod, handle, .. } = attempt;
         let first = handle.waiting.iter().next();
         if let Some((other, plugin)) =
             first.and_then(|(uid, own)| Some((uid, own.pending.keys().next()?)))
@@ -126,9 +127,9 @@ impl Permit for Patience {
 }
 
 impl Reserve for Patience {
-    fn reserve(&self, _: &mut CycleState, pod: &Pod, _: &str, _: &Handle<'_>) -> Status {
+    fn reserve(&self, attempt: AttemptMut<'_>, _: &str) -> Status {
         let mut waited = self.waited.lock().expect("nobody panics with the lock");
-        match asks(pod, PENDING) && waited.insert(pod.uid.clone()) {
+        match asks(attempt.pod, PENDING) && waited.insert(attempt.pod.uid.clone()) {
             true => Status::new(Code::Pending, PENDING_TEXT),
             false => Status::success(),
         }
@@ -136,9 +137,9 @@ impl Reserve for Patience {
 
     /// A deletion during the wait of a pod that timed out in Permit requeues it. The plugin itself requeues
     /// the others.
-    fn unreserve(&self, _: &mut CycleState, pod: &Pod, _: &str, handle: &Handle<'_>) {
-        if self.to_call_back().remove(&pod.uid) {
-            handle.command(Command::Activate(vec![pod.key.clone()]));
+    fn unreserve(&self, attempt: AttemptMut<'_>, _: &str) {
+        if self.to_call_back().remove(&attempt.pod.uid) {
+            attempt.handle.command(Command::Activate(vec![attempt.pod.key.clone()]));
         }
     }
 }
@@ -186,7 +187,8 @@ impl Patience {
 }
 
 impl PreBind for Patience {
-    fn pre_flight(&self, _: &CycleState, pod: &Pod, _: &str, _: &Handle<'_>) -> PreBindPreFlight {
+    fn pre_flight(&self, attempt: &Attempt<'_>, _: &str) -> PreBindPreFlight {
+        let pod = attempt.pod;
         let mut failed = self.failed.lock().expect("nobody panics with the lock");
         if asks(pod, FAIL) && failed.insert(pod.uid.clone()) {
             return PreBindPreFlight::Fail(Status::error("not yet"));
@@ -197,14 +199,8 @@ impl PreBind for Patience {
         }
     }
 
-    fn pre_bind(
-        &self,
-        _: &mut CycleState,
-        pod: &Pod,
-        _: &str,
-        _: &Handle<'_>,
-        input: PreBindInput<'_>,
-    ) -> PreBindStep {
+    fn pre_bind(&self, attempt: AttemptMut<'_>, _: &str, input: PreBindInput<'_>) -> PreBindStep {
+        let pod = attempt.pod;
         match input {
             PreBindInput::Start if asks(pod, WRITE) => PreBindStep::Write(annotation(pod)),
             PreBindInput::Start if asks(pod, REJECT) => PreBindStep::Done(self.reject(pod)),

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use framework::{
-    ActionType, ClusterEvent, CycleState, EventObjects, EventResource, Handle, Permit,
+    ActionType, AttemptMut, ClusterEvent, EventObjects, EventResource, Handle, Permit,
     PermitVerdict, Plugin, PluginArgs, Pod, QueueingHint,
 };
 use serde_json::json;
@@ -66,8 +66,8 @@ fn has_coin(pod: &Pod) -> bool {
 }
 
 impl Permit for Turnstile {
-    fn permit(&self, _: &mut CycleState, pod: &Pod, _: &str, _: &Handle<'_>) -> PermitVerdict {
-        match &*pod.key.name {
+    fn permit(&self, attempt: AttemptMut<'_>, _: &str) -> PermitVerdict {
+        match &*attempt.pod.key.name {
             "p" => PermitVerdict::Wait { timeout: PATIENCE, reason: "waits".to_owned() },
             _ => PermitVerdict::Allow,
         }

@@ -2,8 +2,8 @@
 
 use engine::queue::Place;
 use framework::{
-    ActionType, ClusterEvent, Code, CycleState, EventObjects, EventResource, Filter, Handle,
-    NodeView, Plugin, PluginArgs, Pod, QueueingHint, Status,
+    ActionType, Attempt, ClusterEvent, Code, EventObjects, EventResource, Filter, Handle, NodeView,
+    Plugin, PluginArgs, Pod, QueueingHint, Status,
 };
 use serde_json::json;
 
@@ -42,7 +42,7 @@ impl Appointment {
 }
 
 impl Filter for Appointment {
-    fn filter(&self, _: &CycleState, _: &Pod, node: &NodeView<'_>, _: &Handle<'_>) -> Status {
+    fn filter(&self, _: &Attempt<'_>, node: &NodeView<'_>) -> Status {
         match node.label("ready") {
             Some(_) => Status::success(),
             None => Status::new(Code::Pending, "node(s) not ready for it"),

@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use framework::preemption::Preemption;
 use framework::{
-    Answer, Code, CycleState, ExtensionPoint, ObjectKey, PluginName, Pod, PodKey, QueuedPod,
-    Status, Uid,
+    Answer, Attempt, Code, CycleState, ExtensionPoint, ObjectKey, PluginName, Pod, PodKey,
+    QueuedPod, Status, Uid,
 };
 
 use crate::attempt::Outcome;
@@ -347,7 +347,8 @@ impl Attempts {
             let handle = world.handle(cx.now);
             // A panic is counted; the pod is bound.
             let _ = call_plugin(ExtensionPoint::PostBind, &plugin.name, cx.probe, || {
-                plugin.plugin.post_bind(&cycle.state, &cycle.pod, &cycle.node, &handle);
+                let attempt = Attempt::new(&cycle.state, &cycle.pod, &handle);
+                plugin.plugin.post_bind(&attempt, &cycle.node);
             });
         }
         cx.probe.stop(span, Code::Success);

@@ -54,6 +54,7 @@ pub mod queue;
 mod ranking;
 pub mod record;
 mod reserving;
+mod silent_plugins;
 pub mod timers;
 pub mod world;
 

@@ -1,6 +1,6 @@
 //! Calls of Reserve plugins.
 
-use framework::{CycleState, ExtensionPoint, Handle, Pod, Status};
+use framework::{AttemptMut, CycleState, ExtensionPoint, Handle, Pod, Status};
 
 use crate::plugin_call::call_plugin;
 use crate::ports::{Point, Probe};
@@ -21,9 +21,10 @@ impl Reserving<'_> {
     /// # Errors
     /// A plugin rejects the pod or fails.
     pub(crate) fn reserve(&mut self, probe: &mut dyn Probe) -> Result<(), Status> {
-        for plugin in &self.profile.reserve {
+        let (profile, node) = (self.profile, self.node);
+        for plugin in &profile.reserve {
             let status = call_plugin(ExtensionPoint::Reserve, &plugin.name, probe, || {
-                plugin.plugin.reserve(self.state, self.pod, self.node, &self.handle)
+                plugin.plugin.reserve(self.attempt(), node)
             })
             .unwrap_or_else(|status| status);
             if status.is_rejection() {
@@ -40,10 +41,11 @@ impl Reserving<'_> {
 
     /// Runs Unreserve in reverse order, also of plugins whose Reserve did not run.
     pub(crate) fn unreserve(&mut self, probe: &mut dyn Probe) {
-        for plugin in self.profile.reserve.iter().rev() {
+        let (profile, node) = (self.profile, self.node);
+        for plugin in profile.reserve.iter().rev() {
             // A panic is counted; there is nothing left to undo.
             let _ = call_plugin(Point::Unreserve, &plugin.name, probe, || {
-                plugin.plugin.unreserve(self.state, self.pod, self.node, &self.handle);
+                plugin.plugin.unreserve(self.attempt(), node);
             });
         }
     }
@@ -52,12 +54,17 @@ impl Reserving<'_> {
     /// meanwhile are dropped.
     pub(crate) fn undo(&mut self, probe: &mut dyn Probe) {
         let commands = self.handle.commands.len();
-        for plugin in self.profile.reserve.iter().rev() {
+        let (profile, node) = (self.profile, self.node);
+        for plugin in profile.reserve.iter().rev() {
             // A panic is counted; there is nothing left to undo.
             let _ = call_plugin(Point::Unreserve, &plugin.name, probe, || {
-                plugin.plugin.undo_reserve(self.state, self.pod, self.node, &self.handle);
+                plugin.plugin.undo_reserve(self.attempt(), node);
             });
         }
         self.handle.commands.split_off(commands);
+    }
+
+    const fn attempt(&mut self) -> AttemptMut<'_> {
+        AttemptMut::new(self.state, self.pod, &self.handle)
     }
 }

@@ -1,19 +1,20 @@
 //! The scheduling framework of Loadmaster: everything a plugin author sees.
 //!
 //! A plugin is a type that implements one trait per extension point of the Kubernetes scheduling
-//! framework ([`PreFilter`], [`Filter`], [`Score`], …) and is put together with [`Plugin::new`]. The
-//! engine runs plugins in the order of the pod's profile; names, order, status codes and merge rules
-//! are those of kube-scheduler 1.36.
+//! framework ([`PreFilter`], [`Filter`], [`Score`], …) and is put together with [`Plugin::new`].
+//! The engine runs plugins in the order of the pod's profile; names, order, status codes and merge
+//! rules are those of kube-scheduler 1.36.
 //!
 //! - [`Handle`]: the views of the scheduler that every call receives, and its commands.
 //! - [`Cluster`]: the read-only view of nodes and placed pods. Nodes are rows of a table with dense
-//!   ids ([`NodeIx`]), hot numbers are columns, labels, taints, ports and images index sets of nodes.
+//!   ids ([`NodeIx`]), hot numbers are columns, labels, taints, ports and images index sets of
+//!   nodes.
 //! - [`api`]: lean Kubernetes JSON types; [`Pod`] and [`Node`]: the compact forms made from them.
-//! - [`Filter`] and [`Score`] have a one-node form, which every plugin writes, and a set form, which by
-//!   default loops over the one-node form.
+//! - [`Filter`] and [`Score`] have a one-node form, which every plugin writes, and a set form,
+//!   which by default loops over the one-node form.
 //! - [`Status`], [`CycleState`], [`ClusterEvent`] and [`QueueingHint`] are those of Kubernetes.
-//! - [`Timer`], [`PodDeleted`] and [`Feed`] have no counterpart there: timers, notifications of deleted
-//!   pods, and facts from outside the API server.
+//! - [`Timer`], [`PodDeleted`] and [`Feed`] have no counterpart there: timers, notifications of
+//!   deleted pods, and facts from outside the API server.
 //!
 //! Nothing here reads a clock, does I/O or draws random numbers.
 

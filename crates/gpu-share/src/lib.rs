@@ -46,10 +46,11 @@ mod workload;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use framework::{
-    ActionType, Answer, ClusterEvent, Counter, CycleState, EventObjects, EventResource, Filter,
-    Handle, Node, NodeBits, NodeIx, NodeView, NormalizeScore, Plugin, PluginArgs, Pod, PreBind,
-    PreBindInput, PreBindPreFlight, PreBindStep, PreFilter, PreFilterResult, QueueingHint,
-    Registry, RegistryError, Reserve, Score, Status, Write, WriteAction,
+    ActionType, Answer, Attempt, AttemptMut, ClusterEvent, Counter, CycleState, EventObjects,
+    EventResource, Filter, Handle, Node, NodeBits, NodeView, NormalizeScore, PerNode, Plugin,
+    PluginArgs, Pod, PreBind, PreBindInput, PreBindPreFlight, PreBindStep, PreFilter,
+    PreFilterResult, QueueingHint, Registry, RegistryError, Reserve, Score, Status, Write,
+    WriteAction,
 };
 use serde_json::json;
 
@@ -183,19 +184,14 @@ const fn queue_if(helps: bool) -> QueueingHint {
 
 impl PreFilter for GpuShare {
     /// Stores the demand for Filter. Skips Filter for pods without a demand.
-    fn pre_filter(
-        &self,
-        state: &mut CycleState,
-        pod: &Pod,
-        _handle: &Handle<'_>,
-    ) -> Result<PreFilterResult, Status> {
-        let Some(demand) = Demand::of(pod) else { return Err(Status::skip()) };
+    fn pre_filter(&self, attempt: AttemptMut<'_>) -> Result<PreFilterResult, Status> {
+        let Some(demand) = Demand::of(attempt.pod) else { return Err(Status::skip()) };
         if let Demand::Whole(_) = demand
-            && pod.requests.fit.scalar(GPU_MILLI) % 1000 != 0
+            && attempt.pod.requests.fit.scalar(GPU_MILLI) % 1000 != 0
         {
             return Err(Status::unresolvable(NOT_WHOLE));
         }
-        state.write(demand);
+        attempt.state.write(demand);
         Ok(PreFilterResult::default())
     }
 }
@@ -206,14 +202,8 @@ fn demand_of(state: &CycleState) -> Result<Demand, Status> {
 }
 
 impl Filter for GpuShare {
-    fn filter(
-        &self,
-        state: &CycleState,
-        _pod: &Pod,
-        node: &NodeView<'_>,
-        _handle: &Handle<'_>,
-    ) -> Status {
-        let demand = match demand_of(state) {
+    fn filter(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Status {
+        let demand = match demand_of(attempt.state) {
             Ok(demand) => demand,
             Err(status) => return status,
         };
@@ -228,17 +218,11 @@ impl Filter for GpuShare {
     }
 
     /// Filters all nodes with the ledger locked once.
-    fn filter_set(
-        &self,
-        state: &CycleState,
-        _pod: &Pod,
-        handle: &Handle<'_>,
-        nodes: &mut NodeBits,
-    ) -> Result<(), Status> {
-        let demand = demand_of(state)?;
+    fn filter_set(&self, attempt: &Attempt<'_>, nodes: &mut NodeBits) -> Result<(), Status> {
+        let demand = demand_of(attempt.state)?;
         let rows = &mut self.ledger().rows;
         nodes.retain(|node| {
-            rows.row(&handle.cluster.node(node), &self.scorer).room.devices.fit(demand)
+            rows.row(&attempt.handle.cluster.node(node), &self.scorer).room.devices.fit(demand)
         });
         Ok(())
     }
@@ -247,53 +231,35 @@ impl Filter for GpuShare {
 impl Score for GpuShare {
     /// Returns the score in parts of a point. Pods without GPU demand are scored too, because the
     /// CPU they take may make devices unusable.
-    fn score(
-        &self,
-        _state: &CycleState,
-        pod: &Pod,
-        node: &NodeView<'_>,
-        _handle: &Handle<'_>,
-    ) -> Result<i64, Status> {
-        Ok(self.ledger().rows.place(node, Shape::of(pod), &self.scorer).score)
+    fn score(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Result<i64, Status> {
+        Ok(self.ledger().rows.place(node, Shape::of(attempt.pod), &self.scorer).score)
     }
 
     /// Computes only the nodes that have changed since the last pod of this shape.
-    fn score_set(
-        &self,
-        _state: &CycleState,
-        pod: &Pod,
-        handle: &Handle<'_>,
-        nodes: &[NodeIx],
-        scores: &mut [i64],
-    ) -> Result<(), Status> {
+    fn score_set(&self, attempt: &Attempt<'_>, scores: PerNode<'_>) -> Result<(), Status> {
+        let PerNode { nodes, values: scores, .. } = scores;
         let Ledger { rows, scores: known } = &mut *self.ledger();
-        known.write(Shape::of(pod), handle.cluster, nodes, scores, (rows, &self.scorer));
+        known.write(
+            Shape::of(attempt.pod),
+            attempt.handle.cluster,
+            nodes,
+            scores,
+            (rows, &self.scorer),
+        );
         Ok(())
     }
 }
 
 impl NormalizeScore for GpuShare {
-    fn normalize_score(
-        &self,
-        _state: &CycleState,
-        _pod: &Pod,
-        _nodes: &[NodeIx],
-        scores: &mut [i64],
-        _handle: &Handle<'_>,
-    ) -> Status {
-        scorer::normalize(scores);
+    fn normalize_score(&self, _attempt: &Attempt<'_>, scores: PerNode<'_>) -> Status {
+        scorer::normalize(scores.values);
         Status::success()
     }
 }
 
 impl Reserve for GpuShare {
-    fn reserve(
-        &self,
-        state: &mut CycleState,
-        pod: &Pod,
-        node: &str,
-        handle: &Handle<'_>,
-    ) -> Status {
+    fn reserve(&self, attempt: AttemptMut<'_>, node: &str) -> Status {
+        let AttemptMut { state, pod, handle, .. } = attempt;
         if Demand::of(pod).is_none() {
             return Status::success();
         }
@@ -312,23 +278,17 @@ impl Reserve for GpuShare {
 
     /// Removes the booking. If the node no longer exists, the bookings need no correction: the pod
     /// is not on a node either.
-    fn unreserve(&self, _state: &mut CycleState, pod: &Pod, node: &str, handle: &Handle<'_>) {
-        if let Some(node) = handle.cluster.node_named(node) {
-            self.ledger().rows.remove_booking(node, &pod.uid);
+    fn unreserve(&self, attempt: AttemptMut<'_>, node: &str) {
+        if let Some(node) = attempt.handle.cluster.node_named(node) {
+            self.ledger().rows.remove_booking(node, &attempt.pod.uid);
         }
     }
 }
 
 impl PreBind for GpuShare {
-    fn pre_flight(
-        &self,
-        state: &CycleState,
-        _pod: &Pod,
-        _node: &str,
-        _handle: &Handle<'_>,
-    ) -> PreBindPreFlight {
+    fn pre_flight(&self, attempt: &Attempt<'_>, _node: &str) -> PreBindPreFlight {
         let allow_parallel = true;
-        match state.read::<Taken>() {
+        match attempt.state.read::<Taken>() {
             Some(_) => PreBindPreFlight::Run { allow_parallel },
             None => PreBindPreFlight::Skip { allow_parallel },
         }
@@ -338,14 +298,12 @@ impl PreBind for GpuShare {
     /// annotation.
     fn pre_bind(
         &self,
-        state: &mut CycleState,
-        pod: &Pod,
+        attempt: AttemptMut<'_>,
         _node: &str,
-        _handle: &Handle<'_>,
         input: PreBindInput<'_>,
     ) -> PreBindStep {
-        match (input, state.read::<Taken>()) {
-            (PreBindInput::Start, Some(taken)) => PreBindStep::Write(annotate(pod, taken)),
+        match (input, attempt.state.read::<Taken>()) {
+            (PreBindInput::Start, Some(taken)) => PreBindStep::Write(annotate(attempt.pod, taken)),
             (PreBindInput::Answer(answer), _) => PreBindStep::Done(outcome(answer)),
             _ => PreBindStep::Done(Status::success()),
         }

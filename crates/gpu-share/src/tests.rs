@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use framework::testing::{Harness, NodeBuilder, PodBuilder, handle, node, pod};
-use framework::{Cluster, Code, Metric, Overlay, PodIx};
+use framework::{Attempt, AttemptMut, Cluster, Code, Metric, NodeIx, Overlay, PerNode, PodIx};
 use proptest::prelude::{Just, any, prop, prop_oneof, proptest};
 use proptest::strategy::Strategy as Values;
 use serde_json::Value;
@@ -80,7 +80,8 @@ impl World {
         self.place(pod.clone());
         let mut state = CycleState::new();
         let reserve = self.plugin.reserve.clone().unwrap();
-        let status = reserve.reserve(&mut state, &pod, node, &handle(&self.cluster));
+        let status =
+            reserve.reserve(AttemptMut::new(&mut state, &pod, &handle(&self.cluster)), node);
         if !status.is_success() {
             self.undo(&pod, &mut state);
             return Err(status);
@@ -92,7 +93,7 @@ impl World {
     fn undo(&mut self, pod: &Pod, state: &mut CycleState) {
         let node = pod.node_name.clone().unwrap();
         let reserve = self.plugin.reserve.as_ref().unwrap();
-        reserve.unreserve(state, pod, &node, &handle(&self.cluster));
+        reserve.unreserve(AttemptMut::new(state, pod, &handle(&self.cluster)), &node);
         self.remove(&pod.key.name);
     }
 
@@ -101,12 +102,12 @@ impl World {
         let mut state = CycleState::new();
         let pre_filter = self.plugin.pre_filter.as_ref().unwrap();
         let handle = handle(&self.cluster);
-        pre_filter.pre_filter(&mut state, pod, &handle).unwrap();
+        pre_filter.pre_filter(AttemptMut::new(&mut state, pod, &handle)).unwrap();
         let filter = self.plugin.filter.as_ref().unwrap();
         let mut nodes = self.cluster.nodes().clone();
-        filter.filter_set(&state, pod, &handle, &mut nodes).unwrap();
+        filter.filter_set(&Attempt::new(&state, pod, &handle), &mut nodes).unwrap();
         for ix in self.cluster.nodes().iter() {
-            let status = filter.filter(&state, pod, &self.cluster.node(ix), &handle);
+            let status = filter.filter(&Attempt::new(&state, pod, &handle), &self.cluster.node(ix));
             let passes = status.is_success();
             assert_eq!(passes, nodes.contains(ix), "forms agree");
         }
@@ -119,9 +120,12 @@ impl World {
         let (state, score) = (CycleState::new(), self.plugin.score.as_ref().unwrap());
         let mut scores = vec![-1; nodes.len()];
         let handle = handle(&self.cluster);
-        score.score_set(&state, pod, &handle, &nodes, &mut scores).unwrap();
+        score
+            .score_set(&Attempt::new(&state, pod, &handle), PerNode::new(&nodes, &mut scores))
+            .unwrap();
         let view = |ix: &NodeIx| self.cluster.node(*ix);
-        let one = |ix: &NodeIx| score.score(&state, pod, &view(ix), &handle).unwrap();
+        let one =
+            |ix: &NodeIx| score.score(&Attempt::new(&state, pod, &handle), &view(ix)).unwrap();
         assert!(nodes.iter().map(one).eq(scores.iter().copied()), "forms agree");
         scores
     }
@@ -258,7 +262,8 @@ fn pod_without_demand_reserves_and_writes_nothing() {
     let (state, taken) = world.reserve(pod("p"), "n").unwrap();
     assert_eq!(taken, "");
     let pre_bind = world.plugin.pre_bind.as_ref().unwrap();
-    let pre_flight = pre_bind.pre_flight(&state, &pod("p").build(), "n", &handle(&world.cluster));
+    let pre_flight =
+        pre_bind.pre_flight(&Attempt::new(&state, &pod("p").build(), &handle(&world.cluster)), "n");
     assert_eq!(pre_flight, PreBindPreFlight::Skip { allow_parallel: true });
 }
 
@@ -268,9 +273,10 @@ fn pre_bind_writes_the_device_annotation() {
     let (mut state, _) = world.reserve(gpu_pod("p", 3000), "n").unwrap();
     let (pod, handle) = (gpu_pod("p", 3000).build(), handle(&world.cluster));
     let pre_bind = world.plugin.pre_bind.as_ref().unwrap();
-    let pre_flight = pre_bind.pre_flight(&state, &pod, "n", &handle);
+    let pre_flight = pre_bind.pre_flight(&Attempt::new(&state, &pod, &handle), "n");
     assert_eq!(pre_flight, PreBindPreFlight::Run { allow_parallel: true });
-    let mut step = |input| pre_bind.pre_bind(&mut state, &pod, "n", &handle, input);
+    let mut step =
+        |input| pre_bind.pre_bind(AttemptMut::new(&mut state, &pod, &handle), "n", input);
     let PreBindStep::Write(write) = step(PreBindInput::Start) else { panic!("a write") };
     assert_eq!((&*write.resource, &*write.name), ("pods", "p"));
     let expected = json!({"metadata": {"uid": "uid-p", "annotations": {GPU_INDEX: "0-1-2"}}});
@@ -329,7 +335,11 @@ fn annotation_of_a_failed_attempt_is_ignored() {
     world.place(stale.clone());
     let mut state = CycleState::new();
     let reserve = world.plugin.reserve.clone().unwrap();
-    assert!(reserve.reserve(&mut state, &stale, "n", &handle(&world.cluster)).is_success());
+    assert!(
+        reserve
+            .reserve(AttemptMut::new(&mut state, &stale, &handle(&world.cluster)), "n")
+            .is_success()
+    );
     assert_eq!(state.read::<Taken>().unwrap().devices(), [1]);
     assert!(world.feasible(&gpu_pod("q", 1).build()).is_empty());
 }
@@ -342,10 +352,15 @@ fn overlay_is_computed_separately() {
     let mut state = CycleState::new();
     let plugin = &world.plugin;
     let handle = handle(&world.cluster);
-    plugin.pre_filter.as_ref().unwrap().pre_filter(&mut state, &wanted, &handle).unwrap();
+    plugin
+        .pre_filter
+        .as_ref()
+        .unwrap()
+        .pre_filter(AttemptMut::new(&mut state, &wanted, &handle))
+        .unwrap();
     let node = world.cluster.node(world.cluster.node_named("n").unwrap());
     let filter = plugin.filter.as_ref().unwrap();
-    let passes = |node| filter.filter(&state, &wanted, &node, &handle).is_success();
+    let passes = |node| filter.filter(&Attempt::new(&state, &wanted, &handle), &node).is_success();
     let mut without = Overlay::default();
     without.remove(&world.cluster, world.placed["there"]);
     assert!(!passes(node) && passes(node.with(&without)) && !passes(node));

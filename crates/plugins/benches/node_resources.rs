@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use framework::testing::{handle, node, pod};
-use framework::{Cluster, CycleState, NodeBits, NodeIx, Plugin, PluginArgs, Pod};
+use framework::{
+    Attempt, AttemptMut, Cluster, CycleState, NodeBits, NodeIx, PerNode, Plugin, PluginArgs, Pod,
+};
 use loadmaster_plugins::{image_locality, node_resources};
 use serde_json::json;
 
@@ -85,17 +87,21 @@ fn measure_fit(cluster: &Cluster) {
     let mut state = CycleState::new();
     let pre_filter = plugin.pre_filter.as_ref().expect("a PreFilter plugin");
     let handle = handle(cluster);
-    pre_filter.pre_filter(&mut state, &pod, &handle).expect("a pod that may be filtered");
+    pre_filter
+        .pre_filter(AttemptMut::new(&mut state, &pod, &handle))
+        .expect("a pod that may be filtered");
     let filter = plugin.filter.as_ref().expect("a Filter plugin");
     let mut nodes = NodeBits::default();
     let set_form = time(|| {
         nodes.copy_from(cluster.nodes());
-        filter.filter_set(&state, &pod, &handle, black_box(&mut nodes)).expect("an answer");
+        filter
+            .filter_set(&Attempt::new(&state, &pod, &handle), black_box(&mut nodes))
+            .expect("an answer");
     });
     let all: Vec<NodeIx> = cluster.nodes().iter().collect();
     let one_node_form = time(|| {
         for node in &all {
-            black_box(filter.filter(&state, &pod, &cluster.node(*node), &handle));
+            black_box(filter.filter(&Attempt::new(&state, &pod, &handle), &cluster.node(*node)));
         }
     });
     report("Fit filter", cluster.node_count(), set_form, one_node_form);
@@ -107,11 +113,17 @@ fn measure_score(name: &str, plugin: &Plugin, cluster: &Cluster) {
     let nodes: Vec<NodeIx> = cluster.nodes().iter().filter(|node| node.index() % 5 < 3).collect();
     let mut scores = vec![0; nodes.len()];
     let set_form = time(|| {
-        score.score_set(&state, &pod, &handle, &nodes, black_box(&mut scores)).expect("an answer");
+        score
+            .score_set(
+                &Attempt::new(&state, &pod, &handle),
+                PerNode::new(&nodes, black_box(&mut scores)),
+            )
+            .expect("an answer");
     });
     let one_node_form = time(|| {
         for node in &nodes {
-            let _ = black_box(score.score(&state, &pod, &cluster.node(*node), &handle));
+            let _ =
+                black_box(score.score(&Attempt::new(&state, &pod, &handle), &cluster.node(*node)));
         }
     });
     report(name, nodes.len(), set_form, one_node_form);

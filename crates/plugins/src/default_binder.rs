@@ -1,6 +1,6 @@
 //! DefaultBinder: binds a pod through its `binding` subresource.
 
-use framework::{Bind, BindStep, Binding, CycleState, Handle, Plugin, PluginArgs, Pod};
+use framework::{Attempt, Bind, BindStep, Binding, Plugin, PluginArgs};
 
 /// Plugin name.
 pub const NAME: &str = "DefaultBinder";
@@ -18,23 +18,27 @@ pub fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
 }
 
 impl Bind for DefaultBinder {
-    fn bind(&self, _state: &CycleState, pod: &Pod, node: &str, _handle: &Handle<'_>) -> BindStep {
-        BindStep::Bind(Binding { pod: pod.key.clone(), uid: pod.uid.clone(), node: node.into() })
+    fn bind(&self, attempt: &Attempt<'_>, node: &str) -> BindStep {
+        BindStep::Bind(Binding {
+            pod: attempt.pod.key.clone(),
+            uid: attempt.pod.uid.clone(),
+            node: node.into(),
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use framework::testing::{handle, pod};
-    use framework::{Cluster, PodKey, Uid};
+    use framework::{Cluster, CycleState, PodKey, Uid};
 
     use super::*;
 
     #[test]
     fn binding_names_pod_uid_and_node() {
         let pod = pod("p").namespace("team-a").uid("u-1").build();
-        let BindStep::Bind(binding) =
-            DefaultBinder.bind(&CycleState::new(), &pod, "n", &handle(&Cluster::default()))
+        let BindStep::Bind(binding) = DefaultBinder
+            .bind(&Attempt::new(&CycleState::new(), &pod, &handle(&Cluster::default())), "n")
         else {
             panic!("expected a binding");
         };

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use framework::testing::handle;
 use framework::{
-    ActionType, Cluster, ClusterEvent, CycleState, EventObjects, EventResource, NodeBits, NodeIx,
-    Plugin, Pod, QueueingHint, Status, Verdicts, api,
+    ActionType, Attempt, AttemptMut, Cluster, ClusterEvent, CycleState, EventObjects,
+    EventResource, NodeBits, NodeIx, PerNode, Plugin, Pod, QueueingHint, Status, Verdicts, api,
 };
 use proptest::test_runner::Config;
 
@@ -73,7 +73,9 @@ fn pre_filter(
     state: &mut CycleState,
 ) -> Result<Option<BTreeSet<Arc<str>>>, Status> {
     match &plugin.pre_filter {
-        Some(point) => Ok(point.pre_filter(state, pod, &handle(&world.cluster))?.node_names),
+        Some(point) => {
+            Ok(point.pre_filter(AttemptMut::new(state, pod, &handle(&world.cluster)))?.node_names)
+        }
         None => Ok(None),
     }
 }
@@ -89,13 +91,16 @@ fn check_filter_forms(
     let filter = plugin.filter.as_ref().expect("the plugin filters");
     let cluster = &world.cluster;
     let mut kept = nodes.clone();
-    filter.filter_set(state, pod, &handle(cluster), &mut kept).expect("the set form has an answer");
+    filter
+        .filter_set(&Attempt::new(state, pod, &handle(cluster)), &mut kept)
+        .expect("the set form has an answer");
     let mut rejected = nodes.clone();
     rejected.subtract(&kept);
     let mut verdicts = Verdicts::with_len(cluster.table_len());
-    filter.explain_set(state, pod, &handle(cluster), &rejected, &mut verdicts);
+    filter.explain_set(&Attempt::new(state, pod, &handle(cluster)), &rejected, &mut verdicts);
     for node in nodes.iter() {
-        let status = filter.filter(state, pod, &cluster.node(node), &handle(cluster));
+        let status =
+            filter.filter(&Attempt::new(state, pod, &handle(cluster)), &cluster.node(node));
         let name = cluster.node_name(node);
         assert_eq!(status, oracle(world.node(node)), "one-node form and oracle on {name}");
         assert_eq!(kept.contains(node), status.is_success(), "set form on {name}");
@@ -124,7 +129,7 @@ pub(crate) fn check_score(
     let expected: Vec<i64> = nodes.iter().map(|node| oracle(world.node(*node))).collect();
     let mut state = CycleState::new();
     if let Some(point) = &plugin.pre_score {
-        let status = point.pre_score(&mut state, &pod, &handle(cluster), &nodes);
+        let status = point.pre_score(AttemptMut::new(&mut state, &pod, &handle(cluster)), &nodes);
         if status.is_skip() {
             assert!(expected.iter().all(|score| *score == 0), "skipped with {expected:?}");
             return;
@@ -132,15 +137,23 @@ pub(crate) fn check_score(
         assert_eq!(status, Status::success());
     }
     let score = plugin.score.as_ref().expect("the plugin scores");
-    let one =
-        |node: &NodeIx| score.score(&state, &pod, &cluster.node(*node), &handle(cluster)).unwrap();
+    let one = |node: &NodeIx| {
+        score.score(&Attempt::new(&state, &pod, &handle(cluster)), &cluster.node(*node)).unwrap()
+    };
     assert_eq!(nodes.iter().map(one).collect::<Vec<_>>(), expected, "one-node form");
     let mut scores = vec![i64::MIN; nodes.len()];
-    score.score_set(&state, &pod, &handle(cluster), &nodes, &mut scores).unwrap();
+    score
+        .score_set(&Attempt::new(&state, &pod, &handle(cluster)), PerNode::new(&nodes, &mut scores))
+        .unwrap();
     assert_eq!(scores, expected, "set form");
     if let Some(point) = &plugin.normalize_score {
         assert!(
-            point.normalize_score(&state, &pod, &nodes, &mut scores, &handle(cluster)).is_success()
+            point
+                .normalize_score(
+                    &Attempt::new(&state, &pod, &handle(cluster)),
+                    PerNode::new(&nodes, &mut scores)
+                )
+                .is_success()
         );
     }
     assert!(scores.iter().all(|score| (0..=100).contains(score)), "{scores:?}");

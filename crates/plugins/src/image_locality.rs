@@ -12,8 +12,8 @@
 //! at the time of the last change of each node.
 
 use framework::{
-    Cluster, CycleState, Handle, ImageState, NodeIx, NodeView, Plugin, PluginArgs, Pod, Score,
-    ScoreScope, Status,
+    Attempt, AttemptMut, Cluster, Dependence, ImageState, NodeView, PerNode, Plugin, PluginArgs,
+    Pod, Score, ScoreScope, Status,
 };
 
 use crate::node_sets::NodeSums;
@@ -40,55 +40,36 @@ const MAX_IMAGES_IN_KEY: usize = 63;
 const MAX_BYTES_PER_IMAGE: i64 = 1000 * MEBIBYTE;
 
 impl Score for ImageLocality {
-    fn score(
-        &self,
-        _state: &CycleState,
-        pod: &Pod,
-        node: &NodeView<'_>,
-        _handle: &Handle<'_>,
-    ) -> Result<i64, Status> {
+    fn score(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Result<i64, Status> {
         let cluster = node.cluster();
-        let present = images(pod, cluster).filter(|image| image.nodes.contains(node.ix()));
+        let present = images(attempt.pod, cluster).filter(|image| image.nodes.contains(node.ix()));
         let bytes = present.map(|image| spread_bytes(image, cluster)).fold(0, i64::saturating_add);
-        Ok(score(bytes, pod))
-    }
-
-    fn depends_on_pods(&self) -> bool {
-        false
+        Ok(score(bytes, attempt.pod))
     }
 
     /// The score of a node depends on which of the images it has.
-    fn scope(&self, _state: &mut CycleState, pod: &Pod, _handle: &Handle<'_>) -> ScoreScope {
-        let images = pod.spec.images.len() + pod.spec.image_volumes.len();
-        if images <= MAX_IMAGES_IN_KEY { ScoreScope::Key } else { ScoreScope::Cluster }
+    fn dependence(&self, attempt: AttemptMut<'_>) -> Option<Dependence<ScoreScope>> {
+        let images = attempt.pod.spec.images.len() + attempt.pod.spec.image_volumes.len();
+        let scope = if images <= MAX_IMAGES_IN_KEY { ScoreScope::Key } else { ScoreScope::Cluster };
+        Some(Dependence::on(scope).without_pods())
     }
 
-    fn key_set(
-        &self,
-        _state: &CycleState,
-        pod: &Pod,
-        handle: &Handle<'_>,
-        nodes: &[NodeIx],
-        keys: &mut [i64],
-    ) -> Result<(), Status> {
-        let names = pod.spec.images.iter().chain(&pod.spec.image_volumes).enumerate();
+    fn key_set(&self, attempt: &Attempt<'_>, keys: PerNode<'_>) -> Result<(), Status> {
+        let PerNode { nodes, values: keys, .. } = keys;
+        let names =
+            attempt.pod.spec.images.iter().chain(&attempt.pod.spec.image_volumes).enumerate();
         let mut bits = NodeSums::new(nodes, keys);
         for (place, name) in names {
-            if let Some(image) = handle.cluster.image(name) {
+            if let Some(image) = attempt.handle.cluster.image(name) {
                 bits.add(&image.nodes, 1 << place);
             }
         }
         Ok(())
     }
 
-    fn score_set(
-        &self,
-        _state: &CycleState,
-        pod: &Pod,
-        handle: &Handle<'_>,
-        nodes: &[NodeIx],
-        scores: &mut [i64],
-    ) -> Result<(), Status> {
+    fn score_set(&self, attempt: &Attempt<'_>, scores: PerNode<'_>) -> Result<(), Status> {
+        let PerNode { nodes, values: scores, .. } = scores;
+        let Attempt { pod, handle, .. } = *attempt;
         let cluster = handle.cluster;
         let mut bytes = NodeSums::new(nodes, scores);
         images(pod, cluster)
@@ -127,8 +108,8 @@ fn score(bytes: i64, pod: &Pod) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use framework::testing::{self, handle, node, pod};
-    use framework::{Node, api};
+    use framework::testing::{handle, node, pod};
+    use framework::{CycleState, Node, NodeIx, api};
     use proptest::prelude::*;
 
     use super::*;
@@ -137,12 +118,19 @@ mod tests {
 
     /// Returns the scores, after checking that both forms agree.
     fn scores(nodes: impl IntoIterator<Item = Node>, pod: &Pod) -> Vec<i64> {
-        let cluster = testing::cluster(nodes, []);
+        let cluster = framework::testing::cluster(nodes, []);
         let nodes: Vec<_> = cluster.nodes().iter().collect();
         let (state, mut scores) = (CycleState::new(), vec![-1; nodes.len()]);
-        ImageLocality.score_set(&state, pod, &handle(&cluster), &nodes, &mut scores).unwrap();
+        ImageLocality
+            .score_set(
+                &Attempt::new(&state, pod, &handle(&cluster)),
+                PerNode::new(&nodes, &mut scores),
+            )
+            .unwrap();
         let one = |node: &NodeIx| {
-            ImageLocality.score(&state, pod, &cluster.node(*node), &handle(&cluster)).unwrap()
+            ImageLocality
+                .score(&Attempt::new(&state, pod, &handle(&cluster)), &cluster.node(*node))
+                .unwrap()
         };
         assert_eq!(nodes.iter().map(one).collect::<Vec<_>>(), scores);
         scores

@@ -1,10 +1,11 @@
 //! NodeAffinity: `spec.nodeSelector`, node affinity, and the added affinity of a profile.
 
 use framework::{
-    ActionType, ClusterEvent, CycleState, EventObjects, EventResource, Filter, FilterScope, Handle,
-    NodeBits, NodeFields, NodeIx, NodeNameRestriction, NodeSelector, NodeView, NormalizeScore,
-    Plugin, PluginArgs, Pod, PreFilter, PreFilterResult, PreScore, PreferredSchedulingTerms,
-    QueueingHint, Score, ScoreScope, SelectorError, Status, Verdicts, api,
+    ActionType, Attempt, AttemptMut, ClusterEvent, Dependence, EventObjects, EventResource, Filter,
+    FilterScope, Handle, NodeBits, NodeFields, NodeIx, NodeNameRestriction, NodeSelector, NodeView,
+    NormalizeScore, PerNode, Plugin, PluginArgs, Pod, PreFilter, PreFilterResult, PreScore,
+    PreferredSchedulingTerms, QueueingHint, Score, ScoreScope, SelectorError, Status, Verdicts,
+    api,
 };
 use serde::{Deserialize, Serialize};
 
@@ -113,13 +114,8 @@ impl NodeAffinity {
 }
 
 impl PreFilter for NodeAffinity {
-    fn pre_filter(
-        &self,
-        _state: &mut CycleState,
-        pod: &Pod,
-        _handle: &Handle<'_>,
-    ) -> Result<PreFilterResult, Status> {
-        let affinity = &pod.spec.required_node_affinity;
+    fn pre_filter(&self, attempt: AttemptMut<'_>) -> Result<PreFilterResult, Status> {
+        let affinity = &attempt.pod.spec.required_node_affinity;
         let Some(selector) = affinity.selector() else {
             return match (affinity.labels(), &self.added_required) {
                 (None, None) => Err(Status::skip()),
@@ -137,56 +133,33 @@ impl PreFilter for NodeAffinity {
 }
 
 impl Filter for NodeAffinity {
-    fn depends_on_pods(&self) -> bool {
-        false
-    }
-
-    fn filter(
-        &self,
-        _state: &CycleState,
-        pod: &Pod,
-        node: &NodeView<'_>,
-        _handle: &Handle<'_>,
-    ) -> Status {
+    fn filter(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Status {
         if !self.added_matches(node) {
             return Status::unresolvable(REASON_ADDED);
         }
-        if !pod.spec.required_node_affinity.matches(node).unwrap_or(false) {
+        if !attempt.pod.spec.required_node_affinity.matches(node).unwrap_or(false) {
             return Status::unresolvable(REASON_POD);
         }
         Status::success()
     }
 
-    fn filter_set(
-        &self,
-        _state: &CycleState,
-        pod: &Pod,
-        handle: &Handle<'_>,
-        nodes: &mut NodeBits,
-    ) -> Result<(), Status> {
+    fn filter_set(&self, attempt: &Attempt<'_>, nodes: &mut NodeBits) -> Result<(), Status> {
         if let Some(required) = &self.added_required {
-            retain_selected(required, handle.cluster, nodes);
+            retain_selected(required, attempt.handle.cluster, nodes);
         }
-        retain_required(&pod.spec.required_node_affinity, handle.cluster, nodes);
+        retain_required(&attempt.pod.spec.required_node_affinity, attempt.handle.cluster, nodes);
         Ok(())
     }
 
-    fn scope(&self, _state: &mut CycleState, _pod: &Pod, _handle: &Handle<'_>) -> FilterScope {
-        FilterScope::Node
+    fn dependence(&self, _attempt: &Attempt<'_>) -> Option<Dependence<FilterScope>> {
+        Some(Dependence::on(FilterScope::Node).without_pods())
     }
 
-    fn explain_set(
-        &self,
-        _state: &CycleState,
-        _pod: &Pod,
-        handle: &Handle<'_>,
-        rejected: &NodeBits,
-        verdicts: &mut Verdicts,
-    ) {
+    fn explain_set(&self, attempt: &Attempt<'_>, rejected: &NodeBits, verdicts: &mut Verdicts) {
         verdicts.record_all(rejected, Status::unresolvable(REASON_POD));
         if let Some(required) = &self.added_required {
             let mut added = rejected.clone();
-            retain_selected(required, handle.cluster, &mut added);
+            retain_selected(required, attempt.handle.cluster, &mut added);
             let mut others = rejected.clone();
             others.subtract(&added);
             verdicts.record_all(&others, Status::unresolvable(REASON_ADDED));
@@ -195,14 +168,8 @@ impl Filter for NodeAffinity {
 }
 
 impl PreScore for NodeAffinity {
-    fn pre_score(
-        &self,
-        _state: &mut CycleState,
-        pod: &Pod,
-        _handle: &Handle<'_>,
-        _nodes: &[NodeIx],
-    ) -> Status {
-        match self.preferences(pod).map(|mut preferences| preferences.next()) {
+    fn pre_score(&self, attempt: AttemptMut<'_>, _nodes: &[NodeIx]) -> Status {
+        match self.preferences(attempt.pod).map(|mut preferences| preferences.next()) {
             Ok(Some(_)) => Status::success(),
             Ok(None) => Status::skip(),
             Err(status) => status,
@@ -211,32 +178,17 @@ impl PreScore for NodeAffinity {
 }
 
 impl Score for NodeAffinity {
-    fn score(
-        &self,
-        _state: &CycleState,
-        pod: &Pod,
-        node: &NodeView<'_>,
-        _handle: &Handle<'_>,
-    ) -> Result<i64, Status> {
-        Ok(self.preferences(pod)?.map(|preferences| preferences.score(node)).sum())
+    fn score(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Result<i64, Status> {
+        Ok(self.preferences(attempt.pod)?.map(|preferences| preferences.score(node)).sum())
     }
 
-    fn depends_on_pods(&self) -> bool {
-        false
+    fn dependence(&self, _attempt: AttemptMut<'_>) -> Option<Dependence<ScoreScope>> {
+        Some(Dependence::on(ScoreScope::Node).without_pods())
     }
 
-    fn scope(&self, _state: &mut CycleState, _pod: &Pod, _handle: &Handle<'_>) -> ScoreScope {
-        ScoreScope::Node
-    }
-
-    fn score_set(
-        &self,
-        _state: &CycleState,
-        pod: &Pod,
-        handle: &Handle<'_>,
-        nodes: &[NodeIx],
-        scores: &mut [i64],
-    ) -> Result<(), Status> {
+    fn score_set(&self, attempt: &Attempt<'_>, scores: PerNode<'_>) -> Result<(), Status> {
+        let PerNode { nodes, values: scores, .. } = scores;
+        let Attempt { pod, handle, .. } = *attempt;
         let mut matched = NodeBits::default();
         let mut sums = NodeSums::new(nodes, scores);
         for preference in self.preferences(pod)?.flat_map(PreferredSchedulingTerms::terms) {
@@ -254,15 +206,8 @@ impl Score for NodeAffinity {
 }
 
 impl NormalizeScore for NodeAffinity {
-    fn normalize_score(
-        &self,
-        _state: &CycleState,
-        _pod: &Pod,
-        _nodes: &[NodeIx],
-        scores: &mut [i64],
-        _handle: &Handle<'_>,
-    ) -> Status {
-        default_normalize(scores, false);
+    fn normalize_score(&self, _attempt: &Attempt<'_>, scores: PerNode<'_>) -> Status {
+        default_normalize(scores.values, false);
         Status::success()
     }
 }

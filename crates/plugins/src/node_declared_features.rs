@@ -1,8 +1,9 @@
 //! NodeDeclaredFeatures: rejects nodes that do not declare a kubelet feature the pod requires.
 
 use framework::{
-    ActionType, ClusterEvent, CycleState, EventObjects, EventResource, Filter, FilterScope, Handle,
-    NodeBits, NodeView, Plugin, PluginArgs, Pod, PreFilter, PreFilterResult, QueueingHint, Status,
+    ActionType, Attempt, AttemptMut, ClusterEvent, CycleState, Dependence, EventObjects,
+    EventResource, Filter, FilterScope, Handle, NodeBits, NodeView, Plugin, PluginArgs, Pod,
+    PreFilter, PreFilterResult, QueueingHint, Status,
 };
 
 use crate::hint;
@@ -87,46 +88,30 @@ impl NodeDeclaredFeatures {
 }
 
 impl PreFilter for NodeDeclaredFeatures {
-    fn pre_filter(
-        &self,
-        state: &mut CycleState,
-        pod: &Pod,
-        _handle: &Handle<'_>,
-    ) -> Result<PreFilterResult, Status> {
-        if required(pod).next().is_none() {
+    fn pre_filter(&self, attempt: AttemptMut<'_>) -> Result<PreFilterResult, Status> {
+        if required(attempt.pod).next().is_none() {
             return Err(Status::skip());
         }
-        state.write(PreFiltered);
+        attempt.state.write(PreFiltered);
         Ok(PreFilterResult::default())
     }
 }
 
 impl Filter for NodeDeclaredFeatures {
-    fn depends_on_pods(&self) -> bool {
-        false
-    }
-
-    fn filter(
-        &self,
-        state: &CycleState,
-        pod: &Pod,
-        node: &NodeView<'_>,
-        _handle: &Handle<'_>,
-    ) -> Status {
-        if let Err(status) = Self::require_pre_filter(state) {
+    fn filter(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Status {
+        if let Err(status) = Self::require_pre_filter(attempt.state) {
             return status;
         }
         let declared = |wanted: &str| node.declared_features().iter().any(|own| **own == *wanted);
-        if required(pod).all(declared) { Status::success() } else { Status::unresolvable(REASON) }
+        if required(attempt.pod).all(declared) {
+            Status::success()
+        } else {
+            Status::unresolvable(REASON)
+        }
     }
 
-    fn filter_set(
-        &self,
-        state: &CycleState,
-        pod: &Pod,
-        handle: &Handle<'_>,
-        nodes: &mut NodeBits,
-    ) -> Result<(), Status> {
+    fn filter_set(&self, attempt: &Attempt<'_>, nodes: &mut NodeBits) -> Result<(), Status> {
+        let Attempt { state, pod, handle, .. } = *attempt;
         Self::require_pre_filter(state)?;
         for feature in required(pod) {
             retain_union(handle.cluster.declaring(feature), handle.cluster, nodes);
@@ -134,8 +119,8 @@ impl Filter for NodeDeclaredFeatures {
         Ok(())
     }
 
-    fn scope(&self, _state: &mut CycleState, _pod: &Pod, _handle: &Handle<'_>) -> FilterScope {
-        FilterScope::Node
+    fn dependence(&self, _attempt: &Attempt<'_>) -> Option<Dependence<FilterScope>> {
+        Some(Dependence::on(FilterScope::Node).without_pods())
     }
 
     fn only_rejection(&self) -> Option<Status> {
@@ -189,20 +174,18 @@ mod tests {
         let cluster = cluster(nodes, []);
         let wanting = sharing(restarting("p"), Some(false)).build();
         let mut state = CycleState::new();
-        NodeDeclaredFeatures.pre_filter(&mut state, &wanting, &handle(&cluster)).unwrap();
+        NodeDeclaredFeatures
+            .pre_filter(AttemptMut::new(&mut state, &wanting, &handle(&cluster)))
+            .unwrap();
         for (name, expected) in [("none", false), ("one", false), ("both", true)] {
             let view = cluster.node(cluster.node_named(name).unwrap());
-            let status =
-                NodeDeclaredFeatures.filter(&state, &wanting, &view, &handle(view.cluster()));
+            let status = NodeDeclaredFeatures
+                .filter(&Attempt::new(&state, &wanting, &handle(view.cluster())), &view);
             assert_eq!(status.is_success(), expected, "{name}");
         }
         let view = cluster.node(cluster.node_named("both").unwrap());
-        let status = NodeDeclaredFeatures.filter(
-            &CycleState::new(),
-            &wanting,
-            &view,
-            &handle(view.cluster()),
-        );
+        let status = NodeDeclaredFeatures
+            .filter(&Attempt::new(&CycleState::new(), &wanting, &handle(view.cluster())), &view);
         assert_eq!(status.code(), framework::Code::Error);
     }
 

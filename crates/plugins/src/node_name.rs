@@ -1,8 +1,8 @@
 //! NodeName: rejects every node except the one in `spec.nodeName`.
 
 use framework::{
-    ActionType, ClusterEvent, CycleState, EventResource, Filter, FilterScope, Handle, NodeBits,
-    NodeView, Plugin, PluginArgs, Pod, Status,
+    ActionType, Attempt, ClusterEvent, Dependence, EventResource, Filter, FilterScope, NodeBits,
+    NodeView, Plugin, PluginArgs, Status,
 };
 
 use crate::node_sets::retain_only;
@@ -26,38 +26,24 @@ pub fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
 }
 
 impl Filter for NodeName {
-    fn depends_on_pods(&self) -> bool {
-        false
-    }
-
-    fn filter(
-        &self,
-        _state: &CycleState,
-        pod: &Pod,
-        node: &NodeView<'_>,
-        _handle: &Handle<'_>,
-    ) -> Status {
-        if pod.node_name.as_ref().is_none_or(|wanted| wanted == node.name()) {
+    fn filter(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Status {
+        if attempt.pod.node_name.as_ref().is_none_or(|wanted| wanted == node.name()) {
             return Status::success();
         }
         Status::unresolvable(REASON)
     }
 
-    fn filter_set(
-        &self,
-        _state: &CycleState,
-        pod: &Pod,
-        handle: &Handle<'_>,
-        nodes: &mut NodeBits,
-    ) -> Result<(), Status> {
-        if let Some(wanted) = &pod.node_name {
-            retain_only(handle.cluster.node_named(wanted), nodes);
+    fn filter_set(&self, attempt: &Attempt<'_>, nodes: &mut NodeBits) -> Result<(), Status> {
+        if let Some(wanted) = &attempt.pod.node_name {
+            retain_only(attempt.handle.cluster.node_named(wanted), nodes);
         }
         Ok(())
     }
 
-    fn scope(&self, _state: &mut CycleState, pod: &Pod, _handle: &Handle<'_>) -> FilterScope {
-        if pod.node_name.is_none() { FilterScope::Node } else { FilterScope::Cluster }
+    fn dependence(&self, attempt: &Attempt<'_>) -> Option<Dependence<FilterScope>> {
+        let scope =
+            if attempt.pod.node_name.is_none() { FilterScope::Node } else { FilterScope::Cluster };
+        Some(Dependence::on(scope).without_pods())
     }
 
     fn only_rejection(&self) -> Option<Status> {

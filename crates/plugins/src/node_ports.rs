@@ -2,9 +2,9 @@
 //! protocol and address.
 
 use framework::{
-    ActionType, ClusterEvent, CycleState, EventObjects, EventResource, Filter, FilterScope, Handle,
-    HostPort, NodeBits, NodeView, Plugin, PluginArgs, Pod, PreFilter, PreFilterResult,
-    QueueingHint, Status,
+    ActionType, Attempt, AttemptMut, ClusterEvent, CycleState, Dependence, EventObjects,
+    EventResource, Filter, FilterScope, Handle, HostPort, NodeBits, NodeView, Plugin, PluginArgs,
+    Pod, PreFilter, PreFilterResult, QueueingHint, Status,
 };
 
 use crate::hint;
@@ -60,44 +60,28 @@ impl NodePorts {
 }
 
 impl PreFilter for NodePorts {
-    fn pre_filter(
-        &self,
-        state: &mut CycleState,
-        pod: &Pod,
-        _handle: &Handle<'_>,
-    ) -> Result<PreFilterResult, Status> {
-        if pod.spec.host_ports.is_empty() {
+    fn pre_filter(&self, attempt: AttemptMut<'_>) -> Result<PreFilterResult, Status> {
+        if attempt.pod.spec.host_ports.is_empty() {
             return Err(Status::skip());
         }
-        state.write(PreFiltered);
+        attempt.state.write(PreFiltered);
         Ok(PreFilterResult::default())
     }
 }
 
 impl Filter for NodePorts {
-    fn filter(
-        &self,
-        state: &CycleState,
-        pod: &Pod,
-        node: &NodeView<'_>,
-        _handle: &Handle<'_>,
-    ) -> Status {
-        if let Err(status) = Self::require_pre_filter(state) {
+    fn filter(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Status {
+        if let Err(status) = Self::require_pre_filter(attempt.state) {
             return status;
         }
-        if pod.spec.host_ports.iter().any(|wanted| node.has_port_conflict(wanted)) {
+        if attempt.pod.spec.host_ports.iter().any(|wanted| node.has_port_conflict(wanted)) {
             return Status::unschedulable(REASON);
         }
         Status::success()
     }
 
-    fn filter_set(
-        &self,
-        state: &CycleState,
-        pod: &Pod,
-        handle: &Handle<'_>,
-        nodes: &mut NodeBits,
-    ) -> Result<(), Status> {
+    fn filter_set(&self, attempt: &Attempt<'_>, nodes: &mut NodeBits) -> Result<(), Status> {
+        let Attempt { state, pod, handle, .. } = *attempt;
         Self::require_pre_filter(state)?;
         for wanted in &pod.spec.host_ports {
             let Some(using) = handle.cluster.using_port(wanted) else { continue };
@@ -114,8 +98,8 @@ impl Filter for NodePorts {
         Ok(())
     }
 
-    fn scope(&self, _state: &mut CycleState, _pod: &Pod, _handle: &Handle<'_>) -> FilterScope {
-        FilterScope::Node
+    fn dependence(&self, _attempt: &Attempt<'_>) -> Option<Dependence<FilterScope>> {
+        Some(Dependence::on(FilterScope::Node))
     }
 
     fn only_rejection(&self) -> Option<Status> {
@@ -163,12 +147,10 @@ mod tests {
             let using = with_port(pod("q"), used.0, used.1, 8080).on("n").build();
             let cluster = cluster([node("n").build()], [using]);
             let mut state = CycleState::new();
-            NodePorts.pre_filter(&mut state, &wanting, &handle(&cluster)).unwrap();
+            NodePorts.pre_filter(AttemptMut::new(&mut state, &wanting, &handle(&cluster))).unwrap();
             let status = NodePorts.filter(
-                &state,
-                &wanting,
+                &Attempt::new(&state, &wanting, &handle(&cluster)),
                 &cluster.node(cluster.node_named("n").unwrap()),
-                &handle(&cluster),
             );
             let verdict = if fits { Status::success() } else { Status::unschedulable(REASON) };
             assert_eq!(status, verdict, "{wanted:?} beside {used:?}");
@@ -182,12 +164,19 @@ mod tests {
         let mut overlay = Overlay::default();
         overlay.add(std::sync::Arc::new(pod("q").host_port(80).build()));
         let mut state = CycleState::new();
-        NodePorts.pre_filter(&mut state, &wanting, &handle(&cluster)).unwrap();
+        NodePorts.pre_filter(AttemptMut::new(&mut state, &wanting, &handle(&cluster))).unwrap();
         let view = cluster.node(cluster.node_named("n").unwrap());
-        assert!(NodePorts.filter(&state, &wanting, &view, &handle(view.cluster())).is_success());
         assert!(
             NodePorts
-                .filter(&state, &wanting, &view.with(&overlay), &handle(view.cluster()))
+                .filter(&Attempt::new(&state, &wanting, &handle(view.cluster())), &view)
+                .is_success()
+        );
+        assert!(
+            NodePorts
+                .filter(
+                    &Attempt::new(&state, &wanting, &handle(view.cluster())),
+                    &view.with(&overlay)
+                )
                 .is_rejection()
         );
     }
@@ -197,7 +186,8 @@ mod tests {
         let cluster = cluster([node("n").build()], []);
         let view = cluster.node(cluster.node_named("n").unwrap());
         let wanting = pod("p").host_port(80).build();
-        let status = NodePorts.filter(&CycleState::new(), &wanting, &view, &handle(view.cluster()));
+        let status = NodePorts
+            .filter(&Attempt::new(&CycleState::new(), &wanting, &handle(view.cluster())), &view);
         assert_eq!(status.code(), framework::Code::Error);
     }
 

@@ -1,8 +1,9 @@
 //! NodeUnschedulable: rejects cordoned nodes unless the pod tolerates the cordon taint.
 
 use framework::{
-    ActionType, ClusterEvent, CycleState, EventObjects, EventResource, Filter, FilterScope, Handle,
-    NodeBits, NodeView, Plugin, PluginArgs, Pod, QueueingHint, Status, Taint, TaintEffect,
+    ActionType, Attempt, ClusterEvent, Dependence, EventObjects, EventResource, Filter,
+    FilterScope, Handle, NodeBits, NodeView, Plugin, PluginArgs, Pod, QueueingHint, Status, Taint,
+    TaintEffect,
 };
 
 use crate::hint;
@@ -75,38 +76,22 @@ impl NodeUnschedulable {
 }
 
 impl Filter for NodeUnschedulable {
-    fn depends_on_pods(&self) -> bool {
-        false
-    }
-
-    fn filter(
-        &self,
-        _state: &CycleState,
-        pod: &Pod,
-        node: &NodeView<'_>,
-        _handle: &Handle<'_>,
-    ) -> Status {
-        if node.is_unschedulable() && !self.is_tolerated_by(pod) {
+    fn filter(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Status {
+        if node.is_unschedulable() && !self.is_tolerated_by(attempt.pod) {
             return Status::unresolvable(REASON);
         }
         Status::success()
     }
 
-    fn filter_set(
-        &self,
-        _state: &CycleState,
-        pod: &Pod,
-        handle: &Handle<'_>,
-        nodes: &mut NodeBits,
-    ) -> Result<(), Status> {
-        if !self.is_tolerated_by(pod) {
-            nodes.subtract(handle.cluster.unschedulable());
+    fn filter_set(&self, attempt: &Attempt<'_>, nodes: &mut NodeBits) -> Result<(), Status> {
+        if !self.is_tolerated_by(attempt.pod) {
+            nodes.subtract(attempt.handle.cluster.unschedulable());
         }
         Ok(())
     }
 
-    fn scope(&self, _state: &mut CycleState, _pod: &Pod, _handle: &Handle<'_>) -> FilterScope {
-        FilterScope::Node
+    fn dependence(&self, _attempt: &Attempt<'_>) -> Option<Dependence<FilterScope>> {
+        Some(Dependence::on(FilterScope::Node).without_pods())
     }
 
     fn only_rejection(&self) -> Option<Status> {
@@ -117,7 +102,7 @@ impl Filter for NodeUnschedulable {
 #[cfg(test)]
 mod tests {
     use framework::testing::{PodBuilder, cluster, handle, node, pod};
-    use framework::{Node, api};
+    use framework::{CycleState, Node, api};
     use proptest::prelude::*;
 
     use super::*;
@@ -145,10 +130,8 @@ mod tests {
             let pod: PodBuilder = pod;
             let view = cluster.node(cluster.node_named("n").unwrap());
             let status = NodeUnschedulable::default().filter(
-                &CycleState::new(),
-                &pod.build(),
+                &Attempt::new(&CycleState::new(), &pod.build(), &handle(view.cluster())),
                 &view,
-                &handle(view.cluster()),
             );
             assert_eq!(status.is_success(), expected, "{status:?}");
         }

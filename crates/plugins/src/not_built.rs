@@ -4,7 +4,7 @@
 //! kube-scheduler. It has no effect on any pod.
 
 use framework::{
-    CycleState, ExtensionPoint, Handle, Permit, PermitVerdict, Plugin, PluginBuilder, Pod,
+    AttemptMut, ExtensionPoint, Handle, Permit, PermitVerdict, Plugin, PluginBuilder, Pod,
     PreEnqueue, Status,
 };
 
@@ -36,13 +36,7 @@ impl PreEnqueue for NotBuilt {
 }
 
 impl Permit for NotBuilt {
-    fn permit(
-        &self,
-        _state: &mut CycleState,
-        _pod: &Pod,
-        _node: &str,
-        _handle: &Handle<'_>,
-    ) -> PermitVerdict {
+    fn permit(&self, _attempt: AttemptMut<'_>, _node: &str) -> PermitVerdict {
         PermitVerdict::Allow
     }
 }

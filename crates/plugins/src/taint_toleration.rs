@@ -2,10 +2,10 @@
 //! with fewer untolerated `PreferNoSchedule` taints.
 
 use framework::{
-    ActionType, Cluster, ClusterEvent, CycleState, EventObjects, EventResource, Filter,
-    FilterScope, Handle, Node, NodeBits, NodeIx, NodeView, NormalizeScore, Plugin, PluginArgs,
-    PluginGates, Pod, PreScore, QueueingHint, Score, ScoreScope, Status, Taint, TaintEffect,
-    find_untolerated_with,
+    ActionType, Attempt, AttemptMut, Cluster, ClusterEvent, CycleState, Dependence, EventObjects,
+    EventResource, Filter, FilterScope, Handle, Node, NodeBits, NodeIx, NodeView, NormalizeScore,
+    PerNode, Plugin, PluginArgs, PluginGates, Pod, PreScore, QueueingHint, Score, ScoreScope,
+    Status, Taint, TaintEffect, find_untolerated_with,
 };
 
 use crate::hint;
@@ -104,36 +104,20 @@ impl TaintToleration {
 }
 
 impl Filter for TaintToleration {
-    fn depends_on_pods(&self) -> bool {
-        false
-    }
-
-    fn filter(
-        &self,
-        _state: &CycleState,
-        pod: &Pod,
-        node: &NodeView<'_>,
-        _handle: &Handle<'_>,
-    ) -> Status {
-        match may_run(pod, node.taints(), self.gates) {
+    fn filter(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Status {
+        match may_run(attempt.pod, node.taints(), self.gates) {
             true => Status::success(),
             false => Status::unresolvable(REASON),
         }
     }
 
-    fn filter_set(
-        &self,
-        _state: &CycleState,
-        pod: &Pod,
-        handle: &Handle<'_>,
-        nodes: &mut NodeBits,
-    ) -> Result<(), Status> {
-        retain_tolerated(pod, handle.cluster, self.gates, nodes);
+    fn filter_set(&self, attempt: &Attempt<'_>, nodes: &mut NodeBits) -> Result<(), Status> {
+        retain_tolerated(attempt.pod, attempt.handle.cluster, self.gates, nodes);
         Ok(())
     }
 
-    fn scope(&self, _state: &mut CycleState, _pod: &Pod, _handle: &Handle<'_>) -> FilterScope {
-        FilterScope::Node
+    fn dependence(&self, _attempt: &Attempt<'_>) -> Option<Dependence<FilterScope>> {
+        Some(Dependence::on(FilterScope::Node).without_pods())
     }
 
     fn only_rejection(&self) -> Option<Status> {
@@ -142,14 +126,8 @@ impl Filter for TaintToleration {
 }
 
 impl PreScore for TaintToleration {
-    fn pre_score(
-        &self,
-        state: &mut CycleState,
-        _pod: &Pod,
-        _handle: &Handle<'_>,
-        _nodes: &[NodeIx],
-    ) -> Status {
-        state.write(PreScored);
+    fn pre_score(&self, attempt: AttemptMut<'_>, _nodes: &[NodeIx]) -> Status {
+        attempt.state.write(PreScored);
         Status::success()
     }
 }
@@ -164,36 +142,28 @@ impl TaintToleration {
 }
 
 impl Score for TaintToleration {
-    fn score(
-        &self,
-        state: &CycleState,
-        pod: &Pod,
-        node: &NodeView<'_>,
-        _handle: &Handle<'_>,
-    ) -> Result<i64, Status> {
-        Self::require_pre_score(state)?;
-        Ok(node.taints().iter().map(|taint| i64::from(repels(pod, taint, self.gates))).sum())
+    fn score(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Result<i64, Status> {
+        Self::require_pre_score(attempt.state)?;
+        Ok(node
+            .taints()
+            .iter()
+            .map(|taint| i64::from(repels(attempt.pod, taint, self.gates)))
+            .sum())
     }
 
-    fn depends_on_pods(&self) -> bool {
-        false
+    fn dependence(&self, _attempt: AttemptMut<'_>) -> Option<Dependence<ScoreScope>> {
+        Some(Dependence::on(ScoreScope::Node).without_pods())
     }
 
-    fn scope(&self, _state: &mut CycleState, _pod: &Pod, _handle: &Handle<'_>) -> ScoreScope {
-        ScoreScope::Node
-    }
-
-    fn score_set(
-        &self,
-        state: &CycleState,
-        pod: &Pod,
-        handle: &Handle<'_>,
-        nodes: &[NodeIx],
-        scores: &mut [i64],
-    ) -> Result<(), Status> {
-        Self::require_pre_score(state)?;
-        let mut repelling =
-            handle.cluster.taints().filter(|(taint, _)| repels(pod, taint, self.gates)).peekable();
+    fn score_set(&self, attempt: &Attempt<'_>, scores: PerNode<'_>) -> Result<(), Status> {
+        let PerNode { nodes, values: scores, .. } = scores;
+        Self::require_pre_score(attempt.state)?;
+        let mut repelling = attempt
+            .handle
+            .cluster
+            .taints()
+            .filter(|(taint, _)| repels(attempt.pod, taint, self.gates))
+            .peekable();
         if repelling.peek().is_none() {
             scores.fill(0);
             return Ok(());
@@ -205,15 +175,8 @@ impl Score for TaintToleration {
 }
 
 impl NormalizeScore for TaintToleration {
-    fn normalize_score(
-        &self,
-        _state: &CycleState,
-        _pod: &Pod,
-        _nodes: &[NodeIx],
-        scores: &mut [i64],
-        _handle: &Handle<'_>,
-    ) -> Status {
-        default_normalize(scores, true);
+    fn normalize_score(&self, _attempt: &Attempt<'_>, scores: PerNode<'_>) -> Status {
+        default_normalize(scores.values, true);
         Status::success()
     }
 }
@@ -256,8 +219,10 @@ mod tests {
         ] {
             let cluster = cluster([tainted(taints).build()], []);
             let view = cluster.node(cluster.node_named("n").unwrap());
-            let status =
-                ungated().filter(&CycleState::new(), &pod.build(), &view, &handle(view.cluster()));
+            let status = ungated().filter(
+                &Attempt::new(&CycleState::new(), &pod.build(), &handle(view.cluster())),
+                &view,
+            );
             let verdict = if expected { Status::success() } else { Status::unresolvable(REASON) };
             assert_eq!(status, verdict, "{taints:?}");
         }
@@ -287,9 +252,9 @@ mod tests {
                 let filter = plugin.filter.as_ref().unwrap();
                 let (state, handle) = (CycleState::new(), handle(&cluster));
                 let view = cluster.node(cluster.node_named("n").unwrap());
-                let status = filter.filter(&state, &waiting, &view, &handle);
+                let status = filter.filter(&Attempt::new(&state, &waiting, &handle), &view);
                 assert_eq!(status.is_success(), fits, "{taint} {operator} {value}");
-                filter.filter_set(&state, &waiting, &handle, &mut kept).unwrap();
+                filter.filter_set(&Attempt::new(&state, &waiting, &handle), &mut kept).unwrap();
                 assert_eq!(kept.is_empty(), !fits, "{taint} {operator} {value}");
                 let objects = EventObjects::Node { old: None, new: Some(&rated_hard) };
                 let action = ActionType::ADD;
@@ -309,15 +274,20 @@ mod tests {
         let view = cluster.node(cluster.node_named("n").unwrap());
         let score = |pod: PodBuilder| {
             let (pod, mut state) = (pod.build(), CycleState::new());
-            ungated().pre_score(&mut state, &pod, &handle(&cluster), &[]).ok().unwrap();
-            ungated().score(&state, &pod, &view, &handle(view.cluster()))
+            ungated()
+                .pre_score(AttemptMut::new(&mut state, &pod, &handle(&cluster)), &[])
+                .ok()
+                .unwrap();
+            ungated().score(&Attempt::new(&state, &pod, &handle(view.cluster())), &view)
         };
         assert_eq!(score(pod("p")), Ok(2));
         assert_eq!(score(tolerant("a", "NoSchedule")), Ok(2));
         assert_eq!(score(tolerant("a", "PreferNoSchedule")), Ok(1));
         assert_eq!(score(tolerant("", "")), Ok(0));
-        let without =
-            ungated().score(&CycleState::new(), &pod("p").build(), &view, &handle(view.cluster()));
+        let without = ungated().score(
+            &Attempt::new(&CycleState::new(), &pod("p").build(), &handle(view.cluster())),
+            &view,
+        );
         assert!(without.is_err());
     }
 
@@ -325,7 +295,10 @@ mod tests {
     fn node_without_repelling_taints_scores_highest() {
         let cluster = cluster([node("n").build()], []);
         let (state, pod, mut scores) = (CycleState::new(), pod("p").build(), [2, 0, 1]);
-        let status = ungated().normalize_score(&state, &pod, &[], &mut scores, &handle(&cluster));
+        let status = ungated().normalize_score(
+            &Attempt::new(&state, &pod, &handle(&cluster)),
+            PerNode::new(&[], &mut scores),
+        );
         assert_eq!((status, scores), (Status::success(), [0, 100, 50]));
     }
 

@@ -360,7 +360,8 @@ impl<'r> History<'r> {
         state.end_search();
         let placed = Arc::new(Pod { node_name: Some(node.into()), ..Pod::clone(&pod) });
         if let Some(reserve) = &self.plugin.reserve {
-            let status = reserve.reserve(&mut state, &placed, node, &self.handle());
+            let status = reserve
+                .reserve(framework::AttemptMut::new(&mut state, &placed, &self.handle()), node);
             rule(status.is_success(), || format!("{} is not reserved: {status:?}", pod.key))?;
         }
         self.is_rightly_reserved(place, node, &state)?;
@@ -434,7 +435,11 @@ impl<'r> History<'r> {
         self.parts.commands.take();
         if let Some(post_filter) = &self.plugin.post_filter {
             let mut dry_run = FakeDryRun::new(&self.cluster, |_| Status::success());
-            post_filter.post_filter(&mut state, &pod, &verdicts, &mut dry_run, &self.handle());
+            post_filter.post_filter(
+                framework::AttemptMut::new(&mut state, &pod, &self.handle()),
+                &verdicts,
+                &mut dry_run,
+            );
         }
         let written = self.carry_out_commands();
         trace.push(format!("PostFilter writes {written:?}"));
@@ -523,7 +528,11 @@ impl<'r> History<'r> {
             _ => None,
         };
         let handle = parts.handle(cluster);
-        match pre_bind.pre_bind(&mut attempt.state, &pod, node, &handle, input) {
+        match pre_bind.pre_bind(
+            framework::AttemptMut::new(&mut attempt.state, &pod, &handle),
+            node,
+            input,
+        ) {
             PreBindStep::Write(write) => {
                 match pause {
                     Some((until, paused)) if until <= now && paused == write => {
@@ -637,7 +646,10 @@ impl<'r> History<'r> {
         }
         let Attempt { state, pod, node, created, .. } = &mut *attempt;
         if let Some(reserve) = &self.plugin.reserve {
-            reserve.unreserve(state, pod, node, &self.parts.handle(&self.cluster));
+            reserve.unreserve(
+                framework::AttemptMut::new(state, pod, &self.parts.handle(&self.cluster)),
+                node,
+            );
         }
         self.carry_out_commands();
         match created {

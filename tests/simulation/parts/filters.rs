@@ -1,6 +1,6 @@
 //! PreFilter and Filter of a plugin alone.
 
-use framework::{CycleState, Handle, NodeBits, Plugin, Pod, Status, Verdicts};
+use framework::{Attempt, AttemptMut, CycleState, Handle, NodeBits, Plugin, Pod, Status, Verdicts};
 
 /// The nodes of clusters in which plugins are alone.
 pub(super) const NODES: [&str; 2] = ["a", "b"];
@@ -16,18 +16,19 @@ pub(super) fn filter(
     let (Some(pre_filter), Some(filter)) = (&plugin.pre_filter, &plugin.filter) else {
         return (state, Err(Status::error("the plugin has no filter")));
     };
-    if let Err(status) = pre_filter.pre_filter(&mut state, pod, handle) {
+    if let Err(status) = pre_filter.pre_filter(AttemptMut::new(&mut state, pod, handle)) {
         return (state, Err(status));
     }
     let cluster = handle.cluster;
     let node = |name: &str| cluster.node_named(name).expect("the node exists");
-    let one = NODES.map(|name| filter.filter(&state, pod, &cluster.node(node(name)), handle));
+    let one = NODES
+        .map(|name| filter.filter(&Attempt::new(&state, pod, handle), &cluster.node(node(name))));
     let mut kept: NodeBits = NODES.iter().map(|name| node(name)).collect();
-    let together = filter.filter_set(&state, pod, handle, &mut kept);
+    let together = filter.filter_set(&Attempt::new(&state, pod, handle), &mut kept);
     let mut rejected: NodeBits = NODES.iter().map(|name| node(name)).collect();
     rejected.subtract(&kept);
     let mut verdicts = Verdicts::with_len(cluster.table_len());
-    filter.explain_set(&state, pod, handle, &rejected, &mut verdicts);
+    filter.explain_set(&Attempt::new(&state, pod, handle), &rejected, &mut verdicts);
     let agree = together.is_ok()
         && NODES.iter().zip(&one).all(|(name, own)| {
             let explained = verdicts.get(node(name)).message();

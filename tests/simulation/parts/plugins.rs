@@ -4,9 +4,8 @@ use std::sync::LazyLock;
 
 use engine::profile::{PluginRef, PluginSet, PluginSets, Profiles, SchedulerProfile};
 use framework::{
-    ActionType, Bind, BindStep, ClusterEvent, CycleState, EventObjects, EventResource, Filter,
-    Handle, NodeView, Plugin, Pod, PreEnqueue, QueueSort, QueuedPod, QueueingHint, Registry,
-    Status,
+    ActionType, Attempt, Bind, BindStep, ClusterEvent, EventObjects, EventResource, Filter, Handle,
+    NodeView, Plugin, Pod, PreEnqueue, QueueSort, QueuedPod, QueueingHint, Registry, Status,
 };
 
 /// The scheduler names. The second profile lacks the plugins [`ONLY_FIRST`].
@@ -74,7 +73,7 @@ impl PreEnqueue for Quota {
 struct Rejector;
 
 impl Filter for Rejector {
-    fn filter(&self, _: &CycleState, _: &Pod, _: &NodeView<'_>, _: &Handle<'_>) -> Status {
+    fn filter(&self, _: &Attempt<'_>, _: &NodeView<'_>) -> Status {
         Status::success()
     }
 }
@@ -106,7 +105,7 @@ impl Rejector {
 struct Binder;
 
 impl Bind for Binder {
-    fn bind(&self, _: &CycleState, _: &Pod, _: &str, _: &Handle<'_>) -> BindStep {
+    fn bind(&self, _: &Attempt<'_>, _: &str) -> BindStep {
         BindStep::Skip
     }
 }

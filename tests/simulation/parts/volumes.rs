@@ -638,7 +638,10 @@ impl<'r> History<'r> {
         };
         if let Some(score) = self.plugin.score.as_ref().filter(|_| self.has_scores) {
             let ix = self.cluster.node_named(node).expect("the node exists");
-            let found = score.score(&state, &pod, &self.cluster.node(ix), &self.handle());
+            let found = score.score(
+                &framework::Attempt::new(&state, &pod, &self.handle()),
+                &self.cluster.node(ix),
+            );
             let expected = self.score(&changes, node);
             rule(found == Ok(expected), || {
                 format!("{} scores {found:?} on {node}, not {expected}", pod.key)
@@ -648,7 +651,8 @@ impl<'r> History<'r> {
         let placed = Arc::new(Pod { node_name: Some(node.into()), ..Pod::clone(&pod) });
         let row = self.cluster.place_pod(placed.clone(), node);
         if let Some(reserve) = &self.plugin.reserve {
-            let status = reserve.reserve(&mut state, &placed, node, &self.handle());
+            let status = reserve
+                .reserve(framework::AttemptMut::new(&mut state, &placed, &self.handle()), node);
             rule(status.is_success(), || format!("{} is not reserved: {status:?}", pod.key))?;
         }
         let mut marks = Vec::new();
@@ -832,7 +836,11 @@ impl<'r> History<'r> {
         let Some(pre_bind) = &plugin.pre_bind else { return Ok(()) };
         let handle = parts.handle(cluster);
         let (pod, node) = (attempt.pod.clone(), attempt.node);
-        let step = pre_bind.pre_bind(&mut attempt.state, &pod, node, &handle, input);
+        let step = pre_bind.pre_bind(
+            framework::AttemptMut::new(&mut attempt.state, &pod, &handle),
+            node,
+            input,
+        );
         let status = match step {
             PreBindStep::Write(write) => {
                 // The watch has shown that a write without an answer was carried out.
@@ -897,7 +905,7 @@ impl<'r> History<'r> {
         }
         let Attempt { state, pod, node, .. } = &mut *attempt;
         if let Some(reserve) = &plugin.reserve {
-            reserve.unreserve(state, pod, node, &parts.handle(cluster));
+            reserve.unreserve(framework::AttemptMut::new(state, pod, &parts.handle(cluster)), node);
         }
         assumed.retain(|own| own.pod != pod.uid || own.is_written);
         cluster.remove_pod(attempt.row);

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use framework::{
-    Answer, BindStep, Binding, Code, CycleState, ExtensionPoint, PluginName, Pod, PreBindInput,
-    PreBindPreFlight, PreBindStep, QueuedPod, Status, Time, api,
+    Answer, Attempt, AttemptMut, BindStep, Binding, Code, CycleState, ExtensionPoint, PluginName,
+    Pod, PreBindInput, PreBindPreFlight, PreBindStep, QueuedPod, Status, Time, api,
 };
 use serde::Deserialize;
 
@@ -219,7 +219,7 @@ impl BindingCycle {
         for (place, plugin) in self.profile.pre_bind.iter().enumerate() {
             let point = Point::PreBindPreFlight;
             let answer = call_plugin(point, &plugin.name, cx.probe, || {
-                plugin.plugin.pre_flight(&self.state, &self.pod, &self.node, &handle)
+                plugin.plugin.pre_flight(&Attempt::new(&self.state, &self.pod, &handle), &self.node)
             });
             match answer.unwrap_or_else(PreBindPreFlight::Fail) {
                 PreBindPreFlight::Skip { allow_parallel } => joins_last &= allow_parallel,
@@ -249,7 +249,8 @@ impl BindingCycle {
         let plugin = &self.profile.pre_bind[plugin];
         let handle = view.handle(cx.now);
         let step = call_plugin(ExtensionPoint::PreBind, &plugin.name, cx.probe, || {
-            plugin.plugin.pre_bind(&mut self.state, &self.pod, &self.node, &handle, input)
+            let attempt = AttemptMut::new(&mut self.state, &self.pod, &handle);
+            plugin.plugin.pre_bind(attempt, &self.node, input)
         });
         match step.unwrap_or_else(PreBindStep::Done) {
             PreBindStep::Done(status) if status.is_success() => Ok(None),
@@ -279,7 +280,7 @@ impl BindingCycle {
         let handle = view.handle(cx.now);
         for plugin in &self.profile.bind {
             let step = call_plugin(ExtensionPoint::Bind, &plugin.name, cx.probe, || {
-                plugin.plugin.bind(&self.state, &self.pod, &self.node, &handle)
+                plugin.plugin.bind(&Attempt::new(&self.state, &self.pod, &handle), &self.node)
             });
             match step.unwrap_or_else(BindStep::Done) {
                 BindStep::Skip => {}

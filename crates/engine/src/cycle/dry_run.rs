@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use framework::preemption::Candidate;
 use framework::{
-    CycleState, DryRun, ExtensionPoint, Filter, Handle, NodeIx, NodeView, Overlay, PluginName, Pod,
-    PodIx, PreFilterExtensions, Status, Trial,
+    Attempt, AttemptMut, CycleState, DryRun, ExtensionPoint, Filter, Handle, NodeIx, NodeView,
+    Overlay, PluginName, Pod, PodIx, PreFilterExtensions, Status, Trial,
 };
 
 use super::extender_preemption::PreemptingExtenders;
 use super::settings::TieBreak;
-use crate::plugin_call::call_plugin;
+use crate::plugin_call::{call_beside, call_plugin};
 use crate::ports::{Count, Point, Probe};
 use crate::profile::{Named, Profile};
 
@@ -66,14 +66,13 @@ impl Extension {
     fn call(
         self,
         extensions: &dyn PreFilterExtensions,
-        state: &mut CycleState,
-        pod: &Pod,
+        attempt: AttemptMut<'_>,
         other: &Pod,
         node: &NodeView<'_>,
     ) -> Status {
         match self {
-            Self::AddPod => extensions.add_pod(state, pod, other, node),
-            Self::RemovePod => extensions.remove_pod(state, pod, other, node),
+            Self::AddPod => extensions.add_pod(attempt, other, node),
+            Self::RemovePod => extensions.remove_pod(attempt, other, node),
         }
     }
 }
@@ -88,18 +87,14 @@ impl<'a> NodeFilters<'a> {
     ) -> Self {
         let filters = profile.filter.iter().filter(|plugin| !state.skips_filter(&plugin.name));
         let filters: Vec<_> = filters.collect();
-        let depending_on_pods = filters.iter().filter(|plugin| plugin.plugin.depends_on_pods());
+        let attempt = Attempt::new(state, pod, &handle);
+        let depending_on_pods = filters.iter().filter(|plugin| depends_on_pods(plugin, &attempt));
+        let depending_on_pods = depending_on_pods.copied().collect();
         let extensions = profile.pre_filter.iter().filter_map(|plugin| {
-            let extensions = plugin.extensions.as_deref()?;
+            let extensions = plugin.registered.pre_filter_extensions.as_deref()?;
             (!state.skips_filter(&plugin.name)).then_some((&plugin.name, extensions))
         });
-        Self {
-            handle,
-            pod,
-            depending_on_pods: depending_on_pods.copied().collect(),
-            filters,
-            extensions: extensions.collect(),
-        }
+        Self { handle, pod, depending_on_pods, filters, extensions: extensions.collect() }
     }
 
     /// Returns the nominated pods that take precedence over this one on the node.
@@ -156,7 +151,8 @@ impl<'a> NodeFilters<'a> {
     ) -> Result<(), Status> {
         for (name, extensions) in &self.extensions {
             let status = call_plugin(extension.point(), name, probe, || {
-                extension.call(*extensions, state, self.pod, other, node)
+                let attempt = AttemptMut::new(state, self.pod, &self.handle);
+                extension.call(*extensions, attempt, other, node)
             })
             .unwrap_or_else(|status| status);
             if !status.is_success() {
@@ -180,9 +176,10 @@ impl<'a> NodeFilters<'a> {
             FilterSubset::All => &self.filters,
             FilterSubset::DependingOnPods => &self.depending_on_pods,
         };
+        let attempt = Attempt::new(state, self.pod, &self.handle);
         for plugin in filters {
             let status = call_plugin(ExtensionPoint::Filter, &plugin.name, probe, || {
-                plugin.plugin.filter(state, self.pod, node, &self.handle)
+                plugin.plugin.filter(&attempt, node)
             })
             .unwrap_or_else(|status| status);
             if status.is_rejection() {
@@ -194,6 +191,12 @@ impl<'a> NodeFilters<'a> {
         }
         Ok(Status::success())
     }
+}
+
+/// Whether verdicts of the plugin depend on the pods of a node. Those of a plugin that panics do.
+pub(super) fn depends_on_pods(own: &Named<dyn Filter>, attempt: &Attempt<'_>) -> bool {
+    let dependence = call_beside("Filter", &own.name, &mut (), || own.dependence(attempt));
+    dependence.map_or(true, |dependence| dependence.pods)
 }
 
 pub(super) fn filter_error(plugin: &Named<dyn Filter>, status: &Status) -> Status {

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use framework::{CycleState, ExtensionPoint, Filter, NodeBits, NodeIx, Pod, Status, Verdicts};
+use framework::{
+    Attempt, CycleState, ExtensionPoint, Filter, NodeBits, NodeIx, Pod, Status, Verdicts,
+};
 
 use super::diagnosis::Diagnosis;
 use super::dry_run::{FilterSubset, FilteredNode, NodeFilters, Panics, filter_error};
@@ -206,8 +208,8 @@ impl FilterPass {
         nominated: &[(NodeIx, Status)],
         verdicts: &mut Verdicts,
     ) {
-        let (handle, pod, form) = (subject.handle(), &**subject.pod, subject.form);
-        let (profile, state) = (subject.profile, &subject.state);
+        let (profile, form, handle) = (subject.profile, subject.form, subject.handle());
+        let attempt = Attempt::new(&subject.state, subject.pod, &handle);
         let mut before = visited.clone();
         for (node, _) in nominated {
             before.remove(*node);
@@ -222,11 +224,10 @@ impl FilterPass {
             verdicts.attribute_to(&plugin.name);
             let explained = call_beside("Filter", &plugin.name, subject.cx.probe, || match form {
                 Form::Set | Form::Ranked => {
-                    plugin.plugin.explain_set(state, pod, &handle, &rejected, verdicts);
+                    plugin.plugin.explain_set(&attempt, &rejected, verdicts);
                 }
                 Form::OneNode => rejected.iter().for_each(|node| {
-                    let status =
-                        plugin.plugin.filter(state, pod, &handle.cluster.node(node), &handle);
+                    let status = plugin.plugin.filter(&attempt, &handle.cluster.node(node));
                     verdicts.record(node, status);
                 }),
             });
@@ -249,13 +250,13 @@ pub(crate) fn retain_passing(
     if nodes.is_empty() {
         return Ok(());
     }
-    let (handle, pod, form) = (subject.handle(), &**subject.pod, subject.form);
-    let state = &subject.state;
+    let (form, handle) = (subject.form, subject.handle());
+    let attempt = Attempt::new(&subject.state, subject.pod, &handle);
     call_plugin(ExtensionPoint::Filter, &own.name, subject.cx.probe, || match form {
-        Form::Set | Form::Ranked => own.plugin.filter_set(state, pod, &handle, nodes),
-        Form::OneNode => filter_each(nodes, |node| {
-            own.plugin.filter(state, pod, &handle.cluster.node(node), &handle)
-        }),
+        Form::Set | Form::Ranked => own.plugin.filter_set(&attempt, nodes),
+        Form::OneNode => {
+            filter_each(nodes, |node| own.plugin.filter(&attempt, &handle.cluster.node(node)))
+        }
     })
     .flatten()
     .map_err(|status| filter_error(own, &status))

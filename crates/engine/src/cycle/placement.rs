@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use framework::{Code, CycleState, ExtensionPoint, PermitVerdict, Pod, Status, WaitingPod};
+use framework::{
+    Attempt, AttemptMut, Code, CycleState, ExtensionPoint, PermitVerdict, Pod, Status, WaitingPod,
+};
 
+use super::dry_run::depends_on_pods;
 use crate::context::Context;
 use crate::plugin_call::{HasCode, call_plugin};
 use crate::ports::{Point, Span};
@@ -78,12 +81,15 @@ impl Placement<'_> {
             return Err("the node is gone".to_owned());
         };
         let (handle, mut state) = (self.view.handle(cx.now), CycleState::new());
-        for filter in self.profile.filter.iter().filter(|filter| !filter.plugin.depends_on_pods()) {
+        for filter in &self.profile.filter {
             let name = &filter.name;
+            if depends_on_pods(filter, &Attempt::new(&state, self.pod, &handle)) {
+                continue;
+            }
             let pre_filter = self.profile.pre_filter.iter().find(|plugin| plugin.name == *name);
             if let Some(plugin) = pre_filter {
                 let answer = call_plugin(ExtensionPoint::PreFilter, name, cx.probe, || {
-                    plugin.plugin.pre_filter(&mut state, self.pod, &handle)
+                    plugin.plugin.pre_filter(AttemptMut::new(&mut state, self.pod, &handle))
                 });
                 match answer.unwrap_or_else(Err) {
                     Ok(_) => {}
@@ -94,7 +100,7 @@ impl Placement<'_> {
             }
             let view = self.view.cluster().node(node);
             let status = call_plugin(ExtensionPoint::Filter, name, cx.probe, || {
-                filter.plugin.filter(&state, self.pod, &view, &handle)
+                filter.plugin.filter(&Attempt::new(&state, self.pod, &handle), &view)
             })
             .unwrap_or_else(|status| status);
             if !status.is_success() {
@@ -109,7 +115,7 @@ impl Placement<'_> {
         let mut pending = BTreeMap::new();
         for plugin in &self.profile.permit {
             let verdict = call_plugin(ExtensionPoint::Permit, &plugin.name, cx.probe, || {
-                plugin.plugin.permit(self.state, self.pod, self.node, &handle)
+                plugin.plugin.permit(AttemptMut::new(self.state, self.pod, &handle), self.node)
             })
             .unwrap_or_else(PermitVerdict::Reject);
             match verdict {

@@ -1,6 +1,8 @@
 //! PostFilter: plugins that try to help a pod that no node can take.
 
-use framework::{Code, ExtensionPoint, NominatingInfo, PostFilterResult, Status, Verdicts};
+use framework::{
+    AttemptMut, Code, ExtensionPoint, NominatingInfo, PostFilterResult, Status, Verdicts,
+};
 
 use super::dry_run::{NodeFilters, Panics, ProfileDryRun};
 use super::extender_preemption::PreemptingExtenders;
@@ -34,10 +36,10 @@ pub(crate) fn run_post_filter(
             },
             panics: Panics::default(),
         };
-        let state = &mut subject.state;
+        let attempt = AttemptMut::new(&mut subject.state, pod, &handle);
         let result =
             call_plugin(ExtensionPoint::PostFilter, &plugin.name, subject.cx.probe, || {
-                plugin.plugin.post_filter(state, pod, verdicts, &mut dry_run, &handle)
+                plugin.plugin.post_filter(attempt, verdicts, &mut dry_run)
             });
         dry_run.panics.report(subject.cx.probe);
         let result = match result {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use framework::{Code, ExtensionPoint, NodeBits, PluginName, PreFilterResult, Status};
+use framework::{AttemptMut, Code, ExtensionPoint, NodeBits, PluginName, PreFilterResult, Status};
 
 use super::diagnosis::Diagnosis;
 use super::error::ScheduleError;
@@ -82,10 +82,10 @@ impl Prepared {
         let (mut rejection, mut skipped) = (None, BTreeSet::new());
         for plugin in &subject.profile.pre_filter {
             let handle = subject.handle();
-            let (state, pod) = (&mut subject.state, subject.pod);
+            let attempt = AttemptMut::new(&mut subject.state, subject.pod, &handle);
             let answer =
                 call_plugin(ExtensionPoint::PreFilter, &plugin.name, subject.cx.probe, || {
-                    plugin.plugin.pre_filter(state, pod, &handle)
+                    plugin.plugin.pre_filter(attempt)
                 });
             let status = match answer.unwrap_or_else(Err) {
                 Ok(result) => {

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use framework::{Code, ExtensionPoint, NodeGroup, NodeIx, PluginName, Status};
+use framework::{
+    Attempt, AttemptMut, Code, ExtensionPoint, NodeGroup, NodeIx, PerNode, PluginName, Score,
+    Status,
+};
 
 use super::extender::prioritize_by_extenders;
 use super::filter::Candidates;
@@ -13,7 +16,7 @@ use super::settings::Form;
 use super::subject::Subject;
 use crate::plugin_call::call_plugin;
 use crate::ports::Point;
-use crate::profile::{MAX_NODE_SCORE, ScorePlugin};
+use crate::profile::{MAX_NODE_SCORE, Named};
 
 /// Buffers of the score pass, which decisions reuse.
 #[derive(Debug, Default)]
@@ -92,13 +95,11 @@ fn pre_score(
     let mut skip = BTreeSet::new();
     for own in subject.profile.pre_score.iter().filter(|own| takes_part(&own.name)) {
         let handle = subject.handle();
-        let (state, pod) = (&mut subject.state, subject.pod);
+        let attempt = AttemptMut::new(&mut subject.state, subject.pod, &handle);
         let status =
             call_plugin(ExtensionPoint::PreScore, &own.name, subject.cx.probe, || match nodes {
-                FeasibleNodes::List(nodes) => own.plugin.pre_score(state, pod, &handle, nodes),
-                FeasibleNodes::Groups(groups) => {
-                    own.plugin.pre_score_groups(state, pod, &handle, groups)
-                }
+                FeasibleNodes::List(nodes) => own.plugin.pre_score(attempt, nodes),
+                FeasibleNodes::Groups(groups) => own.plugin.pre_score_groups(attempt, groups),
             })
             .unwrap_or_else(|status| status);
         match status.code() {
@@ -128,13 +129,13 @@ pub(crate) struct Totals<'t> {
 /// Adds the weighted scores of one plugin to the totals.
 pub(crate) fn score_by(
     subject: &mut Subject<'_, '_>,
-    plugin: &ScorePlugin,
+    plugin: &Named<dyn Score>,
     form: Form,
     nodes: &[NodeIx],
     Totals { scores, totals, report }: Totals<'_>,
 ) -> Result<(), Status> {
     Scorer::of(subject).score(plugin, form, nodes, scores)?;
-    let raw = (report.is_some() && plugin.normalize.is_some())
+    let raw = (report.is_some() && plugin.registered.normalize_score.is_some())
         .then(|| nodes.iter().copied().zip(scores.iter().copied()).collect());
     normalize(subject, plugin, nodes, scores)?;
     for (score, total) in scores.iter().zip(totals) {
@@ -153,15 +154,16 @@ pub(crate) fn score_by(
 
 fn normalize(
     subject: &mut Subject<'_, '_>,
-    plugin: &ScorePlugin,
+    plugin: &Named<dyn Score>,
     nodes: &[NodeIx],
     scores: &mut [i64],
 ) -> Result<(), Status> {
-    let Some(normalize) = &plugin.normalize else { return Ok(()) };
-    let (state, pod, handle) = (&subject.state, subject.pod, subject.handle());
+    let Some(normalize) = &plugin.registered.normalize_score else { return Ok(()) };
+    let handle = subject.handle();
+    let attempt = Attempt::new(&subject.state, subject.pod, &handle);
     let point = Point::ScoreExtensionNormalize;
     let status = call_plugin(point, &plugin.name, subject.cx.probe, || {
-        normalize.normalize_score(state, pod, nodes, scores, &handle)
+        normalize.normalize_score(&attempt, PerNode::new(nodes, scores))
     })
     .unwrap_or_else(|status| status);
     status.ok().map_err(|status| {
@@ -172,7 +174,7 @@ fn normalize(
     })
 }
 
-fn out_of_range(plugin: &ScorePlugin, score: i64) -> Status {
+fn out_of_range(plugin: &Named<dyn Score>, score: i64) -> Status {
     let name = &plugin.name;
     Status::error(format!(
         "applying score defaultWeights on Score plugins: plugin {name:?} returns an invalid score \

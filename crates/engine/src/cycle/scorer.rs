@@ -1,12 +1,15 @@
 //! Verdicts, scores and keys of many nodes.
 
-use framework::{CycleState, ExtensionPoint, Filter, Handle, NodeBits, NodeIx, Pod, Status};
+use framework::{
+    Attempt, CycleState, ExtensionPoint, Filter, Handle, NodeBits, NodeIx, PerNode, Pod, Score,
+    Status,
+};
 
 use super::settings::Form;
 use super::subject::Subject;
 use crate::plugin_call::call_plugin;
 use crate::ports::Probe;
-use crate::profile::{Named, ScorePlugin};
+use crate::profile::Named;
 
 /// The one-node form is faster for fewer nodes than one in so many, because the set form looks at all words of a
 /// bit set.
@@ -19,8 +22,8 @@ const FEW: usize = 4;
 pub(crate) enum Keyed<'p> {
     Filter(&'p Named<dyn Filter>),
     /// Its key is its score before it is normalised.
-    Score(&'p ScorePlugin),
-    ScoreKey(&'p ScorePlugin),
+    Score(&'p Named<dyn Score>),
+    ScoreKey(&'p Named<dyn Score>),
 }
 
 /// Asks plugins about nodes, on any thread.
@@ -52,9 +55,10 @@ impl<'a> Scorer<'a> {
         own: &Named<dyn Filter>,
         nodes: &mut NodeBits,
     ) -> Result<(), Status> {
-        let Self { handle, pod, state, .. } = *self;
+        let Self { ref handle, pod, state, .. } = *self;
+        let attempt = Attempt::new(state, pod, handle);
         call_plugin(ExtensionPoint::Filter, &own.name, self.probe, || {
-            own.plugin.filter_set(state, pod, &handle, nodes)
+            own.plugin.filter_set(&attempt, nodes)
         })
         .flatten()
     }
@@ -62,16 +66,17 @@ impl<'a> Scorer<'a> {
     /// Writes the score of `nodes[i]`, before it is normalised, to `scores[i]`.
     pub(crate) fn score(
         &mut self,
-        own: &ScorePlugin,
+        own: &Named<dyn Score>,
         form: Form,
         nodes: &[NodeIx],
         scores: &mut [i64],
     ) -> Result<(), Status> {
-        let Self { handle, pod, state, .. } = *self;
+        let Self { ref handle, pod, state, .. } = *self;
+        let attempt = Attempt::new(state, pod, handle);
         call_plugin(ExtensionPoint::Score, &own.name, self.probe, || match form {
-            Form::Set | Form::Ranked => own.plugin.score_set(state, pod, &handle, nodes, scores),
+            Form::Set | Form::Ranked => own.plugin.score_set(&attempt, PerNode::new(nodes, scores)),
             Form::OneNode => nodes.iter().zip(&mut *scores).try_for_each(|(node, score)| {
-                *score = own.plugin.score(state, pod, &handle.cluster.node(*node), &handle)?;
+                *score = own.plugin.score(&attempt, &handle.cluster.node(*node))?;
                 Ok(())
             }),
         })
@@ -90,16 +95,17 @@ impl<'a> Scorer<'a> {
         nodes: &[NodeIx],
         keys: &mut [i64],
     ) -> Result<(), Status> {
-        let Self { handle, pod, state, .. } = *self;
+        let Self { ref handle, pod, state, .. } = *self;
+        let attempt = Attempt::new(state, pod, handle);
         match own {
             Keyed::Filter(own) => {
                 call_plugin(ExtensionPoint::Filter, &own.name, self.probe, || {
-                    own.plugin.key_set(state, pod, &handle, nodes, keys)
+                    own.plugin.key_set(&attempt, PerNode::new(nodes, keys))
                 })
             }
             Keyed::ScoreKey(own) => {
                 call_plugin(ExtensionPoint::Score, &own.name, self.probe, || {
-                    own.plugin.key_set(state, pod, &handle, nodes, keys)
+                    own.plugin.key_set(&attempt, PerNode::new(nodes, keys))
                 })
             }
             Keyed::Score(own) => return self.score(own, self.form_for(nodes), nodes, keys),

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use framework::preemption::{Candidate, Candidates, Preemption};
 use framework::{
-    Cluster, Command, Commands, Detail, ExtensionPoint, NodeBits, NodeIx, PluginName, Pod,
+    Attempt, Cluster, Command, Commands, Detail, ExtensionPoint, NodeBits, NodeIx, PluginName, Pod,
     PostFilterResult, Status, Verdicts,
 };
 
@@ -241,13 +241,14 @@ fn passes(evaluation: &Evaluation, subject: &mut Subject<'_, '_>) -> Vec<(Plugin
     if evaluation.error.is_some() || pre_filter.is_some_and(|status| !status.is_success()) {
         return Vec::new();
     }
-    let (handle, pod, state) = (subject.handle(), subject.pod, &subject.state);
+    let handle = subject.handle();
+    let attempt = Attempt::new(&subject.state, subject.pod, &handle);
     let mut passes = Vec::new();
     let filters = subject.profile.filter.iter();
-    for plugin in filters.filter(|plugin| !state.skips_filter(&plugin.name)) {
+    for plugin in filters.filter(|plugin| !attempt.state.skips_filter(&plugin.name)) {
         let mut left = handle.cluster.nodes().clone();
         let ran = call_plugin(ExtensionPoint::Filter, &plugin.name, subject.cx.probe, || {
-            plugin.plugin.filter_set(state, pod, &handle, &mut left)
+            plugin.plugin.filter_set(&attempt, &mut left)
         });
         if ran.flatten().is_ok() {
             passes.push((plugin.name.clone(), left));
@@ -258,7 +259,8 @@ fn passes(evaluation: &Evaluation, subject: &mut Subject<'_, '_>) -> Vec<(Plugin
 
 /// Asks the filter plugins for details about the nodes that they rejected.
 fn details(evaluation: &Evaluation, subject: &mut Subject<'_, '_>) -> Vec<(PluginName, Detail)> {
-    let (handle, pod, state) = (subject.handle(), subject.pod, &subject.state);
+    let handle = subject.handle();
+    let attempt = Attempt::new(&subject.state, subject.pod, &handle);
     let verdicts = &evaluation.verdicts;
     let rejects = |status: &Status, plugin: &PluginName| {
         status.is_rejection() && status.plugin() == Some(plugin)
@@ -274,7 +276,7 @@ fn details(evaluation: &Evaluation, subject: &mut Subject<'_, '_>) -> Vec<(Plugi
         };
         let rejected: NodeBits = handle.cluster.nodes().iter().filter(is_rejected).collect();
         let own = call_beside("Details", &plugin.name, subject.cx.probe, || {
-            plugin.plugin.details(state, pod, &handle, &rejected)
+            plugin.plugin.details(&attempt, &rejected)
         });
         details.extend(own.unwrap_or_default().into_iter().map(|own| (plugin.name.clone(), own)));
     }

@@ -1,6 +1,6 @@
 //! A profile as configured: one entry of `profiles` of a `KubeSchedulerConfiguration`.
 
-use framework::ExtensionPoint;
+use framework::{ExtensionPoint, extension_points};
 use serde::{Deserialize, Serialize};
 
 /// One profile before defaulting.
@@ -34,70 +34,42 @@ pub struct PluginConfig {
     pub args: Option<serde_json::Value>,
 }
 
-/// The plugins of each extension point.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-#[expect(missing_docs, reason = "each field is the extension point of its name")]
-pub struct PluginSets {
-    pub pre_enqueue: PluginSet,
-    pub queue_sort: PluginSet,
-    pub pre_filter: PluginSet,
-    pub filter: PluginSet,
-    pub post_filter: PluginSet,
-    pub pre_score: PluginSet,
-    pub score: PluginSet,
-    pub reserve: PluginSet,
-    pub permit: PluginSet,
-    pub pre_bind: PluginSet,
-    pub bind: PluginSet,
-    pub post_bind: PluginSet,
-    pub placement_generate: PluginSet,
-    pub placement_score: PluginSet,
-    /// Plugins enabled at every point they implement.
-    pub multi_point: PluginSet,
+macro_rules! plugin_sets {
+    (attempt { $($attempt:tt)* } group { $($group:tt)* } $($beside:tt)*) => {
+        plugin_sets! { $($attempt)* $($group)* }
+    };
+    ($($(#[$doc:meta])* $point:ident, $field:ident, $key:literal;)*) => {
+        /// The plugins of each extension point.
+        #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        pub struct PluginSets {
+            $($(#[$doc])* #[serde(rename = $key)] pub $field: PluginSet,)*
+            /// Plugins enabled at every point they implement.
+            #[serde(rename = "multiPoint")]
+            pub multi_point: PluginSet,
+        }
+
+        impl PluginSets {
+            /// The set of one extension point.
+            pub const fn at(&self, point: ExtensionPoint) -> &PluginSet {
+                match point {
+                    $(ExtensionPoint::$point => &self.$field,)*
+                }
+            }
+
+            /// The set of one extension point, to change it.
+            pub const fn at_mut(&mut self, point: ExtensionPoint) -> &mut PluginSet {
+                match point {
+                    $(ExtensionPoint::$point => &mut self.$field,)*
+                }
+            }
+        }
+    };
 }
 
+extension_points!(plugin_sets);
+
 impl PluginSets {
-    /// The set of one extension point.
-    pub const fn at(&self, point: ExtensionPoint) -> &PluginSet {
-        match point {
-            ExtensionPoint::PreEnqueue => &self.pre_enqueue,
-            ExtensionPoint::QueueSort => &self.queue_sort,
-            ExtensionPoint::PreFilter => &self.pre_filter,
-            ExtensionPoint::Filter => &self.filter,
-            ExtensionPoint::PostFilter => &self.post_filter,
-            ExtensionPoint::PreScore => &self.pre_score,
-            ExtensionPoint::Score => &self.score,
-            ExtensionPoint::Reserve => &self.reserve,
-            ExtensionPoint::Permit => &self.permit,
-            ExtensionPoint::PreBind => &self.pre_bind,
-            ExtensionPoint::Bind => &self.bind,
-            ExtensionPoint::PostBind => &self.post_bind,
-            ExtensionPoint::PlacementGenerate => &self.placement_generate,
-            ExtensionPoint::PlacementScore => &self.placement_score,
-        }
-    }
-
-    /// The set of one extension point, to change it.
-    pub const fn at_mut(&mut self, point: ExtensionPoint) -> &mut PluginSet {
-        match point {
-            ExtensionPoint::PreEnqueue => &mut self.pre_enqueue,
-            ExtensionPoint::QueueSort => &mut self.queue_sort,
-            ExtensionPoint::PreFilter => &mut self.pre_filter,
-            ExtensionPoint::Filter => &mut self.filter,
-            ExtensionPoint::PostFilter => &mut self.post_filter,
-            ExtensionPoint::PreScore => &mut self.pre_score,
-            ExtensionPoint::Score => &mut self.score,
-            ExtensionPoint::Reserve => &mut self.reserve,
-            ExtensionPoint::Permit => &mut self.permit,
-            ExtensionPoint::PreBind => &mut self.pre_bind,
-            ExtensionPoint::Bind => &mut self.bind,
-            ExtensionPoint::PostBind => &mut self.post_bind,
-            ExtensionPoint::PlacementGenerate => &mut self.placement_generate,
-            ExtensionPoint::PlacementScore => &mut self.placement_score,
-        }
-    }
-
     /// Every set, the one for all points last.
     pub fn all(&self) -> impl Iterator<Item = &PluginSet> {
         ExtensionPoint::ALL.into_iter().map(|point| self.at(point)).chain([&self.multi_point])

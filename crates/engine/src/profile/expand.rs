@@ -1,6 +1,7 @@
 //! From the configured plugin sets to the plugins of each extension point.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use framework::{ExtensionPoint, Plugin, PluginName};
 
@@ -39,7 +40,7 @@ pub fn merge_defaults(defaults: &[PluginRef], user: &PluginSet) -> PluginSet {
 /// what error is reported when there are several.
 pub(super) fn plugins_by_point(
     sets: &PluginSets,
-    plugins: &BTreeMap<PluginName, Plugin>,
+    plugins: &BTreeMap<PluginName, Arc<Plugin>>,
 ) -> Result<BTreeMap<ExtensionPoint, Vec<PluginName>>, ProfileError> {
     let mut explicit = BTreeMap::new();
     for point in ExtensionPoint::ALL {
@@ -56,7 +57,7 @@ pub(super) fn plugins_by_point(
 fn explicit_plugins<'a>(
     point: ExtensionPoint,
     set: &'a PluginSet,
-    plugins: &BTreeMap<PluginName, Plugin>,
+    plugins: &BTreeMap<PluginName, Arc<Plugin>>,
 ) -> Result<Vec<&'a str>, ProfileError> {
     let mut explicit = Vec::new();
     for PluginRef { name, .. } in &set.enabled {
@@ -77,7 +78,7 @@ fn explicit_plugins<'a>(
 fn with_multi_point(
     point: ExtensionPoint,
     sets: &PluginSets,
-    plugins: &BTreeMap<PluginName, Plugin>,
+    plugins: &BTreeMap<PluginName, Arc<Plugin>>,
     explicit: &[&str],
 ) -> Result<Vec<PluginName>, ProfileError> {
     let (overriding, multi_point) = match sets.at(point).disables_all() {
@@ -93,7 +94,7 @@ fn with_multi_point(
 fn expand_multi_point<'a>(
     point: ExtensionPoint,
     sets: &'a PluginSets,
-    plugins: &BTreeMap<PluginName, Plugin>,
+    plugins: &BTreeMap<PluginName, Arc<Plugin>>,
     explicit: &[&str],
 ) -> Result<(BTreeSet<&'a str>, Vec<&'a str>), ProfileError> {
     let mut overriding = BTreeSet::new();

@@ -1,13 +1,9 @@
 //! The gate of pods that belong to a group, in profiles without a plugin that schedules groups.
 
-use std::sync::Arc;
-
 use framework::{
-    ActionType, ClusterEvent, EventRegistration, EventResource, Handle, Pod, PreEnqueue,
-    ScheduledCondition, Status,
+    ActionType, ClusterEvent, EventResource, Handle, Plugin, Pod, PreEnqueue, ScheduledCondition,
+    Status,
 };
-
-use super::named::Named;
 
 /// Name under which the gate is shown as a PreEnqueue plugin.
 pub const GROUP_GATE: &str = "PodGroups";
@@ -38,9 +34,7 @@ pub(crate) fn gated_condition(pod: &Pod) -> Option<ScheduledCondition> {
 }
 
 /// Returns the gate, with the event that may open it.
-pub(super) fn gate() -> (Named<dyn PreEnqueue>, EventRegistration) {
+pub(super) fn gate() -> Plugin {
     let label = ClusterEvent::new(EventResource::UnschedulablePod, ActionType::UPDATE_POD_LABEL);
-    let gate =
-        Named { name: GROUP_GATE.into(), plugin: Arc::new(GroupGate) as Arc<dyn PreEnqueue> };
-    (gate, EventRegistration::always(label))
+    Plugin::new(GROUP_GATE, GroupGate).pre_enqueue().on(label).build()
 }

@@ -14,7 +14,8 @@ use std::sync::Arc;
 use framework::{
     ActionType, Bind, ClusterEvent, Decoders, EventRegistration, EventResource, ExtensionPoint,
     ExtraFields, Filter, Permit, Plugin, PluginArgs, PluginName, PodDeleted, PostBind, PostFilter,
-    PreBind, PreEnqueue, PreScore, QueueSort, Registry, Reserve, StandingQueries, Timer,
+    PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, Registry, Reserve, Score, StandingQueries,
+    Timer, extension_points,
 };
 
 pub use config::{PluginConfig, PluginRef, PluginSet, PluginSets, SchedulerProfile};
@@ -22,7 +23,7 @@ pub use error::ProfileError;
 pub use expand::merge_defaults;
 pub use group_gate::GROUP_GATE;
 pub(crate) use group_gate::gated_condition;
-pub use named::{Named, PreFilterPlugin, ScorePlugin};
+pub use named::Named;
 
 pub use framework::MAX_NODE_SCORE;
 use weights::Weights;
@@ -30,37 +31,97 @@ use weights::Weights;
 /// Name under which rejections by extenders are recorded.
 pub const EXTENDER: &str = "Extender";
 
-/// The plugins of one scheduler name, by extension point, in the order in which they run.
-#[expect(missing_docs, reason = "each list is the extension point of its name")]
-pub struct Profile {
-    /// Pods choose the profile by this name.
-    pub scheduler_name: Arc<str>,
-    /// How many percent of the nodes are looked at; `None` leaves it to the global setting.
-    pub percentage_of_nodes_to_score: Option<i32>,
-    pub pre_enqueue: Vec<Named<dyn PreEnqueue>>,
-    pub queue_sort: Named<dyn QueueSort>,
-    pub pre_filter: Vec<PreFilterPlugin>,
-    pub filter: Vec<Named<dyn Filter>>,
-    pub post_filter: Vec<Named<dyn PostFilter>>,
-    pub pre_score: Vec<Named<dyn PreScore>>,
-    pub score: Vec<ScorePlugin>,
-    /// Plugins at any point that name the pods they are going to count.
-    pub standing_queries: Vec<Named<dyn StandingQueries>>,
-    /// Plugins at any point that have timers.
-    pub timers: Vec<Named<dyn Timer>>,
-    /// Plugins at any point that are notified of deleted pods.
-    pub pod_deleted: Vec<Named<dyn PodDeleted>>,
-    pub reserve: Vec<Named<dyn Reserve>>,
-    pub permit: Vec<Named<dyn Permit>>,
-    pub pre_bind: Vec<Named<dyn PreBind>>,
-    pub bind: Vec<Named<dyn Bind>>,
-    pub post_bind: Vec<Named<dyn PostBind>>,
-    /// The events that each plugin registered for pods that it rejected.
-    pub events: Vec<(PluginName, EventRegistration)>,
-    /// Every plugin enabled at some point, by name.
-    pub plugins: BTreeMap<PluginName, Plugin>,
+macro_rules! define_profile {
+    (
+        attempt { $($(#[$doc:meta])* $point:ident, $field:ident, $key:literal;)* }
+        $($others:tt)*
+    ) => {
+        /// The plugins of one scheduler name, by extension point, in the order in which they run.
+        pub struct Profile {
+            /// Pods choose the profile by this name.
+            pub scheduler_name: Arc<str>,
+            /// How many percent of the nodes are looked at; `None` leaves it to the global setting.
+            pub percentage_of_nodes_to_score: Option<i32>,
+            $($(#[$doc])* pub $field: Vec<Named<dyn $point>>,)*
+            /// Plugins at any point that name the pods they are going to count.
+            pub standing_queries: Vec<Named<dyn StandingQueries>>,
+            /// Plugins at any point that have timers.
+            pub timers: Vec<Named<dyn Timer>>,
+            /// Plugins at any point that are notified of deleted pods.
+            pub pod_deleted: Vec<Named<dyn PodDeleted>>,
+            /// The events that each plugin registered for pods that it rejected.
+            pub events: Vec<(PluginName, EventRegistration)>,
+            /// Every plugin enabled at some point, by name.
+            pub plugins: BTreeMap<PluginName, Arc<Plugin>>,
+            at: BTreeMap<ExtensionPoint, Vec<PluginName>>,
+            weights: BTreeMap<ExtensionPoint, Weights>,
+        }
+
+        impl Profile {
+            fn assemble(profile: &SchedulerProfile, made: Made) -> Self {
+                Self {
+                    scheduler_name: profile.scheduler_name.as_str().into(),
+                    percentage_of_nodes_to_score: profile.percentage_of_nodes_to_score,
+                    $($field: made.at(ExtensionPoint::$point, |plugin| plugin.$field.clone()),)*
+                    standing_queries: made.everywhere(|plugin| plugin.standing_queries.clone()),
+                    timers: made.everywhere(|plugin| plugin.timer.clone()),
+                    pod_deleted: made.everywhere(|plugin| plugin.pod_deleted.clone()),
+                    events: registrations(&made.at, &made.plugins),
+                    plugins: made.plugins,
+                    at: made.at,
+                    weights: made.weights,
+                }
+            }
+        }
+    };
+}
+
+extension_points!(define_profile);
+
+/// The plugins of a profile, before they are listed by extension point.
+struct Made {
+    plugins: BTreeMap<PluginName, Arc<Plugin>>,
     at: BTreeMap<ExtensionPoint, Vec<PluginName>>,
     weights: BTreeMap<ExtensionPoint, Weights>,
+}
+
+impl Made {
+    /// Lists the plugins that run at `point`.
+    fn at<T: ?Sized>(
+        &self,
+        point: ExtensionPoint,
+        implementation: impl Fn(&Plugin) -> Option<Arc<T>>,
+    ) -> Vec<Named<T>> {
+        let weights = self.weights.get(&point);
+        let named = |name: &PluginName| {
+            let weight = weights.map_or(0, |weights| weights[name]);
+            named(&self.plugins[name], &implementation, weight)
+                .expect("expansion keeps plugins that extend the point")
+        };
+        self.at[&point].iter().map(named).collect()
+    }
+
+    /// Lists the plugins, enabled at whatever point, that implement a trait.
+    fn everywhere<T: ?Sized>(
+        &self,
+        implementation: impl Fn(&Plugin) -> Option<Arc<T>>,
+    ) -> Vec<Named<T>> {
+        self.plugins.values().filter_map(|plugin| named(plugin, &implementation, 0)).collect()
+    }
+}
+
+fn named<T: ?Sized>(
+    plugin: &Arc<Plugin>,
+    implementation: impl Fn(&Plugin) -> Option<Arc<T>>,
+    weight: i64,
+) -> Option<Named<T>> {
+    let registered = plugin.clone();
+    implementation(plugin).map(|plugin| Named {
+        name: registered.name.clone(),
+        plugin,
+        registered,
+        weight,
+    })
 }
 
 impl Profile {
@@ -80,42 +141,7 @@ impl Profile {
         let at = expand::plugins_by_point(&sets, &plugins)?;
         check_counts(&profile.scheduler_name, &at)?;
         let weights = weights::by_point(&sets, &plugins)?;
-        Ok(Self::assemble(profile, plugins, at, weights))
-    }
-
-    fn assemble(
-        profile: &SchedulerProfile,
-        plugins: BTreeMap<PluginName, Plugin>,
-        at: BTreeMap<ExtensionPoint, Vec<PluginName>>,
-        weights: BTreeMap<ExtensionPoint, Weights>,
-    ) -> Self {
-        use ExtensionPoint as P;
-        let made = |point: ExtensionPoint| at[&point].iter().map(|name| &plugins[name]);
-        let queue_sort = named(&plugins[&at[&P::QueueSort][0]], |plugin| plugin.queue_sort.clone());
-        let score = made(P::Score).map(|plugin| score_plugin(plugin, &weights[&P::Score]));
-        Self {
-            scheduler_name: profile.scheduler_name.as_str().into(),
-            percentage_of_nodes_to_score: profile.percentage_of_nodes_to_score,
-            pre_enqueue: made(P::PreEnqueue).map(|p| named(p, |p| p.pre_enqueue.clone())).collect(),
-            queue_sort,
-            pre_filter: made(P::PreFilter).map(pre_filter).collect(),
-            filter: made(P::Filter).map(|p| named(p, |p| p.filter.clone())).collect(),
-            post_filter: made(P::PostFilter).map(|p| named(p, |p| p.post_filter.clone())).collect(),
-            pre_score: made(P::PreScore).map(|p| named(p, |p| p.pre_score.clone())).collect(),
-            score: score.collect(),
-            standing_queries: everywhere(&plugins, |p| p.standing_queries.clone()),
-            timers: everywhere(&plugins, |p| p.timer.clone()),
-            pod_deleted: everywhere(&plugins, |p| p.pod_deleted.clone()),
-            reserve: made(P::Reserve).map(|p| named(p, |p| p.reserve.clone())).collect(),
-            permit: made(P::Permit).map(|p| named(p, |p| p.permit.clone())).collect(),
-            pre_bind: made(P::PreBind).map(|p| named(p, |p| p.pre_bind.clone())).collect(),
-            bind: made(P::Bind).map(|p| named(p, |p| p.bind.clone())).collect(),
-            post_bind: made(P::PostBind).map(|p| named(p, |p| p.post_bind.clone())).collect(),
-            events: registrations(&at, &plugins),
-            plugins,
-            at,
-            weights,
-        }
+        Ok(Self::assemble(profile, Made { plugins, at, weights }))
     }
 
     /// Names of the plugins that run at `point`, in order.
@@ -133,9 +159,10 @@ impl Profile {
         if self.plugins.values().any(|plugin| plugin.schedules_groups) {
             return;
         }
-        let (gate, event) = group_gate::gate();
-        self.events.push((gate.name.clone(), event));
-        self.pre_enqueue.push(gate);
+        let gate = Arc::new(group_gate::gate());
+        let events = gate.events.iter().flatten().cloned();
+        self.events.extend(events.map(|event| (gate.name.clone(), event)));
+        self.pre_enqueue.extend(named(&gate, |gate| gate.pre_enqueue.clone(), 0));
     }
 
     /// Registers the pseudo-plugin under which extenders reject pods.
@@ -150,7 +177,7 @@ fn make_plugins(
     profile: &SchedulerProfile,
     sets: &PluginSets,
     registry: &Registry,
-) -> Result<BTreeMap<PluginName, Plugin>, ProfileError> {
+) -> Result<BTreeMap<PluginName, Arc<Plugin>>, ProfileError> {
     let mut args = BTreeMap::new();
     for config in &profile.plugin_config {
         let given = config.args.clone().map_or_else(PluginArgs::default, PluginArgs::new);
@@ -166,34 +193,9 @@ fn make_plugins(
         let given = args.get(name).cloned().unwrap_or_default();
         let plugin = factory(&given.with_gates(registry.gates()))
             .map_err(|message| ProfileError::Factory { plugin: name.to_owned(), message })?;
-        plugins.insert(PluginName::from(name), plugin);
+        plugins.insert(PluginName::from(name), Arc::new(plugin));
     }
     Ok(plugins)
-}
-
-fn named<T: ?Sized>(plugin: &Plugin, point: impl Fn(&Plugin) -> Option<Arc<T>>) -> Named<T> {
-    let plugin_at = point(plugin).expect("expansion keeps plugins that extend the point");
-    Named { name: plugin.name.clone(), plugin: plugin_at }
-}
-
-/// Returns the plugins, enabled at whatever point, that implement what `point` returns.
-fn everywhere<T: ?Sized>(
-    plugins: &BTreeMap<PluginName, Plugin>,
-    point: impl Fn(&Plugin) -> Option<Arc<T>>,
-) -> Vec<Named<T>> {
-    let implement = plugins.values().filter(|plugin| point(plugin).is_some());
-    implement.map(|plugin| named(plugin, &point)).collect()
-}
-
-fn pre_filter(plugin: &Plugin) -> PreFilterPlugin {
-    let Named { name, plugin: at } = named(plugin, |plugin| plugin.pre_filter.clone());
-    PreFilterPlugin { name, plugin: at, extensions: plugin.pre_filter_extensions.clone() }
-}
-
-fn score_plugin(plugin: &Plugin, weights: &Weights) -> ScorePlugin {
-    let Named { name, plugin: score } = named(plugin, |plugin| plugin.score.clone());
-    let weight = weights[&name];
-    ScorePlugin { name, plugin: score, normalize: plugin.normalize_score.clone(), weight }
 }
 
 /// Refuses a profile with too few or too many plugins at a point.
@@ -227,7 +229,7 @@ const REJECTING: [ExtensionPoint; 5] = [
 
 fn registrations(
     at: &BTreeMap<ExtensionPoint, Vec<PluginName>>,
-    plugins: &BTreeMap<PluginName, Plugin>,
+    plugins: &BTreeMap<PluginName, Arc<Plugin>>,
 ) -> Vec<(PluginName, EventRegistration)> {
     let rejecting: BTreeSet<&PluginName> = REJECTING.iter().flat_map(|point| &at[point]).collect();
     let events = rejecting.into_iter().flat_map(|name| {
@@ -355,8 +357,9 @@ impl Profiles {
             if by_name.contains_key(&profile.scheduler_name) {
                 return Err(ProfileError::DuplicateProfile(config.scheduler_name.clone()));
             }
-            let (canon, sort) = first.get_or_insert_with(|| (config, profile.queue_sort.clone()));
-            same_queue_sort(canon, sort, config, &profile.queue_sort)?;
+            let [own, ..] = &profile.queue_sort[..] else { unreachable!("the count is checked") };
+            let (canon, sort) = first.get_or_insert_with(|| (config, own.clone()));
+            same_queue_sort(canon, sort, config, own)?;
             by_name.insert(profile.scheduler_name.clone(), Arc::new(profile));
         }
         let (_, queue_sort) = first.ok_or(ProfileError::NoProfile)?;
@@ -379,7 +382,7 @@ impl Profiles {
     }
 
     fn plugins(&self) -> impl Iterator<Item = &Plugin> {
-        self.iter().flat_map(|profile| profile.plugins.values())
+        self.iter().flat_map(|profile| profile.plugins.values().map(Arc::as_ref))
     }
 
     /// Fields of pods and nodes that some plugin asked for.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use framework::{NormalizeScore, PluginName, PreFilter, PreFilterExtensions, Score};
+use framework::{Attempt, Dependence, Filter, FilterScope, Plugin, PluginName};
 
 /// A plugin at an extension point.
 pub struct Named<T: ?Sized> {
@@ -10,27 +10,28 @@ pub struct Named<T: ?Sized> {
     pub name: PluginName,
     /// The plugin.
     pub plugin: Arc<T>,
+    /// All that the plugin implements and registers.
+    pub registered: Arc<Plugin>,
+    /// The weight of its scores; 0 at points without weights.
+    pub weight: i64,
 }
 
 impl<T: ?Sized> Clone for Named<T> {
     fn clone(&self) -> Self {
-        Self { name: self.name.clone(), plugin: self.plugin.clone() }
+        Self {
+            name: self.name.clone(),
+            plugin: self.plugin.clone(),
+            registered: self.registered.clone(),
+            weight: self.weight,
+        }
     }
 }
 
-/// A PreFilter plugin with its extensions.
-#[expect(missing_docs, reason = "the fields say what they are")]
-pub struct PreFilterPlugin {
-    pub name: PluginName,
-    pub plugin: Arc<dyn PreFilter>,
-    pub extensions: Option<Arc<dyn PreFilterExtensions>>,
-}
-
-/// A Score plugin with its normaliser and weight.
-#[expect(missing_docs, reason = "the fields say what they are")]
-pub struct ScorePlugin {
-    pub name: PluginName,
-    pub plugin: Arc<dyn Score>,
-    pub normalize: Option<Arc<dyn NormalizeScore>>,
-    pub weight: i64,
+impl Named<dyn Filter> {
+    /// Returns what the verdicts of the plugin depend on: what it says, or else what follows from
+    /// what it registered.
+    pub(crate) fn dependence(&self, attempt: &Attempt<'_>) -> Dependence<FilterScope> {
+        let said = self.plugin.dependence(attempt);
+        said.unwrap_or_else(|| self.registered.inferred_dependence())
+    }
 }

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use framework::{
-    Bind, BindStep, CycleState, Filter, Handle, NodeView, Plugin, Pod, PreFilter, PreFilterResult,
-    QueueSort, QueuedPod, Score, Status,
+    Attempt, AttemptMut, Bind, BindStep, Dependence, Filter, Handle, NodeView, Plugin, PreFilter,
+    PreFilterResult, QueueSort, QueuedPod, Score, ScoreScope, Status,
 };
 use serde_json::{Value, json};
 
@@ -20,36 +20,25 @@ impl QueueSort for Fake {
 }
 
 impl PreFilter for Fake {
-    fn pre_filter(
-        &self,
-        _: &mut CycleState,
-        _: &Pod,
-        _: &Handle<'_>,
-    ) -> Result<PreFilterResult, Status> {
+    fn pre_filter(&self, _: AttemptMut<'_>) -> Result<PreFilterResult, Status> {
         Ok(PreFilterResult::default())
     }
 }
 
 impl Filter for Fake {
-    fn filter(&self, _: &CycleState, _: &Pod, _: &NodeView<'_>, _: &Handle<'_>) -> Status {
+    fn filter(&self, _: &Attempt<'_>, _: &NodeView<'_>) -> Status {
         Status::success()
     }
 }
 
 impl Score for Fake {
-    fn score(
-        &self,
-        _: &CycleState,
-        _: &Pod,
-        _: &NodeView<'_>,
-        _: &Handle<'_>,
-    ) -> Result<i64, Status> {
+    fn score(&self, _: &Attempt<'_>, _: &NodeView<'_>) -> Result<i64, Status> {
         Ok(0)
     }
 }
 
 impl Bind for Fake {
-    fn bind(&self, _: &CycleState, _: &Pod, _: &str, _: &Handle<'_>) -> BindStep {
+    fn bind(&self, _: &Attempt<'_>, _: &str) -> BindStep {
         BindStep::Skip
     }
 }
@@ -122,7 +111,7 @@ fn defaults_run_in_their_order_with_their_weights() {
     assert_eq!(scores(&profile), [("Taints", 3), ("Affinity", 2), ("Images", 1)]);
     let pre_filters: Vec<_> = profile.pre_filter.iter().map(|plugin| &*plugin.name).collect();
     assert_eq!(pre_filters, ["Affinity", "Ports"]);
-    assert_eq!((&*profile.queue_sort.name, &*profile.bind[0].name), ("Sort", "Binder"));
+    assert_eq!((&*profile.queue_sort[0].name, &*profile.bind[0].name), ("Sort", "Binder"));
     assert!(profile.post_filter.is_empty() && profile.permit.is_empty());
 }
 
@@ -400,6 +389,31 @@ fn plugins_are_shared_within_a_scheduler_only() {
 fn heard(profile: &Profile, plugin: &str) -> Vec<String> {
     let own = profile.events.iter().filter(|(name, _)| **name == *plugin);
     own.map(|(_, registered)| registered.event.to_string()).collect()
+}
+
+#[test]
+fn plugins_that_do_not_say_what_they_depend_on_are_named() {
+    let plugins = json!({"score": {"enabled": enable(&["Said"])}});
+    let mut registry = registry();
+    registry.register("Said", |_: &_| Ok(Plugin::new("Said", Said).score().build())).unwrap();
+    let profile = config(json!({"plugins": plugins}));
+    let profile = Profile::build(&profile, &defaults(), &registry).unwrap();
+    let silent = profile.silent_plugins();
+    assert!(silent.contains("Images") && silent.contains("Taints"), "{silent:?}");
+    assert!(!silent.contains("Said") && !silent.contains("Binder"), "{silent:?}");
+}
+
+/// Scores nodes by themselves, and says so.
+struct Said;
+
+impl Score for Said {
+    fn score(&self, _: &Attempt<'_>, _: &NodeView<'_>) -> Result<i64, Status> {
+        Ok(0)
+    }
+
+    fn dependence(&self, _: AttemptMut<'_>) -> Option<Dependence<ScoreScope>> {
+        Some(Dependence::on(ScoreScope::Node))
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Weights of the plugins that score.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use framework::{ExtensionPoint, MAX_NODE_SCORE, Plugin, PluginName};
 
@@ -17,7 +18,7 @@ const WEIGHTED: [(ExtensionPoint, &str); 2] =
 /// The weights at every point that has any.
 pub(super) fn by_point(
     sets: &PluginSets,
-    plugins: &BTreeMap<PluginName, Plugin>,
+    plugins: &BTreeMap<PluginName, Arc<Plugin>>,
 ) -> Result<BTreeMap<ExtensionPoint, Weights>, ProfileError> {
     let weights = WEIGHTED.into_iter().map(|(point, what)| {
         let weights = weights(point, sets, plugins);
@@ -34,7 +35,7 @@ pub(super) fn by_point(
 fn weights(
     point: ExtensionPoint,
     sets: &PluginSets,
-    plugins: &BTreeMap<PluginName, Plugin>,
+    plugins: &BTreeMap<PluginName, Arc<Plugin>>,
 ) -> Option<Weights> {
     let mut weights = Weights::new();
     let mut total = 0_i64;

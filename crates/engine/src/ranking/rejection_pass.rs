@@ -3,9 +3,12 @@
 
 use std::sync::Arc;
 
-use framework::{Code, ExtensionPoint, Filter, FilterScope, NodeIx, PluginName, Status, Verdicts};
+use framework::{
+    Attempt, Code, Dependence, ExtensionPoint, Filter, FilterScope, NodeIx, PerNode, PluginName,
+    Status, Verdicts,
+};
 
-use super::reads::{FilterScopes, Reads};
+use super::reads::FilterScopes;
 use super::rejections::{Rejections, TierKey};
 use super::unusable::Unusable;
 use crate::cycle::{
@@ -150,9 +153,10 @@ fn add_keys(
 ) -> Result<(), Unusable> {
     let nodes: Vec<NodeIx> = open.iter().map(|open| open.node).collect();
     let mut keys = vec![0; nodes.len()];
-    let (state, pod, handle) = (&subject.state, subject.pod, subject.handle());
+    let handle = subject.handle();
+    let attempt = Attempt::new(&subject.state, subject.pod, &handle);
     call_plugin(ExtensionPoint::Filter, &own.name, subject.cx.probe, || {
-        own.plugin.key_set(state, pod, &handle, &nodes, &mut keys)
+        own.plugin.key_set(&attempt, PerNode::new(&nodes, &mut keys))
     })
     .flatten()?;
     open.iter_mut().zip(keys).for_each(|(open, key)| open.keys.push(key));
@@ -166,12 +170,13 @@ fn reject_some(
     open: &mut Vec<Open>,
     rejections: &mut Rejections,
 ) -> Result<(), Unusable> {
-    let (state, pod, handle) = (&subject.state, &**subject.pod, subject.handle());
+    let handle = subject.handle();
+    let attempt = Attempt::new(&subject.state, subject.pod, &handle);
     call_plugin(ExtensionPoint::Filter, &own.name, subject.cx.probe, || {
         let mut failed = Ok(());
         open.retain_mut(|Open { node, keys }| {
             let view = handle.cluster.node(*node);
-            let status = own.plugin.filter(state, pod, &view, &handle);
+            let status = own.plugin.filter(&attempt, &view);
             if status.is_success() {
                 return true;
             }
@@ -194,13 +199,14 @@ fn verdict_of_tier(
     node: NodeIx,
     key: &TierKey,
 ) -> Result<Status, Unusable> {
-    let (state, pod, handle) = (&subject.state, &**subject.pod, subject.handle());
+    let handle = subject.handle();
+    let attempt = Attempt::new(&subject.state, subject.pod, &handle);
     let view = handle.cluster.node(node);
     let scoped = subject.profile.filter.iter().zip(filters);
     let of_tiers = scoped.filter(|(_, scope)| is_of_tiers(scope));
     for (own, _) in of_tiers.take(key.keys.len()) {
         let status = call_plugin(ExtensionPoint::Filter, &own.name, subject.cx.probe, || {
-            own.plugin.filter(state, pod, &view, &handle)
+            own.plugin.filter(&attempt, &view)
         })?;
         if status.is_rejection() {
             return Ok(attribute(status, own));
@@ -210,7 +216,7 @@ fn verdict_of_tier(
     Ok(key.otherwise.clone())
 }
 
-fn is_of_tiers(filter: &Option<Reads<FilterScope>>) -> bool {
+fn is_of_tiers(filter: &Option<Dependence<FilterScope>>) -> bool {
     filter.is_some_and(|reads| reads.scope == FilterScope::Group)
 }
 

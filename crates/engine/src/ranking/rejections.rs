@@ -182,14 +182,12 @@ impl Rejections {
 
 #[cfg(test)]
 mod tests {
-    use framework::PodPart;
-
-    use super::super::reads::Reads;
     use super::*;
     use crate::world::ChangeLog;
+    use framework::Dependence;
 
-    fn reads(scope: FilterScope) -> Option<Reads<FilterScope>> {
-        Some(Reads { scope, pods: true, part: PodPart::Template })
+    fn reads(scope: FilterScope) -> Option<Dependence<FilterScope>> {
+        Some(Dependence::on(scope))
     }
 
     fn node(index: usize) -> NodeIx {

@@ -1,6 +1,6 @@
 //! The repair of a ranking: plugins look at the nodes that have changed since the last decision for a lane, or at all.
 
-use framework::{ChangedNodes, ExtensionPoint, Filter, NodeBits, NodeIx, Status};
+use framework::{Attempt, ChangedNodes, ExtensionPoint, Filter, NodeBits, NodeIx, Status};
 
 use super::in_parts::run_in_parts;
 use super::local::{LocalScore, LocalScores};
@@ -304,12 +304,13 @@ pub(super) fn retain_by<T>(
     if entries.is_empty() {
         return Ok(());
     }
-    let (handle, pod, state) = (subject.handle(), &**subject.pod, &subject.state);
+    let handle = subject.handle();
+    let attempt = Attempt::new(&subject.state, subject.pod, &handle);
     call_plugin(ExtensionPoint::Filter, &own.name, subject.cx.probe, || {
         let mut failed = Ok(());
         entries.retain(|entry| {
             let node = handle.cluster.node(node(entry));
-            let status = own.plugin.filter(state, pod, &node, &handle);
+            let status = own.plugin.filter(&attempt, &node);
             let passes = status.is_success();
             if !passes && !status.is_rejection() {
                 failed = Err(status);

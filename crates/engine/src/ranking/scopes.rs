@@ -2,18 +2,20 @@
 
 use std::collections::BTreeSet;
 
-use framework::{Filter, FilterScope, PluginName, PodPart, ScoreScope};
+use framework::{
+    Attempt, AttemptMut, Dependence, Filter, FilterScope, PluginName, PodPart, Score, ScoreScope,
+};
 
 use super::local::LocalKey;
-use super::reads::{Basis, FilterScopes, Reads};
+use super::reads::{Basis, FilterScopes};
 use crate::cycle::{Keyed, Subject};
 use crate::plugin_call::call_beside;
-use crate::profile::{Named, ScorePlugin};
+use crate::profile::Named;
 
 /// What the plugins that may take part depend on, by their places in the profile.
 pub(super) struct Scopes {
     pub(super) filters: FilterScopes,
-    pub(super) scores: Vec<Reads<ScoreScope>>,
+    pub(super) scores: Vec<Dependence<ScoreScope>>,
 }
 
 /// The plugins of a decision, by what they depend on.
@@ -22,7 +24,7 @@ pub(super) struct Scoped<'p> {
     /// Filter plugins that look at each node by itself, with the pods on it.
     pub(super) local_filters: Vec<&'p Named<dyn Filter>>,
     /// Score plugins that score each node by itself, without normalisation.
-    pub(super) local_scores: Vec<&'p ScorePlugin>,
+    pub(super) local_scores: Vec<&'p Named<dyn Score>>,
     /// What shares the answers of these two; `None` if a score reads more than requests.
     pub(super) shared: Option<LocalKey>,
     /// Further filter plugins of the first kind, which read more than requests, so that their answers are not shared.
@@ -30,45 +32,38 @@ pub(super) struct Scoped<'p> {
     /// Filter plugins that look at each node by itself, whatever pods are on it.
     pub(super) object_filters: Vec<&'p Named<dyn Filter>>,
     /// Filter plugins that give all nodes of a tier the same verdict.
-    pub(super) tier_filters: Vec<(&'p Named<dyn Filter>, Reads<FilterScope>)>,
+    pub(super) tier_filters: Vec<(&'p Named<dyn Filter>, Dependence<FilterScope>)>,
     /// Score plugins that give all nodes of a tier the same score.
-    pub(super) tier_scores: Vec<(&'p ScorePlugin, Reads<ScoreScope>)>,
+    pub(super) tier_scores: Vec<(&'p Named<dyn Score>, Dependence<ScoreScope>)>,
 }
 
 /// Returns what the Filter plugins depend on; `None` if one depends on the whole cluster.
 pub(super) fn filter_scopes(subject: &mut Subject<'_, '_>) -> Option<FilterScopes> {
-    let (handle, pod) = (subject.handle(), &**subject.pod);
-    let (state, probe) = (&mut subject.state, &mut *subject.cx.probe);
+    let handle = subject.handle();
+    let attempt = Attempt::new(&subject.state, subject.pod, &handle);
+    let probe = &mut *subject.cx.probe;
     let mut filters = Vec::with_capacity(subject.profile.filter.len());
     for own in &subject.profile.filter {
-        if state.skips_filter(&own.name) {
+        if attempt.state.skips_filter(&own.name) {
             filters.push(None);
             continue;
         }
-        let reads = || Reads {
-            scope: own.plugin.scope(state, pod, &handle),
-            pods: own.plugin.depends_on_pods(),
-            part: own.plugin.reads(),
-        };
-        let reads = call_beside("Filter", &own.name, probe, reads).ok();
-        filters.push(Some(reads.filter(|reads| reads.scope != FilterScope::Cluster)?));
+        let dependence = call_beside("Filter", &own.name, probe, || own.dependence(&attempt)).ok();
+        filters.push(Some(dependence.filter(|own| own.scope != FilterScope::Cluster)?));
     }
     Some(filters)
 }
 
 /// Returns what the Score plugins depend on; `None` if one depends on the whole cluster.
-pub(super) fn score_scopes(subject: &mut Subject<'_, '_>) -> Option<Vec<Reads<ScoreScope>>> {
-    let (handle, pod) = (subject.handle(), &**subject.pod);
-    let (state, probe) = (&mut subject.state, &mut *subject.cx.probe);
+pub(super) fn score_scopes(subject: &mut Subject<'_, '_>) -> Option<Vec<Dependence<ScoreScope>>> {
+    let handle = subject.handle();
+    let probe = &mut *subject.cx.probe;
     let mut scores = Vec::with_capacity(subject.profile.score.len());
     for own in &subject.profile.score {
-        let reads = || Reads {
-            scope: own.plugin.scope(state, pod, &handle),
-            pods: own.plugin.depends_on_pods(),
-            part: own.plugin.reads(),
-        };
-        let reads = call_beside("Score", &own.name, probe, reads).ok();
-        scores.push(reads.filter(|reads| reads.scope != ScoreScope::Cluster)?);
+        let attempt = AttemptMut::new(&mut subject.state, subject.pod, &handle);
+        let dependence = call_beside("Score", &own.name, probe, || own.plugin.dependence(attempt));
+        let dependence = dependence.ok().flatten();
+        scores.push(dependence.filter(|own| own.scope != ScoreScope::Cluster)?);
     }
     Some(scores)
 }
@@ -94,7 +89,7 @@ impl<'p> Scoped<'p> {
         let (local, of_objects): (Vec<_>, Vec<_>) =
             by_node.into_iter().partition(|(.., reads)| reads.pods);
         let (tier_scores, local_scores): (Vec<_>, Vec<_>) = scoring.partition(|(_, own, reads)| {
-            own.normalize.is_some() || reads.scope != ScoreScope::Node
+            own.registered.normalize_score.is_some() || reads.scope != ScoreScope::Node
         });
         let mut parts = local_scores.iter().map(|(.., reads)| reads.part);
         let is_shared = parts.all(|part| part == PodPart::Requests);

@@ -1,13 +1,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use framework::{ChangedNodes, FilterScope, NodeBits, NodeIx, PodPart, ScoreScope};
+use framework::{ChangedNodes, Dependence, FilterScope, NodeBits, NodeIx, ScoreScope};
 use proptest::prelude::*;
 
 use super::local::LocalScore;
 use super::nodes::Ranking;
 use super::order::Order;
-use super::reads::{Basis, Reads};
+use super::reads::Basis;
 use super::{blocks, parts};
 use crate::world::ChangeLog;
 
@@ -136,8 +136,8 @@ fn too_many_tiers_are_refused_at_once() {
 #[test]
 fn ranking_catches_up_with_the_log_unless_other_plugins_take_part() {
     let (mut ranking, mut log) = (Ranking::default(), ChangeLog::default());
-    let reads = Reads { scope: FilterScope::Node, pods: true, part: PodPart::Template };
-    let scored = Reads { scope: ScoreScope::Key, pods: false, part: PodPart::Template };
+    let reads = Dependence::on(FilterScope::Node);
+    let scored = Dependence::on(ScoreScope::Key).without_pods();
     let basis = Basis { filters: vec![Some(reads)], scores: vec![Some(scored), None] };
     assert_eq!(ranking.catch_up(&basis, &mut log.reader()), None, "a new ranking needs all nodes");
     ranking.insert(NodeIx::new(3), &[], local(Some(1))).unwrap();

@@ -1,13 +1,14 @@
 //! The pass over one node of each tier.
 
-use framework::{ExtensionPoint, NodeGroup, NodeIx, PluginName, ScoreScope, Status};
+use framework::{
+    Dependence, ExtensionPoint, NodeGroup, NodeIx, PluginName, Score, ScoreScope, Status,
+};
 
-use super::reads::Reads;
 use super::repair::retain_by;
 use super::scopes::Scoped;
 use super::unusable::Unusable;
 use crate::cycle::{FeasibleNodes, Form, Scorer, Subject, Totals, run_pre_score, score_by};
-use crate::profile::ScorePlugin;
+use crate::profile::Named;
 
 /// Returns what is added to the scores of each tier; `None` for a tier whose nodes are not feasible.
 pub(super) fn decide_tiers(
@@ -39,7 +40,7 @@ fn score_tiers(
     if tiers.iter().map(|tier| tier.len).sum::<usize>() < 2 {
         return Ok(added);
     }
-    let by_tiers = |reads: &Reads<ScoreScope>| reads.scope == ScoreScope::Group;
+    let by_tiers = |reads: &Dependence<ScoreScope>| reads.scope == ScoreScope::Group;
     if scoped.tier_scores.iter().any(|(_, reads)| by_tiers(reads)) {
         let takes_part = |name: &PluginName| {
             let mut own = scoped.tier_scores.iter();
@@ -57,7 +58,7 @@ fn score_tiers(
 fn add_scores<'p>(
     subject: &mut Subject<'_, '_>,
     tiers: &[NodeGroup],
-    plugins: impl Iterator<Item = &'p (&'p ScorePlugin, Reads<ScoreScope>)>,
+    plugins: impl Iterator<Item = &'p (&'p Named<dyn Score>, Dependence<ScoreScope>)>,
     totals: &mut [i64],
 ) -> Result<(), Status> {
     let nodes: Vec<NodeIx> = tiers.iter().map(|tier| tier.node).collect();

@@ -2,7 +2,9 @@
 
 use engine::Outcome;
 use framework::testing::{PodBuilder, node, pod};
-use framework::{CycleState, Filter, NodeView, Plugin, Pod, PreFilter, PreFilterResult, Status};
+use framework::{
+    Attempt, AttemptMut, Filter, NodeView, Plugin, Pod, PreFilter, PreFilterResult, Status,
+};
 
 use crate::harness::*;
 
@@ -57,37 +59,26 @@ struct Counting;
 struct Guests(usize);
 
 impl PreFilter for Counting {
-    fn pre_filter(
-        &self,
-        state: &mut CycleState,
-        _: &Pod,
-        _: &framework::Handle<'_>,
-    ) -> Result<PreFilterResult, Status> {
-        state.write(Guests(0));
+    fn pre_filter(&self, attempt: AttemptMut<'_>) -> Result<PreFilterResult, Status> {
+        attempt.state.write(Guests(0));
         Ok(PreFilterResult::default())
     }
 }
 
 impl framework::PreFilterExtensions for Counting {
-    fn add_pod(&self, state: &mut CycleState, _: &Pod, _: &Pod, _: &NodeView<'_>) -> Status {
-        state.read_mut::<Guests>().unwrap().0 += 1;
+    fn add_pod(&self, attempt: AttemptMut<'_>, _: &Pod, _: &NodeView<'_>) -> Status {
+        attempt.state.read_mut::<Guests>().unwrap().0 += 1;
         yes()
     }
 
-    fn remove_pod(&self, _: &mut CycleState, _: &Pod, _: &Pod, _: &NodeView<'_>) -> Status {
+    fn remove_pod(&self, _: AttemptMut<'_>, _: &Pod, _: &NodeView<'_>) -> Status {
         yes()
     }
 }
 
 impl Filter for Counting {
-    fn filter(
-        &self,
-        state: &CycleState,
-        _: &Pod,
-        node: &NodeView<'_>,
-        _: &framework::Handle<'_>,
-    ) -> Status {
-        let guests = state.read::<Guests>().unwrap().0;
+    fn filter(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Status {
+        let guests = attempt.state.read::<Guests>().unwrap().0;
         assert_eq!(node.pod_count(), i64::try_from(guests).unwrap(), "on {}", node.name());
         if guests > 1 { no("crowded") } else { yes() }
     }

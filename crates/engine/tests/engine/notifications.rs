@@ -1,6 +1,7 @@
 //! What plugins are notified of outside attempts (timers, deleted and bound pods), the commands that they
 //! give then, and the objects that they read decoded.
 
+use framework::Attempt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -58,9 +59,9 @@ impl PodDeleted for Listener {
 }
 
 impl PostBind for Listener {
-    fn post_bind(&self, _: &CycleState, pod: &Pod, node: &str, handle: &Handle<'_>) {
-        self.log.push(format!("bound {} to {node}", pod.key.name));
-        Self::react(self.on_bind, handle);
+    fn post_bind(&self, attempt: &Attempt<'_>, node: &str) {
+        self.log.push(format!("bound {} to {node}", attempt.pod.key.name));
+        Self::react(self.on_bind, attempt.handle);
     }
 }
 
@@ -381,15 +382,9 @@ struct Quota {
 struct InQuota;
 
 impl Filter for InQuota {
-    fn filter(
-        &self,
-        _: &CycleState,
-        pod: &Pod,
-        node: &NodeView<'_>,
-        handle: &Handle<'_>,
-    ) -> Status {
-        let namespace = &pod.key.namespace;
-        match handle.cluster.decoded::<Quota>(QUOTAS, namespace, "quota") {
+    fn filter(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Status {
+        let namespace = &attempt.pod.key.namespace;
+        match attempt.handle.cluster.decoded::<Quota>(QUOTAS, namespace, "quota") {
             Some(quota) if quota.nodes.iter().any(|name| **name == **node.name()) => yes(),
             Some(_) => no("not in the quota"),
             None => no("no quota"),

@@ -1,6 +1,6 @@
 //! Preemption by a plugin that counts pods itself, in the manner of CapacityScheduling.
 
-use framework::preemption::{Attempt, Evaluator, Victims, preempt};
+use framework::preemption::{Evaluator, FailedAttempt, Victims, preempt};
 use framework::testing::{node, pod};
 use framework::*;
 
@@ -28,32 +28,27 @@ impl PreEnqueue for Quota {
 }
 
 impl PreFilter for Quota {
-    fn pre_filter(
-        &self,
-        state: &mut CycleState,
-        _: &Pod,
-        handle: &Handle<'_>,
-    ) -> Result<PreFilterResult, Status> {
-        state.write(Placed(handle.cluster.pod_count()));
+    fn pre_filter(&self, attempt: AttemptMut<'_>) -> Result<PreFilterResult, Status> {
+        attempt.state.write(Placed(attempt.handle.cluster.pod_count()));
         Ok(PreFilterResult::default())
     }
 }
 
 impl PreFilterExtensions for Quota {
-    fn add_pod(&self, state: &mut CycleState, _: &Pod, _: &Pod, _: &NodeView<'_>) -> Status {
-        state.write(Placed(placed(state) + 1));
+    fn add_pod(&self, attempt: AttemptMut<'_>, _: &Pod, _: &NodeView<'_>) -> Status {
+        attempt.state.write(Placed(placed(attempt.state) + 1));
         yes()
     }
 
-    fn remove_pod(&self, state: &mut CycleState, _: &Pod, _: &Pod, _: &NodeView<'_>) -> Status {
-        state.write(Placed(placed(state) - 1));
+    fn remove_pod(&self, attempt: AttemptMut<'_>, _: &Pod, _: &NodeView<'_>) -> Status {
+        attempt.state.write(Placed(placed(attempt.state) - 1));
         yes()
     }
 }
 
 impl Filter for Quota {
-    fn filter(&self, state: &CycleState, _: &Pod, _: &NodeView<'_>, _: &Handle<'_>) -> Status {
-        if placed(state) < LIMIT { yes() } else { no("quota") }
+    fn filter(&self, attempt: &Attempt<'_>, _: &NodeView<'_>) -> Status {
+        if placed(attempt.state) < LIMIT { yes() } else { no("quota") }
     }
 }
 
@@ -69,7 +64,7 @@ impl Evaluator for Quota {
     /// Removes pods until the state of the trial is below the limit.
     fn select_victims_on_node(
         &self,
-        attempt: &Attempt<'_>,
+        attempt: &FailedAttempt<'_>,
         node: NodeIx,
         trial: &mut dyn Trial,
     ) -> Result<Victims, Status> {
@@ -91,13 +86,11 @@ impl Evaluator for Quota {
 impl PostFilter for Quota {
     fn post_filter(
         &self,
-        state: &mut CycleState,
-        pod: &Pod,
+        attempt: AttemptMut<'_>,
         verdicts: &Verdicts,
         dry_run: &mut dyn DryRun,
-        handle: &Handle<'_>,
     ) -> PostFilterResult {
-        preempt(self, &mut Attempt { pod, state, verdicts, handle: *handle }, dry_run)
+        preempt(self, &mut FailedAttempt::new(attempt, verdicts), dry_run)
     }
 }
 

@@ -8,7 +8,8 @@ use engine::record::{Choice, Finding, Record};
 use engine::{EffectKind, TieBreak};
 use framework::testing::pod;
 use framework::{
-    CycleState, Filter, FilterScope, Handle, NodeView, Plugin, Pod, Score, ScoreScope, Status,
+    Attempt, AttemptMut, Dependence, Filter, FilterScope, NodeView, Plugin, Score, ScoreScope,
+    Status,
 };
 
 use crate::harness::*;
@@ -105,32 +106,26 @@ fn victims_and_the_nominated_node_are_recorded() {
 struct ByNode;
 
 impl Filter for ByNode {
-    fn filter(&self, _: &CycleState, pod: &Pod, node: &NodeView<'_>, _: &Handle<'_>) -> Status {
-        match pod.labels.get("fits") {
+    fn filter(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Status {
+        match attempt.pod.labels.get("fits") {
             Some(_) => yes(),
             None if **node.name() == *"b" => never("closed"),
             None => no("not here"),
         }
     }
 
-    fn scope(&self, _: &mut CycleState, _: &Pod, _: &Handle<'_>) -> FilterScope {
-        FilterScope::Node
+    fn dependence(&self, _attempt: &Attempt<'_>) -> Option<Dependence<FilterScope>> {
+        Some(Dependence::on(FilterScope::Node))
     }
 }
 
 impl Score for ByNode {
-    fn score(
-        &self,
-        _: &CycleState,
-        _: &Pod,
-        node: &NodeView<'_>,
-        _: &Handle<'_>,
-    ) -> Result<i64, Status> {
+    fn score(&self, _: &Attempt<'_>, node: &NodeView<'_>) -> Result<i64, Status> {
         Ok(i64::from(**node.name() != *"a"))
     }
 
-    fn scope(&self, _: &mut CycleState, _: &Pod, _: &Handle<'_>) -> ScoreScope {
-        ScoreScope::Node
+    fn dependence(&self, _attempt: AttemptMut<'_>) -> Option<Dependence<ScoreScope>> {
+        Some(Dependence::on(ScoreScope::Node))
     }
 }
 

@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use engine::{EffectKind, Outcome};
 use framework::testing::pod;
-use framework::{
-    Code, Command, CycleState, Handle, PermitVerdict, Plugin, Pod, Reserve, Status, Uid,
-};
+use framework::{AttemptMut, Code, Command, PermitVerdict, Plugin, Reserve, Status, Uid};
 
 use crate::harness::*;
 
@@ -279,11 +277,12 @@ fn activate_moves_pods_past_their_backoff() {
 struct Together;
 
 impl Reserve for Together {
-    fn reserve(&self, _: &mut CycleState, _: &Pod, _: &str, _: &Handle<'_>) -> Status {
+    fn reserve(&self, _: AttemptMut<'_>, _: &str) -> Status {
         Status::success()
     }
 
-    fn unreserve(&self, _: &mut CycleState, pod: &Pod, _: &str, handle: &Handle<'_>) {
+    fn unreserve(&self, attempt: AttemptMut<'_>, _: &str) {
+        let AttemptMut { pod, handle, .. } = attempt;
         assert!(handle.cluster.pods().any(|placed| placed.pod.uid == pod.uid), "still assumed");
         assert!(!handle.waiting.contains_key(&pod.uid), "it waits no longer");
         let pending: Vec<&str> = handle.pending_in("default").map(|pod| &*pod.key.name).collect();

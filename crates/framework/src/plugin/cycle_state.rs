@@ -138,7 +138,8 @@ impl CycleState {
     }
 
     /// Reports that keys of nodes that have not changed may differ from those of the last attempt; see
-    /// [`FilterScope::Group`](crate::FilterScope::Group). A plugin calls it before or in `scope`.
+    /// [`FilterScope::Group`](crate::FilterScope::Group). A plugin calls it in PreFilter or in
+    /// [`Score::dependence`](crate::Score::dependence).
     pub fn regroup(&mut self) {
         self.kept.regroup();
     }

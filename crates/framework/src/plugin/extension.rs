@@ -1,6 +1,7 @@
 //! The extension points: one trait each, named as in the Kubernetes scheduling framework.
 //!
-//! Plugins take `&self` and hand data from one point to the next in the [`CycleState`]. Between
+//! Plugins take `&self` and hand data from one point to the next in the
+//! [`CycleState`](crate::CycleState). Between
 //! attempts a plugin keeps no state of its own, except metrics, caches of values it can compute again,
 //! and what [`Reserve`] records about pods that are being bound.
 
@@ -9,8 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{
-    Answer, Binding, CycleState, Detail, DryRun, FilterScope, Handle, NodeBits, NodeGroup, NodeIx,
-    NodeView, ObjectKey, Pod, PodPart, PodQuery, QueuedPod, ScoreScope, Status, Verdicts, Write,
+    Answer, Attempt, AttemptMut, Binding, Dependence, Detail, DryRun, FilterScope, Handle,
+    NodeBits, NodeGroup, NodeIx, NodeView, ObjectKey, PerNode, Pod, PodQuery, QueuedPod,
+    ScoreScope, Status, Verdicts, Write,
 };
 
 /// Decides whether a pod may enter the active queue.
@@ -43,59 +45,30 @@ pub trait PreFilter: Send + Sync {
     /// - UnschedulableAndUnresolvable ends the attempt at once, Unschedulable ends it after the
     ///   remaining PreFilter plugins.
     /// - Any other status fails the attempt with an error.
-    fn pre_filter(
-        &self,
-        state: &mut CycleState,
-        pod: &Pod,
-        handle: &Handle<'_>,
-    ) -> Result<PreFilterResult, Status>;
+    fn pre_filter(&self, attempt: AttemptMut<'_>) -> Result<PreFilterResult, Status>;
 }
 
 /// Updates the data of a PreFilter when a dry run adds pods to a node or removes pods from it.
 pub trait PreFilterExtensions: Send + Sync {
     /// Takes `other` to run on `node`. Any status but success ends the dry run on this node.
-    fn add_pod(
-        &self,
-        state: &mut CycleState,
-        pod: &Pod,
-        other: &Pod,
-        node: &NodeView<'_>,
-    ) -> Status;
+    fn add_pod(&self, attempt: AttemptMut<'_>, other: &Pod, node: &NodeView<'_>) -> Status;
 
     /// Takes `other` to be removed from `node`. Any status but success ends the dry run on this node.
-    fn remove_pod(
-        &self,
-        state: &mut CycleState,
-        pod: &Pod,
-        other: &Pod,
-        node: &NodeView<'_>,
-    ) -> Status;
+    fn remove_pod(&self, attempt: AttemptMut<'_>, other: &Pod, node: &NodeView<'_>) -> Status;
 }
 
 /// Decides which nodes can take the pod.
 pub trait Filter: Send + Sync {
     /// One-node form: returns the verdict on `node`.
-    fn filter(
-        &self,
-        state: &CycleState,
-        pod: &Pod,
-        node: &NodeView<'_>,
-        handle: &Handle<'_>,
-    ) -> Status;
+    fn filter(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Status;
 
     /// Set form: keeps in `nodes` the nodes that pass. The default [loops](Self::filter_each) over the
     /// one-node form.
     ///
     /// # Errors
     /// A status that is not a rejection. It ends the attempt.
-    fn filter_set(
-        &self,
-        state: &CycleState,
-        pod: &Pod,
-        handle: &Handle<'_>,
-        nodes: &mut NodeBits,
-    ) -> Result<(), Status> {
-        self.filter_each(state, pod, handle, nodes)
+    fn filter_set(&self, attempt: &Attempt<'_>, nodes: &mut NodeBits) -> Result<(), Status> {
+        self.filter_each(attempt, nodes)
     }
 
     /// Keeps in `nodes` the nodes that pass the one-node form. Set forms call it where they have no
@@ -103,16 +76,10 @@ pub trait Filter: Send + Sync {
     ///
     /// # Errors
     /// The first status of the one-node form that is neither success nor a rejection.
-    fn filter_each(
-        &self,
-        state: &CycleState,
-        pod: &Pod,
-        handle: &Handle<'_>,
-        nodes: &mut NodeBits,
-    ) -> Result<(), Status> {
+    fn filter_each(&self, attempt: &Attempt<'_>, nodes: &mut NodeBits) -> Result<(), Status> {
         let mut failed = Ok(());
         nodes.retain(|node| {
-            let status = self.filter(state, pod, &handle.cluster.node(node), handle);
+            let status = self.filter(attempt, &attempt.handle.cluster.node(node));
             if !status.is_success() && !status.is_rejection() && failed.is_ok() {
                 failed = Err(status);
                 return false;
@@ -122,37 +89,21 @@ pub trait Filter: Send + Sync {
         failed
     }
 
-    /// Whether the verdict on a node, or its [key](Self::key_set), can change when pods are added to the node or
-    /// removed from it. If not, a dry run filters each node once, and a decision looks again only at nodes whose
-    /// objects have changed.
-    fn depends_on_pods(&self) -> bool {
-        true
+    /// Returns what the verdict on a node depends on, so that the scheduler can keep verdicts for the next pod of the
+    /// [template](crate::Template). The scheduler asks after PreFilter in each attempt; for whether
+    /// [pods](Dependence::pods) matter it may also ask before.
+    ///
+    /// `None`, the default, leaves it to [what the plugin registered](crate::Plugin::inferred_dependence), and
+    /// makes the scheduler filter every node for each pod of the profile.
+    fn dependence(&self, _attempt: &Attempt<'_>) -> Option<Dependence<FilterScope>> {
+        None
     }
 
-    /// Returns what the verdict on a node depends on. The scheduler keeps such verdicts for the next pod of
-    /// the [template](crate::Template) of `pod`. It asks after PreFilter in each attempt.
-    fn scope(&self, _state: &mut CycleState, _pod: &Pod, _handle: &Handle<'_>) -> FilterScope {
-        FilterScope::Cluster
-    }
-
-    /// Returns the part of the pod that the verdict depends on, beside the node. It is asked only about verdicts of
-    /// the scopes [`FilterScope::Node`] and [`FilterScope::NodeAsOf`].
-    fn reads(&self) -> PodPart {
-        PodPart::Template
-    }
-
-    /// Writes the key of `nodes[i]` to `keys[i]`; see [`FilterScope::Group`]. The nodes are in ascending order.
+    /// Writes the key of each node; see [`FilterScope::Group`]. The nodes are in ascending order.
     ///
     /// # Errors
     /// Any status. The attempt then filters every node. The default has no keys.
-    fn key_set(
-        &self,
-        _state: &CycleState,
-        _pod: &Pod,
-        _handle: &Handle<'_>,
-        _nodes: &[NodeIx],
-        _keys: &mut [i64],
-    ) -> Result<(), Status> {
+    fn key_set(&self, _attempt: &Attempt<'_>, _keys: PerNode<'_>) -> Result<(), Status> {
         Err(Status::error("the plugin has no keys"))
     }
 
@@ -165,18 +116,11 @@ pub trait Filter: Send + Sync {
     /// Records in `verdicts` why the set form rejected each of `rejected`. It runs only when reasons
     /// are needed. The default records the [only rejection](Self::only_rejection), or runs the
     /// one-node form again.
-    fn explain_set(
-        &self,
-        state: &CycleState,
-        pod: &Pod,
-        handle: &Handle<'_>,
-        rejected: &NodeBits,
-        verdicts: &mut Verdicts,
-    ) {
+    fn explain_set(&self, attempt: &Attempt<'_>, rejected: &NodeBits, verdicts: &mut Verdicts) {
         match self.only_rejection() {
             Some(status) => verdicts.record_all(rejected, status),
             None => rejected.iter().for_each(|node| {
-                let status = self.filter(state, pod, &handle.cluster.node(node), handle);
+                let status = self.filter(attempt, &attempt.handle.cluster.node(node));
                 verdicts.record(node, status);
             }),
         }
@@ -185,13 +129,7 @@ pub trait Filter: Send + Sync {
     /// Returns details that the verdicts on `rejected` leave out because kube-scheduler's texts have
     /// no room for them. Only explanations ask for it, never a decision, a condition or an event. A
     /// node may be left out.
-    fn details(
-        &self,
-        _state: &CycleState,
-        _pod: &Pod,
-        _handle: &Handle<'_>,
-        _rejected: &NodeBits,
-    ) -> Vec<Detail> {
+    fn details(&self, _attempt: &Attempt<'_>, _rejected: &NodeBits) -> Vec<Detail> {
         Vec::new()
     }
 }
@@ -238,11 +176,9 @@ pub trait PostFilter: Send + Sync {
     /// [`Command::Preempt`](crate::Command::Preempt).
     fn post_filter(
         &self,
-        state: &mut CycleState,
-        pod: &Pod,
+        attempt: AttemptMut<'_>,
         verdicts: &Verdicts,
         dry_run: &mut dyn DryRun,
-        handle: &Handle<'_>,
     ) -> PostFilterResult;
 }
 
@@ -250,26 +186,14 @@ pub trait PostFilter: Send + Sync {
 pub trait PreScore: Send + Sync {
     /// Runs once per cycle with the feasible nodes. [`Status::skip`] leaves out this plugin's Score,
     /// any other failure ends the attempt.
-    fn pre_score(
-        &self,
-        state: &mut CycleState,
-        pod: &Pod,
-        handle: &Handle<'_>,
-        nodes: &[NodeIx],
-    ) -> Status;
+    fn pre_score(&self, attempt: AttemptMut<'_>, nodes: &[NodeIx]) -> Status;
 
     /// Runs instead of [`pre_score`](Self::pre_score) with the feasible nodes in groups, if the score has the
     /// scope [`ScoreScope::Group`]. The default passes a node of each group, which is enough for scores that
     /// depend on the keys of feasible nodes but not on their number.
-    fn pre_score_groups(
-        &self,
-        state: &mut CycleState,
-        pod: &Pod,
-        handle: &Handle<'_>,
-        groups: &[NodeGroup],
-    ) -> Status {
+    fn pre_score_groups(&self, attempt: AttemptMut<'_>, groups: &[NodeGroup]) -> Status {
         let nodes: Vec<NodeIx> = groups.iter().map(|group| group.node).collect();
-        self.pre_score(state, pod, handle, &nodes)
+        self.pre_score(attempt, &nodes)
     }
 }
 
@@ -280,101 +204,63 @@ pub trait Score: Send + Sync {
     ///
     /// # Errors
     /// Any status ends the attempt.
-    fn score(
-        &self,
-        state: &CycleState,
-        pod: &Pod,
-        node: &NodeView<'_>,
-        handle: &Handle<'_>,
-    ) -> Result<i64, Status>;
+    fn score(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Result<i64, Status>;
 
-    /// Set form: writes the score of `nodes[i]` to `scores[i]`. The default loops over the one-node
-    /// form.
+    /// Set form: writes the score of each node. The default loops over the one-node form.
     ///
     /// # Errors
     /// Any status ends the attempt.
-    fn score_set(
-        &self,
-        state: &CycleState,
-        pod: &Pod,
-        handle: &Handle<'_>,
-        nodes: &[NodeIx],
-        scores: &mut [i64],
-    ) -> Result<(), Status> {
-        for (node, score) in nodes.iter().zip(scores) {
-            *score = self.score(state, pod, &handle.cluster.node(*node), handle)?;
+    fn score_set(&self, attempt: &Attempt<'_>, scores: PerNode<'_>) -> Result<(), Status> {
+        for (node, score) in scores.nodes.iter().zip(scores.values) {
+            *score = self.score(attempt, &attempt.handle.cluster.node(*node))?;
         }
         Ok(())
     }
 
     /// Returns what the score of a node depends on. The scheduler asks after PreFilter in each attempt,
-    /// also if PreScore is going to return Skip. With the answers [`ScoreScope::Node`] and
+    /// also if PreScore is going to return Skip. With the scopes [`ScoreScope::Node`] and
     /// [`ScoreScope::Key`], PreScore must not depend on the nodes that it gets.
-    fn scope(&self, _state: &mut CycleState, _pod: &Pod, _handle: &Handle<'_>) -> ScoreScope {
-        ScoreScope::Cluster
+    ///
+    /// `None`, the default, stands for the whole cluster: the scheduler scores every node for each pod of the
+    /// profile.
+    fn dependence(&self, _attempt: AttemptMut<'_>) -> Option<Dependence<ScoreScope>> {
+        None
     }
 
-    /// Returns the part of the pod that the score depends on, beside the node. It is asked only about scores of
-    /// the scope [`ScoreScope::Node`].
-    fn reads(&self) -> PodPart {
-        PodPart::Template
-    }
-
-    /// Whether the score of a node, or its [key](Self::key_set), can change when pods are added to the node or
-    /// removed from it. If not, a decision looks again only at nodes whose objects have changed.
-    fn depends_on_pods(&self) -> bool {
-        true
-    }
-
-    /// Writes the key of `nodes[i]` to `keys[i]`; see [`ScoreScope::Key`] and [`ScoreScope::Group`]. The nodes are in
-    /// ascending order. The default is the score before it is normalised.
+    /// Writes the key of each node; see [`ScoreScope::Key`] and [`ScoreScope::Group`]. The nodes are in ascending
+    /// order. The default is the score before it is normalised.
     ///
     /// # Errors
     /// Any status. The attempt then scores every node.
-    fn key_set(
-        &self,
-        state: &CycleState,
-        pod: &Pod,
-        handle: &Handle<'_>,
-        nodes: &[NodeIx],
-        keys: &mut [i64],
-    ) -> Result<(), Status> {
-        self.score_set(state, pod, handle, nodes, keys)
+    fn key_set(&self, attempt: &Attempt<'_>, keys: PerNode<'_>) -> Result<(), Status> {
+        self.score_set(attempt, keys)
     }
 }
 
 /// Scales the scores of one plugin to 0 to 100.
 pub trait NormalizeScore: Send + Sync {
-    /// Rewrites `scores[i]`, the score of `nodes[i]`. Any status but success ends the attempt.
-    fn normalize_score(
-        &self,
-        state: &CycleState,
-        pod: &Pod,
-        nodes: &[NodeIx],
-        scores: &mut [i64],
-        handle: &Handle<'_>,
-    ) -> Status;
+    /// Rewrites the score of each node. Any status but success ends the attempt.
+    fn normalize_score(&self, attempt: &Attempt<'_>, scores: PerNode<'_>) -> Status;
 }
 
 /// Reserves what the pod needs beyond the node, until the pod is bound.
 pub trait Reserve: Send + Sync {
     /// Runs when the pod is assumed on `node`. Any status but success fails the attempt, and
     /// [`unreserve`](Self::unreserve) runs for all Reserve plugins.
-    fn reserve(&self, state: &mut CycleState, pod: &Pod, node: &str, handle: &Handle<'_>)
-    -> Status;
+    fn reserve(&self, attempt: AttemptMut<'_>, node: &str) -> Status;
 
     /// Releases what [`reserve`](Self::reserve) took, because the attempt failed. It must be
     /// idempotent: it may run without an earlier reserve, and more than once. The node may not exist
     /// any more.
-    fn unreserve(&self, state: &mut CycleState, pod: &Pod, node: &str, handle: &Handle<'_>);
+    fn unreserve(&self, attempt: AttemptMut<'_>, node: &str);
 
     /// Undoes a [`reserve`](Self::reserve) that was tried for a while, so that the plugin is as it was before. No
     /// request was made for the pod, and commands that the plugin gives are dropped.
     ///
     /// By default this is [`unreserve`](Self::unreserve). A plugin implements it if its Unreserve does more, for
     /// example frees what an earlier attempt of the pod has written.
-    fn undo_reserve(&self, state: &mut CycleState, pod: &Pod, node: &str, handle: &Handle<'_>) {
-        self.unreserve(state, pod, node, handle);
+    fn undo_reserve(&self, attempt: AttemptMut<'_>, node: &str) {
+        self.unreserve(attempt, node);
     }
 }
 
@@ -398,13 +284,7 @@ pub enum PermitVerdict {
 pub trait Permit: Send + Sync {
     /// Runs after Reserve. The plugin can allow or reject other waiting pods through `handle`, with
     /// [`Command::Allow`](crate::Command::Allow) and [`Command::Reject`](crate::Command::Reject).
-    fn permit(
-        &self,
-        state: &mut CycleState,
-        pod: &Pod,
-        node: &str,
-        handle: &Handle<'_>,
-    ) -> PermitVerdict;
+    fn permit(&self, attempt: AttemptMut<'_>, node: &str) -> PermitVerdict;
 }
 
 /// The answer of a PreBind plugin before anything is written.
@@ -460,24 +340,12 @@ pub enum PreBindStep {
 /// Writes the objects that must be in place before the pod is bound.
 pub trait PreBind: Send + Sync {
     /// Decides, before anything is written, whether PreBind has work to do.
-    fn pre_flight(
-        &self,
-        state: &CycleState,
-        pod: &Pod,
-        node: &str,
-        handle: &Handle<'_>,
-    ) -> PreBindPreFlight;
+    fn pre_flight(&self, attempt: &Attempt<'_>, node: &str) -> PreBindPreFlight;
 
     /// Performs one step. The engine calls it again with the outcome of the step, until it returns
     /// [`PreBindStep::Done`].
-    fn pre_bind(
-        &self,
-        state: &mut CycleState,
-        pod: &Pod,
-        node: &str,
-        handle: &Handle<'_>,
-        input: PreBindInput<'_>,
-    ) -> PreBindStep;
+    fn pre_bind(&self, attempt: AttemptMut<'_>, node: &str, input: PreBindInput<'_>)
+    -> PreBindStep;
 }
 
 /// The answer of a Bind plugin.
@@ -494,13 +362,13 @@ pub enum BindStep {
 /// Binds the pod to its node.
 pub trait Bind: Send + Sync {
     /// Runs plugin by plugin, until one does not skip.
-    fn bind(&self, state: &CycleState, pod: &Pod, node: &str, handle: &Handle<'_>) -> BindStep;
+    fn bind(&self, attempt: &Attempt<'_>, node: &str) -> BindStep;
 }
 
 /// Is notified of bound pods.
 pub trait PostBind: Send + Sync {
     /// Runs after the pod is bound.
-    fn post_bind(&self, state: &CycleState, pod: &Pod, node: &str, handle: &Handle<'_>);
+    fn post_bind(&self, attempt: &Attempt<'_>, node: &str);
 }
 
 /// Runs at times the plugin sets. Not an extension point of a profile: it runs wherever the plugin is

@@ -1,6 +1,7 @@
 //! The plugin interface: extension points, statuses, events and queueing hints, the [`Handle`] and the
 //! [`Registry`].
 
+mod attempt;
 mod cycle_state;
 mod dry_run;
 mod effect;
@@ -10,6 +11,8 @@ mod feed;
 mod handle;
 mod kept;
 mod metrics;
+mod per_node;
+mod points;
 mod queued;
 mod registration;
 mod registry;
@@ -18,6 +21,7 @@ mod score;
 mod status;
 mod verdicts;
 
+pub use self::attempt::{Attempt, AttemptMut};
 pub use self::cycle_state::{CycleState, StateData};
 pub use self::dry_run::{DryRun, Trial};
 pub use self::effect::{Answer, Binding, EventType, PodEvent, StatusPatch, Write, WriteAction};
@@ -37,10 +41,12 @@ pub use self::metrics::{
     Counter, CounterVec, Gauge, GaugeVec, Histogram, HistogramSnapshot, HistogramVec, Metric,
     MetricKind, MetricVec, Sample, SampleValue,
 };
+pub use self::per_node::PerNode;
+pub use self::points::ExtensionPoint;
 pub use self::queued::{QueueTimes, QueuedPod, Waiting};
-pub use self::registration::{EventRegistration, ExtensionPoint, HintFn, Plugin, PluginBuilder};
+pub use self::registration::{EventRegistration, HintFn, Plugin, PluginBuilder};
 pub use self::registry::{Factory, PluginArgs, PluginGates, PluginName, Registry, RegistryError};
-pub use self::scope::{FilterScope, NodeGroup, PodPart, ScoreScope};
+pub use self::scope::{Dependence, FilterScope, NodeGroup, PodPart, ScoreScope};
 pub use self::score::{MAX_NODE_SCORE, MIN_NODE_SCORE, default_normalize_score};
 pub use self::status::{Code, Status};
 pub use self::verdicts::{Detail, VerdictId, Verdicts};

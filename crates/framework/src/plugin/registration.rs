@@ -8,110 +8,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::{
-    Bind, ClusterEvent, Decoders, EventObjects, EventResource, ExtraFields, Feed, Filter, Handle,
-    Metric, NormalizeScore, Permit, PluginName, Pod, PodDeleted, PostBind, PostFilter, PreBind,
-    PreEnqueue, PreFilter, PreFilterExtensions, PreScore, QueueSort, QueueingHint, Reserve, Score,
-    StandingQueries, Timer,
+    Bind, ClusterEvent, Decoders, EventObjects, EventResource, ExtensionPoint, ExtraFields, Feed,
+    Filter, Handle, Metric, NormalizeScore, Permit, PluginName, Pod, PodDeleted, PostBind,
+    PostFilter, PreBind, PreEnqueue, PreFilter, PreFilterExtensions, PreScore, QueueSort,
+    QueueingHint, Reserve, Score, StandingQueries, Timer, extension_points,
 };
-
-/// The extension points that a profile can configure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ExtensionPoint {
-    /// Decides whether a pod may enter the active queue.
-    PreEnqueue,
-    /// Orders the active queue.
-    QueueSort,
-    /// Prepares the filters.
-    PreFilter,
-    /// Decides which nodes can take the pod.
-    Filter,
-    /// Tries to make room for a pod that no node can take.
-    PostFilter,
-    /// Prepares the scores.
-    PreScore,
-    /// Scores feasible nodes.
-    Score,
-    /// Reserves what the pod needs beyond the node.
-    Reserve,
-    /// Allows, delays or rejects the binding.
-    Permit,
-    /// Writes the objects that must be in place before the bind.
-    PreBind,
-    /// Binds the pod.
-    Bind,
-    /// Is notified of bound pods.
-    PostBind,
-    /// Proposes sets of nodes for a pod group.
-    PlacementGenerate,
-    /// Scores such sets.
-    PlacementScore,
-}
-
-impl ExtensionPoint {
-    /// All points, in the order in which kube-scheduler resolves a profile.
-    pub const ALL: [Self; 14] = [
-        Self::PreFilter,
-        Self::Filter,
-        Self::PostFilter,
-        Self::Reserve,
-        Self::PreScore,
-        Self::Score,
-        Self::PreBind,
-        Self::Bind,
-        Self::PostBind,
-        Self::Permit,
-        Self::PreEnqueue,
-        Self::QueueSort,
-        Self::PlacementGenerate,
-        Self::PlacementScore,
-    ];
-
-    /// Returns the name in metric labels, for example `PreFilter`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::PreEnqueue => "PreEnqueue",
-            Self::QueueSort => "QueueSort",
-            Self::PreFilter => "PreFilter",
-            Self::Filter => "Filter",
-            Self::PostFilter => "PostFilter",
-            Self::PreScore => "PreScore",
-            Self::Score => "Score",
-            Self::Reserve => "Reserve",
-            Self::Permit => "Permit",
-            Self::PreBind => "PreBind",
-            Self::Bind => "Bind",
-            Self::PostBind => "PostBind",
-            Self::PlacementGenerate => "PlacementGenerate",
-            Self::PlacementScore => "PlacementScore",
-        }
-    }
-
-    /// Returns the name of the field of `plugins` in a profile, for example `preFilter`.
-    pub const fn config_name(self) -> &'static str {
-        match self {
-            Self::PreEnqueue => "preEnqueue",
-            Self::QueueSort => "queueSort",
-            Self::PreFilter => "preFilter",
-            Self::Filter => "filter",
-            Self::PostFilter => "postFilter",
-            Self::PreScore => "preScore",
-            Self::Score => "score",
-            Self::Reserve => "reserve",
-            Self::Permit => "permit",
-            Self::PreBind => "preBind",
-            Self::Bind => "bind",
-            Self::PostBind => "postBind",
-            Self::PlacementGenerate => "placementGenerate",
-            Self::PlacementScore => "placementScore",
-        }
-    }
-}
-
-impl fmt::Display for ExtensionPoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
 
 /// A queueing hint (`QueueingHintFn`): decides whether an event may make a pod schedulable that the
 /// plugin rejected. The cluster of its handle includes the change.
@@ -136,120 +37,116 @@ impl EventRegistration {
     }
 }
 
-/// A plugin: its extension points and what it registers. Build one with [`Plugin::new`].
-///
-/// The field of an extension point is `None` if the plugin does not implement it.
-#[derive(Clone)]
-#[expect(missing_docs, reason = "each field is the extension point of its name")]
-#[non_exhaustive]
-pub struct Plugin {
-    pub name: PluginName,
-    pub pre_enqueue: Option<Arc<dyn PreEnqueue>>,
-    pub queue_sort: Option<Arc<dyn QueueSort>>,
-    pub pre_filter: Option<Arc<dyn PreFilter>>,
-    pub pre_filter_extensions: Option<Arc<dyn PreFilterExtensions>>,
-    pub filter: Option<Arc<dyn Filter>>,
-    pub post_filter: Option<Arc<dyn PostFilter>>,
-    pub pre_score: Option<Arc<dyn PreScore>>,
-    pub score: Option<Arc<dyn Score>>,
-    pub normalize_score: Option<Arc<dyn NormalizeScore>>,
-    pub standing_queries: Option<Arc<dyn StandingQueries>>,
-    pub reserve: Option<Arc<dyn Reserve>>,
-    pub permit: Option<Arc<dyn Permit>>,
-    pub pre_bind: Option<Arc<dyn PreBind>>,
-    pub bind: Option<Arc<dyn Bind>>,
-    pub post_bind: Option<Arc<dyn PostBind>>,
-    pub timer: Option<Arc<dyn Timer>>,
-    pub pod_deleted: Option<Arc<dyn PodDeleted>>,
-    /// Points for pod groups that the plugin has in Kubernetes. There are no traits for them.
-    pub group_points: BTreeSet<ExtensionPoint>,
-    /// Arguments in effect, with defaults filled in, shown to people.
-    pub args: Option<serde_json::Value>,
-    /// Metrics of the plugin.
-    pub metrics: Vec<Metric>,
-    /// Sources of objects beside the watches of the API server.
-    pub feeds: Vec<Feed>,
-    /// Fields of pods and nodes that the cluster keeps for the plugin.
-    pub extra_fields: ExtraFields,
-    /// Custom kinds that the scheduler watches for the plugin, as `<plural>.<version>.<group>`.
-    pub watched_kinds: BTreeSet<Arc<str>>,
-    /// Types that objects of watched kinds are decoded as.
-    pub decoders: Decoders,
-    /// Built-in kinds that the plugin reads without registering an event for them.
-    pub read_kinds: BTreeSet<EventResource>,
-    /// Events that may help pods that the plugin rejected. `None`: the plugin declares none, so every
-    /// event requeues. An empty list: no event helps.
-    pub events: Option<Vec<EventRegistration>>,
-    /// Whether verdicts and hints depend only on the [template](crate::Template) of a pod and on the
-    /// cluster. Pods of one template that such plugins reject share the answer of one attempt.
-    pub decides_by_template: bool,
-    /// Whether the plugin keeps the pods of a PodGroup together.
-    pub schedules_groups: bool,
-    /// What the plugin keeps, for the `Debug` form.
-    pub state: Option<Arc<dyn fmt::Debug + Send + Sync>>,
-}
-
-impl Plugin {
-    /// Starts to build a plugin called `name`. Add the extension points that it implements, then call
-    /// [`build`](PluginBuilder::build).
-    #[expect(clippy::new_ret_no_self, reason = "the builder is the only way to a plugin")]
-    pub fn new<P: Send + Sync + 'static>(name: &str, plugin: P) -> PluginBuilder<P> {
-        PluginBuilder {
-            plugin: Arc::new(plugin),
-            built: Self {
-                name: name.into(),
-                pre_enqueue: None,
-                queue_sort: None,
-                pre_filter: None,
-                pre_filter_extensions: None,
-                filter: None,
-                post_filter: None,
-                pre_score: None,
-                score: None,
-                normalize_score: None,
-                standing_queries: None,
-                reserve: None,
-                permit: None,
-                pre_bind: None,
-                bind: None,
-                post_bind: None,
-                timer: None,
-                pod_deleted: None,
-                group_points: BTreeSet::new(),
-                args: None,
-                metrics: Vec::new(),
-                feeds: Vec::new(),
-                extra_fields: ExtraFields::default(),
-                watched_kinds: BTreeSet::new(),
-                decoders: Decoders::default(),
-                read_kinds: BTreeSet::new(),
-                events: None,
-                decides_by_template: false,
-                schedules_groups: false,
-                state: None,
-            },
+/// Defines [`Plugin`], with a field for each trait that it may implement, and the methods of
+/// [`PluginBuilder`] that set these fields.
+macro_rules! define_plugin {
+    (
+        attempt { $($(#[$doc:meta])* $point:ident, $field:ident, $key:literal;)* }
+        group { $($group:tt)* }
+        beside { $($(#[$beside_doc:meta])* $beside:ident, $beside_field:ident;)* }
+    ) => {
+        /// A plugin: its extension points and what it registers. Build one with [`Plugin::new`].
+        ///
+        /// The field of an extension point is `None` if the plugin does not implement it.
+        #[derive(Clone)]
+        #[non_exhaustive]
+        pub struct Plugin {
+            /// The name, by which profiles enable the plugin.
+            pub name: PluginName,
+            $($(#[$doc])* pub $field: Option<Arc<dyn $point>>,)*
+            $($(#[$beside_doc])* pub $beside_field: Option<Arc<dyn $beside>>,)*
+            /// Points for pod groups that the plugin has in Kubernetes. There are no traits for
+            /// them.
+            pub group_points: BTreeSet<ExtensionPoint>,
+            /// Arguments in effect, with defaults filled in, shown to people.
+            pub args: Option<serde_json::Value>,
+            /// Metrics of the plugin.
+            pub metrics: Vec<Metric>,
+            /// Sources of objects beside the watches of the API server.
+            pub feeds: Vec<Feed>,
+            /// Fields of pods and nodes that the cluster keeps for the plugin.
+            pub extra_fields: ExtraFields,
+            /// Custom kinds that the scheduler watches for the plugin, as
+            /// `<plural>.<version>.<group>`.
+            pub watched_kinds: BTreeSet<Arc<str>>,
+            /// Types that objects of watched kinds are decoded as.
+            pub decoders: Decoders,
+            /// Built-in kinds that the plugin reads without registering an event for them.
+            pub read_kinds: BTreeSet<EventResource>,
+            /// Events that may help pods that the plugin rejected. `None`: the plugin declares
+            /// none, so every event requeues. An empty list: no event helps.
+            pub events: Option<Vec<EventRegistration>>,
+            /// Whether verdicts and hints depend only on the [template](crate::Template) of a pod
+            /// and on the cluster. Pods of one template that such plugins reject share the answer
+            /// of one attempt.
+            pub decides_by_template: bool,
+            /// Whether the plugin keeps the pods of a PodGroup together.
+            pub schedules_groups: bool,
+            /// What the plugin keeps, for the `Debug` form.
+            pub state: Option<Arc<dyn fmt::Debug + Send + Sync>>,
         }
-    }
 
-    /// Whether the plugin implements `point`.
-    pub fn extends(&self, point: ExtensionPoint) -> bool {
-        match point {
-            ExtensionPoint::PreEnqueue => self.pre_enqueue.is_some(),
-            ExtensionPoint::QueueSort => self.queue_sort.is_some(),
-            ExtensionPoint::PreFilter => self.pre_filter.is_some(),
-            ExtensionPoint::Filter => self.filter.is_some(),
-            ExtensionPoint::PostFilter => self.post_filter.is_some(),
-            ExtensionPoint::PreScore => self.pre_score.is_some(),
-            ExtensionPoint::Score => self.score.is_some(),
-            ExtensionPoint::Reserve => self.reserve.is_some(),
-            ExtensionPoint::Permit => self.permit.is_some(),
-            ExtensionPoint::PreBind => self.pre_bind.is_some(),
-            ExtensionPoint::Bind => self.bind.is_some(),
-            ExtensionPoint::PostBind => self.post_bind.is_some(),
-            ExtensionPoint::PlacementGenerate | ExtensionPoint::PlacementScore => {
-                self.group_points.contains(&point)
+        impl Plugin {
+            fn without_points(name: &str) -> Self {
+                Self {
+                    name: name.into(),
+                    $($field: None,)*
+                    $($beside_field: None,)*
+                    group_points: BTreeSet::new(),
+                    args: None,
+                    metrics: Vec::new(),
+                    feeds: Vec::new(),
+                    extra_fields: ExtraFields::default(),
+                    watched_kinds: BTreeSet::new(),
+                    decoders: Decoders::default(),
+                    read_kinds: BTreeSet::new(),
+                    events: None,
+                    decides_by_template: false,
+                    schedules_groups: false,
+                    state: None,
+                }
+            }
+
+            /// Whether the plugin implements `point`.
+            pub fn extends(&self, point: ExtensionPoint) -> bool {
+                match point {
+                    $(ExtensionPoint::$point => self.$field.is_some(),)*
+                    ExtensionPoint::PlacementGenerate | ExtensionPoint::PlacementScore => {
+                        self.group_points.contains(&point)
+                    }
+                }
             }
         }
+
+        impl<P: Send + Sync + 'static> PluginBuilder<P> {
+            $(implements!($point, $field);)*
+            $(implements!($beside, $beside_field);)*
+        }
+    };
+}
+
+macro_rules! implements {
+    ($point:ident, $field:ident) => {
+        #[doc = concat!("The plugin implements [`", stringify!($point), "`].")]
+        #[must_use]
+        pub fn $field(mut self) -> Self
+        where
+            P: $point,
+        {
+            self.built.$field = Some(self.plugin.clone());
+            self
+        }
+    };
+}
+
+extension_points!(define_plugin);
+
+impl Plugin {
+    /// Starts to build a plugin called `name`. Add the extension points that it implements, then
+    /// call [`build`](PluginBuilder::build).
+    #[expect(clippy::new_ret_no_self, reason = "the builder is the only way to a plugin")]
+    pub fn new<P: Send + Sync + 'static>(name: &str, plugin: P) -> PluginBuilder<P> {
+        PluginBuilder { plugin: Arc::new(plugin), built: Self::without_points(name) }
     }
 }
 
@@ -272,42 +169,7 @@ pub struct PluginBuilder<P> {
     built: Plugin,
 }
 
-/// Defines one builder method per trait.
-macro_rules! points {
-    ($($method:ident: $point:ident),* $(,)?) => {$(
-        #[doc = concat!("The plugin implements [`", stringify!($point), "`].")]
-        #[must_use]
-        pub fn $method(mut self) -> Self
-        where
-            P: $point,
-        {
-            self.built.$method = Some(self.plugin.clone());
-            self
-        }
-    )*};
-}
-
 impl<P: Send + Sync + 'static> PluginBuilder<P> {
-    points! {
-        pre_enqueue: PreEnqueue,
-        queue_sort: QueueSort,
-        pre_filter: PreFilter,
-        pre_filter_extensions: PreFilterExtensions,
-        filter: Filter,
-        post_filter: PostFilter,
-        pre_score: PreScore,
-        score: Score,
-        normalize_score: NormalizeScore,
-        standing_queries: StandingQueries,
-        reserve: Reserve,
-        permit: Permit,
-        pre_bind: PreBind,
-        bind: Bind,
-        post_bind: PostBind,
-        timer: Timer,
-        pod_deleted: PodDeleted,
-    }
-
     /// Sets the arguments in effect, shown to people. Give them with their defaults filled in.
     #[must_use]
     pub fn args(mut self, args: &impl Serialize) -> Self {
@@ -332,8 +194,8 @@ impl<P: Send + Sync + 'static> PluginBuilder<P> {
         self
     }
 
-    /// Adds a source of objects beside the watches of the API server. The plugin reads the objects with
-    /// [`Cluster::objects`](crate::Cluster::objects).
+    /// Adds a source of objects beside the watches of the API server. The plugin reads the objects
+    /// with [`Cluster::objects`](crate::Cluster::objects).
     #[must_use]
     pub fn feed(mut self, feed: Feed) -> Self {
         self.built.feeds.push(feed);
@@ -373,8 +235,8 @@ impl<P: Send + Sync + 'static> PluginBuilder<P> {
         self
     }
 
-    /// [Watches](Self::watch) a kind and decodes each version of an object once as `T`, to be read with
-    /// [`Cluster::decoded`](crate::Cluster::decoded) and
+    /// [Watches](Self::watch) a kind and decodes each version of an object once as `T`, to be read
+    /// with [`Cluster::decoded`](crate::Cluster::decoded) and
     /// [`Cluster::all_decoded`](crate::Cluster::all_decoded). `T` sees the whole object, `metadata`
     /// included. An object that does not decode is kept as JSON only;
     /// [`Cluster::decode_problem`](crate::Cluster::decode_problem) has the reason.
@@ -391,17 +253,17 @@ impl<P: Send + Sync + 'static> PluginBuilder<P> {
         self
     }
 
-    /// Declares that verdicts and hints depend only on the [template](crate::Template) of a pod and on
-    /// the cluster, not on its name, UID or status. If an event moves many pods of one template, the
-    /// scheduler then tries one of them, and the others only after it has found a node.
+    /// Declares that verdicts and hints depend only on the [template](crate::Template) of a pod and
+    /// on the cluster, not on its name, UID or status. If an event moves many pods of one template,
+    /// the scheduler then tries one of them, and the others only after it has found a node.
     #[must_use]
     pub const fn decides_by_template(mut self) -> Self {
         self.built.decides_by_template = true;
         self
     }
 
-    /// Declares that the plugin keeps the pods of a PodGroup together. A profile without such a plugin gates the pods
-    /// that belong to one, unless `--schedule-group-members-alone` is set.
+    /// Declares that the plugin keeps the pods of a PodGroup together. A profile without such a
+    /// plugin gates the pods that belong to one, unless `--schedule-group-members-alone` is set.
     #[must_use]
     pub const fn schedules_groups(mut self) -> Self {
         self.built.schedules_groups = true;

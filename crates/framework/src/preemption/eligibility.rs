@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::Attempt;
+use super::FailedAttempt;
 use crate::Code;
 
 /// Decides whether a pod may preempt others, as DefaultPreemption does (`PodEligibleToPreemptOthers`).
@@ -11,8 +11,10 @@ use crate::Code;
 ///
 /// # Errors
 /// The reason it may not.
-pub fn pod_eligible_to_preempt_others(attempt: &Attempt<'_>) -> Result<(), Cow<'static, str>> {
-    let Attempt { pod, verdicts, .. } = attempt;
+pub fn pod_eligible_to_preempt_others(
+    attempt: &FailedAttempt<'_>,
+) -> Result<(), Cow<'static, str>> {
+    let FailedAttempt { pod, verdicts, .. } = attempt;
     let cluster = attempt.cluster();
     if !pod.spec.may_preempt {
         return Err("not eligible due to preemptionPolicy=Never.".into());

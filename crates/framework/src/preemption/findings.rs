@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::{Attempt, Victims};
+use super::{FailedAttempt, Victims};
 use crate::{Cluster, CycleState, NodeIx, PluginName, Pod, PodIx, Verdicts};
 
 /// The findings of trials. An evaluator [keeps](CycleState::keep) them for the next pod of the template, which tries
@@ -39,7 +39,11 @@ impl Findings {
     }
 
     /// Takes what the last attempt has kept. Nodes that have changed since are to be tried again, and these.
-    pub(super) fn take(attempt: &mut Attempt<'_>, plugin: &PluginName, again: &[NodeIx]) -> Self {
+    pub(super) fn take(
+        attempt: &mut FailedAttempt<'_>,
+        plugin: &PluginName,
+        again: &[NodeIx],
+    ) -> Self {
         let cluster = attempt.cluster();
         let kept = attempt.state.take_kept::<Self>().filter(|(kept, _)| kept.plugin == *plugin);
         let Some((mut kept, changed)) = kept else { return Self::new(plugin, cluster) };
@@ -71,7 +75,12 @@ impl Findings {
 
     /// Adds the victims on a node, unless budgets or the time have a part in their selection: the selection prefers
     /// pods of no budget, and takes a pod without a start time to start at the time of the attempt.
-    pub(super) fn add_victims(&mut self, attempt: &Attempt<'_>, node: NodeIx, victims: &Victims) {
+    pub(super) fn add_victims(
+        &mut self,
+        attempt: &FailedAttempt<'_>,
+        node: NodeIx,
+        victims: &Victims,
+    ) {
         let cluster = attempt.cluster();
         let placed = || cluster.node(node).placed();
         let lower = || placed().filter(|(_, pod)| pod.priority() < attempt.pod.priority());

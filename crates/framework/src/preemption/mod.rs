@@ -27,8 +27,8 @@ pub use self::victims::select_victims_on_node;
 use self::candidate::best;
 use self::search::Search;
 use crate::{
-    Cluster, Command, CycleState, DryRun, Handle, NodeIx, NominatingInfo, PluginName, Pod, PodKey,
-    PostFilterResult, Status, Trial, Uid, Verdicts,
+    AttemptMut, Cluster, Command, CycleState, DryRun, Handle, NodeIx, NominatingInfo, PluginName,
+    Pod, PodKey, PostFilterResult, Status, Trial, Uid, Verdicts,
 };
 
 /// The evictions that make room for one pod.
@@ -47,7 +47,7 @@ pub struct Preemption {
 }
 
 /// The failed attempt for which [`preempt`] makes room.
-pub struct Attempt<'a> {
+pub struct FailedAttempt<'a> {
     /// The pod that no node can take.
     pub pod: &'a Pod,
     /// The state that PreFilter left. [`preempt`] adds its [`Candidates`].
@@ -55,10 +55,16 @@ pub struct Attempt<'a> {
     /// The rejection of each node.
     pub verdicts: &'a Verdicts,
     /// The views of the call. A pod without start time counts as started at its time.
-    pub handle: Handle<'a>,
+    pub handle: &'a Handle<'a>,
 }
 
-impl<'a> Attempt<'a> {
+impl<'a> FailedAttempt<'a> {
+    /// Creates a failed attempt from that of PostFilter.
+    pub const fn new(attempt: AttemptMut<'a>, verdicts: &'a Verdicts) -> Self {
+        let AttemptMut { state, pod, handle } = attempt;
+        Self { pod, state, verdicts, handle }
+    }
+
     /// Returns the nodes and the pods placed on them.
     pub const fn cluster(&self) -> &'a Cluster {
         self.handle.cluster
@@ -80,7 +86,7 @@ pub trait Evaluator {
     /// The reason it may not.
     fn pod_eligible_to_preempt_others(
         &self,
-        attempt: &Attempt<'_>,
+        attempt: &FailedAttempt<'_>,
     ) -> Result<(), Cow<'static, str>> {
         pod_eligible_to_preempt_others(attempt)
     }
@@ -91,7 +97,7 @@ pub trait Evaluator {
     /// The reason evictions do not help on this node.
     fn select_victims_on_node(
         &self,
-        attempt: &Attempt<'_>,
+        attempt: &FailedAttempt<'_>,
         node: NodeIx,
         trial: &mut dyn Trial,
     ) -> Result<Victims, Status> {
@@ -121,7 +127,7 @@ pub struct Candidates(pub Vec<Candidate>);
 /// instead.
 pub fn preempt(
     evaluator: &dyn Evaluator,
-    attempt: &mut Attempt<'_>,
+    attempt: &mut FailedAttempt<'_>,
     dry_run: &mut dyn DryRun,
 ) -> PostFilterResult {
     let (pod, handle) = (attempt.pod, attempt.handle);
@@ -130,17 +136,17 @@ pub fn preempt(
     }
     if let Some(pause) = handle.preemptions.fruitless().pause_of(&pod.uid, handle.now) {
         let reason = format!("not eligible because {pause}.");
-        pause_preemption(pod, pause, &handle);
+        pause_preemption(pod, pause, handle);
         return Status::unschedulable(reason).into();
     }
     let mut search = Search::over(attempt, evaluator, dry_run);
     let pause = search.take_pause();
     let found = search.into_candidates(handle.cluster, attempt.state);
-    let (chosen, candidates) = match choose(found, evaluator, dry_run, &handle) {
+    let (chosen, candidates) = match choose(found, evaluator, dry_run, handle) {
         Ok(choice) => choice,
         Err(result) => {
             if let Some(pause) = pause {
-                pause_preemption(pod, pause, &handle);
+                pause_preemption(pod, pause, handle);
             }
             return result;
         }

@@ -1,7 +1,7 @@
 //! Dry runs over the nodes on which evicting pods might help.
 
 use super::findings::Findings;
-use super::{Attempt, Candidate, Evaluator, Pause};
+use super::{Candidate, Evaluator, FailedAttempt, Pause};
 use crate::{
     Cluster, Code, CycleState, DryRun, Handle, NodeBits, NodeIx, NominatingInfo, PostFilterResult,
     Status,
@@ -33,11 +33,11 @@ impl Search {
     /// Tries the potential nodes one after the other until there are enough candidates, of which at
     /// least one violates no budget. Leaves out nodes on which evictions are known not to help.
     pub(super) fn over(
-        attempt: &mut Attempt<'_>,
+        attempt: &mut FailedAttempt<'_>,
         evaluator: &dyn Evaluator,
         dry_run: &mut dyn DryRun,
     ) -> Self {
-        let Handle { preemptions, now, .. } = attempt.handle;
+        let Handle { preemptions, now, .. } = *attempt.handle;
         let paused = preemptions.fruitless().paused_nodes(attempt.pod, now).next().is_some();
         let exceptions = dry_run.exceptions().filter(|_| evaluator.repeats_findings() && !paused);
         let mut search = Self {
@@ -66,7 +66,7 @@ impl Search {
     /// Tries the nodes on which evictions may help by now. Returns whether no node is a candidate, without an error.
     fn fails_again(
         &mut self,
-        attempt: &Attempt<'_>,
+        attempt: &FailedAttempt<'_>,
         evaluator: &dyn Evaluator,
         dry_run: &mut dyn DryRun,
         again: &[NodeIx],
@@ -94,7 +94,7 @@ impl Search {
 
     fn try_all(
         &mut self,
-        attempt: &Attempt<'_>,
+        attempt: &FailedAttempt<'_>,
         evaluator: &dyn Evaluator,
         dry_run: &mut dyn DryRun,
         again: Vec<NodeIx>,
@@ -121,8 +121,8 @@ impl Search {
     }
 
     /// Removes from `nodes` the nodes on which preemption is paused.
-    fn leave_out_paused(&mut self, attempt: &Attempt<'_>, nodes: &mut NodeBits) {
-        let Handle { cluster, preemptions, now, .. } = attempt.handle;
+    fn leave_out_paused(&mut self, attempt: &FailedAttempt<'_>, nodes: &mut NodeBits) {
+        let Handle { cluster, preemptions, now, .. } = *attempt.handle;
         for (name, pause) in preemptions.fruitless().paused_nodes(attempt.pod, now) {
             let Some(node) = cluster.node_named(name) else { continue };
             if !nodes.remove(node) {
@@ -142,7 +142,7 @@ impl Search {
 
     fn try_node(
         &mut self,
-        attempt: &Attempt<'_>,
+        attempt: &FailedAttempt<'_>,
         evaluator: &dyn Evaluator,
         dry_run: &mut dyn DryRun,
         node: NodeIx,

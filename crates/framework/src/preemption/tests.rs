@@ -59,7 +59,7 @@ fn run(evaluator: &dyn Evaluator, pod: &Pod, cluster: &Cluster, verdicts: &Verdi
     let handle = parts.handle(cluster);
     let mut dry_run = FakeDryRun::new(cluster, |node| fits(pod, node));
     let mut state = CycleState::new();
-    let mut attempt = Attempt { pod, state: &mut state, verdicts, handle };
+    let mut attempt = FailedAttempt { pod, state: &mut state, verdicts, handle: &handle };
     let result = preempt(evaluator, &mut attempt, &mut dry_run);
     let victims = match &parts.commands.take()[..] {
         [Command::Preempt(preemption)] => preemption.victims.clone(),
@@ -285,7 +285,8 @@ fn run_again(
     state.resume(kept.unwrap_or_default().next_attempt(Some(Arc::new(changed.clone()))));
     let verdicts = all_unschedulable(cluster);
     let (pod, handle) = (&incoming, parts.handle(cluster));
-    let mut attempt = Attempt { pod, state: &mut state, verdicts: &verdicts, handle };
+    let mut attempt =
+        FailedAttempt { pod, state: &mut state, verdicts: &verdicts, handle: &handle };
     let result = preempt(&Repeating, &mut attempt, &mut dry_run);
     let text = match &parts.commands.take()[..] {
         [Command::Preempt(preemption)] => format!("preempts on {}", preemption.node),
@@ -415,7 +416,7 @@ fn error_is_returned_only_without_candidates() {
 
         fn select_victims_on_node(
             &self,
-            attempt: &Attempt<'_>,
+            attempt: &FailedAttempt<'_>,
             node: NodeIx,
             _trial: &mut dyn Trial,
         ) -> Result<Victims, Status> {

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use super::{Attempt, Victims};
+use super::{FailedAttempt, Victims};
 use crate::{BudgetIx, Cluster, NodeIx, Pod, PodIx, Status, Time, Trial};
 
 /// A pod that may become a victim.
@@ -23,7 +23,7 @@ struct Potential<'a> {
 /// # Errors
 /// The node has no pods of lower priority, the pod does not fit without them, or a plugin fails.
 pub fn select_victims_on_node(
-    attempt: &Attempt<'_>,
+    attempt: &FailedAttempt<'_>,
     node: NodeIx,
     trial: &mut dyn Trial,
 ) -> Result<Victims, Status> {

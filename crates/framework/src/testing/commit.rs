@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Harness;
-use crate::{Cluster, Command, CycleState, PermitVerdict, Pod, Status, Time, WaitingPod};
+use crate::{
+    AttemptMut, Cluster, Command, CycleState, PermitVerdict, Pod, Status, Time, WaitingPod,
+};
 
 /// The answers of a plugin about a pod assumed on a node.
 pub struct Commit {
@@ -60,7 +62,7 @@ impl Harness {
     pub fn commit(&self, pod: &Pod, node: &str) -> Commit {
         let mut state = CycleState::new();
         if let Some(plugin) = &self.plugin.pre_filter
-            && let Err(status) = plugin.pre_filter(&mut state, pod, &self.handle())
+            && let Err(status) = plugin.pre_filter(AttemptMut::new(&mut state, pod, &self.handle()))
         {
             assert!(status.is_skip(), "PreFilter rejects the pod: {}", status.message());
         }
@@ -74,10 +76,12 @@ impl Harness {
             state,
         };
         if let Some(plugin) = &self.plugin.reserve {
-            commit.reserve = plugin.reserve(&mut commit.state, &assumed, node, &handle);
+            commit.reserve =
+                plugin.reserve(AttemptMut::new(&mut commit.state, &assumed, &handle), node);
         }
         if let Some(plugin) = self.plugin.permit.as_ref().filter(|_| commit.reserve.is_success()) {
-            commit.permit = plugin.permit(&mut commit.state, &assumed, node, &handle);
+            commit.permit =
+                plugin.permit(AttemptMut::new(&mut commit.state, &assumed, &handle), node);
         }
         commit.commands = self.parts.commands.take();
         commit
@@ -90,7 +94,7 @@ impl Harness {
         if let Some(plugin) = &self.plugin.reserve {
             let (cluster, assumed) = self.assume(pod, node);
             let handle = self.parts.handle(&cluster);
-            plugin.unreserve(&mut commit.state, &assumed, node, &handle);
+            plugin.unreserve(AttemptMut::new(&mut commit.state, &assumed, &handle), node);
         }
         self.parts.commands.take()
     }
@@ -120,12 +124,13 @@ mod tests {
     }
 
     impl Reserve for Pair {
-        fn reserve(&self, state: &mut CycleState, _: &Pod, _: &str, _: &Handle<'_>) -> Status {
-            state.write("reserved");
+        fn reserve(&self, attempt: AttemptMut<'_>, _: &str) -> Status {
+            attempt.state.write("reserved");
             Status::success()
         }
 
-        fn unreserve(&self, state: &mut CycleState, _: &Pod, _: &str, handle: &Handle<'_>) {
+        fn unreserve(&self, attempt: AttemptMut<'_>, _: &str) {
+            let AttemptMut { state, handle, .. } = attempt;
             assert_eq!(state.read(), Some(&"reserved"));
             let (plugin, message) = ("Pair".into(), format!("at {}", handle.now.as_nanos()));
             if let Some(pod) = Self::other(handle) {
@@ -135,13 +140,8 @@ mod tests {
     }
 
     impl Permit for Pair {
-        fn permit(
-            &self,
-            _: &mut CycleState,
-            pod: &Pod,
-            node: &str,
-            handle: &Handle<'_>,
-        ) -> PermitVerdict {
+        fn permit(&self, attempt: AttemptMut<'_>, node: &str) -> PermitVerdict {
+            let AttemptMut { pod, handle, .. } = attempt;
             assert_eq!(handle.cluster.pods().last().map(|placed| &placed.pod.key), Some(&pod.key));
             assert_eq!(pod.node_name.as_deref(), Some(node));
             match Self::other(handle) {

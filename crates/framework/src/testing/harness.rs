@@ -8,8 +8,9 @@ use serde_json::Value;
 
 use super::{HandleParts, StorageObject};
 use crate::{
-    Cluster, ClusterEvent, CycleState, EventObjects, EventResource, Filter, Handle, MAX_NODE_SCORE,
-    MIN_NODE_SCORE, Node, NodeBits, NodeIx, Plugin, Pod, QueueingHint, Status, Verdicts,
+    Attempt, AttemptMut, Cluster, ClusterEvent, CycleState, EventObjects, EventResource, Filter,
+    Handle, MAX_NODE_SCORE, MIN_NODE_SCORE, Node, NodeBits, NodeIx, PerNode, Plugin, Pod,
+    QueueingHint, Status, Verdicts,
 };
 
 /// A plugin and a small cluster to run it against.
@@ -17,12 +18,12 @@ use crate::{
 /// ```
 /// # use loadmaster_framework as framework;
 /// use framework::testing::{Harness, node, pod};
-/// use framework::{CycleState, Filter, Handle, NodeView, Plugin, Pod, Status};
+/// use framework::{Attempt, Filter, NodeView, Plugin, Status};
 ///
 /// struct OnlySsd;
 ///
 /// impl Filter for OnlySsd {
-///     fn filter(&self, _: &CycleState, _: &Pod, node: &NodeView<'_>, _: &Handle<'_>) -> Status {
+///     fn filter(&self, _: &Attempt<'_>, node: &NodeView<'_>) -> Status {
 ///         match node.label("disk") {
 ///             Some("ssd") => Status::success(),
 ///             _ => Status::unresolvable("node(s) had no ssd"),
@@ -205,7 +206,7 @@ impl Harness {
         let mut skip_filter = false;
         let mut narrowed_to = None;
         if let Some(plugin) = &self.plugin.pre_filter {
-            match plugin.pre_filter(&mut state, pod, &self.handle()) {
+            match plugin.pre_filter(AttemptMut::new(&mut state, pod, &self.handle())) {
                 Ok(result) => narrowed_to = result.node_names,
                 Err(status) if status.is_skip() => skip_filter = true,
                 Err(status) => return Run { pre_filter: status, ..Run::default() },
@@ -237,14 +238,14 @@ impl Cycle<'_> {
     /// Records the verdicts of `plugin` and returns the candidates that pass.
     fn filter(&mut self, plugin: Option<&dyn Filter>, candidates: &NodeBits) -> Vec<NodeIx> {
         let (cluster, handle) = (&self.harness.cluster, self.harness.handle());
-        let (state, pod) = (&self.state, self.pod);
+        let attempt = Attempt::new(&self.state, self.pod, &handle);
         let mut passed = candidates.clone();
         let mut verdicts = Verdicts::with_len(cluster.table_len());
         match (plugin, self.form) {
             (None, _) => {}
             (Some(plugin), Form::OneNode) => {
                 for ix in candidates.iter() {
-                    let status = plugin.filter(state, pod, &cluster.node(ix), &handle);
+                    let status = plugin.filter(&attempt, &cluster.node(ix));
                     if !status.is_success() {
                         passed.remove(ix);
                         verdicts.record(ix, status);
@@ -252,10 +253,10 @@ impl Cycle<'_> {
                 }
             }
             (Some(plugin), Form::Set) => {
-                let outcome = plugin.filter_set(state, pod, &handle, &mut passed);
+                let outcome = plugin.filter_set(&attempt, &mut passed);
                 let mut rejected = candidates.clone();
                 rejected.subtract(&passed);
-                plugin.explain_set(state, pod, &handle, &rejected, &mut verdicts);
+                plugin.explain_set(&attempt, &rejected, &mut verdicts);
                 if let Err(status) = outcome {
                     verdicts.set_absent(status);
                 }
@@ -271,16 +272,17 @@ impl Cycle<'_> {
     fn score(&mut self, nodes: &[NodeIx]) {
         let (Harness { plugin, cluster, .. }, handle) = (self.harness, self.harness.handle());
         if let Some(plugin) = &plugin.pre_score {
-            self.run.pre_score = plugin.pre_score(&mut self.state, self.pod, &handle, nodes);
+            self.run.pre_score =
+                plugin.pre_score(AttemptMut::new(&mut self.state, self.pod, &handle), nodes);
         }
         let score = plugin.score.as_ref().filter(|_| self.run.pre_score.is_success());
         let Some(score) = score else { return };
-        let (state, pod) = (&self.state, self.pod);
+        let attempt = Attempt::new(&self.state, self.pod, &handle);
         let mut scores = vec![0; nodes.len()];
         let outcome = match self.form {
-            Form::Set => score.score_set(state, pod, &handle, nodes, &mut scores),
+            Form::Set => score.score_set(&attempt, PerNode::new(nodes, &mut scores)),
             Form::OneNode => nodes.iter().zip(&mut scores).try_for_each(|(ix, own)| {
-                *own = score.score(state, pod, &cluster.node(*ix), &handle)?;
+                *own = score.score(&attempt, &cluster.node(*ix))?;
                 Ok(())
             }),
         };
@@ -290,7 +292,7 @@ impl Cycle<'_> {
         }
         self.run.raw_scores = self.by_name(nodes, &scores);
         if let Some(plugin) = &plugin.normalize_score {
-            let status = plugin.normalize_score(state, pod, nodes, &mut scores, &handle);
+            let status = plugin.normalize_score(&attempt, PerNode::new(nodes, &mut scores));
             if !status.is_success() {
                 self.run.pre_score = status;
             }
@@ -322,32 +324,20 @@ mod tests {
     struct Forgetful;
 
     impl Filter for Forgetful {
-        fn filter(&self, _: &CycleState, _: &Pod, node: &NodeView<'_>, _: &Handle<'_>) -> Status {
+        fn filter(&self, _: &Attempt<'_>, node: &NodeView<'_>) -> Status {
             match node.label("keep") {
                 Some(_) => Status::success(),
                 None => Status::unschedulable("no"),
             }
         }
 
-        fn filter_set(
-            &self,
-            _: &CycleState,
-            _: &Pod,
-            _: &Handle<'_>,
-            _: &mut NodeBits,
-        ) -> Result<(), Status> {
+        fn filter_set(&self, _: &Attempt<'_>, _: &mut NodeBits) -> Result<(), Status> {
             Ok(())
         }
     }
 
     impl Score for Forgetful {
-        fn score(
-            &self,
-            _: &CycleState,
-            _: &Pod,
-            node: &NodeView<'_>,
-            _: &Handle<'_>,
-        ) -> Result<i64, Status> {
+        fn score(&self, _: &Attempt<'_>, node: &NodeView<'_>) -> Result<i64, Status> {
             Ok(node.pod_count())
         }
     }
@@ -363,8 +353,8 @@ mod tests {
     struct Extra;
 
     impl Filter for Extra {
-        fn filter(&self, _: &CycleState, pod: &Pod, node: &NodeView<'_>, _: &Handle<'_>) -> Status {
-            match pod.extra.get("/spec/tier") == node.extra("/metadata/annotations/tier") {
+        fn filter(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Status {
+            match attempt.pod.extra.get("/spec/tier") == node.extra("/metadata/annotations/tier") {
                 true => Status::success(),
                 false => Status::unresolvable("another tier"),
             }

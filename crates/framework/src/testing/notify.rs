@@ -1,7 +1,7 @@
 //! Runs what is called outside of a scheduling attempt: timers and notifications.
 
 use super::Harness;
-use crate::{Command, CycleState, Pod};
+use crate::{Attempt, Command, CycleState, Pod};
 
 impl Harness {
     /// Runs the timer of the plugin with `token`, at the [time](Self::at) of the harness. Returns the
@@ -41,7 +41,7 @@ impl Harness {
         self.parts.commands.take();
         let plugin = self.plugin.post_bind.as_ref();
         let plugin = plugin.expect("the plugin is built with `.post_bind()`");
-        plugin.post_bind(&CycleState::new(), pod, node, &self.handle());
+        plugin.post_bind(&Attempt::new(&CycleState::new(), pod, &self.handle()), node);
         self.parts.commands.take()
     }
 }
@@ -72,8 +72,8 @@ mod tests {
     }
 
     impl PostBind for Activates {
-        fn post_bind(&self, _: &CycleState, _: &Pod, node: &str, handle: &Handle<'_>) {
-            activate(handle, node);
+        fn post_bind(&self, attempt: &Attempt<'_>, node: &str) {
+            activate(attempt.handle, node);
         }
     }
 

@@ -2,9 +2,9 @@
 
 mod args;
 
-use framework::preemption::{Attempt, Evaluator, preempt};
+use framework::preemption::{Evaluator, FailedAttempt, preempt};
 use framework::{
-    ActionType, ClusterEvent, CycleState, DryRun, EventObjects, EventResource, Handle, Plugin,
+    ActionType, AttemptMut, ClusterEvent, DryRun, EventObjects, EventResource, Handle, Plugin,
     PluginArgs, PluginName, Pod, PostFilter, PostFilterResult, PreEnqueue, QueueingHint, Status,
     Verdicts,
 };
@@ -78,13 +78,11 @@ impl Evaluator for DefaultPreemption {
 impl PostFilter for DefaultPreemption {
     fn post_filter(
         &self,
-        state: &mut CycleState,
-        pod: &Pod,
+        attempt: AttemptMut<'_>,
         verdicts: &Verdicts,
         dry_run: &mut dyn DryRun,
-        handle: &Handle<'_>,
     ) -> PostFilterResult {
-        let mut attempt = Attempt { pod, state, verdicts, handle: *handle };
+        let mut attempt = FailedAttempt::new(attempt, verdicts);
         let PostFilterResult { nominating, status } = preempt(self, &mut attempt, dry_run);
         let message = status.message();
         let status = match message.is_empty() {

@@ -34,10 +34,11 @@ use std::time::Duration;
 
 use framework::device::{Allocation, FINALIZER, ResourceClaim};
 use framework::{
-    Cluster, Command, CycleState, Detail, DryRun, Filter, Handle, NodeBits, NodeIx, NodeView,
-    NormalizeScore, Plugin, PluginArgs, PluginGates, Pod, PostFilter, PostFilterResult, PreBind,
-    PreBindInput, PreBindPreFlight, PreBindStep, PreEnqueue, PreFilter, PreFilterResult, Reserve,
-    Score, ScoreScope, Status, Time, Timer, VerdictId, Verdicts,
+    Attempt, AttemptMut, Cluster, Command, CycleState, Dependence, Detail, DryRun, Filter,
+    FilterScope, Handle, NodeBits, NodeIx, NodeView, NormalizeScore, PerNode, Plugin, PluginArgs,
+    PluginGates, Pod, PostFilter, PostFilterResult, PreBind, PreBindInput, PreBindPreFlight,
+    PreBindStep, PreEnqueue, PreFilter, PreFilterResult, Reserve, Score, ScoreScope, Status, Time,
+    Timer, VerdictId, Verdicts,
 };
 use serde_json::{Map, Value};
 use structured::{
@@ -293,12 +294,8 @@ impl PreEnqueue for DynamicResources {
 }
 
 impl PreFilter for DynamicResources {
-    fn pre_filter(
-        &self,
-        state: &mut CycleState,
-        pod: &Pod,
-        handle: &Handle<'_>,
-    ) -> Result<PreFilterResult, Status> {
+    fn pre_filter(&self, attempt: AttemptMut<'_>) -> Result<PreFilterResult, Status> {
+        let AttemptMut { state, pod, handle, .. } = attempt;
         state.write(NoClaims);
         let wants_resources = self.extended_resources && !pod.spec.extended_requests.is_empty();
         if pod.spec.resource_claims.is_empty() && !wants_resources {
@@ -312,31 +309,16 @@ impl PreFilter for DynamicResources {
 }
 
 impl Filter for DynamicResources {
-    fn depends_on_pods(&self) -> bool {
-        false
-    }
-
-    fn filter(
-        &self,
-        state: &CycleState,
-        pod: &Pod,
-        node: &NodeView<'_>,
-        handle: &Handle<'_>,
-    ) -> Status {
-        let checked = search_in(state).and_then(|search| match search {
-            Some(search) => self.check(search, pod, node, handle),
+    fn filter(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Status {
+        let checked = search_in(attempt.state).and_then(|search| match search {
+            Some(search) => self.check(search, attempt.pod, node, attempt.handle),
             None => Ok(()),
         });
         checked.map_or_else(|status| status, |()| Status::success())
     }
 
-    fn filter_set(
-        &self,
-        state: &CycleState,
-        pod: &Pod,
-        handle: &Handle<'_>,
-        nodes: &mut NodeBits,
-    ) -> Result<(), Status> {
+    fn filter_set(&self, attempt: &Attempt<'_>, nodes: &mut NodeBits) -> Result<(), Status> {
+        let Attempt { state, pod, handle, .. } = *attempt;
         let Some(search) = search_in(state)? else { return Ok(()) };
         let mut trials = Trials::start(self, search, pod, handle);
         let mut long = self.shared.long_searches_at(handle.now);
@@ -360,20 +342,13 @@ impl Filter for DynamicResources {
         failed
     }
 
-    fn explain_set(
-        &self,
-        state: &CycleState,
-        pod: &Pod,
-        handle: &Handle<'_>,
-        rejected: &NodeBits,
-        verdicts: &mut Verdicts,
-    ) {
-        let search = match search_in(state) {
+    fn explain_set(&self, attempt: &Attempt<'_>, rejected: &NodeBits, verdicts: &mut Verdicts) {
+        let search = match search_in(attempt.state) {
             Ok(Some(search)) => search,
             Ok(None) => return,
             Err(status) => return verdicts.record_all(rejected, status),
         };
-        let mut trials = Trials::start(self, search, pod, handle);
+        let mut trials = Trials::start(self, search, attempt.pod, attempt.handle);
         // Filter has searched these nodes, so the searches may take as long again.
         let mut long = LongSearches::default();
         let mut interned: BTreeMap<&str, VerdictId> = BTreeMap::new();
@@ -391,31 +366,31 @@ impl Filter for DynamicResources {
         trials.end();
     }
 
-    fn details(
-        &self,
-        state: &CycleState,
-        pod: &Pod,
-        handle: &Handle<'_>,
-        rejected: &NodeBits,
-    ) -> Vec<Detail> {
-        match search_in(state) {
-            Ok(Some(search)) => details::of_rejected(self, search, pod, handle, rejected),
+    fn details(&self, attempt: &Attempt<'_>, rejected: &NodeBits) -> Vec<Detail> {
+        match search_in(attempt.state) {
+            Ok(Some(search)) => {
+                details::of_rejected(self, search, attempt.pod, attempt.handle, rejected)
+            }
             _ => Vec::new(),
         }
+    }
+
+    fn dependence(&self, _attempt: &Attempt<'_>) -> Option<Dependence<FilterScope>> {
+        Some(Dependence::on(FilterScope::Cluster).without_pods())
     }
 }
 
 impl PostFilter for DynamicResources {
     fn post_filter(
         &self,
-        state: &mut CycleState,
-        pod: &Pod,
+        attempt: AttemptMut<'_>,
         verdicts: &Verdicts,
         _dry_run: &mut dyn DryRun,
-        handle: &Handle<'_>,
     ) -> PostFilterResult {
-        match search_in(state) {
-            Ok(Some(search)) => post_filter::run(self, search, pod, verdicts, handle).into(),
+        match search_in(attempt.state) {
+            Ok(Some(search)) => {
+                post_filter::run(self, search, attempt.pod, verdicts, attempt.handle).into()
+            }
             Ok(None) => Status::unschedulable("no new claims to deallocate").into(),
             Err(status) => status.into(),
         }
@@ -423,43 +398,34 @@ impl PostFilter for DynamicResources {
 }
 
 impl Score for DynamicResources {
-    fn score(
-        &self,
-        state: &CycleState,
-        pod: &Pod,
-        node: &NodeView<'_>,
-        _handle: &Handle<'_>,
-    ) -> Result<i64, Status> {
-        let Some(search) = search_in(state)?.filter(|search| search.has_alternatives) else {
+    fn score(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Result<i64, Status> {
+        let Some(search) = search_in(attempt.state)?.filter(|search| search.has_alternatives)
+        else {
             return Ok(0);
         };
         // Filter has searched the node, so the search may take as long again.
-        let found = self.allocate(search, pod, node, &mut LongSearches::default())?;
+        let found = self.allocate(search, attempt.pod, node, &mut LongSearches::default())?;
         let new = found.map_or(0, |found| score::sum(&found.wanted.claims, &found.allocations));
         Ok(score::of_allocated(&search.claims) + new)
     }
 
-    fn scope(&self, state: &mut CycleState, _pod: &Pod, _handle: &Handle<'_>) -> ScoreScope {
-        match search_in(state) {
+    fn dependence(&self, attempt: AttemptMut<'_>) -> Option<Dependence<ScoreScope>> {
+        let scope = match search_in(attempt.state) {
             Ok(search) if search.is_none_or(|search| !search.has_alternatives) => ScoreScope::Node,
             _ => ScoreScope::Cluster,
-        }
+        };
+        Some(Dependence::on(scope))
     }
 
-    fn score_set(
-        &self,
-        state: &CycleState,
-        pod: &Pod,
-        handle: &Handle<'_>,
-        nodes: &[NodeIx],
-        scores: &mut [i64],
-    ) -> Result<(), Status> {
-        let Some(search) = search_in(state)?.filter(|search| search.has_alternatives) else {
+    fn score_set(&self, attempt: &Attempt<'_>, scores: PerNode<'_>) -> Result<(), Status> {
+        let PerNode { nodes, values: scores, .. } = scores;
+        let Some(search) = search_in(attempt.state)?.filter(|search| search.has_alternatives)
+        else {
             scores.fill(0);
             return Ok(());
         };
         let of_allocated = score::of_allocated(&search.claims);
-        let mut trials = Trials::start(self, search, pod, handle);
+        let mut trials = Trials::start(self, search, attempt.pod, attempt.handle);
         // Filter has searched these nodes, so the searches may take as long again.
         let mut long = LongSearches::default();
         let mut judge = |(node, score): (&NodeIx, &mut i64)| {
@@ -473,15 +439,8 @@ impl Score for DynamicResources {
 }
 
 impl NormalizeScore for DynamicResources {
-    fn normalize_score(
-        &self,
-        _state: &CycleState,
-        _pod: &Pod,
-        _nodes: &[NodeIx],
-        scores: &mut [i64],
-        _handle: &Handle<'_>,
-    ) -> Status {
-        default_normalize(scores, false);
+    fn normalize_score(&self, _attempt: &Attempt<'_>, scores: PerNode<'_>) -> Status {
+        default_normalize(scores.values, false);
         Status::success()
     }
 }
@@ -569,13 +528,8 @@ fn with_allocation(claim: &ResourceClaim, allocation: &Arc<Allocation>) -> Resou
 }
 
 impl Reserve for DynamicResources {
-    fn reserve(
-        &self,
-        state: &mut CycleState,
-        pod: &Pod,
-        node: &str,
-        handle: &Handle<'_>,
-    ) -> Status {
+    fn reserve(&self, attempt: AttemptMut<'_>, node: &str) -> Status {
+        let AttemptMut { state, pod, handle, .. } = attempt;
         let search = match search_in(state) {
             Ok(Some(search)) => search,
             Ok(None) => return Status::success(),
@@ -597,7 +551,8 @@ impl Reserve for DynamicResources {
         }
     }
 
-    fn unreserve(&self, state: &mut CycleState, pod: &Pod, _node: &str, handle: &Handle<'_>) {
+    fn unreserve(&self, attempt: AttemptMut<'_>, _node: &str) {
+        let AttemptMut { state, pod, handle, .. } = attempt;
         match state.read_mut::<Reserved>() {
             Some(Reserved(binder)) => {
                 if let Some(binder) = binder.take() {
@@ -614,24 +569,19 @@ impl Reserve for DynamicResources {
     }
 
     /// Forgets the allocations. The claims that were allocated before stay reserved for the pod.
-    fn undo_reserve(&self, state: &mut CycleState, pod: &Pod, _node: &str, _handle: &Handle<'_>) {
-        let reserved = state.read_mut::<Reserved>().and_then(|Reserved(binder)| binder.take());
+    fn undo_reserve(&self, attempt: AttemptMut<'_>, _node: &str) {
+        let reserved =
+            attempt.state.read_mut::<Reserved>().and_then(|Reserved(binder)| binder.take());
         let Some(binder) = reserved else { return };
         let mut tracked = self.shared.tracker.lock();
         let allocated = binder.claims().iter().filter(|work| work.allocation.is_some());
-        allocated.for_each(|work| tracked.forget(&work.claim.uid, &pod.uid));
+        allocated.for_each(|work| tracked.forget(&work.claim.uid, &attempt.pod.uid));
     }
 }
 
 impl PreBind for DynamicResources {
-    fn pre_flight(
-        &self,
-        state: &CycleState,
-        _pod: &Pod,
-        _node: &str,
-        _handle: &Handle<'_>,
-    ) -> PreBindPreFlight {
-        match search_in(state) {
+    fn pre_flight(&self, attempt: &Attempt<'_>, _node: &str) -> PreBindPreFlight {
+        match search_in(attempt.state) {
             Err(status) => PreBindPreFlight::Fail(status),
             Ok(None) => PreBindPreFlight::Skip { allow_parallel: true },
             Ok(Some(_)) => PreBindPreFlight::Run { allow_parallel: true },
@@ -640,14 +590,14 @@ impl PreBind for DynamicResources {
 
     fn pre_bind(
         &self,
-        state: &mut CycleState,
-        pod: &Pod,
+        attempt: AttemptMut<'_>,
         node: &str,
-        handle: &Handle<'_>,
         input: PreBindInput<'_>,
     ) -> PreBindStep {
-        match state.read_mut() {
-            Some(Reserved(Some(binder))) => binder.step(pod, node, &self.setting(), handle, &input),
+        match attempt.state.read_mut() {
+            Some(Reserved(Some(binder))) => {
+                binder.step(attempt.pod, node, &self.setting(), attempt.handle, &input)
+            }
             _ => PreBindStep::Done(Status::success()),
         }
     }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use framework::{
-    AffinityTermKind, CarriedTerm, Cluster, CycleState, Filter, FilterScope, Handle, NodeBits,
-    NodeIx, NodeView, Pod, PodAffinityTerm, PodQuery, PreFilter, PreFilterExtensions,
-    PreFilterResult, StandingQueries, Status, Verdicts,
+    AffinityTermKind, Attempt, AttemptMut, CarriedTerm, Cluster, CycleState, Dependence, Filter,
+    FilterScope, Handle, NodeBits, NodeView, PerNode, Pod, PodAffinityTerm, PodQuery, PreFilter,
+    PreFilterExtensions, PreFilterResult, StandingQueries, Status, Verdicts,
 };
 
 use super::InterPodAffinity;
@@ -247,12 +247,8 @@ impl StandingQueries for InterPodAffinity {
 }
 
 impl PreFilter for InterPodAffinity {
-    fn pre_filter(
-        &self,
-        state: &mut CycleState,
-        pod: &Pod,
-        handle: &Handle<'_>,
-    ) -> Result<PreFilterResult, Status> {
+    fn pre_filter(&self, attempt: AttemptMut<'_>) -> Result<PreFilterResult, Status> {
+        let AttemptMut { state, pod, handle, .. } = attempt;
         let terms = Terms::parse(pod).map_err(Status::unresolvable)?;
         let cluster = handle.cluster;
         let sources = Sources::of(pod, terms, cluster);
@@ -273,24 +269,12 @@ impl PreFilter for InterPodAffinity {
 }
 
 impl PreFilterExtensions for InterPodAffinity {
-    fn add_pod(
-        &self,
-        state: &mut CycleState,
-        pod: &Pod,
-        other: &Pod,
-        node: &NodeView<'_>,
-    ) -> Status {
-        change(state, pod, other, node, 1)
+    fn add_pod(&self, attempt: AttemptMut<'_>, other: &Pod, node: &NodeView<'_>) -> Status {
+        change(attempt.state, attempt.pod, other, node, 1)
     }
 
-    fn remove_pod(
-        &self,
-        state: &mut CycleState,
-        pod: &Pod,
-        other: &Pod,
-        node: &NodeView<'_>,
-    ) -> Status {
-        change(state, pod, other, node, -1)
+    fn remove_pod(&self, attempt: AttemptMut<'_>, other: &Pod, node: &NodeView<'_>) -> Status {
+        change(attempt.state, attempt.pod, other, node, -1)
     }
 }
 
@@ -313,18 +297,12 @@ fn change(
 }
 
 impl Filter for InterPodAffinity {
-    fn filter(
-        &self,
-        state: &CycleState,
-        pod: &Pod,
-        node: &NodeView<'_>,
-        _handle: &Handle<'_>,
-    ) -> Status {
-        let counts = match PreFilterState::of_cycle(state) {
+    fn filter(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Status {
+        let counts = match PreFilterState::of_cycle(attempt.state) {
             Ok(counts) => counts,
             Err(status) => return status,
         };
-        if !counts.satisfies_affinity(pod, node) {
+        if !counts.satisfies_affinity(attempt.pod, node) {
             return Status::unresolvable(REASON_AFFINITY);
         }
         if !counts.satisfies_anti_affinity(node) {
@@ -336,39 +314,28 @@ impl Filter for InterPodAffinity {
         Status::success()
     }
 
-    fn filter_set(
-        &self,
-        state: &CycleState,
-        pod: &Pod,
-        handle: &Handle<'_>,
-        nodes: &mut NodeBits,
-    ) -> Result<(), Status> {
-        let cluster = handle.cluster;
-        let counts = PreFilterState::of_cycle(state)?;
-        counts.retain_affinity(pod, cluster, nodes);
+    fn filter_set(&self, attempt: &Attempt<'_>, nodes: &mut NodeBits) -> Result<(), Status> {
+        let cluster = attempt.handle.cluster;
+        let counts = PreFilterState::of_cycle(attempt.state)?;
+        counts.retain_affinity(attempt.pod, cluster, nodes);
         counts.retain_anti_affinity(cluster, nodes);
         counts.retain_existing_anti_affinity(cluster, nodes);
         Ok(())
     }
 
-    fn scope(&self, state: &mut CycleState, _pod: &Pod, _handle: &Handle<'_>) -> FilterScope {
-        match PreFilterState::of_cycle(state) {
+    fn dependence(&self, attempt: &Attempt<'_>) -> Option<Dependence<FilterScope>> {
+        let scope = match PreFilterState::of_cycle(attempt.state) {
             Ok(_) => FilterScope::Group,
             Err(_) => FilterScope::Cluster,
-        }
+        };
+        Some(Dependence::on(scope))
     }
 
     /// The key has for each topology key the domain of the node, or whether pods are on the node if each
     /// domain is a single node.
-    fn key_set(
-        &self,
-        state: &CycleState,
-        _pod: &Pod,
-        handle: &Handle<'_>,
-        nodes: &[NodeIx],
-        keys: &mut [i64],
-    ) -> Result<(), Status> {
-        let (counts, cluster) = (PreFilterState::of_cycle(state)?, handle.cluster);
+    fn key_set(&self, attempt: &Attempt<'_>, keys: PerNode<'_>) -> Result<(), Status> {
+        let PerNode { nodes, values: keys, .. } = keys;
+        let (counts, cluster) = (PreFilterState::of_cycle(attempt.state)?, attempt.handle.cluster);
         let [near, far, existing] =
             [&counts.affinity, &counts.anti_affinity, &counts.existing_anti_affinity]
                 .map(|counts| counts.counted().topologies(cluster).collect::<Vec<_>>());
@@ -380,22 +347,15 @@ impl Filter for InterPodAffinity {
         packed.finish()
     }
 
-    fn explain_set(
-        &self,
-        state: &CycleState,
-        pod: &Pod,
-        handle: &Handle<'_>,
-        rejected: &NodeBits,
-        verdicts: &mut Verdicts,
-    ) {
-        let cluster = handle.cluster;
-        let counts = match PreFilterState::of_cycle(state) {
+    fn explain_set(&self, attempt: &Attempt<'_>, rejected: &NodeBits, verdicts: &mut Verdicts) {
+        let cluster = attempt.handle.cluster;
+        let counts = match PreFilterState::of_cycle(attempt.state) {
             Ok(counts) => counts,
             Err(status) => return verdicts.record_all(rejected, status),
         };
         let rules: [(Rule<'_>, Status); 3] = [
             (
-                &|nodes| counts.retain_affinity(pod, cluster, nodes),
+                &|nodes| counts.retain_affinity(attempt.pod, cluster, nodes),
                 Status::unresolvable(REASON_AFFINITY),
             ),
             (

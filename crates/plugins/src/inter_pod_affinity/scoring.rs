@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use framework::{
-    AffinityTermKind, Cluster, CycleState, Handle, MAX_NODE_SCORE, NodeIx, NodeView,
-    NormalizeScore, Pod, PreScore, Score, ScoreScope, Status,
+    AffinityTermKind, Attempt, AttemptMut, Cluster, CycleState, Dependence, MAX_NODE_SCORE, NodeIx,
+    NodeView, NormalizeScore, PerNode, Pod, PreScore, Score, ScoreScope, Status,
 };
 
 use super::InterPodAffinity;
@@ -92,13 +92,8 @@ impl InterPodAffinity {
 }
 
 impl PreScore for InterPodAffinity {
-    fn pre_score(
-        &self,
-        state: &mut CycleState,
-        pod: &Pod,
-        handle: &Handle<'_>,
-        _nodes: &[NodeIx],
-    ) -> Status {
+    fn pre_score(&self, attempt: AttemptMut<'_>, _nodes: &[NodeIx]) -> Status {
+        let AttemptMut { state, pod, handle, .. } = attempt;
         let terms = match Terms::parse(pod) {
             Ok(terms) => terms,
             Err(text) => return Status::error(text),
@@ -111,51 +106,38 @@ impl PreScore for InterPodAffinity {
 }
 
 impl Score for InterPodAffinity {
-    fn score(
-        &self,
-        state: &CycleState,
-        _pod: &Pod,
-        node: &NodeView<'_>,
-        _handle: &Handle<'_>,
-    ) -> Result<i64, Status> {
-        let keys = PreScoreState::of_cycle(state)?.topologies(node.cluster());
+    fn score(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Result<i64, Status> {
+        let keys = PreScoreState::of_cycle(attempt.state)?.topologies(node.cluster());
         Ok(keys.map(|sums| sums.of_node(node.ix())).fold(0, i64::saturating_add))
     }
 
-    fn scope(&self, state: &mut CycleState, pod: &Pod, handle: &Handle<'_>) -> ScoreScope {
-        let Ok(terms) = Terms::parse(pod) else { return ScoreScope::Cluster };
-        match self.weigh(state, pod, terms, handle.cluster) {
+    fn dependence(&self, attempt: AttemptMut<'_>) -> Option<Dependence<ScoreScope>> {
+        let AttemptMut { state, pod, handle, .. } = attempt;
+        let Ok(terms) = Terms::parse(pod) else {
+            return Some(Dependence::on(ScoreScope::Cluster));
+        };
+        let scope = match self.weigh(state, pod, terms, handle.cluster) {
             Some(_) => ScoreScope::Group,
             None => ScoreScope::Node,
-        }
+        };
+        Some(Dependence::on(scope))
     }
 
     /// The key has for each topology key the domain of the node, or the sum of the node if each domain is a
     /// single node.
-    fn key_set(
-        &self,
-        state: &CycleState,
-        _pod: &Pod,
-        handle: &Handle<'_>,
-        nodes: &[NodeIx],
-        keys: &mut [i64],
-    ) -> Result<(), Status> {
-        let all: Vec<_> = PreScoreState::of_cycle(state)?.topologies(handle.cluster).collect();
+    fn key_set(&self, attempt: &Attempt<'_>, keys: PerNode<'_>) -> Result<(), Status> {
+        let PerNode { nodes, values: keys, .. } = keys;
+        let all: Vec<_> =
+            PreScoreState::of_cycle(attempt.state)?.topologies(attempt.handle.cluster).collect();
         let mut packed = GroupKeys::of(all.len(), nodes, keys);
         all.iter().for_each(|own| own.push_to(&mut packed, unsigned));
         packed.finish()
     }
 
-    fn score_set(
-        &self,
-        state: &CycleState,
-        _pod: &Pod,
-        handle: &Handle<'_>,
-        nodes: &[NodeIx],
-        scores: &mut [i64],
-    ) -> Result<(), Status> {
+    fn score_set(&self, attempt: &Attempt<'_>, scores: PerNode<'_>) -> Result<(), Status> {
+        let PerNode { nodes, values: scores, .. } = scores;
         scores.fill(0);
-        for sums in PreScoreState::of_cycle(state)?.topologies(handle.cluster) {
+        for sums in PreScoreState::of_cycle(attempt.state)?.topologies(attempt.handle.cluster) {
             for (node, score) in nodes.iter().zip(&mut *scores) {
                 *score = score.saturating_add(sums.of_node(*node));
             }
@@ -166,14 +148,8 @@ impl Score for InterPodAffinity {
 
 impl NormalizeScore for InterPodAffinity {
     /// Maps the lowest score to 0 and the highest to 100. Equal scores all become 0.
-    fn normalize_score(
-        &self,
-        _state: &CycleState,
-        _pod: &Pod,
-        _nodes: &[NodeIx],
-        scores: &mut [i64],
-        _handle: &Handle<'_>,
-    ) -> Status {
+    fn normalize_score(&self, _attempt: &Attempt<'_>, scores: PerNode<'_>) -> Status {
+        let scores = scores.values;
         let lowest = scores.iter().copied().min().unwrap_or(0);
         let highest = scores.iter().copied().max().unwrap_or(0);
         let range = highest.saturating_sub(lowest);

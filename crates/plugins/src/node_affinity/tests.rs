@@ -1,5 +1,5 @@
 use framework::testing::{NodeBuilder, PodBuilder, cluster, handle, node, pod};
-use framework::{Cluster, Code, Node};
+use framework::{Attempt, AttemptMut, Cluster, Code, CycleState, Node};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -50,7 +50,7 @@ fn added_zone(zone: &str) -> Value {
 fn filter(plugin: &NodeAffinity, pod: PodBuilder, node: NodeBuilder) -> Status {
     let cluster = cluster([node.build()], []);
     let view = cluster.node(cluster.nodes().iter().next().unwrap());
-    plugin.filter(&CycleState::new(), &pod.build(), &view, &handle(view.cluster()))
+    plugin.filter(&Attempt::new(&CycleState::new(), &pod.build(), &handle(view.cluster())), &view)
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn added_affinity_is_checked_first_with_its_own_reason() {
 fn pre_filter_narrows_to_node_names_or_skips() {
     let pre_filter = |plugin: &NodeAffinity, pod: PodBuilder| {
         let mut state = CycleState::new();
-        plugin.pre_filter(&mut state, &pod.build(), &handle(&Cluster::default()))
+        plugin.pre_filter(AttemptMut::new(&mut state, &pod.build(), &handle(&Cluster::default())))
     };
     let plain = NodeAffinity::default();
     let anywhere = PreFilterResult::default();
@@ -141,9 +141,12 @@ fn weights_of_matching_preferences_add_up() {
     let score = |plugin: &NodeAffinity, pod: PodBuilder| {
         let cluster = cluster([node("n").label("zone", "a").build()], []);
         let (pod, mut state) = (pod.build(), CycleState::new());
-        let status = plugin.pre_score(&mut state, &pod, &handle(&cluster), &[]);
+        let status = plugin.pre_score(AttemptMut::new(&mut state, &pod, &handle(&cluster)), &[]);
         let view = cluster.node(cluster.node_named("n").unwrap());
-        (status.code(), plugin.score(&state, &pod, &view, &handle(view.cluster())).ok())
+        (
+            status.code(),
+            plugin.score(&Attempt::new(&state, &pod, &handle(view.cluster())), &view).ok(),
+        )
     };
     let plain = NodeAffinity::default();
     let zone = on_label("zone", "Exists", &[]);

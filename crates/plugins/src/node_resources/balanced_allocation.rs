@@ -7,8 +7,8 @@
 //! so that the balances are identical.
 
 use framework::{
-    CycleState, Handle, NodeIx, NodeView, Plugin, PluginArgs, Pod, PodPart, PreScore, Score,
-    ScoreScope, Status,
+    Attempt, AttemptMut, Dependence, NodeIx, NodeView, PerNode, Plugin, PluginArgs, PreScore,
+    Score, ScoreScope, Status,
 };
 
 use super::args::BalancedAllocationArgs;
@@ -35,14 +35,8 @@ struct BalancedAllocation {
 
 impl PreScore for BalancedAllocation {
     /// Returns Skip for pods that request none of the rated resources.
-    fn pre_score(
-        &self,
-        _state: &mut CycleState,
-        pod: &Pod,
-        _handle: &Handle<'_>,
-        _nodes: &[NodeIx],
-    ) -> Status {
-        if self.rated.are_unrequested(&pod.requests.placed) {
+    fn pre_score(&self, attempt: AttemptMut<'_>, _nodes: &[NodeIx]) -> Status {
+        if self.rated.are_unrequested(&attempt.pod.requests.placed) {
             Status::skip()
         } else {
             Status::success()
@@ -51,36 +45,22 @@ impl PreScore for BalancedAllocation {
 }
 
 impl Score for BalancedAllocation {
-    fn score(
-        &self,
-        state: &CycleState,
-        pod: &Pod,
-        node: &NodeView<'_>,
-        _handle: &Handle<'_>,
-    ) -> Result<i64, Status> {
-        let requests = &pod.requests.placed;
+    fn score(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Result<i64, Status> {
+        let requests = &attempt.pod.requests.placed;
         if self.rated.are_unrequested(requests) {
             return Ok(0);
         }
-        Ok(score(self.rated.shares(state, node, requests)))
+        Ok(score(self.rated.shares(attempt.state, node, requests)))
     }
 
-    fn reads(&self) -> PodPart {
-        PodPart::Requests
+    fn dependence(&self, attempt: AttemptMut<'_>) -> Option<Dependence<ScoreScope>> {
+        let scope = self.rated.scope(&attempt.pod.requests.placed, attempt.handle.cluster);
+        Some(Dependence::on(scope).of_requests())
     }
 
-    fn scope(&self, _state: &mut CycleState, pod: &Pod, handle: &Handle<'_>) -> ScoreScope {
-        self.rated.scope(&pod.requests.placed, handle.cluster)
-    }
-
-    fn score_set(
-        &self,
-        state: &CycleState,
-        pod: &Pod,
-        handle: &Handle<'_>,
-        nodes: &[NodeIx],
-        scores: &mut [i64],
-    ) -> Result<(), Status> {
+    fn score_set(&self, attempt: &Attempt<'_>, scores: PerNode<'_>) -> Result<(), Status> {
+        let PerNode { nodes, values: scores, .. } = scores;
+        let Attempt { state, pod, handle, .. } = *attempt;
         let requests = &pod.requests.placed;
         if self.rated.are_unrequested(requests) {
             scores.fill(0);

@@ -10,10 +10,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use framework::{
-    ActionType, Cluster, ClusterEvent, Code, CycleState, EventObjects, EventResource, Filter,
-    FilterScope, Handle, IMPLICIT_RESOURCE_PREFIX, Node, NodeBits, NodeIx, NodeView, Plugin,
-    PluginArgs, Pod, PodPart, PreFilter, PreFilterResult, PreScore, QueueingHint, Resources, Score,
-    ScoreScope, Status, VerdictId, Verdicts, is_extended_resource_name,
+    ActionType, Attempt, AttemptMut, Cluster, ClusterEvent, Code, CycleState, Dependence,
+    EventObjects, EventResource, Filter, FilterScope, Handle, IMPLICIT_RESOURCE_PREFIX, Node,
+    NodeBits, NodeIx, NodeView, PerNode, Plugin, PluginArgs, Pod, PreFilter, PreFilterResult,
+    PreScore, QueueingHint, Resources, Score, ScoreScope, Status, VerdictId, Verdicts,
+    is_extended_resource_name,
 };
 
 use super::args::FitArgs;
@@ -190,26 +191,15 @@ impl Needs {
 }
 
 impl PreFilter for Fit {
-    fn pre_filter(
-        &self,
-        state: &mut CycleState,
-        pod: &Pod,
-        handle: &Handle<'_>,
-    ) -> Result<PreFilterResult, Status> {
-        state.write(Needs(self.needs(pod, handle.cluster).collect()));
+    fn pre_filter(&self, attempt: AttemptMut<'_>) -> Result<PreFilterResult, Status> {
+        attempt.state.write(Needs(self.needs(attempt.pod, attempt.handle.cluster).collect()));
         Ok(PreFilterResult::default())
     }
 }
 
 impl Filter for Fit {
-    fn filter(
-        &self,
-        state: &CycleState,
-        _pod: &Pod,
-        node: &NodeView<'_>,
-        _handle: &Handle<'_>,
-    ) -> Status {
-        let needs = match Needs::of_cycle(state) {
+    fn filter(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Status {
+        let needs = match Needs::of_cycle(attempt.state) {
             Ok(needs) => needs,
             Err(status) => return status,
         };
@@ -218,16 +208,10 @@ impl Filter for Fit {
         needs.status(&shortages)
     }
 
-    fn filter_set(
-        &self,
-        state: &CycleState,
-        _pod: &Pod,
-        handle: &Handle<'_>,
-        nodes: &mut NodeBits,
-    ) -> Result<(), Status> {
-        let needs = Needs::of_cycle(state)?;
+    fn filter_set(&self, attempt: &Attempt<'_>, nodes: &mut NodeBits) -> Result<(), Status> {
+        let needs = Needs::of_cycle(attempt.state)?;
         let mut dense = Vec::with_capacity(needs.0.len());
-        for (need, column) in needs.0.iter().zip(needs.columns(handle.cluster)) {
+        for (need, column) in needs.0.iter().zip(needs.columns(attempt.handle.cluster)) {
             match column {
                 Some(Column::Dense(column)) => dense.push((column, need.amount)),
                 Some(Column::Scalar(column)) if need.has_class => {
@@ -244,31 +228,21 @@ impl Filter for Fit {
         Ok(())
     }
 
-    fn reads(&self) -> PodPart {
-        PodPart::Requests
-    }
-
     /// Whether a node without a resource may offer it through devices depends on the classes.
-    fn scope(&self, state: &mut CycleState, _pod: &Pod, _handle: &Handle<'_>) -> FilterScope {
-        match Needs::of_cycle(state) {
+    fn dependence(&self, attempt: &Attempt<'_>) -> Option<Dependence<FilterScope>> {
+        let scope = match Needs::of_cycle(attempt.state) {
             Ok(needs) if !needs.0.iter().any(|need| need.has_class) => FilterScope::Node,
             _ => FilterScope::Cluster,
-        }
+        };
+        Some(Dependence::on(scope).of_requests())
     }
 
-    fn explain_set(
-        &self,
-        state: &CycleState,
-        _pod: &Pod,
-        handle: &Handle<'_>,
-        rejected: &NodeBits,
-        verdicts: &mut Verdicts,
-    ) {
-        let needs = match Needs::of_cycle(state) {
+    fn explain_set(&self, attempt: &Attempt<'_>, rejected: &NodeBits, verdicts: &mut Verdicts) {
+        let needs = match Needs::of_cycle(attempt.state) {
             Ok(needs) => needs,
             Err(status) => return verdicts.record_all(rejected, status),
         };
-        let columns = needs.columns(handle.cluster);
+        let columns = needs.columns(attempt.handle.cluster);
         let mut known: BTreeMap<Shortages, VerdictId> = BTreeMap::new();
         let mut shortages = Shortages::default();
         for node in rejected.iter() {
@@ -291,46 +265,25 @@ impl Filter for Fit {
 
 impl PreScore for Fit {
     /// Does nothing: the requests of the pod were summed when it arrived.
-    fn pre_score(
-        &self,
-        _state: &mut CycleState,
-        _pod: &Pod,
-        _handle: &Handle<'_>,
-        _nodes: &[NodeIx],
-    ) -> Status {
+    fn pre_score(&self, _attempt: AttemptMut<'_>, _nodes: &[NodeIx]) -> Status {
         Status::success()
     }
 }
 
 impl Score for Fit {
-    fn score(
-        &self,
-        state: &CycleState,
-        pod: &Pod,
-        node: &NodeView<'_>,
-        _handle: &Handle<'_>,
-    ) -> Result<i64, Status> {
-        Ok(self.strategy.score(self.rated.shares(state, node, &pod.requests.score)))
+    fn score(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Result<i64, Status> {
+        Ok(self.strategy.score(self.rated.shares(attempt.state, node, &attempt.pod.requests.score)))
     }
 
-    fn reads(&self) -> PodPart {
-        PodPart::Requests
+    fn dependence(&self, attempt: AttemptMut<'_>) -> Option<Dependence<ScoreScope>> {
+        let scope = self.rated.scope(&attempt.pod.requests.score, attempt.handle.cluster);
+        Some(Dependence::on(scope).of_requests())
     }
 
-    fn scope(&self, _state: &mut CycleState, pod: &Pod, handle: &Handle<'_>) -> ScoreScope {
-        self.rated.scope(&pod.requests.score, handle.cluster)
-    }
-
-    fn score_set(
-        &self,
-        state: &CycleState,
-        pod: &Pod,
-        handle: &Handle<'_>,
-        nodes: &[NodeIx],
-        scores: &mut [i64],
-    ) -> Result<(), Status> {
-        let (cluster, requests) = (handle.cluster, &pod.requests.score);
-        let devices = self.rated.device_columns(state, cluster, requests, nodes);
+    fn score_set(&self, attempt: &Attempt<'_>, scores: PerNode<'_>) -> Result<(), Status> {
+        let PerNode { nodes, values: scores, .. } = scores;
+        let (cluster, requests) = (attempt.handle.cluster, &attempt.pod.requests.score);
+        let devices = self.rated.device_columns(attempt.state, cluster, requests, nodes);
         let lanes = self.rated.lanes(cluster, requests, &devices);
         let mut block = Block::new();
         kernels::for_each_block(

@@ -2,9 +2,9 @@
 
 use framework::testing::{NodeBuilder, PodBuilder, cluster, handle, node, pod};
 use framework::{
-    ActionType, Cluster, Code, CpuMemory, CycleState, EventObjects, EventResource, Node, NodeIx,
-    Plugin, PluginArgs, PluginGates, Pod, PodRequests, QueueingHint, Resources, Status, Verdicts,
-    api, is_extended_resource_name,
+    ActionType, Attempt, AttemptMut, Cluster, Code, CpuMemory, CycleState, EventObjects,
+    EventResource, Node, NodeIx, PerNode, Plugin, PluginArgs, PluginGates, Pod, PodRequests,
+    QueueingHint, Resources, Status, Verdicts, api, is_extended_resource_name,
 };
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
@@ -50,14 +50,23 @@ fn pod_with(amounts: &[(&str, &str)]) -> PodBuilder {
 fn verdict(plugin: &Plugin, node: NodeBuilder, placed: &[Pod], pod: &Pod) -> (Code, String) {
     let cluster = cluster([node.build()], placed.iter().cloned());
     let mut state = CycleState::new();
-    plugin.pre_filter.as_ref().unwrap().pre_filter(&mut state, pod, &handle(&cluster)).unwrap();
+    plugin
+        .pre_filter
+        .as_ref()
+        .unwrap()
+        .pre_filter(AttemptMut::new(&mut state, pod, &handle(&cluster)))
+        .unwrap();
     let (ix, filter) = (NodeIx::new(0), plugin.filter.as_ref().unwrap());
-    let status = filter.filter(&state, pod, &cluster.node(ix), &handle(&cluster));
+    let status = filter.filter(&Attempt::new(&state, pod, &handle(&cluster)), &cluster.node(ix));
     let mut nodes = cluster.nodes().clone();
-    filter.filter_set(&state, pod, &handle(&cluster), &mut nodes).unwrap();
+    filter.filter_set(&Attempt::new(&state, pod, &handle(&cluster)), &mut nodes).unwrap();
     assert_eq!(nodes.contains(ix), status.is_success());
     let mut verdicts = Verdicts::with_len(1);
-    filter.explain_set(&state, pod, &handle(&cluster), cluster.nodes(), &mut verdicts);
+    filter.explain_set(
+        &Attempt::new(&state, pod, &handle(&cluster)),
+        cluster.nodes(),
+        &mut verdicts,
+    );
     assert_eq!(*verdicts.get(ix), status);
     (status.code(), status.message())
 }
@@ -68,9 +77,13 @@ fn score(plugin: &Plugin, node: NodeBuilder, placed: &[Pod], pod: &Pod) -> i64 {
     let cluster = cluster([node.build()], placed.iter().cloned());
     let (nodes, state) = ([NodeIx::new(0)], CycleState::new());
     let plugin = plugin.score.as_ref().unwrap();
-    let score = plugin.score(&state, pod, &cluster.node(nodes[0]), &handle(&cluster)).unwrap();
+    let score = plugin
+        .score(&Attempt::new(&state, pod, &handle(&cluster)), &cluster.node(nodes[0]))
+        .unwrap();
     let mut scores = [-1];
-    plugin.score_set(&state, pod, &handle(&cluster), &nodes, &mut scores).unwrap();
+    plugin
+        .score_set(&Attempt::new(&state, pod, &handle(&cluster)), PerNode::new(&nodes, &mut scores))
+        .unwrap();
     assert_eq!(scores, [score]);
     score
 }
@@ -145,12 +158,14 @@ fn filter_without_pre_filter_is_an_error() {
     let (plugin, pod) = (fit(json!({})), pod("p").build());
     let cluster = cluster([node("n").build()], []);
     let filter = plugin.filter.as_ref().unwrap();
-    let status =
-        filter.filter(&CycleState::new(), &pod, &cluster.node(NodeIx::new(0)), &handle(&cluster));
+    let status = filter.filter(
+        &Attempt::new(&CycleState::new(), &pod, &handle(&cluster)),
+        &cluster.node(NodeIx::new(0)),
+    );
     assert_eq!(status.code(), Code::Error);
     let mut nodes = cluster.nodes().clone();
     assert_eq!(
-        filter.filter_set(&CycleState::new(), &pod, &handle(&cluster), &mut nodes),
+        filter.filter_set(&Attempt::new(&CycleState::new(), &pod, &handle(&cluster)), &mut nodes),
         Err(status)
     );
 }
@@ -219,12 +234,11 @@ fn balance_skips_pods_without_rated_requests() {
     let cluster = cluster([node("n").build()], []);
     let pre_score = |pod: PodBuilder| {
         let mut state = CycleState::new();
-        plugin.pre_score.as_ref().unwrap().pre_score(
-            &mut state,
-            &pod.build(),
-            &handle(&cluster),
-            &[],
-        )
+        plugin
+            .pre_score
+            .as_ref()
+            .unwrap()
+            .pre_score(AttemptMut::new(&mut state, &pod.build(), &handle(&cluster)), &[])
     };
     assert!(pre_score(pod_with(&[("memory", "1Gi"), ("cpu", "0")])).is_skip());
     assert!(pre_score(pod_with(&[(GPU, "1")])).is_success());
@@ -349,12 +363,18 @@ fn resource_of_a_device_class_is_left_to_devices_on_nodes_without_it() {
     let pod = pod_with(&[(GPU, "2")]).build();
     let feasible = |plugin: &Plugin, cluster: &Cluster| {
         let mut state = CycleState::new();
-        plugin.pre_filter.as_ref().unwrap().pre_filter(&mut state, &pod, &handle(cluster)).unwrap();
+        plugin
+            .pre_filter
+            .as_ref()
+            .unwrap()
+            .pre_filter(AttemptMut::new(&mut state, &pod, &handle(cluster)))
+            .unwrap();
         let filter = plugin.filter.as_ref().unwrap();
         let mut kept = cluster.nodes().clone();
-        filter.filter_set(&state, &pod, &handle(cluster), &mut kept).unwrap();
+        filter.filter_set(&Attempt::new(&state, &pod, &handle(cluster)), &mut kept).unwrap();
         for node in cluster.nodes().iter() {
-            let status = filter.filter(&state, &pod, &cluster.node(node), &handle(cluster));
+            let status =
+                filter.filter(&Attempt::new(&state, &pod, &handle(cluster)), &cluster.node(node));
             assert_eq!(kept.contains(node), status.is_success(), "{status:?}");
         }
         kept.iter().map(|node| cluster.node_name(node).to_string()).collect::<Vec<_>>()
@@ -625,12 +645,12 @@ proptest! {
         let (cluster, pod) = (cluster_of(&rows), pod_of(&requests));
         let mut state = CycleState::new();
         let filtering = fit(json!({}));
-        filtering.pre_filter.unwrap().pre_filter(&mut state, &pod, &handle(&cluster)).unwrap();
+        filtering.pre_filter.unwrap().pre_filter(AttemptMut::new(&mut state, &pod, &handle(&cluster))).unwrap();
         let (filter, mut fitting) = (filtering.filter.unwrap(), cluster.nodes().clone());
-        filter.filter_set(&state, &pod, &handle(&cluster), &mut fitting).unwrap();
+        filter.filter_set(&Attempt::new(&state, &pod, &handle(&cluster)), &mut fitting).unwrap();
         let nodes: Vec<_> = cluster.nodes().iter().collect();
         for node in &nodes {
-            let status = filter.filter(&state, &pod, &cluster.node(*node), &handle(&cluster));
+            let status = filter.filter(&Attempt::new(&state, &pod, &handle(&cluster)), &cluster.node(*node));
             prop_assert_eq!(fitting.contains(*node), status.is_success());
         }
         let specs = specs(&resources);
@@ -642,9 +662,9 @@ proptest! {
         ] {
             let score = plugin.score.unwrap();
             let mut scores = vec![-1; nodes.len()];
-            score.score_set(&state, &pod, &handle(&cluster), &nodes, &mut scores).unwrap();
+            score.score_set(&Attempt::new(&state, &pod, &handle(&cluster)), PerNode::new(&nodes, &mut scores)).unwrap();
             for (node, from_set) in nodes.iter().zip(scores) {
-                let from_node = score.score(&state, &pod, &cluster.node(*node), &handle(&cluster)).unwrap();
+                let from_node = score.score(&Attempt::new(&state, &pod, &handle(&cluster)), &cluster.node(*node)).unwrap();
                 prop_assert_eq!(from_set, from_node, "{} on {:?}", plugin.name, rows[node.index()]);
                 prop_assert!((0..=100).contains(&from_set));
             }

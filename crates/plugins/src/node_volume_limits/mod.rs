@@ -13,9 +13,9 @@ use std::sync::Arc;
 
 use framework::storage::csi_translation::Migration;
 use framework::{
-    ActionType, ClusterEvent, CycleState, EventResource, Filter, FilterScope, Handle, NodeBits,
-    NodeView, Plugin, PluginArgs, PluginGates, Pod, PodVolume, PodVolumeSource, PreFilter,
-    PreFilterExtensions, PreFilterResult, Status, Verdicts,
+    ActionType, Attempt, AttemptMut, ClusterEvent, CycleState, Dependence, EventResource, Filter,
+    FilterScope, NodeBits, NodeView, Plugin, PluginArgs, PluginGates, Pod, PodVolume,
+    PodVolumeSource, PreFilter, PreFilterExtensions, PreFilterResult, Status, Verdicts,
 };
 
 use self::changes::VolumeChanges;
@@ -127,12 +127,8 @@ impl PreFilterState {
 }
 
 impl PreFilter for NodeVolumeLimits {
-    fn pre_filter(
-        &self,
-        state: &mut CycleState,
-        pod: &Pod,
-        handle: &Handle<'_>,
-    ) -> Result<PreFilterResult, Status> {
+    fn pre_filter(&self, attempt: AttemptMut<'_>) -> Result<PreFilterResult, Status> {
+        let AttemptMut { state, pod, handle, .. } = attempt;
         if !may_be_limited(pod) {
             return Err(Status::skip());
         }
@@ -146,18 +142,12 @@ impl PreFilter for NodeVolumeLimits {
 }
 
 impl PreFilterExtensions for NodeVolumeLimits {
-    fn add_pod(&self, state: &mut CycleState, _: &Pod, other: &Pod, node: &NodeView<'_>) -> Status {
-        count(state, other, 1, node)
+    fn add_pod(&self, attempt: AttemptMut<'_>, other: &Pod, node: &NodeView<'_>) -> Status {
+        count(attempt.state, other, 1, node)
     }
 
-    fn remove_pod(
-        &self,
-        state: &mut CycleState,
-        _: &Pod,
-        other: &Pod,
-        node: &NodeView<'_>,
-    ) -> Status {
-        count(state, other, -1, node)
+    fn remove_pod(&self, attempt: AttemptMut<'_>, other: &Pod, node: &NodeView<'_>) -> Status {
+        count(attempt.state, other, -1, node)
     }
 }
 
@@ -176,14 +166,8 @@ impl NodeVolumeLimits {
 }
 
 impl Filter for NodeVolumeLimits {
-    fn filter(
-        &self,
-        state: &CycleState,
-        pod: &Pod,
-        node: &NodeView<'_>,
-        _handle: &Handle<'_>,
-    ) -> Status {
-        let found = match PreFilterState::of_cycle(state, pod, node) {
+    fn filter(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Status {
+        let found = match PreFilterState::of_cycle(attempt.state, attempt.pod, node) {
             Ok(found) => found,
             Err(status) => return status,
         };
@@ -200,17 +184,11 @@ impl Filter for NodeVolumeLimits {
         }
     }
 
-    fn filter_set(
-        &self,
-        state: &CycleState,
-        pod: &Pod,
-        handle: &Handle<'_>,
-        nodes: &mut NodeBits,
-    ) -> Result<(), Status> {
-        let Some(PreFilterState { wanted, changes }) = state.read() else {
-            return self.filter_each(state, pod, handle, nodes);
+    fn filter_set(&self, attempt: &Attempt<'_>, nodes: &mut NodeBits) -> Result<(), Status> {
+        let Some(PreFilterState { wanted, changes }) = attempt.state.read() else {
+            return self.filter_each(attempt, nodes);
         };
-        let cluster = handle.cluster;
+        let cluster = attempt.handle.cluster;
         if self.checks_drivers(wanted) {
             nodes.retain(|node| wanted.missing_driver(cluster, cluster.node_name(node)).is_none());
         }
@@ -220,27 +198,22 @@ impl Filter for NodeVolumeLimits {
         Ok(())
     }
 
-    fn scope(&self, state: &mut CycleState, _pod: &Pod, handle: &Handle<'_>) -> FilterScope {
-        match state.read::<PreFilterState>() {
-            Some(_) => FilterScope::NodeAsOf(handle.cluster.storage_changes()),
+    fn dependence(&self, attempt: &Attempt<'_>) -> Option<Dependence<FilterScope>> {
+        let scope = match attempt.state.read::<PreFilterState>() {
+            Some(_) => FilterScope::NodeAsOf(attempt.handle.cluster.storage_changes()),
             None => FilterScope::Cluster,
-        }
+        };
+        Some(Dependence::on(scope))
     }
 
-    fn explain_set(
-        &self,
-        state: &CycleState,
-        pod: &Pod,
-        handle: &Handle<'_>,
-        rejected: &NodeBits,
-        verdicts: &mut Verdicts,
-    ) {
+    fn explain_set(&self, attempt: &Attempt<'_>, rejected: &NodeBits, verdicts: &mut Verdicts) {
+        let Attempt { state, handle, .. } = *attempt;
         match state.read::<PreFilterState>() {
             Some(state) if !self.checks_drivers(&state.wanted) => {
                 verdicts.record_all(rejected, Status::unschedulable(REASON));
             }
             _ => rejected.iter().for_each(|node| {
-                verdicts.record(node, self.filter(state, pod, &handle.cluster.node(node), handle));
+                verdicts.record(node, self.filter(attempt, &handle.cluster.node(node)));
             }),
         }
     }

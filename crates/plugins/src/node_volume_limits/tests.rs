@@ -5,7 +5,7 @@ use framework::testing::{
     Harness, PodBuilder, StorageObject, bound_claim, claim, csi_node, handle, node, pod,
     storage_class, volume, volume_attachment,
 };
-use framework::{Cluster, EventObjects, NodeIx, Overlay, QueueingHint, api};
+use framework::{Attempt, AttemptMut, Cluster, EventObjects, NodeIx, Overlay, QueueingHint, api};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -237,9 +237,12 @@ fn uncountable_volumes_reject_the_pod_with_a_reason() {
         let pod = pod.build();
         let (filter, cluster) = (built().filter.unwrap(), harness.cluster());
         let (state, node) = (CycleState::new(), cluster.node_named("n").unwrap());
-        assert_eq!(filter.filter(&state, &pod, &cluster.node(node), &handle(cluster)), expected);
+        assert_eq!(
+            filter.filter(&Attempt::new(&state, &pod, &handle(cluster)), &cluster.node(node)),
+            expected
+        );
         let mut nodes = cluster.nodes().clone();
-        let answer = filter.filter_set(&state, &pod, &handle(cluster), &mut nodes);
+        let answer = filter.filter_set(&Attempt::new(&state, &pod, &handle(cluster)), &mut nodes);
         let rejected = expected.is_rejection();
         assert_eq!(answer.err(), (!rejected).then_some(expected));
         assert!(nodes.is_empty());
@@ -259,8 +262,11 @@ fn pods_without_csi_volumes_are_skipped() {
         (json!({ "azureFile": {} }), true),
     ] {
         let pod = pod("p").volume(source.clone()).build();
-        let result =
-            pre_filter.pre_filter(&mut CycleState::new(), &pod, &handle(&Cluster::default()));
+        let result = pre_filter.pre_filter(AttemptMut::new(
+            &mut CycleState::new(),
+            &pod,
+            &handle(&Cluster::default()),
+        ));
         assert_eq!(result.is_ok(), counts, "{source}");
     }
 }
@@ -584,9 +590,9 @@ proptest! {
             let what_if = WhatIf::of(&cluster, node, &pod, &added, restored);
             let filter = built().filter.unwrap();
             let view = cluster.node(node).with(&what_if.overlay);
-            let expected = filter.filter(&CycleState::new(), &pod, &what_if.cluster.node(node), &handle(&what_if.cluster));
-            prop_assert_eq!(filter.filter(&what_if.state, &pod, &view, &handle(view.cluster())), expected.clone());
-            prop_assert_eq!(filter.filter(&CycleState::new(), &pod, &view, &handle(view.cluster())), expected);
+            let expected = filter.filter(&Attempt::new(&CycleState::new(), &pod, &handle(&what_if.cluster)), &what_if.cluster.node(node));
+            prop_assert_eq!(filter.filter(&Attempt::new(&what_if.state, &pod, &handle(view.cluster())), &view), expected.clone());
+            prop_assert_eq!(filter.filter(&Attempt::new(&CycleState::new(), &pod, &handle(view.cluster())), &view), expected);
         }
     }
 }
@@ -604,23 +610,48 @@ impl WhatIf {
     fn of(cluster: &Cluster, node: NodeIx, pod: &Pod, added: &[Arc<Pod>], restored: u64) -> Self {
         let (mut state, mut overlay) = (CycleState::new(), Overlay::default());
         // The plugin gets no what-if calls if PreFilter returned Skip.
-        let _ = built().pre_filter.unwrap().pre_filter(&mut state, pod, &handle(cluster));
+        let _ = built().pre_filter.unwrap().pre_filter(AttemptMut::new(
+            &mut state,
+            pod,
+            &handle(cluster),
+        ));
         let extensions = built().pre_filter_extensions.unwrap();
         let mut after = cluster.clone();
         let view = cluster.node(node);
         for (place, (ix, other)) in view.placed().enumerate() {
             overlay.remove(cluster, ix);
-            extensions.remove_pod(&mut state, pod, other, &view.with(&overlay)).ok().unwrap();
+            extensions
+                .remove_pod(
+                    AttemptMut::new(&mut state, pod, &handle(cluster)),
+                    other,
+                    &view.with(&overlay),
+                )
+                .ok()
+                .unwrap();
             if restored >> (place % 64) & 1 == 1 {
                 overlay.restore(cluster, ix);
-                extensions.add_pod(&mut state, pod, other, &view.with(&overlay)).ok().unwrap();
+                extensions
+                    .add_pod(
+                        AttemptMut::new(&mut state, pod, &handle(cluster)),
+                        other,
+                        &view.with(&overlay),
+                    )
+                    .ok()
+                    .unwrap();
             } else {
                 after.remove_pod(ix);
             }
         }
         for other in added {
             overlay.add(other.clone());
-            extensions.add_pod(&mut state, pod, other, &view.with(&overlay)).ok().unwrap();
+            extensions
+                .add_pod(
+                    AttemptMut::new(&mut state, pod, &handle(cluster)),
+                    other,
+                    &view.with(&overlay),
+                )
+                .ok()
+                .unwrap();
             after.place_pod(other.clone(), view.name());
         }
         Self { state, overlay, cluster: after }

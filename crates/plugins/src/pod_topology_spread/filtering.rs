@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use framework::{
-    ChangedNodes, Cluster, CycleState, DomainIx, Filter, FilterScope, Handle, LabelKeyIx, NodeBits,
-    NodeIx, NodeView, Pod, PreFilter, PreFilterExtensions, PreFilterResult, Status, Topology,
-    Verdicts,
+    Attempt, AttemptMut, ChangedNodes, Cluster, CycleState, Dependence, DomainIx, Filter,
+    FilterScope, LabelKeyIx, NodeBits, NodeIx, NodeView, PerNode, Pod, PreFilter,
+    PreFilterExtensions, PreFilterResult, Status, Topology, Verdicts,
 };
 
 use super::PodTopologySpread;
@@ -219,12 +219,8 @@ impl PreFiltered {
 }
 
 impl PreFilter for PodTopologySpread {
-    fn pre_filter(
-        &self,
-        state: &mut CycleState,
-        pod: &Pod,
-        handle: &Handle<'_>,
-    ) -> Result<PreFilterResult, Status> {
+    fn pre_filter(&self, attempt: AttemptMut<'_>) -> Result<PreFilterResult, Status> {
+        let AttemptMut { state, pod, handle, .. } = attempt;
         let constraints = self.hard_constraints(pod, handle.cluster).map_err(|error| {
             Status::error(format!(
                 "get constraints from pod: obtaining pod's hard topology spread constraints: \
@@ -242,24 +238,12 @@ impl PreFilter for PodTopologySpread {
 }
 
 impl PreFilterExtensions for PodTopologySpread {
-    fn add_pod(
-        &self,
-        state: &mut CycleState,
-        pod: &Pod,
-        other: &Pod,
-        node: &NodeView<'_>,
-    ) -> Status {
-        change(state, pod, other, node, 1)
+    fn add_pod(&self, attempt: AttemptMut<'_>, other: &Pod, node: &NodeView<'_>) -> Status {
+        change(attempt.state, attempt.pod, other, node, 1)
     }
 
-    fn remove_pod(
-        &self,
-        state: &mut CycleState,
-        pod: &Pod,
-        other: &Pod,
-        node: &NodeView<'_>,
-    ) -> Status {
-        change(state, pod, other, node, -1)
+    fn remove_pod(&self, attempt: AttemptMut<'_>, other: &Pod, node: &NodeView<'_>) -> Status {
+        change(attempt.state, attempt.pod, other, node, -1)
     }
 }
 
@@ -309,14 +293,8 @@ impl Limit<'_> {
 }
 
 impl Filter for PodTopologySpread {
-    fn filter(
-        &self,
-        state: &CycleState,
-        _pod: &Pod,
-        node: &NodeView<'_>,
-        _handle: &Handle<'_>,
-    ) -> Status {
-        let pre_filtered = match PreFiltered::of_cycle(state) {
+    fn filter(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Status {
+        let pre_filtered = match PreFiltered::of_cycle(attempt.state) {
             Ok(pre_filtered) => pre_filtered,
             Err(status) => return status,
         };
@@ -333,36 +311,26 @@ impl Filter for PodTopologySpread {
         Status::success()
     }
 
-    fn filter_set(
-        &self,
-        state: &CycleState,
-        _pod: &Pod,
-        handle: &Handle<'_>,
-        nodes: &mut NodeBits,
-    ) -> Result<(), Status> {
-        for limit in PreFiltered::of_cycle(state)?.limits(handle.cluster) {
+    fn filter_set(&self, attempt: &Attempt<'_>, nodes: &mut NodeBits) -> Result<(), Status> {
+        for limit in PreFiltered::of_cycle(attempt.state)?.limits(attempt.handle.cluster) {
             nodes.retain(|node| limit.verdict(node) == Verdict::Fits);
         }
         Ok(())
     }
 
-    fn scope(&self, state: &mut CycleState, _pod: &Pod, _handle: &Handle<'_>) -> FilterScope {
-        match PreFiltered::of_cycle(state) {
+    fn dependence(&self, attempt: &Attempt<'_>) -> Option<Dependence<FilterScope>> {
+        let scope = match PreFiltered::of_cycle(attempt.state) {
             Ok(_) => FilterScope::Group,
             Err(_) => FilterScope::Cluster,
-        }
+        };
+        Some(Dependence::on(scope))
     }
 
     /// The key has for each constraint the domain of the node, or its number of pods if each domain is a
     /// single node.
-    fn key_set(
-        &self,
-        state: &CycleState,
-        _pod: &Pod,
-        handle: &Handle<'_>,
-        nodes: &[NodeIx],
-        keys: &mut [i64],
-    ) -> Result<(), Status> {
+    fn key_set(&self, attempt: &Attempt<'_>, keys: PerNode<'_>) -> Result<(), Status> {
+        let PerNode { nodes, values: keys, .. } = keys;
+        let Attempt { state, handle, .. } = *attempt;
         let counted = &PreFiltered::of_cycle(state)?.counted;
         let mut packed = GroupKeys::of(counted.len(), nodes, keys);
         for own in &**counted {
@@ -377,16 +345,9 @@ impl Filter for PodTopologySpread {
 
     /// The first constraint that fails determines the reason: a skew hides a missing label of the
     /// next constraint.
-    fn explain_set(
-        &self,
-        state: &CycleState,
-        _pod: &Pod,
-        handle: &Handle<'_>,
-        rejected: &NodeBits,
-        verdicts: &mut Verdicts,
-    ) {
-        let limits: Vec<_> = match PreFiltered::of_cycle(state) {
-            Ok(pre_filtered) => pre_filtered.limits(handle.cluster).collect(),
+    fn explain_set(&self, attempt: &Attempt<'_>, rejected: &NodeBits, verdicts: &mut Verdicts) {
+        let limits: Vec<_> = match PreFiltered::of_cycle(attempt.state) {
+            Ok(pre_filtered) => pre_filtered.limits(attempt.handle.cluster).collect(),
             Err(status) => return verdicts.record_all(rejected, status),
         };
         let lacks_label = verdicts.intern(Status::unresolvable(REASON_LABEL));

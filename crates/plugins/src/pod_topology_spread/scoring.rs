@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use framework::{
-    ChangedNodes, Cluster, CycleState, DomainIx, Handle, MAX_NODE_SCORE, NodeColumn, NodeGroup,
-    NodeIx, NodeView, NormalizeScore, Pod, PodCount, PreScore, Score, ScoreScope, SelectorError,
-    Status, Topology,
+    Attempt, AttemptMut, ChangedNodes, Cluster, CycleState, Dependence, DomainIx, MAX_NODE_SCORE,
+    NodeColumn, NodeGroup, NodeIx, NodeView, NormalizeScore, PerNode, Pod, PodCount, PreScore,
+    Score, ScoreScope, SelectorError, Status, Topology,
 };
 
 use super::constraint::{Constraint, has_all_keys, retain_with_all_keys};
@@ -255,25 +255,13 @@ impl PodTopologySpread {
 }
 
 impl PreScore for PodTopologySpread {
-    fn pre_score(
-        &self,
-        state: &mut CycleState,
-        pod: &Pod,
-        handle: &Handle<'_>,
-        nodes: &[NodeIx],
-    ) -> Status {
+    fn pre_score(&self, attempt: AttemptMut<'_>, nodes: &[NodeIx]) -> Status {
         let single = nodes.iter().map(|node| NodeGroup { node: *node, len: 1 });
-        self.prepare(state, pod, handle.cluster, single)
+        self.prepare(attempt.state, attempt.pod, attempt.handle.cluster, single)
     }
 
-    fn pre_score_groups(
-        &self,
-        state: &mut CycleState,
-        pod: &Pod,
-        handle: &Handle<'_>,
-        groups: &[NodeGroup],
-    ) -> Status {
-        self.prepare(state, pod, handle.cluster, groups.iter().copied())
+    fn pre_score_groups(&self, attempt: AttemptMut<'_>, groups: &[NodeGroup]) -> Status {
+        self.prepare(attempt.state, attempt.pod, attempt.handle.cluster, groups.iter().copied())
     }
 }
 
@@ -285,14 +273,8 @@ fn rounded(score: f64) -> i64 {
 }
 
 impl Score for PodTopologySpread {
-    fn score(
-        &self,
-        state: &CycleState,
-        _pod: &Pod,
-        node: &NodeView<'_>,
-        _handle: &Handle<'_>,
-    ) -> Result<i64, Status> {
-        let prepared = PreScored::of_cycle(state)?;
+    fn score(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Result<i64, Status> {
+        let prepared = PreScored::of_cycle(attempt.state)?;
         let columns = prepared.columns(node.cluster());
         if prepared.ignores(node.ix(), &columns) {
             return Ok(0);
@@ -306,26 +288,21 @@ impl Score for PodTopologySpread {
         Ok(rounded(score))
     }
 
-    fn scope(&self, state: &mut CycleState, pod: &Pod, handle: &Handle<'_>) -> ScoreScope {
-        match self.soft_counts(state, pod, handle.cluster) {
+    fn dependence(&self, attempt: AttemptMut<'_>) -> Option<Dependence<ScoreScope>> {
+        let scope = match self.soft_counts(attempt.state, attempt.pod, attempt.handle.cluster) {
             Ok(counted) if counted.is_empty() => ScoreScope::Node,
             Ok(_) => ScoreScope::Group,
             Err(_) => ScoreScope::Cluster,
-        }
+        };
+        Some(Dependence::on(scope))
     }
 
     /// The key has for each constraint the domain of the node, or for the hostname label its number of
     /// pods.
-    fn key_set(
-        &self,
-        state: &CycleState,
-        _pod: &Pod,
-        handle: &Handle<'_>,
-        nodes: &[NodeIx],
-        keys: &mut [i64],
-    ) -> Result<(), Status> {
-        let cluster = handle.cluster;
-        let counted = state.read::<SoftCounts>();
+    fn key_set(&self, attempt: &Attempt<'_>, keys: PerNode<'_>) -> Result<(), Status> {
+        let PerNode { nodes, values: keys, .. } = keys;
+        let cluster = attempt.handle.cluster;
+        let counted = attempt.state.read::<SoftCounts>();
         let SoftCounts(counted) =
             counted.ok_or_else(|| Status::error("PodTopologySpread has no counts"))?;
         let mut packed = GroupKeys::of(counted.len(), nodes, keys);
@@ -342,16 +319,10 @@ impl Score for PodTopologySpread {
         packed.finish()
     }
 
-    fn score_set(
-        &self,
-        state: &CycleState,
-        _pod: &Pod,
-        handle: &Handle<'_>,
-        nodes: &[NodeIx],
-        scores: &mut [i64],
-    ) -> Result<(), Status> {
-        let cluster = handle.cluster;
-        let prepared = PreScored::of_cycle(state)?;
+    fn score_set(&self, attempt: &Attempt<'_>, scores: PerNode<'_>) -> Result<(), Status> {
+        let PerNode { nodes, values: scores, .. } = scores;
+        let cluster = attempt.handle.cluster;
+        let prepared = PreScored::of_cycle(attempt.state)?;
         let columns = prepared.columns(cluster);
         let mut sums = vec![0.0; nodes.len()];
         for column in &columns {
@@ -398,19 +369,13 @@ fn by_index(pods: &NodeColumn<PodCount>, len: usize) -> Vec<u32> {
 impl NormalizeScore for PodTopologySpread {
     /// Inverts the scores, so that fewer pods score higher. The lowest score becomes 100, the
     /// highest becomes 100 times lowest over highest.
-    fn normalize_score(
-        &self,
-        state: &CycleState,
-        _pod: &Pod,
-        nodes: &[NodeIx],
-        scores: &mut [i64],
-        handle: &Handle<'_>,
-    ) -> Status {
-        let prepared = match PreScored::of_cycle(state) {
+    fn normalize_score(&self, attempt: &Attempt<'_>, scores: PerNode<'_>) -> Status {
+        let PerNode { nodes, values: scores, .. } = scores;
+        let prepared = match PreScored::of_cycle(attempt.state) {
             Ok(prepared) => prepared,
             Err(status) => return status,
         };
-        let columns = prepared.columns(handle.cluster);
+        let columns = prepared.columns(attempt.handle.cluster);
         let compared = |node: &NodeIx| !prepared.ignores(*node, &columns);
         let taking_part = nodes.iter().zip(&*scores).filter(|(node, _)| compared(node));
         let (min, max) = taking_part

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use framework::testing::{Harness, NodeBuilder, PodBuilder, handle, node, pod};
-use framework::{Cluster, Code, CycleState, NodeIx, Overlay, Status};
+use framework::{Attempt, AttemptMut, Cluster, Code, CycleState, NodeIx, Overlay, PerNode, Status};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -188,14 +188,16 @@ fn filter_and_score_without_counts_are_errors() {
     let harness = zones(&[("a", 0)]);
     let (plugin, pod) = (built(json!({})), spread(&[hard("zone", 1)]).build());
     let view = harness.cluster().node(NodeIx::new(0));
-    let status =
-        plugin.filter.unwrap().filter(&CycleState::new(), &pod, &view, &handle(view.cluster()));
+    let status = plugin
+        .filter
+        .unwrap()
+        .filter(&Attempt::new(&CycleState::new(), &pod, &handle(view.cluster())), &view);
     assert_eq!(status.code(), Code::Error);
     assert!(
         plugin
             .score
             .unwrap()
-            .score(&CycleState::new(), &pod, &view, &handle(view.cluster()))
+            .score(&Attempt::new(&CycleState::new(), &pod, &handle(view.cluster())), &view)
             .is_err()
     );
 }
@@ -209,20 +211,35 @@ fn after_changes(harness: &Harness, pod: &Pod, other: &Pod, changes: Changes<'_>
     let extensions = plugin.pre_filter_extensions.unwrap();
     let cluster = harness.cluster();
     let mut state = CycleState::new();
-    plugin.pre_filter.unwrap().pre_filter(&mut state, pod, &handle(cluster)).unwrap();
+    plugin
+        .pre_filter
+        .unwrap()
+        .pre_filter(AttemptMut::new(&mut state, pod, &handle(cluster)))
+        .unwrap();
     for (node, pods) in changes {
         let mut overlay = Overlay::default();
         overlay.add(Arc::new(other.clone()));
         let view = cluster.node(cluster.node_named(node).unwrap());
         let status = match pods {
-            1 => extensions.add_pod(&mut state, pod, other, &view.with(&overlay)),
-            _ => extensions.remove_pod(&mut state, pod, other, &view),
+            1 => extensions.add_pod(
+                AttemptMut::new(&mut state, pod, &handle(cluster)),
+                other,
+                &view.with(&overlay),
+            ),
+            _ => extensions.remove_pod(
+                AttemptMut::new(&mut state, pod, &handle(cluster)),
+                other,
+                &view,
+            ),
         };
         assert!(status.is_success());
     }
     let filter = plugin.filter.unwrap();
-    let passes =
-        |node| filter.filter(&state, pod, &cluster.node(node), &handle(cluster)).is_success();
+    let passes = |node| {
+        filter
+            .filter(&Attempt::new(&state, pod, &handle(cluster)), &cluster.node(node))
+            .is_success()
+    };
     cluster.nodes().iter().map(passes).collect()
 }
 
@@ -305,11 +322,19 @@ fn system_constraints_spread_service_pods_and_accept_nodes_without_a_zone() {
         let nodes: Vec<_> = cluster.nodes().iter().collect();
         let (mut state, mut scores) = (CycleState::new(), vec![0; nodes.len()]);
         let pre_score = plugin.pre_score.as_ref().unwrap();
-        if !pre_score.pre_score(&mut state, pod, &handle(&cluster), &nodes).is_success() {
+        if !pre_score
+            .pre_score(AttemptMut::new(&mut state, pod, &handle(&cluster)), &nodes)
+            .is_success()
+        {
             return None;
         }
         let score = plugin.score.as_ref().unwrap();
-        score.score_set(&state, pod, &handle(&cluster), &nodes, &mut scores).unwrap();
+        score
+            .score_set(
+                &Attempt::new(&state, pod, &handle(&cluster)),
+                PerNode::new(&nodes, &mut scores),
+            )
+            .unwrap();
         Some(scores)
     };
     // Three zones including the missing one, three nodes: ln 5 per pod; 2 and 4 for the skews.

@@ -26,8 +26,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use framework::{
-    Cluster, CycleState, Filter, FilterScope, Handle, NodeBits, NodeIx, NodeView, Plugin,
-    PluginArgs, Pod, PreBind, PreBindInput, PreBindPreFlight, PreBindStep, PreFilter,
+    Attempt, AttemptMut, Cluster, CycleState, Dependence, Filter, FilterScope, NodeBits, NodeIx,
+    NodeView, Plugin, PluginArgs, PreBind, PreBindInput, PreBindPreFlight, PreBindStep, PreFilter,
     PreFilterResult, PreScore, Reserve, Score, ScoreScope, Status, Verdicts,
 };
 
@@ -103,12 +103,8 @@ fn claims_in(state: &CycleState) -> Result<Option<&Arc<PodVolumeClaims>>, Status
 }
 
 impl PreFilter for VolumeBinding {
-    fn pre_filter(
-        &self,
-        state: &mut CycleState,
-        pod: &Pod,
-        handle: &Handle<'_>,
-    ) -> Result<PreFilterResult, Status> {
+    fn pre_filter(&self, attempt: AttemptMut<'_>) -> Result<PreFilterResult, Status> {
+        let AttemptMut { state, pod, handle, .. } = attempt;
         if pod.spec.volumes.is_empty() {
             state.write(Claims(None));
             return Err(Status::skip());
@@ -135,18 +131,8 @@ impl VolumeBinding {
 }
 
 impl Filter for VolumeBinding {
-    fn depends_on_pods(&self) -> bool {
-        false
-    }
-
-    fn filter(
-        &self,
-        state: &CycleState,
-        _pod: &Pod,
-        node: &NodeView<'_>,
-        _handle: &Handle<'_>,
-    ) -> Status {
-        let claims = match claims_in(state) {
+    fn filter(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Status {
+        let claims = match claims_in(attempt.state) {
             Ok(Some(claims)) => claims,
             Ok(None) => return Status::success(),
             Err(status) => return status,
@@ -158,36 +144,24 @@ impl Filter for VolumeBinding {
         }
     }
 
-    fn filter_set(
-        &self,
-        state: &CycleState,
-        _pod: &Pod,
-        handle: &Handle<'_>,
-        nodes: &mut NodeBits,
-    ) -> Result<(), Status> {
-        self.conflicts(state, handle.cluster, nodes)?.remove_from(nodes);
+    fn filter_set(&self, attempt: &Attempt<'_>, nodes: &mut NodeBits) -> Result<(), Status> {
+        self.conflicts(attempt.state, attempt.handle.cluster, nodes)?.remove_from(nodes);
         Ok(())
     }
 
     /// Which volumes are free for claims that are not bound yet depends on other pods.
-    fn scope(&self, state: &mut CycleState, _pod: &Pod, handle: &Handle<'_>) -> FilterScope {
-        match claims_in(state) {
+    fn dependence(&self, attempt: &Attempt<'_>) -> Option<Dependence<FilterScope>> {
+        let scope = match claims_in(attempt.state) {
             Ok(Some(claims)) if claims.delayed.is_empty() => {
-                FilterScope::NodeAsOf(handle.cluster.storage_changes())
+                FilterScope::NodeAsOf(attempt.handle.cluster.storage_changes())
             }
             _ => FilterScope::Cluster,
-        }
+        };
+        Some(Dependence::on(scope).without_pods())
     }
 
-    fn explain_set(
-        &self,
-        state: &CycleState,
-        _pod: &Pod,
-        handle: &Handle<'_>,
-        rejected: &NodeBits,
-        verdicts: &mut Verdicts,
-    ) {
-        match self.conflicts(state, handle.cluster, rejected) {
+    fn explain_set(&self, attempt: &Attempt<'_>, rejected: &NodeBits, verdicts: &mut Verdicts) {
+        match self.conflicts(attempt.state, attempt.handle.cluster, rejected) {
             Ok(conflicts) => conflicts.record(verdicts),
             Err(status) => verdicts.record_all(rejected, status),
         }
@@ -196,34 +170,23 @@ impl Filter for VolumeBinding {
 
 /// Runs only with the gate StorageCapacityScoring.
 impl PreScore for VolumeBinding {
-    fn pre_score(
-        &self,
-        _state: &mut CycleState,
-        _pod: &Pod,
-        _handle: &Handle<'_>,
-        _nodes: &[NodeIx],
-    ) -> Status {
+    fn pre_score(&self, _attempt: AttemptMut<'_>, _nodes: &[NodeIx]) -> Status {
         if self.ratings.is_some() { Status::success() } else { Status::skip() }
     }
 }
 
 impl Score for VolumeBinding {
-    fn score(
-        &self,
-        state: &CycleState,
-        _pod: &Pod,
-        node: &NodeView<'_>,
-        _handle: &Handle<'_>,
-    ) -> Result<i64, Status> {
-        let (Some(claims), Some(ratings)) = (claims_in(state)?, &self.ratings) else {
+    fn score(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Result<i64, Status> {
+        let (Some(claims), Some(ratings)) = (claims_in(attempt.state)?, &self.ratings) else {
             return Ok(0);
         };
         let volumes = find_pod_volumes(claims, node, &self.caches.lock())?;
         Ok(volumes.map_or(0, |volumes| score::score(&volumes, ratings)))
     }
 
-    fn scope(&self, _state: &mut CycleState, _pod: &Pod, _handle: &Handle<'_>) -> ScoreScope {
-        if self.ratings.is_none() { ScoreScope::Node } else { ScoreScope::Cluster }
+    fn dependence(&self, _attempt: AttemptMut<'_>) -> Option<Dependence<ScoreScope>> {
+        let scope = if self.ratings.is_none() { ScoreScope::Node } else { ScoreScope::Cluster };
+        Some(Dependence::on(scope))
     }
 }
 
@@ -251,43 +214,31 @@ impl VolumeBinding {
 }
 
 impl Reserve for VolumeBinding {
-    fn reserve(
-        &self,
-        state: &mut CycleState,
-        _pod: &Pod,
-        node: &str,
-        handle: &Handle<'_>,
-    ) -> Status {
-        let reserved = match claims_in(state) {
-            Ok(Some(claims)) => self.assume(claims, node, handle.cluster),
+    fn reserve(&self, attempt: AttemptMut<'_>, node: &str) -> Status {
+        let reserved = match claims_in(attempt.state) {
+            Ok(Some(claims)) => self.assume(claims, node, attempt.handle.cluster),
             Ok(None) => Ok(Reserved::AllBound),
             Err(status) => Err(status),
         };
         match reserved {
             Ok(reserved) => {
-                state.write(reserved);
+                attempt.state.write(reserved);
                 Status::success()
             }
             Err(status) => status,
         }
     }
 
-    fn unreserve(&self, state: &mut CycleState, _pod: &Pod, _node: &str, _handle: &Handle<'_>) {
-        if let Some(Reserved::Binding(binder)) = state.read() {
+    fn unreserve(&self, attempt: AttemptMut<'_>, _node: &str) {
+        if let Some(Reserved::Binding(binder)) = attempt.state.read() {
             binder.revert(&mut self.caches.lock());
         }
     }
 }
 
 impl PreBind for VolumeBinding {
-    fn pre_flight(
-        &self,
-        state: &CycleState,
-        _pod: &Pod,
-        node: &str,
-        _handle: &Handle<'_>,
-    ) -> PreBindPreFlight {
-        match (claims_in(state), state.read()) {
+    fn pre_flight(&self, attempt: &Attempt<'_>, node: &str) -> PreBindPreFlight {
+        match (claims_in(attempt.state), attempt.state.read()) {
             (Err(status), _) => PreBindPreFlight::Fail(status),
             (_, None) => PreBindPreFlight::Fail(no_volumes(node)),
             (_, Some(Reserved::AllBound)) => PreBindPreFlight::Skip { allow_parallel: true },
@@ -297,18 +248,16 @@ impl PreBind for VolumeBinding {
 
     fn pre_bind(
         &self,
-        state: &mut CycleState,
-        pod: &Pod,
+        attempt: AttemptMut<'_>,
         node: &str,
-        handle: &Handle<'_>,
         input: PreBindInput<'_>,
     ) -> PreBindStep {
-        let binder = match state.read_mut() {
+        let binder = match attempt.state.read_mut() {
             Some(Reserved::Binding(binder)) => binder,
             Some(Reserved::AllBound) => return PreBindStep::Done(Status::success()),
             None => return PreBindStep::Done(no_volumes(node)),
         };
-        let step = binder.step(pod, handle.cluster, self.bind_timeout, &input);
+        let step = binder.step(attempt.pod, attempt.handle.cluster, self.bind_timeout, &input);
         if matches!(&step, PreBindStep::Done(status) if status.is_success()) {
             binder.forget(&mut self.caches.lock());
         }

@@ -11,9 +11,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use framework::{
-    ActionType, Cluster, ClusterEvent, CycleState, EventResource, Filter, FilterScope, Handle,
-    NodeBits, NodeView, Plugin, PluginArgs, Pod, PodVolume, PreFilter, PreFilterExtensions,
-    PreFilterResult, Status, Verdicts,
+    ActionType, Attempt, AttemptMut, Cluster, ClusterEvent, CycleState, Dependence, EventResource,
+    Filter, FilterScope, NodeBits, NodeView, Plugin, PluginArgs, Pod, PodVolume, PreFilter,
+    PreFilterExtensions, PreFilterResult, Status, Verdicts,
 };
 
 use crate::lookup;
@@ -95,12 +95,8 @@ fn no_data() -> Status {
 }
 
 impl PreFilter for VolumeRestrictions {
-    fn pre_filter(
-        &self,
-        state: &mut CycleState,
-        pod: &Pod,
-        handle: &Handle<'_>,
-    ) -> Result<PreFilterResult, Status> {
+    fn pre_filter(&self, attempt: AttemptMut<'_>) -> Result<PreFilterResult, Status> {
+        let AttemptMut { state, pod, handle, .. } = attempt;
         let claims = PreFilterState::new(pod, handle.cluster)?;
         let has_disks = pod.spec.volumes.iter().any(|volume| volume.disk().is_some());
         if !has_disks && claims.in_use == 0 {
@@ -112,12 +108,12 @@ impl PreFilter for VolumeRestrictions {
 }
 
 impl PreFilterExtensions for VolumeRestrictions {
-    fn add_pod(&self, state: &mut CycleState, _: &Pod, other: &Pod, _: &NodeView<'_>) -> Status {
-        change(state, |claims| claims.in_use += claims.shared_with(other))
+    fn add_pod(&self, attempt: AttemptMut<'_>, other: &Pod, _: &NodeView<'_>) -> Status {
+        change(attempt.state, |claims| claims.in_use += claims.shared_with(other))
     }
 
-    fn remove_pod(&self, state: &mut CycleState, _: &Pod, other: &Pod, _: &NodeView<'_>) -> Status {
-        change(state, |claims| claims.in_use -= claims.shared_with(other))
+    fn remove_pod(&self, attempt: AttemptMut<'_>, other: &Pod, _: &NodeView<'_>) -> Status {
+        change(attempt.state, |claims| claims.in_use -= claims.shared_with(other))
     }
 }
 
@@ -132,55 +128,37 @@ fn change(state: &mut CycleState, change: impl FnOnce(&mut PreFilterState)) -> S
 }
 
 impl Filter for VolumeRestrictions {
-    fn filter(
-        &self,
-        state: &CycleState,
-        pod: &Pod,
-        node: &NodeView<'_>,
-        _handle: &Handle<'_>,
-    ) -> Status {
-        if node.pods().any(|other| disks::conflict(pod, other)) {
+    fn filter(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Status {
+        if node.pods().any(|other| disks::conflict(attempt.pod, other)) {
             return Status::unschedulable(REASON_DISK);
         }
-        match PreFilterState::of_cycle(state) {
+        match PreFilterState::of_cycle(attempt.state) {
             Ok(claims) if claims.in_use > 0 => Status::unschedulable(REASON_READ_WRITE_ONCE_POD),
             Ok(_) => Status::success(),
             Err(status) => status,
         }
     }
 
-    fn filter_set(
-        &self,
-        state: &CycleState,
-        pod: &Pod,
-        handle: &Handle<'_>,
-        nodes: &mut NodeBits,
-    ) -> Result<(), Status> {
-        match PreFilterState::of_cycle(state)?.in_use > 0 {
+    fn filter_set(&self, attempt: &Attempt<'_>, nodes: &mut NodeBits) -> Result<(), Status> {
+        match PreFilterState::of_cycle(attempt.state)?.in_use > 0 {
             true => nodes.clear(),
-            false => disks::retain_free(pod, handle.cluster, nodes),
+            false => disks::retain_free(attempt.pod, attempt.handle.cluster, nodes),
         }
         Ok(())
     }
 
     /// A claim for one pod that is in use, on any node, rejects every node.
-    fn scope(&self, state: &mut CycleState, _pod: &Pod, _handle: &Handle<'_>) -> FilterScope {
-        match PreFilterState::of_cycle(state) {
+    fn dependence(&self, attempt: &Attempt<'_>) -> Option<Dependence<FilterScope>> {
+        let scope = match PreFilterState::of_cycle(attempt.state) {
             Ok(claims) if claims.in_use == 0 => FilterScope::Node,
             _ => FilterScope::Cluster,
-        }
+        };
+        Some(Dependence::on(scope))
     }
 
-    fn explain_set(
-        &self,
-        _state: &CycleState,
-        pod: &Pod,
-        handle: &Handle<'_>,
-        rejected: &NodeBits,
-        verdicts: &mut Verdicts,
-    ) {
+    fn explain_set(&self, attempt: &Attempt<'_>, rejected: &NodeBits, verdicts: &mut Verdicts) {
         let mut free = rejected.clone();
-        disks::retain_free(pod, handle.cluster, &mut free);
+        disks::retain_free(attempt.pod, attempt.handle.cluster, &mut free);
         let mut conflicting = rejected.clone();
         conflicting.subtract(&free);
         verdicts.record_all(&conflicting, Status::unschedulable(REASON_DISK));

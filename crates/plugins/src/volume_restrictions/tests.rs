@@ -1,5 +1,5 @@
 use framework::testing::{Harness, PodBuilder, claim, handle, node, pod};
-use framework::{Code, EventObjects, QueueingHint, api};
+use framework::{Attempt, AttemptMut, Code, EventObjects, QueueingHint, api};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -114,8 +114,11 @@ fn pods_without_exclusive_volumes_are_skipped() {
         (pod("p").volume(json!({ "rbd": {} })), false),
     ] {
         let pod = pod.build();
-        let result =
-            pre_filter.pre_filter(&mut CycleState::new(), &pod, &handle(harness.cluster()));
+        let result = pre_filter.pre_filter(AttemptMut::new(
+            &mut CycleState::new(),
+            &pod,
+            &handle(harness.cluster()),
+        ));
         assert_eq!(result.is_err_and(|status| status.is_skip()), skipped, "{:?}", pod.spec.volumes);
     }
 }
@@ -136,17 +139,37 @@ fn what_if_changes_count_users_of_the_claims() {
     let (plugin, cluster) = (built(), harness.cluster());
     let wanting = pod("p").claim("data").claim("more").build();
     let mut state = CycleState::new();
-    plugin.pre_filter.unwrap().pre_filter(&mut state, &wanting, &handle(cluster)).unwrap();
+    plugin
+        .pre_filter
+        .unwrap()
+        .pre_filter(AttemptMut::new(&mut state, &wanting, &handle(cluster)))
+        .unwrap();
     let (extensions, filter) = (plugin.pre_filter_extensions.unwrap(), plugin.filter.unwrap());
     let view = cluster.node(cluster.node_named("m").unwrap());
     let mut fits_with = |added: &[&Pod], removed: &[&Pod]| {
         for other in added {
-            assert!(extensions.add_pod(&mut state, &wanting, other, &view).is_success());
+            assert!(
+                extensions
+                    .add_pod(
+                        AttemptMut::new(&mut state, &wanting, &handle(view.cluster())),
+                        other,
+                        &view
+                    )
+                    .is_success()
+            );
         }
         for other in removed {
-            assert!(extensions.remove_pod(&mut state, &wanting, other, &view).is_success());
+            assert!(
+                extensions
+                    .remove_pod(
+                        AttemptMut::new(&mut state, &wanting, &handle(view.cluster())),
+                        other,
+                        &view
+                    )
+                    .is_success()
+            );
         }
-        filter.filter(&state, &wanting, &view, &handle(view.cluster())).is_success()
+        filter.filter(&Attempt::new(&state, &wanting, &handle(view.cluster())), &view).is_success()
     };
     let user = pod("q").claim("data").on("n").build();
     let other = pod("r").claim("more").claim("unrelated").on("n").build();
@@ -166,14 +189,24 @@ fn filter_without_pre_filter_is_an_error() {
     let (state, pod) = (CycleState::new(), pod("p").build());
     let view = cluster.node(cluster.node_named("n").unwrap());
     let expected = Status::error("cannot read \"PreFilterVolumeRestrictions\" from cycleState");
-    assert_eq!(filter.filter(&state, &pod, &view, &handle(view.cluster())), expected);
+    assert_eq!(
+        filter.filter(&Attempt::new(&state, &pod, &handle(view.cluster())), &view),
+        expected
+    );
     let mut nodes = cluster.nodes().clone();
     assert_eq!(
-        filter.filter_set(&state, &pod, &handle(cluster), &mut nodes),
+        filter.filter_set(&Attempt::new(&state, &pod, &handle(cluster)), &mut nodes),
         Err(expected.clone())
     );
     let extensions = built().pre_filter_extensions.unwrap();
-    assert_eq!(extensions.add_pod(&mut CycleState::new(), &pod, &pod, &view), expected);
+    assert_eq!(
+        extensions.add_pod(
+            AttemptMut::new(&mut CycleState::new(), &pod, &handle(view.cluster())),
+            &pod,
+            &view
+        ),
+        expected
+    );
     assert_eq!(expected.code(), Code::Error);
 }
 

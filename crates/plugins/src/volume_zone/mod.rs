@@ -9,9 +9,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use framework::{
-    ActionType, Cluster, ClusterEvent, CycleState, EventResource, Filter, FilterScope, Handle,
-    NodeBits, NodeView, Plugin, PluginArgs, Pod, PodVolume, PreFilter, PreFilterResult, Status,
-    Verdicts,
+    ActionType, Attempt, AttemptMut, Cluster, ClusterEvent, CycleState, Dependence, EventResource,
+    Filter, FilterScope, NodeBits, NodeView, Plugin, PluginArgs, Pod, PodVolume, PreFilter,
+    PreFilterResult, Status, Verdicts,
 };
 
 use self::topology::{LABELS, VolumeTopology};
@@ -101,34 +101,20 @@ fn volume_of_claim(
 }
 
 impl PreFilter for VolumeZone {
-    fn pre_filter(
-        &self,
-        state: &mut CycleState,
-        pod: &Pod,
-        handle: &Handle<'_>,
-    ) -> Result<PreFilterResult, Status> {
-        let topologies = PreFilterState::new(pod, handle.cluster)?;
+    fn pre_filter(&self, attempt: AttemptMut<'_>) -> Result<PreFilterResult, Status> {
+        let topologies = PreFilterState::new(attempt.pod, attempt.handle.cluster)?;
         if topologies.0.is_empty() {
             return Err(Status::skip());
         }
-        state.write(topologies);
+        attempt.state.write(topologies);
         Ok(PreFilterResult::default())
     }
 }
 
 impl Filter for VolumeZone {
-    fn depends_on_pods(&self) -> bool {
-        false
-    }
-
-    fn filter(
-        &self,
-        state: &CycleState,
-        pod: &Pod,
-        node: &NodeView<'_>,
-        _handle: &Handle<'_>,
-    ) -> Status {
-        let topologies = match PreFilterState::of_cycle(state, pod, node.cluster()) {
+    fn filter(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Status {
+        let topologies = match PreFilterState::of_cycle(attempt.state, attempt.pod, node.cluster())
+        {
             Ok(topologies) => topologies,
             Err(status) => return status,
         };
@@ -141,13 +127,8 @@ impl Filter for VolumeZone {
         }
     }
 
-    fn filter_set(
-        &self,
-        state: &CycleState,
-        pod: &Pod,
-        handle: &Handle<'_>,
-        nodes: &mut NodeBits,
-    ) -> Result<(), Status> {
+    fn filter_set(&self, attempt: &Attempt<'_>, nodes: &mut NodeBits) -> Result<(), Status> {
+        let Attempt { state, pod, handle, .. } = *attempt;
         match PreFilterState::of_cycle(state, pod, handle.cluster) {
             Ok(topologies) => topology::retain_inside(&topologies.0, handle.cluster, nodes),
             Err(_missing_volumes) => nodes.clear(),
@@ -155,22 +136,17 @@ impl Filter for VolumeZone {
         Ok(())
     }
 
-    fn scope(&self, state: &mut CycleState, _pod: &Pod, handle: &Handle<'_>) -> FilterScope {
-        match state.read::<PreFilterState>() {
-            Some(_) => FilterScope::NodeAsOf(handle.cluster.storage_changes()),
+    fn dependence(&self, attempt: &Attempt<'_>) -> Option<Dependence<FilterScope>> {
+        let scope = match attempt.state.read::<PreFilterState>() {
+            Some(_) => FilterScope::NodeAsOf(attempt.handle.cluster.storage_changes()),
             None => FilterScope::Cluster,
-        }
+        };
+        Some(Dependence::on(scope).without_pods())
     }
 
-    fn explain_set(
-        &self,
-        state: &CycleState,
-        pod: &Pod,
-        handle: &Handle<'_>,
-        rejected: &NodeBits,
-        verdicts: &mut Verdicts,
-    ) {
-        let missing_volumes = PreFilterState::of_cycle(state, pod, handle.cluster).err();
+    fn explain_set(&self, attempt: &Attempt<'_>, rejected: &NodeBits, verdicts: &mut Verdicts) {
+        let missing_volumes =
+            PreFilterState::of_cycle(attempt.state, attempt.pod, attempt.handle.cluster).err();
         verdicts.record_all(rejected, missing_volumes.unwrap_or(Status::unresolvable(REASON)));
     }
 }

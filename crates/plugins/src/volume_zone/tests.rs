@@ -4,7 +4,7 @@ use framework::testing::{
     Harness, PodBuilder, StorageObject, bound_claim, claim, handle, node, pod, storage_class,
     volume,
 };
-use framework::{EventObjects, QueueingHint, api};
+use framework::{Attempt, AttemptMut, EventObjects, QueueingHint, api};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -76,7 +76,11 @@ fn every_claim_of_the_pod_is_checked() {
 
 fn pre_filter(harness: &Harness, pod: PodBuilder) -> Status {
     let point = built().pre_filter.unwrap();
-    let result = point.pre_filter(&mut CycleState::new(), &pod.build(), &handle(harness.cluster()));
+    let result = point.pre_filter(AttemptMut::new(
+        &mut CycleState::new(),
+        &pod.build(),
+        &handle(harness.cluster()),
+    ));
     result.err().unwrap_or_default()
 }
 
@@ -124,13 +128,14 @@ fn filter_without_pre_filter_computes_the_same_verdict() {
     let rejected_on_b = |claim: &str| {
         let pod = pod("p").claim(claim).build();
         let node = cluster.node_named("b").unwrap();
-        let status = filter.filter(&state, &pod, &cluster.node(node), &handle(cluster));
+        let status =
+            filter.filter(&Attempt::new(&state, &pod, &handle(cluster)), &cluster.node(node));
         let mut nodes: NodeBits = [node].into_iter().collect();
-        filter.filter_set(&state, &pod, &handle(cluster), &mut nodes).unwrap();
+        filter.filter_set(&Attempt::new(&state, &pod, &handle(cluster)), &mut nodes).unwrap();
         assert!(nodes.is_empty());
         let mut verdicts = Verdicts::with_len(cluster.table_len());
         let rejected = [node].into_iter().collect();
-        filter.explain_set(&state, &pod, &handle(cluster), &rejected, &mut verdicts);
+        filter.explain_set(&Attempt::new(&state, &pod, &handle(cluster)), &rejected, &mut verdicts);
         assert_eq!(verdicts.explicit(node), Some(&status));
         status.message()
     };

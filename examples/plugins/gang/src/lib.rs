@@ -43,7 +43,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use framework::{
-    ActionType, ClusterEvent, Command, Counter, CycleState, EventObjects, EventResource, Handle,
+    ActionType, AttemptMut, ClusterEvent, Command, Counter, EventObjects, EventResource, Handle,
     Permit, PermitVerdict, Plugin, PluginArgs, Pod, PreFilter, PreFilterResult, QueueingHint,
     Registry, RegistryError, Reserve, Status, Time, Uid,
 };
@@ -139,16 +139,11 @@ impl Gang {
 }
 
 impl PreFilter for Gang {
-    fn pre_filter(
-        &self,
-        state: &mut CycleState,
-        pod: &Pod,
-        _handle: &Handle<'_>,
-    ) -> Result<PreFilterResult, Status> {
-        match Membership::of(pod) {
+    fn pre_filter(&self, attempt: AttemptMut<'_>) -> Result<PreFilterResult, Status> {
+        match Membership::of(attempt.pod) {
             Ok(None) => Err(Status::skip()),
             Ok(Some(membership)) => {
-                state.write(membership);
+                attempt.state.write(membership);
                 Ok(PreFilterResult::default())
             }
             Err(fault) => Err(Status::unresolvable(fault)),
@@ -157,13 +152,8 @@ impl PreFilter for Gang {
 }
 
 impl Permit for Gang {
-    fn permit(
-        &self,
-        state: &mut CycleState,
-        _pod: &Pod,
-        _node: &str,
-        handle: &Handle<'_>,
-    ) -> PermitVerdict {
+    fn permit(&self, attempt: AttemptMut<'_>, _node: &str) -> PermitVerdict {
+        let AttemptMut { state, handle, .. } = attempt;
         let Some(own) = state.read::<Membership>() else { return PermitVerdict::Allow };
         let waiting = own.waiting(handle);
         let placed = own.placed(handle.cluster);
@@ -186,7 +176,7 @@ impl Permit for Gang {
 }
 
 impl Reserve for Gang {
-    fn reserve(&self, _: &mut CycleState, _: &Pod, _: &str, _: &Handle<'_>) -> Status {
+    fn reserve(&self, _: AttemptMut<'_>, _: &str) -> Status {
         Status::success()
     }
 
@@ -195,7 +185,8 @@ impl Reserve for Gang {
     /// A member may fail in the same call in which it starts to wait, because another plugin
     /// rejects it. Such a member rejects no others, because the gang may still complete without it.
     /// Otherwise, members could activate and reject each other forever at one point in time.
-    fn unreserve(&self, state: &mut CycleState, pod: &Pod, _: &str, handle: &Handle<'_>) {
+    fn unreserve(&self, attempt: AttemptMut<'_>, _: &str) {
+        let AttemptMut { state, pod, handle, .. } = attempt;
         let waited = state.read().is_some_and(|WaitsSince(since)| *since < handle.now);
         let Some(own) = state.read::<Membership>().filter(|_| waited) else { return };
         self.given_up.inc();

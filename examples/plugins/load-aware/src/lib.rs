@@ -29,8 +29,8 @@ mod usage;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use framework::{
-    CounterVec, CycleState, Feed, Handle, MAX_NODE_SCORE, MIN_NODE_SCORE, NodeIx, NodeView, Plugin,
-    PluginArgs, Pod, PreScore, Registry, RegistryError, Score, Status, Time,
+    Attempt, AttemptMut, CounterVec, Feed, Handle, MAX_NODE_SCORE, MIN_NODE_SCORE, NodeIx,
+    NodeView, Plugin, PluginArgs, PreScore, Registry, RegistryError, Score, Status, Time,
 };
 
 pub use args::LoadAwareArgs;
@@ -117,29 +117,20 @@ pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
 
 impl PreScore for LoadAware {
     /// Predicts the usage of the pod. Skips Score while there are no metrics of any node.
-    fn pre_score(
-        &self,
-        state: &mut CycleState,
-        pod: &Pod,
-        handle: &Handle<'_>,
-        _nodes: &[NodeIx],
-    ) -> Status {
-        if handle.cluster.objects(KIND).next().is_none() {
+    fn pre_score(&self, attempt: AttemptMut<'_>, _nodes: &[NodeIx]) -> Status {
+        if attempt.handle.cluster.objects(KIND).next().is_none() {
             return Status::skip();
         }
-        state.write_for_search(Incoming { milli_cpu: usage::predicted(pod, &self.settings) });
+        attempt.state.write_for_search(Incoming {
+            milli_cpu: usage::predicted(attempt.pod, &self.settings),
+        });
         Status::success()
     }
 }
 
 impl Score for LoadAware {
-    fn score(
-        &self,
-        state: &CycleState,
-        _pod: &Pod,
-        node: &NodeView<'_>,
-        handle: &Handle<'_>,
-    ) -> Result<i64, Status> {
+    fn score(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Result<i64, Status> {
+        let Attempt { state, handle, .. } = *attempt;
         let incoming =
             state.read::<Incoming>().ok_or_else(|| Status::error("PreScore did not run"))?;
         let load = self.load(node, handle);

@@ -1,5 +1,5 @@
 use framework::testing::{Harness, node};
-use framework::{ExtensionPoint, Metric, SampleValue};
+use framework::{ExtensionPoint, Metric, Pod, SampleValue};
 use serde_json::{Value, json};
 
 use super::*;

@@ -22,9 +22,9 @@ mod window;
 use std::sync::Arc;
 
 use framework::{
-    ActionType, Cluster, ClusterEvent, CycleState, EventObjects, EventResource, Filter, Gauge,
-    Handle, NodeBits, NodeFields, NodeView, Plugin, PluginArgs, Pod, PreFilter, PreFilterResult,
-    QueueingHint, Registry, RegistryError, Status,
+    ActionType, Attempt, AttemptMut, Cluster, ClusterEvent, EventObjects, EventResource, Filter,
+    Gauge, Handle, NodeBits, NodeFields, NodeView, Plugin, PluginArgs, Pod, PreFilter,
+    PreFilterResult, QueueingHint, Registry, RegistryError, Status,
 };
 
 use window::Window;
@@ -137,32 +137,21 @@ impl MaintenanceWindow {
 
 impl PreFilter for MaintenanceWindow {
     /// Returns Skip if no window is open.
-    fn pre_filter(
-        &self,
-        state: &mut CycleState,
-        _pod: &Pod,
-        handle: &Handle<'_>,
-    ) -> Result<PreFilterResult, Status> {
-        let (open, unreadable) = self.open_windows(handle.cluster);
+    fn pre_filter(&self, attempt: AttemptMut<'_>) -> Result<PreFilterResult, Status> {
+        let (open, unreadable) = self.open_windows(attempt.handle.cluster);
         self.unreadable.set(i64::try_from(unreadable).unwrap_or(i64::MAX));
         if open.is_empty() {
             return Err(Status::skip());
         }
-        state.write(OpenWindows(open.into()));
+        attempt.state.write(OpenWindows(open.into()));
         Ok(PreFilterResult::default())
     }
 }
 
 impl Filter for MaintenanceWindow {
     /// Returns an unresolvable status, because evicting pods does not help.
-    fn filter(
-        &self,
-        state: &CycleState,
-        _pod: &Pod,
-        node: &NodeView<'_>,
-        _handle: &Handle<'_>,
-    ) -> Status {
-        match state.read::<OpenWindows>() {
+    fn filter(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Status {
+        match attempt.state.read::<OpenWindows>() {
             None => missing_state(),
             Some(OpenWindows(open)) => holder(open, node).map_or(Status::success(), |window| {
                 Status::unresolvable(format!("node(s) in maintenance window {}", window.name()))
@@ -172,15 +161,9 @@ impl Filter for MaintenanceWindow {
 
     /// Removes the nodes of each window. The framework explains a rejection with the one-node form,
     /// and only if a reason is needed.
-    fn filter_set(
-        &self,
-        state: &CycleState,
-        _pod: &Pod,
-        handle: &Handle<'_>,
-        nodes: &mut NodeBits,
-    ) -> Result<(), Status> {
-        let OpenWindows(open) = state.read().ok_or_else(missing_state)?;
-        open.iter().for_each(|window| window.remove_nodes(handle.cluster, nodes));
+    fn filter_set(&self, attempt: &Attempt<'_>, nodes: &mut NodeBits) -> Result<(), Status> {
+        let OpenWindows(open) = attempt.state.read().ok_or_else(missing_state)?;
+        open.iter().for_each(|window| window.remove_nodes(attempt.handle.cluster, nodes));
         Ok(())
     }
 }

@@ -1,5 +1,5 @@
 use framework::testing::{Harness, NodeBuilder, node, pod};
-use framework::{Metric, Node};
+use framework::{Attempt, AttemptMut, CycleState, Metric, Node};
 use serde_json::{Value, json};
 
 use super::*;
@@ -46,7 +46,11 @@ fn open_windows_reject_their_nodes() {
 fn pre_filter_skips_without_an_open_window() {
     let state = &mut CycleState::new();
     let closed = harness(&[window("one", "Closed", &["a"])]);
-    let status = made().pre_filter.unwrap().pre_filter(state, &pod("p").build(), &closed.handle());
+    let status = made().pre_filter.unwrap().pre_filter(AttemptMut::new(
+        state,
+        &pod("p").build(),
+        &closed.handle(),
+    ));
     assert_eq!(status, Err(Status::skip()));
     assert_eq!(closed.run(&pod("p").build()).feasible(), ["a", "b", "c"]);
 }
@@ -67,12 +71,10 @@ fn invalid_window_is_ignored_and_counted() {
 fn filter_without_pre_filter_is_an_error() {
     let harness = harness([]);
     let view = harness.cluster().node(harness.cluster().node_named("a").unwrap());
-    let status = made().filter.unwrap().filter(
-        &CycleState::new(),
-        &pod("p").build(),
-        &view,
-        &harness.handle(),
-    );
+    let status = made()
+        .filter
+        .unwrap()
+        .filter(&Attempt::new(&CycleState::new(), &pod("p").build(), &harness.handle()), &view);
     assert_eq!(status.message(), "PreFilter of MaintenanceWindow did not run");
 }
 

@@ -18,8 +18,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use framework::{
-    Cluster, Counter, CycleState, Handle, MAX_NODE_SCORE, NodeIx, NodeView, NormalizeScore, Plugin,
-    PluginArgs, Pod, Registry, RegistryError, Score, Status,
+    Attempt, AttemptMut, Cluster, Counter, Dependence, MAX_NODE_SCORE, NodeView, NormalizeScore,
+    PerNode, Plugin, PluginArgs, Registry, RegistryError, Score, ScoreScope, Status,
 };
 use serde::{Deserialize, Serialize};
 
@@ -148,43 +148,30 @@ impl ZoneCost {
 
 impl Score for ZoneCost {
     /// Returns the price. [`NormalizeScore`] inverts it.
-    fn score(
-        &self,
-        _state: &CycleState,
-        _pod: &Pod,
-        node: &NodeView<'_>,
-        _handle: &Handle<'_>,
-    ) -> Result<i64, Status> {
+    fn score(&self, _attempt: &Attempt<'_>, node: &NodeView<'_>) -> Result<i64, Status> {
         Ok(self.or_default(self.price(node)))
     }
 
     /// Iterates over prices instead of nodes: the cluster has an index of nodes by label value.
-    fn score_set(
-        &self,
-        _state: &CycleState,
-        _pod: &Pod,
-        handle: &Handle<'_>,
-        nodes: &[NodeIx],
-        scores: &mut [i64],
-    ) -> Result<(), Status> {
-        let column = self.price_column(handle.cluster);
+    fn score_set(&self, attempt: &Attempt<'_>, scores: PerNode<'_>) -> Result<(), Status> {
+        let PerNode { nodes, values: scores, .. } = scores;
+        let column = self.price_column(attempt.handle.cluster);
         for (node, score) in nodes.iter().zip(scores) {
             *score = self.or_default(column[node.index()]);
         }
         Ok(())
     }
+
+    /// Labels decide.
+    fn dependence(&self, _attempt: AttemptMut<'_>) -> Option<Dependence<ScoreScope>> {
+        Some(Dependence::on(ScoreScope::Node).without_pods())
+    }
 }
 
 impl NormalizeScore for ZoneCost {
     /// Maps the cheapest node to 100 and the most expensive to 0, others in proportion.
-    fn normalize_score(
-        &self,
-        _state: &CycleState,
-        _pod: &Pod,
-        _nodes: &[NodeIx],
-        scores: &mut [i64],
-        _handle: &Handle<'_>,
-    ) -> Status {
+    fn normalize_score(&self, _attempt: &Attempt<'_>, scores: PerNode<'_>) -> Status {
+        let scores = scores.values;
         let lowest = scores.iter().copied().min().unwrap_or(0);
         let highest = scores.iter().copied().max().unwrap_or(0);
         for score in scores {

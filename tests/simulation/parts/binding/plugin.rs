@@ -7,7 +7,7 @@ use std::time::Duration;
 use engine::ports::{CallError, ExtenderCall, ExtenderClient, Filtered, Probing};
 use fastrand::Rng;
 use framework::{
-    ActionType, ClusterEvent, Command, CycleState, EventResource, Handle, ObjectKey, Permit,
+    ActionType, Attempt, AttemptMut, ClusterEvent, Command, EventResource, ObjectKey, Permit,
     PermitVerdict, Plugin, Pod, PodKey, PostBind, PreBind, PreBindInput, PreBindPreFlight,
     PreBindStep, Reserve, Status, Time, Uid, Write, WriteAction,
 };
@@ -149,7 +149,8 @@ pub(super) fn plugins(seen: &Arc<Mutex<Seen>>) -> [Plugin; 3] {
 }
 
 impl Reserve for Scripted {
-    fn reserve(&self, _: &mut CycleState, pod: &Pod, node: &str, handle: &Handle<'_>) -> Status {
+    fn reserve(&self, attempt: AttemptMut<'_>, node: &str) -> Status {
+        let AttemptMut { pod, handle, .. } = attempt;
         let mut seen = look(&self.seen);
         if self.number == 0 {
             if let Some(other) = seen.reserved.insert(pod.uid.clone(), node.to_owned()) {
@@ -167,23 +168,24 @@ impl Reserve for Scripted {
         Status::success()
     }
 
-    fn unreserve(&self, _: &mut CycleState, pod: &Pod, _: &str, _: &Handle<'_>) {
+    fn unreserve(&self, attempt: AttemptMut<'_>, _: &str) {
         let mut seen = look(&self.seen);
         if self.number == 0 {
-            seen.reserved.remove(&pod.uid);
+            seen.reserved.remove(&attempt.pod.uid);
         }
-        seen.waits.remove(&(pod.uid.clone(), self.number));
+        seen.waits.remove(&(attempt.pod.uid.clone(), self.number));
     }
 }
 
 impl PostBind for Scripted {
-    fn post_bind(&self, _: &CycleState, pod: &Pod, _: &str, _: &Handle<'_>) {
-        *look(&self.seen).bound.entry(pod.uid.clone()).or_default() += 1;
+    fn post_bind(&self, attempt: &Attempt<'_>, _: &str) {
+        *look(&self.seen).bound.entry(attempt.pod.uid.clone()).or_default() += 1;
     }
 }
 
 impl Permit for Scripted {
-    fn permit(&self, _: &mut CycleState, pod: &Pod, _: &str, handle: &Handle<'_>) -> PermitVerdict {
+    fn permit(&self, attempt: AttemptMut<'_>, _: &str) -> PermitVerdict {
+        let AttemptMut { pod, handle, .. } = attempt;
         let mut seen = look(&self.seen);
         if let Some((other, waiting)) = handle.waiting.iter().next()
             && let Some(plugin) = waiting.pending.keys().next()
@@ -207,31 +209,25 @@ impl Permit for Scripted {
 }
 
 impl PreBind for Scripted {
-    fn pre_flight(&self, _: &CycleState, pod: &Pod, _: &str, _: &Handle<'_>) -> PreBindPreFlight {
+    fn pre_flight(&self, attempt: &Attempt<'_>, _: &str) -> PreBindPreFlight {
         let mut seen = look(&self.seen);
         let allow_parallel = seen.random.u8(..4) > 0;
         match seen.random.u8(..24) {
             _ if seen.is_idle => PreBindPreFlight::Skip { allow_parallel },
             0 if !seen.is_calm => {
-                seen.failed.insert(pod.uid.clone());
+                seen.failed.insert(attempt.pod.uid.clone());
                 PreBindPreFlight::Fail(Status::error("not yet"))
             }
             drawn if drawn < if seen.is_patient { 18 } else { 8 } => {
-                seen.not_at_once.insert(pod.uid.clone());
+                seen.not_at_once.insert(attempt.pod.uid.clone());
                 PreBindPreFlight::Run { allow_parallel }
             }
             _ => PreBindPreFlight::Skip { allow_parallel },
         }
     }
 
-    fn pre_bind(
-        &self,
-        _: &mut CycleState,
-        pod: &Pod,
-        _: &str,
-        handle: &Handle<'_>,
-        input: PreBindInput<'_>,
-    ) -> PreBindStep {
+    fn pre_bind(&self, attempt: AttemptMut<'_>, _: &str, input: PreBindInput<'_>) -> PreBindStep {
+        let AttemptMut { pod, handle, .. } = attempt;
         let (mut seen, now) = (look(&self.seen), handle.now);
         let key = (pod.uid.clone(), self.number);
         let wait = seen.waits.remove(&key);

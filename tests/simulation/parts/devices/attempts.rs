@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use framework::testing::FakeDryRun;
 use framework::{
-    Answer, Command, CycleState, Pod, PreBindInput, PreBindStep, Status, Time, Uid, Verdicts,
-    Write, WriteAction,
+    Answer, Command, CycleState, PerNode, Pod, PreBindInput, PreBindStep, Status, Time, Uid,
+    Verdicts, Write, WriteAction,
 };
 use plugins::dynamic_resources::{self, NAME};
 use serde_json::Value;
@@ -34,9 +34,13 @@ impl History<'_> {
         let Some(score) = &self.plugin.score else { return Ok(()) };
         let ix = self.cluster.node_named(node).expect("the node exists");
         let handle = self.handle();
-        let one = score.score(state, pod, &self.cluster.node(ix), &handle);
+        let one =
+            score.score(&framework::Attempt::new(state, pod, &handle), &self.cluster.node(ix));
         let mut together = [0];
-        let status = score.score_set(state, pod, &handle, &[ix], &mut together);
+        let status = score.score_set(
+            &framework::Attempt::new(state, pod, &handle),
+            PerNode::new(&[ix], &mut together),
+        );
         let expected = self.known.score(&self.server, claims, node);
         rule(status.is_ok() && one == Ok(expected) && together == [expected], || {
             format!("{} scores {one:?} and {together:?} on {node}, not {expected}", pod.key)
@@ -68,7 +72,8 @@ impl History<'_> {
         let taken = self.known.taken(&self.server);
         let placed = Arc::new(Pod { node_name: Some(node.into()), ..Pod::clone(&pod) });
         if let Some(reserve) = &self.plugin.reserve {
-            let status = reserve.reserve(&mut state, &placed, node, &self.handle());
+            let status = reserve
+                .reserve(framework::AttemptMut::new(&mut state, &placed, &self.handle()), node);
             rule(status.is_success(), || format!("{} is not reserved: {status:?}", pod.key))?;
         }
         let mut all = taken;
@@ -154,7 +159,11 @@ impl History<'_> {
         if let Some(post_filter) = &self.plugin.post_filter {
             let mut dry_run = FakeDryRun::new(&self.cluster, |_| Status::success());
             let handle = self.handle();
-            post_filter.post_filter(&mut state, &pod, &verdicts, &mut dry_run, &handle);
+            post_filter.post_filter(
+                framework::AttemptMut::new(&mut state, &pod, &handle),
+                &verdicts,
+                &mut dry_run,
+            );
         }
         let commands = self.parts.commands.take();
         let freed = commands.iter().find_map(|command| match command {
@@ -286,7 +295,11 @@ impl History<'_> {
         let Some(pre_bind) = &plugin.pre_bind else { return Ok(()) };
         let handle = parts.handle(cluster);
         let (pod, node) = (attempt.pod.clone(), attempt.node);
-        let step = pre_bind.pre_bind(&mut attempt.state, &pod, node, &handle, input);
+        let step = pre_bind.pre_bind(
+            framework::AttemptMut::new(&mut attempt.state, &pod, &handle),
+            node,
+            input,
+        );
         let mut wait = None;
         if let (Some(written), PreBindStep::Write(write)) = (&written, &step) {
             rule(write != written, || format!("{key} writes {} again", write.name))?;
@@ -451,7 +464,7 @@ impl History<'_> {
         known.in_flight.retain(|_, (owner, _)| *owner != member.pod.uid);
         let Attempt { state, pod, node, .. } = &mut *attempt;
         if let Some(reserve) = &plugin.reserve {
-            reserve.unreserve(state, pod, node, &parts.handle(cluster));
+            reserve.unreserve(framework::AttemptMut::new(state, pod, &parts.handle(cluster)), node);
         }
         known.end_doubts(&self.server, now);
         let commands = self.parts.commands.take();

@@ -23,8 +23,8 @@ use fastrand::Rng;
 use framework::preemption::FruitlessPreemptions;
 use framework::testing::{PodBuilder, node};
 use framework::{
-    Answer, Binding, CycleState, Handle, Node, NominatedPods, Permit, PermitVerdict, Plugin, Pod,
-    PodKey, Time, Uid, api,
+    Answer, Binding, Node, NominatedPods, Permit, PermitVerdict, Plugin, Pod, PodKey, Time, Uid,
+    api,
 };
 
 use self::checks::{counts_add_up, preemption_is_explained};
@@ -99,8 +99,8 @@ pub(super) fn run(random: &mut Rng, trace: &mut Vec<String>) -> Checked {
 struct Waits(Arc<AtomicBool>);
 
 impl Permit for Waits {
-    fn permit(&self, _: &mut CycleState, pod: &Pod, _: &str, _: &Handle<'_>) -> PermitVerdict {
-        match pod.labels.get("waits") {
+    fn permit(&self, attempt: framework::AttemptMut<'_>, _: &str) -> PermitVerdict {
+        match attempt.pod.labels.get("waits") {
             Some(_) if !self.0.load(Ordering::Relaxed) => {
                 PermitVerdict::Wait { timeout: PATIENCE, reason: "waits".to_owned() }
             }

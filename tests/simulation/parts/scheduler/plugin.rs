@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use framework::{
-    ActionType, ClusterEvent, Command, CycleState, EventResource, Handle, ObjectKey, Permit,
+    ActionType, Attempt, AttemptMut, ClusterEvent, Command, EventResource, ObjectKey, Permit,
     PermitVerdict, Plugin, Pod, PostBind, PreBind, PreBindInput, PreBindPreFlight, PreBindStep,
     Reserve, Status, Time, Uid, Write, WriteAction,
 };
@@ -101,7 +101,8 @@ impl Seen {
 }
 
 impl Reserve for Scripted {
-    fn reserve(&self, _: &mut CycleState, pod: &Pod, node: &str, handle: &Handle<'_>) -> Status {
+    fn reserve(&self, attempt: AttemptMut<'_>, node: &str) -> Status {
+        let AttemptMut { pod, handle, .. } = attempt;
         let mut seen = self.look();
         if let Some(other) = seen.reserved.insert(pod.uid.clone(), node.to_owned()) {
             let text =
@@ -120,7 +121,8 @@ impl Reserve for Scripted {
     }
 
     /// A pod that was rejected is tried again, because no event helps it.
-    fn unreserve(&self, _: &mut CycleState, pod: &Pod, _: &str, handle: &Handle<'_>) {
+    fn unreserve(&self, attempt: AttemptMut<'_>, _: &str) {
+        let AttemptMut { pod, handle, .. } = attempt;
         let mut seen = self.look();
         seen.reserved.remove(&pod.uid);
         seen.waits.remove(&pod.uid);
@@ -131,14 +133,15 @@ impl Reserve for Scripted {
 }
 
 impl PostBind for Scripted {
-    fn post_bind(&self, _: &CycleState, pod: &Pod, _: &str, _: &Handle<'_>) {
-        *self.look().bound.entry(pod.uid.clone()).or_default() += 1;
+    fn post_bind(&self, attempt: &Attempt<'_>, _: &str) {
+        *self.look().bound.entry(attempt.pod.uid.clone()).or_default() += 1;
     }
 }
 
 impl Permit for Scripted {
     /// A pod waits until a timeout rejects it, or another pod that arrives lets it pass or be rejected; once.
-    fn permit(&self, _: &mut CycleState, pod: &Pod, _: &str, handle: &Handle<'_>) -> PermitVerdict {
+    fn permit(&self, attempt: AttemptMut<'_>, _: &str) -> PermitVerdict {
+        let AttemptMut { pod, handle, .. } = attempt;
         let mut seen = self.look();
         if !self.is_second
             && let Some((other, waiting)) = handle.waiting.iter().next()
@@ -165,16 +168,18 @@ impl Permit for Scripted {
 }
 
 impl PreBind for Scripted {
-    fn pre_flight(&self, _: &CycleState, pod: &Pod, _: &str, _: &Handle<'_>) -> PreBindPreFlight {
+    fn pre_flight(&self, attempt: &Attempt<'_>, _: &str) -> PreBindPreFlight {
         let mut seen = self.look();
         if self.is_second {
-            return match does(pod) == "write-wait" {
+            return match does(attempt.pod) == "write-wait" {
                 true => PreBindPreFlight::Run { allow_parallel: true },
                 false => PreBindPreFlight::Skip { allow_parallel: true },
             };
         }
-        match does(pod) {
-            "flight" if seen.is_first(pod) => PreBindPreFlight::Fail(Status::error("not yet")),
+        match does(attempt.pod) {
+            "flight" if seen.is_first(attempt.pod) => {
+                PreBindPreFlight::Fail(Status::error("not yet"))
+            }
             "wait" | "wait-own" | "write" | "reject" | "write-wait" => {
                 PreBindPreFlight::Run { allow_parallel: true }
             }
@@ -182,14 +187,8 @@ impl PreBind for Scripted {
         }
     }
 
-    fn pre_bind(
-        &self,
-        _: &mut CycleState,
-        pod: &Pod,
-        _: &str,
-        handle: &Handle<'_>,
-        input: PreBindInput<'_>,
-    ) -> PreBindStep {
+    fn pre_bind(&self, attempt: AttemptMut<'_>, _: &str, input: PreBindInput<'_>) -> PreBindStep {
+        let AttemptMut { pod, handle, .. } = attempt;
         let mut seen = self.look();
         let now = handle.now;
         match input {

@@ -4,9 +4,7 @@ use engine::ports::Ports;
 use engine::profile::{PluginRef, Profiles, SchedulerProfile};
 use engine::{Change, EffectId, Engine, EngineConfig, Input};
 use framework::testing::pod;
-use framework::{
-    Bind, BindStep, CycleState, Handle, Plugin, Pod, QueueSort, QueuedPod, Registry, Time,
-};
+use framework::{Attempt, Bind, BindStep, Handle, Plugin, QueueSort, QueuedPod, Registry, Time};
 
 struct Minimal;
 
@@ -17,7 +15,7 @@ impl QueueSort for Minimal {
 }
 
 impl Bind for Minimal {
-    fn bind(&self, _: &CycleState, _: &Pod, _: &str, _: &Handle<'_>) -> BindStep {
+    fn bind(&self, _: &Attempt<'_>, _: &str) -> BindStep {
         BindStep::Skip
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use framework::preemption::PreemptionProgress;
 use framework::testing::{HandleParts, cluster, node, pod};
 use framework::{
-    ActionType, Bind, BindStep, Cluster, ClusterEvent, CycleState, EventObjects, EventResource,
+    ActionType, Attempt, Bind, BindStep, Cluster, ClusterEvent, EventObjects, EventResource,
     Filter, Handle, NodeView, Plugin, Pod, PodKey, PreEnqueue, QueueSort, QueuedPod, QueueingHint,
     Registry, Status, Time,
 };
@@ -69,7 +69,7 @@ impl PreEnqueue for Quota {
 struct Rejector;
 
 impl Filter for Rejector {
-    fn filter(&self, _: &CycleState, _: &Pod, _: &NodeView<'_>, _: &Handle<'_>) -> Status {
+    fn filter(&self, _: &Attempt<'_>, _: &NodeView<'_>) -> Status {
         Status::success()
     }
 }
@@ -96,7 +96,7 @@ impl Rejector {
 struct Binder;
 
 impl Bind for Binder {
-    fn bind(&self, _: &CycleState, _: &Pod, _: &str, _: &Handle<'_>) -> BindStep {
+    fn bind(&self, _: &Attempt<'_>, _: &str) -> BindStep {
         BindStep::Skip
     }
 }

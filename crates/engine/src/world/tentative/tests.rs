@@ -7,6 +7,8 @@ use framework::testing::{node, pod};
 use framework::{
     Bind, BindStep, Code, Command, EventResource, Handle, NominatedPods, NominatingInfo, Plugin,
     QueueSort, QueuedPod, Registry, Reserve, Time,
+    Attempt, AttemptMut, Bind, BindStep, Code, Command, EventResource, Handle, NominatedPods,
+    NominatingInfo, Plugin, QueueSort, QueuedPod, Registry, Reserve, Time, WallOffset,
 };
 use proptest::prelude::*;
 use serde_json::json;
@@ -35,29 +37,29 @@ impl QueueSort for Rooms {
 }
 
 impl Bind for Rooms {
-    fn bind(&self, _: &CycleState, _: &Pod, _: &str, _: &Handle<'_>) -> BindStep {
+    fn bind(&self, _: &Attempt<'_>, _: &str) -> BindStep {
         BindStep::Skip
     }
 }
 
 impl Reserve for Rooms {
-    fn reserve(&self, _: &mut CycleState, pod: &Pod, node: &str, handle: &Handle<'_>) -> Status {
-        handle.command(Command::Activate(vec![pod.key.clone()]));
+    fn reserve(&self, attempt: AttemptMut<'_>, node: &str) -> Status {
+        attempt.handle.command(Command::Activate(vec![attempt.pod.key.clone()]));
         let mut ledger = self.0.lock().unwrap();
         if ledger.values().filter(|own| *own == node).count() == ROOM {
             return Status::unschedulable("full");
         }
-        ledger.insert(pod.uid.clone(), node.to_owned());
+        ledger.insert(attempt.pod.uid.clone(), node.to_owned());
         Status::success()
     }
 
-    fn unreserve(&self, _: &mut CycleState, pod: &Pod, _: &str, _: &Handle<'_>) {
-        self.0.lock().unwrap().insert(pod.uid.clone(), "Unreserve ran".to_owned());
+    fn unreserve(&self, attempt: AttemptMut<'_>, _: &str) {
+        self.0.lock().unwrap().insert(attempt.pod.uid.clone(), "Unreserve ran".to_owned());
     }
 
-    fn undo_reserve(&self, _: &mut CycleState, pod: &Pod, _: &str, handle: &Handle<'_>) {
-        handle.command(Command::Activate(vec![pod.key.clone()]));
-        self.0.lock().unwrap().remove(&pod.uid);
+    fn undo_reserve(&self, attempt: AttemptMut<'_>, _: &str) {
+        attempt.handle.command(Command::Activate(vec![attempt.pod.key.clone()]));
+        self.0.lock().unwrap().remove(&attempt.pod.uid);
     }
 }
 

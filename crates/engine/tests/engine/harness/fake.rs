@@ -1,5 +1,6 @@
 //! Plugins that answer from a script.
 
+use framework::{Attempt, AttemptMut, Dependence};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use framework::*;
@@ -204,158 +205,120 @@ impl PreEnqueue for Fake {
 }
 
 impl PreFilter for Fake {
-    fn pre_filter(
-        &self,
-        _: &mut CycleState,
-        pod: &Pod,
-        _: &Handle<'_>,
-    ) -> Result<PreFilterResult, Status> {
-        self.note("PreFilter", &pod.key.name);
-        script!(self.pre_filter(pod))
+    fn pre_filter(&self, attempt: AttemptMut<'_>) -> Result<PreFilterResult, Status> {
+        self.note("PreFilter", &attempt.pod.key.name);
+        script!(self.pre_filter(attempt.pod))
     }
 }
 
 impl PreFilterExtensions for Fake {
-    fn add_pod(&self, state: &mut CycleState, _: &Pod, other: &Pod, node: &NodeView<'_>) -> Status {
+    fn add_pod(&self, attempt: AttemptMut<'_>, other: &Pod, node: &NodeView<'_>) -> Status {
         self.note("AddPod", format!("{} on {}", other.key.name, node.name()));
-        script!(self.add_pod(state, other, node))
+        script!(self.add_pod(attempt.state, other, node))
     }
 
-    fn remove_pod(&self, _: &mut CycleState, _: &Pod, _: &Pod, _: &NodeView<'_>) -> Status {
+    fn remove_pod(&self, _: AttemptMut<'_>, _: &Pod, _: &NodeView<'_>) -> Status {
         yes()
     }
 }
 
 impl Filter for Fake {
-    fn depends_on_pods(&self) -> bool {
-        !self.ignores_pods
+    fn filter(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Status {
+        self.note("Filter", format!("{} on {}", attempt.pod.key.name, node.name()));
+        script!(self.filter(attempt.pod, node))
     }
 
-    fn filter(&self, _: &CycleState, pod: &Pod, node: &NodeView<'_>, _: &Handle<'_>) -> Status {
-        self.note("Filter", format!("{} on {}", pod.key.name, node.name()));
-        script!(self.filter(pod, node))
-    }
-
-    fn details(&self, _: &CycleState, _: &Pod, _: &Handle<'_>, rejected: &NodeBits) -> Vec<Detail> {
+    fn details(&self, _: &Attempt<'_>, rejected: &NodeBits) -> Vec<Detail> {
         self.details.as_ref().map_or_else(Vec::new, |script| script(rejected))
+    }
+
+    fn dependence(&self, _attempt: &Attempt<'_>) -> Option<Dependence<FilterScope>> {
+        let cluster = Dependence::on(FilterScope::Cluster);
+        Some(if self.ignores_pods { cluster.without_pods() } else { cluster })
     }
 }
 
 impl PostFilter for Fake {
     fn post_filter(
         &self,
-        _: &mut CycleState,
-        pod: &Pod,
+        attempt: AttemptMut<'_>,
         verdicts: &Verdicts,
         _: &mut dyn DryRun,
-        handle: &Handle<'_>,
     ) -> PostFilterResult {
-        self.note("PostFilter", &pod.key.name);
-        script!(self.post_filter(pod, verdicts, handle))
+        self.note("PostFilter", &attempt.pod.key.name);
+        script!(self.post_filter(attempt.pod, verdicts, attempt.handle))
     }
 }
 
 impl PreScore for Fake {
-    fn pre_score(
-        &self,
-        _: &mut CycleState,
-        pod: &Pod,
-        handle: &Handle<'_>,
-        nodes: &[NodeIx],
-    ) -> Status {
+    fn pre_score(&self, attempt: AttemptMut<'_>, nodes: &[NodeIx]) -> Status {
         let names: Vec<&str> =
-            nodes.iter().map(|node| &**handle.cluster.node_name(*node)).collect();
+            nodes.iter().map(|node| &**attempt.handle.cluster.node_name(*node)).collect();
         self.note("PreScore", names.join(","));
-        script!(self.pre_score(pod))
+        script!(self.pre_score(attempt.pod))
     }
 }
 
 impl Score for Fake {
-    fn score(
-        &self,
-        _: &CycleState,
-        pod: &Pod,
-        node: &NodeView<'_>,
-        _: &Handle<'_>,
-    ) -> Result<i64, Status> {
-        self.note("Score", format!("{} on {}", pod.key.name, node.name()));
-        script!(self.score(pod, node))
+    fn score(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Result<i64, Status> {
+        self.note("Score", format!("{} on {}", attempt.pod.key.name, node.name()));
+        script!(self.score(attempt.pod, node))
     }
 }
 
 impl NormalizeScore for Fake {
-    fn normalize_score(
-        &self,
-        _: &CycleState,
-        pod: &Pod,
-        _: &[NodeIx],
-        scores: &mut [i64],
-        _: &Handle<'_>,
-    ) -> Status {
-        self.note("Normalize", &pod.key.name);
-        script!(self.normalize(scores))
+    fn normalize_score(&self, attempt: &Attempt<'_>, scores: PerNode<'_>) -> Status {
+        self.note("Normalize", &attempt.pod.key.name);
+        script!(self.normalize(scores.values))
     }
 }
 
 impl Reserve for Fake {
-    fn reserve(&self, _: &mut CycleState, pod: &Pod, node: &str, _: &Handle<'_>) -> Status {
-        self.note("Reserve", format!("{} on {node}", pod.key.name));
-        self.reserve.as_ref().map_or(yes(), |reserve| reserve(pod, node))
+    fn reserve(&self, attempt: AttemptMut<'_>, node: &str) -> Status {
+        self.note("Reserve", format!("{} on {node}", attempt.pod.key.name));
+        self.reserve.as_ref().map_or(yes(), |reserve| reserve(attempt.pod, node))
     }
 
-    fn unreserve(&self, _: &mut CycleState, pod: &Pod, node: &str, _: &Handle<'_>) {
-        self.note("Unreserve", format!("{} on {node}", pod.key.name));
+    fn unreserve(&self, attempt: AttemptMut<'_>, node: &str) {
+        self.note("Unreserve", format!("{} on {node}", attempt.pod.key.name));
         if let Some(unreserve) = &self.unreserve {
-            unreserve(pod, node);
+            unreserve(attempt.pod, node);
         }
     }
 }
 
 impl Permit for Fake {
-    fn permit(
-        &self,
-        _: &mut CycleState,
-        pod: &Pod,
-        node: &str,
-        handle: &Handle<'_>,
-    ) -> PermitVerdict {
-        self.note("Permit", format!("{} on {node}", pod.key.name));
-        script!(self.permit(pod, handle))
+    fn permit(&self, attempt: AttemptMut<'_>, node: &str) -> PermitVerdict {
+        self.note("Permit", format!("{} on {node}", attempt.pod.key.name));
+        script!(self.permit(attempt.pod, attempt.handle))
     }
 }
 
 impl PreBind for Fake {
     /// Without a script there is something to do, alone.
-    fn pre_flight(&self, _: &CycleState, pod: &Pod, _: &str, _: &Handle<'_>) -> PreBindPreFlight {
-        self.note("PreFlight", &pod.key.name);
+    fn pre_flight(&self, attempt: &Attempt<'_>, _: &str) -> PreBindPreFlight {
+        self.note("PreFlight", &attempt.pod.key.name);
         let run = PreBindPreFlight::Run { allow_parallel: false };
-        self.pre_flight.as_ref().map_or(run, |pre_flight| pre_flight(pod))
+        self.pre_flight.as_ref().map_or(run, |pre_flight| pre_flight(attempt.pod))
     }
 
-    fn pre_bind(
-        &self,
-        _: &mut CycleState,
-        pod: &Pod,
-        _: &str,
-        _: &Handle<'_>,
-        input: PreBindInput<'_>,
-    ) -> PreBindStep {
-        self.note("PreBind", format!("{} {input:?}", pod.key.name));
-        script!(self.pre_bind(pod, input))
+    fn pre_bind(&self, attempt: AttemptMut<'_>, _: &str, input: PreBindInput<'_>) -> PreBindStep {
+        self.note("PreBind", format!("{} {input:?}", attempt.pod.key.name));
+        script!(self.pre_bind(attempt.pod, input))
     }
 }
 
 impl Bind for Fake {
-    fn bind(&self, _: &CycleState, pod: &Pod, node: &str, _: &Handle<'_>) -> BindStep {
-        self.note("Bind", format!("{} to {node}", pod.key.name));
-        script!(self.bind(pod, node))
+    fn bind(&self, attempt: &Attempt<'_>, node: &str) -> BindStep {
+        self.note("Bind", format!("{} to {node}", attempt.pod.key.name));
+        script!(self.bind(attempt.pod, node))
     }
 }
 
 impl PostBind for Fake {
-    fn post_bind(&self, _: &CycleState, pod: &Pod, node: &str, _: &Handle<'_>) {
-        self.note("PostBind", format!("{} to {node}", pod.key.name));
-        script!(self.post_bind(pod, node));
+    fn post_bind(&self, attempt: &Attempt<'_>, node: &str) {
+        self.note("PostBind", format!("{} to {node}", attempt.pod.key.name));
+        script!(self.post_bind(attempt.pod, node));
     }
 }
 

@@ -1,6 +1,6 @@
 //! A plugin that preempts.
 
-use framework::preemption::{Attempt, Evaluator, preempt};
+use framework::preemption::{Evaluator, FailedAttempt, preempt};
 use framework::*;
 
 use super::{never, pod_event, yes};
@@ -21,14 +21,11 @@ impl Evaluator for Preempting {
 impl PostFilter for Preempting {
     fn post_filter(
         &self,
-        state: &mut CycleState,
-        pod: &Pod,
+        attempt: AttemptMut<'_>,
         verdicts: &Verdicts,
         dry_run: &mut dyn DryRun,
-        handle: &Handle<'_>,
     ) -> PostFilterResult {
-        let mut attempt = Attempt { pod, state, verdicts, handle: *handle };
-        preempt(self, &mut attempt, dry_run)
+        preempt(self, &mut FailedAttempt::new(attempt, verdicts), dry_run)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The engine, the API server it talks to, and the time.
 
+use framework::Attempt;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -37,8 +38,12 @@ impl QueueSort for Sort {
 struct DefaultBinder;
 
 impl Bind for DefaultBinder {
-    fn bind(&self, _: &CycleState, pod: &Pod, node: &str, _: &Handle<'_>) -> BindStep {
-        BindStep::Bind(Binding { pod: pod.key.clone(), uid: pod.uid.clone(), node: node.into() })
+    fn bind(&self, attempt: &Attempt<'_>, node: &str) -> BindStep {
+        BindStep::Bind(Binding {
+            pod: attempt.pod.key.clone(),
+            uid: attempt.pod.uid.clone(),
+            node: node.into(),
+        })
     }
 }
 

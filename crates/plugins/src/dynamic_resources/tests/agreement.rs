@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use framework::NodeBits;
 use framework::testing::node;
+use framework::{Attempt, NodeBits, PerNode};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -70,7 +70,7 @@ fn wanted() -> [Value; 4] {
 
 struct History {
     world: World,
-    reserved: BTreeMap<usize, Attempt>,
+    reserved: BTreeMap<usize, Reservation>,
 }
 
 impl History {
@@ -159,10 +159,11 @@ impl History {
             let (cluster, handle) = (&self.world.cluster, self.world.handle());
             let filter = self.world.plugin.filter.as_ref().unwrap();
             let mut kept: NodeBits = cluster.nodes().clone();
-            let verdict = |node| filter.filter(&state, &pod, &cluster.node(node), &handle);
+            let verdict =
+                |node| filter.filter(&Attempt::new(&state, &pod, &handle), &cluster.node(node));
             let expected: Vec<_> = cluster.nodes().iter().map(verdict).collect();
             let error = expected.iter().find(|own| !own.is_success() && !own.is_rejection());
-            match filter.filter_set(&state, &pod, &handle, &mut kept) {
+            match filter.filter_set(&Attempt::new(&state, &pod, &handle), &mut kept) {
                 Err(status) => assert_eq!(Some(&status), error),
                 Ok(()) => {
                     assert_eq!(error, None);
@@ -183,9 +184,11 @@ impl History {
         let score = self.world.plugin.score.as_ref().unwrap();
         let nodes: Vec<_> = kept.iter().collect();
         let mut scores = vec![0; nodes.len()];
-        score.score_set(state, pod, &handle, &nodes, &mut scores).unwrap();
+        score
+            .score_set(&Attempt::new(state, pod, &handle), PerNode::new(&nodes, &mut scores))
+            .unwrap();
         for (node, found) in nodes.iter().zip(scores) {
-            let expected = score.score(state, pod, &cluster.node(*node), &handle);
+            let expected = score.score(&Attempt::new(state, pod, &handle), &cluster.node(*node));
             assert_eq!(Ok(found), expected, "{}", cluster.node_name(*node));
         }
     }

@@ -24,7 +24,7 @@ fn outcome(step: PreBindStep) -> String {
 
 /// Loses the answer to the open write, and returns the step after the pause.
 #[track_caller]
-fn lose(world: &mut World, attempt: &mut Attempt) -> PreBindStep {
+fn lose(world: &mut World, attempt: &mut Reservation) -> PreBindStep {
     let lost = Answer::Unknown("lost".to_owned());
     let step = world.step(attempt, PreBindInput::Answer(&lost));
     after_wait(world, attempt, step)
@@ -32,14 +32,14 @@ fn lose(world: &mut World, attempt: &mut Attempt) -> PreBindStep {
 
 /// Returns the step after the whole time of a wait.
 #[track_caller]
-fn after_wait(world: &mut World, attempt: &mut Attempt, step: PreBindStep) -> PreBindStep {
+fn after_wait(world: &mut World, attempt: &mut Reservation, step: PreBindStep) -> PreBindStep {
     let PreBindStep::Wait { timeout, .. } = step else { panic!("{step:?} is no wait") };
     world.parts.now = world.parts.now + timeout;
     world.step(attempt, PreBindInput::Deadline)
 }
 
 /// Returns the attempt of a pod whose claim is protected, before the answer to the write of its allocation.
-fn allocating() -> (World, Attempt, framework::Write) {
+fn allocating() -> (World, Reservation, framework::Write) {
     let (mut world, mut attempt) = ready();
     let finalizer = written(world.step(&mut attempt, PreBindInput::Start));
     let answer = world.write(&finalizer);
@@ -48,7 +48,7 @@ fn allocating() -> (World, Attempt, framework::Write) {
     (world, attempt, status)
 }
 
-fn ready() -> (World, Attempt) {
+fn ready() -> (World, Reservation) {
     let world = World::new([("resourceclaims", claim("c", 1))]);
     let attempt = world.reserve(&pod_using("p", &["c"]), "a").unwrap();
     (world, attempt)
@@ -591,7 +591,7 @@ fn request_that_was_not_sent_is_repeated_while_an_earlier_one_is_in_doubt() {
 fn claim_that_changes_during_each_pause_fails_the_attempt_in_the_end() {
     let (mut world, mut attempt, _) = allocating();
     let lost = Answer::Unknown("lost".to_owned());
-    let mut change = |attempt: &mut Attempt, label: &str| {
+    let mut change = |attempt: &mut Reservation, label: &str| {
         world.step(attempt, PreBindInput::Answer(&lost));
         world.show("resourceclaims", "c", &json!({"metadata": {"labels": {"k": label}}}));
         world.step(attempt, PreBindInput::Changed)

@@ -11,7 +11,7 @@ fn device() -> Value {
 }
 
 /// A pod that waits for the device of its claim on node a.
-fn waiting() -> (World, Attempt) {
+fn waiting() -> (World, Reservation) {
     let mut world = World::new([("resourceclaims", claim("c", 1))]);
     world.put("resourceslices", slice_with("a", &device()));
     let mut attempt = world.reserve(&pod_using("p", &["c"]), "a").unwrap();

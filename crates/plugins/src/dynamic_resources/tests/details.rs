@@ -1,5 +1,6 @@
 //! Details about rejected nodes, for explanations.
 
+use framework::Attempt;
 use serde_json::json;
 
 use super::world::*;
@@ -14,7 +15,7 @@ fn details(world: &World, pod: &Pod) -> Vec<(String, Vec<String>)> {
     let rejected = nodes.into_iter().zip(&statuses).filter(|(_, status)| !status.is_success());
     let rejected: NodeBits = rejected.map(|(node, _)| node).collect();
     let filter = world.plugin.filter.as_ref().unwrap();
-    let details = filter.details(&state, pod, &world.handle(), &rejected);
+    let details = filter.details(&Attempt::new(&state, pod, &world.handle()), &rejected);
     let names = |nodes: &NodeBits| {
         nodes.iter().map(|node| world.cluster.node_name(node).to_string()).collect()
     };

@@ -2,6 +2,7 @@
 
 use framework::device::AllocationMode;
 use framework::testing::node;
+use framework::{Attempt, PerNode};
 use serde_json::json;
 
 use super::super::extended::{ExtendedResources, RequestMapping};
@@ -260,8 +261,12 @@ fn scores_count_devices_that_are_being_allocated() {
         let nodes = ["a", "b"].map(|name| world.cluster.node_named(name).unwrap());
         let (score, handle) = (fit.score.as_ref().unwrap(), world.handle());
         let mut scores = [-1; 2];
-        score.score_set(&state, &pod, &handle, &nodes, &mut scores).unwrap();
-        let one = |node| score.score(&state, &pod, &world.cluster.node(node), &handle).unwrap();
+        score
+            .score_set(&Attempt::new(&state, &pod, &handle), PerNode::new(&nodes, &mut scores))
+            .unwrap();
+        let one = |node| {
+            score.score(&Attempt::new(&state, &pod, &handle), &world.cluster.node(node)).unwrap()
+        };
         assert_eq!(nodes.map(one), scores);
         scores
     };

@@ -1,6 +1,7 @@
 //! PreFilter, Filter and Score.
 
 use framework::merge_patch;
+use framework::{Attempt, PerNode};
 use serde_json::json;
 
 use super::world::*;
@@ -221,9 +222,14 @@ fn earlier_alternatives_score_higher() {
     let nodes = ["a", "b"].map(|name| world.cluster.node_named(name).unwrap());
     let point = world.plugin.score.as_ref().unwrap();
     let mut scores = [0; 2];
-    point.score_set(&state, &pod, &world.handle(), &nodes, &mut scores).unwrap();
+    point
+        .score_set(&Attempt::new(&state, &pod, &world.handle()), PerNode::new(&nodes, &mut scores))
+        .unwrap();
     assert_eq!(scores, [8, 7]);
-    let each = nodes
-        .map(|node| point.score(&state, &pod, &world.cluster.node(node), &world.handle()).unwrap());
+    let each = nodes.map(|node| {
+        point
+            .score(&Attempt::new(&state, &pod, &world.handle()), &world.cluster.node(node))
+            .unwrap()
+    });
     assert_eq!(each, scores);
 }

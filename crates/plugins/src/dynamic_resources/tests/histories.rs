@@ -48,7 +48,7 @@ fn event() -> impl Strategy<Value = Event> {
 
 /// A pod that is being bound, and the request that has no answer yet.
 struct Binding {
-    attempt: Attempt,
+    attempt: Reservation,
     open: Option<framework::Write>,
     /// The end of its wait.
     until: framework::Time,
@@ -110,7 +110,7 @@ impl History {
         }
     }
 
-    fn take_step(&mut self, pod: usize, attempt: Attempt, step: PreBindStep) {
+    fn take_step(&mut self, pod: usize, attempt: Reservation, step: PreBindStep) {
         let mut binding = Binding { attempt, open: None, until: self.world.parts.now };
         match step {
             PreBindStep::Write(write) => binding.open = Some(write),

@@ -1,7 +1,7 @@
 //! PostFilter: what it frees, and its texts.
 
 use framework::testing::FakeDryRun;
-use framework::{Code, Verdicts};
+use framework::{AttemptMut, Code, Verdicts};
 use serde_json::json;
 
 use super::world::*;
@@ -24,7 +24,11 @@ fn missing_state_ends_post_filter_as_in_kube_scheduler() {
         (CycleState::new(), FakeDryRun::new(&world.cluster, |_| Status::success()));
     let pod = pod("p", &json!({}));
     let handle = world.handle();
-    let result = point.post_filter(&mut state, &pod, &Verdicts::default(), &mut dry_run, &handle);
+    let result = point.post_filter(
+        AttemptMut::new(&mut state, &pod, &handle),
+        &Verdicts::default(),
+        &mut dry_run,
+    );
     assert_eq!((result.status.code(), &*result.status.message()), (Code::Error, "not found"));
 }
 

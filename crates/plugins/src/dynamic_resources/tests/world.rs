@@ -24,7 +24,7 @@ pub(super) struct World {
 
 /// A pod that is being bound to a node.
 #[derive(Clone)]
-pub(super) struct Attempt {
+pub(super) struct Reservation {
     pub(super) state: CycleState,
     pub(super) pod: Arc<Pod>,
     pub(super) node: &'static str,
@@ -247,7 +247,7 @@ impl World {
     pub(super) fn pre_filter(&self, pod: &Pod) -> (CycleState, Result<PreFilterResult, Status>) {
         let mut state = CycleState::new();
         let point = self.plugin.pre_filter.as_ref().unwrap();
-        let result = point.pre_filter(&mut state, pod, &self.handle());
+        let result = point.pre_filter(framework::AttemptMut::new(&mut state, pod, &self.handle()));
         (state, result)
     }
 
@@ -261,17 +261,22 @@ impl World {
         }
         let all = kept.clone();
         let handle = self.handle();
-        let statuses =
-            nodes.map(|node| filter.filter(state, pod, &self.cluster.node(node), &handle));
+        let statuses = nodes.map(|node| {
+            filter.filter(&framework::Attempt::new(state, pod, &handle), &self.cluster.node(node))
+        });
         let error = statuses.iter().find(|own| !own.is_success() && !own.is_rejection());
-        match filter.filter_set(state, pod, &handle, &mut kept) {
+        match filter.filter_set(&framework::Attempt::new(state, pod, &handle), &mut kept) {
             Err(status) => assert_eq!(Some(&status), error),
             Ok(()) => {
                 assert_eq!(error, None);
                 let mut rejected = all;
                 rejected.subtract(&kept);
                 let mut verdicts = Verdicts::with_len(self.cluster.table_len());
-                filter.explain_set(state, pod, &handle, &rejected, &mut verdicts);
+                filter.explain_set(
+                    &framework::Attempt::new(state, pod, &handle),
+                    &rejected,
+                    &mut verdicts,
+                );
                 for (node, status) in nodes.iter().zip(&statuses) {
                     assert_eq!(kept.contains(*node), status.is_success(), "{status:?}");
                     if !status.is_success() {
@@ -306,11 +311,17 @@ impl World {
         let point = self.plugin.post_filter.as_ref().unwrap();
         let handle = self.handle();
         let mut dry_run = FakeDryRun::new(&self.cluster, |_| Status::success());
-        point.post_filter(&mut state, pod, &verdicts, &mut dry_run, &handle).status
+        point
+            .post_filter(
+                framework::AttemptMut::new(&mut state, pod, &handle),
+                &verdicts,
+                &mut dry_run,
+            )
+            .status
     }
 
     /// Filters the pod, assumes it on the node and reserves its devices.
-    pub(super) fn reserve(&self, pod: &Pod, node: &'static str) -> Result<Attempt, Status> {
+    pub(super) fn reserve(&self, pod: &Pod, node: &'static str) -> Result<Reservation, Status> {
         let (mut state, result) = self.pre_filter(pod);
         match result {
             Err(status) if !status.is_skip() => return Err(status),
@@ -321,18 +332,18 @@ impl World {
         state.end_search();
         let pod = Arc::new(Pod { node_name: Some(node.into()), ..pod.clone() });
         let reserve = self.plugin.reserve.as_ref().unwrap();
-        reserve.reserve(&mut state, &pod, node, &self.handle()).ok()?;
-        Ok(Attempt { state, pod, node })
+        reserve.reserve(framework::AttemptMut::new(&mut state, &pod, &self.handle()), node).ok()?;
+        Ok(Reservation { state, pod, node })
     }
 
-    pub(super) fn step(&self, attempt: &mut Attempt, input: PreBindInput<'_>) -> PreBindStep {
-        let Attempt { state, pod, node } = attempt;
+    pub(super) fn step(&self, attempt: &mut Reservation, input: PreBindInput<'_>) -> PreBindStep {
+        let Reservation { state, pod, node } = attempt;
         let point = self.plugin.pre_bind.as_ref().unwrap();
-        point.pre_bind(state, pod, node, &self.handle(), input)
+        point.pre_bind(framework::AttemptMut::new(state, pod, &self.handle()), node, input)
     }
 
     /// Performs every write and delivers the results; returns the step after the last one.
-    pub(super) fn write_all(&mut self, attempt: &mut Attempt) -> PreBindStep {
+    pub(super) fn write_all(&mut self, attempt: &mut Reservation) -> PreBindStep {
         let mut step = self.step(attempt, PreBindInput::Start);
         while let PreBindStep::Write(write) = step {
             let answer = self.write(&write);
@@ -344,14 +355,20 @@ impl World {
         step
     }
 
-    pub(super) fn unreserve(&self, attempt: &mut Attempt) {
+    pub(super) fn unreserve(&self, attempt: &mut Reservation) {
         let point = self.plugin.reserve.as_ref().unwrap();
-        point.unreserve(&mut attempt.state, &attempt.pod, attempt.node, &self.handle());
+        point.unreserve(
+            framework::AttemptMut::new(&mut attempt.state, &attempt.pod, &self.handle()),
+            attempt.node,
+        );
     }
 
-    pub(super) fn undo_reserve(&self, attempt: &mut Attempt) {
+    pub(super) fn undo_reserve(&self, attempt: &mut Reservation) {
         let point = self.plugin.reserve.as_ref().unwrap();
-        point.undo_reserve(&mut attempt.state, &attempt.pod, attempt.node, &self.handle());
+        point.undo_reserve(
+            framework::AttemptMut::new(&mut attempt.state, &attempt.pod, &self.handle()),
+            attempt.node,
+        );
     }
 
     /// Checks that the kept allocations beyond the watch are those of the tracked claims.

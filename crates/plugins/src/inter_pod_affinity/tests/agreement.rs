@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use framework::testing::handle;
 use framework::{
-    Cluster, CycleState, NodeBits, NodeIx, NodeView, Overlay, Plugin, Pod, PodIx, Status, api,
+    Attempt, AttemptMut, Cluster, CycleState, NodeBits, NodeIx, NodeView, Overlay, Plugin, Pod,
+    PodIx, Status, api,
 };
 use proptest::prelude::*;
 use proptest::test_runner::Config;
@@ -27,10 +28,12 @@ fn verdicts(
     let filter = plugin.filter.as_ref().unwrap();
     let mut kept: NodeBits = cluster.nodes().clone();
     if let Some(state) = state {
-        filter.filter_set(state, pod, &handle(cluster), &mut kept).unwrap();
+        filter.filter_set(&Attempt::new(state, pod, &handle(cluster)), &mut kept).unwrap();
     }
     let verdict = |node| match state {
-        Some(state) => filter.filter(state, pod, &cluster.node(node), &handle(cluster)),
+        Some(state) => {
+            filter.filter(&Attempt::new(state, pod, &handle(cluster)), &cluster.node(node))
+        }
         None => Status::success(),
     };
     let verdicts: Vec<_> = cluster.nodes().iter().map(|node| (node, verdict(node))).collect();
@@ -43,7 +46,11 @@ fn verdicts(
 /// Returns the state after PreFilter; `None` if PreFilter returns Skip.
 fn prepared(plugin: &Plugin, cluster: &Cluster, pod: &Pod) -> Option<CycleState> {
     let mut state = CycleState::new();
-    match plugin.pre_filter.as_ref().unwrap().pre_filter(&mut state, pod, &handle(cluster)) {
+    match plugin.pre_filter.as_ref().unwrap().pre_filter(AttemptMut::new(
+        &mut state,
+        pod,
+        &handle(cluster),
+    )) {
         Ok(_) => Some(state),
         Err(status) => {
             assert!(status.is_skip(), "{status:?}");
@@ -132,7 +139,11 @@ fn take_away(plugin: &Plugin, state: &mut CycleState, pod: &Pod, cluster: &Clust
     overlay.remove(cluster, gone);
     let placed = cluster.pod(gone);
     let node = cluster.node(placed.node);
-    let status = extensions.remove_pod(state, pod, &placed.pod, &node.with(&overlay));
+    let status = extensions.remove_pod(
+        AttemptMut::new(state, pod, &handle(cluster)),
+        &placed.pod,
+        &node.with(&overlay),
+    );
     assert!(status.is_success());
 }
 
@@ -140,7 +151,15 @@ fn bring(plugin: &Plugin, state: &mut CycleState, pod: &Pod, other: &Arc<Pod>, n
     let extensions = plugin.pre_filter_extensions.as_ref().unwrap();
     let mut overlay = Overlay::default();
     overlay.add(other.clone());
-    assert!(extensions.add_pod(state, pod, other, &node.with(&overlay)).is_success());
+    assert!(
+        extensions
+            .add_pod(
+                AttemptMut::new(state, pod, &handle(node.cluster())),
+                other,
+                &node.with(&overlay)
+            )
+            .is_success()
+    );
 }
 
 fn without_terms(mut pod: api::Pod) -> api::Pod {

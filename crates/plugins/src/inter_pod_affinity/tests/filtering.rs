@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use framework::testing::{PodBuilder, cluster, handle, node, pod};
-use framework::{Cluster, Code, CycleState, EventResource, Node, Overlay, Pod, Status};
+use framework::{
+    Attempt, AttemptMut, Cluster, Code, CycleState, EventResource, Node, Overlay, Pod, Status,
+};
 
 use super::*;
 
@@ -33,11 +35,13 @@ fn add_namespace(cluster: &mut Cluster, name: &str, env: &str) {
 /// Returns the rejection of each of n1 to n4 in order; empty for a node that fits.
 fn reasons(cluster: &Cluster, pod: PodBuilder) -> Vec<String> {
     let (plugin, pod, mut state) = (default_plugin(), pod.build(), CycleState::new());
-    let pre_filter = plugin.pre_filter.unwrap().pre_filter(&mut state, &pod, &handle(cluster));
+    let pre_filter =
+        plugin.pre_filter.unwrap().pre_filter(AttemptMut::new(&mut state, &pod, &handle(cluster)));
     let skipped = pre_filter.is_err_and(|status| status.is_skip());
     let filter = plugin.filter.unwrap();
     let nodes = ["n1", "n2", "n3", "n4"].map(|name| cluster.node_named(name).unwrap());
-    let verdict = |node| filter.filter(&state, &pod, &cluster.node(node), &handle(cluster));
+    let verdict =
+        |node| filter.filter(&Attempt::new(&state, &pod, &handle(cluster)), &cluster.node(node));
     nodes.map(|node| if skipped { String::new() } else { verdict(node).message() }).into()
 }
 
@@ -137,15 +141,17 @@ fn only_unmet_affinity_is_unresolvable() {
     let cluster = with([app("web").on("n1").apart(on_app("p", HOST)), app("db").on("n2")]);
     let code = |pod: PodBuilder| {
         let (plugin, pod, mut state) = (default_plugin(), pod.build(), CycleState::new());
-        plugin.pre_filter.unwrap().pre_filter(&mut state, &pod, &handle(&cluster)).unwrap();
+        plugin
+            .pre_filter
+            .unwrap()
+            .pre_filter(AttemptMut::new(&mut state, &pod, &handle(&cluster)))
+            .unwrap();
         plugin
             .filter
             .unwrap()
             .filter(
-                &state,
-                &pod,
+                &Attempt::new(&state, &pod, &handle(&cluster)),
                 &cluster.node(cluster.node_named("n1").unwrap()),
-                &handle(&cluster),
             )
             .code()
     };
@@ -208,7 +214,7 @@ fn terminating_pods_count_and_pods_on_unknown_nodes_do_not() {
 fn pre_filter(cluster: &Cluster, pod: PodBuilder) -> Status {
     let plugin = default_plugin().pre_filter.unwrap();
     plugin
-        .pre_filter(&mut CycleState::new(), &pod.build(), &handle(cluster))
+        .pre_filter(AttemptMut::new(&mut CycleState::new(), &pod.build(), &handle(cluster)))
         .err()
         .unwrap_or_default()
 }
@@ -262,25 +268,54 @@ fn removal_of_the_last_matching_pod_allows_a_first_pod_again() {
     let cluster = with([app("p").on("n3")]);
     let plugin = default_plugin();
     let (pod, mut state) = (app("p").near(on_app("p", ZONE)).build(), CycleState::new());
-    plugin.pre_filter.unwrap().pre_filter(&mut state, &pod, &handle(&cluster)).unwrap();
+    plugin
+        .pre_filter
+        .unwrap()
+        .pre_filter(AttemptMut::new(&mut state, &pod, &handle(&cluster)))
+        .unwrap();
     let filter = plugin.filter.unwrap();
     let extensions = plugin.pre_filter_extensions.unwrap();
     let n1 = cluster.node(cluster.node_named("n1").unwrap());
     let n3 = cluster.node(cluster.node_named("n3").unwrap());
     let there: &Pod = &cluster.pods().next().unwrap().pod;
-    assert_eq!(filter.filter(&state, &pod, &n1, &handle(n1.cluster())).message(), AFFINITY);
+    assert_eq!(
+        filter.filter(&Attempt::new(&state, &pod, &handle(n1.cluster())), &n1).message(),
+        AFFINITY
+    );
 
     let copy = state.clone();
     let mut overlay = Overlay::default();
     let placed = Arc::new(there.clone());
-    assert!(extensions.remove_pod(&mut state, &pod, there, &n3).is_success());
-    assert!(filter.filter(&state, &pod, &n1, &handle(n1.cluster())).is_success());
-    assert_eq!(filter.filter(&copy, &pod, &n1, &handle(n1.cluster())).message(), AFFINITY);
+    assert!(
+        extensions
+            .remove_pod(AttemptMut::new(&mut state, &pod, &handle(n1.cluster())), there, &n3)
+            .is_success()
+    );
+    assert!(filter.filter(&Attempt::new(&state, &pod, &handle(n1.cluster())), &n1).is_success());
+    assert_eq!(
+        filter.filter(&Attempt::new(&copy, &pod, &handle(n1.cluster())), &n1).message(),
+        AFFINITY
+    );
 
     overlay.add(placed.clone());
-    assert!(extensions.add_pod(&mut state, &pod, &placed, &n1.with(&overlay)).is_success());
-    assert!(filter.filter(&state, &pod, &n1.with(&overlay), &handle(n1.cluster())).is_success());
-    assert_eq!(filter.filter(&state, &pod, &n3, &handle(n3.cluster())).message(), AFFINITY);
+    assert!(
+        extensions
+            .add_pod(
+                AttemptMut::new(&mut state, &pod, &handle(n1.cluster())),
+                &placed,
+                &n1.with(&overlay)
+            )
+            .is_success()
+    );
+    assert!(
+        filter
+            .filter(&Attempt::new(&state, &pod, &handle(n1.cluster())), &n1.with(&overlay))
+            .is_success()
+    );
+    assert_eq!(
+        filter.filter(&Attempt::new(&state, &pod, &handle(n3.cluster())), &n3).message(),
+        AFFINITY
+    );
 }
 
 #[test]
@@ -289,13 +324,25 @@ fn filter_without_pre_filter_is_an_error() {
     let n1 = cluster.node(cluster.node_named("n1").unwrap());
     let state = &mut CycleState::new();
     assert_eq!(
-        plugin.filter.unwrap().filter(state, &pod, &n1, &handle(n1.cluster())).code(),
+        plugin
+            .filter
+            .unwrap()
+            .filter(&Attempt::new(state, &pod, &handle(n1.cluster())), &n1)
+            .code(),
         Code::Error
     );
     let extensions = plugin.pre_filter_extensions.unwrap();
-    assert_eq!(extensions.add_pod(state, &pod, &pod, &n1).code(), Code::Error);
     assert_eq!(
-        plugin.score.unwrap().score(state, &pod, &n1, &handle(n1.cluster())).unwrap_err().code(),
+        extensions.add_pod(AttemptMut::new(state, &pod, &handle(n1.cluster())), &pod, &n1).code(),
+        Code::Error
+    );
+    assert_eq!(
+        plugin
+            .score
+            .unwrap()
+            .score(&Attempt::new(state, &pod, &handle(n1.cluster())), &n1)
+            .unwrap_err()
+            .code(),
         Code::Error
     );
 }

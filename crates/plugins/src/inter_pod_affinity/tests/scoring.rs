@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use framework::testing::{Harness, PodBuilder, Run, handle, node, pod};
-use framework::{Cluster, Code, CycleState};
+use framework::{Attempt, AttemptMut, Cluster, Code, CycleState, PerNode};
 
 use super::*;
 
@@ -146,7 +146,10 @@ fn normalization_divides_before_it_multiplies() {
         let (pod, state, mut scores) = (app("p").build(), CycleState::new(), raw.clone());
         let point = default_plugin().normalize_score.unwrap();
         let cluster = Cluster::default();
-        let status = point.normalize_score(&state, &pod, &[], &mut scores, &handle(&cluster));
+        let status = point.normalize_score(
+            &Attempt::new(&state, &pod, &handle(&cluster)),
+            PerNode::new(&[], &mut scores),
+        );
         assert!(status.is_success());
         assert_eq!(scores, expected, "{raw:?}");
     }
@@ -157,7 +160,8 @@ fn malformed_preferred_terms_are_an_error() {
     let pod = app("p").rather_near(1, malformed()).build();
     let mut state = CycleState::new();
     let point = default_plugin().pre_score.unwrap();
-    let status = point.pre_score(&mut state, &pod, &handle(&Cluster::default()), &[]);
+    let status =
+        point.pre_score(AttemptMut::new(&mut state, &pod, &handle(&Cluster::default())), &[]);
     assert_eq!(status.code(), Code::Error);
     assert!(status.message().starts_with("parsing pod: preferredAffinityTerms: "), "{status:?}");
 }

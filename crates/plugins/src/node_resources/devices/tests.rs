@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use framework::testing::{NodeBuilder, PodBuilder, cluster, handle, node, pod};
-use framework::{Cluster, CycleState, EventResource, NodeIx, Plugin, PluginArgs, Pod};
+use framework::{
+    Attempt, Cluster, CycleState, EventResource, NodeIx, PerNode, Plugin, PluginArgs, Pod,
+};
 use serde_json::{Value, json};
 
 use super::super::{balanced_allocation, fit};
@@ -89,11 +91,14 @@ fn scores(plugin: &Plugin, cluster: &Cluster, pod: &Pod) -> Vec<i64> {
     let state = CycleState::new();
     let nodes: Vec<NodeIx> = cluster.nodes().iter().collect();
     let score = plugin.score.as_ref().unwrap();
-    let one =
-        |node: &NodeIx| score.score(&state, pod, &cluster.node(*node), &handle(cluster)).unwrap();
+    let one = |node: &NodeIx| {
+        score.score(&Attempt::new(&state, pod, &handle(cluster)), &cluster.node(*node)).unwrap()
+    };
     let by_node: Vec<_> = nodes.iter().map(one).collect();
     let mut scores = vec![-1; nodes.len()];
-    score.score_set(&state, pod, &handle(cluster), &nodes, &mut scores).unwrap();
+    score
+        .score_set(&Attempt::new(&state, pod, &handle(cluster)), PerNode::new(&nodes, &mut scores))
+        .unwrap();
     assert_eq!(scores, by_node);
     scores
 }

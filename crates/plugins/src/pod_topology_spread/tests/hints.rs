@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use framework::testing::{handle, node, pod};
-use framework::{ActionType, CycleState, EventObjects, Node, QueueingHint, api};
+use framework::{
+    ActionType, Attempt, AttemptMut, CycleState, EventObjects, Node, QueueingHint, api,
+};
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -316,9 +318,11 @@ fn passing(world: &World, pod: &api::Pod) -> Vec<String> {
     let mut state = CycleState::new();
     let pre_filter = plugin.pre_filter.unwrap();
     let mut nodes = world.cluster.nodes().clone();
-    if pre_filter.pre_filter(&mut state, &pod, &handle(&world.cluster)).is_ok() {
+    if pre_filter.pre_filter(AttemptMut::new(&mut state, &pod, &handle(&world.cluster))).is_ok() {
         let filter = plugin.filter.unwrap();
-        filter.filter_set(&state, &pod, &handle(&world.cluster), &mut nodes).unwrap();
+        filter
+            .filter_set(&Attempt::new(&state, &pod, &handle(&world.cluster)), &mut nodes)
+            .unwrap();
     }
     nodes.iter().map(|node| world.cluster.node_name(node).to_string()).collect()
 }

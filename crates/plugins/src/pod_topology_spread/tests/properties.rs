@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use framework::testing::handle;
-use framework::{CycleState, EventResource, NodeBits, Overlay, Pod, api};
+use framework::{Attempt, AttemptMut, CycleState, EventResource, NodeBits, Overlay, Pod, api};
 use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};
@@ -113,7 +113,11 @@ fn what_if(world: &mut World, state: &mut CycleState, pod: &Pod, changes: &[(Pla
             let compact = Arc::new(Pod::from_api(&other));
             let mut overlay = Overlay::default();
             overlay.add(compact.clone());
-            let status = extensions.add_pod(state, pod, &compact, &view.with(&overlay));
+            let status = extensions.add_pod(
+                AttemptMut::new(state, pod, &handle(view.cluster())),
+                &compact,
+                &view.with(&overlay),
+            );
             place(world, other);
             status
         } else {
@@ -121,7 +125,11 @@ fn what_if(world: &mut World, state: &mut CycleState, pod: &Pod, changes: &[(Pla
             let Some(there) = there else { continue };
             let (ix, _) = world.pods.swap_remove(there);
             let removed = world.cluster.pod(ix).pod.clone();
-            let status = extensions.remove_pod(state, pod, &removed, &view);
+            let status = extensions.remove_pod(
+                AttemptMut::new(state, pod, &handle(view.cluster())),
+                &removed,
+                &view,
+            );
             world.cluster.remove_pod(ix);
             status
         };
@@ -205,20 +213,20 @@ proptest! {
         let (plugin, mut world, pod) = (built(json!({})), setup.world(), Pod::from_api(&pod));
         let (pre_filter, filter) = (plugin.pre_filter.unwrap(), plugin.filter.unwrap());
         let mut state = CycleState::new();
-        if pre_filter.pre_filter(&mut state, &pod, &handle(&world.cluster)).is_ok() {
+        if pre_filter.pre_filter(AttemptMut::new(&mut state, &pod, &handle(&world.cluster))).is_ok() {
             let mut changed = state.clone();
             what_if(&mut world, &mut changed, &pod, &changes);
-            pre_filter.pre_filter(&mut state, &pod, &handle(&world.cluster)).unwrap();
+            pre_filter.pre_filter(AttemptMut::new(&mut state, &pod, &handle(&world.cluster))).unwrap();
             let passing = |state: &CycleState| {
                 let mut nodes: NodeBits = world.cluster.nodes().clone();
-                filter.filter_set(state, &pod, &handle(&world.cluster), &mut nodes).unwrap();
+                filter.filter_set(&Attempt::new(state, &pod, &handle(&world.cluster)), &mut nodes).unwrap();
                 nodes
             };
             prop_assert_eq!(passing(&changed), passing(&state));
             for node in world.cluster.nodes().iter() {
                 let view = world.cluster.node(node);
-                let status = filter.filter(&changed, &pod, &view, &handle(view.cluster()));
-                prop_assert_eq!(status, filter.filter(&state, &pod, &view, &handle(view.cluster())));
+                let status = filter.filter(&Attempt::new(&changed, &pod, &handle(view.cluster())), &view);
+                prop_assert_eq!(status, filter.filter(&Attempt::new(&state, &pod, &handle(view.cluster())), &view));
             }
         }
     }

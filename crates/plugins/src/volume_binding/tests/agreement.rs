@@ -1,8 +1,9 @@
 //! Checks that both forms agree, for any storage and any assumed changes.
 
-use framework::api;
 use framework::storage::{MIGRATED_PLUGINS, SELECTED_NODE};
 use framework::testing::{bound_claim, csi_node, handle, pod, storage_class};
+use framework::{Attempt, AttemptMut};
+use framework::{Pod, api};
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 
@@ -144,12 +145,15 @@ fn reserve(plugin: &Plugin, world: &World, claims: &[&str]) {
     let pod = claims.iter().fold(pod("other"), |pod, claim| pod.claim(claim)).build();
     let mut state = CycleState::new();
     let (pre_filter, filter) = points(plugin);
-    if pre_filter.pre_filter(&mut state, &pod, &handle(&world.cluster)).is_err() {
+    if pre_filter.pre_filter(AttemptMut::new(&mut state, &pod, &handle(&world.cluster))).is_err() {
         return;
     }
     let fits = |node: &NodeIx| {
         filter
-            .filter(&state, &pod, &world.cluster.node(*node), &handle(&world.cluster))
+            .filter(
+                &Attempt::new(&state, &pod, &handle(&world.cluster)),
+                &world.cluster.node(*node),
+            )
             .is_success()
     };
     if let Some(node) = world.cluster.nodes().iter().find(fits) {
@@ -158,7 +162,7 @@ fn reserve(plugin: &Plugin, world: &World, claims: &[&str]) {
             .reserve
             .as_ref()
             .unwrap()
-            .reserve(&mut state, &pod, node, &handle(&world.cluster))
+            .reserve(AttemptMut::new(&mut state, &pod, &handle(&world.cluster)), node)
             .ok()
             .unwrap();
     }
@@ -184,10 +188,10 @@ proptest! {
         let compact = Pod::from_api(&pod);
         let mut state = CycleState::new();
         let (pre_filter, filter) = points(&plugin);
-        pre_filter.pre_filter(&mut state, &compact, &handle(&world.cluster)).unwrap();
+        pre_filter.pre_filter(AttemptMut::new(&mut state, &compact, &handle(&world.cluster))).unwrap();
         let one_node = |node: &api::Node| {
             let node = world.cluster.node_named(&node.metadata.name).unwrap();
-            filter.filter(&state, &compact, &world.cluster.node(node), &handle(&world.cluster))
+            filter.filter(&Attempt::new(&state, &compact, &handle(&world.cluster)), &world.cluster.node(node))
         };
         forms::check_filter(&plugin, &world, &pod, choice, one_node);
     }

@@ -1,6 +1,6 @@
-use framework::Registry;
 use framework::storage::{BOUND_BY_CONTROLLER, PersistentVolume, SELECTED_NODE};
 use framework::testing::{handle, node, pod, storage_class};
+use framework::{AttemptMut, Registry};
 
 use super::super::assumed::AssumedObjects;
 use super::world::World;
@@ -193,14 +193,19 @@ fn objects_without_versions_and_uids_can_be_assumed() {
     let caches = Arc::<AssumeCaches>::default();
     let plugin = plugin_with(&PluginArgs::default(), &caches).unwrap();
     let (mut state, pod) = (CycleState::new(), pod("p").claim("data").build());
-    plugin.pre_filter.unwrap().pre_filter(&mut state, &pod, &handle(&cluster)).unwrap();
-    let reserved = plugin.reserve.unwrap().reserve(&mut state, &pod, "a", &handle(&cluster));
+    plugin
+        .pre_filter
+        .unwrap()
+        .pre_filter(AttemptMut::new(&mut state, &pod, &handle(&cluster)))
+        .unwrap();
+    let reserved =
+        plugin.reserve.unwrap().reserve(AttemptMut::new(&mut state, &pod, &handle(&cluster)), "a");
     assert_eq!(reserved, Status::success());
     let volume = caches.lock().volumes.latest(cluster.volume("pv").unwrap());
     assert!(volume.is_for(cluster.claim("default", "data").unwrap()));
     let (pre_bind, start) = (plugin.pre_bind.unwrap(), PreBindInput::Start);
     let PreBindStep::Write(write) =
-        pre_bind.pre_bind(&mut state, &pod, "a", &handle(&cluster), start)
+        pre_bind.pre_bind(AttemptMut::new(&mut state, &pod, &handle(&cluster)), "a", start)
     else {
         panic!("expected a write");
     };

@@ -2,7 +2,7 @@ use framework::storage::{BIND_COMPLETED, BOUND_BY_CONTROLLER, MIGRATED_PLUGINS, 
 use framework::testing::{bound_claim, csi_node, handle, pod, storage_class};
 use framework::{Answer, EventResource, ObjectKey, PodKey, Write};
 
-use super::world::{Attempt, World};
+use super::world::{Reservation, World};
 use super::*;
 
 /// Returns a world in which claim `data` gets volume `pv` on node `a`.
@@ -37,11 +37,11 @@ fn both_world() -> World {
     )
 }
 
-fn start_both(world: &mut World) -> Attempt {
+fn start_both(world: &mut World) -> Reservation {
     world.reserve(pod("p").claim("large").claim("small"), "a").unwrap()
 }
 
-fn start(world: &mut World) -> Attempt {
+fn start(world: &mut World) -> Reservation {
     world.reserve(pod("p").claim("data"), "a").unwrap()
 }
 
@@ -114,12 +114,24 @@ fn pre_bind_without_reserve_is_an_error() {
     let (mut state, pod) = (CycleState::new(), pod("p").claim("data").build());
     let point = world.plugin.pre_bind.as_ref().unwrap();
     let fail = |text: &str| PreBindPreFlight::Fail(failed(text));
-    assert_eq!(point.pre_flight(&state, &pod, "a", &handle(&world.cluster)), fail("not found"));
+    assert_eq!(
+        point.pre_flight(&framework::Attempt::new(&state, &pod, &handle(&world.cluster)), "a"),
+        fail("not found")
+    );
     let pre_filter = world.plugin.pre_filter.as_ref().unwrap();
-    pre_filter.pre_filter(&mut state, &pod, &handle(&world.cluster)).unwrap();
+    pre_filter
+        .pre_filter(framework::AttemptMut::new(&mut state, &pod, &handle(&world.cluster)))
+        .unwrap();
     let text = "no pod volume found for node \"a\"";
-    assert_eq!(point.pre_flight(&state, &pod, "a", &handle(&world.cluster)), fail(text));
-    let step = point.pre_bind(&mut state, &pod, "a", &handle(&world.cluster), PreBindInput::Start);
+    assert_eq!(
+        point.pre_flight(&framework::Attempt::new(&state, &pod, &handle(&world.cluster)), "a"),
+        fail(text)
+    );
+    let step = point.pre_bind(
+        framework::AttemptMut::new(&mut state, &pod, &handle(&world.cluster)),
+        "a",
+        PreBindInput::Start,
+    );
     assert_eq!(expect_done(step), failed(text));
 }
 
@@ -343,7 +355,7 @@ fn write_with_lost_answer_is_retried() {
 
 /// Returns a pod whose first write succeeded with a lost answer, and whose second write was
 /// rejected.
-fn rejected_after_lost_answer(world: &mut World) -> (Attempt, PreBindStep) {
+fn rejected_after_lost_answer(world: &mut World) -> (Reservation, PreBindStep) {
     let lost = Answer::Unknown("the connection broke".to_owned());
     let mut attempt = start(world);
     let first = expect_write(world.step(&mut attempt, PreBindInput::Start));
@@ -483,7 +495,7 @@ fn write_without_changes_needs_no_watch_event() {
 }
 
 /// Returns the status that ends the wait of a pod after a change to the world.
-fn after(mut world: World, change: impl FnOnce(&mut World, &Attempt)) -> Status {
+fn after(mut world: World, change: impl FnOnce(&mut World, &Reservation)) -> Status {
     let mut attempt = start(&mut world);
     expect_wait(world.write_all(&mut attempt));
     change(&mut world, &attempt);
@@ -604,9 +616,12 @@ fn reserve_on_a_deleted_node_is_an_error() {
     let pod = pod("p").claim("data").build();
     let mut state = CycleState::new();
     let pre_filter = world.plugin.pre_filter.as_ref().unwrap();
-    pre_filter.pre_filter(&mut state, &pod, &handle(&world.cluster)).unwrap();
+    pre_filter
+        .pre_filter(framework::AttemptMut::new(&mut state, &pod, &handle(&world.cluster)))
+        .unwrap();
     world.cluster.remove_node("a");
     let reserve = world.plugin.reserve.as_ref().unwrap();
-    let status = reserve.reserve(&mut state, &pod, "a", &handle(&world.cluster));
+    let status =
+        reserve.reserve(framework::AttemptMut::new(&mut state, &pod, &handle(&world.cluster)), "a");
     assert_eq!(status, failed("node \"a\" not found"));
 }

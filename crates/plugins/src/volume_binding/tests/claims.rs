@@ -1,6 +1,6 @@
-use framework::Code;
 use framework::storage::{BIND_COMPLETED, SELECTED_NODE};
 use framework::testing::{Harness, PodBuilder, bound_claim, handle, node, pod, storage_class};
+use framework::{AttemptMut, Code};
 
 use super::*;
 
@@ -146,7 +146,9 @@ fn pods_without_claims_are_skipped() {
         let (mut state, pod) = (CycleState::new(), pod.build());
         let plugin = plugin_of(json!({}));
         let point = plugin.pre_filter.unwrap();
-        let status = point.pre_filter(&mut state, &pod, &handle(&Cluster::default())).unwrap_err();
+        let status = point
+            .pre_filter(AttemptMut::new(&mut state, &pod, &handle(&Cluster::default())))
+            .unwrap_err();
         assert_eq!(status.code(), Code::Skip);
     }
 }

@@ -1,3 +1,4 @@
+use framework::Attempt;
 use framework::storage::{MIGRATED_PLUGINS, SELECTED_NODE};
 use framework::testing::{Harness, bound_claim, csi_node, handle, node, pod, storage_class};
 
@@ -639,10 +640,10 @@ fn filter_without_pre_filter_is_an_error() {
     let (cluster, pod) = (harness.cluster(), pod("p").build());
     let node = cluster.node(cluster.node_named("a").unwrap());
     assert_eq!(
-        filter.filter(&state, &pod, &node, &handle(node.cluster())),
+        filter.filter(&Attempt::new(&state, &pod, &handle(node.cluster())), &node),
         Status::error("not found")
     );
     let mut nodes = cluster.nodes().clone();
-    let failed = filter.filter_set(&state, &pod, &handle(cluster), &mut nodes);
+    let failed = filter.filter_set(&Attempt::new(&state, &pod, &handle(cluster)), &mut nodes);
     assert_eq!(failed, Err(Status::error("not found")));
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use framework::testing::{PodBuilder, cluster, handle, node};
-use framework::{Answer, Write, merge_patch};
+use framework::{Answer, Pod, Write, merge_patch};
 
 use super::*;
 
@@ -19,7 +19,7 @@ pub(super) struct World {
 }
 
 /// A pod that is being bound to a node.
-pub(super) struct Attempt {
+pub(super) struct Reservation {
     state: CycleState,
     pub(super) pod: Arc<Pod>,
     node: &'static str,
@@ -119,13 +119,13 @@ impl World {
         &mut self,
         pod: PodBuilder,
         node: &'static str,
-    ) -> Result<Attempt, Status> {
+    ) -> Result<Reservation, Status> {
         let (pod, mut state) = (pod.build(), CycleState::new());
-        match self.plugin.pre_filter.as_ref().unwrap().pre_filter(
+        match self.plugin.pre_filter.as_ref().unwrap().pre_filter(framework::AttemptMut::new(
             &mut state,
             &pod,
             &handle(&self.cluster),
-        ) {
+        )) {
             Err(status) if status.is_skip() => {}
             Err(status) => return Err(status),
             Ok(_) => {
@@ -136,18 +136,25 @@ impl World {
         let pod = Arc::new(Pod { node_name: Some(node.into()), ..pod });
         self.cluster.place_pod(pod.clone(), node);
         let reserve = self.plugin.reserve.as_ref().unwrap();
-        reserve.reserve(&mut state, &pod, node, &handle(&self.cluster)).ok()?;
-        Ok(Attempt { state, pod, node })
+        reserve
+            .reserve(framework::AttemptMut::new(&mut state, &pod, &handle(&self.cluster)), node)
+            .ok()?;
+        Ok(Reservation { state, pod, node })
     }
 
     /// Returns the verdict on the node, after checking that both forms agree.
     fn filter(&self, state: &CycleState, pod: &Pod, node: &str) -> Status {
         let filter = self.plugin.filter.as_ref().unwrap();
         let ix = self.cluster.node_named(node).unwrap();
-        let status = filter.filter(state, pod, &self.cluster.node(ix), &handle(&self.cluster));
+        let status = filter.filter(
+            &framework::Attempt::new(state, pod, &handle(&self.cluster)),
+            &self.cluster.node(ix),
+        );
         let mut kept = NodeBits::with_len(self.cluster.table_len());
         kept.insert(ix);
-        filter.filter_set(state, pod, &handle(&self.cluster), &mut kept).unwrap();
+        filter
+            .filter_set(&framework::Attempt::new(state, pod, &handle(&self.cluster)), &mut kept)
+            .unwrap();
         assert_eq!(kept.contains(ix), status.is_success(), "{status:?}");
         status
     }
@@ -156,29 +163,34 @@ impl World {
     pub(super) fn score(&self, pod: PodBuilder, node: &str) -> i64 {
         let (pod, mut state) = (pod.build(), CycleState::new());
         let pre_filter = self.plugin.pre_filter.as_ref().unwrap();
-        pre_filter.pre_filter(&mut state, &pod, &handle(&self.cluster)).unwrap();
+        pre_filter
+            .pre_filter(framework::AttemptMut::new(&mut state, &pod, &handle(&self.cluster)))
+            .unwrap();
         let node = self.cluster.node(self.cluster.node_named(node).unwrap());
         self.plugin
             .score
             .as_ref()
             .unwrap()
-            .score(&state, &pod, &node, &handle(node.cluster()))
+            .score(&framework::Attempt::new(&state, &pod, &handle(node.cluster())), &node)
             .unwrap()
     }
 
-    pub(super) fn pre_flight(&self, attempt: &Attempt) -> PreBindPreFlight {
+    pub(super) fn pre_flight(&self, attempt: &Reservation) -> PreBindPreFlight {
         let point = self.plugin.pre_bind.as_ref().unwrap();
-        point.pre_flight(&attempt.state, &attempt.pod, attempt.node, &handle(&self.cluster))
+        point.pre_flight(
+            &framework::Attempt::new(&attempt.state, &attempt.pod, &handle(&self.cluster)),
+            attempt.node,
+        )
     }
 
-    pub(super) fn step(&self, attempt: &mut Attempt, input: PreBindInput<'_>) -> PreBindStep {
-        let Attempt { state, pod, node } = attempt;
+    pub(super) fn step(&self, attempt: &mut Reservation, input: PreBindInput<'_>) -> PreBindStep {
+        let Reservation { state, pod, node } = attempt;
         let point = self.plugin.pre_bind.as_ref().unwrap();
-        point.pre_bind(state, pod, node, &handle(&self.cluster), input)
+        point.pre_bind(framework::AttemptMut::new(state, pod, &handle(&self.cluster)), node, input)
     }
 
     /// Performs and delivers every write; returns the step after the last one.
-    pub(super) fn write_all(&mut self, attempt: &mut Attempt) -> PreBindStep {
+    pub(super) fn write_all(&mut self, attempt: &mut Reservation) -> PreBindStep {
         let mut step = self.step(attempt, PreBindInput::Start);
         while let PreBindStep::Write(write) = step {
             let answer = self.write(&write);
@@ -188,10 +200,13 @@ impl World {
         step
     }
 
-    pub(super) fn unreserve(&self, attempt: &mut Attempt) {
+    pub(super) fn unreserve(&self, attempt: &mut Reservation) {
         let point = self.plugin.reserve.as_ref().unwrap();
         let handle = handle(&self.cluster);
-        point.unreserve(&mut attempt.state, &attempt.pod, attempt.node, &handle);
+        point.unreserve(
+            framework::AttemptMut::new(&mut attempt.state, &attempt.pod, &handle),
+            attempt.node,
+        );
     }
 
     /// Returns the claim that this volume is assumed to be reserved for.
