@@ -90,7 +90,7 @@ fn pods(pods: &[Arc<Pod>]) -> String {
 #[cfg(test)]
 mod tests {
     use engine::queue::PendingPodCounts;
-    use framework::testing::pod;
+    use testkit::pod;
 
     use super::*;
 

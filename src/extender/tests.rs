@@ -13,7 +13,6 @@ use axum::routing::post;
 use axum_server::tls_rustls::{RustlsConfig, from_tcp_rustls};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use framework::testing::{node, pod};
 use framework::{Pod, Uid};
 use futures::stream::{self, StreamExt};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
@@ -22,6 +21,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
+use testkit::{node, pod};
 use tokio::runtime::Runtime;
 use tokio::sync::{Barrier, mpsc};
 

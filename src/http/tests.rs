@@ -7,8 +7,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
-use framework::testing::pod;
 use serde_json::json;
+use testkit::pod;
 use tower::ServiceExt;
 use tracing_subscriber::{Layer, Registry};
 

@@ -124,7 +124,7 @@ fn lines_about_binds_and_failed_attempts_have_the_keys_of_kube_scheduler_in_its_
 
     use crate::scheduling_loop::{FailureLog, log_attempt, log_bound};
 
-    let pod = framework::testing::pod("web").build();
+    let pod = testkit::pod("web").build();
     let choice = Choice { node: "n1".into(), ties: 2, total: Some(7), feasible: 3, evaluated: 5 };
     let bound = || log_bound(&pod, &choice);
     let name = format!("pod=\"{}\"", pod.key);

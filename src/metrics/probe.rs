@@ -343,8 +343,8 @@ impl<K, V> Children<K, V> {
 mod tests {
     use engine::counters::PREEMPTION_PAUSES;
     use engine::record::Choice;
-    use framework::testing::pod;
     use framework::{ActionType, EventResource, QueueTimes};
+    use testkit::pod;
 
     use super::*;
 

@@ -158,7 +158,7 @@ fn push(text: &mut String, line: std::fmt::Arguments<'_>) {
 
 #[cfg(test)]
 mod tests {
-    use framework::testing::{PodBuilder, pod};
+    use testkit::{PodBuilder, pod};
 
     use super::*;
 

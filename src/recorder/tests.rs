@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use engine::ports::Ports;
 use engine::{Change, Input};
-use framework::testing::node;
+use testkit::node;
 
 use super::*;
 use crate::config::{self, Gates};

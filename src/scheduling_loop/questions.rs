@@ -104,7 +104,7 @@ impl Copies {
 mod tests {
     use engine::ports::Ports;
     use engine::{Change, EngineConfig, Input};
-    use framework::testing::{node, pod};
+    use testkit::{node, pod};
 
     use super::*;
 

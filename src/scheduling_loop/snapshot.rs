@@ -184,8 +184,8 @@ impl Snapshots {
 
 #[cfg(test)]
 mod tests {
-    use framework::testing::{HandleParts, PodBuilder, cluster, node, pod};
     use framework::{Cluster, PendingPods};
+    use testkit::{HandleParts, PodBuilder, cluster, node, pod};
 
     use super::*;
 

@@ -7,8 +7,8 @@ use client::api_dispatcher::{ApiDispatcher, Limits};
 use client::event_recorder::{self, EventRecorder};
 use client::scheduler::Relist;
 use engine::{Change, Engine, EngineConfig};
-use framework::testing::{node, pod};
 use framework::{Attempt, Filter, NodeView, Plugin, Status};
+use testkit::{node, pod};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::layer::SubscriberExt;
 

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use engine::ports::Span;
 use engine::record::{Choice, Finding, Record, Rejected, Rejection};
-use framework::testing::pod;
 use framework::{Code, ExtensionPoint, PluginName, QueueTimes, Status, Time};
 use opentelemetry::Value;
 use opentelemetry::trace::{SpanId, Status as SpanStatus};
 use opentelemetry_sdk::trace::SpanData;
+use testkit::pod;
 
 use super::*;
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use engine::profile::{GROUP_GATE, Profiles};
 use engine::queue::{Backoff, Context, Queue, QueueConfig, is_backing_off};
-use framework::testing::HandleParts;
 use framework::{Cluster, Pod, QueuedPod, Time, api};
 use serde_json::{Map, Value, json};
+use testkit::HandleParts;
 
 use super::compare::{Comparison, Outcome};
 use super::decision;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use engine::Change;
 use engine::cycle::Form;
 use fastrand::Rng;
-use framework::testing::{NodeBuilder, PodBuilder, node, pod};
 use framework::{EventResource, Pod, PodKey, Time};
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use serde_json::json;
+use testkit::{NodeBuilder, PodBuilder, node, pod};
 
 use super::{
     HOST, PREFERRED, REQUIRED, Scheduler, ZONE, any_node, any_pod, prefers_ssd, relates, spreads,

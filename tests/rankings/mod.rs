@@ -18,10 +18,10 @@ use engine::ports::{Count, Ports, Probe, Span};
 use engine::profile::{PluginRef, PluginSet, Profiles, SchedulerProfile};
 use engine::{Change, Effect, EffectKind, Engine, EngineConfig, Input};
 use fastrand::Rng;
-use framework::testing::{NodeBuilder, PodBuilder, node, pod};
 use framework::{Answer, EventResource, Pod, PodKey, Time, api};
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use serde_json::{Value, json};
+use testkit::{NodeBuilder, PodBuilder, node, pod};
 
 /// Number of histories.
 const HISTORIES: u64 = 2_000;

@@ -7,10 +7,10 @@ use engine::cycle::Form;
 use engine::ports::Ports;
 use engine::{Change, Supposition, Trial};
 use fastrand::Rng;
-use framework::testing::{PodBuilder, StorageObject, bound_claim, csi_node, node, pod, volume};
 use framework::{EventResource, Pod, Time, Uid, api};
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use serde_json::{Value, json};
+use testkit::{PodBuilder, StorageObject, bound_claim, csi_node, node, pod, volume};
 
 use super::{
     Extent, HOST, REQUIRED, Scheduler, TEMPLATES, ZONE, any_pod, relates, run_history, spreads,

@@ -5,12 +5,10 @@ use std::sync::Arc;
 use engine::Change;
 use engine::cycle::Form;
 use fastrand::Rng;
-use framework::testing::{
-    PodBuilder, StorageObject, bound_claim, csi_node, pod, volume, volume_attachment,
-};
 use framework::{EventResource, Pod, PodKey, Time};
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use serde_json::{Value, json};
+use testkit::{PodBuilder, StorageObject, bound_claim, csi_node, pod, volume, volume_attachment};
 
 use super::{HOST, Scheduler, ZONE, any_node};
 

@@ -11,9 +11,9 @@ use std::time::Duration;
 use engine::ports::Ports;
 use engine::profile::{PluginConfig, PluginRef, PluginSet, PluginSets, Profiles, SchedulerProfile};
 use engine::{Change, EffectKind, Engine, EngineConfig, Input, TieBreak};
-use framework::testing::{NodeBuilder, PodBuilder, node, pod};
 use framework::{Answer, Binding, EventResource, Pod, PodKey, Registry, Time};
 use serde_json::{Value, json};
+use testkit::{NodeBuilder, PodBuilder, node, pod};
 
 /// Returns the in-tree plugins and the examples.
 fn registry() -> Registry {

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use engine::Change;
 use fastrand::Rng;
-use framework::testing::{NodeBuilder, PodBuilder, node, pod};
 use framework::{EventResource, Node, Pod, api};
 use serde_json::json;
+use testkit::{NodeBuilder, PodBuilder, node, pod};
 
 /// Priority of the preemptor.
 const PRIORITY: i32 = 3;

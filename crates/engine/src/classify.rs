@@ -71,7 +71,7 @@ fn scales_down(old: &Resources, new: &Resources) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use framework::testing::{NodeBuilder, PodBuilder, node, pod};
+    use testkit::{NodeBuilder, PodBuilder, node, pod};
 
     use super::*;
 

@@ -178,7 +178,7 @@ impl Member {
 mod tests {
     use std::sync::Arc;
 
-    use framework::testing::pod;
+    use testkit::pod;
 
     use super::*;
 

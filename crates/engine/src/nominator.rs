@@ -300,7 +300,7 @@ fn shown(pod: &Pod) -> Arc<str> {
 
 #[cfg(test)]
 mod tests {
-    use framework::testing::pod;
+    use testkit::pod;
 
     use super::*;
 

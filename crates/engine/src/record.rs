@@ -376,7 +376,7 @@ impl Records {
 #[cfg(test)]
 mod tests {
     use framework::Verdicts;
-    use framework::testing::{cluster, node, pod};
+    use testkit::{cluster, node, pod};
 
     use super::*;
     use crate::cycle::Diagnosis;

@@ -24,8 +24,14 @@ mod model;
 mod plugin;
 pub mod preemption;
 pub mod storage;
-#[cfg(any(test, feature = "testing"))]
+/// The builders of the test kit, for the tests of this crate, which cannot depend on a crate that
+/// depends on it.
+#[cfg(test)]
+#[path = "../../testkit/src/builders/mod.rs"]
 pub mod testing;
+
+#[cfg(test)]
+extern crate self as framework;
 
 pub use cluster::{
     AffinityTermKind, AttachedCounts, BudgetIx, CarriedTerm, Cluster, CountedDevices,

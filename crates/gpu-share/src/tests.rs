@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use framework::testing::{Harness, NodeBuilder, PodBuilder, handle, node, pod};
 use framework::{Attempt, AttemptMut, Cluster, Code, Metric, NodeIx, Overlay, PerNode, PodIx};
 use proptest::prelude::{Just, any, prop, prop_oneof, proptest};
 use proptest::strategy::Strategy as Values;
 use serde_json::Value;
+use testkit::{Harness, NodeBuilder, PodBuilder, handle, node, pod};
 
 use super::*;
 

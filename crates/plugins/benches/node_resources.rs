@@ -5,12 +5,12 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use framework::testing::{handle, node, pod};
 use framework::{
     Attempt, AttemptMut, Cluster, CycleState, NodeBits, NodeIx, PerNode, Plugin, PluginArgs, Pod,
 };
 use loadmaster_plugins::{image_locality, node_resources};
 use serde_json::json;
+use testkit::{handle, node, pod};
 
 const DISK: &str = "ephemeral-storage";
 

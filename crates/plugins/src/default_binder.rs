@@ -29,8 +29,8 @@ impl Bind for DefaultBinder {
 
 #[cfg(test)]
 mod tests {
-    use framework::testing::{handle, pod};
     use framework::{Cluster, CycleState, PodKey, Uid};
+    use testkit::{handle, pod};
 
     use super::*;
 

@@ -4,12 +4,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use framework::testing::handle;
 use framework::{
     ActionType, Attempt, AttemptMut, Cluster, ClusterEvent, CycleState, EventObjects,
     EventResource, NodeBits, NodeIx, PerNode, Plugin, Pod, QueueingHint, Status, Verdicts, api,
 };
 use proptest::test_runner::Config;
+use testkit::handle;
 
 use crate::arbitrary::World;
 

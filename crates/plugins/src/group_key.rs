@@ -95,8 +95,8 @@ pub(crate) const fn unsigned(number: i64) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use framework::testing::{cluster, node};
     use framework::{Cluster, NodeIx};
+    use testkit::{cluster, node};
 
     use super::*;
 

@@ -108,9 +108,9 @@ fn score(bytes: i64, pod: &Pod) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use framework::testing::{handle, node, pod};
     use framework::{CycleState, Node, NodeIx, api};
     use proptest::prelude::*;
+    use testkit::{handle, node, pod};
 
     use super::*;
     use crate::arbitrary::{self, World, history};
@@ -118,7 +118,7 @@ mod tests {
 
     /// Returns the scores, after checking that both forms agree.
     fn scores(nodes: impl IntoIterator<Item = Node>, pod: &Pod) -> Vec<i64> {
-        let cluster = framework::testing::cluster(nodes, []);
+        let cluster = testkit::cluster(nodes, []);
         let nodes: Vec<_> = cluster.nodes().iter().collect();
         let (state, mut scores) = (CycleState::new(), vec![-1; nodes.len()]);
         ImageLocality

@@ -109,8 +109,8 @@ fn of_entry(entry: &Entry, mut plugin: Plugin) -> Plugin {
 
 #[cfg(test)]
 mod tests {
-    use framework::testing::{handle, pod};
     use framework::{Attempt, Cluster, CycleState, ExtensionPoint, PluginArgs};
+    use testkit::{handle, pod};
 
     use super::*;
 

@@ -130,9 +130,9 @@ impl Filter for NodeDeclaredFeatures {
 
 #[cfg(test)]
 mod tests {
-    use framework::testing::{PodBuilder, cluster, handle, node, pod};
     use framework::{Node, api};
     use proptest::prelude::*;
+    use testkit::{PodBuilder, cluster, handle, node, pod};
 
     use super::*;
     use crate::arbitrary::{self, history};

@@ -109,9 +109,9 @@ impl Filter for NodePorts {
 
 #[cfg(test)]
 mod tests {
-    use framework::testing::{PodBuilder, cluster, handle, node, pod};
     use framework::{Overlay, api};
     use proptest::prelude::*;
+    use testkit::{PodBuilder, cluster, handle, node, pod};
 
     use super::*;
     use crate::arbitrary::{self, history};

@@ -101,9 +101,9 @@ impl Filter for NodeUnschedulable {
 
 #[cfg(test)]
 mod tests {
-    use framework::testing::{PodBuilder, cluster, handle, node, pod};
     use framework::{CycleState, Node, api};
     use proptest::prelude::*;
+    use testkit::{PodBuilder, cluster, handle, node, pod};
 
     use super::*;
     use crate::arbitrary::{self, history};

@@ -30,8 +30,8 @@ impl QueueSort for PrioritySort {
 mod tests {
     use std::sync::Arc;
 
-    use framework::testing::{handle, pod};
     use framework::{Cluster, Time};
+    use testkit::{handle, pod};
 
     use super::*;
 

@@ -51,7 +51,7 @@ impl PreEnqueue for SchedulingGates {
 #[cfg(test)]
 mod tests {
     use framework::Cluster;
-    use framework::testing::{handle, pod};
+    use testkit::{handle, pod};
 
     use super::*;
 

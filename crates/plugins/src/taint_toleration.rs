@@ -184,8 +184,8 @@ impl NormalizeScore for TaintToleration {
 #[cfg(test)]
 mod tests {
     use framework::api;
-    use framework::testing::{NodeBuilder, PodBuilder, cluster, handle, node, pod};
     use proptest::prelude::*;
+    use testkit::{NodeBuilder, PodBuilder, cluster, handle, node, pod};
 
     use super::*;
     use crate::arbitrary::{self, history};

@@ -7,9 +7,9 @@ use engine::cycle::{Extender, Form};
 use engine::ports::{CallError, ExtenderCall, ExtenderClient, Filtered, HostPriorities, Ports};
 use engine::profile::{PluginRef, PluginSet, PluginSets, Profiles, SchedulerProfile};
 use engine::{Change, EffectKind, Engine, EngineConfig, Input};
-use framework::testing::{node, pod};
 use framework::{Answer, EventResource, PodKey, Time, WallOffset};
 use serde_json::json;
+use testkit::{node, pod};
 
 use super::*;
 

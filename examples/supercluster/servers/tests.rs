@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use framework::testing::{node, pod};
 use framework::{Node, Pod};
 use supercluster::scheduler::{Cluster, SchedulerConfig};
 use supercluster::simulation::{Faults, Latencies, Report, Settings, World};
+use testkit::{node, pod};
 
 use super::{Threads, servers};
 

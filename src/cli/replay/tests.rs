@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use engine::ports::Ports;
 use engine::{Change, EffectKind, Engine, Input};
-use framework::testing::{node, pod};
 use framework::{Answer, Pod};
+use testkit::{node, pod};
 
 use super::*;
 use crate::config::{self, Gates};

@@ -4,10 +4,10 @@ use dry_run::Limit;
 use engine::ports::Ports;
 use engine::{Change, Engine, Input};
 use framework::Time;
-use framework::testing::{node, pod};
 use futures::FutureExt;
 use rustls::pki_types::CertificateDer;
 use serde_json::Value;
+use testkit::{node, pod};
 
 use super::*;
 use crate::config::{self, Gates};

@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use engine::ports::{Count, Probe, Span};
 use engine::record::Choice;
-use framework::testing::pod;
 use framework::{
     ActionType, ClusterEvent, Code, Counter, CounterVec, EventResource, ExtensionPoint, GaugeVec,
     HistogramVec, PluginName, PodKey, QueueTimes,
 };
+use testkit::pod;
 
 use super::*;
 

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use framework::testing::{FakeDryRun, HandleParts, cluster, node};
 use framework::{
     Answer, Cluster, Command, CycleState, EventResource, ExtraFields, Handle, ObjectKey, Plugin,
     PluginArgs, PluginGates, Pod, PreBindInput, PreBindStep, Status, Time, Verdicts, Write,
@@ -17,6 +16,7 @@ use framework::{
 };
 use plugins::dynamic_resources::{self, NAME};
 use serde_json::{Value, json};
+use testkit::{FakeDryRun, HandleParts, cluster, node};
 
 use super::super::rules::{Checked, rule};
 use super::devices::requests::Requests;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use framework::preemption::FruitlessPreemptions;
-use framework::testing::pod;
 use framework::{Pod, Time};
+use testkit::pod;
 
 use super::super::rules::{Checked, rule};
 

@@ -1,7 +1,7 @@
 //! The pods of histories.
 
 use fastrand::Rng;
-use framework::testing::{PodBuilder, pod};
+use testkit::{PodBuilder, pod};
 
 use super::plugins::SCHEDULERS;
 

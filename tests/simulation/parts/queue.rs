@@ -9,8 +9,8 @@ use engine::ports::{Count, Probe};
 use engine::queue::{Context, Queue, QueueConfig};
 use engine::{ObjectEvent, Objects};
 use fastrand::Rng;
-use framework::testing::{HandleParts, cluster, node, pod};
 use framework::{ActionType, Cluster, ClusterEvent, EventResource, Pod, PodKey, QueuedPod, Time};
+use testkit::{HandleParts, cluster, node, pod};
 
 use super::super::rules::{Checked, rule};
 use super::plugins::{REJECTORS, profiles};

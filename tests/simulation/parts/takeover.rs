@@ -20,8 +20,8 @@ use engine::profile::{PluginRef, Profiles, SchedulerProfile};
 use engine::{Change, Engine, EngineConfig};
 use fastrand::Rng;
 use framework::Time;
-use framework::testing::node;
 use serde_json::{Value, json};
+use testkit::node;
 
 use super::super::rules::{Checked, rule};
 use super::election::{Store, config};

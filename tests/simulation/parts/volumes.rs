@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use framework::testing::{HandleParts, cluster, node};
 use framework::{
     ActionType, Answer, Cluster, ClusterEvent, CycleState, EventObjects, EventResource, Handle,
     ObjectKey, Plugin, PluginArgs, Pod, PodIx, PreBindInput, PreBindStep, QueueingHint, Status,
@@ -17,6 +16,7 @@ use framework::{
 };
 use plugins::volume_binding;
 use serde_json::{Value, json};
+use testkit::{HandleParts, cluster, node};
 
 use super::super::rules::{Checked, rule};
 use super::filters::{NODES, filter};

@@ -9,11 +9,11 @@ use engine::queue::QueueConfig;
 use engine::world::{Changed, World};
 use engine::{Change, Context, EffectId};
 use fastrand::Rng;
-use framework::testing::{node, pod};
 use framework::{
     EventResource, NodeIx, NominatingInfo, Pod, PodKey, QueuedPod, Time, Uid, WaitingPod,
 };
 use serde_json::{Value, json};
+use testkit::{node, pod};
 
 use super::super::rules::{Checked, rule};
 use super::plugins::{REJECTORS, profiles};

@@ -10,12 +10,12 @@ use engine::profile::Profiles;
 use engine::queue::{QueueConfig, Updated};
 use engine::world::World;
 use engine::{Change, EffectId, ObjectEvent, Objects};
-use framework::testing::HandleParts;
 use framework::{
     ActionType, Cluster, ClusterEvent, EventResource, Labels, Node, NodeIx, NominatedPods,
     NominatingInfo, Pod, PodKey, QueuedPod, Time, Uid, WaitingPod,
 };
 use serde_json::Value;
+use testkit::HandleParts;
 
 use super::super::rules::{Checked, rule};
 use super::queue_model::{self, Around};

@@ -129,9 +129,9 @@ fn to_json(body: &impl Serialize) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use framework::PodKey;
-    use framework::testing::pod;
     use serde_json::json;
     use serde_json::value::to_raw_value;
+    use testkit::pod;
 
     use super::*;
 

@@ -273,7 +273,7 @@ fn is_complete(heap: &PodHeap, now: Time) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use framework::testing::pod;
+    use testkit::pod;
 
     use super::*;
 

@@ -174,8 +174,8 @@ mod tests {
     use std::sync::Arc;
 
     use framework::Time;
-    use framework::testing::pod;
     use proptest::prelude::*;
+    use testkit::pod;
 
     use super::*;
 

@@ -123,8 +123,8 @@ impl InFlight {
 
 #[cfg(test)]
 mod tests {
-    use framework::testing::pod;
     use framework::{ClusterEvent, EventResource};
+    use testkit::pod;
 
     use super::*;
     use crate::object_event::Objects;

@@ -133,7 +133,7 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
-    use framework::testing::pod;
+    use testkit::pod;
 
     use super::*;
 

@@ -286,7 +286,7 @@ impl Slot {
 
 #[cfg(test)]
 mod tests {
-    use framework::testing::pod;
+    use testkit::pod;
 
     use super::*;
 

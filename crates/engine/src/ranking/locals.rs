@@ -78,7 +78,7 @@ impl Locals {
 #[cfg(test)]
 mod tests {
     use framework::NodeIx;
-    use framework::testing::pod;
+    use testkit::pod;
 
     use super::super::local::LocalScore;
     use super::*;

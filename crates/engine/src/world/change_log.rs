@@ -261,8 +261,8 @@ fn sort(nodes: &mut Vec<NodeIx>, table_len: usize) {
 mod tests {
     use std::collections::BTreeSet;
 
-    use framework::testing::{cluster, node, pod};
     use proptest::prelude::*;
+    use testkit::{cluster, node, pod};
 
     use super::*;
 

@@ -323,8 +323,8 @@ impl World {
 
 #[cfg(test)]
 mod tests {
-    use framework::testing::{PodBuilder, node, pod};
     use framework::{NominatingInfo, Time};
+    use testkit::{PodBuilder, node, pod};
 
     use super::*;
     use crate::effect::{Effect, EffectId, EffectKind};
@@ -375,7 +375,7 @@ mod tests {
     fn handled_events_have_the_labels_of_kube_scheduler() {
         let world = &mut World::new(profiles(), QueueConfig::default());
         let n = || node("n").allocatable("cpu", "4");
-        let node_change = |node: framework::testing::NodeBuilder| Change::Node(node.build());
+        let node_change = |node: testkit::NodeBuilder| Change::Node(node.build());
         assert_eq!(apply(world, node_change(n())), ["NodeAdd"]);
         assert_eq!(apply(world, node_change(n())), [""; 0], "a heartbeat");
         let relabelled = n().label("zone", "z").allocatable("cpu", "5");

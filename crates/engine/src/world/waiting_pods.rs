@@ -90,7 +90,7 @@ mod tests {
     use std::sync::Arc;
 
     use framework::NodeIx;
-    use framework::testing::pod;
+    use testkit::pod;
 
     use super::*;
 

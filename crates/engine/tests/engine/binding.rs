@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use engine::{EffectKind, Outcome};
-use framework::testing::{node, pod};
 use framework::{
     Answer, BindStep, Binding, Code, EventResource, ObjectKey, Pod, PreBindInput, PreBindPreFlight,
     PreBindStep, Status, Uid, Write, WriteAction,
 };
+use testkit::{node, pod};
 
 use crate::harness::*;
 

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use engine::Engine;
 use engine::world::{LogEntry, LoggedChange, Placement};
-use framework::testing::{node, pod};
 use framework::{Answer, Cluster, Node, NodeChange, NodeIx, Plugin, PodIx, Uid};
 use serde_json::{Value, json};
+use testkit::{node, pod};
 
 use crate::harness::*;
 

@@ -1,8 +1,8 @@
 //! PreFilter and Filter: merge rules, messages and recorded rejectors.
 
 use engine::Outcome;
-use framework::testing::{node, pod};
 use framework::{Code, PreFilterResult, Status};
+use testkit::{node, pod};
 
 use crate::harness::*;
 

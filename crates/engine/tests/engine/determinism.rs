@@ -2,8 +2,8 @@
 
 use engine::cycle::Form;
 use engine::{Effect, TieBreak};
-use framework::testing::{node, pod};
 use framework::{PermitVerdict, PreBindPreFlight, PreBindStep};
+use testkit::{node, pod};
 
 use crate::harness::*;
 

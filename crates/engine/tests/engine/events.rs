@@ -1,8 +1,8 @@
 //! Event handlers: the effects of object changes on cache and queue.
 
 use engine::Change;
-use framework::testing::{NodeBuilder, node, pod};
 use framework::{ActionType, ClusterEvent, EventResource, Uid};
+use testkit::{NodeBuilder, node, pod};
 
 use crate::harness::*;
 

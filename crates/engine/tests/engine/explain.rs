@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use engine::cycle::Form;
 use engine::{Evaluation, Input, Outcome};
-use framework::testing::{PodBuilder, pod};
 use framework::{Detail, NodeBits};
+use testkit::{PodBuilder, pod};
 
 use crate::harness::*;
 

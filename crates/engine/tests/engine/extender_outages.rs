@@ -5,8 +5,8 @@ use std::time::Duration;
 use engine::cycle::Extender;
 use engine::ports::Filtered;
 use engine::{Input, Outcome};
-use framework::testing::{PodBuilder, pod};
 use framework::{Time, WallOffset};
+use testkit::{PodBuilder, pod};
 
 use crate::harness::*;
 

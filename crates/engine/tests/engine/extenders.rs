@@ -6,8 +6,8 @@ use std::time::Duration;
 use engine::cycle::Extender;
 use engine::ports::{Filtered, HostPriorities};
 use engine::{EffectKind, Outcome};
-use framework::testing::pod;
 use framework::{Answer, Binding, PermitVerdict};
+use testkit::pod;
 
 use crate::harness::*;
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use engine::Outcome;
 use engine::cycle::Extender;
 use engine::ports::{Filtered, MetaVictims, PreemptionCall};
-use framework::testing::{PodBuilder, node, pod};
 use framework::{Answer, Uid};
+use testkit::{PodBuilder, node, pod};
 
 use crate::harness::*;
 

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use engine::{EffectKind, Outcome};
-use framework::testing::{PodBuilder, node, pod};
-use framework::{ActionType, Command, Status, api};
+use framework::{Status, api};
+use testkit::{PodBuilder, pod};
 
 use crate::harness::*;
 

@@ -11,12 +11,12 @@ use std::time::Duration;
 use engine::cycle::Form;
 use engine::queue::Place;
 use engine::{Attempt, Change, Effect, EffectKind, Eviction, Input, Outcome, TieBreak};
-use framework::testing::{node, pod};
 use framework::{
     Answer, NominatedPods, NominatingInfo, PermitVerdict, Pod, PodKey, PostFilterResult,
     PreBindInput, PreBindPreFlight, PreBindStep, Status, Uid, Write, WriteAction, api,
 };
 use proptest::prelude::*;
+use testkit::{node, pod};
 
 use crate::change_log::Replica;
 use crate::harness::*;
@@ -254,7 +254,7 @@ impl Sim {
         self.created += 1;
         let name = format!("p{}", pod % PODS);
         let uid = format!("{name}-{}", self.created);
-        let pod = framework::testing::pod(&name).uid(&uid).priority(priority.into());
+        let pod = testkit::pod(&name).uid(&uid).priority(priority.into());
         let pod = pod.cpu(&cpu.to_string()).label("kind", &format!("{kind:?}"));
         self.store(if kind == Kind::Gated { pod.gate("hold") } else { pod }.api());
     }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use engine::counters::BINDS_OF_UNKNOWN_OUTCOME;
 use engine::{BindingPhases, EffectKind};
-use framework::testing::{node, pod};
 use framework::{Answer, Code, PermitVerdict, PreBindInput, PreBindPreFlight, PreBindStep, Status};
+use testkit::{node, pod};
 
 use crate::harness::*;
 

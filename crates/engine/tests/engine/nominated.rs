@@ -1,10 +1,10 @@
 //! Nominated pods: room kept for others, and the node a pod is nominated to itself.
 
 use engine::Outcome;
-use framework::testing::{PodBuilder, node, pod};
 use framework::{
     Attempt, AttemptMut, Filter, NodeView, Plugin, Pod, PreFilter, PreFilterResult, Status,
 };
+use testkit::{PodBuilder, node, pod};
 
 use crate::harness::*;
 

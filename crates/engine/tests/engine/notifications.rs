@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use engine::{Change, EffectKind, Event};
-use framework::testing::pod;
 use framework::*;
 use serde::Deserialize;
 use serde_json::json;
+use testkit::pod;
 
 use crate::harness::*;
 

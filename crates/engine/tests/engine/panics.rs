@@ -2,11 +2,11 @@
 
 use engine::Outcome;
 use engine::cycle::Form;
-use framework::testing::pod;
 use framework::{
     ActionType, Answer, BindStep, Binding, NominatingInfo, PermitVerdict, Pod, PostFilterResult,
     PreBindPreFlight, PreBindStep, PreFilterResult, Status,
 };
+use testkit::pod;
 
 use crate::harness::*;
 
@@ -176,7 +176,7 @@ fn panic_in_a_hint_requeues_the_pod() {
         .on_with_hint(node_event(ActionType::ADD), |_, _, _, _| panic!("the trap snaps"));
     let mut world = world([plugin]);
     world.schedule(pod("p").label("trap", "hint"));
-    world.node(framework::testing::node("new"));
+    world.node(testkit::node("new"));
     assert_ne!(world.place("p"), "unschedulable");
     assert_eq!(world.probe.panics, ["Careless"]);
 }

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use engine::EffectKind;
-use framework::testing::pod;
 use framework::{
     ActionType, Answer, ClusterEvent, Command, EventResource, Pod, PostFilterResult, Write,
     WriteAction,
 };
 use serde_json::json;
+use testkit::pod;
 
 use crate::harness::*;
 

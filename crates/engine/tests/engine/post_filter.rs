@@ -1,8 +1,8 @@
 //! PostFilter: merge rules, texts, and the nomination that comes of it.
 
 use engine::Outcome;
-use framework::testing::pod;
 use framework::{Code, NominatingInfo, PostFilterResult, Status};
+use testkit::pod;
 
 use crate::harness::*;
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use engine::counters::PREEMPTION_PAUSES;
 use engine::{EffectKind, Event, ObjectRef, Outcome};
-use framework::testing::{PodBuilder, node, pod};
 use framework::*;
+use testkit::{PodBuilder, node, pod};
 
 use crate::harness::*;
 
@@ -13,7 +13,7 @@ fn setup(more: impl IntoIterator<Item = Fake>) -> Setup {
     Setup::new([fit()].into_iter().chain(more)).plugin(preempting())
 }
 
-fn small(name: &str) -> framework::testing::NodeBuilder {
+fn small(name: &str) -> testkit::NodeBuilder {
     node(name).allocatable("cpu", "4")
 }
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use engine::counters::PREEMPTION_PAUSES;
 use engine::{Effect, EffectId, EffectKind, Eviction, Outcome};
-use framework::testing::{PodBuilder, node, pod};
 use framework::*;
+use testkit::{PodBuilder, node, pod};
 
 use crate::harness::*;
 

@@ -1,8 +1,8 @@
 //! Preemption by a plugin that counts pods itself, in the manner of CapacityScheduling.
 
 use framework::preemption::{Evaluator, FailedAttempt, Victims, preempt};
-use framework::testing::{node, pod};
 use framework::*;
+use testkit::{node, pod};
 
 use crate::harness::*;
 

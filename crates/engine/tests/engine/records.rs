@@ -6,11 +6,11 @@ use std::time::Duration;
 use engine::cycle::Form;
 use engine::record::{Choice, Finding, Record};
 use engine::{EffectKind, TieBreak};
-use framework::testing::pod;
 use framework::{
     Attempt, AttemptMut, Dependence, Filter, FilterScope, NodeView, Plugin, Score, ScoreScope,
     Status,
 };
+use testkit::pod;
 
 use crate::harness::*;
 
@@ -55,7 +55,7 @@ fn times_in_the_queue_add_up_over_attempts() {
     world.pass(3);
     world.attempt();
     world.pass(20);
-    world.node(framework::testing::node("c2").label("kind", "new"));
+    world.node(testkit::node("c2").label("kind", "new"));
     world.pass(5);
     world.attempt();
     let [_, second] = &*records(&world, "waits") else { panic!("two attempts") };
@@ -92,7 +92,7 @@ fn bind_that_fails_after_its_pod_is_gone_leaves_no_record_beside_the_pod() {
 #[test]
 fn victims_and_the_nominated_node_are_recorded() {
     let mut world = Setup::new([fit()]).plugin(preempting()).build();
-    world.node(framework::testing::node("a").allocatable("cpu", "1"));
+    world.node(testkit::node("a").allocatable("cpu", "1"));
     world.pod(pod("low").cpu("1").priority(1).on("a"));
     world.schedule(pod("high").cpu("1").priority(9));
     let [record] = &*records(&world, "high") else { panic!("one attempt") };
@@ -140,7 +140,7 @@ fn schedule_classes(form: Form) -> World {
         world.schedule(pod(&format!("waits{number}")));
     }
     world.delete_node("a");
-    world.node(framework::testing::node("d"));
+    world.node(testkit::node("d"));
     world.schedule(pod("fits4").label("fits", ""));
     world.schedule(pod("waits4"));
     world

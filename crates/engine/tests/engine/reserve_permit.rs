@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use engine::{EffectKind, Outcome};
-use framework::testing::pod;
 use framework::{AttemptMut, Code, Command, PermitVerdict, Plugin, Reserve, Status, Uid};
+use testkit::pod;
 
 use crate::harness::*;
 

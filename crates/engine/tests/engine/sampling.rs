@@ -3,7 +3,7 @@
 use engine::Outcome;
 use engine::cycle::Extender;
 use engine::ports::Filtered;
-use framework::testing::{node, pod};
+use testkit::{node, pod};
 
 use crate::harness::*;
 
@@ -77,7 +77,7 @@ fn only_the_sample_is_scored() {
         world.node(node(name));
     }
     for (pod, range) in [("1", 0..100), ("2", 100..200), ("3", 0..100)] {
-        world.schedule(framework::testing::pod(pod));
+        world.schedule(testkit::pod(pod));
         let scored = world.log.take_of(&["PreScore"]);
         assert_eq!(scored, [format!("PreScore Liking {}", names[range].join(","))]);
     }

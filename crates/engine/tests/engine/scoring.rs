@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use engine::{Outcome, TieBreak};
-use framework::testing::pod;
 use framework::{Code, Status};
+use testkit::pod;
 
 use crate::harness::*;
 

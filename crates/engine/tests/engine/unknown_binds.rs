@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use engine::counters::BINDS_OF_UNKNOWN_OUTCOME;
 use engine::cycle::Extender;
 use engine::{EffectId, EffectKind};
-use framework::testing::pod;
 use framework::{Answer, Binding};
+use testkit::pod;
 
 use crate::binding::{answer_read, scheduled, world_with_bind};
 use crate::harness::*;

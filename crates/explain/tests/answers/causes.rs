@@ -5,10 +5,10 @@ use engine::{Change, Engine, Input};
 use explain::{
     ClusterCopy, Follower, Lab, explain_cluster, explain_group, explain_node, explain_pod, facts,
 };
-use framework::testing::{NodeBuilder, PodBuilder, node, pod};
 use framework::{EventResource, Node, PodKey, Time};
 use loadmaster_explain as explain;
 use serde_json::json;
+use testkit::{NodeBuilder, PodBuilder, node, pod};
 
 use crate::support::*;
 

@@ -4,10 +4,10 @@ use engine::ports::Ports;
 use engine::{Change, EffectKind, Engine, Input};
 use explain::{ClusterCopy, Follower};
 use fastrand::Rng;
-use framework::testing::{node, pod};
 use framework::{Answer, EventResource, PodKey, Time};
 use loadmaster_explain as explain;
 use serde_json::json;
+use testkit::{node, pod};
 
 use crate::support::config;
 

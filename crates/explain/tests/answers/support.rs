@@ -7,10 +7,10 @@ use engine::profile::{PluginRef, PluginSet, PluginSets, Profiles, SchedulerProfi
 use engine::queue::QueueConfig;
 use engine::{Change, EngineConfig};
 use explain::{ClusterCopy, Lab, PodAnswer, explain_pod, facts};
-use framework::testing::PodBuilder;
 use framework::{EventResource, Pod, PodKey};
 use loadmaster_explain as explain;
 use serde_json::{Value, json};
+use testkit::PodBuilder;
 
 pub(crate) fn object(
     kind: EventResource,

@@ -51,6 +51,17 @@ impl NominatedPods for () {
     }
 }
 
+/// Nominated pods by node, for tests.
+impl NominatedPods for BTreeMap<Arc<str>, Vec<Arc<Pod>>> {
+    fn nodes(&self) -> Vec<Arc<str>> {
+        self.keys().cloned().collect()
+    }
+
+    fn nominated_to(&self, node: &str) -> Vec<Arc<Pod>> {
+        self.get(node).cloned().unwrap_or_default()
+    }
+}
+
 /// A request of a plugin. The engine applies it after the call that made it has returned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]

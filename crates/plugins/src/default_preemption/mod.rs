@@ -96,7 +96,7 @@ impl PostFilter for DefaultPreemption {
 #[cfg(test)]
 mod tests {
     use framework::Cluster;
-    use framework::testing::{HandleParts, pod};
+    use testkit::{HandleParts, pod};
 
     use super::*;
 

@@ -1,7 +1,7 @@
-use framework::testing::{NodeBuilder, PodBuilder, cluster, handle, node, pod};
 use framework::{Attempt, AttemptMut, Cluster, Code, CycleState, Node};
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use testkit::{NodeBuilder, PodBuilder, cluster, handle, node, pod};
 
 use super::*;
 use crate::arbitrary::{self, history};

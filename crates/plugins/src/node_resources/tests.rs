@@ -1,6 +1,5 @@
 //! Worked examples of both plugins, and comparisons with an oracle on random clusters.
 
-use framework::testing::{NodeBuilder, PodBuilder, cluster, handle, node, pod};
 use framework::{
     ActionType, Attempt, AttemptMut, Cluster, Code, CpuMemory, CycleState, EventObjects,
     EventResource, Node, NodeIx, PerNode, Plugin, PluginArgs, PluginGates, Pod, PodRequests,
@@ -9,6 +8,7 @@ use framework::{
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use serde_json::{Value, json};
+use testkit::{NodeBuilder, PodBuilder, cluster, handle, node, pod};
 
 use super::{balanced_allocation, fit};
 use crate::arbitrary::{self, World, history};

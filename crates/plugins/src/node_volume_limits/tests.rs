@@ -1,13 +1,13 @@
 use std::collections::BTreeSet;
 
 use framework::storage::MIGRATED_PLUGINS;
-use framework::testing::{
-    Harness, PodBuilder, StorageObject, bound_claim, claim, csi_node, handle, node, pod,
-    storage_class, volume, volume_attachment,
-};
 use framework::{Attempt, AttemptMut, Cluster, EventObjects, NodeIx, Overlay, QueueingHint, api};
 use proptest::prelude::*;
 use serde_json::json;
+use testkit::{
+    Harness, PodBuilder, StorageObject, bound_claim, claim, csi_node, handle, node, pod,
+    storage_class, volume, volume_attachment,
+};
 
 use super::*;
 use crate::arbitrary::storage::{DRIVERS, StorageObjects};

@@ -1,9 +1,9 @@
 use std::sync::Arc;
 
-use framework::testing::{Harness, NodeBuilder, PodBuilder, handle, node, pod};
 use framework::{Attempt, AttemptMut, Cluster, Code, CycleState, NodeIx, Overlay, PerNode, Status};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use testkit::{Harness, NodeBuilder, PodBuilder, handle, node, pod};
 
 use super::*;
 

@@ -1,7 +1,7 @@
-use framework::testing::{Harness, PodBuilder, claim, handle, node, pod};
 use framework::{Attempt, AttemptMut, Code, EventObjects, QueueingHint, api};
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use testkit::{Harness, PodBuilder, claim, handle, node, pod};
 
 use super::*;
 use crate::arbitrary::storage::{StorageObjects, storage_objects};
@@ -16,7 +16,7 @@ fn harness() -> Harness {
     Harness::new(built()).node(node("n").build()).node(node("m").build())
 }
 
-fn exclusive_claim(name: &str) -> framework::testing::StorageObject {
+fn exclusive_claim(name: &str) -> testkit::StorageObject {
     claim(name, json!({ "accessModes": ["ReadWriteOncePod"] }))
 }
 
@@ -236,7 +236,7 @@ fn deleted_pod_frees_its_disks_and_claims() {
 
 #[test]
 fn new_claim_requeues_pods_that_name_it() {
-    let on_addition = |waiting: PodBuilder, new: framework::testing::StorageObject| {
+    let on_addition = |waiting: PodBuilder, new: testkit::StorageObject| {
         let objects = EventObjects::Other { old: None, new: Some(new.json()) };
         let (resource, action) = (EventResource::PersistentVolumeClaim, ActionType::ADD);
         forms::hint(&built(), &waiting.build(), resource, action, &objects)

@@ -1,12 +1,12 @@
 use std::collections::BTreeMap;
 
-use framework::testing::{
-    Harness, PodBuilder, StorageObject, bound_claim, claim, handle, node, pod, storage_class,
-    volume,
-};
 use framework::{Attempt, AttemptMut, EventObjects, QueueingHint, api};
 use proptest::prelude::*;
 use serde_json::json;
+use testkit::{
+    Harness, PodBuilder, StorageObject, bound_claim, claim, handle, node, pod, storage_class,
+    volume,
+};
 
 use super::*;
 use crate::arbitrary::storage::{StorageObjects, storage_objects};

@@ -93,8 +93,8 @@ fn has_room(resource: &str, requested: i64, used: i64, capacity: i64) -> Result<
 
 #[cfg(test)]
 mod tests {
-    use framework::testing::{node, pod};
     use proptest::prelude::*;
+    use testkit::{node, pod};
 
     use super::*;
 

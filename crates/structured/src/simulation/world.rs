@@ -24,7 +24,7 @@ impl World {
     pub(crate) fn new(nodes: &[&str]) -> Self {
         let mut world = Self::default();
         for name in nodes {
-            world.cluster.set_node(&framework::testing::node(name).zone(name).build());
+            world.cluster.set_node(&testkit::node(name).zone(name).build());
         }
         world
     }

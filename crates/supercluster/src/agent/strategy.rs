@@ -192,7 +192,7 @@ pub const fn sample_size(nodes: usize, basis_points: u32) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use framework::testing::{cluster, node};
+    use testkit::{cluster, node};
 
     use super::*;
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use engine::ports::Ports;
 use engine::{Change, Effect, EffectKind};
-use framework::testing::{NodeBuilder, PodBuilder, node, pod};
 use framework::{Answer, NodeBits, Pod, PodKey, Time, Uid};
 use serde_json::{Value, json};
+use testkit::{NodeBuilder, PodBuilder, node, pod};
 
 use super::*;
 use crate::message::*;

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use engine::EffectKind;
 use engine::ports::{Count, Ports, Probe};
-use framework::testing::{PodBuilder, pod};
 use framework::{CycleState, Pod, Status, Time, Uid};
 use serde_json::json;
+use testkit::{PodBuilder, pod};
 
 use super::*;
 use crate::message::*;

@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 
-use framework::testing::{node, pod};
 use framework::{Node, Pod};
 use loadmaster_supercluster::scheduler::{Cluster, SchedulerConfig};
 use loadmaster_supercluster::simulation::{Faults, Latencies, Settings, World};
+use testkit::{node, pod};
 
 const CLUSTERS: usize = 3;
 const NODES: usize = 8;

@@ -1,8 +1,8 @@
 use framework::Labels;
-use framework::testing::{cluster, node, pod};
 use serde_json::{Value, json};
 use supercluster::message::{CommitTarget, FreeResources, NodeSample, PodObject, Snapshot};
 use supercluster::scheduler::PlacedPods;
+use testkit::{cluster, node, pod};
 
 use super::*;
 

@@ -1,6 +1,6 @@
-use framework::testing::{Commit, Harness, PodBuilder, node, pod};
 use framework::{Code, PodKey};
 use serde_json::json;
+use testkit::{Commit, Harness, PodBuilder, node, pod};
 
 use super::*;
 

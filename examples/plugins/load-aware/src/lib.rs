@@ -29,8 +29,9 @@ mod usage;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use framework::{
-    Attempt, AttemptMut, CounterVec, Feed, Handle, MAX_NODE_SCORE, MIN_NODE_SCORE, NodeIx,
-    NodeView, Plugin, PluginArgs, PreScore, Registry, RegistryError, Score, Status, Time,
+    Attempt, AttemptMut, CounterVec, Dependence, Feed, Handle, MAX_NODE_SCORE, MIN_NODE_SCORE,
+    NodeIx, NodeView, Plugin, PluginArgs, PreScore, Registry, RegistryError, Score, ScoreScope,
+    Status, Time,
 };
 
 pub use args::LoadAwareArgs;
@@ -144,6 +145,11 @@ impl Score for LoadAware {
             }
             _ => MIN_NODE_SCORE,
         })
+    }
+
+    /// Metrics age without a change of the node.
+    fn dependence(&self, _attempt: AttemptMut<'_>) -> Option<Dependence<ScoreScope>> {
+        Some(Dependence::on(ScoreScope::Cluster))
     }
 }
 

@@ -1,6 +1,6 @@
-use framework::testing::{Harness, node};
 use framework::{ExtensionPoint, Metric, Pod, SampleValue};
 use serde_json::{Value, json};
+use testkit::{Harness, node};
 
 use super::*;
 

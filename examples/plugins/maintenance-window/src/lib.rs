@@ -22,9 +22,9 @@ mod window;
 use std::sync::Arc;
 
 use framework::{
-    ActionType, Attempt, AttemptMut, Cluster, ClusterEvent, EventObjects, EventResource, Filter,
-    Gauge, Handle, NodeBits, NodeFields, NodeView, Plugin, PluginArgs, Pod, PreFilter,
-    PreFilterResult, QueueingHint, Registry, RegistryError, Status,
+    ActionType, Attempt, AttemptMut, Cluster, ClusterEvent, Dependence, EventObjects,
+    EventResource, Filter, FilterScope, Gauge, Handle, NodeBits, NodeFields, NodeView, Plugin,
+    PluginArgs, Pod, PreFilter, PreFilterResult, QueueingHint, Registry, RegistryError, Status,
 };
 
 use window::Window;
@@ -165,6 +165,11 @@ impl Filter for MaintenanceWindow {
         let OpenWindows(open) = attempt.state.read().ok_or_else(missing_state)?;
         open.iter().for_each(|window| window.remove_nodes(attempt.handle.cluster, nodes));
         Ok(())
+    }
+
+    /// Windows open and close without a change of the node.
+    fn dependence(&self, _attempt: &Attempt<'_>) -> Option<Dependence<FilterScope>> {
+        Some(Dependence::on(FilterScope::Cluster).without_pods())
     }
 }
 

@@ -1,6 +1,6 @@
-use framework::testing::{Harness, NodeBuilder, node, pod};
 use framework::{Attempt, AttemptMut, CycleState, Metric, Node};
 use serde_json::{Value, json};
+use testkit::{Harness, NodeBuilder, node, pod};
 
 use super::*;
 

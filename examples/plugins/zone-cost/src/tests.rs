@@ -1,6 +1,6 @@
-use framework::testing::{Harness, NodeBuilder, node, pod};
 use framework::{ExtensionPoint, Metric, Node};
 use serde_json::{Value, json};
+use testkit::{Harness, NodeBuilder, node, pod};
 
 use super::*;
 
@@ -43,6 +43,12 @@ fn instance_type_takes_precedence_over_zone() {
     ];
     let expected = named([("a", 100), ("a-spot", 50), ("b-other", 0), ("b-spot", 50)]);
     assert_eq!(scores(plugin, nodes), expected);
+}
+
+#[test]
+fn rankings_stay_on() {
+    let harness = Harness::new(by_zone()).node(node("a").zone("a").build());
+    assert_eq!(harness.ranking_problem(&pod("p").build()), None);
 }
 
 #[test]

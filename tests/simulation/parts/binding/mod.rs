@@ -17,8 +17,8 @@ use engine::ports::Ports;
 use engine::profile::{PluginRef, Profiles, SchedulerProfile};
 use engine::{Attempt, Change, Effect, EffectId, EffectKind, Engine, EngineConfig, Input};
 use fastrand::Rng;
-use framework::testing::node;
 use framework::{Answer, EventResource, ObjectKey, Time, Uid};
+use testkit::node;
 
 use self::plugin::{Extenders, Seen, look};
 use self::requests::{Sent, patch_status};

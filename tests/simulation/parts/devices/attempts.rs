@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use framework::testing::FakeDryRun;
 use framework::{
     Answer, Command, CycleState, PerNode, Pod, PreBindInput, PreBindStep, Status, Time, Uid,
     Verdicts, Write, WriteAction,
 };
 use plugins::dynamic_resources::{self, NAME};
 use serde_json::Value;
+use testkit::FakeDryRun;
 
 use super::super::super::rules::{Checked, rule};
 use super::super::filters::NODES;

@@ -17,7 +17,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use framework::testing::{HandleParts, cluster, node};
 use framework::{
     ActionType, Answer, Cluster, ClusterEvent, Command, CycleState, EventObjects, EventResource,
     Handle, ObjectKey, Plugin, PluginArgs, Pod, PreBindInput, QueueingHint, Status, Time, Uid,
@@ -25,6 +24,7 @@ use framework::{
 };
 use plugins::dynamic_resources;
 use serde_json::{Value, json};
+use testkit::{HandleParts, cluster, node};
 
 use self::claims::{are_ready, claim_key, is_allocated, version_of};
 use self::known::{Known, Verdict};

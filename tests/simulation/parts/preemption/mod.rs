@@ -21,11 +21,11 @@ use engine::{
 };
 use fastrand::Rng;
 use framework::preemption::FruitlessPreemptions;
-use framework::testing::{PodBuilder, node};
 use framework::{
     Answer, Binding, Node, NominatedPods, Permit, PermitVerdict, Plugin, Pod, PodKey, Time, Uid,
     api,
 };
+use testkit::{PodBuilder, node};
 
 use self::checks::{counts_add_up, preemption_is_explained};
 use super::super::oracle::Related;

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use engine::{Change, Input};
-use framework::testing::{PodBuilder, bound_claim, csi_node, pod, volume};
 use framework::{EventResource, Pod, PodKey, Uid, api};
 use serde_json::{Value, json};
+use testkit::{PodBuilder, bound_claim, csi_node, pod, volume};
 
 use super::super::super::rules::Checked;
 use super::{CLAIMS, History, InProgress, NAMES, NODES};

@@ -21,8 +21,8 @@ use engine::ports::Ports;
 use engine::profile::{PluginRef, Profiles, SchedulerProfile};
 use engine::{Change, Engine, EngineConfig, Outcome};
 use fastrand::Rng;
-use framework::testing::node;
 use framework::{Time, Uid};
+use testkit::node;
 
 use self::plugin::{DOES, NAMES, PERMIT_WAITS, Seen, look};
 use self::server::{Bound, NAMESPACE, Server, Stored, Watched, refusal, unclear};

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use client::{Destination, Method, Reply, Request, Response};
-use framework::testing::{PodBuilder, pod};
 use framework::{PodKey, api};
 use serde_json::{Value, json};
+use testkit::{PodBuilder, pod};
 
 /// Namespace of all pods.
 pub(crate) const NAMESPACE: &str = "d";

@@ -3,8 +3,8 @@
 use engine::ports::Ports;
 use engine::profile::{PluginRef, Profiles, SchedulerProfile};
 use engine::{Change, EffectId, Engine, EngineConfig, Input};
-use framework::testing::pod;
 use framework::{Attempt, Bind, BindStep, Handle, Plugin, QueueSort, QueuedPod, Registry, Time};
+use testkit::pod;
 
 struct Minimal;
 

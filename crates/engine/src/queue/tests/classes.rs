@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use framework::testing::pod;
 use framework::{ActionType, Pod};
+use testkit::pod;
 
 use super::harness::{Harness, claim_event, key, node_event, plain, pod_deleted};
 use crate::queue::Place;

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use framework::preemption::PreemptionProgress;
-use framework::testing::{HandleParts, cluster, node, pod};
 use framework::{
     ActionType, Attempt, Bind, BindStep, Cluster, ClusterEvent, EventObjects, EventResource,
     Filter, Handle, NodeView, Plugin, Pod, PodKey, PreEnqueue, QueueSort, QueuedPod, QueueingHint,
     Registry, Status, Time,
 };
+use testkit::{HandleParts, cluster, node, pod};
 
 use crate::object_event::{ObjectEvent, Objects};
 use crate::ports::{Count, Probe, Span};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use framework::testing::{node, pod};
 use framework::{ActionType, PluginName, Time};
+use testkit::{node, pod};
 
 use super::harness::{Harness, claim_event, key, node_event, plain, pod_deleted};
 use crate::queue::{PendingPodCounts, Place, QueueConfig};

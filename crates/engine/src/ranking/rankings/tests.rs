@@ -1,5 +1,5 @@
-use framework::testing::pod;
 use framework::{CycleState, NodeIx};
+use testkit::pod;
 
 use super::super::local::LocalScore;
 use super::super::nodes::Ranking;

@@ -1,5 +1,5 @@
-use framework::testing::{PodBuilder, pod};
 use serde_json::json;
+use testkit::{PodBuilder, pod};
 
 use super::*;
 use crate::queue::QueueConfig;

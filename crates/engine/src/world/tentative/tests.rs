@@ -3,15 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use framework::testing::{node, pod};
 use framework::{
-    Bind, BindStep, Code, Command, EventResource, Handle, NominatedPods, NominatingInfo, Plugin,
-    QueueSort, QueuedPod, Registry, Reserve, Time,
     Attempt, AttemptMut, Bind, BindStep, Code, Command, EventResource, Handle, NominatedPods,
-    NominatingInfo, Plugin, QueueSort, QueuedPod, Registry, Reserve, Time, WallOffset,
+    NominatingInfo, Plugin, QueueSort, QueuedPod, Registry, Reserve, Time,
 };
 use proptest::prelude::*;
 use serde_json::json;
+use testkit::{node, pod};
 
 use super::*;
 use crate::change;

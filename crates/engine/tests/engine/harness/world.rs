@@ -13,8 +13,8 @@ use engine::{
     Outcome, TieBreak,
 };
 use framework::preemption::LONGEST_PAUSE;
-use framework::testing::{NodeBuilder, PodBuilder};
 use framework::*;
+use testkit::{NodeBuilder, PodBuilder};
 
 use super::{Extenders, Fake, Log, Recorder};
 
@@ -136,7 +136,7 @@ impl Setup {
     pub(crate) fn nodes(self, names: &[&str]) -> World {
         let mut world = self.build();
         for name in names {
-            world.node(framework::testing::node(name));
+            world.node(testkit::node(name));
         }
         world
     }

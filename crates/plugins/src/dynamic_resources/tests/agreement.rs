@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use framework::testing::node;
 use framework::{Attempt, NodeBits, PerNode};
 use proptest::prelude::*;
 use serde_json::json;
+use testkit::node;
 
 use super::world::*;
 use crate::dynamic_resources::*;

@@ -1,9 +1,9 @@
 //! Extended resources that devices provide.
 
 use framework::device::AllocationMode;
-use framework::testing::node;
 use framework::{Attempt, PerNode};
 use serde_json::json;
+use testkit::node;
 
 use super::super::extended::{ExtendedResources, RequestMapping};
 use super::world::*;

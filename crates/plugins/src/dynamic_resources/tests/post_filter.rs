@@ -1,8 +1,8 @@
 //! PostFilter: what it frees, and its texts.
 
-use framework::testing::FakeDryRun;
 use framework::{AttemptMut, Code, Verdicts};
 use serde_json::json;
+use testkit::FakeDryRun;
 
 use super::world::*;
 use crate::dynamic_resources::*;

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use framework::testing::{FakeDryRun, HandleParts, cluster, node};
 use framework::{
     Answer, Cluster, Command, EventResource, NodeBits, Verdicts, Write, WriteAction, merge_patch,
 };
 use serde_json::json;
+use testkit::{FakeDryRun, HandleParts, cluster, node};
 
 use super::super::*;
 

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use framework::testing::handle;
 use framework::{
     Attempt, AttemptMut, Cluster, CycleState, NodeBits, NodeIx, NodeView, Overlay, Plugin, Pod,
     PodIx, Status, api,
@@ -10,6 +9,7 @@ use framework::{
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 use serde_json::json;
+use testkit::handle;
 
 use super::default_plugin;
 use super::oracle::Objects;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use framework::testing::{PodBuilder, cluster, handle, node, pod};
 use framework::{
     Attempt, AttemptMut, Cluster, Code, CycleState, EventResource, Node, Overlay, Pod, Status,
 };
+use testkit::{PodBuilder, cluster, handle, node, pod};
 
 use super::*;
 

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use framework::testing::{NodeBuilder, PodBuilder, cluster, handle, node, pod};
 use framework::{Cluster, EventObjects, Node, Pod, QueueingHint};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
+use testkit::{NodeBuilder, PodBuilder, cluster, handle, node, pod};
 
 use super::oracle::{self, Objects};
 use super::worlds::{Event, change, objects, some_pod};

@@ -7,9 +7,9 @@ mod oracle;
 mod scoring;
 mod worlds;
 
-use framework::testing::PodBuilder;
 use framework::{Plugin, PluginArgs, api};
 use serde_json::{Value, json};
+use testkit::PodBuilder;
 
 use super::*;
 

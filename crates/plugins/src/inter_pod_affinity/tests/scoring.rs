@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use framework::testing::{Harness, PodBuilder, Run, handle, node, pod};
 use framework::{Attempt, AttemptMut, Cluster, Code, CycleState, PerNode};
+use testkit::{Harness, PodBuilder, Run, handle, node, pod};
 
 use super::*;
 

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use framework::testing::{node, pod};
 use framework::{Cluster, EventResource, Node, Pod, api};
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use serde_json::{Value, json};
+use testkit::{node, pod};
 
 use super::oracle::{LabelMap, Objects};
 use super::{HOST, ZONE, affinity_of, anti_affinity_of, weighted};

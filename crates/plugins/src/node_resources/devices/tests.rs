@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use framework::testing::{NodeBuilder, PodBuilder, cluster, handle, node, pod};
 use framework::{
     Attempt, Cluster, CycleState, EventResource, NodeIx, PerNode, Plugin, PluginArgs, Pod,
 };
 use serde_json::{Value, json};
+use testkit::{NodeBuilder, PodBuilder, cluster, handle, node, pod};
 
 use super::super::{balanced_allocation, fit};
 

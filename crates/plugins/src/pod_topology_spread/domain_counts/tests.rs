@@ -1,6 +1,6 @@
-use framework::testing::{cluster, node};
 use framework::{Cluster, DomainIx};
 use proptest::prelude::*;
+use testkit::{cluster, node};
 
 use super::*;
 

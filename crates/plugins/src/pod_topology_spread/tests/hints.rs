@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use framework::testing::{handle, node, pod};
 use framework::{
     ActionType, Attempt, AttemptMut, CycleState, EventObjects, Node, QueueingHint, api,
 };
 use proptest::prelude::*;
 use proptest::sample::select;
+use testkit::{handle, node, pod};
 
 use super::worlds::{Placed, labels, place, placed, set_node, setup, spread_pod};
 use super::*;

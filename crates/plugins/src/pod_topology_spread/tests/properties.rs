@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use framework::testing::handle;
 use framework::{Attempt, AttemptMut, CycleState, EventResource, NodeBits, Overlay, Pod, api};
 use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};
+use testkit::handle;
 
 use super::built;
 use super::oracle::{Oracle, own_constraints};

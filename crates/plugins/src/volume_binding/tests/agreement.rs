@@ -1,11 +1,11 @@
 //! Checks that both forms agree, for any storage and any assumed changes.
 
 use framework::storage::{MIGRATED_PLUGINS, SELECTED_NODE};
-use framework::testing::{bound_claim, csi_node, handle, pod, storage_class};
 use framework::{Attempt, AttemptMut};
 use framework::{Pod, api};
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
+use testkit::{bound_claim, csi_node, handle, pod, storage_class};
 
 use super::*;
 use crate::arbitrary::{World, history};

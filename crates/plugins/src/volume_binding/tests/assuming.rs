@@ -1,6 +1,6 @@
 use framework::storage::{BOUND_BY_CONTROLLER, PersistentVolume, SELECTED_NODE};
-use framework::testing::{handle, node, pod, storage_class};
 use framework::{AttemptMut, Registry};
+use testkit::{handle, node, pod, storage_class};
 
 use super::super::assumed::AssumedObjects;
 use super::world::World;
@@ -183,7 +183,7 @@ fn changed_volume_is_no_longer_assumed_for_its_claim() {
 
 #[test]
 fn objects_without_versions_and_uids_can_be_assumed() {
-    let mut cluster = framework::testing::cluster([node("a").label("zone", "a").build()], []);
+    let mut cluster = testkit::cluster([node("a").label("zone", "a").build()], []);
     let objects = [local(), sized_claim("data", "local", "1Gi"), local_volume("pv", "1Gi", "a")];
     for object in objects {
         let bare =

@@ -2,7 +2,7 @@
 //! are not affected.
 
 use framework::storage::SELECTED_NODE;
-use framework::testing::{Harness, bound_claim, csi_node, pod, storage_class};
+use testkit::{Harness, bound_claim, csi_node, pod, storage_class};
 
 use super::filtering::{
     AFFINITY, BIND, MISSING, SPACE, anywhere, at, capacity, driver, harness, messages,

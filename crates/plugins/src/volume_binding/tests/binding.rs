@@ -1,6 +1,6 @@
 use framework::storage::{BIND_COMPLETED, BOUND_BY_CONTROLLER, MIGRATED_PLUGINS, SELECTED_NODE};
-use framework::testing::{bound_claim, csi_node, handle, pod, storage_class};
 use framework::{Answer, EventResource, ObjectKey, PodKey, Write};
+use testkit::{bound_claim, csi_node, handle, pod, storage_class};
 
 use super::world::{Reservation, World};
 use super::*;

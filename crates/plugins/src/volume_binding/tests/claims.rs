@@ -1,6 +1,6 @@
 use framework::storage::{BIND_COMPLETED, SELECTED_NODE};
-use framework::testing::{Harness, PodBuilder, bound_claim, handle, node, pod, storage_class};
 use framework::{AttemptMut, Code};
+use testkit::{Harness, PodBuilder, bound_claim, handle, node, pod, storage_class};
 
 use super::*;
 

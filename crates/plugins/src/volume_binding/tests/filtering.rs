@@ -1,6 +1,6 @@
 use framework::Attempt;
 use framework::storage::{MIGRATED_PLUGINS, SELECTED_NODE};
-use framework::testing::{Harness, bound_claim, csi_node, handle, node, pod, storage_class};
+use testkit::{Harness, bound_claim, csi_node, handle, node, pod, storage_class};
 
 use super::*;
 

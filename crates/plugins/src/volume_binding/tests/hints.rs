@@ -1,6 +1,6 @@
 use framework::storage::MIGRATED_PLUGINS;
-use framework::testing::{Harness, bound_claim, pod, storage_class};
 use framework::{ActionType, ClusterEvent, EventObjects, QueueingHint};
+use testkit::{Harness, bound_claim, pod, storage_class};
 
 use super::*;
 use crate::forms;

@@ -12,8 +12,8 @@ mod world;
 use std::sync::Arc;
 
 use framework::EventResource;
-use framework::testing::{StorageObject, claim, volume};
 use serde_json::{Value, json};
+use testkit::{StorageObject, claim, volume};
 
 use super::*;
 

@@ -1,4 +1,4 @@
-use framework::testing::{Harness, node, pod, storage_class};
+use testkit::{Harness, node, pod, storage_class};
 
 use super::world::World;
 use super::*;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use framework::testing::{PodBuilder, cluster, handle, node};
 use framework::{Answer, Pod, Write, merge_patch};
+use testkit::{PodBuilder, cluster, handle, node};
 
 use super::*;
 

@@ -2,8 +2,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::storage::BIND_COMPLETED;
-use crate::{Cluster, EventResource};
+use framework::storage::BIND_COMPLETED;
+use framework::{Cluster, EventResource};
 
 /// A storage object as the API server gives it.
 #[derive(Debug, Clone)]

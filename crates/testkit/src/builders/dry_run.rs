@@ -1,6 +1,6 @@
 //! Dry runs for tests, without an engine.
 
-use crate::{Cluster, CycleState, DryRun, NodeIx, NodeView, Overlay, PodIx, Status, Trial};
+use framework::{Cluster, CycleState, DryRun, NodeIx, NodeView, Overlay, PodIx, Status, Trial};
 
 /// Dry runs with one function in place of the filters of a profile, and without PreFilter extensions.
 pub struct FakeDryRun<'a, F> {

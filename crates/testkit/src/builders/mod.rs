@@ -1,19 +1,13 @@
-//! The test kit: builders of pods, nodes, storage objects and clusters, and a harness that runs one
-//! plugin.
+//! Builders of pods, nodes, storage objects and clusters, and what a plugin is called with.
 
-mod commit;
 mod dry_run;
 mod handle;
-mod harness;
 mod node;
-mod notify;
 mod pod;
 mod storage;
 
-pub use commit::Commit;
 pub use dry_run::FakeDryRun;
 pub use handle::{HandleParts, handle};
-pub use harness::{Harness, Run};
 pub use node::{NodeBuilder, node};
 pub use pod::{PodBuilder, pod};
 pub use storage::{
@@ -22,7 +16,7 @@ pub use storage::{
 
 use std::sync::Arc;
 
-use crate::{Cluster, Node, Pod};
+use framework::{Cluster, Node, Pod};
 
 /// Creates a cluster of these nodes, with each pod on the node that it names.
 pub fn cluster(

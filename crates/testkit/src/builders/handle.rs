@@ -1,10 +1,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::preemption::PreemptionProgress;
-use crate::{
-    Cluster, Commands, Handle, NominatedPods, PendingPods, Pod, Time, WaitingPods, WallOffset,
-};
+use framework::preemption::PreemptionProgress;
+use framework::{Cluster, Commands, Handle, PendingPods, Pod, Time, WaitingPods, WallOffset};
 
 /// The owner of what a [`Handle`] shows beside the cluster. By default there are no pods of any kind,
 /// no preemptions, and the time is [`Time::ZERO`].
@@ -51,14 +49,4 @@ pub fn handle(cluster: &Cluster) -> Handle<'_> {
     let parts = PARTS.with(|parts| *parts);
     parts.commands.take();
     parts.handle(cluster)
-}
-
-impl NominatedPods for BTreeMap<Arc<str>, Vec<Arc<Pod>>> {
-    fn nodes(&self) -> Vec<Arc<str>> {
-        self.keys().cloned().collect()
-    }
-
-    fn nominated_to(&self, node: &str) -> Vec<Arc<Pod>> {
-        self.get(node).cloned().unwrap_or_default()
-    }
 }

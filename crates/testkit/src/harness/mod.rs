@@ -1,13 +1,19 @@
 //! The harness: runs one plugin through a scheduling cycle, against a small cluster.
 
+mod commit;
+mod notify;
+mod rankings;
+
+pub use commit::Commit;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{HandleParts, StorageObject};
-use crate::{
+use crate::{HandleParts, StorageObject};
+use framework::{
     Attempt, AttemptMut, Cluster, ClusterEvent, CycleState, EventObjects, EventResource, Filter,
     Handle, MAX_NODE_SCORE, MIN_NODE_SCORE, Node, NodeBits, NodeIx, PerNode, Plugin, Pod,
     QueueingHint, Status, Verdicts,
@@ -16,9 +22,9 @@ use crate::{
 /// A plugin and a small cluster to run it against.
 ///
 /// ```
-/// # use loadmaster_framework as framework;
-/// use framework::testing::{Harness, node, pod};
+/// # use loadmaster_testkit as testkit;
 /// use framework::{Attempt, Filter, NodeView, Plugin, Status};
+/// use testkit::{Harness, node, pod};
 ///
 /// struct OnlySsd;
 ///
@@ -39,9 +45,9 @@ use crate::{
 /// assert_eq!(run.verdicts["b"].message(), "node(s) had no ssd");
 /// ```
 pub struct Harness {
-    pub(super) plugin: Plugin,
-    pub(super) cluster: Cluster,
-    pub(super) parts: HandleParts,
+    plugin: Plugin,
+    cluster: Cluster,
+    parts: HandleParts,
 }
 
 /// The answers of a plugin about one pod.
@@ -317,8 +323,8 @@ impl Cycle<'_> {
 mod tests {
 
     use super::*;
-    use crate::testing::{node, pod};
-    use crate::{NodeView, Score};
+    use crate::{node, pod};
+    use framework::{NodeView, Score};
 
     /// A filter whose set form ignores the rule of its one-node form.
     struct Forgetful;

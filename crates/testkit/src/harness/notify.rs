@@ -1,7 +1,7 @@
 //! Runs what is called outside of a scheduling attempt: timers and notifications.
 
 use super::Harness;
-use crate::{Attempt, Command, CycleState, Pod};
+use framework::{Attempt, Command, CycleState, Pod};
 
 impl Harness {
     /// Runs the timer of the plugin with `token`, at the [time](Self::at) of the harness. Returns the
@@ -49,8 +49,8 @@ impl Harness {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::pod;
-    use crate::{Handle, Plugin, PodDeleted, PodKey, PostBind, Time, Timer};
+    use crate::pod;
+    use framework::{Handle, Plugin, PodDeleted, PodKey, PostBind, Time, Timer};
 
     /// Activates a pod whenever it is called, and names it after the call.
     struct Activates;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Harness;
-use crate::{
+use framework::{
     AttemptMut, Cluster, Command, CycleState, PermitVerdict, Pod, Status, Time, WaitingPod,
 };
 
@@ -111,14 +111,14 @@ impl Harness {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{node, pod};
-    use crate::{Handle, Permit, Plugin, Reserve};
+    use crate::{node, pod};
+    use framework::{Handle, Permit, Plugin, Reserve};
 
     /// Lets a pod wait for a second one. Allows or rejects both together.
     struct Pair;
 
     impl Pair {
-        fn other(handle: &Handle<'_>) -> Option<crate::Uid> {
+        fn other(handle: &Handle<'_>) -> Option<framework::Uid> {
             handle.waiting.keys().next().cloned()
         }
     }
