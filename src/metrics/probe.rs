@@ -215,9 +215,6 @@ impl Probe for EngineProbe {
                 family.total.with_label_values(&[result, profile]).inc();
                 self.enter(profile);
             }
-            Count::Repeated { profile } => {
-                family.repeated.with_label_values(&[profile]).inc();
-            }
             Count::Scheduled {
                 profile, attempts, took, since_first_active, after_flush, ..
             } => {
@@ -405,17 +402,6 @@ mod tests {
                 ("plugin_execution_duration_seconds_count", &format!("{labels} status=Success"), 1),
             ],
         );
-    }
-
-    #[test]
-    fn repeated_rejection_is_no_attempt() {
-        let (mut probe, metrics) = probe();
-        attempt(&mut probe, "a", &"NodeName".into(), Code::Skip);
-        probe.count(Count::Repeated { profile: "a" });
-        let text = metrics.render();
-        let line = "loadmaster_repeated_rejections_total{profile=\"a\"} 1";
-        assert!(text.lines().any(|known| known == line), "{text}");
-        assert!(!text.contains("scheduler_scheduling_attempt_duration_seconds_count"), "{text}");
     }
 
     #[test]

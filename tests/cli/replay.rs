@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use engine::ports::Ports;
 use engine::{Change, EffectKind, Engine, Input, Output};
+use framework::{Answer, Pod, Time};
 use loadmaster::config::{self, Gates};
 use loadmaster::recorder::RecordedSetup;
 use recording::{Compressor, Encoder, Header};
-use framework::{Answer, Pod, Time};
 use testkit::{PodBuilder, node, pod};
 
 use super::loadmaster;

@@ -32,5 +32,18 @@ pub static PREEMPTION_PAUSES: EngineCounter = EngineCounter {
            ([preemption wars](operations.md#preemption-wars))",
 };
 
+/// Rejections that repeat the condition of a pod.
+pub static REPEATED_REJECTIONS: EngineCounter = EngineCounter {
+    name: "loadmaster_repeated_rejections_total",
+    labels: &["profile"],
+    help: "Rejections of pods before the end of their backoff, or for pods of their template, that \
+           repeat the condition of the pod. They are no attempts.",
+    page: "Rejections before the end of the backoff, or of a pod that is tried for others of its \
+           template, that repeat the condition of the pod ([0058](decisions/0058-looks.md)). They \
+           are no attempts: only this metric, `scheduler_scheduling_algorithm_duration_seconds` \
+           and the metrics of extension points and plugins count them",
+};
+
 /// All counters of the engine.
-pub static ALL: [&EngineCounter; 2] = [&BINDS_OF_UNKNOWN_OUTCOME, &PREEMPTION_PAUSES];
+pub static ALL: [&EngineCounter; 3] =
+    [&BINDS_OF_UNKNOWN_OUTCOME, &PREEMPTION_PAUSES, &REPEATED_REJECTIONS];

@@ -9,12 +9,12 @@ use framework::{
 
 use crate::attempt::Outcome;
 use crate::context::{Context, PodEvent};
+use crate::counters::REPEATED_REJECTIONS;
 use crate::cycle::FitError;
 use crate::effect::EffectId;
 use crate::ports::Count;
 use crate::profile::Profile;
-use crate::queue::Queue;
-use crate::world::{View, World};
+use crate::world::World;
 
 /// A failed attempt.
 #[derive(Debug, Clone)]
@@ -125,19 +125,13 @@ impl Failure {
     /// Whether the attempt is a look: the queue may leave it out of account, and the watch shows its condition, which
     /// this scheduler wrote with an event. An attempt that involves a nomination is none, because it renews or
     /// clears the nomination.
-    pub(crate) fn is_look(
-        &self,
-        queued: &QueuedPod,
-        view: &View,
-        queue: &Queue,
-        now: Time,
-    ) -> bool {
-        if !self.code.is_rejection() || !queue.may_look(queued, now) {
+    pub(crate) fn is_look(&self, queued: &QueuedPod, world: &World, now: Time) -> bool {
+        if !self.code.is_rejection() || !world.queue().may_look(queued, now) {
             return false;
         }
-        let known = view.pending().get(&queued.pod.key);
+        let known = world.pending().get(&queued.pod.key);
         let Some(known) = known.filter(|known| known.uid == queued.pod.uid) else { return false };
-        let nominator = view.nominator();
+        let nominator = world.nominator();
         let is_nominated = nominator.node_of(&known.uid).is_some()
             || nominator.written(known).is_some()
             || known.nominated_node_name().is_some();
@@ -158,7 +152,7 @@ impl Failure {
         world: &mut World,
         cx: &mut Context<'_>,
     ) -> Outcome {
-        cx.probe.count(Count::Repeated { profile: &profile.scheduler_name });
+        cx.probe.count(Count::of(&REPEATED_REJECTIONS, &[&profile.scheduler_name]));
         self.name_rejectors(&mut queued);
         world.put_back(queued, cx);
         Outcome::Repeated(self.message)

@@ -277,12 +277,6 @@ pub enum Count<'a> {
         /// Scheduler name of the profile.
         profile: &'a str,
     },
-    /// An attempt found that no node can take the pod, as its condition says already, and does not count
-    /// (`loadmaster_repeated_rejections_total`).
-    Repeated {
-        /// Scheduler name of the profile.
-        profile: &'a str,
-    },
     /// A pod was bound.
     Scheduled {
         /// The pod, as it was assumed.

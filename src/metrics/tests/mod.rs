@@ -42,7 +42,6 @@ fn with_samples() -> Arc<Metrics> {
     probe.stop(reserve, Code::Error);
     probe.count(Count::Incoming { queue: "active", event: "NodeAdd" });
     probe.count(Count::Attempt { result: "scheduled", profile: "a" });
-    probe.count(Count::Repeated { profile: "a" });
     probe.count(Count::Scheduled {
         pod: &pod("p").build(),
         choice: &Choice { node: "n".into(), ties: 1, total: None, feasible: 1, evaluated: 1 },

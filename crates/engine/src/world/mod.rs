@@ -376,7 +376,7 @@ impl World {
 
     /// Requeues a pod whose attempt was a look, as last seen; see [`Queue::put_back_if_not_present`].
     pub(crate) fn put_back(&mut self, mut queued: QueuedPod, cx: &mut Context<'_>) {
-        if let Some(known) = self.view.pending.get(&queued.pod.key) {
+        if let Some(known) = self.pending.get(&queued.pod.key) {
             queued.set_pod(known.clone());
         }
         let (queue, mut cx) = self.queue_and_context(cx);

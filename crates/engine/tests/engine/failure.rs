@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
+use engine::counters::REPEATED_REJECTIONS;
 use engine::{EffectKind, Outcome};
-use framework::{Status, api};
-use testkit::{PodBuilder, pod};
+use framework::{ActionType, Command, Status, api};
+use testkit::{PodBuilder, node, pod};
 
 use crate::harness::*;
 
@@ -266,7 +267,10 @@ fn rejection_that_is_repeated_during_the_backoff_does_not_count() {
     }
     let (_, queued) = world.engine.queue().get(&key("p")).unwrap();
     assert_eq!((queued.attempts, queued.unschedulable_count), (1, 1));
-    assert_eq!((world.probe.attempts.len(), world.probe.repeated), (1, 3));
+    assert_eq!(
+        (world.probe.attempts.len(), world.probe.counted(&REPEATED_REJECTIONS).len()),
+        (1, 3)
+    );
     let uid = queued.pod.uid.clone();
     assert_eq!(world.engine.records().of_pod(&uid).len(), 1);
 
@@ -315,6 +319,6 @@ fn rejection_counts_if_a_plugin_gives_a_command_or_the_pod_is_nominated() {
         let mut world = backing_off(plugin, p);
         wake(&mut world, "yes");
         assert!(matches!(world.attempt(), Outcome::Unschedulable(_)));
-        assert_eq!(world.probe.repeated, 0);
+        assert_eq!(world.probe.counted(&REPEATED_REJECTIONS).len(), 0);
     }
 }
