@@ -1,6 +1,6 @@
 //! What admission of an API server fills into the pods and claims of the input that no API server has admitted.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use admission::{Cause, Classes, Given, Refusal};
@@ -103,6 +103,20 @@ impl Admission {
         let ranges = self.limit_ranges.entry(namespace).or_default();
         ranges.retain(|own| own["metadata"]["name"] != *name);
         ranges.push(object.clone());
+    }
+
+    /// Returns the LimitRanges of these namespaces that limit claims.
+    pub(super) fn ranges_of_claims(&self, namespaces: &BTreeSet<String>) -> Vec<String> {
+        let limits_claims = |range: &&Value| {
+            let mut limits = range["spec"]["limits"].as_array().into_iter().flatten();
+            limits.any(|limit| limit["type"] == "PersistentVolumeClaim")
+        };
+        let of = |namespace: &String| {
+            let ranges = self.limit_ranges(namespace).filter(limits_claims);
+            let names = ranges.filter_map(|range| range["metadata"]["name"].as_str());
+            names.map(|name| format!("{namespace}/{name}")).collect::<Vec<_>>()
+        };
+        namespaces.iter().flat_map(of).collect()
     }
 
     /// Remembers a pod that no API server has admitted.

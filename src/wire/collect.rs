@@ -165,6 +165,8 @@ pub(crate) struct Collector<'a> {
     admission: Admission,
     /// Objects that limit the pods of a namespace or a queue, which nothing reads.
     quotas: Vec<String>,
+    /// The namespaces of claims that no API server has stored.
+    new_claims: BTreeSet<String>,
     strays: Vec<Stray>,
     plurals: Plurals,
     unnamed: Vec<Unnamed>,
@@ -211,6 +213,7 @@ impl<'a> Collector<'a> {
             generated: BTreeMap::new(),
             admission: Admission::default(),
             quotas: Vec::new(),
+            new_claims: BTreeSet::new(),
             strays: Vec::new(),
             plurals: Plurals::default(),
             unnamed: Vec::new(),
@@ -511,6 +514,10 @@ impl<'a> Collector<'a> {
             return;
         }
         match (version, kind) {
+            ("v1", "PersistentVolumeClaim") if text(&object, "creationTimestamp").is_empty() => {
+                let given = Some(text(&object, "namespace")).filter(|own| !own.is_empty());
+                self.new_claims.insert(given.unwrap_or(DEFAULT_NAMESPACE).to_owned());
+            }
             ("apiextensions.k8s.io/v1", "CustomResourceDefinition") => self.plurals.learn(&object),
             ("resource.k8s.io/v1", "ResourceClaimTemplate")
                 if self.wanted.reads(&EventResource::ResourceClaim) =>
@@ -653,6 +660,13 @@ impl<'a> Collector<'a> {
         if !self.quotas.is_empty() {
             let names = some_of(self.quotas.iter().map(String::as_str));
             self.warn(format!("quotas are not read ({names}): pods beyond them count as admitted"));
+        }
+        let ranges = self.admission.ranges_of_claims(&self.new_claims);
+        if !ranges.is_empty() {
+            let names = some_of(ranges.iter().map(String::as_str));
+            self.warn(format!(
+                "LimitRanges are not read for claims ({names}): claims beyond them count as admitted"
+            ));
         }
     }
 

@@ -87,6 +87,21 @@ fn pipeline_stops_what_cannot_be_read() {
 }
 
 #[test]
+fn limits_of_claims_are_named() {
+    let range = "---\napiVersion: v1\nkind: LimitRange\nmetadata: {name: r}\n\
+                 spec: {limits: [{type: PersistentVolumeClaim, max: {storage: 1Gi}}]}\n";
+    let claim = "---\napiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: c}\n\
+                 spec: {accessModes: [ReadWriteOnce], storageClassName: '', resources: {requests: {storage: 2Gi}}}\n";
+    let found = simulated(&(nodes(1) + range + claim));
+    assert_eq!(
+        warnings(&found),
+        ["LimitRanges are not read for claims (default/r): claims beyond them count as admitted"]
+    );
+    let stored = claim.replace("{name: c}", "{name: c, creationTimestamp: '2026-01-01T00:00:00Z'}");
+    assert!(warnings(&simulated(&(nodes(1) + range + &stored))).is_empty());
+}
+
+#[test]
 fn objects_that_are_given_twice_in_a_change_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let dump = folder.path().join("dump.yaml");
