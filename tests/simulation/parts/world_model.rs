@@ -482,7 +482,15 @@ impl Model {
             Some(known) if known.uid == queued.pod.uid => {
                 queued.pod = known.clone();
                 self.on_queue(now, |queue, around| queue.fail(queued, around));
+                let before = self.nominated_node(&known.uid);
                 self.nominate(&known, nominating);
+                if before.is_some() && self.nominated_node(&known.uid) != before {
+                    let event = assigned_event(ActionType::DELETE, Some(known.clone()), None);
+                    let may_move = |other: &Pod| {
+                        other.uid != known.uid && other.priority() <= known.priority()
+                    };
+                    self.notify(&event, &may_move, now);
+                }
                 Some(known)
             }
             Some(_) => {

@@ -351,8 +351,9 @@ impl World {
         queue.attempt_ended(pod, &mut cx);
     }
 
-    /// Requeues a pod whose attempt failed, and nominates it as the attempt asks. Returns the pod as
-    /// last seen, or `None` if another pod of the same name has replaced it.
+    /// Requeues a pod whose attempt failed, and nominates it as the attempt asks. If it loses a nomination, other pods may
+    /// use the room, whether or not the API server takes the write. Returns the pod as last seen, or `None` if another
+    /// pod of the same name has replaced it.
     pub fn requeue_failed(
         &mut self,
         mut queued: QueuedPod,
@@ -370,7 +371,16 @@ impl World {
         queued.set_pod(known.clone());
         let (queue, mut queue_cx) = self.queue_and_context(cx);
         queue.add_unschedulable_if_not_present(queued, &mut queue_cx);
+        let before = self.nominator.node_of(&known.uid).cloned();
         self.nominator.add(known.clone(), nominating);
+        if let Some(before) = before
+            && self.nominator.node_of(&known.uid) != Some(&before)
+        {
+            let (lost, priority) = (nominated_to(known.clone(), before), known.priority());
+            let event = ObjectEvent::assigned_pod(ActionType::DELETE, Some(lost), None);
+            let may_move = |other: &Pod| other.uid != known.uid && other.priority() <= priority;
+            self.move_pods_if(&event, &may_move, cx);
+        }
         Some(known)
     }
 

@@ -1,8 +1,12 @@
 //! Nominated pods: room kept for others, and the node a pod is nominated to itself.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use engine::Outcome;
 use framework::{
-    Attempt, AttemptMut, Filter, NodeView, Plugin, Pod, PreFilter, PreFilterResult, Status,
+    ActionType, Attempt, AttemptMut, Filter, NodeView, NominatingInfo, Plugin, Pod,
+    PostFilterResult, PreFilter, PreFilterResult, Status,
 };
 use testkit::{PodBuilder, node, pod};
 
@@ -177,4 +181,33 @@ fn verdict_on_a_nominated_node_outside_the_search_is_reported() {
     let text = "1 c is full, 1 full, 1 node(s) didn't satisfy plugin(s) [Narrow]";
     let message = format!("0/3 nodes are available: {text}.");
     assert_eq!(outcome, Outcome::Unschedulable(message));
+}
+
+#[test]
+fn pod_that_loses_its_nomination_in_an_attempt_wakes_those_that_kept_clear_of_it() {
+    let gives_up = Arc::new(AtomicBool::new(false));
+    let switch = gives_up.clone();
+    let guard = fake("Guard")
+        .on(node_event(ActionType::UPDATE_NODE_LABEL))
+        .filter(|pod, _| if pod.labels.get("held").is_some() { no("held") } else { yes() })
+        .post_filter(move |_, _, _| PostFilterResult {
+            status: no("no help"),
+            nominating: match switch.load(Relaxed) {
+                true => NominatingInfo::Override("".into()),
+                false => NominatingInfo::Noop,
+            },
+        });
+    let mut world = Setup::new([guard, fit()]).build();
+    let small = || node("small").allocatable("cpu", "2");
+    world.node(small());
+    world.pod(pod("guest").cpu("2").label("held", "yes").nominated("small"));
+    world.run();
+    assert!(matches!(world.schedule(pod("other").cpu("2")), Outcome::Unschedulable(_)));
+    gives_up.store(true, Relaxed);
+    world.node(small().label("woken", "yes"));
+    assert_eq!((world.place("guest"), world.place("other")), ("backoff", "unschedulable"));
+    assert!(matches!(world.attempt(), Outcome::Unschedulable(_)));
+    // The API server has not taken the write yet.
+    assert_eq!((world.place("guest"), world.place("other")), ("unschedulable", "backoff"));
+    assert_eq!(world.attempt(), Outcome::Assumed("small".into()));
 }
