@@ -1,6 +1,7 @@
 //! No work in vain: pods of one template share the answer of an attempt.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 #[path = "../../benches/wake_ups/workload.rs"]
 mod workload;
@@ -53,4 +54,19 @@ fn pods_of_one_template_are_tried_once_per_change() {
     let deletions = 2 * EACH;
     assert!(replay.failed <= 3 * deletions, "{} failed attempts", replay.failed);
     assert!(replay.most_of_one_pod <= 10, "one pod failed {} times", replay.most_of_one_pod);
+}
+
+/// Blockers are deleted at the pace of looks, one in 10 ms.
+#[test]
+fn blockers_deleted_one_by_one_cost_a_waiting_pod_an_attempt_for_each_backoff() {
+    for answers in Answers::ALL {
+        let mut replay = Replay::new(NODES, answers);
+        replay.interval = Duration::from_millis(10);
+        replay.run();
+        let Replay { failed, most_of_one_pod, looks, .. } = replay;
+        assert!(looks > 0, "{answers:?}");
+        let waiting = EACH * Rejector::ALL.len();
+        assert!(failed <= waiting, "{answers:?}: {failed} failed attempts of {waiting} pods");
+        assert!(most_of_one_pod <= 3, "{answers:?}: one pod failed {most_of_one_pod} times");
+    }
 }
