@@ -1,11 +1,14 @@
 //! DynamicResources.
 
+use std::time::Duration;
+
 use framework::ActionType as A;
 use framework::EventResource as R;
 use serde_json::{Value, json};
 
 use super::objects::{Object, create, delete, label, node, object, patch, pod, taint};
 use super::scenario::{Expected, Scenario};
+use super::world::World;
 use Expected::{Bound, Left, Retried};
 
 const API: &str = "resource.k8s.io/v1";
@@ -146,4 +149,24 @@ fn without_generated_claim() -> Scenario {
 #[test]
 fn dynamic_resources_rejects_a_pod() {
     scenarios().iter().for_each(Scenario::check);
+}
+
+/// All pods decide to allocate the claim, which one of them does. kube-scheduler makes 686 failed attempts.
+#[test]
+fn pods_that_share_a_claim_fail_at_most_once_each() {
+    const PODS: usize = 256;
+    let roomy = node("n").status(json!({"allocatable": {"cpu": "999", "pods": "999"}}));
+    let given = [roomy, class("gpu"), claim("c"), slice(&["x"])].map(create);
+    let mut world = World::new("", &given);
+    world.decide_in_batches();
+    for number in 0..PODS {
+        let spec = json!({"resourceClaims": [{"name": "c", "resourceClaimName": "c"}]});
+        world.happens(&create(pod(&format!("p{number}")).spec(spec)));
+    }
+    world.settle();
+    world.pass(Duration::from_secs(60));
+    let bound = (0..PODS).filter(|number| world.is_bound(&format!("p{number}"))).count();
+    assert_eq!(bound, PODS);
+    let failed = world.all_attempts() - bound;
+    assert!(failed <= PODS, "{failed} failed attempts");
 }

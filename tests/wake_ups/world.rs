@@ -25,7 +25,7 @@ use crate::api_server::{change, serve, watch};
 /// The initial time, in seconds since 1970.
 const BEGINNING: i64 = 1_790_000_000;
 /// Maximum number of steps at one point of time; more means an endless loop.
-const MOST_AT_ONCE: usize = 1000;
+const MOST_AT_ONCE: usize = 10_000;
 /// Seed of the store and of the scheduler.
 const SEED: u64 = 1;
 
@@ -53,6 +53,8 @@ pub(crate) struct World {
     /// The pods that were tried, one entry per attempt.
     tried: Vec<PodKey>,
     heard: Heard,
+    /// Whether the requests of all pods that are ready are made before the first one is sent.
+    in_batches: bool,
 }
 
 /// The reaction of the API server to deletions by the scheduler.
@@ -115,7 +117,9 @@ impl World {
         let scheduler = Scheduler::new(engine, api_dispatcher, event_recorder);
         let heard = Heard::default();
         let tried = Vec::new();
-        let mut world = Self { store, watches, scheduler, deletions, now, tried, heard };
+        let in_batches = false;
+        let mut world =
+            Self { store, watches, scheduler, deletions, now, tried, heard, in_batches };
         given.into_iter().for_each(|step| world.carry_out(step));
         world.learn();
         world.on_scheduler(Scheduler::set_synced);
@@ -126,6 +130,11 @@ impl World {
     /// Lets deletions succeed from now on.
     pub(crate) fn serve_deletions(&mut self) {
         self.deletions = Deletions::Served;
+    }
+
+    /// From now on tries all pods that are ready before it sends a request.
+    pub(crate) fn decide_in_batches(&mut self) {
+        self.in_batches = true;
     }
 
     /// Carries out an action and reports it to the scheduler, which tries no pod yet.
@@ -145,6 +154,9 @@ impl World {
         for _ in 0..MOST_AT_ONCE {
             let attempt = self.on_scheduler(Scheduler::schedule_one);
             self.tried.extend(attempt.iter().map(|attempt| attempt.pod.key.clone()));
+            if self.in_batches && attempt.is_some() {
+                continue;
+            }
             if !self.send() && !self.learn() && attempt.is_none() {
                 return;
             }
@@ -161,6 +173,11 @@ impl World {
             self.settle();
         }
         self.now = end;
+    }
+
+    /// Returns the number of attempts of all pods.
+    pub(crate) fn all_attempts(&self) -> usize {
+        self.tried.len()
     }
 
     /// Returns the number of attempts of the pod.
