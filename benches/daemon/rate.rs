@@ -1,4 +1,5 @@
-//! Pods that come at a fixed rate after the start, as most pods do: each is a change, a decision and two requests of its own.
+//! Pods that come at a fixed rate after the start, as most pods do: each is a change, a decision
+//! and two requests of its own.
 //!
 //! The API server is the sandbox, or kube-apiserver from the folder `KUBEBUILDER_ASSETS`.
 

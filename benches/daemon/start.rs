@@ -1,5 +1,5 @@
-//! Starts with a backlog of pods: the first start of a scheduler, one after a leader that released its Lease, one without
-//! election, and one after a leader that crashed.
+//! Starts with a backlog of pods: the first start of a scheduler, one after a leader that released
+//! its Lease, one without election, and one after a leader that crashed.
 //!
 //! The API server is the sandbox, or kube-apiserver from the folder `KUBEBUILDER_ASSETS`.
 

@@ -19,8 +19,9 @@ const PODS: usize = 64_000;
 /// Number of applications whose pods have spread constraints and affinity.
 const APPLICATIONS: usize = 10;
 
-/// Prints the time that a pod takes to be placed on a node, and taken off at the end of the savepoint:
-/// for plain pods, and for pods with spread constraints or affinity, which are counted by queries.
+/// Prints the time that a pod takes to be placed on a node, and taken off at the end of the
+/// savepoint: for plain pods, and for pods with spread constraints or affinity, which are counted
+/// by queries.
 pub(crate) fn print(sizes: &[usize]) {
     println!("\n{:>8} {:>9} {:>6} {:>12} {:>12}", "nodes", "pods", "group", "plain", "mixed");
     for nodes in sizes.iter().copied() {

@@ -14,8 +14,8 @@ const VARIABLE: &str = "KUBECONFIG";
 /// The file of kubectl in the home folder.
 const DEFAULT_FILE: &str = ".kube/config";
 
-/// Reads the kubeconfig of kubectl: the files of `$KUBECONFIG`, of which those that are absent are left out, or the
-/// one in the home folder.
+/// Reads the kubeconfig of kubectl: the files of `$KUBECONFIG`, of which those that are absent are
+/// left out, or the one in the home folder.
 ///
 /// # Errors
 /// The file, and the reason why it cannot be used.
@@ -96,7 +96,8 @@ pub(super) async fn client_config(
     config.map_err(|error| error_chain(&error))
 }
 
-/// Adds the scheme to an address without one, as client-go does: HTTPS if there are settings for it.
+/// Adds the scheme to an address without one, as client-go does: HTTPS if there are settings for
+/// it.
 fn complete_address(cluster: &mut Cluster) {
     let has_tls = cluster.certificate_authority.is_some()
         || cluster.certificate_authority_data.is_some()

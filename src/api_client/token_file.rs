@@ -37,7 +37,8 @@ impl TokenFile {
         Ok(Self { path: path.to_owned(), last: Mutex::new(last) })
     }
 
-    /// Returns the header with the token. While the file cannot be read, the last token stays in use.
+    /// Returns the header with the token. While the file cannot be read, the last token stays in
+    /// use.
     pub(super) fn header(&self) -> HeaderValue {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if last.since.elapsed() >= FRESH {

@@ -145,8 +145,9 @@ fn client_over<C: Connect + Clone + Send + Sync + 'static>(
     Ok(HttpClient(BoxCloneSyncService::new(service)))
 }
 
-/// Opens the token file of the credentials, if there is one. The kube crate takes the end of the line for a part of the
-/// token. A token beside the file counts only if the file cannot be read, as in client-go.
+/// Opens the token file of the credentials, if there is one. The kube crate takes the end of the
+/// line for a part of the token. A token beside the file counts only if the file cannot be read, as
+/// in client-go.
 fn token_file(config: &kube::Config) -> Result<Option<TokenFile>, kube::Error> {
     let user = &config.auth_info;
     match user.token_file.as_deref().map(|path| TokenFile::open(Path::new(path))) {

@@ -142,7 +142,8 @@ impl Setup {
         Ok(wanted.with_whole(whole))
     }
 
-    /// Returns the settings of a simulation under this configuration, with the extenders that are called.
+    /// Returns the settings of a simulation under this configuration, with the extenders that are
+    /// called.
     ///
     /// # Errors
     /// A profile lacks NodeResourcesFit, which an extender needs.

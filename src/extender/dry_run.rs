@@ -59,8 +59,8 @@ fn client(runtime: &Arc<Runtime>, all: &Arc<[HttpExtender]>) -> DryRunClient {
     }
 }
 
-/// The client of one dry run. Calls take no virtual time. An extender that did not answer within its time limit is not
-/// called again.
+/// The client of one dry run. Calls take no virtual time. An extender that did not answer within
+/// its time limit is not called again.
 struct DryRunClient {
     extenders: Extenders,
     /// The calls of each extender, by its index.
@@ -92,7 +92,8 @@ impl Calls {
 }
 
 impl DryRunClient {
-    /// Returns the outcome of a call to an extender, which is made unless an earlier one had no answer.
+    /// Returns the outcome of a call to an extender, which is made unless an earlier one had no
+    /// answer.
     fn call<T>(
         &mut self,
         extender: usize,

@@ -1,7 +1,7 @@
 //! `/debug/pprof/`: CPU and heap profiles of the running scheduler.
 //!
-//! A build with the feature `profiling` samples all threads while a request asks for it, and samples
-//! allocations from its start. Other builds answer how to obtain a profile.
+//! A build with the feature `profiling` samples all threads while a request asks for it, and
+//! samples allocations from its start. Other builds answer how to obtain a profile.
 
 use axum::Router;
 use axum::http::{StatusCode, header};

@@ -113,8 +113,8 @@ impl EngineProbe {
         }
     }
 
-    /// Records the duration of an attempt that found no node, unless the attempt does not count. An attempt
-    /// that found one is recorded by [`Count::Scheduled`].
+    /// Records the duration of an attempt that found no node, unless the attempt does not count. An
+    /// attempt that found one is recorded by [`Count::Scheduled`].
     fn attempt_ended(&self, profile: &str, code: Code, seconds: f64) {
         let result = match code {
             Code::Success | Code::Skip => return,

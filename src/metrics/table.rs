@@ -1,4 +1,5 @@
-//! The registration of metrics. Each is declared once: registry and `docs/metrics.md` follow from it.
+//! The registration of metrics. Each is declared once: registry and `docs/metrics.md` follow from
+//! it.
 
 use prometheus::core::{Collector, MetricVec, MetricVecBuilder};
 use prometheus::proto::MetricType;

@@ -135,8 +135,8 @@ impl Admission {
         self.waiting.is_empty()
     }
 
-    /// Returns the pod of this name as an API server would answer its creation, if it waits. A class that the pod names
-    /// and that the input lacks is no refusal: the cluster may have it.
+    /// Returns the pod of this name as an API server would answer its creation, if it waits. A
+    /// class that the pod names and that the input lacks is no refusal: the cluster may have it.
     pub(super) fn admitted(&mut self, key: &PodKey) -> Option<Admitted> {
         let raw = self.waiting.remove(key)?;
         let mut pod = serde_json::from_str(raw.get()).ok()?;

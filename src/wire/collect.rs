@@ -47,8 +47,8 @@ pub struct Input {
     pub workloads: Vec<Box<RawValue>>,
     /// Number of objects of every other kind.
     pub others: BTreeMap<String, usize>,
-    /// Files of folders that are left out because they cannot be parsed, and workloads without a name. They may hold
-    /// anything.
+    /// Files of folders that are left out because they cannot be parsed, and workloads without a
+    /// name. They may hold anything.
     pub unreadable: Vec<Fault>,
     /// Pods that are left out because an API server would refuse them, with the reason.
     pub refused: BTreeMap<PodKey, String>,
@@ -117,8 +117,8 @@ impl Wanted {
 pub struct PodObject {
     /// The compact form.
     pub pod: Pod,
-    /// The object as it was read; `None` if the pod has a node already, no claims are made from its templates, and it
-    /// is not wanted whole.
+    /// The object as it was read; `None` if the pod has a node already, no claims are made from its
+    /// templates, and it is not wanted whole.
     pub raw: Option<Arc<RawValue>>,
     /// Time of its creation.
     pub created: Option<Time>,
@@ -280,8 +280,8 @@ impl<'a> Collector<'a> {
         *number += 1;
     }
 
-    /// Warns of an object that is given twice: in the input, or in the change. Nodes and pods of the input are looked at
-    /// when they are taken.
+    /// Warns of an object that is given twice: in the input, or in the change. Nodes and pods of
+    /// the input are looked at when they are taken.
     fn note_identity(&mut self, at: &Location, version: &str, kind: &str, object: &Value) {
         let name = text(object, "name");
         let is_own = version == "v1" && ["Node", "Pod"].contains(&kind);

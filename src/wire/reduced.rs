@@ -17,8 +17,9 @@ const BUDGET: &[[&str; 2]] = &[
     ["status", "disruptedPods"],
 ];
 
-/// Returns the fields of a kind with many objects whose status changes often, by section and name: the objects
-/// stay small, and a change of any other field is no change. All fields are kept if none is returned.
+/// Returns the fields of a kind with many objects whose status changes often, by section and name:
+/// the objects stay small, and a change of any other field is no change. All fields are kept if
+/// none is returned.
 const fn fields(kind: &EventResource) -> &'static [[&'static str; 2]] {
     use EventResource as R;
     match kind {

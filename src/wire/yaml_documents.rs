@@ -93,7 +93,8 @@ fn parts(text: &str) -> Vec<(usize, &str)> {
     for (index, line) in text.split_inclusive('\n').enumerate() {
         if let Some(rest) = after_separator(line) {
             parts.push((start_line, &text[start..offset]));
-            // Text after the dashes on the same line belongs to the next document. The library takes no tab there.
+            // Text after the dashes on the same line belongs to the next document. The library
+            // takes no tab there.
             let is_idle = matches!(rest.trim_start().as_bytes(), [] | [b'#', ..]);
             let left = if is_idle { usize::from(rest.ends_with('\n')) } else { rest.len() };
             start = offset + line.len() - left;

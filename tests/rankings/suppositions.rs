@@ -83,7 +83,8 @@ fn in_words(trial: Option<Trial>) -> String {
     }
 }
 
-/// Runs a history by the full pass and by rankings, with questions, and by rankings without questions.
+/// Runs a history by the full pass and by rankings, with questions, and by rankings without
+/// questions.
 fn compare(seed: u64) {
     let extent = Extent { steps: STEPS, nodes: 30, variants: 2 };
     let mut all = [Form::Set, Form::Ranked, Form::Ranked].map(|form| Scheduler::new(seed, form));

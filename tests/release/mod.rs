@@ -71,7 +71,8 @@ fn debug_variant_of_the_image_has_profiles_frame_pointers_and_symbols() {
     for part in ["features=profiling", "force-frame-pointers=yes", "STRIP=none"] {
         assert!(debug.contains(part), "{debug} lacks {part}");
     }
-    // Heap profiles: the allocator samples from the start, and writes them to a folder that a container has.
+    // Heap profiles: the allocator samples from the start, and writes them to a folder that a
+    // container has.
     assert!(read(".cargo/config.toml").contains(r#"JEMALLOC_SYS_WITH_MALLOC_CONF = "prof:true""#));
     assert!(read(".dockerignore").lines().any(|line| line == "!.cargo"));
     assert!(dockerfile.contains("\nENV TMPDIR=/dev/shm\n"), "{dockerfile}");

@@ -50,7 +50,8 @@ struct Look {
 }
 
 impl Look {
-    /// Checks that the attempt says nothing that the pod does not say already, and that no event repeats it.
+    /// Checks that the attempt says nothing that the pod does not say already, and that no event
+    /// repeats it.
     fn is_known(&self, events: &[Event]) -> Checked {
         let shown = self.shown.as_ref().map(|shown| &*shown.message);
         let is_known = self.before.as_ref() == Some(&self.text) && shown == Some(&*self.text);

@@ -151,7 +151,8 @@ fn dynamic_resources_rejects_a_pod() {
     scenarios().iter().for_each(Scenario::check);
 }
 
-/// All pods decide to allocate the claim, which one of them does. kube-scheduler makes 686 failed attempts.
+/// All pods decide to allocate the claim, which one of them does. kube-scheduler makes 686 failed
+/// attempts.
 #[test]
 fn pods_that_share_a_claim_fail_at_most_once_each() {
     const PODS: usize = 256;

@@ -56,8 +56,8 @@ impl Usage {
         Self { requests: own("requests"), limits: own("limits") }
     }
 
-    /// Returns the sum of the containers, or what an init container needs beside the sidecars before it if that is
-    /// more. Resources that the pod states for itself replace the sum.
+    /// Returns the sum of the containers, or what an init container needs beside the sidecars
+    /// before it if that is more. Resources that the pod states for itself replace the sum.
     fn of_pod(pod: &Value) -> Self {
         let mut sum = Self::default();
         for container in list(pod, "/spec/containers") {

@@ -153,8 +153,8 @@ impl World {
         &self.engine
     }
 
-    /// Evaluates a pod against the cluster as it is, and changes nothing. Returns `None` if no profile is responsible
-    /// for the pod.
+    /// Evaluates a pod against the cluster as it is, and changes nothing. Returns `None` if no
+    /// profile is responsible for the pod.
     pub(super) fn evaluate(&mut self, pod: &Pod) -> Option<Evaluation> {
         let pod = Arc::new(pod.clone());
         self.call(|engine, now, ports| {
@@ -189,7 +189,8 @@ impl World {
         metrics
     }
 
-    /// Returns a warning for each plugin that panicked or was slow, and for each extender that failed.
+    /// Returns a warning for each plugin that panicked or was slow, and for each extender that
+    /// failed.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.monitor.warnings();
         warnings.extend(self.extenders.iter().flat_map(|called| called.client.warnings()));

@@ -13,8 +13,8 @@ pub enum Outcome {
     Assumed(Arc<str>),
     /// No node can take the pod; the message of its condition.
     Unschedulable(String),
-    /// No node can take the pod, as its condition says already; the message. The attempt was made while the pod backs
-    /// off, or for its class, and does not count.
+    /// No node can take the pod, as its condition says already; the message. The attempt was made
+    /// while the pod backs off, or for its class, and does not count.
     Repeated(String),
     /// A plugin, an extender or the engine failed; the message.
     Error(String),

@@ -1,5 +1,6 @@
-//! Attempts from the decision to the end of the binding cycle: [`Attempts::commit`] carries a decision out, and a binding
-//! cycle that ends is reported, or undone and its pod put back into the queue.
+//! Attempts from the decision to the end of the binding cycle: [`Attempts::commit`] carries a
+//! decision out, and a binding cycle that ends is reported, or undone and its pod put back into the
+//! queue.
 //!
 //! ```text
 //!   Decision ─▶ commit ─▶ assume ─▶ Reserve, Permit ─▶ binding cycle ─▶ bound: PostBind, event
@@ -65,25 +66,33 @@ impl Attempts {
         &mut self.placements
     }
 
-    /// Returns the node that a pod was bound to by a Binding that has succeeded, until the watch shows that.
+    /// Returns the node that a pod was bound to by a Binding that has succeeded, until the watch
+    /// shows that.
     pub(crate) fn node_bound_to(&self, pod: &Uid, view: &World) -> Option<Arc<str>> {
         let placed = view.placed(pod).filter(|_| !self.binding.contains(pod))?;
         Some(view.cluster().node_name(placed.node).clone())
     }
 }
 
+/// What an attempt decided, and the beginning of its record.
+pub(crate) struct Concluded {
+    pub(crate) decision: Decision,
+    pub(crate) head: Head,
+}
+
 /// Commits.
 impl Attempts {
-    /// Carries out a decision: starts the binding cycle, or puts the pod back into the queue. Keeps the record of the
-    /// attempt, which began with `head`.
+    /// Carries out a decision: starts the binding cycle, or puts the pod back into the queue. Keeps
+    /// the record of the attempt.
     pub(crate) fn commit(
         &mut self,
         queued: QueuedPod,
         profile: &Arc<Profile>,
-        (decision, head): (Decision, Head),
+        concluded: Concluded,
         world: &mut World,
         cx: &mut Context<'_>,
     ) -> Outcome {
+        let Concluded { decision, head } = concluded;
         let evicted = |preemption: &Preemption| {
             preemption.victims.iter().map(|victim| victim.key.clone()).collect()
         };
@@ -305,7 +314,8 @@ impl Attempts {
 
 /// Ends of binding cycles.
 impl Attempts {
-    /// Acts on the transition of a binding cycle: runs PreBind, reports the bind, or undoes the attempt.
+    /// Acts on the transition of a binding cycle: runs PreBind, reports the bind, or undoes the
+    /// attempt.
     fn apply(&mut self, mut transition: Transition, world: &mut World, cx: &mut Context<'_>) {
         if let Transition::Permitted(pod) = transition {
             // From here on no event can help the pod.
@@ -354,8 +364,8 @@ impl Attempts {
         cx.probe.stop(span, Code::Success);
     }
 
-    /// Handles a failed binding cycle (`handleBindingCycleError`): runs Unreserve, forgets and requeues the
-    /// pod, and moves the pods that may use its room.
+    /// Handles a failed binding cycle (`handleBindingCycleError`): runs Unreserve, forgets and
+    /// requeues the pod, and moves the pods that may use its room.
     fn failed(
         &mut self,
         mut cycle: BindingCycle,
@@ -389,8 +399,8 @@ impl Attempts {
         }
     }
 
-    /// Undoes the attempt of a pod whose specification has changed, and tries the pod again at once: the
-    /// attempt did not fail.
+    /// Undoes the attempt of a pod whose specification has changed, and tries the pod again at
+    /// once: the attempt did not fail.
     fn decide_again(&mut self, mut cycle: BindingCycle, world: &mut World, cx: &mut Context<'_>) {
         self.placements.settle(&cycle.pod.uid, Err("the pod has changed".to_owned()));
         Self::undo(&mut cycle, world, cx);

@@ -18,8 +18,8 @@ pub struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// Returns the context of a call into a part of an engine that is used alone, without outages of extenders.
-    /// Its effects end with it.
+    /// Returns the context of a call into a part of an engine that is used alone, without outages
+    /// of extenders. Its effects end with it.
     pub fn alone(now: Time, ports: &'a mut Ports<'_>) -> Self {
         let health = ExtenderHealth::default();
         let extenders = ExtenderCalls::new(&mut *ports.extenders, health, WallOffset::default());

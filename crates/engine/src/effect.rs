@@ -88,8 +88,9 @@ pub enum EffectKind {
         /// Says why the pod is not bound yet.
         condition: ScheduledCondition,
     },
-    /// Patch the status of a pod; needs no answer. An answer to a patch of the nomination may show the pod in the
-    /// version that the patch has made, so that the engine knows which nominations are those of others.
+    /// Patch the status of a pod; needs no answer. An answer to a patch of the nomination may show
+    /// the pod in the version that the patch has made, so that the engine knows which nominations
+    /// are those of others.
     PatchPodStatus {
         /// Namespace and name.
         pod: PodKey,

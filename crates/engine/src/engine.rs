@@ -1,8 +1,8 @@
 //! The engine: it mediates between the world, the cycles and the machines.
 //!
 //! Every input enters through [`Engine::step`]. A decision reads the world and is a value
-//! ([`Decider::decide`]); its commit assumes the pod and starts the binding cycle ([`Attempts::commit`]).
-//! Preemptions are a machine above these.
+//! ([`Decider::decide`]); its commit assumes the pod and starts the binding cycle
+//! ([`Attempts::commit`]). Preemptions are a machine above these.
 
 mod commands;
 mod remote;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use framework::{ActionType, Answer, Pod, PodKey, QueuedPod, Status, Time, Uid};
 
 use crate::attempt::{Attempt, Outcome};
-use crate::attempts::Attempts;
+use crate::attempts::{Attempts, Concluded};
 use crate::change::Change;
 use crate::config::EngineConfig;
 use crate::context::{Context, Effects, PodEvent};
@@ -303,7 +303,8 @@ impl Engine {
 
 /// The scheduling cycle (`schedule_one.go` in kube-scheduler).
 impl Engine {
-    /// Takes the next pod from the queue and tries to schedule it. Returns `None` if no pod is ready.
+    /// Takes the next pod from the queue and tries to schedule it. Returns `None` if no pod is
+    /// ready.
     fn schedule_one(&mut self, cx: &mut Context<'_>) -> Option<Attempt> {
         self.group_notices.notify(&self.world, cx);
         let queued = self.world.pop(cx)?;
@@ -345,7 +346,7 @@ impl Engine {
         let decision = self.decide(&queued.pod, profile, cx);
         self.decider.proceed(&decision);
         let Self { attempts, world, .. } = self;
-        let outcome = attempts.commit(queued, profile, (decision, head), world, cx);
+        let outcome = attempts.commit(queued, profile, Concluded { decision, head }, world, cx);
         cx.probe.stop(Span::Attempt(&profile.scheduler_name, &uid), outcome.code());
         outcome
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use framework::Pod;
 
-/// A configured extender, as the engine reads it. Extenders are called in the order of the list, the
-/// ignorable ones last.
+/// A configured extender, as the engine reads it. Extenders are called in the order of the list,
+/// the ignorable ones last.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Extender {
     /// Its address, for messages.

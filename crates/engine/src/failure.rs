@@ -122,9 +122,9 @@ impl Failure {
         }
     }
 
-    /// Whether the attempt is a look: the queue may leave it out of account, and the watch shows its condition, which
-    /// this scheduler wrote with an event. An attempt that involves a nomination is none, because it renews or
-    /// clears the nomination.
+    /// Whether the attempt is a look: the queue may leave it out of account, and the watch shows
+    /// its condition, which this scheduler wrote with an event. An attempt that involves a
+    /// nomination is none, because it renews or clears the nomination.
     pub(crate) fn is_look(&self, queued: &QueuedPod, world: &World, now: Time) -> bool {
         if !self.code.is_rejection() || !world.queue().may_look(queued, now) {
             return false;

@@ -1,8 +1,8 @@
 //! Which pods have to be notified that the gate of groups keeps them back.
 //!
 //! The condition and the event are written beside the decisions, at a bounded rate: the pods of one group may be many,
-//! and pods of others must not wait for their writes. Both are repeated until the watch shows the condition, because the
-//! API server may refuse them for a while.
+//! and pods of others must not wait for their writes. Both are repeated until the watch shows the
+//! condition, because the API server may refuse them for a while.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -28,8 +28,8 @@ pub(crate) struct GroupNotices {
     gated: BTreeMap<Uid, Progress>,
     /// The pods to be notified. Entries of pods that have left are skipped.
     waiting: VecDeque<Member>,
-    /// The pods that were notified, in the order of the times at which they are notified again. Entries of pods whose
-    /// condition was shown, or that have left, are skipped.
+    /// The pods that were notified, in the order of the times at which they are notified again.
+    /// Entries of pods whose condition was shown, or that have left, are skipped.
     notified: VecDeque<(Time, Member)>,
     /// Number of pods that may be notified now.
     left: usize,
@@ -81,7 +81,8 @@ impl GroupNotices {
         }
     }
 
-    /// Takes in a pending pod. A pod that has the condition already needs no notice, for example after a restart.
+    /// Takes in a pending pod. A pod that has the condition already needs no notice, for example
+    /// after a restart.
     fn see(&mut self, pod: &Pod, is_gated: bool, now: Time) {
         if !is_gated {
             self.forget(&pod.uid);

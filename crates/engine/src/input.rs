@@ -22,8 +22,8 @@ pub enum Input {
         /// The answer.
         answer: Answer,
     },
-    /// The outcome of a [probe](crate::ports::ExtenderClient::probe). Pods that need the extender are tried
-    /// again when their backoff has ended.
+    /// The outcome of a [probe](crate::ports::ExtenderClient::probe). Pods that need the extender
+    /// are tried again when their backoff has ended.
     ExtenderProbed {
         /// Index of the extender.
         extender: usize,
@@ -39,8 +39,8 @@ pub enum Input {
     Touch(PodKey),
     /// Takes the next pod from the queue and tries to schedule it.
     Schedule,
-    /// Evaluates a pod against the cluster as it is. This changes the state of an extender that does not
-    /// answer: the evaluation may be the call that tries it again.
+    /// Evaluates a pod against the cluster as it is. This changes the state of an extender that
+    /// does not answer: the evaluation may be the call that tries it again.
     Evaluate {
         /// The pod.
         pod: Arc<Pod>,
@@ -55,8 +55,8 @@ pub enum Input {
 #[derive(Debug)]
 pub enum Output {
     /// Effects only. This is also the outcome of [`Input::Touch`] for a pod that is not pending, of
-    /// [`Input::Schedule`] if no pod is ready, and of [`Input::Evaluate`] if no profile is responsible for
-    /// the pod.
+    /// [`Input::Schedule`] if no pod is ready, and of [`Input::Evaluate`] if no profile is
+    /// responsible for the pod.
     Nothing,
     /// The attempt of [`Input::Schedule`].
     Attempt(Attempt),

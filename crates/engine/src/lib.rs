@@ -1,13 +1,14 @@
 //! The deterministic scheduler of Loadmaster.
 //!
-//! [`Engine`] is one value with one owner. [`Input`]s go in, [`Effect`]s come out, time is an argument,
-//! randomness comes from a seed: the same engine runs in the daemon, in simulations, in benchmarks and
-//! against the golden corpus.
+//! [`Engine`] is one value with one owner. [`Input`]s go in, [`Effect`]s come out, time is an
+//! argument, randomness comes from a seed: the same engine runs in the daemon, in simulations, in
+//! benchmarks and against the golden corpus.
 //!
 //! - [`queue`]: pods on their way: active, backing off, unschedulable, in flight.
-//! - [`world`]: nodes, pods that run or are assumed to run on them, queue, nominations, pending and waiting pods behind
-//!   one door, and the change log.
-//! - [`cycle`]: the steps of a decision: PreFilter, Filter, PreScore, Score, PostFilter; Reserve and Permit after it.
+//! - [`world`]: nodes, pods that run or are assumed to run on them, queue, nominations, pending and
+//!   waiting pods behind one door, and the change log.
+//! - [`cycle`]: the steps of a decision: PreFilter, Filter, PreScore, Score, PostFilter; Reserve
+//!   and Permit after it.
 //! - `ranking`: what earlier decisions know of the nodes, repaired instead of asked again.
 //! - [`decide`]: decisions as values, which change nothing; samples, explanations and trials.
 //! - `binding`: the binding cycles: PreBind, Bind and what follows a lost answer.
@@ -20,8 +21,9 @@
 //! - [`counters`]: counters that only metrics read.
 //! - [`timers`]: the timers of plugins.
 //!
-//! Modules import downward only, in this order: engine, preemption, attempts, binding, failure, decide, ranking,
-//! cycle, world, queue, profile, and the small modules that all of them use. No two files import each other.
+//! Modules import downward only, in this order: engine, preemption, attempts, binding, failure,
+//! decide, ranking, cycle, world, queue, profile, and the small modules that all of them use. No
+//! two files import each other.
 
 mod attempt;
 mod attempts;

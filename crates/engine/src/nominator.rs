@@ -22,8 +22,9 @@ const MOST_CHANGES: usize = 16_384;
 /// has shown the last one, the status of the pod is outdated and does not change the nomination. kube-scheduler
 /// follows each update, so that a nomination that was cleared comes back, or a new one is lost, while its watch lags.
 ///
-/// A write is recognised by the version that the API server gave the pod, once its answer is known, and before
-/// that by its node. The watch need not show each write: several go out as one, or change nothing.
+/// A write is recognised by the version that the API server gave the pod, once its answer is known,
+/// and before that by its node. The watch need not show each write: several go out as one, or
+/// change nothing.
 #[derive(Debug, Default)]
 pub struct Nominator {
     /// Never iterated.
@@ -149,8 +150,8 @@ impl Nominator {
         (!names(self.written(pod)) || !names(pod.nominated_node_name())).then(|| node.clone())
     }
 
-    /// Takes in that a node was requested to be written into the status of a pod, or an empty name to clear it. The
-    /// effect is the request, if its answer follows.
+    /// Takes in that a node was requested to be written into the status of a pod, or an empty name
+    /// to clear it. The effect is the request, if its answer follows.
     pub fn write(&mut self, pod: &Pod, node: Arc<str>, effect: Option<EffectId>) {
         if self.written(pod).map_or("", |written| written) == &*node {
             return;
@@ -168,8 +169,9 @@ impl Nominator {
         }
     }
 
-    /// Takes in the version of its pod in the answer to a write. The writes before it were carried out earlier, or as
-    /// one with it. Returns the pod; `None` if the watch has shown the write, or the effect is no such write.
+    /// Takes in the version of its pod in the answer to a write. The writes before it were carried
+    /// out earlier, or as one with it. Returns the pod; `None` if the watch has shown the write, or
+    /// the effect is no such write.
     pub fn written_as(&mut self, effect: EffectId, version: u64) -> Option<(PodKey, Uid)> {
         let (pod, uid) = self.unanswered.remove(&effect)?;
         let writes = &mut self.unseen.get_mut(&uid)?.writes;
@@ -180,8 +182,9 @@ impl Nominator {
         Some((pod, uid))
     }
 
-    /// Takes in the version of a pod that the watch shows. A write with an answer is shown by its version and all later
-    /// ones. The name may be one of the other writes. An unknown name was written by others, after the requested ones.
+    /// Takes in the version of a pod that the watch shows. A write with an answer is shown by its
+    /// version and all later ones. The name may be one of the other writes. An unknown name was
+    /// written by others, after the requested ones.
     pub fn see(&mut self, pod: &Pod) {
         let Some(unseen) = self.unseen.get_mut(&pod.uid) else { return };
         let (name, version) = (shown(pod), pod.resource_version);
@@ -250,13 +253,14 @@ impl Nominator {
         self.changes.push_back(node);
     }
 
-    /// Returns the number of changes of nominations and of nominated pods so far. One that is undone counts twice.
+    /// Returns the number of changes of nominations and of nominated pods so far. One that is
+    /// undone counts twice.
     pub(crate) fn revision(&self) -> u64 {
         self.dropped + self.changes.len() as u64
     }
 
-    /// Returns the nodes of the changes since this revision, with repetitions, or `None` if some of the changes are no
-    /// longer kept.
+    /// Returns the nodes of the changes since this revision, with repetitions, or `None` if some of
+    /// the changes are no longer kept.
     pub(crate) fn changed_since(&self, revision: u64) -> Option<impl Iterator<Item = &str>> {
         let start = usize::try_from(revision.checked_sub(self.dropped)?).ok()?;
         (start <= self.changes.len()).then(|| self.changes.range(start..).map(|node| &**node))
@@ -463,7 +467,8 @@ mod tests {
         assert!(nominator.unseen.is_empty());
     }
 
-    /// Requests the writes of these nodes for a pod without a nomination, as effects 0, 1 and so on.
+    /// Requests the writes of these nodes for a pod without a nomination, as effects 0, 1 and so
+    /// on.
     fn request<const N: usize>(nominator: &mut Nominator, nodes: [&str; N]) {
         for (effect, node) in (0..).zip(nodes) {
             nominator.add(version(""), &to(node));
@@ -471,7 +476,8 @@ mod tests {
         }
     }
 
-    /// Shows a pod in this version, whose status names the node. Returns the node that the pod is nominated to.
+    /// Shows a pod in this version, whose status names the node. Returns the node that the pod is
+    /// nominated to.
     fn show_version(nominator: &mut Nominator, number: u64, node: &str) -> Option<String> {
         let mut pod = Pod::clone(&version(node));
         pod.resource_version = number;

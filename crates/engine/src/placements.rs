@@ -10,7 +10,8 @@ use framework::Uid;
 pub struct Settled {
     /// UID of the pod.
     pub uid: Uid,
-    /// The node that the pod is bound to; otherwise why it is not bound, and will not be by this engine.
+    /// The node that the pod is bound to; otherwise why it is not bound, and will not be by this
+    /// engine.
     pub outcome: Result<Arc<str>, String>,
 }
 

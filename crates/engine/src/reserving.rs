@@ -50,8 +50,8 @@ impl Reserving<'_> {
         }
     }
 
-    /// Undoes Reserve in reverse order, also of plugins whose Reserve did not run. The commands that the plugins give
-    /// meanwhile are dropped.
+    /// Undoes Reserve in reverse order, also of plugins whose Reserve did not run. The commands
+    /// that the plugins give meanwhile are dropped.
     pub(crate) fn undo(&mut self, probe: &mut dyn Probe) {
         let commands = self.handle.commands.len();
         let (profile, node) = (self.profile, self.node);

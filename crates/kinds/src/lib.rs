@@ -56,8 +56,8 @@ const fn lowercase<const N: usize>(text: &str) -> [u8; N] {
     bytes
 }
 
-/// Defines the kinds as constants, and [`ALL`] in the same order. A row: constant, group, version, name,
-/// plural and scope.
+/// Defines the kinds as constants, and [`ALL`] in the same order. A row: constant, group, version,
+/// name, plural and scope.
 macro_rules! kinds {
     ($($const:ident = $group:literal $version:literal $name:literal $plural:literal
         $scope:ident $origin:ident;)*) => {

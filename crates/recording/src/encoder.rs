@@ -93,7 +93,8 @@ impl Encoder {
         self.out.is_empty()
     }
 
-    /// Takes the operations since the last call, if there are some and they have at least this many bytes.
+    /// Takes the operations since the last call, if there are some and they have at least this many
+    /// bytes.
     pub fn take_if(&mut self, least: usize) -> Option<Chunk> {
         (!self.is_empty() && self.len() >= least).then(|| self.take())
     }

@@ -12,8 +12,8 @@ use framework::Time;
 use crate::encoder::Encoder;
 
 impl Encoder {
-    /// Lets the engine take a step and writes it down: the input before the step, the results of extenders
-    /// as they arrive, and the outcome after it.
+    /// Lets the engine take a step and writes it down: the input before the step, the results of
+    /// extenders as they arrive, and the outcome after it.
     pub fn step(
         &mut self,
         engine: &mut Engine,

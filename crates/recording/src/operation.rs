@@ -13,8 +13,8 @@ use framework::{PodKey, Time};
 pub enum Operation {
     /// An input of the engine. A tick is recorded if something was due.
     Input {
-        /// The time of the step. Corrections of the wall clock and touches have the time of the operation
-        /// before.
+        /// The time of the step. Corrections of the wall clock and touches have the time of the
+        /// operation before.
         now: Time,
         /// The input.
         input: Input,
@@ -30,7 +30,8 @@ pub enum Operation {
     },
     /// The effects of the steps before were taken.
     Effects(Taken),
-    /// A part of a checkpoint: an object that the engine knew, as a change that adds it. It is no input.
+    /// A part of a checkpoint: an object that the engine knew, as a change that adds it. It is no
+    /// input.
     Known(Change),
     /// Everything that the engine knew was written since the last checkpoint, or has changed since.
     Checkpoint,

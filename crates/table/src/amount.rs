@@ -1,7 +1,7 @@
 //! Amounts of resources, rounded for reading.
 
-/// Formats an amount of a resource: bytes in the largest binary unit for which the number is at least 1, with one decimal;
-/// others with at most three decimals.
+/// Formats an amount of a resource: bytes in the largest binary unit for which the number is at
+/// least 1, with one decimal; others with at most three decimals.
 pub fn amount(resource: &str, number: f64) -> String {
     let in_bytes = matches!(resource, "memory" | "ephemeral-storage");
     if in_bytes || resource.starts_with("hugepages-") { bytes(number) } else { plain(number) }

@@ -637,7 +637,8 @@ impl Pair<'_> {
         EffectId::from_u64(self.effects)
     }
 
-    /// The API server answers a write of a nomination, with a version that the watch may have shown.
+    /// The API server answers a write of a nomination, with a version that the watch may have
+    /// shown.
     fn answer(&mut self) -> Checked {
         let recent = self.effects.saturating_sub(3).max(FIRST_EFFECT)..=self.effects;
         let effect = EffectId::from_u64(self.random.u64(recent));

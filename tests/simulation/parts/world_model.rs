@@ -575,8 +575,8 @@ impl Model {
         self.writes.retain(|_, own| !own.requested.is_empty());
     }
 
-    /// The API server has answered a write. Earlier ones were carried out before it, or with it. A version that the watch
-    /// has shown already decides.
+    /// The API server has answered a write. Earlier ones were carried out before it, or with it. A
+    /// version that the watch has shown already decides.
     pub(super) fn answered(&mut self, effect: EffectId, version: u64, now: Time) {
         let is_it = |own: &Requested| own.effect == Some(effect) && own.version.is_none();
         let mut all = self.writes.iter_mut();
@@ -688,8 +688,8 @@ impl Model {
 
 /// Comparison with the world.
 impl Model {
-    /// Compares everything that the world shows, and what has changed since the `revision` of the change log, when the nodes
-    /// had the ids `before`.
+    /// Compares everything that the world shows, and what has changed since the `revision` of the
+    /// change log, when the nodes had the ids `before`.
     ///
     /// # Errors
     /// The world differs.

@@ -199,8 +199,8 @@ impl ApiCall {
         matches!(self.operation, Operation::PatchPodStatus(_))
     }
 
-    /// Returns the effect that the answer of the call belongs to; `None` if the answer says nothing that the engine
-    /// needs.
+    /// Returns the effect that the answer of the call belongs to; `None` if the answer says nothing
+    /// that the engine needs.
     pub(super) const fn answered_effect(&self) -> Option<EffectId> {
         match &self.operation {
             Operation::PatchPodStatus(patch) => patch.nominates,

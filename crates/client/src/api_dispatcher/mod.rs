@@ -77,8 +77,8 @@ impl Default for Limits {
 
 /// An API dispatcher: it takes effects and replies and returns requests and answers.
 ///
-/// It answers every effect that needs an answer (see [`EffectKind`]), and of the patches of a nomination that go out
-/// as one the last, once, unless
+/// It answers every effect that needs an answer (see [`EffectKind`]), and of the patches of a
+/// nomination that go out as one the last, once, unless
 /// [`stop`](Self::stop) drops the effect.
 #[derive(Debug)]
 pub struct ApiDispatcher {

@@ -51,8 +51,8 @@ impl PodStatusPatch {
         patch.nominated_node_name = later.nominated_node_name.or(patch.nominated_node_name.take());
     }
 
-    /// Handles a conflict of the patch and the pod that is read after it, and the version after a patch of the
-    /// nomination.
+    /// Handles a conflict of the patch and the pod that is read after it, and the version after a
+    /// patch of the nomination.
     ///
     /// # Errors
     /// Returns any other outcome.

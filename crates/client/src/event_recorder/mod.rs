@@ -2,8 +2,8 @@
 //!
 //! Events are best effort: they are dropped when too many are waiting or when the server rejects
 //! them. Scheduling does not wait for events. The number of requests in flight follows the answers: it
-//! grows while the server keeps up, and halves when it does not. Events that follow each other closely
-//! are written together ([`Options::gather_time`]).
+//! grows while the server keeps up, and halves when it does not. Events that follow each other
+//! closely are written together ([`Options::gather_time`]).
 //!
 //! The first occurrence of an event creates an object. The second one patches it into a series.
 //! Later ones are only counted until the series is refreshed or finishes (see [`EventRecorder`]). An
@@ -96,8 +96,8 @@ pub struct Options {
     pub qps: Option<f32>,
     /// Maximum number of requests at once after idle time, where `qps` is set.
     pub burst: u32,
-    /// Time after a write in which further writes wait, to be sent together: up to 16. Each request that is
-    /// sent alone wakes threads, on the way there and back. With zero no write waits.
+    /// Time after a write in which further writes wait, to be sent together: up to 16. Each request
+    /// that is sent alone wakes threads, on the way there and back. With zero no write waits.
     pub gather_time: Duration,
     /// Time to wait for the reply to a request.
     pub request_timeout: Duration,
@@ -391,8 +391,8 @@ impl EventRecorder {
         ])
     }
 
-    /// Stops taking events and retrying writes. Writes that wait for their first try are still sent, and
-    /// wait for no more.
+    /// Stops taking events and retrying writes. Writes that wait for their first try are still
+    /// sent, and wait for no more.
     pub fn stop(&mut self, now: Time) {
         self.is_stopped = true;
         self.waiting.clear_backing_off();

@@ -134,9 +134,9 @@ impl CatchUp {
     }
 
     /// Returns whether the pod has to be fenced. A version that is newer than one of our writes is
-    /// newer than the takeover. No scheduler can bind a pod that is gated or terminating, and none with the same flags
-    /// has bound a member of a group that the gate of groups keeps back. The condition of such a pod is the proof that a
-    /// strict takeover needs.
+    /// newer than the takeover. No scheduler can bind a pod that is gated or terminating, and none
+    /// with the same flags has bound a member of a group that the gate of groups keeps back. The
+    /// condition of such a pod is the proof that a strict takeover needs.
     fn has_to_fence(&self, pod: &Pod, engine: &Engine) -> bool {
         let is_wanted = match self.scope {
             Scope::Every => {

@@ -199,7 +199,8 @@ impl Takeover {
         }
     }
 
-    /// Takes the pods to fence now. The effect of each is [noted](Self::touched) before anything else.
+    /// Takes the pods to fence now. The effect of each is [noted](Self::touched) before anything
+    /// else.
     pub(crate) fn take_wanted(&mut self) -> Vec<PodKey> {
         match &mut self.stage {
             Stage::CatchingUp { catch_up, .. } => catch_up.take_wanted(),

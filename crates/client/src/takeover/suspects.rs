@@ -48,8 +48,8 @@ pub(super) fn suspects(engine: &Engine, own_write: u64) -> impl Iterator<Item = 
     both.filter(move |pod| known.insert(&pod.uid)).map(|pod| Suspect::new(pod))
 }
 
-/// No scheduler can bind a pod that is gated or terminating, and one with the same flags has not bound a member of a
-/// group that the gate of groups keeps back.
+/// No scheduler can bind a pod that is gated or terminating, and one with the same flags has not
+/// bound a member of a group that the gate of groups keeps back.
 fn may_be_bound(pod: &Pod, own_write: u64, engine: &Engine) -> bool {
     let is_new = own_write != 0 && own_write <= pod.resource_version;
     let is_gated = !pod.spec.scheduling_gates.is_empty() || engine.is_gated_by_group(pod);

@@ -57,7 +57,8 @@ const fn times(field: &'static str) -> Count {
     Count { field, default: 1, least: "", most: "", minus: 0 }
 }
 
-/// The end of annotations of JobSets and LeaderWorkerSets that keep other jobs or groups out of a topology.
+/// The end of annotations of JobSets and LeaderWorkerSets that keep other jobs or groups out of a
+/// topology.
 const EXCLUSIVE: &str = "/exclusive-topology";
 
 /// The group of TrainJobs and their runtimes.

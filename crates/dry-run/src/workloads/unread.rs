@@ -7,7 +7,8 @@ use serde_json::Value;
 use super::foreign::group_and_kind;
 use super::template::{name, namespace};
 
-/// A workload that could not be expanded, or a pod that is refused, so that pods are missing in the result.
+/// A workload that could not be expanded, or a pod that is refused, so that pods are missing in the
+/// result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Unread {
@@ -50,11 +51,12 @@ pub(super) fn looks_like_workload(object: &Value) -> bool {
         return false;
     }
     let spec = &object["spec"];
-    WITHOUT_TEMPLATES.contains(&own) || has_containers(spec) || is_of_operator(own, spec)
+    WITHOUT_TEMPLATES.contains(&own) || has_containers(spec) || is_of_operator(own.0, own.1, spec)
 }
 
-/// Whether an operator makes pods from the object: it has a number of them, and an image or resources.
-fn is_of_operator((group, kind): (&str, &str), spec: &Value) -> bool {
+/// Whether an operator makes pods from the object: it has a number of them, and an image or
+/// resources.
+fn is_of_operator(group: &str, kind: &str, spec: &Value) -> bool {
     let is_foreign = group.contains('.') && !group.ends_with(".k8s.io");
     let is_number = |field: &str, value: &Value| {
         NUMBERS.contains(&field) && value.as_i64().is_some_and(|own| own > 0)

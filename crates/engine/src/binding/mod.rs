@@ -9,8 +9,8 @@
 //!
 //! [`BindingCycles`] owns the cycles. An input (an answer, a change, a deadline) advances one cycle and
 //! returns a [`Transition`]; requests to the API server are effects. [`Transition::Bound`] and
-//! [`Transition::Failed`] hand the cycle over to [`Attempts`](crate::attempts), which run PostBind, or Unreserve and
-//! requeueing.
+//! [`Transition::Failed`] hand the cycle over to [`Attempts`](crate::attempts), which run PostBind,
+//! or Unreserve and requeueing.
 
 mod cycle;
 mod unknown;

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use framework::Time;
 
-/// Time after a bind by an extender at which it is given up. An API server ends a request after a minute
-/// (`--request-timeout`), so this covers an extender whose own request was sent at once.
+/// Time after a bind by an extender at which it is given up. An API server ends a request after a
+/// minute (`--request-timeout`), so this covers an extender whose own request was sent at once.
 const EXTENDER_WAIT: Duration = Duration::from_secs(90);
 
-/// Time after a bind whose fence was refused at which it is given up: ten times as long as an API server takes for a
-/// request, for a request that something on the way holds up.
+/// Time after a bind whose fence was refused at which it is given up: ten times as long as an API
+/// server takes for a request, for a request that something on the way holds up.
 const REFUSED_FENCE_WAIT: Duration = Duration::from_mins(10);
 
 /// A bind whose outcome is unknown.

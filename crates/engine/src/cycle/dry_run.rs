@@ -193,7 +193,8 @@ impl<'a> NodeFilters<'a> {
     }
 }
 
-/// Whether verdicts of the plugin depend on the pods of a node. Those of a plugin that panics do.
+/// Whether verdicts of the plugin depend on the pods of a node. A plugin that panics counts as one
+/// whose verdicts do.
 pub(super) fn depends_on_pods(own: &Named<dyn Filter>, attempt: &Attempt<'_>) -> bool {
     let dependence = call_beside("Filter", &own.name, &mut (), || own.dependence(attempt));
     dependence.map_or(true, |dependence| dependence.pods)
@@ -209,7 +210,8 @@ pub(crate) struct ProfileDryRun<'a, 'c> {
     pub filters: NodeFilters<'a>,
     pub rng: &'a mut fastrand::Rng,
     pub tie_break: TieBreak,
-    /// Whether the verdict on each node depends only on the node, the pods on it and those nominated to it.
+    /// Whether the verdict on each node depends only on the node, the pods on it and those
+    /// nominated to it.
     pub are_local: bool,
     /// The node that the pod is nominated to.
     pub own_nomination: Option<NodeIx>,

@@ -141,7 +141,8 @@ impl FilterPass {
         Ok(())
     }
 
-    /// Removes the nodes that do not fit the pod beside the pods that are nominated to them. Returns the verdicts.
+    /// Removes the nodes that do not fit the pod beside the pods that are nominated to them.
+    /// Returns the verdicts.
     fn reject_beside_nominated(
         &mut self,
         subject: &mut Subject<'_, '_>,
@@ -262,11 +263,11 @@ pub(crate) fn retain_passing(
     .map_err(|status| filter_error(own, &status))
 }
 
-/// Filters again the nodes to which other pods of at least this priority are nominated: the pod must fit beside them,
-/// and without them. Returns the verdicts that replace those of the set pass.
+/// Filters again the nodes to which other pods of at least this priority are nominated: the pod
+/// must fit beside them, and without them. Returns the verdicts that replace those of the set pass.
 ///
-/// The set pass measures the plugins. Here only their panics are counted: in a wave of preemptors, thousands of
-/// short calls would cost less than their measurement.
+/// The set pass measures the plugins. Here only their panics are counted: in a wave of preemptors,
+/// thousands of short calls would cost less than their measurement.
 pub(crate) fn rejections_beside_nominated(
     subject: &mut Subject<'_, '_>,
     nodes: &NodeBits,

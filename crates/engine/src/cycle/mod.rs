@@ -6,8 +6,9 @@
 //! ```
 //!
 //! * `subject` has the question, and all that plugins are called with.
-//! * `prepare` runs PreFilter, `nominated` looks at the node that the pod is nominated to, `filter` and `score` at all
-//!   others; `scratch` runs both. The module `ranking` knows most answers already.
+//! * `prepare` runs PreFilter, `nominated` looks at the node that the pod is nominated to, `filter`
+//!   and `score` at all others; `scratch` runs both. The module `ranking` knows most answers
+//!   already.
 //! * `extender` calls extenders, `dry_run` runs the filters on one node as it would be.
 //! * `post_filter` finds out how a pod that fits nowhere could be helped.
 //! * `placement` runs Reserve and Permit on the chosen node.

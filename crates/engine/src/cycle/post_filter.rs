@@ -9,9 +9,10 @@ use super::extender_preemption::PreemptingExtenders;
 use super::subject::Subject;
 use crate::plugin_call::call_plugin;
 
-/// Runs the PostFilter plugins. The first that succeeds, fails or answers UnschedulableAndUnresolvable decides;
-/// otherwise the reasons of all are collected, and the last nomination counts. `are_local` says whether the verdict on
-/// each node depends only on the node, the pods on it and those nominated to it.
+/// Runs the PostFilter plugins. The first that succeeds, fails or answers
+/// UnschedulableAndUnresolvable decides; otherwise the reasons of all are collected, and the last
+/// nomination counts. `are_local` says whether the verdict on each node depends only on the node,
+/// the pods on it and those nominated to it.
 pub(crate) fn run_post_filter(
     subject: &mut Subject<'_, '_>,
     verdicts: &Verdicts,

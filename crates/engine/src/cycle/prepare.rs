@@ -76,7 +76,7 @@ impl Prepared {
     /// Runs the PreFilter plugins beside the decision.
     ///
     /// # Errors
-    /// Those of [`of`](Self::of).
+    /// The same errors as [`of`](Self::of).
     pub(crate) fn unmeasured(subject: &mut Subject<'_, '_>) -> Result<Self, ScheduleError> {
         let mut restriction = Restriction::default();
         let (mut rejection, mut skipped) = (None, BTreeSet::new());

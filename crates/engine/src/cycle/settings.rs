@@ -24,8 +24,8 @@ pub enum Form {
     Set,
     /// The one-node form: the reference for the set form.
     OneNode,
-    /// Only the nodes that have changed since the last pod of the same lane, where the plugins allow it;
-    /// otherwise the set form.
+    /// Only the nodes that have changed since the last pod of the same lane, where the plugins
+    /// allow it; otherwise the set form.
     #[default]
     Ranked,
 }

@@ -95,8 +95,8 @@ impl<'a, 'c> Subject<'a, 'c> {
         result
     }
 
-    /// Checks that there are nodes, and that the pod could be decoded in full: otherwise some of its requirements
-    /// are unknown.
+    /// Checks that there are nodes, and that the pod could be decoded in full: otherwise some of
+    /// its requirements are unknown.
     pub(crate) fn check(&self) -> Result<(), ScheduleError> {
         if self.cluster().node_count() == 0 {
             return Err(ScheduleError::NoNodes);

@@ -152,7 +152,8 @@ fn choose(
     })
 }
 
-/// Finds the nodes that can take the pod: the one that it is nominated to, one of the best by the ranking, or all.
+/// Finds the nodes that can take the pod: the one that it is nominated to, one of the best by the
+/// ranking, or all.
 ///
 /// # Errors
 /// No node can take the pod, or a plugin or extender failed.
@@ -190,8 +191,8 @@ pub(super) fn find<'s>(
     scored.map(Answer::Scored)
 }
 
-/// Reports on all nodes, although the nominated node decides. A sampled search, which begins at `start`, does not move
-/// on.
+/// Reports on all nodes, although the nominated node decides. A sampled search, which begins at
+/// `start`, does not move on.
 fn explain_others(
     subject: &mut Subject<'_, '_>,
     prepared: &Prepared,

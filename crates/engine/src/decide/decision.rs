@@ -71,8 +71,8 @@ impl Decision {
 }
 
 /// Whether an attempt that found no node says that no node can take any pod of the template: its
-/// rejectors decide by template, and neither evictions nor nominations are involved, which belong to
-/// single pods. An extender may decide by anything.
+/// rejectors decide by template, and neither evictions nor nominations are involved, which belong
+/// to single pods. An extender may decide by anything.
 pub(super) fn is_template_rejected(
     question: Question<'_>,
     fit: &FitError,

@@ -42,8 +42,8 @@ pub struct Evaluation {
     pub post_filter: Option<PostFilterEvaluation>,
     /// The error that ended the attempt.
     pub error: Option<Status>,
-    /// For each filter plugin that was not skipped, the nodes that pass it by itself, in profile order. Empty if
-    /// PreFilter rejected the pod. Nominated pods are left out.
+    /// For each filter plugin that was not skipped, the nodes that pass it by itself, in profile
+    /// order. Empty if PreFilter rejected the pod. Nominated pods are left out.
     pub passes: Vec<(PluginName, NodeBits)>,
     /// Where the next sampled search would start.
     pub next_start: usize,
@@ -156,8 +156,8 @@ impl Decider {
         }
     }
 
-    /// Finds out everything that an explanation shows, by this form of the plugins. With `start`, a sampled search starts
-    /// there.
+    /// Finds out everything that an explanation shows, by this form of the plugins. With `start`, a
+    /// sampled search starts there.
     pub(crate) fn evaluate(
         &self,
         question: Question<'_>,

@@ -1,7 +1,8 @@
-//! Samples: some of the nodes that can take a pod, with their scores, for a scheduler that decides elsewhere.
+//! Samples: some of the nodes that can take a pod, with their scores, for a scheduler that decides
+//! elsewhere.
 //!
-//! A sample runs the same plugins as a decision. It looks only at nodes that [`DrawNodes`] draws, or takes the
-//! best nodes of a ranking, and it changes nothing.
+//! A sample runs the same plugins as a decision. It looks only at nodes that [`DrawNodes`] draws,
+//! or takes the best nodes of a ranking, and it changes nothing.
 
 use std::cmp::Reverse;
 
@@ -19,8 +20,8 @@ pub const MAX_DRAWS: usize = 5;
 
 /// Draws the nodes of a sample: the part of a sampling strategy that depends on the node table.
 pub trait DrawNodes {
-    /// Adds up to `missing` nodes of the cluster to `drawn`. `seen` has the nodes of earlier draws of this
-    /// sample, which are not drawn again.
+    /// Adds up to `missing` nodes of the cluster to `drawn`. `seen` has the nodes of earlier draws
+    /// of this sample, which are not drawn again.
     fn draw(&mut self, cluster: &Cluster, missing: usize, seen: &NodeBits, drawn: &mut NodeBits);
 }
 
@@ -113,8 +114,8 @@ impl SampleSearch<'_> {
         }
     }
 
-    /// Draws nodes and filters them until enough have passed. If none has, takes the best of all nodes: the
-    /// pod may fit on few of them.
+    /// Draws nodes and filters them until enough have passed. If none has, takes the best of all
+    /// nodes: the pod may fit on few of them.
     fn drawn(
         &mut self,
         subject: &mut Subject<'_, '_>,
@@ -145,7 +146,8 @@ impl SampleSearch<'_> {
         Ok(Sample { nodes, weight: 0, looked_at: seen.count() })
     }
 
-    /// Returns the best of all nodes, from a ranking if there is one. Draws among equally good nodes.
+    /// Returns the best of all nodes, from a ranking if there is one. Draws among equally good
+    /// nodes.
     fn best(
         &mut self,
         subject: &mut Subject<'_, '_>,

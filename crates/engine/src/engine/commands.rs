@@ -7,8 +7,8 @@ use crate::context::Context;
 use crate::plugin_events::record_plugin_event;
 
 impl Engine {
-    /// Applies the commands that plugins gave through their handle, until there are no more: a command
-    /// may run plugins that give further commands.
+    /// Applies the commands that plugins gave through their handle, until there are no more: a
+    /// command may run plugins that give further commands.
     pub(super) fn apply_commands(&mut self, cx: &mut Context<'_>) {
         while !self.world.commands().is_empty() {
             for command in self.world.commands().take() {

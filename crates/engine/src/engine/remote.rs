@@ -19,8 +19,8 @@ use crate::profile::Profile;
 
 /// Samples and placements.
 impl Engine {
-    /// Returns nodes that can take `pod` by the profile of this scheduler name, as many as wanted at most. Changes
-    /// nothing.
+    /// Returns nodes that can take `pod` by the profile of this scheduler name, as many as wanted
+    /// at most. Changes nothing.
     ///
     /// # Errors
     /// No node of the cluster can take the pod, the profile is unknown, or a plugin or extender failed.

@@ -45,7 +45,8 @@ impl Engine {
         self.world.log()
     }
 
-    /// Number of decisions that looked only at nodes that had changed; see [`Form::Ranked`](crate::cycle::Form::Ranked).
+    /// Number of decisions that looked only at nodes that had changed; see
+    /// [`Form::Ranked`](crate::cycle::Form::Ranked).
     pub const fn ranked_decisions(&self) -> u64 {
         self.decider.counts().decisions
     }
@@ -106,14 +107,14 @@ impl Engine {
         self.world.preemptions().is_running(preemptor)
     }
 
-    /// Returns whether a request to evict a pod waits for its answer, or was answered and the watch does
-    /// not show the end of the pod yet.
+    /// Returns whether a request to evict a pod waits for its answer, or was answered and the watch
+    /// does not show the end of the pod yet.
     pub fn is_evicting(&self, victim: &Uid) -> bool {
         self.preemptions.is_evicting(victim)
     }
 
-    /// Returns the handle that a plugin would get at `now`. Commands given through it are applied with
-    /// the next call into the engine.
+    /// Returns the handle that a plugin would get at `now`. Commands given through it are applied
+    /// with the next call into the engine.
     pub fn handle(&self, now: Time) -> Handle<'_> {
         self.world.handle(now)
     }

@@ -12,8 +12,8 @@ use crate::ports::Ports;
 use crate::profile::Profile;
 use crate::world::tentative::{Ending, Tentative};
 
-/// The cluster with other pods on it. Each pod is on its node in every count and index, so that a question about any
-/// node takes account of it.
+/// The cluster with other pods on it. Each pod is on its node in every count and index, so that a
+/// question about any node takes account of it.
 pub struct Supposition<'e, 'w, 'c> {
     world: &'e mut Tentative<'w>,
     decider: &'e mut Decider,
@@ -21,8 +21,8 @@ pub struct Supposition<'e, 'w, 'c> {
 }
 
 impl Engine {
-    /// Asks about the cluster with other pods on it. Afterwards everything is as before: no question changes the
-    /// decision records or the seeded generator.
+    /// Asks about the cluster with other pods on it. Afterwards everything is as before: no
+    /// question changes the decision records or the seeded generator.
     pub fn suppose<T>(
         &mut self,
         now: Time,
@@ -53,7 +53,8 @@ impl Supposition<'_, '_, '_> {
         self.world.remove(pod).is_some()
     }
 
-    /// Supposes that a pod runs on its node, in place of its present version. Returns false for a pod without a node.
+    /// Supposes that a pod runs on its node, in place of its present version. Returns false for a
+    /// pod without a node.
     pub fn put(&mut self, pod: &Pod) -> bool {
         let Some(node) = &pod.node_name else { return false };
         self.world.remove(&pod.uid);
@@ -74,8 +75,9 @@ impl Supposition<'_, '_, '_> {
         Some(self.decider.try_pod(question, self.cx))
     }
 
-    /// Tries a pod, and if it fits, supposes that it is on the node that was chosen, with all that its plugins reserve
-    /// there. Uses the rankings, as an attempt does. Returns `None` if no profile is responsible for it.
+    /// Tries a pod, and if it fits, supposes that it is on the node that was chosen, with all that
+    /// its plugins reserve there. Uses the rankings, as an attempt does. Returns `None` if no
+    /// profile is responsible for it.
     pub fn place(&mut self, pod: &Arc<Pod>) -> Option<Trial> {
         let profile = self.profile_of(pod)?;
         let Self { world, decider, cx } = self;

@@ -7,8 +7,8 @@
 //!                        the preemptor is retried after an error backoff
 //! ```
 //!
-//! [`Preemptions`] owns the preemptions in progress, and emits the evictions that may be requested now. The binding cycle
-//! of a victim that is not bound yet is cancelled instead.
+//! [`Preemptions`] owns the preemptions in progress, and emits the evictions that may be requested
+//! now. The binding cycle of a victim that is not bound yet is cancelled instead.
 //!
 //! The last victim is evicted after the others. Its deletion requeues the preemptor, which then finds
 //! all the room free. Until the watch shows that deletion, or that the victim takes its time, the
@@ -87,7 +87,8 @@ struct InProgress {
     failed: bool,
 }
 
-/// A victim that is not bound yet, and the plugin that wants its room. Its binding cycle is to be cancelled.
+/// A victim that is not bound yet, and the plugin that wants its room. Its binding cycle is to be
+/// cancelled.
 struct Unbound {
     victim: Arc<Pod>,
     plugin: PluginName,
@@ -108,7 +109,8 @@ impl InProgress {
 
 /// Inputs.
 impl Preemptions {
-    /// Starts a preemption, unless its victims are ending already or the preemptor is no longer pending.
+    /// Starts a preemption, unless its victims are ending already or the preemptor is no longer
+    /// pending.
     pub(crate) fn start(
         &mut self,
         request: Preemption,
@@ -135,7 +137,8 @@ impl Preemptions {
         }
     }
 
-    /// Requests the evictions that are due, and cancels the binding cycles of victims that are not bound.
+    /// Requests the evictions that are due, and cancels the binding cycles of victims that are not
+    /// bound.
     fn advance(
         &mut self,
         id: PreemptionId,
@@ -151,8 +154,8 @@ impl Preemptions {
         }
     }
 
-    /// Begins a preemption. Skips victims that are ending already. Returns `None` if no other victim is
-    /// left, or if the preemptor is no longer pending.
+    /// Begins a preemption. Skips victims that are ending already. Returns `None` if no other
+    /// victim is left, or if the preemptor is no longer pending.
     fn begin(
         &mut self,
         mut request: Preemption,
@@ -191,7 +194,8 @@ impl Preemptions {
     }
 
     /// Requests the evictions that are due: those of all victims but the last at once, and that of the
-    /// last victim after the others have succeeded. Returns a victim whose binding cycle is to be cancelled first.
+    /// last victim after the others have succeeded. Returns a victim whose binding cycle is to be
+    /// cancelled first.
     fn request_evictions(
         &mut self,
         id: PreemptionId,

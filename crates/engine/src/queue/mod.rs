@@ -17,8 +17,8 @@
 //!
 //! kube-scheduler moves every pod that an event may help. Here an event moves one pod of each class of
 //! unschedulable pods that share their answer, see `trials`. Pods popped before the end of their
-//! backoff are paced, see `pace`. If an attempt of either kind repeats the rejection before, it does
-//! not count: it was a *look*, see [`Queue::put_back_if_not_present`].
+//! backoff are paced, see `pace`. If an attempt of either kind repeats the rejection before, it
+//! does not count: it was a *look*, see [`Queue::put_back_if_not_present`].
 //!
 //! * *active* (`activeQ`): pods leave in the order of the QueueSort plugin.
 //! * *backoff* (`backoffQ`): a rejected pod may leave early, when no pod is active. A pod that failed
@@ -319,9 +319,9 @@ impl Queue {
         self.requeue_popped(pod, label::ATTEMPT_FAILED, cx);
     }
 
-    /// Whether a rejection of `pod`, whose attempt is under way, may be left out of account: the pod was
-    /// popped before the end of its backoff or is tried for its class, and the pace allows it. An
-    /// attempt counts at least once in the longest wait for an event.
+    /// Whether a rejection of `pod`, whose attempt is under way, may be left out of account: the
+    /// pod was popped before the end of its backoff or is tried for its class, and the pace allows
+    /// it. An attempt counts at least once in the longest wait for an event.
     pub fn may_look(&self, pod: &QueuedPod, now: Time) -> bool {
         now.since(pod.timestamp) <= self.config.max_in_unschedulable
             && self.pace.may_look(&pod.pod.uid, now)
@@ -330,8 +330,8 @@ impl Queue {
     /// Requeues a pod whose attempt was a look, and ends its flight: `pod` names the plugins that
     /// rejected it again.
     ///
-    /// The number of attempts, the backoff and the start of its wait are those before the attempt. Apart
-    /// from that the pod goes where it would go after a rejection.
+    /// The number of attempts, the backoff and the start of its wait are those before the attempt.
+    /// Apart from that the pod goes where it would go after a rejection.
     pub fn put_back_if_not_present(&mut self, mut pod: QueuedPod, cx: &mut Context<'_>) {
         self.pace.looked(&pod.pod.uid, cx.handle.now);
         pod.attempts = pod.attempts.saturating_sub(1);

@@ -5,8 +5,8 @@
 //! requests to the API server. Classes of equal pods share their answers, but pods that differ, for
 //! example in their claims, do not. So early pops in vain are limited for each kind of pod.
 //!
-//! Looks are attempts in vain that do not count. They take their turns from the same pace, so that no
-//! backoff has to slow them down.
+//! Looks are attempts in vain that do not count. They take their turns from the same pace, so that
+//! no backoff has to slow them down.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -50,7 +50,8 @@ pub(super) enum Occasion {
     Trial,
 }
 
-/// Counts the early pops and looks that end in another rejection. Those that find a node are free.
+/// Counts the early pops and looks that end in another rejection. A pop or look that finds a node
+/// is not counted.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     /// The pod that was popped early or for its class, while its attempt is under way.
@@ -82,8 +83,8 @@ impl Pace {
         })
     }
 
-    /// Notes that the attempt of a pod was in vain. One for a class counts for the backoff of its pod
-    /// instead.
+    /// Notes that the attempt of a pod was in vain. One for a class counts for the backoff of its
+    /// pod instead.
     pub(super) fn failed(&mut self, pod: &Uid, now: Time) {
         let Some((_, kind, occasion)) = self.popped.take_if(|(popped, ..)| popped == pod) else {
             return;

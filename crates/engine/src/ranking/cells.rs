@@ -180,7 +180,7 @@ impl Cells {
 /// The cell of each tier and score.
 #[derive(Debug, Default)]
 pub(super) struct CellTable {
-    /// Those of the first tier by score, then those of the next one.
+    /// The cells of the first tier by score, then the cells of the next one.
     ids: Vec<CellId>,
     /// Number of scores of a tier that have a place.
     width: usize,

@@ -5,7 +5,8 @@ use framework::NodeIx;
 use crate::cycle::{Chosen, FitError, FullPass, Prepared, ScheduleError, Scratch, Subject};
 use crate::ports::Count;
 
-/// Whether a full pass finds as many best nodes, and this one among them. The plugins start without what they have kept.
+/// Whether a full pass finds as many best nodes, and this one among them. The plugins start without
+/// what they have kept.
 pub(super) fn is_confirmed(
     best: &Chosen,
     subject: &mut Subject<'_, '_>,

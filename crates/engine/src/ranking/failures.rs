@@ -8,7 +8,8 @@ use super::reads::FilterScopes;
 use super::rejections::Rejections;
 use crate::world::{ChangeLog, World};
 
-/// Number of failed attempts of a lane whose verdicts are not kept, after some that could not be kept.
+/// Number of failed attempts of a lane whose verdicts are not kept, after some that could not be
+/// kept.
 const PASSES_AFTER_REFUSAL: u32 = 100;
 
 /// What failed attempts leave for the next pod of a lane.
@@ -66,15 +67,16 @@ impl Failures {
         (self.rejections, self.waits) = (None, PASSES_AFTER_REFUSAL);
     }
 
-    /// Whether `verdicts` are kept, and each depends only on the node, the pods on it and those nominated to it.
+    /// Whether `verdicts` are kept, and each depends only on the node, the pods on it and those
+    /// nominated to it.
     fn are_local(&self, verdicts: &Arc<Verdicts>) -> bool {
         let own = self.rejections.as_ref().filter(|own| Arc::ptr_eq(own.verdicts(), verdicts));
         own.is_some_and(Rejections::are_local)
     }
 
     /// Returns what PostFilter plugins have kept for the pods of the lane, until they
-    /// [keep](Self::suspend_post_filter) it again; `None` unless `verdicts` are those of the lane and
-    /// [local](Rejections::are_local).
+    /// [keep](Self::suspend_post_filter) it again; `None` unless `verdicts` are those of the lane
+    /// and [local](Rejections::are_local).
     pub(crate) fn resume_post_filter(
         &mut self,
         verdicts: &Arc<Verdicts>,

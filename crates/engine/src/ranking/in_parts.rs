@@ -34,8 +34,8 @@ impl Probe for TaskProbe {
     }
 }
 
-/// Runs `work` for each part of a pass, by the parallelizer if there are several. A failure ends the pass as if no later
-/// part had run.
+/// Runs `work` for each part of a pass, by the parallelizer if there are several. A failure ends
+/// the pass as if no later part had run.
 pub(super) fn run_in_parts<P: Send>(
     subject: &mut Subject<'_, '_>,
     mut parts: impl ExactSizeIterator<Item = P>,

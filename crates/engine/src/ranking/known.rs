@@ -42,15 +42,16 @@ impl Known {
         self.bytes = ranking + self.local.bytes() + self.failures.bytes() + of_plugins;
     }
 
-    /// Begins an attempt: returns what the plugins have kept, with the nodes that have changed since.
+    /// Begins an attempt: returns what the plugins have kept, with the nodes that have changed
+    /// since.
     pub(super) fn resume(&mut self, log: &mut LogReader<'_>) -> Kept {
         let shown = self.state.replace(log.revision()).filter(|_| !self.kept.is_empty());
         let changed = shown.and_then(|state| log.changed_since(state));
         std::mem::take(&mut self.kept).next_attempt(changed)
     }
 
-    /// Ends an attempt: keeps the values of plugins for the next one. Forgets the ranking if its tiers have changed in an
-    /// attempt that did not use it.
+    /// Ends an attempt: keeps the values of plugins for the next one. Forgets the ranking if its
+    /// tiers have changed in an attempt that did not use it.
     pub(super) fn suspend(&mut self, mut kept: Kept) {
         if kept.take_regrouped() {
             self.drop_keys();
@@ -62,8 +63,8 @@ impl Known {
         self.ranking.is_some()
     }
 
-    /// Returns the ranking, which may be empty, and the local scores of the lane; `None` if the lane goes without a
-    /// ranking for this pod.
+    /// Returns the ranking, which may be empty, and the local scores of the lane; `None` if the
+    /// lane goes without a ranking for this pod.
     pub(super) fn ranking_mut(&mut self) -> Option<(&mut Ranking, &mut LocalScores)> {
         if self.waits > 0 {
             self.waits -= 1;
@@ -150,7 +151,8 @@ mod tests {
         let mut state = CycleState::new();
         for regroups in [false, true] {
             hold_ranking(&mut known);
-            // For example, the pod is nominated to a node, and a Service has changed its constraints.
+            // For example, the pod is nominated to a node, and a Service has changed its
+            // constraints.
             state.resume(known.resume(&mut log.reader()));
             if regroups {
                 state.regroup();

@@ -29,10 +29,11 @@ const NO_TIER: usize = usize::MAX;
 
 /// The nodes of a lane by tier and [local score](super::local).
 ///
-/// The nodes of a tier have the same keys. What depends on the keys is computed once for each tier: whether
-/// its nodes are feasible, and what is added to their scores. The nodes of a tier with one score are a
-/// [cell](super::cells). A node that is rejected by itself is in a cell, too, so that its tier is known when it
-/// becomes feasible. A node that no pod of the lane can use, whatever pods are on it, is not in the ranking.
+/// The nodes of a tier have the same keys. What depends on the keys is computed once for each tier:
+/// whether its nodes are feasible, and what is added to their scores. The nodes of a tier with one
+/// score are a [cell](super::cells). A node that is rejected by itself is in a cell, too, so that
+/// its tier is known when it becomes feasible. A node that no pod of the lane can use, whatever
+/// pods are on it, is not in the ranking.
 #[derive(Debug, Default)]
 pub(crate) struct Ranking {
     basis: Basis,
@@ -98,7 +99,8 @@ impl Ranking {
         Some(changed)
     }
 
-    /// Looks again at the nodes whose nominations have changed: with the next [catch-up](Self::catch_up).
+    /// Looks again at the nodes whose nominations have changed: with the next
+    /// [catch-up](Self::catch_up).
     pub(crate) fn catch_up_nominations(&mut self, nominator: &Nominator, cluster: &Cluster) {
         let shown = std::mem::replace(&mut self.nominations, nominator.revision());
         match nominator.changed_since(shown) {
@@ -220,7 +222,8 @@ impl Ranking {
     /// which is ranked first.
     ///
     /// # Errors
-    /// That of `rank`, or [`Overflow`]: there are too many tiers and scores. The ranking must then be dropped.
+    /// That of `rank`, or [`Overflow`]: there are too many tiers and scores. The ranking must then
+    /// be dropped.
     pub(crate) fn insert_parts<E: From<Overflow>>(
         &mut self,
         lists: &[&[NodeIx]],
@@ -383,8 +386,8 @@ impl Ranking {
         place
     }
 
-    /// Returns the tiers with feasible nodes, in the order in which [`best`](Self::best) expects what is added
-    /// to them.
+    /// Returns the tiers with feasible nodes, in the order in which [`best`](Self::best) expects
+    /// what is added to them.
     pub(crate) fn tiers(&mut self) -> Vec<NodeGroup> {
         let Self { tiers, cells, table, .. } = self;
         let passing = tiers.iter_mut().enumerate().filter(|(_, tier)| tier.passing > 0);

@@ -8,7 +8,8 @@ use crate::cycle::Chosen;
 
 /// The feasible nodes of a ranking that is up to date.
 pub(super) enum Order<'k> {
-    /// Of so many nodes. `added` is what is added to the scores of each tier; `None` for a tier that is not feasible.
+    /// Of so many nodes. `added` is what is added to the scores of each tier; `None` for a tier
+    /// that is not feasible.
     OfAll { ranking: &'k Ranking, added: Vec<Option<i64>>, nodes: usize },
     /// Of a set of so many nodes.
     Within { totals: Totals, nodes: usize },
@@ -38,8 +39,8 @@ impl Order<'_> {
         }
     }
 
-    /// Returns the `count` best nodes with their totals; `None` if there is one feasible node at most, which was not
-    /// scored.
+    /// Returns the `count` best nodes with their totals; `None` if there is one feasible node at
+    /// most, which was not scored.
     pub(super) fn top(self, count: usize, rng: &mut fastrand::Rng) -> Option<Vec<(NodeIx, i64)>> {
         match self {
             Self::OfAll { ranking, added, .. } => {

@@ -14,15 +14,18 @@ use super::repair::Columns;
 use super::search::{Counts, Recalled};
 use crate::world::ChangeLog;
 
-/// Maximum number of lanes that are remembered. One more forgets the half that was used least recently.
+/// Maximum number of lanes that are remembered. One more forgets the half that was used least
+/// recently.
 pub(super) const MAX_LANES: usize = 4096;
 /// Maximum number of bytes that all lanes hold together for each node: those of 1,000 rankings.
 const MAX_BYTES_PER_NODE: usize = 3 << 10;
 /// Maximum number of bytes that all lanes hold together in a small cluster.
 const MAX_BYTES_OF_SMALL_CLUSTER: usize = 4 << 20;
-/// Maximum number of bytes that all lanes hold together: those of 1,000 rankings of a million nodes.
+/// Maximum number of bytes that all lanes hold together: those of 1,000 rankings of a million
+/// nodes.
 pub(super) const MAX_BYTES: usize = 3 << 30;
-/// Number of lanes that hold something after their first pod. Many pods are the only ones of their lane.
+/// Number of lanes that hold something after their first pod. Many pods are the only ones of their
+/// lane.
 pub(super) const MAX_NEW: usize = 16;
 
 /// What the lanes that were used last hold.
@@ -122,8 +125,8 @@ impl Rankings {
         (MAX_BYTES_PER_NODE * self.nodes).clamp(MAX_BYTES_OF_SMALL_CLUSTER, MAX_BYTES)
     }
 
-    /// Forgets what was used least recently if all lanes hold too much. An eighth of the memory is then free, so that the
-    /// next attempts need not look at all lanes.
+    /// Forgets what was used least recently if all lanes hold too much. An eighth of the memory is
+    /// then free, so that the next attempts need not look at all lanes.
     fn limit(&mut self) {
         let most = self.max_bytes();
         if self.bytes + self.locals.bytes() <= most {
@@ -138,7 +141,8 @@ impl Rankings {
         self.locals.drop_up_to(last);
     }
 
-    /// Returns the last use up to which all is to be forgotten, so that no more than this number of bytes is left.
+    /// Returns the last use up to which all is to be forgotten, so that no more than this number of
+    /// bytes is left.
     fn last_use_to_forget(&self, left: usize) -> u64 {
         let lanes = self.lanes.values().map(|known| (known.last_used, known.bytes));
         let mut uses: Vec<(u64, usize)> = lanes.chain(self.locals.uses()).collect();

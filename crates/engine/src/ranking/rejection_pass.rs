@@ -1,5 +1,5 @@
-//! The answer for a pod whose lane fits nowhere: plugins look again only at nodes that have changed since the last failed
-//! attempt.
+//! The answer for a pod whose lane fits nowhere: plugins look again only at nodes that have changed
+//! since the last failed attempt.
 
 use std::sync::Arc;
 
@@ -24,7 +24,8 @@ struct Open {
     keys: Vec<i64>,
 }
 
-/// Repairs the verdicts, and returns why the pod fits nowhere if they say so; `None` if some node may take it.
+/// Repairs the verdicts, and returns why the pod fits nowhere if they say so; `None` if some node
+/// may take it.
 pub(super) fn repeat(
     subject: &mut Subject<'_, '_>,
     rejections: &mut Rejections,
@@ -76,8 +77,8 @@ pub(super) fn rejections_of(
     Ok(rejections)
 }
 
-/// Looks again at the nodes that have changed, at one node of each tier, and at nodes whose nominations have changed. If
-/// there are tiers, looks at all nodes with nominated pods.
+/// Looks again at the nodes that have changed, at one node of each tier, and at nodes whose
+/// nominations have changed. If there are tiers, looks at all nodes with nominated pods.
 ///
 /// The verdict on the node that the pod itself is nominated to is one for this pod alone.
 fn repair(
@@ -122,8 +123,8 @@ fn repair(
     Ok(())
 }
 
-/// Runs the filters on nodes in the one-node form, one plugin after the other. Of tier filters it takes the
-/// keys.
+/// Runs the filters on nodes in the one-node form, one plugin after the other. Of tier filters it
+/// takes the keys.
 fn decide_on(
     subject: &mut Subject<'_, '_>,
     nodes: Vec<NodeIx>,

@@ -18,14 +18,16 @@ const MAX_STATUSES: usize = 8192;
 
 /// The verdict on each node for the pods of a lane, repaired from the change log.
 ///
-/// The verdict on most nodes depends only on the node. The others form tiers, whose verdict depends on the
-/// rest of the cluster: each decision looks at one node of a tier and replaces the verdict of all.
+/// The verdict on most nodes depends only on the node. The others form tiers, whose verdict depends
+/// on the rest of the cluster: each decision looks at one node of a tier and replaces the verdict
+/// of all.
 #[derive(Debug)]
 pub(crate) struct Rejections {
     filters: FilterScopes,
     /// The state of the change log that the verdicts show.
     state: u64,
-    /// The revision of the nominations that the verdicts show, if they are [local](Self::are_local).
+    /// The revision of the nominations that the verdicts show, if they are
+    /// [local](Self::are_local).
     nominations: u64,
     /// Nodes to look at again, beside those of the change log.
     outdated: Vec<NodeIx>,
@@ -54,8 +56,9 @@ pub(crate) struct Tier {
 }
 
 impl Rejections {
-    /// Takes over the verdicts of a full pass in this state of the change log and with these nominations, by plugins with
-    /// these scopes. The caller decides again on the nodes that are [in tiers](Self::tiers).
+    /// Takes over the verdicts of a full pass in this state of the change log and with these
+    /// nominations, by plugins with these scopes. The caller decides again on the nodes that are
+    /// [in tiers](Self::tiers).
     pub(crate) fn new(
         verdicts: Arc<Verdicts>,
         filters: FilterScopes,
@@ -84,8 +87,8 @@ impl Rejections {
         Some(nodes)
     }
 
-    /// Returns the names of the nodes whose nominations have changed, and counts on the caller to look at them again;
-    /// `None` for all nodes.
+    /// Returns the names of the nodes whose nominations have changed, and counts on the caller to
+    /// look at them again; `None` for all nodes.
     pub(crate) fn catch_up_nominations<'n>(
         &mut self,
         nominator: &'n Nominator,
@@ -94,7 +97,8 @@ impl Rejections {
         nominator.changed_since(shown)
     }
 
-    /// Whether the verdict on each node depends only on the node, the pods on it and those nominated to it.
+    /// Whether the verdict on each node depends only on the node, the pods on it and those
+    /// nominated to it.
     pub(crate) fn are_local(&self) -> bool {
         let is_local = |scope| matches!(scope, FilterScope::Node | FilterScope::NodeAsOf(_));
         self.filters.iter().flatten().all(|reads| is_local(reads.scope))

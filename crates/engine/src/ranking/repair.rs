@@ -1,4 +1,5 @@
-//! The repair of a ranking: plugins look at the nodes that have changed since the last decision for a lane, or at all.
+//! The repair of a ranking: plugins look at the nodes that have changed since the last decision for
+//! a lane, or at all.
 
 use framework::{Attempt, ChangedNodes, ExtensionPoint, Filter, NodeBits, NodeIx, Status};
 
@@ -13,7 +14,8 @@ use crate::plugin_call::call_plugin;
 use crate::profile::{MAX_NODE_SCORE, Named};
 use crate::world::LogReader;
 
-/// Number of nodes that are scored at once, so that their scores stay in the cache of the processor.
+/// Number of nodes that are scored at once, so that their scores stay in the cache of the
+/// processor.
 const CHUNK: usize = 1 << 13;
 
 /// Buffers of the passes.
@@ -213,7 +215,8 @@ impl Columns {
         filter_in_parts(subject, &scoped.object_filters, nodes, passed, left, parts)
     }
 
-    /// Finds the nodes that the filters reject which look at each node for this lane alone, out of those to look at.
+    /// Finds the nodes that the filters reject which look at each node for this lane alone, out of
+    /// those to look at.
     fn filter_own(
         &mut self,
         subject: &mut Subject<'_, '_>,

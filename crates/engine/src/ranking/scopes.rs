@@ -27,7 +27,8 @@ pub(super) struct Scoped<'p> {
     pub(super) local_scores: Vec<&'p Named<dyn Score>>,
     /// What shares the answers of these two; `None` if a score reads more than requests.
     pub(super) shared: Option<LocalKey>,
-    /// Further filter plugins of the first kind, which read more than requests, so that their answers are not shared.
+    /// Further filter plugins of the first kind, which read more than requests, so that their
+    /// answers are not shared.
     pub(super) own_filters: Vec<&'p Named<dyn Filter>>,
     /// Filter plugins that look at each node by itself, whatever pods are on it.
     pub(super) object_filters: Vec<&'p Named<dyn Filter>>,

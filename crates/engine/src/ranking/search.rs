@@ -1,4 +1,5 @@
-//! The search of a ranking: plugins look only at nodes that have changed since the last decision for a lane.
+//! The search of a ranking: plugins look only at nodes that have changed since the last decision
+//! for a lane.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,7 +24,8 @@ use crate::cycle::{
 };
 use crate::world::LogReader;
 
-/// In a large cluster one decision for so many nodes is checked, because the full pass takes longer.
+/// In a large cluster one decision for so many nodes is checked, because the full pass takes
+/// longer.
 const NODES_PER_UNCHECKED: u64 = 16;
 
 /// Among fewer nodes than one in so many no ranking is made, because it would rank all nodes.
@@ -73,8 +75,8 @@ impl Recalled<'_> {
         })
     }
 
-    /// Returns up to `count` nodes with the highest totals, the highest first; `None` if the plugins have to look at all
-    /// nodes.
+    /// Returns up to `count` nodes with the highest totals, the highest first; `None` if the
+    /// plugins have to look at all nodes.
     ///
     /// # Errors
     /// No node is feasible.
@@ -91,7 +93,8 @@ impl Recalled<'_> {
         })
     }
 
-    /// Takes in that a full pass found no node, and keeps its verdicts for the next pod of the lane.
+    /// Takes in that a full pass found no node, and keeps its verdicts for the next pod of the
+    /// lane.
     pub(crate) fn rejected(&mut self, subject: &mut Subject<'_, '_>, fit: &FitError) {
         self.known.failures.last = true;
         if let Some(filters) = self.filters.take()
@@ -107,7 +110,8 @@ impl Recalled<'_> {
 
 /// Steps.
 impl Recalled<'_> {
-    /// Looks first at what answered the last pod of the lane: the verdicts, or the ranking, which `search` searches.
+    /// Looks first at what answered the last pod of the lane: the verdicts, or the ranking, which
+    /// `search` searches.
     fn search<T>(
         &mut self,
         subject: &mut Subject<'_, '_>,
@@ -174,8 +178,8 @@ impl Recalled<'_> {
         }
     }
 
-    /// Repairs the verdicts of the lane, and returns why the pod fits nowhere if they say so; `None` if some node may take
-    /// it.
+    /// Repairs the verdicts of the lane, and returns why the pod fits nowhere if they say so;
+    /// `None` if some node may take it.
     fn repeat_rejection(
         &mut self,
         subject: &mut Subject<'_, '_>,
@@ -265,9 +269,10 @@ impl<'k> Memory<'k, '_> {
         Ok(Order::Within { totals: members.totals(&added), nodes: nodes.count() })
     }
 
-    /// Brings the ranking up to date, and rejects the nodes that do not fit the pod beside the pods that are nominated to
-    /// them. Each verdict depends on the node, the pods on it and those nominated to it, so that it holds until one of
-    /// them changes. The verdict on the node that the pod itself is nominated to is one for this pod alone.
+    /// Brings the ranking up to date, and rejects the nodes that do not fit the pod beside the pods
+    /// that are nominated to them. Each verdict depends on the node, the pods on it and those
+    /// nominated to it, so that it holds until one of them changes. The verdict on the node that
+    /// the pod itself is nominated to is one for this pod alone.
     fn repair_beside_nominated(
         &mut self,
         subject: &mut Subject<'_, '_>,
@@ -290,7 +295,8 @@ impl<'k> Memory<'k, '_> {
         Ok(())
     }
 
-    /// Brings the ranking and its local scores up to date. Returns the nodes that it has looked at, or `None` for all.
+    /// Brings the ranking and its local scores up to date. Returns the nodes that it has looked at,
+    /// or `None` for all.
     fn repair(
         &mut self,
         subject: &mut Subject<'_, '_>,
@@ -313,7 +319,8 @@ impl<'k> Memory<'k, '_> {
     }
 }
 
-/// Runs PreScore, apart from plugins that need the tiers. Returns the plugins whose Score is skipped.
+/// Runs PreScore, apart from plugins that need the tiers. Returns the plugins whose Score is
+/// skipped.
 fn pre_score_unless_by_tier(
     subject: &mut Subject<'_, '_>,
     scopes: &Scopes,

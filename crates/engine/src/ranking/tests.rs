@@ -303,7 +303,8 @@ proptest! {
         let mut rng = fastrand::Rng::with_seed(seed);
         let nodes = (0..len).filter(|_| rng.u8(..8) > 0).map(NodeIx::new);
         let nodes: Vec<NodeIx> = nodes.collect();
-        // The first nodes are all alike, so that later parts find tiers and scores in another order.
+        // The first nodes are all alike, so that later parts find tiers and scores in another
+        // order.
         let drawn = |node: &NodeIx, salt: u64| match node.index() {
             ..6000 => 1,
             index => fastrand::Rng::with_seed(index as u64 ^ seed ^ salt).i64(0..kinds),

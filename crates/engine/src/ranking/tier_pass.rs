@@ -10,7 +10,8 @@ use super::unusable::Unusable;
 use crate::cycle::{FeasibleNodes, Form, Scorer, Subject, Totals, run_pre_score, score_by};
 use crate::profile::Named;
 
-/// Returns what is added to the scores of each tier; `None` for a tier whose nodes are not feasible.
+/// Returns what is added to the scores of each tier; `None` for a tier whose nodes are not
+/// feasible.
 pub(super) fn decide_tiers(
     subject: &mut Subject<'_, '_>,
     tiers: &[NodeGroup],
@@ -30,7 +31,8 @@ pub(super) fn decide_tiers(
     Ok(added)
 }
 
-/// Returns what is added to the scores of each feasible tier. A single feasible node needs no score.
+/// Returns what is added to the scores of each feasible tier. A single feasible node needs no
+/// score.
 fn score_tiers(
     subject: &mut Subject<'_, '_>,
     tiers: &[NodeGroup],

@@ -8,8 +8,8 @@ use crate::plugin_call::HasCode;
 #[derive(Debug)]
 pub(crate) struct Overflow;
 
-/// A ranking cannot be repaired or used: a plugin failed, or there is no room. The full pass decides, and
-/// reports a failure.
+/// A ranking cannot be repaired or used: a plugin failed, or there is no room. The full pass
+/// decides, and reports a failure.
 #[derive(Debug)]
 pub(crate) struct Unusable;
 

@@ -30,8 +30,8 @@ pub(super) struct Member {
 pub(crate) struct Totals(Vec<(NodeIx, i64)>);
 
 impl Members {
-    /// Returns the feasible nodes, given what is added to the scores of each tier; `None` for a tier that is not
-    /// feasible.
+    /// Returns the feasible nodes, given what is added to the scores of each tier; `None` for a
+    /// tier that is not feasible.
     pub(crate) fn totals(self, added: &[Option<i64>]) -> Totals {
         let total = |own: Member| Some((own.node, own.score + added[own.tier]?));
         Totals(self.nodes.into_iter().filter_map(total).collect())
@@ -51,8 +51,8 @@ impl Totals {
         Some((best, tied.map(|(node, _)| *node).collect()))
     }
 
-    /// Returns the `count` nodes with the highest totals, with these, the highest first. Draws among equally good nodes
-    /// if not all of them are wanted.
+    /// Returns the `count` nodes with the highest totals, with these, the highest first. Draws
+    /// among equally good nodes if not all of them are wanted.
     pub(crate) fn top(mut self, count: usize, rng: &mut fastrand::Rng) -> Vec<(NodeIx, i64)> {
         self.0.sort_by_key(|(_, total)| Reverse(*total));
         let mut top = Vec::new();

@@ -38,9 +38,10 @@ pub enum LoggedChange {
 
 /// The latest changes of nodes and placed pods. An update that changes nothing leaves no entry.
 ///
-/// A savepoint that is undone takes its entries out of the log again. The number of a [state](Self::state) may then
-/// belong to two states. A [revision](Self::revision) belongs to one: a reader that has read the log inside a
-/// savepoint is given the nodes of the entries that were taken out.
+/// A savepoint that is undone takes its entries out of the log again. The number of a
+/// [state](Self::state) may then belong to two states. A [revision](Self::revision) belongs to one:
+/// a reader that has read the log inside a savepoint is given the nodes of the entries that were
+/// taken out.
 #[derive(Debug, Default)]
 pub struct ChangeLog {
     entries: VecDeque<LogEntry>,
@@ -78,12 +79,14 @@ impl ChangeLog {
         (start <= self.entries.len()).then(|| self.entries.range(start..).copied())
     }
 
-    /// Returns the number of the present state, or a higher one. Unlike that number it is never used again.
+    /// Returns the number of the present state, or a higher one. Unlike that number it is never
+    /// used again.
     pub fn revision(&self) -> u64 {
         self.state() + self.rollbacks.skipped
     }
 
-    /// Returns the nodes that have changed since `revision`, or `None` if some of the changes are no longer kept.
+    /// Returns the nodes that have changed since `revision`, or `None` if some of the changes are
+    /// no longer kept.
     pub fn changed_since(&self, revision: u64) -> Option<ChangedNodes> {
         let mut changed = ChangedNodes::default();
         let state = self.rollbacks.state_of(revision, |entry| add(&mut changed, entry))?;
@@ -186,8 +189,8 @@ impl Rollbacks {
         }
     }
 
-    /// Returns the number of the latest state of the log that is part of its present and of this revision. Visits the
-    /// entries that led from it to the revision, and that were taken out.
+    /// Returns the number of the latest state of the log that is part of its present and of this
+    /// revision. Visits the entries that led from it to the revision, and that were taken out.
     fn state_of(&self, revision: u64, mut visit: impl FnMut(LogEntry)) -> Option<u64> {
         if revision < self.first {
             return None;
@@ -216,7 +219,8 @@ fn add(changed: &mut ChangedNodes, LogEntry { node, change }: LogEntry) {
     }
 }
 
-/// Reads the log for one attempt. What is kept for a class mostly shows one revision, since which the log is read once.
+/// Reads the log for one attempt. What is kept for a class mostly shows one revision, since which
+/// the log is read once.
 #[derive(Debug)]
 pub(crate) struct LogReader<'l> {
     log: &'l ChangeLog,
@@ -230,7 +234,8 @@ impl LogReader<'_> {
         self.log.revision()
     }
 
-    /// Returns the nodes that have changed since `revision`, or `None` if some of the changes are no longer kept.
+    /// Returns the nodes that have changed since `revision`, or `None` if some of the changes are
+    /// no longer kept.
     pub(crate) fn changed_since(&mut self, revision: u64) -> Option<Arc<ChangedNodes>> {
         if let Some((known, changed)) = &self.last
             && *known == revision
@@ -317,8 +322,8 @@ mod tests {
         prop::collection::vec(step, 0..24)
     }
 
-    /// Carries out the steps on the log, and on a list of the nodes of its entries. `reads` has each revision that was
-    /// read, with the list at that time.
+    /// Carries out the steps on the log, and on a list of the nodes of its entries. `reads` has
+    /// each revision that was read, with the list at that time.
     fn carry_out(
         steps: &[Step],
         log: &mut ChangeLog,

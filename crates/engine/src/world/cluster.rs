@@ -123,7 +123,8 @@ impl World {
 
 /// Placed pods.
 impl World {
-    /// Replaces the parts of `pod` that equal those of other pods, or of its node, by shared ones, which saves memory.
+    /// Replaces the parts of `pod` that equal those of other pods, or of its node, by shared ones,
+    /// which saves memory.
     pub(super) fn share(&mut self, pod: &mut Pod) {
         self.pool.share(pod);
         let Some(name) = &mut pod.node_name else { return };
@@ -230,8 +231,8 @@ impl World {
         self.cluster.undo_placing(placing);
     }
 
-    /// Removes a pod, placed or assumed, until that is [undone](Self::undo_removing). Its eviction, if it has one, still
-    /// counts.
+    /// Removes a pod, placed or assumed, until that is [undone](Self::undo_removing). Its eviction,
+    /// if it has one, still counts.
     pub(super) fn remove_tentatively(&mut self, uid: &Uid) -> Option<Removed> {
         let ix = self.id_of(uid)?;
         let was_assumed = self.unindex(ix);

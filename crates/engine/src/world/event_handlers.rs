@@ -452,7 +452,8 @@ mod tests {
     #[test]
     fn answer_to_a_cleared_nomination_tells_it_from_one_of_others() {
         let uid = pod("p").build().uid;
-        // Version of the nomination by others, version of the answer, whether that comes first, expected node.
+        // Version of the nomination by others, version of the answer, whether that comes first,
+        // expected node.
         let rows = [
             (9, 8, false, Some("n")),
             (9, 8, true, Some("n")),

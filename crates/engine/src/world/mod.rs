@@ -1,7 +1,7 @@
 //! The state of the scheduler: what it knows of the cluster, and its queue.
 //!
-//! Every mutation is a method of `World`, so the log is complete. Scheduling cycles and plugins get the
-//! world to read.
+//! Every mutation is a method of `World`, so the log is complete. Scheduling cycles and plugins get
+//! the world to read.
 
 mod change_log;
 mod changed;
@@ -43,8 +43,8 @@ use crate::plugin_call::call_beside;
 use crate::profile::{Profile, Profiles};
 use crate::queue::{self, Queue, QueueConfig};
 
-/// Nodes, placed, pending, waiting and nominated pods, the profiles that decide about them, the queue, and the
-/// log of what changed.
+/// Nodes, placed, pending, waiting and nominated pods, the profiles that decide about them, the
+/// queue, and the log of what changed.
 #[derive(Debug)]
 pub struct World {
     profiles: Profiles,
@@ -185,7 +185,8 @@ impl World {
 
 /// Placed pods.
 impl World {
-    /// Places a pod on a node before the API server knows, and ends its nomination. Returns the pod with its node.
+    /// Places a pod on a node before the API server knows, and ends its nomination. Returns the pod
+    /// with its node.
     ///
     /// # Errors
     /// The pod is placed already.
@@ -216,8 +217,9 @@ impl World {
         }
     }
 
-    /// Registers the queries whose answers the plugins of the profile read in the next decision about the pod. A panic is
-    /// counted; the plugin panics again at its extension point, which fails the attempt.
+    /// Registers the queries whose answers the plugins of the profile read in the next decision
+    /// about the pod. A panic is counted; the plugin panics again at its extension point, which
+    /// fails the attempt.
     pub(crate) fn register_queries(&mut self, pod: &Pod, profile: &Profile, cx: &mut Context<'_>) {
         for plugin in &profile.standing_queries {
             let handle = self.handle(cx.now);
@@ -274,8 +276,8 @@ impl World {
         }
     }
 
-    /// Takes in the version of its pod in the answer to a write of a nomination. If the watch has shown that version
-    /// already, or a later one, the status that it shows decides from now on.
+    /// Takes in the version of its pod in the answer to a write of a nomination. If the watch has
+    /// shown that version already, or a later one, the status that it shows decides from now on.
     pub fn nomination_answered(&mut self, effect: EffectId, version: u64, cx: &mut Context<'_>) {
         let Some((key, uid)) = self.nominator.written_as(effect, version) else { return };
         let known = self.pending.get(&key).filter(|known| known.uid == uid);
@@ -351,9 +353,9 @@ impl World {
         queue.attempt_ended(pod, &mut cx);
     }
 
-    /// Requeues a pod whose attempt failed, and nominates it as the attempt asks. If it loses a nomination, other pods may
-    /// use the room, whether or not the API server takes the write. Returns the pod as last seen, or `None` if another
-    /// pod of the same name has replaced it.
+    /// Requeues a pod whose attempt failed, and nominates it as the attempt asks. If it loses a
+    /// nomination, other pods may use the room, whether or not the API server takes the write.
+    /// Returns the pod as last seen, or `None` if another pod of the same name has replaced it.
     pub fn requeue_failed(
         &mut self,
         mut queued: QueuedPod,
@@ -384,7 +386,8 @@ impl World {
         Some(known)
     }
 
-    /// Requeues a pod whose attempt was a look, as last seen; see [`Queue::put_back_if_not_present`].
+    /// Requeues a pod whose attempt was a look, as last seen; see
+    /// [`Queue::put_back_if_not_present`].
     pub(crate) fn put_back(&mut self, mut queued: QueuedPod, cx: &mut Context<'_>) {
         if let Some(known) = self.pending.get(&queued.pod.key) {
             queued.set_pod(known.clone());
@@ -447,8 +450,8 @@ impl World {
         queue.move_all_to_active_or_backoff_queue(event, may_move, &mut queue_cx);
     }
 
-    /// Moves the pods that may use the room of a forgotten pod. A pod that was deleted or bound elsewhere
-    /// has left the node already, but its Unreserve may still have freed something.
+    /// Moves the pods that may use the room of a forgotten pod. A pod that was deleted or bound
+    /// elsewhere has left the node already, but its Unreserve may still have freed something.
     pub(crate) fn room_freed(&mut self, pod: &Arc<Pod>, cx: &mut Context<'_>) {
         let event = ObjectEvent::assigned_pod(ActionType::DELETE, Some(pod.clone()), None);
         self.move_pods(&event, cx);

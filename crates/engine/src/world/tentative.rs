@@ -1,7 +1,8 @@
 //! Savepoints: changes of the world that are undone, or kept.
 //!
-//! Inside a savepoint pods are assumed, reserved and removed for real. The next decision, about any node, reads them
-//! in every column, count and index. A journal has what undoes each change, in reverse order.
+//! Inside a savepoint pods are assumed, reserved and removed for real. The next decision, about any
+//! node, reads them in every column, count and index. A journal has what undoes each change, in
+//! reverse order.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -23,7 +24,8 @@ pub(crate) struct Tentative<'w> {
 /// How a savepoint ends, with the value that it gives its caller.
 #[derive(Debug)]
 pub(crate) enum Ending<T> {
-    /// The changes stay. Those of an inner savepoint are undone with the outer one.
+    /// The changes stay. An outer savepoint that is undone undoes the changes of the inner one,
+    /// too.
     Keep(T),
     /// Everything is as before.
     Undo(T),
@@ -38,8 +40,8 @@ pub(crate) struct Ended<T> {
 }
 
 impl World {
-    /// Begins a savepoint, which ends with `attempt`. On [`Ending::Undo`] everything is as before, the change log
-    /// included.
+    /// Begins a savepoint, which ends with `attempt`. On [`Ending::Undo`] everything is as before,
+    /// the change log included.
     pub(crate) fn tentatively<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -163,8 +165,8 @@ impl Tentative<'_> {
         reserved
     }
 
-    /// Removes a pod from its node, whether it is assumed or runs there. What its plugins have reserved stays
-    /// reserved. Returns the pod, or `None` if it has no node.
+    /// Removes a pod from its node, whether it is assumed or runs there. What its plugins have
+    /// reserved stays reserved. Returns the pod, or `None` if it has no node.
     pub(crate) fn remove(&mut self, uid: &Uid) -> Option<Arc<Pod>> {
         let removed = self.world.remove_tentatively(uid)?;
         let World { log, journal, .. } = &mut *self.world;
@@ -175,8 +177,8 @@ impl Tentative<'_> {
         Some(pod)
     }
 
-    /// Registers the queries of the next decision about the pod, also for the time after the savepoint; see
-    /// [`World::register_queries`].
+    /// Registers the queries of the next decision about the pod, also for the time after the
+    /// savepoint; see [`World::register_queries`].
     pub(crate) fn register_queries(&mut self, pod: &Pod, profile: &Profile, cx: &mut Context<'_>) {
         self.world.register_queries(pod, profile, cx);
     }

@@ -241,7 +241,8 @@ fn pods_that_make_no_sense_to_try_are_skipped() {
     assert_eq!((world.place("p"), world.engine.queue().counts().in_flight), ("nowhere", 0));
 }
 
-/// A world in which `p` was rejected and backs off, and the watch shows its condition. A label of a node wakes it.
+/// A world in which `p` was rejected and backs off, and the watch shows its condition. A label of a
+/// node wakes it.
 fn backing_off(plugin: Fake, p: PodBuilder) -> World {
     let mut world = world([plugin.on(node_event(ActionType::UPDATE_NODE_LABEL))]);
     world.pod(p.label("turn", "down"));

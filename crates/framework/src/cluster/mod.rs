@@ -552,7 +552,8 @@ impl Cluster {
         }
     }
 
-    /// Whether a sum of the node has reached the limit of 64 bits, so that its requests are recounted when a pod leaves it.
+    /// Whether a sum of the node has reached the limit of 64 bits, so that its requests are
+    /// recounted when a pod leaves it.
     fn is_saturated(&self, ix: NodeIx) -> bool {
         let saturated = |amount: i64| amount == i64::MAX || amount == i64::MIN;
         let sums = self.requested.get(ix);

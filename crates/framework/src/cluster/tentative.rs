@@ -1,8 +1,9 @@
 //! Pods that are placed or removed for a while, and the records that undo it.
 //!
-//! Such a change updates every column, count and index, as [`Cluster::place_pod`] and [`Cluster::remove_pod`] do. Its
-//! record undoes it. Changes are undone in reverse order, with no other change between them. Each pod then has its
-//! id, its position on its node and its position in its class again.
+//! Such a change updates every column, count and index, as [`Cluster::place_pod`] and
+//! [`Cluster::remove_pod`] do. The record of the change undoes it. Changes are undone in reverse
+//! order, with no other change between them. Each pod then has its id, its position on its node and
+//! its position in its class again.
 
 use std::sync::Arc;
 
@@ -36,8 +37,8 @@ pub struct TentativeRemoval {
     before: NodeSums,
 }
 
-/// The generation of a node and the sums over its pods. A sum at the limit of 64 bits says too little to undo an
-/// addition by a subtraction.
+/// The generation of a node and the sums over its pods. A sum at the limit of 64 bits says too
+/// little to undo an addition by a subtraction.
 #[derive(Debug)]
 struct NodeSums {
     generation: u64,
@@ -50,7 +51,8 @@ struct NodeSums {
 
 /// Changes for a while, for the engine.
 impl Cluster {
-    /// Places `pod` as [`place_pod`](Self::place_pod) does, until the record is [undone](Self::undo_placing).
+    /// Places `pod` as [`place_pod`](Self::place_pod) does, until the record is
+    /// [undone](Self::undo_placing).
     pub fn place_pod_tentatively(&mut self, pod: Arc<Pod>, node: &str) -> TentativePlacing {
         let node = self.row_for(node);
         let before = self.sums_before(node, &pod);
@@ -58,7 +60,8 @@ impl Cluster {
         TentativePlacing { ix: self.place_on_row(pod, node), node, before }
     }
 
-    /// Removes a pod as [`remove_pod`](Self::remove_pod) does, until the record is [undone](Self::undo_removing).
+    /// Removes a pod as [`remove_pod`](Self::remove_pod) does, until the record is
+    /// [undone](Self::undo_removing).
     ///
     /// # Panics
     /// Panics if the id is not in use.
@@ -69,7 +72,8 @@ impl Cluster {
         TentativeRemoval { ix, placed: self.remove_pod(ix), ghost, before }
     }
 
-    /// Removes the pod that was placed last. The node gets its generation back, because it is as it was then.
+    /// Removes the pod that was placed last. The node gets its generation back, because it is as it
+    /// was then.
     ///
     /// # Panics
     /// Panics if the pod is gone.
@@ -79,7 +83,8 @@ impl Cluster {
         self.drop_if_empty_ghost(placed.node);
     }
 
-    /// Places the pod again that was removed last, and returns it. The node gets its generation back.
+    /// Places the pod again that was removed last, and returns it. The node gets its generation
+    /// back.
     pub fn undo_removing(&mut self, removal: TentativeRemoval) -> &PlacedPod {
         let PlacedPod { pod, node, slot, membership } = removal.placed;
         let row = removal.ghost.map_or(node, |name| self.row_for(&name));

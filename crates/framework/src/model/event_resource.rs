@@ -58,7 +58,8 @@ pub enum EventResource {
 }
 
 impl EventResource {
-    /// The kinds of Kubernetes that a scheduler may watch. Nodes come first, so that pods find their nodes.
+    /// The kinds of Kubernetes that a scheduler may watch. Nodes come first, so that pods find
+    /// their nodes.
     pub const BUILT_IN: [Self; 19] = [
         Self::Node,
         Self::Pod,

@@ -13,10 +13,11 @@ pub trait DryRun {
     /// Begins a trial of `node`, with its pods as they are and a copy of the state of the attempt.
     fn trial<'a>(&'a mut self, state: &CycleState, node: NodeIx) -> Box<dyn Trial + 'a>;
 
-    /// If the outcome of a trial depends only on the node, the pods on it and those nominated to it, returns the nodes of
-    /// which that is not true, for example the one that the pod itself is nominated to. An evaluator may keep the outcome
-    /// on the other nodes for the next pod of the [template](crate::Template), until they are among the
-    /// [changed ones](crate::ChangedNodes). The default is `None`: outcomes depend on more.
+    /// If the outcome of a trial depends only on the node, the pods on it and those nominated to
+    /// it, returns the nodes of which that is not true, for example the one that the pod itself is
+    /// nominated to. An evaluator may keep the outcome on the other nodes for the next pod of the
+    /// [template](crate::Template), until they are among the [changed ones](crate::ChangedNodes).
+    /// The default is `None`: outcomes depend on more.
     fn exceptions(&self) -> Option<Vec<NodeIx>> {
         None
     }

@@ -89,12 +89,13 @@ pub trait Filter: Send + Sync {
         failed
     }
 
-    /// Returns what the verdict on a node depends on, so that the scheduler can keep verdicts for the next pod of the
-    /// [template](crate::Template). The scheduler asks after PreFilter in each attempt; for whether
-    /// [pods](Dependence::pods) matter it may also ask before.
+    /// Returns what the verdict on a node depends on, so that the scheduler can keep verdicts for
+    /// the next pod of the [template](crate::Template). The scheduler asks after PreFilter in each
+    /// attempt; for whether [pods](Dependence::pods) matter it may also ask before.
     ///
-    /// `None`, the default, leaves it to [what the plugin registered](crate::Plugin::inferred_dependence), and
-    /// makes the scheduler filter every node for each pod of the profile.
+    /// `None`, the default, leaves it to [what the plugin
+    /// registered](crate::Plugin::inferred_dependence), and makes the scheduler filter every node
+    /// for each pod of the profile.
     fn dependence(&self, _attempt: &Attempt<'_>) -> Option<Dependence<FilterScope>> {
         None
     }
@@ -221,14 +222,14 @@ pub trait Score: Send + Sync {
     /// also if PreScore is going to return Skip. With the scopes [`ScoreScope::Node`] and
     /// [`ScoreScope::Key`], PreScore must not depend on the nodes that it gets.
     ///
-    /// `None`, the default, stands for the whole cluster: the scheduler scores every node for each pod of the
-    /// profile.
+    /// `None`, the default, stands for the whole cluster: the scheduler scores every node for each
+    /// pod of the profile.
     fn dependence(&self, _attempt: AttemptMut<'_>) -> Option<Dependence<ScoreScope>> {
         None
     }
 
-    /// Writes the key of each node; see [`ScoreScope::Key`] and [`ScoreScope::Group`]. The nodes are in ascending
-    /// order. The default is the score before it is normalised.
+    /// Writes the key of each node; see [`ScoreScope::Key`] and [`ScoreScope::Group`]. The nodes
+    /// are in ascending order. The default is the score before it is normalised.
     ///
     /// # Errors
     /// Any status. The attempt then scores every node.
@@ -254,11 +255,11 @@ pub trait Reserve: Send + Sync {
     /// any more.
     fn unreserve(&self, attempt: AttemptMut<'_>, node: &str);
 
-    /// Undoes a [`reserve`](Self::reserve) that was tried for a while, so that the plugin is as it was before. No
-    /// request was made for the pod, and commands that the plugin gives are dropped.
+    /// Undoes a [`reserve`](Self::reserve) that was tried for a while, so that the plugin is as it
+    /// was before. No request was made for the pod, and commands that the plugin gives are dropped.
     ///
-    /// By default this is [`unreserve`](Self::unreserve). A plugin implements it if its Unreserve does more, for
-    /// example frees what an earlier attempt of the pod has written.
+    /// By default this is [`unreserve`](Self::unreserve). A plugin implements it if its Unreserve
+    /// does more, for example frees what an earlier attempt of the pod has written.
     fn undo_reserve(&self, attempt: AttemptMut<'_>, node: &str) {
         self.unreserve(attempt, node);
     }

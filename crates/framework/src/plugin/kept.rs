@@ -10,8 +10,8 @@ use crate::NodeIx;
 /// is among them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ChangedNodes {
-    /// The nodes of which the object has changed, or a pod on them. For PostFilter plugins also those of which a
-    /// nomination has changed.
+    /// The nodes of which the object has changed, or a pod on them. For PostFilter plugins also
+    /// those of which a nomination has changed.
     pub nodes: Vec<NodeIx>,
     /// The nodes of which the object has changed.
     pub objects: Vec<NodeIx>,

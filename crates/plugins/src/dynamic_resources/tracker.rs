@@ -200,7 +200,8 @@ impl TrackedClaims {
         }
     }
 
-    /// Forgets the allocation of a claim that Reserve made for the pod for a while, and reports nothing.
+    /// Forgets the allocation of a claim that Reserve made for the pod for a while, and reports
+    /// nothing.
     pub(super) fn forget(&mut self, claim: &Uid, pod: &Uid) {
         self.take_in_flight(claim, pod);
     }

@@ -97,7 +97,8 @@ impl Comparison {
         }
     }
 
-    /// Renders the comparison as text: numbers side by side as the summary, and the pods that differ.
+    /// Renders the comparison as text: numbers side by side as the summary, and the pods that
+    /// differ.
     pub fn render(&self, layout: Layout) -> String {
         let text = match self.differing.len() {
             0 => "\nEvery pod gets the same node.\n".to_owned(),

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
     use crate::{node, pod};
 
-    /// Depends on what it is told to.
+    /// A plugin with the dependences that the test gives.
     struct Told(Option<FilterScope>, Option<ScoreScope>);
 
     impl PreFilter for Told {

@@ -1,4 +1,5 @@
-//! Nested savepoints of a world with nominations, evictions and a plugin that reserves, against what it showed before.
+//! Nested savepoints of a world with nominations, evictions and a plugin that reserves, against
+//! what it showed before.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -86,7 +87,8 @@ fn pod_of(number: usize) -> Pod {
 }
 
 impl Fixture {
-    /// Three nodes with pods 0 to 5, of which 4 and 5 are assumed. Pods 6 to 11 are pending, 6 to 9 nominated.
+    /// Three nodes with pods 0 to 5, of which 4 and 5 are assumed. Pods 6 to 11 are pending, 6 to 9
+    /// nominated.
     fn new() -> Self {
         let ledger = Ledger::default();
         let world = World::new(profiles(&ledger), QueueConfig::default());

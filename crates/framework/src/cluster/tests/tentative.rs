@@ -121,7 +121,8 @@ fn query_of(app: usize) -> PodQuery {
     PodQuery { namespaces: crate::Namespaces::All, selector: LabelSelector::from_set(&set) }
 }
 
-/// A cluster of four nodes, of which one has no CSINode, with these pods. Pods on other nodes are on ghosts.
+/// A cluster of four nodes, of which one has no CSINode, with these pods. Pods on other nodes are
+/// on ghosts.
 fn cluster_with(pods: &[Traits]) -> Cluster {
     let mut cluster = Cluster::default();
     for number in 0..4 {
@@ -247,7 +248,8 @@ fn undo(cluster: &mut Cluster, journal: &mut Vec<Record>, start: usize) {
 }
 
 proptest! {
-    /// What is undone leaves no trace: the cluster reads as before, and later changes get the same ids.
+    /// What is undone leaves no trace: the cluster reads as before, and later changes get the same
+    /// ids.
     #[test]
     fn undone_changes_leave_no_trace(
         pods in prop::collection::vec(traits(), 0..12),
