@@ -11,7 +11,7 @@ mod templates;
 
 use std::sync::Arc;
 
-use client::reflector::{
+use control::reflector::{
     CallId, Input, ListWatch, NamespacedName, ObjectMeta, Options, Output, Reflector, WatchEvent,
 };
 use engine::{Change, Engine};

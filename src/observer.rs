@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::event_recorder::DroppedEvents;
-use client::leader_election::LeaderElector;
-use client::scheduler::Scheduler;
+use control::event_recorder::DroppedEvents;
+use control::leader_election::LeaderElector;
+use control::scheduler::Scheduler;
 use engine::Engine;
 use engine::ports::{Count, Probe, Span};
 use engine::queue::{Place, Queue};
@@ -257,7 +257,7 @@ const fn queue_name(place: Place) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use client::event_recorder::DropCause;
+    use control::event_recorder::DropCause;
 
     use super::*;
 

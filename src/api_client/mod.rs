@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use client::{Method, Reply, Request, Response, Tried};
+use control::{Method, Reply, Request, Response, Tried};
 use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt, Limited};
@@ -47,7 +47,7 @@ pub const MERGE_PATCH: &str = "application/merge-patch+json";
 /// Media type of a strategic merge patch.
 pub const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
 
-/// A request outside of the machines of the crate `client`, to be sent once.
+/// A request outside of the machines of the crate `control`, to be sent once.
 #[derive(Debug, Clone)]
 pub struct JsonRequest {
     /// HTTP method.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use axum::Router;
-use client::scheduler::Fencing;
+use control::scheduler::Fencing;
 use engine::cycle::Form;
 use framework::Registry;
 use framework::preemption::LONGEST_PAUSE;

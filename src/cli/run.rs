@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use axum::Router;
-use client::scheduler::Fencing;
+use control::scheduler::Fencing;
 use engine::EngineConfig;
 use engine::cycle::Form;
 use framework::Registry;

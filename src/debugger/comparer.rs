@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use client::reflector::ListWatch;
+use control::reflector::ListWatch;
 use http::StatusCode;
 use serde::Deserialize;
 use tokio::time::timeout;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
-use client::{Reply, Response};
+use control::{Reply, Response};
 use engine::ports::CallError;
 use http::header::CONTENT_TYPE;
 use http::{Request, StatusCode, Uri};

@@ -3,7 +3,7 @@
 //! The engine calls extenders through a port, [`ExtenderClient`], which blocks the scheduling loop until the
 //! response arrives or the timeout ends. An extender that did not answer is tried again by calls that do not
 //! block. Binds are ordinary requests and do not block the loop. The
-//! messages are those of [`client::extender`].
+//! messages are those of [`control::extender`].
 
 mod connection;
 mod dry_run;
@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use client::Reply;
-use client::extender::{self as messages, Candidates, Nodes, WholeVictims};
+use control::Reply;
+use control::extender::{self as messages, Candidates, Nodes, WholeVictims};
 use engine::Change;
 use engine::ports::{
     CallError, ExtenderCall, ExtenderClient, Filtered, HostPriorities, MetaVictims, Outage,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::time::Duration;
 
-use client::reflector::{NamespacedName, ObjectMeta, Page, Undecodable};
+use control::reflector::{NamespacedName, ObjectMeta, Page, Undecodable};
 use http::StatusCode;
 use tokio::time::MissedTickBehavior;
 use tracing::{info, warn};

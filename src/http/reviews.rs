@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use client::backoff::Backoff;
-use client::{Reply, TokenBucket};
+use control::backoff::Backoff;
+use control::{Reply, TokenBucket};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout_at};

@@ -4,7 +4,7 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use client::reflector::{Call, Input, WatchEvent};
+use control::reflector::{Call, Input, WatchEvent};
 use framework::protobuf;
 use futures::FutureExt;
 use http::header::CONTENT_TYPE;
@@ -226,7 +226,7 @@ mod tests {
     use super::*;
     use crate::api_client::{Credentials, ServerStatus};
     use crate::metrics::Metrics;
-    use client::reflector::{ListWatch, Options, Output, Reflector};
+    use control::reflector::{ListWatch, Options, Output, Reflector};
     use framework::Time;
 
     const BOTH: &str = "application/vnd.kubernetes.protobuf, */*";

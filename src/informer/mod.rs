@@ -8,10 +8,10 @@ mod calls;
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use client::reflector::{
+use control::reflector::{
     Call, Input, ListWatch, ObjectMeta, Options, Output, Reflector, WatchError,
 };
-use client::scheduler::Relist;
+use control::scheduler::Relist;
 use framework::Time;
 use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;

@@ -26,9 +26,9 @@ mod watches;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use client::api_dispatcher::{CallCounts, CallState, CallType};
-use client::event_recorder::DropCause;
-use client::scheduler::Hold;
+use control::api_dispatcher::{CallCounts, CallState, CallType};
+use control::event_recorder::DropCause;
+use control::scheduler::Hold;
 use engine::BindingPhases;
 use engine::profile::Profiles;
 use framework::{ExtensionPoint, Metric};

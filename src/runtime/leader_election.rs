@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use client::leader_election::{LeaderElectionConfig, LeaderElector};
-use client::scheduler::LeaderElection;
+use control::leader_election::{LeaderElectionConfig, LeaderElector};
+use control::scheduler::LeaderElection;
 use tokio::sync::SetOnce;
 use tracing::{info, warn};
 

@@ -12,11 +12,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
-use client::TraceIds;
-use client::api_dispatcher::{ApiDispatcher, Limits};
-use client::event_recorder::{self, EventRecorder};
-use client::leader_election::Outcome;
-use client::scheduler::{Fencing, Scheduler};
+use control::TraceIds;
+use control::api_dispatcher::{ApiDispatcher, Limits};
+use control::event_recorder::{self, EventRecorder};
+use control::leader_election::Outcome;
+use control::scheduler::{Fencing, Scheduler};
 use engine::cycle::Form;
 use engine::profile::Profiles;
 use engine::{Engine, EngineConfig};

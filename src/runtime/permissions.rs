@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::Reply;
+use control::Reply;
 use engine::profile::Profiles;
 use serde_json::{Value, json};
 use tracing::{debug, info, warn};

@@ -3,8 +3,8 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use client::scheduler::RequestSource;
-use client::{Destination, Reply, Request};
+use control::scheduler::RequestSource;
+use control::{Destination, Reply, Request};
 use framework::Time;
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -88,7 +88,7 @@ mod tests {
     use std::cell::Cell;
     use std::time::Duration;
 
-    use client::event_recorder::{EventRecorder, Options};
+    use control::event_recorder::{EventRecorder, Options};
     use engine::{Event, EventType};
     use framework::PodKey;
     use tokio::sync::mpsc;

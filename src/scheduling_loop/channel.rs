@@ -4,8 +4,8 @@ use std::convert::Infallible;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use client::scheduler::{Relist, RequestSource};
-use client::{Reply, RequestId};
+use control::scheduler::{Relist, RequestSource};
+use control::{Reply, RequestId};
 use explain::{CopiedNodes, DecisionsAnswer, PodFacts};
 use framework::{PodKey, Uid};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};

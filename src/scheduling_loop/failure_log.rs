@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use client::FailedCall;
+use control::FailedCall;
 use framework::{PodKey, Time};
 use tracing::warn;
 

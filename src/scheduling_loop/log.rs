@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use client::leader_election::{LeaderElector, Notice};
-use client::scheduler::TakeoverNotice;
+use control::leader_election::{LeaderElector, Notice};
+use control::scheduler::TakeoverNotice;
 use engine::record::Choice;
 use engine::{Attempt, Event, Outcome};
 use framework::{Pod, PodKey, Time};

@@ -21,9 +21,9 @@ use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
-use client::Request;
-use client::leader_election::{Notice, Outcome};
-use client::scheduler::{RequestSource, Scheduler};
+use control::Request;
+use control::leader_election::{Notice, Outcome};
+use control::scheduler::{RequestSource, Scheduler};
 use engine::Engine;
 use engine::ports::{Ports, Probe};
 use framework::{Time, WallOffset};

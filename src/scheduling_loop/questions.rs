@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use client::scheduler::Scheduler;
+use control::scheduler::Scheduler;
 use engine::Engine;
 use explain::{ClusterCopy, CopiedNodes, DecisionsAnswer, PodFacts};
 use framework::{PodKey, Time, Uid};

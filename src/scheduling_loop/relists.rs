@@ -1,6 +1,6 @@
 //! Requests of the scheduling loop that informers list their kinds again.
 
-use client::scheduler::Relist;
+use control::scheduler::Relist;
 use tokio::sync::watch;
 
 /// Numbers of requests to list again, by group of kinds.

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use client::scheduler::Scheduler;
+use control::scheduler::Scheduler;
 use engine::queue::PendingPodCounts;
 use framework::{Handle, NodeIx, Pod, PodKey, Resources, Time, Uid};
 use tokio::sync::oneshot;

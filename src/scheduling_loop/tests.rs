@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 
-use client::api_dispatcher::{ApiDispatcher, Limits};
-use client::event_recorder::{self, EventRecorder};
-use client::scheduler::Relist;
+use control::api_dispatcher::{ApiDispatcher, Limits};
+use control::event_recorder::{self, EventRecorder};
+use control::scheduler::Relist;
 use engine::{Change, Engine, EngineConfig};
 use framework::{Attempt, Filter, NodeView, Plugin, Status};
 use testkit::{node, pod};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
-use client::Method;
+use control::Method;
 use serde_json::Value;
 use tracing::warn;
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::{Method, Reply, Response};
+use control::{Method, Reply, Response};
 use framework::{Time, WallOffset};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -52,7 +52,7 @@ struct Spec {
 
 /// The path of the Leases of a namespace.
 fn collection(namespace: &str) -> String {
-    client::collection_path("coordination.k8s.io/v1", namespace, "leases")
+    control::collection_path("coordination.k8s.io/v1", namespace, "leases")
 }
 
 async fn send(

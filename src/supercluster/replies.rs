@@ -1,6 +1,6 @@
 //! What replies of an API server mean for writes of pods.
 
-use client::{Reply, Response};
+use control::{Reply, Response};
 
 /// The result of a write.
 #[derive(Debug)]

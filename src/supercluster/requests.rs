@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use client::{Method, Reply, collection_path, pod_path};
+use control::{Method, Reply, collection_path, pod_path};
 use framework::{PodKey, Time, Uid};
 use jiff::Timestamp;
 use serde::Deserialize;

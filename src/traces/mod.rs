@@ -20,7 +20,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use client::TraceIds;
+use control::TraceIds;
 use tokio::sync::mpsc;
 
 pub use self::config::{TracingConfiguration, TracingError};

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use client::{TraceId, TraceIds};
+use control::{TraceId, TraceIds};
 use engine::ports::{Count, Span};
 use engine::record::{Choice, Finding, Record, Rejected, Rejection};
 use framework::{Code, Pod, PodKey, QueueTimes, Uid};

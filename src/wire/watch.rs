@@ -8,7 +8,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::reflector::{NamespacedName, ObjectMeta, Page, StatusError, Undecodable, WatchEvent};
+use control::reflector::{NamespacedName, ObjectMeta, Page, StatusError, Undecodable, WatchEvent};
 use engine::Change;
 use framework::protobuf::{self, Message};
 use framework::{EventResource, Extra, ExtraFields, Node, Pod, PodKey, Uid, api, check_object};

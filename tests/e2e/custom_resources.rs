@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use client::scheduler::Fencing;
+use control::scheduler::Fencing;
 use engine::cycle::Form;
 use framework::Registry;
 use loadmaster::api_client::Credentials;

@@ -1,6 +1,6 @@
 //! Parts of the daemon that panic.
 
-use client::scheduler::Scheduler;
+use control::scheduler::Scheduler;
 use engine::ports::Probe;
 use framework::Time;
 use loadmaster::runtime;

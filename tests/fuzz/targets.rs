@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cel::{AttributeValue, DeviceView, Selector};
-use client::extender;
-use client::reflector::{Call, Input, ListWatch, Options, Output, Reflector};
+use control::extender;
+use control::reflector::{Call, Input, ListWatch, Options, Output, Reflector};
 use dry_run::{Limit, Settings};
 use framework::{LabelSelector, Labels, NodeSelector, Quantity, Time, api};
 use loadmaster::config::{self, Gates};

@@ -1,7 +1,7 @@
 //! A standby that takes over from a leader that was killed, with either kind of fencing.
 
-use client::Request;
-use client::scheduler::{Fencing, Hold, RequestSource};
+use control::Request;
+use control::scheduler::{Fencing, Hold, RequestSource};
 
 use super::take_bind;
 use super::world::World;

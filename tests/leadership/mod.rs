@@ -1,6 +1,6 @@
 //! Replicas of the scheduler with leader election, under a virtual clock.
 //!
-//! Only the leader acts. [`client::leader_election`] has the tests of the election itself.
+//! Only the leader acts. [`control::leader_election`] has the tests of the election itself.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like the tests themselves")]
 
@@ -9,9 +9,9 @@ mod strict_takeover;
 mod takeover;
 mod world;
 
-use client::leader_election::{Notice, Outcome};
-use client::scheduler::RequestSource;
-use client::{Method, Reply, Request};
+use control::leader_election::{Notice, Outcome};
+use control::scheduler::RequestSource;
+use control::{Method, Reply, Request};
 use serde_json::{Value, json};
 
 use world::World;

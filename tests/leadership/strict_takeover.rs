@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use client::scheduler::{Fencing, Hold, Relist};
-use client::{Reply, Request, Response};
+use control::scheduler::{Fencing, Hold, Relist};
+use control::{Reply, Request, Response};
 
 use super::killed::{elect, hold, requests};
 use super::world::World;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use client::scheduler::{FenceLimits, Fencing, Hold, Relist, TakeoverNotice};
-use client::{Reply, Request, Response};
+use control::scheduler::{FenceLimits, Fencing, Hold, Relist, TakeoverNotice};
+use control::{Reply, Request, Response};
 
 use super::killed::{Sent, elect, hold, lead, requests, takeover};
 use super::world::World;

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use client::api_dispatcher::{ApiDispatcher, Limits};
-use client::event_recorder::{self, EventRecorder};
-use client::leader_election::{LeaderElectionConfig, LeaderElector, Outcome};
-use client::scheduler::{Fencing, LeaderElection, RequestSource, Scheduler};
-use client::{Reply, Request, Response};
+use control::api_dispatcher::{ApiDispatcher, Limits};
+use control::event_recorder::{self, EventRecorder};
+use control::leader_election::{LeaderElectionConfig, LeaderElector, Outcome};
+use control::scheduler::{Fencing, LeaderElection, RequestSource, Scheduler};
+use control::{Reply, Request, Response};
 use engine::ports::Ports;
 use engine::{Engine, EngineConfig};
 use framework::{POD_GROUP_LABEL, Time};

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use client::api_dispatcher::{ApiDispatcher, Limits};
-use client::event_recorder::{self, EventRecorder};
-use client::scheduler::{RequestSource, Scheduler};
-use client::{Reply, RequestId, Response};
+use control::api_dispatcher::{ApiDispatcher, Limits};
+use control::event_recorder::{self, EventRecorder};
+use control::scheduler::{RequestSource, Scheduler};
+use control::{Reply, RequestId, Response};
 use engine::ports::Ports;
 use engine::{Engine, EngineConfig};
 use framework::Time;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use client::reflector::{Call, CallId, Input, ObjectMeta, WatchEvent};
+use control::reflector::{Call, CallId, Input, ObjectMeta, WatchEvent};
 use framework::Time;
 
 use super::rules::{Checked, rule};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use client::scheduler::Scheduler;
+use control::scheduler::Scheduler;
 use engine::cycle::Form;
 use engine::ports::Ports;
 use engine::queue::Place;

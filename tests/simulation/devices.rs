@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use client::{Request, RequestId};
+use control::{Request, RequestId};
 use framework::Time;
 use sandbox::resources::{PODS, RESOURCECLAIMS};
 use serde_json::Value;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use client::Request;
+use control::Request;
 use engine::{Attempt, Engine, Event, Outcome};
 use framework::{ScheduledCondition, Time, Uid};
 use sandbox::resources::EVENTS;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use client::{Request, Response};
+use control::{Request, Response};
 use engine::cycle;
 use engine::ports::{CallError, ExtenderCall, ExtenderClient, Filtered, Probing};
 use fastrand::Rng;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use client::scheduler::RequestSource;
-use client::{Method, Reply, Request, RequestId, Response};
+use control::scheduler::RequestSource;
+use control::{Method, Reply, Request, RequestId, Response};
 use serde_json::Value;
 
 use super::rules::{Checked, rule};

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use client::api_dispatcher::Limits;
-use client::{Reply, Request, RequestId, Response};
+use control::api_dispatcher::Limits;
+use control::{Reply, Request, RequestId, Response};
 use framework::Time;
 
 use super::rules::{Checked, rule};

@@ -1,6 +1,6 @@
 //! Recordings of the processes: each decides the same again when it is replayed.
 
-use client::scheduler::Scheduler;
+use control::scheduler::Scheduler;
 use engine::Input;
 use recording::{Chunk, Compressor, Encoder, Ending, FileReader, Header, Operation, Replayer};
 

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::api_dispatcher::{ApiDispatcher, CallState, CallType, Limits};
-use client::event_recorder::{self, EventRecorder};
-use client::leader_election::{LeaderElectionConfig, LeaderElector};
-use client::reflector::{CallId, Input, ListWatch, Options, Output, Reflector};
-use client::scheduler::{Fencing, LeaderElection, Relist, RequestSource, Scheduler};
-use client::{Destination, Reply, Request, RequestId};
+use control::api_dispatcher::{ApiDispatcher, CallState, CallType, Limits};
+use control::event_recorder::{self, EventRecorder};
+use control::leader_election::{LeaderElectionConfig, LeaderElector};
+use control::reflector::{CallId, Input, ListWatch, Options, Output, Reflector};
+use control::scheduler::{Fencing, LeaderElection, Relist, RequestSource, Scheduler};
+use control::{Destination, Reply, Request, RequestId};
 use engine::ports::Ports;
 use engine::queue::Place;
 use engine::{Attempt, Change, Engine, EngineConfig, Outcome};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use client::{Method, Reply, Request, RequestId, Response};
+use control::{Method, Reply, Request, RequestId, Response};
 use framework::Time;
 
 use super::rules::{Checked, rule};

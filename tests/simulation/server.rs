@@ -87,7 +87,7 @@ impl Server {
     /// Carries out a request of the scheduler, and records its binding.
     pub(crate) fn request_of_ours(
         &mut self,
-        request: &client::Request,
+        request: &control::Request,
         now: Time,
     ) -> (Response, Option<Bound>) {
         let mut served = Request::new(request.method.as_str(), &request.path, request.body.clone());
@@ -204,7 +204,7 @@ pub(crate) fn further_back(target: &str, back: u64) -> String {
 
 impl Bound {
     /// Returns the binding in a request, if it is one.
-    pub(crate) fn by(request: &client::Request) -> Option<Self> {
+    pub(crate) fn by(request: &control::Request) -> Option<Self> {
         if !request.path.ends_with("/binding") {
             return None;
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use client::Request;
+use control::Request;
 use framework::Time;
 use serde_json::Value;
 

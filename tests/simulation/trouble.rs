@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use client::{Method, Request};
+use control::{Method, Request};
 use fastrand::Rng;
 use framework::{Pod, Time};
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use client::reflector::{NamespacedName, ObjectMeta};
+use control::reflector::{NamespacedName, ObjectMeta};
 use framework::Uid;
 
 use super::rules::{Checked, rule};

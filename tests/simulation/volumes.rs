@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use client::{Method, Reply, Request, RequestId, Response};
+use control::{Method, Reply, Request, RequestId, Response};
 use engine::{Attempt, Engine, Outcome};
 use framework::storage::{
     BOUND_BY_CONTROLLER, PersistentVolume, PersistentVolumeClaim, SELECTED_NODE,

@@ -12,10 +12,10 @@ use std::ops::AddAssign;
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::leader_election::{Notice, Outcome};
-use client::reflector::{Call, Input};
-use client::scheduler::RequestSource;
-use client::{Destination, Reply, Request, RequestId};
+use control::leader_election::{Notice, Outcome};
+use control::reflector::{Call, Input};
+use control::scheduler::RequestSource;
+use control::{Destination, Reply, Request, RequestId};
 use engine::Outcome as EngineOutcome;
 use fastrand::Rng;
 use framework::{Time, Uid};

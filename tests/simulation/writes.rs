@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use client::{Destination, Method, Reply, Request, RequestId, Response};
+use control::{Destination, Method, Reply, Request, RequestId, Response};
 use engine::{Engine, Event};
 use framework::preemption::Preemption;
 use framework::{Pod, Time, Uid};

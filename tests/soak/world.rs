@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::api_dispatcher::{ApiDispatcher, Limits};
-use client::event_recorder::{self, EventRecorder};
-use client::leader_election::{LeaderElectionConfig, LeaderElector};
-use client::reflector::{CallId, Input, ListWatch, Options, Output, Reflector};
-use client::scheduler::{LeaderElection, Relist, RequestSource, Scheduler};
-use client::{Reply, Request, Response};
+use control::api_dispatcher::{ApiDispatcher, Limits};
+use control::event_recorder::{self, EventRecorder};
+use control::leader_election::{LeaderElectionConfig, LeaderElector};
+use control::reflector::{CallId, Input, ListWatch, Options, Output, Reflector};
+use control::scheduler::{LeaderElection, Relist, RequestSource, Scheduler};
+use control::{Reply, Request, Response};
 use engine::ports::Ports;
 use engine::profile::Profiles;
 use engine::{Engine, EngineConfig};

@@ -1,6 +1,6 @@
 //! Requests of the tests in virtual time to the store of the sandbox.
 
-use client::reflector::WatchEvent;
+use control::reflector::WatchEvent;
 use engine::Change;
 use framework::Time;
 use loadmaster::wire::{Decoder, WatchedKind};

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use client::reflector::WatchEvent;
+use control::reflector::WatchEvent;
 use framework::EventResource;
 use loadmaster::wire::{Decoder, Update};
 use sandbox::protobuf::watch_frame;

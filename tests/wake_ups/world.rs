@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use client::api_dispatcher::{ApiDispatcher, Limits};
-use client::event_recorder::{self, EventRecorder};
-use client::scheduler::Scheduler;
-use client::{Method, Reply, Response};
+use control::api_dispatcher::{ApiDispatcher, Limits};
+use control::event_recorder::{self, EventRecorder};
+use control::scheduler::Scheduler;
+use control::{Method, Reply, Response};
 use engine::ports::{Count, Ports, Probe, Span};
 use engine::queue::Place;
 use engine::{Engine, EngineConfig};

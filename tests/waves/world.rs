@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::api_dispatcher::{ApiDispatcher, Limits};
-use client::event_recorder::{self, EventRecorder};
-use client::scheduler::Scheduler;
-use client::{Reply, Response};
+use control::api_dispatcher::{ApiDispatcher, Limits};
+use control::event_recorder::{self, EventRecorder};
+use control::scheduler::Scheduler;
+use control::{Reply, Response};
 use engine::ports::Ports;
 use engine::{Engine, EngineConfig, Outcome};
 use framework::{Pod, Time, Uid};

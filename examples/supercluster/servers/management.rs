@@ -1,6 +1,6 @@
 //! The API server of the management cluster.
 
-use client::Reply;
+use control::Reply;
 use framework::{Pod, Time};
 use jiff::Timestamp;
 use loadmaster::api_client::{JsonRequest, MERGE_PATCH};
@@ -60,7 +60,7 @@ impl Management {
                 let body = json!({"metadata": {"uid": uid.to_string(), "finalizers": null}});
                 let request =
                     JsonRequest { content_type: MERGE_PATCH, ..requests::status(pod, uid, &body) };
-                let path = client::pod_path(&pod.namespace, Some(&pod.name));
+                let path = control::pod_path(&pod.namespace, Some(&pod.name));
                 let body = body.to_string().into_bytes();
                 self.server.send(JsonRequest { path, body, ..request }, now);
                 return Some(self.server.remove(pod, uid, now));

@@ -10,10 +10,10 @@ mod tests;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use client::api_dispatcher::{ApiDispatcher, Limits};
-use client::event_recorder::{self, EventRecorder};
-use client::reflector::{ObjectMeta, WatchEvent};
-use client::{Method, Reply, Response};
+use control::api_dispatcher::{ApiDispatcher, Limits};
+use control::event_recorder::{self, EventRecorder};
+use control::reflector::{ObjectMeta, WatchEvent};
+use control::{Method, Reply, Response};
 use engine::{Change, Effect, EffectKind};
 use framework::{Answer, EventResource, ExtraFields, Pod, PodKey, Time, Uid};
 use loadmaster::api_client::{APPLICATION_JSON, JsonRequest};
@@ -96,7 +96,7 @@ impl ApiServer {
         if let EffectKind::Event(event) = effect.kind {
             self.recorder.record(event, now);
             for request in self.recorder.take_requests() {
-                let client::Request { id, method, path, content_type, body, .. } = request;
+                let control::Request { id, method, path, content_type, body, .. } = request;
                 let reply = self.serve(method, &path, content_type, body, now);
                 self.recorder.handle_reply(id, reply, now);
             }
@@ -106,7 +106,7 @@ impl ApiServer {
         let mut dispatcher = ApiDispatcher::new(Limits::default(), self.seed);
         dispatcher.add(effect, now);
         for request in dispatcher.take_requests() {
-            let client::Request { id, method, path, content_type, body, .. } = request;
+            let control::Request { id, method, path, content_type, body, .. } = request;
             let reply = self.serve(method, &path, content_type, body, now);
             dispatcher.handle_reply(id, reply, now);
         }
@@ -121,7 +121,7 @@ impl ApiServer {
             let created = self.store.create(NAMESPACES, object, now);
             assert!(created.is_ok(), "the namespace {namespace} cannot be created: {created:?}");
         }
-        let path = client::pod_path(&pod.key.namespace, None);
+        let path = control::pod_path(&pod.key.namespace, None);
         let body = manifest(pod).to_string().into_bytes();
         let reply = self.serve(Method::Post, &path, APPLICATION_JSON, body, now);
         let is_created = matches!(&reply, Reply::Answered(response) if response.is_success());
@@ -130,7 +130,7 @@ impl ApiServer {
 
     /// Deletes a pod as a kubelet does when its containers have ended.
     fn remove(&mut self, pod: &PodKey, uid: &Uid, now: Time) -> Reply {
-        let path = client::pod_path(&pod.namespace, Some(&pod.name));
+        let path = control::pod_path(&pod.namespace, Some(&pod.name));
         let body = json!({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0,
             "preconditions": {"uid": uid.to_string()}});
         self.serve(Method::Delete, &path, APPLICATION_JSON, body.to_string().into_bytes(), now)

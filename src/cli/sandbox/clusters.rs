@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use client::Reply;
+use control::Reply;
 use framework::Registry;
 use sandbox::http::{Options, Server};
 use sandbox::resources::NODES;

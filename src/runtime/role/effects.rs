@@ -1,9 +1,9 @@
 //! Carries out the effects of the engine of a role.
 
-use client::api_dispatcher::{ApiDispatcher, Limits};
-use client::event_recorder::{self, DroppedEvents, EventRecorder};
-use client::scheduler::RequestSource;
-use client::{FailedCall, Reply, Request, RequestId};
+use control::api_dispatcher::{ApiDispatcher, Limits};
+use control::event_recorder::{self, DroppedEvents, EventRecorder};
+use control::scheduler::RequestSource;
+use control::{FailedCall, Reply, Request, RequestId};
 use engine::{Effect, EffectId, EffectKind, Engine, Event};
 use framework::{Answer, PodKey, Time, Uid, WallOffset};
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
-use client::Request;
-use client::leader_election::{LeaderElector, Notice, Outcome};
-use client::scheduler::RequestSource;
+use control::Request;
+use control::leader_election::{LeaderElector, Notice, Outcome};
+use control::scheduler::RequestSource;
 use engine::ports::Ports;
 use engine::{Change, Effect, EffectId, Engine};
 use framework::{Answer, Time};

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::Method;
+use control::Method;
 use serde_json::{Map, Value, json};
 use supercluster::message::{CommitRequest, Copied, CopyKind};
 use tracing::{info, warn};
@@ -101,7 +101,7 @@ async fn create_one(
     origin: &str,
     owner: &Owner<'_>,
 ) -> Result<(), Failure> {
-    let collection = client::collection_path("v1", owner.namespace, copied.kind.resource());
+    let collection = control::collection_path("v1", owner.namespace, copied.kind.resource());
     let object = object_of(copied, origin, owner);
     let create = request(Method::Post, collection, APPLICATION_JSON, &object);
     match client.request(create).await.into() {

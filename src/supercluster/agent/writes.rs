@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use client::{Method, Reply};
+use control::{Method, Reply};
 use framework::{PodKey, Time, Uid};
 use serde_json::{Value, json};
 use supercluster::agent::{WriteAnswer, WriteId};

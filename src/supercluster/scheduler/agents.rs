@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use anyhow::Context;
-use client::{Method, Reply};
+use control::{Method, Reply};
 use futures::future::join_all;
 use http_body_util::{BodyExt, Limited};
 use serde::Serialize;
@@ -263,7 +263,7 @@ impl AgentClient {
             let body =
                 body.collect().await.map_err(|error| unreachable_text(&error.to_string()))?;
             let (retry_after, body) = (None, body.to_bytes().into());
-            return success(client::Response { status, retry_after, body });
+            return success(control::Response { status, retry_after, body });
         }
         let mut failed = None;
         while let Some(frame) = body.frame().await {
@@ -322,7 +322,7 @@ impl AgentClient {
         name: &str,
         message: &T,
         timeout: Duration,
-    ) -> Result<client::Response, String> {
+    ) -> Result<control::Response, String> {
         let request = JsonRequest {
             method: Method::Post,
             path: format!("{ROOT}/{name}"),
@@ -382,7 +382,7 @@ fn url_encoded(pairs: &[(&str, &str)]) -> String {
     pairs.collect::<Vec<_>>().join("&")
 }
 
-fn answer(reply: Reply) -> Result<client::Response, String> {
+fn answer(reply: Reply) -> Result<control::Response, String> {
     match reply {
         Reply::Answered(response) => Ok(response),
         Reply::Rejected(text) | Reply::NotSent(text) | Reply::Lost(text) => {
@@ -391,7 +391,7 @@ fn answer(reply: Reply) -> Result<client::Response, String> {
     }
 }
 
-fn success<T: DeserializeOwned>(response: client::Response) -> Result<T, String> {
+fn success<T: DeserializeOwned>(response: control::Response) -> Result<T, String> {
     match response.status {
         200 => decode(&response),
         status => {
@@ -401,7 +401,7 @@ fn success<T: DeserializeOwned>(response: client::Response) -> Result<T, String>
     }
 }
 
-fn decode<T: DeserializeOwned>(response: &client::Response) -> Result<T, String> {
+fn decode<T: DeserializeOwned>(response: &control::Response) -> Result<T, String> {
     message::decode(&response.body).map_err(|error| unreadable_text(&error))
 }
 

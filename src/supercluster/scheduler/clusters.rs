@@ -120,7 +120,7 @@ impl ProfileSource {
 
     /// Returns the path of their list.
     pub(super) fn path(&self) -> String {
-        let collection = client::collection_path(
+        let collection = control::collection_path(
             "multicluster.x-k8s.io/v1alpha1",
             &self.namespace,
             "clusterprofiles",

@@ -1,7 +1,7 @@
 //! The states of processes, from their read-only views.
 
-use client::api_dispatcher::CallState;
-use client::scheduler::Hold;
+use control::api_dispatcher::CallState;
+use control::scheduler::Hold;
 use framework::Time;
 
 use super::super::replica::{Reading, Replica};

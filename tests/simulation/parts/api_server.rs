@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use client::reflector::{
+use control::reflector::{
     Call, NamespacedName, ObjectMeta, Page, StatusError, Undecodable, WatchEvent,
 };
 use framework::Uid;

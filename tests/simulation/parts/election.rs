@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use client::leader_election::{LeaderElectionConfig, LeaderElector, Notice, Outcome, Predecessor};
-use client::{Method, Reply, Request, RequestId, Response};
+use control::leader_election::{LeaderElectionConfig, LeaderElector, Notice, Outcome, Predecessor};
+use control::{Method, Reply, Request, RequestId, Response};
 use fastrand::Rng;
 use framework::{Time, WallOffset};
 use serde_json::{Value, json};

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use client::reflector::{
+use control::reflector::{
     Call, Input, ListWatch, NamespacedName, ObjectMeta, Options, Output, Page, Reflector,
     StatusError, Undecodable, WatchEvent,
 };
@@ -586,7 +586,7 @@ impl World<'_> {
         Ok(true)
     }
 
-    fn input(&mut self, input: impl FnOnce(client::reflector::CallId) -> Input<()>) -> Checked {
+    fn input(&mut self, input: impl FnOnce(control::reflector::CallId) -> Input<()>) -> Checked {
         let Some(call) = &self.call else { return Ok(()) };
         let input = input(call.id);
         self.note(&input);

@@ -8,13 +8,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use client::api_dispatcher::{ApiDispatcher, Limits};
-use client::event_recorder::{EventRecorder, Options};
-use client::leader_election::{LeaderElector, Outcome};
-use client::scheduler::{
+use control::api_dispatcher::{ApiDispatcher, Limits};
+use control::event_recorder::{EventRecorder, Options};
+use control::leader_election::{LeaderElector, Outcome};
+use control::scheduler::{
     FenceLimits, Fencing, LeaderElection, Relist, RequestSource, Scheduler, TakeoverNotice,
 };
-use client::{Destination, Method, Reply, Request};
+use control::{Destination, Method, Reply, Request};
 use engine::ports::Ports;
 use engine::profile::{PluginRef, Profiles, SchedulerProfile};
 use engine::{Change, Engine, EngineConfig};

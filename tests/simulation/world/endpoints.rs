@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use client::reflector::{Call, Input};
+use control::reflector::{Call, Input};
 use loadmaster::wire::status_error;
 
 use super::super::api_servers::WAIT;

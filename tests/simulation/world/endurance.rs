@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use client::scheduler::Hold;
+use control::scheduler::Hold;
 
 use super::super::network::Network;
 use super::super::progress::Sight;

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use client::Request;
-use client::scheduler::RequestSource;
+use control::Request;
+use control::scheduler::RequestSource;
 use fastrand::Rng;
 use framework::{Time, Uid};
 

@@ -3,9 +3,9 @@
 use std::hash::Hash;
 use std::time::Duration;
 
-use client::reflector::{Call, Input, Output, WatchEvent};
-use client::scheduler::{FenceLimits, Hold, RequestSource};
-use client::{Destination, Reply, Request, RequestId, Response};
+use control::reflector::{Call, Input, Output, WatchEvent};
+use control::scheduler::{FenceLimits, Hold, RequestSource};
+use control::{Destination, Reply, Request, RequestId, Response};
 use fastrand::Rng;
 use framework::Uid;
 use loadmaster::wire::{Update, status_error};
@@ -310,7 +310,7 @@ impl World {
             fate = self.fate_of_fence(life);
         }
         if source == RequestSource::ApiDispatcher {
-            self.activity.writes += usize::from(request.method != client::Method::Get);
+            self.activity.writes += usize::from(request.method != control::Method::Get);
             let seat = self.seats.at(seat);
             let replica = seat.replica.as_ref().expect("the process runs");
             seat.writes.sent(&self.server, &request, clock)?;
@@ -526,7 +526,7 @@ impl World {
         let lease = leases::stored(&self.server);
         let (response, bound) = self.server.request_of_ours(request, self.now);
         rules::is_well_formed(&self.server, &request.path, response.status)?;
-        let is_write = request.method != client::Method::Get && response.status < 300;
+        let is_write = request.method != control::Method::Get && response.status < 300;
         if source == RequestSource::LeaderElector && is_write {
             let after = leases::stored(&self.server).unwrap_or_default();
             self.leases.written(life, lease.as_deref(), &after, self.now)?;
@@ -556,7 +556,7 @@ impl World {
         }
         self.say(|| format!("{} for {}", response.status, request.path));
         self.summary.evicted +=
-            usize::from(request.method == client::Method::Delete && response.status == 200);
+            usize::from(request.method == control::Method::Delete && response.status == 200);
         if let Some(bound) = &bound {
             self.summary.bound += 1;
             self.progress.bound();
@@ -667,8 +667,8 @@ fn theme_of(source: RequestSource, request: &Request) -> Theme {
         _ if source == RequestSource::EventRecorder => Theme::Events,
         _ if Bound::by(request).is_some() => Theme::Binds,
         _ if is_of("/resourceclaims") || is_of("/persistentvolume") => Theme::Claims,
-        client::Method::Delete => Theme::Evictions,
-        client::Method::Get => Theme::Reads,
+        control::Method::Delete => Theme::Evictions,
+        control::Method::Get => Theme::Reads,
         _ => Theme::Statuses,
     }
 }

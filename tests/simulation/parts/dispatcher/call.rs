@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use client::api_dispatcher::CallType;
+use control::api_dispatcher::CallType;
 use engine::{EffectKind, Eviction};
 use framework::{PodKey, ScheduledCondition, Time, Uid, Write, WriteAction};
 use serde_json::{Value, json};

@@ -11,8 +11,8 @@ mod replies;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use client::api_dispatcher::{ApiDispatcher, CallState, CallType, FinishedCall, Limits};
-use client::{Destination, Reply, Request, RequestId};
+use control::api_dispatcher::{ApiDispatcher, CallState, CallType, FinishedCall, Limits};
+use control::{Destination, Reply, Request, RequestId};
 use engine::{Effect, EffectId, EffectKind, Eviction};
 use fastrand::Rng;
 use framework::{

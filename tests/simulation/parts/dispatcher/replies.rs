@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use client::{Reply, Response};
+use control::{Reply, Response};
 use fastrand::Rng;
 use serde_json::{Value, json};
 

@@ -10,9 +10,9 @@ mod window;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use client::api_dispatcher::{CallState, CallType};
-use client::event_recorder::{DropCause, EventRecorder, Options};
-use client::{Method, Reply, Request, RequestId, Response};
+use control::api_dispatcher::{CallState, CallType};
+use control::event_recorder::{DropCause, EventRecorder, Options};
+use control::{Method, Reply, Request, RequestId, Response};
 use engine::{Event, EventType};
 use fastrand::Rng;
 use framework::{PodKey, Time, Uid, WallOffset};

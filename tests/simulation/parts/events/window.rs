@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use client::{Reply, RequestId};
+use control::{Reply, RequestId};
 use framework::Time;
 
 /// Number of requests in flight at first.

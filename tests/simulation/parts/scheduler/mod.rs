@@ -12,10 +12,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use client::api_dispatcher::{ApiDispatcher, Limits};
-use client::event_recorder::{EventRecorder, Options};
-use client::scheduler::{Fencing, RequestSource, Scheduler};
-use client::{Destination, Method, Reply, Request};
+use control::api_dispatcher::{ApiDispatcher, Limits};
+use control::event_recorder::{EventRecorder, Options};
+use control::scheduler::{Fencing, RequestSource, Scheduler};
+use control::{Destination, Method, Reply, Request};
 use engine::cycle::Extender;
 use engine::ports::Ports;
 use engine::profile::{PluginRef, Profiles, SchedulerProfile};

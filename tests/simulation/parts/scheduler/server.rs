@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use client::{Destination, Method, Reply, Request, Response};
+use control::{Destination, Method, Reply, Request, Response};
 use framework::{PodKey, api};
 use serde_json::{Value, json};
 use testkit::{PodBuilder, pod};
