@@ -17,7 +17,8 @@ use super::source::{Source, SourceFile};
 const MOST_ROUNDS: usize = 30;
 
 /// The crates with mutations. Their tests are compiled, too.
-const CRATES: [&str; 5] = ["framework", "structured", "plugins", "engine", "control"];
+const CRATES: [&str; 7] =
+    ["api", "cluster", "framework", "structured", "plugins", "engine", "control"];
 
 /// The profile of the copy: a run is repeated thousands of times, so optimising its code pays. Dependencies keep
 /// their settings, except for those on the path of a run.

@@ -6,10 +6,11 @@
 //! rules are those of kube-scheduler 1.36.
 //!
 //! - [`Handle`]: the views of the scheduler that every call receives, and its commands.
-//! - [`Cluster`]: the read-only view of nodes and placed pods. Nodes are rows of a table with dense
-//!   ids ([`NodeIx`]), hot numbers are columns, labels, taints, ports and images index sets of
-//!   nodes.
-//! - [`api`]: lean Kubernetes JSON types; [`Pod`] and [`Node`]: the compact forms made from them.
+//! - [`Cluster`]: the read-only view of nodes and placed pods, from the crate `cluster`. Nodes are
+//!   rows of a table with dense ids ([`NodeIx`]), hot numbers are columns, labels, taints, ports and
+//!   images index sets of nodes.
+//! - [`api`]: lean Kubernetes JSON types; [`Pod`] and [`Node`]: the compact forms made from them,
+//!   from the crate `api`. This crate re-exports both crates, so a plugin depends on it alone.
 //! - [`Filter`] and [`Score`] have a one-node form, which every plugin writes, and a set form,
 //!   which by default loops over the one-node form.
 //! - [`Status`], [`CycleState`], [`ClusterEvent`] and [`QueueingHint`] are those of Kubernetes.
@@ -18,12 +19,8 @@
 //!
 //! Nothing here reads a clock, does I/O or draws random numbers.
 
-mod cluster;
-pub mod device;
-mod model;
 mod plugin;
 pub mod preemption;
-pub mod storage;
 /// The builders of the test kit, for the tests of this crate, which cannot depend on a crate that
 /// depends on it.
 #[cfg(test)]
@@ -33,14 +30,6 @@ pub mod testing;
 #[cfg(test)]
 extern crate self as framework;
 
-pub use cluster::{
-    AffinityTermKind, AttachedCounts, BudgetIx, CarriedTerm, Cluster, CountedDevices,
-    CpuMemoryColumns, CsiVolume, DecodeError, Decoders, DevicePools, DeviceShape, DeviceShapes,
-    DisruptionBudget, DomainIx, FreeVolumes, IdTable, ImageState, LabelKeyIx, Namespaces, NodeBits,
-    NodeChange, NodeColumn, NodeIx, NodeView, ObjectName, Overlay, PlacedPod, PodCount, PodIx,
-    PodQuery, PodSums, Posting, ResourceColumns, ScalarAmount, ScalarColumn, StoredObject,
-    TentativePlacing, TentativeRemoval, Topology, UncountableVolume, VolumeGroup, VolumeGroupIx,
-    VolumeKind, VolumeUses, check_object,
-};
-pub use model::*;
+pub use ::api::*;
+pub use ::cluster::*;
 pub use plugin::*;

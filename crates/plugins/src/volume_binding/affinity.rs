@@ -66,7 +66,8 @@ pub(super) fn retain_allowed_translated(
 ) -> Result<(), String> {
     let mut migrated = NodeBits::default();
     let migratable = MigratableVolume::of(volume);
-    let announced = migratable.as_ref().and_then(|own| own.migration.nodes(cluster));
+    let announced =
+        migratable.as_ref().and_then(|own| cluster.migrated_nodes(own.migration.plugin_name));
     if let Some((migratable, announced)) = migratable.zip(announced) {
         migrated.copy_from(nodes);
         migrated.retain(|node| announced.get(node));
@@ -81,7 +82,8 @@ pub(super) fn retain_allowed_translated(
 }
 
 fn is_migrated(migration: &Migration, node: &NodeView<'_>) -> bool {
-    migration.nodes(node.cluster()).is_some_and(|nodes| nodes.get(node.ix()))
+    let nodes = node.cluster().migrated_nodes(migration.plugin_name);
+    nodes.is_some_and(|nodes| nodes.get(node.ix()))
 }
 
 fn translated(volume: &MigratableVolume<'_>) -> Result<Option<Arc<NodeSelector>>, String> {

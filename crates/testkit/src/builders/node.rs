@@ -1,4 +1,4 @@
-use framework::{Node, api};
+use ::api::{Node, api};
 
 /// A node called `name` with 110 pods, 8 CPUs, 32 GiB of memory and its hostname label.
 pub fn node(name: &str) -> NodeBuilder {

@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use framework::{Pod, Time, api};
+use ::api::{Pod, Time, api};
 
 /// A pod called `name` in namespace `default` with one container that asks for nothing.
 pub fn pod(name: &str) -> PodBuilder {

@@ -2,8 +2,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use framework::storage::BIND_COMPLETED;
-use framework::{Cluster, EventResource};
+use api::EventResource;
+use api::storage::BIND_COMPLETED;
+use cluster::Cluster;
 
 /// A storage object as the API server gives it.
 #[derive(Debug, Clone)]
