@@ -643,7 +643,7 @@ impl ClaimWork {
     }
 
     /// Whether the claim has the allocation that Reserve made.
-    fn is_written(&self) -> bool {
+    pub(super) fn is_written(&self) -> bool {
         match (&self.claim.allocation, &self.allocation) {
             (Some(written), Some(own)) => written.results == own.results,
             _ => false,

@@ -494,7 +494,9 @@ impl DynamicResources {
         };
         for (place, work) in works.iter().enumerate() {
             let claim = &work.claim;
-            let in_doubt = work.in_doubt || in_doubt(place);
+            // The watch may not show a written claim yet; its devices are free once it is deleted.
+            let is_being_deleted = work.is_extended && work.is_written();
+            let in_doubt = work.in_doubt || in_doubt(place) || is_being_deleted;
             self.shared.tracker.lock().turns.end(&claim.uid, &pod.uid);
             match in_doubt {
                 true => self.shared.tracker.lock().doubt(claim, pod, handle),

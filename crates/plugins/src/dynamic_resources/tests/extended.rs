@@ -208,6 +208,32 @@ fn devices_of_an_unknown_write_are_free_once_its_claim_is_deleted() {
 }
 
 #[test]
+fn devices_of_a_written_claim_are_free_once_it_is_deleted() {
+    let mut world = world();
+    let mut attempt = world.reserve(&pod_requesting("p", &json!({GPU: "2"})), "a").unwrap();
+    let mut step = world.step(&mut attempt, PreBindInput::Start);
+    let mut written = Vec::new();
+    while let PreBindStep::Write(write) = step {
+        let answer = world.write(&write);
+        written.push(write.name.to_string());
+        // The watch shows the claim as it was created.
+        if written.len() == 1 {
+            world.watch_claims();
+        }
+        step = world.step(&mut attempt, PreBindInput::Answer(&answer));
+    }
+    assert_eq!(written.len(), 4, "creation, finalizer, allocation and status of the pod");
+    world.unreserve(&mut attempt);
+    let other = pod_requesting("q", &json!({GPU: "1"}));
+    assert_eq!(world.messages(&other), ["cannot allocate all claims", ""]);
+    world.write_commands();
+    assert!(world.claim_names().is_empty());
+    assert_eq!(world.messages(&other), ["cannot allocate all claims", ""], "it is not shown yet");
+    world.delete("resourceclaims", &written[0]);
+    assert_eq!(world.messages(&other), ["", ""]);
+}
+
+#[test]
 fn lost_creation_is_found_by_its_name() {
     let mut world = world();
     let mut attempt = world.reserve(&pod_requesting("p", &json!({GPU: "1"})), "a").unwrap();
