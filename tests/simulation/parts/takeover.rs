@@ -483,10 +483,14 @@ impl History {
             })
             .collect();
         let world = self.scheduler.engine().world();
+        let cluster = world.cluster();
         let bound = self.server.pods.values().filter(|pod| pod.node.is_some());
-        let unknown = bound.filter(|pod| {
-            !known.contains(&*pod.uid) && world.placed(&(&*pod.uid).into()).is_none()
-        });
+        // The scheduler may have placed a pod elsewhere that it does not know to be bound.
+        let is_placed_there = |pod: &Stored| {
+            let node = world.placement(&(&*pod.uid).into()).map(|placed| placed.node);
+            node.is_some() && node == pod.node.as_deref().and_then(|name| cluster.node_named(name))
+        };
+        let unknown = bound.filter(|pod| !known.contains(&*pod.uid) && !is_placed_there(pod));
         let (excused, inexcusable): (Vec<&Stored>, Vec<&Stored>) =
             unknown.partition(|pod| self.is_excused(&pod.uid));
         rule(inexcusable.is_empty(), || {

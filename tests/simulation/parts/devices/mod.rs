@@ -45,6 +45,8 @@ const DOUBT: Duration = Duration::from_mins(2);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
 /// Time in which devices have to be ready.
 const BINDING_TIMEOUT: Duration = Duration::from_secs(20);
+/// Interval in which a pod that waits for its turn to write a claim looks again.
+const TURN_CHECK: Duration = Duration::from_millis(100);
 /// Shortest wait before an attempt may give up.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -500,6 +502,7 @@ impl<'r> History<'r> {
             for place in 0..self.members.len() {
                 self.go_on(place, trace)?;
             }
+            self.pass(TURN_CHECK, trace)?;
             self.after_step(&before)?;
         }
         for Member { pod, stage, .. } in &self.members {
