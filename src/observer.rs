@@ -110,8 +110,8 @@ impl MetricsObserver {
     fn find_oldest_pods(&self, queue: &Queue, now: Time) {
         let mut oldest: BTreeMap<&str, Time> = BTreeMap::new();
         for (place, queued) in queue.iter() {
-            let oldest = oldest.entry(queue_name(place)).or_insert(queued.timestamp);
-            *oldest = queued.timestamp.min(*oldest);
+            let oldest = oldest.entry(queue_name(place)).or_insert(queued.history.timestamp);
+            *oldest = queued.history.timestamp.min(*oldest);
         }
         let waits = oldest.into_iter().map(|(queue, since)| (queue, now.since(since)));
         self.metrics.set_oldest_pods(waits);
@@ -122,7 +122,8 @@ impl MetricsObserver {
         let mut rejected: BTreeMap<(&str, &str), usize> = BTreeMap::new();
         for (_, queued) in queue.iter() {
             let profile = &*queued.pod.spec.scheduler_name;
-            let plugins = queued.unschedulable_plugins.union(&queued.pending_plugins);
+            let plugins =
+                queued.history.unschedulable_plugins.union(&queued.history.pending_plugins);
             plugins.for_each(|plugin| *rejected.entry((&**plugin, profile)).or_default() += 1);
         }
         let rejected =

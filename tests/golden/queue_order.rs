@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use engine::profile::{GROUP_GATE, Profiles};
 use engine::queue::{Backoff, Context, Queue, QueueConfig, is_backing_off};
-use framework::{Cluster, Pod, QueuedPod, Time, api};
+use framework::{Cluster, History, Pod, QueuedEntity, Time, api};
 use serde_json::{Map, Value, json};
 use testkit::HandleParts;
 
@@ -55,11 +55,12 @@ fn backoff_order(case: &Value) -> Result<Value, String> {
     let mut queue = QueueOf::new(config, &setting.profiles);
     for entry in list(&case["pods"]) {
         let timestamp = time(&entry["timestamp"])?;
-        let mut queued = QueuedPod::new(pod(entry), timestamp);
+        let mut entity = QueuedEntity::of_pod(pod(entry), timestamp);
+        let history = entity.history_mut();
         // The queue counts the failure that requeues the pod.
-        queued.unschedulable_count = count(&entry["unschedulableCount"]).saturating_sub(1);
-        queued.unschedulable_plugins.insert("NodeResourcesFit".into());
-        queue.at(timestamp, |queue, cx| queue.add_unschedulable_if_not_present(queued, cx));
+        history.unschedulable_count = count(&entry["unschedulableCount"]).saturating_sub(1);
+        history.unschedulable_plugins.insert("NodeResourcesFit".into());
+        queue.at(timestamp, |queue, cx| queue.add_unschedulable_if_not_present(entity, cx));
     }
     Ok(queue.drain())
 }
@@ -73,10 +74,10 @@ fn backoff_millis(case: &Value) -> Value {
 fn backoff_expiry(case: &Value) -> Result<Value, String> {
     let (rule, now) = (backoff(case), time(&case["now"])?);
     let row = |row: &Value| {
-        let mut queued = QueuedPod::new(pod(row), time(&row["timestamp"])?);
-        queued.unschedulable_count = count(&row["unschedulableCount"]);
-        queued.consecutive_errors = count(&row["consecutiveErrorsCount"]);
-        let expiry = rule.expiration(&queued);
+        let mut history = History::new(time(&row["timestamp"])?);
+        history.unschedulable_count = count(&row["unschedulableCount"]);
+        history.consecutive_errors = count(&row["consecutiveErrorsCount"]);
+        let expiry = rule.expiration(&history);
         let mut computed = row.clone();
         computed["expiry"] = expiry.map(|time| time.to_string()).into();
         computed["backingOff"] = is_backing_off(expiry, now).into();
@@ -132,6 +133,7 @@ impl<'a> QueueOf<'a> {
     /// Returns the names of all pods in the order of popping.
     fn drain(mut self) -> Value {
         std::iter::from_fn(|| self.at(Time::ZERO, |queue, cx| queue.pop(cx)))
+            .flat_map(|entity| entity.pods().to_vec())
             .map(|queued| queued.pod.key.name.to_string())
             .collect()
     }

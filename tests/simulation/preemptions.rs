@@ -135,7 +135,7 @@ fn next(engine: &Engine) -> Vec<Arc<Pod>> {
         let queued = engine.queue().iter().filter(move |(place, _)| *place == wanted);
         queued.map(|(_, queued)| queued)
     };
-    let turn = |queued: &QueuedPod| (Reverse(queued.pod.priority()), queued.timestamp);
+    let turn = |queued: &QueuedPod| (Reverse(queued.pod.priority()), queued.history.timestamp);
     let first = at(Place::Active).map(turn).min();
     let active = at(Place::Active).filter(|queued| Some(turn(queued)) == first);
     let backoff = at(Place::Backoff).filter(|_| first.is_none());

@@ -42,7 +42,10 @@ struct Count {
 
 impl Count {
     const fn of(queued: &QueuedPod) -> Self {
-        Self { rejections: queued.unschedulable_count, errors: queued.consecutive_errors }
+        Self {
+            rejections: queued.history.unschedulable_count,
+            errors: queued.history.consecutive_errors,
+        }
     }
 
     /// Whether one more failure leads from here to `next`: a rejection, an error, or evictions that failed.
@@ -80,8 +83,8 @@ impl Failures {
                     format!("{key} has failed with {count:?} after {known:?}")
                 })?;
                 // An extender that hangs makes an attempt end later than it began.
-                rule(queued.timestamp >= now, || {
-                    format!("{key} has failed now, and waits since {:?}", queued.timestamp)
+                rule(queued.history.timestamp >= now, || {
+                    format!("{key} has failed now, and waits since {:?}", queued.history.timestamp)
                 })?;
                 *known = Known { count, is_new: false };
             }
@@ -97,20 +100,20 @@ impl Failures {
 }
 
 fn ends_in_time(place: Place, queued: &QueuedPod, now: Time) -> Checked {
-    let (key, since) = (&queued.pod.key, queued.timestamp);
+    let (key, since) = (&queued.pod.key, queued.history.timestamp);
     match place {
         Place::Backoff | Place::ErrorBackoff => {
             let count = Count::of(queued);
             let end = (since + Duration::from_secs(count.backoff())).floor_to_second();
             // Repeated errors are retried one at a time within a second.
             let spread = if count.errors < SPREAD_FROM { Duration::ZERO } else { WINDOW };
-            let expiration = queued.backoff_expiration.unwrap_or_default();
+            let expiration = queued.history.backoff_expiration.unwrap_or_default();
             rule(end <= expiration && expiration <= end + spread, || {
                 format!("{key} backs off until {expiration:?} after {count:?}")
             })?;
             rule(now < expiration + WINDOW, || format!("{key} backs off for too long"))?;
-            let is_error =
-                queued.unschedulable_plugins.is_empty() && queued.pending_plugins.is_empty();
+            let is_error = queued.history.unschedulable_plugins.is_empty()
+                && queued.history.pending_plugins.is_empty();
             let is_at_home = is_error == (place == Place::ErrorBackoff);
             rule(is_at_home, || format!("{key} is in {place:?} after {queued:?}"))
         }
@@ -176,15 +179,16 @@ impl Turns {
         let queue = engine.queue();
         let idle = queue.iter().filter(|(_, queued)| !queue.is_in_flight(&queued.pod.uid));
         let places = idle.map(|(place, queued)| {
-            let turn = (Reverse(queued.pod.priority()), queued.timestamp);
+            let turn = (Reverse(queued.pod.priority()), queued.history.timestamp);
             (queued.pod.uid.clone(), (place, turn))
         });
         let places: BTreeMap<_, _> = places.collect();
         let active = places.values().filter(|(place, _)| *place == Place::Active);
         let first = active.map(|(_, turn)| *turn).min();
         let early = queue.iter().filter(|(place, _)| *place == Place::Backoff && first.is_none());
-        let early =
-            early.map(|(_, queued)| (queued.pod.uid.clone(), queued.unschedulable_plugins.clone()));
+        let early = early.map(|(_, queued)| {
+            (queued.pod.uid.clone(), queued.history.unschedulable_plugins.clone())
+        });
         Self { first, places, early: early.collect() }
     }
 

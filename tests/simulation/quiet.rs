@@ -80,7 +80,7 @@ pub(crate) fn devices_are_used(server: &Server, replica: &mut Replica) -> Checke
         let parked = queue.iter().filter(|(place, queued)| {
             *place == Place::Unschedulable
                 && needs_devices(&queued.pod)
-                && queued.pending_plugins.is_empty()
+                && queued.history.pending_plugins.is_empty()
                 && queue.trial_for(&queued.pod.key).is_none()
         });
         parked.map(|(_, queued)| queued.pod.uid.to_string()).collect()

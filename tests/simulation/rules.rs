@@ -351,7 +351,7 @@ fn nothing_takes(oracle: &Oracle<'_>, pod: &Value, engine: &Engine) -> Checked {
 /// Whether a plugin answered Pending for the pod.
 pub(crate) fn waits_for_plugin(engine: &Engine, pod: &Pod) -> bool {
     let queued = engine.queue().get(&pod.key);
-    queued.is_some_and(|(_, queued)| !queued.pending_plugins.is_empty())
+    queued.is_some_and(|(_, queued)| !queued.history.pending_plugins.is_empty())
 }
 
 /// Checks that preemption would not help it either, unless the pod may not preempt now, waits for

@@ -66,9 +66,9 @@ pub(crate) fn parked_pods_fit_nowhere(
     related: &Related,
     unnominated: Time,
 ) -> Checked {
-    let parked = waiting(engine).filter(|queued| queued.timestamp > unnominated);
+    let parked = waiting(engine).filter(|queued| queued.history.timestamp > unnominated);
     let parked = parked.filter(|queued| engine.queue().trial_for(&queued.pod.key).is_none());
-    let parked = parked.filter(|queued| queued.pending_plugins.is_empty());
+    let parked = parked.filter(|queued| queued.history.pending_plugins.is_empty());
     let parked: Vec<_> = parked.filter(|queued| !queued.pod.terminating).collect();
     if parked.is_empty() || engine.world().assumed_count() > 0 {
         return Ok(());
@@ -79,7 +79,7 @@ pub(crate) fn parked_pods_fit_nowhere(
         let takers: Vec<&Arc<str>> =
             takers.filter(|node| !oracle.is_opposed_by_nominated(node, &queued.pod)).collect();
         rule(takers.is_empty(), || {
-            let (pod, rejectors) = (&queued.pod.key, &queued.unschedulable_plugins);
+            let (pod, rejectors) = (&queued.pod.key, &queued.history.unschedulable_plugins);
             format!("{pod}, rejected by {rejectors:?}, waits, and {takers:?} take it")
         })?;
     }
@@ -88,7 +88,7 @@ pub(crate) fn parked_pods_fit_nowhere(
 
 /// Returns the pods to which a plugin answered Pending and that wait for the end of another pod.
 pub(crate) fn pending_pods(engine: &Engine) -> Vec<PodKey> {
-    let pending = waiting(engine).filter(|queued| !queued.pending_plugins.is_empty());
+    let pending = waiting(engine).filter(|queued| !queued.history.pending_plugins.is_empty());
     pending.map(|queued| queued.pod.key.clone()).collect()
 }
 

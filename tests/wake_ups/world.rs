@@ -217,7 +217,8 @@ impl World {
     /// Returns the plugins that rejected the pod.
     pub(crate) fn rejectors(&self, pod: &str) -> BTreeSet<PluginName> {
         let queued = self.scheduler.engine().queue().get(&key(pod));
-        queued.map_or_else(BTreeSet::new, |(_, queued)| queued.unschedulable_plugins.clone())
+        queued
+            .map_or_else(BTreeSet::new, |(_, queued)| queued.history.unschedulable_plugins.clone())
     }
 
     fn on_scheduler<T>(

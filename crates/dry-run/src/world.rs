@@ -538,7 +538,7 @@ impl World {
     /// Returns the message of the PreEnqueue plugin that gates the pod before its first attempt.
     pub fn gate_of(&self, pod: &PodKey) -> Option<String> {
         let (place, queued) = self.engine.queue().get(pod)?;
-        let plugin = queued.gating_plugin.as_ref().filter(|_| place == Place::Gated)?;
+        let plugin = queued.history.gating_plugin.as_ref().filter(|_| place == Place::Gated)?;
         let profile = self.engine.profiles().get(&queued.pod.spec.scheduler_name)?;
         let gate = profile.pre_enqueue.iter().find(|gate| gate.name == *plugin)?;
         Some(gate.plugin.pre_enqueue(&queued.pod, &self.engine.handle(self.now)).message())

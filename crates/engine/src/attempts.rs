@@ -345,11 +345,11 @@ impl Attempts {
             pod: &cycle.pod,
             choice: &cycle.choice,
             profile: &profile.scheduler_name,
-            attempts: queued.attempts,
+            attempts: queued.history.attempts,
             took: cx.now.since(cycle.since),
-            since_first_active: cx.now.since(queued.initial_attempt.unwrap_or(cycle.since)),
-            after_flush: queued.flushed,
-            times: queued.times,
+            since_first_active: cx.now.since(queued.history.initial_attempt.unwrap_or(cycle.since)),
+            after_flush: queued.history.flushed,
+            times: queued.history.times,
         });
         let span = Span::Point(ExtensionPoint::PostBind.into(), &profile.scheduler_name);
         cx.probe.start(span);

@@ -11,7 +11,7 @@ pub(crate) mod supposition;
 
 use std::sync::Arc;
 
-use framework::{ActionType, Answer, Pod, PodKey, QueuedPod, Status, Time, Uid};
+use framework::{ActionType, Answer, Pod, PodKey, QueuedEntity, QueuedPod, Status, Time, Uid};
 
 use crate::attempt::{Attempt, Outcome};
 use crate::attempts::{Attempts, Concluded};
@@ -307,7 +307,7 @@ impl Engine {
     /// ready.
     fn schedule_one(&mut self, cx: &mut Context<'_>) -> Option<Attempt> {
         self.group_notices.notify(&self.world, cx);
-        let queued = self.world.pop(cx)?;
+        let QueuedEntity::Pod(queued) = self.world.pop(cx)?;
         let pod = queued.pod.clone();
         let outcome = match self.profile_to_try(&pod, cx) {
             Some(profile) => self.attempt(queued, &profile, cx),

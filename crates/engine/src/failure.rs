@@ -126,7 +126,9 @@ impl Failure {
     /// its condition, which this scheduler wrote with an event. An attempt that involves a
     /// nomination is none, because it renews or clears the nomination.
     pub(crate) fn is_look(&self, queued: &QueuedPod, world: &World, now: Time) -> bool {
-        if !self.code.is_rejection() || !world.queue().may_look(queued, now) {
+        if !self.code.is_rejection()
+            || !world.queue().may_look(&queued.pod.uid, &queued.history, now)
+        {
             return false;
         }
         let known = world.pending().get(&queued.pod.key);
@@ -159,10 +161,10 @@ impl Failure {
     }
 
     fn name_rejectors(&self, queued: &mut QueuedPod) {
-        queued.unschedulable_plugins.clone_from(&self.unschedulable_plugins);
-        queued.pending_plugins.clone_from(&self.pending_plugins);
-        queued.template_rejected = self.template_rejected;
-        queued.gating_plugin = None;
+        queued.history.unschedulable_plugins.clone_from(&self.unschedulable_plugins);
+        queued.history.pending_plugins.clone_from(&self.pending_plugins);
+        queued.history.template_rejected = self.template_rejected;
+        queued.history.gating_plugin = None;
     }
 
     /// Records the event and patches the status. Returns the effect of the patch.

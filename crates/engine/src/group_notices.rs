@@ -57,7 +57,8 @@ enum Progress {
 pub(crate) fn is_gated(pod: &Pod, queue: &Queue) -> bool {
     let queued = || queue.get(&pod.key).map(|(_, queued)| queued);
     pod.group().is_some()
-        && queued().is_some_and(|queued| queued.gating_plugin.as_deref() == Some(GROUP_GATE))
+        && queued()
+            .is_some_and(|queued| queued.history.gating_plugin.as_deref() == Some(GROUP_GATE))
 }
 
 impl GroupNotices {

@@ -212,9 +212,9 @@ impl Head {
             uid: queued.pod.uid.clone(),
             state,
             at: now,
-            attempt: queued.attempts,
-            since: queued.initial_attempt,
-            times: queued.times,
+            attempt: queued.history.attempts,
+            since: queued.history.initial_attempt,
+            times: queued.history.times,
             finding: Finding::Failed(Arc::default()),
         })
     }
@@ -382,10 +382,8 @@ mod tests {
     use crate::cycle::Diagnosis;
 
     fn record(name: &str, attempt: u32, finding: Finding) -> Record {
-        let queued = QueuedPod {
-            attempts: attempt,
-            ..QueuedPod::new(Arc::new(pod(name).build()), Time::ZERO)
-        };
+        let mut queued = QueuedPod::new(Arc::new(pod(name).build()), Time::ZERO);
+        queued.history.attempts = attempt;
         Head::of(&queued, 7, Time::from_secs(i64::from(attempt))).found(finding)
     }
 

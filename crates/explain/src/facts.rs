@@ -74,17 +74,23 @@ fn of_pod(engine: &Engine, pod: &Pod, now: Time) -> PodFacts {
         ..PodFacts::default()
     };
     if let Some((_, queued)) = queued {
-        facts.attempts = queued.attempts;
+        facts.attempts = queued.history.attempts;
         facts.pending_seconds =
-            Some(seconds(now, queued.initial_attempt.unwrap_or(queued.timestamp)));
-        facts.times = times(queued.times.until(now));
+            Some(seconds(now, queued.history.initial_attempt.unwrap_or(queued.history.timestamp)));
+        facts.times = times(queued.history.times.until(now));
         facts.backoff_seconds = queued
+            .history
             .backoff_expiration
             .filter(|_| matches!(facts.state.as_str(), "backoff" | "errorBackoff"))
             .map(|end| end.since(now).as_secs_f64());
-        let plugins = match &queued.gating_plugin {
+        let plugins = match &queued.history.gating_plugin {
             Some(gate) => vec![gate.clone()],
-            None => queued.unschedulable_plugins.union(&queued.pending_plugins).cloned().collect(),
+            None => queued
+                .history
+                .unschedulable_plugins
+                .union(&queued.history.pending_plugins)
+                .cloned()
+                .collect(),
         };
         facts.waits_for = waits_for(engine, &pod.spec.scheduler_name, &plugins);
     } else if let Some(last) = records.last() {

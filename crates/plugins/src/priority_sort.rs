@@ -1,8 +1,8 @@
-//! PrioritySort: orders pods by priority, highest first, then by time in the queue, longest first.
+//! PrioritySort: orders entities by priority, highest first, then by time in the queue, longest first.
 
 use std::cmp::Ordering;
 
-use framework::{Handle, Plugin, PluginArgs, QueueSort, QueuedPod};
+use framework::{Handle, Plugin, PluginArgs, QueueSort, QueuedEntity};
 
 /// Plugin name.
 pub const NAME: &str = "PrioritySort";
@@ -20,9 +20,10 @@ pub fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
 }
 
 impl QueueSort for PrioritySort {
-    fn less(&self, a: &QueuedPod, b: &QueuedPod, _handle: &Handle<'_>) -> bool {
-        let by_priority = b.pod.priority().cmp(&a.pod.priority());
-        by_priority.then(a.timestamp.cmp(&b.timestamp)) == Ordering::Less
+    fn less(&self, a: &QueuedEntity, b: &QueuedEntity, _handle: &Handle<'_>) -> bool {
+        let by_priority = b.priority().cmp(&a.priority());
+        let by_time = a.history().timestamp.cmp(&b.history().timestamp);
+        by_priority.then(by_time) == Ordering::Less
     }
 }
 
@@ -39,7 +40,7 @@ mod tests {
     fn priority_orders_before_time_and_ties_are_equal() {
         let queued = |priority: Option<i32>, seconds| {
             let pod = pod("a").with(|api| api.spec.priority = priority).build();
-            QueuedPod::new(Arc::new(pod), Time::from_secs(seconds))
+            QueuedEntity::of_pod(Arc::new(pod), Time::from_secs(seconds))
         };
         for (a, b, expected) in [
             (queued(Some(2), 9), queued(Some(1), 1), true),

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use engine::profile::{PluginRef, PluginSet, PluginSets, Profiles, SchedulerProfile};
 use framework::{
     ActionType, Attempt, Bind, BindStep, ClusterEvent, EventObjects, EventResource, Filter, Handle,
-    NodeView, Plugin, Pod, PreEnqueue, QueueSort, QueuedPod, QueueingHint, Registry, Status,
+    NodeView, Plugin, Pod, PreEnqueue, QueueSort, QueuedEntity, QueueingHint, Registry, Status,
 };
 
 /// The scheduler names. The second profile lacks the plugins [`ONLY_FIRST`].
@@ -22,11 +22,12 @@ type Hint = Result<QueueingHint, String>;
 struct Sort;
 
 impl QueueSort for Sort {
-    fn less(&self, a: &QueuedPod, b: &QueuedPod, _: &Handle<'_>) -> bool {
-        if a.pod.labels.get("sort") == Some(TRAP) {
+    fn less(&self, a: &QueuedEntity, b: &QueuedEntity, _: &Handle<'_>) -> bool {
+        if a.pods().iter().any(|queued| queued.pod.labels.get("sort") == Some(TRAP)) {
             panics();
         }
-        (b.pod.priority(), a.timestamp) < (a.pod.priority(), b.timestamp)
+        let [a_time, b_time] = [a, b].map(|entity| entity.history().timestamp);
+        (b.priority(), a_time) < (a.priority(), b_time)
     }
 }
 

@@ -9,7 +9,9 @@ use engine::ports::{Count, Probe};
 use engine::queue::{Context, Queue, QueueConfig};
 use engine::{ObjectEvent, Objects};
 use fastrand::Rng;
-use framework::{ActionType, Cluster, ClusterEvent, EventResource, Pod, PodKey, QueuedPod, Time};
+use framework::{
+    ActionType, Cluster, ClusterEvent, EventResource, Pod, PodKey, QueuedEntity, QueuedPod, Time,
+};
 use testkit::{HandleParts, cluster, node, pod};
 
 use super::super::rules::{Checked, rule};
@@ -267,6 +269,7 @@ impl Pair<'_> {
         let parts = HandleParts { now: self.now, ..HandleParts::default() };
         let (profiles, handle) = (profiles(), parts.handle(&self.cluster));
         let popped = self.queue.pop(&mut Context { profiles, handle, probe: &mut self.log });
+        let popped = popped.map(|QueuedEntity::Pod(queued)| queued);
         self.trace.push(format!("pop {:?}", popped.as_ref().map(|popped| &popped.pod.uid)));
         let around = Around { profiles, handle };
         let expected = self.model.pop(popped.as_ref(), &self.queue, around)?;
@@ -310,13 +313,14 @@ impl Pair<'_> {
     ) -> Checked {
         self.note(("fail", &popped.0.pod.uid, rejectors, pending, of_template));
         let reject = |mut queued: QueuedPod| {
-            queued.unschedulable_plugins = rejectors.iter().map(|name| (*name).into()).collect();
-            queued.pending_plugins = pending.into_iter().map(Into::into).collect();
-            queued.template_rejected = of_template;
+            queued.history.unschedulable_plugins =
+                rejectors.iter().map(|name| (*name).into()).collect();
+            queued.history.pending_plugins = pending.into_iter().map(Into::into).collect();
+            queued.history.template_rejected = of_template;
             queued
         };
         let pod = popped.0.pod.clone();
-        let may_look = self.queue.may_look(&popped.0, self.now);
+        let may_look = self.queue.may_look(&popped.0.pod.uid, &popped.0.history, self.now);
         rule(may_look == self.model.may_look(&popped.1, self.now), || {
             format!("may be a look: {may_look}")
         })?;
@@ -324,8 +328,8 @@ impl Pair<'_> {
         let (real, model) = (reject(popped.0), reject(popped.1));
         self.on(
             |queue, cx| match is_look {
-                true => queue.put_back_if_not_present(real, cx),
-                false => queue.add_unschedulable_if_not_present(real, cx),
+                true => queue.put_back_if_not_present(QueuedEntity::Pod(real), cx),
+                false => queue.add_unschedulable_if_not_present(QueuedEntity::Pod(real), cx),
             },
             |queue, around| match is_look {
                 true => queue.put_back(model, around),
@@ -359,7 +363,7 @@ impl Pair<'_> {
         let Some((real, model)) = self.some_popped() else { return Ok(()) };
         self.note(("outdated", &real.pod.uid));
         self.on(
-            |queue, cx| queue.add_outdated_if_not_present(real, cx),
+            |queue, cx| queue.add_outdated_if_not_present(QueuedEntity::Pod(real), cx),
             |queue, around| queue.fail_outdated(model, around),
         )
     }

@@ -1,7 +1,7 @@
 //! A naive model of the scheduling queue: lists of pods and events, which each step scans.
 //!
 //! It has the rules of `PriorityQueue` in kube-scheduler, and three of Loadmaster: pods of one template that are
-//! rejected alike are a class, of which one is tried at a time; early pops in vain are paced; and retries after
+//! rejected alike share an answer, and one of them is tried at a time; early pops in vain are paced; and retries after
 //! repeated errors are spread out.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,8 +48,8 @@ struct Record {
     place: Place,
     /// Pods that are equal to the order leave in the order of these numbers.
     arrival: u64,
-    /// The class of a waiting pod.
-    class: Option<u64>,
+    /// The answer that a waiting pod shares.
+    answer: Option<u64>,
 }
 
 /// How an event requeues a pod.
@@ -60,10 +60,10 @@ enum Strategy {
     AtOnce,
 }
 
-/// The attempt of one pod that decides for its class.
+/// The attempt of one pod that decides for those that share its answer.
 #[derive(Debug, Clone)]
 struct Trial {
-    class: u64,
+    answer: u64,
     pod: PodKey,
     uid: Uid,
     strategy: Strategy,
@@ -77,7 +77,7 @@ struct Flight {
     start: usize,
 }
 
-/// A pod that was popped before the end of its backoff, or for its class.
+/// A pod that was popped before the end of its backoff, or for others.
 #[derive(Debug)]
 struct Popped {
     uid: Uid,
@@ -99,7 +99,7 @@ pub(crate) struct Model {
     /// All events that came while a pod was in flight.
     events: Vec<ObjectEvent>,
     trials: Vec<Trial>,
-    /// The last pop, if it was early or for a class.
+    /// The last pop, if it was early or for others.
     last: Option<Popped>,
     /// The early pops in vain, and the looks.
     in_vain: Vec<(Kind, Time)>,
@@ -154,8 +154,8 @@ impl Model {
             let own = self.named_mut(&new.key).expect("it waits");
             let was_of_other = Template::of(&own.queued.pod) != Template::of(new);
             own.queued.pod = new.clone();
-            let left = own.class.take_if(|_| was_of_other);
-            own.queued.template_rejected &= left.is_none();
+            let left = own.answer.take_if(|_| was_of_other);
+            own.queued.history.template_rejected &= left.is_none();
             for event in events {
                 let Some(own) = self.named(&new.key).filter(|own| is_waiting(own)) else { break };
                 let strategy = self.strategy(&own.queued, &event, around);
@@ -164,7 +164,7 @@ impl Model {
                     self.requeue(own, strategy, &event.event.to_string(), around);
                 }
             }
-            let trial = left.and_then(|class| self.trial_of(class)).cloned();
+            let trial = left.and_then(|answer| self.trial_of(answer)).cloned();
             if let Some(trial) = trial.filter(|_| self.waits(&new.key)) {
                 let own = self.take(&new.key);
                 self.requeue(own, trial.strategy, &trial.label, around);
@@ -189,7 +189,7 @@ impl Model {
         }
     }
 
-    /// Moves the pods that an event may help, one of each class.
+    /// Moves the pods that an event may help, one of those that share an answer.
     pub(crate) fn move_all(
         &mut self,
         event: &ObjectEvent,
@@ -198,20 +198,20 @@ impl Model {
     ) {
         let mut registered = around.profiles.iter().flat_map(|profile| &profile.events);
         if registered.any(|(_, own)| own.event.matches(&event.event)) {
-            let (some, classes): (Vec<_>, Vec<_>) = self
+            let (some, sharing): (Vec<_>, Vec<_>) = self
                 .waiting()
                 .filter(|own| may_move(&own.queued.pod))
-                .partition(|own| own.class.is_none());
-            let mut ids: Vec<u64> = classes.iter().filter_map(|own| own.class).collect();
+                .partition(|own| own.answer.is_none());
+            let mut ids: Vec<u64> = sharing.iter().filter_map(|own| own.answer).collect();
             ids.sort_unstable();
             ids.dedup();
             let now = around.handle.now;
-            let first = |class| {
+            let first = |answer| {
                 let first = self.first_to_try(
-                    classes.iter().copied().filter(|own| own.class == Some(class)),
+                    sharing.iter().copied().filter(|own| own.answer == Some(answer)),
                     now,
                 )?;
-                let Some(trial) = self.trial_of(class) else { return Some(first) };
+                let Some(trial) = self.trial_of(answer) else { return Some(first) };
                 let tried_later =
                     self.named(&trial.pod).is_some_and(|own| own.place == Place::Backoff);
                 (tried_later && !self.backs_off(&first.queued, now)).then_some(first)
@@ -230,7 +230,7 @@ impl Model {
         has_trials: bool,
         around: Around<'_>,
     ) {
-        pods.sort_by_key(|own| (own.queued.timestamp, own.arrival));
+        pods.sort_by_key(|own| (own.queued.history.timestamp, own.arrival));
         let label = event.event.to_string();
         let helped: Vec<_> = pods
             .iter()
@@ -241,12 +241,12 @@ impl Model {
         for (own, strategy) in helped {
             let uid = own.queued.pod.uid.clone();
             let pod = own.queued.pod.key.clone();
-            let class = own.class.filter(|_| has_trials);
+            let answer = own.answer.filter(|_| has_trials);
             let own = self.take(&pod);
             let place = self.requeue(own, strategy, &label, around);
-            let Some(class) = class else { continue };
-            if self.members(class).next().is_some() {
-                self.begin(Trial { class, pod, uid: uid.clone(), strategy, label: label.clone() });
+            let Some(answer) = answer else { continue };
+            if self.members(answer).next().is_some() {
+                self.begin(Trial { answer, pod, uid: uid.clone(), strategy, label: label.clone() });
                 if !matches!(place, Place::Active | Place::Backoff) {
                     self.try_next(&uid, around);
                 }
@@ -285,11 +285,11 @@ impl Model {
             && self.named(&pod.key).is_some_and(|own| own.queued.pod.uid == pod.uid)
         {
             let mut own = self.take(&pod.key);
-            own.unschedulable_plugins.clear();
-            own.pending_plugins.clear();
-            own.consecutive_errors = own.unschedulable_count.max(1);
-            own.timestamp = around.handle.now;
-            own.backoff_expiration = None;
+            own.history.unschedulable_plugins.clear();
+            own.history.pending_plugins.clear();
+            own.history.consecutive_errors = own.history.unschedulable_count.max(1);
+            own.history.timestamp = around.handle.now;
+            own.history.backoff_expiration = None;
             self.requeue(own, Strategy::AfterBackoff, "ScheduleAttemptFailure", around);
         }
     }
@@ -324,7 +324,7 @@ impl Model {
             let chosen =
                 next.iter().find(|own| popped.is_some_and(|pod| pod.pod.uid == own.queued.pod.uid));
             let Some(own) = dropped.or(chosen) else {
-                let due = |own: &Record| own.queued.backoff_expiration;
+                let due = |own: &Record| own.queued.history.backoff_expiration;
                 let names: Vec<_> =
                     next.iter().map(|own| (own.queued.pod.key.to_string(), due(own))).collect();
                 let names = (
@@ -337,7 +337,7 @@ impl Model {
                                 o.place,
                                 due(o),
                                 o.queued.pod.priority(),
-                                o.queued.timestamp,
+                                o.queued.history.timestamp,
                                 self.allowed_at(&kind(&o.queued)),
                             )
                         })
@@ -362,8 +362,8 @@ impl Model {
                 self.try_next(&own.pod.uid.clone(), around);
                 continue;
             }
-            own.attempts += 1;
-            own.times.enter(None, around.handle.now);
+            own.history.attempts += 1;
+            own.history.times.enter(None, around.handle.now);
             self.popped.insert(own.pod.key.clone(), own.pod.uid.clone());
             self.in_flight.push(Flight { pod: own.pod.clone(), start: self.events.len() });
             return Ok(Some(own));
@@ -373,7 +373,8 @@ impl Model {
     /// Returns the pods of which one is popped next. Pods that the order does not distinguish may leave in any order if
     /// they back off, or have come from backoff together.
     fn next(&self, now: Time) -> Vec<&Record> {
-        let sort = |own: &Record| (-i64::from(own.queued.pod.priority()), own.queued.timestamp);
+        let sort =
+            |own: &Record| (-i64::from(own.queued.pod.priority()), own.queued.history.timestamp);
         let active = self.at(Place::Active).map(|own| (sort(own), own.arrival)).min();
         if active.is_some() {
             return self
@@ -384,7 +385,7 @@ impl Model {
         let is_allowed =
             |own: &&Record| self.allowed_at(&kind(&own.queued)).is_none_or(|at| at <= now);
         let early = || self.at(Place::Backoff).filter(is_allowed);
-        let order = |own: &Record| (own.queued.backoff_expiration, sort(own));
+        let order = |own: &Record| (own.queued.history.backoff_expiration, sort(own));
         let first = early().map(order).min();
         early().filter(|own| Some(order(own)) == first).collect()
     }
@@ -409,13 +410,13 @@ impl Model {
         let last = self.last.take_if(|last| last.uid == own.pod.uid);
         let early = last.filter(|last| last.is_early);
         self.in_vain.extend(early.map(|early| (early.kind, now)));
-        own.timestamp = now;
-        own.backoff_expiration = None;
-        if own.has_no_rejector() {
-            own.consecutive_errors += 1;
+        own.history.timestamp = now;
+        own.history.backoff_expiration = None;
+        if own.history.has_no_rejector() {
+            own.history.consecutive_errors += 1;
         } else {
-            own.consecutive_errors = 0;
-            own.unschedulable_count += 1;
+            own.history.consecutive_errors = 0;
+            own.history.unschedulable_count += 1;
         }
         self.requeue_popped(own, "ScheduleAttemptFailure", around);
     }
@@ -424,7 +425,7 @@ impl Model {
     pub(crate) fn may_look(&self, own: &QueuedPod, now: Time) -> bool {
         let last = self.last.as_ref().filter(|last| last.uid == own.pod.uid);
         let is_allowed = |kind| self.allowed_at(kind).is_none_or(|at| at <= now);
-        now.since(own.timestamp) <= self.config.max_in_unschedulable
+        now.since(own.history.timestamp) <= self.config.max_in_unschedulable
             && last.is_some_and(|last| last.is_early || is_allowed(&last.kind))
     }
 
@@ -432,7 +433,7 @@ impl Model {
     pub(crate) fn put_back(&mut self, mut own: QueuedPod, around: Around<'_>) {
         let last = self.last.take_if(|last| last.uid == own.pod.uid);
         self.in_vain.extend(last.map(|last| (last.kind, around.handle.now)));
-        own.attempts -= 1;
+        own.history.attempts -= 1;
         self.requeue_popped(own, "RepeatedRejection", around);
     }
 
@@ -440,10 +441,10 @@ impl Model {
         let (key, uid) = (own.pod.key.clone(), own.pod.uid.clone());
         if self.named(&key).is_none() {
             let flight = self.in_flight.iter().find(|flight| flight.pod.uid == uid);
-            own.template_rejected &=
+            own.history.template_rejected &=
                 flight.is_some_and(|flight| Template::of(&flight.pod) == Template::of(&own.pod));
             let strategy = match flight.map(|flight| &self.events[flight.start..]) {
-                Some(events) if events.len() <= MAX_EVENTS && !own.has_no_rejector() => {
+                Some(events) if events.len() <= MAX_EVENTS && !own.history.has_no_rejector() => {
                     let all: Vec<_> =
                         events.iter().map(|event| self.strategy(&own, event, around)).collect();
                     let best = [Strategy::AtOnce, Strategy::AfterBackoff];
@@ -451,25 +452,26 @@ impl Model {
                 }
                 _ => Strategy::AfterBackoff,
             };
-            let answers = own.template_rejected;
+            let answers = own.history.template_rejected;
             let place = self.requeue(own, strategy, label, around);
             if answers && place == Place::Unschedulable {
                 let trial = self.end_trial(&uid);
-                trial.iter().for_each(|trial| self.reject_alike(trial.class, &key));
+                trial.iter().for_each(|trial| self.reject_alike(trial.answer, &key));
             }
         }
         self.done(&uid);
     }
 
-    /// The pods of a class were rejected together with the waiting pod of this name, if it still is of their
+    /// The pods of an answer were rejected together with the waiting pod of this name, if it still is of their
     /// template.
-    fn reject_alike(&mut self, class: u64, key: &PodKey) {
+    fn reject_alike(&mut self, answer: u64, key: &PodKey) {
         let Some(rejected) = self.named(key).cloned() else { return };
-        let template = self.members(class).next().map(|own| Template::of(&own.queued.pod));
+        let template = self.members(answer).next().map(|own| Template::of(&own.queued.pod));
         if template == Some(Template::of(&rejected.queued.pod)) {
-            for own in self.queued.iter_mut().filter(|own| own.class == Some(class)) {
-                own.queued.unschedulable_plugins = rejected.queued.unschedulable_plugins.clone();
-                own.class = rejected.class;
+            for own in self.queued.iter_mut().filter(|own| own.answer == Some(answer)) {
+                own.queued.history.unschedulable_plugins =
+                    rejected.queued.history.unschedulable_plugins.clone();
+                own.answer = rejected.answer;
             }
         }
     }
@@ -497,7 +499,7 @@ impl Model {
         let over: Vec<Record> = self.at(Place::Backoff).filter(is_over).cloned().collect();
         let mut failed: Vec<Record> =
             self.at(Place::ErrorBackoff).filter(is_over).cloned().collect();
-        failed.sort_by_key(|own| (own.queued.backoff_expiration, own.arrival));
+        failed.sort_by_key(|own| (own.queued.history.backoff_expiration, own.arrival));
         let together = self.numbers;
         for own in over.iter().chain(&failed) {
             let is_error = own.place == Place::ErrorBackoff;
@@ -511,7 +513,7 @@ impl Model {
         if self.last_flush.is_none_or(|last| last < flush) {
             self.last_flush = Some(flush);
             let longest = self.config.max_in_unschedulable;
-            let is_overdue = |own: &&Record| flush.since(own.queued.timestamp) > longest;
+            let is_overdue = |own: &&Record| flush.since(own.queued.history.timestamp) > longest;
             let overdue: Vec<Record> = self.waiting().filter(is_overdue).cloned().collect();
             if !overdue.is_empty() {
                 let event = ClusterEvent::wildcard("UnschedulableTimeout");
@@ -522,18 +524,18 @@ impl Model {
     }
 }
 
-/// Classes and trials.
+/// Shared answers and trials.
 impl Model {
-    fn members(&self, class: u64) -> impl Iterator<Item = &Record> {
-        self.queued.iter().filter(move |own| own.class == Some(class))
+    fn members(&self, answer: u64) -> impl Iterator<Item = &Record> {
+        self.queued.iter().filter(move |own| own.answer == Some(answer))
     }
 
-    fn trial_of(&self, class: u64) -> Option<&Trial> {
-        self.trials.iter().find(|trial| trial.class == class)
+    fn trial_of(&self, answer: u64) -> Option<&Trial> {
+        self.trials.iter().find(|trial| trial.answer == answer)
     }
 
     fn begin(&mut self, trial: Trial) {
-        self.trials.retain(|own| own.class != trial.class && own.uid != trial.uid);
+        self.trials.retain(|own| own.answer != trial.answer && own.uid != trial.uid);
         self.trials.push(trial);
     }
 
@@ -542,12 +544,12 @@ impl Model {
         Some(self.trials.remove(place))
     }
 
-    /// Tries the next pod of the class for which this one was tried, until one is active or backs off.
+    /// Tries the next pod of those for which this one was tried, until one is active or backs off.
     fn try_next(&mut self, uid: &Uid, around: Around<'_>) {
         let mut ended = self.end_trial(uid);
         while let Some(trial) = ended.take() {
             let now = around.handle.now;
-            let Some(next) = self.first_to_try(self.members(trial.class), now) else { return };
+            let Some(next) = self.first_to_try(self.members(trial.answer), now) else { return };
             let (pod, uid) = (next.queued.pod.key.clone(), next.queued.pod.uid.clone());
             let own = self.take(&pod);
             let place = self.requeue(own, trial.strategy, &trial.label, around);
@@ -566,7 +568,7 @@ impl Model {
         now: Time,
     ) -> Option<&'a Record> {
         let mut pods: Vec<&Record> = pods.collect();
-        pods.sort_by_key(|own| (own.queued.timestamp, own.arrival));
+        pods.sort_by_key(|own| (own.queued.history.timestamp, own.arrival));
         let ready = pods.iter().find(|own| !self.backs_off(&own.queued, now));
         ready.or_else(|| pods.iter().min_by_key(|own| self.expiration(&own.queued))).copied()
     }
@@ -598,9 +600,9 @@ impl Model {
         label: &str,
         around: Around<'_>,
     ) -> Place {
-        own.flushed = label == "UnschedulableTimeout";
+        own.history.flushed = label == "UnschedulableTimeout";
         if strategy == Strategy::AfterBackoff {
-            own.backoff_expiration = self.expiration(&own);
+            own.history.backoff_expiration = self.expiration(&own);
         }
         let backs_off = self.backs_off(&own, around.handle.now);
         match strategy {
@@ -621,26 +623,26 @@ impl Model {
         around: Around<'_>,
     ) -> Place {
         let gate = gate(&own, around);
-        own.unschedulable_plugins.extend(gate.clone());
-        own.gating_plugin = gate;
-        if own.gating_plugin.is_some() {
+        own.history.unschedulable_plugins.extend(gate.clone());
+        own.history.gating_plugin = gate;
+        if own.history.gating_plugin.is_some() {
             return self.put(own, Place::Gated, label, around);
         }
         if place == Place::Active {
             return self.put(own, place, label, around);
         }
         self.refused_until = None;
-        if !own.has_no_rejector() {
+        if !own.history.has_no_rejector() {
             return self.put(own, Place::Backoff, label, around);
         }
-        if own.consecutive_errors >= SPREAD_FROM {
-            let mut second = own.backoff_expiration.expect("it backs off");
+        if own.history.consecutive_errors >= SPREAD_FROM {
+            let mut second = own.history.backoff_expiration.expect("it backs off");
             let taken = |second| self.spread.iter().filter(|own| **own == second).count();
             while taken(second) >= MAX_SPREAD {
                 second = second + WINDOW;
             }
             let step = Duration::from_nanos(1_000_000_000 / MAX_SPREAD as u64);
-            own.backoff_expiration = Some(second + step * taken(second) as u32);
+            own.history.backoff_expiration = Some(second + step * taken(second) as u32);
             self.spread.push(second);
         }
         self.put(own, Place::ErrorBackoff, label, around)
@@ -653,19 +655,19 @@ impl Model {
             Place::Unschedulable => (Waiting::Unschedulable, "unschedulable"),
             Place::Gated => (Waiting::Gated, "unschedulable"),
         };
-        own.times.enter(Some(part), around.handle.now);
+        own.history.times.enter(Some(part), around.handle.now);
         if place == Place::Active {
-            own.initial_attempt.get_or_insert(around.handle.now);
+            own.history.initial_attempt.get_or_insert(around.handle.now);
         }
-        let shares = place == Place::Unschedulable && own.template_rejected;
+        let shares = place == Place::Unschedulable && own.history.template_rejected;
         let alike = |other: &&Record| {
-            other.class.is_some()
+            other.answer.is_some()
                 && rejectors(&other.queued) == rejectors(&own)
                 && Template::of(&other.queued.pod) == Template::of(&own.pod)
         };
-        let known = self.queued.iter().find(alike).and_then(|other| other.class);
-        let class = shares.then(|| known.unwrap_or(self.numbers));
-        self.queued.push(Record { queued: own, place, arrival: self.numbers, class });
+        let known = self.queued.iter().find(alike).and_then(|other| other.answer);
+        let answer = shares.then(|| known.unwrap_or(self.numbers));
+        self.queued.push(Record { queued: own, place, arrival: self.numbers, answer });
         self.numbers += 1;
         self.incoming.push(format!("{queue} {label}"));
         place
@@ -718,10 +720,10 @@ impl Model {
 
     /// Returns the end of the backoff of a pod: a whole second, unless it was spread out.
     fn expiration(&self, own: &QueuedPod) -> Option<Time> {
-        let failures = if own.consecutive_errors > 0 {
-            own.consecutive_errors
+        let failures = if own.history.consecutive_errors > 0 {
+            own.history.consecutive_errors
         } else {
-            own.unschedulable_count
+            own.history.unschedulable_count
         };
         let QueueConfig { initial_backoff, max_backoff, .. } = self.config;
         if failures == 0 || max_backoff.is_zero() {
@@ -731,7 +733,9 @@ impl Model {
             Some(backoff * 2).filter(|backoff| *backoff <= max_backoff)
         });
         let backoff = doubled.unwrap_or(max_backoff).min(max_backoff);
-        own.backoff_expiration.or_else(|| Some((own.timestamp + backoff).floor_to_second()))
+        own.history
+            .backoff_expiration
+            .or_else(|| Some((own.history.timestamp + backoff).floor_to_second()))
     }
 
     fn backs_off(&self, own: &QueuedPod, now: Time) -> bool {
@@ -740,7 +744,7 @@ impl Model {
 
     /// Returns how an event requeues a pod (`isPodWorthRequeuing`).
     fn strategy(&self, own: &QueuedPod, event: &ObjectEvent, around: Around<'_>) -> Strategy {
-        if own.has_no_rejector() {
+        if own.history.has_no_rejector() {
             return Strategy::AfterBackoff;
         }
         if event.event.is_wildcard() {
@@ -753,8 +757,8 @@ impl Model {
         };
         let mut helping = BTreeSet::new();
         for (plugin, registered) in &profile.events {
-            let rejects =
-                own.unschedulable_plugins.contains(plugin) || own.pending_plugins.contains(plugin);
+            let rejects = own.history.unschedulable_plugins.contains(plugin)
+                || own.history.pending_plugins.contains(plugin);
             if !rejects || !registered.event.matches(&event.event) {
                 continue;
             }
@@ -765,7 +769,7 @@ impl Model {
                 helping.insert(plugin);
             }
         }
-        match helping.iter().any(|plugin| own.pending_plugins.contains(*plugin)) {
+        match helping.iter().any(|plugin| own.history.pending_plugins.contains(*plugin)) {
             true => Strategy::AtOnce,
             false if helping.is_empty() => Strategy::Stay,
             false => Strategy::AfterBackoff,
@@ -779,19 +783,24 @@ fn is_waiting(own: &Record) -> bool {
 
 /// Whether the event may move the pod at all: a gated pod waits for events of its gate.
 fn is_of_interest(own: &Record, event: &ObjectEvent, around: Around<'_>) -> bool {
-    let Some(gate) = &own.queued.gating_plugin else { return true };
+    let Some(gate) = &own.queued.history.gating_plugin else { return true };
     let mut registered = around.profiles.iter().flat_map(|profile| &profile.events);
     registered.any(|(plugin, registered)| plugin == gate && registered.event.matches(&event.event))
 }
 
 fn rejectors(own: &QueuedPod) -> BTreeSet<&PluginName> {
-    own.unschedulable_plugins.iter().chain(&own.pending_plugins).collect()
+    own.history.unschedulable_plugins.iter().chain(&own.history.pending_plugins).collect()
 }
 
 fn kind(own: &QueuedPod) -> Kind {
     let pod = &own.pod;
     let spec = pod.spec.volumes.is_empty().then(|| pod.spec.clone());
-    (pod.key.namespace.clone(), pod.requests.clone(), own.unschedulable_plugins.clone(), spec)
+    (
+        pod.key.namespace.clone(),
+        pod.requests.clone(),
+        own.history.unschedulable_plugins.clone(),
+        spec,
+    )
 }
 
 /// Returns the PreEnqueue plugin that gates the pod. The one that gated it last is asked first.
@@ -804,7 +813,7 @@ fn gate(own: &QueuedPod, around: Around<'_>) -> Option<PluginName> {
         });
         answer.is_some_and(|answer| !answer.is_ok_and(|status| status.is_success()))
     };
-    let last = own.gating_plugin.iter();
+    let last = own.history.gating_plugin.iter();
     last.chain(profile.pre_enqueue.iter().map(|plugin| &plugin.name))
         .find(|name| gates(name))
         .cloned()
@@ -830,7 +839,7 @@ impl Model {
             same(key, queued, &own.queued)?;
             let got = queue.get(key).map(|(place, got)| (place, &got.pod.uid));
             rule(got == Some((place, &queued.pod.uid)), || format!("{key} is found as {got:?}"))?;
-            let trial = own.class.and_then(|class| self.trial_of(class)).map(|trial| &trial.uid);
+            let trial = own.answer.and_then(|answer| self.trial_of(answer)).map(|trial| &trial.uid);
             let shown = queue.trial_for(key);
             rule(shown == trial, || format!("{key} waits for {shown:?} instead of {trial:?}"))?;
         }
@@ -874,10 +883,12 @@ impl Model {
             "no pod is ready, but one may be popped".to_owned()
         })?;
         let backoffs = self.at(Place::Backoff).chain(self.at(Place::ErrorBackoff));
-        let completes =
-            backoffs.filter_map(|own| own.queued.backoff_expiration).map(|end| end + WINDOW).min();
+        let completes = backoffs
+            .filter_map(|own| own.queued.history.backoff_expiration)
+            .map(|end| end + WINDOW)
+            .min();
         let floor = |time: Time| time.as_nanos().div_euclid(FLUSH) * FLUSH;
-        let oldest = self.at(Place::Unschedulable).map(|own| own.queued.timestamp).min();
+        let oldest = self.at(Place::Unschedulable).map(|own| own.queued.history.timestamp).min();
         let flush = oldest.map(|oldest| {
             let overdue = floor(oldest + self.config.max_in_unschedulable) + FLUSH;
             let next = self.last_flush.map_or(overdue, |last| overdue.max(last.as_nanos() + FLUSH));
@@ -915,9 +926,9 @@ pub(crate) fn same(key: &PodKey, shown: &QueuedPod, own: &QueuedPod) -> Checked 
 
 fn facts(of: &QueuedPod) -> impl PartialEq + Debug {
     (
-        (of.timestamp, of.initial_attempt, of.backoff_expiration),
-        (of.attempts, of.unschedulable_count, of.consecutive_errors),
-        (&of.unschedulable_plugins, &of.pending_plugins, &of.gating_plugin),
-        (of.template_rejected, of.flushed, of.times),
+        (of.history.timestamp, of.history.initial_attempt, of.history.backoff_expiration),
+        (of.history.attempts, of.history.unschedulable_count, of.history.consecutive_errors),
+        (&of.history.unschedulable_plugins, &of.history.pending_plugins, &of.history.gating_plugin),
+        (of.history.template_rejected, of.history.flushed, of.history.times),
     )
 }

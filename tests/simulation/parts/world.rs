@@ -10,7 +10,8 @@ use engine::world::{Changed, World};
 use engine::{Change, Context, EffectId};
 use fastrand::Rng;
 use framework::{
-    EventResource, NodeIx, NominatingInfo, Pod, PodKey, QueuedPod, Time, Uid, WaitingPod,
+    EventResource, NodeIx, NominatingInfo, Pod, PodKey, QueuedEntity, QueuedPod, Time, Uid,
+    WaitingPod,
 };
 use serde_json::{Value, json};
 use testkit::{node, pod};
@@ -444,6 +445,7 @@ impl Pair<'_> {
     fn pop(&mut self) -> Checked {
         let now = self.now;
         let popped = with_context(now, &mut self.log, |cx| self.world.pop(cx));
+        let popped = popped.map(|QueuedEntity::Pod(queued)| queued);
         self.trace.push(format!("pop {:?}", popped.as_ref().map(|popped| &popped.pod.uid)));
         let world = &self.world;
         let expected = self
@@ -478,9 +480,10 @@ impl Pair<'_> {
         let of_template = !rejectors.is_empty() && self.one_in(2);
         self.note(("fail", &real.pod.uid, &rejectors, &nominating, of_template));
         let reject = |mut queued: QueuedPod| {
-            queued.unschedulable_plugins = rejectors.iter().map(|name| (*name).into()).collect();
-            queued.pending_plugins.clear();
-            queued.template_rejected = of_template;
+            queued.history.unschedulable_plugins =
+                rejectors.iter().map(|name| (*name).into()).collect();
+            queued.history.pending_plugins.clear();
+            queued.history.template_rejected = of_template;
             queued
         };
         let (pod, now) = (real.pod.clone(), self.now);

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use framework::{Pod, QueuedPod, Status, Time, Uid};
+use framework::{Pod, QueuedEntity, QueuedPod, Status, Time, Uid};
 
 use super::Engine;
 use crate::context::Context;
@@ -150,7 +150,7 @@ impl Engine {
     pub fn pop(&mut self, now: Time, ports: &mut Ports<'_>) -> Option<QueuedPod> {
         self.run(now, ports, |engine, cx| {
             loop {
-                let queued = engine.world.pop(cx)?;
+                let QueuedEntity::Pod(queued) = engine.world.pop(cx)?;
                 if engine.profile_to_try(&queued.pod, cx).is_some() {
                     return Some(queued);
                 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use framework::{
     Attempt, AttemptMut, Bind, BindStep, Dependence, Filter, Handle, NodeView, Plugin, PreFilter,
-    PreFilterResult, QueueSort, QueuedPod, Score, ScoreScope, Status,
+    PreFilterResult, QueueSort, QueuedEntity, Score, ScoreScope, Status,
 };
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ use super::*;
 struct Fake;
 
 impl QueueSort for Fake {
-    fn less(&self, _: &QueuedPod, _: &QueuedPod, _: &Handle<'_>) -> bool {
+    fn less(&self, _: &QueuedEntity, _: &QueuedEntity, _: &Handle<'_>) -> bool {
         false
     }
 }

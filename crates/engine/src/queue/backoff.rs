@@ -1,12 +1,12 @@
-//! Backoff: the time for which a pod whose attempt failed gives way to other pods.
+//! Backoff: the time for which an entity whose attempt failed gives way to others.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use framework::{Pod, PodKey, QueuedPod, Time};
+use framework::{EntityKey, History, Pod, QueuedEntity, Time};
 
-use super::heap::PodHeap;
+use super::heap::EntityHeap;
 use super::order::{Expiration, ExpirationThenSort, SortPlugin};
 use super::pace::{Kind, Occasion, Pace};
 use super::place::Place;
@@ -24,7 +24,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Returns the backoff of a pod that failed `count` times; zero if `count` is zero or backoff is
+    /// Returns the backoff of what failed `count` times; zero if `count` is zero or backoff is
     /// off.
     pub fn duration(&self, count: u32) -> Duration {
         let Some(doublings) = count.checked_sub(1).filter(|_| !self.max.is_zero()) else {
@@ -38,15 +38,14 @@ impl Backoff {
         Duration::from_nanos(initial.checked_shl(doublings).unwrap_or(0))
     }
 
-    /// Returns the end of the backoff of `pod`, a whole second, or `None` if it does not back off. The
-    /// backoff grows with the consecutive errors if there are any, otherwise with the rejections.
-    pub fn expiration(&self, pod: &QueuedPod) -> Option<Time> {
-        let count = match pod.consecutive_errors {
-            0 => pod.unschedulable_count,
+    /// Returns the end of a backoff, a whole second, or `None` if there is none. The backoff grows with the consecutive errors if there are any, otherwise with the rejections.
+    pub fn expiration(&self, history: &History) -> Option<Time> {
+        let count = match history.consecutive_errors {
+            0 => history.unschedulable_count,
             errors => errors,
         };
         let backs_off = count > 0 && !self.max.is_zero();
-        backs_off.then(|| (pod.timestamp + self.duration(count)).floor_to_second())
+        backs_off.then(|| (history.timestamp + self.duration(count)).floor_to_second())
     }
 }
 
@@ -54,23 +53,23 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Whether a pod whose backoff ends at `expiration` still backs off at `now`. It does for one second
+/// Whether an entity whose backoff ends at `expiration` still backs off at `now`. It does for one second
 /// more: Kubernetes looks at whole seconds only.
 pub fn is_backing_off(expiration: Option<Time>, now: Time) -> bool {
     expiration.is_some_and(|expiration| now < expiration + WINDOW)
 }
 
-/// Number of consecutive errors from which the retries of a pod are spread out.
+/// Number of consecutive errors from which the retries of an entity are spread out.
 const SPREAD_FROM: u32 = 3;
 /// Maximum number of spread retries per second. At a fifth of a millisecond for each attempt they take less than
-/// three hundredths of the time, however many pods fail and whatever their priority is.
+/// three hundredths of the time, however many fail and whatever their priority is.
 const MAX_SPREAD: u32 = 128;
-/// Time between two spread retries, so that no other pod waits behind more than one of them.
+/// Time between two spread retries, so that nothing else waits behind more than one of them.
 const SPREAD_STEP: Duration = Duration::from_nanos(1_000_000_000 / MAX_SPREAD as u64);
 
 /// The numbers of spread retries by the second in which they are due.
 ///
-/// Pods whose attempts fail with errors for hours, for example because an admission webhook of their namespace
+/// Entities whose attempts fail with errors for hours, for example because an admission webhook of their namespace
 /// is down, would otherwise take a share of all attempts that grows with their number.
 #[derive(Debug, Default)]
 struct SpreadRetries(BTreeMap<Time, u32>);
@@ -94,117 +93,121 @@ impl SpreadRetries {
     }
 }
 
-/// The pods in backoff.
+/// The entities in backoff.
 ///
-/// Rejected pods may be popped before their backoff ends, when no pod is active. Pods that failed
-/// with an error may not.
+/// Rejected entities may be popped before their backoff ends, when none is active. Those that
+/// failed with an error may not.
 #[derive(Debug, Default)]
 pub(super) struct BackoffQueue {
-    rejected: PodHeap,
-    /// Rejected pods of kinds that were popped early in vain too often.
+    rejected: EntityHeap,
+    /// Rejected entities of kinds that were popped early in vain too often.
     held: Vec<Held>,
-    failed: PodHeap,
+    failed: EntityHeap,
     retries: SpreadRetries,
 }
 
-/// The pods of a kind that are held back from early pops. One of them at a time is among the others.
+/// The entities of a kind that are held back from early pops. One of them at a time is among the others.
 #[derive(Debug)]
 struct Held {
     kind: Kind,
-    pods: PodHeap,
-    /// The pod that was moved to the others last.
-    offered: Option<PodKey>,
+    entities: EntityHeap,
+    /// The entity that was moved to the others last.
+    offered: Option<EntityKey>,
 }
 
 impl BackoffQueue {
-    /// Number of pods.
+    /// Number of entities.
     pub(super) fn len(&self) -> usize {
-        let held: usize = self.held.iter().map(|held| held.pods.len()).sum();
+        let held: usize = self.held.iter().map(|held| held.entities.len()).sum();
         self.rejected.len() + held + self.failed.len()
     }
 
-    /// Whether there are rejected pods.
+    /// Whether there are rejected entities.
     pub(super) const fn has_rejected(&self) -> bool {
-        // No held kind is without pods.
+        // No held kind is empty.
         !self.rejected.is_empty() || !self.held.is_empty()
     }
 
-    /// Returns the heaps of rejected pods.
-    fn rejected(&self) -> impl Iterator<Item = &PodHeap> {
-        std::iter::once(&self.rejected).chain(self.held.iter().map(|held| &held.pods))
+    /// Returns the heaps of rejected entities.
+    fn rejected(&self) -> impl Iterator<Item = &EntityHeap> {
+        std::iter::once(&self.rejected).chain(self.held.iter().map(|held| &held.entities))
     }
 
-    fn rejected_mut(&mut self) -> impl Iterator<Item = &mut PodHeap> {
-        std::iter::once(&mut self.rejected).chain(self.held.iter_mut().map(|held| &mut held.pods))
+    fn rejected_mut(&mut self) -> impl Iterator<Item = &mut EntityHeap> {
+        std::iter::once(&mut self.rejected)
+            .chain(self.held.iter_mut().map(|held| &mut held.entities))
     }
 
-    /// Returns the pod called `key`.
-    pub(super) fn get(&self, key: &PodKey) -> Option<(Place, &QueuedPod)> {
-        let rejected = self.rejected().find_map(|pods| pods.get(key));
-        let rejected = rejected.map(|pod| (Place::Backoff, pod));
+    /// Returns the entity `key`.
+    pub(super) fn get(&self, key: &EntityKey) -> Option<(Place, &QueuedEntity)> {
+        let rejected = self.rejected().find_map(|entities| entities.get(key));
+        let rejected = rejected.map(|entity| (Place::Backoff, entity));
         rejected.or_else(|| Some((Place::ErrorBackoff, self.failed.get(key)?)))
     }
 
-    /// Returns every pod.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Place, &QueuedPod)> {
-        let rejected = self.rejected().flat_map(PodHeap::iter).map(|pod| (Place::Backoff, pod));
-        rejected.chain(self.failed.iter().map(|pod| (Place::ErrorBackoff, pod)))
+    /// Returns every entity.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Place, &QueuedEntity)> {
+        let rejected = self.rejected().flat_map(EntityHeap::iter);
+        let rejected = rejected.map(|entity| (Place::Backoff, entity));
+        rejected.chain(self.failed.iter().map(|entity| (Place::ErrorBackoff, entity)))
     }
 
-    /// Adds a pod whose expiration is known. The backoff of a pod that has failed several times may become
+    /// Adds an entity whose expiration is known. The backoff of one that has failed several times may become
     /// longer, so that not too many of them are retried in one second.
-    pub(super) fn push(&mut self, mut pod: QueuedPod, sort: &mut SortPlugin<'_>) -> Place {
-        if pod.has_no_rejector() {
-            if pod.consecutive_errors >= SPREAD_FROM {
-                let expiration = pod.backoff_expiration;
-                pod.backoff_expiration = expiration.map(|wanted| self.retries.place(wanted));
+    pub(super) fn push(&mut self, mut entity: QueuedEntity, sort: &mut SortPlugin<'_>) -> Place {
+        let history = entity.history_mut();
+        if history.has_no_rejector() {
+            if history.consecutive_errors >= SPREAD_FROM {
+                let expiration = history.backoff_expiration;
+                history.backoff_expiration = expiration.map(|wanted| self.retries.place(wanted));
             }
-            self.failed.push(pod, &mut Expiration);
+            self.failed.push(entity, &mut Expiration);
             Place::ErrorBackoff
         } else {
-            // A pod that was offered, has left and is back may come after others of its kind.
+            let key = entity.key();
+            // An entity that was offered, has left and is back may come after others of its kind.
             for held in &mut self.held {
-                held.offered.take_if(|offered| *offered == pod.pod.key);
+                held.offered.take_if(|offered| *offered == key);
             }
-            self.rejected.push(pod, &mut ExpirationThenSort(sort));
+            self.rejected.push(entity, &mut ExpirationThenSort(sort));
             Place::Backoff
         }
     }
 
-    /// Removes and returns the first rejected pod whose kind may be popped early, also if it still backs
+    /// Removes and returns the first rejected entity whose kind may be popped early, also if it still backs
     /// off.
     pub(super) fn pop(
         &mut self,
         now: Time,
         pace: &mut Pace,
         sort: &mut SortPlugin<'_>,
-    ) -> Option<QueuedPod> {
+    ) -> Option<QueuedEntity> {
         let order = &mut ExpirationThenSort(sort);
-        for Held { kind, pods, offered } in &mut self.held {
-            let is_offered = offered.as_ref().is_some_and(|pod| self.rejected.get(pod).is_some());
+        for Held { kind, entities, offered } in &mut self.held {
+            let is_offered = offered.as_ref().is_some_and(|key| self.rejected.get(key).is_some());
             if !is_offered && pace.wait_until(kind, now).is_none() {
-                let pod = pods.pop(order).expect("no held kind is without pods");
-                *offered = Some(pod.pod.key.clone());
-                self.rejected.push(pod, order);
+                let entity = entities.pop(order).expect("no held kind is empty");
+                *offered = Some(entity.key());
+                self.rejected.push(entity, order);
             }
         }
-        self.held.retain(|held| !held.pods.is_empty());
-        while let Some(pod) = self.rejected.pop(order) {
-            let kind = Kind::of(&pod);
+        self.held.retain(|held| !held.entities.is_empty());
+        while let Some(entity) = self.rejected.pop(order) {
+            let kind = Kind::of(&entity);
             if pace.wait_until(&kind, now).is_none() {
-                pace.popped(&pod, Some(Occasion::Early));
-                return Some(pod);
+                pace.popped(&entity, Some(Occasion::Early));
+                return Some(entity);
             }
             match self.held.iter_mut().find(|held| held.kind == kind) {
                 Some(held) => {
-                    held.pods.push(pod, order);
+                    held.entities.push(entity, order);
                     // It may come before the one that was offered.
                     held.offered = None;
                 }
                 None => {
-                    let mut pods = PodHeap::default();
-                    pods.push(pod, order);
-                    self.held.push(Held { kind, pods, offered: None });
+                    let mut entities = EntityHeap::default();
+                    entities.push(entity, order);
+                    self.held.push(Held { kind, entities, offered: None });
                 }
             }
         }
@@ -214,67 +217,72 @@ impl BackoffQueue {
         None
     }
 
-    /// Removes and returns a pod whose backoff is over.
+    /// Removes and returns an entity whose backoff is over.
     pub(super) fn pop_complete(
         &mut self,
         now: Time,
         sort: &mut SortPlugin<'_>,
-    ) -> Option<QueuedPod> {
+    ) -> Option<QueuedEntity> {
         let order = &mut ExpirationThenSort(sort);
-        let complete = self.rejected_mut().find(|pods| is_complete(pods, now));
-        let complete = complete.and_then(|pods| pods.pop(order));
+        let complete = self.rejected_mut().find(|entities| is_complete(entities, now));
+        let complete = complete.and_then(|entities| entities.pop(order));
         if complete.is_some() {
-            self.held.retain(|held| !held.pods.is_empty());
+            self.held.retain(|held| !held.entities.is_empty());
             return complete;
         }
         self.retries.forget_before(now);
         is_complete(&self.failed, now).then(|| self.failed.pop(&mut Expiration)).flatten()
     }
 
-    /// Removes and returns the pod called `key`.
-    pub(super) fn remove(&mut self, key: &PodKey, sort: &mut SortPlugin<'_>) -> Option<QueuedPod> {
+    /// Removes and returns the entity `key`.
+    pub(super) fn remove(
+        &mut self,
+        key: &EntityKey,
+        sort: &mut SortPlugin<'_>,
+    ) -> Option<QueuedEntity> {
         let order = &mut ExpirationThenSort(sort);
-        let rejected = self.rejected_mut().find_map(|pods| pods.remove(key, order));
-        self.held.retain(|held| !held.pods.is_empty());
+        let rejected = self.rejected_mut().find_map(|entities| entities.remove(key, order));
+        self.held.retain(|held| !held.entities.is_empty());
         rejected.or_else(|| self.failed.remove(key, &mut Expiration))
     }
 
-    /// Replaces the object of a pod, which may be of another kind then. Returns whether the pod is in backoff.
+    /// Replaces a pod of the entity `key`, which may be of another kind then. Returns whether the
+    /// entity is in backoff.
     pub(super) fn update(
         &mut self,
+        key: &EntityKey,
         pod: &Arc<Pod>,
         pace: &mut Pace,
         sort: &mut SortPlugin<'_>,
     ) -> bool {
-        let replace = |queued: &mut QueuedPod| queued.set_pod(pod.clone());
+        let replace = |entity: &mut QueuedEntity| entity.set_pod(pod.clone());
         let order = &mut ExpirationThenSort(sort);
-        let mut held = self.held.iter_mut().map(|held| &mut held.pods);
-        if let Some(queued) = held.find_map(|pods| pods.remove(&pod.key, order)) {
-            self.held.retain(|held| !held.pods.is_empty());
-            self.rejected.push(queued, order);
+        let mut held = self.held.iter_mut().map(|held| &mut held.entities);
+        if let Some(entity) = held.find_map(|entities| entities.remove(key, order)) {
+            self.held.retain(|held| !held.entities.is_empty());
+            self.rejected.push(entity, order);
         }
-        if self.rejected.update(&pod.key, order, replace) {
+        if self.rejected.update(key, order, replace) {
             pace.refuse_until(None);
             return true;
         }
-        self.failed.update(&pod.key, &mut Expiration, replace)
+        self.failed.update(key, &mut Expiration, replace)
     }
 
     /// Returns the time at which the next backoff is over.
     pub(super) fn next_complete(&self) -> Option<Time> {
-        let heads = self.rejected().chain([&self.failed]).filter_map(PodHeap::peek);
-        heads.filter_map(|pod| pod.backoff_expiration).min().map(|expiration| expiration + WINDOW)
+        let heads = self.rejected().chain([&self.failed]).filter_map(EntityHeap::peek);
+        let ends = heads.filter_map(|entity| entity.history().backoff_expiration);
+        ends.min().map(|expiration| expiration + WINDOW)
     }
 }
 
-fn is_complete(heap: &PodHeap, now: Time) -> bool {
-    heap.peek().is_some_and(|pod| !is_backing_off(pod.backoff_expiration, now))
+fn is_complete(heap: &EntityHeap, now: Time) -> bool {
+    heap.peek().is_some_and(|entity| !is_backing_off(entity.history().backoff_expiration, now))
 }
 
 #[cfg(test)]
 mod tests {
-    use testkit::pod;
-
     use super::*;
 
     fn rule(initial: u64, max: u64) -> Backoff {
@@ -321,7 +329,7 @@ mod tests {
     #[test]
     fn backoff_ends_at_a_whole_second() {
         let millis = |millis: i64| Time::from_nanos(millis * 1_000_000);
-        let mut queued = QueuedPod::new(Arc::new(pod("p").build()), millis(100_700));
+        let mut history = History::new(millis(100_700));
         // Rejections, errors, expected expiration in seconds.
         let rows = [
             (0, 0, None),
@@ -332,11 +340,11 @@ mod tests {
             (9, 9, Some(110)),
         ];
         for (rejections, errors, seconds) in rows {
-            queued.unschedulable_count = rejections;
-            queued.consecutive_errors = errors;
+            history.unschedulable_count = rejections;
+            history.consecutive_errors = errors;
             let expected = seconds.map(Time::from_secs);
-            assert_eq!(rule(1, 10).expiration(&queued), expected, "{rejections}, {errors}");
-            assert_eq!(rule(1, 0).expiration(&queued), None);
+            assert_eq!(rule(1, 10).expiration(&history), expected, "{rejections}, {errors}");
+            assert_eq!(rule(1, 0).expiration(&history), None);
         }
         let end = Some(Time::from_secs(101));
         assert!(is_backing_off(end, millis(100_900)));

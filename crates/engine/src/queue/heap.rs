@@ -1,42 +1,42 @@
-//! A binary heap of pods from which any pod can be taken by name.
+//! A binary heap of entities from which any entity can be taken by its key.
 
 use std::collections::HashMap;
 
-use framework::{PodKey, QueuedPod};
+use framework::{EntityKey, QueuedEntity};
 
-/// The order in which pods leave a heap.
+/// The order in which entities leave a heap.
 pub(super) trait Order {
-    /// Whether `a` leaves before `b`. Pods that compare equal leave in the order of their arrival.
-    fn before(&mut self, a: &QueuedPod, b: &QueuedPod) -> bool;
+    /// Whether `a` leaves before `b`. Entities that compare equal leave in the order of their arrival.
+    fn before(&mut self, a: &QueuedEntity, b: &QueuedEntity) -> bool;
 }
 
-/// A heap of pods with unique names.
+/// A heap of entities with unique keys.
 ///
 /// Every method that changes the heap takes the order, which must be the same each time. If the order
-/// contradicts itself, pods leave in an arbitrary order, but none is lost.
+/// contradicts itself, entities leave in an arbitrary order, but none is lost.
 #[derive(Debug, Default)]
-pub(super) struct PodHeap {
-    /// The pods, in no particular order.
+pub(super) struct EntityHeap {
+    /// The entities, in no particular order.
     entries: Vec<Entry>,
     /// Indexes into `entries`: no child leaves before its parent.
     heap: Vec<usize>,
-    /// Name to index into `entries`; never iterated.
-    by_key: HashMap<PodKey, usize>,
+    /// Key to index into `entries`; never iterated.
+    by_key: HashMap<EntityKey, usize>,
     /// Counts arrivals.
     arrivals: u64,
 }
 
 #[derive(Debug)]
 struct Entry {
-    pod: QueuedPod,
+    entity: QueuedEntity,
     /// Number of its arrival.
     arrival: u64,
     /// Index into `heap` of this entry.
     position: usize,
 }
 
-impl PodHeap {
-    /// Number of pods.
+impl EntityHeap {
+    /// Number of entities.
     pub(super) const fn len(&self) -> usize {
         self.entries.len()
     }
@@ -46,61 +46,69 @@ impl PodHeap {
         self.entries.is_empty()
     }
 
-    /// Returns the pod called `key`.
-    pub(super) fn get(&self, key: &PodKey) -> Option<&QueuedPod> {
-        self.by_key.get(key).map(|entry| &self.entries[*entry].pod)
+    /// Returns the entity `key`.
+    pub(super) fn get(&self, key: &EntityKey) -> Option<&QueuedEntity> {
+        self.by_key.get(key).map(|entry| &self.entries[*entry].entity)
     }
 
-    /// Returns the pod that leaves next.
-    pub(super) fn peek(&self) -> Option<&QueuedPod> {
-        self.heap.first().map(|entry| &self.entries[*entry].pod)
+    /// Returns the entity that leaves next.
+    pub(super) fn peek(&self) -> Option<&QueuedEntity> {
+        self.heap.first().map(|entry| &self.entries[*entry].entity)
     }
 
-    /// Returns every pod, in an order that depends only on the history of the heap.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &QueuedPod> {
-        self.entries.iter().map(|entry| &entry.pod)
+    /// Returns every entity, in an order that depends only on the history of the heap.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &QueuedEntity> {
+        self.entries.iter().map(|entry| &entry.entity)
     }
 
-    /// Adds a pod. Returns the pod of the same name that it replaces.
-    pub(super) fn push(&mut self, pod: QueuedPod, order: &mut impl Order) -> Option<QueuedPod> {
-        let replaced = self.remove(&pod.pod.key, order);
-        let entry = self.entries.len();
+    /// Adds an entity. Returns the entity of the same key that it replaces.
+    pub(super) fn push(
+        &mut self,
+        entity: QueuedEntity,
+        order: &mut impl Order,
+    ) -> Option<QueuedEntity> {
+        let key = entity.key();
+        let replaced = self.remove(&key, order);
+        let index = self.entries.len();
         let position = self.heap.len();
-        self.by_key.insert(pod.pod.key.clone(), entry);
-        self.entries.push(Entry { pod, arrival: self.arrivals, position });
-        self.heap.push(entry);
+        self.by_key.insert(key, index);
+        self.entries.push(Entry { entity, arrival: self.arrivals, position });
+        self.heap.push(index);
         self.arrivals += 1;
         self.sift_up(position, order);
         replaced
     }
 
-    /// Removes and returns the pod that leaves next.
-    pub(super) fn pop(&mut self, order: &mut impl Order) -> Option<QueuedPod> {
+    /// Removes and returns the entity that leaves next.
+    pub(super) fn pop(&mut self, order: &mut impl Order) -> Option<QueuedEntity> {
         (!self.is_empty()).then(|| self.take(0, order))
     }
 
-    /// Removes and returns the pod called `key`.
-    pub(super) fn remove(&mut self, key: &PodKey, order: &mut impl Order) -> Option<QueuedPod> {
+    /// Removes and returns the entity `key`.
+    pub(super) fn remove(
+        &mut self,
+        key: &EntityKey,
+        order: &mut impl Order,
+    ) -> Option<QueuedEntity> {
         let entry = *self.by_key.get(key)?;
         Some(self.take(self.entries[entry].position, order))
     }
 
-    /// Changes the pod called `key`, which keeps its name and its arrival. Returns whether there is
-    /// one.
+    /// Changes the entity `key`, which keeps its key and its arrival. Returns whether there is one.
     pub(super) fn update(
         &mut self,
-        key: &PodKey,
+        key: &EntityKey,
         order: &mut impl Order,
-        change: impl FnOnce(&mut QueuedPod),
+        change: impl FnOnce(&mut QueuedEntity),
     ) -> bool {
         let Some(&entry) = self.by_key.get(key) else { return false };
-        change(&mut self.entries[entry].pod);
+        change(&mut self.entries[entry].entity);
         self.restore(self.entries[entry].position, order);
         true
     }
 
-    /// Removes and returns the pod at a position of the heap.
-    fn take(&mut self, position: usize, order: &mut impl Order) -> QueuedPod {
+    /// Removes and returns the entity at a position of the heap.
+    fn take(&mut self, position: usize, order: &mut impl Order) -> QueuedEntity {
         let last = self.heap.len() - 1;
         self.swap(position, last);
         let entry = self.heap.pop().expect("the position exists, so the heap is not empty");
@@ -111,15 +119,15 @@ impl PodHeap {
     }
 
     /// Removes an entry that `heap` no longer points to, and moves the last entry to its index.
-    fn take_entry(&mut self, entry: usize) -> QueuedPod {
+    fn take_entry(&mut self, entry: usize) -> QueuedEntity {
         let taken = self.entries.swap_remove(entry);
-        self.by_key.remove(&taken.pod.pod.key);
+        self.by_key.remove(&taken.entity.key());
         if let Some(moved) = self.entries.get(entry) {
             self.heap[moved.position] = entry;
-            let indexed = self.by_key.get_mut(&moved.pod.pod.key);
-            *indexed.expect("every entry is indexed by its name") = entry;
+            let indexed = self.by_key.get_mut(&moved.entity.key());
+            *indexed.expect("every entry is indexed by its key") = entry;
         }
-        taken.pod
+        taken.entity
     }
 
     fn restore(&mut self, position: usize, order: &mut impl Order) {
@@ -128,7 +136,7 @@ impl PodHeap {
         }
     }
 
-    /// Moves the pod at `position` up until its parent leaves before it. Returns its new position.
+    /// Moves the entity at `position` up until its parent leaves before it. Returns its new position.
     fn sift_up(&mut self, mut position: usize, order: &mut impl Order) -> usize {
         while position > 0 {
             let parent = (position - 1) / 2;
@@ -159,7 +167,8 @@ impl PodHeap {
 
     fn leaves_before(&self, a: usize, b: usize, order: &mut impl Order) -> bool {
         let (a, b) = (&self.entries[self.heap[a]], &self.entries[self.heap[b]]);
-        order.before(&a.pod, &b.pod) || (a.arrival < b.arrival && !order.before(&b.pod, &a.pod))
+        order.before(&a.entity, &b.entity)
+            || (a.arrival < b.arrival && !order.before(&b.entity, &a.entity))
     }
 
     fn swap(&mut self, a: usize, b: usize) {
@@ -173,7 +182,7 @@ impl PodHeap {
 mod tests {
     use std::sync::Arc;
 
-    use framework::Time;
+    use framework::{PodKey, Time};
     use proptest::prelude::*;
     use testkit::pod;
 
@@ -183,18 +192,18 @@ mod tests {
     struct ByPriority;
 
     impl Order for ByPriority {
-        fn before(&mut self, a: &QueuedPod, b: &QueuedPod) -> bool {
-            a.pod.priority() > b.pod.priority()
+        fn before(&mut self, a: &QueuedEntity, b: &QueuedEntity) -> bool {
+            a.priority() > b.priority()
         }
     }
 
-    fn queued(name: u8, priority: i32) -> QueuedPod {
+    fn queued(name: u8, priority: i32) -> QueuedEntity {
         let pod = pod(&name.to_string()).priority(priority).build();
-        QueuedPod::new(Arc::new(pod), Time::ZERO)
+        QueuedEntity::of_pod(Arc::new(pod), Time::ZERO)
     }
 
-    fn key(name: u8) -> PodKey {
-        PodKey::new("default", &name.to_string())
+    fn key(name: u8) -> EntityKey {
+        EntityKey::Pod(PodKey::new("default", &name.to_string()))
     }
 
     #[derive(Debug, Clone)]
@@ -223,7 +232,7 @@ mod tests {
     proptest! {
         #[test]
         fn heap_agrees_with_sorted_list(steps in prop::collection::vec(step(), 0..80)) {
-            let (mut heap, mut model) = (PodHeap::default(), Vec::new());
+            let (mut heap, mut model) = (EntityHeap::default(), Vec::new());
             for step in steps {
                 match step {
                     Step::Push(name, priority) => {
@@ -232,8 +241,8 @@ mod tests {
                         model.push((name, priority));
                     }
                     Step::Update(name, priority) => {
-                        let newer = queued(name, priority).pod;
-                        let known = heap.update(&key(name), &mut ByPriority, |pod| pod.pod = newer);
+                        let newer = queued(name, priority);
+                        let known = heap.update(&key(name), &mut ByPriority, |entity| *entity = newer);
                         let entry = model.iter_mut().find(|(other, _)| *other == name);
                         prop_assert_eq!(known, entry.is_some());
                         entry.into_iter().for_each(|entry| entry.1 = priority);
@@ -244,7 +253,7 @@ mod tests {
                         model.retain(|(other, _)| *other != name);
                     }
                     Step::Pop => {
-                        let popped = heap.pop(&mut ByPriority).map(|pod| pod.pod.key.clone());
+                        let popped = heap.pop(&mut ByPriority).map(|entity| entity.key());
                         prop_assert_eq!(popped, model_pop(&mut model).map(|(name, _)| key(name)));
                     }
                 }
@@ -255,7 +264,7 @@ mod tests {
             }
             while let Some(popped) = heap.pop(&mut ByPriority) {
                 let expected = model_pop(&mut model).map(|(name, _)| key(name));
-                prop_assert_eq!(Some(popped.pod.key.clone()), expected);
+                prop_assert_eq!(Some(popped.key()), expected);
             }
         }
     }

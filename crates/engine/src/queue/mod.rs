@@ -1,4 +1,5 @@
-//! The scheduling queue: pods that wait for their next attempt (`PriorityQueue` in kube-scheduler).
+//! The scheduling queue: entities that wait for their next attempt (`PriorityQueue` in
+//! kube-scheduler). A pod that is scheduled alone is an entity of size one.
 //!
 //! ```text
 //!                  passes PreEnqueue             pop                     done
@@ -13,20 +14,20 @@
 //!                                            └────── unschedulable
 //! ```
 //!
-//! A pod is in one [`Place`] at a time, or in flight.
+//! An entity is in one [`Place`] at a time, or in flight.
 //!
-//! kube-scheduler moves every pod that an event may help. Here an event moves one pod of each class of
-//! unschedulable pods that share their answer, see `trials`. Pods popped before the end of their
+//! kube-scheduler moves every entity that an event may help. Here an event moves one of the
+//! unschedulable pods that share their answer, see `trials`. Entities popped before the end of their
 //! backoff are paced, see `pace`. If an attempt of either kind repeats the rejection before, it
 //! does not count: it was a *look*, see [`Queue::put_back_if_not_present`].
 //!
-//! * *active* (`activeQ`): pods leave in the order of the QueueSort plugin.
-//! * *backoff* (`backoffQ`): a rejected pod may leave early, when no pod is active. A pod that failed
+//! * *active* (`activeQ`): entities leave in the order of the QueueSort plugin.
+//! * *backoff* (`backoffQ`): a rejected entity may leave early, when none is active. One that failed
 //!   with an error stays until its backoff is over.
-//! * *unschedulable* (`unschedulablePods`): a pod waits for an event that one of its rejectors
+//! * *unschedulable* (`unschedulablePods`): an entity waits for an event that one of its rejectors
 //!   registered and whose queueing hint returns Queue.
-//! * *gated* (also `unschedulablePods`): a pod waits for an event of the PreEnqueue plugin that gates
-//!   it.
+//! * *gated* (also `unschedulablePods`): an entity waits for an event of the PreEnqueue plugin that
+//!   gates it.
 //!
 //! The queue has no lock and no clock: the time is an argument. Equal histories give equal orders.
 
@@ -46,7 +47,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use framework::{
-    ClusterEvent, EventResource, Pod, PodKey, QueuedPod, Template, Time, Uid, Waiting,
+    ClusterEvent, EntityKey, EventResource, History, Pod, PodKey, QueuedEntity, QueuedPod,
+    Template, Time, Uid, Waiting,
 };
 
 use crate::classify::pod_updates;
@@ -54,13 +56,13 @@ use crate::object_event::{ObjectEvent, Objects};
 use crate::ports::Count;
 
 use backoff::BackoffQueue;
-use heap::PodHeap;
+use heap::EntityHeap;
 use hint::{QueueingStrategy, Registrations};
 use in_flight::InFlight;
 use order::SortPlugin;
 use pace::{Occasion, Pace};
 use trials::{Trial, Trials};
-use unschedulable::{Group, Replaced, Slot, UnschedulablePods};
+use unschedulable::{Replaced, Slot, UnschedulableEntities, WaitKey};
 
 pub use backoff::{Backoff, is_backing_off};
 pub use context::Context;
@@ -139,13 +141,13 @@ pub struct PendingPodCounts {
 #[derive(Debug)]
 pub struct Queue {
     config: QueueConfig,
-    active: PodHeap,
+    active: EntityHeap,
     backoff: BackoffQueue,
-    unschedulable: UnschedulablePods,
+    unschedulable: UnschedulableEntities,
     trials: Trials,
     in_flight: InFlight,
     pace: Pace,
-    /// The last multiple of [`FLUSH_INTERVAL`] at which leftover pods were flushed.
+    /// The last multiple of [`FLUSH_INTERVAL`] at which leftover entities were flushed.
     last_leftover_flush: Option<Time>,
 }
 
@@ -155,9 +157,9 @@ impl Queue {
     pub fn new(config: QueueConfig) -> Self {
         Self {
             config,
-            active: PodHeap::default(),
+            active: EntityHeap::default(),
             backoff: BackoffQueue::default(),
-            unschedulable: UnschedulablePods::default(),
+            unschedulable: UnschedulableEntities::default(),
             trials: Trials::default(),
             in_flight: InFlight::default(),
             pace: Pace::default(),
@@ -167,7 +169,7 @@ impl Queue {
 
     /// Adds a pod that has no node yet. It replaces a pod of the same name.
     pub fn add(&mut self, pod: Arc<Pod>, cx: &mut Context<'_>) -> Updated {
-        self.remove(&pod.key, cx);
+        self.remove(&entity_of(&pod.key), cx);
         self.enter(pod, label::ADD, cx)
     }
 
@@ -181,19 +183,20 @@ impl Queue {
             self.delete(old, cx);
             return self.add(new, cx);
         }
+        let entity = entity_of(&new.key);
         if self.in_flight.contains(&new.uid) {
             for event in own_update_events(old, &new) {
                 self.in_flight.record(&event);
             }
-        } else if let Some(replaced) = self.unschedulable.update(&new) {
-            self.requeue_updated(old, &new, cx);
-            if let Replaced::LeavesClass(class) = replaced {
-                self.requeue_leaver(&class, &new.key, cx);
+        } else if let Some(replaced) = self.unschedulable.update(&entity, &new) {
+            self.requeue_updated(&entity, old, &new, cx);
+            if let Replaced::LeavesAnswer(waiting) = replaced {
+                self.requeue_leaver(&waiting, &entity, cx);
             }
-        } else if !self.update_active_or_backoff(&new, cx) {
+        } else if !self.update_active_or_backoff(&entity, &new, cx) {
             return self.enter(new, label::UPDATE, cx);
         } else if Template::of(old) != Template::of(&new) {
-            self.try_next_of_class(&new.uid, cx);
+            self.try_next(&new.uid, cx);
         }
         Updated::Known
     }
@@ -202,16 +205,16 @@ impl Queue {
     /// flight goes on.
     pub fn delete(&mut self, pod: &Pod, cx: &mut Context<'_>) {
         if self.get(&pod.key).is_some_and(|(_, queued)| queued.pod.uid == pod.uid) {
-            self.remove(&pod.key, cx);
+            self.remove(&entity_of(&pod.key), cx);
         }
     }
 
-    /// Moves the unschedulable pods that the event may help: to backoff while they back off, otherwise
-    /// to the active queue (`MoveAllToActiveOrBackoffQueue`). The event is kept for the pods in
+    /// Moves the unschedulable entities that the event may help: to backoff while they back off, otherwise
+    /// to the active queue (`MoveAllToActiveOrBackoffQueue`). The event is kept for the entities in
     /// flight, whose hints are asked when their attempt fails.
     ///
-    /// Only pods for which `may_move` (`preCheck`) returns true are moved. It does not apply to pods in
-    /// flight.
+    /// Only entities with a pod for which `may_move` (`preCheck`) returns true are moved. It does not
+    /// apply to entities in flight.
     pub fn move_all_to_active_or_backoff_queue(
         &mut self,
         event: &ObjectEvent,
@@ -225,20 +228,20 @@ impl Queue {
             return self.in_flight.record(event);
         }
         let registrations = Registrations::of(cx.profiles, &event.event);
-        self.move_pods(event, &registrations, None, may_move, cx);
+        self.move_entities(event, &registrations, None, may_move, cx);
     }
 
-    /// Moves pods to the active queue, also if they back off or wait for an event (`Activate`). A pod
-    /// that a PreEnqueue plugin gates stays gated. A pod in flight is requeued if its attempt fails,
-    /// and does not become unschedulable.
+    /// Moves the entities of pods to the active queue, also if they back off or wait for an event
+    /// (`Activate`). An entity that a PreEnqueue plugin gates stays gated. One in flight is requeued if
+    /// its attempt fails, and does not become unschedulable.
     pub fn activate(&mut self, pods: &[PodKey], cx: &mut Context<'_>) {
-        for key in pods {
-            if let Some(pod) = self.unschedulable.remove(key) {
-                self.move_to_active_queue(pod, label::FORCE_ACTIVATE, cx);
-            } else if let Some(pod) = self.backoff.remove(key, &mut SortPlugin::of(cx)) {
-                self.push_active(pod, label::FORCE_ACTIVATE, cx);
-            } else if self.active.get(key).is_none() {
-                self.activate_in_flight(key);
+        for key in pods.iter().map(entity_of) {
+            if let Some(entity) = self.unschedulable.remove(&key) {
+                self.move_to_active_queue(entity, label::FORCE_ACTIVATE, cx);
+            } else if let Some(entity) = self.backoff.remove(&key, &mut SortPlugin::of(cx)) {
+                self.push_active(entity, label::FORCE_ACTIVATE, cx);
+            } else if self.active.get(&key).is_none() {
+                self.activate_in_flight(&key);
             }
         }
     }
@@ -249,20 +252,22 @@ impl Queue {
     /// The number of rejections counts as the number of errors, so the backoff grows with every
     /// failed preemption.
     pub fn retry_after_error(&mut self, pod: &Pod, cx: &mut Context<'_>) {
-        let known = self.unschedulable.get(&pod.key).map(|(_, queued)| &queued.pod.uid);
+        let key = entity_of(&pod.key);
+        let known = self.unschedulable.get(&key).map(|(_, entity)| entity.uid());
         if known != Some(&pod.uid) {
             return;
         }
-        let mut queued = self.unschedulable.remove(&pod.key).expect("it was there just now");
-        queued.unschedulable_plugins.clear();
-        queued.pending_plugins.clear();
-        queued.consecutive_errors = queued.unschedulable_count.saturating_sub(1);
-        record_failure(&mut queued, cx.handle.now);
-        self.requeue(queued, QueueingStrategy::AfterBackoff, label::ATTEMPT_FAILED, cx);
+        let mut entity = self.unschedulable.remove(&key).expect("it was there just now");
+        let history = entity.history_mut();
+        history.unschedulable_plugins.clear();
+        history.pending_plugins.clear();
+        history.consecutive_errors = history.unschedulable_count.saturating_sub(1);
+        record_failure(history, cx.handle.now);
+        self.requeue(entity, QueueingStrategy::AfterBackoff, label::ATTEMPT_FAILED, cx);
     }
 
-    fn activate_in_flight(&mut self, key: &PodKey) {
-        if let Some(pod) = self.in_flight.named(key).cloned() {
+    fn activate_in_flight(&mut self, key: &EntityKey) {
+        for pod in self.in_flight.named(key).to_vec() {
             let event = ClusterEvent::wildcard(label::FORCE_ACTIVATE);
             let objects = Objects::Pod(None, Some(pod));
             self.in_flight.record(&ObjectEvent { event, objects });
@@ -272,134 +277,141 @@ impl Queue {
 
 /// Attempts.
 impl Queue {
-    /// Whether [`pop`](Self::pop) may return a pod at `now`.
+    /// Whether [`pop`](Self::pop) may return an entity at `now`.
     pub fn has_ready(&self, now: Time) -> bool {
         let is_refused = self.pace.refused_until().is_some_and(|until| now < until);
         self.has_active() || self.backoff.has_rejected() && !is_refused
     }
 
-    /// Whether [`pop`](Self::pop) returns a pod that does not back off.
+    /// Whether [`pop`](Self::pop) returns an entity that does not back off.
     pub const fn has_active(&self) -> bool {
         !self.active.is_empty()
     }
 
-    /// Removes and returns the next pod: the first active pod, or else the first rejected pod in
-    /// backoff, unless such early pops of its kind were in vain too often. The pod is then in flight and
-    /// its number of attempts grows by one. Its rejectors are those of the last attempt.
+    /// Removes and returns the next entity: the first active one, or else the first rejected one in
+    /// backoff, unless such early pops of its kind were in vain too often. The entity is then in flight
+    /// and its number of attempts grows by one. Its rejectors are those of the last attempt.
     ///
-    /// Drops a pod whose earlier attempt is still in flight; that attempt requeues the pod if it
-    /// fails.
-    pub fn pop(&mut self, cx: &mut Context<'_>) -> Option<QueuedPod> {
+    /// Drops an entity whose earlier attempt is still in flight; that attempt requeues it if it fails.
+    pub fn pop(&mut self, cx: &mut Context<'_>) -> Option<QueuedEntity> {
         loop {
-            let mut pod = self.take_next(cx)?;
-            if self.in_flight.start(&pod.pod) {
-                pod.attempts = pod.attempts.saturating_add(1);
-                pod.times.enter(None, cx.handle.now);
-                return Some(pod);
+            let mut entity = self.take_next(cx)?;
+            if self.in_flight.start(&entity) {
+                let history = entity.history_mut();
+                history.attempts = history.attempts.saturating_add(1);
+                history.times.enter(None, cx.handle.now);
+                return Some(entity);
             }
-            self.try_next_of_class(&pod.pod.uid, cx);
+            self.try_next(entity.uid(), cx);
         }
     }
 
-    /// Ends the flight of a pod (`Done`): its attempt is over, or no event can help it any more.
-    /// Ignores a pod that is not in flight.
+    /// Ends the flight of an entity (`Done`): its attempt is over, or no event can help it any more.
+    /// Ignores an entity that is not in flight.
     pub fn done(&mut self, uid: &Uid) {
         self.in_flight.done(uid);
     }
 
-    /// Requeues a pod whose attempt failed, and ends its flight. `pod` names the plugins that rejected
-    /// it, or none if the attempt ended with an error.
+    /// Requeues an entity whose attempt failed, and ends its flight. Its history names the plugins
+    /// that rejected it, or none if the attempt ended with an error.
     ///
-    /// The pod becomes unschedulable, unless an event during the attempt may help. After an error, or
-    /// if the pod was not in flight, it backs off. The record is dropped if a pod of this name is
-    /// queued already.
-    pub fn add_unschedulable_if_not_present(&mut self, mut pod: QueuedPod, cx: &mut Context<'_>) {
-        self.pace.failed(&pod.pod.uid, cx.handle.now);
-        record_failure(&mut pod, cx.handle.now);
-        self.requeue_popped(pod, label::ATTEMPT_FAILED, cx);
+    /// The entity becomes unschedulable, unless an event during the attempt may help. After an error,
+    /// or if it was not in flight, it backs off. It is dropped if an entity of its key is queued
+    /// already.
+    pub fn add_unschedulable_if_not_present(
+        &mut self,
+        mut entity: QueuedEntity,
+        cx: &mut Context<'_>,
+    ) {
+        self.pace.failed(entity.uid(), cx.handle.now);
+        record_failure(entity.history_mut(), cx.handle.now);
+        self.requeue_popped(entity, label::ATTEMPT_FAILED, cx);
     }
 
-    /// Whether a rejection of `pod`, whose attempt is under way, may be left out of account: the
-    /// pod was popped before the end of its backoff or is tried for its class, and the pace allows
-    /// it. An attempt counts at least once in the longest wait for an event.
-    pub fn may_look(&self, pod: &QueuedPod, now: Time) -> bool {
-        now.since(pod.timestamp) <= self.config.max_in_unschedulable
-            && self.pace.may_look(&pod.pod.uid, now)
+    /// Whether a rejection of an entity, whose attempt is under way, may be left out of account: it
+    /// was popped before the end of its backoff or is tried for others, and the pace allows it. An
+    /// attempt counts at least once in the longest wait for an event.
+    pub fn may_look(&self, entity: &Uid, history: &History, now: Time) -> bool {
+        now.since(history.timestamp) <= self.config.max_in_unschedulable
+            && self.pace.may_look(entity, now)
     }
 
-    /// Requeues a pod whose attempt was a look, and ends its flight: `pod` names the plugins that
-    /// rejected it again.
+    /// Requeues an entity whose attempt was a look, and ends its flight: its history names the plugins
+    /// that rejected it again.
     ///
     /// The number of attempts, the backoff and the start of its wait are those before the attempt.
-    /// Apart from that the pod goes where it would go after a rejection.
-    pub fn put_back_if_not_present(&mut self, mut pod: QueuedPod, cx: &mut Context<'_>) {
-        self.pace.looked(&pod.pod.uid, cx.handle.now);
-        pod.attempts = pod.attempts.saturating_sub(1);
-        self.requeue_popped(pod, label::REPEATED, cx);
+    /// Apart from that it goes where it would go after a rejection.
+    pub fn put_back_if_not_present(&mut self, mut entity: QueuedEntity, cx: &mut Context<'_>) {
+        self.pace.looked(entity.uid(), cx.handle.now);
+        let history = entity.history_mut();
+        history.attempts = history.attempts.saturating_sub(1);
+        self.requeue_popped(entity, label::REPEATED, cx);
     }
 
-    fn requeue_popped(&mut self, mut pod: QueuedPod, label: &str, cx: &mut Context<'_>) {
-        let (key, uid) = (pod.pod.key.clone(), pod.pod.uid.clone());
-        if self.get(&key).is_none() {
-            let strategy = self.strategy_of_in_flight_pod(&pod, cx);
-            // The answer is one for the template that the pod had when it was popped.
-            let popped = self.in_flight.popped(&uid);
-            pod.template_rejected &=
-                popped.is_some_and(|popped| Template::of(popped) == Template::of(&pod.pod));
-            let answers_for_class = pod.template_rejected;
-            let place = self.requeue(pod, strategy, label, cx);
-            if answers_for_class && place == Place::Unschedulable {
-                let trial = self.trials.end(&uid);
-                trial.iter().for_each(|trial| self.unschedulable.reject_alike(&trial.class, &key));
+    fn requeue_popped(&mut self, mut entity: QueuedEntity, label: &str, cx: &mut Context<'_>) {
+        let (key, uid) = (entity.key(), entity.uid().clone());
+        if self.entity(&key).is_none() {
+            let strategy = self.strategy_of_in_flight_entity(&entity, cx);
+            // The answer is one for the templates that the pods had when they were popped.
+            let popped = self.in_flight.popped(&uid).iter().map(|pod| Template::of(pod));
+            let is_as_popped = popped.eq(entity.pods().iter().map(|own| Template::of(&own.pod)));
+            let history = entity.history_mut();
+            history.template_rejected &= is_as_popped;
+            let answers_for_others = history.template_rejected;
+            let place = self.requeue(entity, strategy, label, cx);
+            if answers_for_others && place == Place::Unschedulable {
+                if let Some(trial) = self.trials.end(&uid) {
+                    self.unschedulable.reject_alike(&trial.waiting, &key);
+                }
             }
         }
         self.done(&uid);
     }
 
-    /// Requeues a pod that changed during its attempt, and ends its flight. The attempt did not fail, so the
-    /// pod is active at once and its backoff does not grow. The record is dropped if a pod of this name is
-    /// queued already.
-    pub fn add_outdated_if_not_present(&mut self, pod: QueuedPod, cx: &mut Context<'_>) {
-        let uid = pod.pod.uid.clone();
-        if self.get(&pod.pod.key).is_none() {
-            self.requeue(pod, QueueingStrategy::Immediately, label::ATTEMPT_FAILED, cx);
+    /// Requeues an entity that changed during its attempt, and ends its flight. The attempt did not
+    /// fail, so the entity is active at once and its backoff does not grow. It is dropped if an entity
+    /// of its key is queued already.
+    pub fn add_outdated_if_not_present(&mut self, entity: QueuedEntity, cx: &mut Context<'_>) {
+        let uid = entity.uid().clone();
+        if self.entity(&entity.key()).is_none() {
+            self.requeue(entity, QueueingStrategy::Immediately, label::ATTEMPT_FAILED, cx);
         }
         self.done(&uid);
     }
 
-    /// Notes that an attempt is over. If the pod was tried for its class, and its attempt said nothing
-    /// about the others or found a node, the next pod of the class is tried.
+    /// Notes that the attempt for a pod is over. If it was tried for others, and its attempt said
+    /// nothing about them or found a node, the next one is tried.
     pub fn attempt_ended(&mut self, pod: &Pod, cx: &mut Context<'_>) {
         let place = self.get(&pod.key).filter(|(_, queued)| queued.pod.uid == pod.uid);
         let is_tried_again = matches!(place, Some((Place::Active | Place::Backoff, _)));
         if !is_tried_again {
-            self.try_next_of_class(&pod.uid, cx);
+            self.try_next(&pod.uid, cx);
         }
     }
 }
 
 /// Time.
 impl Queue {
-    /// Moves the pods whose backoff is over, and every 30 s the pods that have been unschedulable for
+    /// Moves the entities whose backoff is over, and every 30 s those that have been unschedulable for
     /// too long. Calls may come late or more often than needed.
     pub fn tick(&mut self, cx: &mut Context<'_>) {
         self.pace.tick(cx.handle.now);
-        while let Some(pod) = self.backoff.pop_complete(cx.handle.now, &mut SortPlugin::of(cx)) {
-            self.push_active(pod, label::BACKOFF_COMPLETE, cx);
+        while let Some(entity) = self.backoff.pop_complete(cx.handle.now, &mut SortPlugin::of(cx)) {
+            self.push_active(entity, label::BACKOFF_COMPLETE, cx);
         }
         self.flush_unschedulable_pods_leftover(cx);
     }
 
-    /// Returns the time at which [`tick`](Self::tick) next moves a pod, or at which a pod may be popped
-    /// that still backs off.
+    /// Returns the time at which [`tick`](Self::tick) next moves an entity, or at which one may be
+    /// popped that still backs off.
     pub fn next_deadline(&self) -> Option<Time> {
         let deadlines =
             [self.backoff.next_complete(), self.next_leftover_flush(), self.pace.refused_until()];
         deadlines.into_iter().flatten().min()
     }
 
-    /// Moves the pods that have waited for an event for too long. As in kube-scheduler, the event is
-    /// also kept for the pods in flight, even if every such pod is gated and stays.
+    /// Moves the entities that have waited for an event for too long. As in kube-scheduler, the event is
+    /// also kept for those in flight, even if every entity that waits is gated and stays.
     fn flush_unschedulable_pods_leftover(&mut self, cx: &mut Context<'_>) {
         let flush = floor_to_flush_interval(cx.handle.now);
         if self.last_leftover_flush >= Some(flush) {
@@ -413,10 +425,10 @@ impl Queue {
         let event = ClusterEvent::wildcard(label::UNSCHEDULABLE_TIMEOUT);
         let registrations = Registrations::of(cx.profiles, &event);
         let event = ObjectEvent { event, objects: Objects::None };
-        self.move_pods(&event, &registrations, Some(flush), &|_| true, cx);
+        self.move_entities(&event, &registrations, Some(flush), &|_| true, cx);
     }
 
-    /// Returns the time of the next flush that moves a rejected pod.
+    /// Returns the time of the next flush that moves a rejected entity.
     fn next_leftover_flush(&self) -> Option<Time> {
         let overdue = self.unschedulable.oldest_rejected()? + self.config.max_in_unschedulable;
         let next = floor_to_flush_interval(overdue) + FLUSH_INTERVAL;
@@ -440,27 +452,35 @@ impl Queue {
 
     /// Returns the queued pod called `key` and its place. Pods in flight are not queued.
     pub fn get(&self, key: &PodKey) -> Option<(Place, &QueuedPod)> {
-        let active = self.active.get(key).map(|pod| (Place::Active, pod));
+        let (place, entity) = self.entity(&entity_of(key))?;
+        let queued = entity.pods().iter().find(|queued| queued.pod.key == *key)?;
+        Some((place, queued))
+    }
+
+    /// Returns the queued entity `key` and its place.
+    fn entity(&self, key: &EntityKey) -> Option<(Place, &QueuedEntity)> {
+        let active = self.active.get(key).map(|entity| (Place::Active, entity));
         active.or_else(|| self.backoff.get(key)).or_else(|| self.unschedulable.get(key))
     }
 
-    /// Returns the pod of its class for whose attempt an unschedulable pod waits, because it decides for both.
+    /// Returns the entity for whose attempt an unschedulable pod waits, because it decides for both.
     pub fn trial_for(&self, key: &PodKey) -> Option<&Uid> {
-        self.trials.pod_of(self.unschedulable.group(key)?)
+        self.trials.entity_of(self.unschedulable.wait_key(&entity_of(key))?)
     }
 
     /// Returns every queued pod, place by place, but not in the order in which pods are popped.
     pub fn iter(&self) -> impl Iterator<Item = (Place, &QueuedPod)> {
-        let active = self.active.iter().map(|pod| (Place::Active, pod));
-        active.chain(self.backoff.iter()).chain(self.unschedulable.iter())
+        let active = self.active.iter().map(|entity| (Place::Active, entity));
+        let entities = active.chain(self.backoff.iter()).chain(self.unschedulable.iter());
+        entities.flat_map(|(place, entity)| entity.pods().iter().map(move |pod| (place, pod)))
     }
 
-    /// Whether the pod is in flight.
+    /// Whether the entity is in flight.
     pub fn is_in_flight(&self, uid: &Uid) -> bool {
         self.in_flight.contains(uid)
     }
 
-    /// Returns the events kept for pods in flight, oldest first (`inflight_events`).
+    /// Returns the events kept for entities in flight, oldest first (`inflight_events`).
     pub fn in_flight_events(&self) -> impl ExactSizeIterator<Item = &ClusterEvent> {
         self.in_flight.events().map(|event| &event.event)
     }
@@ -470,68 +490,81 @@ impl Queue {
 impl Queue {
     /// Adds a pod that is not queued.
     fn enter(&mut self, pod: Arc<Pod>, label: &str, cx: &mut Context<'_>) -> Updated {
-        match self.move_to_active_queue(QueuedPod::new(pod, cx.handle.now), label, cx) {
+        let entity = QueuedEntity::of_pod(pod, cx.handle.now);
+        match self.move_to_active_queue(entity, label, cx) {
             Place::Active => Updated::EnteredActive,
             _ => Updated::EnteredGated,
         }
     }
 
-    fn remove(&mut self, key: &PodKey, cx: &mut Context<'_>) {
+    fn remove(&mut self, key: &EntityKey, cx: &mut Context<'_>) {
         let sort = &mut SortPlugin::of(cx);
         let removed = self.active.remove(key, sort).or_else(|| self.backoff.remove(key, sort));
         match removed {
-            Some(removed) => self.try_next_of_class(&removed.pod.uid, cx),
+            Some(removed) => self.try_next(removed.uid(), cx),
             None => drop(self.unschedulable.remove(key)),
         }
     }
 
-    /// Replaces the object of a pod that is active or in backoff. Returns whether there is one.
-    fn update_active_or_backoff(&mut self, pod: &Arc<Pod>, cx: &mut Context<'_>) -> bool {
+    /// Replaces a pod of an entity that is active or in backoff. Returns whether there is one.
+    fn update_active_or_backoff(
+        &mut self,
+        key: &EntityKey,
+        pod: &Arc<Pod>,
+        cx: &mut Context<'_>,
+    ) -> bool {
         let sort = &mut SortPlugin::of(cx);
-        self.active.update(&pod.key, sort, |queued| queued.set_pod(pod.clone()))
-            || self.backoff.update(pod, &mut self.pace, sort)
+        self.active.update(key, sort, |entity| entity.set_pod(pod.clone()))
+            || self.backoff.update(key, pod, &mut self.pace, sort)
     }
 
-    /// Requeues an unschedulable or gated pod if its own update may help.
-    fn requeue_updated(&mut self, old: &Arc<Pod>, new: &Arc<Pod>, cx: &mut Context<'_>) {
+    /// Requeues an unschedulable or gated entity if the update of its pod may help.
+    fn requeue_updated(
+        &mut self,
+        key: &EntityKey,
+        old: &Arc<Pod>,
+        new: &Arc<Pod>,
+        cx: &mut Context<'_>,
+    ) {
         for event in own_update_events(old, new) {
-            let Some((_, queued)) = self.unschedulable.get(&new.key) else { return };
-            let registered = hint::registered_by_rejectors(queued, cx.profiles);
-            let strategy = hint::queueing_strategy(queued, &event, registered, cx);
+            let Some((_, entity)) = self.unschedulable.get(key) else { return };
+            let registered = hint::registered_by_rejectors(entity, cx.profiles);
+            let strategy = hint::queueing_strategy(entity, &event, registered, cx);
             if strategy != QueueingStrategy::Skip {
-                let queued = self.unschedulable.remove(&new.key).expect("it was there just now");
-                self.requeue(queued, strategy, &event.event.to_string(), cx);
+                let entity = self.unschedulable.remove(key).expect("it was there just now");
+                self.requeue(entity, strategy, &event.event.to_string(), cx);
             }
         }
     }
 
-    /// Requeues an unschedulable pod that has left its class while another pod of it is tried. Events
-    /// that moved the other pod may help this one, too, and the answer no longer counts for it.
-    fn requeue_leaver(&mut self, class: &Group, pod: &PodKey, cx: &mut Context<'_>) {
-        let Some(Trial { strategy, label, .. }) = self.trials.of(class) else { return };
+    /// Requeues an unschedulable entity that no longer shares its answer, while another is tried for
+    /// those that do. Events that moved the other may help this one, too, and the answer no longer
+    /// counts for it.
+    fn requeue_leaver(&mut self, waiting: &WaitKey, leaver: &EntityKey, cx: &mut Context<'_>) {
+        let Some(Trial { strategy, label, .. }) = self.trials.of(waiting) else { return };
         let (strategy, label) = (*strategy, label.clone());
-        if let Some(queued) = self.unschedulable.remove(pod) {
-            self.requeue(queued, strategy, &label, cx);
+        if let Some(entity) = self.unschedulable.remove(leaver) {
+            self.requeue(entity, strategy, &label, cx);
         }
     }
 
-    fn take_next(&mut self, cx: &mut Context<'_>) -> Option<QueuedPod> {
-        if let Some(pod) = self.active.pop(&mut SortPlugin::of(cx)) {
-            let is_trial = self.trials.contains(&pod.pod.uid);
-            self.pace.popped(&pod, is_trial.then_some(Occasion::Trial));
-            return Some(pod);
+    fn take_next(&mut self, cx: &mut Context<'_>) -> Option<QueuedEntity> {
+        if let Some(entity) = self.active.pop(&mut SortPlugin::of(cx)) {
+            let is_trial = self.trials.contains(entity.uid());
+            self.pace.popped(&entity, is_trial.then_some(Occasion::Trial));
+            return Some(entity);
         }
-        let pod = self.backoff.pop(cx.handle.now, &mut self.pace, &mut SortPlugin::of(cx))?;
+        let entity = self.backoff.pop(cx.handle.now, &mut self.pace, &mut SortPlugin::of(cx))?;
         count_incoming(Place::Active, label::POP_FROM_BACKOFF, cx);
-        Some(pod)
+        Some(entity)
     }
 
-    /// Moves the pods that an event may help, longest wait first, and records the event for the pods
-    /// in flight. With `overdue_at`, moves only the pods that have waited for too long at that time.
-    /// Otherwise moves one pod of each class.
+    /// Moves the entities that an event may help, longest wait first, and records the event for those
+    /// in flight. With `overdue_at`, moves only those that have waited for too long at that time.
+    /// Otherwise moves one of those that share their answer.
     ///
-    /// Skips groups of pods whose rejectors did not register the event.
-    fn move_pods(
+    /// Skips entities whose rejectors did not register the event.
+    fn move_entities(
         &mut self,
         event: &ObjectEvent,
         registrations: &Registrations<'_>,
@@ -543,25 +576,28 @@ impl Queue {
         let now = handle.now;
         let max_wait = self.config.max_in_unschedulable;
         let is_due = |slot: &Slot| overdue_at.is_none_or(|now| slot.is_overdue(now, max_wait));
+        let may_move =
+            |entity: &QueuedEntity| entity.pods().iter().any(|queued| may_move(&queued.pod));
         let mut helped = Vec::new();
-        for (group, pods) in self.unschedulable.groups() {
-            let Some(registered) = registrations.of_rejectors(group) else { continue };
-            let due = pods.iter().take_while(|(slot, _)| is_due(slot));
-            let due = due.filter(|(_, queued)| may_move(&queued.pod));
+        for (waiting, entities) in self.unschedulable.by_wait_key() {
+            let Some(registered) = registrations.of_rejectors(waiting) else { continue };
+            let due = entities.iter().take_while(|(slot, _)| is_due(slot));
+            let due = due.filter(|(_, entity)| may_move(entity));
             // Until its victims end, a gated preemptor stays gated, whatever the event says.
-            let stays = |pod: &Pod| group.is_gated() && handle.is_preempting(&pod.uid);
-            let due = due.filter(|(_, queued)| !stays(&queued.pod));
-            let ask = |(slot, queued): (&Slot, &QueuedPod)| match hint::queueing_strategy(
-                queued,
+            let stays =
+                |entity: &QueuedEntity| waiting.is_gated() && handle.is_preempting(entity.uid());
+            let due = due.filter(|(_, entity)| !stays(entity));
+            let ask = |(slot, entity): (&Slot, &QueuedEntity)| match hint::queueing_strategy(
+                entity,
                 event,
                 registered.iter().copied(),
                 cx,
             ) {
                 QueueingStrategy::Skip => {}
-                strategy => helped.push((*slot, queued.pod.key.clone(), strategy)),
+                strategy => helped.push((*slot, entity.key(), strategy)),
             };
-            if group.is_class() && overdue_at.is_none() {
-                self.first_of_class(group, due, now).into_iter().for_each(ask);
+            if waiting.shares_answer() && overdue_at.is_none() {
+                self.first_to_try(waiting, due, now).into_iter().for_each(ask);
             } else {
                 due.for_each(ask);
             }
@@ -569,58 +605,59 @@ impl Queue {
         helped.sort_unstable_by_key(|(slot, ..)| *slot);
         let label: Arc<str> = event.event.to_string().into();
         for (_, key, strategy) in helped {
-            let (class, queued) =
-                self.unschedulable.take(&key).expect("requeueing a pod removes no other pod");
-            let (uid, pod) = (queued.pod.uid.clone(), key);
-            let place = self.requeue(queued, strategy, &label, cx);
-            if class.is_class() && overdue_at.is_none() {
-                let trial = Trial { class, pod, strategy, label: label.clone() };
+            let (waiting, entity) =
+                self.unschedulable.take(&key).expect("requeueing an entity removes no other");
+            let uid = entity.uid().clone();
+            let place = self.requeue(entity, strategy, &label, cx);
+            if waiting.shares_answer() && overdue_at.is_none() {
+                let trial = Trial { waiting, entity: key, strategy, label: label.clone() };
                 self.begin_trial(&uid, trial, place, cx);
             }
         }
         self.in_flight.record(event);
     }
 
-    /// Returns the pod of a class to try, or `None` if one is about to be tried already.
-    fn first_of_class<'a>(
+    /// Returns the entity to try for those that share its answer, or `None` if one is about to be
+    /// tried already.
+    fn first_to_try<'a>(
         &self,
-        class: &Group,
-        pods: impl Iterator<Item = (&'a Slot, &'a QueuedPod)>,
+        waiting: &WaitKey,
+        entities: impl Iterator<Item = (&'a Slot, &'a QueuedEntity)>,
         now: Time,
-    ) -> Option<(&'a Slot, &'a QueuedPod)> {
+    ) -> Option<(&'a Slot, &'a QueuedEntity)> {
         let backoff = self.config.backoff();
-        let first = UnschedulablePods::first_to_try(pods, backoff, now)?;
-        let Some(trial) = self.trials.of(class) else { return Some(first) };
-        // The pod that is tried may back off while this one does not any more.
-        let tried_later = matches!(self.backoff.get(&trial.pod), Some((Place::Backoff, _)));
-        let backs_off = is_backing_off(backoff.expiration(first.1), now);
+        let first = UnschedulableEntities::first_to_try(entities, backoff, now)?;
+        let Some(trial) = self.trials.of(waiting) else { return Some(first) };
+        // The entity that is tried may back off while this one does not any more.
+        let tried_later = matches!(self.backoff.get(&trial.entity), Some((Place::Backoff, _)));
+        let backs_off = is_backing_off(backoff.expiration(first.1.history()), now);
         (tried_later && !backs_off).then_some(first)
     }
 
-    /// Notes that a pod is tried for its class. If it has landed elsewhere than in the active queue or in
-    /// backoff, the next one is tried.
+    /// Notes that an entity is tried for others. If it has landed elsewhere than in the active queue or
+    /// in backoff, the next one is tried.
     fn begin_trial(&mut self, uid: &Uid, trial: Trial, place: Place, cx: &mut Context<'_>) {
-        if self.unschedulable.pods_of(&trial.class).is_none() {
+        if self.unschedulable.entities_of(&trial.waiting).is_none() {
             return;
         }
         self.trials.begin(uid, trial);
         if !matches!(place, Place::Active | Place::Backoff) {
-            self.try_next_of_class(uid, cx);
+            self.try_next(uid, cx);
         }
     }
 
-    /// Ends the trial of this pod, if there is one, and tries the next pod of its class.
-    fn try_next_of_class(&mut self, uid: &Uid, cx: &mut Context<'_>) {
+    /// Ends the trial of this entity, if there is one, and tries the next of those it was tried for.
+    fn try_next(&mut self, uid: &Uid, cx: &mut Context<'_>) {
         let mut ended = self.trials.end(uid);
-        while let Some(Trial { class, strategy, label, .. }) = ended.take() {
-            let Some(pods) = self.unschedulable.pods_of(&class) else { return };
-            let backoff = self.config.backoff();
-            let next = UnschedulablePods::first_to_try(pods.iter(), backoff, cx.handle.now);
-            let pod = next.expect("no group is empty").1.pod.key.clone();
-            let queued = self.unschedulable.remove(&pod).expect("it was there just now");
-            let uid = queued.pod.uid.clone();
-            let place = self.requeue(queued, strategy, &label, cx);
-            let trial = Trial { class, pod, strategy, label };
+        while let Some(Trial { waiting, strategy, label, .. }) = ended.take() {
+            let Some(entities) = self.unschedulable.entities_of(&waiting) else { return };
+            let (backoff, now) = (self.config.backoff(), cx.handle.now);
+            let next = UnschedulableEntities::first_to_try(entities.iter(), backoff, now);
+            let key = next.expect("no key is without entities").1.key();
+            let entity = self.unschedulable.remove(&key).expect("it was there just now");
+            let uid = entity.uid().clone();
+            let place = self.requeue(entity, strategy, &label, cx);
+            let trial = Trial { waiting, entity: key, strategy, label };
             match place {
                 Place::Active | Place::Backoff => self.trials.begin(&uid, trial),
                 _ => ended = Some(trial),
@@ -628,21 +665,26 @@ impl Queue {
         }
     }
 
-    /// Returns the strategy for a pod whose attempt failed: that of the events during its attempt
+    /// Returns the strategy for an entity whose attempt failed: that of the events during its attempt
     /// (`determineSchedulingHintForInFlightPod`).
-    fn strategy_of_in_flight_pod(&self, pod: &QueuedPod, cx: &mut Context<'_>) -> QueueingStrategy {
-        if pod.has_no_rejector() {
+    fn strategy_of_in_flight_entity(
+        &self,
+        entity: &QueuedEntity,
+        cx: &mut Context<'_>,
+    ) -> QueueingStrategy {
+        let history = entity.history();
+        if history.has_no_rejector() {
             return QueueingStrategy::AfterBackoff;
         }
-        let Some(events) = self.in_flight.since(&pod.pod.uid) else {
+        let Some(events) = self.in_flight.since(entity.uid()) else {
             return QueueingStrategy::AfterBackoff;
         };
-        let registered = hint::registered_by_rejectors(pod, cx.profiles);
+        let registered = hint::registered_by_rejectors(entity, cx.profiles);
         let mut best = QueueingStrategy::Skip;
         for event in events {
-            match hint::queueing_strategy(pod, event, registered.iter().copied(), cx) {
+            match hint::queueing_strategy(entity, event, registered.iter().copied(), cx) {
                 QueueingStrategy::Skip => {}
-                QueueingStrategy::AfterBackoff if !pod.pending_plugins.is_empty() => {
+                QueueingStrategy::AfterBackoff if !history.pending_plugins.is_empty() => {
                     best = QueueingStrategy::AfterBackoff;
                 }
                 decided => return decided,
@@ -651,103 +693,116 @@ impl Queue {
         best
     }
 
-    /// Queues a pod in the place that the strategy selects (`requeuePodWithQueueingStrategy`).
+    /// Queues an entity in the place that the strategy selects (`requeuePodWithQueueingStrategy`).
     fn requeue(
         &mut self,
-        mut pod: QueuedPod,
+        mut entity: QueuedEntity,
         strategy: QueueingStrategy,
         label: &str,
         cx: &mut Context<'_>,
     ) -> Place {
-        pod.flushed = label == label::UNSCHEDULABLE_TIMEOUT;
+        entity.history_mut().flushed = label == label::UNSCHEDULABLE_TIMEOUT;
         match strategy {
-            QueueingStrategy::Skip => self.add_to_unschedulable_pods(pod, label, cx),
-            QueueingStrategy::AfterBackoff if self.is_backing_off(&mut pod, cx.handle.now) => {
-                self.move_to_backoff_queue(pod, label, cx)
+            QueueingStrategy::Skip => self.add_to_unschedulable(entity, label, cx),
+            QueueingStrategy::AfterBackoff if self.is_backing_off(&mut entity, cx.handle.now) => {
+                self.move_to_backoff_queue(entity, label, cx)
             }
             QueueingStrategy::AfterBackoff | QueueingStrategy::Immediately => {
-                self.move_to_active_queue(pod, label, cx)
+                self.move_to_active_queue(entity, label, cx)
             }
         }
     }
 
-    /// Whether the pod backs off. Computes the end of the backoff once per failure.
-    fn is_backing_off(&self, pod: &mut QueuedPod, now: Time) -> bool {
-        if pod.backoff_expiration.is_none() {
-            pod.backoff_expiration = self.config.backoff().expiration(pod);
+    /// Whether the entity backs off. Computes the end of the backoff once per failure.
+    fn is_backing_off(&self, entity: &mut QueuedEntity, now: Time) -> bool {
+        let history = entity.history_mut();
+        if history.backoff_expiration.is_none() {
+            history.backoff_expiration = self.config.backoff().expiration(history);
         }
-        is_backing_off(pod.backoff_expiration, now)
+        is_backing_off(history.backoff_expiration, now)
     }
 
-    /// Makes a pod active, unless a PreEnqueue plugin gates it (`moveToActiveQ`).
+    /// Makes an entity active, unless a PreEnqueue plugin gates it (`moveToActiveQ`).
     fn move_to_active_queue(
         &mut self,
-        mut pod: QueuedPod,
+        mut entity: QueuedEntity,
         label: &str,
         cx: &mut Context<'_>,
     ) -> Place {
-        if pre_enqueue::passes(&mut pod, cx) {
-            self.push_active(pod, label, cx)
+        if pre_enqueue::passes(&mut entity, cx) {
+            self.push_active(entity, label, cx)
         } else {
-            self.add_to_unschedulable_pods(pod, label, cx)
+            self.add_to_unschedulable(entity, label, cx)
         }
     }
 
-    /// Makes a pod active that has passed PreEnqueue.
-    fn push_active(&mut self, mut pod: QueuedPod, label: &str, cx: &mut Context<'_>) -> Place {
-        pod.initial_attempt.get_or_insert(cx.handle.now);
-        pod.times.enter(Some(Waiting::Active), cx.handle.now);
-        self.active.push(pod, &mut SortPlugin::of(cx));
+    /// Makes an entity active that has passed PreEnqueue.
+    fn push_active(
+        &mut self,
+        mut entity: QueuedEntity,
+        label: &str,
+        cx: &mut Context<'_>,
+    ) -> Place {
+        let history = entity.history_mut();
+        history.initial_attempt.get_or_insert(cx.handle.now);
+        history.times.enter(Some(Waiting::Active), cx.handle.now);
+        self.active.push(entity, &mut SortPlugin::of(cx));
         count_incoming(Place::Active, label, cx)
     }
 
-    /// Puts a pod into backoff, unless a PreEnqueue plugin gates it (`moveToBackoffQ`).
+    /// Puts an entity into backoff, unless a PreEnqueue plugin gates it (`moveToBackoffQ`).
     fn move_to_backoff_queue(
         &mut self,
-        mut pod: QueuedPod,
+        mut entity: QueuedEntity,
         label: &str,
         cx: &mut Context<'_>,
     ) -> Place {
-        if pre_enqueue::passes(&mut pod, cx) {
-            pod.times.enter(Some(Waiting::Backoff), cx.handle.now);
-            let place = self.backoff.push(pod, &mut SortPlugin::of(cx));
+        if pre_enqueue::passes(&mut entity, cx) {
+            entity.history_mut().times.enter(Some(Waiting::Backoff), cx.handle.now);
+            let place = self.backoff.push(entity, &mut SortPlugin::of(cx));
             self.pace.refuse_until(None);
             count_incoming(place, label, cx)
         } else {
-            self.add_to_unschedulable_pods(pod, label, cx)
+            self.add_to_unschedulable(entity, label, cx)
         }
     }
 
-    fn add_to_unschedulable_pods(
+    fn add_to_unschedulable(
         &mut self,
-        mut pod: QueuedPod,
+        mut entity: QueuedEntity,
         label: &str,
         cx: &mut Context<'_>,
     ) -> Place {
+        let history = entity.history_mut();
         let part =
-            if pod.gating_plugin.is_some() { Waiting::Gated } else { Waiting::Unschedulable };
-        pod.times.enter(Some(part), cx.handle.now);
-        let place = self.unschedulable.insert(pod);
+            if history.gating_plugin.is_some() { Waiting::Gated } else { Waiting::Unschedulable };
+        history.times.enter(Some(part), cx.handle.now);
+        let place = self.unschedulable.insert(entity);
         count_incoming(place, label, cx)
     }
 }
 
-/// Counts a pod that has entered `place`.
+/// Returns the entity that a pod belongs to.
+fn entity_of(pod: &PodKey) -> EntityKey {
+    EntityKey::Pod(pod.clone())
+}
+
+/// Counts an entity that has entered `place`.
 fn count_incoming(place: Place, event: &str, cx: &mut Context<'_>) -> Place {
     cx.probe.count(Count::Incoming { queue: place.queue(), event });
     place
 }
 
-/// Records a failed attempt: an error if no plugin rejected the pod, otherwise a rejection.
-fn record_failure(pod: &mut QueuedPod, now: Time) {
-    if pod.has_no_rejector() {
-        pod.consecutive_errors = pod.consecutive_errors.saturating_add(1);
+/// Records a failed attempt: an error if no plugin rejected the entity, otherwise a rejection.
+fn record_failure(history: &mut History, now: Time) {
+    if history.has_no_rejector() {
+        history.consecutive_errors = history.consecutive_errors.saturating_add(1);
     } else {
-        pod.unschedulable_count = pod.unschedulable_count.saturating_add(1);
-        pod.consecutive_errors = 0;
+        history.unschedulable_count = history.unschedulable_count.saturating_add(1);
+        history.consecutive_errors = 0;
     }
-    pod.timestamp = now;
-    pod.backoff_expiration = None;
+    history.timestamp = now;
+    history.backoff_expiration = None;
 }
 
 /// Returns the events of a pod's own update.

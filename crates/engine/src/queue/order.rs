@@ -1,8 +1,8 @@
-//! The orders in which pods are popped.
+//! The orders in which entities are popped.
 
 use std::cmp::Ordering;
 
-use framework::{Handle, QueueSort, QueuedPod};
+use framework::{Handle, QueueSort, QueuedEntity, Time};
 
 use super::context::Context;
 use super::heap::Order;
@@ -26,19 +26,22 @@ impl<'a> SortPlugin<'a> {
 
 impl Order for SortPlugin<'_> {
     /// A comparison that panics is made by priority and time instead, so that the queue moves on.
-    fn before(&mut self, a: &QueuedPod, b: &QueuedPod) -> bool {
+    fn before(&mut self, a: &QueuedEntity, b: &QueuedEntity) -> bool {
         let answer =
             catch_panic(&self.sort.name, self.probe, || self.sort.plugin.less(a, b, &self.handle));
-        answer.unwrap_or_else(|_| (b.pod.priority(), a.timestamp) < (a.pod.priority(), b.timestamp))
+        answer.unwrap_or_else(|_| {
+            let [a_time, b_time] = [a, b].map(|entity| entity.history().timestamp);
+            (b.priority(), a_time) < (a.priority(), b_time)
+        })
     }
 }
 
-/// The order of rejected pods in backoff: its end, then the order of the active queue.
+/// The order of rejected entities in backoff: its end, then the order of the active queue.
 pub(super) struct ExpirationThenSort<'o, 'a>(pub(super) &'o mut SortPlugin<'a>);
 
 impl Order for ExpirationThenSort<'_, '_> {
-    fn before(&mut self, a: &QueuedPod, b: &QueuedPod) -> bool {
-        match a.backoff_expiration.cmp(&b.backoff_expiration) {
+    fn before(&mut self, a: &QueuedEntity, b: &QueuedEntity) -> bool {
+        match expiration(a).cmp(&expiration(b)) {
             Ordering::Less => true,
             Ordering::Equal => self.0.before(a, b),
             Ordering::Greater => false,
@@ -46,11 +49,15 @@ impl Order for ExpirationThenSort<'_, '_> {
     }
 }
 
-/// The order of pods that failed with an error: the end of their backoff.
+/// The order of entities that failed with an error: the end of their backoff.
 pub(super) struct Expiration;
 
 impl Order for Expiration {
-    fn before(&mut self, a: &QueuedPod, b: &QueuedPod) -> bool {
-        a.backoff_expiration < b.backoff_expiration
+    fn before(&mut self, a: &QueuedEntity, b: &QueuedEntity) -> bool {
+        expiration(a) < expiration(b)
     }
+}
+
+fn expiration(entity: &QueuedEntity) -> Option<Time> {
+    entity.history().backoff_expiration
 }

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use framework::{PluginName, PodRequests, PodSpec, QueuedPod, Time, Uid};
+use framework::{PluginName, PodRequests, PodSpec, QueuedEntity, Time, Uid};
 
 /// Number of early pops in vain of a kind that are not paced.
 const BURST: u32 = 16;
@@ -30,12 +30,13 @@ pub(super) struct Kind {
 }
 
 impl Kind {
-    pub(super) fn of(pod: &QueuedPod) -> Self {
-        let spec = &pod.pod.spec;
+    pub(super) fn of(entity: &QueuedEntity) -> Self {
+        let QueuedEntity::Pod(queued) = entity;
+        let spec = &queued.pod.spec;
         Self {
-            namespace: pod.pod.key.namespace.clone(),
-            requests: pod.pod.requests.clone(),
-            rejectors: pod.unschedulable_plugins.clone(),
+            namespace: queued.pod.key.namespace.clone(),
+            requests: queued.pod.requests.clone(),
+            rejectors: queued.history.unschedulable_plugins.clone(),
             spec: spec.volumes.is_empty().then(|| spec.clone()),
         }
     }
@@ -70,8 +71,8 @@ impl Pace {
     }
 
     /// Notes a pop, and whether it is early or for a class.
-    pub(super) fn popped(&mut self, pod: &QueuedPod, occasion: Option<Occasion>) {
-        self.popped = occasion.map(|occasion| (pod.pod.uid.clone(), Kind::of(pod), occasion));
+    pub(super) fn popped(&mut self, entity: &QueuedEntity, occasion: Option<Occasion>) {
+        self.popped = occasion.map(|occasion| (entity.uid().clone(), Kind::of(entity), occasion));
     }
 
     /// Whether the attempt of a pod, which is under way, may be a look.
@@ -138,13 +139,13 @@ mod tests {
 
     use super::*;
 
-    fn queued(name: &str, cpu: &str) -> QueuedPod {
-        QueuedPod::new(Arc::new(pod(name).cpu(cpu).build()), Time::ZERO)
+    fn queued(name: &str, cpu: &str) -> QueuedEntity {
+        QueuedEntity::of_pod(Arc::new(pod(name).cpu(cpu).build()), Time::ZERO)
     }
 
-    fn fail(pace: &mut Pace, pod: &QueuedPod, early: bool, now: Time) {
+    fn fail(pace: &mut Pace, pod: &QueuedEntity, early: bool, now: Time) {
         pace.popped(pod, early.then_some(Occasion::Early));
-        pace.failed(&pod.pod.uid, now);
+        pace.failed(pod.uid(), now);
     }
 
     #[test]
@@ -175,7 +176,7 @@ mod tests {
         for _ in 0..100 {
             pace.popped(&early, Some(Occasion::Early));
             fail(&mut pace, &active, false, now);
-            pace.failed(&early.pod.uid, now);
+            pace.failed(early.uid(), now);
         }
         assert_eq!(pace.len(), 0);
     }
@@ -184,23 +185,23 @@ mod tests {
     fn looks_for_a_class_are_paced_like_early_pops() {
         let (mut pace, mut now) = (Pace::default(), Time::from_secs(1));
         let (trial, early) = (queued("trial", "1"), queued("early", "1"));
-        assert!(!pace.may_look(&trial.pod.uid, now));
+        assert!(!pace.may_look(trial.uid(), now));
         for _ in 0..BURST {
             pace.popped(&trial, Some(Occasion::Trial));
-            assert!(pace.may_look(&trial.pod.uid, now) && !pace.may_look(&early.pod.uid, now));
-            pace.looked(&trial.pod.uid, now);
+            assert!(pace.may_look(trial.uid(), now) && !pace.may_look(early.uid(), now));
+            pace.looked(trial.uid(), now);
         }
         for _ in 0..3 {
             pace.popped(&trial, Some(Occasion::Trial));
-            assert!(!pace.may_look(&trial.pod.uid, now));
-            pace.failed(&trial.pod.uid, now);
+            assert!(!pace.may_look(trial.uid(), now));
+            pace.failed(trial.uid(), now);
             pace.popped(&early, Some(Occasion::Early));
-            assert!(pace.may_look(&early.pod.uid, now), "it was popped at its pace");
+            assert!(pace.may_look(early.uid(), now), "it was popped at its pace");
             pace.popped(&early, None);
             now = now + INTERVAL;
             pace.popped(&trial, Some(Occasion::Trial));
-            assert!(pace.may_look(&trial.pod.uid, now));
-            pace.looked(&trial.pod.uid, now);
+            assert!(pace.may_look(trial.uid(), now));
+            pace.looked(trial.uid(), now);
         }
     }
 }

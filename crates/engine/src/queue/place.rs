@@ -1,11 +1,11 @@
 //! The parts of the queue.
 
-/// The part of the queue that a pod is in.
+/// The part of the queue that an entity is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
     /// Ready for an attempt.
     Active,
-    /// Rejected and backing off; popped only when no pod is active.
+    /// Rejected and backing off; popped only when no entity is active.
     Backoff,
     /// Failed with an error, waiting for its backoff to end.
     ErrorBackoff,

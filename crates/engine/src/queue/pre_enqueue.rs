@@ -1,36 +1,39 @@
-//! PreEnqueue: plugins that keep a pod out of the active queue.
+//! PreEnqueue: plugins that keep an entity out of the active queue.
 
-use framework::{Code, ExtensionPoint, Pod, PreEnqueue, QueuedPod};
+use framework::{Code, ExtensionPoint, Pod, PreEnqueue, QueuedEntity, QueuedPod};
 
 use super::context::Context;
 use crate::plugin_call::call_plugin;
 use crate::ports::Span;
 use crate::profile::Named;
 
-/// Runs the PreEnqueue plugins. Returns whether the pod passes all of them.
+/// Runs the PreEnqueue plugins for each pod. Returns whether every pod passes all of them.
 ///
-/// The plugin that gated the pod last runs first, then the others in the order of the profile. The
-/// first plugin that does not return Success gates the pod and is added to its rejectors. A pod that
-/// passes keeps its rejectors.
-pub(super) fn passes(queued: &mut QueuedPod, cx: &mut Context<'_>) -> bool {
-    let last_gate = queued.gating_plugin.take();
-    let Some(profile) = cx.profiles.get(&queued.pod.spec.scheduler_name) else { return true };
+/// The plugin that gated the entity last runs first, then the others in the order of the profile. The
+/// first plugin that does not return Success gates the entity and is added to its rejectors. An
+/// entity that passes keeps its rejectors.
+pub(super) fn passes(entity: &mut QueuedEntity, cx: &mut Context<'_>) -> bool {
+    let last_gate = entity.history_mut().gating_plugin.take();
+    let Some(profile) = cx.profiles.get(entity.scheduler_name()) else { return true };
     if profile.pre_enqueue.is_empty() {
         return true;
     }
     let gated_last = |plugin: &&Named<dyn PreEnqueue>| Some(&plugin.name) == last_gate.as_ref();
-    let first = profile.pre_enqueue.iter().filter(gated_last);
-    let others = profile.pre_enqueue.iter().filter(|plugin| !gated_last(plugin));
-
-    let point = ExtensionPoint::PreEnqueue.into();
-    cx.probe.start(Span::Point(point, &profile.scheduler_name));
-    let gate = first.chain(others).find(|plugin| !plugin_passes(plugin, &queued.pod, cx));
-    // kube-scheduler reports this extension point as a success in every case.
-    cx.probe.stop(Span::Point(point, &profile.scheduler_name), Code::Success);
-
+    let gate_of = |queued: &QueuedPod, cx: &mut Context<'_>| {
+        let first = profile.pre_enqueue.iter().filter(gated_last);
+        let others = profile.pre_enqueue.iter().filter(|plugin| !gated_last(plugin));
+        let point = ExtensionPoint::PreEnqueue.into();
+        cx.probe.start(Span::Point(point, &profile.scheduler_name));
+        let gate = first.chain(others).find(|plugin| !plugin_passes(plugin, &queued.pod, cx));
+        // kube-scheduler reports this extension point as a success in every case.
+        cx.probe.stop(Span::Point(point, &profile.scheduler_name), Code::Success);
+        gate
+    };
+    let gate = entity.pods().iter().find_map(|queued| gate_of(queued, cx));
     if let Some(plugin) = gate {
-        queued.unschedulable_plugins.insert(plugin.name.clone());
-        queued.gating_plugin = Some(plugin.name.clone());
+        let history = entity.history_mut();
+        history.unschedulable_plugins.insert(plugin.name.clone());
+        history.gating_plugin = Some(plugin.name.clone());
     }
     gate.is_none()
 }

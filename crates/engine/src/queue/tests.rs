@@ -1,6 +1,6 @@
 //! Tests of the whole queue.
 
-mod classes;
+mod answers;
 mod harness;
 mod transitions;
 

@@ -1,70 +1,71 @@
-//! Trials: one pod of a class is tried for all of them.
+//! Trials: one entity is tried for all that share its answer.
 //!
-//! An event that may help a class of pods moves one of them. If its attempt is rejected, the others
-//! would be rejected too and go on waiting. If it finds a node, the next one is tried.
+//! Pods of one template that are rejected because of it share the answer of each attempt. An event
+//! that may help them moves one. If its attempt is rejected, the others would be rejected too and go
+//! on waiting. If it finds a node, the next one is tried.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use framework::{PodKey, Uid};
+use framework::{EntityKey, Uid};
 
 use super::hint::QueueingStrategy;
-use super::unschedulable::Group;
+use super::unschedulable::WaitKey;
 
-/// The trial of a class.
+/// The trial of one entity for all of a key that share its answer.
 #[derive(Debug)]
 pub(super) struct Trial {
-    pub(super) class: Arc<Group>,
-    /// The pod that is tried.
-    pub(super) pod: PodKey,
-    /// How the event requeues the pods of the class.
+    pub(super) waiting: Arc<WaitKey>,
+    /// The entity that is tried.
+    pub(super) entity: EntityKey,
+    /// How the event requeues the entities.
     pub(super) strategy: QueueingStrategy,
     /// The label of the event.
     pub(super) label: Arc<str>,
 }
 
-/// The trials under way, at most one for each class.
+/// The trials under way, at most one for each key.
 #[derive(Debug, Default)]
 pub(super) struct Trials {
     /// Never iterated.
-    by_pod: HashMap<Uid, Trial>,
-    pods: BTreeMap<Arc<Group>, Uid>,
+    by_entity: HashMap<Uid, Trial>,
+    entities: BTreeMap<Arc<WaitKey>, Uid>,
 }
 
 impl Trials {
     /// Number of trials.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.pods.len()
+        self.entities.len()
     }
 
-    /// Whether the pod is tried for a class.
-    pub(super) fn contains(&self, pod: &Uid) -> bool {
-        self.by_pod.contains_key(pod)
+    /// Whether the entity is tried for others.
+    pub(super) fn contains(&self, entity: &Uid) -> bool {
+        self.by_entity.contains_key(entity)
     }
 
-    /// Returns the trial of a class.
-    pub(super) fn of(&self, class: &Group) -> Option<&Trial> {
-        self.by_pod.get(self.pods.get(class)?)
+    /// Returns the trial for the entities of a key.
+    pub(super) fn of(&self, waiting: &WaitKey) -> Option<&Trial> {
+        self.by_entity.get(self.entities.get(waiting)?)
     }
 
-    /// Returns the pod that is tried for a class.
-    pub(super) fn pod_of(&self, class: &Group) -> Option<&Uid> {
-        self.pods.get(class)
+    /// Returns the entity that is tried for those of a key.
+    pub(super) fn entity_of(&self, waiting: &WaitKey) -> Option<&Uid> {
+        self.entities.get(waiting)
     }
 
-    /// Begins a trial. An earlier one of the class ends.
+    /// Begins a trial. An earlier one for the same entities ends.
     pub(super) fn begin(&mut self, uid: &Uid, trial: Trial) {
-        if let Some(before) = self.pods.insert(trial.class.clone(), uid.clone()) {
-            self.by_pod.remove(&before);
+        if let Some(before) = self.entities.insert(trial.waiting.clone(), uid.clone()) {
+            self.by_entity.remove(&before);
         }
-        self.by_pod.insert(uid.clone(), trial);
+        self.by_entity.insert(uid.clone(), trial);
     }
 
-    /// Ends the trial of this pod, if there is one.
+    /// Ends the trial of this entity, if there is one.
     pub(super) fn end(&mut self, uid: &Uid) -> Option<Trial> {
-        let trial = self.by_pod.remove(uid)?;
-        self.pods.remove(&trial.class);
+        let trial = self.by_entity.remove(uid)?;
+        self.entities.remove(&trial.waiting);
         Some(trial)
     }
 }

@@ -1,52 +1,50 @@
-//! Pods that wait for an event (`unschedulablePods` in kube-scheduler).
+//! Entities that wait for an event (`unschedulablePods` in kube-scheduler).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use framework::{PluginName, Pod, PodKey, QueuedPod, Template, Time};
+use framework::{EntityKey, PluginName, Pod, QueuedEntity, Template, Time};
 
 use super::backoff::{Backoff, is_backing_off};
 use super::place::Place;
 
-/// The position of a pod among the waiting pods: longest wait first, then first arrival.
+/// The position of an entity among those that wait: longest wait first, then first arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Slot {
     since: Time,
     arrival: u64,
 }
 
-/// The properties of a pod that determine which events may move it. Groups of rejected pods sort
-/// before groups of gated pods.
+/// The properties of an entity that determine which events may move it. Those of rejected entities
+/// sort before those of gated ones.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Group {
+pub(super) struct WaitKey {
     gate: Option<PluginName>,
     scheduler_name: Arc<str>,
     /// Sorted by name.
     rejectors: Box<[PluginName]>,
-    /// The number of the class, if the pods are of one template and share the answer of each attempt.
-    class: Option<u64>,
+    /// A number for the pods of one template that share the answer of each attempt.
+    answer: Option<u64>,
 }
 
-/// Returns the plugins that rejected a pod, by name.
-pub(super) fn rejectors(pod: &QueuedPod) -> impl Iterator<Item = &PluginName> {
-    pod.unschedulable_plugins.union(&pod.pending_plugins)
-}
+/// The properties of pods that share the answer of each attempt.
+type AnswerKey = (Template, Box<[PluginName]>);
 
-/// The properties of the pods of a class.
-type ClassKey = (Template, Box<[PluginName]>);
+/// The entities of one key.
+pub(super) type Waiting = BTreeMap<Slot, QueuedEntity>;
 
-/// Rejected and gated pods. They are grouped by the plugins that rejected or gate them, so that an
-/// event visits only the groups that it may help. Rejected pods of one template that share their
-/// answer are a group of their own, a *class*.
+/// Rejected and gated entities, by the plugins that rejected or gate them, so that an event visits
+/// only those that it may help. Rejected pods of one template that share their answer have a key of
+/// their own.
 #[derive(Debug, Default)]
-pub(super) struct UnschedulablePods {
+pub(super) struct UnschedulableEntities {
     /// Never iterated.
-    slots: HashMap<PodKey, (Arc<Group>, Slot)>,
-    /// No group is empty.
-    groups: BTreeMap<Arc<Group>, BTreeMap<Slot, QueuedPod>>,
-    /// The group of each class.
-    classes: HashMap<ClassKey, Arc<Group>>,
+    slots: HashMap<EntityKey, (Arc<WaitKey>, Slot)>,
+    /// None is empty.
+    waiting: BTreeMap<Arc<WaitKey>, Waiting>,
+    /// The key of the pods that share an answer.
+    answers: HashMap<AnswerKey, Arc<WaitKey>>,
     gated: usize,
     /// Number of arrivals.
     arrivals: u64,
@@ -55,16 +53,16 @@ pub(super) struct UnschedulablePods {
 /// What the new object of a pod changes.
 #[derive(Debug)]
 pub(super) enum Replaced {
-    /// The pod stays where it is.
+    /// The entity stays where it is.
     InPlace,
-    /// The pod leaves this class.
-    LeavesClass(Arc<Group>),
+    /// The entity no longer shares the answer of those of this key.
+    LeavesAnswer(Arc<WaitKey>),
 }
 
-impl Group {
+impl WaitKey {
     /// Whether the pods are of one template and share the answer of each attempt.
-    pub(super) const fn is_class(&self) -> bool {
-        self.class.is_some()
+    pub(super) const fn shares_answer(&self) -> bool {
+        self.answer.is_some()
     }
 
     const fn place(&self) -> Place {
@@ -74,7 +72,7 @@ impl Group {
         }
     }
 
-    /// Whether a PreEnqueue plugin gates the pods.
+    /// Whether a PreEnqueue plugin gates the entities.
     pub(super) const fn is_gated(&self) -> bool {
         self.gate.is_some()
     }
@@ -84,201 +82,214 @@ impl Group {
         &self.scheduler_name
     }
 
-    /// Returns the plugins that rejected the pods, by name.
+    /// Returns the plugins that rejected the entities, by name.
     pub(super) fn rejectors(&self) -> &[PluginName] {
         &self.rejectors
     }
 
-    /// Returns the plugins whose events may move the pods. Only events of the gating plugin move a
-    /// gated pod.
+    /// Returns the plugins whose events may move the entities. Only events of the gating plugin move
+    /// a gated one.
     pub(super) fn waits_for(&self) -> &[PluginName] {
         self.gate.as_ref().map_or(&self.rejectors, std::slice::from_ref)
     }
 }
 
-impl UnschedulablePods {
+impl UnschedulableEntities {
     pub(super) fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// Number of pods that were rejected in an attempt.
+    /// Number of entities that were rejected in an attempt.
     pub(super) fn rejected_count(&self) -> usize {
         self.slots.len() - self.gated
     }
 
-    /// Number of classes.
+    /// Number of answers that pods share.
     #[cfg(test)]
-    pub(super) fn class_count(&self) -> usize {
-        self.classes.len()
+    pub(super) fn answer_count(&self) -> usize {
+        self.answers.len()
     }
 
-    /// Number of pods that a PreEnqueue plugin gates.
+    /// Number of entities that a PreEnqueue plugin gates.
     pub(super) const fn gated_count(&self) -> usize {
         self.gated
     }
 
-    /// Returns the pod called `key`.
-    pub(super) fn get(&self, key: &PodKey) -> Option<(Place, &QueuedPod)> {
-        let (group, slot) = self.slots.get(key)?;
-        Some((group.place(), self.groups.get(group)?.get(slot)?))
+    /// Returns the entity `key`.
+    pub(super) fn get(&self, key: &EntityKey) -> Option<(Place, &QueuedEntity)> {
+        let (waiting, slot) = self.slots.get(key)?;
+        Some((waiting.place(), self.waiting.get(waiting)?.get(slot)?))
     }
 
-    /// Returns the group of the pod called `key`.
-    pub(super) fn group(&self, key: &PodKey) -> Option<&Group> {
+    /// Returns what the entity `key` waits for.
+    pub(super) fn wait_key(&self, key: &EntityKey) -> Option<&WaitKey> {
         Some(&self.slots.get(key)?.0)
     }
 
-    /// Returns every pod, rejected pods first.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Place, &QueuedPod)> {
-        let groups = self.groups.iter();
-        groups.flat_map(|(group, pods)| pods.values().map(|pod| (group.place(), pod)))
+    /// Returns every entity, rejected ones first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Place, &QueuedEntity)> {
+        self.waiting
+            .iter()
+            .flat_map(|(key, entities)| entities.values().map(|entity| (key.place(), entity)))
     }
 
-    /// Returns the groups, each with its pods by [`Slot`].
-    pub(super) fn groups(&self) -> impl Iterator<Item = (&Group, &BTreeMap<Slot, QueuedPod>)> {
-        self.groups.iter().map(|(group, pods)| (&**group, pods))
+    /// Returns the entities of each key by [`Slot`].
+    pub(super) fn by_wait_key(&self) -> impl Iterator<Item = (&WaitKey, &Waiting)> {
+        self.waiting.iter().map(|(key, entities)| (&**key, entities))
     }
 
-    /// Adds a pod whose name is new. The pod is gated if its record names a gating plugin.
-    pub(super) fn insert(&mut self, pod: QueuedPod) -> Place {
-        debug_assert!(!pod.has_no_rejector(), "no event can move {}", pod.pod.key);
-        let slot = Slot { since: pod.timestamp, arrival: self.arrivals };
+    /// Adds an entity whose key is new. It is gated if its history names a gating plugin.
+    pub(super) fn insert(&mut self, entity: QueuedEntity) -> Place {
+        let history = entity.history();
+        debug_assert!(!history.has_no_rejector(), "no event can move {:?}", entity.key());
+        let slot = Slot { since: history.timestamp, arrival: self.arrivals };
         self.arrivals += 1;
-        let group = self.group_of(&pod);
-        let place = group.place();
-        self.insert_at(group, slot, pod);
+        let waiting = self.wait_key_of(&entity);
+        let place = waiting.place();
+        self.insert_at(waiting, slot, entity);
         place
     }
 
-    fn insert_at(&mut self, group: Arc<Group>, slot: Slot, pod: QueuedPod) {
-        self.gated += usize::from(group.is_gated());
-        self.slots.insert(pod.pod.key.clone(), (group.clone(), slot));
-        self.groups.entry(group).or_default().insert(slot, pod);
+    fn insert_at(&mut self, waiting: Arc<WaitKey>, slot: Slot, entity: QueuedEntity) {
+        self.gated += usize::from(waiting.is_gated());
+        self.slots.insert(entity.key(), (waiting.clone(), slot));
+        self.waiting.entry(waiting).or_default().insert(slot, entity);
     }
 
-    /// Returns the group that the pod belongs to, with a new one for the first pod of a class.
-    fn group_of(&mut self, pod: &QueuedPod) -> Arc<Group> {
-        let class_key = class_key(pod);
-        if let Some(known) = class_key.as_ref().and_then(|key| self.classes.get(key)) {
+    /// Returns what an entity waits for, with a new key for the first pod that shares its answer.
+    fn wait_key_of(&mut self, entity: &QueuedEntity) -> Arc<WaitKey> {
+        let answer = answer_key(entity);
+        if let Some(known) = answer.as_ref().and_then(|key| self.answers.get(key)) {
             return known.clone();
         }
-        let group = Group {
-            gate: pod.gating_plugin.clone(),
-            scheduler_name: pod.pod.spec.scheduler_name.clone(),
-            rejectors: rejectors(pod).cloned().collect(),
-            class: class_key.is_some().then_some(self.arrivals),
+        let history = entity.history();
+        let waiting = WaitKey {
+            gate: history.gating_plugin.clone(),
+            scheduler_name: entity.scheduler_name().clone(),
+            rejectors: history.rejectors().cloned().collect(),
+            answer: answer.is_some().then_some(self.arrivals),
         };
-        let known = self.groups.get_key_value(&group).map(|(known, _)| known.clone());
-        let group = known.unwrap_or_else(|| Arc::new(group));
-        if let Some(key) = class_key {
-            self.classes.insert(key, group.clone());
+        let known = self.waiting.get_key_value(&waiting).map(|(known, _)| known.clone());
+        let waiting = known.unwrap_or_else(|| Arc::new(waiting));
+        if let Some(key) = answer {
+            self.answers.insert(key, waiting.clone());
         }
-        group
+        waiting
     }
 
-    /// Removes and returns the pod called `key`.
-    pub(super) fn remove(&mut self, key: &PodKey) -> Option<QueuedPod> {
+    /// Removes and returns the entity `key`.
+    pub(super) fn remove(&mut self, key: &EntityKey) -> Option<QueuedEntity> {
         Some(self.take(key)?.1)
     }
 
-    /// Removes and returns the pod called `key` and its group.
-    pub(super) fn take(&mut self, key: &PodKey) -> Option<(Arc<Group>, QueuedPod)> {
-        let (group, slot) = self.slots.remove(key)?;
-        self.gated -= usize::from(group.is_gated());
-        let pods = self.groups.get_mut(&group)?;
-        let pod = pods.remove(&slot)?;
-        if pods.is_empty() {
-            self.groups.remove(&group);
-            if let Some(key) = class_key(&pod) {
-                self.classes.remove(&key);
+    /// Removes and returns the entity `key` and what it waits for.
+    pub(super) fn take(&mut self, key: &EntityKey) -> Option<(Arc<WaitKey>, QueuedEntity)> {
+        let (waiting, slot) = self.slots.remove(key)?;
+        self.gated -= usize::from(waiting.is_gated());
+        let entities = self.waiting.get_mut(&waiting)?;
+        let entity = entities.remove(&slot)?;
+        if entities.is_empty() {
+            self.waiting.remove(&waiting);
+            if let Some(key) = answer_key(&entity) {
+                self.answers.remove(&key);
             }
         }
-        Some((group, pod))
+        Some((waiting, entity))
     }
 
-    /// Replaces the object of a pod, whose scheduler name is immutable. Returns `None` if there is none. A
-    /// pod whose template has changed leaves its class.
-    pub(super) fn update(&mut self, pod: &Arc<Pod>) -> Option<Replaced> {
-        let (class, slot) = self.slots.get(&pod.key).cloned()?;
-        let queued = self.groups.get_mut(&class).and_then(|pods| pods.get_mut(&slot));
-        let queued = queued.expect("a slot holds a pod");
-        if !class.is_class() || Template::of(&queued.pod) == Template::of(pod) {
-            queued.set_pod(pod.clone());
+    /// Replaces a pod of the entity `key`; the scheduler name of a pod is immutable. Returns `None` if
+    /// the entity is elsewhere. A pod whose template has changed no longer shares its answer.
+    pub(super) fn update(&mut self, key: &EntityKey, pod: &Arc<Pod>) -> Option<Replaced> {
+        let (waiting, slot) = self.slots.get(key).cloned()?;
+        let entity = self.waiting.get_mut(&waiting).and_then(|entities| entities.get_mut(&slot));
+        let entity = entity.expect("a slot holds an entity");
+        if !waiting.shares_answer() || template_of(entity) == Template::of(pod) {
+            entity.set_pod(pod.clone());
             return Some(Replaced::InPlace);
         }
-        let mut queued = self.remove(&pod.key).expect("a slot holds a pod");
-        queued.set_pod(pod.clone());
-        queued.template_rejected = false;
-        let group = self.group_of(&queued);
-        self.insert_at(group, slot, queued);
-        Some(Replaced::LeavesClass(class))
+        let mut entity = self.remove(key).expect("a slot holds an entity");
+        entity.set_pod(pod.clone());
+        entity.history_mut().template_rejected = false;
+        let own = self.wait_key_of(&entity);
+        self.insert_at(own, slot, entity);
+        Some(Replaced::LeavesAnswer(waiting))
     }
 
-    /// Returns the pod of a class to try first: the longest waiting pod that does not back off, or else
-    /// the pod whose backoff ends first.
+    /// Returns the entity to try first: the one that waits longest and does not back off, or else the
+    /// one whose backoff ends first.
     pub(super) fn first_to_try<'a>(
-        pods: impl Iterator<Item = (&'a Slot, &'a QueuedPod)>,
+        entities: impl Iterator<Item = (&'a Slot, &'a QueuedEntity)>,
         backoff: Backoff,
         now: Time,
-    ) -> Option<(&'a Slot, &'a QueuedPod)> {
-        let mut first: Option<(Time, (&Slot, &QueuedPod))> = None;
-        for (slot, pod) in pods {
-            match pod.backoff_expiration.or_else(|| backoff.expiration(pod)) {
+    ) -> Option<(&'a Slot, &'a QueuedEntity)> {
+        let mut first: Option<(Time, (&Slot, &QueuedEntity))> = None;
+        for (slot, entity) in entities {
+            let history = entity.history();
+            match history.backoff_expiration.or_else(|| backoff.expiration(history)) {
                 Some(end) if is_backing_off(Some(end), now) => {
                     if first.is_none_or(|(earliest, _)| end < earliest) {
-                        first = Some((end, (slot, pod)));
+                        first = Some((end, (slot, entity)));
                     }
                 }
-                _ => return Some((slot, pod)),
+                _ => return Some((slot, entity)),
             }
         }
-        first.map(|(_, pod)| pod)
+        first.map(|(_, entity)| entity)
     }
 
-    /// Returns the pods of a group by slot.
-    pub(super) fn pods_of(&self, group: &Group) -> Option<&BTreeMap<Slot, QueuedPod>> {
-        self.groups.get(group)
+    /// Returns the entities of a key by slot.
+    pub(super) fn entities_of(&self, waiting: &WaitKey) -> Option<&Waiting> {
+        self.waiting.get(waiting)
     }
 
-    /// Notes that the pods of a class were rejected together with the waiting pod called `rejected`, by
-    /// its rejectors.
-    pub(super) fn reject_alike(&mut self, class: &Arc<Group>, rejected: &PodKey) {
-        let Some((group, slot)) = self.slots.get(rejected).cloned() else { return };
-        let first = self.pods_of(class).and_then(BTreeMap::first_key_value);
-        let Some(before) = first.and_then(|(_, first)| class_key(first)) else { return };
-        let rejected = &self.groups[&group][&slot];
-        if group == *class || before.0 != Template::of(&rejected.pod) {
+    /// Notes that the pods that share an answer were rejected together with the waiting entity
+    /// `rejected`, by its rejectors.
+    pub(super) fn reject_alike(&mut self, waiting: &Arc<WaitKey>, rejected: &EntityKey) {
+        let Some((own, slot)) = self.slots.get(rejected).cloned() else { return };
+        let first = self.entities_of(waiting).and_then(BTreeMap::first_key_value);
+        let Some(before) = first.and_then(|(_, first)| answer_key(first)) else { return };
+        let rejected = &self.waiting[&own][&slot];
+        if own == *waiting || before.0 != template_of(rejected) {
             return;
         }
-        let plugins = rejected.unschedulable_plugins.clone();
-        self.classes.remove(&before);
-        for (slot, mut pod) in self.groups.remove(class).into_iter().flatten() {
-            pod.unschedulable_plugins.clone_from(&plugins);
-            self.insert_at(group.clone(), slot, pod);
+        let plugins = rejected.history().unschedulable_plugins.clone();
+        self.answers.remove(&before);
+        for (slot, mut entity) in self.waiting.remove(waiting).into_iter().flatten() {
+            entity.history_mut().unschedulable_plugins.clone_from(&plugins);
+            self.insert_at(own.clone(), slot, entity);
         }
     }
 
-    /// Whether some pod, gated or not, has waited for more than `max_wait` at `now`.
+    /// Whether some entity, gated or not, has waited for more than `max_wait` at `now`.
     pub(super) fn any_overdue(&self, now: Time, max_wait: Duration) -> bool {
-        let mut oldest = self.groups.values().filter_map(BTreeMap::first_key_value);
+        let mut oldest = self.waiting.values().filter_map(BTreeMap::first_key_value);
         oldest.any(|(slot, _)| slot.is_overdue(now, max_wait))
     }
 
-    /// Returns the start of the longest wait of a rejected pod.
+    /// Returns the start of the longest wait of a rejected entity.
     pub(super) fn oldest_rejected(&self) -> Option<Time> {
-        let rejected = self.groups.iter().filter(|(group, _)| !group.is_gated());
-        rejected.filter_map(|(_, pods)| pods.first_key_value()).map(|(slot, _)| slot.since).min()
+        let rejected = self.waiting.iter().filter(|(key, _)| !key.is_gated());
+        rejected
+            .filter_map(|(_, entities)| entities.first_key_value())
+            .map(|(slot, _)| slot.since)
+            .min()
     }
 }
 
-/// Returns the properties of the class that the pod belongs to, if it shares its answer.
-fn class_key(pod: &QueuedPod) -> Option<ClassKey> {
-    let shares = pod.template_rejected && pod.gating_plugin.is_none();
-    shares.then(|| (Template::of(&pod.pod), rejectors(pod).cloned().collect()))
+/// Returns the properties that an entity has in common with those that share its answer, if it may.
+fn answer_key(entity: &QueuedEntity) -> Option<AnswerKey> {
+    let history = entity.history();
+    let shares = history.template_rejected && history.gating_plugin.is_none();
+    shares.then(|| (template_of(entity), history.rejectors().cloned().collect()))
+}
+
+fn template_of(entity: &QueuedEntity) -> Template {
+    let QueuedEntity::Pod(queued) = entity;
+    Template::of(&queued.pod)
 }
 
 impl Slot {
-    /// Whether the pod has waited for more than `max_wait` at `now`.
+    /// Whether the entity has waited for more than `max_wait` at `now`.
     pub(super) fn is_overdue(&self, now: Time, max_wait: Duration) -> bool {
         now.since(self.since) > max_wait
     }
@@ -286,26 +297,28 @@ impl Slot {
 
 #[cfg(test)]
 mod tests {
+    use framework::PodKey;
     use testkit::pod;
 
     use super::*;
 
-    fn waiting(name: &str, seconds: i64, rejectors: &[&str], gate: Option<&str>) -> QueuedPod {
-        let mut queued = QueuedPod::new(Arc::new(pod(name).build()), Time::from_secs(seconds));
-        queued.unschedulable_plugins = rejectors.iter().map(|name| (*name).into()).collect();
-        queued.gating_plugin = gate.map(PluginName::from);
-        queued
+    fn waiting(name: &str, seconds: i64, rejectors: &[&str], gate: Option<&str>) -> QueuedEntity {
+        let pod = Arc::new(pod(name).build());
+        let mut entity = QueuedEntity::of_pod(pod, Time::from_secs(seconds));
+        let history = entity.history_mut();
+        history.unschedulable_plugins = rejectors.iter().map(|name| (*name).into()).collect();
+        history.gating_plugin = gate.map(PluginName::from);
+        entity
     }
 
-    /// The plugins each group waits for, and the pods of the group.
-    fn groups(pods: &UnschedulablePods) -> Vec<(String, String)> {
-        let names = |pods: &BTreeMap<Slot, QueuedPod>| {
-            pods.values().map(|pod| pod.pod.key.name.to_string()).collect::<Vec<_>>().join(" ")
+    /// What entities wait for, and the names of these entities.
+    fn waiting_for(entities: &UnschedulableEntities) -> Vec<(String, String)> {
+        let name = |entity: &QueuedEntity| entity.pods()[0].pod.key.name.to_string();
+        let names = |entities: &Waiting| entities.values().map(name).collect::<Vec<_>>().join(" ");
+        let plugins = |key: &WaitKey| {
+            key.waits_for().iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
         };
-        let plugins = |group: &Group| {
-            group.waits_for().iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
-        };
-        pods.groups().map(|(group, pods)| (plugins(group), names(pods))).collect()
+        entities.by_wait_key().map(|(key, own)| (plugins(key), names(own))).collect()
     }
 
     fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
@@ -313,24 +326,24 @@ mod tests {
     }
 
     #[test]
-    fn pods_are_grouped_by_their_rejectors() {
-        let mut pods = UnschedulablePods::default();
+    fn entities_are_kept_by_their_rejectors() {
+        let mut pods = UnschedulableEntities::default();
         pods.insert(waiting("late", 9, &["Fit"], None));
         pods.insert(waiting("both", 5, &["Fit", "Ports"], None));
         pods.insert(waiting("gated", 1, &["Fit", "Gates"], Some("Gates")));
         pods.insert(waiting("early", 5, &["Fit"], None));
         pods.insert(waiting("second", 5, &["Fit"], None));
         let expected = [("Fit", "early second late"), ("Fit Ports", "both"), ("Gates", "gated")];
-        assert_eq!(groups(&pods), pairs(&expected));
+        assert_eq!(waiting_for(&pods), pairs(&expected));
         assert_eq!((pods.rejected_count(), pods.gated_count()), (4, 1));
         assert_eq!(pods.oldest_rejected(), Some(Time::from_secs(5)));
         let overdue = |seconds| pods.any_overdue(Time::from_secs(seconds), Duration::from_secs(5));
         assert_eq!((overdue(6), overdue(7)), (false, true));
 
-        assert!(pods.remove(&PodKey::new("default", "both")).is_some());
-        assert!(pods.remove(&PodKey::new("default", "both")).is_none());
-        assert!(pods.remove(&PodKey::new("default", "gated")).is_some());
-        assert_eq!(groups(&pods), pairs(&[("Fit", "early second late")]));
+        assert!(pods.remove(&EntityKey::Pod(PodKey::new("default", "both"))).is_some());
+        assert!(pods.remove(&EntityKey::Pod(PodKey::new("default", "both"))).is_none());
+        assert!(pods.remove(&EntityKey::Pod(PodKey::new("default", "gated"))).is_some());
+        assert_eq!(waiting_for(&pods), pairs(&[("Fit", "early second late")]));
         assert_eq!((pods.rejected_count(), pods.gated_count()), (3, 0));
     }
 }

@@ -19,7 +19,7 @@ use std::time::Duration;
 use framework::preemption::PreemptionProgress;
 use framework::{
     ActionType, Cluster, Commands, Handle, NominatingInfo, PendingPods, Pod, PodKey, PodPool,
-    QueuedPod, Time, Uid, WaitingPod, WaitingPods, WallOffset,
+    QueuedEntity, QueuedPod, Time, Uid, WaitingPod, WaitingPods, WallOffset,
 };
 
 pub(crate) use self::change_log::LogReader;
@@ -336,8 +336,8 @@ impl World {
 
 /// The queue.
 impl World {
-    /// Removes and returns the next pod of the queue, which is then in flight.
-    pub fn pop(&mut self, cx: &mut Context<'_>) -> Option<QueuedPod> {
+    /// Removes and returns the next entity of the queue, which is then in flight.
+    pub fn pop(&mut self, cx: &mut Context<'_>) -> Option<QueuedEntity> {
         let (queue, mut cx) = self.queue_and_context(cx);
         queue.pop(&mut cx)
     }
@@ -372,7 +372,7 @@ impl World {
         }
         queued.set_pod(known.clone());
         let (queue, mut queue_cx) = self.queue_and_context(cx);
-        queue.add_unschedulable_if_not_present(queued, &mut queue_cx);
+        queue.add_unschedulable_if_not_present(QueuedEntity::Pod(queued), &mut queue_cx);
         let before = self.nominator.node_of(&known.uid).cloned();
         self.nominator.add(known.clone(), nominating);
         if let Some(before) = before
@@ -393,7 +393,7 @@ impl World {
             queued.set_pod(known.clone());
         }
         let (queue, mut cx) = self.queue_and_context(cx);
-        queue.put_back_if_not_present(queued, &mut cx);
+        queue.put_back_if_not_present(QueuedEntity::Pod(queued), &mut cx);
     }
 
     /// Requeues a pod whose decision rests on an outdated specification, unless it is gone or replaced.
@@ -403,7 +403,7 @@ impl World {
             Some(known) => {
                 queued.set_pod(known.clone());
                 let (queue, mut queue_cx) = self.queue_and_context(cx);
-                queue.add_outdated_if_not_present(queued, &mut queue_cx);
+                queue.add_outdated_if_not_present(QueuedEntity::Pod(queued), &mut queue_cx);
             }
             None => self.queue.done(&queued.pod.uid),
         }

@@ -374,7 +374,7 @@ fn pod_with_a_new_specification_is_decided_again_at_once() {
     assert_ne!(world.place("q"), "unschedulable", "its room is free");
     assert_eq!(world.log.take_of(&["Unreserve"]), ["Unreserve Ledger p on a"]);
     let (_, queued) = world.engine.queue().get(&key("p")).unwrap();
-    assert_eq!((queued.consecutive_errors, queued.unschedulable_count), (0, 0));
+    assert_eq!((queued.history.consecutive_errors, queued.history.unschedulable_count), (0, 0));
     world.see("p");
     world.run();
     assert_eq!((world.place("p"), scheduled(&world)), ("placed", 1));

@@ -156,7 +156,7 @@ fn first_failing_filter_decides_about_a_node() {
     let message = "0/3 nodes are available: 1 and small, 1 late, 1 not yet, 1 taken.";
     check_rejected(&world, &outcome, message, &["First", "Second", "Third"]);
     let (_, queued) = world.engine.queue().get(&key("p")).unwrap();
-    assert_eq!(queued.pending_plugins.len(), 1, "one of them waits for something");
+    assert_eq!(queued.history.pending_plugins.len(), 1, "one of them waits for something");
 }
 
 #[test]

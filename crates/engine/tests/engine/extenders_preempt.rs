@@ -290,7 +290,7 @@ fn time_of_extender_calls_passes_for_the_attempt() {
     world.extenders.latency = Duration::from_secs(5);
     world.schedule(preemptor());
     let (_, queued) = world.engine.queue().get(&key("p")).unwrap();
-    assert_eq!(queued.timestamp, world.now + Duration::from_secs(5));
+    assert_eq!(queued.history.timestamp, world.now + Duration::from_secs(5));
 }
 
 #[test]

@@ -227,7 +227,7 @@ fn failed_pod_is_requeued_with_its_latest_object() {
     world.answer(bind, &refused());
     let (_, queued) = world.engine.queue().get(&key("p")).unwrap();
     assert_eq!(queued.pod.labels.get("new"), Some("yes"));
-    assert_eq!((queued.attempts, queued.consecutive_errors), (1, 1));
+    assert_eq!((queued.history.attempts, queued.history.consecutive_errors), (1, 1));
 }
 
 #[test]
@@ -267,7 +267,7 @@ fn rejection_that_is_repeated_during_the_backoff_does_not_count() {
         assert_eq!((world.place("p"), world.history.len()), ("unschedulable", effects));
     }
     let (_, queued) = world.engine.queue().get(&key("p")).unwrap();
-    assert_eq!((queued.attempts, queued.unschedulable_count), (1, 1));
+    assert_eq!((queued.history.attempts, queued.history.unschedulable_count), (1, 1));
     assert_eq!(
         (world.probe.attempts.len(), world.probe.counted(&REPEATED_REJECTIONS).len()),
         (1, 3)
@@ -287,7 +287,7 @@ fn rejection_that_is_repeated_during_the_backoff_does_not_count() {
     wake(&mut world, "later");
     assert!(matches!(world.attempt(), Outcome::Unschedulable(_)), "the backoff is over");
     let (_, queued) = world.engine.queue().get(&key("p")).unwrap();
-    assert_eq!((queued.attempts, queued.unschedulable_count), (3, 3));
+    assert_eq!((queued.history.attempts, queued.history.unschedulable_count), (3, 3));
 }
 
 #[test]

@@ -617,7 +617,7 @@ impl Sim {
             .iter()
             .filter(|(place, queued)| {
                 let plugins: Vec<&str> =
-                    queued.unschedulable_plugins.iter().map(AsRef::as_ref).collect();
+                    queued.history.unschedulable_plugins.iter().map(AsRef::as_ref).collect();
                 *place == Place::Unschedulable && may_be(&plugins)
             })
             .map(|(_, queued)| queued.pod.clone())
@@ -650,7 +650,7 @@ impl Sim {
         assert_eq!(self.overlooked(picky), [""; 0], "a pod that fits is not placed");
         let restless = self.world.engine.queue().iter().filter(|(place, queued)| {
             !matches!(place, Place::Unschedulable | Place::Gated)
-                && !queued.unschedulable_plugins.contains("Picky")
+                && !queued.history.unschedulable_plugins.contains("Picky")
         });
         let restless: Vec<_> = restless.map(|(place, queued)| (place, &queued.pod.key)).collect();
         assert_eq!(restless, [], "nothing is left to retry");

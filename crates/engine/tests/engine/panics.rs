@@ -184,8 +184,8 @@ fn panic_in_a_hint_requeues_the_pod() {
 #[test]
 fn panic_in_queue_sort_does_not_stop_the_queue() {
     let sort = fake("Careless").queue_sort(|a, b| {
-        trap(&a.pod, "QueueSort");
-        a.timestamp < b.timestamp
+        trap(&a.pods()[0].pod, "QueueSort");
+        a.history().timestamp < b.history().timestamp
     });
     let mut world = world([sort]);
     for name in ["p", "q", "r"] {

@@ -233,7 +233,7 @@ fn failures_in_a_row_make_the_pauses_longer() {
         let (effect, _) = world.take_eviction("v1");
         world.answer(effect, &Answer::Forbidden("no".to_owned()));
         let (_, queued) = world.engine.queue().get(&key("p")).unwrap();
-        pauses.push(queued.backoff_expiration.unwrap().since(world.now).as_secs());
+        pauses.push(queued.history.backoff_expiration.unwrap().since(world.now).as_secs());
         world.pass(12);
         world.attempt();
     }

@@ -94,7 +94,10 @@ fn pending_status_of_reserve_is_recorded_as_pending() {
     let mut world = world([slow]);
     world.schedule(pod("p"));
     let (_, queued) = world.engine.queue().get(&key("p")).unwrap();
-    assert_eq!((queued.pending_plugins.len(), queued.unschedulable_plugins.len()), (1, 1));
+    assert_eq!(
+        (queued.history.pending_plugins.len(), queued.history.unschedulable_plugins.len()),
+        (1, 1)
+    );
 }
 
 #[test]

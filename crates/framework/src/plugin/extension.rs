@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::{
     Answer, Attempt, AttemptMut, Binding, Dependence, Detail, DryRun, FilterScope, Handle,
-    NodeBits, NodeGroup, NodeIx, NodeView, ObjectKey, PerNode, Pod, PodQuery, QueuedPod,
+    NodeBits, NodeGroup, NodeIx, NodeView, ObjectKey, PerNode, Pod, PodQuery, QueuedEntity,
     ScoreScope, Status, Verdicts, Write,
 };
 
@@ -24,9 +24,9 @@ pub trait PreEnqueue: Send + Sync {
 
 /// Orders the active queue. All profiles of a scheduler use the same QueueSort plugin.
 pub trait QueueSort: Send + Sync {
-    /// Whether `a` leaves the queue before `b`. The answer for two pods must stay the same while they
-    /// are queued: the queue does not sort again when the cluster changes.
-    fn less(&self, a: &QueuedPod, b: &QueuedPod, handle: &Handle<'_>) -> bool;
+    /// Whether `a` leaves the queue before `b`. The answer for two entities must stay the same while
+    /// they are queued: the queue does not sort again when the cluster changes.
+    fn less(&self, a: &QueuedEntity, b: &QueuedEntity, handle: &Handle<'_>) -> bool;
 }
 
 /// The answer of a PreFilter plugin.

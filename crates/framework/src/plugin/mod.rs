@@ -43,7 +43,7 @@ pub use self::metrics::{
 };
 pub use self::per_node::PerNode;
 pub use self::points::ExtensionPoint;
-pub use self::queued::{QueueTimes, QueuedPod, Waiting};
+pub use self::queued::{EntityKey, History, QueueTimes, QueuedEntity, QueuedPod, Waiting};
 pub use self::registration::{EventRegistration, HintFn, Plugin, PluginBuilder};
 pub use self::registry::{Factory, PluginArgs, PluginGates, PluginName, Registry, RegistryError};
 pub use self::scope::{Dependence, FilterScope, NodeGroup, PodPart, ScoreScope};

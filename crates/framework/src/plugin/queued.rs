@@ -1,12 +1,12 @@
-//! A pod in the scheduling queue.
+//! Entities in the scheduling queue.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{PluginName, Pod, ScheduledCondition, Time};
+use crate::{PluginName, Pod, PodKey, ScheduledCondition, Time, Uid};
 
-/// The parts of the queue in which a pod spends time.
+/// The parts of the queue in which an entity spends time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waiting {
     /// Ready for an attempt.
@@ -19,7 +19,7 @@ pub enum Waiting {
     Gated,
 }
 
-/// The time that a pod has spent in each part of the queue, over all its attempts.
+/// The time that an entity has spent in each part of the queue, over all its attempts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct QueueTimes {
     /// Ready for an attempt.
@@ -30,12 +30,12 @@ pub struct QueueTimes {
     pub unschedulable: Duration,
     /// Gated by a PreEnqueue plugin.
     pub gated: Duration,
-    /// Where the pod waits, and since when; `None` during an attempt.
+    /// Where the entity waits, and since when; `None` during an attempt.
     current: Option<(Waiting, Time)>,
 }
 
 impl QueueTimes {
-    /// Counts the time until `now` for the part that the pod leaves, and notes the part that it enters,
+    /// Counts the time until `now` for the part that the entity leaves, and notes the part that it enters,
     /// `None` for an attempt.
     pub fn enter(&mut self, part: Option<Waiting>, now: Time) {
         if let Some((left, since)) = self.current {
@@ -63,11 +63,88 @@ impl QueueTimes {
     }
 }
 
-/// A pod in the scheduling queue, with its history (`QueuedPodInfo` in Kubernetes).
+/// The identity of an entity of the scheduling queue.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum EntityKey {
+    /// A pod that is scheduled alone.
+    Pod(PodKey),
+}
+
+/// What the scheduling queue holds: pods that are decided together, with the history of their
+/// attempts (`QueuedEntityInfo` in Kubernetes). A pod that is scheduled alone is an entity of size
+/// one.
 #[derive(Debug, Clone)]
-pub struct QueuedPod {
-    /// The pod as last seen.
-    pub pod: Arc<Pod>,
+pub enum QueuedEntity {
+    /// A pod that is scheduled alone.
+    Pod(QueuedPod),
+}
+
+impl QueuedEntity {
+    /// Returns the entity of a pod that is added to the queue at `now`.
+    pub fn of_pod(pod: Arc<Pod>, now: Time) -> Self {
+        Self::Pod(QueuedPod::new(pod, now))
+    }
+
+    /// Returns the identity of the entity.
+    pub fn key(&self) -> EntityKey {
+        match self {
+            Self::Pod(queued) => EntityKey::Pod(queued.pod.key.clone()),
+        }
+    }
+
+    /// Returns the UID of the object that the entity stands for.
+    pub fn uid(&self) -> &Uid {
+        match self {
+            Self::Pod(queued) => &queued.pod.uid,
+        }
+    }
+
+    /// Returns the priority by which QueueSort plugins order entities.
+    pub fn priority(&self) -> i32 {
+        match self {
+            Self::Pod(queued) => queued.pod.priority(),
+        }
+    }
+
+    /// Returns the scheduler name of the pods, which names their profile.
+    pub fn scheduler_name(&self) -> &Arc<str> {
+        match self {
+            Self::Pod(queued) => &queued.pod.spec.scheduler_name,
+        }
+    }
+
+    /// Returns the pods in the order in which they are placed; there is at least one.
+    pub fn pods(&self) -> &[QueuedPod] {
+        match self {
+            Self::Pod(queued) => std::slice::from_ref(queued),
+        }
+    }
+
+    /// Replaces one of the pods by a newer version.
+    pub fn set_pod(&mut self, pod: Arc<Pod>) {
+        match self {
+            Self::Pod(queued) => queued.set_pod(pod),
+        }
+    }
+
+    /// Returns the history of the entity.
+    pub fn history(&self) -> &History {
+        match self {
+            Self::Pod(queued) => &queued.history,
+        }
+    }
+
+    /// Returns the history of the entity, to be continued.
+    pub fn history_mut(&mut self) -> &mut History {
+        match self {
+            Self::Pod(queued) => &mut queued.history,
+        }
+    }
+}
+
+/// What has happened in the scheduling queue to an entity or to one of its pods.
+#[derive(Debug, Clone)]
+pub struct History {
     /// When it was added to the queue, or requeued after its last failed attempt.
     pub timestamp: Time,
     /// When it first entered the active queue; `None` until then.
@@ -90,17 +167,14 @@ pub struct QueuedPod {
     pub backoff_expiration: Option<Time>,
     /// Whether it was requeued because it was unschedulable for too long, not because of an event.
     pub flushed: bool,
-    /// The `PodScheduled` condition that was written last. The watch may not have shown it yet.
-    pub written_condition: Option<Arc<ScheduledCondition>>,
     /// The time that it has spent in each part of the queue.
     pub times: QueueTimes,
 }
 
-impl QueuedPod {
-    /// Creates the record of a pod added to the queue at `now`.
-    pub fn new(pod: Arc<Pod>, now: Time) -> Self {
+impl History {
+    /// Returns the history of what is added to the queue at `now`.
+    pub fn new(now: Time) -> Self {
         Self {
-            pod,
             timestamp: now,
             initial_attempt: None,
             attempts: 0,
@@ -112,9 +186,36 @@ impl QueuedPod {
             gating_plugin: None,
             backoff_expiration: None,
             flushed: false,
-            written_condition: None,
             times: QueueTimes::default(),
         }
+    }
+
+    /// Whether no plugin rejected it in its last attempt, because the attempt ended in an error.
+    pub fn has_no_rejector(&self) -> bool {
+        self.unschedulable_plugins.is_empty() && self.pending_plugins.is_empty()
+    }
+
+    /// Returns the plugins that rejected it in its last attempt, by name.
+    pub fn rejectors(&self) -> impl Iterator<Item = &PluginName> {
+        self.unschedulable_plugins.union(&self.pending_plugins)
+    }
+}
+
+/// A pod in the scheduling queue, with its history (`QueuedPodInfo` in Kubernetes).
+#[derive(Debug, Clone)]
+pub struct QueuedPod {
+    /// The pod as last seen.
+    pub pod: Arc<Pod>,
+    /// The `PodScheduled` condition that was written last. The watch may not have shown it yet.
+    pub written_condition: Option<Arc<ScheduledCondition>>,
+    /// What has happened to the pod in the queue.
+    pub history: History,
+}
+
+impl QueuedPod {
+    /// Creates the record of a pod added to the queue at `now`.
+    pub fn new(pod: Arc<Pod>, now: Time) -> Self {
+        Self { pod, written_condition: None, history: History::new(now) }
     }
 
     /// Replaces the pod by a newer version. The condition that was written is shared with a version that shows it.
@@ -126,11 +227,6 @@ impl QueuedPod {
             written.clone_from(shown);
         }
         self.pod = pod;
-    }
-
-    /// Whether no plugin rejected it in its last attempt, because the attempt ended in an error.
-    pub fn has_no_rejector(&self) -> bool {
-        self.unschedulable_plugins.is_empty() && self.pending_plugins.is_empty()
     }
 }
 

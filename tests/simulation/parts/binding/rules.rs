@@ -139,7 +139,7 @@ impl History {
             ) => {
                 let is_rejected = !matches!(attempt.outcome, Outcome::Error(_));
                 let queued = self.engine.queue().get(&attempt.pod.key);
-                let plugins = queued.map(|(_, queued)| &queued.unschedulable_plugins);
+                let plugins = queued.map(|(_, queued)| &queued.history.unschedulable_plugins);
                 let names = plugins.into_iter().flatten().map(|name| &**name);
                 let names: BTreeSet<&str> = names.collect();
                 let expected: BTreeSet<&str> =
@@ -352,8 +352,12 @@ impl History {
             let Some((Place::Unschedulable, queued)) = self.engine.queue().get(&pod.key) else {
                 continue;
             };
-            let waits_for_room =
-                queued.unschedulable_plugins.iter().map(|name| &**name).eq(["NodeResourcesFit"]);
+            let waits_for_room = queued
+                .history
+                .unschedulable_plugins
+                .iter()
+                .map(|name| &**name)
+                .eq(["NodeResourcesFit"]);
             if !waits_for_room || self.engine.queue().trial_for(&pod.key).is_some() {
                 continue;
             }

@@ -85,7 +85,7 @@ impl History<'_> {
         // No event says that the plugin lets pods pass now.
         let has_waited = |pod: &Pod| {
             let queued = self.engine.queue().get(&pod.key);
-            queued.is_some_and(|(_, own)| own.unschedulable_plugins.contains("Waits"))
+            queued.is_some_and(|(_, own)| own.history.unschedulable_plugins.contains("Waits"))
         };
         for pod in self.engine.pending().filter(|pod| !has_waited(pod)) {
             // No event says that a nomination was given up, as in kube-scheduler.

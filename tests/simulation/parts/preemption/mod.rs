@@ -575,7 +575,9 @@ impl<'r> History<'r> {
     fn waiting(&self) -> Vec<(PodKey, Uid, Time)> {
         let queue = self.engine.queue().iter();
         let waiting = queue.filter(|(place, _)| *place == Place::Unschedulable);
-        waiting.map(|(_, own)| (own.pod.key.clone(), own.pod.uid.clone(), own.timestamp)).collect()
+        waiting
+            .map(|(_, own)| (own.pod.key.clone(), own.pod.uid.clone(), own.history.timestamp))
+            .collect()
     }
 
     /// Without an event, pods that wait for one are moved only after five minutes, or when their pause has ended.

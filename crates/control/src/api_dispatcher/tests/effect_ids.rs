@@ -3,14 +3,14 @@
 use engine::ports::Ports;
 use engine::profile::{PluginRef, Profiles, SchedulerProfile};
 use engine::{Change, EffectId, Engine, EngineConfig, Input};
-use framework::{Attempt, Bind, BindStep, Handle, Plugin, QueueSort, QueuedPod, Registry, Time};
+use framework::{Attempt, Bind, BindStep, Handle, Plugin, QueueSort, QueuedEntity, Registry, Time};
 use testkit::pod;
 
 struct Minimal;
 
 impl QueueSort for Minimal {
-    fn less(&self, a: &QueuedPod, b: &QueuedPod, _: &Handle<'_>) -> bool {
-        a.timestamp < b.timestamp
+    fn less(&self, a: &QueuedEntity, b: &QueuedEntity, _: &Handle<'_>) -> bool {
+        a.history().timestamp < b.history().timestamp
     }
 }
 

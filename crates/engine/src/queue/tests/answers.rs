@@ -1,4 +1,4 @@
-//! Classes: unschedulable pods of one template that share the answer of an attempt.
+//! Unschedulable pods of one template that share the answer of an attempt.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ fn rejected(names: &[&str]) -> Harness {
 fn fail_next(harness: &mut Harness, rejector: &str) -> String {
     let mut queued = harness.pop();
     let name = queued.pod.key.name.to_string();
-    queued.template_rejected = true;
+    queued.history.template_rejected = true;
     harness.fail(queued, &[rejector]);
     name
 }
@@ -45,7 +45,7 @@ fn ended(harness: &mut Harness, pod: &Arc<Pod>) {
 }
 
 #[test]
-fn event_moves_one_pod_of_a_class() {
+fn event_moves_one_of_the_pods_that_share_an_answer() {
     let mut harness = rejected(&["a", "b", "c"]);
     harness.log.hints = 0;
     harness.notify(&pod_deleted(true));
@@ -87,7 +87,7 @@ fn next_pod_is_tried_if_the_tried_pod_is_deleted_changes_or_fails_alone() {
         }),
         ("rejected on its own", |harness, pod| {
             let mut queued = harness.pop();
-            queued.template_rejected = false;
+            queued.history.template_rejected = false;
             harness.fail(queued, &["Fit"]);
             harness.on(|queue, cx| queue.attempt_ended(&pod, cx));
         }),
@@ -101,7 +101,7 @@ fn next_pod_is_tried_if_the_tried_pod_is_deleted_changes_or_fails_alone() {
 }
 
 #[test]
-fn pod_that_leaves_its_class_during_a_trial_is_requeued() {
+fn pod_that_changes_during_the_trial_of_another_is_requeued() {
     let mut harness = rejected(&["a", "b"]);
     harness.notify(&pod_deleted(true));
     assert_eq!(moved(&harness), ["a"]);
@@ -110,23 +110,24 @@ fn pod_that_leaves_its_class_during_a_trial_is_requeued() {
 }
 
 #[test]
-fn pod_that_changes_during_its_attempt_does_not_answer_for_its_class() {
+fn pod_that_changes_during_its_attempt_does_not_answer_for_others() {
     let mut harness = rejected(&["a", "b"]);
     harness.notify(&pod_deleted(true));
     let mut queued = harness.pop();
     harness.update(&plain("a"), &relabelled("a"));
-    (queued.pod, queued.template_rejected) = (relabelled("a"), true);
+    (queued.pod, queued.history.template_rejected) = (relabelled("a"), true);
     harness.fail(queued, &["Claims"]);
     harness.on(|queue, cx| queue.attempt_ended(&relabelled("a"), cx));
     assert_eq!(harness.place("b"), Some(Place::Backoff));
 }
 
 #[test]
-fn class_takes_over_the_rejectors_of_the_pod_that_was_tried() {
+fn others_take_over_the_rejectors_of_the_pod_that_was_tried() {
     let mut harness = rejected(&["a", "b", "c"]);
     harness.notify(&pod_deleted(true));
     assert_eq!(fail_next(&mut harness, "Claims"), "a");
-    let rejectors = |name| harness.queue.get(&key(name)).unwrap().1.unschedulable_plugins.clone();
+    let rejectors =
+        |name| harness.queue.get(&key(name)).unwrap().1.history.unschedulable_plugins.clone();
     assert!(["a", "b", "c"].map(rejectors).iter().all(|own| own.iter().eq([&"Claims".into()])));
     harness.notify(&pod_deleted(true));
     assert!(moved(&harness).is_empty());
@@ -168,17 +169,17 @@ fn pods_that_waited_too_long_are_moved_each() {
 }
 
 #[test]
-fn classes_and_trials_end_with_their_pods() {
+fn shared_answers_and_trials_end_with_their_pods() {
     let mut harness = rejected(&["a", "b", "c"]);
     harness.notify(&node_event(ActionType::ADD));
     for name in ["b", "a", "c"] {
         harness.on(|queue, cx| queue.delete(&plain(name), cx));
     }
-    assert!(harness.queue.trials.len() == 0 && harness.queue.unschedulable.class_count() == 0);
+    assert!(harness.queue.trials.len() == 0 && harness.queue.unschedulable.answer_count() == 0);
 }
 
 #[test]
-fn looks_leave_the_turn_of_a_class_and_are_paced() {
+fn looks_leave_the_turn_of_the_pods_and_are_paced() {
     let mut harness = rejected(&["a", "b", "c"]);
     harness.wait(5_000);
     let mut looks = 0;
@@ -186,15 +187,20 @@ fn looks_leave_the_turn_of_a_class_and_are_paced() {
         harness.notify(&pod_deleted(true));
         assert_eq!((moved(&harness), harness.place("a")), (vec!["a".into()], Some(Place::Active)));
         let queued = harness.pop();
-        let before = (queued.attempts - 1, queued.unschedulable_count, queued.timestamp);
-        if !harness.queue.may_look(&queued, harness.now) {
+        let before = (
+            queued.history.attempts - 1,
+            queued.history.unschedulable_count,
+            queued.history.timestamp,
+        );
+        if !harness.queue.may_look(&queued.pod.uid, &queued.history, harness.now) {
             assert_eq!(before.0, 1, "no look counts");
             harness.fail(queued, &["Fit"]);
             break;
         }
         harness.put_back(queued);
         let (place, queued) = harness.queue.get(&key("a")).unwrap();
-        let after = (queued.attempts, queued.unschedulable_count, queued.timestamp);
+        let after =
+            (queued.history.attempts, queued.history.unschedulable_count, queued.history.timestamp);
         assert_eq!((place, after), (Place::Unschedulable, before));
         looks += 1;
     }
@@ -202,10 +208,13 @@ fn looks_leave_the_turn_of_a_class_and_are_paced() {
     harness.notify(&pod_deleted(true));
     assert_eq!(moved(&harness), ["b"]);
     let queued = harness.pop();
-    assert!(!harness.queue.may_look(&queued, harness.now));
+    assert!(!harness.queue.may_look(&queued.pod.uid, &queued.history, harness.now));
     harness.fail(queued, &["Fit"]);
     harness.wait(10);
     harness.notify(&pod_deleted(true));
     let queued = harness.pop();
-    assert!(harness.queue.may_look(&queued, harness.now), "a hundred a second");
+    assert!(
+        harness.queue.may_look(&queued.pod.uid, &queued.history, harness.now),
+        "a hundred a second"
+    );
 }

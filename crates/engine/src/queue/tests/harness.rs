@@ -6,8 +6,8 @@ use std::time::Duration;
 use framework::preemption::PreemptionProgress;
 use framework::{
     ActionType, Attempt, Bind, BindStep, Cluster, ClusterEvent, EventObjects, EventResource,
-    Filter, Handle, NodeView, Plugin, Pod, PodKey, PreEnqueue, QueueSort, QueuedPod, QueueingHint,
-    Registry, Status, Time,
+    Filter, Handle, NodeView, Plugin, Pod, PodKey, PreEnqueue, QueueSort, QueuedEntity, QueuedPod,
+    QueueingHint, Registry, Status, Time,
 };
 use testkit::{HandleParts, cluster, node, pod};
 
@@ -22,11 +22,12 @@ type Hint = Result<QueueingHint, String>;
 struct Sort;
 
 impl QueueSort for Sort {
-    fn less(&self, a: &QueuedPod, b: &QueuedPod, _: &Handle<'_>) -> bool {
-        for pod in [a, b] {
-            assert_ne!(pod.pod.labels.get("sort"), Some("trap"), "the trap snaps");
+    fn less(&self, a: &QueuedEntity, b: &QueuedEntity, _: &Handle<'_>) -> bool {
+        for queued in [a, b].into_iter().flat_map(QueuedEntity::pods) {
+            assert_ne!(queued.pod.labels.get("sort"), Some("trap"), "the trap snaps");
         }
-        (b.pod.priority(), a.timestamp) < (a.pod.priority(), b.timestamp)
+        let [a_time, b_time] = [a, b].map(|entity| entity.history().timestamp);
+        (b.priority(), a_time) < (a.priority(), b_time)
     }
 }
 
@@ -145,7 +146,7 @@ pub(crate) fn profiles() -> Profiles {
 /// A probe that keeps the reports of the queue.
 #[derive(Debug, Default)]
 pub(super) struct Log {
-    /// `queue event` of each pod that entered a queue.
+    /// `queue event` of each entity that entered a queue.
     pub(super) incoming: Vec<String>,
     pub(super) panics: Vec<String>,
     /// Number of evaluated hints.
@@ -211,21 +212,21 @@ impl Harness {
     }
 
     pub(super) fn try_pop(&mut self) -> Option<QueuedPod> {
-        self.on(Queue::pop)
+        self.on(Queue::pop).map(|QueuedEntity::Pod(queued)| queued)
     }
 
     /// Fails the attempt of a popped pod. Rejectors that start with `~` answered Pending.
     pub(super) fn fail(&mut self, mut queued: QueuedPod, rejectors: &[&str]) {
         let bare = |name: &&str| name.trim_start_matches('~').into();
         let pending = |name: &&&str| name.starts_with('~');
-        queued.unschedulable_plugins = rejectors.iter().map(bare).collect();
-        queued.pending_plugins = rejectors.iter().filter(pending).map(bare).collect();
-        self.on(|queue, cx| queue.add_unschedulable_if_not_present(queued, cx));
+        queued.history.unschedulable_plugins = rejectors.iter().map(bare).collect();
+        queued.history.pending_plugins = rejectors.iter().filter(pending).map(bare).collect();
+        self.on(|queue, cx| queue.add_unschedulable_if_not_present(QueuedEntity::Pod(queued), cx));
     }
 
     /// Puts a popped pod back after a look. The plugins that rejected it before reject it again.
     pub(super) fn put_back(&mut self, queued: QueuedPod) {
-        self.on(|queue, cx| queue.put_back_if_not_present(queued, cx));
+        self.on(|queue, cx| queue.put_back_if_not_present(QueuedEntity::Pod(queued), cx));
     }
 
     pub(super) fn notify(&mut self, event: &ObjectEvent) {

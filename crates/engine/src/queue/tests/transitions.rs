@@ -20,7 +20,7 @@ fn rejected_pod_waits_for_an_event_that_may_help() {
     assert_eq!(harness.place("p"), Some(Place::Active));
 
     let queued = harness.pop();
-    assert_eq!((queued.attempts, queued.initial_attempt), (1, Some(harness.now)));
+    assert_eq!((queued.history.attempts, queued.history.initial_attempt), (1, Some(harness.now)));
     assert_eq!(harness.place("p"), None);
     assert_eq!(
         harness.queue.counts(),
@@ -40,7 +40,7 @@ fn rejected_pod_waits_for_an_event_that_may_help() {
     assert_eq!(harness.place("p"), Some(Place::Backoff));
 
     let queued = harness.pop();
-    assert_eq!(queued.attempts, 2, "popped before its backoff ended: no pod was active");
+    assert_eq!(queued.history.attempts, 2, "popped before its backoff ended: no pod was active");
     harness.queue.done(&queued.pod.uid);
     assert_eq!(harness.queue.counts(), PendingPodCounts::default());
     assert!(harness.try_pop().is_none());
@@ -85,11 +85,11 @@ fn pod_that_failed_with_an_error_waits_out_its_backoff() {
     assert_eq!(harness.queue.next_deadline(), None);
 
     let queued = harness.pop();
-    assert_eq!(queued.consecutive_errors, 1);
+    assert_eq!(queued.history.consecutive_errors, 1);
     harness.fail(queued, &["Fit"]);
     let (_, queued) = harness.queue.get(&key("p")).unwrap();
-    assert_eq!((queued.consecutive_errors, queued.unschedulable_count), (0, 1));
-    assert_eq!(queued.timestamp, harness.now);
+    assert_eq!((queued.history.consecutive_errors, queued.history.unschedulable_count), (0, 1));
+    assert_eq!(queued.history.timestamp, harness.now);
 }
 
 #[test]
@@ -171,9 +171,9 @@ fn gated_pod_waits_for_an_event_of_its_gating_plugin() {
     let expected = "active UnschedulablePodUpdatePodSchedulingGatesEliminated";
     assert_eq!(harness.log.incoming.last().unwrap(), expected);
     let queued = harness.pop();
-    assert_eq!(queued.gating_plugin, None);
+    assert_eq!(queued.history.gating_plugin, None);
     assert_eq!(
-        queued.unschedulable_plugins,
+        queued.history.unschedulable_plugins,
         ["Gates".into()].into(),
         "kept until the next failure"
     );
@@ -197,7 +197,8 @@ fn pre_enqueue_runs_again_on_its_event_and_before_backoff() {
     harness.notify(&claim_event());
     assert_eq!(harness.place("p"), Some(Place::Gated), "gated instead of backing off");
     let (_, queued) = harness.queue.get(&key("p")).unwrap();
-    let rejectors: Vec<&str> = queued.unschedulable_plugins.iter().map(|name| &**name).collect();
+    let rejectors: Vec<&str> =
+        queued.history.unschedulable_plugins.iter().map(|name| &**name).collect();
     assert_eq!(rejectors, ["Claims", "Quota"]);
     harness.notify(&claim_event());
     assert_eq!(harness.place("p"), Some(Place::Gated));
@@ -256,7 +257,7 @@ fn pod_with_another_uid_replaces_the_old_pod() {
     harness.fail(queued, &["Deaf"]);
     harness.update(&first, &second);
     let (place, queued) = harness.queue.get(&key("p")).unwrap();
-    assert_eq!((place, queued.attempts), (Place::Active, 0));
+    assert_eq!((place, queued.history.attempts), (Place::Active, 0));
     harness.on(|queue, cx| queue.delete(&first, cx));
     assert_eq!(harness.place("p"), Some(Place::Active), "another pod was deleted");
     harness.on(|queue, cx| queue.delete(&second, cx));
@@ -429,7 +430,8 @@ fn last_gating_plugin_runs_first() {
     let both = || pod("p").label("quota", "wanted");
     let old = Arc::new(both().gate("example.com/hold").build());
     harness.add(&old);
-    let gate = |harness: &Harness| harness.queue.get(&key("p")).unwrap().1.gating_plugin.clone();
+    let gate =
+        |harness: &Harness| harness.queue.get(&key("p")).unwrap().1.history.gating_plugin.clone();
     assert_eq!(gate(&harness), Some(PluginName::from("Gates")));
     let ungated = Arc::new(both().build());
     harness.update(&old, &ungated);
@@ -507,14 +509,17 @@ fn look_before_the_end_of_the_backoff_leaves_the_backoff() {
     let mut harness = Harness::new();
     harness.add(&plain("p"));
     let queued = harness.pop();
-    assert!(!harness.queue.may_look(&queued, harness.now), "the first attempt counts");
+    assert!(
+        !harness.queue.may_look(&queued.pod.uid, &queued.history, harness.now),
+        "the first attempt counts"
+    );
     harness.fail(queued, &["Fit"]);
     harness.notify(&pod_deleted(true));
-    let expiration = harness.queue.get(&key("p")).unwrap().1.backoff_expiration;
+    let expiration = harness.queue.get(&key("p")).unwrap().1.history.backoff_expiration;
     assert!(expiration.is_some());
     harness.wait(500);
     let queued = harness.pop();
-    assert!(harness.queue.may_look(&queued, harness.now));
+    assert!(harness.queue.may_look(&queued.pod.uid, &queued.history, harness.now));
     harness.notify(&pod_deleted(true));
     harness.put_back(queued);
     assert_eq!(harness.place("p"), Some(Place::Backoff), "an event during the look may help");
@@ -523,12 +528,15 @@ fn look_before_the_end_of_the_backoff_leaves_the_backoff() {
     harness.put_back(queued);
     assert_eq!(harness.log.incoming, ["active PopFromBackoffQ", "unschedulable RepeatedRejection"]);
     let (place, queued) = harness.queue.get(&key("p")).unwrap();
-    assert_eq!((place, queued.backoff_expiration), (Place::Unschedulable, expiration));
-    assert_eq!((queued.attempts, queued.unschedulable_count), (1, 1));
+    assert_eq!((place, queued.history.backoff_expiration), (Place::Unschedulable, expiration));
+    assert_eq!((queued.history.attempts, queued.history.unschedulable_count), (1, 1));
     harness.wait(2_000);
     harness.notify(&pod_deleted(true));
     let queued = harness.pop();
-    assert!(!harness.queue.may_look(&queued, harness.now), "it did not back off");
+    assert!(
+        !harness.queue.may_look(&queued.pod.uid, &queued.history, harness.now),
+        "it did not back off"
+    );
 }
 
 #[test]
@@ -540,7 +548,14 @@ fn pod_that_waits_for_long_is_not_only_looked_at() {
     harness.notify(&pod_deleted(true));
     let queued = harness.pop();
     let longest = Duration::from_secs(300);
-    assert!(harness.queue.may_look(&queued, queued.timestamp + longest));
-    let later = queued.timestamp + longest + Duration::from_nanos(1);
-    assert!(!harness.queue.may_look(&queued, later), "an attempt counts in five minutes");
+    assert!(harness.queue.may_look(
+        &queued.pod.uid,
+        &queued.history,
+        queued.history.timestamp + longest
+    ));
+    let later = queued.history.timestamp + longest + Duration::from_nanos(1);
+    assert!(
+        !harness.queue.may_look(&queued.pod.uid, &queued.history, later),
+        "an attempt counts in five minutes"
+    );
 }

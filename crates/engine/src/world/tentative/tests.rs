@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use framework::{
     Attempt, AttemptMut, Bind, BindStep, Code, Command, EventResource, Handle, NominatedPods,
-    NominatingInfo, Plugin, QueueSort, QueuedPod, Registry, Reserve, Time,
+    NominatingInfo, Plugin, QueueSort, QueuedEntity, Registry, Reserve, Time,
 };
 use proptest::prelude::*;
 use serde_json::json;
@@ -30,7 +30,7 @@ type Ledger = Arc<Mutex<BTreeMap<Uid, String>>>;
 struct Rooms(Ledger);
 
 impl QueueSort for Rooms {
-    fn less(&self, _: &QueuedPod, _: &QueuedPod, _: &Handle<'_>) -> bool {
+    fn less(&self, _: &QueuedEntity, _: &QueuedEntity, _: &Handle<'_>) -> bool {
         false
     }
 }

@@ -61,7 +61,7 @@ macro_rules! scripts {
 }
 
 scripts! {
-    queue_sort: fn(&QueuedPod, &QueuedPod) -> bool;
+    queue_sort: fn(&QueuedEntity, &QueuedEntity) -> bool;
     pre_enqueue: fn(&Pod, &Handle<'_>) -> Status;
     pre_filter: fn(&Pod) -> Result<PreFilterResult, Status>;
     add_pod: fn(&mut CycleState, &Pod, &NodeView<'_>) -> Status;
@@ -192,7 +192,7 @@ macro_rules! script {
 }
 
 impl QueueSort for Fake {
-    fn less(&self, a: &QueuedPod, b: &QueuedPod, _: &Handle<'_>) -> bool {
+    fn less(&self, a: &QueuedEntity, b: &QueuedEntity, _: &Handle<'_>) -> bool {
         script!(self.queue_sort(a, b))
     }
 }

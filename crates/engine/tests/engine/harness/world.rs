@@ -30,8 +30,8 @@ pub(crate) fn world(plugins: impl IntoIterator<Item = Fake>) -> World {
 struct Sort;
 
 impl QueueSort for Sort {
-    fn less(&self, a: &QueuedPod, b: &QueuedPod, _: &Handle<'_>) -> bool {
-        (b.pod.priority(), a.timestamp) < (a.pod.priority(), b.timestamp)
+    fn less(&self, a: &QueuedEntity, b: &QueuedEntity, _: &Handle<'_>) -> bool {
+        (b.priority(), a.history().timestamp) < (a.priority(), b.history().timestamp)
     }
 }
 
@@ -598,6 +598,6 @@ impl World {
     /// Names of the plugins on record as rejectors of a queued pod.
     pub(crate) fn rejectors(&self, name: &str) -> Vec<String> {
         let (_, queued) = self.engine.queue().get(&key(name)).expect("the pod is queued");
-        queued.unschedulable_plugins.iter().map(ToString::to_string).collect()
+        queued.history.unschedulable_plugins.iter().map(ToString::to_string).collect()
     }
 }
