@@ -17,7 +17,7 @@ const PASSES_AFTER_REFUSAL: u32 = 100;
 pub(crate) struct Failures {
     /// Whether the last attempt found no node. The next one then looks at the verdicts before the ranking.
     pub(crate) last: bool,
-    rejections: Option<Rejections>,
+    rejections: Option<Box<Rejections>>,
     /// Number of failed attempts whose verdicts are not kept.
     waits: u32,
     post_filter: Option<PostFilterKept>,
@@ -38,7 +38,7 @@ impl Failures {
     /// Number of bytes.
     pub(super) fn bytes(&self) -> usize {
         let of_plugins = self.post_filter.as_ref().map_or(0, |own| own.kept.size());
-        self.rejections.as_ref().map_or(0, Rejections::bytes) + size_of::<u64>() * of_plugins
+        self.rejections.as_deref().map_or(0, Rejections::bytes) + size_of::<u64>() * of_plugins
     }
 
     /// Forgets the verdicts.
@@ -47,12 +47,12 @@ impl Failures {
     }
 
     /// Returns the verdicts.
-    pub(crate) const fn rejections_mut(&mut self) -> Option<&mut Rejections> {
-        self.rejections.as_mut()
+    pub(crate) fn rejections_mut(&mut self) -> Option<&mut Rejections> {
+        self.rejections.as_deref_mut()
     }
 
     pub(crate) fn keep(&mut self, rejections: Rejections) {
-        self.rejections = Some(rejections);
+        self.rejections = Some(Box::new(rejections));
     }
 
     /// Whether the verdicts of this attempt, which failed, may be kept.
@@ -71,7 +71,7 @@ impl Failures {
     /// nominated to it.
     fn are_local(&self, verdicts: &Arc<Verdicts>) -> bool {
         let own = self.rejections.as_ref().filter(|own| Arc::ptr_eq(own.verdicts(), verdicts));
-        own.is_some_and(Rejections::are_local)
+        own.is_some_and(|own| own.are_local())
     }
 
     /// Returns what PostFilter plugins have kept for the pods of the lane, until they

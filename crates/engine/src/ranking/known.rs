@@ -19,7 +19,8 @@ pub(crate) struct Known {
     pub(super) is_new: bool,
     /// Number of pods that are still decided without a ranking.
     waits: u32,
-    ranking: Option<Ranking>,
+    /// Boxed, because most lanes hold nothing.
+    ranking: Option<Box<Ranking>>,
     /// The local scores, if the lane does not share them.
     local: LocalScores,
     pub(crate) failures: Failures,
@@ -38,7 +39,7 @@ impl Known {
 
     pub(super) fn measure(&mut self) {
         let of_plugins = size_of::<u64>() * self.kept.size();
-        let ranking = self.ranking.as_ref().map_or(0, Ranking::bytes);
+        let ranking = self.ranking.as_deref().map_or(0, Ranking::bytes);
         self.bytes = ranking + self.local.bytes() + self.failures.bytes() + of_plugins;
     }
 

@@ -17,9 +17,13 @@ use crate::world::ChangeLog;
 /// Maximum number of lanes that are remembered. One more forgets the half that was used least
 /// recently.
 pub(super) const MAX_LANES: usize = 4096;
-/// Maximum number of bytes that all lanes hold together for each node: those of 1,000 rankings.
+/// Maximum number of bytes that all lanes hold together for each node beyond [`SMALL_CLUSTER`]:
+/// those of 1,000 rankings.
 const MAX_BYTES_PER_NODE: usize = 3 << 10;
-/// Maximum number of bytes that all lanes hold together in a small cluster.
+/// Number of nodes up to which a ranking is made sooner than a pod is bound.
+const SMALL_CLUSTER: usize = 5_000;
+/// Maximum number of bytes that all lanes hold together in a small cluster: those of 300 rankings of
+/// 5,000 nodes.
 const MAX_BYTES_OF_SMALL_CLUSTER: usize = 4 << 20;
 /// Maximum number of bytes that all lanes hold together: those of 1,000 rankings of a million
 /// nodes.
@@ -122,7 +126,8 @@ impl Rankings {
     }
 
     fn max_bytes(&self) -> usize {
-        (MAX_BYTES_PER_NODE * self.nodes).clamp(MAX_BYTES_OF_SMALL_CLUSTER, MAX_BYTES)
+        let others = self.nodes.saturating_sub(SMALL_CLUSTER);
+        (MAX_BYTES_OF_SMALL_CLUSTER + MAX_BYTES_PER_NODE * others).min(MAX_BYTES)
     }
 
     /// Forgets what was used least recently if all lanes hold too much. An eighth of the memory is

@@ -80,7 +80,9 @@ fn what_was_used_least_recently_is_emptied_if_all_hold_too_much() {
 #[test]
 fn limit_follows_the_number_of_nodes() {
     let limit = |nodes| Rankings { nodes, ..Rankings::default() }.max_bytes();
-    assert_eq!([1, 5_000, 1 << 20, 1 << 30].map(limit), [4 << 20, 15_360_000, 3 << 30, 3 << 30]);
+    let small = 4 << 20;
+    let expected = [small, small, small + 15_360_000, 3 << 30];
+    assert_eq!([1, 5_000, 10_000, 1 << 30].map(limit), expected);
 }
 
 #[test]
