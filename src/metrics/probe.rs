@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use engine::ports::{Count, Point, Probe, Span};
 use framework::{ClusterEvent, Code, ExtensionPoint, PluginName};
 use plugins::{default_preemption, volume_binding};
-use prometheus::{Histogram, IntCounter};
+use prometheus::{Gauge, Histogram, IntCounter};
 use tracing::error;
 
-use super::scheduler::Plugins;
+use super::scheduler::{Attempts, Plugins};
 use super::{EVALUATED, Metrics, unix_time};
 
 /// Calls of single plugins are timed in every tenth attempt, as in kube-scheduler.
@@ -40,6 +40,15 @@ pub struct EngineProbe {
     events: Children<ClusterEvent, Histogram>,
     incoming: Children<(&'static str, String), IntCounter>,
     binding_errors: Children<String, IntCounter>,
+    api_calls: Children<(&'static str, Code), ApiCall>,
+    last_attempt: Option<Gauge>,
+}
+
+/// The metrics of API calls of one kind with one result.
+#[derive(Debug)]
+struct ApiCall {
+    executions: IntCounter,
+    duration: Histogram,
 }
 
 impl EngineProbe {
@@ -56,6 +65,8 @@ impl EngineProbe {
             events: Children::default(),
             incoming: Children::default(),
             binding_errors: Children::default(),
+            api_calls: Children::default(),
+            last_attempt: None,
         }
     }
 
@@ -165,6 +176,16 @@ impl EngineProbe {
         self.binding_errors.get(|known| known == label, make)
     }
 
+    fn api_call(&mut self, call_type: &'static str, code: Code) -> &ApiCall {
+        let (family, key) = (&self.metrics.api_calls, (call_type, code));
+        let labels = &[call_type, result(code)];
+        let make = || {
+            let executions = family.executions.with_label_values(labels);
+            (key, ApiCall { executions, duration: family.duration.with_label_values(labels) })
+        };
+        self.api_calls.get(|known| *known == key, make)
+    }
+
     fn incoming(&mut self, queue: &'static str, event: &str) -> &IntCounter {
         let family = &self.metrics.queues.incoming;
         let make = || ((queue, event.to_owned()), family.with_label_values(&[queue, event]));
@@ -180,7 +201,10 @@ impl Probe for EngineProbe {
                 self.follow_resets();
                 self.attempts += 1;
                 self.enter(profile);
-                self.metrics.attempts.last_attempt.with_label_values::<&str>(&[]).set(unix_time());
+                let family = &self.metrics.attempts.last_attempt;
+                let gauge =
+                    self.last_attempt.get_or_insert_with(|| family.with_label_values::<&str>(&[]));
+                gauge.set(unix_time());
             }
             Span::Point(_, profile) => self.enter(profile),
             Span::Change => self.follow_resets(),
@@ -207,19 +231,20 @@ impl Probe for EngineProbe {
     }
 
     fn count(&mut self, count: Count<'_>) {
-        let Metrics { attempts: family, plugins, bindings, api_calls, engine, .. } = &*self.metrics;
+        let Metrics { attempts: family, plugins, bindings, engine, .. } = &*self.metrics;
         match count {
             Count::Event(event) => self.event_handled(event),
             Count::Incoming { queue, event } => self.incoming(queue, event).inc(),
             Count::Attempt { result, profile } => {
-                family.total.with_label_values(&[result, profile]).inc();
                 self.enter(profile);
+                self.profiles[self.current].attempts(result, &self.metrics.attempts).inc();
             }
             Count::Scheduled {
                 profile, attempts, took, since_first_active, after_flush, ..
             } => {
-                let duration = family.duration.with_label_values(&["scheduled", profile]);
-                duration.observe(took.as_secs_f64());
+                self.enter(profile);
+                let family = &self.metrics.attempts;
+                self.profiles[self.current].scheduled(family).observe(took.as_secs_f64());
                 family.pod_scheduled(attempts, since_first_active, after_flush);
             }
             Count::Point { point, profile, code, took, .. } => {
@@ -246,9 +271,9 @@ impl Probe for EngineProbe {
             }
             Count::DecisionAge(age) => bindings.decision_age.observe(age.as_secs_f64()),
             Count::ApiCall { call_type, code, took } => {
-                let labels = &[call_type, result(code)];
-                api_calls.executions.with_label_values(labels).inc();
-                api_calls.duration.with_label_values(labels).observe(took.as_secs_f64());
+                let metrics = self.api_call(call_type, code);
+                metrics.executions.inc();
+                metrics.duration.observe(took.as_secs_f64());
             }
             Count::Evicted { code, took } => {
                 let labels = &[result(code)];
@@ -272,6 +297,8 @@ struct Profile {
     name: String,
     points: Children<(Point, Code), Histogram>,
     evaluations: Children<(Point, PluginName), IntCounter>,
+    attempts: Children<&'static str, IntCounter>,
+    scheduled: Option<Histogram>,
 }
 
 impl Profile {
@@ -279,6 +306,19 @@ impl Profile {
         let key = (point, code);
         let labels = [point.name(), code.name(), self.name.as_str()];
         self.points.get(|known| *known == key, || (key, plugins.point.with_label_values(&labels)))
+    }
+
+    /// Returns the number of attempts with this result.
+    fn attempts(&mut self, result: &'static str, family: &Attempts) -> &IntCounter {
+        let labels = [result, self.name.as_str()];
+        self.attempts
+            .get(|known| *known == result, || (result, family.total.with_label_values(&labels)))
+    }
+
+    /// Returns the durations of attempts that bound their pods.
+    fn scheduled(&mut self, family: &Attempts) -> &Histogram {
+        let labels = ["scheduled", self.name.as_str()];
+        self.scheduled.get_or_insert_with(|| family.duration.with_label_values(&labels))
     }
 
     /// Counts a call at the four extension points that kube-scheduler counts. PreFilter and
