@@ -15,7 +15,7 @@ use control::reflector::{
     CallId, Input, ListWatch, NamespacedName, ObjectMeta, Options, Output, Reflector, WatchEvent,
 };
 use engine::{Change, Engine};
-use framework::{EventResource, Pod, Time};
+use framework::{EventResource, ObjectKey, Pod, Time};
 use serde_json::{Value, json};
 
 /// As in the program.
@@ -176,8 +176,8 @@ fn volume(number: usize) -> Change {
 }
 
 fn change(kind: EventResource, namespace: &str, name: &str, object: Value) -> Change {
-    let (namespace, name) = (namespace.into(), name.into());
-    Change::Object { kind, namespace, name, object: Some(Arc::new(object)) }
+    let key = ObjectKey::namespaced(kind, namespace.into(), name.into());
+    Change::decode(key, Some(object)).expect("the object decodes")
 }
 
 /// Returns the resident set as reported by Linux.

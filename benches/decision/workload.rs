@@ -1,9 +1,7 @@
 //! Applications with spread or affinity, and clusters full of their pods.
 
-use std::sync::Arc;
-
 use engine::{Change, Engine, EngineConfig};
-use framework::{EventResource, Pod, api};
+use framework::{EventResource, ObjectKey, Pod, api};
 use serde_json::{Value, json};
 
 use crate::support;
@@ -98,8 +96,8 @@ impl Workload {
         };
         let parts = 100 * self.pods_per_node / FILL_PERCENT;
         let (cpu, memory, _) = support::capacity(node);
-        let size = (cpu as usize / parts, memory as usize * 1024 / parts);
-        let pod = Application { number: application, ask }.pod(number, size);
+        let (cpu, memory) = (cpu as usize / parts, memory as usize * 1024 / parts);
+        let pod = Application { number: application, ask }.pod(number, cpu, memory);
         Pod { node_name: Some(support::node_name(node).into()), ..pod }
     }
 
@@ -107,7 +105,7 @@ impl Workload {
     pub(crate) fn pod(&self, number: usize) -> Pod {
         let application = number % self.applications;
         let ask = self.shape.ask(application);
-        Application { number: application, ask }.pod(self.pods() + number, (100, 128))
+        Application { number: application, ask }.pod(self.pods() + number, 100, 128)
     }
 }
 
@@ -139,16 +137,15 @@ impl Application {
             (EventResource::ReplicaSet, json!({ "matchLabels": labels })),
         ];
         let objects = objects.into_iter().filter(|_| self.is_replicated());
-        objects.map(move |(kind, selector)| Change::Object {
-            kind,
-            namespace: self.namespace().into(),
-            name: name.as_str().into(),
-            object: Some(Arc::new(json!({ "spec": { "selector": selector } }))),
+        objects.map(move |(kind, selector)| {
+            let key = ObjectKey::namespaced(kind, self.namespace().into(), name.as_str().into());
+            let object = json!({ "spec": { "selector": selector } });
+            Change::decode(key, Some(object)).expect("the object decodes")
         })
     }
 
     /// Returns a pod that requests this much milli-CPU and MiB of memory.
-    fn pod(&self, number: usize, (cpu, memory): (usize, usize)) -> Pod {
+    fn pod(&self, number: usize, cpu: usize, memory: usize) -> Pod {
         let name = self.name();
         let kind = if self.is_replicated() { "ReplicaSet" } else { "DaemonSet" };
         let pod = json!({

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use engine::ports::Ports;
 use engine::{Change, EffectKind, Engine, EngineConfig, Input, Outcome};
-use framework::{Answer, EventResource, Pod, Time};
+use framework::{Answer, EventResource, ObjectKey, Pod, Time};
 use serde_json::Value;
 
 use text::text;
@@ -166,8 +166,7 @@ fn carry_out(engine: &mut Engine, pod: &Pod, mut claim: Option<Value>) -> Durati
     let (key, uid) = (pod.key.clone(), pod.uid.clone());
     support::apply(engine, Change::PodDeleted { key, uid });
     if let Some(claim) = claim {
-        let Change::Object { kind, namespace, name, .. } = change(&claim) else { return took };
-        support::apply(engine, Change::Object { kind, namespace, name, object: None });
+        support::apply(engine, Change::ObjectDeleted(key_of(&claim)));
     }
     engine.take_effects();
     took
@@ -179,11 +178,10 @@ fn version(claim: &Value) -> &str {
 
 /// Returns the claim as the watch shows it.
 fn change(claim: &Value) -> Change {
+    Change::decode(key_of(claim), Some(claim.clone())).expect("the claim decodes")
+}
+
+fn key_of(claim: &Value) -> ObjectKey {
     let text = |field: &str| claim["metadata"][field].as_str().expect("a text").into();
-    Change::Object {
-        kind: EventResource::ResourceClaim,
-        namespace: text("namespace"),
-        name: text("name"),
-        object: Some(claim.clone().into()),
-    }
+    ObjectKey::namespaced(EventResource::ResourceClaim, text("namespace"), text("name"))
 }

@@ -1,7 +1,5 @@
 //! Clusters full of pods of low priority, and preemptors.
 
-use std::sync::Arc;
-
 use engine::{Change, Engine, EngineConfig};
 use framework::{EventResource, Pod, PodVolume, api};
 use serde_json::{Value, json};
@@ -119,15 +117,12 @@ impl Workload {
     fn budget(&self, app: &str) -> Option<Change> {
         let allowed = self.shape.disruptions_allowed?;
         let object = json!({
+            "metadata": { "namespace": NAMESPACE, "name": app },
             "spec": { "selector": { "matchLabels": { "app": app } } },
             "status": { "disruptionsAllowed": allowed },
         });
-        Some(Change::Object {
-            kind: EventResource::PodDisruptionBudget,
-            namespace: NAMESPACE.into(),
-            name: app.into(),
-            object: Some(Arc::new(object)),
-        })
+        let budget = testkit::object(EventResource::PodDisruptionBudget, object);
+        Some(Change::Object(Box::new(budget)))
     }
 
     /// Returns a tenth of the capacity of the node.

@@ -1,9 +1,7 @@
 //! API objects, for the benchmarks.
 
-use std::sync::Arc;
-
 use engine::Change;
-use framework::EventResource;
+use framework::{EventResource, ObjectKey};
 use serde_json::{Value, json};
 
 /// Returns an object of any kind.
@@ -19,6 +17,6 @@ pub(crate) fn object(
     metadata["namespace"] = json!(namespace);
     metadata["uid"] = json!(format!("uid-{name}"));
     metadata["resourceVersion"] = json!("1");
-    let (namespace, name, object) = (namespace.into(), name.into(), Some(Arc::new(object)));
-    Change::Object { kind, namespace, name, object }
+    let key = ObjectKey::namespaced(kind, namespace.into(), name.into());
+    Change::decode(key, Some(object)).expect("the object decodes")
 }

@@ -215,14 +215,7 @@ impl Replay {
     }
 
     fn add_object(&mut self, kind: EventResource, object: Value) {
-        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
-        let (namespace, name) = (text("namespace"), text("name"));
-        self.apply(Change::Object {
-            kind,
-            namespace: namespace.as_str().into(),
-            name: name.as_str().into(),
-            object: Some(Arc::new(object)),
-        });
+        self.apply(Change::Object(Box::new(testkit::object(kind, object))));
     }
 
     fn add_node(&mut self, number: usize) {

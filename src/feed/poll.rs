@@ -179,10 +179,11 @@ mod tests {
                     panic!("only updates are sent")
                 };
                 for update in updates {
-                    let Change::Object { name, object, .. } = update.change else {
-                        panic!("an object")
-                    };
-                    changes.push((name.to_string(), object.is_some()));
+                    changes.push(match update.change {
+                        Change::Object(object) => (object.name().to_string(), true),
+                        Change::ObjectDeleted(key) => (key.name.to_string(), false),
+                        _ => panic!("an object"),
+                    });
                 }
             }
             changes

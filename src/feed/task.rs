@@ -1,12 +1,10 @@
 //! Tasks of plugins that report objects.
 
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
 
 use engine::Change;
-use framework::{EventResource, FeedFuture, FeedSink};
-use serde_json::Value;
+use framework::{FeedFuture, FeedSink, ObjectKey};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::time::Instant;
 use tracing::warn;
@@ -34,8 +32,16 @@ pub(super) async fn run<M>(
     let (sender, changes) = mpsc::unbounded_channel();
     let resource = kind.resource.clone();
     let sink = FeedSink::new(move |namespace, name, object| {
-        // The receiver is only gone when the daemon stops: `forward` does not end while there is a sink.
-        let _ = sender.send(change(&resource, namespace, name, object));
+        let key = ObjectKey::namespaced(resource.clone(), namespace.into(), name.into());
+        match Change::decode(key, object) {
+            // The receiver is only gone when the daemon stops: `forward` does not end while there
+            // is a sink.
+            Ok(change) => drop(sender.send(change)),
+            Err(err) => {
+                let resource = resource.name();
+                warn!(resource, namespace, name, %err, "Left out an undecodable object of a feed");
+            }
+        }
     });
     let running = async {
         let mut pause = PAUSE;
@@ -56,15 +62,6 @@ pub(super) async fn run<M>(
     never
 }
 
-fn change(kind: &EventResource, namespace: &str, name: &str, object: Option<Value>) -> Change {
-    Change::Object {
-        kind: kind.clone(),
-        namespace: namespace.into(),
-        name: name.into(),
-        object: object.map(Arc::new),
-    }
-}
-
 /// Sends changes to the scheduling loop until every sink is dropped.
 async fn forward<M>(mut changes: UnboundedReceiver<Change>, events: &EventSender<M>) {
     let mut batch = Vec::new();
@@ -75,6 +72,9 @@ async fn forward<M>(mut changes: UnboundedReceiver<Change>, events: &EventSender
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use framework::EventResource;
     use serde_json::json;
 
     use super::*;
@@ -104,10 +104,11 @@ mod tests {
         for event in events.iter() {
             let LoopEvent::Updates(updates, _) = event else { panic!("only updates are sent") };
             for update in updates {
-                let Change::Object { name, object, .. } = update.change else {
-                    panic!("an object")
-                };
-                names.push(format!("{}{name}", if object.is_some() { "" } else { "-" }));
+                names.push(match update.change {
+                    Change::Object(object) => object.name().to_string(),
+                    Change::ObjectDeleted(key) => format!("-{}", key.name),
+                    _ => panic!("an object"),
+                });
             }
         }
         names

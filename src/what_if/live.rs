@@ -7,7 +7,7 @@ use dry_run::cluster::{Error, Question};
 use dry_run::what_if::{self, Limits, Sides, WhatIf};
 use dry_run::{Limit, Settings};
 use explain::ClusterCopy;
-use framework::{Pod, PodKey, Registry};
+use framework::{ObjectKey, Pod, PodKey, Registry};
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::{Application, Change, dump_of, settings};
@@ -184,9 +184,8 @@ fn known(copy: ClusterCopy) -> Input {
         }
     }
     let objects = objects.into_iter().filter_map(|stored| {
-        let raw: Box<RawValue> = to_raw_value(&*stored.json()?).ok()?;
-        let (kind, name) = (stored.kind, stored.name);
-        let (namespace, name) = (name.namespace, name.name);
+        let raw: Box<RawValue> = to_raw_value(&*stored.json()).ok()?;
+        let ObjectKey { kind, namespace, name } = stored.key().clone();
         Some(WatchedObject { kind, namespace, name, object: raw.into() })
     });
     Input { nodes, pods, objects: objects.collect(), ..Input::default() }

@@ -52,10 +52,14 @@ pub(super) fn reduced(kind: &EventResource, mut object: Value) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use framework::check_object;
+    use framework::{DecodeError, Object, ObjectKey};
     use serde_json::json;
 
     use super::*;
+
+    fn check(kind: &EventResource, object: &Value) -> Result<(), DecodeError> {
+        Object::check(&ObjectKey::cluster_scoped(kind.clone(), "x".into()), object)
+    }
 
     #[test]
     fn only_labels_and_selectors_are_kept() {
@@ -114,7 +118,7 @@ mod tests {
             (EventResource::ReplicaSet, json!({"spec": {"selector": "a=b"}}), "spec.selector"),
         ];
         for (kind, object, expected) in rows {
-            let error = check_object(&kind, &reduced(&kind, object)).unwrap_err().to_string();
+            let error = check(&kind, &reduced(&kind, object)).unwrap_err().to_string();
             assert!(error.contains(expected), "{kind:?}: {error}");
         }
     }
@@ -126,7 +130,7 @@ mod tests {
                 [EventResource::Namespace, EventResource::Service, EventResource::ReplicaSet]
             {
                 let kept = reduced(&kind, object.clone());
-                assert_eq!(check_object(&kind, &kept), Ok(()), "{kind:?}");
+                assert_eq!(check(&kind, &kept), Ok(()), "{kind:?}");
                 assert_eq!(kept, Value::Null, "{kind:?}");
             }
         }

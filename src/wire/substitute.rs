@@ -58,12 +58,16 @@ fn add_devices(status: &Value, results: &mut Vec<Value>) {
 
 #[cfg(test)]
 mod tests {
-    use framework::check_object;
+    use framework::{Object, ObjectKey};
 
     use super::*;
 
+    fn check(kind: &EventResource, object: &Value) -> Result<(), DecodeError> {
+        Object::check(&ObjectKey::cluster_scoped(kind.clone(), "x".into()), object)
+    }
+
     fn substitute_of(kind: &EventResource, object: &Value) -> Option<Value> {
-        substitute(kind, object, &check_object(kind, object).unwrap_err())
+        substitute(kind, object, &check(kind, object).unwrap_err())
     }
 
     #[test]
@@ -79,7 +83,7 @@ mod tests {
             },
         });
         let found = substitute_of(&kind, &object).unwrap();
-        assert_eq!(check_object(&kind, &found), Ok(()));
+        assert_eq!(check(&kind, &found), Ok(()));
         let results = &found["status"]["allocation"]["devices"]["results"];
         let names: Vec<_> = results.as_array().unwrap().iter().map(|own| &own["device"]).collect();
         assert_eq!(names, ["x", "y"]);
@@ -92,7 +96,7 @@ mod tests {
         let kind = EventResource::PodDisruptionBudget;
         let object = json!({"metadata": {"name": "b", "namespace": "a"}, "spec": "none"});
         let found = substitute_of(&kind, &object).unwrap();
-        assert_eq!(check_object(&kind, &found), Ok(()));
+        assert_eq!(check(&kind, &found), Ok(()));
         assert_eq!(found["spec"], json!({"selector": {}}));
     }
 

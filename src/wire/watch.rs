@@ -11,7 +11,7 @@ use std::time::Duration;
 use control::reflector::{NamespacedName, ObjectMeta, Page, StatusError, Undecodable, WatchEvent};
 use engine::Change;
 use framework::protobuf::{self, Message};
-use framework::{EventResource, Extra, ExtraFields, Node, Pod, PodKey, Uid, api, check_object};
+use framework::{EventResource, Extra, ExtraFields, Node, ObjectKey, Pod, PodKey, Uid, api};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -237,7 +237,7 @@ impl Decoder {
             EventResource::Pod => {
                 Change::PodDeleted { key: PodKey { namespace, name }, uid: meta.uid }
             }
-            kind => Change::Object { kind: kind.clone(), namespace, name, object: None },
+            kind => Change::ObjectDeleted(ObjectKey::namespaced(kind.clone(), namespace, name)),
         }
     }
 
@@ -307,31 +307,21 @@ impl Decoder {
     fn other(&self, raw: &RawValue) -> Decoded {
         let meta = Encoded::Json(raw).identity().map_err(|error| undecodable(None, error))?.meta();
         let object = match serde_json::from_str(raw.get()) {
-            Ok(object) => reduced(&self.resource, object),
+            Ok(object) => Arc::new(reduced(&self.resource, object)),
             Err(error) => return Err(undecodable(Some(meta), error)),
         };
-        match check_object(&self.resource, &object) {
-            Ok(()) => {
-                let update = self.update(&meta, object);
-                Ok((meta, update))
-            }
+        let NamespacedName { namespace, name } = meta.key.clone();
+        let key = ObjectKey::namespaced(self.resource.clone(), namespace, name);
+        match Change::decode(key.clone(), Some(object.clone())) {
+            Ok(change) => Ok((meta, change.into())),
             Err(error) => {
                 let substitute = substitute(&self.resource, &object, &error);
-                let substitute = substitute.map(|object| self.update(&meta, object));
+                let substitute = substitute.and_then(|own| Change::decode(key, Some(own)).ok());
+                let substitute = substitute.map(Update::from);
                 let unreadable = undecodable(Some(meta), error);
                 Err(Box::new(Undecodable { substitute, ..*unreadable }))
             }
         }
-    }
-
-    fn update(&self, meta: &ObjectMeta, object: Value) -> Update {
-        let change = Change::Object {
-            kind: self.resource.clone(),
-            namespace: meta.key.namespace.clone(),
-            name: meta.key.name.clone(),
-            object: Some(Arc::new(object)),
-        };
-        change.into()
     }
 }
 
@@ -561,8 +551,8 @@ mod tests {
         let object_of = |ready| {
             let object = replica_set(json!({"matchLabels": {"app": "web"}}), ready);
             match event(&decoder, "MODIFIED", &object) {
-                WatchEvent::Updated(_, Update { change: Change::Object { object, .. }, .. }) => {
-                    object
+                WatchEvent::Updated(_, Update { change: Change::Object(object), .. }) => {
+                    object.json()
                 }
                 other => panic!("a changed object is expected, not {other:?}"),
             }

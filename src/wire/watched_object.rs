@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use framework::{EventResource, Pod, PodAffinity, PodAffinityTerm, check_object};
+use framework::{EventResource, ObjectKey, Pod, PodAffinity, PodAffinityTerm};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
@@ -51,7 +51,9 @@ impl WatchedObject {
                 object: to_raw(object)?,
             })
         };
-        let Err(error) = check_object(kind, &object) else {
+        let key =
+            ObjectKey::namespaced(kind.clone(), namespace.as_str().into(), name.as_str().into());
+        let Err(error) = framework::Object::check(&key, &object) else {
             if *kind == EventResource::Namespace {
                 // The API server adds this label.
                 object["metadata"]["labels"][NAME_LABEL] = name.as_str().into();

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use engine::classify::{node_updates, pod_resource, pod_updates};
 use framework::{
-    ActionType, ClusterEvent, EventObjects, EventRegistration, EventResource, Node, Plugin,
+    ActionType, ClusterEvent, EventObjects, EventRegistration, EventResource, Node, Object, Plugin,
     PluginArgs, Pod, QueueingHint,
 };
 use serde_json::{Map, Value, json};
@@ -94,14 +94,14 @@ fn arguments<'a>(name: &str, profile: &'a Value) -> &'a Value {
 }
 
 /// Decodes the objects of an event.
-enum Objects<'a> {
+enum Objects {
     Pod(Option<Pod>, Option<Pod>),
     Node(Option<Node>, Option<Node>),
-    Other(Option<&'a Value>, Option<&'a Value>),
+    Other(Option<Object>, Option<Object>),
 }
 
-impl<'a> Objects<'a> {
-    fn of(case: &'a Value) -> Result<Self, String> {
+impl Objects {
+    fn of(case: &Value) -> Result<Self, String> {
         let present = |key: &str| Some(&case[key]).filter(|object| !object.is_null());
         let (old, new) = (present("old"), present("new"));
         let kind = new.or(old).and_then(|object| object["kind"].as_str());
@@ -112,7 +112,11 @@ impl<'a> Objects<'a> {
             Some("Node") => {
                 Self::Node(old.map(world::node).transpose()?, new.map(world::node).transpose()?)
             }
-            _ => Self::Other(old, new),
+            Some(kind) => {
+                let decoded = |object: &Value| world::object(kind, object);
+                Self::Other(old.map(decoded).transpose()?, new.map(decoded).transpose()?)
+            }
+            None => Self::Other(None, None),
         })
     }
 
@@ -120,12 +124,12 @@ impl<'a> Objects<'a> {
         match self {
             Self::Pod(old, new) => EventObjects::Pod { old: old.as_ref(), new: new.as_ref() },
             Self::Node(old, new) => EventObjects::Node { old: old.as_ref(), new: new.as_ref() },
-            Self::Other(old, new) => EventObjects::Other { old: *old, new: *new },
+            Self::Other(old, new) => EventObjects::Other { old: old.as_ref(), new: new.as_ref() },
         }
     }
 }
 
-fn event(event: &Value, objects: &Objects<'_>) -> Result<ClusterEvent, String> {
+fn event(event: &Value, objects: &Objects) -> Result<ClusterEvent, String> {
     let (resource, action) = (event["resource"].as_str(), event["action"].as_str());
     let resource = match objects {
         Objects::Pod(old, new) => new.as_ref().or(old.as_ref()).map(pod_resource),

@@ -7,7 +7,9 @@ use std::time::Duration;
 use engine::cycle::Form;
 use engine::ports::Ports;
 use engine::{Change, EffectKind, Engine, EngineConfig, Evaluation, Input, Outcome, TieBreak};
-use framework::{Answer, Cluster, EventResource, Handle, Node, Pod, PodKey, Time, Uid, api};
+use framework::{
+    Answer, Cluster, EventResource, Handle, Node, Object, ObjectKey, Pod, PodKey, Time, Uid, api,
+};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -117,10 +119,10 @@ impl World {
     /// `of`.
     fn apply_other(&mut self, kind: &str, of: &Value, object: Option<&Value>) {
         let Some(kind) = OTHERS.iter().find(|known| plain_name(known) == kind) else { return };
-        let metadata = if of["metadata"].is_null() { of } else { &of["metadata"] };
-        let PodKey { namespace, name } = key(&metadata["namespace"], &metadata["name"]);
-        let object = object.cloned().map(Arc::new);
-        self.change(Change::Object { kind: kind.clone(), namespace, name, object });
+        // An object that does not decode is left out, as by the decoder of the daemon.
+        if let Ok(change) = Change::decode(object_key(kind, of), object.cloned()) {
+            self.change(change);
+        }
     }
 
     /// Applies a pod.
@@ -225,4 +227,18 @@ pub(crate) fn node(object: &Value) -> Result<Node, String> {
 
 fn key(namespace: &Value, name: &Value) -> PodKey {
     PodKey::new(namespace.as_str().unwrap_or_default(), name.as_str().unwrap_or_default())
+}
+
+/// Returns the key of an object of a kind, or of the step that deletes it.
+fn object_key(kind: &EventResource, of: &Value) -> ObjectKey {
+    let metadata = if of["metadata"].is_null() { of } else { &of["metadata"] };
+    let PodKey { namespace, name } = key(&metadata["namespace"], &metadata["name"]);
+    ObjectKey::namespaced(kind.clone(), namespace, name)
+}
+
+/// Decodes an object of a kind other than node and pod.
+pub(crate) fn object(kind: &str, object: &Value) -> Result<Object, String> {
+    let known = OTHERS.iter().find(|known| plain_name(known) == kind);
+    let known = known.ok_or_else(|| format!("no plugin reads a {kind}"))?;
+    Object::decode(object_key(known, object), object.clone()).map_err(|error| error.to_string())
 }

@@ -1,8 +1,6 @@
 //! Pods that fit nowhere: the answer from what is known of their class is that of a full pass, and the victims of
 //! preemption are the same.
 
-use std::sync::Arc;
-
 use engine::Change;
 use engine::cycle::Form;
 use fastrand::Rng;
@@ -84,8 +82,7 @@ fn budget(app: usize, allowed: u8) -> Change {
         "spec": {"selector": {"matchLabels": {"app": format!("a{app}")}}},
         "status": {"disruptionsAllowed": allowed},
     });
-    let (kind, object) = (EventResource::PodDisruptionBudget, Some(Arc::new(object)));
-    Change::Object { kind, namespace: "default".into(), name: "budget".into(), object }
+    Change::Object(Box::new(testkit::object(EventResource::PodDisruptionBudget, object)))
 }
 
 /// Runs one history by the full pass, by rankings, and in every third history by rankings of which each decision is

@@ -18,7 +18,7 @@ use engine::ports::{Count, Ports, Probe, Span};
 use engine::profile::{PluginRef, PluginSet, Profiles, SchedulerProfile};
 use engine::{Change, Effect, EffectKind, Engine, EngineConfig, Input};
 use fastrand::Rng;
-use framework::{Answer, EventResource, Pod, PodKey, Time, api};
+use framework::{Answer, EventResource, ObjectKey, Pod, PodKey, Time, api};
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use serde_json::{Value, json};
 use testkit::{NodeBuilder, PodBuilder, node, pod};
@@ -321,8 +321,8 @@ fn service(selector: Option<Value>) -> Change {
     let object = selector.map(|selector| {
         json!({"metadata": {"name": "web", "namespace": "default"}, "spec": {"selector": selector}})
     });
-    let (kind, object) = (EventResource::Service, object.map(Arc::new));
-    Change::Object { kind, namespace: "default".into(), name: "web".into(), object }
+    let key = ObjectKey::namespaced(EventResource::Service, "default".into(), "web".into());
+    Change::decode(key, object).expect("the Service decodes")
 }
 
 /// Runs one history by both schedulers. Returns the number of decisions by a ranking.

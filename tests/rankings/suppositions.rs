@@ -7,7 +7,7 @@ use engine::cycle::Form;
 use engine::ports::Ports;
 use engine::{Change, Supposition, Trial};
 use fastrand::Rng;
-use framework::{EventResource, Pod, Time, Uid, api};
+use framework::{EventResource, ObjectKey, Pod, Time, Uid, api};
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use serde_json::{Value, json};
 use testkit::{PodBuilder, StorageObject, bound_claim, csi_node, node, pod, volume};
@@ -119,14 +119,12 @@ struct Group {
 
 fn object(kind: EventResource, name: &str, object: Value) -> Change {
     let namespace = if kind == EventResource::ResourceClaim { "default" } else { "" };
-    let object = Some(Arc::new(object));
-    Change::Object { kind, namespace: namespace.into(), name: name.into(), object }
+    let key = ObjectKey::namespaced(kind, namespace.into(), name.into());
+    Change::decode(key, Some(object)).expect("the object decodes")
 }
 
-fn of_storage(kind: EventResource, object: &StorageObject) -> Change {
-    let text = |field| object.json()["metadata"][field].as_str().unwrap_or_default();
-    let (namespace, name) = (text("namespace").into(), text("name").into());
-    Change::Object { kind, namespace, name, object: Some(Arc::new(object.json().clone())) }
+fn of_storage(object: &StorageObject) -> Change {
+    Change::Object(Box::new(object.decoded()))
 }
 
 /// Three nodes in three zones. Two of them have a device; a driver attaches one volume to each.
@@ -138,14 +136,14 @@ fn cluster() -> Vec<Change> {
         let node = node.allocatable("cpu", "4").allocatable("pods", "10");
         changes.push(Change::Node(node.build()));
         let limit = csi_node(&name, &[("disk.example.com", Some(1))]);
-        changes.push(of_storage(EventResource::CsiNode, &limit));
+        changes.push(of_storage(&limit));
     }
     for number in 0..MEMBERS {
         let name = format!("v{number}");
         let disk = json!({"csi": {"driver": "disk.example.com", "volumeHandle": name}});
-        changes.push(of_storage(EventResource::PersistentVolume, &volume(&name, disk)));
+        changes.push(of_storage(&volume(&name, disk)));
         let claim = bound_claim(&name, &name);
-        changes.push(of_storage(EventResource::PersistentVolumeClaim, &claim));
+        changes.push(of_storage(&claim));
     }
     for number in 0..2 {
         let name = format!("n{number}");

@@ -1,13 +1,11 @@
 //! Pods with volumes: rankings follow the volumes, their claims, and what CSI drivers say of nodes.
 
-use std::sync::Arc;
-
 use engine::Change;
 use engine::cycle::Form;
 use fastrand::Rng;
-use framework::{EventResource, Pod, PodKey, Time};
+use framework::{EventResource, ObjectKey, Pod, PodKey, Time};
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
-use serde_json::{Value, json};
+use serde_json::json;
 use testkit::{PodBuilder, StorageObject, bound_claim, csi_node, pod, volume, volume_attachment};
 
 use super::{HOST, Scheduler, ZONE, any_node};
@@ -83,9 +81,8 @@ fn any_csi_node(number: usize, rng: &mut Rng) -> StorageObject {
 /// Returns the change that an object of this kind is there, or that it is gone.
 fn change(kind: EventResource, object: &StorageObject, is_there: bool) -> Change {
     let text = |field| object.json()["metadata"][field].as_str().unwrap_or_default();
-    let (namespace, name) = (text("namespace").into(), text("name").into());
-    let object = is_there.then(|| Arc::<Value>::new(object.json().clone()));
-    Change::Object { kind, namespace, name, object }
+    let key = ObjectKey::namespaced(kind, text("namespace").into(), text("name").into());
+    Change::decode(key, is_there.then(|| object.json().clone())).expect("the object decodes")
 }
 
 /// A change of some object of storage. Most objects are there afterwards.

@@ -15,7 +15,7 @@ use engine::queue::Place;
 use engine::{Attempt, Change, Engine, EngineConfig, Outcome};
 use fastrand::Rng;
 use framework::preemption::Preemption;
-use framework::{Node, NominatedPods, Pod, Time, Uid};
+use framework::{Node, NominatedPods, ObjectKey, Pod, Time, Uid};
 use loadmaster::config::{self, Gates};
 use loadmaster::wire::{Decoder, Update, watched_kinds};
 use sandbox::api::WatchId;
@@ -743,7 +743,12 @@ impl Replica {
 
     /// Passes a change to the scheduler, and counts the pods that it requeues.
     fn take_in(&mut self, change: Change, now: Time) -> Checked {
-        if let Change::Object { kind, namespace, name, object } = &change {
+        let object = match &change {
+            Change::Object(object) => Some((object.key(), Some(object.json()))),
+            Change::ObjectDeleted(key) => Some((key, None)),
+            _ => None,
+        };
+        if let Some((ObjectKey { kind, namespace, name }, object)) = object {
             let key = (kind.clone(), namespace.clone(), name.clone());
             self.related.set(key, object.as_ref());
         }
@@ -861,9 +866,8 @@ fn described(change: &Change) -> String {
             format!("pod {} has {:?} and is at {:?}", pod.key, pod.labels, pod.node_name)
         }
         Change::PodDeleted { key, .. } => format!("pod {key} is gone"),
-        Change::Object { kind, namespace, name, object } => {
-            format!("{kind:?} {namespace}/{name} is {object:?}")
-        }
+        Change::Object(object) => format!("{:?} is {}", object.key(), object.json()),
+        Change::ObjectDeleted(key) => format!("{key:?} is gone"),
     }
 }
 

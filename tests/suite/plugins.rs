@@ -5,13 +5,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use engine::ports::Ports;
 use engine::profile::{PluginConfig, PluginRef, PluginSet, PluginSets, Profiles, SchedulerProfile};
 use engine::{Change, EffectKind, Engine, EngineConfig, Input, TieBreak};
-use framework::{Answer, Binding, EventResource, Pod, PodKey, Registry, Time};
+use framework::{Answer, Binding, EventResource, ObjectKey, Pod, PodKey, Registry, Time};
 use serde_json::{Value, json};
 use testkit::{NodeBuilder, PodBuilder, node, pod};
 
@@ -101,12 +100,9 @@ impl World {
     }
 
     fn window(&mut self, name: &str, object: Option<Value>) {
-        self.apply(Change::Object {
-            kind: EventResource::Custom(maintenance_window::KIND.into()),
-            namespace: "".into(),
-            name: name.into(),
-            object: object.map(Arc::new),
-        });
+        let kind = EventResource::Custom(maintenance_window::KIND.into());
+        let key = ObjectKey::cluster_scoped(kind, name.into());
+        self.apply(Change::decode(key, object).unwrap());
     }
 
     /// Schedules until no pod is ready, and carries out the effects.
@@ -233,12 +229,8 @@ fn load_aware_prefers_the_node_at_its_target() {
             "window": "10s",
             "usage": {"cpu": cpu},
         });
-        world.apply(Change::Object {
-            kind: EventResource::Custom(load_aware::KIND.into()),
-            namespace: "".into(),
-            name: name.into(),
-            object: Some(Arc::new(metrics)),
-        });
+        let kind = EventResource::Custom(load_aware::KIND.into());
+        world.apply(Change::Object(Box::new(testkit::object(kind, metrics))));
     }
     world.pod(pod("p"));
     world.settle();

@@ -51,15 +51,11 @@ impl Cluster {
     /// Returns the PodDisruptionBudget as a change.
     pub(crate) fn budget(&self) -> Change {
         let budget = json!({
+            "metadata": {"namespace": "default", "name": "web"},
             "spec": {"selector": {"matchLabels": {"app": "web"}}},
             "status": {"disruptionsAllowed": self.disruptions_allowed},
         });
-        Change::Object {
-            kind: EventResource::PodDisruptionBudget,
-            namespace: "default".into(),
-            name: "web".into(),
-            object: Some(Arc::new(budget)),
-        }
+        Change::Object(Box::new(testkit::object(EventResource::PodDisruptionBudget, budget)))
     }
 
     /// Returns the pods on a node that the preemptor may evict.

@@ -8,11 +8,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::object_state::ObjectState;
+use super::object::Indexed;
 use super::short_set::ShortSet;
 use super::{Cluster, CsiVolume, NodeColumn, NodeIx, PodIx};
-use api::EventResource;
 use api::storage::CsiNode;
+use api::{EventResource, ObjectKey};
 
 /// The number of users of a volume on a node.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -171,17 +171,12 @@ impl Cluster {
     }
 
     /// Stores an object of storage, and recounts the volumes that depend on it.
-    pub(super) fn set_storage(
-        &mut self,
-        kind: &EventResource,
-        namespace: &str,
-        name: &str,
-        object: ObjectState,
-    ) {
+    pub(super) fn set_storage(&mut self, object: Indexed<'_>) {
+        let ObjectKey { kind, name, .. } = object.key;
         self.storage_changes += 1;
-        self.count_users(&self.users_of_object(kind, namespace, name), CountChange::Remove);
-        self.storage.set(namespace, name, object, &mut self.labels);
-        self.count_users(&self.users_of_object(kind, namespace, name), CountChange::Add);
+        self.count_users(&self.users_of_object(object.key), CountChange::Remove);
+        self.storage.set(object, &mut self.labels);
+        self.count_users(&self.users_of_object(object.key), CountChange::Add);
         if *kind == EventResource::CsiNode
             && let Some(row) = self.row_of(name)
         {
@@ -190,17 +185,13 @@ impl Cluster {
     }
 
     /// Returns the users whose volumes may count differently once this object changes.
-    fn users_of_object(
-        &self,
-        kind: &EventResource,
-        namespace: &str,
-        name: &str,
-    ) -> BTreeSet<VolumeUser> {
+    fn users_of_object(&self, key: &ObjectKey) -> BTreeSet<VolumeUser> {
+        let ObjectKey { kind, namespace, name } = key;
         match kind {
             EventResource::CsiNode => self.users_on(name),
             EventResource::PersistentVolumeClaim => self.users_of_claim(namespace, name).collect(),
             EventResource::PersistentVolume => self.users_of_volume(name),
-            EventResource::VolumeAttachment => [VolumeUser::Attachment(name.into())].into(),
+            EventResource::VolumeAttachment => [VolumeUser::Attachment(name.clone())].into(),
             _ => BTreeSet::new(),
         }
     }
@@ -262,7 +253,7 @@ mod tests {
 
     use super::*;
     use crate::testing::{
-        StorageObject, bound_claim, claim, csi_node, node, pod, storage_class, volume,
+        SetJson, StorageObject, bound_claim, claim, csi_node, node, pod, storage_class, volume,
         volume_attachment,
     };
     use api::storage::MIGRATED_PLUGINS;
@@ -272,7 +263,7 @@ mod tests {
 
     fn remove(cluster: &mut Cluster, kind: EventResource, object: &StorageObject) {
         let text = |field| object.json()["metadata"][field].as_str().unwrap_or_default();
-        cluster.set_object(&kind, text("namespace"), text("name"), None);
+        cluster.set_json(&kind, text("namespace"), text("name"), None);
     }
 
     /// Returns the number of volumes of the driver on the node with this name.

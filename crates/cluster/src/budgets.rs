@@ -7,12 +7,13 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::classes::{Class, Classes};
-use super::object_state::{DecodeError, decode};
+use super::object::Indexed;
+use super::object_state::{DecodeError, ObjectState, decode};
 use super::selector_index::SelectorIndex;
 use super::slab::Slab;
 use super::{Cluster, PlacedPod, PodIx};
 use crate::{Namespaces, PodQuery};
-use ::api::{LabelSelector, Pod, Uid, api};
+use ::api::{LabelSelector, ObjectKey, Pod, Uid, api};
 
 /// The budgets that select at least one pod.
 #[derive(Debug, Clone, Default)]
@@ -33,14 +34,27 @@ type Name = (Arc<str>, Arc<str>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BudgetIx(u32);
 
-/// A PodDisruptionBudget.
+/// What preemption reads of a PodDisruptionBudget that protects pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DisruptionBudget {
+struct Protection {
     pods: PodQuery,
     /// `status.disruptionsAllowed`: the number of its pods that may still be evicted.
     disruptions_allowed: i32,
     /// `status.disruptedPods`: names of pods whose eviction the status counts already.
     disrupted_pods: BTreeSet<Arc<str>>,
+}
+
+/// A PodDisruptionBudget.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodDisruptionBudget {
+    /// `None` for an absent or invalid selector, which protects no pod.
+    protection: Option<Arc<Protection>>,
+}
+
+/// A PodDisruptionBudget that protects pods, with the evictions in progress.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DisruptionBudget {
+    shown: Arc<Protection>,
     /// Pods that the scheduler evicts and that the status may not count yet.
     evicting: BTreeSet<Uid>,
 }
@@ -59,21 +73,20 @@ struct State {
 }
 
 impl DisruptionBudgets {
-    /// Adds, replaces or removes a budget, and updates the classes of the pods it selects.
-    pub(super) fn set(
-        &mut self,
-        namespace: &str,
-        name: &str,
-        new: Option<DisruptionBudget>,
-        classes: &mut Classes,
-    ) {
-        let name: Name = (namespace.into(), name.into());
+    /// Adds, replaces or removes a budget, and updates the classes of the pods it selects. Ignores
+    /// other objects.
+    pub(super) fn set(&mut self, object: Indexed<'_>, classes: &mut Classes) {
+        let ObjectState::PodDisruptionBudget(budget) = object.state else { return };
+        let name: Name = (object.key.namespace.clone(), object.key.name.clone());
+        let shown = object.present(budget).and_then(|shown| shown.protection.clone());
+        let budget = |evicting| shown.map(|shown| DisruptionBudget { shown, evicting });
         let Some(ix) = self.ids.get(&name).copied() else {
+            let new = budget(BTreeSet::new());
             return new.into_iter().for_each(|new| self.insert(name.clone(), new, classes));
         };
         let evicting = std::mem::take(&mut self.budgets.get_mut(ix.0).evicting);
-        match new.map(|new| DisruptionBudget { evicting, ..new }) {
-            Some(new) if new.pods == self.budgets.get(ix.0).pods => {
+        match budget(evicting) {
+            Some(new) if new.shown.pods == self.budgets.get(ix.0).shown.pods => {
                 *self.budgets.get_mut(ix.0) = new;
             }
             new => {
@@ -85,9 +98,9 @@ impl DisruptionBudgets {
 
     fn insert(&mut self, name: Name, budget: DisruptionBudget, classes: &mut Classes) {
         self.changes += 1;
-        let matched = classes.matched_by(&budget.pods);
+        let matched = classes.matched_by(&budget.shown.pods);
         let ix = BudgetIx(self.budgets.insert(budget));
-        let PodQuery { selector, .. } = &self.budgets.get(ix.0).pods;
+        let PodQuery { selector, .. } = &self.budgets.get(ix.0).shown.pods;
         self.by_selector.insert(Some(std::slice::from_ref(&name.0)), selector, ix);
         self.ids.insert(name, ix);
         matched.into_iter().for_each(|class| classes.get_mut(class).budgets.push(ix));
@@ -96,9 +109,9 @@ impl DisruptionBudgets {
     fn remove(&mut self, name: &Name, ix: BudgetIx, classes: &mut Classes) {
         self.changes += 1;
         self.ids.remove(name);
-        let PodQuery { selector, .. } = &self.budgets.get(ix.0).pods;
+        let PodQuery { selector, .. } = &self.budgets.get(ix.0).shown.pods;
         self.by_selector.remove(Some(std::slice::from_ref(&name.0)), selector, ix);
-        for class in classes.matched_by(&self.budgets.remove(ix.0).pods) {
+        for class in classes.matched_by(&self.budgets.remove(ix.0).shown.pods) {
             classes.get_mut(class).budgets.retain(|own| *own != ix);
         }
     }
@@ -106,7 +119,7 @@ impl DisruptionBudgets {
     /// Returns the budgets that select the pods of a class.
     pub(super) fn matching(&self, class: &Class) -> impl Iterator<Item = BudgetIx> {
         let candidates = self.by_selector.candidates(class.namespace(), class.labels());
-        candidates.filter(|ix| class.is_matched_by(&self.budgets.get(ix.0).pods))
+        candidates.filter(|ix| class.is_matched_by(&self.budgets.get(ix.0).shown.pods))
     }
 
     fn named(&self, namespace: &str, name: &str) -> Option<BudgetIx> {
@@ -114,37 +127,35 @@ impl DisruptionBudgets {
     }
 }
 
-impl DisruptionBudget {
-    /// Decodes a budget of policy/v1. Returns `None` for an absent or invalid selector, which
-    /// protects no pod. An empty selector matches every pod of the namespace, including pods
-    /// without labels. An absent status allows no disruptions.
-    pub(super) fn decode(
-        namespace: &Arc<str>,
-        object: &Value,
-    ) -> Result<Option<Self>, DecodeError> {
+impl PodDisruptionBudget {
+    /// Decodes a budget of policy/v1. An empty selector matches every pod of the namespace,
+    /// including pods without labels. An absent status allows no disruptions.
+    pub(super) fn decode(key: &ObjectKey, object: &Value) -> Result<Self, DecodeError> {
         let spec: Option<Spec> = decode(&object["spec"], "spec")?;
         let state: Option<State> = decode(&object["status"], "status")?;
         let state = state.unwrap_or_default();
         let selector = LabelSelector::compile(spec.and_then(|spec| spec.selector).as_ref());
         let selector = selector.ok().filter(|selector| !selector.is_nothing());
-        Ok(selector.map(|selector| Self {
-            pods: PodQuery { namespaces: Namespaces::one(namespace), selector },
+        let protection = selector.map(|selector| Protection {
+            pods: PodQuery { namespaces: Namespaces::one(&key.namespace), selector },
             disruptions_allowed: state.disruptions_allowed,
             disrupted_pods: state.disrupted_pods.unwrap_or_default().into_keys().collect(),
-            evicting: BTreeSet::new(),
-        }))
+        });
+        Ok(Self { protection: protection.map(Arc::new) })
     }
+}
 
+impl DisruptionBudget {
     /// Returns how many more of its pods may be evicted, beside the evictions in progress.
     pub fn disruptions_left(&self) -> i64 {
         let evicting = i64::try_from(self.evicting.len()).unwrap_or(i64::MAX);
-        i64::from(self.disruptions_allowed).saturating_sub(evicting)
+        i64::from(self.shown.disruptions_allowed).saturating_sub(evicting)
     }
 
     /// Returns whether evicting `pod`, which the budget selects, takes one of its disruptions. An
     /// eviction that the status counts already takes none.
     fn is_charged_for(&self, pod: &Pod) -> bool {
-        !self.disrupted_pods.contains(&pod.key.name) && !self.evicting.contains(&pod.uid)
+        !self.shown.disrupted_pods.contains(&pod.key.name) && !self.evicting.contains(&pod.uid)
     }
 }
 
@@ -187,7 +198,7 @@ impl Cluster {
         let all = &mut self.disruption_budgets;
         for ix in all.by_selector.candidates(&pod.key.namespace, &pod.labels) {
             let budget = all.budgets.get_mut(ix.0);
-            if budget.pods.matches(pod) && budget.is_charged_for(pod) {
+            if budget.shown.pods.matches(pod) && budget.is_charged_for(pod) {
                 budget.evicting.insert(pod.uid.clone());
                 all.evicted.insert(pod.uid.clone());
             }
@@ -227,7 +238,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::testing::pod;
+    use crate::testing::{SetJson, pod};
     use ::api::EventResource;
 
     /// Returns the disruptions left of each budget of a pod.
@@ -242,7 +253,7 @@ mod tests {
         let mut cluster = Cluster::default();
         let kind = EventResource::PodDisruptionBudget;
         let before = cluster.place_pod(Arc::new(pod.clone()), "n");
-        cluster.set_object(&kind, "default", "b", Some(Arc::new(object)));
+        cluster.set_json(&kind, "default", "b", Some(Arc::new(object)));
         let left = left_for(&cluster, before);
         cluster.remove_pod(before);
         let after = cluster.place_pod(Arc::new(pod), "n");
@@ -289,10 +300,10 @@ mod tests {
         let apps = ["web", "db"]
             .map(|app| cluster.place_pod(Arc::new(pod(app).label("app", app).build()), "n"));
         let counts = |cluster: &Cluster| apps.map(|pod| left_for(cluster, pod).len());
-        cluster.set_object(&kind, "default", "b", budget("web"));
-        cluster.set_object(&kind, "default", "b", budget("db"));
+        cluster.set_json(&kind, "default", "b", budget("web"));
+        cluster.set_json(&kind, "default", "b", budget("db"));
         assert_eq!(counts(&cluster), [0, 1]);
-        cluster.set_object(&kind, "default", "b", None);
+        cluster.set_json(&kind, "default", "b", None);
         assert_eq!(counts(&cluster), [0, 0]);
     }
 
@@ -309,13 +320,13 @@ mod tests {
         let place =
             |cluster: &mut Cluster, pod: &Pod| cluster.place_pod(Arc::new(pod.clone()), "n");
         let (a_ix, other) = (place(&mut cluster, &a), place(&mut cluster, &other));
-        cluster.set_object(&kind, "default", "b", budget(3));
+        cluster.set_json(&kind, "default", "b", budget(3));
         for evicted in [&a, &b, &a] {
             cluster.begin_eviction(evicted);
         }
         assert_eq!(left_for(&cluster, other), [1]);
         assert_eq!(left_for(&cluster, a_ix), [0; 0], "it is counted already");
-        cluster.set_object(&kind, "default", "b", budget(2));
+        cluster.set_json(&kind, "default", "b", budget(2));
         cluster.confirm_evictions("default", "b", std::slice::from_ref(&a.uid));
         assert_eq!(cluster.evicting("default", "b").collect::<Vec<_>>(), [&b.uid]);
         assert_eq!(left_for(&cluster, other), [1], "the status counts the one that went");
@@ -332,9 +343,9 @@ mod tests {
         };
         let web = pod("p").label("app", "web").build();
         let mut cluster = Cluster::default();
-        cluster.set_object(&kind, "default", "b", budget("web"));
+        cluster.set_json(&kind, "default", "b", budget("web"));
         cluster.begin_eviction(&web);
-        cluster.set_object(&kind, "default", "b", budget("db"));
+        cluster.set_json(&kind, "default", "b", budget("db"));
         assert_eq!(cluster.evicting("default", "b").count(), 1);
         cluster.cancel_eviction(&web.uid);
         assert_eq!(cluster.evicting("default", "b").count(), 0);

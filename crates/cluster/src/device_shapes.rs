@@ -566,10 +566,11 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::testing::SetJson;
     use api::EventResource;
 
     fn set(cluster: &mut Cluster, kind: EventResource, name: &str, object: Option<Value>) {
-        cluster.set_object(&kind, "", name, object.map(Arc::new));
+        cluster.set_json(&kind, "", name, object.map(Arc::new));
     }
 
     fn slice(cluster: &mut Cluster, node: &str, model: &str) {

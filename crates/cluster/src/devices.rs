@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::Cluster;
 use super::device_shapes::{NodeShapes, texts_of, texts_of_claim};
+use super::object::Indexed;
 use super::object_state::ObjectState;
 use super::short_set::ShortSet;
 use super::storage::{Name, Namespaced};
@@ -16,7 +17,7 @@ use api::device::{
     AllocatedState, Allocation, ChangeLog, Device, DeviceClass, DeviceDescription, DeviceTaintRule,
     NodeScope, PoolKey, ResourceClaim, ResourceSlice,
 };
-use api::{Pod, Time, Uid};
+use api::{ObjectKey, Pod, Time, Uid};
 
 /// Prefix of the implicit extended resource of a DeviceClass, followed by the name of the class.
 const IMPLICIT_PREFIX: &str = "deviceclass.resource.kubernetes.io/";
@@ -44,24 +45,25 @@ pub(super) struct Devices {
 type ClassRank = (Reverse<Option<Time>>, Arc<str>);
 
 impl Devices {
-    /// Stores a claim, slice, class or taint rule; ignores other objects.
-    pub(super) fn set(&mut self, namespace: &str, name: &str, object: ObjectState) {
-        match object {
-            ObjectState::ResourceClaim(claim) => self.set_claim(namespace, name, claim),
-            ObjectState::ResourceSlice(slice) => self.set_slice(name, slice),
-            ObjectState::DeviceClass(class) => self.set_class(name, class),
-            ObjectState::DeviceTaintRule(Some(rule)) => {
-                self.taint_rules.insert(name.into(), Arc::new(rule));
+    /// Adds or removes a claim, slice, class or taint rule; ignores other objects.
+    pub(super) fn set(&mut self, object: Indexed<'_>) {
+        let Indexed { key, state, is_there } = object;
+        match state {
+            ObjectState::ResourceClaim(claim) => self.set_claim(key, object.present(claim)),
+            ObjectState::ResourceSlice(slice) => self.set_slice(&key.name, object.present(slice)),
+            ObjectState::DeviceClass(class) => self.set_class(&key.name, object.present(class)),
+            ObjectState::DeviceTaintRule(rule) if is_there => {
+                self.taint_rules.insert(key.name.clone(), rule.clone());
             }
-            ObjectState::DeviceTaintRule(None) => drop(self.taint_rules.remove(name)),
+            ObjectState::DeviceTaintRule(_) => drop(self.taint_rules.remove(&key.name)),
             _ => {}
         }
     }
 
-    fn set_slice(&mut self, name: &str, slice: Option<ResourceSlice>) {
+    fn set_slice(&mut self, name: &Arc<str>, slice: Option<Arc<ResourceSlice>>) {
         let (mut pools, mut nodes) = (BTreeSet::new(), BTreeSet::new());
         if let Some(old) = self.pools.slice(name) {
-            if slice.as_ref() == Some(&**old) {
+            if slice.as_ref() == Some(old) {
                 return;
             }
             add_nodes(old, &mut nodes);
@@ -77,8 +79,9 @@ impl Devices {
         }
     }
 
-    fn set_claim(&mut self, namespace: &str, name: &str, claim: Option<ResourceClaim>) {
-        let key: Name = (namespace.into(), name.into());
+    fn set_claim(&mut self, key: &ObjectKey, claim: Option<Arc<ResourceClaim>>) {
+        let ObjectKey { namespace, name, .. } = key;
+        let key: Name = (namespace.clone(), name.clone());
         let mut pools = BTreeSet::new();
         let old = self.claims.remove(namespace, name);
         let claims = self.claims_by_uid.len();
@@ -111,12 +114,12 @@ impl Devices {
             }
             self.note_names(texts_of_claim(&claim.spec));
             self.note_constraints(&claim.spec);
-            self.claims.insert(namespace, name, Arc::new(claim));
+            self.claims.insert(namespace, name, claim);
         }
         pools.iter().for_each(|key| self.reallocate_pool(key));
     }
 
-    fn set_class(&mut self, name: &str, class: Option<DeviceClass>) {
+    fn set_class(&mut self, name: &Arc<str>, class: Option<Arc<DeviceClass>>) {
         if let Some(old) = self.classes.remove(name)
             && let Some(resource) = &old.extended_resource_name
             && let Some(rivals) = self.class_names.get_mut(resource)
@@ -131,7 +134,7 @@ impl Devices {
                 self.class_names.entry(resource.clone()).or_default().insert(rank(&class));
             }
             self.note_names(texts_of(&class.selectors));
-            self.classes.insert(name.into(), Arc::new(class));
+            self.classes.insert(name.clone(), class);
         }
     }
 }
@@ -271,18 +274,28 @@ impl DevicePools {
         !self.unsound.contains(pool)
     }
 
-    fn set_slice(&mut self, name: &str, slice: Option<ResourceSlice>) {
+    /// Lets a slice share the texts and descriptions that many slices have. A slice that is equal
+    /// to the known one of its name becomes that one.
+    pub(super) fn share(&mut self, name: &str, slice: &mut Arc<ResourceSlice>) {
+        if let Some(known) = self.slice(name).filter(|known| *known == slice) {
+            *slice = known.clone();
+            return;
+        }
+        let slice = Arc::make_mut(slice);
+        self.texts.share(&mut slice.pool.key.driver);
+        for device in &mut slice.devices {
+            self.texts.share(&mut device.name);
+            self.intern(&mut device.description);
+        }
+    }
+
+    fn set_slice(&mut self, name: &Arc<str>, slice: Option<Arc<ResourceSlice>>) {
         self.remove_slice(name);
-        if let Some(mut slice) = slice {
-            self.texts.share(&mut slice.pool.key.driver);
-            for device in &mut slice.devices {
-                self.texts.share(&mut device.name);
-                self.intern(&mut device.description);
-            }
+        if let Some(slice) = slice {
             self.index(&slice, true);
             let key = slice.pool.key.clone();
-            self.pool_of.insert(name.into(), key.clone());
-            self.pools.entry(key.clone()).or_default().slices.insert(name.into(), Arc::new(slice));
+            self.pool_of.insert(name.clone(), key.clone());
+            self.pools.entry(key.clone()).or_default().slices.insert(name.clone(), slice);
             self.touch(key);
         }
     }
@@ -473,10 +486,11 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::testing::SetJson;
     use api::EventResource;
 
     fn set(cluster: &mut Cluster, kind: EventResource, name: &str, object: Option<Value>) {
-        cluster.set_object(&kind, "", name, object.map(Arc::new));
+        cluster.set_json(&kind, "", name, object.map(Arc::new));
     }
 
     fn slice(cluster: &mut Cluster, name: &str, pool: &str, scope: Value) {

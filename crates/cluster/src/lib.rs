@@ -23,6 +23,7 @@ mod images;
 mod labels;
 mod listed;
 mod node_change;
+mod object;
 mod object_state;
 mod objects;
 mod pod_query;
@@ -50,11 +51,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use serde_json::Value;
-
 pub use self::attached_volumes::{AttachedCounts, VolumeUses};
 pub use self::bits::NodeBits;
-pub use self::budgets::{BudgetIx, DisruptionBudget};
+pub use self::budgets::{BudgetIx, DisruptionBudget, PodDisruptionBudget};
 pub use self::columns::{
     CpuMemoryColumns, NodeColumn, ResourceColumns, ScalarAmount, ScalarColumn,
 };
@@ -67,8 +66,11 @@ pub use self::id_table::IdTable;
 pub use self::images::ImageState;
 pub use self::labels::{DomainIx, LabelKeyIx, Topology};
 pub use self::node_change::NodeChange;
-pub use self::object_state::{DecodeError, check_object};
-pub use self::objects::{ObjectName, StoredObject};
+pub use self::object::{Object, ObjectUpdate};
+pub use self::object_state::{
+    ControllerSelector, DecodeError, Namespace, ObjectState, Service, TypedObject,
+};
+pub use self::objects::ObjectName;
 pub use self::pod_query::{Namespaces, PodQuery};
 pub use self::pods::{PlacedPod, PodIx};
 pub use self::posting::Posting;
@@ -86,7 +88,8 @@ use self::devices::Devices;
 use self::images::ImageIndex;
 use self::labels::LabelIndex;
 use self::node_change::remove_from;
-use self::object_state::ObjectState;
+use self::object::Indexed;
+use self::object_state::Part;
 use self::objects::Objects;
 use self::pods::Pods;
 use self::queries::Queries;
@@ -95,9 +98,7 @@ use self::row::{Row, RowKind};
 use self::storage::Storage;
 use self::terms::Terms;
 use api::storage::InTreePlugin;
-use api::{
-    EventResource, HostPort, Labels, Node, Pod, PodSpec, PodVolume, Protocol, Shared, Taint,
-};
+use api::{HostPort, Labels, Node, ObjectKey, Pod, PodSpec, PodVolume, Protocol, Shared, Taint};
 
 /// The dense id of a node. Ids of removed nodes are reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -483,43 +484,48 @@ impl Cluster {
             self.forget_port(placed.node, port);
         }
         for disk in placed.pod.spec.volumes.iter().filter_map(PodVolume::disk) {
-            self.forget_disk(placed.node, disk);
+            self.forget_disk(placed.node, disk.0, disk.1);
         }
         placed
     }
 
-    /// Adds, replaces or (with `None`) removes an object of another kind; returns the previous
-    /// object. A version that does not [decode](check_object) is ignored: the previous one stays.
-    pub fn set_object(
-        &mut self,
-        kind: &EventResource,
-        namespace: &str,
-        name: &str,
-        object: Option<Arc<Value>>,
-    ) -> Option<Arc<Value>> {
-        let Ok(state) = ObjectState::decode(kind, namespace, object.as_deref()) else {
-            return self.stored_object(kind, namespace, name);
-        };
-        match state {
-            ObjectState::Json => {}
-            ObjectState::PodDisruptionBudget(budget) => {
-                let (budgets, classes) = (&mut self.disruption_budgets, &mut self.classes);
-                budgets.set(namespace, name, budget, classes);
-            }
-            ObjectState::Namespace(_) | ObjectState::Service(_) | ObjectState::Controller(..) => {
-                self.related.set(namespace, name, state)
-            }
-            ObjectState::ResourceClaim(_)
-            | ObjectState::ResourceSlice(_)
-            | ObjectState::DeviceClass(_)
-            | ObjectState::DeviceTaintRule(_) => {
-                self.devices.set(namespace, name, state);
+    /// Adds or replaces an object of another kind.
+    pub fn set_object(&mut self, mut object: Object) -> ObjectUpdate {
+        let old = self.objects.get(&object.key);
+        if old.as_ref() == Some(&object) {
+            return ObjectUpdate { new: old.clone(), old };
+        }
+        self.objects.share_namespace(&mut object.key);
+        if let ObjectState::ResourceSlice(slice) = &mut object.state {
+            self.devices.pools.share(&object.key.name, slice);
+        }
+        self.index(Indexed { key: &object.key, state: &object.state, is_there: true });
+        self.objects.set(object.clone());
+        ObjectUpdate { old, new: Some(object) }
+    }
+
+    /// Removes an object of another kind.
+    pub fn remove_object(&mut self, key: &ObjectKey) -> ObjectUpdate {
+        let old = self.objects.remove(key);
+        if let Some(old) = &old {
+            self.index(Indexed { key, state: &old.state, is_there: false });
+        }
+        ObjectUpdate { old, new: None }
+    }
+
+    /// Adds an object to the part of the cluster that reads its kind, or removes it from there.
+    fn index(&mut self, object: Indexed<'_>) {
+        match object.state.part() {
+            Part::None => {}
+            Part::Budgets => self.disruption_budgets.set(object, &mut self.classes),
+            Part::Related => self.related.set(object),
+            Part::Storage => self.set_storage(object),
+            Part::Devices => {
+                self.devices.set(object);
                 let row_of = |name: &str| self.by_name.get(name, |ix| &self.rows[ix.index()].name);
                 self.devices.shapes.update_column(row_of);
             }
-            storage => self.set_storage(kind, namespace, name, storage),
         }
-        self.objects.set(kind, namespace, name, object)
     }
 
     fn touch(&mut self, ix: NodeIx) {
@@ -608,11 +614,13 @@ impl Cluster {
     }
 
     /// Removes a disk from the index unless another pod of the node uses it.
-    fn forget_disk(&mut self, ix: NodeIx, disk: (InTreePlugin, &str)) {
+    fn forget_disk(&mut self, ix: NodeIx, plugin: InTreePlugin, name: &str) {
         let mut others = self.rows[ix.index()].pods.iter().map(|pod| &self.pods.get(*pod).pod.spec);
-        let used = |spec: &PodSpec| spec.volumes.iter().any(|volume| volume.disk() == Some(disk));
+        let used = |spec: &PodSpec| {
+            spec.volumes.iter().any(|volume| volume.disk() == Some((plugin, name)))
+        };
         if !others.any(|spec| used(spec)) {
-            remove_from(&mut self.disks, &(disk.0, disk.1.into()), ix);
+            remove_from(&mut self.disks, &(plugin, name.into()), ix);
         }
     }
 }

@@ -1,12 +1,13 @@
-//! Objects of kinds other than nodes and pods, from JSON to the form that the cluster keeps.
+//! What the scheduler reads of objects other than nodes and pods: one type a kind, and its decoder.
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::DisruptionBudget;
+use super::PodDisruptionBudget;
 use ::api::device::{
     DEVICE_TAINT_RULES, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice,
 };
@@ -14,31 +15,125 @@ use ::api::storage::{
     CsiDriver, CsiNode, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass,
     VolumeAttachment,
 };
-use ::api::{ControllerKind, EventResource, LabelSelector, Labels, api};
+use ::api::{ControllerKind, EventResource, LabelSelector, Labels, ObjectKey, api};
 
-/// The state of an object; `None` if it is gone.
-#[derive(Debug)]
-pub(super) enum ObjectState {
-    Namespace(Option<Labels>),
-    /// The selector; `None` also for a Service that selects no pod.
-    Service(Option<LabelSelector>),
-    /// The selector; `None` also for a controller that selects no pod.
-    Controller(ControllerKind, Option<LabelSelector>),
-    /// The budget; `None` also for one that protects no pod.
-    PodDisruptionBudget(Option<DisruptionBudget>),
-    PersistentVolumeClaim(Option<PersistentVolumeClaim>),
-    PersistentVolume(Option<PersistentVolume>),
-    StorageClass(Option<StorageClass>),
-    CsiNode(Option<CsiNode>),
-    CsiDriver(Option<CsiDriver>),
-    CsiStorageCapacity(Option<CsiStorageCapacity>),
-    VolumeAttachment(Option<VolumeAttachment>),
-    ResourceClaim(Option<ResourceClaim>),
-    ResourceSlice(Option<ResourceSlice>),
-    DeviceClass(Option<DeviceClass>),
-    DeviceTaintRule(Option<DeviceTaintRule>),
-    /// An object of which the cluster keeps the JSON alone.
-    Json,
+/// Declares the kinds that are decoded into types. A row: the type, the part of the cluster that
+/// reads it, the kinds, and the decoder, which gets the key and the JSON of an object.
+macro_rules! typed_kinds {
+    ($($type:ident in $part:ident: $($kind:pat_param)|+ $(if $guard:expr)? => $decode:expr;)*) => {
+        /// An object, decoded into the type of its kind.
+        #[derive(Debug, Clone)]
+        #[non_exhaustive]
+        pub enum ObjectState {
+            $(
+                #[doc = concat!("A [`", stringify!($type), "`].")]
+                $type(Arc<$type>),
+            )*
+            /// An object of a kind that only plugins read, which has no type here.
+            Untyped,
+        }
+
+        impl ObjectState {
+            /// Decodes an object.
+            pub(super) fn decode(key: &ObjectKey, object: &Value) -> Result<Self, DecodeError> {
+                Ok(match &key.kind {
+                    $(
+                        $($kind)|+ $(if $guard(&key.kind))? => {
+                            Self::$type(Arc::new($decode(key, object)?))
+                        }
+                    )*
+                    _ => Self::Untyped,
+                })
+            }
+
+            /// Returns the part of the cluster that reads the object.
+            pub(super) const fn part(&self) -> Part {
+                match self {
+                    $(Self::$type(_) => Part::$part,)*
+                    Self::Untyped => Part::None,
+                }
+            }
+        }
+
+        $(
+            impl TypedObject for $type {
+                const NAME: &'static str = stringify!($type);
+
+                fn of(state: &ObjectState) -> Option<&Self> {
+                    match state {
+                        ObjectState::$type(object) => Some(object),
+                        _ => None,
+                    }
+                }
+            }
+        )*
+    };
+}
+
+/// The parts of the cluster that read objects other than nodes and pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    /// Namespaces, Services and controllers, which relate pods.
+    Related,
+    Budgets,
+    Storage,
+    Devices,
+    /// No part: only plugins read the object.
+    None,
+}
+
+/// The type of a kind.
+pub trait TypedObject: Sized {
+    /// Its name.
+    const NAME: &'static str;
+
+    /// Returns the object if it is of this type.
+    fn of(state: &ObjectState) -> Option<&Self>;
+}
+
+typed_kinds! {
+    Namespace in Related: EventResource::Namespace => Namespace::decode;
+    Service in Related: EventResource::Service => Service::decode;
+    ControllerSelector in Related: EventResource::ReplicationController
+        | EventResource::ReplicaSet
+        | EventResource::StatefulSet => ControllerSelector::decode;
+    PodDisruptionBudget in Budgets: EventResource::PodDisruptionBudget => PodDisruptionBudget::decode;
+    PersistentVolumeClaim in Storage: EventResource::PersistentVolumeClaim
+        => from_api(PersistentVolumeClaim::from_api);
+    PersistentVolume in Storage: EventResource::PersistentVolume => from_api(PersistentVolume::from_api);
+    StorageClass in Storage: EventResource::StorageClass => from_api(StorageClass::from_api);
+    CsiNode in Storage: EventResource::CsiNode => from_api(CsiNode::from_api);
+    CsiDriver in Storage: EventResource::CsiDriver => from_api(CsiDriver::from_api);
+    CsiStorageCapacity in Storage: EventResource::CsiStorageCapacity => from_api(CsiStorageCapacity::from_api);
+    VolumeAttachment in Storage: EventResource::VolumeAttachment => from_api(VolumeAttachment::from_api);
+    ResourceClaim in Devices: EventResource::ResourceClaim => from_api(ResourceClaim::from_api);
+    ResourceSlice in Devices: EventResource::ResourceSlice => from_api(ResourceSlice::from_api);
+    DeviceClass in Devices: EventResource::DeviceClass => from_api(DeviceClass::from_api);
+    DeviceTaintRule in Devices: EventResource::Custom(_) if is_taint_rule
+        => from_api(DeviceTaintRule::from_api);
+}
+
+/// The labels of a Namespace.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Namespace {
+    /// Its labels.
+    pub labels: Labels,
+}
+
+/// The pods that a Service selects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Service {
+    /// Its selector; `None` for a Service that selects no pod.
+    pub selector: Option<LabelSelector>,
+}
+
+/// The pods that a controller selects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ControllerSelector {
+    /// Its kind.
+    pub kind: ControllerKind,
+    /// Its selector; `None` for a controller that selects no pod.
+    pub selector: Option<LabelSelector>,
 }
 
 /// An object that cannot be decoded.
@@ -58,89 +153,15 @@ impl fmt::Display for DecodeError {
     }
 }
 
-/// Checks that an object of a kind other than node and pod decodes. [`Cluster::set_object`](super::Cluster::set_object)
-/// decodes it in the same way.
-///
-/// # Errors
-/// A field that the scheduler reads has another shape.
-pub fn check_object(kind: &EventResource, object: &Value) -> Result<(), DecodeError> {
-    ObjectState::decode(kind, "", Some(object)).map(drop)
+fn is_taint_rule(kind: &EventResource) -> bool {
+    matches!(kind, EventResource::Custom(kind) if **kind == *DEVICE_TAINT_RULES)
 }
 
-impl ObjectState {
-    /// Decodes an object.
-    pub(super) fn decode(
-        kind: &EventResource,
-        namespace: &str,
-        object: Option<&Value>,
-    ) -> Result<Self, DecodeError> {
-        use EventResource as Kind;
-        Ok(match kind {
-            Kind::Namespace => Self::Namespace(object.map(labels).transpose()?),
-            Kind::Service => Self::Service(flat(object, equality_selector)?),
-            Kind::ReplicationController => Self::Controller(
-                ControllerKind::ReplicationController,
-                flat(object, equality_selector)?,
-            ),
-            Kind::ReplicaSet => {
-                Self::Controller(ControllerKind::ReplicaSet, flat(object, set_selector)?)
-            }
-            Kind::StatefulSet => {
-                Self::Controller(ControllerKind::StatefulSet, flat(object, set_selector)?)
-            }
-            Kind::PodDisruptionBudget => {
-                let budget = |object: &Value| DisruptionBudget::decode(&namespace.into(), object);
-                Self::PodDisruptionBudget(flat(object, budget)?)
-            }
-            Kind::Custom(kind) if **kind == *DEVICE_TAINT_RULES => {
-                Self::DeviceTaintRule(whole(object, DeviceTaintRule::from_api)?)
-            }
-            _ => return Self::decode_storage_or_devices(kind, object),
-        })
-    }
-
-    fn decode_storage_or_devices(
-        kind: &EventResource,
-        object: Option<&Value>,
-    ) -> Result<Self, DecodeError> {
-        use EventResource as Kind;
-        Ok(match kind {
-            Kind::PersistentVolumeClaim => {
-                Self::PersistentVolumeClaim(whole(object, PersistentVolumeClaim::from_api)?)
-            }
-            Kind::PersistentVolume => {
-                Self::PersistentVolume(whole(object, PersistentVolume::from_api)?)
-            }
-            Kind::StorageClass => Self::StorageClass(whole(object, StorageClass::from_api)?),
-            Kind::CsiNode => Self::CsiNode(whole(object, CsiNode::from_api)?),
-            Kind::CsiDriver => Self::CsiDriver(whole(object, CsiDriver::from_api)?),
-            Kind::CsiStorageCapacity => {
-                Self::CsiStorageCapacity(whole(object, CsiStorageCapacity::from_api)?)
-            }
-            Kind::VolumeAttachment => {
-                Self::VolumeAttachment(whole(object, VolumeAttachment::from_api)?)
-            }
-            Kind::ResourceClaim => Self::ResourceClaim(whole(object, ResourceClaim::from_api)?),
-            Kind::ResourceSlice => Self::ResourceSlice(whole(object, ResourceSlice::from_api)?),
-            Kind::DeviceClass => Self::DeviceClass(whole(object, DeviceClass::from_api)?),
-            _ => Self::Json,
-        })
-    }
-}
-
-fn flat<T>(
-    object: Option<&Value>,
-    decode: impl FnOnce(&Value) -> Result<Option<T>, DecodeError>,
-) -> Result<Option<T>, DecodeError> {
-    object.map_or(Ok(None), decode)
-}
-
-/// Decodes an object of the API, and converts it.
-fn whole<A: DeserializeOwned, T>(
-    object: Option<&Value>,
+/// Returns a decoder of an object of the API, which is then converted.
+fn from_api<A: DeserializeOwned, T>(
     convert: impl FnOnce(&A) -> T,
-) -> Result<Option<T>, DecodeError> {
-    object.map(|object| decode(object, "").map(|object| convert(&object))).transpose()
+) -> impl FnOnce(&ObjectKey, &Value) -> Result<T, DecodeError> {
+    |_, object| decode(object, "").map(|object| convert(&object))
 }
 
 /// Decodes the field at `path` of an object.
@@ -156,10 +177,33 @@ pub(super) fn decode<A: DeserializeOwned>(field: &Value, path: &str) -> Result<A
     })
 }
 
-fn labels(namespace: &Value) -> Result<Labels, DecodeError> {
-    let labels: Option<BTreeMap<String, String>> =
-        decode(&namespace["metadata"]["labels"], "metadata.labels")?;
-    Ok(Labels::from(&labels.unwrap_or_default()))
+impl Namespace {
+    fn decode(_: &ObjectKey, object: &Value) -> Result<Self, DecodeError> {
+        let labels: Option<BTreeMap<String, String>> =
+            decode(&object["metadata"]["labels"], "metadata.labels")?;
+        Ok(Self { labels: Labels::from(&labels.unwrap_or_default()) })
+    }
+}
+
+impl Service {
+    fn decode(_: &ObjectKey, object: &Value) -> Result<Self, DecodeError> {
+        Ok(Self { selector: equality_selector(object)? })
+    }
+}
+
+impl ControllerSelector {
+    fn decode(key: &ObjectKey, object: &Value) -> Result<Self, DecodeError> {
+        let kind = match key.kind {
+            EventResource::ReplicationController => ControllerKind::ReplicationController,
+            EventResource::ReplicaSet => ControllerKind::ReplicaSet,
+            _ => ControllerKind::StatefulSet,
+        };
+        let selector = match kind {
+            ControllerKind::ReplicationController => equality_selector(object)?,
+            _ => set_selector(object)?,
+        };
+        Ok(Self { kind, selector })
+    }
 }
 
 fn equality_selector(object: &Value) -> Result<Option<LabelSelector>, DecodeError> {
@@ -183,30 +227,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::Cluster;
+    use crate::Object;
 
     #[test]
-    fn claim_that_becomes_unreadable_keeps_its_devices() {
-        let result = json!({"request": "r", "driver": "d", "pool": "p", "device": "x"});
-        let claim = |allocation: Value| {
-            Some(json!({
-                "metadata": {"name": "c", "namespace": "a", "uid": "u"},
-                "status": {"allocation": allocation},
-            }))
-        };
-        let mut cluster = Cluster::default();
-        let mut is_taken = |object: Option<Value>| {
-            let object = object.map(std::sync::Arc::new);
-            cluster.set_object(&EventResource::ResourceClaim, "a", "c", object);
-            !cluster.allocated_devices().is_empty()
-        };
-        assert!(is_taken(claim(json!({"devices": {"results": [result]}}))));
-        assert!(is_taken(claim(json!({"devices": [result]}))), "the last readable version stays");
-        assert!(!is_taken(None));
-    }
-
-    #[test]
-    fn undecodable_version_of_any_kind_is_ignored_and_its_field_named() {
+    fn field_that_does_not_decode_is_named_for_any_kind() {
         let odd_spec = || json!({"metadata": {"name": "x"}, "spec": 7});
         let rows = [
             (EventResource::PersistentVolume, odd_spec(), "spec: "),
@@ -225,14 +249,10 @@ mod tests {
             (EventResource::Service, json!({"spec": {"selector": {"a": 1}}}), "spec.selector.a: "),
         ];
         for (kind, object, expected) in rows {
-            let error = check_object(&kind, &object).unwrap_err().to_string();
+            let key = ObjectKey::cluster_scoped(kind.clone(), "x".into());
+            let error = Object::decode(key.clone(), object).unwrap_err().to_string();
             assert!(error.starts_with(expected), "{kind:?}: {error}");
-            let mut cluster = Cluster::default();
-            let readable = std::sync::Arc::new(json!({"metadata": {"name": "x"}}));
-            cluster.set_object(&kind, "", "x", Some(readable.clone()));
-            let before = cluster.set_object(&kind, "", "x", Some(object.into()));
-            assert_eq!(before.as_ref(), Some(&readable), "{kind:?}");
-            assert_eq!(cluster.stored_object(&kind, "", "x").as_ref(), Some(&readable), "{kind:?}");
+            assert!(Object::decode(key, json!({"metadata": {"name": "x"}})).is_ok(), "{kind:?}");
         }
     }
 }

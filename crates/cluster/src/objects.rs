@@ -1,7 +1,7 @@
 //! Objects of kinds other than nodes and pods, in their last observed version.
 
 use std::any::Any;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -9,7 +9,9 @@ use serde_json::Value;
 
 use super::Cluster;
 use super::decoders::{Decoded, Decoder, Decoders};
-use api::EventResource;
+use super::object::{Json, Object};
+use super::object_state::ObjectState;
+use api::{EventResource, ObjectKey};
 
 /// Namespace and name of an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,10 +29,11 @@ type Key = (Arc<str>, Arc<str>);
 #[derive(Debug, Clone)]
 struct CustomObject {
     name: ObjectName,
+    state: ObjectState,
     json: Arc<Value>,
     /// A number that is new for each version of each object.
     generation: u64,
-    /// The object, decoded as each type of its kind, or the decoding error.
+    /// The object, decoded as each type of its kind that a plugin asked for, or the decoding error.
     decoded: Box<[Result<Decoded, Box<str>>]>,
 }
 
@@ -46,10 +49,37 @@ impl CustomObject {
     fn get<T: Any>(&self, place: usize) -> Option<&T> {
         self.decoded.get(place)?.as_ref().ok()?.downcast_ref()
     }
+
+    fn to_object(&self, kind: &Arc<str>) -> Object {
+        let ObjectName { namespace, name } = self.name.clone();
+        Object {
+            key: ObjectKey::namespaced(EventResource::Custom(kind.clone()), namespace, name),
+            state: self.state.clone(),
+            json: Json::Tree(self.json.clone()),
+        }
+    }
 }
 
 /// The objects of one custom kind, by namespace and name.
 type CustomObjects = BTreeMap<Arc<str>, BTreeMap<Arc<str>, CustomObject>>;
+
+/// An object of a built-in kind.
+#[derive(Debug, Clone)]
+struct BuiltInObject {
+    state: ObjectState,
+    json: Json,
+}
+
+impl BuiltInObject {
+    fn to_object(&self, kind: &EventResource, key: &Key) -> Object {
+        let (namespace, name) = key;
+        Object {
+            key: ObjectKey::namespaced(kind.clone(), namespace.clone(), name.clone()),
+            state: self.state.clone(),
+            json: self.json.clone(),
+        }
+    }
+}
 
 /// The objects of all kinds.
 #[derive(Debug, Clone, Default)]
@@ -58,129 +88,85 @@ pub(super) struct Objects {
     /// Objects of custom kinds, which plugins read.
     custom: BTreeMap<Arc<str>, CustomObjects>,
     last_generation: u64,
-    built_in: BuiltInObjects,
+    /// Objects of built-in kinds, by kind, namespace and name.
+    built_in: BTreeMap<EventResource, BTreeMap<Key, BuiltInObject>>,
     /// Number of changes of any object.
     version: u64,
 }
 
-/// The number of objects that are kept as JSON trees.
-const RECENT: usize = 64;
-
-/// Objects whose compact form is stored elsewhere. They are stored here for comparison with their next
-/// version.
-#[derive(Debug, Clone, Default)]
-struct BuiltInObjects {
-    /// By kind, namespace and name.
-    kept: BTreeMap<EventResource, BTreeMap<Key, Kept>>,
-    /// The objects that were set last, each with its number.
-    recent: VecDeque<(EventResource, Key, u64)>,
-    last_number: u64,
-}
-
-/// An object. Most objects that change do so again soon, and need not become a text in between.
-#[derive(Debug, Clone)]
-enum Kept {
-    /// An object that was set lately, and its number.
-    Tree(Arc<Value>, u64),
-    /// The JSON. A tree would take several times as much memory.
-    Text(Arc<str>),
-}
-
-impl Kept {
-    fn to_object(&self) -> Option<Arc<Value>> {
-        match self {
-            Self::Tree(object, _) => Some(object.clone()),
-            // The text was written as JSON, so it parses.
-            Self::Text(text) => serde_json::from_str(text).ok(),
-        }
-    }
-}
-
-impl BuiltInObjects {
-    fn set(
-        &mut self,
-        kind: &EventResource,
-        key: Key,
-        object: Option<Arc<Value>>,
-    ) -> Option<Arc<Value>> {
-        let objects = self.kept.entry(kind.clone()).or_default();
-        let replaced = match object {
-            Some(object) => {
-                self.last_number += 1;
-                self.recent.push_back((kind.clone(), key.clone(), self.last_number));
-                objects.insert(key, Kept::Tree(object, self.last_number))
-            }
-            None => objects.remove(&key),
-        };
-        if self.recent.len() > RECENT {
-            self.write_oldest();
-        }
-        replaced?.to_object()
-    }
-
-    /// Writes the oldest of the recent objects as text, unless it has changed.
-    fn write_oldest(&mut self) {
-        let Some((kind, key, number)) = self.recent.pop_front() else { return };
-        let kept = self.kept.get_mut(&kind).and_then(|objects| objects.get_mut(&key));
-        if let Some(kept) = kept
-            && let Kept::Tree(object, own) = kept
-            && *own == number
-        {
-            *kept = Kept::Text(object.to_string().into());
-        }
-    }
-}
-
 impl Objects {
-    /// Adds, replaces or (with `None`) removes an object; returns the one it replaces.
-    pub(super) fn set(
-        &mut self,
-        kind: &EventResource,
-        namespace: &str,
-        name: &str,
-        object: Option<Arc<Value>>,
-    ) -> Option<Arc<Value>> {
-        self.version += 1;
+    /// Returns an object.
+    pub(super) fn get(&self, key: &ObjectKey) -> Option<Object> {
+        let ObjectKey { kind, namespace, name } = key;
         if let EventResource::Custom(kind) = kind {
-            return match object {
-                Some(object) => self.set_custom(kind, namespace, name, object),
-                None => self.remove_custom(kind, namespace, name),
-            };
+            return Some(self.custom(kind, namespace, name)?.to_object(kind));
         }
-        let key = (namespace.into(), name.into());
-        self.built_in.set(kind, key, object)
+        let key = (namespace.clone(), name.clone());
+        Some(self.built_in.get(kind)?.get(&key)?.to_object(kind, &key))
     }
 
-    fn set_custom(
-        &mut self,
-        kind: &Arc<str>,
-        namespace: &str,
-        name: &str,
-        json: Arc<Value>,
-    ) -> Option<Arc<Value>> {
-        let replaced = self.custom(kind, namespace, name).map(|object| object.json.clone());
-        if replaced.as_ref() == Some(&json) {
-            return replaced;
+    /// Lets a key share the namespace of a known object of its kind.
+    pub(super) fn share_namespace(&self, key: &mut ObjectKey) {
+        let Some(of_kind) = self.built_in.get(&key.kind) else { return };
+        let first: Key = (key.namespace.clone(), "".into());
+        if let Some(((namespace, _), _)) = of_kind.range(first..).next()
+            && *namespace == key.namespace
+        {
+            key.namespace = namespace.clone();
         }
-        self.last_generation += 1;
-        let name = ObjectName { namespace: namespace.into(), name: name.into() };
-        let generation = self.last_generation;
-        let mut object =
-            CustomObject { name: name.clone(), json, generation, decoded: Box::default() };
+    }
+
+    /// Adds or replaces an object.
+    pub(super) fn set(&mut self, object: Object) {
+        self.version += 1;
+        let Object { key, state, json } = object;
+        let ObjectKey { kind, namespace, name } = key;
+        match (kind, json) {
+            (EventResource::Custom(kind), Json::Tree(json)) => {
+                self.last_generation += 1;
+                let name = ObjectName { namespace, name };
+                let (generation, decoded) = (self.last_generation, Box::default());
+                self.set_custom(&kind, CustomObject { name, state, json, generation, decoded });
+            }
+            (kind, json) => {
+                let objects = self.built_in.entry(kind).or_default();
+                objects.insert((namespace, name), BuiltInObject { state, json });
+            }
+        }
+    }
+
+    fn set_custom(&mut self, kind: &Arc<str>, mut object: CustomObject) {
         object.decode(self.decoders.of_kind(kind));
         let objects = self.custom.entry(kind.clone()).or_default();
-        objects.entry(name.namespace).or_default().insert(name.name, object);
-        replaced
+        let in_namespace = objects.entry(object.name.namespace.clone()).or_default();
+        in_namespace.insert(object.name.name.clone(), object);
     }
 
-    fn remove_custom(&mut self, kind: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
+    /// Removes an object.
+    pub(super) fn remove(&mut self, key: &ObjectKey) -> Option<Object> {
+        let ObjectKey { kind, namespace, name } = key;
+        let removed = match kind {
+            EventResource::Custom(kind) => {
+                self.remove_custom(kind, namespace, name).map(|object| object.to_object(kind))
+            }
+            kind => {
+                let key = (namespace.clone(), name.clone());
+                let removed = self.built_in.get_mut(kind)?.remove(&key);
+                removed.map(|object| object.to_object(kind, &key))
+            }
+        };
+        self.version += u64::from(removed.is_some());
+        removed
+    }
+
+    fn remove_custom(&mut self, kind: &str, namespace: &str, name: &str) -> Option<CustomObject> {
         let objects = self.custom.get_mut(kind)?;
         let in_namespace = objects.get_mut(namespace)?;
         let removed = in_namespace.remove(name);
         if in_namespace.is_empty() {
             objects.remove(namespace);
         }
-        removed.map(|object| object.json)
+        removed
     }
 
     /// Returns the objects of a custom kind, by namespace and name.
@@ -209,7 +195,7 @@ fn all(objects: &CustomObjects) -> impl Iterator<Item = &CustomObject> {
 /// Returns the objects behind this one; with `None`, all objects.
 fn all_after<'a>(
     objects: &'a CustomObjects,
-    last: Option<&ObjectName>,
+    last: Option<&ObjectKey>,
 ) -> impl Iterator<Item = &'a CustomObject> {
     let first = last.map_or(Bound::Unbounded, |last| Bound::Included(last.namespace.clone()));
     objects.range((first, Bound::Unbounded)).flat_map(move |(namespace, objects)| {
@@ -219,73 +205,34 @@ fn all_after<'a>(
     })
 }
 
-/// An object of a kind other than node and pod, for a copy of the cluster.
-#[derive(Debug, Clone)]
-pub struct StoredObject {
-    /// The kind.
-    pub kind: EventResource,
-    /// Namespace and name.
-    pub name: ObjectName,
-    kept: Kept,
-}
-
-impl StoredObject {
-    /// Returns the object. Parses it if the cluster keeps it as text.
-    pub fn json(&self) -> Option<Arc<Value>> {
-        self.kept.to_object()
-    }
-
-    /// Whether both are the same version of an object, or equal ones.
-    pub fn is_same(&self, other: &Self) -> bool {
-        match (&self.kept, &other.kept) {
-            (Kept::Tree(own, _), Kept::Tree(other, _)) => Arc::ptr_eq(own, other) || own == other,
-            (Kept::Text(own), Kept::Text(other)) => own == other,
-            (own, other) => own.to_object() == other.to_object(),
-        }
-    }
-}
-
 /// Objects of all kinds other than nodes and pods, for a copy of the cluster.
 impl Cluster {
-    /// Returns a number that is another one after every change of an object of another kind than node and pod.
+    /// Returns a number that is another one after every change of an object of another kind than
+    /// node and pod.
     pub const fn objects_version(&self) -> u64 {
         self.objects.version
     }
 
     /// Returns the stored version of an object.
-    pub fn stored_object(
-        &self,
-        kind: &EventResource,
-        namespace: &str,
-        name: &str,
-    ) -> Option<Arc<Value>> {
-        if let EventResource::Custom(kind) = kind {
-            return self.object(kind, namespace, name).cloned();
-        }
-        let of_kind = self.objects.built_in.kept.get(kind)?;
-        of_kind.get(&(namespace.into(), name.into()))?.to_object()
+    pub fn stored_object(&self, key: &ObjectKey) -> Option<Object> {
+        self.objects.get(key)
     }
 
     /// Returns the objects behind this one in the order of kind, namespace and name; with `None`, all
     /// objects.
-    pub fn stored_objects_after(
-        &self,
-        last: Option<&StoredObject>,
-    ) -> impl Iterator<Item = StoredObject> {
+    pub fn stored_objects_after(&self, last: Option<&ObjectKey>) -> impl Iterator<Item = Object> {
         let first = last.map_or(Bound::Unbounded, |last| Bound::Included(last.kind.clone()));
-        let built_in = self.objects.built_in.kept.range((first, Bound::Unbounded));
+        let built_in = self.objects.built_in.range((first, Bound::Unbounded));
         let built_in = built_in.flat_map(move |(kind, objects)| {
             let start = last.filter(|last| last.kind == *kind).map_or(Bound::Unbounded, |last| {
-                Bound::Excluded((last.name.namespace.clone(), last.name.name.clone()))
+                Bound::Excluded((last.namespace.clone(), last.name.clone()))
             });
-            objects.range((start, Bound::Unbounded)).map(move |((namespace, name), kept)| {
-                let name = ObjectName { namespace: namespace.clone(), name: name.clone() };
-                StoredObject { kind: kind.clone(), name, kept: kept.clone() }
-            })
+            let objects = objects.range((start, Bound::Unbounded));
+            objects.map(move |(key, object)| object.to_object(kind, key))
         });
         // Custom kinds come last. No slice passes over the objects before it.
         let last_custom = last.and_then(|last| match &last.kind {
-            EventResource::Custom(kind) => Some((kind.clone(), &last.name)),
+            EventResource::Custom(kind) => Some((kind.clone(), last)),
             _ => None,
         });
         let first = last_custom
@@ -293,15 +240,10 @@ impl Cluster {
             .map_or(Bound::Unbounded, |(kind, _)| Bound::Included(kind.clone()));
         let custom = self.objects.custom.range((first, Bound::Unbounded));
         let custom = custom.flat_map(move |(kind, objects)| {
-            let last = last_custom.as_ref().filter(|(last, _)| last == kind).map(|(_, name)| *name);
-            let kind = EventResource::Custom(kind.clone());
-            all_after(objects, last).map(move |object| StoredObject {
-                kind: kind.clone(),
-                name: object.name.clone(),
-                kept: Kept::Tree(object.json.clone(), object.generation),
-            })
+            let last = last_custom.as_ref().filter(|(last, _)| last == kind).map(|(_, last)| *last);
+            all_after(objects, last).map(|object| object.to_object(kind))
         });
-        built_in.filter(|object| !matches!(object.kind, EventResource::Custom(_))).chain(custom)
+        built_in.chain(custom)
     }
 }
 
@@ -363,41 +305,41 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::testing::SetJson;
 
     #[test]
     fn set_returns_the_replaced_version_of_every_kind() {
         let kinds = [EventResource::PersistentVolume, EventResource::Custom("a.v1.b".into())];
         for kind in kinds {
-            let mut objects = Objects::default();
+            let mut cluster = Cluster::default();
             let versions = [json!({"metadata": {"name": "x"}, "n": 1.5}), json!({"n": null})];
+            let key = |name: &str| ObjectKey::cluster_scoped(kind.clone(), name.into());
+            let json = |object: Option<Object>| object.map(|own| Value::clone(&own.json()));
             let mut before = None;
-            for version in versions.map(Arc::new) {
-                assert_eq!(objects.set(&kind, "", "x", Some(version.clone())), before);
+            for version in versions {
+                let object = Object::decode(key("x"), version.clone()).unwrap();
+                assert_eq!(json(cluster.set_object(object.clone()).old), before);
                 before = Some(version);
+                assert!(cluster.set_object(object).is_none(), "the same version");
             }
-            assert_eq!(objects.set(&kind, "", "y", None), None);
-            assert_eq!(objects.set(&kind, "", "x", None), before);
-            assert_eq!(objects.set(&kind, "", "x", None), None);
+            assert!(cluster.remove_object(&key("y")).is_none());
+            assert_eq!(json(cluster.remove_object(&key("x")).old), before);
+            assert!(cluster.remove_object(&key("x")).is_none());
         }
     }
 
     #[test]
-    fn old_objects_are_kept_as_text_and_returned_as_they_were() {
-        let (kind, mut objects) = (EventResource::ResourceClaim, Objects::default());
-        let object = |number: usize| Arc::new(json!({"metadata": {"name": "x"}, "n": number}));
-        let name = |number: usize| number.to_string();
-        for number in 0..3 * RECENT {
-            objects.set(&kind, "", &name(number), Some(object(number)));
-            let replaced = objects.set(&kind, "", "changes", Some(object(number)));
-            assert_eq!(replaced, number.checked_sub(1).map(object));
-        }
-        let kept = objects.built_in.kept[&kind].values();
-        let trees = kept.filter(|kept| matches!(kept, Kept::Tree(..))).count();
-        assert_eq!(trees, RECENT / 2 + 1);
-        for number in 0..3 * RECENT {
-            let removed = objects.set(&kind, "", &name(number), None);
-            assert_eq!(removed, Some(object(number)));
-        }
+    fn objects_of_a_kind_share_their_namespace() {
+        let mut cluster = Cluster::default();
+        let key = |name: &str| {
+            let kind = EventResource::PersistentVolumeClaim;
+            ObjectKey::namespaced(kind, "shop".into(), name.into())
+        };
+        let [first, second] = ["a", "b"].map(|name| {
+            let object = Object::decode(key(name), json!({})).unwrap();
+            cluster.set_object(object).new.unwrap()
+        });
+        assert!(Arc::ptr_eq(first.namespace(), second.namespace()));
     }
 
     const KIND: &str = "quotas.v1.example.com";
@@ -413,24 +355,24 @@ mod tests {
         for kind in &kinds {
             for (namespace, name) in [("a", "x"), ("a", "y"), ("b", "x")] {
                 let object = json!({"metadata": {"name": name}});
-                cluster.set_object(kind, namespace, name, Some(Arc::new(object)));
+                cluster.set_json(kind, namespace, name, Some(Arc::new(object)));
             }
         }
         let (mut listed, mut last) = (Vec::new(), None);
         loop {
             let slice: Vec<_> = cluster.stored_objects_after(last.as_ref()).take(2).collect();
             let Some(end) = slice.last() else { break };
-            last = Some(end.clone());
+            last = Some(end.key().clone());
             listed.extend(slice);
         }
         assert_eq!(listed.len(), 9);
         for object in listed {
-            let ObjectName { namespace, name } = &object.name;
-            let stored = cluster.stored_object(&object.kind, namespace, name);
-            assert_eq!(object.json().unwrap()["metadata"]["name"], **name);
-            assert_eq!(object.json(), stored);
+            let stored = cluster.stored_object(object.key()).unwrap();
+            assert_eq!(object.json()["metadata"]["name"], **object.name());
+            assert_eq!(object, stored);
         }
-        assert_eq!(cluster.stored_object(&kinds[1], "a", "z"), None);
+        let absent = ObjectKey::namespaced(kinds[1].clone(), "a".into(), "z".into());
+        assert!(cluster.stored_object(&absent).is_none());
     }
 
     #[derive(Debug, Deserialize, PartialEq)]
@@ -446,7 +388,7 @@ mod tests {
 
     fn set(cluster: &mut Cluster, name: &str, object: Option<Value>) {
         let kind = EventResource::Custom(KIND.into());
-        cluster.set_object(&kind, "default", name, object.map(Arc::new));
+        cluster.set_json(&kind, "default", name, object.map(Arc::new));
     }
 
     fn quotas() -> Decoders {

@@ -5,65 +5,76 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::Cluster;
-use super::object_state::ObjectState;
+use super::object::Indexed;
+use super::object_state::{ControllerSelector, Namespace, ObjectState, Service};
 use super::selector_index::SelectorIndex;
-use ::api::{ControllerKind, LabelSelector, Labels, Pod};
+use ::api::{ControllerKind, LabelSelector, Labels, ObjectKey, Pod};
 
 /// Namespaces, Services and controllers: the fields that relate pods.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Related {
-    namespaces: BTreeMap<Arc<str>, Labels>,
+    namespaces: BTreeMap<Arc<str>, Arc<Namespace>>,
     no_labels: Labels,
-    services: HashMap<Name, LabelSelector>,
+    services: HashMap<Name, Arc<Service>>,
     by_selector: SelectorIndex<Name>,
-    controllers: HashMap<(ControllerKind, Name), LabelSelector>,
+    controllers: HashMap<(ControllerKind, Name), Arc<ControllerSelector>>,
 }
 
 /// Namespace and name.
 type Name = Arc<(Arc<str>, Arc<str>)>;
 
 impl Related {
-    /// Stores a namespace, Service or controller; ignores other objects.
-    pub(super) fn set(&mut self, namespace: &str, name: &str, object: ObjectState) {
-        match object {
-            ObjectState::Namespace(Some(labels)) => {
-                self.namespaces.insert(name.into(), labels);
+    /// Adds or removes a namespace, Service or controller; ignores other objects.
+    pub(super) fn set(&mut self, object: Indexed<'_>) {
+        let Indexed { key, state, is_there } = object;
+        match state {
+            ObjectState::Namespace(namespace) if is_there => {
+                self.namespaces.insert(key.name.clone(), namespace.clone());
             }
-            ObjectState::Namespace(None) => drop(self.namespaces.remove(name)),
-            ObjectState::Service(selector) => self.set_service(namespace, name, selector),
-            ObjectState::Controller(kind, selector) => {
-                let key = (kind, Name::new((namespace.into(), name.into())));
-                match selector {
-                    Some(selector) => drop(self.controllers.insert(key, selector)),
-                    None => drop(self.controllers.remove(&key)),
+            ObjectState::Namespace(_) => drop(self.namespaces.remove(&key.name)),
+            ObjectState::Service(service) => {
+                let service = object.present(service).filter(|own| own.selector.is_some());
+                self.set_service(name_of(key), service);
+            }
+            ObjectState::ControllerSelector(controller) => {
+                let key = (controller.kind, name_of(key));
+                match is_there && controller.selector.is_some() {
+                    true => drop(self.controllers.insert(key, controller.clone())),
+                    false => drop(self.controllers.remove(&key)),
                 }
             }
             _ => {}
         }
     }
 
-    fn set_service(&mut self, namespace: &str, name: &str, selector: Option<LabelSelector>) {
-        let name = Name::new((namespace.into(), name.into()));
+    fn set_service(&mut self, name: Name, service: Option<Arc<Service>>) {
         let within = std::slice::from_ref(&name.0);
-        if let Some(old) = self.services.remove(&name) {
-            self.by_selector.remove(Some(within), &old, name.clone());
+        let old = self.services.remove(&name);
+        if let Some(selector) = old.as_ref().and_then(|old| old.selector.as_ref()) {
+            self.by_selector.remove(Some(within), selector, name.clone());
         }
-        if let Some(selector) = selector {
-            self.by_selector.insert(Some(within), &selector, name.clone());
-            self.services.insert(name, selector);
+        let Some(service) = service else { return };
+        if let Some(selector) = &service.selector {
+            self.by_selector.insert(Some(within), selector, name.clone());
         }
+        self.services.insert(name, service);
     }
+}
+
+fn name_of(key: &ObjectKey) -> Name {
+    Name::new((key.namespace.clone(), key.name.clone()))
 }
 
 impl Cluster {
     /// Returns the labels of a namespace; no labels if the namespace is unknown.
     pub fn namespace_labels(&self, namespace: &str) -> &Labels {
-        self.related.namespaces.get(namespace).unwrap_or(&self.related.no_labels)
+        let known = self.related.namespaces.get(namespace);
+        known.map_or(&self.related.no_labels, |known| &known.labels)
     }
 
     /// Returns all known namespaces, by name.
     pub fn namespaces(&self) -> impl Iterator<Item = (&Arc<str>, &Labels)> {
-        self.related.namespaces.iter()
+        self.related.namespaces.iter().map(|(name, namespace)| (name, &namespace.labels))
     }
 
     /// Returns the selectors of the Services that select `pod`, by name of the Service. A Service
@@ -73,7 +84,8 @@ impl Cluster {
         let mut names: Vec<Name> =
             related.by_selector.candidates(&pod.key.namespace, &pod.labels).collect();
         names.sort_unstable();
-        let selectors = names.iter().filter_map(|name| related.services.get(name));
+        let selectors =
+            names.iter().filter_map(|name| related.services.get(name)?.selector.as_ref());
         selectors.filter(|selector| selector.matches(&pod.labels)).collect()
     }
 
@@ -81,7 +93,8 @@ impl Cluster {
     pub fn controller_selector(&self, pod: &Pod) -> Option<(ControllerKind, &LabelSelector)> {
         let controller = pod.controller.as_ref().filter(|own| own.kind.has_selector())?;
         let name = Name::new((pod.key.namespace.clone(), controller.name.clone()));
-        let selector = self.related.controllers.get(&(controller.kind, name))?;
+        let known = self.related.controllers.get(&(controller.kind, name))?;
+        let selector = known.selector.as_ref()?;
         Some((controller.kind, selector))
     }
 }
@@ -91,12 +104,12 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::testing::{PodBuilder, pod};
+    use crate::testing::{PodBuilder, SetJson, pod};
     use ::api::{EventResource, api};
 
     fn set(cluster: &mut Cluster, kind: EventResource, name: &str, selector: Value) {
         let object = Arc::new(json!({ "spec": { "selector": selector } }));
-        cluster.set_object(&kind, "default", name, Some(object));
+        cluster.set_json(&kind, "default", name, Some(object));
     }
 
     fn owned(kind: &str, name: &str) -> PodBuilder {
@@ -166,7 +179,7 @@ mod tests {
         set(&mut cluster, EventResource::Service, "s", json!(0));
         assert_eq!(services(&cluster, db()).len(), 1, "the last version that decodes stays");
         set(&mut cluster, EventResource::Service, "s", json!({ "app": "web" }));
-        cluster.set_object(&EventResource::Service, "default", "s", None);
+        cluster.set_json(&EventResource::Service, "default", "s", None);
         assert_eq!(services(&cluster, web()).len(), 0);
     }
 
@@ -201,7 +214,7 @@ mod tests {
             assert_eq!(found.as_deref(), expected, "{case}");
             let other = owned(kind, "d").build();
             assert_eq!(cluster.controller_selector(&other), None, "{case}");
-            cluster.set_object(&resource, "default", "c", None);
+            cluster.set_json(&resource, "default", "c", None);
             assert_eq!(cluster.controller_selector(&pod), None, "{case}");
         }
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::free_volumes::FreeVolumes;
 use super::labels::LabelIndex;
+use super::object::Indexed;
 use super::object_state::ObjectState;
 use super::short_set::ShortSet;
 use super::{Cluster, PodIx};
@@ -13,7 +14,7 @@ use api::storage::{
     CsiDriver, CsiNode, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass,
     VolumeAttachment,
 };
-use api::{Pod, PodVolume};
+use api::{ObjectKey, Pod, PodVolume};
 
 /// Claims, volumes, classes, and the objects of CSI drivers.
 #[derive(Debug, Clone, Default)]
@@ -28,12 +29,12 @@ pub(super) struct Storage {
     /// Names of the volumes that are bound to this claim or reserved for it.
     reserved_volumes: Namespaced<BTreeSet<Arc<str>>>,
     classes: HashMap<Arc<str>, Arc<StorageClass>>,
-    csi_nodes: HashMap<Arc<str>, CsiNode>,
-    csi_drivers: HashMap<Arc<str>, CsiDriver>,
+    csi_nodes: HashMap<Arc<str>, Arc<CsiNode>>,
+    csi_drivers: HashMap<Arc<str>, Arc<CsiDriver>>,
     /// CSIStorageCapacities by class and then by namespace and name.
-    capacities: BTreeMap<Arc<str>, BTreeMap<Name, CsiStorageCapacity>>,
+    capacities: BTreeMap<Arc<str>, BTreeMap<Name, Arc<CsiStorageCapacity>>>,
     capacity_classes: HashMap<Name, Arc<str>>,
-    attachments: HashMap<Arc<str>, VolumeAttachment>,
+    attachments: HashMap<Arc<str>, Arc<VolumeAttachment>>,
     /// Names of the attachments that name this volume, which need not exist.
     attachments_of: HashMap<Arc<str>, ShortSet<Arc<str>>>,
     /// Names of the attachments to this node.
@@ -58,8 +59,8 @@ impl<T> Namespaced<T> {
         self.0.get(namespace)?.get(name)
     }
 
-    pub(super) fn insert(&mut self, namespace: &str, name: &str, value: T) {
-        self.0.entry(namespace.into()).or_default().insert(name.into(), value);
+    pub(super) fn insert(&mut self, namespace: &Arc<str>, name: &Arc<str>, value: T) {
+        self.0.entry(namespace.clone()).or_default().insert(name.clone(), value);
     }
 
     pub(super) fn remove(&mut self, namespace: &str, name: &str) -> Option<T> {
@@ -85,38 +86,42 @@ impl<T> Namespaced<T> {
 }
 
 impl Storage {
-    /// Stores an object of storage, and ignores others. `labels` is used to index free volumes by node labels.
-    pub(super) fn set(
-        &mut self,
-        namespace: &str,
-        name: &str,
-        object: ObjectState,
-        labels: &mut LabelIndex,
-    ) {
-        match object {
-            ObjectState::PersistentVolumeClaim(claim) => self.set_claim(namespace, name, claim),
-            ObjectState::PersistentVolume(volume) => self.set_volume(name, volume, labels),
+    /// Adds or removes an object of storage, and ignores others. `labels` is used to index free
+    /// volumes by node labels.
+    pub(super) fn set(&mut self, object: Indexed<'_>, labels: &mut LabelIndex) {
+        let name = &object.key.name;
+        match object.state {
+            ObjectState::PersistentVolumeClaim(claim) => {
+                self.set_claim(object.key, object.present(claim));
+            }
+            ObjectState::PersistentVolume(volume) => {
+                self.set_volume(name, object.present(volume), labels);
+            }
             ObjectState::StorageClass(class) => {
-                set(&mut self.classes, name, class.map(Arc::new));
+                set(&mut self.classes, name, object.present(class));
             }
-            ObjectState::CsiNode(node) => set(&mut self.csi_nodes, name, node),
-            ObjectState::CsiDriver(driver) => set(&mut self.csi_drivers, name, driver),
+            ObjectState::CsiNode(node) => set(&mut self.csi_nodes, name, object.present(node)),
+            ObjectState::CsiDriver(driver) => {
+                set(&mut self.csi_drivers, name, object.present(driver));
+            }
             ObjectState::CsiStorageCapacity(capacity) => {
-                self.set_capacity(namespace, name, capacity);
+                self.set_capacity(object.key, object.present(capacity));
             }
-            ObjectState::VolumeAttachment(attachment) => self.set_attachment(name, attachment),
+            ObjectState::VolumeAttachment(attachment) => {
+                self.set_attachment(name, object.present(attachment));
+            }
             _ => {}
         }
     }
 
     /// Returns the CSINode with this name.
     pub(super) fn csi_node(&self, node: &str) -> Option<&CsiNode> {
-        self.csi_nodes.get(node)
+        self.csi_nodes.get(node).map(AsRef::as_ref)
     }
 
     /// Returns the VolumeAttachment with this name.
     pub(super) fn attachment(&self, name: &str) -> Option<&VolumeAttachment> {
-        self.attachments.get(name)
+        self.attachments.get(name).map(AsRef::as_ref)
     }
 
     /// Returns the names of the VolumeAttachments to this node.
@@ -139,8 +144,9 @@ impl Storage {
         self.claim_users.get(namespace, name)
     }
 
-    fn set_claim(&mut self, namespace: &str, name: &str, claim: Option<PersistentVolumeClaim>) {
-        let key: Name = (namespace.into(), name.into());
+    fn set_claim(&mut self, key: &ObjectKey, claim: Option<Arc<PersistentVolumeClaim>>) {
+        let ObjectKey { namespace, name, .. } = key;
+        let key: Name = (namespace.clone(), name.clone());
         let old = self.claims.remove(namespace, name);
         if let Some(volume) = old.as_ref().and_then(|old| old.volume_name.as_ref()) {
             remove_from(&mut self.claims_naming, volume, &key);
@@ -149,23 +155,22 @@ impl Storage {
             if let Some(volume) = &claim.volume_name {
                 self.claims_naming.entry(volume.clone()).or_default().insert(key);
             }
-            self.claims.insert(namespace, name, Arc::new(claim));
+            self.claims.insert(namespace, name, claim);
         }
     }
 
     fn set_volume(
         &mut self,
-        name: &str,
-        volume: Option<PersistentVolume>,
+        name: &Arc<str>,
+        volume: Option<Arc<PersistentVolume>>,
         labels: &mut LabelIndex,
     ) {
         if let Some(old) = self.volumes.remove(name) {
             self.forget_volume(&old, labels);
         }
         if let Some(volume) = volume {
-            let volume = Arc::new(volume);
             self.index_volume(&volume, labels);
-            self.volumes.insert(name.into(), volume);
+            self.volumes.insert(name.clone(), volume);
         }
     }
 
@@ -197,8 +202,8 @@ impl Storage {
         }
     }
 
-    fn set_capacity(&mut self, namespace: &str, name: &str, capacity: Option<CsiStorageCapacity>) {
-        let key: Name = (namespace.into(), name.into());
+    fn set_capacity(&mut self, key: &ObjectKey, capacity: Option<Arc<CsiStorageCapacity>>) {
+        let key: Name = (key.namespace.clone(), key.name.clone());
         if let Some(class) = self.capacity_classes.remove(&key)
             && let Some(capacities) = self.capacities.get_mut(&class)
         {
@@ -213,21 +218,20 @@ impl Storage {
         }
     }
 
-    fn set_attachment(&mut self, name: &str, attachment: Option<VolumeAttachment>) {
-        let name: Arc<str> = name.into();
-        if let Some(old) = self.attachments.remove(&name) {
-            remove_from(&mut self.attached, &old.node_name, &name);
+    fn set_attachment(&mut self, name: &Arc<str>, attachment: Option<Arc<VolumeAttachment>>) {
+        if let Some(old) = self.attachments.remove(name) {
+            remove_from(&mut self.attached, &old.node_name, name);
             if let Some(volume) = &old.volume_name {
-                remove_from(&mut self.attachments_of, volume, &name);
+                remove_from(&mut self.attachments_of, volume, name);
             }
         }
         if let Some(attachment) = attachment {
-            let VolumeAttachment { node_name, volume_name, .. } = &attachment;
+            let VolumeAttachment { node_name, volume_name, .. } = &*attachment;
             self.attached.entry(node_name.clone()).or_default().insert(name.clone());
             if let Some(volume) = volume_name {
                 self.attachments_of.entry(volume.clone()).or_default().insert(name.clone());
             }
-            self.attachments.insert(name, attachment);
+            self.attachments.insert(name.clone(), attachment);
         }
     }
 
@@ -265,9 +269,9 @@ fn remove_from<T: Ord>(index: &mut HashMap<Arc<str>, ShortSet<T>>, key: &str, va
     }
 }
 
-fn set<T>(objects: &mut HashMap<Arc<str>, T>, name: &str, object: Option<T>) {
+fn set<T>(objects: &mut HashMap<Arc<str>, T>, name: &Arc<str>, object: Option<T>) {
     match object {
-        Some(object) => drop(objects.insert(name.into(), object)),
+        Some(object) => drop(objects.insert(name.clone(), object)),
         None => drop(objects.remove(name)),
     }
 }
@@ -329,12 +333,13 @@ impl Cluster {
 
     /// Returns the CSIDriver with this name.
     pub fn csi_driver(&self, name: &str) -> Option<&CsiDriver> {
-        self.storage.csi_drivers.get(name)
+        self.storage.csi_drivers.get(name).map(AsRef::as_ref)
     }
 
     /// Returns the CSIStorageCapacities of a class, by namespace and name.
     pub fn storage_capacities(&self, class: &str) -> impl Iterator<Item = &CsiStorageCapacity> {
-        self.storage.capacities.get(class).into_iter().flat_map(BTreeMap::values)
+        let of_class = self.storage.capacities.get(class);
+        of_class.into_iter().flat_map(BTreeMap::values).map(AsRef::as_ref)
     }
 
     /// Returns the VolumeAttachments of this node, by name.

@@ -137,7 +137,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::testing::{PodBuilder, pod};
+    use crate::testing::{PodBuilder, SetJson, pod};
     use ::api::{EventResource, api};
 
     fn term(term: serde_json::Value) -> api::PodAffinityTerm {
@@ -249,7 +249,7 @@ mod tests {
         let count = |cluster: &Cluster| matching_terms(cluster, pod("w").namespace("blue")).len();
         let mut set = |labels: Option<serde_json::Value>| {
             let object = labels.map(|labels| Arc::new(json!({ "metadata": { "labels": labels } })));
-            cluster.set_object(&EventResource::Namespace, "", "blue", object);
+            cluster.set_json(&EventResource::Namespace, "", "blue", object);
             count(&cluster)
         };
         assert_eq!(set(None), 1, "of an unknown namespace no label is known");

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use framework::{EventResource, Pod, Time};
+use engine::Change;
+use framework::{EventResource, ObjectKey, Pod, Time};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -17,6 +18,15 @@ pub struct Object {
     pub name: Arc<str>,
     /// The fields that are kept.
     pub object: Arc<Value>,
+}
+
+impl Object {
+    /// Returns the change that shows the object; `None` if it does not decode, so that no scheduler
+    /// would see it.
+    pub(crate) fn change(self) -> Option<Change> {
+        let Self { kind, namespace, name, object } = self;
+        Change::decode(ObjectKey::namespaced(kind, namespace, name), Some(object)).ok()
+    }
 }
 
 /// An object of a dump, not parsed.

@@ -11,7 +11,7 @@ use engine::queue::Place;
 use engine::{
     Attempt, Change, Effect, EffectId, EffectKind, Engine, Evaluation, Eviction, Input, Outcome,
 };
-use framework::{Answer, Binding, EventResource, Node, Pod, PodKey, Time, Uid, Write};
+use framework::{Answer, Binding, EventResource, Node, ObjectKey, Pod, PodKey, Time, Uid, Write};
 use serde_json::Value;
 
 use crate::claims::{self, Claims, PlacedDevice};
@@ -224,15 +224,16 @@ impl World {
 
     /// Removes an object that a plugin reads.
     pub fn remove_object(&mut self, kind: EventResource, namespace: Arc<str>, name: Arc<str>) {
-        self.apply(Change::Object { kind, namespace, name, object: None });
+        self.apply(Change::ObjectDeleted(ObjectKey::namespaced(kind, namespace, name)));
     }
 
     /// Adds or replaces an object that a plugin reads.
     pub fn add_object(&mut self, mut object: Object) {
         self.volumes.keep(&object);
         self.claims.keep(&mut object);
-        let Object { kind, namespace, name, object } = object;
-        self.apply(Change::Object { kind, namespace, name, object: Some(object) });
+        if let Some(change) = object.change() {
+            self.apply(change);
+        }
     }
 
     /// Adds a claim, unless a claim with its name exists.
@@ -293,7 +294,8 @@ impl World {
         let cluster = self.engine.cluster();
         let namespace = &old.key.namespace;
         let claims = owned_claims(old).into_iter().filter_map(|(kind, name)| {
-            let claim = cluster.stored_object(&kind, namespace, &name)?;
+            let key = ObjectKey::namespaced(kind.clone(), namespace.clone(), name.as_str().into());
+            let claim = cluster.stored_object(&key)?.json();
             Some((kind, name, claim))
         });
         let claims: Vec<_> = claims.collect();
@@ -302,12 +304,8 @@ impl World {
             let volume = claim.pointer("/spec/volumeName").and_then(Value::as_str);
             if let Some(volume) = volume.filter(|_| kind == EventResource::PersistentVolumeClaim) {
                 let kind = EventResource::PersistentVolume;
-                self.apply(Change::Object {
-                    kind,
-                    namespace: "".into(),
-                    name: volume.into(),
-                    object: None,
-                });
+                let key = ObjectKey::cluster_scoped(kind, volume.into());
+                self.apply(Change::ObjectDeleted(key));
             }
             let object = renewed(&kind, &claim, &new.uid).into();
             self.add_object(Object {
@@ -500,14 +498,14 @@ impl World {
 
     fn show_claim(&mut self, changed: claims::Changed) {
         let claims::Changed { namespace, name, object } = changed;
-        let kind = EventResource::ResourceClaim;
-        let change = Change::Object { kind, namespace, name, object };
-        self.call(|engine, now, ports| engine.step(Input::Change(change), now, ports));
+        let key = ObjectKey::namespaced(EventResource::ResourceClaim, namespace, name);
+        if let Ok(change) = Change::decode(key, object) {
+            self.call(|engine, now, ports| engine.step(Input::Change(change), now, ports));
+        }
     }
 
     fn apply_all(&mut self, changed: Vec<Object>) {
-        for Object { kind, namespace, name, object } in changed {
-            let change = Change::Object { kind, namespace, name, object: Some(object) };
+        for change in changed.into_iter().filter_map(Object::change) {
             self.call(|engine, now, ports| engine.step(Input::Change(change), now, ports));
         }
     }

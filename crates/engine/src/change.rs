@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use framework::{EventResource, Node, ObjectKey, Pod, PodKey, Uid};
+use framework::{DecodeError, EventResource, Node, Object, ObjectKey, Pod, PodKey, Uid};
 use serde_json::Value;
 
 /// The new state of an API object, however it came about.
@@ -21,20 +21,27 @@ pub enum Change {
         /// UID of the pod.
         uid: Uid,
     },
-    /// An object of another kind was added or changed, or is gone.
-    Object {
-        /// Its kind.
-        kind: EventResource,
-        /// Its namespace; empty for cluster-scoped objects.
-        namespace: Arc<str>,
-        /// Its name.
-        name: Arc<str>,
-        /// The object, or `None` if it is gone.
-        object: Option<Arc<Value>>,
-    },
+    /// An object of another kind was added or changed.
+    Object(Box<Object>),
+    /// An object of another kind is gone.
+    ObjectDeleted(ObjectKey),
 }
 
 impl Change {
+    /// Decodes the new state of an object of a kind other than node and pod; `None` if it is gone.
+    ///
+    /// # Errors
+    /// A field that the scheduler reads has another shape.
+    pub fn decode(
+        key: ObjectKey,
+        object: Option<impl Into<Arc<Value>>>,
+    ) -> Result<Self, DecodeError> {
+        Ok(match object {
+            Some(json) => Self::Object(Box::new(Object::decode(key, json)?)),
+            None => Self::ObjectDeleted(key),
+        })
+    }
+
     /// Returns the key of the object.
     pub(crate) fn object(&self) -> ObjectKey {
         match self {
@@ -42,9 +49,8 @@ impl Change {
             Self::NodeDeleted(name) => ObjectKey::cluster_scoped(EventResource::Node, name.clone()),
             Self::Pod(pod) => ObjectKey::pod(&pod.key),
             Self::PodDeleted { key, .. } => ObjectKey::pod(key),
-            Self::Object { kind, namespace, name, .. } => {
-                ObjectKey::namespaced(kind.clone(), namespace.clone(), name.clone())
-            }
+            Self::Object(object) => object.key().clone(),
+            Self::ObjectDeleted(key) => key.clone(),
         }
     }
 

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use framework::{ActionType, ClusterEvent, EventObjects, EventResource, Node, Pod};
-use serde_json::Value;
+use framework::{
+    ActionType, ClusterEvent, EventObjects, EventResource, Node, Object, ObjectUpdate, Pod,
+};
 
 /// The objects of an event, shared.
 #[derive(Debug, Clone)]
@@ -13,7 +14,7 @@ pub enum Objects {
     /// A node before and after the change.
     Node(Option<Arc<Node>>, Option<Arc<Node>>),
     /// An object of another kind before and after the change.
-    Other(Option<Arc<Value>>, Option<Arc<Value>>),
+    Other(Option<Arc<Object>>, Option<Arc<Object>>),
     /// No object.
     None,
 }
@@ -42,6 +43,21 @@ impl ObjectEvent {
     pub(crate) fn node(action: ActionType, old: Option<Arc<Node>>, new: Option<Arc<Node>>) -> Self {
         let event = ClusterEvent::new(EventResource::Node, action);
         Self { event, objects: Objects::Node(old, new) }
+    }
+
+    /// An event about an object of another kind. Such an event does not say which part changed.
+    /// Returns `None` if there was and is no object.
+    pub(crate) fn of_object(update: ObjectUpdate) -> Option<Self> {
+        let ObjectUpdate { old, new } = update;
+        let action = match (&old, &new) {
+            (None, None) => return None,
+            (None, Some(_)) => ActionType::ADD,
+            (Some(_), Some(_)) => ActionType::UPDATE,
+            (Some(_), None) => ActionType::DELETE,
+        };
+        let kind = new.as_ref().or(old.as_ref())?.kind().clone();
+        let objects = Objects::Other(old.map(Arc::new), new.map(Arc::new));
+        Some(Self { event: ClusterEvent::new(kind, action), objects })
     }
 
     /// The objects as queueing hints see them.

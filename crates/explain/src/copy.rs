@@ -4,10 +4,10 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use engine::{Change, Engine, EngineConfig};
-use framework::{Cluster, Node, NodeIx, Pod, PodKey, StoredObject, Time, WallOffset};
+use framework::{Cluster, Node, NodeIx, Object, ObjectKey, Pod, PodKey, Time, WallOffset};
 use rustc_hash::FxHashSet;
 
-use crate::follower::{Follower, object_change};
+use crate::follower::Follower;
 
 /// Number of objects copied in one slice. A node is copied with all its pods.
 const SLICE: usize = 256;
@@ -78,12 +78,12 @@ pub struct ClusterCopy {
     pub(crate) pending: Vec<Arc<Pod>>,
     /// Copied rows by their place.
     pub(crate) rows: Vec<(usize, Row)>,
-    pub(crate) objects: Vec<StoredObject>,
+    pub(crate) objects: Vec<Object>,
     /// Whether no object of another kind has changed since the base. None is copied then.
     pub(crate) has_known_objects: bool,
     pub(crate) objects_version: u64,
     /// The last object that was taken.
-    last_taken: Option<StoredObject>,
+    last_taken: Option<ObjectKey>,
     last_pending: Option<PodKey>,
     step: Step,
     next_node: usize,
@@ -139,7 +139,7 @@ impl ClusterCopy {
 
     /// Returns the copied nodes, pods and other objects. A pod that was placed while the copy was made is there twice,
     /// without its node first.
-    pub fn into_parts(self) -> (Vec<Node>, Vec<Arc<Pod>>, Vec<StoredObject>) {
+    pub fn into_parts(self) -> (Vec<Node>, Vec<Arc<Pod>>, Vec<Object>) {
         let (mut nodes, mut pods) = (Vec::with_capacity(self.rows.len()), self.pending);
         for (_, row) in self.rows {
             nodes.extend(row.node);
@@ -157,10 +157,10 @@ impl ClusterCopy {
         }
         changes
             .extend(pods.into_iter().map(|pod| Change::Pod(Box::new(Arc::unwrap_or_clone(pod)))));
-        changes
-            .extend(self.objects.iter().map(|own| object_change(&own.kind, &own.name, own.json())));
-        self.last_taken = self.objects.pop().or(self.last_taken.take());
-        self.objects.clear();
+        let last = self.objects.last().map(|object| object.key().clone());
+        self.last_taken = last.or(self.last_taken.take());
+        let objects = self.objects.drain(..);
+        changes.extend(objects.map(|object| Change::Object(Box::new(object))));
         changes
     }
 
@@ -233,7 +233,7 @@ impl ClusterCopy {
     fn copy_objects(&mut self, engine: &Engine) {
         let cluster = engine.cluster();
         let before = self.objects.len();
-        let last = self.objects.last().or(self.last_taken.as_ref());
+        let last = self.objects.last().map(Object::key).or(self.last_taken.as_ref());
         let slice: Vec<_> = cluster.stored_objects_after(last).take(SLICE).collect();
         self.objects.extend(slice);
         if self.objects.len() < before + SLICE {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engine::ports::Ports;
 use engine::{Change, Engine, EngineConfig, Input};
-use framework::{EventResource, ObjectName, Pod, PodKey, StoredObject, Time, Uid};
+use framework::{Object, ObjectKey, Pod, PodKey, Time, Uid};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::copy::{ClusterCopy, CopiedNodes, Row};
@@ -20,7 +20,7 @@ pub struct Follower {
     /// The places of nodes by name.
     places: FxHashMap<Arc<str>, usize>,
     pending: BTreeMap<PodKey, Arc<Pod>>,
-    objects: BTreeMap<(EventResource, ObjectName), StoredObject>,
+    objects: BTreeMap<ObjectKey, Object>,
 }
 
 /// Pods that differ from the last copy.
@@ -217,25 +217,16 @@ impl Follower {
         }
     }
 
-    fn objects_that_differ(&mut self, objects: Vec<StoredObject>) -> Vec<Change> {
+    fn objects_that_differ(&mut self, objects: Vec<Object>) -> Vec<Change> {
         let mut old = std::mem::take(&mut self.objects);
         let mut changed = Vec::new();
         for object in objects {
-            let key = (object.kind.clone(), object.name.clone());
-            if !old.remove(&key).is_some_and(|known| known.is_same(&object)) {
-                changed.push(object_change(&key.0, &key.1, object.json()));
+            let key = object.key().clone();
+            if old.remove(&key).as_ref() != Some(&object) {
+                changed.push(Change::Object(Box::new(object.clone())));
             }
             self.objects.insert(key, object);
         }
-        old.keys().map(|(kind, name)| object_change(kind, name, None)).chain(changed).collect()
+        old.into_keys().map(Change::ObjectDeleted).chain(changed).collect()
     }
-}
-
-pub(crate) fn object_change(
-    kind: &EventResource,
-    name: &ObjectName,
-    object: Option<Arc<serde_json::Value>>,
-) -> Change {
-    let ObjectName { namespace, name } = name.clone();
-    Change::Object { kind: kind.clone(), namespace, name, object }
 }

@@ -158,12 +158,11 @@ impl<'e> Lab<'e> {
             Change::PodDeleted { uid, .. } => {
                 Change::Pod(Box::new(Pod::clone(&self.engine.world().placed(uid)?.pod)))
             }
-            Change::Object { kind, namespace, name, .. } => Change::Object {
-                kind: kind.clone(),
-                namespace: namespace.clone(),
-                name: name.clone(),
-                object: cluster.stored_object(kind, namespace, name),
+            Change::Object(object) => match cluster.stored_object(object.key()) {
+                Some(known) => Change::Object(Box::new(known)),
+                None => Change::ObjectDeleted(object.key().clone()),
             },
+            Change::ObjectDeleted(key) => Change::Object(Box::new(cluster.stored_object(key)?)),
         })
     }
 }

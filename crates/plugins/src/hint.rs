@@ -1,5 +1,6 @@
 //! Helpers of queueing hints.
 
+use framework::storage::PersistentVolumeClaim;
 use framework::{EventObjects, Node, Pod, PodVolume, QueueingHint};
 
 /// Returns Queue if `helps`, otherwise Skip.
@@ -40,16 +41,16 @@ pub(crate) fn update_of<'a>(
 /// claim behind a volume.
 ///
 /// # Errors
-/// Returns an error if the event is about a pod or a node.
+/// Returns an error if the event is about another kind.
 pub(crate) fn queue_on_claim<'a, N: AsRef<str>>(
     pod: &'a Pod,
     objects: &EventObjects<'_>,
     name: impl Fn(&'a PodVolume) -> Option<N>,
 ) -> Result<QueueingHint, String> {
-    let (_, claim) = objects.others()?;
-    let text = |field: &str| claim.and_then(|claim| claim["metadata"][field].as_str());
+    let (_, claim) = objects.typed::<PersistentVolumeClaim>()?;
     let mut names = pod.spec.volumes.iter().filter_map(name);
-    let own = text("namespace") == Some(&pod.key.namespace)
-        && names.any(|name| text("name") == Some(name.as_ref()));
-    Ok(queue_if(own))
+    let mut is_own = |claim: &PersistentVolumeClaim| {
+        claim.namespace == pod.key.namespace && names.any(|name| *claim.name == *name.as_ref())
+    };
+    Ok(queue_if(claim.is_some_and(&mut is_own)))
 }

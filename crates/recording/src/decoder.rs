@@ -7,8 +7,8 @@ use engine::cycle::Form;
 use engine::ports::{CallError, Filtered, MetaVictims};
 use engine::{Change, EffectId, Input};
 use framework::{
-    Answer, Extra, Labels, Node, NodeImage, Pod, PodKey, PodRequests, PodSpec, Time, Uid,
-    UncommonFields, WallOffset,
+    Answer, Extra, Labels, Node, NodeImage, ObjectKey, Pod, PodKey, PodRequests, PodSpec, Time,
+    Uid, UncommonFields, WallOffset,
 };
 use serde::de::DeserializeOwned;
 
@@ -31,6 +31,9 @@ pub enum DecodeError {
     /// A record names a part or a pod that was not defined.
     #[error("a record names something that was not defined")]
     Undefined,
+    /// An object does not decode. The scheduler that was recorded did not see it.
+    #[error("an object cannot be decoded: {0}")]
+    Object(Box<str>),
     /// More parts or pods are defined than a recording has.
     #[error("more is defined than a recording may define")]
     TooMuch,
@@ -251,12 +254,11 @@ impl Decoder {
 
     fn object(&self, record: &ObjectRecord<'_>) -> Result<Change, DecodeError> {
         let object = record.object.as_deref().map(|tokens| self.value(tokens)).transpose()?;
-        Ok(Change::Object {
-            kind: self.part(record.kind)?,
-            namespace: self.text(record.namespace)?.into(),
-            name: record.name.as_ref().into(),
-            object: object.map(Arc::new),
-        })
+        let (kind, namespace) = (self.part(record.kind)?, self.text(record.namespace)?);
+        let key = ObjectKey::namespaced(kind, namespace.into(), record.name.as_ref().into());
+        let name = format!("{} {}/{}", key.kind.name(), key.namespace, key.name);
+        Change::decode(key, object)
+            .map_err(|error| DecodeError::Object(format!("{name}: {error}").into()))
     }
 
     fn answer(&self, record: AnswerRecord<'_>) -> Result<Answer, DecodeError> {

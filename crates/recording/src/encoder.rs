@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use engine::cycle::Form;
 use engine::ports::{CallError, Filtered, HostPriorities, MetaVictims};
 use engine::{Attempt, Change, Effect, EffectId, EffectKind, Engine, Input, Outcome, Output};
-use framework::{Answer, Controller, EventResource, Node, Pod, PodKey, Time, Uid, WallOffset};
+use framework::{
+    Answer, Controller, EventResource, Node, ObjectKey, Pod, PodKey, Time, Uid, WallOffset,
+};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use serde_json::Value;
@@ -183,17 +185,21 @@ impl Encoder {
                 put(&mut self.out, &Record::PodDeleted { at, pod });
                 self.pods.remove(uid);
             }
-            Change::Object { kind, namespace, name, object } => {
-                let keep = if is_secret(kind) { Keep::Metadata } else { Keep::All };
-                let object = object.as_deref().map(|object| self.value(object, keep).into());
-                let kind = self.part(kind);
-                let namespace = self.text(namespace);
-                let at = self.at(now);
-                let name = Cow::Borrowed(&**name);
-                let record = ObjectRecord { at, kind, namespace, name, object };
-                put(&mut self.out, &Record::Object(record));
-            }
+            Change::Object(object) => self.object(object.key(), Some(&object.json()), now),
+            Change::ObjectDeleted(key) => self.object(key, None, now),
         }
+    }
+
+    fn object(&mut self, key: &ObjectKey, object: Option<&Value>, now: Time) {
+        let ObjectKey { kind, namespace, name } = key;
+        let keep = if is_secret(kind) { Keep::Metadata } else { Keep::All };
+        let object = object.map(|object| self.value(object, keep).into());
+        let kind = self.part(kind);
+        let namespace = self.text(namespace);
+        let at = self.at(now);
+        let name = Cow::Borrowed(&**name);
+        let record = ObjectRecord { at, kind, namespace, name, object };
+        put(&mut self.out, &Record::Object(record));
     }
 
     /// Writes an input of the engine, before the step.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use engine::ports::{CallError, Filtered, HostPriorities, MetaVictims};
 use engine::{Attempt, Change, Effect, EffectKind, Input, Outcome};
-use framework::{PodKey, Time};
+use framework::{ObjectKey, PodKey, Time};
 
 /// An input of the engine, or a result of the step before.
 #[derive(Debug, Clone)]
@@ -83,12 +83,15 @@ fn write_change(change: &Change, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Change::NodeDeleted(name) => write!(f, "deletion of node {name}"),
         Change::Pod(pod) => write!(f, "change of pod {}", pod.key),
         Change::PodDeleted { key, .. } => write!(f, "deletion of pod {key}"),
-        Change::Object { kind, namespace, name, object } => {
-            let what = if object.is_some() { "change" } else { "deletion" };
-            let slash = if namespace.is_empty() { "" } else { "/" };
-            write!(f, "{what} of {} {namespace}{slash}{name}", kind.name())
-        }
+        Change::Object(object) => write_object("change", object.key(), f),
+        Change::ObjectDeleted(key) => write_object("deletion", key, f),
     }
+}
+
+fn write_object(what: &str, key: &ObjectKey, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let ObjectKey { kind, namespace, name } = key;
+    let slash = if namespace.is_empty() { "" } else { "/" };
+    write!(f, "{what} of {} {namespace}{slash}{name}", kind.name())
 }
 
 /// The result of a call of an extender, and the time at which it arrived.

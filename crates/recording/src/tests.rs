@@ -7,7 +7,7 @@ use engine::cycle::{Extender, Form};
 use engine::ports::{CallError, ExtenderCall, ExtenderClient, Filtered, HostPriorities, Ports};
 use engine::profile::{PluginRef, PluginSet, PluginSets, Profiles, SchedulerProfile};
 use engine::{Change, EffectKind, Engine, EngineConfig, Input};
-use framework::{Answer, EventResource, PodKey, Time, WallOffset};
+use framework::{Answer, EventResource, ObjectKey, PodKey, Time, WallOffset};
 use serde_json::json;
 use testkit::{node, pod};
 
@@ -81,12 +81,8 @@ fn record(reset_after: usize) -> Vec<Chunk> {
     let pods = pods.chain([pod("urgent").cpu("2").priority(100)]);
     let pods = pods.map(|pod| Change::Pod(Box::new(pod.build())));
     let service = json!({"metadata": {"name": "s"}, "spec": {"selector": {"app": "web"}}});
-    let service = Change::Object {
-        kind: EventResource::Service,
-        namespace: "default".into(),
-        name: "s".into(),
-        object: Some(Arc::new(service)),
-    };
+    let key = ObjectKey::namespaced(EventResource::Service, "default".into(), "s".into());
+    let service = Change::decode(key, Some(service)).unwrap();
     for change in nodes.into_iter().chain([service]).chain(pods) {
         let ports = &mut Ports { extenders: &mut LastNode, probe: &mut () };
         now = now + std::time::Duration::from_millis(700);

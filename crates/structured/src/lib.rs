@@ -52,7 +52,7 @@ pub use self::gates::Gates;
 pub use self::memo::{Answer, Diagnoses, Memos, NodesByShape, Trial};
 pub use self::overlay::Overlay;
 pub use self::pools::Allocated;
-pub use self::steps::{Budget, LongSearches};
+pub use self::steps::{Budget, Limits, LongSearches};
 
 use std::mem;
 
@@ -76,8 +76,7 @@ impl<'a> Allocator<'a> {
     }
 
     /// Searches the devices of a node for the claims. Returns one allocation for each claim, in order;
-    /// `None` if the claims cannot be allocated. The search takes no more steps than the budget and those that are left for
-    /// long searches. `seed` determines the identities of shares.
+    /// `None` if the claims cannot be allocated. The search takes no more steps than the limits allow. `seed` determines the identities of shares.
     ///
     /// # Errors
     /// The search ended early; see [`AllocateError`].
@@ -85,13 +84,12 @@ impl<'a> Allocator<'a> {
         &self,
         claims: &Claims,
         node: &NodeView<'_>,
-        (budget, long): (Budget, &mut LongSearches),
+        limits: Limits<'_>,
         seed: u64,
     ) -> Result<Option<Vec<Allocation>>, AllocateError> {
-        let budget = long.limit(budget);
-        let (found, steps) =
-            self.allocate_in(&mut Buffers::default(), claims, node, (budget, seed));
-        long.take(steps);
+        let budget = limits.long.limit(limits.budget);
+        let (found, steps) = self.allocate_in(&mut Buffers::default(), claims, node, budget, seed);
+        limits.long.take(steps);
         found
     }
 
@@ -102,7 +100,8 @@ impl<'a> Allocator<'a> {
         buffers: &mut Buffers,
         claims: &Claims,
         node: &NodeView<'_>,
-        (budget, seed): (Budget, u64),
+        budget: Budget,
+        seed: u64,
     ) -> (Result<Option<Vec<Allocation>>, AllocateError>, u64) {
         let mut search = match Search::new(self, claims, node, budget, mem::take(buffers)) {
             Ok(search) => search,

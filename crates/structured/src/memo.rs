@@ -11,7 +11,7 @@ use crate::overlay::Overlaid;
 use crate::search::Buffers;
 use crate::shared_pools::SharedPools;
 use crate::steps::StepsLeft;
-use crate::{AllocateError, Allocator, Budget, Claims, Diagnosis, LongSearches, Overlay};
+use crate::{AllocateError, Allocator, Budget, Claims, Diagnosis, Limits, LongSearches, Overlay};
 
 /// The number of claims whose answers are kept. Claims of one template have the same answers.
 const CLAIMS_MAX: usize = 64;
@@ -238,10 +238,11 @@ impl<'a> Allocator<'a> {
         trial: &mut Trial,
         nodes: &NodesByShape<'_>,
         node: NodeIx,
-        (budget, long): (Budget, &mut LongSearches),
+        limits: Limits<'_>,
         rank: impl Fn(&[Allocation]) -> i64,
     ) -> Result<Answer, AllocateError> {
         let Trial { claims, memo, counting, buffers } = trial;
+        let Limits { budget, long } = limits;
         let limit = long.limit(budget);
         let search = |limit| self.search_alone(claims, node, limit, buffers, rank);
         let Some(memo) = memo else {
@@ -308,7 +309,7 @@ impl<'a> Allocator<'a> {
         rank: impl Fn(&[Allocation]) -> i64,
     ) -> (Result<Answer, AllocateError>, u64) {
         let node = self.cluster.node(node);
-        let (found, steps) = self.allocate_in(buffers, claims, &node, (budget, 0));
+        let (found, steps) = self.allocate_in(buffers, claims, &node, budget, 0);
         let answer = match found {
             Ok(Some(allocations)) => Ok(Answer::Fits { rank: rank(&allocations) }),
             Ok(None) => Ok(Answer::DoesNotFit),

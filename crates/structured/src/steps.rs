@@ -63,6 +63,15 @@ impl StepsLeft {
     }
 }
 
+/// How long a search may take: its own budget, and what is left for long searches.
+#[derive(Debug)]
+pub struct Limits<'a> {
+    /// The steps that the search may take at most.
+    pub budget: Budget,
+    /// The steps that all long searches share.
+    pub long: &'a mut LongSearches,
+}
+
 /// The steps that searches may take beyond [`FREE`](Self::FREE) each. All pods share them, and they come back with time, so
 /// that claims that take long on every node, in every attempt, leave most of the time to the pods of others.
 /// kube-scheduler has no such limit.

@@ -43,7 +43,7 @@ mod builders;
 mod harness;
 
 pub use builders::{
-    FakeDryRun, HandleParts, NodeBuilder, PodBuilder, StorageObject, bound_claim, claim, cluster,
-    csi_node, handle, node, pod, storage_class, volume, volume_attachment,
+    FakeDryRun, HandleParts, NodeBuilder, PodBuilder, SetJson, StorageObject, bound_claim, claim,
+    cluster, csi_node, handle, node, object, pod, storage_class, volume, volume_attachment,
 };
 pub use harness::{Commit, Harness, Run};

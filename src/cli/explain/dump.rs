@@ -15,7 +15,8 @@ use explain::{
     NodesAnswer, PodAnswer, PodsAnswer, explain_cluster, explain_group, explain_node, explain_pod,
     facts, find_names, list_groups, list_nodes, list_pods,
 };
-use framework::{PodKey, Registry, Time};
+use framework::{ObjectKey, PodKey, Registry, Time};
+use serde_json::Value;
 
 use crate::cli::complain;
 use crate::cli::config::read;
@@ -219,11 +220,10 @@ fn engine(
 
 fn fill(engine: &mut Engine, input: Input) {
     let ports = &mut Ports { extenders: &mut (), probe: &mut () };
-    let objects = input.objects.into_iter().map(|own| Change::Object {
-        kind: own.kind,
-        namespace: own.namespace,
-        name: own.name,
-        object: serde_json::from_str(own.object.get()).ok(),
+    let objects = input.objects.into_iter().filter_map(|own| {
+        let object: Value = serde_json::from_str(own.object.get()).ok()?;
+        let key = ObjectKey::namespaced(own.kind, own.namespace, own.name);
+        Change::decode(key, Some(object)).ok()
     });
     let nodes = input.nodes.into_iter().map(Change::Node);
     let pods = input.pods.into_iter().map(|own| Change::Pod(Box::new(own.pod)));

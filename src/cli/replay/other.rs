@@ -16,7 +16,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use dry_run::{Limit, Object, Settings, State, World};
 use engine::{Change, Input};
-use framework::{EventResource, OptionalTime, Pod, PodKey, Registry, Time, Uid};
+use framework::{EventResource, ObjectKey, OptionalTime, Pod, PodKey, Registry, Time, Uid};
 use recording::{EffectSummary, Operation};
 use table::{Colour, Column, Table};
 
@@ -204,11 +204,16 @@ impl Feeder<'_> {
         match change {
             Change::Node(node) => self.world.add_node(node),
             Change::NodeDeleted(name) => self.world.remove_node(&name),
-            Change::Object { kind, namespace, name, object } => match object {
-                Some(_) if is_written_by_us(&kind) && self.knows(&kind, &namespace, &name) => {}
-                Some(object) => self.world.add_object(Object { kind, namespace, name, object }),
-                None => self.world.remove_object(kind, namespace, name),
-            },
+            Change::Object(object) => {
+                if !is_written_by_us(object.kind()) || !self.knows(object.key()) {
+                    let ObjectKey { kind, namespace, name } = object.key().clone();
+                    let object = object.json();
+                    self.world.add_object(Object { kind, namespace, name, object });
+                }
+            }
+            Change::ObjectDeleted(ObjectKey { kind, namespace, name }) => {
+                self.world.remove_object(kind, namespace, name);
+            }
             Change::Pod(pod) => self.pod(*pod, at),
             Change::PodDeleted { key, uid } => {
                 let is_victim = self.victims.contains(&key);
@@ -221,8 +226,8 @@ impl Feeder<'_> {
     }
 
     /// Whether an object that the scheduler writes is known, whose later forms may be its own work.
-    fn knows(&self, kind: &EventResource, namespace: &str, name: &str) -> bool {
-        self.world.engine().cluster().stored_object(kind, namespace, name).is_some()
+    fn knows(&self, key: &ObjectKey) -> bool {
+        self.world.engine().cluster().stored_object(key).is_some()
     }
 
     fn pod(&mut self, mut pod: Pod, at: Time) {

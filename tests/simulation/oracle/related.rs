@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use engine::Change;
-use framework::{ControllerKind, EventResource, LabelSelector, Labels, Pod, api};
+use framework::{ControllerKind, EventResource, LabelSelector, Labels, ObjectKey, Pod, api};
 use sandbox::resources::{
     NAMESPACES, PODDISRUPTIONBUDGETS, REPLICASETS, REPLICATIONCONTROLLERS, Resource, SERVICES,
     STATEFULSETS,
@@ -90,11 +90,9 @@ impl Related {
 
     /// Returns all objects as changes.
     pub(crate) fn changes(&self) -> impl Iterator<Item = Change> {
-        self.objects.iter().map(|((kind, namespace, name), object)| Change::Object {
-            kind: kind.clone(),
-            namespace: namespace.clone(),
-            name: name.clone(),
-            object: Some(object.clone()),
+        self.objects.iter().map(|((kind, namespace, name), object)| {
+            let key = ObjectKey::namespaced(kind.clone(), namespace.clone(), name.clone());
+            Change::decode(key, Some(object.clone())).expect("the object decodes")
         })
     }
 

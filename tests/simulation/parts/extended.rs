@@ -16,7 +16,7 @@ use framework::{
 };
 use plugins::dynamic_resources::{self, NAME};
 use serde_json::{Value, json};
-use testkit::{FakeDryRun, HandleParts, cluster, node};
+use testkit::{FakeDryRun, HandleParts, SetJson, cluster, node};
 
 use super::super::rules::{Checked, rule};
 use super::devices::requests::Requests;
@@ -172,7 +172,7 @@ impl<'r> History<'r> {
                 "extendedResourceName": format!("example.com/{driver}"),
                 "selectors": [{"cel": {"expression": format!("device.driver == '{driver}'")}}]}});
             let kind = EventResource::DeviceClass;
-            self.cluster.set_object(&kind, "", driver, Some(Arc::new(class)));
+            self.cluster.set_json(&kind, "", driver, Some(Arc::new(class)));
             for node in NODES {
                 let count = self.random.i64(0..7);
                 self.devices.insert((driver, node), count);
@@ -182,7 +182,7 @@ impl<'r> History<'r> {
                     "driver": driver, "nodeName": node, "devices": devices.collect::<Value>(),
                     "pool": {"name": name, "generation": 1, "resourceSliceCount": 1}}});
                 let kind = EventResource::ResourceSlice;
-                self.cluster.set_object(&kind, "", &name, Some(Arc::new(slice)));
+                self.cluster.set_json(&kind, "", &name, Some(Arc::new(slice)));
             }
         }
     }
@@ -670,7 +670,7 @@ impl<'r> History<'r> {
             self.release_held(&owner_of(claim), &name);
         }
         let kind = EventResource::ResourceClaim;
-        self.cluster.set_object(&kind, "default", &name, new.map(Arc::new));
+        self.cluster.set_json(&kind, "default", &name, new.map(Arc::new));
         let key = ObjectKey::namespaced(kind, "default".into(), name.as_str().into());
         for place in 0..self.members.len() {
             let Stage::Binding(attempt) = &self.members[place].stage else { continue };

@@ -12,6 +12,7 @@ use fastrand::Rng;
 use framework::{
     ActionType, Cluster, ClusterEvent, EventResource, Pod, PodKey, QueuedEntity, QueuedPod, Time,
 };
+use serde_json::json;
 use testkit::{HandleParts, cluster, node, pod};
 
 use super::super::rules::{Checked, rule};
@@ -430,7 +431,8 @@ impl Pair<'_> {
             4 => about_node(A::UPDATE_NODE_LABEL),
             5 => about_node(A::UPDATE_NODE_CONDITION),
             6 => {
-                let claim = Objects::Other(None, Some(Arc::default()));
+                let claim = testkit::object(EventResource::ResourceClaim, json!({}));
+                let claim = Objects::Other(None, Some(Arc::new(claim)));
                 (EventResource::ResourceClaim, A::UPDATE, claim)
             }
             7 => (

@@ -16,7 +16,7 @@ use framework::{
 };
 use plugins::volume_binding;
 use serde_json::{Value, json};
-use testkit::{HandleParts, cluster, node};
+use testkit::{HandleParts, SetJson, cluster, node};
 
 use super::super::rules::{Checked, rule};
 use super::filters::{NODES, filter};
@@ -173,7 +173,8 @@ fn is_for(volume: &Value, claim: &Value) -> bool {
 }
 
 /// Whether an object has a change that was to be written.
-fn has_change(object: &Value, (resource, _, target): &Planned) -> bool {
+fn has_change(object: &Value, planned: &Planned) -> bool {
+    let (resource, _, target) = planned;
     match *resource {
         CLAIMS => selected_node(object).as_ref() == Some(target),
         _ => {
@@ -232,10 +233,10 @@ impl<'r> History<'r> {
             "provisioner": "kubernetes.io/no-provisioner",
             "volumeBindingMode": "WaitForFirstConsumer"});
         let kind = EventResource::StorageClass;
-        history.cluster.set_object(&kind, "", "local", Some(class.into()));
+        history.cluster.set_json(&kind, "", "local", Some(class.into()));
         history.set_zones();
         let driver = driver(reports_room);
-        history.cluster.set_object(&EventResource::CsiDriver, "", "d", Some(driver.into()));
+        history.cluster.set_json(&EventResource::CsiDriver, "", "d", Some(driver.into()));
         NODES.into_iter().for_each(|zone| history.set_room(zone));
         for name in NAMES {
             history.create_claim(name);
@@ -269,7 +270,7 @@ impl<'r> History<'r> {
         }
         let new = class(&self.zones);
         let kind = EventResource::StorageClass;
-        self.cluster.set_object(&kind, "", "dynamic", Some(new.clone().into()));
+        self.cluster.set_json(&kind, "", "dynamic", Some(new.clone().into()));
         self.notify_of_object(kind, Some(&old), Some(&new));
     }
 
@@ -288,7 +289,7 @@ impl<'r> History<'r> {
         };
         let (old, new) = (old.as_ref().map(capacity), room.get(zone).map(capacity));
         let kind = EventResource::CsiStorageCapacity;
-        self.cluster.set_object(&kind, "default", zone, new.clone().map(Arc::new));
+        self.cluster.set_json(&kind, "default", zone, new.clone().map(Arc::new));
         if old.is_some() || new.is_some() {
             self.notify_of_object(kind, old.as_ref(), new.as_ref());
         }
@@ -300,7 +301,7 @@ impl<'r> History<'r> {
         self.reports_room ^= true;
         let new = driver(self.reports_room);
         let kind = EventResource::CsiDriver;
-        self.cluster.set_object(&kind, "", "d", Some(new.clone().into()));
+        self.cluster.set_json(&kind, "", "d", Some(new.clone().into()));
         self.notify_of_object(kind, Some(&old), Some(&new));
     }
 
@@ -922,7 +923,10 @@ impl<'r> History<'r> {
             (_, None) => ActionType::DELETE,
             _ => ActionType::UPDATE,
         };
-        self.notify(&ClusterEvent::new(kind, action), &EventObjects::Other { old, new });
+        let decoded = |json: &Value| testkit::object(kind.clone(), json.clone());
+        let (old, new) = (old.map(decoded), new.map(decoded));
+        let objects = EventObjects::Other { old: old.as_ref(), new: new.as_ref() };
+        self.notify(&ClusterEvent::new(kind, action), &objects);
     }
 
     /// Leaves out the pods that wait: what has changed for them is not known by an event yet.
@@ -973,7 +977,7 @@ impl<'r> History<'r> {
     fn watch(&mut self, resource: &str, name: &str) -> Option<(Option<Value>, Option<Value>)> {
         let (old, new) = self.server.show_next(resource, name)?;
         let object = new.clone().map(Arc::new);
-        self.cluster.set_object(&kind_of(resource), namespace_of(resource), name, object);
+        self.cluster.set_json(&kind_of(resource), namespace_of(resource), name, object);
         let assumed = std::mem::take(&mut self.assumed);
         let is_valid = |own: &Assumed| {
             let shown = self.server.shown(own.resource, &own.name);

@@ -10,8 +10,8 @@ use engine::world::{Changed, World};
 use engine::{Change, Context, EffectId};
 use fastrand::Rng;
 use framework::{
-    EventResource, NodeIx, NominatingInfo, Pod, PodKey, QueuedEntity, QueuedPod, Time, Uid,
-    WaitingPod,
+    EventResource, NodeIx, NominatingInfo, Object, ObjectKey, ObjectUpdate, Pod, PodKey,
+    QueuedEntity, QueuedPod, Time, Uid, WaitingPod,
 };
 use serde_json::{Value, json};
 use testkit::{node, pod};
@@ -409,21 +409,20 @@ impl Pair<'_> {
                 (EventResource::ResourceClaim, json!({ "spec": { "size": self.random.u32(..2) } }))
             }
         };
-        let object: Option<Arc<Value>> = (!self.one_in(5)).then(|| Arc::new(content));
+        let object: Option<Value> = (!self.one_in(5)).then_some(content);
         self.note(("object", &kind, &app, &object));
+        let key = ObjectKey::namespaced(kind, "default".into(), (*app).into());
         if !is_budget && self.one_in(3) {
             // A plugin reports a change.
-            let (old, now) = (self.one_in(2).then(Arc::default), self.now);
-            self.model.handle_update(kind.clone(), old.clone(), object.clone(), now);
-            with_context(now, &mut self.log, |cx| self.world.handle_update(kind, old, object, cx));
+            let (old, now) = (self.one_in(2).then(|| json!({})), self.now);
+            let [old, new] = [old, object]
+                .map(|json| Some(Object::decode(key.clone(), json?).expect("the claim decodes")));
+            let update = ObjectUpdate { old, new };
+            self.model.handle_update(update.clone(), now);
+            with_context(now, &mut self.log, |cx| self.world.handle_update(update, cx));
             return Ok(());
         }
-        self.apply(Change::Object {
-            kind,
-            namespace: "default".into(),
-            name: (*app).into(),
-            object,
-        })
+        self.apply(Change::decode(key, object).expect("the object decodes"))
     }
 
     fn evict(&mut self) -> Checked {

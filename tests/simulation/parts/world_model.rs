@@ -12,9 +12,8 @@ use engine::world::World;
 use engine::{Change, EffectId, ObjectEvent, Objects};
 use framework::{
     ActionType, Cluster, ClusterEvent, EventResource, Labels, Node, NodeIx, NominatedPods,
-    NominatingInfo, Pod, PodKey, QueuedPod, Time, Uid, WaitingPod,
+    NominatingInfo, Object, ObjectKey, ObjectUpdate, Pod, PodKey, QueuedPod, Time, Uid, WaitingPod,
 };
-use serde_json::Value;
 use testkit::HandleParts;
 
 use super::super::rules::{Checked, rule};
@@ -81,7 +80,7 @@ pub(super) struct Model {
     writes: BTreeMap<Uid, Writes>,
     waiting: BTreeMap<Uid, WaitingPod>,
     /// The objects of other kinds.
-    objects: BTreeMap<(EventResource, String), Arc<Value>>,
+    objects: BTreeMap<ObjectKey, Object>,
     /// The evictions that the status of a budget may not count yet.
     evicting: BTreeMap<String, BTreeSet<Uid>>,
     /// The nodes on which preemptions were in vain.
@@ -118,7 +117,8 @@ impl Model {
         match change {
             Change::Node(node) => self.set_node(node, now),
             Change::NodeDeleted(name) => self.delete_node(name, now),
-            Change::Object { kind, name, object, .. } => self.set_object(kind, name, object, now),
+            Change::Object(object) => self.set_object(object.key(), Some(object), now),
+            Change::ObjectDeleted(key) => self.set_object(key, None, now),
             Change::PodDeleted { key, uid } => return self.delete_pod(key, uid, now),
             Change::Pod(pod) => return self.set_pod(&Arc::new((**pod).clone()), now),
         }
@@ -191,19 +191,13 @@ impl Model {
         self.notify(&ObjectEvent { event, objects: Objects::Node(old, new) }, &|_| true, now);
     }
 
-    fn set_object(
-        &mut self,
-        kind: &EventResource,
-        name: &str,
-        new: &Option<Arc<Value>>,
-        now: Time,
-    ) {
-        let key = (kind.clone(), name.to_owned());
+    fn set_object(&mut self, key: &ObjectKey, new: Option<&Object>, now: Time) {
         let old = match new {
-            Some(new) => self.objects.insert(key, new.clone()),
-            None => self.objects.remove(&key),
+            Some(new) => self.objects.insert(key.clone(), new.clone()),
+            None => self.objects.remove(key),
         };
-        if *kind == EventResource::PodDisruptionBudget {
+        let name = &*key.name;
+        if key.kind == EventResource::PodDisruptionBudget {
             // Its status may now count the evicted pods that have ended.
             let runs: BTreeSet<Uid> = self.running().collect();
             match new {
@@ -215,26 +209,25 @@ impl Model {
                 None => drop(self.evicting.remove(name)),
             }
         }
-        self.handle_update(kind.clone(), old, new.clone(), now);
+        self.handle_update(ObjectUpdate { old, new: new.cloned() }, now);
     }
 
-    pub(super) fn handle_update(
-        &mut self,
-        kind: EventResource,
-        old: Option<Arc<Value>>,
-        new: Option<Arc<Value>>,
-        now: Time,
-    ) {
+    pub(super) fn handle_update(&mut self, update: ObjectUpdate, now: Time) {
+        let ObjectUpdate { old, new } = update;
+        let json = |object: &Option<Object>| object.as_ref().map(Object::json);
+        let has_changed = json(&old) != json(&new);
         let action = match (&old, &new) {
             (None, None) => return,
             (None, Some(_)) => ActionType::ADD,
             (Some(_), Some(_)) => ActionType::UPDATE,
             (Some(_), None) => ActionType::DELETE,
         };
-        let event = ClusterEvent::new(kind, action);
+        let Some(object) = new.as_ref().or(old.as_ref()) else { return };
+        let event = ClusterEvent::new(object.kind().clone(), action);
         self.handled.push(event.to_string());
-        if old != new {
-            self.notify(&ObjectEvent { event, objects: Objects::Other(old, new) }, &|_| true, now);
+        if has_changed {
+            let objects = Objects::Other(old.map(Arc::new), new.map(Arc::new));
+            self.notify(&ObjectEvent { event, objects }, &|_| true, now);
         }
     }
 
@@ -649,7 +642,9 @@ impl Model {
     /// The budgets select pods by the label `app`, which is their name.
     pub(super) fn begin_eviction(&mut self, pod: &Pod) {
         let app = pod.labels.get("app").unwrap_or_default();
-        let budget = self.objects.get(&(EventResource::PodDisruptionBudget, app.to_owned()));
+        let kind = EventResource::PodDisruptionBudget;
+        let key = ObjectKey::namespaced(kind, "default".into(), app.into());
+        let budget = self.objects.get(&key).map(Object::json);
         let Some(budget) = budget else { return };
         if budget["status"]["disruptedPods"].get(&*pod.key.name).is_none() {
             self.evicting.entry(app.to_owned()).or_default().insert(pod.uid.clone());

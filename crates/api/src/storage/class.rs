@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{TopologySelector, api};
+use crate::{TopologySelector, TopologySelectorTerm, api};
 
 /// When the claims of a class are bound.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -26,6 +26,8 @@ pub struct StorageClass {
     pub binding_mode: Option<VolumeBindingMode>,
     /// The topologies in which volumes may be provisioned.
     pub allowed_topologies: TopologySelector,
+    /// The same as written: kube-scheduler compares the terms and values in their order.
+    pub topology_terms: Box<[TopologySelectorTerm]>,
 }
 
 impl StorageClass {
@@ -44,6 +46,7 @@ impl StorageClass {
             provisioner: class.provisioner.as_str().into(),
             binding_mode: mode,
             allowed_topologies: TopologySelector::compile(&class.allowed_topologies),
+            topology_terms: class.allowed_topologies.as_slice().into(),
         }
     }
 

@@ -9,9 +9,9 @@ use proptest::test_runner::TestCaseResult;
 use serde_json::{Value, json};
 
 use super::super::*;
-use crate::testing::{node, pod};
+use crate::testing::{SetJson, node, pod};
 use crate::{Namespaces, PodQuery};
-use ::api::{ControllerKind, LabelSelector, PodAffinityTerm, api};
+use ::api::{ControllerKind, EventResource, LabelSelector, PodAffinityTerm, api};
 
 const NAMESPACES: [&str; 3] = ["blue", "green", "red"];
 /// Number of nodes. The last three are never created, so pods on them are on ghosts.
@@ -230,7 +230,9 @@ fn a_pod(number: usize, shape: &PodShape) -> Arc<Pod> {
     let built = builder.with(|pod| {
         pod.metadata.deletion_timestamp =
             shape.terminating.then(|| "2026-01-01T00:00:00Z".to_owned());
-        pod.metadata.owner_references.extend(shape.controller.map(owner));
+        pod.metadata
+            .owner_references
+            .extend(shape.controller.map(|(kind, number)| owner(kind, number)));
         let affinity = pod.spec.affinity.get_or_insert_default();
         for (kind, number) in &shape.terms {
             let side = match kind % 2 {
@@ -251,7 +253,7 @@ fn a_pod(number: usize, shape: &PodShape) -> Arc<Pod> {
     Arc::new(built.build())
 }
 
-fn owner((kind, number): (ControllerKind, usize)) -> api::OwnerReference {
+fn owner(kind: ControllerKind, number: usize) -> api::OwnerReference {
     let (api_version, kind) = match kind {
         ControllerKind::ReplicationController => ("v1", "ReplicationController"),
         ControllerKind::ReplicaSet => ("apps/v1", "ReplicaSet"),
@@ -357,7 +359,7 @@ impl World {
     }
 
     fn set(&mut self, kind: EventResource, namespace: &str, name: &str, object: Option<Value>) {
-        self.cluster.set_object(&kind, namespace, name, object.map(Arc::new));
+        self.cluster.set_json(&kind, namespace, name, object.map(Arc::new));
     }
 
     fn set_namespace(&mut self, namespace: usize, object: Option<Value>) {

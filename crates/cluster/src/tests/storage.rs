@@ -5,12 +5,12 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::super::*;
-use crate::testing::{csi_node, node, pod};
-use ::api::api;
+use crate::testing::{SetJson, csi_node, node, pod};
 use ::api::storage::{MIGRATED_PLUGINS, StorageSize};
+use ::api::{EventResource, api};
 
 fn set(cluster: &mut Cluster, kind: EventResource, name: &str, object: Option<Value>) {
-    cluster.set_object(&kind, "", name, object.map(Arc::new));
+    cluster.set_json(&kind, "", name, object.map(Arc::new));
 }
 
 fn volume(name: &str, size: &str, phase: &str, claim: Option<&str>) -> Option<Value> {
@@ -134,7 +134,7 @@ fn capacities_are_found_by_class_and_attachments_by_node() {
     set(&mut cluster, EventResource::CsiStorageCapacity, "c", capacity("slow", "7"));
     assert_eq!((limits(&cluster, "fast"), limits(&cluster, "slow")), (vec![], vec![7]));
     let other = capacity("slow", "8").map(Arc::new);
-    cluster.set_object(&EventResource::CsiStorageCapacity, "other", "c", other);
+    cluster.set_json(&EventResource::CsiStorageCapacity, "other", "c", other);
     assert_eq!(limits(&cluster, "slow"), [7, 8]);
 
     let attachment = |node: &str| {

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use serde_json::json;
 
 use super::*;
-use crate::testing::{StorageObject, bound_claim, csi_node, volume};
-use ::api::{LabelSelector, api};
+use crate::testing::{SetJson, StorageObject, bound_claim, csi_node, volume};
+use ::api::{EventResource, LabelSelector, api};
 
 const DRIVER: &str = "disk.example.com";
 const APPS: [&str; 3] = ["web", "db", "batch"];
@@ -139,7 +139,7 @@ fn cluster_with(pods: &[Traits]) -> Cluster {
     objects.into_iter().for_each(|object| object.put(&mut cluster));
     let budget = json!({ "spec": { "selector": { "matchLabels": { "app": "web" } } } });
     let kind = EventResource::PodDisruptionBudget;
-    cluster.set_object(&kind, "default", "b", Some(Arc::new(budget)));
+    cluster.set_json(&kind, "default", "b", Some(Arc::new(budget)));
     cluster.register_query(&query_of(0));
     for (number, traits) in pods.iter().enumerate() {
         cluster.place_pod(pod_of(&format!("p{number}"), traits), &format!("n{}", traits.node));

@@ -37,9 +37,7 @@ impl Engine {
             Command::SetTimer { plugin, at, token } => self.timers.set(plugin, token, at),
             Command::Event(event) => record_plugin_event(event, &self.world, cx),
             Command::Write { pod, uid, write } => self.plugin_writes.request(pod, uid, write, cx),
-            Command::ObjectChanged { kind, old, new } => {
-                self.world.handle_update(kind, old, new, cx);
-            }
+            Command::ObjectChanged(update) => self.world.handle_update(*update, cx),
             _ => {}
         }
     }

@@ -18,10 +18,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use framework::{
-    Cluster, EventResource, IdTable, Node, NodeChange, NodeIx, PlacedPod, Pod, PodIx, PodKey,
-    TentativePlacing, TentativeRemoval, Uid,
+    Cluster, EventResource, IdTable, Node, NodeChange, NodeIx, Object, ObjectKey, ObjectUpdate,
+    PlacedPod, Pod, PodIx, PodKey, TentativePlacing, TentativeRemoval, Uid,
 };
-use serde_json::Value;
 
 use super::World;
 
@@ -281,20 +280,19 @@ impl World {
         self.tree.refresh();
     }
 
-    /// Adds or replaces an object of another kind, or removes it if `object` is `None`. Returns the
-    /// object as it was before.
-    pub(super) fn set_object(
-        &mut self,
-        kind: &EventResource,
-        namespace: &str,
-        name: &str,
-        object: Option<Arc<Value>>,
-    ) -> Option<Arc<Value>> {
-        let before = self.cluster.set_object(kind, namespace, name, object);
-        if *kind == EventResource::PodDisruptionBudget {
-            self.confirm_evictions(namespace, name);
+    /// Adds or replaces an object of another kind.
+    pub(super) fn set_object(&mut self, object: Object) -> ObjectUpdate {
+        let key = object.key().clone();
+        let update = self.cluster.set_object(object);
+        if key.kind == EventResource::PodDisruptionBudget {
+            self.confirm_evictions(&key.namespace, &key.name);
         }
-        before
+        update
+    }
+
+    /// Removes an object of another kind.
+    pub(super) fn remove_object(&mut self, key: &ObjectKey) -> ObjectUpdate {
+        self.cluster.remove_object(key)
     }
 
     /// Takes in a change of a PodDisruptionBudget, whose status may now count the evicted pods that have

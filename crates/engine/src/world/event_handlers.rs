@@ -4,17 +4,16 @@
 use std::sync::Arc;
 
 use framework::{
-    ActionType, ClusterEvent, Code, EventResource, Node, NominatedPods, NominatingInfo, Pod,
-    PodKey, StatusPatch, Uid,
+    ActionType, ClusterEvent, Code, EventResource, Node, NominatedPods, NominatingInfo,
+    ObjectUpdate, Pod, PodKey, StatusPatch, Uid,
 };
-use serde_json::Value;
 
 use super::changed::Changed;
 use super::{LoggedChange, World};
 use crate::change::Change;
 use crate::classify::{node_updates, pod_updates};
 use crate::context::Context;
-use crate::object_event::{ObjectEvent, Objects};
+use crate::object_event::ObjectEvent;
 use crate::ports::{Count, Span};
 use crate::queue::Updated;
 
@@ -44,9 +43,13 @@ impl World {
             Change::NodeDeleted(name) => self.delete_node(&name, cx),
             Change::Pod(pod) => return self.set_pod(*pod, cx),
             Change::PodDeleted { key, uid } => return self.delete_pod(&key, &uid, cx),
-            Change::Object { kind, namespace, name, object } => {
-                let old = self.set_object(&kind, &namespace, &name, object.clone());
-                self.handle_update(kind, old, object, cx);
+            Change::Object(object) => {
+                let update = self.set_object(*object);
+                self.handle_update(update, cx);
+            }
+            Change::ObjectDeleted(key) => {
+                let update = self.remove_object(&key);
+                self.handle_update(update, cx);
             }
         }
         Vec::new()
@@ -103,22 +106,9 @@ impl World {
 
     /// Moves pods after a change of an object that is neither pod nor node. Such an event does not say
     /// which part changed.
-    pub fn handle_update(
-        &mut self,
-        kind: EventResource,
-        old: Option<Arc<Value>>,
-        new: Option<Arc<Value>>,
-        cx: &mut Context<'_>,
-    ) {
-        let action = match (&old, &new) {
-            (None, None) => return,
-            (None, Some(_)) => ActionType::ADD,
-            (Some(_), Some(_)) => ActionType::UPDATE,
-            (Some(_), None) => ActionType::DELETE,
-        };
-        let has_changed = old != new;
-        let event = ClusterEvent::new(kind, action);
-        let event = ObjectEvent { event, objects: Objects::Other(old, new) };
+    pub fn handle_update(&mut self, update: ObjectUpdate, cx: &mut Context<'_>) {
+        let has_changed = !update.is_none();
+        let Some(event) = ObjectEvent::of_object(update) else { return };
         if has_changed {
             self.move_pods(&event, cx);
         }
@@ -323,7 +313,7 @@ impl World {
 
 #[cfg(test)]
 mod tests {
-    use framework::{NominatingInfo, Time};
+    use framework::{NominatingInfo, ObjectKey, Time};
     use testkit::{PodBuilder, node, pod};
 
     use super::*;
@@ -405,11 +395,10 @@ mod tests {
         see(world, pod("q"));
         assert_eq!(apply(world, deleted("q")), ["UnschedulablePodDelete"]);
 
-        let class = |size: u32| Change::Object {
-            kind: EventResource::StorageClass,
-            namespace: "".into(),
-            name: "c".into(),
-            object: Some(Arc::new(serde_json::json!({ "parameters": { "size": size } }))),
+        let class = |size: u32| {
+            let key = ObjectKey::cluster_scoped(EventResource::StorageClass, "c".into());
+            let object = serde_json::json!({ "parameters": { "size": size } });
+            Change::decode(key, Some(object)).unwrap()
         };
         assert_eq!(apply(world, class(1)), ["storage.k8s.io/StorageClassAdd"]);
         let update = ["storage.k8s.io/StorageClassUpdate"];

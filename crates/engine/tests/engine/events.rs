@@ -308,11 +308,11 @@ fn changes_of_other_kinds_move_pods() {
     for (name, _) in actions {
         world.schedule(pod(name));
     }
-    let object = |version: Option<u64>| Change::Object {
-        kind: EventResource::ResourceClaim,
-        namespace: "default".into(),
-        name: "claim".into(),
-        object: version.map(|version| std::sync::Arc::new(serde_json::json!({ "v": version }))),
+    let object = |version: Option<u64>| {
+        let kind = EventResource::ResourceClaim;
+        let key = framework::ObjectKey::namespaced(kind, "default".into(), "claim".into());
+        let object = version.map(|version| serde_json::json!({ "v": version }));
+        Change::decode(key, object).unwrap()
     };
     // Versions the watch shows, one after the other, and the pod each of them moves.
     let rows = [(None, ""), (Some(1), "add"), (Some(1), ""), (Some(2), "update"), (None, "delete")];

@@ -406,12 +406,9 @@ fn plugin_reads_the_decoded_version_of_an_object() {
         (None, None),
     ];
     for (row, (object, node)) in rows.into_iter().enumerate() {
-        world.apply(Change::Object {
-            kind: EventResource::Custom(QUOTAS.into()),
-            namespace: "default".into(),
-            name: "quota".into(),
-            object: object.map(Arc::new),
-        });
+        let kind = EventResource::Custom(QUOTAS.into());
+        let key = ObjectKey::namespaced(kind, "default".into(), "quota".into());
+        world.apply(Change::decode(key, object).unwrap());
         let name = format!("p{row}");
         world.pod(pod(&name).priority(i32::try_from(row).unwrap()));
         world.attempt();

@@ -1,11 +1,9 @@
 //! Commands of plugins outside PreBind: writes, and changes that the watch has not shown yet.
 
-use std::sync::Arc;
-
 use engine::EffectKind;
 use framework::{
-    ActionType, Answer, ClusterEvent, Command, EventResource, Pod, PostFilterResult, Write,
-    WriteAction,
+    ActionType, Answer, ClusterEvent, Command, EventResource, ObjectUpdate, Pod, PostFilterResult,
+    Write, WriteAction,
 };
 use serde_json::json;
 use testkit::pod;
@@ -88,9 +86,11 @@ fn change_reported_by_a_plugin_moves_pods_that_wait_for_it() {
     });
     let reports = fake("Reports").post_filter(|_, _, _| PostFilterResult::from(no("no help")));
     let reserve = fake("Reserves").permit(|_, handle| {
-        let version = |version: u64| Some(Arc::new(json!({ "v": version })));
-        let kind = EventResource::ResourceClaim;
-        handle.command(Command::ObjectChanged { kind, old: version(1), new: version(2) });
+        let claim = |version: u64| {
+            Some(testkit::object(EventResource::ResourceClaim, json!({ "v": version })))
+        };
+        let update = ObjectUpdate { old: claim(1), new: claim(2) };
+        handle.command(Command::ObjectChanged(Box::new(update)));
         framework::PermitVerdict::Allow
     });
     let mut world = world([waits, reports, reserve]);

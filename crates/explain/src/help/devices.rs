@@ -62,16 +62,17 @@ fn classes_of(claim: &Value) -> impl Iterator<Item = &str> {
 
 fn stored_claim(lab: &Lab<'_>, pod: &Pod, name: &str) -> Option<Value> {
     let kind = EventResource::ResourceClaim;
-    lab.cluster().stored_object(&kind, &pod.key.namespace, name).map(|object| Value::clone(&object))
+    let key = ObjectKey::namespaced(kind, pod.key.namespace.clone(), name.into());
+    lab.cluster().stored_object(&key).map(|object| Value::clone(&object.json()))
 }
 
 /// A claim that the pod names and that does not exist, for one device of each class in turn.
 fn missing_claim(lab: &Lab<'_>, pod: &Pod, name: &str) -> Vec<Proposal> {
     let namespace = &pod.key.namespace;
     let objects = lab.cluster().stored_objects_after(None);
-    let classes = objects.filter(|object| object.kind == EventResource::DeviceClass);
-    let proposal = |class: framework::StoredObject| {
-        let class = &class.name.name;
+    let classes = objects.filter(|object| *object.kind() == EventResource::DeviceClass);
+    let proposal = |class: framework::Object| {
+        let class = class.name();
         let object = json!({
             "apiVersion": "resource.k8s.io/v1",
             "kind": "ResourceClaim",
@@ -165,13 +166,13 @@ fn more_devices(lab: &Lab<'_>, findings: &Findings, classes: &BTreeSet<String>) 
         node.is_none_or(|node| cluster.node_named(node).is_some_and(|node| open.contains(node)))
     };
     let objects = cluster.stored_objects_after(None);
-    let slices = objects.filter(|object| object.kind == EventResource::ResourceSlice);
+    let slices = objects.filter(|object| *object.kind() == EventResource::ResourceSlice);
     // Slices of open nodes and the first device of each driver.
     let mut drivers: BTreeMap<String, usize> = BTreeMap::new();
     let mut examples: BTreeMap<String, Value> = BTreeMap::new();
     let mut proposals = Vec::new();
     for slice in slices {
-        let Some(object) = slice.json() else { continue };
+        let object = slice.json();
         let spec = &object["spec"];
         let driver = spec["driver"].as_str().unwrap_or_default();
         let tries = drivers.entry(driver.to_owned()).or_default();
@@ -180,7 +181,7 @@ fn more_devices(lab: &Lab<'_>, findings: &Findings, classes: &BTreeSet<String>) 
         }
         if *tries < SLICES && is_open(spec["nodeName"].as_str()) {
             *tries += 1;
-            proposals.extend(one_more_device(&slice.name.name, Value::clone(&object)));
+            proposals.extend(one_more_device(slice.name(), Value::clone(&object)));
         }
     }
     // One that a class asks for by its driver comes first.
@@ -204,7 +205,8 @@ fn more_devices(lab: &Lab<'_>, findings: &Findings, classes: &BTreeSet<String>) 
 
 /// Returns the driver that the selectors of a class ask for, if they name one.
 fn driver_of(lab: &Lab<'_>, class: &str) -> Option<String> {
-    let class = lab.cluster().stored_object(&EventResource::DeviceClass, "", class)?;
+    let key = ObjectKey::cluster_scoped(EventResource::DeviceClass, class.into());
+    let class = lab.cluster().stored_object(&key)?.json();
     let selectors = class["spec"]["selectors"].as_array()?;
     let driver = |selector: &Value| {
         let (_, rest) = selector["cel"]["expression"].as_str()?.split_once("device.driver == ")?;

@@ -88,9 +88,7 @@ impl Proposal {
     /// Whether both make the same object.
     fn is_about_the_same(&self, other: &Self) -> bool {
         let name = |own: &Self| match own.changes.last() {
-            Some(Change::Object { kind, namespace, name, .. }) => {
-                Some((kind.clone(), namespace.clone(), name.clone()))
-            }
+            Some(Change::Object(object)) => Some(object.key().clone()),
             _ => None,
         };
         self.kind == other.kind && name(self) == name(other)
@@ -117,10 +115,9 @@ impl Proposal {
 
     /// An object that exists then.
     fn object(kind: &'static str, size: f64, text: String, key: ObjectKey, object: Value) -> Self {
-        let ObjectKey { kind: resource, namespace, name } = key;
-        let object = Some(Arc::new(object));
-        let change = Change::Object { kind: resource, namespace, name, object };
-        Self::new(kind, size, text, vec![change])
+        // Without a change, the proposal helps no pod and is dropped.
+        let change = Change::decode(key, Some(object)).ok();
+        Self::new(kind, size, text, change.into_iter().collect())
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use engine::Change;
-use framework::{EventResource, Labels, Node, NodeIx, POOL_LABELS, Resources, Taint};
+use framework::{EventResource, Labels, Node, NodeIx, ObjectKey, POOL_LABELS, Resources, Taint};
 
 use super::labels::{LabelChange, applied, missing, missing_for};
 use super::{Proposal, size, verified};
@@ -179,7 +179,8 @@ fn needed_labels(lab: &Lab<'_>, findings: &Findings) -> Vec<LabelChange> {
         needed.extend(own.unwrap_or_default());
     }
     for claim in super::storage::unbound_claims(lab, findings) {
-        let class = cluster.stored_object(&EventResource::StorageClass, "", &claim.class);
+        let key = ObjectKey::cluster_scoped(EventResource::StorageClass, claim.class.clone());
+        let class = cluster.stored_object(&key).map(|class| class.json());
         let term = class.as_ref().map(|class| &class["allowedTopologies"][0]);
         let expressions = term.and_then(|term| term["matchLabelExpressions"].as_array());
         needed.extend(expressions.into_iter().flatten().filter_map(|own| {

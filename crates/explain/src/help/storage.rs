@@ -71,19 +71,19 @@ fn new_claim(pod: &Pod, name: &str, class: Option<String>, text: String) -> Prop
                 claim_ref(namespace, name),
             );
             let change = object_change(EventResource::PersistentVolume, "", &volume, object);
-            (claim_object(namespace, name, Some(""), Some(&volume)), vec![change])
+            (claim_object(namespace, name, Some(""), Some(&volume)), change.into_iter().collect())
         }
     };
-    changes.push(object_change(EventResource::PersistentVolumeClaim, namespace, name, claim));
+    changes.extend(object_change(EventResource::PersistentVolumeClaim, namespace, name, claim));
     Proposal::new("claim", size::MISSING, text, changes)
 }
 
 /// Returns the first class by name that binds claims when a pod has a node, and provisions volumes.
 fn delayed_class(lab: &Lab<'_>) -> Option<String> {
     let objects = lab.cluster().stored_objects_after(None);
-    let mut classes = objects.filter(|object| object.kind == EventResource::StorageClass);
-    let class = classes.find(|object| is_delayed(lab, &object.name.name));
-    class.map(|object| object.name.name.to_string())
+    let mut classes = objects.filter(|object| *object.kind() == EventResource::StorageClass);
+    let class = classes.find(|object| is_delayed(lab, object.name()));
+    class.map(|object| object.name().to_string())
 }
 
 fn is_delayed(lab: &Lab<'_>, class: &str) -> bool {
@@ -117,9 +117,10 @@ fn unbound(lab: &Lab<'_>, claim: &PersistentVolumeClaim) -> Vec<Proposal> {
 /// A volume for a claim, bound to it.
 fn volume_for(lab: &Lab<'_>, claim: &PersistentVolumeClaim) -> Proposal {
     let PersistentVolumeClaim { namespace, name, class, .. } = claim;
-    let stored =
-        lab.cluster().stored_object(&EventResource::PersistentVolumeClaim, namespace, name);
-    let mut object = stored.map(|stored| Value::clone(&stored)).unwrap_or_default();
+    let kind = EventResource::PersistentVolumeClaim;
+    let key = ObjectKey::namespaced(kind, namespace.clone(), name.clone());
+    let stored = lab.cluster().stored_object(&key);
+    let mut object = stored.map(|stored| Value::clone(&stored.json())).unwrap_or_default();
     let size = size_of(lab, claim);
     let mut modes = object["spec"]["accessModes"].clone();
     if modes.is_null() {
@@ -134,11 +135,11 @@ fn volume_for(lab: &Lab<'_>, claim: &PersistentVolumeClaim) -> Proposal {
     let text = format!(
         "create a PersistentVolume of {size}{of_class} for claim {namespace}/{name}, which is bound to no volume"
     );
-    let changes = vec![
+    let changes = [
         object_change(EventResource::PersistentVolume, "", &volume, made),
         object_change(EventResource::PersistentVolumeClaim, namespace, name, object),
     ];
-    Proposal::new("volume", size::NODE, text, changes)
+    Proposal::new("volume", size::NODE, text, changes.into_iter().flatten().collect())
 }
 
 /// Free storage for a claim whose volume the driver would make where the pod runs.
@@ -181,8 +182,8 @@ fn topologies(lab: &Lab<'_>, findings: &Findings) -> Vec<Proposal> {
     let view = cluster.node(node);
     let proposal = |claim: &PersistentVolumeClaim| {
         let class = &claim.class;
-        let stored = cluster.stored_object(&EventResource::StorageClass, "", class)?;
-        let mut object = Value::clone(&stored);
+        let key = ObjectKey::cluster_scoped(EventResource::StorageClass, class.clone());
+        let mut object = Value::clone(&cluster.stored_object(&key)?.json());
         let terms = object["allowedTopologies"].as_array_mut()?;
         let allowed = terms.first()?["matchLabelExpressions"].as_array()?.clone();
         let key = |own: &Value| own["key"].as_str().map(str::to_owned);
@@ -221,7 +222,8 @@ pub(super) fn unbound_claims<'a>(
 /// Returns the size that a claim requests.
 fn size_of(lab: &Lab<'_>, claim: &PersistentVolumeClaim) -> String {
     let kind = EventResource::PersistentVolumeClaim;
-    let stored = lab.cluster().stored_object(&kind, &claim.namespace, &claim.name);
+    let key = ObjectKey::namespaced(kind, claim.namespace.clone(), claim.name.clone());
+    let stored = lab.cluster().stored_object(&key).map(|stored| stored.json());
     let size = stored.as_ref().map(|stored| &stored["spec"]["resources"]["requests"]["storage"]);
     size.and_then(Value::as_str).unwrap_or("1Gi").to_owned()
 }
@@ -281,9 +283,14 @@ fn claim_object(namespace: &str, name: &str, class: Option<&str>, volume: Option
     claim
 }
 
-fn object_change(kind: EventResource, namespace: &str, name: &str, object: Value) -> Change {
-    let object = Some(std::sync::Arc::new(object));
-    Change::Object { kind, namespace: namespace.into(), name: name.into(), object }
+fn object_change(
+    kind: EventResource,
+    namespace: &str,
+    name: &str,
+    object: Value,
+) -> Option<Change> {
+    let key = ObjectKey::namespaced(kind, namespace.into(), name.into());
+    Change::decode(key, Some(object)).ok()
 }
 
 /// The pod that uses a claim which only one pod may use, or the same disk on a node.
@@ -348,14 +355,13 @@ fn limits(lab: &Lab<'_>, findings: &Findings) -> Vec<Proposal> {
 /// A CSINode whose drivers allow one volume more.
 fn higher_limit(lab: &Lab<'_>, node: NodeIx) -> Option<Proposal> {
     let name = lab.cluster().node_name(node);
-    let stored = lab.cluster().stored_object(&EventResource::CsiNode, "", name)?;
-    let mut object = Value::clone(&stored);
+    let key = ObjectKey::cluster_scoped(EventResource::CsiNode, name.clone());
+    let mut object = Value::clone(&lab.cluster().stored_object(&key)?.json());
     for driver in object["spec"]["drivers"].as_array_mut()? {
         if let Some(count) = driver["allocatable"]["count"].as_i64() {
             driver["allocatable"]["count"] = json!(count + 1);
         }
     }
     let text = format!("one more volume allowed on node {name} by its CSI driver");
-    let key = ObjectKey::cluster_scoped(EventResource::CsiNode, name.clone());
     Some(Proposal::object("limitOfDriver", size::OTHER_POD + 0.5, text, key, object))
 }

@@ -4,7 +4,7 @@ use engine::ports::Ports;
 use engine::{Change, EffectKind, Engine, Input};
 use explain::{ClusterCopy, Follower};
 use fastrand::Rng;
-use framework::{Answer, EventResource, PodKey, Time};
+use framework::{Answer, EventResource, ObjectKey, PodKey, Time};
 use loadmaster_explain as explain;
 use serde_json::json;
 use testkit::{node, pod};
@@ -71,12 +71,12 @@ fn change(engine: &mut Engine, rng: &mut Rng) {
         }
         6 => {
             let name = name("c", 5, rng);
-            let object = rng.bool().then(|| {
-                json!({"metadata": {"name": name, "namespace": "default"}, "spec": {}}).into()
-            });
+            let object = rng
+                .bool()
+                .then(|| json!({"metadata": {"name": name, "namespace": "default"}, "spec": {}}));
             let kind = EventResource::PersistentVolumeClaim;
-            let (namespace, name) = ("default".into(), name.as_str().into());
-            apply(engine, Change::Object { kind, namespace, name, object });
+            let key = ObjectKey::namespaced(kind, "default".into(), name.as_str().into());
+            apply(engine, Change::decode(key, object).unwrap());
         }
         7 | 8 => drop(engine.step(Input::Schedule, Time::ZERO, ports).attempt()),
         _ => {
@@ -109,7 +109,7 @@ fn known(engine: &Engine) -> Vec<String> {
         format!("{} {} waits, {:?}", pod.key, pod.uid, engine.nominator().node_of(&pod.uid))
     });
     let objects = cluster.stored_objects_after(None);
-    let objects = objects.map(|own| format!("{:?} {:?}", own.name, own.json()));
+    let objects = objects.map(|own| format!("{:?} {:?}", own.key(), own.json()));
     let mut known: Vec<String> = nodes.chain(placed).chain(waiting).chain(objects).collect();
     known.sort_unstable();
     known
@@ -179,10 +179,9 @@ fn work_of_a_slice_is_bounded() {
             apply(&mut engine, Change::Pod(Box::new(pod.build())));
         }
         apply(&mut engine, Change::Pod(Box::new(pod(&format!("w{number}")).build())));
-        let (kind, namespace) = (EventResource::PersistentVolumeClaim, "default".into());
-        let name = format!("c{number}").into();
-        let object = Some(json!({"spec": {}}).into());
-        apply(&mut engine, Change::Object { kind, namespace, name, object });
+        let (kind, name) = (EventResource::PersistentVolumeClaim, format!("c{number}"));
+        let key = ObjectKey::namespaced(kind, "default".into(), name.into());
+        apply(&mut engine, Change::decode(key, Some(json!({"spec": {}}))).unwrap());
     }
     let mut copy = ClusterCopy::default();
     let (mut copied, mut is_complete) = (0, false);

@@ -7,7 +7,7 @@ use engine::profile::{PluginRef, PluginSet, PluginSets, Profiles, SchedulerProfi
 use engine::queue::QueueConfig;
 use engine::{Change, EngineConfig};
 use explain::{ClusterCopy, Lab, PodAnswer, explain_pod, facts};
-use framework::{EventResource, Pod, PodKey};
+use framework::{EventResource, ObjectKey, Pod, PodKey};
 use loadmaster_explain as explain;
 use serde_json::{Value, json};
 use testkit::PodBuilder;
@@ -217,7 +217,9 @@ pub(crate) fn carry_out(world: &mut World, changes: &[Change]) {
                 );
                 world.remove_pod(&pod);
             }
-            Change::Object { kind, namespace, name, object: Some(object) } => {
+            Change::Object(object) => {
+                let (key, object) = (object.key().clone(), object.json());
+                let ObjectKey { kind, namespace, name } = key;
                 // The spec of a claim cannot be changed: another one is made.
                 if kind == EventResource::ResourceClaim {
                     world.remove_object(kind.clone(), namespace.clone(), name.clone());

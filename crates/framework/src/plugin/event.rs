@@ -3,9 +3,7 @@
 use std::fmt;
 use std::ops::BitOr;
 
-use serde_json::Value;
-
-use crate::{EventResource, Node, Pod};
+use crate::{EventResource, Node, Object, Pod, TypedObject};
 
 /// A set of actions on an object, with the bit values of Kubernetes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -144,12 +142,12 @@ pub enum EventObjects<'a> {
         /// After the change.
         new: Option<&'a Node>,
     },
-    /// An object of another kind, as JSON: `old` is absent when it was added, `new` when it was deleted.
+    /// An object of another kind: `old` is absent when it was added, `new` when it was deleted.
     Other {
         /// Before the change.
-        old: Option<&'a Value>,
+        old: Option<&'a Object>,
         /// After the change.
-        new: Option<&'a Value>,
+        new: Option<&'a Object>,
     },
     /// An event without an object: a timeout or a forced activation.
     None,
@@ -182,12 +180,29 @@ impl<'a> EventObjects<'a> {
     ///
     /// # Errors
     /// The event is about a pod or a node, or has no object.
-    pub fn others(&self) -> Result<(Option<&'a Value>, Option<&'a Value>), String> {
+    pub fn others(&self) -> Result<(Option<&'a Object>, Option<&'a Object>), String> {
         match *self {
             Self::Other { old, new } => Ok((old, new)),
             _ => Err("the event is not about an object of another kind".to_owned()),
         }
     }
+
+    /// Returns the object of another kind as its type, before and after the change.
+    ///
+    /// # Errors
+    /// The event is not about an object of this type.
+    pub fn typed<T: TypedObject>(&self) -> Result<(Option<&'a T>, Option<&'a T>), String> {
+        let read = |object: Option<&'a Object>| {
+            let typed = object.map(|own| own.get::<T>().ok_or_else(|| not_a(T::NAME)));
+            typed.transpose()
+        };
+        let (old, new) = self.others().map_err(|_| not_a(T::NAME))?;
+        Ok((read(old)?, read(new)?))
+    }
+}
+
+fn not_a(name: &str) -> String {
+    format!("the event is not about a {name}")
 }
 
 /// The answer of a plugin to an event, about a pod it rejected.

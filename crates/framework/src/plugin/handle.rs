@@ -4,11 +4,9 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use crate::preemption::{Pause, Preemption, PreemptionProgress};
 use crate::{
-    Cluster, EventResource, NodeIx, PluginName, Pod, PodEvent, PodKey, Time, Uid, WallOffset, Write,
+    Cluster, NodeIx, ObjectUpdate, PluginName, Pod, PodEvent, PodKey, Time, Uid, WallOffset, Write,
 };
 
 /// A pod waiting in Permit.
@@ -120,14 +118,7 @@ pub enum Command {
     /// Reports a change of an object that the plugin knows of before the watch shows it, for example the
     /// answer to its own write, or the end of what it had assumed. Unschedulable pods that the change may
     /// help are requeued. The cluster keeps the object as the watch shows it.
-    ObjectChanged {
-        /// The kind.
-        kind: EventResource,
-        /// The object before the change; `None` if it did not exist.
-        old: Option<Arc<Value>>,
-        /// The object after the change; `None` if it no longer exists.
-        new: Option<Arc<Value>>,
-    },
+    ObjectChanged(Box<ObjectUpdate>),
 }
 
 /// The commands given during one call, in order.

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::testing::{FakeDryRun, HandleParts, PodBuilder, cluster, node, pod};
+use crate::testing::{FakeDryRun, HandleParts, PodBuilder, SetJson, cluster, node, pod};
 use crate::{ChangedNodes, Code, EventResource, Kept, NodeView, Time};
 
 fn plugin_name() -> &'static PluginName {
@@ -105,7 +105,7 @@ fn protect(cluster: &mut Cluster, budgets: Budgets<'_>) {
             "status": { "disruptionsAllowed": allowed },
         });
         let kind = EventResource::PodDisruptionBudget;
-        cluster.set_object(&kind, "default", app, Some(Arc::new(budget)));
+        cluster.set_json(&kind, "default", app, Some(Arc::new(budget)));
     }
 }
 

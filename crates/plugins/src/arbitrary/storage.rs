@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::node_name;
+use testkit::SetJson;
 
 /// CSI drivers. The first one replaces an in-tree plugin.
 pub(crate) const DRIVERS: [&str; 3] = ["ebs.csi.aws.com", "one.example.com", "two.example.com"];
@@ -105,7 +106,7 @@ impl StorageChange {
             _ => "",
         };
         let object = self.object.clone().map(Arc::new);
-        cluster.set_object(&self.kind, namespace, &self.name, object);
+        cluster.set_json(&self.kind, namespace, &self.name, object);
     }
 }
 

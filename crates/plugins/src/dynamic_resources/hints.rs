@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use framework::device::{DEVICE_TAINT_RULES, PoolKey, ResourceClaim};
+use framework::device::{DEVICE_TAINT_RULES, ResourceClaim, ResourceSlice};
 use framework::{
     ActionType, ClusterEvent, EventObjects, EventResource, Handle, PluginBuilder, Pod, QueueingHint,
 };
-use serde_json::Value;
 
 use super::DynamicResources;
 use super::claims::claims_of;
@@ -61,16 +60,16 @@ fn after_claim_change(
     let (old, new) = objects.others()?;
     plugin.resolve_doubts(handle);
     let Some(claims) = usable_claims(plugin, pod, handle) else { return Ok(QueueingHint::Skip) };
-    let is_allocated = |claim: &Value| !claim["status"]["allocation"].is_null();
-    if old.is_some_and(is_allocated) && !new.is_some_and(is_allocated) {
+    let (before, after) = objects.typed::<ResourceClaim>()?;
+    let is_allocated = |claim: &ResourceClaim| claim.allocation.is_some();
+    if before.is_some_and(is_allocated) && !after.is_some_and(is_allocated) {
         return Ok(QueueingHint::Queue);
     }
-    let Some(new) = new else { return Ok(QueueingHint::Skip) };
-    let uid = new["metadata"]["uid"].as_str().unwrap_or_default();
-    if !claims.iter().any(|claim| *claim.uid.to_string() == *uid) {
+    let (Some(new), Some(after)) = (new, after) else { return Ok(QueueingHint::Skip) };
+    if !claims.iter().any(|claim| claim.uid == after.uid) {
         return Ok(QueueingHint::Skip);
     }
-    Ok(queue_if(old.is_none_or(|old| old["status"] != new["status"])))
+    Ok(queue_if(old.is_none_or(|old| !old.has_same_section("status", new))))
 }
 
 /// Requeues if the rest of the pool may be complete or free of contradictions now that the slice is gone.
@@ -80,11 +79,11 @@ fn after_slice_deletion(
     objects: &EventObjects<'_>,
     handle: &Handle<'_>,
 ) -> Result<QueueingHint, String> {
-    let (Some(old), None) = objects.others()? else { return Ok(QueueingHint::Skip) };
-    let text = |value: &Value| value.as_str().unwrap_or_default().into();
-    let pool =
-        PoolKey { driver: text(&old["spec"]["driver"]), pool: text(&old["spec"]["pool"]["name"]) };
-    Ok(queue_if(handle.cluster.device_pools().slices(&pool).next().is_some()))
+    let (Some(old), None) = objects.typed::<ResourceSlice>()? else {
+        return Ok(QueueingHint::Skip);
+    };
+    let pool = &old.pool.key;
+    Ok(queue_if(handle.cluster.device_pools().slices(pool).next().is_some()))
 }
 
 /// Requeues if the claims generated for the pod are known now.

@@ -42,7 +42,8 @@ use framework::{
 };
 use serde_json::{Map, Value};
 use structured::{
-    AllocateError, Allocated, Allocator, Budget, Claims, Gates, LongSearches, Memos, Overlay,
+    AllocateError, Allocated, Allocator, Budget, Claims, Gates, Limits, LongSearches, Memos,
+    Overlay,
 };
 
 use self::args::Args;
@@ -188,7 +189,7 @@ impl DynamicResources {
         }
         let seed = search.seed ^ stable_hash(node.name());
         let allocator = self.allocator(search, node.cluster());
-        let found = allocator.allocate(&claims, node, (self.budget, long), seed);
+        let found = allocator.allocate(&claims, node, Limits { budget: self.budget, long }, seed);
         let found = found.map_err(|error| status_of(&error, node))?;
         Ok(found.map(|allocations| NodeAllocation { wanted, allocations }))
     }

@@ -15,7 +15,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use framework::device::{Allocation, ResourceClaim};
-use framework::{Cluster, Command, EventResource, Handle, Pod, PodKey, Time, Uid};
+use framework::{
+    Cluster, Command, EventResource, Handle, Object, ObjectKey, ObjectState, ObjectUpdate, Pod,
+    PodKey, Time, Uid,
+};
 use serde_json::{Value, json};
 use structured::Overlay;
 
@@ -312,15 +315,19 @@ fn report_deallocation(claim: &ResourceClaim, handle: &Handle<'_>) {
 
 /// Reports a change of a claim that the watch has not shown.
 fn report_change(old: &ResourceClaim, new: &ResourceClaim, handle: &Handle<'_>) {
-    handle.command(Command::ObjectChanged {
-        kind: EventResource::ResourceClaim,
-        old: Some(Arc::new(event_object(old))),
-        new: Some(Arc::new(event_object(new))),
-    });
+    let [old, new] = [old, new].map(|claim| Some(event_object(claim)));
+    handle.command(Command::ObjectChanged(Box::new(ObjectUpdate { old, new })));
 }
 
-/// Returns the fields of a claim that hints read, as JSON.
-fn event_object(claim: &ResourceClaim) -> Value {
+/// Returns a claim as hints see it.
+fn event_object(claim: &ResourceClaim) -> Object {
+    let ResourceClaim { namespace, name, .. } = claim;
+    let kind = EventResource::ResourceClaim;
+    let key = ObjectKey::namespaced(kind, namespace.clone(), name.clone());
+    Object::new(key, ObjectState::ResourceClaim(Arc::new(claim.clone())), &json_of(claim))
+}
+
+fn json_of(claim: &ResourceClaim) -> Value {
     let users: Vec<Value> = claim.reserved_for.iter().map(super::bind::consumer).collect();
     let mut status = json!({});
     if let Some(allocation) = &claim.allocation {

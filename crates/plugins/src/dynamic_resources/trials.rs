@@ -4,7 +4,8 @@ use std::sync::{Arc, PoisonError};
 
 use framework::{Handle, NodeIx, Pod, Status};
 use structured::{
-    AllocateError, Allocator, Answer, Diagnoses, Diagnosis, LongSearches, NodesByShape, Trial,
+    AllocateError, Allocator, Answer, Diagnoses, Diagnosis, Limits, LongSearches, NodesByShape,
+    Trial,
 };
 
 use super::extended::ThroughDevices;
@@ -109,7 +110,7 @@ impl<'a> Trials<'a> {
         }
         let rank = |allocations: &[_]| score::sum(&wanted.claims, allocations);
         let budget = self.plugin.budget;
-        let answer = self.allocator.fits(trial, &self.nodes, node, (budget, long), rank);
+        let answer = self.allocator.fits(trial, &self.nodes, node, Limits { budget, long }, rank);
         let view = || self.handle.cluster.node(node);
         match answer {
             Ok(Answer::OutOfSteps) => Err(status_of(&AllocateError::OutOfSteps, &view())),

@@ -6,13 +6,10 @@
 //! misses some of these changes and leaves pods that fit in the queue. The rules
 //! `inter-pod-affinity-*` of docs/differences.toml list them.
 
-use std::collections::BTreeMap;
-
 use framework::{
-    Cluster, EventObjects, Handle, Labels, Node, Pod, PodAffinityTerm, QueueingHint, Topology,
+    Cluster, EventObjects, Handle, Labels, Namespace, Node, Object, Pod, PodAffinityTerm,
+    QueueingHint, Topology,
 };
-use serde::Deserialize;
-use serde_json::Value;
 
 use super::InterPodAffinity;
 use super::filtering::existing_anti_affinity_against;
@@ -63,20 +60,14 @@ impl InterPodAffinity {
         handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
         let (old, new) = objects.others()?;
-        let name = new.or(old).and_then(|object| object["metadata"]["name"].as_str());
-        let name = name.ok_or("the namespace has no name")?;
-        let (before, after) = (labels_of(old), labels_of(new));
-        let own = *pod.key.namespace == *name && before != after;
+        let name = new.or(old).map(Object::name).ok_or("the event has no namespace")?;
+        let none = Labels::default();
+        let (old, new) = objects.typed::<Namespace>()?;
+        let [before, after] = [old, new].map(|own| own.map_or(&none, |own| &own.labels));
+        let own = pod.key.namespace == *name && before != after;
         let waiting = Waiting::new(pod, handle.cluster)?;
-        Ok(hint::queue_if(own || waiting.is_helped_by_namespace(name, &before, &after)))
+        Ok(hint::queue_if(own || waiting.is_helped_by_namespace(name, before, after)))
     }
-}
-
-/// Returns the labels of a namespace; empty if it does not exist.
-fn labels_of(namespace: Option<&Value>) -> Labels {
-    let labels = namespace.map(|object| &object["metadata"]["labels"]);
-    let labels = labels.and_then(|labels| BTreeMap::deserialize(labels).ok());
-    Labels::from(&labels.unwrap_or_default())
 }
 
 /// A waiting pod, and the cluster after the change. The cluster may already include later changes,

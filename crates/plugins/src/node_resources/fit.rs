@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use framework::device::DeviceClass;
 use framework::{
     ActionType, Attempt, AttemptMut, Cluster, ClusterEvent, Code, CycleState, Dependence,
     EventObjects, EventResource, Filter, FilterScope, Handle, IMPLICIT_RESOURCE_PREFIX, Node,
@@ -353,15 +354,15 @@ impl Fit {
         objects: &EventObjects<'_>,
         _handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
-        let EventObjects::Other { old, new: Some(new) } = objects else {
+        let (old, Some(new)) = objects.typed::<DeviceClass>()? else {
             return Err("expected an added or updated DeviceClass".to_owned());
         };
         let requests = |name: &str| pod.requests.fit.scalars.iter().any(|(own, _)| **own == *name);
-        let explicit = new["spec"]["extendedResourceName"].as_str();
-        if old.is_some_and(|old| old["spec"]["extendedResourceName"].as_str() == explicit) {
+        if old.is_some_and(|old| old.extended_resource_name == new.extended_resource_name) {
             return Ok(QueueingHint::Skip);
         }
-        let name = new["metadata"]["name"].as_str().filter(|_| old.is_none());
+        let explicit = new.extended_resource_name.as_deref();
+        let name = old.is_none().then_some(&new.name);
         let implicit = name.map(|name| format!("{IMPLICIT_RESOURCE_PREFIX}{name}"));
         Ok(queue_if(implicit.as_deref().into_iter().chain(explicit).any(requests)))
     }

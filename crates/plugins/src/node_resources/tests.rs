@@ -8,7 +8,7 @@ use framework::{
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use serde_json::{Value, json};
-use testkit::{NodeBuilder, PodBuilder, cluster, handle, node, pod};
+use testkit::{NodeBuilder, PodBuilder, SetJson, cluster, handle, node, pod};
 
 use super::{balanced_allocation, fit};
 use crate::arbitrary::{self, World, history};
@@ -325,6 +325,8 @@ fn device_class_of_a_requested_resource_requeues() {
     };
     let hint = |requested: &str, old: Option<Value>, new: Value| {
         let action = if old.is_some() { ActionType::UPDATE } else { ActionType::ADD };
+        let decoded = |json: Value| testkit::object(EventResource::DeviceClass, json);
+        let (old, new) = (old.map(decoded), decoded(new));
         let objects = EventObjects::Other { old: old.as_ref(), new: Some(&new) };
         let pod = pod_with(&[(requested, "1")]);
         hint(&fit(json!({})), &pod, EventResource::DeviceClass, action, objects)
@@ -380,7 +382,7 @@ fn resource_of_a_device_class_is_left_to_devices_on_nodes_without_it() {
         kept.iter().map(|node| cluster.node_name(node).to_string()).collect::<Vec<_>>()
     };
     assert_eq!(feasible(&on, &cluster), ["many"]);
-    cluster.set_object(&EventResource::DeviceClass, "", "gpu", Some(class.into()));
+    cluster.set_json(&EventResource::DeviceClass, "", "gpu", Some(class.into()));
     assert_eq!(feasible(&on, &cluster), ["none", "many"]);
     assert_eq!(feasible(&off, &cluster), ["many"], "DRAExtendedResource is off");
 }

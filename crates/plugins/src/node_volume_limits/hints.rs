@@ -1,9 +1,7 @@
 //! Queueing hints for pods that the plugin rejected.
 
-use framework::storage::{CsiNode, VolumeAttachment};
+use framework::storage::{CsiNode, PersistentVolumeClaim, VolumeAttachment};
 use framework::{EventObjects, Handle, Pod, PodVolume, PodVolumeSource, QueueingHint};
-use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 use super::{NodeVolumeLimits, may_be_limited, migration_of_inline};
 use crate::hint;
@@ -15,8 +13,9 @@ impl NodeVolumeLimits {
         objects: &EventObjects<'_>,
         _handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
-        let (old, new) = objects.others()?;
-        let [old, new] = [old, new].map(|node| CsiNode::from_api(&read(node)));
+        let none = CsiNode::default();
+        let (old, new) = objects.typed::<CsiNode>()?;
+        let [old, new] = [old, new].map(|node| node.unwrap_or(&none));
         let limit_of_old = |driver| old.drivers.get(driver).copied().flatten();
         // Rule node-volume-limits-limit-gone-hint of docs/differences.toml: a removed limit counts
         // as a raised one.
@@ -82,11 +81,11 @@ impl NodeVolumeLimits {
         objects: &EventObjects<'_>,
         handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
-        let (old, _) = objects.others()?;
-        let metadata = old.map_or(&Value::Null, |claim| &claim["metadata"]);
-        let [namespace, name] = ["namespace", "name"].map(|field| metadata[field].as_str());
-        let [namespace, name] = [namespace, name].map(Option::unwrap_or_default);
-        Ok(hint::queue_if(handle.cluster.pods_with_claim(namespace, name).next().is_some()))
+        let (old, _) = objects.typed::<PersistentVolumeClaim>()?;
+        let is_used = |claim: &PersistentVolumeClaim| {
+            handle.cluster.pods_with_claim(&claim.namespace, &claim.name).next().is_some()
+        };
+        Ok(hint::queue_if(old.is_some_and(is_used)))
     }
 
     /// Rule node-volume-limits-attachment-hint of docs/differences.toml: a node to which a volume of the pod is attached
@@ -97,8 +96,8 @@ impl NodeVolumeLimits {
         objects: &EventObjects<'_>,
         handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
-        let (_, new) = objects.others()?;
-        let attached = handle.cluster.attached_volume(&VolumeAttachment::from_api(&read(new)));
+        let (_, new) = objects.typed::<VolumeAttachment>()?;
+        let attached = new.and_then(|attachment| handle.cluster.attached_volume(attachment));
         let mut wanted = handle.cluster.counted_volumes(pod);
         Ok(hint::queue_if(attached.is_some_and(|attached| wanted.any(|own| own == attached))))
     }
@@ -109,8 +108,8 @@ impl NodeVolumeLimits {
         objects: &EventObjects<'_>,
         _handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
-        let (old, _) = objects.others()?;
-        let attacher = VolumeAttachment::from_api(&read(old)).attacher;
+        let (old, _) = objects.typed::<VolumeAttachment>()?;
+        let attacher = old.map_or("", |attachment| &*attachment.attacher);
         let helps = |volume: &PodVolume| match volume.source {
             // Rule node-volume-limits-ephemeral-hint of docs/differences.toml: an ephemeral volume
             // has a claim too.
@@ -121,9 +120,4 @@ impl NodeVolumeLimits {
         };
         Ok(hint::queue_if(pod.spec.volumes.iter().any(helps)))
     }
-}
-
-/// Decodes the object. An object that does not decode counts as empty.
-fn read<T: DeserializeOwned + Default>(object: Option<&Value>) -> T {
-    object.and_then(|object| T::deserialize(object).ok()).unwrap_or_default()
 }

@@ -278,8 +278,8 @@ fn hint(
     old: Option<&StorageObject>,
     new: Option<&StorageObject>,
 ) -> QueueingHint {
-    let json = StorageObject::json;
-    let objects = EventObjects::Other { old: old.map(json), new: new.map(json) };
+    let [old, new] = [old, new].map(|object| object.map(StorageObject::decoded));
+    let objects = EventObjects::Other { old: old.as_ref(), new: new.as_ref() };
     forms::hint(&built(), &waiting.build(), resource, action, &objects)
 }
 
@@ -386,8 +386,8 @@ fn deleted_claims_and_volumes_and_added_nodes_requeue() {
         ("default", "used", false),
         ("team", "a", false),
     ] {
-        let gone = claim(name, json!({})).namespace(namespace);
-        let objects = EventObjects::Other { old: Some(gone.json()), new: None };
+        let gone = claim(name, json!({})).namespace(namespace).decoded();
+        let objects = EventObjects::Other { old: Some(&gone), new: None };
         let hint_given = harness.hint(&waiting().build(), &event, &objects);
         assert_eq!(hint_given, Some(QueueingHint::queue_if(helps)), "{namespace} {name}");
     }
@@ -694,8 +694,8 @@ fn driver_that_is_installed_requeues_if_the_gate_is_on() {
     for gate in [false, true] {
         let gates = PluginGates { volume_limit_scaling: gate, ..PluginGates::default() };
         let plugin = plugin(&PluginArgs::default().with_gates(gates)).unwrap();
-        let [old, new] = [&[][..], &[(DRIVER, None)]].map(|own| csi_node("n", own));
-        let objects = EventObjects::Other { old: Some(old.json()), new: Some(new.json()) };
+        let [old, new] = [&[][..], &[(DRIVER, None)]].map(|own| csi_node("n", own).decoded());
+        let objects = EventObjects::Other { old: Some(&old), new: Some(&new) };
         let action = ActionType::UPDATE;
         let waiting = pod("p").claim("a").build();
         let hint = forms::hint(&plugin, &waiting, EventResource::CsiNode, action, &objects);

@@ -1,11 +1,9 @@
 //! Queueing hints of PodTopologySpread for pods that a hard constraint rejected.
 
 use framework::{
-    ActionType, Cluster, ClusterEvent, ControllerKind, EventObjects, EventResource, Handle,
-    LabelSelector, Node, PluginBuilder, Pod, QueueingHint,
+    ActionType, Cluster, ClusterEvent, ControllerKind, ControllerSelector, EventObjects,
+    EventResource, Handle, Node, Object, PluginBuilder, Pod, QueueingHint, Service,
 };
-use serde::Deserialize;
-use serde_json::Value;
 
 use super::PodTopologySpread;
 use super::constraint::{Constraint, has_all_keys};
@@ -155,10 +153,10 @@ fn changes_place(constraint: &Constraint, pod: &Pod, old: &Node, new: &Node) -> 
 /// Requeues if a Service starts or stops to select the pod, or changes its selector.
 fn after_service_change(pod: &Pod, objects: &EventObjects<'_>) -> Result<QueueingHint, String> {
     let (old, new) = objects.others()?;
-    let selector = |service: Option<&Value>| {
-        let service = service.filter(|service| is_beside(service, pod))?;
-        let pairs = Option::deserialize(&service["spec"]["selector"]).ok().flatten()?;
-        Some(LabelSelector::from_set(&pairs)).filter(|own| own.matches(&pod.labels))
+    let selector = |service: Option<&Object>| {
+        let service = service.filter(|service| *service.namespace() == pod.key.namespace)?;
+        let selector = service.get::<Service>()?.selector.as_ref()?;
+        selector.matches(&pod.labels).then(|| selector.clone())
     };
     Ok(queue_if(uses_defaults(pod) && selector(old) != selector(new)))
 }
@@ -170,22 +168,17 @@ fn after_controller_change(
     objects: &EventObjects<'_>,
 ) -> Result<QueueingHint, String> {
     let (old, new) = objects.others()?;
-    let selector = |object: Option<&Value>| Some(object?["spec"]["selector"].clone());
-    let is_its_own = |object: &Value| {
+    let is_its_own = |object: &Object| {
         let own = pod.controller.as_ref().filter(|controller| controller.kind == kind);
-        is_beside(object, pod)
-            && own.is_some_and(|own| object["metadata"]["name"].as_str() == Some(&own.name))
+        *object.namespace() == pod.key.namespace
+            && own.is_some_and(|own| *object.name() == own.name)
     };
     let is_about_it = new.or(old).is_some_and(is_its_own);
-    Ok(queue_if(uses_defaults(pod) && is_about_it && selector(old) != selector(new)))
+    let (old, new) = objects.typed::<ControllerSelector>()?;
+    Ok(queue_if(uses_defaults(pod) && is_about_it && old != new))
 }
 
 /// Whether default constraints, if there are any, apply to the pod.
 fn uses_defaults(pod: &Pod) -> bool {
     pod.spec.topology_spread_constraints.is_empty()
-}
-
-/// Whether an object is in the namespace of the pod.
-fn is_beside(object: &Value, pod: &Pod) -> bool {
-    object["metadata"]["namespace"].as_str().unwrap_or_default() == &*pod.key.namespace
 }

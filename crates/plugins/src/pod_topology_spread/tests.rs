@@ -3,7 +3,7 @@ use std::sync::Arc;
 use framework::{Attempt, AttemptMut, Cluster, Code, CycleState, NodeIx, Overlay, PerNode, Status};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use testkit::{Harness, NodeBuilder, PodBuilder, handle, node, pod};
+use testkit::{Harness, NodeBuilder, PodBuilder, SetJson, handle, node, pod};
 
 use super::*;
 
@@ -311,7 +311,7 @@ fn with_service(args: Value, selector: Value) -> (Plugin, Cluster) {
     cluster.set_node(&node("n2").build());
     cluster.place_pod(Arc::new(web(0, 0).build()), "n0");
     let service = json!({"metadata": {"namespace": "default"}, "spec": {"selector": selector}});
-    cluster.set_object(&EventResource::Service, "default", "web", Some(Arc::new(service)));
+    cluster.set_json(&EventResource::Service, "default", "web", Some(Arc::new(service)));
     (plugin, cluster)
 }
 

@@ -1,14 +1,16 @@
 //! Queueing hints for pods whose volumes did not fit.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use framework::storage::{CsiDriver, CsiStorageCapacity, MIGRATED_PLUGINS, PersistentVolumeClaim};
+use framework::storage::{
+    ClaimRef, CsiDriver, CsiNode, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim,
+    StorageClass,
+};
 use framework::{
     ActionType, Cluster, ClusterEvent, EventObjects, EventResource, Handle, PluginBuilder, Pod,
-    PodVolumeSource, QueueingHint, api,
+    PodVolumeSource, QueueingHint, TypedObject,
 };
-use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 use super::VolumeBinding;
 use crate::hint::{queue_if, queue_on_claim};
@@ -44,8 +46,8 @@ fn after_class_change(
     objects: &EventObjects<'_>,
     _handle: &Handle<'_>,
 ) -> Result<QueueingHint, String> {
-    let (old, new) = decoded::<api::StorageClass>(objects)?;
-    Ok(queue_if(old.is_none_or(|old| old.allowed_topologies != new.allowed_topologies)))
+    let (old, new) = updated::<StorageClass>(objects)?;
+    Ok(queue_if(old.is_none_or(|old| old.topology_terms != new.topology_terms)))
 }
 
 /// Requeues if the claim belongs to the pod.
@@ -66,11 +68,11 @@ fn after_volume_deletion(
     objects: &EventObjects<'_>,
     _handle: &Handle<'_>,
 ) -> Result<QueueingHint, String> {
-    let (old, _) = objects.others()?;
-    let claim = read_any::<api::PersistentVolume>(old)?.and_then(|volume| volume.spec.claim_ref);
-    let is_of_pod = |claim: api::ClaimReference| {
+    let (old, _) = objects.typed::<PersistentVolume>()?;
+    let claim = old.and_then(|volume| volume.claim_ref.as_ref());
+    let is_of_pod = |claim: &ClaimRef| {
         let mut names = pod.spec.volumes.iter().filter_map(|own| own.claim_name(&pod.key.name));
-        claim.namespace == *pod.key.namespace && names.any(|name| name == claim.name)
+        claim.namespace == pod.key.namespace && names.any(|name| *name == *claim.name)
     };
     Ok(queue_if(claim.is_some_and(is_of_pod)))
 }
@@ -83,10 +85,11 @@ fn after_csi_node_change(
     objects: &EventObjects<'_>,
     _handle: &Handle<'_>,
 ) -> Result<QueueingHint, String> {
-    let (old, new) = objects.others()?;
-    let (old, new) = (read_any::<api::CsiNode>(old)?, read_any::<api::CsiNode>(new)?);
-    let migrated = |node: api::CsiNode| node.metadata.annotations.get(MIGRATED_PLUGINS).cloned();
-    let migrated = |node: Option<api::CsiNode>| node.and_then(migrated).unwrap_or_default();
+    let (old, new) = objects.typed::<CsiNode>()?;
+    let migrated = |node: Option<&CsiNode>| -> BTreeSet<Arc<str>> {
+        let plugins = node.into_iter().flat_map(|node| &node.migrated_plugins);
+        plugins.filter(|plugin| !plugin.is_empty()).cloned().collect()
+    };
     Ok(queue_if(old.is_none() || migrated(old) != migrated(new)))
 }
 
@@ -97,12 +100,11 @@ fn after_driver_change(
     objects: &EventObjects<'_>,
     handle: &Handle<'_>,
 ) -> Result<QueueingHint, String> {
-    let (old, new) = objects.others()?;
-    let (old, new) = (read_any(old)?, read_any(new)?);
-    let reports = |driver: &api::CsiDriver| CsiDriver::from_api(driver).storage_capacity;
-    let Some(old) = old.filter(reports) else { return Ok(QueueingHint::Skip) };
-    let stops = !new.is_some_and(|new| reports(&new));
-    Ok(queue_if(stops && uses_driver(pod, &old.metadata.name, handle.cluster)))
+    let (Some(driver), _) = objects.others()? else { return Ok(QueueingHint::Skip) };
+    let (old, new) = objects.typed::<CsiDriver>()?;
+    let reports = |driver: Option<&CsiDriver>| driver.is_some_and(|own| own.storage_capacity);
+    let stops = reports(old) && !reports(new);
+    Ok(queue_if(stops && uses_driver(pod, driver.name(), handle.cluster)))
 }
 
 /// Whether the driver serves a volume of the pod, inline or to be provisioned. Rule
@@ -152,19 +154,15 @@ fn after_capacity_change(
     objects: &EventObjects<'_>,
     _handle: &Handle<'_>,
 ) -> Result<QueueingHint, String> {
-    let (old, new) = decoded::<api::CsiStorageCapacity>(objects)?;
+    let (old, new) = updated::<CsiStorageCapacity>(objects)?;
     let Some(old) = old else { return Ok(QueueingHint::Queue) };
-    let limit = |capacity: &api::CsiStorageCapacity| CsiStorageCapacity::from_api(capacity).limit;
-    Ok(queue_if(limit(&new) > limit(&old)))
+    Ok(queue_if(new.limit > old.limit))
 }
 
-/// Decodes the object of an event: the old state if there was one, and the new state.
-fn decoded<T: DeserializeOwned>(objects: &EventObjects<'_>) -> Result<(Option<T>, T), String> {
-    let (old, new) = objects.others()?;
-    let new = read_any(new)?.ok_or("the object is gone")?;
-    Ok((read_any(old)?, new))
-}
-
-fn read_any<T: DeserializeOwned>(object: Option<&Value>) -> Result<Option<T>, String> {
-    object.map(T::deserialize).transpose().map_err(|error| error.to_string())
+/// Returns the object of an event: the old state if there was one, and the new state.
+fn updated<'a, T: TypedObject>(
+    objects: &EventObjects<'a>,
+) -> Result<(Option<&'a T>, &'a T), String> {
+    let (old, new) = objects.typed()?;
+    Ok((old, new.ok_or("the object is gone")?))
 }

@@ -237,7 +237,8 @@ fn deleted_pod_frees_its_disks_and_claims() {
 #[test]
 fn new_claim_requeues_pods_that_name_it() {
     let on_addition = |waiting: PodBuilder, new: testkit::StorageObject| {
-        let objects = EventObjects::Other { old: None, new: Some(new.json()) };
+        let new = new.decoded();
+        let objects = EventObjects::Other { old: None, new: Some(&new) };
         let (resource, action) = (EventResource::PersistentVolumeClaim, ActionType::ADD);
         forms::hint(&built(), &waiting.build(), resource, action, &objects)
     };

@@ -1,7 +1,7 @@
 //! Queueing hints for pods that the plugin rejected.
 
+use framework::storage::{PersistentVolume, StorageClass};
 use framework::{EventObjects, Handle, Pod, PodVolume, QueueingHint};
-use serde_json::Value;
 
 use super::VolumeZone;
 use super::topology::{self, VolumeTopology};
@@ -16,9 +16,8 @@ impl VolumeZone {
         objects: &EventObjects<'_>,
         _handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
-        let (_, new) = objects.others()?;
-        let waits = |class: &Value| class["volumeBindingMode"] == "WaitForFirstConsumer";
-        Ok(hint::queue_if(new.is_some_and(waits)))
+        let (_, new) = objects.typed::<StorageClass>()?;
+        Ok(hint::queue_if(new.is_some_and(StorageClass::waits_for_first_consumer)))
     }
 
     pub(super) fn after_claim_change(
@@ -36,13 +35,12 @@ impl VolumeZone {
         objects: &EventObjects<'_>,
         _handle: &Handle<'_>,
     ) -> Result<QueueingHint, String> {
-        let (old, new) = objects.others()?;
+        let (old, new) = objects.typed::<PersistentVolume>()?;
         let moved = |old| new.is_some_and(|new| topologies(old) != topologies(new));
         Ok(hint::queue_if(old.is_none_or(moved)))
     }
 }
 
-fn topologies(volume: &Value) -> Vec<VolumeTopology> {
-    let labels = &volume["metadata"]["labels"];
-    topology::of_labels(|label| labels[label].as_str()).collect()
+fn topologies(volume: &PersistentVolume) -> Vec<VolumeTopology> {
+    topology::of_labels(|label| volume.labels.get(label)).collect()
 }

@@ -150,7 +150,8 @@ fn hint(
     new: &StorageObject,
 ) -> QueueingHint {
     let action = if old.is_some() { ActionType::UPDATE } else { ActionType::ADD };
-    let objects = EventObjects::Other { old: old.map(StorageObject::json), new: Some(new.json()) };
+    let (old, new) = (old.map(StorageObject::decoded), new.decoded());
+    let objects = EventObjects::Other { old: old.as_ref(), new: Some(&new) };
     forms::hint(&built(), &waiting.build(), resource, action, &objects)
 }
 

@@ -33,7 +33,8 @@ impl<'a> Found<'a> {
         pool: usize,
         slice: &'a Arc<ResourceSlice>,
         device: &'a Device,
-        (in_pool, gates): (AllocatedInPool<'a>, Gates),
+        in_pool: AllocatedInPool<'a>,
+        gates: Gates,
     ) -> Self {
         let allocations = in_pool.device(&device.name);
         let allocated = allocations

@@ -153,7 +153,7 @@ impl<'a> Search<'a> {
         for (number, (pool, in_pool)) in pools.iter().zip(&in_pools).enumerate() {
             let start = devices.len();
             for slice in &pool.slices {
-                let found = |device| Found::new(number, slice, device, (*in_pool, gates));
+                let found = |device| Found::new(number, slice, device, *in_pool, gates);
                 devices.extend(slice.devices.iter().map(found));
             }
             device_ranges.push(start..devices.len());

@@ -95,7 +95,7 @@ pub(crate) fn slices(rng: &mut Rng) -> Vec<(String, Value)> {
             all.push((format!("s-{pool}-c"), spec(generation, &counters)));
         }
         if has_twin && scope["nodeName"].is_string() {
-            let twins: Vec<_> = all[first..].iter().map(twin).collect();
+            let twins: Vec<_> = all[first..].iter().map(|(name, spec)| twin(name, spec)).collect();
             all.extend(twins);
         }
     }
@@ -103,7 +103,7 @@ pub(crate) fn slices(rng: &mut Rng) -> Vec<(String, Value)> {
 }
 
 /// Returns the slice of a pool of the other node that looks alike.
-fn twin((name, spec): &(String, Value)) -> (String, Value) {
+fn twin(name: &str, spec: &Value) -> (String, Value) {
     let mut spec = spec.clone();
     let pool = spec["pool"]["name"].as_str().unwrap_or_default();
     spec["pool"]["name"] = json!(format!("{pool}2"));

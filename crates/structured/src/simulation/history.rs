@@ -22,8 +22,9 @@ use super::world::{World, read_claim};
 use crate::search::Buffers;
 use crate::{
     AllocateError, Allocated, Allocator, Answer, Budget, Claims, CountedClass, DeviceCount,
-    Diagnoses, Diagnosis, Gates, LongSearches, Memos, NodesByShape, Overlay,
+    Diagnoses, Diagnosis, Gates, Limits, LongSearches, Memos, NodesByShape, Overlay,
 };
+use testkit::SetJson;
 
 /// Candidates after which the naive search gives up, so that a case takes no longer than this.
 const PATIENCE: usize = 300;
@@ -133,7 +134,7 @@ impl History {
                     let Some(name) = rng.choice(&names) else { continue };
                     trace.push(format!("slice {name} is gone"));
                     self.slices.remove(name);
-                    self.world.cluster.set_object(&EventResource::ResourceSlice, "", name, None);
+                    self.world.cluster.set_json(&EventResource::ResourceSlice, "", name, None);
                 }
                 2 | 3 => {
                     let name = *pick(rng, &["old-0", "old-1"]);
@@ -154,7 +155,7 @@ impl History {
         let name = *pick(rng, &["model0", "model0", "any"]);
         if one_in(rng, 3) {
             trace.push(format!("class {name} is gone"));
-            self.world.cluster.set_object(&EventResource::DeviceClass, "", name, None);
+            self.world.cluster.set_json(&EventResource::DeviceClass, "", name, None);
             return;
         }
         let count = usize::from(name != "any") + usize::from(one_in(rng, 4));
@@ -387,7 +388,8 @@ impl History {
             let ix = cluster.node_named(name).expect("the node exists");
             let long = &mut LongSearches::default();
             let budget = Budget::UNLIMITED;
-            let found = allocator.allocate(&claims, &cluster.node(ix), (budget, long), seed);
+            let found =
+                allocator.allocate(&claims, &cluster.node(ix), Limits { budget, long }, seed);
             let naive = self.naive(name, &wanted);
             let expected = naive.allocate();
             ends.push(agree(&expected, &found).map_err(|text| format!("on {name}: {text}"))?);
@@ -412,10 +414,11 @@ impl History {
                 return Err(format!("{name}: {found:?}, because of {alone:?} or {known:?}"));
             }
             let ranks = Cell::new(0);
-            let answer = allocator.fits(&mut trial, &by_shape, ix, (budget, long), |found| {
-                ranks.set(ranks.get() + 1);
-                rank(found)
-            });
+            let answer =
+                allocator.fits(&mut trial, &by_shape, ix, Limits { budget, long }, |found| {
+                    ranks.set(ranks.get() + 1);
+                    rank(found)
+                });
             let expected = found.map(|found| match found {
                 Some(found) => Answer::Fits { rank: rank(&found) },
                 None => Answer::DoesNotFit,
@@ -423,7 +426,7 @@ impl History {
             if answer != expected {
                 return Err(format!("{name} is asked, and answers {answer:?}, not {expected:?}"));
             }
-            let own = (few, &mut LongSearches::default());
+            let own = Limits { budget: few, long: &mut LongSearches::default() };
             let answer = allocator.fits(&mut hasty, &by_shape, ix, own, rank);
             if answer != expected && answer != Ok(Answer::OutOfSteps) {
                 return Err(format!("{name} answers {answer:?} after {few:?}, not {expected:?}"));
@@ -444,7 +447,7 @@ fn check_steps(
     found: &Result<Option<Vec<Allocation>>, AllocateError>,
 ) -> Result<(), String> {
     let mut buffers = Buffers::default();
-    let mut search = |budget| allocator.allocate_in(&mut buffers, claims, node, (budget, seed));
+    let mut search = |budget| allocator.allocate_in(&mut buffers, claims, node, budget, seed);
     let (_, steps) = search(Budget::UNLIMITED);
     if search(Budget(steps)) != (found.clone(), steps) {
         return Err(format!("{steps} steps do not suffice for {found:?}"));

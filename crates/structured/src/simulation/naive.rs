@@ -133,14 +133,15 @@ impl Naive<'_> {
                 _ => *entry = vec![number],
             }
         }
-        let pools = seen.into_iter().filter_map(|(key, relevant)| self.pool(key, relevant));
+        let pools =
+            seen.into_iter().filter_map(|(key, relevant)| self.pool(key.0, key.1, relevant));
         let mut pools: Vec<_> = pools.collect();
         let later: Vec<_> = pools.extract_if(.., |pool| pool.binds_later).collect();
         pools.extend(later);
         pools
     }
 
-    fn pool(&self, (driver, name): (String, String), mut relevant: Vec<usize>) -> Option<Pool> {
+    fn pool(&self, driver: String, name: String, mut relevant: Vec<usize>) -> Option<Pool> {
         relevant.sort_by_key(|number| self.slices[*number].name.clone());
         let first = &self.slices[relevant[0]].pool;
         let of_pool = |number: &usize| {
@@ -324,13 +325,14 @@ impl Naive<'_> {
         Ok(devices)
     }
 
-    fn device(&self, state: &State, (pool, slice, device): (usize, usize, usize)) -> (&Device, Id) {
+    fn device(&self, state: &State, place: DevicePlace) -> (&Device, Id) {
+        let (pool, slice, device) = place;
         let pool = &state.pools[pool];
         let device = &self.slices[pool.slices[slice]].devices[device];
         (device, (pool.driver.clone(), pool.name.clone(), device.name.to_string()))
     }
 
-    fn selectable(&self, state: &State, at: At, place: (usize, usize, usize)) -> Result<bool, End> {
+    fn selectable(&self, state: &State, at: At, place: DevicePlace) -> Result<bool, End> {
         let (device, _) = self.device(state, place);
         let body = self.body(at);
         let class = &self.classes[&*body.class];
@@ -363,7 +365,7 @@ impl Naive<'_> {
             || device.scope.includes(&self.node).expect("the selectors compile"))
     }
 
-    fn capacity_left(&self, state: &State, at: At, place: (usize, usize, usize)) -> bool {
+    fn capacity_left(&self, state: &State, at: At, place: DevicePlace) -> bool {
         if !self.gates.consumable_capacity {
             return true;
         }
@@ -414,7 +416,7 @@ impl Naive<'_> {
         }
     }
 
-    fn one(&self, state: &mut State, at: At, in_sub: bool, start: (usize, usize, usize)) -> Tried {
+    fn one(&self, state: &mut State, at: At, in_sub: bool, start: DevicePlace) -> Tried {
         state.tried += 1;
         if at.claim == self.claims.len() {
             return Ok(true);
@@ -499,13 +501,7 @@ impl Naive<'_> {
         Ok(false)
     }
 
-    fn pick(
-        &self,
-        state: &mut State,
-        at: At,
-        place: (usize, usize, usize),
-        must: bool,
-    ) -> Result<bool, End> {
+    fn pick(&self, state: &mut State, at: At, place: DevicePlace, must: bool) -> Result<bool, End> {
         let (device, id) = self.device(state, place);
         let share =
             self.gates.consumable_capacity && device.description.allows_multiple_allocations;
@@ -581,7 +577,7 @@ impl Naive<'_> {
         device.taints.iter().cloned().chain(of_rules).collect()
     }
 
-    fn undo(&self, state: &mut State, at: At, place: (usize, usize, usize)) {
+    fn undo(&self, state: &mut State, at: At, place: DevicePlace) {
         let (device, id) = self.device(state, place);
         let constraints = self.claims[at.claim].spec.constraints.len();
         (0..constraints).for_each(|number| self.release(state, at, number));
@@ -653,7 +649,7 @@ impl Naive<'_> {
             || named.iter().any(|own| own == request || self.has_subs(at) && **own == *full)
     }
 
-    fn count(&self, state: &mut State, place: (usize, usize, usize)) -> bool {
+    fn count(&self, state: &mut State, place: DevicePlace) -> bool {
         let (device, _) = self.device(state, place);
         self.add_counters(state, place.0, device, 1);
         let pool = &state.pools[place.0];

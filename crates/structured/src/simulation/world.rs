@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 #[cfg(test)]
 use super::toy::Toys;
 #[cfg(test)]
-use crate::{AllocateError, Allocated, Allocator, Budget, Claims, Gates, LongSearches};
+use crate::{AllocateError, Allocated, Allocator, Budget, Claims, Gates, Limits, LongSearches};
+use testkit::SetJson;
 
 #[derive(Debug, Default)]
 pub(crate) struct World {
@@ -32,7 +33,7 @@ impl World {
     pub(crate) fn set(&mut self, kind: &EventResource, object: Value) {
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
         let (namespace, name) = (text("namespace"), text("name"));
-        self.cluster.set_object(kind, &namespace, &name, Some(Arc::new(object)));
+        self.cluster.set_json(kind, &namespace, &name, Some(Arc::new(object)));
     }
 
     pub(crate) fn class(&mut self, name: &str, selectors: &[&str]) {
@@ -58,7 +59,12 @@ impl World {
         let allocated = Allocated { base, overlay: None };
         let allocator = Allocator::new(&self.cluster, Gates::default(), allocated);
         let node = self.cluster.node(self.cluster.node_named(node).expect("the node exists"));
-        allocator.allocate(&claims, &node, (Budget::UNLIMITED, &mut LongSearches::default()), 1)
+        allocator.allocate(
+            &claims,
+            &node,
+            Limits { budget: Budget::UNLIMITED, long: &mut LongSearches::default() },
+            1,
+        )
     }
 }
 

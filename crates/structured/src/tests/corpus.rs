@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::cel_text::Texts;
 use crate::simulation::world::World;
-use crate::{AllocateError, Allocated, Allocator, Budget, Claims, Gates, LongSearches};
+use crate::{AllocateError, Allocated, Allocator, Budget, Claims, Gates, Limits, LongSearches};
 
 fn cases(area: &str) -> Option<Vec<Value>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/corpus");
@@ -85,8 +85,12 @@ fn allocations_are_those_of_the_corpus() {
             for (name, verdict) in expected {
                 let node = cluster.node(cluster.node_named(&name).unwrap());
                 let mut long = LongSearches::default();
-                let found =
-                    allocator.allocate(&claims, &node, (Budget::of_millis(10_000), &mut long), 1);
+                let found = allocator.allocate(
+                    &claims,
+                    &node,
+                    Limits { budget: Budget::of_millis(10_000), long: &mut long },
+                    1,
+                );
                 let id = format!("{} {name}", case["id"]);
                 let is_ours = verdict["plugin"] == "DynamicResources";
                 match verdict["code"].as_str().unwrap() {

@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 use crate::simulation::random::{claims, device, one_in, pick};
 use crate::simulation::toy::Toys;
 use crate::simulation::world::{World, claim, read_claim};
-use crate::{Allocated, Allocator, Answer, Budget, Claims, Gates, LongSearches, Memos, Overlay};
+use crate::{
+    Allocated, Allocator, Answer, Budget, Claims, Gates, Limits, LongSearches, Memos, Overlay,
+};
 
 const NODES: [&str; 6] = ["n1", "n2", "n3", "n4", "n5", "n6"];
 
@@ -165,18 +167,23 @@ fn compare_with_searches(shared: usize) -> (usize, usize) {
                     let results = own.iter().flat_map(|own| &own.results);
                     results.map(|result| i64::try_from(result.request.len()).unwrap()).sum()
                 };
-                let expected = allocator.allocate(&claims, &node, (budget, &mut long), 0).map(
-                    |own| match own {
+                let expected = allocator
+                    .allocate(&claims, &node, Limits { budget, long: &mut long }, 0)
+                    .map(|own| match own {
                         Some(own) => Answer::Fits { rank: rank(&own) },
                         None => Answer::DoesNotFit,
-                    },
-                );
+                    });
                 let searched = std::cell::Cell::new(false);
-                let found =
-                    allocator.fits(&mut trial, &by_shape, node.ix(), (budget, &mut long), |own| {
+                let found = allocator.fits(
+                    &mut trial,
+                    &by_shape,
+                    node.ix(),
+                    Limits { budget, long: &mut long },
+                    |own| {
                         searched.set(true);
                         rank(own)
-                    });
+                    },
+                );
                 assert_eq!(found, expected, "seed {seed}, node {name}");
                 if matches!(found, Ok(Answer::Fits { .. })) {
                     fitting += 1;
@@ -218,11 +225,16 @@ fn shared_pool_is_searched_once_for_nodes_that_see_it_alike() {
         let mut long = LongSearches::default();
         let mut fits = |name: &&&str| {
             let node = world.cluster.node_named(name).unwrap();
-            let answer =
-                allocator.fits(&mut trial, &by_shape, node, (Budget::UNLIMITED, &mut long), |_| {
+            let answer = allocator.fits(
+                &mut trial,
+                &by_shape,
+                node,
+                Limits { budget: Budget::UNLIMITED, long: &mut long },
+                |_| {
                     searches.set(searches.get() + 1);
                     0
-                });
+                },
+            );
             answer == Ok(Answer::Fits { rank: 0 })
         };
         assert_eq!(names.iter().filter(|name| fits(name)).count(), fitting);

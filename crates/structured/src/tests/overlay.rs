@@ -5,6 +5,7 @@ use framework::device::Allocation;
 use framework::{EventResource, api};
 use serde::Deserialize;
 use serde_json::json;
+use testkit::SetJson;
 
 use crate::Overlay;
 use crate::simulation::random::{one_in, pick};
@@ -18,7 +19,7 @@ fn change_slice(rng: &mut Rng, world: &mut World) {
     let pool = *pick(rng, &POOLS);
     let name = format!("{pool}-{}", rng.usize(..2));
     if one_in(rng, 4) {
-        world.cluster.set_object(&EventResource::ResourceSlice, "", &name, None);
+        world.cluster.set_json(&EventResource::ResourceSlice, "", &name, None);
         return;
     }
     let devices: Vec<_> =

@@ -10,7 +10,7 @@ use crate::simulation::toy::Toys;
 use crate::simulation::world::{World, claim};
 use crate::{
     AllocateError, Allocated, Allocator, Answer, Budget, Claims, Compiled, Compiler, Expression,
-    Gates, LongSearches, Memos,
+    Gates, Limits, LongSearches, Memos,
 };
 
 fn devices_of(found: &[Allocation]) -> Vec<String> {
@@ -82,14 +82,18 @@ fn identical_devices_are_tried_once() {
     let node = world.cluster.node(world.cluster.node_named("n1").unwrap());
     let budget = Budget::of_millis(10_000);
     let mut long = LongSearches::default();
-    assert_eq!(allocator.allocate(&prepared, &node, (budget, &mut long), 1), Ok(None));
+    assert_eq!(
+        allocator.allocate(&prepared, &node, Limits { budget, long: &mut long }, 1),
+        Ok(None)
+    );
     let diagnosis = allocator.diagnosis(&prepared, &node, budget).0.unwrap();
     assert_eq!(
         diagnosis.to_string(),
         "claim ns/c2, request r2: 0 of 1 devices; the node has 64: 64 rejected by selector #0 \
          of the request"
     );
-    let steps = allocator.allocate(&prepared, &node, (Budget(50), &mut long), 1);
+    let steps =
+        allocator.allocate(&prepared, &node, Limits { budget: Budget(50), long: &mut long }, 1);
     assert_eq!(steps, Err(AllocateError::OutOfSteps));
 }
 
@@ -118,7 +122,12 @@ fn requests_need_as_many_values_as_must_be_different() {
     let allocate = |node: &str| {
         let node = world.cluster.node(world.cluster.node_named(node).unwrap());
         allocator
-            .allocate(&claims, &node, (Budget(1_000), &mut LongSearches::default()), 1)
+            .allocate(
+                &claims,
+                &node,
+                Limits { budget: Budget(1_000), long: &mut LongSearches::default() },
+                1,
+            )
             .map(|own| own.is_some())
     };
     assert_eq!(["n1", "n2"].map(allocate), [Ok(false), Ok(true)]);
@@ -291,7 +300,7 @@ fn steps_of_all_nodes_of_an_attempt_are_limited() {
         let mut trial = Memos::default().start(claims.clone(), &world.cluster);
         let mut answers = names.iter().map(|name| {
             let node = world.cluster.node_named(name).unwrap();
-            allocator.fits(&mut trial, &by_shape, node, (budget, long), |_| 0).unwrap()
+            allocator.fits(&mut trial, &by_shape, node, Limits { budget, long }, |_| 0).unwrap()
         });
         let answered = answers.by_ref().take_while(|own| *own == Answer::DoesNotFit).count();
         assert!(answers.all(|own| own == Answer::OutOfSteps));
@@ -323,7 +332,7 @@ fn costly_selectors_take_steps() {
     let node = world.cluster.node(world.cluster.node_named("n1").unwrap());
     let search = |cost: u64, long: &mut LongSearches| {
         let claims = Claims::new(&wanted, &world.cluster, &mut Costly(cost));
-        allocator.allocate(&claims, &node, (Budget::of_millis(10_000), long), 1)
+        allocator.allocate(&claims, &node, Limits { budget: Budget::of_millis(10_000), long }, 1)
     };
     let mut long = LongSearches::default();
     assert_eq!(search(1_000, &mut long), Ok(None));

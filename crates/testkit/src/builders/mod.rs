@@ -3,12 +3,14 @@
 mod dry_run;
 mod handle;
 mod node;
+mod object;
 mod pod;
 mod storage;
 
 pub use dry_run::FakeDryRun;
 pub use handle::{HandleParts, handle};
 pub use node::{NodeBuilder, node};
+pub use object::{SetJson, object};
 pub use pod::{PodBuilder, pod};
 pub use storage::{
     StorageObject, bound_claim, claim, csi_node, storage_class, volume, volume_attachment,

@@ -4,7 +4,9 @@ use serde_json::{Value, json};
 
 use api::EventResource;
 use api::storage::BIND_COMPLETED;
-use cluster::Cluster;
+use cluster::{Cluster, Object};
+
+use super::object::{SetJson, object};
 
 /// A storage object as the API server gives it.
 #[derive(Debug, Clone)]
@@ -108,10 +110,18 @@ impl StorageObject {
         &self.object
     }
 
+    /// The object, decoded.
+    ///
+    /// # Panics
+    /// The object does not decode.
+    pub fn decoded(&self) -> Object {
+        object(self.kind.clone(), self.object.clone())
+    }
+
     /// Puts the object into a cluster.
     pub fn put(self, cluster: &mut Cluster) {
         let text = |field| self.object["metadata"][field].as_str().unwrap_or_default().to_owned();
         let (namespace, name) = (text("namespace"), text("name"));
-        cluster.set_object(&self.kind, &namespace, &name, Some(Arc::new(self.object)));
+        cluster.set_json(&self.kind, &namespace, &name, Some(Arc::new(self.object)));
     }
 }

@@ -152,10 +152,8 @@ impl Harness {
     /// its metadata.
     #[must_use]
     pub fn object(mut self, kind: &str, object: Value) -> Self {
-        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
-        let (namespace, name) = (text("namespace"), text("name"));
         let kind = EventResource::Custom(kind.into());
-        self.cluster.set_object(&kind, &namespace, &name, Some(Arc::new(object)));
+        self.cluster.set_object(crate::object(kind, object));
         self
     }
 

@@ -109,7 +109,7 @@ impl MaintenanceWindow {
     ) -> Result<QueueingHint, String> {
         let cluster = handle.cluster;
         let (old, _) = objects.others()?;
-        let old = old.and_then(|old| Window::read(old).ok()).filter(Window::is_open);
+        let old = old.and_then(|old| Window::read(&old.json()).ok()).filter(Window::is_open);
         let Some(old) = old else { return Ok(QueueingHint::Skip) };
         let mut free = cluster.nodes().clone();
         for window in &self.open_windows(cluster).0 {

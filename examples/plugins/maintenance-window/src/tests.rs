@@ -87,7 +87,10 @@ fn window_hint(old: Option<&Value>, new: Option<&Value>, others: &[Value]) -> Qu
     };
     let event = ClusterEvent::new(EventResource::Custom(KIND.into()), action);
     let harness = harness(new.into_iter().chain(others));
-    let hint = harness.hint(&pod("p").build(), &event, &EventObjects::Other { old, new });
+    let decoded = |json: &Value| testkit::object(EventResource::Custom(KIND.into()), json.clone());
+    let (old, new) = (old.map(decoded), new.map(decoded));
+    let objects = EventObjects::Other { old: old.as_ref(), new: new.as_ref() };
+    let hint = harness.hint(&pod("p").build(), &event, &objects);
     hint.unwrap_or(QueueingHint::Skip)
 }
 

@@ -19,12 +19,12 @@ use std::time::Duration;
 use fastrand::Rng;
 use framework::{
     ActionType, Answer, Cluster, ClusterEvent, Command, CycleState, EventObjects, EventResource,
-    Handle, ObjectKey, Plugin, PluginArgs, Pod, PreBindInput, QueueingHint, Status, Time, Uid,
-    Write,
+    Handle, Object, ObjectKey, ObjectUpdate, Plugin, PluginArgs, Pod, PreBindInput, QueueingHint,
+    Status, Time, Uid, Write,
 };
 use plugins::dynamic_resources;
 use serde_json::{Value, json};
-use testkit::{HandleParts, cluster, node};
+use testkit::{HandleParts, SetJson, cluster, node};
 
 use self::claims::{are_ready, claim_key, is_allocated, version_of};
 use self::known::{Known, Verdict};
@@ -379,8 +379,10 @@ impl<'r> History<'r> {
                     Command::Event(event) if *event.reason == *"BindingConditionsPending" => {
                         self.waits_for_devices(&event.uid);
                     }
-                    Command::ObjectChanged { kind, old, new } => {
-                        self.notify(kind, old.as_deref(), new.as_deref());
+                    Command::ObjectChanged(update) => {
+                        let ObjectUpdate { old, new } = *update;
+                        let kind = EventResource::ResourceClaim;
+                        self.notify_of(kind, old.as_ref(), new.as_ref());
                     }
                     Command::Write { write, .. } => {
                         self.is_precise(&write)?;
@@ -402,6 +404,12 @@ impl<'r> History<'r> {
 
     /// Asks the hints about a change of an object, and notes the pods that it requeues.
     fn notify(&mut self, kind: EventResource, old: Option<&Value>, new: Option<&Value>) {
+        let decoded = |json: &Value| testkit::object(kind.clone(), json.clone());
+        let (old, new) = (old.map(decoded), new.map(decoded));
+        self.notify_of(kind, old.as_ref(), new.as_ref());
+    }
+
+    fn notify_of(&mut self, kind: EventResource, old: Option<&Object>, new: Option<&Object>) {
         let action = match (old, new) {
             (None, _) => ActionType::ADD,
             (_, None) => ActionType::DELETE,
@@ -445,7 +453,7 @@ impl<'r> History<'r> {
 
     fn watch(&mut self, name: &str) -> Option<(Option<Value>, Option<Value>)> {
         let (old, new) = self.server.show_next(CLAIMS, name)?;
-        self.cluster.set_object(
+        self.cluster.set_json(
             &EventResource::ResourceClaim,
             "default",
             name,

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::super::super::rules::Checked;
 use super::claims::{text, users_of};
 use super::{CLAIMS, DEVICES, History, Stage};
+use testkit::SetJson;
 
 impl History<'_> {
     /// Creates or deletes the class of all devices.
@@ -17,7 +18,7 @@ impl History<'_> {
         let new = self.known.has_class.then(|| class.clone());
         let old = (!self.known.has_class).then_some(class);
         let object = new.clone().map(Arc::new);
-        self.cluster.set_object(&EventResource::DeviceClass, "", "gpu", object);
+        self.cluster.set_json(&EventResource::DeviceClass, "", "gpu", object);
         self.notify(EventResource::DeviceClass, old.as_ref(), new.as_ref());
     }
 
@@ -41,7 +42,7 @@ impl History<'_> {
         }
         let (old, new) = if is_new { (None, Some(slice)) } else { (Some(slice), None) };
         let object = new.clone().map(Arc::new);
-        self.cluster.set_object(&EventResource::ResourceSlice, "", node, object);
+        self.cluster.set_json(&EventResource::ResourceSlice, "", node, object);
         self.notify(EventResource::ResourceSlice, old.as_ref(), new.as_ref());
     }
 

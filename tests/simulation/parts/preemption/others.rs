@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use engine::{Change, Input};
-use framework::{EventResource, Pod, PodKey, Uid, api};
+use framework::{EventResource, ObjectKey, Pod, PodKey, Uid, api};
 use serde_json::{Value, json};
 use testkit::{PodBuilder, bound_claim, csi_node, pod, volume};
 
@@ -246,12 +246,10 @@ impl History<'_> {
         let name: Arc<str> = name.into();
         let key = (kind.clone(), namespace.clone(), name.clone());
         self.related.set(key, object.as_ref());
+        let key = ObjectKey::namespaced(kind, namespace, name);
+        let change = Change::decode(key, object).expect("the object decodes");
         self.call(|engine, now, ports| {
-            engine.step(
-                Input::Change(Change::Object { kind, namespace, name, object }),
-                now,
-                ports,
-            );
+            engine.step(Input::Change(change), now, ports);
         });
     }
 

@@ -259,7 +259,8 @@ pub(super) fn node_event(action: ActionType) -> ObjectEvent {
 
 pub(super) fn claim_event() -> ObjectEvent {
     let event = ClusterEvent::new(EventResource::ResourceClaim, ActionType::UPDATE);
-    ObjectEvent { event, objects: Objects::Other(None, Some(Arc::default())) }
+    let claim = testkit::object(EventResource::ResourceClaim, serde_json::json!({}));
+    ObjectEvent { event, objects: Objects::Other(None, Some(Arc::new(claim))) }
 }
 
 /// The deletion of an assigned pod, for which the hint of `Fit` returns Queue if `frees`.

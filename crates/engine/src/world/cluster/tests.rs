@@ -15,7 +15,8 @@ fn status(world: &mut World, disruptions_allowed: i32) {
     let status = json!({ "disruptionsAllowed": disruptions_allowed });
     let budget = json!({ "spec": { "selector": selector }, "status": status });
     let kind = EventResource::PodDisruptionBudget;
-    world.set_object(&kind, "default", "b", Some(Arc::new(budget)));
+    let key = ObjectKey::namespaced(kind, "default".into(), "b".into());
+    world.set_object(Object::decode(key, budget).unwrap());
 }
 
 fn show(world: &mut World, pod: PodBuilder) {

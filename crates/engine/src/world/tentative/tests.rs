@@ -97,15 +97,13 @@ impl Fixture {
         for number in 0..NODES {
             own.apply(change::Change::Node(node(&format!("n{number}")).build()));
         }
-        own.apply(change::Change::Object {
-            kind: EventResource::PodDisruptionBudget,
-            namespace: "default".into(),
-            name: "b".into(),
-            object: Some(Arc::new(json!({
-                "spec": { "selector": { "matchLabels": { "app": "web" } } },
-                "status": { "disruptionsAllowed": 3 },
-            }))),
+        let budget = json!({
+            "metadata": { "namespace": "default", "name": "b" },
+            "spec": { "selector": { "matchLabels": { "app": "web" } } },
+            "status": { "disruptionsAllowed": 3 },
         });
+        let budget = testkit::object(EventResource::PodDisruptionBudget, budget);
+        own.apply(change::Change::Object(Box::new(budget)));
         for number in 0..6 {
             let node = format!("n{}", number % NODES);
             let pod = Pod { node_name: Some(node.as_str().into()), ..pod_of(number) };

@@ -226,17 +226,14 @@ impl World {
     /// The budget of the pods labelled `app: web` allows so many evictions.
     pub(crate) fn budget(&mut self, disruptions_allowed: i32) {
         self.version += 1;
+        let version = self.version.to_string();
         let budget = serde_json::json!({
-            "metadata": { "resourceVersion": self.version.to_string() },
+            "metadata": { "namespace": "default", "name": "web", "resourceVersion": version },
             "spec": { "selector": { "matchLabels": { "app": "web" } } },
             "status": { "disruptionsAllowed": disruptions_allowed },
         });
-        self.apply(Change::Object {
-            kind: EventResource::PodDisruptionBudget,
-            namespace: "default".into(),
-            name: "web".into(),
-            object: Some(std::sync::Arc::new(budget)),
-        });
+        let budget = testkit::object(EventResource::PodDisruptionBudget, budget);
+        self.apply(Change::Object(Box::new(budget)));
     }
 
     /// The API server has come as far as this other world, whose engine caused that.

@@ -18,7 +18,9 @@ fn hint(
 }
 
 fn after_claim(world: &World, pod: &Pod, old: Option<&Value>, new: Option<&Value>) -> QueueingHint {
-    let objects = EventObjects::Other { old, new };
+    let [old, new] =
+        [old, new].map(|json| Some(testkit::object(EventResource::ResourceClaim, json?.clone())));
+    let objects = EventObjects::Other { old: old.as_ref(), new: new.as_ref() };
     hint(world, pod, &EventResource::ResourceClaim, &objects)
 }
 

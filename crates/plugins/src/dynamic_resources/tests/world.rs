@@ -6,7 +6,7 @@ use framework::{
     Answer, Cluster, Command, EventResource, NodeBits, Verdicts, Write, WriteAction, merge_patch,
 };
 use serde_json::json;
-use testkit::{FakeDryRun, HandleParts, cluster, node};
+use testkit::{FakeDryRun, HandleParts, SetJson, cluster, node};
 
 use super::super::*;
 
@@ -154,7 +154,7 @@ impl World {
             }
             _ => (EventResource::DeviceClass, ""),
         };
-        self.cluster.set_object(&kind, namespace, name, object.map(Arc::new));
+        self.cluster.set_json(&kind, namespace, name, object.map(Arc::new));
     }
 
     /// Delivers every claim of the server.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use framework::{
     Attempt, AttemptMut, Cluster, Code, CycleState, EventResource, Node, Overlay, Pod, Status,
 };
-use testkit::{PodBuilder, cluster, handle, node, pod};
+use testkit::{PodBuilder, SetJson, cluster, handle, node, pod};
 
 use super::*;
 
@@ -29,7 +29,7 @@ fn with(pods: impl IntoIterator<Item = PodBuilder>) -> Cluster {
 
 fn add_namespace(cluster: &mut Cluster, name: &str, env: &str) {
     let namespace = json!({"metadata": {"name": name, "labels": {"env": env}}});
-    cluster.set_object(&EventResource::Namespace, "", name, Some(Arc::new(namespace)));
+    cluster.set_json(&EventResource::Namespace, "", name, Some(Arc::new(namespace)));
 }
 
 /// Returns the rejection of each of n1 to n4 in order; empty for a node that fits.

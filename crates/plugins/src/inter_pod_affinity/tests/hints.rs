@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use framework::{Cluster, EventObjects, Node, Pod, QueueingHint};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
-use testkit::{NodeBuilder, PodBuilder, cluster, handle, node, pod};
+use testkit::{NodeBuilder, PodBuilder, SetJson, cluster, handle, node, object, pod};
 
 use super::oracle::{self, Objects};
 use super::worlds::{Event, change, objects, some_pod};
@@ -65,6 +65,7 @@ fn after_namespace(
     old: Option<Value>,
     new: Option<Value>,
 ) -> QueueingHint {
+    let [old, new] = [old, new].map(|json| Some(object(EventResource::Namespace, json?)));
     let (old, new) = (old.as_ref(), new.as_ref());
     let action = action(old, new, ActionType::UPDATE);
     ask(&pod.build(), EventResource::Namespace, action, &EventObjects::Other { old, new }, cluster)
@@ -269,7 +270,7 @@ fn namespace_requeues_if_it_starts_or_stops_to_match_a_term() {
 fn hints_honor_namespace_selectors() {
     let mut cluster = with([]);
     let shop = json!({"metadata": {"name": "shop", "labels": {"env": "prod"}}});
-    cluster.set_object(&EventResource::Namespace, "", "shop", Some(shop.into()));
+    cluster.set_json(&EventResource::Namespace, "", "shop", Some(shop.into()));
     let prod = selecting(on_app("web", ZONE), json!({"matchLabels": {"env": "prod"}}));
     let web = |namespace: &str| Some(app("web").on("n1").namespace(namespace));
     let near = || app("p").near(prod.clone());
@@ -309,6 +310,8 @@ fn answer(pod: &Pod, event: &Event, cluster: &Cluster) -> QueueingHint {
             ask(pod, EventResource::Node, action, &EventObjects::Node { old, new }, cluster)
         }
         Event::Namespace(old, new) => {
+            let decoded = |json: &Value| object(EventResource::Namespace, json.clone());
+            let [old, new] = [old, new].map(|json| json.as_ref().map(decoded));
             let (old, new) = (old.as_ref(), new.as_ref());
             let action = action(old, new, ActionType::UPDATE);
             let objects = EventObjects::Other { old, new };

@@ -6,7 +6,7 @@ use framework::{Cluster, EventResource, Node, Pod, api};
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use serde_json::{Value, json};
-use testkit::{node, pod};
+use testkit::{SetJson, node, pod};
 
 use super::oracle::{LabelMap, Objects};
 use super::{HOST, ZONE, affinity_of, anti_affinity_of, weighted};
@@ -185,7 +185,7 @@ pub(super) fn namespace(name: &str, labels: &LabelMap) -> Value {
 /// Adds, replaces or removes a namespace.
 pub(super) fn set_namespace(cluster: &mut Cluster, name: &str, labels: Option<&LabelMap>) {
     let object = labels.map(|labels| Arc::new(namespace(name, labels)));
-    cluster.set_object(&EventResource::Namespace, "", name, object);
+    cluster.set_json(&EventResource::Namespace, "", name, object);
 }
 
 /// A change to a cluster. Nodes and namespaces are identified by number; pods by number modulo

@@ -6,7 +6,7 @@ use framework::{
     Attempt, Cluster, CycleState, EventResource, NodeIx, PerNode, Plugin, PluginArgs, Pod,
 };
 use serde_json::{Value, json};
-use testkit::{NodeBuilder, PodBuilder, cluster, handle, node, pod};
+use testkit::{NodeBuilder, PodBuilder, SetJson, cluster, handle, node, pod};
 
 use super::super::{balanced_allocation, fit};
 
@@ -34,7 +34,7 @@ fn world(selectors: &[Value], slices: &[Value], allocated: &[Value]) -> Cluster 
 
 fn set(cluster: &mut Cluster, kind: EventResource, object: Value) {
     let name = object["metadata"]["name"].as_str().unwrap().to_owned();
-    cluster.set_object(&kind, "", &name, Some(Arc::new(object)));
+    cluster.set_json(&kind, "", &name, Some(Arc::new(object)));
 }
 
 fn cel(expression: &str) -> Value {

@@ -149,8 +149,10 @@ fn changed_selector_of_hard_default_constraints_requeues() {
             controller: true,
         });
     });
-    let hint = |waiting: &PodBuilder, kind, old: Option<&Value>, new: Option<&Value>| {
-        let objects = EventObjects::Other { old, new };
+    let hint = |waiting: &PodBuilder, kind: EventResource, old: Option<&Value>, new| {
+        let decoded = |json: &Value| testkit::object(kind.clone(), json.clone());
+        let [old, new] = [old, new].map(|json| json.map(decoded));
+        let objects = EventObjects::Other { old: old.as_ref(), new: new.as_ref() };
         let action = if old.is_some() { ActionType::UPDATE } else { ActionType::ADD };
         forms::hint(&hard_defaults(), &waiting.clone().build(), kind, action, &objects)
     };

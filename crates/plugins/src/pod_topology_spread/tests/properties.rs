@@ -7,7 +7,7 @@ use framework::{Attempt, AttemptMut, CycleState, EventResource, NodeBits, Overla
 use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};
-use testkit::handle;
+use testkit::{SetJson, handle};
 
 use super::built;
 use super::oracle::{Oracle, own_constraints};
@@ -87,9 +87,9 @@ fn add_objects(world: &mut World, objects: &[(EventResource, Value, bool)]) {
             "metadata": {"namespace": namespace, "name": "own"}, "spec": {"selector": selector},
         });
         ["default", "other"].iter().for_each(|namespace| {
-            world.cluster.set_object(kind, namespace, "own", None);
+            world.cluster.set_json(kind, namespace, "own", None);
         });
-        world.cluster.set_object(kind, namespace, "own", Some(Arc::new(object)));
+        world.cluster.set_json(kind, namespace, "own", Some(Arc::new(object)));
     }
 }
 

@@ -1,6 +1,6 @@
 use framework::storage::{BOUND_BY_CONTROLLER, PersistentVolume, SELECTED_NODE};
 use framework::{AttemptMut, Registry};
-use testkit::{handle, node, pod, storage_class};
+use testkit::{SetJson, handle, node, pod, storage_class};
 
 use super::super::assumed::AssumedObjects;
 use super::world::World;
@@ -49,7 +49,7 @@ fn assumed_version_does_not_apply_to_a_recreated_object() {
     let metadata = json!({ "name": "pv", "uid": "another", "resourceVersion": version });
     let another = json!({ "metadata": metadata, "spec": { "storageClassName": "another" } });
     let kind = EventResource::PersistentVolume;
-    world.cluster.set_object(&kind, "", "pv", Some(Arc::new(another)));
+    world.cluster.set_json(&kind, "", "pv", Some(Arc::new(another)));
     assert_eq!(class_of(&world), "another");
 }
 

@@ -11,6 +11,7 @@ use proptest::test_runner::Config;
 use super::super::assumed::{Assumable, AssumeCache};
 use super::*;
 use crate::forms;
+use testkit::SetJson;
 
 /// More than the number of entries that triggers a sweep.
 const NAMES: usize = 100;
@@ -84,7 +85,7 @@ impl Caches {
             Event::Deleted(number) => {
                 self.before[*number] = self.stored(*number).cloned();
                 let kind = EventResource::PersistentVolume;
-                self.cluster.set_object(&kind, "", &format!("pv-{number}"), None);
+                self.cluster.set_json(&kind, "", &format!("pv-{number}"), None);
             }
             Event::Assumed(number) => self.assume(self.stored(*number).cloned()),
             Event::AssumedLate(number) => self.assume(self.before[*number].clone()),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use framework::{Answer, Pod, Write, merge_patch};
-use testkit::{PodBuilder, cluster, handle, node};
+use testkit::{PodBuilder, SetJson, cluster, handle, node};
 
 use super::*;
 
@@ -85,14 +85,14 @@ impl World {
     /// Delivers the object of the server to the scheduler.
     pub(super) fn watch(&mut self, resource: &str, name: &str) {
         let (key, object) = self.find(resource, name);
-        self.cluster.set_object(&kind(resource), &key.1, name, Some(Arc::new(object)));
+        self.cluster.set_json(&kind(resource), &key.1, name, Some(Arc::new(object)));
     }
 
     /// Deletes an object, which the scheduler observes.
     pub(super) fn delete(&mut self, resource: &str, name: &str) {
         let (key, _) = self.find(resource, name);
         self.server.remove(&key);
-        self.cluster.set_object(&kind(resource), &key.1, name, None);
+        self.cluster.set_json(&kind(resource), &key.1, name, None);
     }
 
     /// Performs a write on the server. The scheduler does not observe it yet.
