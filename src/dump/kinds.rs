@@ -1,13 +1,14 @@
 //! The kinds of a dump: all that the tools read.
 
+use framework::EventResource;
 use kinds::Kind;
 use serde_json::Value;
 
 /// Selects pods that have not ended. The others take no room, and the tools leave them out.
 const NOT_ENDED: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
-/// Nodes and namespaces come before what is in them, and the pods last.
-pub(super) const KINDS: &[&Kind] = &[
+/// Nodes and namespaces come before what is in them.
+const KINDS: &[&Kind] = &[
     kinds::NODE,
     kinds::NAMESPACE,
     kinds::LIMIT_RANGE,
@@ -46,8 +47,14 @@ pub(super) const KINDS: &[&Kind] = &[
     kinds::VOLCANO_JOB,
     kinds::ROLLOUT,
     kinds::POD_GROUP,
-    kinds::POD,
 ];
+
+/// Returns the kinds of a dump, the pods last. A kind that a scheduler may watch is one of them.
+pub(super) fn all() -> Vec<&'static Kind> {
+    let watched = EventResource::BUILT_IN.into_iter().filter_map(|resource| resource.kind());
+    let others = watched.filter(|kind| *kind != kinds::POD && !KINDS.contains(kind));
+    KINDS.iter().copied().chain(others).chain([kinds::POD]).collect()
+}
 
 /// Returns the field selector of the list.
 pub(super) fn field_selector(kind: &Kind) -> Option<&'static str> {

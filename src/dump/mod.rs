@@ -17,7 +17,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 pub use self::anonymizer::Anonymizer;
-use self::kinds::{KINDS, complete, field_selector, is_needed};
+use self::kinds::{complete, field_selector, is_needed};
 use crate::api_client::{ApiClient, JSON, no_response, read_body};
 
 /// Number of objects that are asked for at once, as by kubectl.
@@ -87,7 +87,7 @@ pub async fn read(
     mut anonymizer: Option<&mut Anonymizer>,
 ) -> Result<Dump, DumpError> {
     let mut dump = Dump::default();
-    for kind in KINDS {
+    for kind in kinds::all() {
         match of_kind(client, kind, anonymizer.as_deref_mut()).await {
             Ok(mut objects) => dump.objects.append(&mut objects),
             Err(Failure::Failed(reason)) => {

@@ -1,42 +1,30 @@
 //! The kinds of Kubernetes, to tell a misspelt kind from one that no plugin reads.
 
+use framework::EventResource;
 use kinds::Kind;
 
-/// The kinds of which a simulation reads one version alone.
-const READ: [&Kind; 28] = [
+/// The kinds that only a simulation reads, beside those that a scheduler may watch.
+const OF_SIMULATIONS: [&Kind; 9] = [
     kinds::LIMIT_RANGE,
-    kinds::NAMESPACE,
-    kinds::NODE,
-    kinds::PERSISTENT_VOLUME,
-    kinds::PERSISTENT_VOLUME_CLAIM,
-    kinds::POD,
-    kinds::REPLICATION_CONTROLLER,
-    kinds::SERVICE,
     kinds::CUSTOM_RESOURCE_DEFINITION,
     kinds::DAEMON_SET,
     kinds::DEPLOYMENT,
-    kinds::REPLICA_SET,
-    kinds::STATEFUL_SET,
     kinds::CRON_JOB,
     kinds::JOB,
     kinds::RUNTIME_CLASS,
-    kinds::POD_DISRUPTION_BUDGET,
-    kinds::DEVICE_CLASS,
-    kinds::RESOURCE_CLAIM,
     kinds::RESOURCE_CLAIM_TEMPLATE,
-    kinds::RESOURCE_SLICE,
     kinds::PRIORITY_CLASS,
-    kinds::POD_GROUP,
-    kinds::CSI_DRIVER,
-    kinds::CSI_NODE,
-    kinds::CSI_STORAGE_CAPACITY,
-    kinds::STORAGE_CLASS,
-    kinds::VOLUME_ATTACHMENT,
 ];
+
+/// Returns the kinds of which a simulation reads one version alone.
+fn read() -> impl Iterator<Item = &'static Kind> {
+    let watched = EventResource::BUILT_IN.into_iter().filter_map(|resource| resource.kind());
+    watched.chain(OF_SIMULATIONS)
+}
 
 /// Whether the fields of the kind are those of the table of known fields.
 pub(super) fn is_read(version: &str, kind: &str) -> bool {
-    READ.iter().any(|own| (own.api_version, own.name) == (version, kind))
+    read().any(|own| (own.api_version, own.name) == (version, kind))
 }
 
 /// Returns why a kind of this name cannot be what was meant; `None` for kinds of Kubernetes and for custom kinds.
@@ -50,7 +38,7 @@ pub(super) fn doubt(version: &str, kind: &str) -> Option<String> {
             .then(|| format!("{kind} of {version} is ignored: there is no API group {group:?}"));
     }
     if in_group.any(|(_, name)| name == kind) {
-        let read = READ.iter().find(|own| (own.group, own.name) == (group, kind));
+        let read = read().find(|own| (own.group, own.name) == (group, kind));
         let read = read.filter(|own| own.api_version != version)?.api_version;
         return Some(format!("{kind} of {version} is ignored: it is read as {read}"));
     }
@@ -109,7 +97,7 @@ mod tests {
 
     #[test]
     fn kinds_that_are_read_are_kinds_of_kubernetes() {
-        for kind in READ {
+        for kind in read() {
             assert_eq!(doubt(kind.api_version, kind.name), None);
         }
     }

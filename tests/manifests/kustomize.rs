@@ -11,7 +11,7 @@ use sandbox::store::Store;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::permissions::NEEDED;
+use super::permissions::needed;
 use super::scheduler::can_be_read;
 use super::{DEFAULT, find, objects, path, title};
 
@@ -151,9 +151,10 @@ const LACKING: &str = "resourceclaims/driver";
 #[test]
 fn user_of_kube_scheduler_has_every_permission_that_loadmaster_needs_but_one() {
     let mut store = Store::new(1, NOW);
-    let granted = NEEDED.iter().filter(|(_, resource, _)| *resource != LACKING);
-    let of_cluster = granted.map(|&(group, resource, verb)| {
-        let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+    let needed = needed();
+    let granted = needed.iter().filter(|(_, resource, _)| *resource != LACKING);
+    let of_cluster = granted.map(|(group, resource, verb)| {
+        let (resource, subresource) = resource.split_once('/').unwrap_or((resource.as_str(), ""));
         json!({"group": group, "resource": resource, "subresource": subresource, "verb": verb})
     });
     let lease = |verb: &str| {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use framework::EventResource;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{
@@ -11,61 +12,37 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{DEFAULT, EVERYTHING, find, find_all, read, rendered, rendering};
 
-/// Group, resource and verb of every permission that the default plugins need.
-pub(super) const NEEDED: [(&str, &str, &str); 52] = [
-    ("", "namespaces", "list"),
-    ("", "namespaces", "watch"),
-    ("", "nodes", "list"),
-    ("", "nodes", "watch"),
+/// Group, resource and verb of the permissions that the default plugins need, beside those to
+/// watch kinds.
+const REQUESTS: [(&str, &str, &str); 16] = [
     ("", "pods", "delete"),
     ("", "pods", "get"),
-    ("", "pods", "list"),
-    ("", "pods", "watch"),
     ("", "pods/binding", "create"),
     ("", "pods/status", "patch"),
-    ("", "replicationcontrollers", "list"),
-    ("", "replicationcontrollers", "watch"),
-    ("", "services", "list"),
-    ("", "services", "watch"),
-    ("apps", "replicasets", "list"),
-    ("apps", "replicasets", "watch"),
-    ("apps", "statefulsets", "list"),
-    ("apps", "statefulsets", "watch"),
-    ("policy", "poddisruptionbudgets", "list"),
-    ("policy", "poddisruptionbudgets", "watch"),
-    ("resource.k8s.io", "deviceclasses", "list"),
-    ("resource.k8s.io", "deviceclasses", "watch"),
     ("resource.k8s.io", "resourceclaims", "create"),
     ("resource.k8s.io", "resourceclaims", "delete"),
-    ("resource.k8s.io", "resourceclaims", "list"),
     ("resource.k8s.io", "resourceclaims", "patch"),
-    ("resource.k8s.io", "resourceclaims", "watch"),
     ("resource.k8s.io", "resourceclaims/binding", "patch"),
     ("resource.k8s.io", "resourceclaims/driver", "arbitrary-node:patch"),
     ("resource.k8s.io", "resourceclaims/status", "patch"),
-    ("resource.k8s.io", "resourceslices", "list"),
-    ("resource.k8s.io", "resourceslices", "watch"),
     ("authentication.k8s.io", "tokenreviews", "create"),
     ("authorization.k8s.io", "subjectaccessreviews", "create"),
     ("events.k8s.io", "events", "create"),
     ("events.k8s.io", "events", "patch"),
-    ("", "persistentvolumeclaims", "list"),
-    ("", "persistentvolumeclaims", "watch"),
     ("", "persistentvolumeclaims", "patch"),
-    ("", "persistentvolumes", "list"),
-    ("", "persistentvolumes", "watch"),
     ("", "persistentvolumes", "patch"),
-    ("storage.k8s.io", "csidrivers", "list"),
-    ("storage.k8s.io", "csidrivers", "watch"),
-    ("storage.k8s.io", "csinodes", "list"),
-    ("storage.k8s.io", "csinodes", "watch"),
-    ("storage.k8s.io", "csistoragecapacities", "list"),
-    ("storage.k8s.io", "csistoragecapacities", "watch"),
-    ("storage.k8s.io", "storageclasses", "list"),
-    ("storage.k8s.io", "storageclasses", "watch"),
-    ("storage.k8s.io", "volumeattachments", "list"),
-    ("storage.k8s.io", "volumeattachments", "watch"),
 ];
+
+/// Returns every permission that the default plugins need: to watch each kind that they read, and
+/// for their requests.
+pub(super) fn needed() -> BTreeSet<(String, String, String)> {
+    let watched = EventResource::BUILT_IN.into_iter().filter_map(|resource| resource.kind());
+    // No default plugin reads PodGroups.
+    let watched = watched.filter(|kind| *kind != kinds::POD_GROUP);
+    let watched = watched.flat_map(|kind| ["list", "watch"].map(|verb| (kind, verb)));
+    let watched = watched.map(|(kind, verb)| (kind.group.into(), kind.plural.into(), verb.into()));
+    watched.chain(owned(&REQUESTS)).collect()
+}
 
 /// Returns every single permission of these rules.
 fn granted(rules: &[PolicyRule]) -> BTreeSet<(String, String, String)> {
@@ -91,7 +68,7 @@ fn role_grants_exactly_the_needed_permissions() {
     let role = cluster_role(DEFAULT).unwrap();
     assert!(role.aggregation_rule.is_none());
     let rules = role.rules.unwrap();
-    assert_eq!(granted(&rules), owned(&NEEDED));
+    assert_eq!(granted(&rules), needed());
     let no_names =
         |rule: &PolicyRule| (&rule.non_resource_urls, &rule.resource_names) == (&None, &None);
     assert!(rules.iter().all(no_names));
@@ -106,7 +83,7 @@ fn cluster_role(file: &str) -> Option<ClusterRole> {
 #[test]
 fn extra_rules_add_permissions() {
     let role = cluster_role(EVERYTHING).unwrap();
-    let mut expected = owned(&NEEDED);
+    let mut expected = needed();
     expected.extend(owned(&[
         ("example.com", "maintenancewindows", "list"),
         ("example.com", "maintenancewindows", "watch"),
