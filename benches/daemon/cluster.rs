@@ -150,7 +150,8 @@ fn spec(template: usize) -> Value {
     }] })
 }
 
-fn requests((cpu, memory): Size) -> Value {
+fn requests(size: Size) -> Value {
+    let (cpu, memory) = size;
     json!({ "requests": { "cpu": format!("{cpu}m"), "memory": format!("{memory}Mi") } })
 }
 

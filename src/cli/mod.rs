@@ -100,8 +100,8 @@ pub fn run(registry: Registry, pipelines: &PipelineRegistry) -> ExitCode {
         return ExitCode::from(2);
     }
     let outcome = match command.unwrap_or_else(|| Command::Run(Box::new(flags))) {
-        Command::Run(flags) => run_daemon(&flags, run::Role::of_run, (registry, pipelines)),
-        Command::Agent(flags) => run_daemon(&flags, run::Role::of_agent, (registry, pipelines)),
+        Command::Run(flags) => run_daemon(&flags, run::Role::of_run, registry, pipelines),
+        Command::Agent(flags) => run_daemon(&flags, run::Role::of_agent, registry, pipelines),
         #[cfg(feature = "sandbox")]
         Command::Sandbox(args) => {
             sandbox::run(&args, registry, pipelines).map(|()| ExitCode::SUCCESS)
@@ -134,10 +134,11 @@ fn is_plugin_of_kubectl(name: &OsStr) -> bool {
 fn run_daemon(
     flags: &Flags,
     role: fn(&Flags, &PipelineRegistry) -> anyhow::Result<run::Role>,
-    plugins: (Registry, &PipelineRegistry),
+    registry: Registry,
+    pipelines: &PipelineRegistry,
 ) -> anyhow::Result<ExitCode> {
     match flags.version {
-        VersionRequest::No => run::run(flags, role, plugins),
+        VersionRequest::No => run::run(flags, role, registry, pipelines),
         VersionRequest::Version => print_version(),
         VersionRequest::Raw => print_versions(),
     }

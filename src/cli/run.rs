@@ -46,7 +46,8 @@ const IO_THREADS: usize = 1;
 pub(super) fn run(
     flags: &Flags,
     role: fn(&Flags, &PipelineRegistry) -> anyhow::Result<Role>,
-    (registry, pipelines): (Registry, &PipelineRegistry),
+    registry: Registry,
+    pipelines: &PipelineRegistry,
 ) -> anyhow::Result<ExitCode> {
     let gates = flags.check_versions().map_err(anyhow::Error::from);
     let gates = gates.and_then(|()| Ok(flags.gates()?));

@@ -30,7 +30,8 @@ impl Daemon {
 
 /// Asserts that the answer is a `Status` with this code and message.
 #[track_caller]
-fn assert_status((status, body): Answer, code: u16, message: &str) {
+fn assert_status(answer: Answer, code: u16, message: &str) {
+    let (status, body) = answer;
     let body: Value = serde_json::from_str(&body).unwrap_or_else(|_| panic!("{status} {body}"));
     assert_eq!((status.as_u16(), &body["kind"]), (code, &json!("Status")));
     assert_eq!((&body["code"], &body["message"]), (&json!(code), &json!(message)));

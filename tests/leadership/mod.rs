@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use world::World;
 
-fn is_of_election((source, _): &(RequestSource, Request)) -> bool {
+fn is_of_election(source: &RequestSource) -> bool {
     *source == RequestSource::LeaderElector
 }
 
@@ -154,7 +154,8 @@ fn new_leader_is_announced_by_an_event() {
     world.tick(0);
     let events = loop {
         let mut requests = world.take_requests(0);
-        let election: Vec<_> = requests.extract_if(.., |it| is_of_election(it)).collect();
+        let election: Vec<_> =
+            requests.extract_if(.., |(source, _)| is_of_election(source)).collect();
         if election.is_empty() {
             break requests;
         }

@@ -237,7 +237,8 @@ pub(crate) fn is_usable_on(claim: &Value, node: &str) -> bool {
 }
 
 /// Returns the node of a device: its pool, or the beginning of its name if nodes share the pool.
-pub(crate) fn node_of((_, pool, device): &DeviceId) -> &str {
+pub(crate) fn node_of(id: &DeviceId) -> &str {
+    let (_, pool, device) = id;
     match pool == SHARED_POOL {
         true => device.split('-').next().unwrap_or_default(),
         false => pool,

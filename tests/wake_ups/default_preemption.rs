@@ -7,7 +7,7 @@ use framework::ActionType as A;
 use framework::EventResource as R;
 
 use super::objects::{Object, Step, create, delete, node, pod, priority_class, terminate};
-use super::scenario::{Expected, Scenario};
+use super::scenario::{Expected, Scenario, event};
 use super::world::{Deletions, World};
 use Expected::{Bound, Left};
 
@@ -40,8 +40,8 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
             .beside(&["NodeResourcesFit"])
             .deaf_to_deletions()
             .after(delete("pods/pebble"))
-            .on((R::AssignedPod, A::DELETE), "the victim goes", delete("pods/v"), Bound)
-            .on((R::AssignedPod, A::DELETE), "another pod goes", delete("pods/rock"), Left)
+            .on(event(R::AssignedPod, A::DELETE), "the victim goes", delete("pods/v"), Bound)
+            .on(event(R::AssignedPod, A::DELETE), "another pod goes", delete("pods/rock"), Left)
             .passes_over("a node comes", create(node("m"))),
     ]
 }

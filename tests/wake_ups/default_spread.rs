@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::objects::{Object, Step, create, delete, label, object, patch};
 use super::pod_topology_spread::{web, with_unusable_zone};
-use super::scenario::{Expected, Scenario};
+use super::scenario::{Expected, Scenario, event};
 use Expected::{Bound, Left};
 
 /// A configuration that spreads pods over zones by default.
@@ -73,29 +73,34 @@ fn by_services() -> Scenario {
         patch("services/web", replace)
     };
     scenario(front(), [service("web", "app", "web"), service("db", "app", "db")])
-        .on((R::Service, A::DELETE), "its Service goes", delete("services/web"), Bound)
-        .on((R::Service, A::DELETE), "another Service goes", delete("services/db"), Left)
+        .on(event(R::Service, A::DELETE), "its Service goes", delete("services/web"), Bound)
+        .on(event(R::Service, A::DELETE), "another Service goes", delete("services/db"), Left)
         .on(
-            (R::Service, A::UPDATE),
+            event(R::Service, A::UPDATE),
             "its Service selects its tier",
             reselect(json!({"tier": "front"})),
             Bound,
         )
-        .on((R::Service, A::UPDATE), "its Service leaves it", reselect(json!({"app": "db"})), Bound)
         .on(
-            (R::Service, A::UPDATE),
+            event(R::Service, A::UPDATE),
+            "its Service leaves it",
+            reselect(json!({"app": "db"})),
+            Bound,
+        )
+        .on(
+            event(R::Service, A::UPDATE),
             "another Service selects others",
             patch("services/db", json!({"spec": {"selector": {"app": "cache"}}})),
             Left,
         )
         .on(
-            (R::Service, A::ADD),
+            event(R::Service, A::ADD),
             "a Service of its tier comes",
             create(service("front", "tier", "front")),
             Bound,
         )
         .on(
-            (R::Service, A::ADD),
+            event(R::Service, A::ADD),
             "a Service of others comes",
             create(service("cache", "app", "cache")),
             Left,
@@ -127,8 +132,8 @@ fn with_controller(kind: &Kind) -> Scenario {
     let given = [controller(kind, "web", "app", "web"), controller(kind, "db", "app", "db")];
     let deletion = |name: &str| delete(&format!("{}/{name}", kind.plural));
     scenario(owned(kind), given)
-        .on((kind.event.clone(), A::DELETE), "its controller goes", deletion("web"), Bound)
-        .on((kind.event.clone(), A::DELETE), "another one goes", deletion("db"), Left)
+        .on(event(kind.event.clone(), A::DELETE), "its controller goes", deletion("web"), Bound)
+        .on(event(kind.event.clone(), A::DELETE), "another one goes", deletion("db"), Left)
 }
 
 fn without_controller(kind: &Kind) -> Scenario {
@@ -136,13 +141,13 @@ fn without_controller(kind: &Kind) -> Scenario {
     let creation = |name, key, value| create(controller(kind, name, key, value));
     scenario(owned(kind), given)
         .on(
-            (kind.event.clone(), A::ADD),
+            event(kind.event.clone(), A::ADD),
             "its controller comes, which selects its tier",
             creation("web", "tier", "front"),
             Bound,
         )
         .on(
-            (kind.event.clone(), A::ADD),
+            event(kind.event.clone(), A::ADD),
             "another controller comes",
             creation("front", "tier", "front"),
             Left,
@@ -159,13 +164,13 @@ fn with_another_selector() -> Scenario {
     };
     scenario(owned(kind), given)
         .on(
-            (R::ReplicationController, A::UPDATE),
+            event(R::ReplicationController, A::UPDATE),
             "its controller selects its tier",
             reselect("replicationcontrollers/web", json!({"app": null, "tier": "front"})),
             Bound,
         )
         .on(
-            (R::ReplicationController, A::UPDATE),
+            event(R::ReplicationController, A::UPDATE),
             "another one selects its tier",
             reselect("replicationcontrollers/db", json!({"app": null, "tier": "front"})),
             Left,

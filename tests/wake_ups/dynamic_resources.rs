@@ -7,7 +7,7 @@ use framework::EventResource as R;
 use serde_json::{Value, json};
 
 use super::objects::{Object, create, delete, label, node, object, patch, pod, taint};
-use super::scenario::{Expected, Scenario};
+use super::scenario::{Expected, Scenario, event};
 use super::world::World;
 use Expected::{Bound, Left, Retried};
 
@@ -53,25 +53,30 @@ fn without_devices() -> Scenario {
     let device = json!({"spec": {"devices": [{"name": "x"}]}});
     let grown = json!({"status": {"allocatable": {"cpu": "5"}}});
     Scenario::new("DynamicResources", claiming(), given)
-        .on((R::ResourceSlice, A::UPDATE), "a device comes", patch(DEVICES, device), Bound)
-        .on((R::Node, A::ADD), "a node comes", create(node("m")), Retried)
-        .on((R::Node, A::UPDATE_NODE_LABEL), "it is labelled", label("nodes/n", "k", "v"), Retried)
-        .on((R::Node, A::UPDATE_NODE_TAINT), "it is tainted", taint("nodes/n", "k"), Retried)
+        .on(event(R::ResourceSlice, A::UPDATE), "a device comes", patch(DEVICES, device), Bound)
+        .on(event(R::Node, A::ADD), "a node comes", create(node("m")), Retried)
         .on(
-            (R::Node, A::UPDATE_NODE_ALLOCATABLE),
+            event(R::Node, A::UPDATE_NODE_LABEL),
+            "it is labelled",
+            label("nodes/n", "k", "v"),
+            Retried,
+        )
+        .on(event(R::Node, A::UPDATE_NODE_TAINT), "it is tainted", taint("nodes/n", "k"), Retried)
+        .on(
+            event(R::Node, A::UPDATE_NODE_ALLOCATABLE),
             "the node grows",
             patch("nodes/n/status", grown),
             Retried,
         )
-        .on((R::DeviceClass, A::ADD), "a class comes", create(class("other")), Retried)
+        .on(event(R::DeviceClass, A::ADD), "a class comes", create(class("other")), Retried)
         .on(
-            (R::DeviceClass, A::UPDATE),
+            event(R::DeviceClass, A::UPDATE),
             "a class changes",
             label("deviceclasses/gpu", "k", "v"),
             Retried,
         )
-        .on((R::ResourceClaim, A::ADD), "another claim comes", create(claim("more")), Left)
-        .on((R::ResourceSlice, A::DELETE), "the slice goes", delete(DEVICES), Left)
+        .on(event(R::ResourceClaim, A::ADD), "another claim comes", create(claim("more")), Left)
+        .on(event(R::ResourceSlice, A::DELETE), "the slice goes", delete(DEVICES), Left)
 }
 
 /// Two slices name a device that exists once, so the pool is not used.
@@ -80,7 +85,7 @@ fn with_a_contradictory_pool() -> Scenario {
     let twice = slice(&["x"]).fields(json!({"metadata": {"name": "twice"}})).spec(pool);
     let given = [node("n"), class("gpu"), claim("c"), slice(&["x"]), twice];
     Scenario::new("DynamicResources", claiming(), given).on(
-        (R::ResourceSlice, A::DELETE),
+        event(R::ResourceSlice, A::DELETE),
         "one slice goes",
         delete("resourceslices/twice"),
         Bound,
@@ -96,36 +101,36 @@ fn with_a_device_in_use() -> Scenario {
     let more = more.spec(json!({"pool": {"name": "more"}}));
     Scenario::new("DynamicResources", claiming(), given)
         .on(
-            (R::ResourceClaim, A::UPDATE),
+            event(R::ResourceClaim, A::UPDATE),
             "the device comes free",
             patch("resourceclaims/other/status", json!({"status": {"allocation": null}})),
             Bound,
         )
         .on(
-            (R::ResourceClaim, A::UPDATE),
+            event(R::ResourceClaim, A::UPDATE),
             "its claim is labelled",
             label("resourceclaims/c", "k", "v"),
             Left,
         )
         .on(
-            (R::ResourceClaim, A::DELETE),
+            event(R::ResourceClaim, A::DELETE),
             "the claim goes with the device",
             delete("resourceclaims/other"),
             Bound,
         )
         .on(
-            (R::ResourceClaim, A::DELETE),
+            event(R::ResourceClaim, A::DELETE),
             "a claim without a device goes",
             delete("resourceclaims/unused"),
             Left,
         )
-        .on((R::ResourceSlice, A::ADD), "a slice comes", create(more), Bound)
+        .on(event(R::ResourceSlice, A::ADD), "a slice comes", create(more), Bound)
 }
 
 fn without_its_claim() -> Scenario {
     Scenario::new("DynamicResources", claiming(), [node("n"), class("gpu"), slice(&["x"])])
-        .on((R::ResourceClaim, A::ADD), "its claim comes", create(claim("c")), Bound)
-        .on((R::ResourceClaim, A::ADD), "another claim comes", create(claim("more")), Left)
+        .on(event(R::ResourceClaim, A::ADD), "its claim comes", create(claim("c")), Bound)
+        .on(event(R::ResourceClaim, A::ADD), "another claim comes", create(claim("more")), Left)
 }
 
 /// The status of the pod does not say yet which claim was made from the template.
@@ -135,11 +140,11 @@ fn without_generated_claim() -> Scenario {
     let made = |status: Value| {
         patch("pods/p/status", json!({"status": {"resourceClaimStatuses": [status]}}))
     };
-    let event = || (R::UnschedulablePod, A::UPDATE_POD_GENERATED_RESOURCE_CLAIM);
+    let known = || event(R::UnschedulablePod, A::UPDATE_POD_GENERATED_RESOURCE_CLAIM);
     Scenario::new("DynamicResources", waiting, [node("n")])
-        .on(event(), "it needs no claim", made(json!({"name": "c"})), Bound)
+        .on(known(), "it needs no claim", made(json!({"name": "c"})), Bound)
         .on(
-            event(),
+            known(),
             "its claim is not known",
             made(json!({"name": "c", "resourceClaimName": "absent"})),
             Left,

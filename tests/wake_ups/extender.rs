@@ -7,7 +7,7 @@ use framework::Time;
 use serde_json::json;
 
 use super::objects::{create, delete, label, node, object, pod, taint};
-use super::scenario::{Expected, Scenario};
+use super::scenario::{Expected, Scenario, event};
 use Expected::{Bound, Retried};
 
 const CONFIGURED: &str = "extenders: [{urlPrefix: \"http://choosy.example.com\", \
@@ -43,29 +43,29 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::new("Extender", pod("p"), [node("n"), pod("q").on("n")])
             .configured(CONFIGURED)
-            .on((R::Node, A::ADD), "its node comes", create(node(CHOSEN)), Bound)
-            .on((R::Node, A::ADD), "another node comes", create(node("m")), Retried)
+            .on(event(R::Node, A::ADD), "its node comes", create(node(CHOSEN)), Bound)
+            .on(event(R::Node, A::ADD), "another node comes", create(node("m")), Retried)
             .on(
-                (R::Node, A::UPDATE_NODE_LABEL),
+                event(R::Node, A::UPDATE_NODE_LABEL),
                 "a node is labelled",
                 label("nodes/n", "k", "v"),
                 Retried,
             )
             .on(
-                (R::Node, A::UPDATE_NODE_TAINT),
+                event(R::Node, A::UPDATE_NODE_TAINT),
                 "a node is tainted",
                 taint("nodes/n", "k"),
                 Retried,
             )
-            .on((R::AssignedPod, A::ADD), "a pod comes", create(pod("r").on("n")), Retried)
+            .on(event(R::AssignedPod, A::ADD), "a pod comes", create(pod("r").on("n")), Retried)
             .on(
-                (R::AssignedPod, A::UPDATE_POD_LABEL),
+                event(R::AssignedPod, A::UPDATE_POD_LABEL),
                 "a pod is labelled",
                 label("pods/q", "k", "v"),
                 Retried,
             )
-            .on((R::AssignedPod, A::DELETE), "a pod goes", delete("pods/q"), Retried)
-            .on((R::StorageClass, A::ADD), "a StorageClass comes", create(class), Retried),
+            .on(event(R::AssignedPod, A::DELETE), "a pod goes", delete("pods/q"), Retried)
+            .on(event(R::StorageClass, A::ADD), "a StorageClass comes", create(class), Retried),
     ]
 }
 

@@ -5,7 +5,7 @@ use framework::EventResource as R;
 use serde_json::{Value, json};
 
 use super::objects::{Object, create, delete, label, node, object, patch, pod, taint};
-use super::scenario::{Expected, Scenario};
+use super::scenario::{Expected, Scenario, event};
 use Expected::{Bound, Left, Retried};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
@@ -53,44 +53,44 @@ fn away_from(pod: Object, term: Value) -> Object {
 fn near() -> Scenario {
     let given = [in_zone("a", "a"), node("nowhere"), of("cache", "cache").on("a")];
     Scenario::new("InterPodAffinity", near_to(of("p", "web"), zone_of("db")), given)
-        .on((R::AssignedPod, A::ADD), "it comes", create(of("db", "db").on("a")), Bound)
-        .on((R::AssignedPod, A::ADD), "another comes", create(of("q", "web").on("a")), Left)
+        .on(event(R::AssignedPod, A::ADD), "it comes", create(of("db", "db").on("a")), Bound)
+        .on(event(R::AssignedPod, A::ADD), "another comes", create(of("q", "web").on("a")), Left)
         .on(
-            (R::AssignedPod, A::UPDATE_POD_LABEL),
+            event(R::AssignedPod, A::UPDATE_POD_LABEL),
             "a pod becomes it",
             label("pods/cache", "app", "db"),
             Bound,
         )
         .on(
-            (R::AssignedPod, A::UPDATE_POD_LABEL),
+            event(R::AssignedPod, A::UPDATE_POD_LABEL),
             "a pod is labelled",
             label("pods/cache", "k", "v"),
             Left,
         )
         .on(
-            (R::UnschedulablePod, A::UPDATE_POD_LABEL),
+            event(R::UnschedulablePod, A::UPDATE_POD_LABEL),
             "it becomes it itself",
             label("pods/p", "app", "db"),
             Bound,
         )
-        .on((R::AssignedPod, A::DELETE), "another goes", delete("pods/cache"), Left)
-        .on((R::Node, A::ADD), "a zone comes", create(in_zone("b", "b")), Retried)
-        .on((R::Node, A::ADD), "a node without zone comes", create(node("b")), Left)
+        .on(event(R::AssignedPod, A::DELETE), "another goes", delete("pods/cache"), Left)
+        .on(event(R::Node, A::ADD), "a zone comes", create(in_zone("b", "b")), Retried)
+        .on(event(R::Node, A::ADD), "a node without zone comes", create(node("b")), Left)
         .on(
-            (R::Node, A::UPDATE_NODE_LABEL),
+            event(R::Node, A::UPDATE_NODE_LABEL),
             "a node gets a zone",
             label("nodes/nowhere", "zone", "a"),
             Retried,
         )
         .on(
-            (R::Node, A::UPDATE_NODE_LABEL),
+            event(R::Node, A::UPDATE_NODE_LABEL),
             "a node is labelled",
             label("nodes/nowhere", "k", "v"),
             Left,
         )
-        .on((R::Node, A::DELETE), "a node without it goes", delete("nodes/nowhere"), Left)
+        .on(event(R::Node, A::DELETE), "a node without it goes", delete("nodes/nowhere"), Left)
         .on(
-            (R::Node, A::UPDATE_NODE_TAINT),
+            event(R::Node, A::UPDATE_NODE_TAINT),
             "a node is tainted",
             taint("nodes/nowhere", "k"),
             Retried,
@@ -108,22 +108,22 @@ fn first_of_its_kind() -> Scenario {
     let given = [in_zone("a", "a"), in_zone("b", "b").spec(taints), of("first", "web").on("b")];
     Scenario::new("InterPodAffinity", near_to(of("p", "web"), zone_of("web")), given)
         .beside(&["TaintToleration"])
-        .on((R::AssignedPod, A::DELETE), "the other goes", delete("pods/first"), Bound)
+        .on(event(R::AssignedPod, A::DELETE), "the other goes", delete("pods/first"), Bound)
         .on(
-            (R::AssignedPod, A::UPDATE_POD_LABEL),
+            event(R::AssignedPod, A::UPDATE_POD_LABEL),
             "it becomes another",
             label("pods/first", "app", "db"),
             Bound,
         )
-        .on((R::Node, A::DELETE), "the other's node goes", delete("nodes/b"), Bound)
+        .on(event(R::Node, A::DELETE), "the other's node goes", delete("nodes/b"), Bound)
         .on(
-            (R::Node, A::UPDATE_NODE_LABEL),
+            event(R::Node, A::UPDATE_NODE_LABEL),
             "the other's node leaves its zone",
             patch("nodes/b", json!({"metadata": {"labels": {"zone": null}}})),
             Bound,
         )
         .on(
-            (R::Node, A::UPDATE_NODE_LABEL),
+            event(R::Node, A::UPDATE_NODE_LABEL),
             "the other's zone grows",
             label("nodes/a", "zone", "b"),
             Bound,
@@ -135,30 +135,30 @@ fn away() -> Scenario {
     let given =
         [in_zone("a", "a"), in_zone("a2", "a"), of("web", "web").on("a"), of("db", "db").on("a")];
     Scenario::new("InterPodAffinity", away_from(of("p", "front"), zone_of("web")), given)
-        .on((R::AssignedPod, A::DELETE), "the other goes", delete("pods/web"), Bound)
-        .on((R::AssignedPod, A::DELETE), "a pod goes", delete("pods/db"), Left)
+        .on(event(R::AssignedPod, A::DELETE), "the other goes", delete("pods/web"), Bound)
+        .on(event(R::AssignedPod, A::DELETE), "a pod goes", delete("pods/db"), Left)
         .on(
-            (R::AssignedPod, A::UPDATE_POD_LABEL),
+            event(R::AssignedPod, A::UPDATE_POD_LABEL),
             "it becomes another",
             label("pods/web", "app", "db"),
             Bound,
         )
-        .on((R::AssignedPod, A::ADD), "one more comes", create(of("q", "web").on("a")), Left)
-        .on((R::Node, A::ADD), "a zone comes", create(in_zone("b", "b")), Bound)
+        .on(event(R::AssignedPod, A::ADD), "one more comes", create(of("q", "web").on("a")), Left)
+        .on(event(R::Node, A::ADD), "a zone comes", create(in_zone("b", "b")), Bound)
         .on(
-            (R::Node, A::UPDATE_NODE_LABEL),
+            event(R::Node, A::UPDATE_NODE_LABEL),
             "a node leaves the zone",
             label("nodes/a2", "zone", "b"),
             Bound,
         )
         .on(
-            (R::Node, A::UPDATE_NODE_LABEL),
+            event(R::Node, A::UPDATE_NODE_LABEL),
             "a node is labelled",
             label("nodes/a2", "k", "v"),
             Left,
         )
-        .on((R::Node, A::DELETE), "the other's node goes", delete("nodes/a"), Bound)
-        .on((R::Node, A::DELETE), "a node without it goes", delete("nodes/a2"), Left)
+        .on(event(R::Node, A::DELETE), "the other's node goes", delete("nodes/a"), Bound)
+        .on(event(R::Node, A::DELETE), "a node without it goes", delete("nodes/a2"), Left)
 }
 
 /// A placed pod has required anti-affinity to the pod, which has no terms.
@@ -170,35 +170,35 @@ fn kept_away() -> Scenario {
         of("q", "q").on("a"),
     ];
     Scenario::new("InterPodAffinity", of("p", "web"), given)
-        .on((R::AssignedPod, A::DELETE), "the other goes", delete("pods/guard"), Bound)
-        .on((R::AssignedPod, A::DELETE), "a pod goes", delete("pods/q"), Left)
+        .on(event(R::AssignedPod, A::DELETE), "the other goes", delete("pods/guard"), Bound)
+        .on(event(R::AssignedPod, A::DELETE), "a pod goes", delete("pods/q"), Left)
         .on(
-            (R::AssignedPod, A::UPDATE_POD_LABEL),
+            event(R::AssignedPod, A::UPDATE_POD_LABEL),
             "the other is labelled",
             label("pods/guard", "app", "x"),
             Left,
         )
         .on(
-            (R::UnschedulablePod, A::UPDATE_POD_LABEL),
+            event(R::UnschedulablePod, A::UPDATE_POD_LABEL),
             "it becomes another",
             label("pods/p", "app", "db"),
             Bound,
         )
-        .on((R::Node, A::ADD), "a zone comes", create(in_zone("b", "b")), Bound)
-        .on((R::Node, A::ADD), "the zone grows", create(in_zone("a3", "a")), Left)
+        .on(event(R::Node, A::ADD), "a zone comes", create(in_zone("b", "b")), Bound)
+        .on(event(R::Node, A::ADD), "the zone grows", create(in_zone("a3", "a")), Left)
         .on(
-            (R::Node, A::UPDATE_NODE_LABEL),
+            event(R::Node, A::UPDATE_NODE_LABEL),
             "a node leaves the zone",
             label("nodes/a2", "zone", "b"),
             Bound,
         )
         .on(
-            (R::Node, A::UPDATE_NODE_LABEL),
+            event(R::Node, A::UPDATE_NODE_LABEL),
             "a node is labelled",
             label("nodes/a2", "k", "v"),
             Left,
         )
-        .on((R::Node, A::DELETE), "the other's node goes", delete("nodes/a"), Bound)
+        .on(event(R::Node, A::DELETE), "the other's node goes", delete("nodes/a"), Bound)
 }
 
 /// The pod requires affinity to a pod of a team, and the only candidate is in a namespace without a
@@ -208,26 +208,26 @@ fn near_a_team() -> Scenario {
         [in_zone("a", "a"), team("other", "red"), of("db", "db").on("a").in_namespace("other")];
     Scenario::new("InterPodAffinity", near_to(of("p", "web"), zone_of_team("db")), given)
         .on(
-            (R::Namespace, A::UPDATE),
+            event(R::Namespace, A::UPDATE),
             "the namespace joins the team",
             label("namespaces/other", "team", "blue"),
             Bound,
         )
         .on(
-            (R::Namespace, A::UPDATE),
+            event(R::Namespace, A::UPDATE),
             "it joins another",
             label("namespaces/other", "team", "green"),
             Left,
         )
         .on(
-            (R::Namespace, A::ADD),
+            event(R::Namespace, A::ADD),
             "the team gets a namespace",
             create(team("new", "blue")),
             Retried,
         )
-        .on((R::Namespace, A::ADD), "another team does", create(team("new", "green")), Left)
+        .on(event(R::Namespace, A::ADD), "another team does", create(team("new", "green")), Left)
         .on(
-            (R::AssignedPod, A::ADD),
+            event(R::AssignedPod, A::ADD),
             "another team gets a database",
             create(of("q", "db").on("a").in_namespace("other")),
             Left,
@@ -245,18 +245,23 @@ fn away_from_a_team() -> Scenario {
     ];
     Scenario::new("InterPodAffinity", away_from(of("p", "web"), zone_of_team("db")), given)
         .on(
-            (R::Namespace, A::UPDATE),
+            event(R::Namespace, A::UPDATE),
             "the namespace leaves the team",
             label("namespaces/other", "team", "red"),
             Bound,
         )
         .on(
-            (R::Namespace, A::DELETE),
+            event(R::Namespace, A::DELETE),
             "a namespace of the team goes",
             delete("namespaces/empty"),
             Retried,
         )
-        .on((R::Namespace, A::DELETE), "another namespace goes", delete("namespaces/none"), Left)
+        .on(
+            event(R::Namespace, A::DELETE),
+            "another namespace goes",
+            delete("namespaces/none"),
+            Left,
+        )
 }
 
 #[test]

@@ -5,7 +5,7 @@ use framework::EventResource as R;
 use serde_json::json;
 
 use super::objects::{create, delete, label, node, patch, pod, taint};
-use super::scenario::{Expected, Scenario};
+use super::scenario::{Expected, Scenario, event};
 use Expected::{Bound, Left, Retried};
 
 /// A configuration with added affinity: nodes must be in the pool.
@@ -18,21 +18,31 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::new("NodeAffinity", wanting(), [node("n"), pod("q").on("n")])
             .on(
-                (R::Node, A::ADD),
+                event(R::Node, A::ADD),
                 "such a node comes",
                 create(node("m").label("disk", "fast")),
                 Bound,
             )
-            .on((R::Node, A::ADD), "another comes", create(node("m").label("disk", "slow")), Left)
-            .on((R::Node, A::UPDATE_NODE_LABEL), "it fits", label("nodes/n", "disk", "fast"), Bound)
             .on(
-                (R::Node, A::UPDATE_NODE_LABEL),
+                event(R::Node, A::ADD),
+                "another comes",
+                create(node("m").label("disk", "slow")),
+                Left,
+            )
+            .on(
+                event(R::Node, A::UPDATE_NODE_LABEL),
+                "it fits",
+                label("nodes/n", "disk", "fast"),
+                Bound,
+            )
+            .on(
+                event(R::Node, A::UPDATE_NODE_LABEL),
                 "it does not",
                 label("nodes/n", "disk", "slow"),
                 Left,
             )
             .on(
-                (R::Node, A::UPDATE_NODE_TAINT),
+                event(R::Node, A::UPDATE_NODE_TAINT),
                 "a node is tainted",
                 taint("nodes/n", "k"),
                 Retried,
@@ -45,19 +55,19 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         Scenario::new("NodeAffinity", wanting(), [node("n").label("disk", "fast")])
             .configured(ADDED_AFFINITY)
             .on(
-                (R::Node, A::UPDATE_NODE_LABEL),
+                event(R::Node, A::UPDATE_NODE_LABEL),
                 "a node joins the pool",
                 label("nodes/n", "pool", "a"),
                 Bound,
             )
             .on(
-                (R::Node, A::UPDATE_NODE_LABEL),
+                event(R::Node, A::UPDATE_NODE_LABEL),
                 "a node is labelled otherwise",
                 label("nodes/n", "rack", "a"),
                 Left,
             )
             .on(
-                (R::Node, A::ADD),
+                event(R::Node, A::ADD),
                 "a node comes that the pod alone would take",
                 create(node("m").label("disk", "fast")),
                 Left,

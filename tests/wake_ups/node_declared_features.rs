@@ -5,7 +5,7 @@ use framework::EventResource as R;
 use serde_json::json;
 
 use super::objects::{create, delete, label, node, patch, pod, taint};
-use super::scenario::{Expected, Scenario};
+use super::scenario::{Expected, Scenario, event};
 use Expected::{Bound, Left, Retried};
 
 const NEEDED: &str = "UserNamespacesHostNetworkSupport";
@@ -18,28 +18,38 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::new("NodeDeclaredFeatures", waiting, [node("n"), pod("q").on("n")])
             .on(
-                (R::Node, A::ADD),
+                event(R::Node, A::ADD),
                 "a node with it comes",
                 create(node("m").status(declaring(NEEDED))),
                 Bound,
             )
-            .on((R::Node, A::ADD), "another node comes", create(node("m")), Retried)
-            .on((R::Node, A::UPDATE_NODE_DECLARED_FEATURE), "it is there", declare(NEEDED), Bound)
-            .on((R::Node, A::UPDATE_NODE_DECLARED_FEATURE), "another is", declare(OTHER), Retried)
+            .on(event(R::Node, A::ADD), "another node comes", create(node("m")), Retried)
             .on(
-                (R::Node, A::UPDATE_NODE_TAINT),
+                event(R::Node, A::UPDATE_NODE_DECLARED_FEATURE),
+                "it is there",
+                declare(NEEDED),
+                Bound,
+            )
+            .on(
+                event(R::Node, A::UPDATE_NODE_DECLARED_FEATURE),
+                "another is",
+                declare(OTHER),
+                Retried,
+            )
+            .on(
+                event(R::Node, A::UPDATE_NODE_TAINT),
                 "a node is tainted",
                 taint("nodes/n", "k"),
                 Retried,
             )
             .on(
-                (R::UnschedulablePod, A::UPDATE_POD_LABEL),
+                event(R::UnschedulablePod, A::UPDATE_POD_LABEL),
                 "the pod is labelled",
                 label("pods/p", "k", "v"),
                 Left,
             )
             .on(
-                (R::AssignedPod, A::UPDATE_POD_LABEL),
+                event(R::AssignedPod, A::UPDATE_POD_LABEL),
                 "another pod is",
                 label("pods/q", "k", "v"),
                 Left,

@@ -5,7 +5,7 @@ use framework::EventResource as R;
 use serde_json::json;
 
 use super::objects::{Object, create, delete, label, node, pod, taint};
-use super::scenario::{Expected, Scenario};
+use super::scenario::{Expected, Scenario, event};
 use Expected::{Bound, Left, Retried};
 
 fn with_port(name: &str, port: u16) -> Object {
@@ -21,12 +21,22 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     ];
     vec![
         Scenario::new("NodePorts", with_port("p", 8080), given)
-            .on((R::AssignedPod, A::DELETE), "the port is free", delete("pods/same"), Bound)
-            .on((R::AssignedPod, A::DELETE), "another port is free", delete("pods/other"), Left)
-            .on((R::AssignedPod, A::DELETE), "a pod without ports goes", delete("pods/none"), Left)
-            .on((R::Node, A::ADD), "a node comes", create(node("m")), Bound)
+            .on(event(R::AssignedPod, A::DELETE), "the port is free", delete("pods/same"), Bound)
             .on(
-                (R::Node, A::UPDATE_NODE_TAINT),
+                event(R::AssignedPod, A::DELETE),
+                "another port is free",
+                delete("pods/other"),
+                Left,
+            )
+            .on(
+                event(R::AssignedPod, A::DELETE),
+                "a pod without ports goes",
+                delete("pods/none"),
+                Left,
+            )
+            .on(event(R::Node, A::ADD), "a node comes", create(node("m")), Bound)
+            .on(
+                event(R::Node, A::UPDATE_NODE_TAINT),
                 "a node is tainted",
                 taint("nodes/n", "k"),
                 Retried,

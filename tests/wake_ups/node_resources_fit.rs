@@ -5,7 +5,7 @@ use framework::EventResource as R;
 use serde_json::{Value, json};
 
 use super::objects::{Object, Step, create, delete, label, node, object, patch, pod, taint};
-use super::scenario::{Expected, Scenario};
+use super::scenario::{Expected, Scenario, event};
 use Expected::{Bound, Left, Retried};
 
 const GPU: &str = "example.com/gpu";
@@ -47,22 +47,22 @@ fn among_pods() -> Scenario {
         pod("p").requests("cpu", "1").status(actual("cpu", "2")),
         given,
     )
-    .on((R::AssignedPod, A::DELETE), "room comes free", delete("pods/large"), Bound)
-    .on((R::AssignedPod, A::DELETE), "too little comes free", delete("pods/small"), Retried)
+    .on(event(R::AssignedPod, A::DELETE), "room comes free", delete("pods/large"), Bound)
+    .on(event(R::AssignedPod, A::DELETE), "too little comes free", delete("pods/small"), Retried)
     .on(
-        (R::AssignedPod, A::UPDATE_POD_SCALE_DOWN),
+        event(R::AssignedPod, A::UPDATE_POD_SCALE_DOWN),
         "a pod takes less CPU",
         patch("pods/shrinking/status", resized("cpu", "200m")),
         Bound,
     )
     .on(
-        (R::AssignedPod, A::UPDATE_POD_SCALE_DOWN),
+        event(R::AssignedPod, A::UPDATE_POD_SCALE_DOWN),
         "a pod takes less memory",
         patch("pods/forgetful/status", resized("memory", "1Gi")),
         Left,
     )
     .on(
-        (R::UnschedulablePod, A::UPDATE_POD_SCALE_DOWN),
+        event(R::UnschedulablePod, A::UPDATE_POD_SCALE_DOWN),
         "the pod itself takes less",
         patch("pods/p/status", resized("cpu", "1")),
         Retried,
@@ -73,13 +73,33 @@ fn among_pods() -> Scenario {
 fn among_nodes() -> Scenario {
     let given = [node("n"), pod("large").requests("cpu", "2").on("n")];
     Scenario::new("NodeResourcesFit", pod("p").requests("cpu", "3"), given)
-        .on((R::Node, A::ADD), "a node comes", create(node("m")), Bound)
-        .on((R::Node, A::ADD), "a small node comes", create(sized("m", "2", "8Gi")), Left)
-        .on((R::Node, A::UPDATE_NODE_ALLOCATABLE), "the node grows", resize("5", "8Gi"), Bound)
-        .on((R::Node, A::UPDATE_NODE_ALLOCATABLE), "not enough", resize("4500m", "8Gi"), Retried)
-        .on((R::Node, A::UPDATE_NODE_ALLOCATABLE), "in memory alone", resize("4", "16Gi"), Left)
-        .on((R::Node, A::UPDATE_NODE_ALLOCATABLE), "the node shrinks", resize("3", "8Gi"), Left)
-        .on((R::Node, A::UPDATE_NODE_TAINT), "a node is tainted", taint("nodes/n", "k"), Retried)
+        .on(event(R::Node, A::ADD), "a node comes", create(node("m")), Bound)
+        .on(event(R::Node, A::ADD), "a small node comes", create(sized("m", "2", "8Gi")), Left)
+        .on(event(R::Node, A::UPDATE_NODE_ALLOCATABLE), "the node grows", resize("5", "8Gi"), Bound)
+        .on(
+            event(R::Node, A::UPDATE_NODE_ALLOCATABLE),
+            "not enough",
+            resize("4500m", "8Gi"),
+            Retried,
+        )
+        .on(
+            event(R::Node, A::UPDATE_NODE_ALLOCATABLE),
+            "in memory alone",
+            resize("4", "16Gi"),
+            Left,
+        )
+        .on(
+            event(R::Node, A::UPDATE_NODE_ALLOCATABLE),
+            "the node shrinks",
+            resize("3", "8Gi"),
+            Left,
+        )
+        .on(
+            event(R::Node, A::UPDATE_NODE_TAINT),
+            "a node is tainted",
+            taint("nodes/n", "k"),
+            Retried,
+        )
         .passes_over("the node is labelled", label("nodes/n", "k", "v"))
 }
 
@@ -91,21 +111,26 @@ fn among_device_classes() -> Scenario {
         |resource| patch("deviceclasses/old", json!({"spec": {"extendedResourceName": resource}}));
     Scenario::new("NodeResourcesFit", pod("p").requests(GPU, "1"), [node("n"), class("old")])
         .on(
-            (R::DeviceClass, A::ADD),
+            event(R::DeviceClass, A::ADD),
             "a class of the resource comes",
             create(of_resource("new", GPU)),
             Retried,
         )
         .on(
-            (R::DeviceClass, A::ADD),
+            event(R::DeviceClass, A::ADD),
             "a class of another resource comes",
             create(of_resource("new", "example.com/nic")),
             Left,
         )
-        .on((R::DeviceClass, A::UPDATE), "a class gets the resource", rename(GPU), Retried)
-        .on((R::DeviceClass, A::UPDATE), "a class gets another", rename("example.com/nic"), Left)
+        .on(event(R::DeviceClass, A::UPDATE), "a class gets the resource", rename(GPU), Retried)
         .on(
-            (R::DeviceClass, A::UPDATE),
+            event(R::DeviceClass, A::UPDATE),
+            "a class gets another",
+            rename("example.com/nic"),
+            Left,
+        )
+        .on(
+            event(R::DeviceClass, A::UPDATE),
             "it is labelled",
             label("deviceclasses/old", "k", "v"),
             Left,
@@ -117,8 +142,8 @@ fn with_ignored_resources() -> Scenario {
     let waiting = pod("p").requests("cpu", "3").requests(GPU, "1");
     Scenario::new("NodeResourcesFit", waiting, [sized("n", "2", "8Gi")])
         .configured(IGNORING_GPUS)
-        .on((R::Node, A::ADD), "a node without GPUs comes", create(node("m")), Bound)
-        .on((R::Node, A::UPDATE_NODE_ALLOCATABLE), "the node grows", resize("3", "8Gi"), Bound)
+        .on(event(R::Node, A::ADD), "a node without GPUs comes", create(node("m")), Bound)
+        .on(event(R::Node, A::UPDATE_NODE_ALLOCATABLE), "the node grows", resize("3", "8Gi"), Bound)
 }
 
 #[test]

@@ -5,7 +5,7 @@ use framework::EventResource as R;
 use serde_json::{Value, json};
 
 use super::objects::{Object, Step, create, delete, label, node, patch, pod, taint};
-use super::scenario::{Expected, Scenario};
+use super::scenario::{Expected, Scenario, event};
 use super::storage::{
     DRIVER, attachment, bound_claim, claim, claiming, csi_node, volume, with_volume,
 };
@@ -38,55 +38,85 @@ fn behind_a_pod() -> Scenario {
     let drivers = |drivers: Value| patch("csinodes/n", json!({"spec": {"drivers": drivers}}));
     let limited = |count| json!([{"name": DRIVER, "nodeID": "n", "allocatable": {"count": count}}]);
     full()
-        .on((R::AssignedPod, A::DELETE), "a pod with a volume goes", delete("pods/user"), Bound)
-        .on((R::AssignedPod, A::DELETE), "a pod without volumes goes", delete("pods/other"), Left)
         .on(
-            (R::AssignedPod, A::ADD),
+            event(R::AssignedPod, A::DELETE),
+            "a pod with a volume goes",
+            delete("pods/user"),
+            Bound,
+        )
+        .on(
+            event(R::AssignedPod, A::DELETE),
+            "a pod without volumes goes",
+            delete("pods/other"),
+            Left,
+        )
+        .on(
+            event(R::AssignedPod, A::ADD),
             "a pod brings the volume to the node",
             create(claiming("sharer", "data").on("n")),
             Bound,
         )
-        .on((R::AssignedPod, A::ADD), "another pod comes", create(pod("more").on("n")), Left)
+        .on(event(R::AssignedPod, A::ADD), "another pod comes", create(pod("more").on("n")), Left)
         .on(
-            (R::VolumeAttachment, A::ADD),
+            event(R::VolumeAttachment, A::ADD),
             "its volume is attached to the node",
             create(attachment("own", DRIVER, "n", "pv")),
             Bound,
         )
         .on(
-            (R::VolumeAttachment, A::ADD),
+            event(R::VolumeAttachment, A::ADD),
             "the volume of the other pod is attached",
             create(attachment("others", DRIVER, "n", "pv-user")),
             Left,
         )
-        .on((R::CsiNode, A::UPDATE), "the limit rises", drivers(limited(2)), Bound)
-        .on((R::CsiNode, A::UPDATE), "the limit falls", drivers(limited(0)), Left)
-        .on((R::CsiNode, A::UPDATE), "the limit goes", drivers(json!([])), Bound)
-        .on((R::CsiNode, A::DELETE), "the limits go", delete("csinodes/n"), Bound)
-        .on((R::Node, A::ADD), "a node comes", create(node("m")), Bound)
-        .on((R::Node, A::UPDATE_NODE_TAINT), "a node is tainted", taint("nodes/n", "k"), Retried)
+        .on(event(R::CsiNode, A::UPDATE), "the limit rises", drivers(limited(2)), Bound)
+        .on(event(R::CsiNode, A::UPDATE), "the limit falls", drivers(limited(0)), Left)
+        .on(event(R::CsiNode, A::UPDATE), "the limit goes", drivers(json!([])), Bound)
+        .on(event(R::CsiNode, A::DELETE), "the limits go", delete("csinodes/n"), Bound)
+        .on(event(R::Node, A::ADD), "a node comes", create(node("m")), Bound)
         .on(
-            (CLAIM, A::DELETE),
+            event(R::Node, A::UPDATE_NODE_TAINT),
+            "a node is tainted",
+            taint("nodes/n", "k"),
+            Retried,
+        )
+        .on(
+            event(CLAIM, A::DELETE),
             "the claim of the pod goes",
             delete(&format!("{CLAIMS}/of-user")),
             Bound,
         )
-        .on((CLAIM, A::DELETE), "a claim of no pod goes", delete(&format!("{CLAIMS}/data")), Left)
         .on(
-            (R::PersistentVolume, A::DELETE),
+            event(CLAIM, A::DELETE),
+            "a claim of no pod goes",
+            delete(&format!("{CLAIMS}/data")),
+            Left,
+        )
+        .on(
+            event(R::PersistentVolume, A::DELETE),
             "its volume goes",
             delete("persistentvolumes/pv-user"),
             Bound,
         )
-        .on((R::CsiNode, A::ADD), "another is heard of", create(csi_node("m", DRIVER, 5)), Retried)
+        .on(
+            event(R::CsiNode, A::ADD),
+            "another is heard of",
+            create(csi_node("m", DRIVER, 5)),
+            Retried,
+        )
         .passes_over("the node is labelled", label("nodes/n", "k", "v"))
 }
 
 fn whose_claim_comes_back() -> Scenario {
     full()
         .after(delete(&format!("{CLAIMS}/data")))
-        .on((CLAIM, A::ADD), "its claim comes back", create(bound_claim("data", "pv")), Retried)
-        .on((CLAIM, A::ADD), "another claim comes", create(claim("more", "")), Left)
+        .on(
+            event(CLAIM, A::ADD),
+            "its claim comes back",
+            create(bound_claim("data", "pv")),
+            Retried,
+        )
+        .on(event(CLAIM, A::ADD), "another claim comes", create(claim("more", "")), Left)
 }
 
 fn behind_an_attachment() -> Scenario {
@@ -99,7 +129,7 @@ fn behind_an_attachment() -> Scenario {
         bound_claim("data", "pv"),
     ];
     Scenario::new("NodeVolumeLimits", claiming("p", "data"), given).on(
-        (R::VolumeAttachment, A::DELETE),
+        event(R::VolumeAttachment, A::DELETE),
         "a volume is detached",
         delete("volumeattachments/left"),
         Bound,
@@ -119,8 +149,13 @@ fn with_an_inline_disk() -> Scenario {
     ];
     let detach = |name: &str| -> Step { delete(&format!("volumeattachments/{name}")) };
     Scenario::new("NodeVolumeLimits", with_disk("p", "vol-2"), given)
-        .on((R::VolumeAttachment, A::DELETE), "the driver detaches", detach("ebs"), Retried)
-        .on((R::VolumeAttachment, A::DELETE), "another driver detaches", detach("others"), Left)
+        .on(event(R::VolumeAttachment, A::DELETE), "the driver detaches", detach("ebs"), Retried)
+        .on(
+            event(R::VolumeAttachment, A::DELETE),
+            "another driver detaches",
+            detach("others"),
+            Left,
+        )
 }
 
 #[test]

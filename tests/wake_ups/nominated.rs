@@ -5,7 +5,7 @@ use framework::EventResource as R;
 use serde_json::{Value, json};
 
 use super::objects::{Object, Step, create, delete, label, node, patch, pod, priority_class};
-use super::scenario::{Expected, Scenario};
+use super::scenario::{Expected, Scenario, event};
 use Expected::Bound;
 
 /// Pods of this class keep their nomination, because they cannot preempt.
@@ -31,9 +31,14 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         let given = [node("n"), cordoned(), class(), demanding(guest())];
         Scenario::new(plugin, demanding(pod("p")), given)
             .beside(&["NodeUnschedulable"])
-            .on((R::AssignedPod, A::DELETE), "the guest goes", delete("pods/guest"), Bound)
-            .on((R::AssignedPod, A::DELETE), "no room is kept", nominate(json!(null)), Bound)
-            .on((R::AssignedPod, A::DELETE), "room is kept elsewhere", nominate(json!("m")), Bound)
+            .on(event(R::AssignedPod, A::DELETE), "the guest goes", delete("pods/guest"), Bound)
+            .on(event(R::AssignedPod, A::DELETE), "no room is kept", nominate(json!(null)), Bound)
+            .on(
+                event(R::AssignedPod, A::DELETE),
+                "room is kept elsewhere",
+                nominate(json!("m")),
+                Bound,
+            )
             .passes_over("the guest is labelled", label("pods/guest", "k", "v"))
             .passes_over("a pod comes", create(pod("q").on("n")))
     };

@@ -5,7 +5,7 @@ use framework::EventResource as R;
 use serde_json::{Value, json};
 
 use super::objects::{create, delete, node, patch, pod, tolerate};
-use super::scenario::{Expected, Scenario};
+use super::scenario::{Expected, Scenario, event};
 use Expected::Bound;
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
@@ -15,7 +15,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::new("PodGroups", waiting, [node("n"), pod("q").on("n")])
             .on(
-                (R::UnschedulablePod, A::UPDATE_POD_LABEL),
+                event(R::UnschedulablePod, A::UPDATE_POD_LABEL),
                 "the pod leaves its group",
                 leave,
                 Bound,

@@ -5,7 +5,7 @@ use framework::EventResource as R;
 use serde_json::{Value, json};
 
 use super::objects::{Object, create, delete, label, node, patch, pod, taint, terminate, tolerate};
-use super::scenario::{Expected, Scenario};
+use super::scenario::{Expected, Scenario, event};
 use Expected::{Bound, Left, Retried};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
@@ -34,51 +34,56 @@ fn spread(fields: Value) -> Object {
 fn in_few_zones() -> Scenario {
     let given = [in_zone("a", "a"), node("nowhere"), web("web").on("a"), pod("other").on("a")];
     Scenario::new("PodTopologySpread", spread(json!({"minDomains": 2})), given)
-        .on((R::AssignedPod, A::DELETE), "its like goes", delete("pods/web"), Bound)
-        .on((R::AssignedPod, A::DELETE), "another pod goes", delete("pods/other"), Left)
-        .on((R::AssignedPod, A::UPDATE), "its like is about to go", terminate("pods/web"), Bound)
-        .on((R::AssignedPod, A::UPDATE), "another pod is", terminate("pods/other"), Left)
+        .on(event(R::AssignedPod, A::DELETE), "its like goes", delete("pods/web"), Bound)
+        .on(event(R::AssignedPod, A::DELETE), "another pod goes", delete("pods/other"), Left)
         .on(
-            (R::AssignedPod, A::UPDATE_POD_LABEL),
+            event(R::AssignedPod, A::UPDATE),
+            "its like is about to go",
+            terminate("pods/web"),
+            Bound,
+        )
+        .on(event(R::AssignedPod, A::UPDATE), "another pod is", terminate("pods/other"), Left)
+        .on(
+            event(R::AssignedPod, A::UPDATE_POD_LABEL),
             "its like becomes another",
             label("pods/web", "app", "db"),
             Bound,
         )
         .on(
-            (R::AssignedPod, A::UPDATE_POD_LABEL),
+            event(R::AssignedPod, A::UPDATE_POD_LABEL),
             "its like stays its like",
             label("pods/web", "tier", "front"),
             Left,
         )
         .on(
-            (R::UnschedulablePod, A::UPDATE_POD_LABEL),
+            event(R::UnschedulablePod, A::UPDATE_POD_LABEL),
             "it becomes another itself",
             label("pods/p", "app", "db"),
             Bound,
         )
         .on(
-            (R::UnschedulablePod, A::UPDATE_POD_TOLERATION),
+            event(R::UnschedulablePod, A::UPDATE_POD_TOLERATION),
             "it tolerates something",
             tolerate("pods/p", "busy"),
             Left,
         )
-        .on((R::Node, A::ADD), "a second zone comes", create(in_zone("b", "b")), Bound)
-        .on((R::Node, A::ADD), "a node without zone comes", create(node("b")), Left)
+        .on(event(R::Node, A::ADD), "a second zone comes", create(in_zone("b", "b")), Bound)
+        .on(event(R::Node, A::ADD), "a node without zone comes", create(node("b")), Left)
         .on(
-            (R::Node, A::UPDATE_NODE_LABEL),
+            event(R::Node, A::UPDATE_NODE_LABEL),
             "a node becomes the second zone",
             label("nodes/nowhere", "zone", "b"),
             Bound,
         )
         .on(
-            (R::Node, A::UPDATE_NODE_LABEL),
+            event(R::Node, A::UPDATE_NODE_LABEL),
             "a node without zone is labelled",
             label("nodes/nowhere", "rack", "b"),
             Left,
         )
-        .on((R::Node, A::DELETE), "a node without zone goes", delete("nodes/nowhere"), Left)
+        .on(event(R::Node, A::DELETE), "a node without zone goes", delete("nodes/nowhere"), Left)
         .on(
-            (R::Node, A::UPDATE_NODE_TAINT),
+            event(R::Node, A::UPDATE_NODE_TAINT),
             "a node without zone is tainted",
             taint("nodes/nowhere", "busy"),
             Left,
@@ -93,18 +98,23 @@ fn in_few_zones() -> Scenario {
 fn beside_an_empty_zone() -> Scenario {
     Scenario::new("PodTopologySpread", spread(json!({})), with_unusable_zone())
         .beside(&["TaintToleration"])
-        .on((R::AssignedPod, A::ADD), "its like comes there", create(web("q").on("b")), Bound)
-        .on((R::AssignedPod, A::ADD), "its like comes here", create(web("q").on("a")), Retried)
-        .on((R::AssignedPod, A::ADD), "another pod comes there", create(pod("q").on("b")), Left)
+        .on(event(R::AssignedPod, A::ADD), "its like comes there", create(web("q").on("b")), Bound)
+        .on(event(R::AssignedPod, A::ADD), "its like comes here", create(web("q").on("a")), Retried)
         .on(
-            (R::AssignedPod, A::ADD),
+            event(R::AssignedPod, A::ADD),
+            "another pod comes there",
+            create(pod("q").on("b")),
+            Left,
+        )
+        .on(
+            event(R::AssignedPod, A::ADD),
             "its like comes there in another namespace",
             create(web("q").on("b").in_namespace("kube-public")),
             Left,
         )
-        .on((R::Node, A::DELETE), "that zone goes", delete("nodes/b"), Bound)
+        .on(event(R::Node, A::DELETE), "that zone goes", delete("nodes/b"), Bound)
         .on(
-            (R::Node, A::UPDATE_NODE_TAINT),
+            event(R::Node, A::UPDATE_NODE_TAINT),
             "that zone can be used",
             patch("nodes/b", json!({"spec": {"taints": null}})),
             Bound,
@@ -126,19 +136,19 @@ fn with_policies() -> Scenario {
     Scenario::new("PodTopologySpread", waiting, [a, b, web, in_zone("c", "c")])
         .beside(&["TaintToleration", "NodeAffinity"])
         .on(
-            (R::UnschedulablePod, A::UPDATE_POD_TOLERATION),
+            event(R::UnschedulablePod, A::UPDATE_POD_TOLERATION),
             "it tolerates the taint",
             tolerate("pods/p", "busy"),
             Bound,
         )
         .on(
-            (R::Node, A::UPDATE_NODE_TAINT),
+            event(R::Node, A::UPDATE_NODE_TAINT),
             "the taint goes",
             patch("nodes/b", json!({"spec": {"taints": null}})),
             Bound,
         )
         .on(
-            (R::Node, A::UPDATE_NODE_LABEL),
+            event(R::Node, A::UPDATE_NODE_LABEL),
             "a node becomes one of its choice",
             label("nodes/c", "disk", "fast"),
             Bound,

@@ -13,6 +13,11 @@ const TOO_LONG: Duration = Duration::from_secs(6 * 60);
 /// The pending pod of every scenario.
 pub(crate) const WAITING: &str = "p";
 
+/// An event that a plugin registers.
+pub(crate) const fn event(resource: EventResource, action: ActionType) -> ClusterEvent {
+    ClusterEvent::new(resource, action)
+}
+
 /// A pod that is rejected, and events, each in a world of its own.
 pub(crate) struct Scenario {
     /// The plugin that rejects the pod.
@@ -87,13 +92,12 @@ impl Scenario {
     /// Adds an action that raises this registered event.
     pub(crate) fn on(
         mut self,
-        (resource, action): (EventResource, ActionType),
+        event: ClusterEvent,
         what: &'static str,
         step: Step,
         expected: Expected,
     ) -> Self {
-        let event = Some(ClusterEvent::new(resource, action));
-        self.rows.push(Row { what, step, event, expected });
+        self.rows.push(Row { what, step, event: Some(event), expected });
         self
     }
 

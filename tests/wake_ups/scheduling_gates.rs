@@ -5,7 +5,7 @@ use framework::EventResource as R;
 use serde_json::json;
 
 use super::objects::{create, delete, label, node, patch, pod, tolerate};
-use super::scenario::{Expected, Scenario};
+use super::scenario::{Expected, Scenario, event};
 use Expected::Bound;
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
@@ -18,7 +18,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::new("SchedulingGates", waiting, [node("n"), pod("q").on("n")])
             .on(
-                (R::UnschedulablePod, A::UPDATE_POD_SCHEDULING_GATES_ELIMINATED),
+                event(R::UnschedulablePod, A::UPDATE_POD_SCHEDULING_GATES_ELIMINATED),
                 "the gates open",
                 reopen(&[]),
                 Bound,

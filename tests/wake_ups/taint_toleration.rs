@@ -5,7 +5,7 @@ use framework::EventResource as R;
 use serde_json::{Value, json};
 
 use super::objects::{create, delete, label, node, patch, pod, tolerate};
-use super::scenario::{Expected, Scenario};
+use super::scenario::{Expected, Scenario, event};
 use Expected::{Bound, Left, Retried};
 
 fn taints(keys: &[&str]) -> Value {
@@ -18,25 +18,35 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     let retaint = |keys: &[&str]| patch("nodes/n", json!({"spec": taints(keys)}));
     vec![
         Scenario::new("TaintToleration", pod("p"), [tainted("n"), pod("q").on("n")])
-            .on((R::Node, A::ADD), "a node comes", create(node("m")), Bound)
-            .on((R::Node, A::ADD), "a tainted node comes", create(tainted("m")), Left)
-            .on((R::Node, A::UPDATE_NODE_TAINT), "the taint goes", retaint(&[]), Bound)
-            .on((R::Node, A::UPDATE_NODE_TAINT), "another joins it", retaint(&["a", "busy"]), Left)
-            .on((R::Node, A::UPDATE_NODE_TAINT), "another takes its place", retaint(&["a"]), Left)
+            .on(event(R::Node, A::ADD), "a node comes", create(node("m")), Bound)
+            .on(event(R::Node, A::ADD), "a tainted node comes", create(tainted("m")), Left)
+            .on(event(R::Node, A::UPDATE_NODE_TAINT), "the taint goes", retaint(&[]), Bound)
             .on(
-                (R::UnschedulablePod, A::UPDATE_POD_TOLERATION),
+                event(R::Node, A::UPDATE_NODE_TAINT),
+                "another joins it",
+                retaint(&["a", "busy"]),
+                Left,
+            )
+            .on(
+                event(R::Node, A::UPDATE_NODE_TAINT),
+                "another takes its place",
+                retaint(&["a"]),
+                Left,
+            )
+            .on(
+                event(R::UnschedulablePod, A::UPDATE_POD_TOLERATION),
                 "the pod tolerates the taint",
                 tolerate("pods/p", "busy"),
                 Bound,
             )
             .on(
-                (R::UnschedulablePod, A::UPDATE_POD_TOLERATION),
+                event(R::UnschedulablePod, A::UPDATE_POD_TOLERATION),
                 "the pod tolerates something else",
                 tolerate("pods/p", "a"),
                 Retried,
             )
             .on(
-                (R::AssignedPod, A::UPDATE_POD_TOLERATION),
+                event(R::AssignedPod, A::UPDATE_POD_TOLERATION),
                 "another pod tolerates the taint",
                 tolerate("pods/q", "busy"),
                 Left,

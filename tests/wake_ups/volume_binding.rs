@@ -6,7 +6,7 @@ use framework::storage::MIGRATED_PLUGINS;
 use serde_json::{Value, json};
 
 use super::objects::{Object, Step, create, delete, label, node, object, patch, pod, taint};
-use super::scenario::{Expected, Scenario};
+use super::scenario::{Expected, Scenario, event};
 use super::storage::{
     DRIVER, NOBODY, binding_to, bound_claim, claim, claiming, csi_node, only_on, storage_class,
     volume, with_volume,
@@ -43,39 +43,69 @@ fn without_a_free_volume() -> Scenario {
         csi_node("m", DRIVER, 1),
     ];
     Scenario::new("VolumeBinding", claiming("p", "data"), given)
-        .on((R::Node, A::ADD), "a node comes", create(node("m").label(ZONE, "a")), Bound)
-        .on((R::Node, A::UPDATE_NODE_LABEL), "the node moves", label("nodes/n", ZONE, "a"), Bound)
-        .on((R::Node, A::UPDATE_NODE_TAINT), "a node is tainted", taint("nodes/n", "k"), Retried)
-        .on((R::PersistentVolume, A::ADD), "a volume comes", create(volume("near", "local")), Bound)
+        .on(event(R::Node, A::ADD), "a node comes", create(node("m").label(ZONE, "a")), Bound)
         .on(
-            (R::PersistentVolume, A::UPDATE),
+            event(R::Node, A::UPDATE_NODE_LABEL),
+            "the node moves",
+            label("nodes/n", ZONE, "a"),
+            Bound,
+        )
+        .on(
+            event(R::Node, A::UPDATE_NODE_TAINT),
+            "a node is tainted",
+            taint("nodes/n", "k"),
+            Retried,
+        )
+        .on(
+            event(R::PersistentVolume, A::ADD),
+            "a volume comes",
+            create(volume("near", "local")),
+            Bound,
+        )
+        .on(
+            event(R::PersistentVolume, A::UPDATE),
             "a volume is free again",
             patch("persistentvolumes/used/status", json!({"status": {"phase": "Available"}})),
             Bound,
         )
         .on(
-            (R::PersistentVolumeClaim, A::UPDATE),
+            event(R::PersistentVolumeClaim, A::UPDATE),
             "its claim changes",
             label(DATA, "k", "v"),
             Retried,
         )
         .on(
-            (R::PersistentVolumeClaim, A::UPDATE),
+            event(R::PersistentVolumeClaim, A::UPDATE),
             "another claim changes",
             label("persistentvolumeclaims/of-other", "k", "v"),
             Left,
         )
         .on(
-            (R::AssignedPod, A::DELETE),
+            event(R::AssignedPod, A::DELETE),
             "a pod with a claim that is not bound goes",
             delete("pods/other"),
             Retried,
         )
-        .on((R::AssignedPod, A::DELETE), "a pod without claims goes", delete("pods/plain"), Left)
-        .on((R::CsiNode, A::ADD), "drivers are heard of", create(csi_node("n", DRIVER, 1)), Retried)
-        .on((R::CsiNode, A::DELETE), "a CSINode without plugins goes", delete("csinodes/m"), Left)
         .on(
-            (R::PersistentVolume, A::DELETE),
+            event(R::AssignedPod, A::DELETE),
+            "a pod without claims goes",
+            delete("pods/plain"),
+            Left,
+        )
+        .on(
+            event(R::CsiNode, A::ADD),
+            "drivers are heard of",
+            create(csi_node("n", DRIVER, 1)),
+            Retried,
+        )
+        .on(
+            event(R::CsiNode, A::DELETE),
+            "a CSINode without plugins goes",
+            delete("csinodes/m"),
+            Left,
+        )
+        .on(
+            event(R::PersistentVolume, A::DELETE),
             "a volume goes",
             delete("persistentvolumes/used"),
             Left,
@@ -93,7 +123,7 @@ fn with_a_volume_reserved_elsewhere() -> Scenario {
         volume("free", "local"),
     ];
     Scenario::new("VolumeBinding", claiming("p", "data"), given).on(
-        (R::PersistentVolume, A::DELETE),
+        event(R::PersistentVolume, A::DELETE),
         "it goes",
         delete("persistentvolumes/own"),
         Bound,
@@ -105,7 +135,7 @@ fn without_the_claim_to_be_made_for_it() -> Scenario {
         "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}},
     }});
     let waiting = with_volume("p", json!({"ephemeral": {"volumeClaimTemplate": template}}));
-    let added = (R::PersistentVolumeClaim, A::ADD);
+    let added = event(R::PersistentVolumeClaim, A::ADD);
     Scenario::new("VolumeBinding", waiting, [node("n")])
         .on(added.clone(), "somebody makes a claim of the name", create(claim("p-v", "")), Retried)
         .on(added, "another claim comes", create(claim("p", "")), Left)
@@ -114,7 +144,7 @@ fn without_the_claim_to_be_made_for_it() -> Scenario {
 fn with_an_immediate_claim() -> Scenario {
     let given = [node("n"), volume("pv", ""), claim("data", "")];
     Scenario::new("VolumeBinding", claiming("p", "data"), given).on(
-        (R::PersistentVolumeClaim, A::UPDATE),
+        event(R::PersistentVolumeClaim, A::UPDATE),
         "it is bound",
         patch(DATA, binding_to("pv")),
         Bound,
@@ -123,8 +153,18 @@ fn with_an_immediate_claim() -> Scenario {
 
 fn without_the_class_of_its_claim() -> Scenario {
     Scenario::new("VolumeBinding", claiming("p", "data"), [node("n"), claim("data", "made")])
-        .on((R::StorageClass, A::ADD), "it comes", create(storage_class("made", DRIVER)), Bound)
-        .on((R::StorageClass, A::ADD), "another comes", create(storage_class("x", DRIVER)), Retried)
+        .on(
+            event(R::StorageClass, A::ADD),
+            "it comes",
+            create(storage_class("made", DRIVER)),
+            Bound,
+        )
+        .on(
+            event(R::StorageClass, A::ADD),
+            "another comes",
+            create(storage_class("x", DRIVER)),
+            Retried,
+        )
 }
 
 fn outside_the_topologies_of_its_class() -> Scenario {
@@ -133,13 +173,13 @@ fn outside_the_topologies_of_its_class() -> Scenario {
     let given = [node("n"), class, claim("data", "made")];
     Scenario::new("VolumeBinding", claiming("p", "data"), given)
         .on(
-            (R::StorageClass, A::UPDATE),
+            event(R::StorageClass, A::UPDATE),
             "it allows all of them",
             patch("storageclasses/made", json!({"allowedTopologies": null})),
             Bound,
         )
         .on(
-            (R::StorageClass, A::UPDATE),
+            event(R::StorageClass, A::UPDATE),
             "it is labelled",
             label("storageclasses/made", "k", "v"),
             Left,
@@ -174,28 +214,28 @@ fn without_room_for_its_volume() -> Scenario {
     ];
     let more = create(capacity("more", "2Gi"));
     Scenario::new("VolumeBinding", claiming("p", "data"), given)
-        .on((R::CsiStorageCapacity, A::ADD), "more room is told of", more, Bound)
-        .on((R::CsiStorageCapacity, A::UPDATE), "there is more room", resize("1Gi"), Bound)
-        .on((R::CsiStorageCapacity, A::UPDATE), "there is less room", resize("50Mi"), Left)
+        .on(event(R::CsiStorageCapacity, A::ADD), "more room is told of", more, Bound)
+        .on(event(R::CsiStorageCapacity, A::UPDATE), "there is more room", resize("1Gi"), Bound)
+        .on(event(R::CsiStorageCapacity, A::UPDATE), "there is less room", resize("50Mi"), Left)
         .on(
-            (R::CsiDriver, A::UPDATE),
+            event(R::CsiDriver, A::UPDATE),
             "the driver does not tell any more",
             tells_no_more("csidrivers/csi.example.com"),
             Bound,
         )
         .on(
-            (R::CsiDriver, A::UPDATE),
+            event(R::CsiDriver, A::UPDATE),
             "another driver does not tell any more",
             tells_no_more("csidrivers/other"),
             Left,
         )
         .on(
-            (R::CsiDriver, A::DELETE),
+            event(R::CsiDriver, A::DELETE),
             "the driver goes",
             delete("csidrivers/csi.example.com"),
             Bound,
         )
-        .on((R::CsiDriver, A::DELETE), "another driver goes", delete("csidrivers/other"), Left)
+        .on(event(R::CsiDriver, A::DELETE), "another driver goes", delete("csidrivers/other"), Left)
         .passes_over("the report goes", delete("csistoragecapacities/room"))
 }
 
@@ -212,9 +252,19 @@ fn with_a_migrated_volume() -> Scenario {
     ];
     let change = |metadata: Value| patch("csinodes/n", json!({ "metadata": metadata }));
     Scenario::new("VolumeBinding", claiming("p", "data"), given)
-        .on((R::CsiNode, A::UPDATE), "the plugin is back", change(migrated(json!(null))), Bound)
-        .on((R::CsiNode, A::UPDATE), "it is labelled", label("csinodes/n", "k", "v"), Left)
-        .on((R::CsiNode, A::DELETE), "nothing is known of drivers", delete("csinodes/n"), Bound)
+        .on(
+            event(R::CsiNode, A::UPDATE),
+            "the plugin is back",
+            change(migrated(json!(null))),
+            Bound,
+        )
+        .on(event(R::CsiNode, A::UPDATE), "it is labelled", label("csinodes/n", "k", "v"), Left)
+        .on(
+            event(R::CsiNode, A::DELETE),
+            "nothing is known of drivers",
+            delete("csinodes/n"),
+            Bound,
+        )
 }
 
 #[test]

@@ -5,7 +5,7 @@ use framework::EventResource as R;
 use serde_json::json;
 
 use super::objects::{Object, create, delete, label, node, pod, taint};
-use super::scenario::{Expected, Scenario};
+use super::scenario::{Expected, Scenario, event};
 use super::storage::{bound_claim, claim, claiming, volume, with_volume};
 use Expected::{Bound, Left, Retried};
 
@@ -20,10 +20,15 @@ fn with_disk(name: &str, disk: &str) -> Object {
 fn with_a_disk() -> Scenario {
     let given = [node("n"), with_disk("same", "d").on("n"), with_disk("other", "e").on("n")];
     Scenario::new("VolumeRestrictions", with_disk("p", "d"), given)
-        .on((R::AssignedPod, A::DELETE), "the disk is free", delete("pods/same"), Bound)
-        .on((R::AssignedPod, A::DELETE), "another disk is free", delete("pods/other"), Left)
-        .on((R::Node, A::ADD), "a node comes", create(node("m")), Bound)
-        .on((R::Node, A::UPDATE_NODE_TAINT), "a node is tainted", taint("nodes/n", "k"), Retried)
+        .on(event(R::AssignedPod, A::DELETE), "the disk is free", delete("pods/same"), Bound)
+        .on(event(R::AssignedPod, A::DELETE), "another disk is free", delete("pods/other"), Left)
+        .on(event(R::Node, A::ADD), "a node comes", create(node("m")), Bound)
+        .on(
+            event(R::Node, A::UPDATE_NODE_TAINT),
+            "a node is tainted",
+            taint("nodes/n", "k"),
+            Retried,
+        )
         .passes_over("the node is labelled", label("nodes/n", "k", "v"))
         .passes_over("the pod with the disk is labelled", label("pods/same", "k", "v"))
 }
@@ -38,22 +43,22 @@ fn with_a_claim_for_one_pod() -> Scenario {
         pod("other").on("n"),
     ];
     Scenario::new("VolumeRestrictions", claiming("p", "data"), given)
-        .on((R::AssignedPod, A::DELETE), "its user goes", delete("pods/user"), Bound)
-        .on((R::AssignedPod, A::DELETE), "another pod goes", delete("pods/other"), Left)
-        .on((R::Node, A::ADD), "a node comes", create(node("m")), Retried)
+        .on(event(R::AssignedPod, A::DELETE), "its user goes", delete("pods/user"), Bound)
+        .on(event(R::AssignedPod, A::DELETE), "another pod goes", delete("pods/other"), Left)
+        .on(event(R::Node, A::ADD), "a node comes", create(node("m")), Retried)
         .passes_over("the claim is labelled", label("persistentvolumeclaims/data", "k", "v"))
 }
 
 fn without_its_claim() -> Scenario {
     Scenario::new("VolumeRestrictions", claiming("p", "data"), [node("n"), volume("pv", "")])
         .on(
-            (R::PersistentVolumeClaim, A::ADD),
+            event(R::PersistentVolumeClaim, A::ADD),
             "the claim comes",
             create(bound_claim("data", "pv")),
             Bound,
         )
         .on(
-            (R::PersistentVolumeClaim, A::ADD),
+            event(R::PersistentVolumeClaim, A::ADD),
             "another claim comes",
             create(claim("other", "")),
             Left,

@@ -5,7 +5,7 @@ use framework::EventResource as R;
 use serde_json::json;
 
 use super::objects::{create, delete, label, node, taint};
-use super::scenario::{Expected, Scenario};
+use super::scenario::{Expected, Scenario, event};
 use super::storage::{NOBODY, bound_claim, claim, claiming, storage_class, volume};
 use Expected::{Bound, Left, Retried};
 
@@ -30,42 +30,57 @@ fn elsewhere() -> Scenario {
 fn with_a_volume_elsewhere() -> Scenario {
     let immediate = storage_class("now", NOBODY).fields(json!({"volumeBindingMode": "Immediate"}));
     elsewhere()
-        .on((R::Node, A::ADD), "a node comes", create(node("m").label(ZONE, "a")), Bound)
-        .on((R::Node, A::UPDATE_NODE_LABEL), "the node moves", label("nodes/n", ZONE, "a"), Bound)
-        .on((R::Node, A::UPDATE_NODE_TAINT), "a node is tainted", taint("nodes/n", "k"), Retried)
+        .on(event(R::Node, A::ADD), "a node comes", create(node("m").label(ZONE, "a")), Bound)
         .on(
-            (R::PersistentVolume, A::UPDATE),
+            event(R::Node, A::UPDATE_NODE_LABEL),
+            "the node moves",
+            label("nodes/n", ZONE, "a"),
+            Bound,
+        )
+        .on(
+            event(R::Node, A::UPDATE_NODE_TAINT),
+            "a node is tainted",
+            taint("nodes/n", "k"),
+            Retried,
+        )
+        .on(
+            event(R::PersistentVolume, A::UPDATE),
             "the volume moves",
             label("persistentvolumes/pv", ZONE, "b"),
             Bound,
         )
         .on(
-            (R::PersistentVolume, A::UPDATE),
+            event(R::PersistentVolume, A::UPDATE),
             "the volume is labelled",
             label("persistentvolumes/pv", "k", "v"),
             Left,
         )
-        .on((R::PersistentVolume, A::ADD), "a volume comes", create(volume("more", "")), Retried)
         .on(
-            (R::PersistentVolumeClaim, A::UPDATE),
+            event(R::PersistentVolume, A::ADD),
+            "a volume comes",
+            create(volume("more", "")),
+            Retried,
+        )
+        .on(
+            event(R::PersistentVolumeClaim, A::UPDATE),
             "its claim changes",
             label(DATA, "k", "v"),
             Retried,
         )
         .on(
-            (R::PersistentVolumeClaim, A::UPDATE),
+            event(R::PersistentVolumeClaim, A::UPDATE),
             "another claim changes",
             label("persistentvolumeclaims/other", "k", "v"),
             Left,
         )
         .on(
-            (R::StorageClass, A::ADD),
+            event(R::StorageClass, A::ADD),
             "a class comes whose claims wait for pods",
             create(storage_class("wait", NOBODY)),
             Retried,
         )
         .on(
-            (R::StorageClass, A::ADD),
+            event(R::StorageClass, A::ADD),
             "a class comes whose claims do not wait",
             create(immediate),
             Left,
@@ -77,13 +92,13 @@ fn whose_claim_comes_back() -> Scenario {
     elsewhere()
         .after(delete(DATA))
         .on(
-            (R::PersistentVolumeClaim, A::ADD),
+            event(R::PersistentVolumeClaim, A::ADD),
             "its claim comes back",
             create(bound_claim("data", "pv")),
             Retried,
         )
         .on(
-            (R::PersistentVolumeClaim, A::ADD),
+            event(R::PersistentVolumeClaim, A::ADD),
             "another claim comes",
             create(claim("more", "")),
             Left,

@@ -95,7 +95,8 @@ fn node(number: usize) -> Value {
     })
 }
 
-fn replica_set(app: &str, replicas: usize, (cpu, memory): Size, class: &str) -> Value {
+fn replica_set(app: &str, replicas: usize, size: Size, class: &str) -> Value {
+    let (cpu, memory) = size;
     let amounts = json!({"cpu": format!("{cpu}m"), "memory": format!("{memory}Mi")});
     let spec = json!({
         "priorityClassName": class,

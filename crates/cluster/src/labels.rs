@@ -180,7 +180,8 @@ impl LabelIndex {
     }
 
     /// Reverts one call of [`acquire`](Self::acquire).
-    pub(super) fn release(&mut self, (ix, domain): LabelIx) {
+    pub(super) fn release(&mut self, label: LabelIx) {
+        let (ix, domain) = label;
         let key = self.keys.get_mut(ix.0);
         key.values[domain.index()].references -= 1;
         key.drop_if_unused(domain);

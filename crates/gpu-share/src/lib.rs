@@ -237,15 +237,9 @@ impl Score for GpuShare {
 
     /// Computes only the nodes that have changed since the last pod of this shape.
     fn score_set(&self, attempt: &Attempt<'_>, scores: PerNode<'_>) -> Result<(), Status> {
-        let PerNode { nodes, values: scores, .. } = scores;
         let Ledger { rows, scores: known } = &mut *self.ledger();
-        known.write(
-            Shape::of(attempt.pod),
-            attempt.handle.cluster,
-            nodes,
-            scores,
-            (rows, &self.scorer),
-        );
+        let shape = Shape::of(attempt.pod);
+        known.write(shape, attempt.handle.cluster, scores, rows, &self.scorer);
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use framework::{Cluster, NodeIx};
+use framework::{Cluster, PerNode};
 
 use crate::demand::Shape;
 use crate::rows::Rows;
@@ -23,7 +23,7 @@ pub(crate) struct Scores {
 struct Column {
     /// The last use, as a counter.
     used: u64,
-    /// Scores by [`NodeIx::index`].
+    /// Scores by [`NodeIx::index`](framework::NodeIx::index).
     cells: Vec<Cell>,
 }
 
@@ -35,17 +35,17 @@ struct Cell {
 }
 
 impl Scores {
-    /// Writes the score of `nodes[i]` to `scores[i]`.
+    /// Writes the score of each node.
     pub(crate) fn write(
         &mut self,
         shape: Shape,
         cluster: &Cluster,
-        nodes: &[NodeIx],
-        scores: &mut [i64],
-        (rows, scorer): (&mut Rows, &Scorer),
+        scores: PerNode<'_>,
+        rows: &mut Rows,
+        scorer: &Scorer,
     ) {
         let cells = self.cells(shape, cluster.table_len());
-        for (node, score) in nodes.iter().zip(scores) {
+        for (node, score) in scores.nodes.iter().zip(scores.values) {
             let (node, cell) = (cluster.node(*node), &mut cells[node.index()]);
             let version = rows.row(&node, scorer).version;
             if cell.version != version {

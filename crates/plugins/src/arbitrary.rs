@@ -313,7 +313,10 @@ fn pod_spec() -> impl Strategy<Value = api::PodSpec> {
             let (images, volumes) = volumes;
             api::PodSpec {
                 containers,
-                init_containers: init.into_iter().map(sidecar_if).collect(),
+                init_containers: init
+                    .into_iter()
+                    .map(|(container, sidecar)| sidecar_if(container, sidecar))
+                    .collect(),
                 tolerations,
                 node_selector,
                 affinity: affinity.map(|node| api::Affinity {
@@ -330,7 +333,7 @@ fn pod_spec() -> impl Strategy<Value = api::PodSpec> {
     )
 }
 
-fn sidecar_if((mut container, sidecar): (api::Container, bool)) -> api::Container {
+fn sidecar_if(mut container: api::Container, sidecar: bool) -> api::Container {
     container.restart_policy = sidecar.then(|| "Always".to_owned());
     container
 }

@@ -64,7 +64,7 @@ fn answer(store: &mut Store, request: &Request) -> Response {
 }
 
 /// Sends a request, checks the status of the answer, and returns its object.
-fn send(store: &mut Store, (method, target): (&str, &str), status: u16, body: &Value) -> Value {
+fn send(store: &mut Store, method: &str, target: &str, status: u16, body: &Value) -> Value {
     let content_type = match method {
         "PATCH" => "application/strategic-merge-patch+json",
         _ => "application/json",
@@ -93,19 +93,19 @@ fn kube_scheduler_can_start() {
     let mut store = store();
     let authentication =
         "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
-    send(&mut store, ("GET", authentication), 404, &Value::Null);
-    let group = send(&mut store, ("GET", "/apis/events.k8s.io/v1"), 200, &Value::Null);
+    send(&mut store, "GET", authentication, 404, &Value::Null);
+    let group = send(&mut store, "GET", "/apis/events.k8s.io/v1", 200, &Value::Null);
     assert_eq!(group["kind"], "APIResourceList");
 
     let review = json!({"kind": "TokenReview", "apiVersion": "authentication.k8s.io/v1",
         "spec": {"token": "stranger"}});
     let reviews = "/apis/authentication.k8s.io/v1/tokenreviews";
-    let answer = send(&mut store, ("POST", reviews), 201, &review);
+    let answer = send(&mut store, "POST", reviews, 201, &review);
     assert_ne!(answer["status"]["authenticated"], true);
     let review = json!({"kind": "SubjectAccessReview", "apiVersion": "authorization.k8s.io/v1",
         "spec": {"user": "somebody", "nonResourceAttributes": {"path": "/metrics", "verb": "get"}}});
     let reviews = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-    let answer = send(&mut store, ("POST", reviews), 201, &review);
+    let answer = send(&mut store, "POST", reviews, 201, &review);
     assert_eq!(answer["status"]["allowed"], false);
 }
 
@@ -115,13 +115,14 @@ fn roles_for_one_name_allow_lists_and_watches_of_that_name() {
     let configmaps = "/api/v1/namespaces/kube-system/configmaps";
     let selected = "fieldSelector=metadata.name%3Dextension-apiserver-authentication";
     watch(&mut store, configmaps, &format!("watch=true&{selected}"));
-    send(&mut store, ("GET", &format!("{configmaps}?{selected}")), 200, &Value::Null);
+    send(&mut store, "GET", &format!("{configmaps}?{selected}"), 200, &Value::Null);
     for other in ["", "?fieldSelector=metadata.name%3Dother", "?fieldSelector=metadata.name!%3Dx"] {
-        send(&mut store, ("GET", &format!("{configmaps}{other}")), 403, &Value::Null);
+        send(&mut store, "GET", &format!("{configmaps}{other}"), 403, &Value::Null);
     }
     let refusal = send(
         &mut store,
-        ("GET", &format!("{configmaps}?fieldSelector=metadata.name%3Dother")),
+        "GET",
+        &format!("{configmaps}?fieldSelector=metadata.name%3Dother"),
         403,
         &Value::Null,
     );
@@ -153,7 +154,7 @@ fn every_informer_can_list_and_watch() {
     for target in WATCHED {
         let separator = if target.contains('?') { '&' } else { '?' };
         let first = format!("{target}{separator}limit=500&resourceVersion=0");
-        let list = send(&mut store, ("GET", &first), 200, &Value::Null);
+        let list = send(&mut store, "GET", &first, 200, &Value::Null);
         let version = list["metadata"]["resourceVersion"].as_str().unwrap();
         let parameters = format!(
             "allowWatchBookmarks=true&resourceVersion={version}&timeoutSeconds=400&watch=true"
@@ -167,24 +168,24 @@ fn every_informer_can_list_and_watch() {
 fn kube_scheduler_acquires_renews_and_releases_its_lease() {
     let mut store = store();
     let own = &format!("{LEASES}/kube-scheduler");
-    send(&mut store, ("GET", own), 404, &Value::Null);
+    send(&mut store, "GET", own, 404, &Value::Null);
     let lease = json!({"kind": "Lease", "apiVersion": "coordination.k8s.io/v1",
         "metadata": {"name": "kube-scheduler", "namespace": "kube-system"},
         "spec": {"holderIdentity": "host_1", "leaseDurationSeconds": 15, "leaseTransitions": 0,
             "acquireTime": "2026-11-21T20:00:00.000000Z",
             "renewTime": "2026-11-21T20:00:00.000000Z"}});
-    let mut held = send(&mut store, ("POST", LEASES), 201, &lease);
+    let mut held = send(&mut store, "POST", LEASES, 201, &lease);
     let stale = held.clone();
     held["spec"]["renewTime"] = json!("2026-11-21T20:00:02.000001Z");
-    let renewed = send(&mut store, ("PUT", own), 200, &held);
+    let renewed = send(&mut store, "PUT", own, 200, &held);
     assert_eq!(renewed["spec"]["renewTime"], "2026-11-21T20:00:02.000001Z");
-    send(&mut store, ("PUT", own), 409, &stale);
+    send(&mut store, "PUT", own, 409, &stale);
     let mut released = renewed;
     released["spec"]["holderIdentity"] = json!("");
     released["spec"]["leaseDurationSeconds"] = json!(1);
-    send(&mut store, ("PUT", own), 200, &released);
-    send(&mut store, ("GET", &format!("{LEASES}/another")), 404, &Value::Null);
-    send(&mut store, ("DELETE", own), 403, &Value::Null);
+    send(&mut store, "PUT", own, 200, &released);
+    send(&mut store, "GET", &format!("{LEASES}/another"), 404, &Value::Null);
+    send(&mut store, "DELETE", own, 403, &Value::Null);
 }
 
 #[test]
@@ -196,11 +197,11 @@ fn kube_scheduler_binds_a_pod() {
     let binding = json!({"metadata": {"name": "placed", "namespace": "default", "uid": uid},
         "target": {"kind": "Node", "name": "n1"}});
     let path = "/api/v1/namespaces/default/pods/placed/binding";
-    send(&mut store, ("POST", path), 201, &binding);
+    send(&mut store, "POST", path, 201, &binding);
     let events = events(&store.frames(seen, NOW));
     assert_eq!(events[0]["type"], "MODIFIED");
     assert_eq!(events[0]["object"]["spec"]["nodeName"], "n1");
-    send(&mut store, ("POST", path), 409, &binding);
+    send(&mut store, "POST", path, 409, &binding);
 }
 
 #[test]
@@ -213,20 +214,20 @@ fn kube_scheduler_reports_failures_nominates_and_preempts() {
     let patch = json!({"metadata": {"uid": uid(&store, "waiting")}, "status": {
         "$setElementOrder/conditions": [{"type": "PodScheduled"}],
         "conditions": [condition], "nominatedNodeName": "n1"}});
-    let pod = send(&mut store, ("PATCH", status), 200, &patch);
+    let pod = send(&mut store, "PATCH", status, 200, &patch);
     assert_eq!(pod["status"]["conditions"], json!([condition]));
     assert_eq!(pod["status"]["nominatedNodeName"], "n1");
 
     let victim = "/api/v1/namespaces/default/pods/placed";
     let disrupted = json!({"status": {"conditions": [{"type": "DisruptionTarget", "status": "True",
         "reason": "PreemptionByScheduler"}]}});
-    send(&mut store, ("PATCH", &format!("{victim}/status")), 200, &disrupted);
+    send(&mut store, "PATCH", &format!("{victim}/status"), 200, &disrupted);
     let options = json!({"kind": "DeleteOptions", "apiVersion": "v1"});
-    send(&mut store, ("DELETE", victim), 200, &options);
+    send(&mut store, "DELETE", victim, 200, &options);
     assert_eq!(store.get(PODS, "default", "placed"), None);
 
     let clear = json!({"status": {"nominatedNodeName": null}});
-    let pod = send(&mut store, ("PATCH", status), 200, &clear);
+    let pod = send(&mut store, "PATCH", status, 200, &clear);
     assert_eq!(pod["status"].get("nominatedNodeName"), None);
     assert_eq!(pod["status"]["conditions"], json!([condition]));
 }
@@ -245,9 +246,9 @@ fn kube_scheduler_writes_events_and_series() {
         "reportingController": "default-scheduler", "reportingInstance": "default-scheduler-host",
         "regarding": {"kind": "Pod", "namespace": "default", "name": "waiting",
             "uid": uid(&store, "waiting"), "apiVersion": "v1", "resourceVersion": "7"}});
-    send(&mut store, ("POST", all), 201, &event);
+    send(&mut store, "POST", all, 201, &event);
     let series = json!({"series": {"count": 2, "lastObservedTime": "2026-11-21T20:00:09.000000Z"}});
-    let event = send(&mut store, ("PATCH", &format!("{all}/waiting.18a")), 200, &series);
+    let event = send(&mut store, "PATCH", &format!("{all}/waiting.18a"), 200, &series);
     assert_eq!(event["series"]["count"], 2);
     assert_eq!(event["note"], "0/1 nodes are available");
 
@@ -258,5 +259,5 @@ fn kube_scheduler_writes_events_and_series() {
         "source": {"component": "default-scheduler"}, "reportingComponent": "default-scheduler",
         "firstTimestamp": "2026-11-21T20:00:00Z", "lastTimestamp": "2026-11-21T20:00:00Z",
         "count": 1});
-    send(&mut store, ("POST", "/api/v1/namespaces/kube-system/events"), 201, &leading);
+    send(&mut store, "POST", "/api/v1/namespaces/kube-system/events", 201, &leading);
 }

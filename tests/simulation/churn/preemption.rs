@@ -57,7 +57,7 @@ impl Churn {
         server.fired.push(Fault::PreemptorsMeet);
         for class in [CLASSES[2], CLASSES[2], CLASSES[4], CLASSES[5]] {
             if self.rng.bool() {
-                self.create_preemptor(class, server, now);
+                self.create_preemptor(class.0, server, now);
             }
         }
         "several preemptors come".to_owned()
@@ -66,10 +66,10 @@ impl Churn {
     /// Creates a pod of ours that requests resources only.
     pub(super) fn create_important_pod(&mut self, server: &mut Server, now: Time) {
         let class = one_of(&mut self.rng, [CLASSES[2], CLASSES[4], CLASSES[5]]);
-        self.create_preemptor(class, server, now);
+        self.create_preemptor(class.0, server, now);
     }
 
-    fn create_preemptor(&mut self, (class, ..): Class, server: &mut Server, now: Time) {
+    fn create_preemptor(&mut self, class: &str, server: &mut Server, now: Time) {
         let cpu = one_of(&mut self.rng, ["500m", "1", "2"]);
         let container = json!({"name": "c", "image": "example.com/app:1",
             "resources": {"requests": {"cpu": cpu, "memory": "128Mi"}}});

@@ -97,10 +97,11 @@ impl Churn {
     fn create_this_claim(
         &mut self,
         server: &mut Server,
-        (name, class, size, mode): Claim,
+        claim: Claim,
         namespace: &str,
         now: Time,
     ) -> String {
+        let (name, class, size, mode) = claim;
         let mut claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
             "metadata": {"name": name, "namespace": namespace},
             "spec": claim_spec(class, size, mode)});

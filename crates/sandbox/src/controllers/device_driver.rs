@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use framework::Time;
 use serde_json::Value;
 
-use super::event;
+use super::event::{self, EventKind};
 use crate::devices::{Devices, DevicesError};
 use crate::informer::{Informer, ObjectEvent};
 use crate::metadata::uid;
@@ -47,7 +47,7 @@ impl DeviceDriver {
 
     fn publish(&self, store: &mut Store, node: &Value, now: Time) {
         let devices = self.devices_of(node).unwrap_or_else(|error| {
-            let kind = ("Warning", "InvalidDevices");
+            let kind = EventKind::warning("InvalidDevices");
             event::record(store, SOURCE, node, kind, &error.to_string(), now);
             Devices::default()
         });

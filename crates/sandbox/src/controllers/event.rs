@@ -8,12 +8,30 @@ use crate::object::timestamp;
 use crate::resources::EVENTS;
 use crate::store::Store;
 
-/// Records an event about an object, with its type and reason.
+/// Type and reason of an event.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct EventKind<'a> {
+    /// `Normal` or `Warning`.
+    pub(super) event_type: &'a str,
+    pub(super) reason: &'a str,
+}
+
+impl<'a> EventKind<'a> {
+    pub(super) const fn normal(reason: &'a str) -> Self {
+        Self { event_type: "Normal", reason }
+    }
+
+    pub(super) const fn warning(reason: &'a str) -> Self {
+        Self { event_type: "Warning", reason }
+    }
+}
+
+/// Records an event about an object.
 pub(super) fn record(
     store: &mut Store,
     source: &str,
     about: &Value,
-    (event_type, reason): (&str, &str),
+    kind: EventKind<'_>,
     message: &str,
     now: Time,
 ) {
@@ -24,7 +42,7 @@ pub(super) fn record(
             "namespace": namespace(about), "uid": uid(about),
             "resourceVersion": about["metadata"]["resourceVersion"],
         },
-        "type": event_type, "reason": reason, "message": message,
+        "type": kind.event_type, "reason": kind.reason, "message": message,
         "source": {"component": source}, "count": 1,
         "firstTimestamp": timestamp(now), "lastTimestamp": timestamp(now),
     });

@@ -12,7 +12,13 @@ use crate::resources::{CUSTOMRESOURCEDEFINITIONS, EVENTS, Resource};
 use crate::store::{DeleteOptions, Store};
 
 /// The location of a dependent object.
-type Dependent = (&'static str, &'static str, String, String);
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Dependent {
+    group: &'static str,
+    plural: &'static str,
+    namespace: String,
+    name: String,
+}
 
 #[derive(Debug)]
 pub(super) struct GarbageCollector {
@@ -88,7 +94,8 @@ impl GarbageCollector {
 }
 
 fn dependent(resource: &'static Resource, object: &Value) -> Dependent {
-    (resource.group, resource.plural, namespace(object).to_owned(), name(object).to_owned())
+    let (namespace, name) = (namespace(object).to_owned(), name(object).to_owned());
+    Dependent { group: resource.group, plural: resource.plural, namespace, name }
 }
 
 fn forget(dependents: &mut BTreeMap<String, BTreeSet<Dependent>>, owner: &str, id: &Dependent) {
@@ -102,7 +109,8 @@ fn forget(dependents: &mut BTreeMap<String, BTreeSet<Dependent>>, owner: &str, i
 
 /// Deletes an object whose owners are all gone, or removes references to missing owners from one
 /// that has others.
-fn collect(store: &mut Store, (group, plural, namespace, name): &Dependent, now: Time) {
+fn collect(store: &mut Store, dependent: &Dependent, now: Time) {
+    let Dependent { group, plural, namespace, name } = dependent;
     let Some(resource) = store.resource(group, plural) else { return };
     let Some(object) = store.get(resource, namespace, name) else { return };
     let owners: Vec<Value> = entries(object, "/metadata/ownerReferences").cloned().collect();

@@ -12,9 +12,10 @@ use framework::Time;
 use framework::storage::{PersistentVolumeClaim, SELECTED_NODE, StorageClass};
 use serde_json::{Value, json};
 
+use super::RETRY;
+use super::event::{self, EventKind};
 use super::persistent_volume::{STORAGE_PROVISIONER, reference};
 use super::work_queue::{Key, WorkQueue, key};
-use super::{RETRY, event};
 use crate::informer::{Informer, ObjectEvent};
 use crate::metadata::{name, namespace, uid};
 use crate::object::{entries, put, read, remove, text};
@@ -121,7 +122,7 @@ impl Provisioner {
                         store,
                         SOURCE,
                         &task.object,
-                        ("Normal", "ProvisioningSucceeded"),
+                        EventKind::normal("ProvisioningSucceeded"),
                         &message,
                         now,
                     );
@@ -268,7 +269,7 @@ pub(super) fn goes_with_claim(volume: &Value) -> bool {
 
 /// Removes the selected node after a failure, so that the scheduler selects again.
 fn fail(store: &mut Store, claim: &Value, why: &str, now: Time) {
-    let kind = ("Warning", "ProvisioningFailed");
+    let kind = EventKind::warning("ProvisioningFailed");
     event::record(store, SOURCE, claim, kind, why, now);
     let deselect = |claim: &mut Value| {
         if claim["metadata"]["annotations"].get(SELECTED_NODE).is_some() {

@@ -9,8 +9,9 @@ use framework::device::FINALIZER;
 use framework::device::template::{POD_CLAIM_NAME, claim_for};
 use serde_json::{Value, json};
 
+use super::RETRY;
+use super::event::{self, EventKind};
 use super::work_queue::{Key, WorkQueue, key};
-use super::{RETRY, event};
 use crate::informer::{Informer, ObjectEvent};
 use crate::metadata::{metadata_mut, name, namespace, uid};
 use crate::object::{controller_of, entries, is_terminating, put, remove, text};
@@ -131,7 +132,7 @@ impl ResourceClaimController {
                 Err(why) => {
                     let message = format!("PodResourceClaim {pod_claim_name}: {why}");
                     if reported.as_ref() != Some(&message) {
-                        let kind = ("Warning", "FailedResourceClaimCreation");
+                        let kind = EventKind::warning("FailedResourceClaimCreation");
                         event::record(store, SOURCE, &pod, kind, &message, now);
                     }
                     self.pods_due.add_after(pod_key.clone(), now + RETRY);
@@ -225,7 +226,8 @@ fn generated_name<'a>(pod: &'a Value, pod_claim: &str) -> &'a str {
 /// Removes reservations of pods that are gone or done. A claim that loses its last one is deallocated, so that
 /// its devices are free for others and its next user may run elsewhere. A claim that belongs to a pod that is
 /// done is deleted.
-fn sync_claim(store: &mut Store, (namespace, claim_name): &Key, now: Time) {
+fn sync_claim(store: &mut Store, key: &Key, now: Time) {
+    let (namespace, claim_name) = key;
     let Some(claim) = store.get(RESOURCECLAIMS, namespace, claim_name).cloned() else { return };
     let users: Vec<Value> = entries(&claim, RESERVED_FOR).cloned().collect();
     let valid: Vec<Value> =

@@ -98,7 +98,8 @@ fn claims_of(pod: &Value) -> impl Iterator<Item = Key> {
 }
 
 /// Removes the finalizer of a terminating object.
-fn release(store: &mut Store, resource: &'static Resource, (namespace, name): &Key, now: Time) {
+fn release(store: &mut Store, resource: &'static Resource, key: &Key, now: Time) {
+    let (namespace, name) = key;
     let Some(object) = store.get(resource, namespace, name) else { return };
     if is_terminating(object) {
         let release = |object: &mut Value| {

@@ -25,22 +25,33 @@ fn store() -> Store {
     Store::new(1, NOW)
 }
 
+/// Where a request goes to.
+#[derive(Clone, Copy)]
+struct Target<'a> {
+    resource: &'static Resource,
+    name: &'a str,
+    subresource: &'a str,
+}
+
+impl<'a> Target<'a> {
+    const fn of(resource: &'static Resource, name: &'a str, subresource: &'a str) -> Self {
+        Self { resource, name, subresource }
+    }
+}
+
 /// POSTs `body`, and returns the body of the answer or the error.
-fn post(
-    store: &mut Store,
-    (resource, name, subresource): (&'static Resource, &str, &str),
-    body: &Value,
-) -> Result<Value, Status> {
-    call(store, "POST", (resource, name, subresource), body, User::admin())
+fn post(store: &mut Store, target: Target<'_>, body: &Value) -> Result<Value, Status> {
+    call(store, "POST", target, body, User::admin())
 }
 
 fn call(
     store: &mut Store,
     method: &str,
-    (resource, name, subresource): (&'static Resource, &str, &str),
+    target: Target<'_>,
     body: &Value,
     user: User,
 ) -> Result<Value, Status> {
+    let Target { resource, name, subresource } = target;
     let request = Request { user, ..Request::new(method, "/", body.to_string()) };
     let namespace = if resource.namespaced { "default" } else { "" };
     let response = serve(store, &route(resource, namespace, name, subresource), &request, NOW)?;
@@ -75,7 +86,7 @@ fn binding_sets_the_node_of_the_pod() {
     });
     let mut wanted = binding("p");
     put(&mut wanted, &["metadata", "annotations", "added"], json!("2"));
-    let answer = post(&mut store, (PODS, "p", "binding"), &wanted).unwrap();
+    let answer = post(&mut store, Target::of(PODS, "p", "binding"), &wanted).unwrap();
     assert_eq!((&answer["status"], &answer["code"]), (&json!("Success"), &json!(201)));
     let pod = pod(&store, "p");
     assert_eq!(pod["spec"]["nodeName"], "n1");
@@ -89,7 +100,7 @@ fn binding_sets_the_node_of_the_pod() {
 fn legacy_binding_names_the_pod_in_its_body() {
     let mut store = store();
     add_pod(&mut store, "p", |_| {});
-    post(&mut store, (crate::resources::BINDINGS, "", ""), &binding("p")).unwrap();
+    post(&mut store, Target::of(crate::resources::BINDINGS, "", ""), &binding("p")).unwrap();
     assert_eq!(pod(&store, "p")["spec"]["nodeName"], "n1");
 }
 
@@ -166,7 +177,7 @@ fn refused_bindings_have_the_texts_of_the_api_server() {
         ),
     ];
     for (name, body, code, message) in table {
-        let status = post(&mut store, (PODS, name, "binding"), &body).unwrap_err();
+        let status = post(&mut store, Target::of(PODS, name, "binding"), &body).unwrap_err();
         assert_eq!((status.code, status.message), (code, message), "{name}");
     }
     assert_eq!(text(pod(&store, "free"), "/spec/nodeName"), "");
@@ -201,7 +212,7 @@ fn add_budget(store: &mut Store, name: &str, status: Value) {
 }
 
 fn evict(store: &mut Store, pod: &str) -> Result<Value, Status> {
-    post(store, (PODS, pod, "eviction"), &json!({"metadata": {"name": pod}}))
+    post(store, Target::of(PODS, pod, "eviction"), &json!({"metadata": {"name": pod}}))
 }
 
 #[test]
@@ -297,7 +308,7 @@ fn scale_returns_and_sets_the_replicas() {
         "template": {"metadata": {"labels": {"app": "web"}},
             "spec": {"containers": [{"name": "c", "image": "pause"}]}}}});
     store.create(REPLICASETS, set, NOW).unwrap();
-    let target = (REPLICASETS, "web", "scale");
+    let target = Target::of(REPLICASETS, "web", "scale");
     let mut scale = call(&mut store, "GET", target, &json!({}), User::admin()).unwrap();
     assert_eq!((&scale["kind"], &scale["spec"]["replicas"]), (&json!("Scale"), &json!(2)));
     assert_eq!(scale["status"]["selector"], "app=web");
@@ -321,16 +332,17 @@ fn scale_returns_and_sets_the_replicas() {
 fn requested_token_authenticates_its_service_account() {
     let mut store = store();
     store.create(SERVICEACCOUNTS, json!({"metadata": {"name": "robot"}}), NOW).unwrap();
-    let target = (SERVICEACCOUNTS, "robot", "token");
+    let target = Target::of(SERVICEACCOUNTS, "robot", "token");
     let answer = post(&mut store, target, &json!({"spec": {"expirationSeconds": 600}})).unwrap();
     assert_eq!(answer["status"]["expirationTimestamp"], "1970-01-12T13:56:40Z");
     let review = json!({"spec": {"token": answer["status"]["token"]}});
-    let answer = post(&mut store, (TOKENREVIEWS, "", ""), &review).unwrap();
+    let answer = post(&mut store, Target::of(TOKENREVIEWS, "", ""), &review).unwrap();
     assert_eq!(answer["status"]["authenticated"], true);
     assert_eq!(answer["status"]["user"]["username"], "system:serviceaccount:default:robot");
 
     let answer =
-        post(&mut store, (TOKENREVIEWS, "", ""), &json!({"spec": {"token": "x"}})).unwrap();
+        post(&mut store, Target::of(TOKENREVIEWS, "", ""), &json!({"spec": {"token": "x"}}))
+            .unwrap();
     assert_eq!(answer["status"].get("authenticated"), None);
     let refusal = post(&mut store, target, &json!({"spec": {"expirationSeconds": 60}}));
     assert_eq!(refusal.unwrap_err().code, 422);
@@ -362,16 +374,20 @@ fn access_reviews_follow_rbac() {
         (path("/metrics"), false),
     ];
     for (mut spec, allowed) in table {
-        let target = (SELFSUBJECTACCESSREVIEWS, "", "");
+        let target = Target::of(SELFSUBJECTACCESSREVIEWS, "", "");
         let own = call(&mut store, "POST", target, &json!({"spec": spec}), bob.clone()).unwrap();
         assert_eq!(own["status"]["allowed"], allowed, "{spec}");
         spec["user"] = json!("bob");
         spec["groups"] = json!(["system:authenticated"]);
-        let of_bob = post(&mut store, (SUBJECTACCESSREVIEWS, "", ""), &json!({"spec": spec}));
+        let of_bob =
+            post(&mut store, Target::of(SUBJECTACCESSREVIEWS, "", ""), &json!({"spec": spec}));
         assert_eq!(of_bob.unwrap()["status"]["allowed"], allowed, "{spec}");
     }
     let both = json!({"spec": {"user": "bob"}});
-    assert_eq!(post(&mut store, (SUBJECTACCESSREVIEWS, "", ""), &both).unwrap_err().code, 422);
+    assert_eq!(
+        post(&mut store, Target::of(SUBJECTACCESSREVIEWS, "", ""), &both).unwrap_err().code,
+        422
+    );
 }
 
 #[test]
@@ -379,7 +395,7 @@ fn changed_roles_take_effect_at_once() {
     let mut store = store();
     let bob = reader_of_pods(&mut store);
     let question = json!({"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}});
-    let target = (SELFSUBJECTACCESSREVIEWS, "", "");
+    let target = Target::of(SELFSUBJECTACCESSREVIEWS, "", "");
     let answer = call(&mut store, "POST", target, &question, bob.clone()).unwrap();
     assert_eq!(answer["status"]["allowed"], true);
     store.delete(CLUSTERROLEBINDINGS, "", "reader", &DeleteOptions::default(), NOW).unwrap();
@@ -391,10 +407,11 @@ fn changed_roles_take_effect_at_once() {
 fn self_reviews_return_the_user_and_its_permissions() {
     let mut store = store();
     let bob = reader_of_pods(&mut store);
-    let who = call(&mut store, "POST", (SELFSUBJECTREVIEWS, "", ""), &json!({}), bob.clone());
+    let who =
+        call(&mut store, "POST", Target::of(SELFSUBJECTREVIEWS, "", ""), &json!({}), bob.clone());
     assert_eq!(who.unwrap()["status"]["userInfo"]["username"], "bob");
     let question = json!({"spec": {"namespace": "default"}});
-    let target = (SELFSUBJECTRULESREVIEWS, "", "");
+    let target = Target::of(SELFSUBJECTRULESREVIEWS, "", "");
     let rules = call(&mut store, "POST", target, &question, bob).unwrap();
     let rules = rules["status"]["resourceRules"].as_array().unwrap().clone();
     assert!(rules.contains(&json!({"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]})));

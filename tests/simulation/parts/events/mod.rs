@@ -526,7 +526,8 @@ impl History {
 }
 
 /// Whether an object is about an event of this kind.
-fn is_of(object: &Value, (pod, uid, is_warning, reason, note): &Kind) -> bool {
+fn is_of(object: &Value, kind: &Kind) -> bool {
+    let (pod, uid, is_warning, reason, note) = kind;
     let is = |field: &str, value: &str| object["regarding"][field] == value;
     is("name", pod)
         && is("uid", uid)
