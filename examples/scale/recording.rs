@@ -33,6 +33,8 @@ impl Recording {
         let loadmaster = env!("CARGO_PKG_VERSION").to_owned();
         let config = config::defaults(&Gates::default());
         let setup = RecordedSetup {
+            minor: framework::Level::default().minor(),
+            min_compatibility: None,
             started: Time::ZERO.to_string(),
             host: String::new(),
             configuration: RecordedSetup::recorded_configuration(&config),

@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::Value;
 use table::{Cell, Colour, Column, Table, Tone};
 
-use super::flags::Flags;
+use super::flags::{Flags, VersionFlags};
 use super::{in_effect, print};
 use crate::config::{self, Configuration, ExpandedProfile, Expansion, Gates};
 use crate::supercluster;
@@ -30,9 +30,12 @@ pub(super) struct ConfigCommand {
     action: Action,
 }
 
-/// Feature gates of a command without the flags of the daemon.
+/// Level and feature gates of a command without the flags of the daemon.
 #[derive(Debug, clap::Args)]
 struct GateArgs {
+    #[command(flatten)]
+    versions: VersionFlags,
+
     /// Feature gates, as `Name=true,Other=false`; may be repeated
     #[arg(long, value_name = "GATES")]
     feature_gates: Vec<String>,
@@ -40,7 +43,8 @@ struct GateArgs {
 
 impl GateArgs {
     fn gates(&self) -> anyhow::Result<Gates> {
-        checked(Gates::parse(self.feature_gates.iter().map(String::as_str))?)
+        let gates = self.versions.gates(self.versions.level_or_default()?)?;
+        checked(gates.with_flags(self.feature_gates.iter().map(String::as_str))?)
     }
 }
 
@@ -195,7 +199,7 @@ struct RequestRate {
 }
 
 fn show(flags: &Flags, output: Output, registry: &Registry) -> anyhow::Result<()> {
-    let gates = checked(flags.gates()?)?;
+    let gates = checked(flags.gates(flags.level()?.unwrap_or_default())?)?;
     flags.warnings().iter().for_each(|warning| super::complain("warning", warning));
     let config = in_effect::configuration(flags, &gates, |_| {})?;
     let expansion = expand(&config, registry)?;

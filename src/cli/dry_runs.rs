@@ -11,6 +11,7 @@ use framework::Registry;
 use serde::Serialize;
 
 use super::config::read as read_config;
+use super::flags::VersionFlags;
 use super::{complain, print};
 use crate::config::{self, BuildError, Configuration, Gates};
 use crate::extender::of_dry_runs;
@@ -26,6 +27,9 @@ pub(super) struct EngineArgs {
     /// Seed of random choices: equal input and seed give equal output
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(super) seed: u64,
+
+    #[command(flatten)]
+    versions: VersionFlags,
 
     /// Feature gates, as `Name=true,Other=false`; can be repeated
     #[arg(long, value_name = "GATES")]
@@ -52,6 +56,7 @@ impl EngineArgs {
     /// Whether only the seed may differ from the defaults.
     pub(super) fn are_default(&self) -> bool {
         self.feature_gates.is_empty()
+            && self.versions.are_default()
             && self.percentage_of_nodes_to_score.is_none()
             && !self.adaptive_sampling
             && !self.schedule_group_members_alone
@@ -63,7 +68,8 @@ impl EngineArgs {
     /// # Errors
     /// A gate is unknown or not built.
     pub(super) fn gates(&self) -> anyhow::Result<Gates> {
-        let gates = Gates::parse(self.feature_gates.iter().map(String::as_str))?;
+        let gates = self.versions.gates(self.versions.level_or_default()?)?;
+        let gates = gates.with_flags(self.feature_gates.iter().map(String::as_str))?;
         gates.notices().for_each(|notice| complain("warning", &notice.to_string()));
         gates.check_built()?;
         Ok(gates.with_group_members_alone(self.schedule_group_members_alone))

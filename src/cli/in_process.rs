@@ -7,8 +7,8 @@ use anyhow::Context;
 use axum::Router;
 use control::scheduler::Fencing;
 use engine::cycle::Form;
-use framework::Registry;
 use framework::preemption::LONGEST_PAUSE;
+use framework::{Level, Registry};
 use tokio_util::sync::CancellationToken;
 
 use super::config::read;
@@ -20,10 +20,13 @@ use crate::http::{
 };
 use crate::metrics::Metrics;
 use crate::observer::MetricsObserver;
-use crate::runtime::{self, Setup};
+use crate::runtime::{self, Followed, Setup};
 use crate::scheduling_loop::{EventChannel, channel, role_channel};
 use crate::supercluster::agent::{self, AgentPipelines, AgentShell};
 use crate::supercluster::scheduler::{self, ClustersFile, SchedulerShell};
+
+/// The level of the roles in this process: the version of the sandbox.
+const LEVEL: Level = Level::V1_36;
 
 /// The scheduler names of its profiles: the default one, and that of Loadmaster.
 const NAMES: [&str; 2] = ["default-scheduler", "loadmaster"];
@@ -36,7 +39,7 @@ const REVIEW_TTL: std::time::Duration = std::time::Duration::from_secs(10);
 /// # Errors
 /// The file cannot be read, or is not valid.
 pub(super) fn read_config(file: &Path) -> anyhow::Result<Configuration> {
-    let loaded = config::load(&read(file)?, &Gates::default());
+    let loaded = config::load(&read(file)?, &Gates::at(LEVEL));
     let mut config = loaded.with_context(|| file.display().to_string())?.config;
     config.leader_election.leader_elect = false;
     Ok(config)
@@ -135,6 +138,7 @@ impl Parts {
             metrics: self.metrics.clone(),
             health: self.health.clone(),
             configz: self.config.to_value(),
+            level: Followed::by_flag(LEVEL).to_value(&Gates::at(LEVEL)),
             flagz: None,
             statusz: None,
             events: None,
@@ -151,6 +155,7 @@ impl Parts {
     fn setup<M>(self, channel: EventChannel<M>) -> Setup<M> {
         Setup {
             unschedulable_timeout: self.config.queue().max_in_unschedulable,
+            followed: Followed::by_flag(LEVEL),
             config: self.config,
             registry: self.registry,
             credentials: self.credentials,
@@ -171,7 +176,7 @@ impl Parts {
 }
 
 fn config(names: &[&str]) -> Configuration {
-    let mut config = config::defaults(&Gates::default());
+    let mut config = config::defaults(&Gates::at(LEVEL));
     // No other replica knows the sandbox of this process.
     config.leader_election.leader_elect = false;
     let named = |name: &&str| {

@@ -37,9 +37,6 @@ use supercluster::registry::PipelineRegistry;
 use self::flags::{Flags, VersionRequest};
 use self::usage::UsageError;
 
-/// The version of Kubernetes whose scheduler this is.
-const KUBERNETES: &str = "1.36";
-
 /// A Kubernetes scheduler that considers every node and can always say why.
 ///
 /// Without a subcommand it schedules the pods of a cluster, like `loadmaster run`, and accepts the
@@ -164,10 +161,11 @@ fn reject(error: &clap::Error, first: Option<&OsString>) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Prints the version, the version of Kubernetes whose scheduler this is, and the platform.
+/// Prints the version, the newest released Kubernetes that it follows, and the platform.
 fn print_versions() -> anyhow::Result<ExitCode> {
     let (own, os, arch) = (env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH);
-    print(&format!("loadmaster: {own}\nkubernetes: {KUBERNETES}\nplatform: {os}/{arch}\n"))?;
+    let kubernetes = framework::Level::default();
+    print(&format!("loadmaster: {own}\nkubernetes: {kubernetes}\nplatform: {os}/{arch}\n"))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -6,12 +6,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use axum::Router;
 use control::scheduler::Fencing;
 use engine::EngineConfig;
 use engine::cycle::Form;
-use framework::Registry;
+use framework::{Level, Registry};
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use jiff::Timestamp;
@@ -23,13 +23,13 @@ use tracing::{debug, error, info, warn};
 
 use super::flags::Flags;
 use super::in_effect;
-use crate::api_client::Credentials;
+use crate::api_client::{ApiClient, Credentials};
 use crate::config::{self, Configuration, Gates};
-use crate::http::{self, Access, AccessError, App, ExplainPod, Explainer, Health};
+use crate::http::{self, Access, AccessError, App, ExplainPod, Explainer, Health, Started};
 use crate::logs::{self, Streams, Verbosity};
 use crate::metrics::Metrics;
 use crate::observer::MetricsObserver;
-use crate::runtime::{self, Setup};
+use crate::runtime::{self, Followed, Setup};
 use crate::scheduling_loop::{EventSender, channel, role_channel};
 use crate::supercluster::agent::{self, AgentPipelines, AgentShell};
 use crate::supercluster::scheduler::{self, ClustersFile, SchedulerShell};
@@ -49,11 +49,10 @@ pub(super) fn run(
     registry: Registry,
     pipelines: &PipelineRegistry,
 ) -> anyhow::Result<ExitCode> {
-    let gates = flags.check_versions().map_err(anyhow::Error::from);
-    let gates = gates.and_then(|()| Ok(flags.gates()?));
+    let asked = flags.level();
     // Without gates the log has its defaults, so that the error is logged.
-    let options = match &gates {
-        Ok(gates) => flags.logs.options(gates),
+    let options = match possible_gates(flags, asked.as_ref().ok().copied().flatten()) {
+        Ok(gates) => flags.logs.options(&gates),
         Err(_) => Ok(logs::Options::default()),
     };
     let options = match options {
@@ -68,12 +67,56 @@ pub(super) fn run(
     logs::log_panics();
     let log = Log { verbosity, streams: options.streams, flush_frequency: options.flush_frequency };
     let outcome =
-        gates.and_then(|gates| serve(flags, &gates, role(flags, pipelines)?, registry, &log));
+        asked.and_then(|asked| serve(flags, asked, role(flags, pipelines)?, registry, &log));
     if let Err(failure) = &outcome {
         error!(err = format!("{failure:#}"), "command failed");
     }
     log.streams.flush();
     Ok(if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Returns the gates of the level that is asked for, or else of the newest released level at which they
+/// are valid.
+///
+/// # Errors
+/// The gates are valid at none of these levels; the error is that of the newest one.
+fn possible_gates(flags: &Flags, asked: Option<Level>) -> anyhow::Result<Gates> {
+    if let Some(level) = asked {
+        return flags.gates(level);
+    }
+    let released = Level::ALL.into_iter().rev().filter(|level| !level.is_preview());
+    let mut first_error = None;
+    for level in released {
+        match flags.gates(level) {
+            Ok(gates) => return Ok(gates),
+            Err(error) => _ = first_error.get_or_insert(error),
+        }
+    }
+    Err(first_error.unwrap_or_else(|| anyhow!("no version of Kubernetes is released")))
+}
+
+/// Returns the level that is asked for, or the one that the API server chooses.
+///
+/// # Errors
+/// There are no credentials for the API server.
+async fn follow(
+    flags: &Flags,
+    asked: Option<Level>,
+    metrics: &Metrics,
+) -> anyhow::Result<Followed> {
+    let followed = match asked {
+        Some(level) => Followed::by_flag(level),
+        None => {
+            let kubeconfig = in_effect::kubeconfig(flags)?;
+            let kubeconfig = (!kubeconfig.is_empty()).then(|| Path::new(&kubeconfig));
+            let credentials = Credentials::load(kubeconfig, flags.master.as_deref()).await?;
+            let status = Arc::default();
+            let client = ApiClient::new(&credentials, "scheduler", metrics.rest_client(), status)?;
+            Followed::ask(&client).await
+        }
+    };
+    followed.log();
+    Ok(followed)
 }
 
 /// The log of the daemon.
@@ -203,7 +246,7 @@ impl<'a> Running<'a> {
 
 fn serve(
     flags: &Flags,
-    gates: &Gates,
+    asked: Option<Level>,
     role: Role,
     registry: Registry,
     log: &Log,
@@ -223,32 +266,29 @@ fn serve(
     if let Some(warning) = role.not_traced().filter(|_| tracing.take().is_some()) {
         warn!("{warning}");
     }
-    for notice in gates.notices() {
-        info!(featureGate = notice.gate, value = notice.value, "{}", notice.text);
-    }
-    gates.check_built()?;
-    let selection = flags.metrics.selection()?;
-    let mut config = in_effect::configuration(flags, gates, |config| role.set_defaults(config))?;
-    role.apply(&mut config, gates)?;
-    debug!(
-        config = config::to_yaml(&config::redacted(config.to_value())),
-        "Using component config"
-    );
+    possible_gates(flags, asked)?;
     if let Some(path) = &flags.write_config_to {
+        // No API server is asked.
+        let level = asked.unwrap_or_default();
+        let config = configuration(flags, &role, &gates(flags, level)?)?;
         return write(&config, path, &registry);
     }
+    let selection = flags.metrics.selection()?;
     let listener = flags.serving.serving().map(http::bind).transpose()?;
     // In addition to the thread of the scheduling loop. More I/O threads would mostly wake each
     // other (docs/benchmarks.md).
     let runtime = Builder::new_multi_thread().worker_threads(IO_THREADS).enable_all().build();
     let runtime = runtime.context("cannot start the runtime")?;
     let outcome = runtime.block_on(async {
+        let metrics = Arc::new(Metrics::with_selection(selection));
+        let followed = follow(flags, asked, &metrics).await?;
+        let gates = &gates(flags, followed.level)?;
+        let config = configuration(flags, &role, gates)?;
         let kubeconfig = &config.client_connection.kubeconfig;
         let kubeconfig = (!kubeconfig.is_empty()).then(|| Path::new(kubeconfig));
         let credentials = Credentials::load(kubeconfig, flags.master.as_deref()).await?;
         let leader_elect = config.leader_election.leader_elect;
         let health = if leader_elect { Health::with_leader_election() } else { Health::default() };
-        let metrics = Arc::new(Metrics::with_selection(selection));
         let health = Arc::new(health);
         metrics.set_features(gates);
         let endpoints = match listener {
@@ -273,7 +313,10 @@ fn serve(
             }
             None => (None, None),
         };
+        let level = followed.to_value(gates);
+        let started = Started { at: Timestamp::now(), level: followed.level };
         let setup = Setup {
+            followed,
             trace_ids: tracing.as_ref().map(TracingConfiguration::trace_ids),
             request_rate: config.request_rate(),
             config,
@@ -299,8 +342,9 @@ fn serve(
             metrics: metrics.clone(),
             health: health.clone(),
             configz,
+            level,
             flagz: gates.is_on("ComponentFlagz").then(|| flags.values().collect()),
-            statusz: gates.is_on("ComponentStatusz").then(Timestamp::now),
+            statusz: gates.is_on("ComponentStatusz").then_some(started),
             events: running.events.take(),
             explainer,
             verbosity: profiling.then(|| log.verbosity.clone()),
@@ -353,6 +397,30 @@ fn serve(
     // Dropping the runtime would wait for the scheduling loop, which a plugin may hold up for ever.
     runtime.shutdown_background();
     outcome
+}
+
+/// Returns the feature gates at a level, and logs remarks about them.
+///
+/// # Errors
+/// A gate is not valid, or its feature is not built.
+fn gates(flags: &Flags, level: Level) -> anyhow::Result<Gates> {
+    let gates = flags.gates(level)?;
+    for notice in gates.notices() {
+        info!(featureGate = notice.gate, value = notice.value, "{}", notice.text);
+    }
+    gates.check_built()?;
+    Ok(gates)
+}
+
+/// Returns the configuration of a role, and logs it.
+fn configuration(flags: &Flags, role: &Role, gates: &Gates) -> anyhow::Result<Configuration> {
+    let mut config = in_effect::configuration(flags, gates, |config| role.set_defaults(config))?;
+    role.apply(&mut config, gates)?;
+    debug!(
+        config = config::to_yaml(&config::redacted(config.to_value())),
+        "Using component config"
+    );
+    Ok(config)
 }
 
 /// Starts to trace pods.

@@ -36,6 +36,7 @@ pub(super) fn complete(written: &KubeSchedulerConfiguration, gates: &Gates) -> C
         profiles: profiles(&written.profiles, gates),
         extenders: written.extenders.clone(),
         delay_cache_until_active: written.delay_cache_until_active,
+        min_compatibility: gates.min_compatibility(),
         plugin_gates: gates.of_plugins(),
     }
 }
@@ -242,7 +243,7 @@ mod tests {
     fn feature_gates_change_default_plugins_and_arguments() {
         let config = complete_with(
             "",
-            "GenericWorkload=true,GangScheduling=true,StorageCapacityScoring=true,\
+            "GenericWorkload=true,\
              DRASchedulerFilterTimeout=false,DRADeviceBindingConditions=false",
         );
         let plugins = &config.profiles[0].plugins.multi_point.enabled;

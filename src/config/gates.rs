@@ -6,10 +6,10 @@ mod table;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use framework::PluginGates;
+use framework::{Level, PluginGates};
 use plugins::catalogue;
 
-pub use table::{Gate, Support};
+pub use table::{Gate, State, Support};
 
 /// Maturity of a feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +33,7 @@ const ALL_BETA: &str = "AllBeta";
 /// The component that an entry may name before a colon.
 const COMPONENT: &str = "kube";
 
-/// Every gate of Kubernetes 1.36: those that kube-scheduler reads, then those of other components.
+/// Every gate of Kubernetes at any level: those that kube-scheduler reads, then those of other components.
 pub fn all() -> impl Iterator<Item = &'static Gate> {
     table::GATES.iter().chain(other_components::GATES)
 }
@@ -64,6 +64,19 @@ pub enum GateError {
     /// The gate does not exist.
     #[error("unrecognized feature gate: {0}")]
     Unknown(String),
+    /// The gate exists at other levels only.
+    #[error(
+        "unrecognized feature gate: {name} (it exists at level {}, and level {followed} is followed)",
+        levels(existing)
+    )]
+    OtherLevel {
+        /// The gate.
+        name: &'static str,
+        /// The levels at which it exists.
+        existing: Vec<Level>,
+        /// The level that is followed.
+        followed: Level,
+    },
     /// The gate is locked to its default.
     #[error("cannot set feature gate {name} to {}, feature is locked to {default}", !default)]
     Locked {
@@ -93,6 +106,10 @@ pub enum GateError {
     Several(Vec<GateError>),
 }
 
+fn levels(levels: &[Level]) -> String {
+    levels.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
+}
+
 fn list(errors: &[GateError]) -> String {
     errors.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
@@ -108,14 +125,24 @@ impl GateError {
     }
 }
 
-/// The feature gates in effect.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// The level that is followed, and the feature gates in effect.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gates {
+    level: Level,
+    /// The minor version of the oldest Kubernetes to be compatible with.
+    min_compatibility: u32,
     /// Gates that were set, by name; all others have their defaults.
     set: BTreeMap<&'static str, bool>,
     /// Whether pods that belong to a group are scheduled like any other pod. It is a flag, as the gate of Kubernetes
     /// turns on more.
     group_members_alone: bool,
+}
+
+/// The gates of the default level.
+impl Default for Gates {
+    fn default() -> Self {
+        Self::at(Level::default())
+    }
 }
 
 /// A remark about a gate that was set.
@@ -136,35 +163,78 @@ impl fmt::Display for Notice {
 }
 
 impl Gates {
-    /// Parses the values of `--feature-gates`, such as `A=true,B=false`; later values win.
+    /// Returns the gates of a level, which is compatible with the version before.
+    pub const fn at(level: Level) -> Self {
+        Self {
+            level,
+            min_compatibility: level.minor() - 1,
+            set: BTreeMap::new(),
+            group_members_alone: false,
+        }
+    }
+
+    /// Returns the gates of a scheduler that is compatible with this minor version of Kubernetes, too.
+    #[must_use]
+    pub fn with_min_compatibility(self, minor: u32) -> Self {
+        Self { min_compatibility: minor, ..self }
+    }
+
+    /// Returns the level that is followed.
+    pub const fn level(&self) -> Level {
+        self.level
+    }
+
+    /// Returns the minor version of the oldest Kubernetes to be compatible with.
+    pub const fn min_compatibility(&self) -> u32 {
+        self.min_compatibility
+    }
+
+    /// Parses the values of `--feature-gates` at the default level.
+    ///
+    /// # Errors
+    /// See [`with_flags`](Self::with_flags).
+    pub fn parse<'a>(flags: impl IntoIterator<Item = &'a str>) -> Result<Self, GateError> {
+        Self::default().with_flags(flags)
+    }
+
+    /// Sets gates by the values of `--feature-gates`, such as `A=true,B=false`; later values win.
     ///
     /// # Errors
     /// An entry is malformed, unknown or locked, or a gate lacks one that it depends on.
-    pub fn parse<'a>(flags: impl IntoIterator<Item = &'a str>) -> Result<Self, GateError> {
+    pub fn with_flags<'a>(
+        mut self,
+        flags: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Self, GateError> {
         let mut asked = BTreeMap::new();
         let entries = flags.into_iter().flat_map(|flag| flag.split(','));
         for entry in entries.map(str::trim).filter(|entry| !entry.is_empty()) {
             let (name, value) = parse_entry(of_component(entry)?)?;
             asked.insert(name, value);
         }
-        let mut gates = Self::default();
         let mut errors = Vec::new();
         for (name, value) in asked {
-            match gates.set(name, value) {
+            match self.set(name, value) {
                 Ok(()) => {}
-                Err(error @ GateError::Unknown(_)) => return Err(error),
+                Err(error @ (GateError::Unknown(_) | GateError::OtherLevel { .. })) => {
+                    return Err(error);
+                }
                 Err(error) => errors.push(error),
             }
         }
-        let gates = GateError::none_or(errors, gates)?;
+        let gates = GateError::none_or(errors, self)?;
         gates.check_needs()?;
         Ok(gates)
     }
 
     fn set(&mut self, name: &str, value: bool) -> Result<(), GateError> {
         let gate = find(name).ok_or_else(|| GateError::Unknown(name.to_owned()))?;
-        if gate.locked && gate.default != value {
-            return Err(GateError::Locked { name: gate.name, default: gate.default });
+        let Some(state) = gate.at(self.level) else {
+            let existing = gate.levels().collect();
+            let (name, followed) = (gate.name, self.level);
+            return Err(GateError::OtherLevel { name, existing, followed });
+        };
+        if state.locked && state.default != value {
+            return Err(GateError::Locked { name: gate.name, default: state.default });
         }
         self.set.insert(gate.name, value);
         Ok(())
@@ -186,7 +256,7 @@ impl Gates {
     pub fn check_built(&self) -> Result<(), GateError> {
         let errors = self.on().filter_map(|gate| match gate.support {
             Support::Missing(missing) => Some(GateError::NotBuilt { name: gate.name, missing }),
-            Support::Follows | Support::Fixed | Support::Elsewhere => None,
+            Support::Follows | Support::Fixed | Support::Speed | Support::Elsewhere => None,
         });
         GateError::none_or(errors.collect(), ())
     }
@@ -201,7 +271,8 @@ impl Gates {
     pub fn notices(&self) -> impl Iterator<Item = Notice> {
         all().filter_map(|gate| {
             let value = *self.set.get(gate.name)?;
-            let text = match (gate.support, gate.stage) {
+            let state = gate.at(self.level)?;
+            let text = match (gate.support, state.stage) {
                 (Support::Fixed, _) if !value => {
                     "Warning: the gate has no effect, what it switches is always on"
                 }
@@ -212,7 +283,11 @@ impl Gates {
                     "Warning: setting deprecated feature gate. It will be removed in a future \
                      release."
                 }
-                (Support::Elsewhere, _) if value != gate.default => {
+                (Support::Speed, _) if value => {
+                    "Warning: the gate has no effect here, it makes kube-scheduler faster and \
+                     changes no decision"
+                }
+                (Support::Elsewhere, _) if value != state.default => {
                     "Warning: the gate has no effect here, only other components read it"
                 }
                 (_, Stage::Alpha | Stage::Beta) => return None,
@@ -223,25 +298,43 @@ impl Gates {
 
     /// Whether the gate `name` is on; an unknown gate is off.
     pub fn is_on(&self, name: &str) -> bool {
-        find(name).is_some_and(|gate| self.state(gate))
+        find(name).is_some_and(|gate| self.value(gate))
     }
 
     fn on(&self) -> impl Iterator<Item = &'static Gate> {
-        all().filter(|gate| self.state(gate))
+        self.existing().map(|(gate, _)| gate).filter(|gate| self.value(gate))
     }
 
-    fn state(&self, gate: &Gate) -> bool {
-        let of_stage = match gate.stage {
+    /// Returns the gates that exist at the level.
+    pub fn existing(&self) -> impl Iterator<Item = (&'static Gate, State)> {
+        all().filter_map(|gate| Some((gate, gate.at(self.level)?)))
+    }
+
+    /// Returns the value of a gate. A gate that was removed keeps its last default, unless another gate
+    /// switches its feature.
+    fn value(&self, gate: &Gate) -> bool {
+        let Some(state) = gate.at(self.level) else {
+            if let Some(other) = gate.part_of {
+                return self.is_on(other);
+            }
+            let before = gate.levels().filter(|level| *level < self.level).last();
+            return before.and_then(|level| gate.at(level)).is_some_and(|state| state.default);
+        };
+        let of_stage = match state.stage {
             Stage::Alpha => self.set.get(ALL_ALPHA),
             Stage::Beta => self.set.get(ALL_BETA),
             Stage::Ga | Stage::Deprecated => None,
         };
-        self.set.get(gate.name).or(of_stage).copied().unwrap_or(gate.default)
+        let is_compatible =
+            state.min_compatibility.is_none_or(|level| level.minor() <= self.min_compatibility);
+        let set = self.set.get(gate.name).or(of_stage).copied();
+        set.unwrap_or(state.default && is_compatible)
     }
 
     /// The gates that plugins read.
     pub(super) fn of_plugins(&self) -> PluginGates {
         PluginGates {
+            level: self.level,
             toleration_comparison: self.is_on("TaintTolerationComparisonOperators"),
             volume_limit_scaling: self.is_on("VolumeLimitScaling"),
             device_taint_rules: self.is_on("DRADeviceTaintRules"),
@@ -250,6 +343,7 @@ impl Gates {
             consumable_capacity: self.is_on("DRAConsumableCapacity"),
             prioritized_list: self.is_on("DRAPrioritizedList"),
             extended_resources: self.is_on("DRAExtendedResource"),
+            fractional_capacity_range: self.is_on("DRAFractionalCapacityRange"),
             group_members_alone: self.group_members_alone,
         }
     }
@@ -302,7 +396,7 @@ mod tests {
     use super::*;
 
     fn parse(flag: &str) -> Result<Gates, GateError> {
-        Gates::parse([flag])
+        Gates::at(Level::V1_36).with_flags([flag])
     }
 
     #[test]
@@ -313,21 +407,102 @@ mod tests {
         assert_eq!(names.len(), all().count(), "each gate is in the table once");
         for gate in all() {
             assert!(gate.needs.iter().all(|need| names.contains(need)), "{}", gate.name);
-            assert!(gate.stage != Stage::Alpha || !gate.default, "{}", gate.name);
-            let fixed = matches!(gate.stage, Stage::Ga | Stage::Deprecated);
-            assert!(fixed || !gate.locked, "{}", gate.name);
+            assert!(gate.levels().next().is_some(), "{}", gate.name);
         }
-        for plugin in &catalogue::ALL {
-            let Some(gate) = plugin.gate else { continue };
-            assert_eq!(Gates::default().is_on(gate.name), gate.on_by_default, "{}", gate.name);
+        for level in Level::ALL {
+            let gates = Gates::at(level);
+            for (gate, state) in gates.existing() {
+                assert!(state.stage != Stage::Alpha || !state.default, "{} {level}", gate.name);
+                let fixed = matches!(state.stage, Stage::Ga | Stage::Deprecated);
+                assert!(fixed || !state.locked, "{} {level}", gate.name);
+            }
+            for plugin in &catalogue::ALL {
+                let Some(gate) = plugin.gate else { continue };
+                assert_eq!(gates.is_on(gate.name), gate.on_by_default, "{} {level}", gate.name);
+            }
+            assert_eq!(gates.check_needs(), Ok(()), "{level}");
+            assert_eq!(gates.check_built(), Ok(()), "{level}");
+            assert_eq!(gates.of_plugins(), PluginGates::at(level));
         }
-        assert_eq!(Gates::default().check_needs(), Ok(()));
-        assert_eq!(Gates::default().check_built(), Ok(()));
+    }
+
+    #[test]
+    fn gates_change_with_the_level() {
+        // The stage, the default and the lock at each level, as the sources of Kubernetes have them.
+        let rows = [
+            ("StorageCapacityScoring", ["Alpha off", "Beta on", "Beta on"]),
+            ("VolumeLimitScaling", ["Alpha off", "Beta on", "Beta on"]),
+            ("DRADeviceTaintRules", ["Beta off", "Ga on", "Ga on locked"]),
+            ("DRADeviceTaints", ["Beta on", "Ga on", "Ga on locked"]),
+            ("DRAExtendedResource", ["Beta on", "Ga on locked", "Ga on locked"]),
+            ("DRAPrioritizedList", ["Ga on", "Ga on locked", "Ga on locked"]),
+            ("DRAResourceClaimDeviceStatus", ["Beta on", "Ga on locked", "Ga on locked"]),
+            ("NodeDeclaredFeatures", ["Beta on", "Ga on locked", "Ga on locked"]),
+            ("DRAFractionalCapacityRange", ["-", "Beta off", "Beta on"]),
+            ("GenericWorkload", ["Alpha off", "Beta off", "Beta off"]),
+            ("GangScheduling", ["Alpha off", "-", "-"]),
+            ("SidecarContainers", ["Ga on locked", "-", "-"]),
+            ("SchedulerPreQueueingHints", ["-", "Alpha off", "Alpha off"]),
+            ("DynamicResourceAllocation", ["Ga on locked", "Ga on locked", "-"]),
+            ("PodSchedulingReadiness", ["Ga on locked", "Ga on locked", "-"]),
+            ("SchedulerAsyncAPICalls", ["Beta off", "Beta off", "Beta off"]),
+        ];
+        for (name, expected) in rows {
+            let states = Level::ALL.map(|level| {
+                let Some(state) = find(name).unwrap().at(level) else { return "-".to_owned() };
+                let on = if Gates::at(level).is_on(name) { "on" } else { "off" };
+                let locked = if state.locked { " locked" } else { "" };
+                format!("{:?} {on}{locked}", state.stage)
+            });
+            assert_eq!(states, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn removed_gates_keep_their_feature() {
+        let at = |level| Gates::at(level);
+        assert!(at(Level::V1_37).is_on("SidecarContainers"));
+        assert!(at(Level::V1_38).is_on("DynamicResourceAllocation"));
+        assert!(!at(Level::V1_36).is_on("DRAFractionalCapacityRange"));
+        let groups = at(Level::V1_37).with_flags(["GenericWorkload=true"]).unwrap();
+        assert!(groups.is_on("GangScheduling") && groups.is_on("WorkloadAwarePreemption"));
+        assert!(groups.allow(catalogue::get("GangScheduling").unwrap()));
+        assert!(!at(Level::V1_36).is_on("GangScheduling"));
+    }
+
+    #[test]
+    fn gate_of_another_level_is_named_with_its_level() {
+        let rows = [
+            (Level::V1_37, "GangScheduling=true", "GangScheduling", "1.36"),
+            (Level::V1_36, "CompositePodGroup=true", "CompositePodGroup", "1.37 and 1.38"),
+            (
+                Level::V1_38,
+                "PodSchedulingReadiness=true",
+                "PodSchedulingReadiness",
+                "1.36 and 1.37",
+            ),
+        ];
+        for (level, flag, name, existing) in rows {
+            let expected = format!(
+                "unrecognized feature gate: {name} (it exists at level {existing}, and level {level} \
+                 is followed)"
+            );
+            let error = Gates::at(level).with_flags([flag]).unwrap_err();
+            assert_eq!(error.to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn fractional_ranges_need_compatibility_with_1_37() {
+        let is_on = |gates: Gates| gates.is_on("DRAFractionalCapacityRange");
+        let at = Gates::at(Level::V1_37);
+        assert!(!is_on(at.clone()) && is_on(at.clone().with_min_compatibility(37)));
+        assert!(is_on(at.with_flags(["DRAFractionalCapacityRange=true"]).unwrap()));
     }
 
     #[test]
     fn later_entries_win() {
-        let gates = Gates::parse([
+        let gates = Gates::at(Level::V1_36).with_flags([
             "InPlacePodLevelResourcesVerticalScaling=0,NodeDeclaredFeatures=true",
             "ExtendWebSocketsToKubelet=f, kube:InPlacePodVerticalScalingInitContainers=False",
             "RestartAllContainersOnContainerExits=FALSE,NodeDeclaredFeatures=false,",

@@ -366,7 +366,7 @@ fn work_grows_linearly_with_profiles() {
 
 #[test]
 fn feature_gates_reach_the_plugins() {
-    for (flag, expected) in [("", [false, false]), ("VolumeLimitScaling=true", [false, true])] {
+    for (flag, expected) in [("", [false, true]), ("VolumeLimitScaling=false", [false, false])] {
         let gates = Gates::parse([flag]).unwrap();
         assert_eq!(gates.check_built(), Ok(()));
         let given = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));

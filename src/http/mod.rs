@@ -28,7 +28,6 @@ mod zpages;
 use std::sync::Arc;
 
 use axum::Router;
-use jiff::Timestamp;
 use serde_json::Value;
 
 pub use self::explain::{ExplainPod, Explainer};
@@ -42,6 +41,7 @@ pub use files::ReadError;
 pub use flagz::Flagz;
 pub use health::Health;
 pub use serving::{Listener, Serving, ServingError, bind, serve};
+pub use statusz::Started;
 pub use tls::{
     Certificate, CipherSuite, Curve, KeyPairFiles, NamedCertificate, Tls, TlsError, TlsVersion,
     UnknownTlsVersion,
@@ -60,10 +60,12 @@ pub struct App {
     pub health: Arc<Health>,
     /// The configuration in effect, served at `/configz` without its secrets.
     pub configz: Value,
+    /// The level that is followed and what chose it, served at `/configz` beside the configuration.
+    pub level: Value,
     /// The flags, served at `/flagz`; `None` if the gate ComponentFlagz is off.
     pub flagz: Option<Flagz>,
     /// The start of the process, for `/statusz`; `None` if the gate ComponentStatusz is off.
-    pub statusz: Option<Timestamp>,
+    pub statusz: Option<Started>,
     /// The scheduling loop, whose cache `/metrics/resources` shows; `None` in roles without one.
     pub events: Option<EventSender>,
     /// Answers `/explain/`, in roles with a scheduling loop.

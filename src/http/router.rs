@@ -51,7 +51,7 @@ pub(super) fn router(mut app: App, access: &Access) -> Router {
     if let Some(started) = app.statusz {
         let paths = paths(&app);
         let show = async move |headers: HeaderMap| {
-            statusz::page(started, Timestamp::now(), paths.clone()).answer(&headers)
+            statusz::page(&started, Timestamp::now(), paths.clone()).answer(&headers)
         };
         router = router.route("/statusz", get(show));
     }
@@ -155,7 +155,7 @@ fn metrics_reset() -> Response {
 }
 
 async fn show_configuration(State(app): State<App>) -> Response {
-    let text = json!({"componentconfig": app.configz}).to_string();
+    let text = json!({"componentconfig": app.configz, "level": app.level}).to_string();
     ([(header::CONTENT_TYPE, "application/json")], text).into_response()
 }
 

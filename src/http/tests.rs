@@ -7,6 +7,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
+use framework::Level;
+use jiff::Timestamp;
 use serde_json::json;
 use testkit::pod;
 use tower::ServiceExt;
@@ -105,8 +107,9 @@ impl Server {
             metrics: metrics.clone(),
             health: health.clone(),
             configz: json!({"kind": "KubeSchedulerConfiguration", "token": "secret"}),
+            level: json!({"emulatedVersion": "1.36"}),
             flagz: Some([("v", "2")].into_iter().collect()),
-            statusz: Some(Timestamp::now()),
+            statusz: Some(Started { at: Timestamp::now(), level: Level::V1_36 }),
             events: Some(channel.0),
             explainer,
             verbosity: profiling.then(|| verbosity.clone()),
@@ -320,7 +323,7 @@ async fn metrics_and_configz_are_served() {
     );
     assert_eq!(
         body,
-        r#"{"componentconfig":{"kind":"KubeSchedulerConfiguration","token":"REDACTED"}}"#
+        r#"{"componentconfig":{"kind":"KubeSchedulerConfiguration","token":"REDACTED"},"level":{"emulatedVersion":"1.36"}}"#
     );
 }
 

@@ -31,7 +31,7 @@ use control::event_recorder::DropCause;
 use control::scheduler::Hold;
 use engine::BindingPhases;
 use engine::profile::Profiles;
-use framework::{ExtensionPoint, Metric};
+use framework::{ExtensionPoint, Level, Metric};
 use prometheus::{IntCounter, IntGauge, Registry};
 
 pub use clusters::{ClusterMetrics, MemberMetrics};
@@ -46,7 +46,7 @@ pub use text::CONTENT_TYPE;
 pub use watches::WatchMetrics;
 
 use crate::config::Gates;
-use crate::config::gates::{self, Stage};
+use crate::config::gates::Stage;
 use bindings::{ApiCalls, Bindings};
 use engine_counters::EngineCounters;
 use family::{IntCounterVec, IntGaugeVec};
@@ -55,12 +55,6 @@ use plugin_metrics::PluginMetrics;
 use scheduler::{Attempts, Plugins, Queues};
 use table::{ALPHA, BETA, Declaration, Registered, Resettable, Table};
 use watches::Watches;
-
-/// The emulated version of Kubernetes: major and minor.
-pub(crate) const KUBERNETES: (&str, &str) = ("1", "36");
-
-/// The oldest Kubernetes version with which the emulated scheduler is compatible.
-const MIN_COMPATIBILITY: &str = "1.35";
 
 /// The extension points at which calls of plugins are counted.
 const EVALUATED: [ExtensionPoint; 4] = [
@@ -101,6 +95,7 @@ pub struct Metrics {
     selection: Selection,
     /// All metrics in the registry.
     registered: Vec<Registered>,
+    versions: Versions,
     attempts: Attempts,
     queues: Queues,
     plugins: Plugins,
@@ -143,7 +138,7 @@ impl Metrics {
     pub fn with_selection(selection: Selection) -> Self {
         let mut table = Table::new(selection.clone());
         table.process(process::Process::new());
-        register_versions(&mut table);
+        let versions = Versions::register(&mut table);
         let attempts = Attempts::register(&mut table);
         let queues = Queues::register(&mut table);
         let plugins = Plugins::register(&mut table);
@@ -243,6 +238,7 @@ impl Metrics {
             registry,
             selection,
             registered,
+            versions,
             attempts,
             queues,
             plugins,
@@ -268,6 +264,7 @@ impl Metrics {
             resettable,
             resets: AtomicU64::new(0),
         };
+        metrics.versions.set(&Gates::default());
         metrics.set_pending(Pending::default());
         metrics
     }
@@ -413,10 +410,11 @@ impl Metrics {
         }
     }
 
-    /// Sets `kubernetes_feature_enabled`.
+    /// Sets `kubernetes_build_info`, `version_info` and `kubernetes_feature_enabled`.
     pub fn set_features(&self, gates: &Gates) {
-        for gate in gates::all() {
-            let stage = match gate.stage {
+        self.versions.set(gates);
+        for (gate, state) in gates.existing() {
+            let stage = match state.stage {
                 Stage::Alpha => "ALPHA",
                 Stage::Beta => "BETA",
                 Stage::Ga => "",
@@ -492,40 +490,58 @@ fn gauge(size: usize) -> i64 {
     i64::try_from(size).unwrap_or(i64::MAX)
 }
 
-/// Registers the version metrics. The version of Kubernetes comes first, because alerts compare it
-/// between the components of a cluster.
-fn register_versions(table: &mut Table) {
-    let (major, minor) = KUBERNETES;
-    let kubernetes = format!("{major}.{minor}");
-    let git_version = format!("v{kubernetes}.0+loadmaster-{}", env!("CARGO_PKG_VERSION"));
-    let platform = format!("{}/{}", std::env::consts::OS, go_architecture());
-    let build = table.gauges(Declaration {
-        name: "kubernetes_build_info",
-        labels: &[
-            "major",
-            "minor",
-            "git_version",
-            "git_commit",
-            "git_tree_state",
-            "build_date",
-            "go_version",
-            "compiler",
-            "platform",
-        ],
-        help: "Constant 1; the labels describe the build.",
-        page: "`git_version` is `v1.36.0+loadmaster-VERSION`, so alerts that compare the versions \
-               of components do not fire; no Go version",
-        ..BETA
-    });
-    let labels = [major, minor, &git_version, "", "", "", "", "rustc", &platform];
-    build.with_label_values(&labels).set(1);
-    let version = table.gauges(Declaration {
-        name: "version_info",
-        labels: &["component", "binary", "emulation", "min_compat"],
-        help: "Constant 1; the labels name the emulated version of Kubernetes.",
-        ..ALPHA
-    });
-    version.with_label_values(&["kube", &kubernetes, &kubernetes, MIN_COMPATIBILITY]).set(1);
+/// The version metrics.
+#[derive(Debug)]
+struct Versions {
+    build: IntGaugeVec,
+    version: IntGaugeVec,
+}
+
+impl Versions {
+    /// Registers the metrics.
+    fn register(table: &mut Table) -> Self {
+        let build = table.gauges(Declaration {
+            name: "kubernetes_build_info",
+            labels: &[
+                "major",
+                "minor",
+                "git_version",
+                "git_commit",
+                "git_tree_state",
+                "build_date",
+                "go_version",
+                "compiler",
+                "platform",
+            ],
+            help: "Constant 1; the labels describe the build.",
+            page: "`git_version` is `v1.36.0+loadmaster-VERSION`, with the version of Kubernetes that is \
+                   followed, so alerts that compare the versions of components do not fire; no Go version",
+            ..BETA
+        });
+        let version = table.gauges(Declaration {
+            name: "version_info",
+            labels: &["component", "binary", "emulation", "min_compat"],
+            help: "Constant 1; the labels name the emulated version of Kubernetes.",
+            ..ALPHA
+        });
+        Self { build, version }
+    }
+
+    /// Sets the versions of a level. The version of Kubernetes comes first, because alerts compare it
+    /// between the components of a cluster.
+    fn set(&self, gates: &Gates) {
+        let followed = gates.level().to_string();
+        let git_version = format!("v{followed}.0+loadmaster-{}", env!("CARGO_PKG_VERSION"));
+        let platform = format!("{}/{}", std::env::consts::OS, go_architecture());
+        let minor = gates.level().minor().to_string();
+        let labels = ["1", &minor, &git_version, "", "", "", "", "rustc", &platform];
+        self.build.reset();
+        self.build.with_label_values(&labels).set(1);
+        let oldest = format!("1.{}", gates.min_compatibility());
+        let newest = Level::default().to_string();
+        self.version.reset();
+        self.version.with_label_values(&["kube", &newest, &followed, &oldest]).set(1);
+    }
 }
 
 /// Returns the name of the architecture in Kubernetes.

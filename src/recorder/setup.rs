@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use engine::cycle::Form;
 use engine::{Engine, EngineConfig};
-use framework::Registry;
+use framework::{Level, Registry};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -21,6 +21,12 @@ pub struct RecordedSetup {
     pub host: String,
     /// The configuration in effect, without the connections to the API server and to extenders.
     pub configuration: Value,
+    /// The minor version of Kubernetes that is followed. A recording without it is one of 1.36.
+    #[serde(default = "first_level")]
+    pub minor: u32,
+    /// The minor version of the oldest Kubernetes to be compatible with; by default the one before.
+    #[serde(default)]
+    pub min_compatibility: Option<u32>,
     /// The feature gates of the command line.
     pub feature_gates: Vec<String>,
     /// `--schedule-group-members-alone`.
@@ -35,6 +41,10 @@ pub struct RecordedSetup {
     pub unschedulable_timeout: Duration,
 }
 
+fn first_level() -> u32 {
+    Level::V1_36.minor()
+}
+
 /// Why no engine can be built from a recorded setup.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
@@ -44,6 +54,11 @@ pub enum SetupError {
     /// A feature gate is not known.
     #[error("the feature gates of the recording: {0}")]
     Gates(#[from] GateError),
+    /// The level is not known to this version.
+    #[error(
+        "the recording follows Kubernetes 1.{0}, which this version of Loadmaster does not know"
+    )]
+    Level(u32),
     /// The configuration is not valid.
     #[error("the configuration of the recording: {0}")]
     Config(#[from] ConfigError),
@@ -90,9 +105,13 @@ impl RecordedSetup {
     /// Returns the feature gates.
     ///
     /// # Errors
-    /// A gate is not known to this version.
-    pub fn gates(&self) -> Result<Gates, GateError> {
-        let gates = Gates::parse(self.feature_gates.iter().map(String::as_str))?;
+    /// The level or a gate is not known to this version.
+    pub fn gates(&self) -> Result<Gates, SetupError> {
+        let level = Level::of_minor(self.minor).ok_or(SetupError::Level(self.minor))?;
+        let gates = Gates::at(level);
+        let oldest = self.min_compatibility.unwrap_or(gates.min_compatibility());
+        let gates = gates.with_min_compatibility(oldest);
+        let gates = gates.with_flags(self.feature_gates.iter().map(String::as_str))?;
         Ok(gates.with_group_members_alone(self.group_members_alone))
     }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use engine::ports::Ports;
 use engine::{Change, Input};
+use framework::Level;
 use testkit::node;
 
 use super::*;
@@ -13,6 +14,8 @@ fn setup() -> RecordedSetup {
     let mut config = config::defaults(&Gates::default());
     config.client_connection.kubeconfig = "/secret/place".to_owned();
     RecordedSetup {
+        minor: Level::V1_36.minor(),
+        min_compatibility: None,
         started: "2026-03-01T02:00:00Z".to_owned(),
         host: "host/../name".to_owned(),
         configuration: RecordedSetup::recorded_configuration(&config),
@@ -64,7 +67,8 @@ fn setup_is_read_as_written_and_has_no_connection() {
     assert!(!value.to_string().contains("/secret/place"), "{value}");
     assert_eq!(RecordedSetup::of_header(&value).unwrap(), setup);
     let config = setup.configuration().unwrap();
-    let expected = config::defaults(&Gates::parse(["DRADeviceTaintRules=true"]).unwrap());
+    let at_1_36 = Gates::at(Level::V1_36);
+    let expected = config::defaults(&at_1_36.with_flags(["DRADeviceTaintRules=true"]).unwrap());
     assert_eq!((config.profiles, config.plugin_gates), (expected.profiles, expected.plugin_gates));
     assert_eq!(setup.folder_name(), "20260301T020000Z-host..name");
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::bail;
 use tracing::{info, warn};
 
+use super::followed::Followed;
 use crate::api_client::{ApiClient, ServerStatus, Version, VersionError};
 use crate::clock::Clock;
 
@@ -18,14 +19,20 @@ const RETRY_DELAY: Duration = Duration::from_secs(5);
 /// Waits until the API server responds, and checks its version if it tells it.
 ///
 /// # Errors
-/// The server does not accept the credentials, is not trusted, or is too old.
-pub(super) async fn wait_for_api_server(client: &ApiClient, server: &str) -> anyhow::Result<()> {
+/// The server does not accept the credentials, is not trusted, or is too old, or the level was chosen
+/// without the server, which chooses another one.
+pub(super) async fn wait_for_api_server(
+    client: &ApiClient,
+    server: &str,
+    followed: &Followed,
+) -> anyhow::Result<()> {
     let mut logged = None;
     loop {
         match client.version().await {
             Ok(version) => {
                 info!(server, version = version.git_version, "Connected to the API server");
-                return check_version(server, &version);
+                check_version(server, &version)?;
+                return followed.compare(server, &version);
             }
             Err(VersionError::Withheld(status)) => {
                 let status = status.as_u16();
@@ -97,6 +104,7 @@ mod tests {
     use axum::Router;
     use axum::http::StatusCode;
     use axum::routing::get;
+    use framework::Level;
 
     use super::*;
     use crate::api_client::Credentials;
@@ -166,7 +174,7 @@ mod tests {
     #[tokio::test]
     async fn daemon_starts_without_the_permission_to_read_the_version() {
         let (client, status) = client((StatusCode::FORBIDDEN, "{}")).await;
-        wait_for_api_server(&client, "s").await.unwrap();
+        wait_for_api_server(&client, "s", &Followed::by_flag(Level::V1_36)).await.unwrap();
         assert!(!status.requests_fail(), "a server that answers is ready");
     }
 
@@ -174,7 +182,8 @@ mod tests {
     async fn old_server_is_refused() {
         let old = r#"{"major": "1", "minor": "32+", "gitVersion": "v1.32.4"}"#;
         let (client, _) = client((StatusCode::OK, old)).await;
-        let error = wait_for_api_server(&client, "s").await.unwrap_err();
+        let error =
+            wait_for_api_server(&client, "s", &Followed::by_flag(Level::V1_36)).await.unwrap_err();
         let expected = "s runs Kubernetes v1.32.4: the oldest supported version is 1.33";
         assert_eq!(error.to_string(), expected);
     }
@@ -183,6 +192,6 @@ mod tests {
     async fn oldest_supported_server_is_accepted() {
         let oldest = r#"{"major": "1", "minor": "33", "gitVersion": "v1.33.0"}"#;
         let (client, _) = client((StatusCode::OK, oldest)).await;
-        wait_for_api_server(&client, "s").await.unwrap();
+        wait_for_api_server(&client, "s", &Followed::by_flag(Level::V1_36)).await.unwrap();
     }
 }

@@ -1,11 +1,13 @@
 //! The wiring of the daemon, and the supervision of its tasks and of the scheduling loop.
 
 mod connect;
+mod followed;
 mod leader_election;
 mod permissions;
 mod role;
 mod sender;
 mod served_names;
+mod served_versions;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -34,6 +36,7 @@ use self::leader_election::{LeaseWatch, new_election, warn_of_slow_extenders};
 use self::permissions::PermissionCheck;
 use self::sender::Sender;
 use self::served_names::ServedNames;
+use self::served_versions::choose_versions;
 use crate::api_client::{ApiClient, ConnectError, Credentials, ServerStatus};
 use crate::clock::Clock;
 use crate::config::Configuration;
@@ -50,12 +53,15 @@ use crate::scheduling_loop::{
 use crate::supervision::{TaskFailed, Tasks};
 use crate::wire::{Decoder, WatchedKind, Whole, feeds, watched_kinds};
 
+pub use self::followed::{ChosenBy, Followed};
 pub(crate) use self::leader_election::identity;
 pub use self::role::{Role, RoleParts, Watches, run_role};
 pub(crate) use self::sender::within;
 
 /// The configuration and the plugins of a scheduler, and its API server. Its loop has events `M` of its own.
 pub struct Setup<M = Infallible> {
+    /// The level of the configuration, and what chose it.
+    pub followed: Followed,
     /// Configuration with defaults applied.
     pub config: Configuration,
     /// Available plugins.
@@ -103,6 +109,7 @@ impl<M> Setup<M> {
     pub fn with_channel<N>(self, channel: EventChannel<N>) -> Setup<N> {
         Setup {
             channel,
+            followed: self.followed,
             config: self.config,
             registry: self.registry,
             credentials: self.credentials,
@@ -226,6 +233,8 @@ impl Setup {
             started: clock.now().to_string(),
             host: hostname(),
             configuration: RecordedSetup::recorded_configuration(&self.config),
+            minor: self.followed.level.minor(),
+            min_compatibility: Some(self.config.min_compatibility),
             feature_gates: self
                 .recording
                 .iter()
@@ -272,7 +281,7 @@ pub async fn run_scheduler(
     let wait = LoopWait { runtime, heartbeat, stop: stop.clone(), events: loop_events };
     let extenders = Extenders::new(&setup.config, wait, clock, metrics.clone())
         .context("couldn't build extenders")?;
-    let (scheduler, sources, recording) = setup.scheduler(extenders.needs(), clock)?;
+    let (scheduler, mut sources, recording) = setup.scheduler(extenders.needs(), clock)?;
     let (recorder, writer) = recording.unzip();
     let writing = writer.map(|writer| tokio::task::spawn_blocking(|| writer.run()));
     // Several connections, so that lists, watches and events do not delay writes, nor these the lease.
@@ -284,10 +293,11 @@ pub async fn run_scheduler(
     let outages = report_outages(write_client.clone(), setup.server_status.clone());
     tasks.spawn("the report of outages", outages);
     tokio::select! {
-        connected = wait_for_api_server(&read_client, &server) => connected?,
+        connected = wait_for_api_server(&read_client, &server, &setup.followed) => connected?,
         failed = tasks.failure() => return Err(failed.into()),
         () = stop.cancelled() => return Ok(()),
     }
+    choose_versions(&read_client, &mut sources.kinds).await;
     let (status, profiles) = (setup.server_status.clone(), scheduler.engine().profiles());
     let permissions = PermissionCheck::new(write_client.clone(), status, profiles);
     tasks.spawn("the check of permissions", permissions.run());

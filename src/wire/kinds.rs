@@ -163,6 +163,10 @@ mod tests {
         DEVICE_CLASSES,
     ];
 
+    /// Read by DynamicResources with the gate DRADeviceTaintRules, which is on by default since 1.37. A server
+    /// that has the stable version is asked for that one.
+    const TAINT_RULES: &str = "/apis/resource.k8s.io/v1beta2/devicetaintrules";
+
     /// Read by DefaultPreemption.
     const BUDGETS: &str = "/apis/policy/v1/poddisruptionbudgets";
 
@@ -179,7 +183,8 @@ mod tests {
 
     #[test]
     fn default_plugins_determine_the_watched_kinds() {
-        let expected = [&ALWAYS[..], &RELATED, &[BUDGETS], &STORAGE, &DEVICES].concat();
+        let expected =
+            [&ALWAYS[..], &RELATED, &[BUDGETS], &STORAGE, &DEVICES, &[TAINT_RULES]].concat();
         assert_eq!(paths(&profiles_with("{}", None)), expected);
     }
 

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use control::scheduler::Fencing;
 use engine::cycle::Form;
-use framework::Registry;
+use framework::{Level, Registry};
 use loadmaster::api_client::Credentials;
 use loadmaster::config::{self, Configuration, Gates};
 use loadmaster::http::Health;
 use loadmaster::metrics::Metrics;
 use loadmaster::observer::MetricsObserver;
-use loadmaster::runtime::{self, Setup};
+use loadmaster::runtime::{self, Followed, Setup};
 use loadmaster::scheduling_loop::channel;
 use sandbox::http::{Options, Server};
 use sandbox::resources::{CUSTOMRESOURCEDEFINITIONS, NODES, PODS};
@@ -33,13 +33,14 @@ profiles:
 pub(super) async fn setup(server: &Server) -> Setup {
     let mut registry = plugins::registry();
     maintenance_window::register(&mut registry).unwrap();
-    let config = config::load(CONFIG, &Gates::default()).unwrap().config;
+    let config = config::load(CONFIG, &Gates::at(Level::V1_36)).unwrap().config;
     setup_of(config, registry, &server.kubeconfig()).await
 }
 
 /// Returns a scheduler with this configuration of the API server of a kubeconfig.
 pub(super) async fn setup_of(config: Configuration, registry: Registry, kubeconfig: &str) -> Setup {
     Setup {
+        followed: Followed::by_flag(Level::V1_36),
         unschedulable_timeout: config.queue().max_in_unschedulable,
         config,
         registry,

@@ -5,6 +5,7 @@ use framework::ExtensionPoint;
 use loadmaster::config::{self, ConfigError, Configuration, Gates};
 use serde_json::{Map, Value, json};
 
+use super::LEVEL;
 use super::compare::{Comparison, Outcome};
 
 /// Fields of a case in addition to its input.
@@ -14,7 +15,7 @@ const OUTPUTS: [&str; 7] =
 /// Runs a case.
 pub(crate) fn run(case: &Value) -> Outcome {
     let text = case["in"].as_str().unwrap_or_default();
-    let actual = match config::load(text, &Gates::default()) {
+    let actual = match config::load(text, &Gates::at(LEVEL)) {
         Ok(loaded) => completed(&loaded.config),
         Err(error) => refused(&error),
     };

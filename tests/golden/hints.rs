@@ -6,10 +6,11 @@ use std::collections::BTreeSet;
 use engine::classify::{node_updates, pod_resource, pod_updates};
 use framework::{
     ActionType, ClusterEvent, EventObjects, EventRegistration, EventResource, Node, Object, Plugin,
-    PluginArgs, Pod, QueueingHint,
+    PluginArgs, PluginGates, Pod, QueueingHint,
 };
 use serde_json::{Map, Value, json};
 
+use super::LEVEL;
 use super::compare::{Comparison, Outcome};
 use super::differences;
 use super::setting::{Setting, is_unbuilt};
@@ -79,7 +80,7 @@ fn difference(plugin: &str, case: &Value) -> Option<&'static str> {
 
 /// Returns the plugin as the profile configures it.
 fn plugin(name: &str, profile: &Value) -> Result<Plugin, String> {
-    let registry = plugins::registry();
+    let registry = plugins::registry().with_gates(PluginGates::at(LEVEL));
     let factory = registry.get(name).ok_or_else(|| format!("there is no plugin {name}"))?;
     match arguments(name, profile) {
         Value::Null => factory(&PluginArgs::default()),

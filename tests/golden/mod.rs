@@ -30,6 +30,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use framework::Level;
 use rayon::prelude::*;
 use serde_json::{Value, json};
 
@@ -38,6 +39,9 @@ use corpus::Area;
 
 pub(crate) use corpus::CorpusError;
 pub(crate) use report::Report;
+
+/// The level of the recorded decisions.
+pub(crate) const LEVEL: Level = Level::V1_36;
 
 /// Options of a run.
 #[derive(Debug, Default)]

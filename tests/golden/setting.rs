@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use engine::profile::{PluginRef, Profile, Profiles, SchedulerProfile};
-use framework::ExtensionPoint;
+use framework::{ExtensionPoint, PluginGates};
 use plugins::catalogue;
 use serde_json::Value;
+
+use super::LEVEL;
 
 /// Name of the default profile.
 pub(crate) const DEFAULT_SCHEDULER: &str = "default-scheduler";
@@ -34,7 +36,7 @@ impl Setting {
         if profile.scheduler_name.is_empty() {
             profile.scheduler_name = DEFAULT_SCHEDULER.to_owned();
         }
-        let registry = plugins::registry();
+        let registry = plugins::registry().with_gates(PluginGates::at(LEVEL));
         let mut defaults: Vec<PluginRef> = catalogue::defaults()
             .map(|entry| PluginRef::new(entry.name, entry.default_weight))
             .collect();

@@ -22,15 +22,16 @@ mod versions;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use framework::Level;
+
 pub(crate) use authentication::AuthenticationFlags;
 pub(crate) use authorization::AuthorizationFlags;
 pub(crate) use leader_election::LeaderElectionFlags;
 pub(crate) use logs::LogFlags;
 pub(crate) use metrics::MetricsFlags;
 pub(crate) use serving::ServingFlags;
-pub(crate) use versions::{VersionError, VersionRequest};
+pub(crate) use versions::{VersionFlags, VersionRequest};
 
-use crate::config::gates::GateError;
 use crate::config::{Configuration, Duration, Gates};
 use crate::recorder::RecordingOptions;
 use crate::traces::{TracingConfiguration, TracingError};
@@ -38,7 +39,6 @@ use deprecated::Deprecated;
 use gates::GateSetting;
 use record_limit::RecordLimit;
 use values::Values;
-use versions::VersionFlags;
 
 /// The flags of kube-scheduler, and those of Loadmaster itself.
 #[derive(Debug, Clone, clap::Args)]
@@ -149,21 +149,23 @@ pub(crate) struct Flags {
 }
 
 impl Flags {
-    /// Returns the feature gates.
-    ///
-    /// # Errors
-    /// A gate that does not exist or cannot be set.
-    pub(crate) fn gates(&self) -> Result<Gates, GateError> {
-        let gates = Gates::parse(self.feature_gates.iter().map(GateSetting::as_str))?;
-        Ok(gates.with_group_members_alone(self.schedule_group_members_alone))
-    }
-
-    /// Checks the versions of Kubernetes to behave like.
+    /// Returns the version of Kubernetes to behave like, if it is given.
     ///
     /// # Errors
     /// A version that is not built or not valid.
-    pub(crate) fn check_versions(&self) -> Result<(), VersionError> {
-        self.versions.check()
+    pub(crate) fn level(&self) -> anyhow::Result<Option<Level>> {
+        Ok(self.versions.level()?)
+    }
+
+    /// Returns the feature gates at a level.
+    ///
+    /// # Errors
+    /// A gate that does not exist or cannot be set, or an oldest compatible version that does not go with
+    /// the level.
+    pub(crate) fn gates(&self, level: Level) -> anyhow::Result<Gates> {
+        let gates = self.versions.gates(level)?;
+        let gates = gates.with_flags(self.feature_gates.iter().map(GateSetting::as_str))?;
+        Ok(gates.with_group_members_alone(self.schedule_group_members_alone))
     }
 
     /// Returns every flag with its value in the notation of Go, sorted by name.

@@ -222,9 +222,9 @@ fn kubeconfig_flag_applies_unless_the_file_names_one() {
 fn feature_gates_may_be_repeated() {
     let flags = "--feature-gates=SchedulerPopFromBackoffQ=false,AllBeta=true \
                  --feature-gates=StorageCapacityScoring=true";
-    let gates = parse(flags).gates().unwrap();
+    let gates = parse(flags).gates(Level::V1_36).unwrap();
     assert!(gates.is_on("StorageCapacityScoring") && !gates.is_on("SchedulerPopFromBackoffQ"));
-    assert!(parse("--feature-gates=Nope=true").gates().is_err());
+    assert!(parse("--feature-gates=Nope=true").gates(Level::V1_36).is_err());
 }
 
 #[test]
@@ -303,29 +303,22 @@ fn log_settings_that_do_not_go_together_have_the_error_texts_of_kubernetes() {
 }
 
 #[test]
-fn only_the_behaviour_of_kubernetes_1_36_can_be_emulated() {
-    let check = |line: &str| parse(line).check_versions().map_err(|error| error.to_string());
-    for line in [
-        "",
-        "--emulated-version=1.36",
-        "--emulated-version=kube=1.36",
-        "--emulated-version=v1.36.0 --min-compatibility-version=kube=1.35",
-        "--min-compatibility-version=1.36",
-    ] {
-        assert_eq!(check(line), Ok(()), "{line}");
-    }
-    let only = "only the behaviour of Kubernetes 1.36 is built; omit the flag";
+fn level_is_the_emulated_version() {
+    let level = |line: &str| parse(line).level().map_err(|error| error.to_string());
     for (line, expected) in [
-        ("--emulated-version=kube=1.35", format!("--emulated-version=1.35: {only}")),
-        ("--min-compatibility-version=1.34", format!("--min-compatibility-version=1.34: {only}")),
-        (
-            "--emulated-version=1.30",
-            "emulation version 1.30 is not between [1.33, 1.36.0]".to_owned(),
-        ),
-        (
-            "--min-compatibility-version=1.37",
-            "minCompatibilityVersion version 1.37 is not between [1.33, 1.36]".to_owned(),
-        ),
+        ("", None),
+        ("--emulated-version=1.36", Some(Level::V1_36)),
+        ("--emulated-version=kube=1.37", Some(Level::V1_37)),
+        ("--emulated-version=v1.38.0", Some(Level::V1_38)),
+    ] {
+        assert_eq!(level(line), Ok(expected), "{line}");
+    }
+    let outside = "is not between [1.36, 1.38.0]; omit --emulated-version to follow the version of the API \
+                   server";
+    for (line, expected) in [
+        ("--emulated-version=kube=1.35", format!("emulation version 1.35 {outside}")),
+        ("--emulated-version=1.39", format!("emulation version 1.39 {outside}")),
+        ("--emulated-version=2.36", format!("emulation version 2.36 {outside}")),
         ("--emulated-version=x", "could not parse \"x\" as version".to_owned()),
         ("--emulated-version=1", "illegal version string \"1\"".to_owned()),
         ("--emulated-version=1.36.2", "patch version not allowed, got: kube=1.36.2".to_owned()),
@@ -335,7 +328,30 @@ fn only_the_behaviour_of_kubernetes_1_36_can_be_emulated() {
             "duplicate version flag, kube=1.36 and kube=1.36".to_owned(),
         ),
     ] {
-        assert_eq!(check(line), Err(expected), "{line}");
+        assert_eq!(level(line), Err(expected), "{line}");
+    }
+}
+
+#[test]
+fn oldest_compatible_version_is_at_most_the_level() {
+    let oldest = |line: &str, level| {
+        let gates = parse(line).gates(level).map_err(|error| error.to_string());
+        gates.map(|gates| gates.min_compatibility())
+    };
+    for (line, level, expected) in [
+        ("", Level::V1_36, 35),
+        ("", Level::V1_37, 36),
+        ("--min-compatibility-version=1.33", Level::V1_36, 33),
+        ("--min-compatibility-version=kube=1.37", Level::V1_37, 37),
+    ] {
+        assert_eq!(oldest(line, level), Ok(expected), "{line} at {level}");
+    }
+    for (line, level, version, range) in [
+        ("--min-compatibility-version=1.37", Level::V1_36, "1.37", "[1.33, 1.36]"),
+        ("--min-compatibility-version=1.32", Level::V1_37, "1.32", "[1.33, 1.37]"),
+    ] {
+        let expected = format!("minCompatibilityVersion version {version} is not between {range}");
+        assert_eq!(oldest(line, level), Err(expected), "{line} at {level}");
     }
 }
 

@@ -3,16 +3,16 @@
 use std::fmt;
 use std::str::FromStr;
 
+use framework::Level;
+
 use super::go;
+use crate::config::Gates;
 
 /// The component that a version may name.
 const COMPONENT: &str = "kube";
 
-/// The minor version of Kubernetes whose scheduler this is.
-const MINOR: u32 = 36;
-
-/// The oldest minor version that kube-scheduler 1.36 emulates and is compatible with.
-const OLDEST: u32 = 33;
+/// The oldest minor version of Kubernetes that a scheduler can be compatible with.
+const OLDEST_COMPATIBLE: u32 = 33;
 
 /// What `--version` asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,18 +44,20 @@ impl FromStr for VersionRequest {
 
 /// The versions of Kubernetes to behave like and to be compatible with.
 #[derive(Debug, Clone, clap::Args)]
-pub(super) struct VersionFlags {
-    /// Version of Kubernetes to behave like, as `1.36` or `kube=1.36`; no other one is built
+pub(crate) struct VersionFlags {
+    /// Version of Kubernetes to behave like, as `1.36`, `kube=1.37` or `1.38` (a preview); without it, the version
+    /// of the API server decides between 1.36 and 1.37
     #[arg(long, value_name = "VERSION", value_delimiter = ',')]
     emulated_version: Vec<String>,
 
-    /// Oldest version of Kubernetes to be compatible with, as `1.35` or `kube=1.36`
+    /// Oldest version of Kubernetes to be compatible with, as `1.35` or `kube=1.36`; by default the one before
+    /// the version to behave like
     #[arg(long, value_name = "VERSION", value_delimiter = ',')]
     min_compatibility_version: Vec<String>,
 }
 
-/// A version that Loadmaster does not emulate. Unless the version is merely not built, the texts are
-/// those of Kubernetes.
+/// A version that Loadmaster does not emulate. The texts are those of Kubernetes, with an addition about
+/// what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum VersionError {
     #[error("could not parse {0:?} as version")]
@@ -68,14 +70,17 @@ pub(crate) enum VersionError {
     Component(String),
     #[error("duplicate version flag, {COMPONENT}={0} and {COMPONENT}={1}")]
     Duplicate(Version, Version),
-    #[error("emulation version {0} is not between [1.{OLDEST}, 1.{MINOR}.0]")]
-    NotEmulated(Version),
-    #[error("minCompatibilityVersion version {0} is not between [1.{OLDEST}, 1.{MINOR}]")]
-    NotCompatible(Version),
     #[error(
-        "--{flag}={version}: only the behaviour of Kubernetes 1.{MINOR} is built; omit the flag"
+        "emulation version {0} is not between [{oldest}, {newest}.0]; omit --emulated-version to follow the \
+         version of the API server",
+        oldest = Level::ALL[0],
+        newest = Level::ALL[Level::ALL.len() - 1]
     )]
-    NotBuilt { flag: &'static str, version: Version },
+    NotEmulated(Version),
+    #[error(
+        "minCompatibilityVersion version {version} is not between [1.{OLDEST_COMPATIBLE}, {level}]"
+    )]
+    NotCompatible { version: Version, level: Level },
 }
 
 /// A version of Kubernetes.
@@ -128,28 +133,36 @@ fn version(values: &[String]) -> Result<Option<Version>, VersionError> {
 }
 
 impl VersionFlags {
-    /// Checks that no other behaviour than that of Kubernetes 1.36 is asked for.
-    pub(super) fn check(&self) -> Result<(), VersionError> {
-        if let Some(version) = version(&self.emulated_version)? {
-            match version.minor() {
-                Some(MINOR) => {}
-                Some(OLDEST..MINOR) => {
-                    return Err(VersionError::NotBuilt { flag: "emulated-version", version });
-                }
-                _ => return Err(VersionError::NotEmulated(version)),
-            }
+    /// Returns the level that `--emulated-version` asks for, if it is given.
+    pub(crate) fn level(&self) -> Result<Option<Level>, VersionError> {
+        let Some(version) = version(&self.emulated_version)? else { return Ok(None) };
+        let level = version.minor().and_then(Level::of_minor);
+        level.map(Some).ok_or(VersionError::NotEmulated(version))
+    }
+
+    /// Returns the minor version of the oldest Kubernetes to be compatible with at a level.
+    pub(crate) fn min_compatibility(&self, level: Level) -> Result<u32, VersionError> {
+        let Some(version) = version(&self.min_compatibility_version)? else {
+            return Ok(level.minor() - 1);
+        };
+        match version.minor() {
+            Some(minor) if (OLDEST_COMPATIBLE..=level.minor()).contains(&minor) => Ok(minor),
+            _ => Err(VersionError::NotCompatible { version, level }),
         }
-        if let Some(version) = version(&self.min_compatibility_version)? {
-            match version.minor() {
-                // 1.35 is the default of kube-scheduler.
-                Some(35 | MINOR) => {}
-                Some(OLDEST..MINOR) => {
-                    let flag = "min-compatibility-version";
-                    return Err(VersionError::NotBuilt { flag, version });
-                }
-                _ => return Err(VersionError::NotCompatible(version)),
-            }
-        }
-        Ok(())
+    }
+
+    /// Whether no version is given.
+    pub(crate) const fn are_default(&self) -> bool {
+        self.emulated_version.is_empty() && self.min_compatibility_version.is_empty()
+    }
+
+    /// Returns the level for a command that asks no API server.
+    pub(crate) fn level_or_default(&self) -> Result<Level, VersionError> {
+        Ok(self.level()?.unwrap_or_default())
+    }
+
+    /// Returns the gates of a level with the default values.
+    pub(crate) fn gates(&self, level: Level) -> Result<Gates, VersionError> {
+        Ok(Gates::at(level).with_min_compatibility(self.min_compatibility(level)?))
     }
 }

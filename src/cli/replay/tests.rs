@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use engine::ports::Ports;
 use engine::{Change, EffectKind, Engine, Input};
-use framework::{Answer, Pod};
+use framework::{Answer, Level, Pod};
 use testkit::{node, pod};
 
 use super::*;
@@ -22,6 +22,8 @@ const LATE: usize = 15;
 
 fn setup() -> RecordedSetup {
     RecordedSetup {
+        minor: Level::default().minor(),
+        min_compatibility: None,
         started: "2026-03-01T02:00:00Z".to_owned(),
         host: "host".to_owned(),
         configuration: RecordedSetup::recorded_configuration(&config::defaults(&Gates::default())),

@@ -1,6 +1,8 @@
-//! The feature gates of the other components of Kubernetes 1.36.
+//! The feature gates of the other components of Kubernetes.
 //!
 //! kube-scheduler accepts them too, so one value of `--feature-gates` can be given to every component.
+
+use framework::Level::{V1_37, V1_38};
 
 use super::Stage::{self, Alpha, Beta, Deprecated, Ga};
 use super::{Gate, Support};
@@ -24,7 +26,7 @@ pub(super) const GATES: &[Gate] = &[
     gate("AllowUnsafeMalformedObjectDeletion", Alpha, false),
     gate("AmbientCapabilities", Alpha, false),
     gate("AnonymousAuthConfigurableEndpoints", Ga, true).lock(),
-    gate("AnyVolumeDataSource", Ga, true).lock(),
+    gate("AnyVolumeDataSource", Ga, true).lock().removed_in(V1_37),
     gate("AuthorizeNodeWithSelectors", Ga, true).lock().needs(&["AuthorizeWithSelectors"]),
     gate("AuthorizePodWebsocketUpgradeCreatePermission", Beta, true),
     gate("AuthorizeWithSelectors", Ga, true).lock(),
@@ -106,7 +108,7 @@ pub(super) const GATES: &[Gate] = &[
     gate("LocalStorageCapacityIsolationFSQuotaMonitoring", Beta, false),
     gate("LogarithmicScaleDown", Ga, true).lock(),
     gate("ManifestBasedAdmissionControlConfig", Alpha, false),
-    gate("MatchLabelKeysInPodAffinity", Ga, true).lock(),
+    gate("MatchLabelKeysInPodAffinity", Ga, true).lock().removed_in(V1_38),
     gate("MatchLabelKeysInPodTopologySpreadSelectorMerge", Beta, true)
         .needs(&["MatchLabelKeysInPodTopologySpread"]),
     gate("MaxUnavailableStatefulSet", Beta, false),
@@ -133,7 +135,7 @@ pub(super) const GATES: &[Gate] = &[
     gate("PodLogsQuerySplitStreams", Alpha, false),
     gate("PodObservedGenerationTracking", Ga, true).lock(),
     gate("PodReadyToStartContainersCondition", Beta, true),
-    gate("PodSchedulingReadiness", Ga, true).lock(),
+    gate("PodSchedulingReadiness", Ga, true).lock().removed_in(V1_38),
     gate("PodTopologyLabelsAdmission", Beta, true),
     gate("PodsAPI", Alpha, false),
     gate("PortForwardWebsockets", Beta, true),
@@ -162,7 +164,7 @@ pub(super) const GATES: &[Gate] = &[
     gate("SELinuxMount", Beta, false),
     gate("SELinuxMountReadWriteOncePod", Ga, true).lock(),
     gate("SeparateCacheWatchRPC", Deprecated, false).lock(),
-    gate("SeparateTaintEvictionController", Ga, true).lock(),
+    gate("SeparateTaintEvictionController", Ga, true).lock().removed_in(V1_38),
     gate("ServiceAccountNodeAudienceRestriction", Beta, true),
     gate("ServiceAccountTokenJTI", Ga, true).lock(),
     gate("ServiceAccountTokenNodeBinding", Ga, true)

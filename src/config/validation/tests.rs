@@ -1,12 +1,14 @@
 //! Invalid values and their errors.
 
+use framework::Level;
+
 use super::*;
 use crate::config::{ConfigError, load};
 
 const HEAD: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
 
 fn complaints(body: &str, gates: &str) -> Vec<String> {
-    let gates = Gates::parse([gates]).unwrap();
+    let gates = Gates::at(Level::V1_36).with_flags([gates]).unwrap();
     match load(&format!("{HEAD}{body}"), &gates) {
         Ok(_) => Vec::new(),
         Err(ConfigError::Invalid(errors)) => errors.iter().map(ToString::to_string).collect(),

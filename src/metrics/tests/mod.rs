@@ -12,7 +12,7 @@ use engine::ports::{Count, Probe, Span};
 use engine::record::Choice;
 use framework::{
     ActionType, ClusterEvent, Code, Counter, CounterVec, EventResource, ExtensionPoint, GaugeVec,
-    HistogramVec, PluginName, PodKey, QueueTimes,
+    HistogramVec, Level, PluginName, PodKey, QueueTimes,
 };
 use testkit::pod;
 
@@ -306,9 +306,13 @@ fn plugin_metrics_with_invalid_or_conflicting_labels_are_rejected() {
 
 #[test]
 fn first_build_info_has_the_kubernetes_version() {
-    let text = Metrics::new().render();
+    let metrics = Metrics::new();
+    metrics.set_features(&Gates::at(Level::V1_36));
+    let text = metrics.render();
     assert!(text.contains("git_version=\"v1.36.0+loadmaster-"), "{text}");
     assert!(text.contains(r#"major="1",minor="36""#), "{text}");
+    let expected = r#"binary="1.37",component="kube",emulation="1.36",min_compat="1.35"} 1"#;
+    assert!(text.contains(expected) && !text.contains(r#"emulation="1.37""#), "{text}");
 }
 
 #[test]

@@ -19,6 +19,7 @@ use self::role_loop::RoleLoop;
 use super::connect::{report_outages, wait_for_api_server};
 use super::leader_election::{LeaseWatch, new_election};
 use super::sender::Sender;
+use super::served_versions::choose_versions;
 use super::{Setup, already, recorder_options, seed_of, until_ended, watch};
 use crate::api_client::ApiClient;
 use crate::clock::Clock;
@@ -92,10 +93,11 @@ where
     let outages = report_outages(write_client.clone(), setup.server_status.clone());
     tasks.spawn("the report of outages", outages);
     tokio::select! {
-        connected = wait_for_api_server(&read_client, &server) => connected?,
+        connected = wait_for_api_server(&read_client, &server, &setup.followed) => connected?,
         failed = tasks.failure() => return Err(failed.into()),
         () = stop.cancelled() => return Ok(()),
     }
+    choose_versions(&read_client, &mut sources.kinds).await;
     let (events, received) = setup.channel;
     let parts = RoleParts {
         engine,

@@ -6,14 +6,17 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 
-use crate::Plugin;
+use crate::{Behaviours, Level, Plugin};
 
 /// The name of a plugin, as profiles, statuses and metrics use it.
 pub type PluginName = Arc<str>;
 
-/// The feature gates that in-tree plugins read, in addition to their arguments, and a flag of the command line.
+/// The level that is followed, the feature gates that in-tree plugins read in addition to their
+/// arguments, and a flag of the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PluginGates {
+    /// The version of Kubernetes that is followed.
+    pub level: Level,
     /// TaintTolerationComparisonOperators: tolerations with `Lt` and `Gt` compare numbers.
     pub toleration_comparison: bool,
     /// VolumeLimitScaling: a node without a CSI driver that says so takes no pod with its volumes.
@@ -30,29 +33,42 @@ pub struct PluginGates {
     pub prioritized_list: bool,
     /// DRAExtendedResource: devices provide extended resources.
     pub extended_resources: bool,
+    /// DRAFractionalCapacityRange: ranges of consumable capacity have fractions.
+    pub fractional_capacity_range: bool,
     /// `--schedule-group-members-alone`: profiles without a plugin for groups do not gate the pods of groups.
     pub group_members_alone: bool,
 }
 
 impl PluginGates {
-    /// The defaults of Kubernetes 1.36.
-    pub const DEFAULT: Self = Self {
-        toleration_comparison: false,
-        volume_limit_scaling: false,
-        device_taint_rules: false,
-        device_taints: true,
-        partitionable_devices: true,
-        consumable_capacity: true,
-        prioritized_list: true,
-        extended_resources: true,
-        group_members_alone: false,
-    };
+    /// Returns the defaults of a level.
+    pub const fn at(level: Level) -> Self {
+        let since_1_37 = level.is_at_least(Level::V1_37);
+        Self {
+            level,
+            toleration_comparison: false,
+            volume_limit_scaling: since_1_37,
+            device_taint_rules: since_1_37,
+            device_taints: true,
+            partitionable_devices: true,
+            consumable_capacity: true,
+            prioritized_list: true,
+            extended_resources: true,
+            // Its default also depends on the oldest version that the scheduler is compatible with.
+            fractional_capacity_range: level.is_at_least(Level::V1_38),
+            group_members_alone: false,
+        }
+    }
+
+    /// Returns the behaviours of the level.
+    pub const fn behaviours(&self) -> Behaviours {
+        Behaviours::of(self.level)
+    }
 }
 
-/// The defaults of Kubernetes 1.36.
+/// The defaults of the default level.
 impl Default for PluginGates {
     fn default() -> Self {
-        Self::DEFAULT
+        Self::at(Level::default())
     }
 }
 
@@ -65,8 +81,8 @@ pub struct PluginArgs {
 
 impl PluginArgs {
     /// Wraps the arguments given in the configuration.
-    pub const fn new(args: serde_json::Value) -> Self {
-        Self { given: Some(args), gates: PluginGates::DEFAULT }
+    pub fn new(args: serde_json::Value) -> Self {
+        Self { given: Some(args), gates: PluginGates::default() }
     }
 
     /// Returns the arguments with these feature gates.
