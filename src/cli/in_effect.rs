@@ -34,25 +34,6 @@ pub(super) fn configuration(
     Ok(config)
 }
 
-/// Returns the path of the kubeconfig, which no level changes; empty for none. The configuration is not
-/// validated.
-///
-/// # Errors
-/// The configuration file cannot be read or decoded.
-pub(super) fn kubeconfig(flags: &Flags) -> anyhow::Result<String> {
-    let mut config = match &flags.config {
-        None => config::defaults(&Gates::default()),
-        Some(path) => {
-            let text = super::config::read(path)?;
-            let decoded = config::decode(&text, &Gates::default());
-            let decoded = decoded.map_err(|error| with_hint(error, &text));
-            decoded.with_context(|| path.display().to_string())?.in_effect()
-        }
-    };
-    flags.apply(&mut config);
-    Ok(config.client_connection.kubeconfig)
-}
-
 fn load(path: &Path, gates: &Gates) -> anyhow::Result<Loaded> {
     let text = super::config::read(path)?;
     let loaded = config::load(&text, gates).map_err(|error| with_hint(error, &text));

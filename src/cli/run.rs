@@ -29,7 +29,7 @@ use crate::http::{self, Access, AccessError, App, ExplainPod, Explainer, Health,
 use crate::logs::{self, Streams, Verbosity};
 use crate::metrics::Metrics;
 use crate::observer::MetricsObserver;
-use crate::runtime::{self, Followed, Setup};
+use crate::runtime::{self, Followed, OtherLevel, Setup};
 use crate::scheduling_loop::{EventSender, channel, role_channel};
 use crate::supercluster::agent::{self, AgentPipelines, AgentShell};
 use crate::supercluster::scheduler::{self, ClustersFile, SchedulerShell};
@@ -66,8 +66,19 @@ pub(super) fn run(
     let verbosity = logs::init(&options)?;
     logs::log_panics();
     let log = Log { verbosity, streams: options.streams, flush_frequency: options.flush_frequency };
-    let outcome =
-        asked.and_then(|asked| serve(flags, asked, role(flags, pipelines)?, registry, &log));
+    let outcome = asked.and_then(|asked| {
+        let mut chosen = asked.map(Followed::by_flag);
+        loop {
+            let ended = serve(flags, chosen, role(flags, pipelines)?, registry.clone(), &log);
+            match ended.as_ref().err().and_then(|error| error.downcast_ref::<OtherLevel>()) {
+                Some(other) => {
+                    warn!("{other}");
+                    chosen = Some(other.followed.clone());
+                }
+                None => return ended,
+            }
+        }
+    });
     if let Err(failure) = &outcome {
         error!(err = format!("{failure:#}"), "command failed");
     }
@@ -95,23 +106,20 @@ fn possible_gates(flags: &Flags, asked: Option<Level>) -> anyhow::Result<Gates> 
     Err(first_error.unwrap_or_else(|| anyhow!("no version of Kubernetes is released")))
 }
 
-/// Returns the level that is asked for, or the one that the API server chooses.
+/// Returns the level that is chosen already, or the one that the API server chooses.
 ///
 /// # Errors
-/// There are no credentials for the API server.
+/// The credentials cannot be used.
 async fn follow(
-    flags: &Flags,
-    asked: Option<Level>,
+    credentials: &Credentials,
+    chosen: Option<Followed>,
     metrics: &Metrics,
 ) -> anyhow::Result<Followed> {
-    let followed = match asked {
-        Some(level) => Followed::by_flag(level),
+    let followed = match chosen {
+        Some(followed) => followed,
         None => {
-            let kubeconfig = in_effect::kubeconfig(flags)?;
-            let kubeconfig = (!kubeconfig.is_empty()).then(|| Path::new(&kubeconfig));
-            let credentials = Credentials::load(kubeconfig, flags.master.as_deref()).await?;
             let status = Arc::default();
-            let client = ApiClient::new(&credentials, "scheduler", metrics.rest_client(), status)?;
+            let client = ApiClient::new(credentials, "scheduler", metrics.rest_client(), status)?;
             Followed::ask(&client).await
         }
     };
@@ -246,7 +254,7 @@ impl<'a> Running<'a> {
 
 fn serve(
     flags: &Flags,
-    asked: Option<Level>,
+    chosen: Option<Followed>,
     role: Role,
     registry: Registry,
     log: &Log,
@@ -266,14 +274,16 @@ fn serve(
     if let Some(warning) = role.not_traced().filter(|_| tracing.take().is_some()) {
         warn!("{warning}");
     }
-    possible_gates(flags, asked)?;
+    let possible = possible_gates(flags, chosen.as_ref().map(|chosen| chosen.level))?;
+    for notice in possible.notices() {
+        info!(featureGate = notice.gate, value = notice.value, "{}", notice.text);
+    }
+    possible.check_built()?;
+    let selection = flags.metrics.selection()?;
+    let config = configuration(flags, &role, &possible)?;
     if let Some(path) = &flags.write_config_to {
-        // No API server is asked.
-        let level = asked.unwrap_or_default();
-        let config = configuration(flags, &role, &gates(flags, level)?)?;
         return write(&config, path, &registry);
     }
-    let selection = flags.metrics.selection()?;
     let listener = flags.serving.serving().map(http::bind).transpose()?;
     // In addition to the thread of the scheduling loop. More I/O threads would mostly wake each
     // other (docs/benchmarks.md).
@@ -281,12 +291,23 @@ fn serve(
     let runtime = runtime.context("cannot start the runtime")?;
     let outcome = runtime.block_on(async {
         let metrics = Arc::new(Metrics::with_selection(selection));
-        let followed = follow(flags, asked, &metrics).await?;
-        let gates = &gates(flags, followed.level)?;
-        let config = configuration(flags, &role, gates)?;
         let kubeconfig = &config.client_connection.kubeconfig;
         let kubeconfig = (!kubeconfig.is_empty()).then(|| Path::new(kubeconfig));
         let credentials = Credentials::load(kubeconfig, flags.master.as_deref()).await?;
+        let followed = follow(&credentials, chosen, &metrics).await?;
+        let (gates, config) = if followed.level == possible.level() {
+            (possible, config)
+        } else {
+            let gates = flags.gates(followed.level)?;
+            gates.check_built()?;
+            let config = configuration(flags, &role, &gates)?;
+            (gates, config)
+        };
+        let gates = &gates;
+        debug!(
+            config = config::to_yaml(&config::redacted(config.to_value())),
+            "Using component config"
+        );
         let leader_elect = config.leader_election.leader_elect;
         let health = if leader_elect { Health::with_leader_election() } else { Health::default() };
         let health = Arc::new(health);
@@ -399,27 +420,13 @@ fn serve(
     outcome
 }
 
-/// Returns the feature gates at a level, and logs remarks about them.
+/// Returns the configuration of a role.
 ///
 /// # Errors
-/// A gate is not valid, or its feature is not built.
-fn gates(flags: &Flags, level: Level) -> anyhow::Result<Gates> {
-    let gates = flags.gates(level)?;
-    for notice in gates.notices() {
-        info!(featureGate = notice.gate, value = notice.value, "{}", notice.text);
-    }
-    gates.check_built()?;
-    Ok(gates)
-}
-
-/// Returns the configuration of a role, and logs it.
+/// The file cannot be read, or a value is invalid.
 fn configuration(flags: &Flags, role: &Role, gates: &Gates) -> anyhow::Result<Configuration> {
     let mut config = in_effect::configuration(flags, gates, |config| role.set_defaults(config))?;
     role.apply(&mut config, gates)?;
-    debug!(
-        config = config::to_yaml(&config::redacted(config.to_value())),
-        "Using component config"
-    );
     Ok(config)
 }
 

@@ -96,17 +96,9 @@ impl Loaded {
 /// # Errors
 /// The text cannot be decoded, or values are invalid.
 pub fn load(text: &str, gates: &Gates) -> Result<Loaded, ConfigError> {
-    let loaded = decode(text, gates)?;
+    let loaded = Loaded::of(scheme::decode(text)?, gates);
     validation::validate(&loaded.config, gates)?;
     Ok(loaded)
-}
-
-/// Decodes a configuration in YAML or JSON and fills in defaults.
-///
-/// # Errors
-/// The text cannot be decoded.
-pub fn decode(text: &str, gates: &Gates) -> Result<Loaded, ConfigError> {
-    Ok(Loaded::of(scheme::decode(text)?, gates))
 }
 
 /// Validates a configuration in effect, for example after flags changed it.

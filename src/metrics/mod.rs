@@ -64,6 +64,9 @@ const EVALUATED: [ExtensionPoint; 4] = [
     ExtensionPoint::Score,
 ];
 
+/// The type of an entity in a queue.
+const POD: &str = "pod";
+
 /// The number of pods without a node, by queue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pending {
@@ -320,6 +323,9 @@ impl Metrics {
             ("gated", gated),
         ];
         set_sizes(&self.queues.pending, sizes);
+        for (queue, size) in sizes {
+            self.queues.entities.with_label_values(&[queue, POD]).set(gauge(size));
+        }
     }
 
     /// Sets `cache_size`.

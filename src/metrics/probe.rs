@@ -12,8 +12,8 @@ use plugins::{default_preemption, volume_binding};
 use prometheus::{Gauge, Histogram, IntCounter};
 use tracing::error;
 
-use super::scheduler::{Attempts, Plugins};
-use super::{EVALUATED, Metrics, unix_time};
+use super::scheduler::{Attempts, Plugins, Queues};
+use super::{EVALUATED, Metrics, POD, unix_time};
 
 /// Calls of single plugins are timed in every tenth attempt, as in kube-scheduler.
 const SAMPLING: u64 = 10;
@@ -38,7 +38,8 @@ pub struct EngineProbe {
     current: usize,
     hints: Children<(PluginName, ClusterEvent, Code), Histogram>,
     events: Children<ClusterEvent, Histogram>,
-    incoming: Children<(&'static str, String), IntCounter>,
+    pod_events: Children<String, Histogram>,
+    incoming: Children<(&'static str, String), [IntCounter; 2]>,
     binding_errors: Children<String, IntCounter>,
     api_calls: Children<(&'static str, Code), ApiCall>,
     last_attempt: Option<Gauge>,
@@ -63,6 +64,7 @@ impl EngineProbe {
             current: 0,
             hints: Children::default(),
             events: Children::default(),
+            pod_events: Children::default(),
             incoming: Children::default(),
             binding_errors: Children::default(),
             api_calls: Children::default(),
@@ -155,6 +157,15 @@ impl EngineProbe {
         self.events.get(|known| known == event, make).observe(began.elapsed().as_secs_f64());
     }
 
+    /// Measures an event of a pod without a node.
+    fn pod_event_handled(&mut self, label: &str) {
+        let Some(began) = self.open.last().copied().flatten() else { return };
+        let family = &self.metrics.attempts.event_handling;
+        let make = || (label.to_owned(), family.with_label_values(&[label]));
+        let known = self.pod_events.get(|known| known == label, make);
+        known.observe(began.elapsed().as_secs_f64());
+    }
+
     fn volume_error(&self, point: Point) {
         let operation = match point {
             Point::Extension(ExtensionPoint::Filter) => "predicate",
@@ -186,10 +197,18 @@ impl EngineProbe {
         self.api_calls.get(|known| *known == key, make)
     }
 
-    fn incoming(&mut self, queue: &'static str, event: &str) -> &IntCounter {
-        let family = &self.metrics.queues.incoming;
-        let make = || ((queue, event.to_owned()), family.with_label_values(&[queue, event]));
-        self.incoming.get(|known| known.1 == event && known.0 == queue, make)
+    /// Counts a pod that entered a queue, which is an entity, too.
+    fn incoming(&mut self, queue: &'static str, event: &str) {
+        let Queues { incoming, incoming_entities, .. } = &self.metrics.queues;
+        let make = || {
+            let counters = [
+                incoming.with_label_values(&[queue, event]),
+                incoming_entities.with_label_values(&[queue, event, POD]),
+            ];
+            ((queue, event.to_owned()), counters)
+        };
+        let known = self.incoming.get(|known| known.1 == event && known.0 == queue, make);
+        known.iter().for_each(IntCounter::inc);
     }
 }
 
@@ -234,7 +253,8 @@ impl Probe for EngineProbe {
         let Metrics { attempts: family, plugins, bindings, engine, .. } = &*self.metrics;
         match count {
             Count::Event(event) => self.event_handled(event),
-            Count::Incoming { queue, event } => self.incoming(queue, event).inc(),
+            Count::PodEvent(label) => self.pod_event_handled(label),
+            Count::Incoming { queue, event } => self.incoming(queue, event),
             Count::Attempt { result, profile } => {
                 self.enter(profile);
                 self.profiles[self.current].attempts(result, &self.metrics.attempts).inc();

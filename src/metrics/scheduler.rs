@@ -116,9 +116,10 @@ impl Attempts {
             eviction_duration: table.histograms(Declaration {
                 name: "scheduler_preemption_goroutines_duration_seconds",
                 labels: &["result"],
-                help: "Time from the start of a preemption to the answer to its last eviction.",
+                help: "Time from the start of a preemption to the answer to its last eviction. \
+                       Deprecated in Kubernetes 1.37.",
                 page: "the time until the last eviction is answered; kube-scheduler reports about \
-                       0",
+                       0. Deprecated since 1.37",
                 ..ALPHA
             }, buckets::pod()),
             last_attempt: table.timestamps(Declaration {
@@ -161,6 +162,8 @@ impl Attempts {
 pub(super) struct Queues {
     pub(super) pending: IntGaugeVec,
     pub(super) incoming: IntCounterVec,
+    pub(super) entities: IntGaugeVec,
+    pub(super) incoming_entities: IntCounterVec,
     pub(super) unschedulable: IntGaugeVec,
     pub(super) in_flight: IntGaugeVec,
     pub(super) oldest: GaugeVec,
@@ -183,6 +186,22 @@ impl Queues {
                 labels: &["queue", "event"],
                 help: "Pods that entered a queue, by queue and event.",
                 ..STABLE
+            }),
+            entities: table.gauges(Declaration {
+                name: "scheduler_queued_entities",
+                labels: &["queue", "type"],
+                help: "Entities that wait, by queue. Every entity is a pod.",
+                page: "the same as `scheduler_pending_pods`: no entity is a group. kube-scheduler has \
+                       the metric since 1.37",
+                ..ALPHA
+            }),
+            incoming_entities: table.counters(Declaration {
+                name: "scheduler_queue_incoming_entities_total",
+                labels: &["queue", "event", "type"],
+                help: "Entities that entered a queue, by queue and event. Every entity is a pod.",
+                page: "the same as `scheduler_queue_incoming_pods_total`: no entity is a group. \
+                       kube-scheduler has the metric since 1.37",
+                ..ALPHA
             }),
             unschedulable: table.gauges(Declaration {
                 name: "scheduler_unschedulable_pods",

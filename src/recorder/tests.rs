@@ -11,7 +11,7 @@ use super::*;
 use crate::config::{self, Gates};
 
 fn setup() -> RecordedSetup {
-    let mut config = config::defaults(&Gates::default());
+    let mut config = config::defaults(&Gates::at(Level::V1_36));
     config.client_connection.kubeconfig = "/secret/place".to_owned();
     RecordedSetup {
         minor: Level::V1_36.minor(),

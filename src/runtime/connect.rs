@@ -32,7 +32,7 @@ pub(super) async fn wait_for_api_server(
             Ok(version) => {
                 info!(server, version = version.git_version, "Connected to the API server");
                 check_version(server, &version)?;
-                return followed.compare(server, &version);
+                return Ok(followed.compare(server, &version)?);
             }
             Err(VersionError::Withheld(status)) => {
                 let status = status.as_u16();

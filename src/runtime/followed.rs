@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use anyhow::bail;
 use framework::Level;
 use serde_json::{Value, json};
+use thiserror::Error;
 use tracing::{info, warn};
 
 use crate::api_client::{ApiClient, Version, VersionError};
 use crate::config::Gates;
 
 /// Time that the API server gets to tell its version, before the scheduler starts without it.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Delay between two requests for the version.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
@@ -33,6 +33,21 @@ pub enum ChosenBy {
     Server(String),
     /// No API server told its version, so that it is the default level; the text says why.
     Default(String),
+}
+
+/// The level was chosen without the API server, which chooses another one.
+#[derive(Debug, Error)]
+#[error(
+    "{server} runs Kubernetes {version}, and level {} was followed because {reason}: starting again at level {}",
+    Level::default(),
+    followed.level
+)]
+pub struct OtherLevel {
+    server: String,
+    version: String,
+    reason: String,
+    /// The level that the server chooses.
+    pub followed: Followed,
 }
 
 /// The default level, chosen without an API server.
@@ -126,17 +141,19 @@ impl Followed {
     ///
     /// # Errors
     /// The level was chosen without the server, which chooses another one.
-    pub(super) fn compare(&self, server: &str, version: &Version) -> anyhow::Result<()> {
+    pub(super) fn compare(&self, server: &str, version: &Version) -> Result<(), OtherLevel> {
         let Some(minor) = version.minor() else { return Ok(()) };
         let (level, git_version) = (self.level, &version.git_version);
         let by_server = Level::of_server(minor);
         if let ChosenBy::Default(reason) = &self.chosen_by
             && by_server != level
         {
-            bail!(
-                "{server} runs Kubernetes {git_version}, and level {level} is followed because {reason}: \
-                 a restart follows level {by_server}"
-            );
+            return Err(OtherLevel {
+                server: server.to_owned(),
+                version: git_version.clone(),
+                reason: reason.clone(),
+                followed: Self::by_server(version),
+            });
         }
         let newest = Level::ALL[Level::ALL.len() - 1];
         if minor > newest.minor() {
@@ -206,12 +223,13 @@ mod tests {
     }
 
     #[test]
-    fn default_level_that_the_server_would_not_choose_ends_the_process_with_a_reason() {
-        let unasked = Followed::by_default("the API server did not answer within 10 s".to_owned());
-        let error = unasked.compare("s", &version("v1.36.2")).unwrap_err().to_string();
-        let expected = "s runs Kubernetes v1.36.2, and level 1.37 is followed because the API server did not \
-             answer within 10 s: a restart follows level 1.36";
-        assert_eq!(error, expected);
+    fn default_level_gives_way_to_the_level_of_the_server() {
+        let unasked = Followed::by_default("the API server did not answer within 5 s".to_owned());
+        let error = unasked.compare("s", &version("v1.36.2")).unwrap_err();
+        assert_eq!(error.followed, Followed::by_server(&version("v1.36.2")));
+        let expected = "s runs Kubernetes v1.36.2, and level 1.37 was followed because the API server did not \
+             answer within 5 s: starting again at level 1.36";
+        assert_eq!(error.to_string(), expected);
         assert!(unasked.compare("s", &version("v1.37.3")).is_ok());
     }
 

@@ -39,6 +39,7 @@ pub(crate) fn new_election(
         lease_duration: election.lease_duration.to_std(),
         renew_deadline: election.renew_deadline.to_std(),
         retry_period: election.retry_period.to_std(),
+        level: Some(config.plugin_gates.level.to_string()),
     };
     let elector = LeaderElector::new(settings, seed).context("couldn't create leader elector")?;
     let first = config.profiles.first();
@@ -142,6 +143,7 @@ mod tests {
             lease_duration: Duration::from_secs(15),
             renew_deadline: Duration::from_secs(10),
             retry_period: Duration::from_secs(2),
+            level: None,
         };
         for (longest, expected) in [(0, false), (8, false), (9, true), (11, true)] {
             assert_eq!(may_lose_lease(Duration::from_secs(longest), &settings), expected);

@@ -53,7 +53,7 @@ use crate::scheduling_loop::{
 use crate::supervision::{TaskFailed, Tasks};
 use crate::wire::{Decoder, WatchedKind, Whole, feeds, watched_kinds};
 
-pub use self::followed::{ChosenBy, Followed};
+pub use self::followed::{ChosenBy, Followed, OtherLevel};
 pub(crate) use self::leader_election::identity;
 pub use self::role::{Role, RoleParts, Watches, run_role};
 pub(crate) use self::sender::within;

@@ -77,10 +77,18 @@ fn invalid_gates_and_versions_are_logged() {
             "--feature-gates=NodeSwap=false",
             "cannot set feature gate NodeSwap to false, feature is locked to true",
         ),
-        ("--emulated-version=1.30", "emulation version 1.30 is not between [1.33, 1.36.0]"),
+        (
+            "--emulated-version=1.30",
+            "emulation version 1.30 is not between [1.36, 1.38.0]; omit --emulated-version to follow the \
+             version of the API server",
+        ),
+        (
+            "--emulated-version=1.37 --feature-gates=GangScheduling=true",
+            "unrecognized feature gate: GangScheduling (it exists at level 1.36, and level 1.37 is followed)",
+        ),
     ];
-    for (flag, expected) in rows {
-        assert_eq!(failure(&[flag]), expected);
+    for (flags, expected) in rows {
+        assert_eq!(failure(&flags.split(' ').collect::<Vec<_>>()), expected);
     }
 }
 
@@ -139,7 +147,7 @@ fn version_is_printed() {
     let text = loadmaster(&["--version"]).text();
     assert_eq!(text, format!("loadmaster {}\n", env!("CARGO_PKG_VERSION")));
     let text = loadmaster(&["--version=raw"]).text();
-    assert!(text.contains("\nkubernetes: 1.36\nplatform: linux/"), "{text}");
+    assert!(text.contains("\nkubernetes: 1.37\nplatform: linux/"), "{text}");
     let expected = format!(
         "Error: invalid argument \"v1.36.2\" for \"--version\" flag: the reported version cannot be \
          replaced: Loadmaster reports {}",

@@ -27,6 +27,8 @@ struct Recorded {
 impl Recorded {
     fn start(seed: u64) -> Self {
         let setup = RecordedSetup {
+            minor: framework::Level::default().minor(),
+            min_compatibility: None,
             started: START.to_owned(),
             host: "test".to_owned(),
             configuration: RecordedSetup::recorded_configuration(&config::defaults(

@@ -5,8 +5,8 @@ use framework::ExtensionPoint;
 use loadmaster::config::{self, ConfigError, Configuration, Gates};
 use serde_json::{Map, Value, json};
 
-use super::LEVEL;
 use super::compare::{Comparison, Outcome};
+use super::level_of;
 
 /// Fields of a case in addition to its input.
 const OUTPUTS: [&str; 7] =
@@ -15,7 +15,7 @@ const OUTPUTS: [&str; 7] =
 /// Runs a case.
 pub(crate) fn run(case: &Value) -> Outcome {
     let text = case["in"].as_str().unwrap_or_default();
-    let actual = match config::load(text, &Gates::at(LEVEL)) {
+    let actual = match config::load(text, &Gates::at(level_of(case))) {
         Ok(loaded) => completed(&loaded.config),
         Err(error) => refused(&error),
     };

@@ -10,9 +10,9 @@ use framework::{
 };
 use serde_json::{Map, Value, json};
 
-use super::LEVEL;
 use super::compare::{Comparison, Outcome};
 use super::differences;
+use super::level_of;
 use super::setting::{Setting, is_unbuilt};
 use super::world::{self, World};
 
@@ -34,8 +34,8 @@ fn hint(case: &Value) -> Result<Outcome, String> {
     if is_unbuilt(name) {
         return Ok(Outcome::deferred(name));
     }
-    let setting = Setting::of(&case["profile"])?;
-    let plugin = plugin(name, &case["profile"])?;
+    let setting = Setting::of(case)?;
+    let plugin = plugin(name, case)?;
     let mut world = World::new(&setting);
     world.apply_all(&case["objects"])?;
     let waiting = world::pod(&case["pod"])?;
@@ -79,13 +79,15 @@ fn difference(plugin: &str, case: &Value) -> Option<&'static str> {
 }
 
 /// Returns the plugin as the profile configures it.
-fn plugin(name: &str, profile: &Value) -> Result<Plugin, String> {
-    let registry = plugins::registry().with_gates(PluginGates::at(LEVEL));
+fn plugin(name: &str, case: &Value) -> Result<Plugin, String> {
+    let gates = PluginGates::at(level_of(case));
+    let registry = plugins::registry();
     let factory = registry.get(name).ok_or_else(|| format!("there is no plugin {name}"))?;
-    match arguments(name, profile) {
-        Value::Null => factory(&PluginArgs::default()),
-        given => factory(&PluginArgs::new(given.clone())),
-    }
+    let args = match arguments(name, &case["profile"]) {
+        Value::Null => PluginArgs::default(),
+        given => PluginArgs::new(given.clone()),
+    };
+    factory(&args.with_gates(gates))
 }
 
 /// Returns the arguments in the profile; null if there are none.
@@ -167,7 +169,8 @@ fn events_to_register(case: &Value) -> Result<Outcome, String> {
     let mut on_purpose = BTreeSet::new();
     let recorded = &case["eventsToRegister"];
     for entry in plugins::catalogue::ALL.iter().filter(|entry| entry.is_built()) {
-        let events = plugin(entry.name, &Value::Null)?.events.unwrap_or_default();
+        let of_level = json!({ "level": case["level"] });
+        let events = plugin(entry.name, &of_level)?.events.unwrap_or_default();
         let own: BTreeSet<Told> = events.iter().flat_map(told).collect();
         let wanted: BTreeSet<Told> = recorded_events(&recorded[entry.name]).collect();
         if !recorded.is_null() {

@@ -42,7 +42,7 @@ fn replay_ranked(
     set_form: &[Value],
     comparison: &mut Comparison,
 ) -> Result<u64, String> {
-    let mut world = World::ranked(&Setting::of(&case["profile"])?);
+    let mut world = World::ranked(&Setting::of(case)?);
     world.apply_all(&case["objects"])?;
     let mut decided = 0;
     for step in steps(case) {
@@ -77,7 +77,7 @@ fn replay(
     form_name: &str,
     comparison: &mut Comparison,
 ) -> Result<Vec<Value>, String> {
-    let setting = Setting::of(&case["profile"])?;
+    let setting = Setting::of(case)?;
     let mut world = World::new(&setting);
     world.apply_all(&case["objects"])?;
     let mut decided = Vec::new();

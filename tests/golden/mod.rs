@@ -43,6 +43,15 @@ pub(crate) use report::Report;
 /// The level of the recorded decisions.
 pub(crate) const LEVEL: Level = Level::V1_36;
 
+/// The field of a case with the level at which it runs; without it, that of the recording.
+const LEVEL_FIELD: &str = "level";
+
+/// Returns the level at which a case runs.
+pub(crate) fn level_of(case: &Value) -> Level {
+    let minor = case[LEVEL_FIELD].as_u64().and_then(|minor| u32::try_from(minor).ok());
+    minor.and_then(Level::of_minor).unwrap_or(LEVEL)
+}
+
 /// Options of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Options {

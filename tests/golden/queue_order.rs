@@ -11,6 +11,7 @@ use testkit::HandleParts;
 
 use super::compare::{Comparison, Outcome};
 use super::decision;
+use super::level_of;
 use super::setting::{DEFAULT_SCHEDULER, Setting, is_unbuilt};
 use super::world::{self, World};
 
@@ -38,7 +39,7 @@ fn against(case: &Value, key: &str, computed: Value) -> Outcome {
 }
 
 fn active_order(case: &Value) -> Result<Value, String> {
-    let setting = Setting::of(&Value::Null)?;
+    let setting = Setting::of_level(level_of(case), &Value::Null)?;
     let mut queue = QueueOf::new(QueueConfig::default(), &setting.profiles);
     for entry in list(&case["pods"]) {
         let (pod, timestamp) = (pod(entry), time(&entry["timestamp"])?);
@@ -48,7 +49,7 @@ fn active_order(case: &Value) -> Result<Value, String> {
 }
 
 fn backoff_order(case: &Value) -> Result<Value, String> {
-    let setting = Setting::of(&Value::Null)?;
+    let setting = Setting::of_level(level_of(case), &Value::Null)?;
     let Backoff { initial, max } = backoff(case);
     let config =
         QueueConfig { initial_backoff: initial, max_backoff: max, ..QueueConfig::default() };
@@ -87,7 +88,7 @@ fn backoff_expiry(case: &Value) -> Result<Value, String> {
 }
 
 fn pre_enqueue(case: &Value) -> Result<Outcome, String> {
-    let setting = Setting::of(&case["profile"])?;
+    let setting = Setting::of(case)?;
     let mut world = World::new(&setting);
     world.apply_all(&case["objects"])?;
     let pod = world::pod(&case["pod"])?;

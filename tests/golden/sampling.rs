@@ -29,7 +29,7 @@ pub(crate) fn run(case: &Value) -> Outcome {
 }
 
 fn search(case: &Value, form: Form) -> Result<Value, String> {
-    let setting = Setting::of(&case["profile"])?;
+    let setting = Setting::of(case)?;
     let global = case["percentageOfNodesToScore"].as_i64().unwrap_or(0);
     let global = i32::try_from(global).map_err(|error| error.to_string())?;
     let profile = setting.profiles.get(DEFAULT_SCHEDULER);

@@ -20,7 +20,7 @@ pub(crate) fn run(case: &Value) -> Outcome {
 }
 
 fn decide(case: &Value) -> Result<Outcome, String> {
-    let setting = Setting::of(&case["profile"])?;
+    let setting = Setting::of(case)?;
     let mut world = World::new(&setting);
     world.apply_all(&case["objects"])?;
     let pod = Arc::new(world::pod(&case["pod"])?);

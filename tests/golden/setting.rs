@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use engine::profile::{PluginRef, Profile, Profiles, SchedulerProfile};
-use framework::{ExtensionPoint, PluginGates};
+use framework::{ExtensionPoint, Level, PluginGates};
 use plugins::catalogue;
 use serde_json::Value;
 
-use super::LEVEL;
+use super::level_of;
 
 /// Name of the default profile.
 pub(crate) const DEFAULT_SCHEDULER: &str = "default-scheduler";
@@ -26,8 +26,13 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    /// Returns the setting of a case with this `profile`; null means the default profile.
-    pub(crate) fn of(profile: &Value) -> Result<Self, String> {
+    /// Returns the setting of a case: its profile at its level.
+    pub(crate) fn of(case: &Value) -> Result<Self, String> {
+        Self::of_level(level_of(case), &case["profile"])
+    }
+
+    /// Returns the setting with this `profile` at a level; null means the default profile.
+    pub(crate) fn of_level(level: Level, profile: &Value) -> Result<Self, String> {
         let mut profile: SchedulerProfile = match profile {
             Value::Null => SchedulerProfile::default(),
             given => serde_json::from_value(given.clone())
@@ -36,7 +41,7 @@ impl Setting {
         if profile.scheduler_name.is_empty() {
             profile.scheduler_name = DEFAULT_SCHEDULER.to_owned();
         }
-        let registry = plugins::registry().with_gates(PluginGates::at(LEVEL));
+        let registry = plugins::registry().with_gates(PluginGates::at(level));
         let mut defaults: Vec<PluginRef> = catalogue::defaults()
             .map(|entry| PluginRef::new(entry.name, entry.default_weight))
             .collect();

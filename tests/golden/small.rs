@@ -1,12 +1,14 @@
 //! The areas without a cluster: quantities, requests of pods, selectors.
 
 use framework::{
-    LabelSelector, Labels, Node, NodeSelector, PreferredSchedulingTerms, Quantity, QuantityError,
-    Resources, SelectorError, Taint, Toleration, TopologySelector, TopologySelectorTerm, api,
+    Behaviours, LabelSelector, Labels, Node, NodeSelector, PodRequests, PreferredSchedulingTerms,
+    Quantity, QuantityError, Resources, SelectorError, Taint, Toleration, TopologySelector,
+    TopologySelectorTerm, api,
 };
 use serde_json::{Map, Value, json};
 
 use super::compare::Outcome;
+use super::level_of;
 use super::world::{self, read};
 
 /// Runs a case about parsing a quantity.
@@ -38,10 +40,12 @@ pub(crate) fn pod_requests(case: &Value) -> Outcome {
         Ok(pod) => pod,
         Err(message) => return Outcome::failed(message),
     };
-    let non_zero = pod.requests.placed_non_zero;
+    let mut requests = PodRequests::clone(&pod.requests);
+    requests.follow(Behaviours::of(level_of(case)));
+    let non_zero = requests.placed_non_zero;
     let actual = json!({
-        "requests": amounts(&pod.requests.placed),
-        "fitRequests": amounts(&pod.requests.fit),
+        "requests": amounts(&requests.placed),
+        "fitRequests": amounts(&requests.fit),
         "nonZero": {"cpuMilli": non_zero.milli_cpu, "memory": non_zero.memory},
     });
     held_to(case, actual)

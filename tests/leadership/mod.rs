@@ -9,9 +9,10 @@ mod strict_takeover;
 mod takeover;
 mod world;
 
-use control::leader_election::{Notice, Outcome};
+use control::leader_election::{LEVEL_ANNOTATION, Notice, Outcome};
 use control::scheduler::RequestSource;
 use control::{Method, Reply, Request};
+use framework::Level;
 use serde_json::{Value, json};
 
 use world::World;
@@ -55,6 +56,33 @@ fn standby_knows_the_cluster_when_it_takes_over() {
     assert_eq!(world.lease()["spec"]["leaseTransitions"], 1);
     assert!(world.is_bound("web"));
     assert!(!killed.scheduler.may_act(world.now));
+}
+
+/// During an upgrade, replicas of two levels take over from each other. Each decides by its own level, which its
+/// Lease names.
+#[test]
+fn replicas_of_different_levels_take_over_from_each_other() {
+    for [first, second] in [[Level::V1_36, Level::V1_37], [Level::V1_37, Level::V1_36]] {
+        let mut world = World::of_levels(&[first, second]);
+        let leads = |world: &World, level: Level| {
+            let annotation = &world.lease()["metadata"]["annotations"][LEVEL_ANNOTATION];
+            assert_eq!(*annotation, level.to_string());
+        };
+        let fits = |level| level != Level::V1_36;
+        world.create_resized();
+        world.create_pod_of("web", "2");
+        world.run(0);
+        leads(&world, first);
+        assert_eq!(world.is_bound("web"), fits(first), "{first}");
+        // The leader is killed.
+        world.replicas.remove(0);
+        world.create_pod_of("db", "1");
+        world.pass(30);
+        leads(&world, second);
+        assert_eq!(world.is_bound("web"), fits(first) || fits(second), "{first}, then {second}");
+        // Beside the resized pod, there is room for 3 CPUs at 1.37, and for none at 1.36.
+        assert_eq!(world.is_bound("db"), fits(second), "{first}, then {second}");
+    }
 }
 
 #[test]

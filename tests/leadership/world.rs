@@ -9,7 +9,7 @@ use control::scheduler::{Fencing, LeaderElection, RequestSource, Scheduler};
 use control::{Reply, Request, Response};
 use engine::ports::Ports;
 use engine::{Engine, EngineConfig};
-use framework::{POD_GROUP_LABEL, Time};
+use framework::{Level, POD_GROUP_LABEL, Time};
 use loadmaster::config::{self, Gates};
 use loadmaster::wire::{Decoder, watched_kinds};
 use sandbox::api::{self, WatchId};
@@ -55,8 +55,22 @@ impl World {
         world
     }
 
+    /// Creates one replica for each level, which have synced.
+    pub(crate) fn of_levels(levels: &[Level]) -> Self {
+        let mut world = Self::of(levels, false);
+        for number in 0..levels.len() {
+            world.learn(number);
+            world.set_synced(number);
+        }
+        world
+    }
+
     /// Creates replicas that have not synced.
     pub(crate) fn unsynced(replicas: usize, delay_cache_until_active: bool) -> Self {
+        Self::of(&vec![Level::default(); replicas], delay_cache_until_active)
+    }
+
+    fn of(levels: &[Level], delay_cache_until_active: bool) -> Self {
         let now = Time::from_secs(BEGINNING);
         let mut store = Store::new(SEED, now);
         let node = json!({
@@ -64,9 +78,11 @@ impl World {
             "status": { "allocatable": { "cpu": "8", "memory": "8Gi", "pods": "100" } },
         });
         store.create(NODES, node, now).unwrap();
-        let names = ["a", "b", "c"].into_iter().take(replicas);
+        let names = ["a", "b", "c"].into_iter().zip(levels);
         let replicas = names
-            .map(|name| Replica::new(&mut store, name, delay_cache_until_active, now))
+            .map(|(name, level)| {
+                Replica::new(&mut store, name, *level, delay_cache_until_active, now)
+            })
             .collect();
         Self { now, store, replicas }
     }
@@ -94,6 +110,44 @@ impl World {
         self.create(namespace, name, &json!({}));
     }
 
+    /// Creates a pod on the node whose resize moves CPU from one container to the other: it takes 8 CPUs at
+    /// level 1.36, and 5 from 1.37 on.
+    pub(crate) fn create_resized(&mut self) {
+        let container = |name: &str, cpu: &str| json!({ "name": name, "image": "app", "resources": { "requests": { "cpu": cpu } } });
+        let status = |name: &str, cpu: &str| {
+            let cpu = json!({ "cpu": cpu });
+            json!({ "name": name, "allocatedResources": cpu, "resources": { "requests": cpu } })
+        };
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": { "name": "resized", "namespace": "default" },
+            "spec": {
+                "schedulerName": "default-scheduler", "nodeName": "n1",
+                "containers": [container("a", "4"), container("b", "1")],
+            },
+        });
+        self.add("default", pod);
+        let statuses = [status("a", "1"), status("b", "4")];
+        self.patch_status("resized", &json!({ "phase": "Running", "containerStatuses": statuses }));
+        for number in 0..self.replicas.len() {
+            self.learn(number);
+        }
+    }
+
+    /// Creates a pod that asks for this many CPUs.
+    pub(crate) fn create_pod_of(&mut self, name: &str, cpu: &str) {
+        let requests = json!({ "requests": { "cpu": cpu } });
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": { "name": name, "namespace": "default" },
+            "spec": {
+                "schedulerName": "default-scheduler",
+                "containers": [{ "name": "main", "image": "app", "resources": requests }],
+            },
+        });
+        self.add("default", pod);
+    }
+
     /// Creates a pod that belongs to a PodGroup.
     pub(crate) fn create_member(&mut self, name: &str) {
         self.create("default", name, &json!({ POD_GROUP_LABEL: "job" }));
@@ -108,6 +162,10 @@ impl World {
                 "containers": [{ "name": "main", "image": "app" }],
             },
         });
+        self.add(namespace, pod);
+    }
+
+    fn add(&mut self, namespace: &str, pod: Value) {
         if self.store.get(NAMESPACES, "", namespace).is_none() {
             let object = json!({ "metadata": { "name": namespace } });
             self.store.create(NAMESPACES, object, self.now).unwrap();
@@ -125,8 +183,12 @@ impl World {
 
     /// Starts a pod, as its kubelet does. No watch shows it yet.
     pub(crate) fn start(&mut self, pod: &str) {
+        self.patch_status(pod, &json!({ "phase": "Running" }));
+    }
+
+    fn patch_status(&mut self, pod: &str, status: &Value) {
         let path = format!("/api/v1/namespaces/default/pods/{pod}/status");
-        let patch = json!({ "status": { "phase": "Running" } }).to_string();
+        let patch = json!({ "status": status }).to_string();
         let mut request = api::Request::new("PATCH", &path, patch);
         "application/merge-patch+json".clone_into(&mut request.content_type);
         assert_eq!(serve(&mut self.store, &request, self.now).status, 200);
@@ -243,8 +305,14 @@ impl World {
 }
 
 impl Replica {
-    fn new(store: &mut Store, name: &str, delay_cache_until_active: bool, now: Time) -> Self {
-        let profiles = config::defaults(&Gates::default());
+    fn new(
+        store: &mut Store,
+        name: &str,
+        level: Level,
+        delay_cache_until_active: bool,
+        now: Time,
+    ) -> Self {
+        let profiles = config::defaults(&Gates::at(level));
         let profiles = profiles.build_profiles(&plugins::registry()).unwrap();
         let kinds = watched_kinds(&profiles);
         let engine = Engine::new(EngineConfig { seed: SEED, ..EngineConfig::new(profiles) });
@@ -257,6 +325,7 @@ impl Replica {
             lease_duration: Duration::from_secs(15),
             renew_deadline: Duration::from_secs(10),
             retry_period: Duration::from_secs(2),
+            level: Some(level.to_string()),
         };
         let election = LeaderElection {
             elector: LeaderElector::new(config, SEED).unwrap(),

@@ -928,6 +928,7 @@ fn election(life: u32, seed: u64) -> LeaderElection {
         lease_duration: Duration::from_secs(15),
         renew_deadline: Duration::from_secs(10),
         retry_period: Duration::from_secs(2),
+        level: None,
     };
     LeaderElection {
         elector: LeaderElector::new(config, seed).expect("the settings are safe"),

@@ -365,6 +365,7 @@ fn election() -> LeaderElection {
         lease_duration: Duration::from_mins(3),
         renew_deadline: Duration::from_mins(2),
         retry_period: Duration::from_mins(1),
+        level: None,
     };
     LeaderElection {
         elector: LeaderElector::new(config, SEED).unwrap(),

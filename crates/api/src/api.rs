@@ -268,10 +268,18 @@ messages! {
         resources: ResourceRequirements = 8,
         /// Ports.
         ports: Vec<ContainerPort> = 6,
+        /// Mounts of volumes.
+        volume_mounts: Vec<VolumeMount> = 9,
         /// `Always` makes an init container a sidecar.
         restart_policy: Option<String> = 24,
         /// Rules for container exits.
         restart_policy_rules: Vec<ContainerRestartRule> = 25,
+    }
+
+    /// The mount of a volume.
+    struct VolumeMount {
+        /// Options of the bind mount.
+        bind_mount_options: Vec<String> = 8,
     }
 
     /// A rule for the exit of a container.

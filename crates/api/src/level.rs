@@ -1,6 +1,7 @@
 //! The versions of Kubernetes whose scheduler Loadmaster follows, and the behaviours that differ
 //! between them.
 
+use std::borrow::Cow;
 use std::fmt;
 
 /// A minor version of Kubernetes whose scheduler is followed.
@@ -83,6 +84,52 @@ behaviours! {
     /// The room of a pod under in-place resize is the maximum over the totals of the pod, instead of
     /// a total over the maxima of its containers (140047, 140646).
     footprint_of_whole_pod: V1_37,
+    /// The nomination of a pod that a PreEnqueue plugin gates protects its room (139057).
+    gated_pods_are_nominated: V1_37,
+    /// A nomination by default preemption is told in the event and the condition of the pod (140180).
+    preemption_tells_its_placement: V1_37,
+    /// The labels of events name pods without a node `UnscheduledPod`, and the update of a waiting pod
+    /// `TargetPod` (135905).
+    pod_event_subtypes: V1_37,
+    /// The counter of created claims has the name that all components share, and the owner in its labels
+    /// (138542, 140422).
+    claim_counter_names_owners: V1_37,
+    /// A pod with `bindMountOptions` needs a node that declares VolumeBindMountOptions (140013).
+    bind_mount_options_are_required: V1_37,
+    /// The counters of a device that several requests share are charged once, also if a share that is
+    /// allocated consumes no capacity (140437).
+    shares_charge_counters_once: V1_37,
+    /// A request for all devices counts on the whole capacity of each device, and fails on a node where one
+    /// of them has too little left (140769).
+    all_devices_need_capacity: V1_37,
+    /// A constraint for different values compares every device of a request, not only the latest one
+    /// (140600).
+    distinct_compares_every_device: V1_37,
+    /// A request for capacity whose rounding leaves the range of 64 bits, or is negative, fits no device.
+    /// What is consumed is printed like the step (140442).
+    checked_capacity_ranges: V1_37,
+    /// A configuration in an allocation appears once, and names no request if it is for all of them
+    /// (139731, 139732, 139814).
+    configuration_once: V1_37,
+    /// A DeviceTaintRule without a selector selects no device (141648).
+    taint_rule_needs_selector: V1_38,
+    /// A request for all devices fails on the nodes of a pool that is invalid or being updated, and not the
+    /// whole attempt (141898).
+    unsound_pool_fails_its_nodes: V1_38,
+    /// The name of a capacity with the domain of the driver and the name without it are one name (142202).
+    capacity_names_of_the_driver: V1_38,
+    /// A device that may not be shared any more is not allocated while shares of it are (140798).
+    shares_keep_the_whole_device: V1_38,
+}
+
+impl Behaviours {
+    /// Returns the label of a metric for the event of a pod, which is given as at 1.36.
+    pub fn pod_event_label(self, label: &str) -> Cow<'_, str> {
+        match label.strip_prefix("UnschedulablePod") {
+            Some(action) if self.pod_event_subtypes => format!("UnscheduledPod{action}").into(),
+            _ => label.into(),
+        }
+    }
 }
 
 /// The behaviours of the default level.

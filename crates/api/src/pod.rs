@@ -251,6 +251,8 @@ pub struct PodSpec {
     pub extended_requests: Box<[ExtendedRequest]>,
     /// Whether the exit of some container restarts all containers.
     pub restarts_all_containers: bool,
+    /// Whether a container mounts a volume with `bindMountOptions`.
+    pub has_bind_mount_options: bool,
     /// Whether it uses the network of the host with its own user namespace.
     pub host_network_in_user_namespace: bool,
 }
@@ -697,6 +699,9 @@ impl PodSpec {
             restarts_all_containers: containers()
                 .flat_map(|container| &container.restart_policy_rules)
                 .any(|rule| rule.action == "RestartAllContainers"),
+            has_bind_mount_options: containers()
+                .flat_map(|container| &container.volume_mounts)
+                .any(|mount| !mount.bind_mount_options.is_empty()),
             host_network_in_user_namespace: spec.host_network && spec.host_users == Some(false),
         }
     }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::labels::label_key_fault;
 use super::problem::Problem;
 use super::quantity::Quantity;
+use crate::Behaviours;
 use crate::api;
 
 const CPU: &str = "cpu";
@@ -146,6 +147,9 @@ pub fn parse_resource_list(
 /// | `placed` | yes | yes | no |
 /// | `placed_non_zero` | yes | yes | yes |
 ///
+/// `placed` and `placed_non_zero` follow the rule of Kubernetes 1.37 for a pod under in-place resize;
+/// `by_container` has them by the rule of 1.36, which differs for few pods.
+///
 /// A default replaces the CPU or memory request that a container does not name; an explicit 0 counts
 /// as named. For a pod with pod-level requests, `placed_non_zero` uses defaults only for resources
 /// that the pod level does not name.
@@ -160,6 +164,17 @@ pub struct PodRequests {
     pub placed: Resources,
     /// The resources that the pod takes from its node, as scoring counts them.
     pub placed_non_zero: CpuMemory,
+    /// The room of a pod under in-place resize by the rule of 1.36, if it differs.
+    pub by_container: Option<Box<Footprint>>,
+}
+
+/// The room that a pod takes from its node.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Footprint {
+    /// The resources.
+    pub placed: Resources,
+    /// The resources as scoring counts them.
+    pub placed_non_zero: CpuMemory,
 }
 
 impl PodRequests {
@@ -169,6 +184,14 @@ impl PodRequests {
     /// negative is left out and reported.
     pub fn of(spec: &api::PodSpec, status: &api::PodStatus, problems: &mut Vec<Problem>) -> Self {
         PodAmounts::parse(spec, status, problems).requests()
+    }
+
+    /// Keeps the room that the pod takes by the rule of a level.
+    pub fn follow(&mut self, behaviours: Behaviours) {
+        let Some(footprint) = self.by_container.take() else { return };
+        if !behaviours.footprint_of_whole_pod {
+            (self.placed, self.placed_non_zero) = (footprint.placed, footprint.placed_non_zero);
+        }
     }
 }
 
@@ -183,6 +206,8 @@ pub(super) fn pod_limits(spec: &api::PodSpec) -> Resources {
         init_containers: container_limits(&spec.init_containers),
         pod_level: pod_level.unwrap_or_default().retain_pod_level(),
         pod_level_resized: None,
+        status: PodStatusAmounts::default(),
+        resize: Resize::Feasible,
         overhead: Amounts::default(),
     };
     let mut limits = pod.finish(pod.containers_spec(&Defaults::NONE), &pod.pod_level);
@@ -196,6 +221,7 @@ fn container_limits(containers: &[api::Container]) -> Vec<ContainerAmounts<'_>> 
     let limits = containers.iter().map(|container| ContainerAmounts {
         spec: Amounts::readable(&container.resources.limits),
         resized: None,
+        status: None,
         sidecar: is_sidecar(container),
     });
     limits.collect()
@@ -307,15 +333,42 @@ fn round_up(nanos: i128, unit: i128) -> i64 {
 struct ContainerAmounts<'a> {
     /// The requests in the spec.
     spec: Amounts<'a>,
-    /// The requests of a container with a resize in the status, if any.
+    /// The maximum of the requests in the spec and in the status, of a container whose status has resources. It counts
+    /// at 1.36.
     resized: Option<Amounts<'a>>,
+    /// The requests in the status, of a container that has one.
+    status: Option<StatusAmounts<'a>>,
     /// Whether it is an init container that keeps running.
     sidecar: bool,
+}
+
+/// The requests in the status of a container. A list that the status does not have is `None`.
+struct StatusAmounts<'a> {
+    allocated: Option<Amounts<'a>>,
+    actuated: Option<Amounts<'a>>,
+}
+
+/// The requests in the status of a pod. A list that the status does not have is `None`.
+#[derive(Default)]
+struct PodStatusAmounts<'a> {
+    allocated: Option<Amounts<'a>>,
+    actuated: Option<Amounts<'a>>,
 }
 
 impl<'a> ContainerAmounts<'a> {
     fn resized(&self) -> &Amounts<'a> {
         self.resized.as_ref().unwrap_or(&self.spec)
+    }
+
+    /// The resources that the node has admitted for the container.
+    fn allocated(&self) -> Option<&Amounts<'a>> {
+        self.status.as_ref()?.allocated.as_ref()
+    }
+
+    /// The resources that the container has.
+    fn actuated(&self) -> Option<&Amounts<'a>> {
+        let status = self.status.as_ref()?;
+        status.actuated.as_ref().or(status.allocated.as_ref())
     }
 }
 
@@ -327,6 +380,9 @@ struct PodAmounts<'a> {
     pod_level: Amounts<'a>,
     /// The pod-level requests with a resize in the status, if any.
     pod_level_resized: Option<Amounts<'a>>,
+    /// The requests in the status of the pod.
+    status: PodStatusAmounts<'a>,
+    resize: Resize,
     overhead: Amounts<'a>,
 }
 
@@ -375,6 +431,8 @@ impl<'a> PodAmounts<'a> {
             init_containers: init_containers.parse(resize, is_sidecar, problems),
             pod_level_resized: pod_level_resized(&pod_level, status, resize, problems),
             pod_level,
+            status: PodStatusAmounts::parse(status),
+            resize,
             overhead: Amounts::parse(&spec.overhead, "spec.overhead", problems),
         }
     }
@@ -383,18 +441,73 @@ impl<'a> PodAmounts<'a> {
         let fit = self.finish(self.containers_spec(&Defaults::NONE), &self.pod_level);
         let mut score = self.containers_spec(&Defaults::BOTH);
         score.add(&self.overhead);
-        let placed = if self.is_resized() { self.placed(&Defaults::NONE) } else { fit.clone() };
+        let by_container = self.footprint(&fit, Self::placed);
+        let whole = match self.has_status() {
+            true => self.footprint(&fit, Self::placed_as_a_whole),
+            false => by_container.clone(),
+        };
+        let by_container = (by_container != whole).then(|| Box::new(by_container));
+        let Footprint { placed, placed_non_zero } = whole;
+        PodRequests {
+            fit: fit.to_resources(),
+            score: score.to_resources(),
+            placed,
+            placed_non_zero,
+            by_container,
+        }
+    }
+
+    /// Returns the room that the pod takes by a rule.
+    fn footprint(
+        &self,
+        fit: &Amounts<'a>,
+        rule: impl Fn(&Self, &Defaults) -> Amounts<'a>,
+    ) -> Footprint {
+        let is_resized = self.has_status() || self.is_resized();
+        let placed = if is_resized { rule(self, &Defaults::NONE) } else { fit.clone() };
         let defaults = if self.pod_level.0.is_empty() {
             Defaults::BOTH
         } else {
             Defaults { cpu: !placed.names(CPU), memory: !placed.names(MEMORY) }
         };
-        PodRequests {
-            fit: fit.to_resources(),
-            score: score.to_resources(),
-            placed_non_zero: self.placed(&defaults).cpu_memory(),
+        Footprint {
+            placed_non_zero: rule(self, &defaults).cpu_memory(),
             placed: placed.to_resources(),
         }
+    }
+
+    /// Returns whether the status says anything about resources.
+    fn has_status(&self) -> bool {
+        let mut all = self.containers.iter().chain(&self.init_containers);
+        matches!(self.resize, Resize::Infeasible)
+            || self.pod_level_resized.is_some()
+            || self.status.allocated.is_some()
+            || all.any(|own| own.allocated().is_some() || own.actuated().is_some())
+    }
+
+    /// Returns the maximum over the totals of the pod: of what the spec asks for, of what the node has
+    /// admitted, and of what the containers have.
+    fn placed_as_a_whole(&self, defaults: &Defaults) -> Amounts<'a> {
+        let nothing = Amounts::default();
+        let is_feasible = matches!(self.resize, Resize::Feasible);
+        let total = |pick: for<'c> fn(&'c ContainerAmounts<'a>) -> Option<&'c Amounts<'a>>| {
+            let pick = |own: &ContainerAmounts<'a>| match pick(own) {
+                Some(amounts) => amounts.clone(),
+                None if is_feasible => own.spec.clone(),
+                None => nothing.clone(),
+            };
+            self.total(pick, defaults)
+        };
+        let (allocated, actuated) = match (&self.status.allocated, &self.status.actuated) {
+            (Some(allocated), Some(actuated)) => (allocated.clone(), actuated.clone()),
+            _ => (total(ContainerAmounts::allocated), total(ContainerAmounts::actuated)),
+        };
+        let mut containers = actuated;
+        containers.max(&allocated);
+        if is_feasible {
+            containers.max(&self.containers_spec(defaults));
+        }
+        self.finish(containers, self.pod_level_resized.as_ref().unwrap_or(&self.pod_level))
     }
 
     /// Returns whether the status reports a resize.
@@ -419,8 +532,17 @@ impl<'a> PodAmounts<'a> {
         pick: impl for<'c> Fn(&'c ContainerAmounts<'a>) -> &'c Amounts<'a>,
         defaults: &Defaults,
     ) -> Amounts<'a> {
+        self.total(|container| pick(container).clone(), defaults)
+    }
+
+    /// Returns the total of the requests that `pick` returns for each container.
+    fn total(
+        &self,
+        pick: impl Fn(&ContainerAmounts<'a>) -> Amounts<'a>,
+        defaults: &Defaults,
+    ) -> Amounts<'a> {
         let requests = |container: &ContainerAmounts<'a>| {
-            let mut amounts = pick(container).clone();
+            let mut amounts = pick(container);
             defaults.fill(&mut amounts);
             amounts
         };
@@ -509,7 +631,8 @@ impl<'a> Containers<'a> {
             } else {
                 None
             };
-            ContainerAmounts { spec, resized, sidecar: is_sidecar(raw) }
+            let status = self.status(&raw.name);
+            ContainerAmounts { spec, resized, status, sidecar: is_sidecar(raw) }
         };
         self.raw.iter().enumerate().map(parse).collect()
     }
@@ -531,6 +654,31 @@ impl<'a> Containers<'a> {
         let admitted = Amounts::parse(&status.allocated_resources, path, problems);
         Some(resize.merge(spec, actuated, &admitted))
     }
+}
+
+impl<'a> Containers<'a> {
+    /// Returns the requests in the status of a container. Faults in them are reported elsewhere.
+    fn status(&self, name: &str) -> Option<StatusAmounts<'a>> {
+        let status = self.statuses.iter().find(|status| status.name == name)?;
+        let actuated = status.resources.as_ref().map(|resources| &resources.requests);
+        Some(StatusAmounts {
+            allocated: given(&status.allocated_resources),
+            actuated: actuated.and_then(given),
+        })
+    }
+}
+
+impl<'a> PodStatusAmounts<'a> {
+    fn parse(status: &'a api::PodStatus) -> Self {
+        let actuated = status.resources.as_ref().map(|resources| &resources.requests);
+        Self { allocated: given(&status.allocated_resources), actuated: actuated.and_then(given) }
+    }
+}
+
+/// Returns a list, unless it is empty: the API leaves out empty lists.
+fn given(list: &api::ResourceList) -> Option<Amounts<'_>> {
+    let amounts = Amounts::readable(list);
+    (!amounts.0.is_empty()).then_some(amounts)
 }
 
 pub(super) fn is_sidecar(container: &api::Container) -> bool {
@@ -567,6 +715,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::Level;
 
     const MI: i64 = 1 << 20;
 
@@ -735,6 +884,85 @@ mod tests {
         let infeasible = requests(spec, status("Infeasible"));
         assert_eq!((deferred.fit.milli_cpu, deferred.placed.milli_cpu), (3000, 3000));
         assert_eq!((infeasible.fit.milli_cpu, infeasible.placed.milli_cpu), (3000, 2000));
+    }
+
+    /// The example of the reference: a resize moves CPU from one container to another. Each row has the CPU of
+    /// the containers `a` and `b` in the spec, admitted and actuated, and what the pod takes at 1.36 and 1.37.
+    #[test]
+    fn resized_pod_takes_the_maximum_of_its_totals_from_1_37_on() {
+        const NONE: [i64; 2] = [0, 0];
+        for (reason, spec, admitted, actuated, at_1_36, at_1_37) in [
+            ("Deferred", [2, 1], [1, 2], [1, 2], 4, 3),
+            ("Deferred", [4, 1], [1, 2], [1, 1], 6, 5),
+            ("Deferred", [1, 1], [2, 2], [3, 2], 5, 5),
+            ("Infeasible", [9, 9], [1, 2], [2, 1], 4, 3),
+            // Without actuated resources, the admitted ones count; 1.36 looks at the spec alone.
+            ("Deferred", [1, 1], [2, 2], NONE, 2, 4),
+            // Without anything in the status, the spec counts, or nothing if the resize is infeasible.
+            ("Deferred", [2, 1], NONE, NONE, 3, 3),
+            ("Infeasible", [2, 1], NONE, NONE, 3, 0),
+        ] {
+            let cpu = |amount: i64| match amount {
+                0 => json!({}),
+                amount => json!({ "cpu": amount.to_string() }),
+            };
+            let containers = ["a", "b"].iter().zip(spec).map(
+                |(name, amount)| json!({ "name": name, "resources": { "requests": cpu(amount) } }),
+            );
+            let statuses = ["a", "b"].iter().zip(admitted).zip(actuated);
+            let statuses = statuses.map(|((name, admitted), actuated)| match actuated {
+                0 => json!({ "name": name, "allocatedResources": cpu(admitted) }),
+                amount => json!({
+                    "name": name,
+                    "allocatedResources": cpu(admitted),
+                    "resources": { "requests": cpu(amount) },
+                }),
+            });
+            let status = json!({
+                "conditions": [{ "type": "PodResizePending", "reason": reason }],
+                "containerStatuses": statuses.collect::<Vec<_>>(),
+            });
+            let spec_text = format!("{reason} {spec:?} {admitted:?} {actuated:?}");
+            let requests =
+                requests(json!({ "containers": containers.collect::<Vec<_>>() }), status);
+            for (level, expected) in [(Level::V1_36, at_1_36), (Level::V1_37, at_1_37)] {
+                let mut followed = requests.clone();
+                followed.follow(Behaviours::of(level));
+                assert_eq!(followed.placed.milli_cpu, expected * 1000, "{spec_text} at {level}");
+                assert_eq!(followed.fit, requests.fit);
+                assert_eq!(followed.by_container, None);
+            }
+        }
+    }
+
+    /// The init containers of a pod, sidecars or not, have a status, too.
+    #[test]
+    fn init_containers_are_resized_from_1_37_on() {
+        let container = json!({ "name": "i", "resources": { "requests": { "cpu": "1" } } });
+        let status = json!({ "initContainerStatuses": [{
+            "name": "i",
+            "allocatedResources": { "cpu": "2" },
+            "resources": { "requests": { "cpu": "3" } },
+        }]});
+        let requests = requests(json!({ "initContainers": [container] }), status);
+        let placed = |level| {
+            let mut followed = requests.clone();
+            followed.follow(Behaviours::of(level));
+            followed.placed.milli_cpu
+        };
+        assert_eq!([Level::V1_36, Level::V1_37].map(placed), [1000, 3000]);
+    }
+
+    #[test]
+    fn status_of_the_pod_replaces_the_totals_of_its_containers_from_1_37_on() {
+        let container = json!({ "name": "a", "resources": { "requests": { "cpu": "1" } } });
+        let status = json!({
+            "allocatedResources": { "cpu": "2" },
+            "resources": { "requests": { "cpu": "3" } },
+            "containerStatuses": [{ "name": "a", "allocatedResources": { "cpu": "7" } }],
+        });
+        let requests = requests(json!({ "containers": [container] }), status);
+        assert_eq!(requests.placed.milli_cpu, 3000);
     }
 
     #[test]

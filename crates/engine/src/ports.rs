@@ -263,6 +263,8 @@ pub enum Count<'a> {
     /// An event of the [change](Span::Change) at hand was handled
     /// (`event_handling_duration_seconds`).
     Event(&'a ClusterEvent),
+    /// An event of a pod without a node was handled; its label depends on the level.
+    PodEvent(&'a str),
     /// A pod enters a queue (`queue_incoming_pods_total`).
     Incoming {
         /// `active`, `backoff` or `unschedulable`.

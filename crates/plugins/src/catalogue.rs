@@ -261,6 +261,8 @@ mod tests {
             (R::Pod, DELETE),
             (R::AssignedPod, ADD),
             (R::VolumeAttachment, ADD | DELETE),
+            // With the gate VolumeLimitScaling, which is on by default since 1.37.
+            (R::CsiDriver, UPDATE | DELETE),
         ];
         let binding = vec![
             (R::StorageClass, ADD | UPDATE),

@@ -1,9 +1,9 @@
 //! NodeDeclaredFeatures: rejects nodes that do not declare a kubelet feature the pod requires.
 
 use framework::{
-    ActionType, Attempt, AttemptMut, ClusterEvent, CycleState, Dependence, EventObjects,
-    EventResource, Filter, FilterScope, Handle, NodeBits, NodeView, Plugin, PluginArgs, Pod,
-    PreFilter, PreFilterResult, QueueingHint, Status,
+    ActionType, Attempt, AttemptMut, Behaviours, ClusterEvent, CycleState, Dependence,
+    EventObjects, EventResource, Filter, FilterScope, Handle, NodeBits, NodeView, Plugin,
+    PluginArgs, Pod, PreFilter, PreFilterResult, QueueingHint, Status,
 };
 
 use crate::hint;
@@ -16,10 +16,13 @@ const REASON: &str = "node(s) didn't match Pod's required features";
 
 const RESTART_ALL_CONTAINERS: &str = "RestartAllContainersOnContainerExits";
 const USER_NAMESPACES_HOST_NETWORK: &str = "UserNamespacesHostNetworkSupport";
+const BIND_MOUNT_OPTIONS: &str = "VolumeBindMountOptions";
 
 /// The NodeDeclaredFeatures plugin.
 #[derive(Debug)]
-pub struct NodeDeclaredFeatures;
+pub struct NodeDeclaredFeatures {
+    behaviours: Behaviours,
+}
 
 /// The cycle state of PreFilter. Filter fails without it.
 #[derive(Debug, Clone, Copy)]
@@ -29,9 +32,10 @@ struct PreFiltered;
 ///
 /// # Errors
 /// This function does not fail.
-pub fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
+pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
+    let behaviours = args.gates().behaviours();
     let nodes = ActionType::ADD | ActionType::UPDATE_NODE_DECLARED_FEATURE;
-    Ok(Plugin::new(NAME, NodeDeclaredFeatures)
+    Ok(Plugin::new(NAME, NodeDeclaredFeatures { behaviours })
         .pre_filter()
         .filter()
         .on_with_hint(
@@ -45,14 +49,17 @@ pub fn plugin(_args: &PluginArgs) -> Result<Plugin, String> {
         .build())
 }
 
-/// Returns the features that a pod requires according to its spec.
-fn required(pod: &Pod) -> impl Iterator<Item = &'static str> {
-    let restarts = pod.spec.restarts_all_containers.then_some(RESTART_ALL_CONTAINERS);
-    let shares = pod.spec.host_network_in_user_namespace.then_some(USER_NAMESPACES_HOST_NETWORK);
-    restarts.into_iter().chain(shares)
-}
-
 impl NodeDeclaredFeatures {
+    /// Returns the features that a pod requires according to its spec.
+    fn required(&self, pod: &Pod) -> impl Iterator<Item = &'static str> + use<> {
+        let spec = &pod.spec;
+        let restarts = spec.restarts_all_containers.then_some(RESTART_ALL_CONTAINERS);
+        let shares = spec.host_network_in_user_namespace.then_some(USER_NAMESPACES_HOST_NETWORK);
+        let mounts = self.behaviours.bind_mount_options_are_required && spec.has_bind_mount_options;
+        let mounts = mounts.then_some(BIND_MOUNT_OPTIONS);
+        restarts.into_iter().chain(shares).chain(mounts)
+    }
+
     fn after_node_change(
         &self,
         _pod: &Pod,
@@ -73,7 +80,7 @@ impl NodeDeclaredFeatures {
     ) -> Result<QueueingHint, String> {
         let (old, _) = hint::pods(objects)?;
         let changed = match (old, hint::update_of(pod, objects)?) {
-            (Some(old), Some(new)) => !required(old).eq(required(new)),
+            (Some(old), Some(new)) => !self.required(old).eq(self.required(new)),
             (_, new) => new.is_some(),
         };
         Ok(hint::queue_if(changed))
@@ -89,7 +96,7 @@ impl NodeDeclaredFeatures {
 
 impl PreFilter for NodeDeclaredFeatures {
     fn pre_filter(&self, attempt: AttemptMut<'_>) -> Result<PreFilterResult, Status> {
-        if required(attempt.pod).next().is_none() {
+        if self.required(attempt.pod).next().is_none() {
             return Err(Status::skip());
         }
         attempt.state.write(PreFiltered);
@@ -103,7 +110,7 @@ impl Filter for NodeDeclaredFeatures {
             return status;
         }
         let declared = |wanted: &str| node.declared_features().iter().any(|own| **own == *wanted);
-        if required(attempt.pod).all(declared) {
+        if self.required(attempt.pod).all(declared) {
             Status::success()
         } else {
             Status::unresolvable(REASON)
@@ -113,7 +120,7 @@ impl Filter for NodeDeclaredFeatures {
     fn filter_set(&self, attempt: &Attempt<'_>, nodes: &mut NodeBits) -> Result<(), Status> {
         let Attempt { state, pod, handle, .. } = *attempt;
         Self::require_pre_filter(state)?;
-        for feature in required(pod) {
+        for feature in self.required(pod) {
             retain_union(handle.cluster.declaring(feature), handle.cluster, nodes);
         }
         Ok(())
@@ -130,7 +137,7 @@ impl Filter for NodeDeclaredFeatures {
 
 #[cfg(test)]
 mod tests {
-    use framework::{Node, api};
+    use framework::{Level, Node, PluginGates, api};
     use proptest::prelude::*;
     use testkit::{PodBuilder, cluster, handle, node, pod};
 
@@ -140,6 +147,14 @@ mod tests {
 
     fn built() -> Plugin {
         plugin(&PluginArgs::default()).unwrap()
+    }
+
+    const PLUGIN: NodeDeclaredFeatures =
+        NodeDeclaredFeatures { behaviours: Behaviours::of(Level::V1_37) };
+
+    fn mounting(pod: PodBuilder) -> PodBuilder {
+        let mount = api::VolumeMount { bind_mount_options: vec!["noexec".to_owned()] };
+        pod.with(|api| api.spec.containers[0].volume_mounts.push(mount))
     }
 
     fn restarting(name: &str) -> PodBuilder {
@@ -153,12 +168,28 @@ mod tests {
 
     #[test]
     fn required_features_follow_from_the_spec() {
-        let features = |pod: PodBuilder| required(&pod.build()).collect::<Vec<_>>();
+        let features = |pod: PodBuilder| PLUGIN.required(&pod.build()).collect::<Vec<_>>();
         assert!(features(pod("p")).is_empty());
         assert!(features(sharing(pod("p"), None)).is_empty());
         assert_eq!(features(restarting("p")), [RESTART_ALL_CONTAINERS]);
         let both = [RESTART_ALL_CONTAINERS, USER_NAMESPACES_HOST_NETWORK];
         assert_eq!(features(sharing(restarting("p"), Some(false))), both);
+    }
+
+    #[test]
+    fn bind_mount_options_need_a_feature_from_1_37_on() {
+        let wanting = mounting(pod("p")).build();
+        for (level, expected) in [(Level::V1_36, vec![]), (Level::V1_37, vec![BIND_MOUNT_OPTIONS])]
+        {
+            let plugin = NodeDeclaredFeatures { behaviours: Behaviours::of(level) };
+            assert_eq!(plugin.required(&wanting).collect::<Vec<_>>(), expected, "{level}");
+            let args = PluginArgs::default().with_gates(PluginGates::at(level));
+            let pre_filter = super::plugin(&args).unwrap().pre_filter.unwrap();
+            let (cluster, mut state) = (cluster([node("n").build()], []), CycleState::new());
+            let handle = handle(&cluster);
+            let attempt = AttemptMut::new(&mut state, &wanting, &handle);
+            assert_eq!(pre_filter.pre_filter(attempt).is_ok(), !expected.is_empty(), "{level}");
+        }
     }
 
     #[test]
@@ -174,17 +205,15 @@ mod tests {
         let cluster = cluster(nodes, []);
         let wanting = sharing(restarting("p"), Some(false)).build();
         let mut state = CycleState::new();
-        NodeDeclaredFeatures
-            .pre_filter(AttemptMut::new(&mut state, &wanting, &handle(&cluster)))
-            .unwrap();
+        PLUGIN.pre_filter(AttemptMut::new(&mut state, &wanting, &handle(&cluster))).unwrap();
         for (name, expected) in [("none", false), ("one", false), ("both", true)] {
             let view = cluster.node(cluster.node_named(name).unwrap());
-            let status = NodeDeclaredFeatures
-                .filter(&Attempt::new(&state, &wanting, &handle(view.cluster())), &view);
+            let status =
+                PLUGIN.filter(&Attempt::new(&state, &wanting, &handle(view.cluster())), &view);
             assert_eq!(status.is_success(), expected, "{name}");
         }
         let view = cluster.node(cluster.node_named("both").unwrap());
-        let status = NodeDeclaredFeatures
+        let status = PLUGIN
             .filter(&Attempt::new(&CycleState::new(), &wanting, &handle(view.cluster())), &view);
         assert_eq!(status.code(), framework::Code::Error);
     }

@@ -11,8 +11,51 @@ use framework::device::{
     DeviceDescription,
 };
 
+use crate::Gates;
+
 /// The sums of consumed capacity by name, in billionths.
 pub(crate) type Sums = BTreeMap<Arc<str>, i128>;
+
+/// How capacity is computed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Arithmetic<'a> {
+    /// Rounding that leaves the range of 64 bits, or is negative, is refused.
+    checked: bool,
+    /// Ranges with fractions are computed in thousandths.
+    fractions: bool,
+    /// The driver, whose domain is optional in the names of its capacities.
+    driver: Option<&'a str>,
+}
+
+impl<'a> Arithmetic<'a> {
+    pub(crate) fn of(gates: Gates, driver: &'a str) -> Self {
+        let behaviours = gates.behaviours;
+        Self {
+            checked: behaviours.checked_capacity_ranges,
+            fractions: behaviours.checked_capacity_ranges && gates.fractional_capacity_range,
+            driver: behaviours.capacity_names_of_the_driver.then_some(driver),
+        }
+    }
+
+    /// Returns the name without the domain of the driver.
+    fn short<'n>(&self, name: &'n str) -> &'n str {
+        let own = self.driver.and_then(|driver| name.strip_prefix(driver)?.strip_prefix('/'));
+        own.unwrap_or(name)
+    }
+
+    /// Returns the requested amount of the capacity `name`.
+    fn find<'r>(&self, amounts: &'r [(Arc<str>, Amount)], name: &str) -> Option<&'r Amount> {
+        let exact = amounts.iter().find(|(own, _)| **own == *name);
+        let alike = || amounts.iter().find(|(own, _)| self.short(own) == self.short(name));
+        exact.or_else(alike).map(|(_, amount)| amount)
+    }
+
+    fn is_defined(&self, device: &DeviceDescription, name: &str) -> bool {
+        device.capacity(name).is_some()
+            || self.driver.is_some()
+                && device.capacity.iter().any(|(own, _)| self.short(own) == self.short(name))
+    }
+}
 
 /// Returns whether the capacity that the request consumes is allowed and left. A request for a
 /// capacity that the device does not have never fits.
@@ -20,15 +63,16 @@ pub(crate) fn fits(
     device: &DeviceDescription,
     request: Option<&CapacityRequest>,
     used: [Option<&Sums>; 2],
+    arithmetic: Arithmetic<'_>,
 ) -> bool {
     let Some(request) = amounts(request) else { return false };
-    let is_defined = |(name, _): &(Arc<str>, Amount)| device.capacity(name).is_some();
-    request.iter().all(is_defined)
+    request.iter().all(|(name, _)| arithmetic.is_defined(device, name))
         && device.capacity.iter().all(|(name, capacity)| {
-            let consumed = consumption(capacity, find(request, name));
+            let asked = arithmetic.find(request, name);
+            let Some(consumed) = consumption(capacity, asked, arithmetic) else { return false };
             let mut used = used.iter().flatten().filter_map(|sums| sums.get(name)).peekable();
             let is_all = ptr::eq(&*consumed, &capacity.value);
-            !violates(&consumed, capacity.policy.as_deref())
+            !violates(&consumed, capacity.policy.as_deref(), arithmetic)
                 && (is_all && used.peek().is_none()
                     || used.fold(consumed.nanos(), |sum, own| sum.saturating_add(*own))
                         <= capacity.value.nanos())
@@ -39,10 +83,15 @@ pub(crate) fn fits(
 pub(crate) fn consumptions(
     device: &DeviceDescription,
     request: Option<&CapacityRequest>,
+    arithmetic: Arithmetic<'_>,
 ) -> Amounts {
     let request = amounts(request).unwrap_or_default();
     let all = device.capacity.iter();
-    let consumed = |capacity, name| consumption(capacity, find(request, name)).into_owned();
+    let consumed = |capacity: &DeviceCapacity, name: &str| {
+        let asked = arithmetic.find(request, name);
+        let consumed = consumption(capacity, asked, arithmetic);
+        consumed.map_or_else(|| capacity.value.clone(), Cow::into_owned)
+    };
     all.map(|(name, capacity)| (name.clone(), consumed(capacity, name))).collect()
 }
 
@@ -54,53 +103,115 @@ fn amounts(request: Option<&CapacityRequest>) -> Option<&[(Arc<str>, Amount)]> {
     }
 }
 
-fn find<'a>(amounts: &'a [(Arc<str>, Amount)], name: &str) -> Option<&'a Amount> {
-    amounts.iter().find(|(own, _)| **own == *name).map(|(_, amount)| amount)
-}
-
 /// Returns the amount that a request consumes: what it asks for, rounded up as the policy of the
-/// capacity says. Without a request it is the default of the policy, or else all of it.
-fn consumption<'a>(capacity: &'a DeviceCapacity, request: Option<&'a Amount>) -> Cow<'a, Amount> {
+/// capacity says. Without a request it is the default of the policy, or else all of it. `None` if the
+/// rounding is refused.
+fn consumption<'a>(
+    capacity: &'a DeviceCapacity,
+    request: Option<&'a Amount>,
+    arithmetic: Arithmetic<'_>,
+) -> Option<Cow<'a, Amount>> {
     let policy = capacity.policy.as_deref();
     let Some(request) = request else {
         let default = policy.and_then(|policy| policy.default.as_ref());
-        return Cow::Borrowed(default.unwrap_or(&capacity.value));
+        return Some(Cow::Borrowed(default.unwrap_or(&capacity.value)));
     };
+    if arithmetic.checked && request.nanos() < 0 {
+        return None;
+    }
     match policy {
         Some(CapacityPolicy { valid_range: Some(range), .. }) if range.min.is_some() => {
-            round_up(request, range)
+            round_up(request, range, arithmetic)
         }
         Some(CapacityPolicy { valid_values, .. }) => {
             let enough = valid_values.iter().find(|value| request.nanos() <= value.nanos());
-            Cow::Borrowed(enough.unwrap_or(request))
+            Some(Cow::Borrowed(enough.unwrap_or(request)))
         }
-        None => Cow::Borrowed(request),
+        None => Some(Cow::Borrowed(request)),
     }
 }
 
 /// Rounds up to the lowest amount, or to the next step above it.
-fn round_up<'a>(request: &'a Amount, range: &'a CapacityRange) -> Cow<'a, Amount> {
-    let Some(min) = range.min.as_ref() else { return Cow::Borrowed(request) };
+fn round_up<'a>(
+    request: &'a Amount,
+    range: &'a CapacityRange,
+    arithmetic: Arithmetic<'_>,
+) -> Option<Cow<'a, Amount>> {
+    let Some(min) = range.min.as_ref() else { return Some(Cow::Borrowed(request)) };
     if request.nanos() < min.nanos() {
-        return Cow::Borrowed(min);
+        return Some(Cow::Borrowed(min));
     }
-    let Some(step) = range.step.as_ref().map(Amount::value).filter(|step| *step != 0) else {
-        return Cow::Borrowed(request);
+    let Some(step) = &range.step else { return Some(Cow::Borrowed(request)) };
+    if arithmetic.checked {
+        return Some(Cow::Owned(checked_steps(request, min, step, Unit::of(range, arithmetic))?));
+    }
+    let Some(step) = Some(step.value()).filter(|step| *step != 0) else {
+        return Some(Cow::Borrowed(request));
     };
     let min = min.value();
     let added = request.value().wrapping_sub(min);
     let steps = added.wrapping_div(step) + i64::from(added.wrapping_rem(step) != 0);
     let amount = min.wrapping_add(step.wrapping_mul(steps));
-    Cow::Owned(Amount::new(amount, Format::BinarySI))
+    Some(Cow::Owned(Amount::new(amount, Format::BinarySI)))
 }
 
-fn violates(consumed: &Amount, policy: Option<&CapacityPolicy>) -> bool {
+/// Returns the lowest amount that is `min` and a number of steps, and not below the request. `None` if it
+/// leaves the range of 64 bits.
+fn checked_steps(request: &Amount, min: &Amount, step: &Amount, unit: Unit) -> Option<Amount> {
+    let format = step.quantity().format();
+    let [request, min, step] = [request, min, step].map(|amount| unit.count(amount));
+    if step <= 0 || min < 0 {
+        return None;
+    }
+    let added = request - min;
+    let steps = added / step + i128::from(added % step != 0);
+    let amount = i64::try_from(min + step * steps).ok()?;
+    match unit {
+        Unit::Thousandth if amount % 1000 != 0 => Amount::parse(&format!("{amount}m")),
+        Unit::Thousandth => Some(Amount::new(amount / 1000, format)),
+        Unit::One => Some(Amount::new(amount, format)),
+    }
+}
+
+/// The unit in which a range is computed.
+#[derive(Debug, Clone, Copy)]
+enum Unit {
+    One,
+    Thousandth,
+}
+
+const NANOS: i128 = 1_000_000_000;
+
+impl Unit {
+    /// Thousandths, if the range has fractions and they are computed.
+    fn of(range: &CapacityRange, arithmetic: Arithmetic<'_>) -> Self {
+        let mut bounds = [&range.min, &range.max, &range.step].into_iter().flatten();
+        let has_fraction = bounds.any(|amount| amount.nanos() % NANOS != 0);
+        if arithmetic.fractions && has_fraction { Self::Thousandth } else { Self::One }
+    }
+
+    /// Returns the number of units, rounded away from zero.
+    fn count(self, amount: &Amount) -> i128 {
+        let unit = match self {
+            Self::One => NANOS,
+            Self::Thousandth => NANOS / 1000,
+        };
+        let nanos = amount.nanos();
+        nanos / unit + i128::from(nanos % unit != 0) * nanos.signum()
+    }
+}
+
+fn violates(
+    consumed: &Amount,
+    policy: Option<&CapacityPolicy>,
+    arithmetic: Arithmetic<'_>,
+) -> bool {
     let Some(policy) = policy else { return false };
     if policy.default.as_ref().is_some_and(|default| default.nanos() == consumed.nanos()) {
         return false;
     }
     match &policy.valid_range {
-        Some(range) => violates_range(consumed, range),
+        Some(range) => violates_range(consumed, range, arithmetic),
         None => {
             !policy.valid_values.is_empty()
                 && policy.valid_values.iter().all(|value| value.nanos() != consumed.nanos())
@@ -108,9 +219,16 @@ fn violates(consumed: &Amount, policy: Option<&CapacityPolicy>) -> bool {
     }
 }
 
-fn violates_range(consumed: &Amount, range: &CapacityRange) -> bool {
+fn violates_range(consumed: &Amount, range: &CapacityRange, arithmetic: Arithmetic<'_>) -> bool {
     if range.max.as_ref().is_some_and(|max| consumed.nanos() > max.nanos()) {
         return true;
+    }
+    if arithmetic.checked {
+        let unit = Unit::of(range, arithmetic);
+        let Some(step) = &range.step else { return false };
+        let min = range.min.as_ref().map_or(0, |min| unit.count(min));
+        let step = unit.count(step);
+        return step <= 0 || (unit.count(consumed) - min) % step != 0;
     }
     // A step of zero, which the API server rejects, makes kube-scheduler 1.36 crash.
     let step = range.step.as_ref().map(Amount::value).filter(|step| *step != 0);
@@ -127,6 +245,11 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+
+    const EXACT_1_36: Arithmetic<'_> =
+        Arithmetic { checked: false, fractions: false, driver: None };
+    const CHECKED: Arithmetic<'_> = Arithmetic { checked: true, ..EXACT_1_36 };
+    const FRACTIONS: Arithmetic<'_> = Arithmetic { fractions: true, ..CHECKED };
 
     fn device(capacity: &Value) -> DeviceDescription {
         let device = json!({"name": "d", "capacity": {"x": capacity}});
@@ -167,10 +290,12 @@ mod tests {
         ] {
             let device = device(capacity);
             let request = asked.map(request);
-            let consumptions = consumptions(&device, request.as_ref());
-            assert_eq!(consumptions[0].1.to_string(), consumed, "{asked:?} of {capacity}");
-            let fits = fits(&device, request.as_ref(), [None, None]);
-            assert_eq!(fits, fits_alone, "{asked:?} of {capacity}");
+            for arithmetic in [EXACT_1_36, CHECKED, FRACTIONS] {
+                let consumptions = consumptions(&device, request.as_ref(), arithmetic);
+                assert_eq!(consumptions[0].1.to_string(), consumed, "{asked:?} of {capacity}");
+                let fits = fits(&device, request.as_ref(), [None, None], arithmetic);
+                assert_eq!(fits, fits_alone, "{asked:?} of {capacity}");
+            }
         }
     }
 
@@ -179,22 +304,96 @@ mod tests {
         let device = device(&json!({"value": "10"}));
         let used = Sums::from([("x".into(), 4_000_000_000)]);
         let request = request("3");
-        assert!(fits(&device, Some(&request), [Some(&used), None]));
-        assert!(!fits(&device, Some(&request), [Some(&used), Some(&used)]));
+        assert!(fits(&device, Some(&request), [Some(&used), None], CHECKED));
+        assert!(!fits(&device, Some(&request), [Some(&used), Some(&used)], CHECKED));
     }
 
     #[test]
     fn undefined_capacity_and_bad_quantity_never_fit() {
         let empty = DeviceDescription::default();
-        assert!(!fits(&empty, Some(&request("1")), [None, None]));
-        assert!(!fits(&device(&json!({"value": "10"})), Some(&request("?")), [None, None]));
-        assert!(fits(&empty, None, [None, None]));
+        assert!(!fits(&empty, Some(&request("1")), [None, None], CHECKED));
+        assert!(!fits(
+            &device(&json!({"value": "10"})),
+            Some(&request("?")),
+            [None, None],
+            CHECKED
+        ));
+        assert!(fits(&empty, None, [None, None], CHECKED));
     }
 
     #[test]
     fn step_of_zero_does_not_divide() {
         let zero = json!({"value": "10", "requestPolicy": {
             "validRange": {"min": "1", "step": "0"}}});
-        assert!(fits(&device(&zero), Some(&request("3")), [None, None]));
+        assert!(fits(&device(&zero), Some(&request("3")), [None, None], EXACT_1_36));
+    }
+
+    /// The amount that is consumed at 1.36, with checks and with fractions; `None` if it does not fit.
+    #[test]
+    fn ranges_differ_between_levels() {
+        let range = |value: &str, min: &str, step: &str, max: &str| {
+            json!({"value": value, "requestPolicy": {"default": min,
+                "validRange": {"min": min, "step": step, "max": max}}})
+        };
+        let large = json!({"value": "9223372036854775807", "requestPolicy": {"default": "1",
+            "validRange": {"min": "1", "step": "9223372036854775806"}}});
+        let tenths = range("10", "500m", "100m", "9500m");
+        for (capacity, asked, at_1_36, checked, fractions) in [
+            (&tenths, "1200m", Some("2"), Some("2"), Some("1200m")),
+            (&tenths, "1150m", Some("2"), Some("2"), Some("1200m")),
+            (&tenths, "950m", Some("1"), Some("1"), Some("1")),
+            (&tenths, "400m", Some("500m"), Some("500m"), Some("500m")),
+            (&tenths, "9600m", None, None, None),
+            // 1 + 2 * (2^63 - 2) leaves the range of 64 bits: 1.36 computes a negative amount, which fits.
+            (
+                &large,
+                "9223372036854775807",
+                Some("9223372036854775807"),
+                Some("9223372036854775807"),
+                Some("9223372036854775807"),
+            ),
+            (&range("100", "-10", "4", "100"), "3", Some("6"), None, None),
+        ] {
+            let device = device(capacity);
+            let request = request(asked);
+            for (arithmetic, expected) in
+                [(EXACT_1_36, at_1_36), (CHECKED, checked), (FRACTIONS, fractions)]
+            {
+                let fits = fits(&device, Some(&request), [None, None], arithmetic);
+                let consumed = consumptions(&device, Some(&request), arithmetic)[0].1.to_string();
+                let found = fits.then_some(&*consumed);
+                assert_eq!(found, expected, "{asked} of {capacity}, {arithmetic:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn rounding_beyond_64_bits_fits_at_1_36_only() {
+        let capacity = json!({"value": "7Ei", "requestPolicy": {"default": "0",
+            "validRange": {"min": "0", "step": "4Ei"}}});
+        let (device, request) = (device(&capacity), request("6Ei"));
+        let fits = |arithmetic| fits(&device, Some(&request), [None, None], arithmetic);
+        assert_eq!([EXACT_1_36, CHECKED, FRACTIONS].map(fits), [true, false, false]);
+    }
+
+    #[test]
+    fn negative_request_fits_at_1_36_only() {
+        let (device, request) = (device(&json!({"value": "10"})), request("-3"));
+        let fits = |arithmetic| fits(&device, Some(&request), [None, None], arithmetic);
+        assert_eq!([EXACT_1_36, CHECKED].map(fits), [true, false]);
+    }
+
+    #[test]
+    fn name_with_the_domain_of_the_driver_is_the_same_name_from_1_38_on() {
+        let device = device(&json!({"value": "10"}));
+        let spec = json!({"requests": [{"name": "r",
+            "exactly": {"capacity": {"requests": {"a.com/x": "3"}}}}]});
+        let spec: api::DeviceClaim = serde_json::from_value(spec).unwrap();
+        let spec = framework::device::ClaimSpec::from_api(&spec);
+        let request = spec.requests[0].bodies()[0].capacity.clone().unwrap();
+        let of = |driver| Arithmetic { driver, ..CHECKED };
+        let fits = |driver| fits(&device, Some(&request), [None, None], of(driver));
+        assert_eq!([None, Some("a.com"), Some("b.com")].map(fits), [false, true, false]);
+        assert_eq!(consumptions(&device, Some(&request), of(Some("a.com")))[0].1.to_string(), "3");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use framework::Behaviours;
 use framework::device::{Attribute, AttributeRule, DeviceDescription};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -19,20 +20,21 @@ pub(crate) enum ConstraintState<'a> {
     Match { attribute: &'a Arc<str>, value: Option<&'a Attribute>, devices: usize },
     /// The devices have different values.
     ///
-    /// As in Kubernetes, only the latest value of each request is remembered, so a request for
-    /// three devices accepts the values a, b, a.
-    Distinct { attribute: &'a Arc<str>, values: Vec<(usize, &'a Attribute)> },
+    /// Without `every`, only the latest value of each request is remembered, so a request for three
+    /// devices accepts the values a, b, a. Kubernetes 1.36 does so.
+    Distinct { attribute: &'a Arc<str>, values: Vec<(usize, &'a Attribute)>, every: bool },
 }
 
 impl<'a> ConstraintState<'a> {
     /// Returns the constraint without devices; `None` if its kind is unknown.
-    pub(crate) const fn new(rule: &'a AttributeRule) -> Option<Self> {
+    pub(crate) const fn new(rule: &'a AttributeRule, behaviours: Behaviours) -> Option<Self> {
         match rule {
             AttributeRule::Match(attribute) => {
                 Some(Self::Match { attribute, value: None, devices: 0 })
             }
             AttributeRule::Distinct(attribute) => {
-                Some(Self::Distinct { attribute, values: Vec::new() })
+                let every = behaviours.distinct_compares_every_device;
+                Some(Self::Distinct { attribute, values: Vec::new(), every })
             }
             AttributeRule::Unknown => None,
         }
@@ -52,13 +54,14 @@ impl<'a> ConstraintState<'a> {
                 *devices += 1;
                 true
             }
-            Self::Distinct { attribute, values } => {
+            Self::Distinct { attribute, values, every } => {
                 let Some(own) = device.attribute(attribute) else { return false };
                 let clashes = |known: &Attribute| *own == Attribute::Unsupported || known == own;
                 if values.iter().any(|(_, known)| clashes(known)) {
                     return false;
                 }
-                match values.iter_mut().find(|(known, _)| *known == request) {
+                let latest = values.iter_mut().find(|(known, _)| !*every && *known == request);
+                match latest {
                     Some((_, value)) => *value = own,
                     None => values.push((request, own)),
                 }
@@ -86,7 +89,7 @@ impl<'a> ConstraintState<'a> {
         missing: usize,
         devices: impl FnOnce() -> D,
     ) -> bool {
-        let Self::Distinct { attribute, values } = self else { return false };
+        let Self::Distinct { attribute, values, .. } = self else { return false };
         let mut left = SmallVec::<[&Attribute; 16]>::new();
         for value in devices().filter_map(|device| device.attribute(attribute)) {
             if !left.contains(&value) && values.iter().all(|(_, known)| *known != value) {
@@ -103,7 +106,12 @@ impl<'a> ConstraintState<'a> {
     pub(crate) fn remove(&mut self, request: usize) {
         match self {
             Self::Match { devices, .. } => *devices -= 1,
-            Self::Distinct { values, .. } => values.retain(|(known, _)| *known != request),
+            Self::Distinct { values, .. } => {
+                // The device that was added last is taken off first.
+                if let Some(last) = values.iter().rposition(|(known, _)| *known == request) {
+                    values.remove(last);
+                }
+            }
         }
     }
 }

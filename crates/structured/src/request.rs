@@ -128,14 +128,25 @@ impl Search<'_> {
                 PoolState::Invalid => Some("invalid"),
             };
             if let Some(problem) = problem {
-                return Err(AllocateError::fatal(format!(
+                let text = format!(
                     "{}: asks for all devices, but resource pool {} is currently {problem}",
                     what(),
                     self.pools[pool].key
-                )));
+                );
+                return Err(match self.gates.behaviours.unsound_pool_fails_its_nodes {
+                    true => AllocateError::Node(text.into()),
+                    false => AllocateError::fatal(text),
+                });
             }
             for device in self.devices_of_pool(pool) {
-                if self.is_selectable(body, device)? && self.has_capacity(body, device) {
+                if !self.is_selectable(body, device)? {
+                    continue;
+                }
+                let has_capacity = match self.gates.behaviours.all_devices_need_capacity {
+                    true => self.has_static_capacity(body, device),
+                    false => self.has_capacity(body, device),
+                };
+                if has_capacity {
                     all.push(device);
                 }
             }

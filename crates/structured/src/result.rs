@@ -50,7 +50,11 @@ fn allocated_device(search: &Search<'_>, pick: &Pick, rng: &mut Rng) -> Allocate
     let device = found.device;
     let mut consumed_capacity = Amounts::default();
     if pick.is_share {
-        consumed_capacity = capacity::consumptions(&device.description, raw.capacity.as_ref());
+        consumed_capacity = capacity::consumptions(
+            &device.description,
+            raw.capacity.as_ref(),
+            search.arithmetic(pick.device),
+        );
     }
     let conditions = |own: &[Arc<str>]| match search.gates.binding_conditions {
         true => own.into(),
@@ -69,7 +73,8 @@ fn allocated_device(search: &Search<'_>, pick: &Pick, rng: &mut Rng) -> Allocate
 }
 
 /// Returns the configuration of a claim: that of each class once, for all its requests; then that
-/// of the claim itself, once for every request that it names.
+/// of the claim itself. At level 1.36, the latter appears once for every request that it names. From 1.37
+/// on it appears once, and a configuration for all requests names none.
 fn config(search: &Search<'_>, claim: usize) -> Vec<AllocationConfig> {
     let claims = search.claims;
     let mut all: Vec<AllocationConfig> = Vec::new();
@@ -92,17 +97,27 @@ fn config(search: &Search<'_>, claim: usize) -> Vec<AllocationConfig> {
         }));
         of_class.push((&class.name, start..all.len()));
     }
+    let (requests, once) =
+        (claims.claims[claim].requests.len(), search.gates.behaviours.configuration_once);
+    if once {
+        let of_all = all.iter_mut().filter(|config| config.requests.len() == requests);
+        of_all.for_each(|config| config.requests = Box::default());
+    }
     for config in &claims.claims[claim].spec.config {
-        let own = from_claim(config);
+        let mut own = from_claim(config);
         let times = match config.requests.is_empty() {
             true => 1,
-            false => (0..claims.claims[claim].requests.len())
+            false => (0..requests)
                 .filter(|request| {
                     claims.is_named(chosen(search, claim, *request), &config.requests)
                 })
                 .count(),
         };
-        all.extend(std::iter::repeat_n(own, times));
+        if once && times == requests {
+            own.requests = Box::default();
+        }
+        let copies = if once { times.min(1) } else { times };
+        all.extend(std::iter::repeat_n(own, copies));
     }
     all
 }

@@ -45,6 +45,7 @@ pub(super) fn config(identity: &str) -> LeaderElectionConfig {
         lease_duration: LEASE_DURATION,
         renew_deadline: RENEW_DEADLINE,
         retry_period: RETRY_PERIOD,
+        level: None,
     }
 }
 

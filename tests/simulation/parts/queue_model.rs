@@ -135,7 +135,7 @@ impl Model {
 
     pub(crate) fn add(&mut self, pod: &Arc<Pod>, around: Around<'_>) -> Updated {
         self.remove(&pod.key, around);
-        self.enter(pod, "UnschedulablePodAdd", around)
+        self.enter(pod, "UnscheduledPodAdd", around)
     }
 
     pub(crate) fn update(&mut self, old: &Arc<Pod>, new: &Arc<Pod>, around: Around<'_>) -> Updated {
@@ -161,7 +161,9 @@ impl Model {
                 let strategy = self.strategy(&own.queued, &event, around);
                 if strategy != Strategy::Stay {
                     let own = self.take(&new.key);
-                    self.requeue(own, strategy, &event.event.to_string(), around);
+                    let label = event.event.to_string();
+                    let label = label.replace("UnschedulablePod", "TargetPod");
+                    self.requeue(own, strategy, &label, around);
                 }
             }
             let trial = left.and_then(|answer| self.trial_of(answer)).cloned();
@@ -178,7 +180,7 @@ impl Model {
                 self.try_next(&new.uid, around);
             }
         } else {
-            return self.enter(new, "UnschedulablePodUpdate", around);
+            return self.enter(new, "UnscheduledPodUpdate", around);
         }
         Updated::Known
     }
@@ -218,31 +220,34 @@ impl Model {
             };
             let asked = some.into_iter().chain(ids.into_iter().filter_map(first));
             let asked: Vec<Record> = asked.cloned().collect();
-            self.move_each(asked, event, true, around);
+            self.move_each(asked, event, None, around);
         }
     }
 
-    /// Moves those of the pods that the event may help, in the order in which they began to wait.
+    /// Moves those of the pods that the event may help, in the order in which they began to wait. A flush asks
+    /// each gated pod again.
     fn move_each(
         &mut self,
         mut pods: Vec<Record>,
         event: &ObjectEvent,
-        has_trials: bool,
+        flush: Option<Time>,
         around: Around<'_>,
     ) {
-        pods.sort_by_key(|own| (own.queued.history.timestamp, own.arrival));
+        pods.sort_by_key(|own| (waits_since(own), own.arrival));
         let label = event.event.to_string();
         let helped: Vec<_> = pods
             .iter()
-            .filter(|own| is_of_interest(own, event, around))
+            .filter(|own| flush.is_some() || is_of_interest(own, event, around))
             .map(|own| (own, self.strategy(&own.queued, event, around)))
             .filter(|(_, strategy)| *strategy != Strategy::Stay)
             .collect();
         for (own, strategy) in helped {
             let uid = own.queued.pod.uid.clone();
             let pod = own.queued.pod.key.clone();
-            let answer = own.answer.filter(|_| has_trials);
-            let own = self.take(&pod);
+            let answer = own.answer.filter(|_| flush.is_none());
+            let is_gated = own.place == Place::Gated;
+            let mut own = self.take(&pod);
+            own.history.gate_flushed = flush.filter(|_| is_gated).or(own.history.gate_flushed);
             let place = self.requeue(own, strategy, &label, around);
             let Some(answer) = answer else { continue };
             if self.members(answer).next().is_some() {
@@ -513,12 +518,12 @@ impl Model {
         if self.last_flush.is_none_or(|last| last < flush) {
             self.last_flush = Some(flush);
             let longest = self.config.max_in_unschedulable;
-            let is_overdue = |own: &&Record| flush.since(own.queued.history.timestamp) > longest;
+            let is_overdue = |own: &&Record| flush.since(waits_since(own)) > longest;
             let overdue: Vec<Record> = self.waiting().filter(is_overdue).cloned().collect();
             if !overdue.is_empty() {
                 let event = ClusterEvent::wildcard("UnschedulableTimeout");
                 let event = ObjectEvent { event, objects: Objects::None };
-                self.move_each(overdue, &event, false, around);
+                self.move_each(overdue, &event, Some(flush), around);
             }
         }
     }
@@ -626,6 +631,7 @@ impl Model {
         own.history.unschedulable_plugins.extend(gate.clone());
         own.history.gating_plugin = gate;
         if own.history.gating_plugin.is_some() {
+            own.history.flushed = false;
             return self.put(own, Place::Gated, label, around);
         }
         if place == Place::Active {
@@ -781,6 +787,13 @@ fn is_waiting(own: &Record) -> bool {
     matches!(own.place, Place::Unschedulable | Place::Gated)
 }
 
+/// Returns when the wait of a pod began. The flush of a gated pod begins another one.
+fn waits_since(own: &Record) -> Time {
+    let queued = &own.queued;
+    let flushed = queued.history.gate_flushed.filter(|_| own.place == Place::Gated);
+    flushed.map_or(queued.history.timestamp, |flushed| flushed.max(queued.history.timestamp))
+}
+
 /// Whether the event may move the pod at all: a gated pod waits for events of its gate.
 fn is_of_interest(own: &Record, event: &ObjectEvent, around: Around<'_>) -> bool {
     let Some(gate) = &own.queued.history.gating_plugin else { return true };
@@ -888,7 +901,7 @@ impl Model {
             .map(|end| end + WINDOW)
             .min();
         let floor = |time: Time| time.as_nanos().div_euclid(FLUSH) * FLUSH;
-        let oldest = self.at(Place::Unschedulable).map(|own| own.queued.history.timestamp).min();
+        let oldest = self.waiting().map(waits_since).min();
         let flush = oldest.map(|oldest| {
             let overdue = floor(oldest + self.config.max_in_unschedulable) + FLUSH;
             let next = self.last_flush.map_or(overdue, |last| overdue.max(last.as_nanos() + FLUSH));
@@ -929,6 +942,7 @@ fn facts(of: &QueuedPod) -> impl PartialEq + Debug {
         (of.history.timestamp, of.history.initial_attempt, of.history.backoff_expiration),
         (of.history.attempts, of.history.unschedulable_count, of.history.consecutive_errors),
         (&of.history.unschedulable_plugins, &of.history.pending_plugins, &of.history.gating_plugin),
-        (of.history.template_rejected, of.history.flushed, of.history.times),
+        (of.history.template_rejected, of.history.flushed),
+        (of.history.gate_flushed, of.history.times),
     )
 }

@@ -77,6 +77,7 @@ impl Probe for Log {
         match count {
             Count::Incoming { queue, event } => self.incoming.push(format!("{queue} {event}")),
             Count::Event(event) => self.handled.push(event.to_string()),
+            Count::PodEvent(label) => self.handled.push(label.to_owned()),
             _ => {}
         }
     }

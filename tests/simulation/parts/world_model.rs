@@ -276,7 +276,7 @@ impl Model {
         if nominated.is_some_and(|nominated| nominated != *node) {
             self.move_after_nomination(&pending, now);
         }
-        self.handled.push("UnschedulablePodDelete".to_owned());
+        self.handled.push("UnscheduledPodDelete".to_owned());
         vec![format!("{} is bound to {node}", pod.uid)]
     }
 
@@ -308,7 +308,7 @@ impl Model {
         let Some(old) = self.pending.insert(pod.key.clone(), pod.clone()) else {
             let updated = self.on_queue(now, |queue, around| queue.add(pod, around));
             self.nominate_by_status(pod, updated);
-            self.handled.push("UnschedulablePodAdd".to_owned());
+            self.handled.push("UnscheduledPodAdd".to_owned());
             return Vec::new();
         };
         if old.resource_version == pod.resource_version && pod.resource_version != 0 {
@@ -326,10 +326,10 @@ impl Model {
                 self.move_after_nomination(&old, now);
             }
         }
-        self.handled.push("UnschedulablePodUpdate".to_owned());
+        self.handled.push("UnscheduledPodUpdate".to_owned());
         for part in updates::of_pod(&old, pod) {
             if part != ActionType::UPDATE {
-                self.handled.push(format!("UnschedulablePod{}", part.name()));
+                self.handled.push(format!("UnscheduledPod{}", part.name()));
             }
         }
         changed
@@ -358,7 +358,7 @@ impl Model {
         } else if nominated.is_some() || pending.nominated_node_name().is_some() {
             self.move_after_nomination(&pending, now);
         }
-        self.handled.push("UnschedulablePodDelete".to_owned());
+        self.handled.push("UnscheduledPodDelete".to_owned());
         changed
     }
 
@@ -514,7 +514,7 @@ impl Model {
     }
 
     fn nominate_by_status(&mut self, pod: &Arc<Pod>, updated: Updated) {
-        if updated == Updated::EnteredActive {
+        if updated != Updated::Known {
             self.nominate(pod, &NominatingInfo::Noop);
         }
     }

@@ -95,6 +95,11 @@ impl Amount {
         &self.0
     }
 
+    /// Parses a quantity; `None` if it is not one.
+    pub fn parse(text: &str) -> Option<Self> {
+        text.parse().map(Self).ok()
+    }
+
     fn read(text: &QuantityText) -> Result<Self, Arc<str>> {
         let parsed = text.0.parse::<Quantity>();
         parsed.map(Self).map_err(|error| format!("{:?}: {error}", text.0).into())

@@ -78,6 +78,8 @@ impl DeviceToleration {
 /// A DeviceTaintRule: a taint that an administrator adds to devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceTaintRule {
+    /// Whether the rule has a selector, which may be empty.
+    pub has_selector: bool,
     /// The driver; `None` for any.
     pub driver: Option<Arc<str>>,
     /// The pool; `None` for any.
@@ -93,6 +95,7 @@ impl DeviceTaintRule {
     pub fn from_api(rule: &api::DeviceTaintRule) -> Self {
         let selector = rule.spec.device_selector.clone().unwrap_or_default();
         Self {
+            has_selector: rule.spec.device_selector.is_some(),
             driver: selector.driver.map(Into::into),
             pool: selector.pool.map(Into::into),
             device: selector.device.map(Into::into),
@@ -100,7 +103,7 @@ impl DeviceTaintRule {
         }
     }
 
-    /// Returns whether the rule taints this device.
+    /// Returns whether the rule taints this device. A rule without a selector taints every one.
     pub fn selects(&self, id: &DeviceId) -> bool {
         let fits = |wanted: &Option<Arc<str>>, own| wanted.as_ref().is_none_or(|one| one == own);
         fits(&self.driver, &id.driver)

@@ -20,6 +20,8 @@ pub struct LeaderElectionConfig {
     pub renew_deadline: Duration,
     /// Time between attempts of the leader, and minimum time between attempts of the others.
     pub retry_period: Duration,
+    /// The version of Kubernetes that this replica follows, which its Lease names for people.
+    pub level: Option<String>,
 }
 
 /// Settings with which an election is not safe; the texts of client-go.

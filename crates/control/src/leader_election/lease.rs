@@ -110,9 +110,17 @@ impl Lease {
         metadata.and_then(|metadata| metadata["uid"].as_str()).unwrap_or_default()
     }
 
-    /// Returns the JSON of this Lease with another record.
-    pub(super) fn with_record(&self, record: &LeaderElectionRecord) -> Vec<u8> {
+    /// Returns the JSON of this Lease with another record, and the level of the replica that writes it.
+    pub(super) fn with_record(
+        &self,
+        record: &LeaderElectionRecord,
+        level: Option<&str>,
+    ) -> Vec<u8> {
         let mut object = self.object.clone();
+        if let Some(level) = level {
+            let metadata = object.entry("metadata").or_insert_with(|| json!({}));
+            metadata["annotations"][LEVEL_ANNOTATION] = level.into();
+        }
         let mut spec = match object.remove("spec") {
             Some(Value::Object(spec)) => spec,
             _ => Map::new(),
@@ -126,17 +134,23 @@ impl Lease {
     }
 }
 
+/// The annotation of a Lease that names the version of Kubernetes that its holder follows.
+pub const LEVEL_ANNOTATION: &str = "loadmaster.io/kubernetes-level";
+
 /// The API version of Leases.
 pub(super) const API_VERSION: &str = "coordination.k8s.io/v1";
 
 /// Returns the JSON of a new Lease.
 pub(super) fn new_lease(config: &LeaderElectionConfig, record: &LeaderElectionRecord) -> Vec<u8> {
-    let lease = json!({
+    let mut lease = json!({
         "apiVersion": API_VERSION,
         "kind": "Lease",
         "metadata": { "name": config.name, "namespace": config.namespace },
         "spec": fields(record),
     });
+    if let Some(level) = &config.level {
+        lease["metadata"]["annotations"] = json!({ LEVEL_ANNOTATION: level });
+    }
     lease.to_string().into_bytes()
 }
 

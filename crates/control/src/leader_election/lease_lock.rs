@@ -51,6 +51,7 @@ pub(super) struct LeaseLock {
     namespace: String,
     name: String,
     timeout: Duration,
+    level: Option<String>,
 }
 
 impl LeaseLock {
@@ -59,6 +60,7 @@ impl LeaseLock {
             namespace: config.namespace.clone(),
             name: config.name.clone(),
             timeout: config.request_timeout(),
+            level: config.level.clone(),
         }
     }
 
@@ -82,7 +84,7 @@ impl LeaseLock {
         lease: &Lease,
         record: &LeaderElectionRecord,
     ) -> Request {
-        self.request(id, Verb::Update, lease.with_record(record))
+        self.request(id, Verb::Update, lease.with_record(record, self.level.as_deref()))
     }
 
     /// Returns the path of a watch of the Lease. It begins with the present Lease.

@@ -25,4 +25,5 @@ mod tests;
 
 pub use config::{ConfigError, LeaderElectionConfig};
 pub use elector::{LeaderElector, Outcome, Predecessor};
+pub use lease::LEVEL_ANNOTATION;
 pub use notice::Notice;

@@ -15,7 +15,7 @@ use crate::cycle::{
 };
 use crate::profile::Profile;
 use crate::ranking::{Counts, Lane, Rankings, Recalled};
-use crate::world::ChangeLog;
+use crate::world::{ChangeLog, World};
 
 /// Decides about pods. Rankings and buffers only make decisions faster; the course decides draws.
 #[derive(Debug)]
@@ -234,8 +234,18 @@ fn post_filter(
     {
         failures.suspend_post_filter(subject.state.suspend(), log, subject.view);
     }
-    fit.diagnosis.post_filter_message = result.status.message();
+    fit.diagnosis.post_filter_message = message_of(&result, subject.view);
     result
+}
+
+/// Returns what PostFilter adds to the text of a pod that fits nowhere.
+pub(super) fn message_of(result: &PostFilterResult, view: &World) -> String {
+    let tells_placement = view.profiles().behaviours().preemption_tells_its_placement;
+    match result.status.is_success() {
+        true if tells_placement => result.found.clone(),
+        true => String::new(),
+        false => result.status.message(),
+    }
 }
 
 /// Runs PreFilter and the filters on one node.

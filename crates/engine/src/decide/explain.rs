@@ -9,7 +9,7 @@ use framework::{
     PostFilterResult, Status, Verdicts,
 };
 
-use super::decider::{Answer, Decider, find};
+use super::decider::{Answer, Decider, find, message_of};
 use super::decision::{Course, Decision, Found};
 use crate::context::Context;
 use crate::cycle::{
@@ -188,7 +188,7 @@ impl Decider {
         {
             let verdicts = &fit.diagnosis.verdicts;
             let result = run_post_filter(subject, verdicts, false, &mut course.rng);
-            fit.diagnosis.post_filter_message = result.status.message();
+            fit.diagnosis.post_filter_message = message_of(&result, subject.view);
             let candidates = subject.state.read::<Candidates>().cloned().unwrap_or_default().0;
             let preemption = preemption(&commands);
             evaluation.post_filter = Some(PostFilterEvaluation { result, preemption, candidates });

@@ -12,10 +12,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use framework::{
-    ActionType, Bind, ClusterEvent, Decoders, EventRegistration, EventResource, ExtensionPoint,
-    ExtraFields, Filter, Permit, Plugin, PluginArgs, PluginName, PodDeleted, PostBind, PostFilter,
-    PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, Registry, Reserve, Score, StandingQueries,
-    Timer, extension_points,
+    ActionType, Behaviours, Bind, ClusterEvent, Decoders, EventRegistration, EventResource,
+    ExtensionPoint, ExtraFields, Filter, Level, Permit, Plugin, PluginArgs, PluginName, PodDeleted,
+    PostBind, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, Registry, Reserve,
+    Score, StandingQueries, Timer, extension_points,
 };
 
 pub use config::{PluginConfig, PluginRef, PluginSet, PluginSets, SchedulerProfile};
@@ -314,6 +314,7 @@ fn same_queue_sort(
 pub struct Profiles {
     by_name: BTreeMap<Arc<str>, Arc<Profile>>,
     queue_sort: Named<dyn QueueSort>,
+    level: Level,
 }
 
 impl fmt::Debug for Profile {
@@ -363,12 +364,22 @@ impl Profiles {
             by_name.insert(profile.scheduler_name.clone(), Arc::new(profile));
         }
         let (_, queue_sort) = first.ok_or(ProfileError::NoProfile)?;
-        Ok(Self { by_name, queue_sort })
+        Ok(Self { by_name, queue_sort, level: registry.gates().level })
     }
 
     /// The profile that is responsible for pods of this scheduler name.
     pub fn get(&self, scheduler_name: &str) -> Option<&Arc<Profile>> {
         self.by_name.get(scheduler_name)
+    }
+
+    /// The version of Kubernetes that the plugins and the engine follow.
+    pub const fn level(&self) -> Level {
+        self.level
+    }
+
+    /// The behaviours of the level.
+    pub const fn behaviours(&self) -> Behaviours {
+        Behaviours::of(self.level)
     }
 
     /// The order of the active queue; the same for all profiles.

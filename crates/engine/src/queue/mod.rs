@@ -410,8 +410,11 @@ impl Queue {
         deadlines.into_iter().flatten().min()
     }
 
-    /// Moves the entities that have waited for an event for too long. As in kube-scheduler, the event is
-    /// also kept for those in flight, even if every entity that waits is gated and stays.
+    /// Moves the entities that have waited for an event for too long. Gated ones are asked again
+    /// whether they stay gated. The event is also kept for those in flight, even if every entity that
+    /// waits is gated and stays.
+    ///
+    /// Rule gated-pods-are-flushed of docs/differences.toml.
     fn flush_unschedulable_pods_leftover(&mut self, cx: &mut Context<'_>) {
         let flush = floor_to_flush_interval(cx.handle.now);
         if self.last_leftover_flush >= Some(flush) {
@@ -428,9 +431,9 @@ impl Queue {
         self.move_entities(&event, &registrations, Some(flush), &|_| true, cx);
     }
 
-    /// Returns the time of the next flush that moves a rejected entity.
+    /// Returns the time of the next flush that looks at an entity.
     fn next_leftover_flush(&self) -> Option<Time> {
-        let overdue = self.unschedulable.oldest_rejected()? + self.config.max_in_unschedulable;
+        let overdue = self.unschedulable.oldest()? + self.config.max_in_unschedulable;
         let next = floor_to_flush_interval(overdue) + FLUSH_INTERVAL;
         let after_last = self.last_leftover_flush.map(|last| last + FLUSH_INTERVAL);
         Some(after_last.map_or(next, |after_last| next.max(after_last)))
@@ -532,7 +535,7 @@ impl Queue {
             let strategy = hint::queueing_strategy(entity, &event, registered, cx);
             if strategy != QueueingStrategy::Skip {
                 let entity = self.unschedulable.remove(key).expect("it was there just now");
-                self.requeue(entity, strategy, &event.event.to_string(), cx);
+                self.requeue(entity, strategy, &own_update_label(&event.event, cx), cx);
             }
         }
     }
@@ -580,8 +583,13 @@ impl Queue {
             |entity: &QueuedEntity| entity.pods().iter().any(|queued| may_move(&queued.pod));
         let mut helped = Vec::new();
         for (waiting, entities) in self.unschedulable.by_wait_key() {
-            let Some(registered) = registrations.of_rejectors(waiting) else { continue };
             let due = entities.iter().take_while(|(slot, _)| is_due(slot));
+            if overdue_at.is_some() && waiting.is_gated() {
+                let strategy = QueueingStrategy::AfterBackoff;
+                helped.extend(due.map(|(slot, entity)| (*slot, entity.key(), strategy)));
+                continue;
+            }
+            let Some(registered) = registrations.of_rejectors(waiting) else { continue };
             let due = due.filter(|(_, entity)| may_move(entity));
             // Until its victims end, a gated preemptor stays gated, whatever the event says.
             let stays =
@@ -605,8 +613,11 @@ impl Queue {
         helped.sort_unstable_by_key(|(slot, ..)| *slot);
         let label: Arc<str> = event.event.to_string().into();
         for (_, key, strategy) in helped {
-            let (waiting, entity) =
+            let (waiting, mut entity) =
                 self.unschedulable.take(&key).expect("requeueing an entity removes no other");
+            let history = entity.history_mut();
+            history.gate_flushed =
+                overdue_at.filter(|_| waiting.is_gated()).or(history.gate_flushed);
             let uid = entity.uid().clone();
             let place = self.requeue(entity, strategy, &label, cx);
             if waiting.shares_answer() && overdue_at.is_none() {
@@ -774,8 +785,9 @@ impl Queue {
         cx: &mut Context<'_>,
     ) -> Place {
         let history = entity.history_mut();
-        let part =
-            if history.gating_plugin.is_some() { Waiting::Gated } else { Waiting::Unschedulable };
+        let is_gated = history.gating_plugin.is_some();
+        history.flushed &= !is_gated;
+        let part = if is_gated { Waiting::Gated } else { Waiting::Unschedulable };
         history.times.enter(Some(part), cx.handle.now);
         let place = self.unschedulable.insert(entity);
         count_incoming(place, label, cx)
@@ -789,8 +801,18 @@ fn entity_of(pod: &PodKey) -> EntityKey {
 
 /// Counts an entity that has entered `place`.
 fn count_incoming(place: Place, event: &str, cx: &mut Context<'_>) -> Place {
-    cx.probe.count(Count::Incoming { queue: place.queue(), event });
+    let event = cx.profiles.behaviours().pod_event_label(event);
+    cx.probe.count(Count::Incoming { queue: place.queue(), event: &event });
     place
+}
+
+/// Returns the label of the update of a waiting pod that requeues it.
+fn own_update_label(event: &ClusterEvent, cx: &Context<'_>) -> String {
+    let label = event.to_string();
+    match label.strip_prefix("UnschedulablePod") {
+        Some(action) if cx.profiles.behaviours().pod_event_subtypes => format!("TargetPod{action}"),
+        _ => label,
+    }
 }
 
 /// Records a failed attempt: an error if no plugin rejected the entity, otherwise a rejection.

@@ -142,7 +142,10 @@ impl UnschedulableEntities {
     pub(super) fn insert(&mut self, entity: QueuedEntity) -> Place {
         let history = entity.history();
         debug_assert!(!history.has_no_rejector(), "no event can move {:?}", entity.key());
-        let slot = Slot { since: history.timestamp, arrival: self.arrivals };
+        // The flush of a gated entity starts its wait anew, and leaves the order of the queue alone.
+        let flushed = history.gate_flushed.filter(|_| history.gating_plugin.is_some());
+        let since = flushed.map_or(history.timestamp, |flushed| flushed.max(history.timestamp));
+        let slot = Slot { since, arrival: self.arrivals };
         self.arrivals += 1;
         let waiting = self.wait_key_of(&entity);
         let place = waiting.place();
@@ -266,13 +269,10 @@ impl UnschedulableEntities {
         oldest.any(|(slot, _)| slot.is_overdue(now, max_wait))
     }
 
-    /// Returns the start of the longest wait of a rejected entity.
-    pub(super) fn oldest_rejected(&self) -> Option<Time> {
-        let rejected = self.waiting.iter().filter(|(key, _)| !key.is_gated());
-        rejected
-            .filter_map(|(_, entities)| entities.first_key_value())
-            .map(|(slot, _)| slot.since)
-            .min()
+    /// Returns the start of the longest wait of an entity, rejected or gated.
+    pub(super) fn oldest(&self) -> Option<Time> {
+        let oldest = self.waiting.values().filter_map(BTreeMap::first_key_value);
+        oldest.map(|(slot, _)| slot.since).min()
     }
 }
 
@@ -336,7 +336,7 @@ mod tests {
         let expected = [("Fit", "early second late"), ("Fit Ports", "both"), ("Gates", "gated")];
         assert_eq!(waiting_for(&pods), pairs(&expected));
         assert_eq!((pods.rejected_count(), pods.gated_count()), (4, 1));
-        assert_eq!(pods.oldest_rejected(), Some(Time::from_secs(5)));
+        assert_eq!(pods.oldest(), Some(Time::from_secs(1)));
         let overdue = |seconds| pods.any_overdue(Time::from_secs(seconds), Duration::from_secs(5));
         assert_eq!((overdue(6), overdue(7)), (false, true));
 

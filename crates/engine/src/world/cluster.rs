@@ -125,6 +125,9 @@ impl World {
     /// Replaces the parts of `pod` that equal those of other pods, or of its node, by shared ones,
     /// which saves memory.
     pub(super) fn share(&mut self, pod: &mut Pod) {
+        if pod.requests.by_container.is_some() {
+            Arc::make_mut(&mut pod.requests).follow(self.profiles.behaviours());
+        }
         self.pool.share(pod);
         let Some(name) = &mut pod.node_name else { return };
         match self.cluster.node_named(name) {

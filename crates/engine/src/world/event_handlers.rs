@@ -152,7 +152,8 @@ impl World {
         }
         if known.is_some() {
             // As in kube-scheduler, the update as a whole counts beside its parts.
-            count_pod_event(EventResource::AssignedPod, ActionType::UPDATE, cx);
+            let update = ClusterEvent::new(EventResource::AssignedPod, ActionType::UPDATE);
+            cx.probe.count(Count::Event(&update));
         }
         match self.pending.remove(&pod.key) {
             None => Vec::new(),
@@ -163,7 +164,7 @@ impl World {
                     // Another scheduler has bound the pod, so the room that was kept for it is free.
                     self.move_after_nomination(nominated_to(pending, elsewhere), cx);
                 }
-                count_pod_event(EventResource::UnschedulablePod, ActionType::DELETE, cx);
+                self.count_unscheduled_pod(ActionType::DELETE, cx);
                 vec![Changed::Bound { pod: pod.uid.clone(), node }]
             }
         }
@@ -193,7 +194,7 @@ impl World {
         }
         let Some(old) = self.pending.insert(pod.key.clone(), pod.clone()) else {
             self.add_to_queue(pod, cx);
-            count_pod_event(EventResource::UnschedulablePod, ActionType::ADD, cx);
+            self.count_unscheduled_pod(ActionType::ADD, cx);
             return Vec::new();
         };
         if old.resource_version == pod.resource_version && pod.resource_version != 0 {
@@ -202,10 +203,10 @@ impl World {
         self.nominator.see(&pod);
         let changed = self.update_pending_pod(&old, &pod, cx);
         // As in kube-scheduler, the update as a whole counts beside its parts.
-        count_pod_event(EventResource::UnschedulablePod, ActionType::UPDATE, cx);
+        self.count_unscheduled_pod(ActionType::UPDATE, cx);
         for part in pod_updates(&old, &pod) {
             if part != ActionType::UPDATE {
-                count_pod_event(EventResource::UnschedulablePod, part, cx);
+                self.count_unscheduled_pod(part, cx);
             }
         }
         changed
@@ -260,7 +261,7 @@ impl World {
             // kube-scheduler asks the status alone, which the API server may have refused to write.
             self.move_after_nomination(nominated_to(pending, node), cx);
         }
-        count_pod_event(EventResource::UnschedulablePod, ActionType::DELETE, cx);
+        self.count_unscheduled_pod(ActionType::DELETE, cx);
         changed
     }
 }
@@ -273,13 +274,15 @@ pub(super) fn nominated_to(mut pod: Arc<Pod>, node: Arc<str>) -> Arc<Pod> {
     pod
 }
 
-/// Counts an event of a pod that was handled.
-fn count_pod_event(resource: EventResource, action: ActionType, cx: &mut Context<'_>) {
-    cx.probe.count(Count::Event(&ClusterEvent::new(resource, action)));
-}
-
 /// Updates of queue and nominator.
 impl World {
+    /// Counts an event of a pod without a node that was handled.
+    fn count_unscheduled_pod(&self, action: ActionType, cx: &mut Context<'_>) {
+        let event = ClusterEvent::new(EventResource::UnschedulablePod, action).to_string();
+        let label = self.profiles.behaviours().pod_event_label(&event);
+        cx.probe.count(Count::PodEvent(&label));
+    }
+
     fn add_to_queue(&mut self, pod: Arc<Pod>, cx: &mut Context<'_>) {
         let (queue, mut queue_cx) = self.queue_and_context(cx);
         let updated = queue.add(pod.clone(), &mut queue_cx);
@@ -297,9 +300,15 @@ impl World {
         self.nominate_by_status(new, updated);
     }
 
-    /// Nominates a pod that has entered the active queue to the node that its status names.
+    /// Nominates a pod that has entered the active queue to the node that its status names. Since 1.37 the
+    /// nomination of a gated pod counts, too.
     fn nominate_by_status(&mut self, pod: Arc<Pod>, updated: Updated) {
-        if updated == Updated::EnteredActive {
+        let is_nominated = match updated {
+            Updated::EnteredActive => true,
+            Updated::EnteredGated => self.profiles.behaviours().gated_pods_are_nominated,
+            Updated::Known => false,
+        };
+        if is_nominated {
             self.nominator.add(pod, &framework::NominatingInfo::Noop);
         }
     }
@@ -313,14 +322,14 @@ impl World {
 
 #[cfg(test)]
 mod tests {
-    use framework::{NominatingInfo, ObjectKey, Time};
+    use framework::{Level, NominatingInfo, ObjectKey, Time};
     use testkit::{PodBuilder, node, pod};
 
     use super::*;
     use crate::effect::{Effect, EffectId, EffectKind};
     use crate::ports::{Ports, Probe};
     use crate::queue::QueueConfig;
-    use crate::queue::tests::profiles;
+    use crate::queue::tests::{profiles, profiles_at};
 
     /// A probe that keeps the labels of handled events.
     #[derive(Default)]
@@ -328,6 +337,9 @@ mod tests {
 
     impl Probe for Handled {
         fn count(&mut self, count: Count<'_>) {
+            if let Count::PodEvent(label) = &count {
+                self.0.push((*label).to_owned());
+            }
             if let Count::Event(event) = count {
                 self.0.push(event.to_string());
             }
@@ -362,6 +374,30 @@ mod tests {
     }
 
     #[test]
+    fn events_of_unscheduled_pods_have_the_labels_of_the_level() {
+        for (level, expected) in
+            [(Level::V1_36, "UnschedulablePodAdd"), (Level::V1_37, "UnscheduledPodAdd")]
+        {
+            let world = &mut World::new(profiles_at(level), QueueConfig::default());
+            assert_eq!(see(world, pod("p")), [expected], "{level}");
+        }
+    }
+
+    #[test]
+    fn nomination_of_a_gated_pod_protects_its_room_from_1_37_on() {
+        for (level, expected) in [(Level::V1_36, None), (Level::V1_37, Some("n"))] {
+            let world = &mut World::new(profiles_at(level), QueueConfig::default());
+            apply(world, Change::Node(node("n").build()));
+            let gated = pod("p").gate("example.com/hold").nominated("n");
+            let uid = gated.clone().build().uid;
+            see(world, gated);
+            assert_eq!(world.nominator().node_of(&uid).map(|node| &**node), expected, "{level}");
+            apply(world, deleted("p"));
+            assert_eq!(world.nominator().node_of(&uid), None);
+        }
+    }
+
+    #[test]
     fn handled_events_have_the_labels_of_kube_scheduler() {
         let world = &mut World::new(profiles(), QueueConfig::default());
         let n = || node("n").allocatable("cpu", "4");
@@ -377,13 +413,13 @@ mod tests {
                 pod.metadata.resource_version = format!("{version}");
             })
         };
-        assert_eq!(see(world, version(1)), ["UnschedulablePodAdd"]);
+        assert_eq!(see(world, version(1)), ["UnscheduledPodAdd"]);
         assert_eq!(see(world, version(1)), [""; 0], "the same version");
-        assert_eq!(see(world, version(2)), ["UnschedulablePodUpdate"]);
+        assert_eq!(see(world, version(2)), ["UnscheduledPodUpdate"]);
         let labelled = || version(3).label("app", "web");
-        let parts = ["UnschedulablePodUpdate", "UnschedulablePodUpdatePodLabel"];
+        let parts = ["UnscheduledPodUpdate", "UnscheduledPodUpdatePodLabel"];
         assert_eq!(see(world, labelled()), parts);
-        let bound = ["AssignedPodAdd", "UnschedulablePodDelete"];
+        let bound = ["AssignedPodAdd", "UnscheduledPodDelete"];
         assert_eq!(see(world, labelled().on("n")), bound);
         let relabelled = version(4).label("app", "db").on("n");
         let parts = ["AssignedPodUpdatePodLabel", "AssignedPodUpdate"];
@@ -393,7 +429,7 @@ mod tests {
         assert_eq!(apply(world, deleted("p")), ["AssignedPodDelete"]);
 
         see(world, pod("q"));
-        assert_eq!(apply(world, deleted("q")), ["UnschedulablePodDelete"]);
+        assert_eq!(apply(world, deleted("q")), ["UnscheduledPodDelete"]);
 
         let class = |size: u32| {
             let key = ObjectKey::cluster_scoped(EventResource::StorageClass, "c".into());
@@ -409,7 +445,7 @@ mod tests {
 
     #[test]
     fn nominations_follow_the_pending_pods() {
-        let mut world = World::new(profiles(), QueueConfig::default());
+        let mut world = World::new(profiles_at(Level::V1_36), QueueConfig::default());
         let uid = pod("p").build().uid;
         let nominated = |world: &World| world.nominator().node_of(&uid).map(ToString::to_string);
         see(&mut world, pod("gated").gate("example.com/hold").nominated("n"));

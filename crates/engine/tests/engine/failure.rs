@@ -134,6 +134,7 @@ fn failing_world() -> World {
                 Some(node) => framework::NominatingInfo::Override(node.into()),
                 None => framework::NominatingInfo::Noop,
             },
+            ..framework::PostFilterResult::default()
         });
     Setup::new([plugin]).nodes(&["a", "b"])
 }

@@ -12,8 +12,8 @@ use engine::cycle::Form;
 use engine::queue::Place;
 use engine::{Attempt, Change, Effect, EffectKind, Eviction, Input, Outcome, TieBreak};
 use framework::{
-    Answer, NominatedPods, NominatingInfo, PermitVerdict, Pod, PodKey, PostFilterResult,
-    PreBindInput, PreBindPreFlight, PreBindStep, Status, Uid, Write, WriteAction, api,
+    Answer, NominatedPods, PermitVerdict, Pod, PodKey, PostFilterResult, PreBindInput,
+    PreBindPreFlight, PreBindStep, Status, Uid, Write, WriteAction, api,
 };
 use proptest::prelude::*;
 use testkit::{node, pod};
@@ -204,10 +204,8 @@ fn plugins(open: &Arc<AtomicBool>, preempts: bool) -> Vec<Fake> {
         true => no("not here"),
         false => yes(),
     });
-    let keep = fake("Keep").post_filter(|_, _, _| PostFilterResult {
-        status: no(""),
-        nominating: NominatingInfo::Noop,
-    });
+    let keep = fake("Keep")
+        .post_filter(|_, _, _| PostFilterResult { status: no(""), ..PostFilterResult::default() });
     let spread = fake("Spread").score(|_, node| Ok(100 - node.pod_count().min(100)));
     let keep = (!preempts).then_some(keep);
     [gates(), cordon, fit(), picky, spread, slow].into_iter().chain(keep).collect()

@@ -196,6 +196,7 @@ fn pod_that_loses_its_nomination_in_an_attempt_wakes_those_that_kept_clear_of_it
                 true => NominatingInfo::Override("".into()),
                 false => NominatingInfo::Noop,
             },
+            ..PostFilterResult::default()
         });
     let mut world = Setup::new([guard, fit()]).build();
     let small = || node("small").allocatable("cpu", "2");

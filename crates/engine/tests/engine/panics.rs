@@ -3,8 +3,8 @@
 use engine::Outcome;
 use engine::cycle::Form;
 use framework::{
-    ActionType, Answer, BindStep, Binding, NominatingInfo, PermitVerdict, Pod, PostFilterResult,
-    PreBindPreFlight, PreBindStep, PreFilterResult, Status,
+    ActionType, Answer, BindStep, Binding, PermitVerdict, Pod, PostFilterResult, PreBindPreFlight,
+    PreBindStep, PreFilterResult, Status,
 };
 use testkit::pod;
 
@@ -36,7 +36,7 @@ fn careless() -> Fake {
         })
         .post_filter(|pod, _, _| {
             trap(pod, "PostFilter");
-            PostFilterResult { nominating: NominatingInfo::Noop, status: no("no help") }
+            PostFilterResult { status: no("no help"), ..PostFilterResult::default() }
         })
         .pre_score(|pod| {
             trap(pod, "PreScore");

@@ -9,11 +9,12 @@ use crate::harness::*;
 type Answer = fn() -> PostFilterResult;
 
 fn said(status: Status) -> PostFilterResult {
-    PostFilterResult { status, nominating: NominatingInfo::Noop }
+    PostFilterResult { status, ..PostFilterResult::default() }
 }
 
 fn nominated(status: Status, node: &str) -> PostFilterResult {
-    PostFilterResult { status, nominating: NominatingInfo::Override(node.into()) }
+    let nominating = NominatingInfo::Override(node.into());
+    PostFilterResult { status, nominating, ..PostFilterResult::default() }
 }
 
 fn after(answers: &'static [Answer]) -> World {

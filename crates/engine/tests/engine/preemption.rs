@@ -42,6 +42,22 @@ fn preempted_events(world: &World) -> Vec<Event> {
 }
 
 #[test]
+fn condition_of_a_preemptor_names_the_node_that_was_found_from_1_37_on() {
+    let found = " found a potential placement for pod on node n, preempting 2 victims";
+    for (level, expected) in [(Level::V1_36, ""), (Level::V1_37, found)] {
+        let mut world = setup([]).level(level).build();
+        world.node(small("n"));
+        for (name, priority) in [("v1", 1), ("v2", 2), ("v3", 3), ("v4", 4)] {
+            world.pod(pod(name).cpu("1").priority(priority).on("n"));
+        }
+        world.schedule(important("2"));
+        let message = world.condition("p").expect("the condition was written");
+        let fit_error = "Unschedulable: 0/1 nodes are available: 1 Insufficient cpu.";
+        assert_eq!(message, format!("{fit_error}{expected}"), "{level}");
+    }
+}
+
+#[test]
 fn preemptor_is_nominated_and_binds_when_the_room_is_free() {
     let mut world = preempted("2");
     assert_eq!(world.patches("p")[0].nominated_node_name.as_deref(), Some("n"));

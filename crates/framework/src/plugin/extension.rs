@@ -161,12 +161,15 @@ pub struct PostFilterResult {
     pub nominating: NominatingInfo,
     /// Success if the pod can become schedulable, otherwise the reason it cannot.
     pub status: Status,
+    /// What was found, for the condition and the event of the pod; empty for nothing. A status that is no
+    /// success has its own reason.
+    pub found: String,
 }
 
 /// A status that leaves the nomination as it is.
 impl From<Status> for PostFilterResult {
     fn from(status: Status) -> Self {
-        Self { nominating: NominatingInfo::Noop, status }
+        Self { status, ..Self::default() }
     }
 }
 

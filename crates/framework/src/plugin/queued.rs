@@ -167,6 +167,8 @@ pub struct History {
     pub backoff_expiration: Option<Time>,
     /// Whether it was requeued because it was unschedulable for too long, not because of an event.
     pub flushed: bool,
+    /// When it was last looked at because it was gated for too long.
+    pub gate_flushed: Option<Time>,
     /// The time that it has spent in each part of the queue.
     pub times: QueueTimes,
 }
@@ -186,6 +188,7 @@ impl History {
             gating_plugin: None,
             backoff_expiration: None,
             flushed: false,
+            gate_flushed: None,
             times: QueueTimes::default(),
         }
     }

@@ -152,6 +152,10 @@ pub fn preempt(
         }
     };
     let node = handle.cluster.node_name(chosen.node).clone();
+    let found = format!(
+        "found a potential placement for pod on node {node}, preempting {} victims",
+        chosen.victims.pods.len()
+    );
     handle.command(Command::Preempt(Preemption {
         preemptor: pod.key.clone(),
         uid: pod.uid.clone(),
@@ -160,7 +164,7 @@ pub fn preempt(
         victims: chosen.victims.pods,
     }));
     attempt.state.write(Candidates(candidates));
-    PostFilterResult { nominating: NominatingInfo::Override(node), status: Status::success() }
+    PostFilterResult { nominating: NominatingInfo::Override(node), found, ..Default::default() }
 }
 
 /// Returns the best candidate, and all candidates that the extenders left.

@@ -218,6 +218,7 @@ impl Search {
         Err(PostFilterResult {
             nominating: NominatingInfo::Override("".into()),
             status: Status::unschedulable(self.findings.verdicts.fit_error(cluster.node_count())),
+            ..PostFilterResult::default()
         })
     }
 }

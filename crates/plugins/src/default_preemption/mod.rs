@@ -83,13 +83,17 @@ impl PostFilter for DefaultPreemption {
         dry_run: &mut dyn DryRun,
     ) -> PostFilterResult {
         let mut attempt = FailedAttempt::new(attempt, verdicts);
-        let PostFilterResult { nominating, status } = preempt(self, &mut attempt, dry_run);
+        let PostFilterResult { nominating, status, found } = preempt(self, &mut attempt, dry_run);
         let message = status.message();
+        let found = match found.is_empty() {
+            true => found,
+            false => format!("preemption: {found}"),
+        };
         let status = match message.is_empty() {
             true => status,
             false => Status::new(status.code(), format!("preemption: {message}")),
         };
-        PostFilterResult { nominating, status }
+        PostFilterResult { nominating, status, found }
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use framework::device::ResourceClaim;
-use framework::{CounterVec, HistogramVec, Metric, Time};
+use framework::{Behaviours, CounterVec, HistogramVec, Metric, Time};
 
 /// The metrics of a profile. They are exported with the name of the profile as a label.
 #[derive(Debug, Clone)]
@@ -12,10 +12,13 @@ pub(super) struct Metrics {
     creates: Arc<CounterVec>,
     waits: Arc<HistogramVec>,
     waited: Arc<CounterVec>,
+    /// Whether the counter of claims has the owner in its labels.
+    names_owners: bool,
 }
 
-impl Default for Metrics {
-    fn default() -> Self {
+impl Metrics {
+    /// Returns the metrics of a level.
+    pub(super) fn of(behaviours: Behaviours) -> Self {
         let labels = ["driver", "status"];
         let mut bound = 0.1;
         let bounds: Vec<f64> = std::iter::repeat_with(|| {
@@ -25,11 +28,19 @@ impl Default for Metrics {
         .take(14)
         .collect();
         Self {
-            creates: CounterVec::new(
-                "scheduler_resourceclaim_creates_total",
-                "[ALPHA] Number of ResourceClaims creation requests within scheduler",
-                &["status"],
-            ),
+            creates: match behaviours.claim_counter_names_owners {
+                false => CounterVec::new(
+                    "scheduler_resourceclaim_creates_total",
+                    "[ALPHA] Number of ResourceClaims creation requests within scheduler",
+                    &["status"],
+                ),
+                true => CounterVec::new(
+                    "dynamic_resource_allocation_resourceclaim_creates_total",
+                    "[ALPHA] Number of ResourceClaims creation requests, by the owner of the claim",
+                    &["status", "owner_api_group", "owner_api_kind"],
+                ),
+            },
+            names_owners: behaviours.claim_counter_names_owners,
             waits: HistogramVec::new(
                 "scheduler_dra_bindingconditions_wait_duration_seconds",
                 "[ALPHA] Time in seconds spent waiting for the binding conditions of devices.",
@@ -75,7 +86,10 @@ impl Metrics {
     /// Counts a request that creates a claim.
     pub(super) fn claim_created(&self, successfully: bool) {
         let status = if successfully { "success" } else { "failure" };
-        self.creates.with_label_values(&[status]).inc();
+        // The owner is the pod, whose group has no name.
+        let labels = [status, "", "Pod"];
+        let labels = if self.names_owners { &labels[..] } else { &labels[..1] };
+        self.creates.with_label_values(labels).inc();
     }
 
     /// Counts the end of a wait for binding conditions, once for each driver.

@@ -164,12 +164,13 @@ impl DynamicResources {
                 device_taint_rules: gates.device_taint_rules,
                 binding_conditions: binding_timeout.is_some(),
                 consumable_capacity: gates.consumable_capacity,
-                ..Gates::default()
+                fractional_capacity_range: gates.fractional_capacity_range,
+                ..Gates::at(gates.level)
             },
             extended_resources: gates.extended_resources,
             budget: Budget::of_millis(u64::try_from(millis).unwrap_or(u64::MAX)),
             binding_timeout,
-            metrics: Metrics::default(),
+            metrics: Metrics::of(gates.behaviours()),
             memos: Mutex::default(),
         })
     }

@@ -539,6 +539,7 @@ fn pod_of(requests: &Resources) -> Pod {
         score: requests.clone(),
         placed: requests.clone(),
         placed_non_zero: requested,
+        by_container: None,
     };
     Pod { requests: requests.into(), ..pod("p").build() }
 }

@@ -18,7 +18,8 @@ const DRIVER: &str = "disk.example.com";
 const EBS: &str = "ebs.csi.aws.com";
 
 fn built() -> Plugin {
-    plugin(&PluginArgs::default()).unwrap()
+    let gates = PluginGates { volume_limit_scaling: false, ..PluginGates::default() };
+    plugin(&PluginArgs::default().with_gates(gates)).unwrap()
 }
 
 /// Node `n`, which can attach `limit` volumes of either driver, and the objects of claims `a`, `b`

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use framework::Behaviours;
 use framework::device::{Device, DeviceUse, ResourceSlice};
 use smallvec::SmallVec;
 
@@ -22,8 +23,10 @@ pub(crate) struct Found<'a> {
     pub(super) allocations: Option<Cow<'a, DeviceUse>>,
     /// The claims for which the whole device is picked.
     pub(super) picked_for: SmallVec<[usize; 2]>,
-    /// The capacity of picked shares; `None` if the device is not picked.
-    pub(super) picked_capacity: Option<Sums>,
+    /// The capacity of picked shares.
+    pub(super) picked_capacity: Sums,
+    /// The number of picked shares.
+    pub(super) picked_shares: usize,
     /// Whether a request for all devices needs it.
     pub(super) is_of_all: bool,
 }
@@ -37,9 +40,11 @@ impl<'a> Found<'a> {
         gates: Gates,
     ) -> Self {
         let allocations = in_pool.device(&device.name);
-        let allocated = allocations
-            .as_ref()
-            .is_some_and(|own| own.dedicated > 0 || !gates.consumable_capacity && own.shares > 0);
+        let keeps_whole = gates.behaviours.shares_keep_the_whole_device
+            && !device.description.allows_multiple_allocations;
+        let is_whole = !gates.consumable_capacity || keeps_whole;
+        let allocated =
+            allocations.as_ref().is_some_and(|own| own.dedicated > 0 || is_whole && own.shares > 0);
         Self {
             pool,
             slice,
@@ -47,7 +52,8 @@ impl<'a> Found<'a> {
             allocated,
             allocations,
             picked_for: SmallVec::new(),
-            picked_capacity: None,
+            picked_capacity: Sums::new(),
+            picked_shares: 0,
             is_of_all: false,
         }
     }
@@ -57,10 +63,12 @@ impl<'a> Found<'a> {
         self.allocated || !self.picked_for.is_empty()
     }
 
-    /// Returns whether a share of the device is allocated or picked.
-    pub(super) fn has_capacity_in_use(&self) -> bool {
-        self.picked_capacity.is_some()
-            || self.allocations.as_ref().is_some_and(|allocations| allocations.consuming > 0)
+    /// Returns whether the counters of the device are charged for a share that is allocated or picked.
+    pub(super) fn is_charged(&self, behaviours: Behaviours) -> bool {
+        let is_charged = |own: &DeviceUse| {
+            own.consuming > 0 || behaviours.shares_charge_counters_once && own.shares > 0
+        };
+        self.picked_shares > 0 || self.allocations.as_deref().is_some_and(is_charged)
     }
 
     pub(super) fn is_used_like(&self, other: &Self) -> bool {
@@ -68,5 +76,6 @@ impl<'a> Found<'a> {
             && self.allocations == other.allocations
             && self.picked_for == other.picked_for
             && self.picked_capacity == other.picked_capacity
+            && self.picked_shares == other.picked_shares
     }
 }

@@ -55,6 +55,8 @@ pub(crate) struct Pick {
     pub(crate) body: usize,
     pub(crate) device: usize,
     pub(crate) is_share: bool,
+    /// Whether the counters of the device were charged for this pick.
+    is_charged: bool,
 }
 
 /// A place in the search: the next device to find.
@@ -80,7 +82,7 @@ enum Frame {
     /// Give up a device of a request for all devices.
     All { place: Place },
     /// Try the next device.
-    Exact { place: Place, device: usize, failed: SmallVec<[usize; 4]>, leaks: u64 },
+    Exact { place: Place, device: usize, failed: SmallVec<[usize; 4]> },
 }
 
 enum Step {
@@ -122,9 +124,6 @@ pub(crate) struct Search<'a> {
     /// Whether devices that look alike can take each other's place in any solution.
     is_symmetric: bool,
     effort: Effort,
-    /// How often state was left behind by a device that was given up. kube-scheduler does so in
-    /// some cases, and the search then depends on how often it tried.
-    leaks: u64,
     pub(crate) steps: StepsLeft,
     /// What to do next, from the last frame to the first.
     frames: Vec<Frame>,
@@ -159,6 +158,11 @@ impl<'a> Search<'a> {
             device_ranges.push(start..devices.len());
         }
         let rules = gates.device_taints && gates.device_taint_rules;
+        let needs_selector = gates.behaviours.taint_rule_needs_selector;
+        let taint_rules = cluster
+            .device_taint_rules()
+            .filter(|rule| rules && (rule.has_selector || !needs_selector));
+        let taint_rules = taint_rules.collect();
         let cells = devices.len() * claims.bodies.len();
         let mut chosen = filled_with_empty(buffers.chosen, claims.claims.len());
         for (chosen, claim) in chosen.iter_mut().zip(&claims.claims) {
@@ -178,14 +182,13 @@ impl<'a> Search<'a> {
             node: *node,
             allocated: in_pools,
             device_ranges,
-            taint_rules: if rules { cluster.device_taint_rules().collect() } else { Vec::new() },
+            taint_rules,
             constraints,
             counters,
             selectable: filled(buffers.selectable, cells, Selectable::Unknown),
             obstacles: filled(buffers.obstacles, cells, None),
             is_symmetric: true,
             effort: Effort::Full,
-            leaks: 0,
             steps: StepsLeft::of(budget),
             frames: buffers.frames,
             pools,
@@ -201,7 +204,8 @@ impl<'a> Search<'a> {
         let claims = self.claims;
         let prepared = &claims.claims[claim];
         for (number, constraint) in prepared.spec.constraints.iter().enumerate() {
-            let state = ConstraintState::new(&constraint.rule).ok_or_else(|| {
+            let state = ConstraintState::new(&constraint.rule, self.gates.behaviours);
+            let state = state.ok_or_else(|| {
                 AllocateError::fatal(format!(
                     "claim {}, constraint #{number}: empty constraint (unsupported constraint \
                      type?)",
@@ -349,16 +353,12 @@ impl<'a> Search<'a> {
                 self.give_up(place);
                 Ok(Step::Return(outcome))
             }
-            Frame::Exact { place, device, mut failed, leaks } => {
+            Frame::Exact { place, device, mut failed } => {
                 self.give_up(place);
                 if outcome == Outcome::TooMany {
                     return Ok(Step::Return(outcome));
                 }
-                if self.leaks == leaks {
-                    failed.push(device);
-                } else {
-                    failed.clear();
-                }
+                failed.push(device);
                 self.scan(Place { start: device + 1, ..place }, failed, frames)
             }
         }
@@ -369,7 +369,7 @@ impl<'a> Search<'a> {
     fn scan(
         &mut self,
         place: Place,
-        mut failed: SmallVec<[usize; 4]>,
+        failed: SmallVec<[usize; 4]>,
         frames: &mut Vec<Frame>,
     ) -> Result<Step, AllocateError> {
         let body = self.body_at(place);
@@ -389,25 +389,17 @@ impl<'a> Search<'a> {
             if failed.iter().any(|other| self.look_alike(*other, device)) {
                 continue;
             }
-            let leaks = self.leaks;
             if self.pick(place, body, device, false)? {
-                if self.leaks != leaks {
-                    failed.clear();
-                }
-                frames.push(Frame::Exact { place, device, failed, leaks: self.leaks });
+                frames.push(Frame::Exact { place, device, failed });
                 let next = Place { number: place.number + 1, start: device + 1, ..place };
                 return Ok(Step::Enter(next));
-            }
-            if self.leaks != leaks {
-                failed.clear();
             }
         }
         Ok(Step::Return(Outcome::Failed))
     }
 
     /// Returns whether too few devices are left to complete the request. False if kube-scheduler would
-    /// evaluate a selector to find out, which may fail, or if a device may leave state behind when it is
-    /// given up. A constraint for different values forgets all devices of the request in any case, once
+    /// evaluate a selector to find out, which may fail. At level 1.36, a constraint for different values forgets all devices of the request in any case, once
     /// the one before is given up.
     fn is_hopeless(&self, place: Place, body: usize) -> bool {
         let mut left = SmallVec::<[&DeviceDescription; 16]>::new();
@@ -421,9 +413,6 @@ impl<'a> Search<'a> {
                 Selectable::Yes => {}
                 Selectable::Unknown => unknown.push(device),
             }
-            if self.may_leak(device) {
-                return false;
-            }
             left.push(&self.devices[device].device.description);
         }
         let missing = self.needs[body].devices - place.number;
@@ -434,11 +423,6 @@ impl<'a> Search<'a> {
                 *applies && constraint.accepts_at_most(&left) < missing
             });
         are_too_few && unknown.iter().all(|device| self.cannot_fail(body, *device))
-    }
-
-    /// Returns whether the device may leave state behind when it is given up.
-    fn may_leak(&self, device: usize) -> bool {
-        self.is_shared(device) || !self.devices[device].device.consumes_counters.is_empty()
     }
 
     /// Returns whether fewer values are left than the requests from here on need different ones. False in the cases of
@@ -464,16 +448,14 @@ impl<'a> Search<'a> {
             && requests.iter().all(|own| self.is_plain(own))
     }
 
-    /// Returns whether the request is for a number of devices, none of which leaves state behind when it is given up or fails
-    /// a selector.
+    /// Returns whether the request is for a number of devices, none of which fails a selector.
     fn is_plain(&self, bodies: &Range<usize>) -> bool {
         let body = bodies.start;
         let own = self.raw(body);
         let is_harmless = |device: usize| {
             self.devices[device].is_in_use()
-                || !self.may_leak(device)
-                    && (self.selectable[self.cell(body, device)] != Selectable::Unknown
-                        || self.cannot_fail(body, device))
+                || self.selectable[self.cell(body, device)] != Selectable::Unknown
+                || self.cannot_fail(body, device)
         };
         self.claims.bodies[body].alternative.is_none()
             && matches!(own.mode, AllocationMode::ExactCount(1..))

@@ -3,7 +3,7 @@
 use framework::device::{DeviceId, DeviceTaint};
 
 use super::{Pick, Place, Search};
-use crate::capacity::{self, Sums};
+use crate::capacity;
 use crate::counters::CounterBook;
 use crate::diagnosis::Obstacle;
 use crate::{AllocateError, pools};
@@ -21,11 +21,15 @@ impl Search<'_> {
         device: usize,
         must: bool,
     ) -> Result<bool, AllocateError> {
-        if let Some(obstacle) = self.first_obstacle(place, body, device) {
-            self.reject(body, device, obstacle);
-            return Ok(false);
-        }
+        let is_charged = match self.first_obstacle(place, body, device) {
+            Ok(is_charged) => is_charged,
+            Err(obstacle) => {
+                self.reject(body, device, obstacle);
+                return Ok(false);
+            }
+        };
         if let Some(number) = self.add_to_constraints(place, body, device) {
+            self.give_counters_back(device, is_charged);
             if must {
                 let id = self.id_of(device);
                 let (claim, name) = (&self.claims.claims[place.claim].key, &self.raw(body).name);
@@ -34,8 +38,6 @@ impl Search<'_> {
                      constraint would not be satisfied"
                 )));
             }
-            let consumes = !self.devices[device].device.consumes_counters.is_empty();
-            self.leaks += u64::from(consumes);
             self.reject(body, device, Obstacle::Constraint(number));
             return Ok(false);
         }
@@ -43,13 +45,14 @@ impl Search<'_> {
         if !is_share {
             self.devices[device].picked_for.push(place.claim);
         } else if !self.has_capacity(body, device) {
-            // As in kube-scheduler, the constraints keep the device.
-            self.leaks += 1;
+            self.take_off_constraints(place, body);
+            self.give_counters_back(device, is_charged);
             return Ok(false);
         } else {
+            self.devices[device].picked_shares += 1;
             self.consume_capacity(body, device, 1);
         }
-        self.picks[place.claim].push(Pick { body, device, is_share });
+        self.picks[place.claim].push(Pick { body, device, is_share, is_charged });
         Ok(true)
     }
 
@@ -63,12 +66,14 @@ impl Search<'_> {
         self.gates.shares(description.allows_multiple_allocations)
     }
 
-    /// Returns why the device cannot be allocated, apart from constraints. Consumes its counters if
-    /// they suffice.
-    ///
-    /// As in kube-scheduler, a device that is rejected for its taints, or later for a constraint,
-    /// keeps the counters.
-    fn first_obstacle(&mut self, place: Place, body: usize, device: usize) -> Option<Obstacle> {
+    /// Returns why the device cannot be allocated, apart from constraints. Otherwise charges its counters,
+    /// unless they are charged already for a share, and returns whether it did.
+    fn first_obstacle(
+        &mut self,
+        place: Place,
+        body: usize,
+        device: usize,
+    ) -> Result<bool, Obstacle> {
         let is_share = self.is_shared(device);
         let raw = self.raw(body);
         let found = &self.devices[device];
@@ -77,22 +82,30 @@ impl Search<'_> {
             false => found.is_in_use(),
         };
         if is_busy {
-            return Some(Obstacle::InUse);
+            return Err(Obstacle::InUse);
         }
         let consumes = !found.device.consumes_counters.is_empty();
         if consumes && !self.gates.partitionable_devices {
-            return Some(Obstacle::Unusable);
+            return Err(Obstacle::Unusable);
         }
-        let is_counted = is_share && found.has_capacity_in_use();
+        let is_counted = is_share && found.is_charged(self.gates.behaviours);
         let consumes = consumes && !is_counted;
         if consumes && !self.consume_counters(device) {
-            return Some(Obstacle::Counters);
+            return Err(Obstacle::Counters);
         }
         if self.is_tainted(body, device) {
-            self.leaks += u64::from(consumes);
-            return Some(Obstacle::Taint);
+            self.give_counters_back(device, consumes);
+            return Err(Obstacle::Taint);
         }
-        None
+        Ok(consumes)
+    }
+
+    /// Gives the counters of a device back, if they were charged for it.
+    fn give_counters_back(&mut self, device: usize, is_charged: bool) {
+        let found = &self.devices[device];
+        if is_charged && let Some(book) = &mut self.counters[found.pool] {
+            book.give_back(found.device);
+        }
     }
 
     fn consume_counters(&mut self, device: usize) -> bool {
@@ -141,42 +154,36 @@ impl Search<'_> {
         None
     }
 
-    fn consume_capacity(&mut self, body: usize, device: usize, sign: i128) {
-        let capacity = self.raw(body).capacity.as_ref();
-        let found = &mut self.devices[device];
-        let consumed = capacity::consumptions(&found.device.description, capacity);
-        let sums = found.picked_capacity.get_or_insert_default();
-        for (name, amount) in &consumed {
-            let sum = sums.entry(name.clone()).or_default();
-            *sum = sum.saturating_add(amount.nanos().saturating_mul(sign));
-        }
-    }
-
-    /// Gives up the device that was picked last for the claim.
-    pub(super) fn give_up(&mut self, place: Place) {
-        let Some(Pick { body, device, is_share }) = self.picks[place.claim].pop() else { return };
+    /// Takes the device that was added last for a request off the constraints of its claim.
+    fn take_off_constraints(&mut self, place: Place, body: usize) {
         let constrained = &self.claims.bodies[body].constrained;
         let states = self.constraints[place.claim].iter_mut().zip(constrained);
         states.filter(|(_, applies)| **applies).for_each(|(state, _)| state.remove(place.request));
+    }
+
+    fn consume_capacity(&mut self, body: usize, device: usize, sign: i128) {
+        let arithmetic = self.arithmetic(device);
+        let capacity = self.raw(body).capacity.as_ref();
         let found = &mut self.devices[device];
-        found.picked_for.retain(|claim| *claim != place.claim);
-        let consumes = !found.device.consumes_counters.is_empty();
-        if is_share {
-            // As in kube-scheduler, the counters stay consumed, and so does a device without
-            // capacities.
-            let has_capacity = !found.device.description.capacity.is_empty();
-            self.leaks += u64::from(consumes || !has_capacity);
-            if has_capacity {
-                self.consume_capacity(body, device, -1);
-                let found = &mut self.devices[device];
-                let is_unused = |sums: &mut Sums| sums.values().all(|sum| *sum == 0);
-                found.picked_capacity.take_if(is_unused);
-            }
-        } else if consumes
-            && self.gates.partitionable_devices
-            && let Some(book) = &mut self.counters[found.pool]
-        {
-            book.give_back(found.device);
+        let consumed = capacity::consumptions(&found.device.description, capacity, arithmetic);
+        for (name, amount) in &consumed {
+            let sum = found.picked_capacity.entry(name.clone()).or_default();
+            *sum = sum.saturating_add(amount.nanos().saturating_mul(sign));
         }
+        found.picked_capacity.retain(|_, sum| *sum != 0);
+    }
+
+    /// Gives up the device that was picked last for the claim, with everything that was reserved for it.
+    pub(super) fn give_up(&mut self, place: Place) {
+        let Some(pick) = self.picks[place.claim].pop() else { return };
+        let Pick { body, device, is_share, is_charged } = pick;
+        self.take_off_constraints(place, body);
+        if is_share {
+            self.devices[device].picked_shares -= 1;
+            self.consume_capacity(body, device, -1);
+        } else {
+            self.devices[device].picked_for.retain(|claim| *claim != place.claim);
+        }
+        self.give_counters_back(device, is_charged);
     }
 }

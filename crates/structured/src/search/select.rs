@@ -5,10 +5,11 @@ use std::sync::Arc;
 use framework::device::{Device, NodeScope};
 
 use super::{Found, Search, Selectable};
+use crate::capacity::{Arithmetic, Sums};
 use crate::diagnosis::Obstacle;
 use crate::{AllocateError, capacity, pools};
 
-impl Search<'_> {
+impl<'a> Search<'a> {
     /// Returns whether the device meets the selectors of the body and is for the node.
     ///
     /// # Errors
@@ -95,18 +96,35 @@ impl Search<'_> {
 
     /// Returns whether the device has the capacity that the body asks for.
     pub(crate) fn has_capacity(&mut self, body: usize, device: usize) -> bool {
-        if !self.gates.consumable_capacity {
-            return true;
-        }
         let found = &self.devices[device];
         let consumed = found.allocations.as_ref().map(|allocations| &allocations.consumed);
-        let used = [consumed, found.picked_capacity.as_ref()];
-        let capacity = self.raw(body).capacity.as_ref();
-        let fits = capacity::fits(&found.device.description, capacity, used);
+        let fits = self.capacity_fits(body, device, [consumed, Some(&found.picked_capacity)]);
         if !fits {
             self.reject(body, device, Obstacle::Capacity);
         }
         fits
+    }
+
+    /// Returns whether the device has the capacity that the body asks for while nothing of it is used.
+    pub(crate) fn has_static_capacity(&mut self, body: usize, device: usize) -> bool {
+        let fits = self.capacity_fits(body, device, [None, None]);
+        if !fits {
+            self.reject(body, device, Obstacle::Capacity);
+        }
+        fits
+    }
+
+    fn capacity_fits(&self, body: usize, device: usize, used: [Option<&Sums>; 2]) -> bool {
+        let description = &self.devices[device].device.description;
+        let capacity = self.raw(body).capacity.as_ref();
+        !self.gates.consumable_capacity
+            || capacity::fits(description, capacity, used, self.arithmetic(device))
+    }
+
+    /// Returns how the capacity of a device is computed.
+    pub(crate) fn arithmetic(&self, device: usize) -> Arithmetic<'a> {
+        let key = self.pools[self.devices[device].pool].key;
+        Arithmetic::of(self.gates, &key.driver)
     }
 }
 

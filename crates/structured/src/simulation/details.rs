@@ -97,11 +97,12 @@ impl Origin<'_> {
         chosen.collect()
     }
 
-    /// The configuration of each class once, for all its requests, then that of the claim, once for each request that
-    /// it names.
+    /// The configuration of each class once, for all its requests, then that of the claim: at 1.36 once for each request
+    /// that it names, later once. Later, a configuration for all requests names none.
     fn config(&self, allocation: &Allocation) -> Vec<AllocationConfig> {
         let chosen = self.chosen(allocation);
         let class_of = |name: &String| self.body(name).map(|body| body.class.clone());
+        let once = self.gates.behaviours.configuration_once;
         let mut all = Vec::new();
         let mut seen = BTreeSet::new();
         for class in chosen.iter().filter_map(class_of) {
@@ -109,7 +110,10 @@ impl Origin<'_> {
                 continue;
             }
             let own = chosen.iter().filter(|name| class_of(name).as_ref() == Some(&class));
-            let requests: Box<[_]> = own.map(|name| name.as_str().into()).collect();
+            let mut requests: Box<[_]> = own.map(|name| name.as_str().into()).collect();
+            if once && requests.len() == chosen.len() {
+                requests = Box::default();
+            }
             let class = self.classes.iter().find(|known| known.name == class);
             all.extend(class.into_iter().flat_map(|class| &class.config).map(|config| {
                 AllocationConfig {
@@ -130,10 +134,13 @@ impl Origin<'_> {
             };
             let own = AllocationConfig {
                 source: ConfigSource::Claim,
-                requests: config.requests.clone(),
+                requests: match once && times == chosen.len() {
+                    true => Box::default(),
+                    false => config.requests.clone(),
+                },
                 opaque: config.opaque.clone(),
             };
-            all.extend(std::iter::repeat_n(own, times));
+            all.extend(std::iter::repeat_n(own, if once { times.min(1) } else { times }));
         }
         all
     }

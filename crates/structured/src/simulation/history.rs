@@ -8,7 +8,7 @@ use framework::device::{
     AllocatedDevice, AllocatedState, Allocation, DEVICE_TAINT_RULES, Device, DeviceClass,
     DeviceSelector, DeviceUse, NodeScope, ResourceClaim, ResourceSlice,
 };
-use framework::{EventResource, NodeView, api};
+use framework::{EventResource, Level, NodeView, api};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -94,7 +94,7 @@ impl History {
             ended: BTreeSet::new(),
             overlay: Overlay::default(),
             memos: Memos::default(),
-            gates: if one_in(rng, 3) { gates(rng) } else { Gates::default() },
+            gates: random_gates(rng),
             asked: Vec::new(),
         };
         if history.gates.device_taint_rules && rng.bool() {
@@ -179,8 +179,9 @@ impl History {
     }
 
     fn set_taint_rule(&mut self, rng: &mut Rng, trace: &mut Vec<String>) {
-        let selector = match rng.usize(..4) {
+        let selector = match rng.usize(..5) {
             0 => json!({}),
+            4 => Value::Null,
             1 => json!({"driver": "a.com"}),
             2 => json!({"pool": *pick(rng, &["p", "q"])}),
             _ => json!({"device": *pick(rng, &["0-0", "0-0-0", "0-1", "1-0-0"])}),
@@ -459,8 +460,12 @@ fn check_steps(
     }
 }
 
-/// Returns random gates.
-fn gates(rng: &mut Rng) -> Gates {
+/// Returns the gates of a random level, often others than the defaults.
+fn random_gates(rng: &mut Rng) -> Gates {
+    let defaults = Gates::at(*pick(rng, &Level::ALL));
+    if !one_in(rng, 3) {
+        return defaults;
+    }
     let mut is_on = || !one_in(rng, 4);
     Gates {
         admin_access: is_on(),
@@ -470,6 +475,8 @@ fn gates(rng: &mut Rng) -> Gates {
         device_taint_rules: is_on(),
         binding_conditions: is_on(),
         consumable_capacity: is_on(),
+        fractional_capacity_range: is_on(),
+        ..defaults
     }
 }
 

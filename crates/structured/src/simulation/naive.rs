@@ -66,7 +66,11 @@ struct State {
     capacity: BTreeMap<Id, Sums>,
     counters: BTreeMap<(String, String), BTreeMap<(String, String), i128>>,
     matched: BTreeMap<(usize, usize), (usize, Option<Attribute>)>,
-    distinct: BTreeMap<(usize, usize), BTreeMap<String, Attribute>>,
+    distinct: BTreeMap<(usize, usize), Vec<(String, Attribute)>>,
+    /// The number of picked shares of each device.
+    shares: BTreeMap<Id, usize>,
+    /// Whether the counters of the device were charged, for each pick.
+    charged: Vec<bool>,
     results: Vec<Vec<Picked>>,
     all: BTreeMap<(usize, usize, usize), Vec<DevicePlace>>,
     tried: usize,
@@ -306,15 +310,22 @@ impl Naive<'_> {
         for pool in 0..state.pools.len() {
             let own = &state.pools[pool];
             if let Some(problem) = own.problem {
-                return Err(End::Error(format!(
+                let text = format!(
                     "{what}: asks for all devices, but resource pool {}/{} is currently {problem}",
                     own.driver, own.name
-                )));
+                );
+                return Err(match self.gates.behaviours.unsound_pool_fails_its_nodes {
+                    true => End::Node(text),
+                    false => End::Error(text),
+                });
             }
             for slice in 0..own.slices.len() {
                 for device in 0..self.slices[own.slices[slice]].devices.len() {
                     let place = (pool, slice, device);
-                    if self.selectable(state, at, place)? && self.capacity_left(state, at, place) {
+                    let is_static = self.gates.behaviours.all_devices_need_capacity;
+                    if self.selectable(state, at, place)?
+                        && self.capacity_left(state, at, place, is_static)
+                    {
                         all.push(place);
                     }
                 }
@@ -365,7 +376,8 @@ impl Naive<'_> {
             || device.scope.includes(&self.node).expect("the selectors compile"))
     }
 
-    fn capacity_left(&self, state: &State, at: At, place: DevicePlace) -> bool {
+    /// Whether the device has the capacity, or would have it if nothing of it were used.
+    fn capacity_left(&self, state: &State, at: At, place: DevicePlace, unused: bool) -> bool {
         if !self.gates.consumable_capacity {
             return true;
         }
@@ -380,8 +392,8 @@ impl Naive<'_> {
             && device.description.capacity.iter().all(|(name, capacity)| {
                 let consumed = consumption(capacity, request.get(name).copied());
                 let used = [self.consumed.get(&id), state.capacity.get(&id)];
-                let used =
-                    used.into_iter().flatten().filter_map(|sums| sums.get(name)).sum::<i128>();
+                let used = used.into_iter().flatten().filter(|_| !unused);
+                let used = used.filter_map(|sums| sums.get(name)).sum::<i128>();
                 is_allowed(capacity, consumed) && used + consumed <= capacity.value.nanos()
             })
     }
@@ -403,14 +415,16 @@ impl Naive<'_> {
         device.capacity.iter().map(consumed).collect()
     }
 
-    fn busy(&self, state: &State, at: At, id: &Id) -> bool {
+    fn busy(&self, state: &State, at: At, device: &Device, id: &Id) -> bool {
         let picked = state.in_use.get(id).filter(|claims| !claims.is_empty());
         match self.body(at).wants_admin_access() {
             true => picked.is_some_and(|claims| claims.contains(&at.claim)),
             false => {
                 let has_shares = self.consumed.contains_key(id);
+                let keeps_whole = self.gates.behaviours.shares_keep_the_whole_device
+                    && !device.description.allows_multiple_allocations;
                 self.dedicated.contains(id)
-                    || !self.gates.consumable_capacity && has_shares
+                    || (!self.gates.consumable_capacity || keeps_whole) && has_shares
                     || picked.is_some()
             }
         }
@@ -479,10 +493,10 @@ impl Naive<'_> {
                         return Err(End::OutOfPatience);
                     }
                     let place = (pool, slice, device);
-                    let (_, id) = self.device(state, place);
-                    if self.busy(state, at, &id)
+                    let (candidate, id) = self.device(state, place);
+                    if self.busy(state, at, candidate, &id)
                         || !self.selectable(state, at, place)?
-                        || !self.capacity_left(state, at, place)
+                        || !self.capacity_left(state, at, place, false)
                         || !self.pick(state, at, place, false)?
                     {
                         continue;
@@ -505,20 +519,31 @@ impl Naive<'_> {
         let (device, id) = self.device(state, place);
         let share =
             self.gates.consumable_capacity && device.description.allows_multiple_allocations;
-        if !(share && self.body(at).wants_admin_access()) && self.busy(state, at, &id) {
+        if !(share && self.body(at).wants_admin_access()) && self.busy(state, at, device, &id) {
             return Ok(false);
         }
         if !device.consumes_counters.is_empty() && !self.gates.partitionable_devices {
             return Ok(false);
         }
-        let known = share && (self.consumed.contains_key(&id) || state.capacity.contains_key(&id));
-        if !known && !device.consumes_counters.is_empty() && !self.count(state, place) {
+        let once = self.gates.behaviours.shares_charge_counters_once;
+        let known = share
+            && (self.consumed.get(&id).is_some_and(|sums| once || !sums.is_empty())
+                || state.shares.get(&id).is_some_and(|shares| *shares > 0));
+        let charges = !known && !device.consumes_counters.is_empty();
+        if charges && !self.count(state, place) {
             return Ok(false);
         }
+        let refuse = |state: &mut State, constraints: usize| {
+            (0..constraints).for_each(|earlier| self.release(state, at, earlier));
+            if charges {
+                self.add_counters(state, place.0, device, -1);
+            }
+        };
         if self.taints(device, &id).iter().any(|taint| {
             let mut tolerations = self.body(at).tolerations.iter();
             taint.prevents_allocation() && !tolerations.any(|own| own.tolerates(taint))
         }) {
+            refuse(state, 0);
             return Ok(false);
         }
         let constraints = self.claims[at.claim].spec.constraints.len();
@@ -535,13 +560,14 @@ impl Naive<'_> {
                         id.2
                     )));
                 }
-                (0..number).for_each(|earlier| self.release(state, at, earlier));
+                refuse(state, number);
                 return Ok(false);
             }
         }
         let mut consumed = None;
         if share {
-            if !self.capacity_left(state, at, place) {
+            if !self.capacity_left(state, at, place, false) {
+                refuse(state, constraints);
                 return Ok(false);
             }
             let own = self.consumed_of(at, &device.description);
@@ -549,10 +575,12 @@ impl Naive<'_> {
             for (name, amount) in &own {
                 *sums.entry(name.clone()).or_default() += amount;
             }
+            *state.shares.entry(id.clone()).or_default() += 1;
             consumed = Some(own);
         } else {
             state.in_use.entry(id.clone()).or_default().insert(at.claim);
         }
+        state.charged.push(charges);
         let request = &self.claims[at.claim].spec.requests[at.request].name;
         let name = match self.has_subs(at) {
             true => format!("{request}/{}", self.body(at).name),
@@ -572,7 +600,11 @@ impl Naive<'_> {
             pool: id.1.as_str().into(),
             device: id.2.as_str().into(),
         };
-        let rules = self.taint_rules.iter().filter(|_| self.gates.device_taint_rules);
+        let needs_selector = self.gates.behaviours.taint_rule_needs_selector;
+        let rules = self
+            .taint_rules
+            .iter()
+            .filter(|rule| self.gates.device_taint_rules && (rule.has_selector || !needs_selector));
         let of_rules = rules.filter(|rule| rule.selects(&id)).map(|rule| rule.taint.clone());
         device.taints.iter().cloned().chain(of_rules).collect()
     }
@@ -582,20 +614,19 @@ impl Naive<'_> {
         let constraints = self.claims[at.claim].spec.constraints.len();
         (0..constraints).for_each(|number| self.release(state, at, number));
         let (_, _, consumed) = state.results[at.claim].pop().expect("it was added");
-        if let Some(consumed) = consumed {
-            if !consumed.is_empty() {
+        match consumed {
+            Some(consumed) => {
+                *state.shares.get_mut(&id).expect("it was added") -= 1;
                 let sums = state.capacity.get_mut(&id).expect("it was added");
                 for (name, amount) in &consumed {
                     *sums.get_mut(name).expect("it was added") -= amount;
                 }
-                if sums.values().all(|sum| *sum == 0) {
-                    state.capacity.remove(&id);
-                }
             }
-            return;
+            None => _ = state.in_use.get_mut(&id).expect("it was added").remove(&at.claim),
         }
-        state.in_use.get_mut(&id).expect("it was added").remove(&at.claim);
-        self.add_counters(state, place.0, device, -1);
+        if state.charged.pop().expect("it was added") {
+            self.add_counters(state, place.0, device, -1);
+        }
     }
 
     /// Returns whether the constraint accepts the device.
@@ -620,11 +651,14 @@ impl Naive<'_> {
             return true;
         }
         let values = state.distinct.entry(key).or_default();
-        if values.values().any(|known| *value == Attribute::Unsupported || known == value) {
+        if values.iter().any(|(_, known)| *value == Attribute::Unsupported || known == value) {
             return false;
         }
         let request = self.claims[at.claim].spec.requests[at.request].name.to_string();
-        values.insert(request, value.clone());
+        if !self.gates.behaviours.distinct_compares_every_device {
+            values.retain(|(known, _)| *known != request);
+        }
+        values.push((request, value.clone()));
         true
     }
 
@@ -637,7 +671,10 @@ impl Naive<'_> {
             *devices -= 1;
         }
         if let Some(values) = state.distinct.get_mut(&key) {
-            values.remove(&*self.claims[at.claim].spec.requests[at.request].name);
+            let request = &self.claims[at.claim].spec.requests[at.request].name;
+            if let Some(last) = values.iter().rposition(|(known, _)| **known == **request) {
+                values.remove(last);
+            }
         }
     }
 

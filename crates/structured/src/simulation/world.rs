@@ -54,10 +54,20 @@ impl World {
         node: &str,
         claims: &[ResourceClaim],
     ) -> Result<Option<Vec<Allocation>>, AllocateError> {
+        self.allocate_with(Gates::default(), node, claims)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn allocate_with(
+        &self,
+        gates: Gates,
+        node: &str,
+        claims: &[ResourceClaim],
+    ) -> Result<Option<Vec<Allocation>>, AllocateError> {
         let claims = Claims::new(claims, &self.cluster, &mut Toys);
         let base = self.cluster.allocated_devices();
         let allocated = Allocated { base, overlay: None };
-        let allocator = Allocator::new(&self.cluster, Gates::default(), allocated);
+        let allocator = Allocator::new(&self.cluster, gates, allocated);
         let node = self.cluster.node(self.cluster.node_named(node).expect("the node exists"));
         allocator.allocate(
             &claims,

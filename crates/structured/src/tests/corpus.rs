@@ -6,7 +6,7 @@ use std::path::Path;
 
 use flate2::read::GzDecoder;
 use framework::device::ResourceClaim;
-use framework::{Cluster, EventResource, Node, api};
+use framework::{Cluster, EventResource, Level, Node, api};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -79,7 +79,7 @@ fn allocations_are_those_of_the_corpus() {
             let claims = Claims::new(&wanted, &cluster, &mut Texts);
             let base = cluster.allocated_devices();
             let allocated = Allocated { base, overlay: None };
-            let allocator = Allocator::new(&cluster, Gates::default(), allocated);
+            let allocator = Allocator::new(&cluster, Gates::at(Level::V1_36), allocated);
             let expected: BTreeMap<String, Value> =
                 serde_json::from_value(case["expected"]["nodes"].clone()).unwrap();
             for (name, verdict) in expected {

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use framework::Time;
+use framework::device::DEVICE_TAINT_RULES;
 use framework::device::{Allocation, DeviceDescription};
+use framework::{EventResource, Level, Time};
 use serde_json::{Value, json};
 
 use crate::simulation::toy::Toys;
@@ -169,9 +170,10 @@ fn device_that_binds_to_its_node_keeps_the_claim_there() {
     assert_eq!(selector(2), json!({"nodeSelectorTerms": [{"matchFields": [name]}]}));
 }
 
-/// As in kube-scheduler, a configuration of the claim appears once for each request that it names.
+/// At 1.36, a configuration of the claim appears once for each request that it names. From 1.37 on it appears
+/// once, without requests if it is for all of them; so does the configuration of a class.
 #[test]
-fn configuration_is_repeated_for_each_named_request() {
+fn configuration_is_repeated_for_each_named_request_at_1_36_only() {
     let mut world = World::new(&["n1"]);
     world.class("any", &[]);
     let pool = json!({"name": "p", "generation": 1, "resourceSliceCount": 1});
@@ -185,9 +187,205 @@ fn configuration_is_repeated_for_each_named_request() {
     };
     let spec = json!({"requests": [request("a"), request("b")],
         "config": [config(&["a", "b"]), config(&[]), config(&["b"]), config(&["other"])]});
-    let found = world.allocate("n1", &[claim("c", &spec)]).unwrap().unwrap();
-    let requests = found[0].config.iter().map(|own| own.requests.join("+"));
-    assert_eq!(requests.collect::<Vec<_>>(), ["a+b", "a+b", "", "b"]);
+    let requests = |level| -> Vec<String> {
+        let found = world.allocate_with(Gates::at(level), "n1", &[claim("c", &spec)]);
+        let found = found.unwrap().unwrap();
+        found[0].config.iter().map(|own| own.requests.join("+")).collect()
+    };
+    assert_eq!(requests(Level::V1_36), ["a+b", "a+b", "", "b"]);
+    assert_eq!(requests(Level::V1_37), ["", "", "b"]);
+}
+
+#[test]
+fn configuration_of_a_class_names_no_request_if_it_is_for_all() {
+    let mut world = World::new(&["n1"]);
+    let config = json!({"opaque": {"driver": "a.com", "parameters": {}}});
+    let class = json!({"metadata": {"name": "any"}, "spec": {"selectors": [], "config": [config]}});
+    world.set(&EventResource::DeviceClass, class);
+    world.class("other", &[]);
+    let pool = json!({"name": "p", "generation": 1, "resourceSliceCount": 1});
+    let devices = json!([{"name": "x"}, {"name": "y"}]);
+    world
+        .slice("s", json!({"driver": "a.com", "pool": pool, "nodeName": "n1", "devices": devices}));
+    let request =
+        |name: &str, class: &str| json!({"name": name, "exactly": {"deviceClassName": class}});
+    let requests = |second: &str, level| -> Vec<String> {
+        let spec = json!({"requests": [request("a", "any"), request("b", second)]});
+        let found = world.allocate_with(Gates::at(level), "n1", &[claim("c", &spec)]);
+        found.unwrap().unwrap()[0].config.iter().map(|own| own.requests.join("+")).collect()
+    };
+    assert_eq!(requests("any", Level::V1_36), ["a+b"]);
+    assert_eq!(requests("any", Level::V1_37), [""]);
+    assert_eq!(requests("other", Level::V1_37), ["a"]);
+}
+
+/// At 1.36, the constraint knows only the latest device of the request.
+#[test]
+fn different_values_are_those_of_every_device_from_1_37_on() {
+    let mut world = World::new(&["n1"]);
+    world.class("any", &[]);
+    let device =
+        |name: &str, board: &str| json!({"name": name, "attributes": {"board": {"string": board}}});
+    let devices = json!([device("x", "a"), device("y", "b"), device("z", "a")]);
+    let pool = json!({"name": "p", "generation": 1, "resourceSliceCount": 1});
+    world
+        .slice("s", json!({"driver": "a.com", "pool": pool, "nodeName": "n1", "devices": devices}));
+    let mut spec = count(3);
+    spec["constraints"] = json!([{"distinctAttribute": "a.com/board"}]);
+    let fits = |spec: &Value, level| {
+        world.allocate_with(Gates::at(level), "n1", &[claim("c", spec)]).unwrap().is_some()
+    };
+    assert_eq!([Level::V1_36, Level::V1_37].map(|level| fits(&spec, level)), [true, false]);
+    let mut spec = count(2);
+    spec["constraints"] = json!([{"distinctAttribute": "a.com/board"}]);
+    assert!(fits(&spec, Level::V1_37));
+}
+
+/// A device that may be shared, of which a part of the capacity and all counters are in use.
+fn shared(world: &mut World, capacity: &Value) {
+    let mut device = partition("x", "1");
+    device["allowMultipleAllocations"] = json!(true);
+    device["capacity"] = capacity.clone();
+    partitions(world, "a.com", &json!([device]), "1");
+}
+
+/// Records a share of the device `a.com/p/x`.
+fn share(world: &mut World, consumed: &Value) {
+    let result = json!({"request": "r", "driver": "a.com", "pool": "p", "device": "x", "shareID": "1",
+        "consumedCapacity": consumed});
+    world.set(
+        &EventResource::ResourceClaim,
+        json!({
+            "metadata": {"name": "old", "namespace": "ns", "uid": "old"},
+            "status": {"allocation": {"devices": {"results": [result]}}},
+        }),
+    );
+}
+
+/// At 1.36, a share without capacity is charged again.
+#[test]
+fn counters_of_a_shared_device_are_charged_once_from_1_37_on() {
+    let fits = |consumed: &Value, capacity: &Value, level| {
+        let mut world = World::new(&["n1"]);
+        world.class("any", &[]);
+        shared(&mut world, capacity);
+        share(&mut world, consumed);
+        world.allocate_with(Gates::at(level), "n1", &[claim("c", &count(1))]).unwrap().is_some()
+    };
+    let levels = [Level::V1_36, Level::V1_37];
+    assert_eq!(levels.map(|level| fits(&json!({}), &json!({}), level)), [false, true]);
+    let (consumed, capacity) = (
+        json!({"m": "1"}),
+        json!({"m": {"value": "4",
+        "requestPolicy": {"default": "1"}}}),
+    );
+    assert_eq!(levels.map(|level| fits(&consumed, &capacity, level)), [true, true]);
+}
+
+/// At 1.36, a request for all devices takes the others without a word.
+#[test]
+fn all_devices_include_those_with_too_little_capacity_from_1_37_on() {
+    let mut world = World::new(&["n1"]);
+    world.class("any", &[]);
+    let device = |name: &str, capacity: &str| json!({"name": name, "allowMultipleAllocations": true, "capacity": {"m": {"value": capacity}}});
+    let devices = json!([device("x", "4"), device("y", "4"), device("small", "1")]);
+    let pool = json!({"name": "p", "generation": 1, "resourceSliceCount": 1});
+    world
+        .slice("s", json!({"driver": "a.com", "pool": pool, "nodeName": "n1", "devices": devices}));
+    let all = json!({"deviceClassName": "any", "allocationMode": "All",
+        "capacity": {"requests": {"m": "3"}}});
+    let wanted = [claim("c", &json!({"requests": [{"name": "r", "exactly": all}]}))];
+    let found = |world: &World, level| {
+        let found = world.allocate_with(Gates::at(level), "n1", &wanted).unwrap();
+        found.as_deref().map(devices_of)
+    };
+    let both = Some(vec!["a.com/p/x".to_owned(), "a.com/p/y".to_owned()]);
+    let levels = [Level::V1_36, Level::V1_37];
+    assert_eq!(levels.map(|level| found(&world, level)), [both.clone(), both]);
+    share(&mut world, &json!({"m": "2"}));
+    let other = Some(vec!["a.com/p/y".to_owned()]);
+    assert_eq!(levels.map(|level| found(&world, level)), [other, None]);
+}
+
+/// A device that is rejected after its counters were charged gives them back, at every level
+/// (kubernetes/kubernetes 140431, in 1.36 after 1.36.2).
+#[test]
+fn rejected_device_gives_back_its_counters() {
+    let mut world = World::new(&["n1"]);
+    world.class("any", &[]);
+    let mut tainted = partition("w", "2");
+    tainted["taints"] = json!([{"key": "broken", "effect": "NoSchedule"}]);
+    let mut other = partition("x", "2");
+    other["attributes"]["model"]["string"] = json!("n");
+    let devices = json!([tainted, other, partition("y", "1"), partition("z", "1")]);
+    partitions(&mut world, "a.com", &devices, "2");
+    let mut spec = count(2);
+    spec["constraints"] = json!([{"matchAttribute": "a.com/model"}]);
+    for level in Level::ALL {
+        let found = world.allocate_with(Gates::at(level), "n1", &[claim("c", &spec)]);
+        let found = found.unwrap().map(|found| devices_of(&found));
+        assert_eq!(found, Some(vec!["a.com/p/y".to_owned(), "a.com/p/z".to_owned()]), "{level}");
+    }
+}
+
+#[test]
+fn pool_that_is_updated_fails_the_attempt_before_1_38() {
+    let mut world = World::new(&["n1"]);
+    world.class("any", &[]);
+    let pool = json!({"name": "p", "generation": 1, "resourceSliceCount": 2});
+    let devices = json!([{"name": "x"}]);
+    world
+        .slice("s", json!({"driver": "a.com", "pool": pool, "nodeName": "n1", "devices": devices}));
+    let all = json!({"deviceClassName": "any", "allocationMode": "All"});
+    let wanted = [claim("c", &json!({"requests": [{"name": "r", "exactly": all}]}))];
+    let text = "claim ns/c, request r: asks for all devices, but resource pool a.com/p is currently \
+                being updated";
+    let allocate = |level| world.allocate_with(Gates::at(level), "n1", &wanted);
+    assert_eq!(allocate(Level::V1_36), Err(AllocateError::fatal(text)));
+    assert_eq!(allocate(Level::V1_37), Err(AllocateError::fatal(text)));
+    assert_eq!(allocate(Level::V1_38), Err(AllocateError::Node(text.into())));
+}
+
+/// Before 1.38, a rule without a selector taints every device.
+#[test]
+fn taint_rule_needs_a_selector_from_1_38_on() {
+    let fits = |selector: &Value, level| {
+        let mut world = World::new(&["n1"]);
+        world.class("any", &[]);
+        let pool = json!({"name": "p", "generation": 1, "resourceSliceCount": 1});
+        let devices = json!([{"name": "x"}]);
+        world.slice(
+            "s",
+            json!({"driver": "a.com", "pool": pool, "nodeName": "n1", "devices": devices}),
+        );
+        let taint = json!({"key": "broken", "effect": "NoSchedule"});
+        let spec = json!({"deviceSelector": selector, "taint": taint});
+        let kind = EventResource::Custom(DEVICE_TAINT_RULES.into());
+        world.set(&kind, json!({"metadata": {"name": "rule"}, "spec": spec}));
+        let gates = Gates { device_taint_rules: true, ..Gates::at(level) };
+        world.allocate_with(gates, "n1", &[claim("c", &count(1))]).unwrap().is_some()
+    };
+    assert_eq!(Level::ALL.map(|level| fits(&Value::Null, level)), [false, false, true]);
+    assert_eq!(Level::ALL.map(|level| fits(&json!({}), level)), [false; 3]);
+}
+
+/// A driver may stop the sharing of a device while shares of it are allocated.
+#[test]
+fn device_with_shares_is_not_allocated_as_a_whole_from_1_38_on() {
+    let mut world = World::new(&["n1"]);
+    world.class("any", &[]);
+    let pool = json!({"name": "p", "generation": 1, "resourceSliceCount": 1});
+    let devices = json!([{"name": "x", "capacity": {"m": {"value": "4"}}}]);
+    world
+        .slice("s", json!({"driver": "a.com", "pool": pool, "nodeName": "n1", "devices": devices}));
+    share(&mut world, &json!({"m": "1"}));
+    let asked = json!({"requests": [{"name": "r", "exactly": {"deviceClassName": "any",
+        "capacity": {"requests": {"m": "1"}}}}]});
+    let fits = |level| {
+        let found = world.allocate_with(Gates::at(level), "n1", &[claim("c", &asked)]);
+        found.unwrap().is_some()
+    };
+    assert_eq!(Level::ALL.map(fits), [true, true, false]);
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::time::Duration;
 use framework::preemption::PreemptionProgress;
 use framework::{
     ActionType, Attempt, Bind, BindStep, Cluster, ClusterEvent, EventObjects, EventResource,
-    Filter, Handle, NodeView, Plugin, Pod, PodKey, PreEnqueue, QueueSort, QueuedEntity, QueuedPod,
-    QueueingHint, Registry, Status, Time,
+    Filter, Handle, Level, NodeView, Plugin, PluginGates, Pod, PodKey, PreEnqueue, QueueSort,
+    QueuedEntity, QueuedPod, QueueingHint, Registry, Status, Time,
 };
 use testkit::{HandleParts, cluster, node, pod};
 
@@ -129,7 +129,12 @@ fn plugins() -> [Plugin; 8] {
 }
 
 pub(crate) fn profiles() -> Profiles {
-    let mut registry = Registry::new();
+    profiles_at(Level::default())
+}
+
+/// Returns the profile at a level.
+pub(crate) fn profiles_at(level: Level) -> Profiles {
+    let mut registry = Registry::new().with_gates(PluginGates::at(level));
     let mut defaults = Vec::new();
     for plugin in plugins() {
         defaults.push(PluginRef::new(&plugin.name, 0));
@@ -237,6 +242,16 @@ impl Harness {
     pub(super) fn wait(&mut self, millis: u64) {
         self.now = self.now + Duration::from_millis(millis);
         self.on(Queue::tick);
+    }
+
+    /// Opens the gate of pods labelled `quota=wanted`, without an event.
+    pub(super) fn open_quota(&mut self) {
+        self.cluster.set_node(&node("bank").build());
+    }
+
+    /// Returns the record of a queued pod.
+    pub(super) fn get(&self, name: &str) -> QueuedPod {
+        self.queue.get(&key(name)).expect("the pod is queued").1.clone()
     }
 
     pub(super) fn place(&self, name: &str) -> Option<Place> {

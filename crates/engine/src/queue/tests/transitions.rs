@@ -45,7 +45,7 @@ fn rejected_pod_waits_for_an_event_that_may_help() {
     assert_eq!(harness.queue.counts(), PendingPodCounts::default());
     assert!(harness.try_pop().is_none());
     let expected = [
-        "active UnschedulablePodAdd",
+        "active UnscheduledPodAdd",
         "unschedulable ScheduleAttemptFailure",
         "backoff AssignedPodDelete",
         "active PopFromBackoffQ",
@@ -159,16 +159,15 @@ fn gated_pod_waits_for_an_event_of_its_gating_plugin() {
     assert_eq!(harness.place("p"), Some(Place::Gated));
     harness.notify(&node_event(ActionType::ADD));
     harness.on(|queue, cx| queue.activate(&[key("p")], cx));
-    harness.wait(600_000);
+    harness.wait(100_000);
     assert_eq!(harness.place("p"), Some(Place::Gated));
-    assert_eq!(harness.queue.next_deadline(), None, "no timeout applies to a gated pod");
     let touched = Arc::new(pod("p").gate("example.com/hold").label("a", "b").build());
     harness.update(&old, &touched);
     assert_eq!(harness.place("p"), Some(Place::Gated));
 
     harness.update(&touched, &plain("p"));
     assert_eq!(harness.place("p"), Some(Place::Active));
-    let expected = "active UnschedulablePodUpdatePodSchedulingGatesEliminated";
+    let expected = "active TargetPodUpdatePodSchedulingGatesEliminated";
     assert_eq!(harness.log.incoming.last().unwrap(), expected);
     let queued = harness.pop();
     assert_eq!(queued.history.gating_plugin, None);
@@ -233,7 +232,7 @@ fn own_update_may_requeue_an_unschedulable_pod() {
     let stranger = plain("stranger");
     harness.update(&stranger, &stranger);
     assert_eq!(harness.place("stranger"), Some(Place::Active));
-    assert_eq!(harness.log.incoming.last().unwrap(), "active UnschedulablePodUpdate");
+    assert_eq!(harness.log.incoming.last().unwrap(), "active UnscheduledPodUpdate");
 }
 
 #[test]
@@ -275,6 +274,35 @@ fn failed_attempt_of_a_replaced_pod_is_dropped() {
     let (place, queued) = harness.queue.get(&key("p")).unwrap();
     assert_eq!((place, &queued.pod), (Place::Active, &second));
     assert!(!harness.queue.is_in_flight(&first.uid));
+}
+
+/// Rule gated-pods-are-flushed.
+#[test]
+fn gated_pod_is_asked_again_every_five_minutes() {
+    let mut harness = Harness::new();
+    let gated = Arc::new(pod("p").label("quota", "wanted").build());
+    harness.add(&gated);
+    assert_eq!(harness.place("p"), Some(Place::Gated));
+    let since = harness.get("p").history.timestamp;
+    // Gated since 1000.1 s. The first flush after 1300.1 s is at 1320 s, and the next at 1650 s.
+    assert_eq!(harness.queue.next_deadline(), Some(Time::from_secs(1320)));
+    harness.wait(320_000);
+    assert_eq!(harness.place("p"), Some(Place::Gated));
+    assert_eq!(harness.log.incoming.last().unwrap(), "unschedulable UnschedulableTimeout");
+    let queued = harness.get("p");
+    assert_eq!(
+        (queued.history.timestamp, queued.history.flushed),
+        (since, false),
+        "the order of pods stays"
+    );
+    assert_eq!(harness.queue.next_deadline(), Some(Time::from_secs(1650)));
+
+    // The gate opens, and no event says so.
+    harness.open_quota();
+    harness.wait(329_000);
+    assert_eq!(harness.place("p"), Some(Place::Gated));
+    harness.wait(1_000);
+    assert_eq!(harness.place("p"), Some(Place::Active));
 }
 
 #[test]

@@ -353,7 +353,7 @@ pub(crate) fn held() -> [Fake; 2] {
         held,
         fake("Keep").post_filter(|_, _, _| PostFilterResult {
             status: Status::with_reasons(Code::Unschedulable, Vec::new()),
-            nominating: NominatingInfo::Noop,
+            ..PostFilterResult::default()
         }),
     ]
 }

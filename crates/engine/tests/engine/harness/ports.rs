@@ -206,6 +206,7 @@ impl Probe for Recorder {
                 self.ended.push(format!("{point} {code} {took:?}"));
             }
             Count::Event(_)
+            | Count::PodEvent(_)
             | Count::Incoming { .. }
             | Count::Victims(_)
             | Count::PendingDeleted { .. }

@@ -57,6 +57,7 @@ pub(crate) struct Setup {
     pub(crate) tie_break: TieBreak,
     pub(crate) form: Form,
     pub(crate) longest_pause: Duration,
+    level: Level,
     pub(crate) scheduler_name: &'static str,
 }
 
@@ -86,8 +87,14 @@ impl Setup {
             tie_break: TieBreak::FirstByName,
             form: Form::Set,
             longest_pause: LONGEST_PAUSE,
+            level: Level::default(),
             scheduler_name: "default-scheduler",
         }
+    }
+
+    /// Follows this version of Kubernetes.
+    pub(crate) fn level(self, level: Level) -> Self {
+        Self { level, ..self }
     }
 
     /// Adds a plugin that is no fake, behind all others.
@@ -98,7 +105,7 @@ impl Setup {
 
     /// The world without nodes.
     pub(crate) fn build(self) -> World {
-        let mut registry = Registry::new();
+        let mut registry = Registry::new().with_gates(PluginGates::at(self.level));
         let mut defaults = Vec::new();
         for (plugin, weight) in self.plugins {
             defaults.push(PluginRef::new(&plugin.name, weight));

@@ -97,7 +97,8 @@ fn changes_of_taint_rules_wake_pods_if_their_gate_is_on() {
 fn registered_events_are_those_of_kube_scheduler_and_deletions_of_claims_and_slices() {
     use EventResource as R;
     let changes = ActionType::ADD | ActionType::UPDATE;
-    let world = World::new([]);
+    let gates = framework::PluginGates::at(framework::Level::V1_36);
+    let world = World::with(PluginArgs::default().with_gates(gates), []);
     let events = world.plugin.events.as_ref().unwrap().iter();
     let events: Vec<_> = events.map(|own| (own.event.resource.clone(), own.event.action)).collect();
     let node =
