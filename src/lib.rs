@@ -67,5 +67,19 @@ pub fn run_with_pipelines(registry: Registry, pipelines: &PipelineRegistry) -> E
 
 /// The code in the guide for plugin authors, compiled and run.
 #[cfg(doctest)]
-#[doc = include_str!("../docs/plugins.md")]
-struct PluginsGuide;
+mod plugins_guide {
+    #[doc = include_str!("../docs/plugins.md")]
+    struct FirstPlugin;
+
+    #[doc = include_str!("../docs/plugins/nodes.md")]
+    struct Nodes;
+
+    #[doc = include_str!("../docs/plugins/facts.md")]
+    struct Facts;
+
+    #[doc = include_str!("../docs/plugins/binding.md")]
+    struct Binding;
+
+    #[doc = include_str!("../docs/plugins/clusters.md")]
+    struct Clusters;
+}
