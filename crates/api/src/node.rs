@@ -11,7 +11,7 @@ use crate::{
     Extra, ExtraFields, Labels, NodeAllocatable, NodeFields, Problem, Resources, Taint, api,
 };
 
-/// Labels that name the pool of a node: those of providers and autoscalers, or else its instance type. The first that
+/// Labels that name the pool of a node: labels of providers and autoscalers, or else its instance type. The first that
 /// a node has counts.
 pub const POOL_LABELS: [&str; 6] = [
     "karpenter.sh/nodepool",

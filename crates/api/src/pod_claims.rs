@@ -1,4 +1,4 @@
-//! What a pod says about devices: its claims, the claims generated for it, and its requests for extended
+//! The fields of a pod about devices: its claims, the claims generated for it, and its requests for extended
 //! resources.
 
 use std::sync::Arc;

@@ -58,7 +58,7 @@ impl<'a> Content<'a> {
     /// Returns the number.
     ///
     /// # Errors
-    /// The content is no number.
+    /// The content is not a number.
     pub const fn varint(self) -> Result<u64, Malformed> {
         match self {
             Self::Varint(number) => Ok(number),
@@ -80,7 +80,7 @@ impl<'a> Content<'a> {
     /// Returns the text.
     ///
     /// # Errors
-    /// The content is no text.
+    /// The content is not a text.
     pub fn text(self) -> Result<&'a str, Malformed> {
         std::str::from_utf8(self.delimited()?).map_err(|_| Malformed::Text)
     }
@@ -154,16 +154,16 @@ pub fn varint(bytes: &mut &[u8]) -> Result<u64, Malformed> {
 
 /// A message whose fields are decoded one by one.
 pub trait Message: Default {
-    /// Takes in a field; a field with an unknown number is skipped.
+    /// Decodes a field; skips a field with an unknown number.
     ///
     /// # Errors
     /// The content does not fit the field.
     fn merge(&mut self, number: u64, content: Content<'_>) -> Result<(), Malformed>;
 
-    /// Takes in all fields of an encoded message.
+    /// Decodes all fields of an encoded message.
     ///
     /// # Errors
-    /// The bytes are no such message.
+    /// The bytes are not such a message.
     fn merge_all(&mut self, message: &[u8]) -> Result<(), Malformed> {
         Fields::of(message).try_for_each(|field| {
             let (number, content) = field?;
@@ -174,7 +174,7 @@ pub trait Message: Default {
     /// Decodes a message.
     ///
     /// # Errors
-    /// The bytes are no such message.
+    /// The bytes are not such a message.
     fn decode(message: &[u8]) -> Result<Self, Malformed> {
         let mut decoded = Self::default();
         decoded.merge_all(message)?;
@@ -268,7 +268,7 @@ impl<'a> Unknown<'a> {
     /// Reads an envelope with its prefix.
     ///
     /// # Errors
-    /// The bytes are no envelope, or its content is compressed.
+    /// The bytes are not an envelope, or its content is compressed.
     pub fn read(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let mut unknown = Self::default();
         for field in Fields::of(bytes.strip_prefix(MAGIC).ok_or(Malformed::Magic)?) {
@@ -310,7 +310,7 @@ impl<'a> WatchEvent<'a> {
     /// Reads the content of a frame. An event has no envelope of its own.
     ///
     /// # Errors
-    /// The bytes are no event.
+    /// The bytes are not an event.
     pub fn read(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let mut event = Self::default();
         for field in Fields::of(bytes) {

@@ -48,7 +48,7 @@ impl Resources {
         found.map_or(0, |index| self.scalars[index].1)
     }
 
-    /// Returns whether CPU, memory and ephemeral storage are 0 and there is no scalar resource.
+    /// Returns whether CPU, memory and ephemeral storage are 0, without scalar resources.
     pub fn is_zero(&self) -> bool {
         self.milli_cpu == 0
             && self.memory == 0

@@ -208,7 +208,7 @@ impl<T: Copy + Default + PartialEq> NodeColumn<T> {
         list.iter().chain(map.into_iter().flatten()).copied().chain(dense)
     }
 
-    /// Visits those of `nodes`, which are in ascending order, that have a value other than the default, by their
+    /// Visits the nodes of `nodes`, which are in ascending order, that have a value other than the default, by their
     /// places in the list.
     pub fn for_each_of(&self, nodes: &[NodeIx], mut visit: impl FnMut(usize, T)) {
         let Some(first) = nodes.first() else { return };

@@ -18,7 +18,7 @@ use api::device::{
     DeviceSelector, DeviceTaint, DeviceUse, NodeScope, Numbers, PoolKey,
 };
 
-/// What the search reads of a device, besides its allocations.
+/// The part of a device that the search reads, besides its allocations.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct SearchedDevice {
     /// Without the attributes that no selector names.
@@ -29,7 +29,7 @@ struct SearchedDevice {
     is_spoilt: bool,
 }
 
-/// What the search reads of a pool with devices of one node, besides their allocations.
+/// The part of a pool with devices of one node that the search reads, besides their allocations.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct PoolLook {
     counter_sets: Box<[CounterSet]>,
@@ -40,7 +40,7 @@ struct PoolLook {
     groups: Box<[Box<[u8]>]>,
 }
 
-/// What descriptions have in common that differ in values alone.
+/// The common part of descriptions that differ in values alone.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Layout {
     driver: Arc<str>,
@@ -61,7 +61,7 @@ impl Layout {
     }
 }
 
-/// What the search reads of a pool with devices of one node. An allocation changes it without a look at what
+/// The part of a pool with devices of one node that the search reads. An allocation changes it without a look at what
 /// the devices are.
 #[derive(Debug)]
 struct PoolShape {
@@ -111,13 +111,13 @@ pub(super) struct NodeShapes {
     pools: FxHashMap<PoolKey, Arc<PoolShape>>,
     /// The shapes that nodes have.
     shapes: FxHashMap<NodeShape, Members>,
-    /// The shape of each place; place 0 is that of nodes without devices. Places of shapes that no
+    /// The shape of each place; place 0 is the place of nodes without devices. Places of shapes that no
     /// node has are reused.
     places: Vec<DeviceShape>,
     /// The pools of the nodes of each place.
     pools_of: Vec<Option<NodeShape>>,
     free: Vec<u32>,
-    /// The places of nodes with devices; their shape, unless they are compared with no other.
+    /// The places of nodes with devices, with their shape unless they are compared with no other node.
     nodes: FxHashMap<Arc<str>, (u32, Option<NodeShape>)>,
     /// The nodes whose place has changed since [`Cluster`] took it into its column.
     moved: Vec<Arc<str>>,
@@ -131,7 +131,7 @@ const LOOKS_MIN: usize = 1024;
 const EXAMPLES_MAX: usize = 1024;
 /// The number of attributes whose values are counted.
 const MATCHED_MAX: usize = 16;
-/// The number of groups of a pool, with that of devices without the attribute.
+/// The number of groups of a pool. Devices without the attribute are a group, too.
 const GROUPS_MAX: usize = 32;
 
 /// The nodes of a shape.
@@ -208,7 +208,7 @@ impl NodeShapes {
         self.nodes.insert(node.clone(), (place, shape));
     }
 
-    /// Takes in that a node has no devices.
+    /// Notes that a node has no devices.
     fn remove_node(&mut self, node: &Arc<str>) {
         self.moved.push(node.clone());
         if let Some((place, Some(old))) = self.nodes.remove(node)
@@ -417,7 +417,7 @@ impl Devices {
         pools.iter().for_each(|key| self.reshape_pool(key, BTreeSet::new()));
     }
 
-    /// Computes the shape of a pool again, and that of the nodes that it concerns, besides `nodes`,
+    /// Computes the shape of a pool again, and the shapes of the nodes that it concerns, besides `nodes`,
     /// which it concerned before.
     pub(super) fn reshape_pool(&mut self, key: &PoolKey, mut nodes: BTreeSet<Arc<str>>) {
         self.pools.add_nodes_of(key, &mut nodes);
@@ -434,7 +434,7 @@ impl Devices {
         nodes.iter().for_each(|node| self.reshape_node(node));
     }
 
-    /// Computes the shape of a pool again whose allocations have changed, and that of its node.
+    /// Computes the shape of a pool again whose allocations have changed, and the shape of its node.
     pub(super) fn reallocate_pool(&mut self, key: &PoolKey) {
         let allocated = self.allocated_places(key);
         let Some(shape) = self.shapes.pools.get_mut(key) else { return };
@@ -457,7 +457,7 @@ impl Devices {
         places.collect()
     }
 
-    /// Computes the shape of a node from those of its pools.
+    /// Computes the shape of a node from the shapes of its pools.
     fn reshape_node(&mut self, node: &Arc<str>) {
         let pools = self.pools.pools_naming(node).map(|key| self.shapes.pools.get(key));
         let shape: Option<NodeShape> = pools.map(|shape| shape.cloned()).collect();
@@ -538,7 +538,7 @@ impl Cluster {
     /// a slice or device names it in a pool that is not its own, or if one of its pools is being updated
     /// or contradicts itself.
     ///
-    /// Pools for all nodes, or for nodes that match a selector, are no part of a shape.
+    /// Pools for all nodes, or for nodes that match a selector, do not belong to a shape.
     pub fn device_shapes(&self) -> DeviceShapes<'_> {
         let NodeShapes { column, places, pools_of, matched, .. } = &self.devices.shapes;
         DeviceShapes { column, shapes: places, pools_of, matched }

@@ -133,7 +133,7 @@ impl NodeIx {
     }
 }
 
-/// What the devices of a node are and which are in use, apart from their names. The number of a
+/// The devices of a node and which of them are in use, apart from their names. The number of a
 /// shape is never used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceShape(u64);

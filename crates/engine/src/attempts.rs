@@ -74,7 +74,7 @@ impl Attempts {
     }
 }
 
-/// What an attempt decided, and the beginning of its record.
+/// The decision of an attempt, and the beginning of its record.
 pub(crate) struct Concluded {
     pub(crate) decision: Decision,
     pub(crate) head: Head,
@@ -212,7 +212,7 @@ impl Attempts {
 
 /// Inputs of binding cycles.
 impl Attempts {
-    /// Takes in the answer to an effect. Ignores one that belongs to no binding cycle.
+    /// Handles the answer to an effect. Ignores an effect that does not belong to a binding cycle.
     pub(crate) fn answer(
         &mut self,
         effect: EffectId,
@@ -224,7 +224,7 @@ impl Attempts {
         self.apply(transition, world, cx);
     }
 
-    /// Takes in that the watch shows a pod on a node.
+    /// Handles that the watch shows a pod on a node.
     pub(crate) fn confirmed(
         &mut self,
         pod: &Uid,
@@ -236,7 +236,7 @@ impl Attempts {
         self.apply(transition, world, cx);
     }
 
-    /// Takes in a change of an object, for which PreBind plugins may wait.
+    /// Handles a change of an object, for which PreBind plugins may wait.
     pub(crate) fn object_changed(
         &mut self,
         object: &ObjectKey,
@@ -249,7 +249,7 @@ impl Attempts {
         }
     }
 
-    /// Takes in the time: rejects the pods whose wait in Permit or PreBind has ended.
+    /// Rejects the pods whose wait in Permit or PreBind has ended.
     pub(crate) fn tick(&mut self, world: &mut World, cx: &mut Context<'_>) {
         while let Some(wait) = world.first_expired_wait(cx) {
             self.reject_waiting(&wait.pod, wait.status(), world, cx);

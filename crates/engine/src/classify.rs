@@ -1,6 +1,6 @@
 //! The events that an update of a pod or a node is split into.
 //!
-//! Plugins register for parts of an object. Each part that changed is an event of its own and moves
+//! Plugins register for parts of an object. Each part that changed is a separate event and moves
 //! pods on its own, in the order given here.
 
 use framework::{ActionType, EventResource, Node, Pod, Resources};

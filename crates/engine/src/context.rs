@@ -1,4 +1,4 @@
-//! What one call into the engine carries along.
+//! The context of one call into the engine.
 
 use std::sync::Arc;
 

@@ -90,7 +90,7 @@ pub enum EffectKind {
     },
     /// Patch the status of a pod; needs no answer. An answer to a patch of the nomination may show
     /// the pod in the version that the patch has made, so that the engine knows which nominations
-    /// are those of others.
+    /// belong to others.
     PatchPodStatus {
         /// Namespace and name.
         pod: PodKey,

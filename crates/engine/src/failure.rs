@@ -190,8 +190,8 @@ impl Failure {
     }
 }
 
-/// Whether the pod may have another condition than this one: the watch shows another one, or `written`, the last one that was
-/// written, is another one.
+/// Whether `condition` has to be written: the watch shows another condition, or `written`, the
+/// condition that was written last, is another one.
 fn is_to_be_written(
     condition: &ScheduledCondition,
     pod: &Pod,

@@ -62,7 +62,7 @@ pub(crate) fn is_gated(pod: &Pod, queue: &Queue) -> bool {
 }
 
 impl GroupNotices {
-    /// Takes in whether the gate keeps a pending pod back.
+    /// Notes whether the gate holds a pending pod back.
     pub(crate) fn see_pending(&mut self, pod: &PodKey, world: &World, now: Time) {
         let Some(known) = world.pending().get(pod) else { return };
         self.see(known, is_gated(known, world.queue()), now);
@@ -82,7 +82,7 @@ impl GroupNotices {
         }
     }
 
-    /// Takes in a pending pod. A pod that has the condition already needs no notice, for example
+    /// Notes a pending pod. A pod that has the condition already needs no notice, for example
     /// after a restart.
     fn see(&mut self, pod: &Pod, is_gated: bool, now: Time) {
         if !is_gated {
@@ -113,7 +113,7 @@ impl GroupNotices {
         }
     }
 
-    /// Takes in that a pod is gone, has a node, or is no longer gated.
+    /// Forgets a pod that is gone, has a node, or is not gated any more.
     pub(crate) fn forget(&mut self, pod: &Uid) {
         if self.gated.remove(pod).is_some() {
             self.skip_notified();
@@ -137,7 +137,7 @@ impl GroupNotices {
         self.next.into_iter().chain(again).min()
     }
 
-    /// Takes in the time.
+    /// Handles the passage of time.
     pub(crate) fn tick(&mut self, now: Time) {
         while let Some((_, member)) = self.notified.pop_front_if(|(at, _)| *at <= now) {
             if self.is(&member, Progress::Notified) {

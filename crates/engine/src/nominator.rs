@@ -35,11 +35,11 @@ pub struct Nominator {
     nominations: u64,
     /// The nodes of the latest changes of nominations and of nominated pods.
     changes: VecDeque<Arc<str>>,
-    /// Number of changes that are no longer kept.
+    /// Number of changes that were dropped.
     dropped: u64,
     /// The pods with requested writes that the watch has not shown. Never iterated.
     unseen: HashMap<Uid, Unseen>,
-    /// The pods of those writes that have no answer yet. Never iterated.
+    /// The pods of the writes without an answer. Never iterated.
     unanswered: HashMap<EffectId, (PodKey, Uid)>,
 }
 
@@ -113,14 +113,14 @@ impl Nominator {
         Some(Nomination { pod, node, nomination })
     }
 
-    /// Restores a nomination at its place among those of the node. The pod must have no other one.
+    /// Restores a nomination at its place among the nominations of the node. The pod must have no other nomination.
     pub(crate) fn restore(&mut self, Nomination { pod, node, nomination }: Nomination) {
         self.note_change(node.clone());
         self.entries.insert(pod.uid.clone(), Entry { node: node.clone(), nomination });
         self.by_node.entry(node).or_default().insert(nomination, pod);
     }
 
-    /// Forgets a pod that is no longer pending.
+    /// Forgets a pod that is not pending any more.
     pub fn forget(&mut self, uid: &Uid) {
         self.delete(uid);
         let unseen = self.unseen.remove(uid);
@@ -150,7 +150,7 @@ impl Nominator {
         (!names(self.written(pod)) || !names(pod.nominated_node_name())).then(|| node.clone())
     }
 
-    /// Takes in that a node was requested to be written into the status of a pod, or an empty name
+    /// Notes the request to write a node into the status of a pod, or an empty name
     /// to clear it. The effect is the request, if its answer follows.
     pub fn write(&mut self, pod: &Pod, node: Arc<str>, effect: Option<EffectId>) {
         if self.written(pod).map_or("", |written| written) == &*node {
@@ -169,9 +169,9 @@ impl Nominator {
         }
     }
 
-    /// Takes in the version of its pod in the answer to a write. The writes before it were carried
+    /// Notes the version of the pod in the answer to a write. The writes before it were carried
     /// out earlier, or as one with it. Returns the pod; `None` if the watch has shown the write, or
-    /// the effect is no such write.
+    /// the effect is another write.
     pub fn written_as(&mut self, effect: EffectId, version: u64) -> Option<(PodKey, Uid)> {
         let (pod, uid) = self.unanswered.remove(&effect)?;
         let writes = &mut self.unseen.get_mut(&uid)?.writes;
@@ -182,7 +182,7 @@ impl Nominator {
         Some((pod, uid))
     }
 
-    /// Takes in the version of a pod that the watch shows. A write with an answer is shown by its
+    /// Notes the version of a pod that the watch shows. A write with an answer is shown by its
     /// version and all later ones. The name may be one of the other writes. An unknown name was
     /// written by others, after the requested ones.
     pub fn see(&mut self, pod: &Pod) {
@@ -217,7 +217,7 @@ impl Nominator {
         !self.unseen.contains_key(pod)
     }
 
-    /// Takes in an update of a pod that the nominator [has seen](Self::see). The new status decides, unless it is
+    /// Handles an update of a pod that the nominator [has seen](Self::see). The new status decides, unless it is
     /// outdated, or names no node like the old one: then the nomination is not written yet.
     pub fn update(&mut self, old: &Pod, new: Arc<Pod>) {
         let is_outdated = !self.has_seen_all(&new.uid);
@@ -260,7 +260,7 @@ impl Nominator {
     }
 
     /// Returns the nodes of the changes since this revision, with repetitions, or `None` if some of
-    /// the changes are no longer kept.
+    /// the changes were dropped.
     pub(crate) fn changed_since(&self, revision: u64) -> Option<impl Iterator<Item = &str>> {
         let start = usize::try_from(revision.checked_sub(self.dropped)?).ok()?;
         (start <= self.changes.len()).then(|| self.changes.range(start..).map(|node| &**node))

@@ -34,7 +34,7 @@ impl PluginWrites {
         self.0.insert(effect, write);
     }
 
-    /// Takes in the answer to an effect. Returns the pod of a write that has failed. An object that is gone
+    /// Handles the answer to an effect. Returns the pod of a write that has failed. An object that is gone
     /// needs no write.
     pub(crate) fn answer(
         &mut self,

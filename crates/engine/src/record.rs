@@ -23,7 +23,7 @@ pub const RECENT: usize = 16_384;
 pub const PENDING: usize = 8_192;
 /// Number of the last records of a pending pod, beside its first.
 const LAST: usize = 3;
-/// Number of distinct rejections in a record, those of the most nodes.
+/// Number of distinct rejections in a record: the rejections of the most nodes.
 const REJECTIONS: usize = 6;
 /// Number of nodes that a rejection names.
 const NAMES: usize = 3;
@@ -51,11 +51,11 @@ pub struct Record {
     pub since: Option<Time>,
     /// The time that the pod had spent in each part of the queue.
     pub times: QueueTimes,
-    /// What the attempt found.
+    /// The finding of the attempt.
     pub finding: Finding,
 }
 
-/// What an attempt found.
+/// The finding of an attempt.
 #[derive(Debug, Clone)]
 pub enum Finding {
     /// A node.
@@ -201,7 +201,7 @@ pub(crate) fn small(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// What a record says of the pod, taken before its attempt.
+/// The part of a record about the pod, taken before its attempt.
 #[derive(Debug)]
 pub(crate) struct Head(Record);
 
@@ -353,7 +353,7 @@ impl Records {
         self.pending.values().map(History::latest)
     }
 
-    /// Returns an upper bound of the memory that the records take, in bytes. What several of them share counts for
+    /// Returns an upper bound of the memory that the records take, in bytes. Memory that several of them share counts for
     /// each.
     pub fn bytes(&self) -> usize {
         let heap = |record: &Record| match &record.finding {
@@ -496,7 +496,7 @@ mod tests {
         let rejected = large();
         for number in 0..RECENT + PENDING {
             for attempt in 1..=5 {
-                // Each record has a rejection of its own.
+                // Each record has another rejection.
                 let nodes = attempt + small(number);
                 let rejected = Rejected { nodes, ..rejected.clone() };
                 let name = format!("pod-{number}");

@@ -3,7 +3,7 @@
 //! A plugin is a type that implements one trait per extension point of the Kubernetes scheduling
 //! framework ([`PreFilter`], [`Filter`], [`Score`], …) and is put together with [`Plugin::new`].
 //! The engine runs plugins in the order of the pod's profile; names, order, status codes and merge
-//! rules are those of kube-scheduler 1.36.
+//! rules are the rules of kube-scheduler 1.36.
 //!
 //! - [`Handle`]: the views of the scheduler that every call receives, and its commands.
 //! - [`Cluster`]: the read-only view of nodes and placed pods, from the crate `cluster`. Nodes are
@@ -13,7 +13,7 @@
 //!   from the crate `api`. This crate re-exports both crates, so a plugin depends on it alone.
 //! - [`Filter`] and [`Score`] have a one-node form, which every plugin writes, and a set form,
 //!   which by default loops over the one-node form.
-//! - [`Status`], [`CycleState`], [`ClusterEvent`] and [`QueueingHint`] are those of Kubernetes.
+//! - [`Status`], [`CycleState`], [`ClusterEvent`] and [`QueueingHint`] have the meaning that they have in Kubernetes.
 //! - [`Timer`], [`PodDeleted`] and [`Feed`] have no counterpart there: timers, notifications of
 //!   deleted pods, and facts from outside the API server.
 //!

@@ -40,13 +40,13 @@ api! {
     struct DeviceRequest {
         /// Name within the claim.
         name: String,
-        /// What exactly is asked for.
+        /// The exact request.
         exactly: Option<ExactDeviceRequest>,
         /// Alternatives in order of preference.
         first_available: Vec<DeviceSubRequest>,
     }
 
-    /// What exactly a request asks for.
+    /// The exact form of a request.
     struct ExactDeviceRequest {
         /// The DeviceClass.
         device_class_name: String,
@@ -138,7 +138,7 @@ api! {
         allocation: Option<AllocationResult>,
         /// The users of the claim: `apiGroup`, `resource`, `name` and `uid`, as written.
         reserved_for: Vec<Value>,
-        /// What drivers report about the devices.
+        /// The reports of drivers about the devices.
         devices: Vec<AllocatedDeviceStatus>,
     }
 
@@ -195,7 +195,7 @@ api! {
         opaque: Option<Value>,
     }
 
-    /// What a driver reports about an allocated device.
+    /// The report of a driver about an allocated device.
     struct AllocatedDeviceStatus {
         /// The driver.
         driver: String,

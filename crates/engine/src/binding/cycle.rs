@@ -18,7 +18,7 @@ use crate::profile::Profile;
 use crate::record::Choice;
 use crate::world::World;
 
-/// What the scheduling cycle decided.
+/// The decision of the scheduling cycle.
 pub(crate) struct Decided {
     pub(crate) queued: QueuedPod,
     pub(crate) profile: Arc<Profile>,
@@ -115,7 +115,7 @@ impl Waiting {
     }
 }
 
-/// What an answer shows of the pod.
+/// The state of the pod in an answer.
 pub(super) enum Shown {
     /// The pod is not bound, and can be.
     Unbound(UnboundPod),

@@ -165,7 +165,7 @@ impl BindingCycles {
         }
     }
 
-    /// Takes in that the pod has passed Permit, and runs PreBind.
+    /// Runs PreBind of a pod that has passed Permit.
     pub(crate) fn permitted(
         &mut self,
         pod: &Uid,
@@ -178,7 +178,7 @@ impl BindingCycles {
         self.transition(cycle, next, cx)
     }
 
-    /// Takes in the answer to an effect. Ignores an effect that belongs to no binding cycle.
+    /// Handles the answer to an effect. Ignores an effect that does not belong to a binding cycle.
     pub(crate) fn answer(
         &mut self,
         effect: EffectId,
@@ -213,7 +213,7 @@ impl BindingCycles {
         self.transition(cycle, next, cx)
     }
 
-    /// Takes in a change of `object`, which PreBind plugins of the pod may wait for.
+    /// Handles a change of `object`, for which PreBind plugins of the pod may wait.
     pub(crate) fn object_changed(
         &mut self,
         pod: &Uid,
@@ -230,7 +230,7 @@ impl BindingCycles {
         self.transition(cycle, next, cx)
     }
 
-    /// Takes in that a PreBind wait of the pod has timed out.
+    /// Ends a PreBind wait of the pod that has timed out.
     pub(crate) fn timed_out(
         &mut self,
         pod: &Uid,
@@ -247,7 +247,7 @@ impl BindingCycles {
         self.transition(cycle, next, cx)
     }
 
-    /// Takes in that the watch shows the pod bound to `node`. This ends the wait for the outcome of a
+    /// Handles that the watch shows the pod bound to `node`. This ends the wait for the outcome of a
     /// bind whose answer was lost.
     pub(crate) fn confirmed(&mut self, pod: &Uid, node: &str, cx: &mut Context<'_>) -> Transition {
         let unknown = |cycle: &BindingCycle| {
@@ -486,7 +486,7 @@ impl BindingCycles {
         Next::Wait
     }
 
-    /// Takes in the pod as read after a bind of unknown outcome, or after a bind that was refused because
+    /// Handles the pod as read after a bind of unknown outcome, or after a bind that was refused because
     /// the pod had changed.
     fn pod_read(
         &mut self,

@@ -13,7 +13,7 @@
 //! While the API server answers neither the read nor the patch, both are repeated, with pauses that grow up to
 //! 30 seconds. If it forbids the read, the pod is fenced in the version that the watch has shown.
 //!
-//! A bind by an extender cannot be fenced, because the extender sends a request of its own. A fence may also be
+//! A bind by an extender cannot be fenced, because the extender sends the request. A fence may also be
 //! refused, for example by a webhook on `pods/status`. The pod is then bound to the same node again, which does no
 //! harm if the first bind arrives as well. If that fails, too, the pod keeps its room until a fence is carried out, or the
 //! requests can no longer be under way.
@@ -62,7 +62,7 @@ impl BindingCycles {
         }
         match (next, bind.may_arrive(cx.now)) {
             (Err(reason), false) => give_up(cycle, &reason, &bind.error),
-            // What refused the fence may be over, for example a webhook that was down.
+            // The cause of the refusal may be over, for example a webhook that was down.
             _ if !cycle.unstoppable && pod.resource_version != 0 => {
                 self.fence(cycle, bind, pod, cx)
             }
@@ -126,7 +126,7 @@ impl BindingCycles {
         Next::Wait
     }
 
-    /// Takes in the pod after the fence. A version that has changed is the proof: no earlier bind can be carried
+    /// Handles the pod as read after the fence. A version that has changed is the proof: no earlier bind can be carried
     /// out any more.
     pub(super) fn fence_answered(
         &mut self,

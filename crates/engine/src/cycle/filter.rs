@@ -264,7 +264,7 @@ pub(crate) fn retain_passing(
 }
 
 /// Filters again the nodes to which other pods of at least this priority are nominated: the pod
-/// must fit beside them, and without them. Returns the verdicts that replace those of the set pass.
+/// must fit beside them, and without them. Returns the verdicts that replace the verdicts of the set pass.
 ///
 /// The set pass measures the plugins. Here only their panics are counted: in a wave of preemptors,
 /// thousands of short calls would cost less than their measurement.
@@ -277,7 +277,7 @@ pub(crate) fn rejections_beside_nominated(
     rejections_beside(subject, nominated.filter(|node| nodes.contains(*node)))
 }
 
-/// [Filters again](rejections_beside_nominated) those of these nodes to which pods are nominated.
+/// Filters those of `nodes` again to which pods are [nominated](rejections_beside_nominated).
 pub(crate) fn rejections_beside(
     subject: &mut Subject<'_, '_>,
     nodes: impl IntoIterator<Item = NodeIx>,

@@ -33,7 +33,7 @@ struct Restriction {
 }
 
 impl Restriction {
-    /// Takes in the names of one plugin.
+    /// Adds the names of one plugin.
     fn narrow(
         &mut self,
         plugin: &PluginName,

@@ -152,7 +152,7 @@ fn choose(
     })
 }
 
-/// Finds the nodes that can take the pod: the one that it is nominated to, one of the best by the
+/// Finds the nodes that can take the pod: its nominated node, one of the best by the
 /// ranking, or all.
 ///
 /// # Errors

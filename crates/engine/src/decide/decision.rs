@@ -21,7 +21,7 @@ pub(crate) struct Decision {
     pub(super) course: Course,
 }
 
-/// What one decision leaves to the next, whatever it found.
+/// The state that one decision leaves to the next, with a node or without.
 #[derive(Debug, Clone)]
 pub(super) struct Course {
     /// Draws one of several best nodes.
@@ -30,7 +30,7 @@ pub(super) struct Course {
     pub(super) next_start: usize,
 }
 
-/// What a decision found.
+/// The finding of a decision.
 #[derive(Debug)]
 pub(crate) enum Found {
     /// A node.

@@ -1,4 +1,4 @@
-//! What the engine would decide about a pod now, and why. Nothing is changed by it.
+//! Explanations: the decision that the engine would make about a pod now, and why. An explanation changes nothing.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
@@ -30,7 +30,7 @@ pub struct Evaluation {
     pub passed: NodeBits,
     /// The verdict on every node that cannot take the pod.
     pub verdicts: Verdicts,
-    /// What plugins say about nodes that they rejected beyond their verdict, in profile order.
+    /// Details of plugins about nodes that they rejected, beyond their verdict, in profile order.
     pub details: Vec<(PluginName, Detail)>,
     /// Plugins that rejected the pod or some candidate.
     pub rejectors: BTreeSet<PluginName>,
@@ -42,7 +42,7 @@ pub struct Evaluation {
     pub post_filter: Option<PostFilterEvaluation>,
     /// The error that ended the attempt.
     pub error: Option<Status>,
-    /// For each filter plugin that was not skipped, the nodes that pass it by itself, in profile
+    /// For each filter plugin that was not skipped, the nodes that pass this plugin alone, in profile
     /// order. Empty if PreFilter rejected the pod. Nominated pods are left out.
     pub passes: Vec<(PluginName, NodeBits)>,
     /// Where the next sampled search would start.
@@ -59,7 +59,7 @@ impl Evaluation {
         ranked
     }
 
-    /// Returns every distinct rejection with its nodes, that of the most nodes first.
+    /// Returns every distinct rejection with its nodes, the rejection of the most nodes first.
     pub fn rejections(&self, nodes: &NodeBits) -> Vec<(&Status, NodeBits)> {
         let mut place: HashMap<&Status, usize> = HashMap::new();
         let mut groups: Vec<(&Status, NodeBits)> = Vec::new();
@@ -106,7 +106,7 @@ impl Trial {
     }
 }
 
-/// What PostFilter would do for a pod that fits nowhere.
+/// The outcome of PostFilter for a pod that fits nowhere.
 #[derive(Debug, Default)]
 pub struct PostFilterEvaluation {
     /// The result of the PostFilter plugins together.
@@ -198,7 +198,7 @@ impl Decider {
 }
 
 impl Evaluation {
-    /// Takes in what the search has found.
+    /// Notes the findings of the search.
     fn take_in(&mut self, found: Result<Answer<'_>, ScheduleError>) {
         match found {
             Ok(Answer::Ranked(chosen)) => self.feasible = vec![(chosen.node, chosen.total)],
@@ -235,7 +235,7 @@ pub(crate) fn gate(
     })
 }
 
-/// Runs each filter plugin over all nodes by itself.
+/// Runs each filter plugin alone over all nodes.
 fn passes(evaluation: &Evaluation, subject: &mut Subject<'_, '_>) -> Vec<(PluginName, NodeBits)> {
     let pre_filter = evaluation.fit_error.as_ref().map(|fit| &fit.diagnosis.pre_filter);
     if evaluation.error.is_some() || pre_filter.is_some_and(|status| !status.is_success()) {

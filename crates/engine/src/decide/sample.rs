@@ -181,7 +181,7 @@ impl SampleSearch<'_> {
     }
 }
 
-/// Scores nodes, also a single one: its score is compared with those of other clusters.
+/// Scores nodes, also a single one: its score is compared with the scores of other clusters.
 fn scored(
     subject: &mut Subject<'_, '_>,
     nodes: &[NodeIx],

@@ -1,4 +1,4 @@
-//! What can be read of an engine.
+//! The state of an engine that its owner can read.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ impl Engine {
         self.attempts.records()
     }
 
-    /// What the engine knows, for all to read.
+    /// Returns the world, to read.
     pub const fn world(&self) -> &World {
         &self.world
     }

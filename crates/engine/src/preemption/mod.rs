@@ -123,7 +123,7 @@ impl Preemptions {
         }
     }
 
-    /// Takes in the answer to an eviction. Ignores the answers to other effects.
+    /// Handles the answer to an eviction. Ignores the answers to other effects.
     pub(crate) fn answer(
         &mut self,
         effect: EffectId,
@@ -193,7 +193,7 @@ impl Preemptions {
         Some(self.last_id)
     }
 
-    /// Requests the evictions that are due: those of all victims but the last at once, and that of the
+    /// Requests the evictions that are due: all victims but the last at once, and the
     /// last victim after the others have succeeded. Returns a victim whose binding cycle is to be
     /// cancelled first.
     fn request_evictions(
@@ -232,7 +232,7 @@ impl Preemptions {
         None
     }
 
-    /// Takes in that the binding cycle of a victim was cancelled. The victim needs no eviction.
+    /// Removes a victim whose binding cycle was cancelled. It needs no eviction.
     fn binding_cancelled(
         &mut self,
         id: PreemptionId,
@@ -251,7 +251,7 @@ impl Preemptions {
         }
     }
 
-    /// Takes in the answer to an eviction. Returns the preemption that it belongs to.
+    /// Handles the answer to an eviction. Returns the preemption of the eviction.
     fn evicted(
         &mut self,
         effect: EffectId,
@@ -280,7 +280,7 @@ impl Preemptions {
         Some(id)
     }
 
-    /// Takes in that the watch is about to show the removal of a pod.
+    /// Notes that the watch is about to show the removal of a pod.
     pub(crate) fn removal_follows(&mut self, pod: &Uid, now: Time) {
         let of_pod = self.by_pod.range((pod.clone(), 0)..).take_while(|(uid, _)| uid == pod);
         let mut of_pod = of_pod.filter_map(|(_, id)| self.in_progress.get(id));
@@ -289,7 +289,7 @@ impl Preemptions {
         }
     }
 
-    /// Takes in that a pod is terminating or gone, or cannot be evicted. Preemptors for which it is the
+    /// Notes that a pod is terminating or gone, or cannot be evicted. Preemptors for which it is the
     /// last victim are no longer gated.
     pub(crate) fn victim_ends(&mut self, victim: &Uid, world: &mut World) {
         self.ending.remove(victim);
@@ -299,7 +299,7 @@ impl Preemptions {
         });
     }
 
-    /// Takes in that a preemptor is no longer pending. Its last preemption counts as fruitless unless the pod
+    /// Notes that a preemptor is not pending any more. Its last preemption counts as fruitless unless the pod
     /// was bound: a pod that was assumed and never bound has not used the room either.
     pub(crate) fn preemptor_leaves(
         &mut self,

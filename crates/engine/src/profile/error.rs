@@ -2,7 +2,7 @@
 
 use framework::ExtensionPoint;
 
-/// A profile that cannot be built. The texts are those of kube-scheduler.
+/// A profile that cannot be built. The texts are kube-scheduler's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the texts say what is wrong")]
 pub enum ProfileError {

@@ -239,7 +239,7 @@ fn registrations(
     events.collect()
 }
 
-/// Returns the events that a plugin declared, or else every event, including those of the kinds that it
+/// Returns the events that a plugin declared, or else every event, including the events of the kinds that it
 /// watches.
 fn events_of(plugin: &Plugin) -> Vec<EventRegistration> {
     let on_watched = plugin.watched_kinds.iter().map(|kind| {
@@ -289,7 +289,7 @@ fn any_event() -> impl Iterator<Item = EventRegistration> {
     .map(|resource| EventRegistration::always(ClusterEvent::new(resource, ActionType::ALL)))
 }
 
-/// Refuses a profile whose QueueSort plugin differs from that of the first profile.
+/// Refuses a profile whose QueueSort plugin differs from the one of the first profile.
 fn same_queue_sort(
     first: &SchedulerProfile,
     first_sort: &Named<dyn QueueSort>,

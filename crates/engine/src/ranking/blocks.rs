@@ -68,7 +68,7 @@ impl BlockTable {
         &mut self.blocks[block]
     }
 
-    /// Takes in the blocks of another table, of which this one has none. The new number of each cell is in `ids`.
+    /// Adds the blocks of another table; this table must have none of them. `ids` has the new number of each cell.
     pub(super) fn append(&mut self, other: Self, ids: &[CellId]) {
         let with_nodes =
             other.blocks.into_iter().enumerate().filter(|(_, block)| !block.is_empty());

@@ -25,7 +25,7 @@ pub(super) struct Cell {
 #[derive(Debug)]
 pub(super) struct Cells {
     of_nodes: BlockTable,
-    /// By number. The first one is no cell.
+    /// The cells by number. Number 0 stands for no cell.
     cells: Vec<Cell>,
     /// Numbers to be used again.
     unused: Vec<CellId>,
@@ -122,7 +122,7 @@ impl Cells {
         self.filled = filled;
     }
 
-    /// Takes in that so many nodes of a block are new in a cell.
+    /// Adds `nodes` nodes of a block to a cell.
     fn count(&mut self, id: CellId, block: usize, nodes: u16) {
         let cell = &mut self.cells[id.index()];
         cell.len += usize::from(nodes);
@@ -138,7 +138,7 @@ impl Cells {
         self.cells.iter().skip(1)
     }
 
-    /// Takes in the nodes of other cells, in other blocks. The new number of each of the other cells is in `ids`.
+    /// Adds the nodes of other cells, in other blocks. `ids` has the new number of each of the other cells.
     pub(super) fn join(&mut self, other: Self, ids: &[CellId]) {
         for (cell, id) in other.cells.iter().zip(ids) {
             let counts = cell.blocks.iter().enumerate().filter(|(_, count)| **count > 0);

@@ -1,4 +1,4 @@
-//! What is known of a lane from attempts that found no node.
+//! The memory of a lane from attempts that found no node.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::world::{ChangeLog, World};
 /// kept.
 const PASSES_AFTER_REFUSAL: u32 = 100;
 
-/// What failed attempts leave for the next pod of a lane.
+/// The findings of failed attempts, for the next pod of a lane.
 #[derive(Debug, Default)]
 pub(crate) struct Failures {
     /// Whether the last attempt found no node. The next one then looks at the verdicts before the ranking.
@@ -23,7 +23,7 @@ pub(crate) struct Failures {
     post_filter: Option<PostFilterKept>,
 }
 
-/// What PostFilter plugins keep, which run only for pods that fit nowhere.
+/// The values that PostFilter plugins keep; they run only for pods that fit nowhere.
 #[derive(Debug)]
 struct PostFilterKept {
     kept: Kept,
@@ -75,7 +75,7 @@ impl Failures {
     }
 
     /// Returns what PostFilter plugins have kept for the pods of the lane, until they
-    /// [keep](Self::suspend_post_filter) it again; `None` unless `verdicts` are those of the lane
+    /// [keep](Self::suspend_post_filter) it again; `None` unless `verdicts` are the verdicts of the lane
     /// and [local](Rejections::are_local).
     pub(crate) fn resume_post_filter(
         &mut self,

@@ -6,7 +6,7 @@ use super::unusable::Unusable;
 use crate::cycle::{Panics, Scorer, Subject};
 use crate::ports::{Count, Probe, Span, Task};
 
-/// What came out of a part of a pass.
+/// The result of a part of a pass.
 struct Outcome {
     result: Result<(), Unusable>,
     commands: Commands,

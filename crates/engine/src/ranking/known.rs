@@ -10,7 +10,7 @@ use crate::world::LogReader;
 /// Number of pods of a lane without a ranking after one that could not be made.
 pub(super) const PODS_AFTER_REFUSAL: u32 = 1000;
 
-/// What is known of a lane.
+/// The memory of a lane.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     /// The number of the last use.

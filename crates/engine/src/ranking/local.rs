@@ -1,4 +1,4 @@
-//! Local scores: what the plugins say that look at each node by itself.
+//! Local scores: the sum of the scores of plugins that look at one node at a time.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ impl LocalScore {
     }
 }
 
-/// What local scores depend on, if the plugins read only the requests of the pod. Lanes with equal
+/// The requests on which local scores depend, if the plugins read only the requests of the pod. Lanes with equal
 /// keys share their scores.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct LocalKey {

@@ -29,9 +29,9 @@ const NO_TIER: usize = usize::MAX;
 
 /// The nodes of a lane by tier and [local score](super::local).
 ///
-/// The nodes of a tier have the same keys. What depends on the keys is computed once for each tier:
+/// The nodes of a tier have the same keys. Verdicts and scores that depend on the keys are computed once for each tier:
 /// whether its nodes are feasible, and what is added to their scores. The nodes of a tier with one
-/// score are a [cell](super::cells). A node that is rejected by itself is in a cell, too, so that
+/// score are a [cell](super::cells). A node that its own state rejects is in a cell, too, so that
 /// its tier is known when it becomes feasible. A node that no pod of the lane can use, whatever
 /// pods are on it, is not in the ranking.
 #[derive(Debug, Default)]
@@ -41,7 +41,7 @@ pub(crate) struct Ranking {
     state: Option<u64>,
     /// The revision of the nominations that the ranking shows.
     nominations: u64,
-    /// Nodes to look at again, beside those of the change log.
+    /// Nodes to look at again, beside the nodes of the change log.
     outdated: Vec<NodeIx>,
     cells: Cells,
     /// The cells by the place of their tier.
@@ -60,14 +60,14 @@ struct Tier {
     best: LocalScore,
     /// Number of nodes.
     len: usize,
-    /// Number of nodes that are not rejected by themselves.
+    /// Number of nodes that their own state does not reject.
     passing: usize,
     /// A node that was in the tier when it was last looked for.
     example: Option<NodeIx>,
 }
 
 impl Tier {
-    /// Takes in that so many nodes with this score have joined.
+    /// Adds `len` nodes with this score.
     fn joined(&mut self, score: LocalScore, len: usize) {
         self.len += len;
         self.passing += if score == LocalScore::REJECTED { 0 } else { len };
@@ -238,7 +238,7 @@ impl Ranking {
         Ok(parts.try_for_each(|part| self.join(part))?)
     }
 
-    /// Takes in the nodes of a ranking that has other blocks.
+    /// Adds the nodes of a ranking of other blocks.
     fn join(&mut self, part: Self) -> Result<(), Overflow> {
         let tiers: Vec<usize> = part.tiers.iter().map(|tier| self.tier_of(&tier.keys)).collect();
         let mut ids = vec![CellId::NONE];
@@ -251,7 +251,7 @@ impl Ranking {
         Ok(())
     }
 
-    /// Takes in that the keys of nodes in the ranking may have changed at some places, and their scores. The nodes are
+    /// Updates nodes in the ranking whose keys may have changed at some places, and their scores. The nodes are
     /// in ascending order. `keys` has a key of each node, place by place.
     ///
     /// # Errors
@@ -336,13 +336,13 @@ impl Ranking {
         Ok(id)
     }
 
-    /// Takes in that a node has joined a cell.
+    /// Notes that a node has joined a cell.
     fn joined(&mut self, id: CellId) {
         let cell = self.cells.get(id);
         self.tiers[cell.tier].joined(cell.score, 1);
     }
 
-    /// Takes in that a node has left a cell.
+    /// Notes that a node has left a cell.
     fn left(&mut self, id: CellId) {
         if id == CellId::NONE {
             return;

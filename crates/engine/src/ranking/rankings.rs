@@ -25,14 +25,14 @@ const SMALL_CLUSTER: usize = 5_000;
 /// Maximum number of bytes that all lanes hold together in a small cluster: those of 300 rankings of
 /// 5,000 nodes.
 const MAX_BYTES_OF_SMALL_CLUSTER: usize = 4 << 20;
-/// Maximum number of bytes that all lanes hold together: those of 1,000 rankings of a million
+/// Maximum number of bytes that all lanes hold together: the bytes of 1,000 rankings of a million
 /// nodes.
 pub(super) const MAX_BYTES: usize = 3 << 30;
 /// Number of lanes that hold something after their first pod. Many pods are the only ones of their
 /// lane.
 pub(super) const MAX_NEW: usize = 16;
 
-/// What the lanes that were used last hold.
+/// The memory of the lanes that were used last.
 #[derive(Debug, Default)]
 pub(crate) struct Rankings {
     lanes: FxHashMap<Lane, Known>,

@@ -1,4 +1,4 @@
-//! What the answers of plugins depend on.
+//! The state on which the answers of plugins depend.
 
 use framework::{Dependence, FilterScope, ScoreScope};
 
@@ -11,5 +11,5 @@ pub(crate) struct Basis {
     pub(crate) scores: Vec<Option<Dependence<ScoreScope>>>,
 }
 
-/// What each Filter plugin that filters depends on, by its place in the profile.
+/// The scope of each Filter plugin that filters, by its place in the profile.
 pub(crate) type FilterScopes = Vec<Option<Dependence<FilterScope>>>;

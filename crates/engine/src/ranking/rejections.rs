@@ -29,7 +29,7 @@ pub(crate) struct Rejections {
     /// The revision of the nominations that the verdicts show, if they are
     /// [local](Self::are_local).
     nominations: u64,
-    /// Nodes to look at again, beside those of the change log.
+    /// Nodes to look at again, beside the nodes of the change log.
     outdated: Vec<NodeIx>,
     verdicts: Arc<Verdicts>,
     tiers: Vec<Tier>,
@@ -37,12 +37,12 @@ pub(crate) struct Rejections {
     ids: HashMap<TierKey, VerdictId>,
 }
 
-/// What the verdict on a node depends on.
+/// The state on which the verdict on a node depends.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct TierKey {
     /// The keys of the node for the first tier filters of the profile.
     pub(crate) keys: Vec<i64>,
-    /// The verdict if the node passes these filters: that of the next filter, or success.
+    /// The verdict if the node passes these filters: the verdict of the next filter, or success.
     pub(crate) otherwise: Status,
 }
 

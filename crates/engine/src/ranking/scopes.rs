@@ -12,7 +12,7 @@ use crate::cycle::{Keyed, Subject};
 use crate::plugin_call::call_beside;
 use crate::profile::Named;
 
-/// What the plugins that may take part depend on, by their places in the profile.
+/// The scopes of the plugins that may take part, by their places in the profile.
 pub(super) struct Scopes {
     pub(super) filters: FilterScopes,
     pub(super) scores: Vec<Dependence<ScoreScope>>,
@@ -21,16 +21,16 @@ pub(super) struct Scopes {
 /// The plugins of a decision, by what they depend on.
 pub(super) struct Scoped<'p> {
     pub(super) basis: Basis,
-    /// Filter plugins that look at each node by itself, with the pods on it.
+    /// Filter plugins that look at one node at a time, with the pods on it.
     pub(super) local_filters: Vec<&'p Named<dyn Filter>>,
-    /// Score plugins that score each node by itself, without normalisation.
+    /// Score plugins that look at one node at a time, without normalisation.
     pub(super) local_scores: Vec<&'p Named<dyn Score>>,
-    /// What shares the answers of these two; `None` if a score reads more than requests.
+    /// The requests whose lanes share the answers of these two; `None` if a score reads more than requests.
     pub(super) shared: Option<LocalKey>,
     /// Further filter plugins of the first kind, which read more than requests, so that their
     /// answers are not shared.
     pub(super) own_filters: Vec<&'p Named<dyn Filter>>,
-    /// Filter plugins that look at each node by itself, whatever pods are on it.
+    /// Filter plugins that look at one node at a time, without the pods on it.
     pub(super) object_filters: Vec<&'p Named<dyn Filter>>,
     /// Filter plugins that give all nodes of a tier the same verdict.
     pub(super) tier_filters: Vec<(&'p Named<dyn Filter>, Dependence<FilterScope>)>,

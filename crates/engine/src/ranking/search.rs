@@ -40,7 +40,7 @@ pub(crate) struct Counts {
     pub(crate) repeated_rejections: u64,
 }
 
-/// What is known of the lane of a pod, for one attempt.
+/// The memory of the lane of a pod, for one attempt.
 pub(crate) struct Recalled<'r> {
     pub(super) known: &'r mut Known,
     pub(super) locals: &'r mut Locals,
@@ -93,7 +93,7 @@ impl Recalled<'_> {
         })
     }
 
-    /// Takes in that a full pass found no node, and keeps its verdicts for the next pod of the
+    /// Notes that a full pass found no node, and keeps its verdicts for the next pod of the
     /// lane.
     pub(crate) fn rejected(&mut self, subject: &mut Subject<'_, '_>, fit: &FitError) {
         self.known.failures.last = true;

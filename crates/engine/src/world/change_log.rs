@@ -19,11 +19,11 @@ const FEW: usize = 16;
 pub struct LogEntry {
     /// The node.
     pub node: NodeIx,
-    /// What changed about it.
+    /// The change of the node.
     pub change: LoggedChange,
 }
 
-/// What changed about a node.
+/// A change of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LoggedChange {
     /// The node object.
@@ -219,7 +219,7 @@ fn add(changed: &mut ChangedNodes, LogEntry { node, change }: LogEntry) {
     }
 }
 
-/// Reads the log for one attempt. What is kept for a class mostly shows one revision, since which
+/// Reads the log for one attempt. The memory of a lane mostly shows one revision, since which
 /// the log is read once.
 #[derive(Debug)]
 pub(crate) struct LogReader<'l> {

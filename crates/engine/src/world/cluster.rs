@@ -24,7 +24,7 @@ use framework::{
 
 use super::World;
 
-/// A step that the state of the pod does not allow. The texts are those of kube-scheduler.
+/// A step that the state of the pod does not allow. The texts are kube-scheduler's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the texts say what is wrong")]
 pub enum AssumeError {
@@ -55,7 +55,7 @@ pub(super) struct NodeUpdate {
     pub(super) node: NodeIx,
     /// The node as it was; `None` if it is new.
     pub(super) old: Option<Node>,
-    /// What changed.
+    /// The change.
     pub(super) change: NodeChange,
 }
 
@@ -122,7 +122,7 @@ impl World {
 
 /// Placed pods.
 impl World {
-    /// Replaces the parts of `pod` that equal those of other pods, or of its node, by shared ones,
+    /// Replaces the parts of `pod` that equal parts of other pods, or of its node, by shared ones,
     /// which saves memory.
     pub(super) fn share(&mut self, pod: &mut Pod) {
         if pod.requests.by_container.is_some() {
@@ -155,7 +155,7 @@ impl World {
         Ok(Arc::new(Pod { node_name: Some(node.clone()), ..pod.clone() }))
     }
 
-    /// Takes in that the watch shows the pod on `node`: confirms an assumed pod, moves it to the right
+    /// Handles that the watch shows the pod on `node`: confirms an assumed pod, moves it to the right
     /// node, adds it or updates it. Returns the pod as it was placed before, and whether a property
     /// changed that plugins can see.
     pub(super) fn place_shown(
@@ -298,7 +298,7 @@ impl World {
         self.cluster.remove_object(key)
     }
 
-    /// Takes in a change of a PodDisruptionBudget, whose status may now count the evicted pods that have
+    /// Handles a change of a PodDisruptionBudget, whose status may now count the evicted pods that have
     /// ended.
     fn confirm_evictions(&mut self, namespace: &str, name: &str) {
         let evicting = self.cluster.evicting(namespace, name);

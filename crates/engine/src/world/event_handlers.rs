@@ -29,7 +29,7 @@ impl World {
         Some(Change::PodDeleted { key: known.key.clone(), uid: known.uid.clone() })
     }
 
-    /// Takes in the new state of an object, and moves the unschedulable pods that the change may help.
+    /// Applies the new state of an object, and moves the unschedulable pods that the change may help.
     pub fn apply(&mut self, change: Change, cx: &mut Context<'_>) -> Vec<Changed> {
         cx.probe.start(Span::Change);
         let changed = self.handle_change(change, cx);
@@ -104,7 +104,7 @@ impl World {
         }
     }
 
-    /// Moves pods after a change of an object that is neither pod nor node. Such an event does not say
+    /// Moves pods after a change of an object that is neither pod nor node. The event does not say
     /// which part changed.
     pub fn handle_update(&mut self, update: ObjectUpdate, cx: &mut Context<'_>) {
         let has_changed = !update.is_none();

@@ -1,4 +1,4 @@
-//! What undoes the changes of a savepoint.
+//! The journal that undoes the changes of a savepoint.
 
 use std::sync::Arc;
 

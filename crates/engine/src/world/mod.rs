@@ -158,7 +158,7 @@ impl World {
         self.waiting.pods()
     }
 
-    /// Returns the preemptions in progress, and those that led to no binding.
+    /// Returns the preemptions in progress, and the preemptions that led to no binding.
     pub const fn preemptions(&self) -> &PreemptionProgress {
         &self.preemptions
     }
@@ -261,14 +261,14 @@ impl World {
 
 /// Nominations and preemptions.
 impl World {
-    /// Ends the nomination of a pod, and takes in that its status is to be cleared by the effect.
+    /// Ends the nomination of a pod, and notes that the effect will clear its status.
     pub fn clear_nomination(&mut self, pod: &Pod, effect: Option<EffectId>) {
         self.nominator.delete(&pod.uid);
         self.nomination_written(pod, "".into(), effect);
     }
 
-    /// Takes in that a node was requested to be written into the status of a pod, or an empty name to clear it.
-    /// Ignores a pod that is no longer pending.
+    /// Notes the request to write a node into the status of a pod, or an empty name to clear it.
+    /// Ignores a pod that is not pending any more.
     pub fn nomination_written(&mut self, pod: &Pod, node: Arc<str>, effect: Option<EffectId>) {
         let known = self.pending.get(&pod.key).filter(|known| known.uid == pod.uid);
         if let Some(known) = known {
@@ -276,7 +276,7 @@ impl World {
         }
     }
 
-    /// Takes in the version of its pod in the answer to a write of a nomination. If the watch has
+    /// Notes the version of the pod in the answer to a write of a nomination. If the watch has
     /// shown that version already, or a later one, the status that it shows decides from now on.
     pub fn nomination_answered(&mut self, effect: EffectId, version: u64, cx: &mut Context<'_>) {
         let Some((key, uid)) = self.nominator.written_as(effect, version) else { return };

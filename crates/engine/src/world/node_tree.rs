@@ -28,7 +28,7 @@ pub(super) struct NodeTree {
 #[derive(Debug)]
 struct Zone {
     key: Arc<ZoneKey>,
-    /// The nodes by [`Place::index`]. Other entries are those of nodes that are gone.
+    /// The nodes by [`Place::index`]. Other entries belong to nodes that are gone.
     nodes: Vec<NodeIx>,
     /// Number of nodes in the zone.
     len: usize,

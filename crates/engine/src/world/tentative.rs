@@ -165,7 +165,7 @@ impl Tentative<'_> {
         reserved
     }
 
-    /// Removes a pod from its node, whether it is assumed or runs there. What its plugins have
+    /// Removes a pod from its node, whether it is assumed or runs there. The room that its plugins have
     /// reserved stays reserved. Returns the pod, or `None` if it has no node.
     pub(crate) fn remove(&mut self, uid: &Uid) -> Option<Arc<Pod>> {
         let removed = self.world.remove_tentatively(uid)?;

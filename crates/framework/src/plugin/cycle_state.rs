@@ -137,7 +137,7 @@ impl CycleState {
         self.kept.is_active()
     }
 
-    /// Reports that keys of nodes that have not changed may differ from those of the last attempt; see
+    /// Reports that keys of unchanged nodes may differ from their keys in the last attempt; see
     /// [`FilterScope::Group`](crate::FilterScope::Group). A plugin calls it in PreFilter or in
     /// [`Score::dependence`](crate::Score::dependence).
     pub fn regroup(&mut self) {

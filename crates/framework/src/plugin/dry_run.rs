@@ -14,7 +14,7 @@ pub trait DryRun {
     fn trial<'a>(&'a mut self, state: &CycleState, node: NodeIx) -> Box<dyn Trial + 'a>;
 
     /// If the outcome of a trial depends only on the node, the pods on it and those nominated to
-    /// it, returns the nodes of which that is not true, for example the one that the pod itself is
+    /// it, returns the exceptions among the nodes, for example the node that the pod itself is
     /// nominated to. An evaluator may keep the outcome on the other nodes for the next pod of the
     /// [template](crate::Template), until they are among the [changed ones](crate::ChangedNodes).
     /// The default is `None`: outcomes depend on more.
@@ -56,7 +56,7 @@ pub trait Trial {
     /// with the nominated pods of equal or higher priority, and without them.
     fn run_filters(&mut self) -> Status;
 
-    /// Returns the state of the trial: that of the attempt, with the changes of the PreFilter
+    /// Returns the state of the trial: the state of the attempt, with the changes of the PreFilter
     /// extensions for the removed pods.
     fn state(&self) -> &CycleState;
 }

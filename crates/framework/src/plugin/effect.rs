@@ -46,7 +46,7 @@ pub struct PodEvent {
     pub event_type: EventType,
     /// Machine-readable reason in CamelCase, for example `Scheduled`; at most 128 bytes.
     pub reason: Arc<str>,
-    /// What was being done, for example `Binding`; at most 128 bytes.
+    /// The action in progress, for example `Binding`; at most 128 bytes.
     pub action: Arc<str>,
     /// Text for people; the engine cuts it to 1024 bytes.
     pub note: String,
@@ -65,10 +65,10 @@ pub struct Write {
     pub name: Arc<str>,
     /// Subresource, if any.
     pub subresource: Option<Arc<str>>,
-    /// What the answer may depend on beside the kind and the namespace: the name of a driver or a class, or empty.
+    /// The name of a driver or a class on which the answer may depend, beside kind and namespace; or empty.
     /// Writes of one group that get no answer hold up no writes of another.
     pub group: Arc<str>,
-    /// What is done to the object.
+    /// The action on the object.
     pub action: WriteAction,
 }
 
@@ -84,7 +84,7 @@ impl Write {
     }
 }
 
-/// What a [`Write`] does to its object. After a lost answer a write may be repeated, so each action is safe
+/// The action of a [`Write`] on its object. After a lost answer a write may be repeated, so each action is safe
 /// to be carried out twice, or a precondition refuses the second time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub enum WriteAction {

@@ -88,12 +88,12 @@ pub struct ClusterEvent {
 }
 
 impl ClusterEvent {
-    /// Creates an event. Its label is that of Kubernetes: resource and action.
+    /// Creates an event. Its label is the label in Kubernetes: resource and action.
     pub const fn new(resource: EventResource, action: ActionType) -> Self {
         Self { resource, action, label: None }
     }
 
-    /// Creates a wildcard event with a label of its own, such as `UnschedulableTimeout`.
+    /// Creates a wildcard event with a given label, such as `UnschedulableTimeout`.
     pub const fn wildcard(label: &'static str) -> Self {
         Self { resource: EventResource::Any, action: ActionType::ALL, label: Some(label) }
     }

@@ -59,7 +59,7 @@ impl fmt::Debug for Feed {
     }
 }
 
-/// A function that takes in a change: namespace, name, and the object unless it is gone.
+/// A function that handles a change: namespace, name, and the object unless it is gone.
 type Report = dyn Fn(&str, &str, Option<Value>) + Send + Sync;
 
 /// The receiver of the changes a [`Feed::Task`] reports. Clones share it.

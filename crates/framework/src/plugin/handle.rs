@@ -179,7 +179,7 @@ pub struct Handle<'a> {
     pub pending: &'a PendingPods,
     /// Pods nominated to a node by an earlier preemption.
     pub nominated: &'a dyn NominatedPods,
-    /// Preemptions in progress, and those that led to no binding.
+    /// Preemptions in progress, and preemptions that led to no binding.
     pub preemptions: &'a PreemptionProgress,
     /// The time of the call. It passes evenly, for durations and deadlines; [`wall_time`](Self::wall_time) is
     /// the time to compare with time stamps of objects.

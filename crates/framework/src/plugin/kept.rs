@@ -1,4 +1,4 @@
-//! What plugins keep for the pods of a template, from one attempt to the next.
+//! Values that plugins keep for the pods of a template, from one attempt to the next.
 
 use std::any::{Any, TypeId};
 use std::fmt;
@@ -11,7 +11,7 @@ use crate::NodeIx;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ChangedNodes {
     /// The nodes of which the object has changed, or a pod on them. For PostFilter plugins also
-    /// those of which a nomination has changed.
+    /// nodes of which a nomination has changed.
     pub nodes: Vec<NodeIx>,
     /// The nodes of which the object has changed.
     pub objects: Vec<NodeIx>,

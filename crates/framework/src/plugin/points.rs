@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Passes the table of extension points to the macro `$then`.
 ///
-/// A row has the name of a point, which is that of its trait too, the field of it in
+/// A row has the name of a point, which is also the name of its trait, its field in
 /// [`Plugin`](crate::Plugin) and in a profile, and the key of it in `plugins` of a configured
 /// profile. The rows of `attempt` are the points of one pod, in the order in which an attempt
 /// reaches them. The rows of `group` are the points of pod groups; they have no traits. The rows of

@@ -82,7 +82,7 @@ macro_rules! define_plugin {
             pub decides_by_template: bool,
             /// Whether the plugin keeps the pods of a PodGroup together.
             pub schedules_groups: bool,
-            /// What the plugin keeps, for the `Debug` form.
+            /// The state of the plugin, for the `Debug` form.
             pub state: Option<Arc<dyn fmt::Debug + Send + Sync>>,
         }
 

@@ -1,9 +1,9 @@
-//! What a verdict or a score depends on, for pods of one [template](crate::Template). The scheduler
+//! The scope of a verdict or a score, for pods of one [template](crate::Template). The scheduler
 //! keeps what has not changed for the next pod of the template.
 
 use crate::{EventResource, NodeIx, Plugin};
 
-/// What the verdict of a Filter plugin on a node depends on, with a [`FilterScope`], or the score
+/// The dependence of the verdict of a Filter plugin on a node, with a [`FilterScope`], or of the score
 /// of a node, with a [`ScoreScope`].
 ///
 /// ```
@@ -27,18 +27,18 @@ pub struct Dependence<S> {
 
 impl<S> Dependence<S> {
     /// Returns the dependence on `scope`, on the pods of a node, and on all that pods of one
-    /// template have in common.
+    /// template share.
     pub const fn on(scope: S) -> Self {
         Self { scope, pods: true, part: PodPart::Template }
     }
 
-    /// Whatever pods are on the node.
+    /// Returns the dependence without the pods on the node.
     #[must_use]
     pub fn without_pods(self) -> Self {
         Self { pods: false, ..self }
     }
 
-    /// Of the pod, only its [requests](crate::PodRequests).
+    /// Returns the dependence on the [requests](crate::PodRequests) of the pod alone.
     #[must_use]
     pub fn of_requests(self) -> Self {
         Self { part: PodPart::Requests, ..self }
@@ -46,7 +46,7 @@ impl<S> Dependence<S> {
 }
 
 impl Plugin {
-    /// Returns what the verdicts of the plugin depend on if it [says
+    /// Returns the dependence of the verdicts of the plugin if it [says
     /// nothing](crate::Filter::dependence): the whole cluster. The pods of a node matter unless the
     /// plugin declares its events, none of them is about pods, and it counts, records or follows no
     /// placed pods.
@@ -77,7 +77,7 @@ impl Plugin {
     }
 }
 
-/// What the verdict of a Filter plugin on a node depends on.
+/// The state on which the verdict of a Filter plugin on a node depends.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum FilterScope {
     /// The whole cluster. Every attempt filters every node.
@@ -94,7 +94,7 @@ pub enum FilterScope {
     Group,
 }
 
-/// What the score of a node depends on.
+/// The state on which the score of a node depends.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ScoreScope {
     /// The whole cluster. Every attempt scores every node.

@@ -9,7 +9,7 @@ use crate::{Code, NodeBits, NodeIx, PluginName, Status};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct VerdictId(u32);
 
-/// What an explanation says about rejected nodes beyond their verdict.
+/// The text of an explanation about rejected nodes, beyond their verdict.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Detail {
     /// The text, for people.
@@ -172,7 +172,7 @@ impl Verdicts {
         absent + table.filter(|(status, _)| status.code() == code).map(|(_, n)| n).sum::<usize>()
     }
 
-    /// Returns those of `nodes` whose verdict has the code [`Code::Unschedulable`].
+    /// Returns the nodes of `nodes` whose verdict has the code [`Code::Unschedulable`].
     pub fn unschedulable(&self, nodes: &NodeBits) -> NodeBits {
         let mut found = self.unschedulable.clone();
         if is_unschedulable(&self.absent) {
@@ -202,7 +202,7 @@ impl Verdicts {
     }
 
     /// Returns each distinct status with its number of nodes and the first of these nodes, at most `N`. The
-    /// status of the most nodes comes first; of equals, that of the first node.
+    /// status of the most nodes comes first; of equals, the status of the first node.
     pub fn examples<const N: usize>(&self) -> Vec<(&Status, usize, [Option<NodeIx>; N])> {
         let counts = self.counts();
         let places: HashMap<&Status, usize> =
@@ -259,7 +259,7 @@ impl Verdicts {
         self.column.len()
     }
 
-    /// Returns the number of statuses in the table, also of those without nodes.
+    /// Returns the number of statuses in the table, statuses without nodes included.
     pub fn status_count(&self) -> usize {
         self.table.len()
     }

@@ -1,4 +1,4 @@
-//! What trials for earlier pods of a template have found.
+//! The findings of trials for earlier pods of a template.
 
 use std::sync::Arc;
 

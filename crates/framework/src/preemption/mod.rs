@@ -59,7 +59,7 @@ pub struct FailedAttempt<'a> {
 }
 
 impl<'a> FailedAttempt<'a> {
-    /// Creates a failed attempt from that of PostFilter.
+    /// Creates a failed attempt from the attempt of PostFilter.
     pub const fn new(attempt: AttemptMut<'a>, verdicts: &'a Verdicts) -> Self {
         let AttemptMut { state, pod, handle } = attempt;
         Self { pod, state, verdicts, handle }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::FruitlessPreemptions;
 use crate::Uid;
 
-/// The preemptions in progress, and those that led to no binding. The engine changes it; plugins read
+/// The preemptions in progress, and the preemptions that led to no binding. The engine changes it; plugins read
 /// it through their [`Handle`](crate::Handle).
 #[derive(Debug, Clone, Default)]
 pub struct PreemptionProgress {

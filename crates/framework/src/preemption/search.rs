@@ -22,7 +22,7 @@ pub(super) struct Search {
     keeps_without_victims: bool,
     /// The other nodes, with the reasons that evictions do not help, and the victims that are known.
     findings: Findings,
-    /// If the findings are kept for the next pod of the template, the nodes on which they do not hold.
+    /// The nodes on which the findings do not hold, if findings are kept for the next pod of the template.
     exceptions: Option<Vec<NodeIx>>,
     errors: Vec<String>,
     /// The pause that ends first on a potential node, which is left out until then.
@@ -190,7 +190,7 @@ impl Search {
         !self.non_violating.is_empty() && self.found() >= self.wanted
     }
 
-    /// Returns all candidates, those that violate no budget first. Errors on some nodes are ignored if
+    /// Returns all candidates; candidates that violate no budget come first. Errors on some nodes are ignored if
     /// there is a candidate. Keeps in `state` what is worth keeping for the next pod of the template.
     ///
     /// # Errors

@@ -20,7 +20,7 @@ type SeriesByLabels<T> = BTreeMap<Box<[Arc<str>]>, Arc<T>>;
 /// Label names with their values, and the series that has them.
 pub(super) type Labelled<T> = (Vec<(Arc<str>, Arc<str>)>, Arc<T>);
 
-/// A metric with labels. Every combination of label values is a series of its own, which costs memory
+/// A metric with labels. Every combination of label values is a separate series, which costs memory
 /// here and in Prometheus: choose labels with few values, and [remove](Self::remove) series of
 /// objects that are gone.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ impl<T: Instrument> MetricVec<T> {
     /// does not exist.
     ///
     /// # Panics
-    /// The number of values is not that of the label names.
+    /// The number of values differs from the number of label names.
     pub fn with_label_values(&self, values: &[&str]) -> Arc<T> {
         let expected = self.labels.len();
         assert_eq!(values.len(), expected, "label values of metric {:?}", self.blank.name());

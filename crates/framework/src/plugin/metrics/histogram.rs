@@ -18,7 +18,7 @@ pub struct Histogram {
     sum: AtomicU64,
 }
 
-/// What a histogram holds at one moment.
+/// The content of a histogram at one moment.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct HistogramSnapshot {
     /// Upper bound of each bucket, ascending, with the number of observations up to it.
@@ -60,7 +60,7 @@ impl Histogram {
         let _ = self.sum.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
     }
 
-    /// Returns the counts and the sum. The total is that of the buckets, also while another thread
+    /// Returns the counts and the sum. The total is the sum of the buckets, also while another thread
     /// counts.
     pub fn snapshot(&self) -> HistogramSnapshot {
         let mut count = 0;

@@ -1,4 +1,4 @@
-//! Metrics that a plugin keeps by itself, exported under the name it gives them.
+//! Metrics of a plugin, exported under the names that the plugin gives them.
 
 mod family;
 mod histogram;
@@ -12,7 +12,7 @@ pub use self::number::{Counter, Gauge};
 
 use self::family::Labelled;
 
-/// What counters, gauges and histograms have in common.
+/// The common part of counters, gauges and histograms.
 trait Instrument {
     fn name(&self) -> &str;
     fn help(&self) -> &str;
