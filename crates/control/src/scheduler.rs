@@ -100,7 +100,7 @@ enum Phase {
 /// It schedules no pod before [`set_synced`](Self::set_synced) or after [`stop`](Self::stop).
 ///
 /// With [leader election](Self::with_leader_election) it acts only while it leads. Before that the
-/// engine takes in changes, but no pod is scheduled and no effect is carried out. Every request of the
+/// engine applies changes, but no pod is scheduled and no effect is carried out. Every request of the
 /// leader carries the end of its authority ([`Request::not_after`]). After the loss of the lease no
 /// request leaves the scheduler.
 #[derive(Debug)]
@@ -121,7 +121,7 @@ pub struct Scheduler {
     events: Vec<Event>,
     /// Notices of the elector that have not been taken for the log.
     notices: Vec<Notice>,
-    /// What a takeover has given up, not yet taken for the log.
+    /// Notices of what a takeover gave up, not yet taken for the log.
     given_up: Vec<FailedCall>,
     /// Steps of takeovers that have not been taken for the log.
     takeover_notices: Vec<TakeoverNotice>,
@@ -385,7 +385,7 @@ impl Scheduler {
         self.step(input, now, ports).evaluation()
     }
 
-    /// Takes the requests to send now, first those of the election.
+    /// Takes the requests to send now, the requests of the election first.
     pub fn take_requests(&mut self) -> impl Iterator<Item = (RequestSource, Request)> {
         let election = self.leader_election.as_mut();
         let election = election.map(|election| election.elector.take_requests());
@@ -532,7 +532,7 @@ impl Scheduler {
         }
     }
 
-    /// Passes effects to the machines and answers to the engine until there are no more of either, and
+    /// Passes effects to the machines and answers to the engine until neither is left, and
     /// collects the requests. A scheduler that may not act leaves them where they are.
     fn dispatch_effects(&mut self, now: Time, ports: &mut Ports<'_>) {
         let may_act = self.may_act(now);

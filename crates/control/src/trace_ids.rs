@@ -20,7 +20,7 @@ impl TraceId {
         self.0
     }
 
-    /// Returns the id of the trace of a pod: its UID, or a hash of one that is no UUID.
+    /// Returns the id of the trace of a pod: its UID, or a hash of the UID if it is not a UUID.
     fn of(pod: &Uid) -> Self {
         match pod {
             Uid::Uuid(uuid) => Self((*uuid).into()),
@@ -52,7 +52,7 @@ impl TraceIds {
     /// Returns the id of the trace of a pod, if the pod is traced.
     pub fn of(self, pod: &Uid) -> Option<TraceId> {
         let id = TraceId::of(pod);
-        // Some bits of a UUID are fixed, those of its hash are not.
+        // Some bits of a UUID are fixed; the bits of its hash are not.
         let draw = (hash(&id.0) >> 64) as u64 % MILLION;
         (draw < self.per_million).then_some(id)
     }

@@ -2,7 +2,7 @@
 
 use framework::Time;
 
-/// A congestion window, like that of TCP.
+/// A congestion window, as in TCP.
 ///
 /// It doubles with each round of answers up to its threshold, and then grows by one request a round, but
 /// only while it is full: a window that does not limit shows nothing about the server. An answer that

@@ -246,7 +246,7 @@ mod tests {
         factory(&PluginArgs::default()).unwrap()
     }
 
-    /// Events of the volume plugins: those of Kubernetes, and those that rules of
+    /// Events of the volume plugins: the events of Kubernetes, and the events that rules of
     /// docs/differences.toml add.
     fn volume_events() -> [(&'static str, Vec<(R, Action)>); 4] {
         let all = ADD | UPDATE | DELETE;

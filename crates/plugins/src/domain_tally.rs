@@ -120,12 +120,12 @@ impl DomainTally {
         Some(place.checked_sub(1).map(DomainIx::new))
     }
 
-    /// Adds those of `nodes` that are in the set.
+    /// Adds the nodes of `nodes` that are in the set.
     pub(crate) fn add_members(&self, nodes: &[NodeIx], to: &mut Vec<NodeIx>) {
         self.members.iter().for_each(|members| add_with_value(nodes, &members.domains, to));
     }
 
-    /// Adds those of `nodes` that are in the set with an amount.
+    /// Adds the nodes of `nodes` that are in the set, with an amount.
     pub(crate) fn add_counted(&self, nodes: &[NodeIx], to: &mut Vec<NodeIx>) {
         self.members.iter().for_each(|members| add_with_value(nodes, &members.amounts, to));
     }
@@ -179,7 +179,7 @@ impl DomainTally {
     }
 }
 
-/// Adds those of `nodes`, which are in ascending order, that have a value in a column.
+/// Adds the nodes of `nodes`, which are in ascending order, that have a value in a column.
 pub(crate) fn add_with_value<T: Copy + Default + PartialEq>(
     nodes: &[NodeIx],
     column: &NodeColumn<T>,

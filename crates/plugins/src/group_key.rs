@@ -69,7 +69,7 @@ impl<'a> GroupKeys<'a> {
         self.check(any);
     }
 
-    /// Takes in that numbers have no bits but these.
+    /// Checks whether numbers that have at most these bits fit.
     const fn check(&mut self, bits: i64) {
         self.fits &= bits >= 0 && bits >> self.width == 0;
     }

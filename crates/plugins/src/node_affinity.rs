@@ -99,7 +99,7 @@ impl NodeAffinity {
         Ok(hint::queue_if(!matched))
     }
 
-    /// Returns the preferences that apply to the pod, those of the profile first.
+    /// Returns the preferences that apply to the pod, the preferences of the profile first.
     fn preferences<'a>(
         &'a self,
         pod: &'a Pod,

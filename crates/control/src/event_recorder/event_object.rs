@@ -48,7 +48,7 @@ pub(super) enum Importance {
     Repeated,
     /// Anything else.
     Other,
-    /// What happened to a pod once, and what no other object says.
+    /// An event that happened to a pod once, and that no other object shows.
     Lasting,
 }
 

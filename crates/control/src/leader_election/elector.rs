@@ -442,7 +442,7 @@ impl LeaderElector {
             self.notices.push(Notice::StartedLeading);
         }
         self.phase = Phase::Leading { authority_ends_at };
-        // Calls of extenders block the loop, which then takes in the reply late.
+        // Calls of extenders block the loop, which then handles the reply late.
         self.next_attempt = now.max(write.made_at + self.config.retry_period);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What an elector reports, for the log and for events.
+//! Notices of an elector, for the log and for events.
 
 /// A step of an election.
 #[derive(Debug, Clone, PartialEq, Eq)]

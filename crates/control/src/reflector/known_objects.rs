@@ -22,7 +22,7 @@ struct Undecodable {
     is_substituted: bool,
 }
 
-/// What is known of an object before a version that cannot be decoded.
+/// The last readable state of an object, before a version that cannot be decoded.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct BeforeUndecodable {
     /// The object of another UID that this one replaced.

@@ -10,7 +10,7 @@ use super::resource_version::ResourceVersion;
 /// The characters of a query value that are escaped: all but the unreserved ones of RFC 3986.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// The objects that a reflector lists and watches: those of one kind, optionally filtered.
+/// The objects that a reflector lists and watches: one kind, optionally filtered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListWatch {
     /// Path of the collection, such as `/api/v1/pods`.

@@ -62,7 +62,7 @@ impl StatusError {
     }
 
     /// Returns the pause after which the server wants the same request again, if it says so. Like client-go, this
-    /// honours `Retry-After` with the status 429 and with every 5xx. A list that waits for a cache is no such
+    /// honours `Retry-After` with the status 429 and with every 5xx. A list that waits for a cache is not such a
     /// request: another list is answered sooner.
     pub(super) fn requested_pause(&self) -> Option<Duration> {
         let is_busy = self.code == 429 || self.code >= 500;
@@ -139,7 +139,7 @@ pub struct Call {
     pub timeout: Duration,
 }
 
-/// What the driver reports about a call.
+/// A report of the driver about a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Input<T> {
     /// A list responded with this page. The call has ended.

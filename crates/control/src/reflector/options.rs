@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-/// Page size and timeouts of a reflector. The defaults are those of client-go where it has them.
+/// Page size and timeouts of a reflector. The defaults are client-go's where it has them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// Whether to try streaming lists (WatchList) before paged lists.
     pub watch_list: bool,
-    /// Whether the first paged list shows the latest state, not that of the server's cache, which is cheaper.
+    /// Whether the first paged list shows the latest state, not the state of the server's cache, which is cheaper.
     pub starts_with_latest: bool,
     /// Number of objects per page of a list.
     pub page_size: u32,

@@ -1,4 +1,4 @@
-//! What a scheduler does before its first decision, because another one may have worked before it.
+//! The takeover: the steps of a scheduler before its first decision, because another one may have worked before it.
 //!
 //! - Its caches must show everything that happened before it began ([`catch_up`]).
 //! - A bind of a process that crashed may still be under way. Each Binding names the
@@ -7,7 +7,7 @@
 //!   is called a *fence* ([`EffectKind::TouchPod`](engine::EffectKind)).
 //!
 //! A predecessor had a limited number of requests in flight. A [bounded](Fencing::Bounded) takeover
-//! fences as many pods before the first decision, those that it was most likely binding
+//! fences as many pods before the first decision, the pods that it was most likely binding
 //! ([`suspects`]), and waits for the answers for less than a second. Some further pods are fenced
 //! beside the decisions ([`fences`]). Every bind and every condition that the scheduler writes is a
 //! fence of its own pod as well. A [strict](Fencing::Strict) takeover fences every pending pod
@@ -138,7 +138,7 @@ impl Takeover {
         Self { stage, began: now, has_completed: false, notices }
     }
 
-    /// Takes in a pod that was reported. As long as the caches may be old, it may have to be
+    /// Handles a pod that was reported. As long as the caches may be old, it may have to be
     /// fenced.
     pub(crate) fn consider(&mut self, pod: &PodKey, engine: &Engine, now: Time) {
         if let Stage::CatchingUp { catch_up, .. } = &mut self.stage {

@@ -48,7 +48,7 @@ const SHOWN_TIMEOUT: Duration = Duration::from_mins(2);
 
 const NO_OBJECT: &str = "the answer has no object";
 
-/// What PreBind has to know of its plugin.
+/// The parts of the plugin that PreBind uses.
 pub(super) struct Setting<'a> {
     pub(super) tracker: &'a ClaimTracker,
     /// Longest wait for binding conditions; `None` without the gates.
@@ -454,7 +454,7 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Takes in that a claim is reserved for the pod, and goes on with the next one.
+    /// Notes that a claim is reserved for the pod, and goes on with the next claim.
     fn written(&mut self, place: usize, claim: &Arc<ResourceClaim>) -> Step {
         let work = self.work_mut(place);
         work.claim = claim.clone();

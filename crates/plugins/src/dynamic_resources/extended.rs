@@ -28,7 +28,7 @@ pub(super) struct ExtendedResources {
     resources: Vec<(Arc<str>, Option<Arc<DeviceClass>>)>,
 }
 
-/// What a node does not offer itself: the places of the resources, in order.
+/// The resources that a node does not offer itself: their places, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ThroughDevices(SmallVec<[u32; 4]>);
 
@@ -167,8 +167,9 @@ impl Counted<'_> {
 
 /// Adds the requests of the containers for one resource.
 ///
-/// Containers that run as long as the pod have requests of their own. An init container that ends before
-/// uses the devices of those that start later. What they lack is one request for all such containers.
+/// A container that runs as long as the pod has its own request. An init container that ends earlier
+/// uses the devices of containers that start later. If these have too few, one request for all init
+/// containers adds the rest.
 fn add_requests(
     pod: &Pod,
     resource: &Arc<str>,

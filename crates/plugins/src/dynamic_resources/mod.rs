@@ -61,7 +61,7 @@ use crate::normalize::default_normalize;
 /// Plugin name.
 pub const NAME: &str = "DynamicResources";
 
-/// What the profiles of a scheduler share.
+/// The data that the profiles of a scheduler share.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     tracker: ClaimTracker,

@@ -1,4 +1,4 @@
-//! What Filter, Score and Reserve know of the pod: its claims, and the devices that are taken.
+//! The data of a pod for Filter, Score and Reserve: its claims, and the devices that are taken.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(super) struct Search {
     pub(super) claims: Vec<Arc<ResourceClaim>>,
     /// The extended resources that devices may provide.
     pub(super) extended: Option<ExtendedResources>,
-    /// The devices that are allocated beyond those of the stored claims; none after Reserve.
+    /// The devices that are allocated beyond the stored claims; none after Reserve.
     pub(super) overlay: Arc<Overlay>,
     /// Whether the allocation of a node has a score.
     pub(super) has_alternatives: bool,
@@ -28,9 +28,9 @@ pub(super) struct Search {
     pub(super) seed: u64,
 }
 
-/// What is to be allocated on a node.
+/// The wanted allocations on a node.
 pub(super) struct Wanted {
-    /// The claims: those of the pod, then the one for extended resources.
+    /// The claims of the pod, then the claim for extended resources.
     pub(super) claims: Vec<Arc<ResourceClaim>>,
     /// Which container uses which request of the claim for extended resources; `None` without the claim.
     pub(super) mappings: Option<Vec<RequestMapping>>,

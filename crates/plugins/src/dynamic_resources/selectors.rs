@@ -7,10 +7,10 @@ use cel::{AttributeValue, DeviceView, EvalError, Read, Reads, Selector};
 use framework::device::{Amount, Attribute, DeviceDescription};
 use structured::{Compiled, Compiler, Expression, LongSearches};
 
-/// The bytes of expressions that are kept, more than one claim can have. A cluster has a few expressions for each class; those
-/// of claims come and go.
+/// The bytes of expressions that are kept, more than one claim can have. A cluster has a few
+/// expressions for each class; the expressions of claims come and go.
 const KEPT: usize = 4 << 20;
-/// What an expression counts beside its text.
+/// The part of the size of an expression that does not come from its text.
 const ENTRY: usize = 256;
 /// The bytes that are compiled for one pod in any case.
 const FREE: usize = 2 << 10;
@@ -105,7 +105,7 @@ type OfDriver = (Arc<str>, bool);
 #[derive(Debug)]
 struct DeviceSelector {
     selector: Selector,
-    /// The latest driver and its result, if the expression reads nothing else, as those of most classes.
+    /// The latest driver and its result, if the expression reads nothing else, like the expressions of most classes.
     of_driver: Option<Mutex<Option<OfDriver>>>,
 }
 
@@ -225,7 +225,7 @@ fn value_of(value: &Attribute) -> AttributeValue<'_> {
     }
 }
 
-/// Whether the device has what is read, and it is no version.
+/// Whether the device has the attribute or capacity, and its value is not a version.
 fn has_comparable(device: &DeviceDescription, read: &Read) -> bool {
     let DeviceDescription { driver, attributes, capacity, .. } = device;
     match read {
@@ -265,7 +265,7 @@ fn is_alike(read: &Read, one: &DeviceDescription, other: &DeviceDescription) -> 
 }
 
 /// Returns the value with this domain and id, as selectors read it, with its name: the last one. A name
-/// without a domain belongs to that of the driver.
+/// without a domain belongs to the domain of the driver.
 fn find_named<'a, T>(
     values: &'a [(Arc<str>, T)],
     driver: &str,

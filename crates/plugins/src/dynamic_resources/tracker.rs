@@ -26,7 +26,7 @@ use super::counted::Counted;
 use super::releases::Releases;
 use super::turns::Turns;
 
-/// The time after which a request whose answer was lost is no longer carried out.
+/// The time after which the API server cannot carry out a request whose answer was lost.
 const LONGEST_REQUEST: Duration = Duration::from_mins(2);
 /// The pause after the first fence of a claim. Each further pause is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -116,7 +116,7 @@ impl TrackedClaims {
         self.in_flight.contains_key(claim) || self.in_doubt.contains_key(claim)
     }
 
-    /// Returns the devices that are allocated beyond those of the stored claims. Only claims that have
+    /// Returns the devices that are allocated beyond the stored claims. Only claims that have
     /// changed since the last call are looked at.
     pub(super) fn overlay(&mut self, cluster: &Cluster) -> Arc<Overlay> {
         let Self { in_flight, in_doubt, assumed, counted, .. } = self;
@@ -209,7 +209,7 @@ impl TrackedClaims {
         self.take_in_flight(claim, pod);
     }
 
-    /// Takes in that the allocation of this version of a claim may have been written. Its devices stay
+    /// Notes that the allocation of this version of a claim may have been written. Its devices stay
     /// allocated for a while.
     pub(super) fn doubt(&mut self, claim: &ResourceClaim, pod: &Pod, handle: &Handle<'_>) {
         if let Some(allocated) = self.take_in_flight(&claim.uid, &pod.uid) {
@@ -306,7 +306,7 @@ fn is_shown_allocated(claim: &ResourceClaim, cluster: &Cluster) -> bool {
     stored.is_some_and(|stored| stored.uid == claim.uid && stored.allocation.is_some())
 }
 
-/// Reports that a claim in flight is no longer allocated. kube-scheduler reports nothing, so pods that
+/// Reports that a claim in flight has lost its allocation. kube-scheduler reports nothing, so pods that
 /// wait for these devices would miss it. Rule dynamic-resources-released-hint of docs/differences.toml.
 fn report_deallocation(claim: &ResourceClaim, handle: &Handle<'_>) {
     let free = ResourceClaim { allocation: None, ..claim.clone() };

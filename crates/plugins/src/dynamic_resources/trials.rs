@@ -29,7 +29,7 @@ pub(super) struct Trials<'a> {
     handle: &'a Handle<'a>,
     allocator: Allocator<'a>,
     nodes: NodesByShape<'a>,
-    /// What is to be allocated, by the resources that devices have to provide; usually one entry.
+    /// The wanted allocations, by the resources that devices have to provide; usually one entry.
     tries: Vec<Try>,
     /// Whether the devices of an allocated claim failed to become ready.
     has_failed: bool,

@@ -55,7 +55,7 @@ impl Kept {
     }
 }
 
-/// What to count for a pod.
+/// The pods to count for a pod.
 struct Sources<'a> {
     affinity: Vec<Source<'a>>,
     anti_affinity: Vec<Source<'a>>,

@@ -27,7 +27,7 @@ enum Pods<'a> {
     Carrying(&'a CarriedTerm),
 }
 
-/// What a source counts, to be compared with that of an earlier attempt.
+/// The identity of a source, to compare it with the sources of an earlier attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct SourceId {
     key: Arc<str>,
@@ -138,7 +138,7 @@ impl TopologySums {
         Self { sources: sources.iter().map(Source::id).collect(), keys }
     }
 
-    /// Whether the sums are those of `sources`.
+    /// Whether the sums belong to `sources`.
     pub(super) fn are_of(&self, sources: &[Source<'_>]) -> bool {
         self.sources.len() == sources.len()
             && sources.iter().zip(&self.sources).all(|(source, id)| source.is(id))
@@ -219,7 +219,7 @@ impl KeySums {
         }
     }
 
-    /// Returns the changed nodes, apart from those that had and have no pods to count and the same domain.
+    /// Returns the changed nodes, apart from nodes with the same domain that had and have no pods to count.
     fn nodes_to_recount(&self, sources: &[Source<'_>], changed: &ChangedNodes) -> Vec<NodeIx> {
         let mut nodes = changed.objects.clone();
         self.tally.add_members(&changed.nodes, &mut nodes);

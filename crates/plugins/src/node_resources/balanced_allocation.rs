@@ -3,7 +3,7 @@
 //!
 //! The balance of a node is 100 minus the standard deviation of its used fractions, in whole
 //! percent: 50 to 100. A node scores 75 if the pod does not change its balance, and up to 25 more
-//! or less if it does. The floating-point operations and their order are those of kube-scheduler,
+//! or less if it does. The floating-point operations and their order are kube-scheduler's,
 //! so that the balances are identical.
 
 use framework::{

@@ -179,7 +179,7 @@ pub(super) fn retain_with_room(nodes: &mut NodeBits, columns: &[(DenseColumn<'_>
     });
 }
 
-/// Returns those of the nodes in `bits`, counted from index `first` on, that have too little free in some column.
+/// Returns the nodes in `bits`, counted from index `first` on, that have too little free in some column.
 fn few_short_of_room(columns: &[(DenseColumn<'_>, i64)], first: usize, bits: u64) -> u64 {
     let (mut left, mut short) = (bits, 0);
     while left != 0 {

@@ -14,7 +14,7 @@ use crate::lookup;
 pub(super) struct WantedVolumes {
     by_driver: BTreeMap<Box<str>, BTreeSet<CsiVolume>>,
     /// Drivers without which a node takes no pod with their volumes, and whether some of the volumes are
-    /// not those of an in-tree plugin. Only the gate VolumeLimitScaling considers them.
+    /// not the volumes of an in-tree plugin. Only the gate VolumeLimitScaling considers them.
     needed: BTreeMap<Box<str>, bool>,
 }
 

@@ -17,7 +17,7 @@ const UNSATISFIABLE_ACTIONS: [&str; 2] = ["DoNotSchedule", "ScheduleAnyway"];
 #[derive(Debug)]
 pub(super) struct DefaultConstraints {
     pub(super) constraints: Vec<TopologySpreadConstraint>,
-    /// Whether they are the built-in constraints (`defaultingType: System`), not those of a list.
+    /// Whether they are the built-in constraints (`defaultingType: System`), not a list.
     pub(super) are_system: bool,
 }
 

@@ -96,7 +96,7 @@ impl DomainCounts {
         self.tally.size() + 2 * self.by_pods.len()
     }
 
-    /// Adds those of `nodes`, which are in ascending order, that have pods.
+    /// Adds the nodes of `nodes`, which are in ascending order, that have pods.
     pub(super) fn add_counted(&self, nodes: &[NodeIx], to: &mut Vec<NodeIx>) {
         self.tally.add_counted(nodes, to);
     }

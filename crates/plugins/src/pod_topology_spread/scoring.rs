@@ -55,7 +55,7 @@ impl PreScored {
     }
 }
 
-/// What a soft constraint adds to the score of each node.
+/// The share of a soft constraint in the score of each node.
 struct Column<'a> {
     counted: &'a Counted,
     weight: f64,

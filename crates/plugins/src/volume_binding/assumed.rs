@@ -68,7 +68,7 @@ pub(super) trait Assumable: Sized {
 #[derive(Debug)]
 pub(super) struct AssumeCache<T: Assumable> {
     /// The last version of an object is the valid one. Each pod with a claim adds its own version,
-    /// so a pod that reverts its version keeps those of other pods.
+    /// so a pod that reverts its version keeps the versions of other pods.
     assumed: HashMap<T::Key, Vec<Arc<T>>>,
     /// The number of entries at which the next sweep removes invalid entries.
     sweep_at: usize,

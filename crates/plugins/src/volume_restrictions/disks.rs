@@ -10,7 +10,7 @@ pub(super) fn conflict(pod: &Pod, other: &Pod) -> bool {
     pod.spec.volumes.iter().any(conflicts)
 }
 
-/// Retains the nodes without a pod whose volumes conflict with those of `pod`.
+/// Retains the nodes without a pod whose volumes conflict with volumes of `pod`.
 pub(super) fn retain_free(pod: &Pod, cluster: &Cluster, nodes: &mut NodeBits) {
     for users in pod.spec.volumes.iter().filter_map(|volume| cluster.using_disk(volume)) {
         for node in users.iter() {

@@ -52,7 +52,7 @@ pub(super) fn creation(claim: &ResourceClaim, name: &Arc<str>, pod: &Pod) -> Wri
     Write { name: name.clone(), ..write(claim, None, WriteAction::Create(object)) }
 }
 
-/// Adds the finalizer of allocated claims to those that the claim has.
+/// Adds the finalizer of allocated claims to the finalizers of the claim.
 pub(super) fn finalizer(claim: &ResourceClaim) -> Write {
     let mut metadata = uid(claim);
     metadata["finalizers"] = json!([FINALIZER]);
