@@ -3,7 +3,7 @@
 //! The scheduler itself is the deterministic [`engine`]; this package is everything around it:
 //!
 //! - [`cli`]: the command line; [`config`]: `KubeSchedulerConfiguration`.
-//! - [`wire`]: Kubernetes objects in files, and back; [`dump`]: those of a cluster in a file.
+//! - [`wire`]: Kubernetes objects in files, and back; [`dump`]: the objects of a cluster in a file.
 //! - [`runtime`]: the wiring of the daemon; [`scheduling_loop`]: the thread that owns the engine.
 //! - [`informer`]: watches of the API server; [`feed`]: other sources of the objects that plugins read;
 //!   [`api_client`]: requests to the API server; [`extender`]: scheduler extenders over HTTP.

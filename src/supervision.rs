@@ -27,7 +27,7 @@ impl Panic {
     }
 }
 
-/// Runs a future to its end or its panic. What it shares with other tasks may be half-changed after a
+/// Runs a future to its end or its panic. Data that it shares with other tasks may be half-changed after a
 /// panic; the future must not leave such state behind.
 ///
 /// # Errors

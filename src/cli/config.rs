@@ -181,7 +181,7 @@ fn print_defaults(output: Document, gates: &Gates) -> anyhow::Result<()> {
     }
 }
 
-/// What is in effect; secrets are hidden before it is printed.
+/// The configuration in effect; secrets are hidden before it is printed.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Shown {

@@ -1,4 +1,4 @@
-//! What the commands of dry runs, `simulate` and `whatif`, have in common: options, settings and output.
+//! The common part of the commands of dry runs, `simulate` and `whatif`: options, settings and output.
 
 use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
@@ -126,7 +126,7 @@ impl Setup {
         Self::of(args, config, self.registry.clone())
     }
 
-    /// Returns a note on the extenders: those that are not called, or whose binds are not.
+    /// Returns a note on the extenders that are not called, or whose binds are not.
     pub(super) fn note(&self) -> Option<String> {
         if self.extenders.is_none() {
             let not_asked = self.config.extenders_not_asked()?;

@@ -42,7 +42,7 @@ fn load(path: &Path, gates: &Gates) -> anyhow::Result<Loaded> {
     Ok(loaded)
 }
 
-/// Adds a line to an error about a file that is no configuration of this version: where the configuration is, or what to
+/// Adds a line to an error about a file that is not a configuration of this version: where the configuration is, or what to
 /// convert.
 pub(super) fn with_hint(error: ConfigError, text: &str) -> anyhow::Error {
     let hint = match &error {

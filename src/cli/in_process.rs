@@ -1,4 +1,4 @@
-//! The roles that a sandbox runs in its own process: daemons without endpoints, except those of agents.
+//! The roles that a sandbox runs in its own process: daemons without endpoints; only agents have them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -118,7 +118,7 @@ fn no_explainer(reason: &'static str) -> Explainer {
     Explainer::new(move || Err(reason.to_owned()), Vec::new())
 }
 
-/// What the setups of all roles have in common.
+/// The common part of the setups of all roles.
 struct Parts {
     registry: Registry,
     credentials: Credentials,

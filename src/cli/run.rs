@@ -42,7 +42,7 @@ const LAST_EXPORT: Duration = Duration::from_secs(2);
 /// Number of threads for I/O and decoding.
 const IO_THREADS: usize = 1;
 
-/// Runs the daemon with these flags. Errors are logged, except those of the log itself.
+/// Runs the daemon with these flags. Errors are logged, except errors of the log itself.
 pub(super) fn run(
     flags: &Flags,
     role: fn(&Flags, &PipelineRegistry) -> anyhow::Result<Role>,
@@ -134,7 +134,7 @@ struct Log {
     flush_frequency: Duration,
 }
 
-/// What the daemon is.
+/// The role of the daemon.
 pub(super) enum Role {
     Scheduler,
     Agent(Box<AgentPipelines>),

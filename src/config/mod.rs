@@ -50,7 +50,7 @@ pub use validation::{Fault, FieldError, FieldErrors};
 
 use v1::KubeSchedulerConfiguration;
 
-/// A configuration that cannot be used. The texts are those of kube-scheduler.
+/// A configuration that cannot be used. The texts are kube-scheduler's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// The text cannot be decoded.

@@ -118,7 +118,7 @@ fn decode_other(meta: &TypeMeta, tree: &Tree, repeated: Vec<String>) -> DecodeEr
     }
 }
 
-/// Adds the strict errors of decoding to those of parsing.
+/// Adds the strict errors of decoding to the errors of parsing.
 fn strict_faults(
     mut strict: Vec<String>,
     faults: Option<Faults>,

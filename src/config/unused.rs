@@ -9,7 +9,7 @@ use super::v1::KubeSchedulerConfiguration;
 
 impl Configuration {
     /// Returns a warning for each entry of `pluginConfig` whose plugin does not exist, or is not enabled in
-    /// its profile. kube-scheduler ignores such entries silently. `profiles` are those of this
+    /// its profile. kube-scheduler ignores such entries silently. `profiles` are the profiles of this
     /// configuration.
     pub fn unused_plugin_config(&self, profiles: &Profiles, registry: &Registry) -> Vec<String> {
         let mut warnings = Vec::new();

@@ -1,4 +1,4 @@
-//! Compares the names of nodes and the UIDs of pods in the cache with those of the API server.
+//! Compares the names of nodes and the UIDs of pods in the cache with the API server.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -51,7 +51,7 @@ const KEPT_KEYS: [&str; 7] = [
     "controller-revision-hash",
     "app",
 ];
-/// Labels whose values are no names.
+/// Labels whose values are not names.
 const KEPT_VALUES: [&str; 6] = [
     "kubernetes.io/os",
     "kubernetes.io/arch",
@@ -135,7 +135,7 @@ const LEFT_OUT: [&str; 31] = [
 ];
 /// Volumes that affect no placement.
 const VOLUMES: [&str; 5] = ["secret", "configMap", "projected", "downwardAPI", "hostPath"];
-/// The fields with names below `devices`. What else is there stays: devices are chosen by expressions that name them,
+/// The fields with names below `devices`. All other fields stay: devices are chosen by expressions that name them,
 /// their attributes and their drivers.
 const OF_DEVICES: [&str; 3] = ["deviceClassName", "pool", "nodeName"];
 
@@ -255,7 +255,7 @@ impl Anonymizer {
         }
     }
 
-    /// Renames the names in a text or a list of texts; what else is there has fields of its own.
+    /// Renames the names in a text or a list of texts. Other values are objects, whose fields are renamed one by one.
     fn names(&mut self, value: &mut Value) {
         match value {
             Value::String(name) => *name = self.name(name),

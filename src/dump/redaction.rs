@@ -1,4 +1,4 @@
-//! What a dump leaves out of objects: what may hold credentials, and what no tool reads.
+//! The fields that a dump leaves out of objects: fields that may hold credentials, and fields that no tool reads.
 
 use serde_json::{Map, Value};
 

@@ -3,7 +3,7 @@
 //! The engine calls extenders through a port, [`ExtenderClient`], which blocks the scheduling loop until the
 //! response arrives or the timeout ends. An extender that did not answer is tried again by calls that do not
 //! block. Binds are ordinary requests and do not block the loop. The
-//! messages are those of [`control::extender`].
+//! messages are in [`control::extender`].
 
 mod connection;
 mod dry_run;
@@ -56,7 +56,7 @@ impl HttpExtender {
         Ok(Self { config, connection })
     }
 
-    /// Asks the extender to bind a pod. The body is that of [`messages::binding_args`].
+    /// Asks the extender to bind a pod. [`messages::binding_args`] makes the body.
     pub async fn bind(&self, body: Vec<u8>) -> Reply {
         self.connection.post(&self.config.bind_verb, Bytes::from(body)).await
     }

@@ -18,7 +18,7 @@ use crate::metrics::Metrics;
 use crate::scheduling_loop::EventSender;
 use crate::wire::WatchedKind;
 
-/// The parts that all feeds share. The loop has events `M` of its own.
+/// The parts that all feeds share. `M` are further events of the loop.
 pub struct FeedFactory<M = Infallible> {
     /// Client for lists.
     pub client: ApiClient,

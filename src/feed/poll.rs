@@ -36,7 +36,7 @@ pub(super) struct Poll<M> {
 struct Listed(BTreeMap<NamespacedName, ObjectMeta>);
 
 impl Listed {
-    /// Replaces the objects by those of `page`. Returns the objects that the page no longer has. An
+    /// Replaces the objects by the objects of `page`. Returns the objects that the page no longer has. An
     /// object that cannot be decoded is still there.
     fn replace(&mut self, page: &Page<Update>) -> Vec<ObjectMeta> {
         let undecodable = page.undecodable.iter().filter_map(|own| own.meta.as_ref());

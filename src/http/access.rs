@@ -45,7 +45,7 @@ pub struct Access {
     sources: TrustSources,
 }
 
-/// What decides about one request.
+/// The checks that decide about one request.
 struct Gate {
     authenticator: Authenticator,
     authorizer: Authorizer,

@@ -3,7 +3,7 @@
 //! A caller needs permission for the path, like for `/metrics`, and for what the answer shows: `get` on the pod or
 //! node, `list` on pods. A pod that the caller may not read is answered like a pod that does not exist.
 //!
-//! The scheduling loop only copies the cluster, in slices. Everything else is computed on a thread of its own, for
+//! The scheduling loop only copies the cluster, in slices. Everything else is computed on a separate thread, for
 //! one question at a time and for a limited time, in an engine that is kept for a while for the next question.
 
 use std::fmt;
@@ -39,7 +39,7 @@ use crate::what_if::Trial;
 const QUESTIONS: usize = 8;
 /// Time after which no further trial is made.
 const TRIALS_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time for one answer, with the wait for those before it.
+/// Time for one answer, with the wait for earlier answers.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Time for which the engine of the last question is kept.
 const KEPT: Duration = Duration::from_mins(3);
@@ -51,7 +51,7 @@ pub(crate) const MAX_LIST: usize = 5_000;
 
 const JSON: [(HeaderName, &str); 1] = [(header::CONTENT_TYPE, "application/json")];
 
-/// Makes the configuration of an engine with plugins of its own, so that trials cannot touch the plugins of the
+/// Makes the configuration of an engine with separate plugins, so that trials cannot touch the plugins of the
 /// scheduler.
 type NewConfig = dyn Fn() -> Result<EngineConfig, String> + Send + Sync;
 
@@ -153,9 +153,9 @@ impl Explainer {
     }
 }
 
-/// Why there is no answer.
+/// A reason for which there is no answer.
 pub(super) enum Refusal {
-    /// There is no such object, or the caller may not read it.
+    /// The object does not exist, or the caller may not read it.
     Unknown(String),
     Forbidden(String),
     /// The scheduler does not answer such questions.
@@ -526,7 +526,7 @@ struct Admitted {
     _turn: Turn,
 }
 
-/// Answers on a thread of its own, in an engine that knows the copy.
+/// Answers on a separate thread, in an engine that knows the copy.
 async fn work<T: Send + 'static>(
     app: &App,
     admitted: Admitted,

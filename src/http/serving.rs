@@ -100,7 +100,7 @@ pub fn bind(serving: Serving) -> Result<Listener, ServingError> {
 /// Number of connections that may wait until they are accepted.
 const BACKLOG: i32 = 1024;
 
-/// Listens on an address. As in Go, `0.0.0.0` stands for all addresses, those of IPv6 included.
+/// Listens on an address. As in Go, `0.0.0.0` stands for all addresses, IPv6 included.
 fn listen(address: SocketAddr, share_port: bool) -> io::Result<TcpListener> {
     if address.ip().is_unspecified() {
         let all = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), address.port());

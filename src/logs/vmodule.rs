@@ -16,7 +16,7 @@ pub enum VmoduleError {
     /// An entry has no pattern or no verbosity.
     #[error("{0:?} does not have the pattern=N format")]
     Format(String),
-    /// A verbosity is no number.
+    /// A verbosity is not a number.
     #[error(
         "parsing verbosity in {entry:?}: strconv.ParseUint: parsing {number:?}: invalid syntax"
     )]

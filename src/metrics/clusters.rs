@@ -138,7 +138,7 @@ impl MemberMetrics {
         self.of.reachable.with_label_values(&[&self.name]).set(1);
     }
 
-    /// Records that the cluster is no member any more.
+    /// Records that the cluster is not a member any more.
     pub fn left(&self) {
         self.of.reachable.remove(&[&self.name]);
         self.of.last_answer.remove(&[&self.name]);

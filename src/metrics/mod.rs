@@ -175,7 +175,7 @@ impl Metrics {
                    every try failed (`retries`)",
             ..ALPHA
         });
-        // An increase from an absent series is no increase for an alert.
+        // An alert does not see an increase from an absent series.
         for reason in ["FailedScheduling", "Preempted", "Scheduled"] {
             for cause in DropCause::ALL {
                 events_dropped.with_label_values(&[reason, cause.name()]);

@@ -1,4 +1,4 @@
-//! Metrics of attempts, queues and plugins: those of kube-scheduler, and a few of Loadmaster.
+//! Metrics of attempts, queues and plugins: kube-scheduler's, and a few of Loadmaster.
 
 use std::time::Duration;
 

@@ -29,7 +29,7 @@ impl Stability {
     }
 }
 
-/// What a metric is: one declaration registers it, and gives it its row in `docs/metrics.md`.
+/// The declaration of a metric, which registers it and gives it its row in `docs/metrics.md`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Declaration {
     pub(super) stability: Stability,

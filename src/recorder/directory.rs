@@ -23,7 +23,7 @@ pub struct Runs(pub Vec<RunFiles>);
 
 impl Runs {
     /// Finds recordings: in a directory of `--record`, in the folder of one process, or a single file. A file
-    /// whose name is no number is a recording of its own.
+    /// whose name is not a number is another recording.
     ///
     /// # Errors
     /// A folder cannot be read.

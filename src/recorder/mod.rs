@@ -1,6 +1,6 @@
 //! The flight recorder: a directory with what entered and left the engine.
 //!
-//! Each process writes into a folder of its own, named by its start. The folder has files of whole frames
+//! Each process writes into its own folder, named by its start. The folder has files of whole frames
 //! ([`recording::FileReader`]). The oldest files are removed when all folders together exceed a limit.
 //!
 //! The scheduling loop hands chunks to a writer through a bounded channel and never waits for it. A recording that
@@ -38,7 +38,7 @@ const MAX_WAITING: usize = 256;
 /// The smallest and largest number of bytes, before compression, after which a new file begins.
 const FILE_SIZES: (u64, u64) = (64 << 10, 256 << 20);
 
-/// What `--record` asks for.
+/// The settings of `--record`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordingOptions {
     /// The directory.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::config::gates::GateError;
 use crate::config::{self, BuildError, ConfigError, Configuration, Gates};
 
-/// What the decisions of an engine depend on beside its inputs. It has no secrets.
+/// The setup of an engine: all on which its decisions depend, beside its inputs. It has no secrets.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RecordedSetup {

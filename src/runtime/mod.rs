@@ -58,7 +58,7 @@ pub(crate) use self::leader_election::identity;
 pub use self::role::{Role, RoleParts, Watches, run_role};
 pub(crate) use self::sender::within;
 
-/// The configuration and the plugins of a scheduler, and its API server. Its loop has events `M` of its own.
+/// The configuration and the plugins of a scheduler, and its API server. `M` are further events of its loop.
 pub struct Setup<M = Infallible> {
     /// The level of the configuration, and what chose it.
     pub followed: Followed,
@@ -360,7 +360,7 @@ pub async fn run_scheduler(
 /// Time that the recording gets to be complete after the end of the scheduling loop.
 const LAST_WRITE: Duration = Duration::from_secs(5);
 
-/// Waits until the loop ends, and stops it when `stop` says so.
+/// Waits until the loop ends, and stops it when `stop` is set.
 ///
 /// # Errors
 /// The loop or another task has ended although it was not stopped, or the loop does not end.

@@ -47,7 +47,7 @@ impl FailureLog {
         }
     }
 
-    /// Returns whether a failure gets a line of its own, and counts it otherwise. The object is written as
+    /// Returns whether a failure gets its own line, and counts it otherwise. The object is written as
     /// `namespace/name`.
     fn admits(&mut self, action: &'static str, object: &str, err: &str, now: Time) -> bool {
         self.end_windows(now);

@@ -26,7 +26,7 @@ const STUCK: u32 = 60;
 #[derive(Debug, Default)]
 pub struct Heartbeat {
     turns: Turns,
-    /// The nested calls that the loop is in, and those of its tasks on other threads.
+    /// The nested calls that the loop is in, and the calls of its tasks on other threads.
     calls: Mutex<Vec<PluginCall>>,
     others: Mutex<Vec<Arc<LoopTurns>>>,
 }

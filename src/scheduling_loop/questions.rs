@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 /// A question to the scheduling loop. An answer that nobody waits for any more is dropped.
 #[derive(Debug)]
 pub enum Question {
-    /// What is known of the pod of this name and UID.
+    /// The facts about the pod of this name and UID.
     Facts(PodKey, Uid, oneshot::Sender<Option<PodFacts>>),
     /// The decisions after the first ones of this number.
     Decisions(u64, oneshot::Sender<DecisionsAnswer>),

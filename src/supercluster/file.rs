@@ -1,4 +1,4 @@
-//! What the configuration files of the two roles have in common.
+//! The common part of the configuration files of the two roles.
 
 use std::path::{Path, PathBuf};
 

@@ -36,7 +36,7 @@ pub(super) struct DeletionRequest {
     /// UID of the delegate; without it, any delegate of the pod is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) delegate: Option<Arc<str>>,
-    /// Time to end its containers in seconds; that of its specification if absent.
+    /// Time to end its containers in seconds; the time in its specification if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) grace_period_seconds: Option<u64>,
     /// Whether it is evicted, so that the PodDisruptionBudgets of the member are respected.
@@ -44,7 +44,7 @@ pub(super) struct DeletionRequest {
     pub(super) evict: bool,
 }
 
-/// What became of a delegate that was to be deleted.
+/// The outcome of the deletion of a delegate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "state")]
 pub(super) enum DeletionOutcome {

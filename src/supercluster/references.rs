@@ -59,7 +59,7 @@ impl Reference {
     }
 }
 
-/// Returns the objects that a pod names, without those that are optional.
+/// Returns the objects that a pod names, without optional ones.
 pub(super) fn references(pod: &Value) -> BTreeSet<Reference> {
     let mut found = BTreeSet::new();
     let spec = &pod["spec"];

@@ -1,4 +1,4 @@
-//! What replies of an API server mean for writes of pods.
+//! The meaning of replies of an API server to writes of pods.
 
 use control::{Reply, Response};
 

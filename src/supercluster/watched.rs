@@ -1,4 +1,4 @@
-//! What the roles read of watched objects.
+//! The parts of watched objects that the roles read.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ struct Annotated {
     annotations: Value,
 }
 
-/// Returns the mark of a delegate and its status, `None` if the pod is no delegate.
+/// Returns the mark of a delegate and its status, `None` if the pod is not a delegate.
 pub fn delegate(object: &RawValue) -> Option<(DelegateMark, Value)> {
     let Marked { metadata, status } = serde_json::from_str(object.get()).ok()?;
     Some((DelegateMark::in_annotations(&metadata.annotations)?, status))

@@ -26,7 +26,7 @@ pub struct TracingConfiguration {
     pub sampling_rate_per_million: u32,
 }
 
-/// Why there are no traces.
+/// A reason for which there are no traces.
 #[derive(Debug, Error)]
 pub enum TracingError {
     /// The file cannot be read.
@@ -64,7 +64,7 @@ impl TracingConfiguration {
         parsed.map_err(|message| TracingError::Invalid(format!("{}: {message}", path.display())))
     }
 
-    /// Parses a document. The texts about fields are those of Kubernetes.
+    /// Parses a document. The texts about fields are the texts of Kubernetes.
     ///
     /// # Errors
     /// Field and reason.

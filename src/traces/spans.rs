@@ -46,7 +46,7 @@ struct Attempt {
     since: Instant,
     /// The points and calls that it is in.
     open: Vec<(SpanId, Instant)>,
-    /// The ones that have ended and were slow.
+    /// The traces that have ended and were slow.
     calls: Vec<SpanData>,
     took: Option<Duration>,
 }
@@ -158,7 +158,7 @@ impl Tracer {
         attempt.calls.push(span);
     }
 
-    /// Takes in the decision record of the attempt that has ended.
+    /// Adds the decision record of the attempt that has ended.
     pub(crate) fn attempted(&mut self, record: &Record) {
         let Some(attempt) = self.attempt.take() else { return };
         let Some(took) = attempt.took.filter(|_| self.ids.of(&record.uid) == Some(attempt.trace))
@@ -173,7 +173,7 @@ impl Tracer {
         attempt.calls.into_iter().chain([span]).for_each(|span| self.send(span));
     }
 
-    /// Takes in what happened beside attempts: waits, requests, and the end of a pod's trace.
+    /// Adds what happened beside attempts: waits, requests, and the end of a pod's trace.
     pub(crate) fn count(&mut self, count: Count<'_>) {
         match count {
             Count::PermitWait { pod, code, waited } => self.step(pod, "Permit", code, waited),

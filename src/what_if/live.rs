@@ -60,7 +60,7 @@ pub struct Options {
     pub with_nodes: bool,
     /// Whether unknown fields of manifests are accepted.
     pub ignores_unknown: bool,
-    /// What ends the dry run early.
+    /// The signal that ends the dry run early.
     pub limit: Limit,
 }
 

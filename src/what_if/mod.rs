@@ -1,7 +1,7 @@
-//! What a change of a cluster does to its pods, for the command line, the endpoint and the page.
+//! The effects of a change of a cluster on its pods, for the command line, the endpoint and the page.
 //!
 //! [`Change`] is read from files or from a request. It is applied to a dump (`Change::of_dump`), or to what a scheduler
-//! knows ([`Trial`]). The dry run is that of [`dry_run`].
+//! knows ([`Trial`]). [`dry_run`] has the dry run.
 
 mod change;
 mod input;
@@ -24,14 +24,14 @@ pub(crate) struct Changed {
     pub(crate) applied: Applied,
 }
 
-/// What a change did while its input was read.
+/// The effects of a change on its input, while the input was read.
 struct Application<'c> {
     change: &'c Change,
     limits: Limits,
     applied: Applied,
     /// The index of the first workload of the change.
     first_changed: usize,
-    /// What controllers made, for each input in the order of reading.
+    /// The objects that controllers made, for each input in the order of reading.
     made: Vec<Made>,
 }
 

@@ -269,7 +269,7 @@ impl<'a> Collector<'a> {
         self.add(at, &api_version, &kind, value);
     }
 
-    /// Gives an object with `generateName` a name of its own, as the API server does.
+    /// Gives an object with `generateName` its own name, as the API server does.
     fn make_name(&mut self, object: &mut Value) {
         let prefix = text(object, "generateName").to_owned();
         if prefix.is_empty() || !text(object, "name").is_empty() {

@@ -1,10 +1,10 @@
-//! What the input says and no one reads: unknown fields, fields given twice, unknown kinds.
+//! Doubts: parts of the input that no code reads, such as unknown fields, fields given twice, unknown kinds.
 
 use std::collections::HashMap;
 
 use super::{Fault, Location};
 
-/// What happens to input that is not understood, as `--validate` of kubectl says it.
+/// The treatment of input that is not understood, with the values of `--validate` of kubectl.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Validation {
     /// It is an error.

@@ -8,7 +8,7 @@ use super::watch::{Details, ListMeta, Status};
 /// Returns the metadata and the items of a list.
 ///
 /// # Errors
-/// The bytes are no list.
+/// The bytes are not a list.
 pub(super) fn list(message: &[u8]) -> Result<(ListMeta, Vec<&[u8]>), Malformed> {
     let (mut metadata, mut items) = (ListMeta::default(), Vec::new());
     for field in Fields::of(message) {
@@ -35,7 +35,7 @@ fn list_metadata(content: Content<'_>, to: &mut ListMeta) -> Result<(), Malforme
 /// Returns the metadata of an object of any kind.
 ///
 /// # Errors
-/// The bytes are no object.
+/// The bytes are not an object.
 pub(super) fn metadata(object: &[u8]) -> Result<api::ObjectMeta, Malformed> {
     let mut metadata = api::ObjectMeta::default();
     for field in Fields::of(object) {
@@ -49,7 +49,7 @@ pub(super) fn metadata(object: &[u8]) -> Result<api::ObjectMeta, Malformed> {
 /// Returns a `Status`.
 ///
 /// # Errors
-/// The bytes are no such message.
+/// The bytes are not such a message.
 pub(super) fn status(message: &[u8]) -> Result<Status, Malformed> {
     let mut status = Status::default();
     for field in Fields::of(message) {

@@ -68,7 +68,7 @@ pub fn read(
     }
 }
 
-/// What is done to an input with a change.
+/// The treatment of an input with a change.
 pub trait InputChange {
     /// Changes the input with the manifests of the change. Workloads from the index `first_changed` on are theirs.
     ///
@@ -96,7 +96,7 @@ pub fn read_with_change(
     if let Some(nothing) = before.nothing("the dump") {
         return before.finish().and(Err(nothing));
     }
-    // The errors of the dump are among those of the changed dump.
+    // The errors of the dump are among the errors of the changed dump.
     let after = changed(before.clone(), manifests, change)?;
     let made = change.control(before.input());
     before.take_made(made);

@@ -107,7 +107,7 @@ pub fn objects_of(name: &str, text: String) -> Result<Vec<Object>, Faults> {
     if faults.is_empty() { Ok(objects) } else { Err(Faults(faults)) }
 }
 
-/// Passes on all objects of the origins, and every error. What is no object in a file of a folder is a stray.
+/// Passes on all objects of the origins, and every error. A document in a file of a folder that is not an object is a stray.
 ///
 /// # Errors
 /// A path that does not exist.

@@ -23,7 +23,7 @@ impl Default for Plurals {
 }
 
 impl Plurals {
-    /// Takes in the plural that a CustomResourceDefinition names.
+    /// Adds the plural that a CustomResourceDefinition names.
     pub(super) fn learn(&mut self, definition: &Value) {
         let text = |pointer: &str| definition.pointer(pointer)?.as_str().map(str::to_owned);
         let names = (text("/spec/group"), text("/spec/names/kind"), text("/spec/names/plural"));

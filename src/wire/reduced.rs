@@ -18,7 +18,7 @@ const BUDGET: &[[&str; 2]] = &[
 ];
 
 /// Returns the fields of a kind with many objects whose status changes often, by section and name:
-/// the objects stay small, and a change of any other field is no change. All fields are kept if
+/// the objects stay small, and a change of any other field does not count. All fields are kept if
 /// none is returned.
 const fn fields(kind: &EventResource) -> &'static [[&'static str; 2]] {
     use EventResource as R;

@@ -13,7 +13,7 @@ use super::{Fault, Location};
 /// The name of standard input.
 const STDIN: &str = "-";
 
-/// Extensions of the files that are read in a folder, also before those of compressed files.
+/// Extensions of the files that are read in a folder, also before the extension of a compressed file.
 const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
 /// Extensions of compressed files.
 const COMPRESSED: [&str; 2] = ["gz", "zst"];

@@ -1,4 +1,4 @@
-//! Objects that stand in for ones that do not decode and of which no readable version is known, where the absence of
+//! Objects that stand in for objects that do not decode and of which no readable version is known, where the absence of
 //! the object would be taken for free room.
 
 use framework::{DecodeError, EventResource};

@@ -46,7 +46,7 @@ type Fields<'a> = BTreeMap<String, &'a RawValue>;
 /// `managedFields`, which is often the larger part.
 ///
 /// # Errors
-/// The value is no object.
+/// The value is not an object.
 pub(super) fn whole(raw: &RawValue) -> Result<Box<RawValue>, serde_json::Error> {
     let mut object: Fields<'_> = serde_json::from_str(raw.get())?;
     object.remove("kind");

@@ -186,7 +186,7 @@ fn decoded<A: Answer>(body: &[u8]) -> anyhow::Result<A> {
         .context("the answer cannot be read: is the scheduler of another version?")
 }
 
-/// Shows the answer of the scheduler at this path, or that of the dump.
+/// Shows the answer of the scheduler at this path, or the answer of the dump.
 fn answer<A: Answer>(
     form: &Form,
     registry: Registry,

@@ -364,7 +364,7 @@ pub(super) fn node(answer: &NodeAnswer, layout: Layout) -> String {
     out + &notes(&answer.notes)
 }
 
-/// Says that the causes are not those of all pending pods.
+/// Says that the causes do not cover all pending pods.
 const fn incomplete(is_incomplete: bool) -> &'static str {
     if is_incomplete { "Some kinds of pending pods were not evaluated.\n" } else { "" }
 }

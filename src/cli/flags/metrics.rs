@@ -42,7 +42,7 @@ impl MetricsFlags {
     /// Returns the metrics and values of labels to export.
     ///
     /// # Errors
-    /// A name, the version or the file is not valid; the texts are those of kube-scheduler.
+    /// A name, the version or the file is not valid; the texts are kube-scheduler's.
     pub(crate) fn selection(&self) -> Result<Selection, FieldErrors> {
         let mut errors = FieldErrors::default();
         self.check_version(&mut errors);

@@ -40,7 +40,7 @@ use gates::GateSetting;
 use record_limit::RecordLimit;
 use values::Values;
 
-/// The flags of kube-scheduler, and those of Loadmaster itself.
+/// The flags of kube-scheduler, and the flags of Loadmaster itself.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Misc")]
 pub(crate) struct Flags {

@@ -111,7 +111,7 @@ impl ServingFlags {
     }
 }
 
-/// Parses a port. The error text is that of kube-scheduler; its last sentence is wrong.
+/// Parses a port. The error text is kube-scheduler's; its last sentence is wrong.
 fn port(text: &str) -> Result<u16, String> {
     let number: i64 = text.parse().map_err(|_| "expected a number".to_owned())?;
     number.try_into().map_err(|_| {

@@ -1,4 +1,4 @@
-//! Flags about versions: the one that is printed, and those of Kubernetes that are emulated.
+//! Flags about versions: the version that is printed, and the versions of Kubernetes that are emulated.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,14 +14,14 @@ const COMPONENT: &str = "kube";
 /// The oldest minor version of Kubernetes that a scheduler can be compatible with.
 const OLDEST_COMPATIBLE: u32 = 33;
 
-/// What `--version` asks for.
+/// The forms of `--version`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum VersionRequest {
     /// Nothing.
     No,
     /// The version.
     Version,
-    /// The version, that of Kubernetes and the platform.
+    /// The version, the version of Kubernetes, and the platform.
     Raw,
 }
 

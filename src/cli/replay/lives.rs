@@ -1,4 +1,4 @@
-//! What happened to each pod of a recording.
+//! The lives of the pods of a recording.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use engine::{Change, Input};
 use framework::{PodKey, Time, Uid};
 use recording::{Decided, EffectSummary, Operation};
 
-/// What happened to one pod.
+/// The life of one pod.
 #[derive(Debug, Clone)]
 pub(super) struct Life {
     /// Namespace and name.
@@ -108,7 +108,7 @@ impl Lives {
         &self.lives
     }
 
-    /// Takes in an operation.
+    /// Adds an operation.
     pub(super) fn step(&mut self, at: Time, operation: &Operation) {
         self.end = self.end.max(at);
         let operation_number = self.operations;

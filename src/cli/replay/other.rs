@@ -70,7 +70,7 @@ const fn moment_text(until: Option<&Moment>) -> &'static str {
     if until.is_some() { " until the moment" } else { "" }
 }
 
-/// What both configurations are compared on.
+/// The input on which both configurations are compared.
 struct Period<'a> {
     run: &'a Run,
     until: Option<&'a Moment>,
@@ -99,7 +99,7 @@ fn settings(
     })
 }
 
-/// What became of the pods under one configuration.
+/// The outcome of the pods under one configuration.
 struct Side {
     /// The node of each pod that was placed, with the time.
     placed: BTreeMap<PodKey, (Arc<str>, Time)>,

@@ -19,7 +19,7 @@ pub(super) struct Query {
     limit: Option<(Comparison, Duration)>,
 }
 
-/// What happens to pods.
+/// The states that a query finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
     /// Without a node. Without a duration: at the end of the recording.

@@ -25,7 +25,7 @@ impl Run {
     /// Reads the header of a run.
     ///
     /// # Errors
-    /// The first file is no recording that this version can read.
+    /// The first file is not a recording that this version can read.
     pub(super) fn open(files: RunFiles) -> anyhow::Result<Self> {
         let Some((path, _)) = files.files.first() else { bail!("{} has no files", files.name) };
         let (_, header) = open(path)?;
@@ -74,7 +74,7 @@ impl Run {
     /// Like [`operations`](Self::operations); passes the bytes of all operations before the end to `keep`.
     ///
     /// # Errors
-    /// As above, or those of `keep`.
+    /// As above, or the errors of `keep`.
     pub(super) fn read(
         &self,
         until: Option<&Moment>,

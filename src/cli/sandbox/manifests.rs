@@ -22,12 +22,12 @@ use serde_json::{Map, Value, json};
 
 use crate::wire::Object;
 
-/// What the loader created.
+/// The objects that the loader created.
 #[derive(Debug, Default)]
 pub(super) struct Loaded {
     /// Number of objects of each resource.
     counts: BTreeMap<&'static str, usize>,
-    /// What the loader left out.
+    /// The objects that the loader left out.
     pub(super) warnings: Vec<String>,
 }
 
@@ -86,7 +86,7 @@ impl<'a> Loader<'a> {
         Self { store, now, started, uids: HashMap::new(), orphaned: 0, loaded: Loaded::default() }
     }
 
-    /// Serves the kinds of Kubernetes among those of the objects that the sandbox does not know.
+    /// Serves the kinds of Kubernetes that the objects have and that the sandbox does not know.
     fn serve_kinds_without_effect(&mut self, objects: &[Object]) {
         let mut unknown = BTreeMap::<(&str, &str), usize>::new();
         for object in objects.iter().filter(|object| self.resource_of(object).is_none()) {

@@ -1,7 +1,7 @@
 //! The page and its files.
 //!
 //! The address has a token, which the first request exchanges for a cookie, so that the token stays in no history.
-//! Requests for another host name are refused, so that no other page can reach this one by a name of its own.
+//! Requests for another host name are refused, so that no other page can reach this one by a name that it controls.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;

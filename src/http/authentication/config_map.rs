@@ -39,7 +39,7 @@ impl Lookup {
         Self { client, logged_error: None }
     }
 
-    /// Reads the authorities. Returns `None` if there is no such ConfigMap. Logs new errors.
+    /// Reads the authorities. Returns `None` if the ConfigMap does not exist. Logs new errors.
     ///
     /// # Errors
     /// The ConfigMap cannot be read, or its content is invalid.

@@ -57,7 +57,7 @@ pub(super) struct Authenticator {
 
 impl Authenticator {
     /// Authenticates a request, in the order of kube-scheduler: headers of a front proxy, client
-    /// certificate, bearer token. A request without credentials is that of an anonymous user.
+    /// certificate, bearer token. A request without credentials belongs to an anonymous user.
     ///
     /// # Errors
     /// The request has credentials, and none is valid.

@@ -9,7 +9,7 @@ use rustls::pki_types::CertificateDer;
 use super::User;
 use super::client_certificate::{ClientAuthorities, common_name};
 
-/// The names of the headers, and those of the proxies.
+/// The names of the headers and of the proxies.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RequestHeaderNames {
     /// Common names of the proxies' certificates (`--requestheader-allowed-names`); empty for any.
@@ -24,7 +24,7 @@ pub struct RequestHeaderNames {
     pub extra_prefix: Vec<String>,
 }
 
-/// Trusts the headers of clients whose certificate is that of a front proxy.
+/// Trusts the headers of clients that have a certificate of a front proxy.
 #[derive(Debug, Clone)]
 pub(super) struct RequestHeader {
     pub(super) authorities: ClientAuthorities,

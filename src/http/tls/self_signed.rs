@@ -13,7 +13,7 @@ const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// A generated certificate with its key, as PEM.
 pub(super) struct SelfSigned {
-    /// The certificate, and that of the authority that signed it.
+    /// The certificate, and the certificate of the authority that signed it.
     pub(super) chain: String,
     /// The key.
     pub(super) key: String,

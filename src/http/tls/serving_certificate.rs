@@ -116,7 +116,7 @@ impl ServingCertificates {
         Self { default: Arc::new(default), named: Vec::new() }
     }
 
-    /// Adds a certificate for these names, or for those that it contains.
+    /// Adds a certificate for these names, or for the names in it.
     pub(super) fn add(&mut self, names: &[String], key: CertifiedKey) {
         let own = || key.cert.first().map(names_in).unwrap_or_default();
         let names = if names.is_empty() { own() } else { names.to_vec() };

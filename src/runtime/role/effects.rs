@@ -71,7 +71,7 @@ impl Effects {
     }
 
     pub(super) fn take_answers(&mut self) -> Vec<(EffectId, Answer)> {
-        // Their measurements are those of the dispatcher of a scheduler, which a role does not have.
+        // Their measurements belong to the dispatcher of a scheduler, which a role does not have.
         drop(self.api_dispatcher.take_finished_calls());
         self.api_dispatcher.take_answers()
     }

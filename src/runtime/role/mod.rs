@@ -29,7 +29,7 @@ use crate::scheduling_loop::{ElectionLog, EventSender, FailureLog, Heartbeat, Lo
 use crate::supervision::{Spawner, Tasks};
 use crate::wire::{WatchedKind, Whole};
 
-/// What a role gets to begin with.
+/// The parts with which a role begins.
 pub struct RoleParts<M> {
     /// The engine, which knows no object.
     pub engine: Engine,
@@ -51,7 +51,7 @@ pub struct RoleParts<M> {
     pub heartbeat: Arc<Heartbeat>,
 }
 
-/// What a role watches.
+/// The kinds that a role watches.
 pub struct Watches {
     /// The objects that it needs as JSON.
     pub whole: Whole,
@@ -131,7 +131,7 @@ where
         status: setup.server_status.clone(),
         relists: relists.subscribe(),
     };
-    // What the predecessor in the election has written is in lists that begin after its end.
+    // Lists that begin after the end of the predecessor in the election contain its writes.
     let starts = if elector.is_some() { leading.clone() } else { already() };
     watch(factory, sources, &starts, &mut tasks);
     let (requests, requested) = mpsc::unbounded_channel();

@@ -30,7 +30,7 @@ const MIN_WAIT: Duration = Duration::from_millis(1);
 /// Longest wait, after which the heartbeat beats, and longest time between two observations.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
-/// A state machine with an engine, driven by a loop of its own: the agent, and the scheduler over many clusters.
+/// A state machine with an engine, driven by its own loop: the agent, and the scheduler over many clusters.
 pub trait Role: Send + 'static {
     /// Events of this role.
     type Event: Send + 'static;
@@ -38,16 +38,16 @@ pub trait Role: Send + 'static {
     /// The engine.
     fn engine(&self) -> &Engine;
 
-    /// Takes in a watched object.
+    /// Applies a watched object.
     fn update(&mut self, update: Update, now: Time, ports: &mut Ports<'_>);
 
-    /// Takes in that the watches have shown all objects. A role in an election leads then.
+    /// Notes that the watches have shown all objects. A role in an election leads then.
     fn synced(&mut self, now: Time, ports: &mut Ports<'_>);
 
-    /// Takes in an event.
+    /// Handles an event.
     fn event(&mut self, event: Self::Event, now: Time, ports: &mut Ports<'_>);
 
-    /// Takes in the answer to an effect of the engine.
+    /// Handles the answer to an effect of the engine.
     fn effect_answered(
         &mut self,
         effect: EffectId,
@@ -190,7 +190,7 @@ impl<R: Role> RoleLoop<R> {
         self.elector.as_ref().and_then(LeaderElector::authority_ends_at)
     }
 
-    /// Passes effects to the machines and answers to the role until there are no more of either.
+    /// Passes effects to the machines and answers to the role until neither is left.
     fn settle(&mut self, now: Time) {
         loop {
             let not_after = self.not_after();

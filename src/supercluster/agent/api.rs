@@ -1,6 +1,6 @@
 //! The HTTPS API of an agent. `openapi.json` describes it.
 //!
-//! Authentication and authorization are those of the endpoints: a caller needs the verb of the request, in lower
+//! Authentication and authorization work as for the endpoints: a caller needs the verb of the request, in lower
 //! case, on its path as a nonResourceURL.
 
 use std::convert::Infallible;
@@ -44,7 +44,7 @@ const SAMPLE_DEADLINE: Duration = Duration::from_secs(5);
 /// Time after which the answer to a commit or a seal counts as lost. Its caller asks what became of it.
 const COMMIT_DEADLINE: Duration = Duration::from_secs(45);
 
-/// What the handlers share.
+/// The data that the handlers share.
 pub(super) struct Api {
     events: EventSender<AgentEvent>,
     shared: Arc<Shared>,
@@ -221,7 +221,7 @@ fn permits(semaphore: &Arc<Semaphore>, requests: usize) -> Result<OwnedSemaphore
     semaphore.clone().try_acquire_many_owned(count).map_err(|_| Failure::TooMany)
 }
 
-/// Answers with a line for each request of a list, as soon as it has an answer. Each holds a permit of its own until then.
+/// Answers with a line for each request of a list, as soon as it has an answer. Each request holds a permit until then.
 fn lines<R, A, F>(
     requests: Vec<R>,
     mut permits: OwnedSemaphorePermit,
@@ -337,7 +337,7 @@ fn versioned<T: Serialize>(status: StatusCode, message: T) -> Response {
 enum Failure {
     /// The body cannot be read, or is too large.
     Body(BytesRejection),
-    /// The body is no message of this version.
+    /// The body is not a message of this version.
     Malformed(String),
     /// The agent has not read its cluster yet.
     NotReady,

@@ -40,7 +40,7 @@ impl Owner<'_> {
     }
 }
 
-/// Creates the copies that the pod names, or makes the delegate one more owner of them. What fails is logged: the kubelet then waits for
+/// Creates the copies that the pod names, or makes the delegate one more owner of them. A failure is logged: the kubelet then waits for
 /// the object.
 pub(super) async fn create(
     client: &ApiClient,
@@ -157,7 +157,7 @@ fn object_of(copied: &Copied, origin: &str, owner: &Owner<'_>) -> Value {
     object
 }
 
-/// Returns the patch that makes a copy current and owned by the delegate; `None` if the object is no copy from this management cluster.
+/// Returns the patch that makes a copy current and owned by the delegate; `None` if the object is not a copy from this management cluster.
 fn patch_of(known: &Value, copied: &Copied, origin: &str, owner: &Owner<'_>) -> Option<Value> {
     let metadata = &known["metadata"];
     if metadata["labels"][COPY_OF] != origin {

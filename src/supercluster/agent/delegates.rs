@@ -28,19 +28,19 @@ impl Default for Delegates {
 }
 
 impl Delegates {
-    /// Takes in a delegate as the watch shows it.
+    /// Applies a delegate as the watch shows it.
     pub(super) fn set(&self, uid: &Uid, delegate: Delegate) {
         let revision = self.lock().set(uid, delegate);
         self.notify(Some(revision));
     }
 
-    /// Takes in an event of a pod, which may be no delegate.
+    /// Applies an event of a pod, which may not be a delegate.
     pub(super) fn add_event(&self, uid: &Uid, event: DelegateEvent) {
         let revision = self.lock().add_event(uid, event);
         self.notify(revision);
     }
 
-    /// Takes in that a pod is gone.
+    /// Notes that a pod is gone.
     pub(super) fn remove(&self, uid: &Uid) {
         let revision = self.lock().remove(uid);
         self.notify(revision);
@@ -51,7 +51,7 @@ impl Delegates {
         self.lock().len()
     }
 
-    /// Returns the changes after those that the caller knows; waits for one if it asks for that.
+    /// Returns the changes that the caller does not know; waits for one if the caller asks for it.
     pub(super) async fn list(
         &self,
         incarnation: &Arc<str>,

@@ -11,7 +11,7 @@ use super::Shared;
 use crate::api_client::ApiClient;
 use crate::supervision::catch_panic;
 
-/// Events of pods. Without a resourceVersion, a watch begins with those that exist.
+/// Events of pods. Without a resourceVersion, a watch begins with the existing events.
 const PATH: &str = "/api/v1/events?fieldSelector=involvedObject.kind%3DPod";
 /// Length of a watch. The next one begins with all events again.
 const LENGTH: Duration = Duration::from_mins(5);

@@ -57,7 +57,7 @@ pub enum AgentEvent {
     Written(WriteId, WriteAnswer),
 }
 
-/// What the API of an agent knows once the agent has started.
+/// The parts of the API of an agent that exist once the agent has started.
 struct Started {
     cluster: Arc<str>,
     incarnation: Arc<str>,
@@ -66,7 +66,7 @@ struct Started {
     references: References,
 }
 
-/// What the API shares with the loop.
+/// The data that the API shares with the loop.
 #[derive(Default)]
 struct Shared {
     started: OnceLock<Started>,
@@ -176,7 +176,7 @@ impl AgentRole {
         Ok(Self { agent, shared, writes, replies, next_call: 0 })
     }
 
-    /// Takes in a pod with its mark, if it is a delegate.
+    /// Applies a pod with its mark, if it is a delegate.
     fn delegate_of(&self, update: &Update) -> Option<DelegateMark> {
         let pod = match &update.change {
             Change::Pod(pod) => pod,

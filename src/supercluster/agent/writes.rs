@@ -95,7 +95,7 @@ impl Writes {
         });
     }
 
-    /// Sends a request in a task of its own and passes the answer to the loop.
+    /// Sends a request in a separate task and passes the answer to the loop.
     fn send(&self, id: WriteId, request: JsonRequest, not_after: Option<Time>) {
         let own = self.clone();
         self.runtime.spawn(async move {

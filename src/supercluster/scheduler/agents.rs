@@ -76,7 +76,7 @@ impl Agents {
         }
     }
 
-    /// Takes in that a cluster is no member any more.
+    /// Notes that a cluster is not a member any more.
     pub(super) fn remove(&self, member: usize) {
         let mut places = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(place) = places.get_mut(member) {
@@ -429,7 +429,7 @@ mod tests {
     use super::*;
     use crate::metrics::Metrics;
 
-    /// What is wrong with an agent.
+    /// The trouble of an agent.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     enum Trouble {
         None,

@@ -43,7 +43,7 @@ pub struct ClustersFile {
     pub(super) copies: Option<CopyPolicy>,
     /// Where the list of members comes from, if it is not `clusters`.
     pub(super) cluster_profiles: Option<ProfileSource>,
-    /// The members, or the connections of those that ClusterProfiles name.
+    /// The members, or the connections of members that ClusterProfiles name.
     #[serde(default)]
     pub(super) clusters: Vec<Member>,
     /// The plugins of the decision pipeline.
@@ -154,7 +154,7 @@ pub(super) struct Member {
     pub(super) name: String,
     /// URL of the agent.
     server: String,
-    /// File with the authorities of its certificate, in PEM; those of the system without it.
+    /// File with the authorities of its certificate, in PEM; without it, the authorities of the system.
     certificate_authority: Option<PathBuf>,
     /// The name in its certificate, if it is not the one in the URL.
     tls_server_name: Option<String>,
@@ -168,7 +168,7 @@ pub(super) struct Member {
     pub(super) labels: BTreeMap<String, String>,
     #[serde(default)]
     pub(super) properties: BTreeMap<String, String>,
-    /// Whether it takes no new pods, and those that may be replaced move elsewhere.
+    /// Whether it takes no new pods, and pods that may be replaced move elsewhere.
     #[serde(default)]
     pub(super) drain: bool,
     /// Why it takes no new pods, if it is not drained.
@@ -349,7 +349,7 @@ impl Member {
         self.server.trim_end_matches('/').to_lowercase()
     }
 
-    /// Whether its agent is reached in the same way as that of `other`.
+    /// Whether its agent is reached in the same way as the agent of `other`.
     pub(super) fn has_connection_of(&self, other: &Self) -> bool {
         let keys = |own: &Self| Self {
             labels: BTreeMap::new(),

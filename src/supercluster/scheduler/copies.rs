@@ -51,7 +51,7 @@ impl CopyPolicy {
     }
 }
 
-/// What is known of objects that may be copied; `None` for one that may not.
+/// The known state of objects that may be copied; `None` for an object that may not.
 type Known = BTreeMap<String, (Instant, Option<Arc<Copied>>)>;
 
 /// Reads the objects that may be copied.

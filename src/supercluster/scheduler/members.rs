@@ -30,7 +30,7 @@ pub(super) struct MemberList {
     sample_timeout: Duration,
     /// The members by name, with their indexes.
     known: BTreeMap<String, (usize, Member)>,
-    /// Profiles that are no members, with the reason.
+    /// Profiles that are not members, with the reason.
     invalid: BTreeMap<String, String>,
     /// All profiles that have a metric.
     shown: BTreeSet<String>,

@@ -69,22 +69,22 @@ impl Mirror {
         self.change(mirror::Mirror::look_at_all);
     }
 
-    /// Takes in an original pod as the watch shows it.
+    /// Applies an original pod as the watch shows it.
     pub(super) fn see(&self, pod: OriginalPod) {
         self.change(|state| state.see(pod));
     }
 
-    /// Takes in that an original pod is gone.
+    /// Notes that an original pod is gone.
     pub(super) fn forget(&self, uid: &Uid) {
         self.change(|state| state.forget(uid));
     }
 
-    /// Takes in that all originals are known.
+    /// Notes that all originals are known.
     pub(super) fn set_synced(&self) {
         self.change(mirror::Mirror::set_synced);
     }
 
-    /// Takes in that the delegate of a deleted pod in a lost cluster is gone.
+    /// Notes that the delegate of a deleted pod in a lost cluster is gone.
     pub(super) fn released(&self, cluster: &Arc<str>, pod: &Uid) {
         self.change(|state| state.release(cluster, pod));
     }

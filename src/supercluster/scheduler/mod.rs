@@ -78,7 +78,7 @@ pub enum SchedulerEvent {
     AwaitEnd(Arc<str>, Uid, Duration),
     /// A question about a pod, and where the answer goes.
     Explain(PodKey, oneshot::Sender<Explained>),
-    /// What is known of a member; `None` if it is no member any more.
+    /// The state of a member; `None` if it is not a member any more.
     Member(ClusterIx, Option<Cluster>),
 }
 
@@ -183,7 +183,7 @@ async fn run(
     run_role(setup, watches, start, observer, stop).await
 }
 
-/// Of the kinds of a scheduler only pods are watched, those that have ended, too: their delegates are deleted with
+/// Of the kinds of a scheduler only pods are watched, ended pods included: their delegates are deleted with
 /// them.
 fn watched(kind: WatchedKind, selector: Option<String>) -> Option<WatchedKind> {
     let is_pod = kind.resource == EventResource::Pod;
@@ -363,7 +363,7 @@ impl Role for SchedulerRole {
         let pod = original.object.pod.clone();
         self.mirror.see(original.clone());
         match pod.terminating {
-            // What is under way is sealed by the mirror.
+            // The mirror seals commits that are under way.
             true => self.pod_deleted(&pod.key, &pod.uid, now, ports),
             false => self.scheduler.original(original, now, ports),
         }

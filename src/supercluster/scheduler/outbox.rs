@@ -21,7 +21,7 @@ pub(super) struct Parcel {
     pub(super) commits: Vec<(CallId, Arc<CommitRequest>)>,
 }
 
-/// What waits for one agent, and when the last message was sent.
+/// The messages that wait for one agent, and the time of the last one that was sent.
 #[derive(Debug, Default)]
 struct Place {
     waiting: Parcel,

@@ -94,7 +94,7 @@ impl Profile {
 #[derive(Debug, Default)]
 pub(super) struct Joined {
     pub(super) members: Vec<Member>,
-    /// Profiles that are no members, with the reason.
+    /// Profiles that are not members, with the reason.
     pub(super) invalid: BTreeMap<String, String>,
 }
 
@@ -115,7 +115,7 @@ pub(super) fn join(file: &ClustersFile, source: &ProfileSource, profiles: &Profi
             joined.invalid.insert(name.clone(), reason);
             continue;
         }
-        // What the file says wins.
+        // The file wins.
         for (key, value) in &profile.metadata.labels {
             member.labels.entry(key.clone()).or_insert_with(|| value.clone());
         }
