@@ -23,8 +23,8 @@ pub(crate) struct Preemption {
     pub(crate) victims: Vec<Arc<Pod>>,
     /// Number of victims that a budget protects.
     pub(crate) violations: usize,
-    /// The lowest priority such that some node has room without its pods up to that priority,
-    /// within the budgets.
+    /// The lowest priority `p` for which some node has room once its pods of priority `p` and lower
+    /// are gone, within the budgets.
     alternative: Option<i32>,
     /// A victim that was not needed.
     superfluous: Option<Arc<Pod>>,

@@ -124,7 +124,7 @@ impl Type {
         text.push(')');
     }
 
-    /// Returns the name that the error about the result of an expression has.
+    /// Returns the name of the type in errors about the result of an expression.
     pub(crate) fn declared_name(&self) -> String {
         let mut text = String::new();
         self.write(&mut text, false);

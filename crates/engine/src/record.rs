@@ -245,9 +245,9 @@ pub struct Records {
     /// Number of records so far.
     number: u64,
     pending: BTreeMap<Uid, History>,
-    /// The latest rejections, by the verdicts that they summarise. The pods of a class that fits nowhere have the
-    /// same verdicts until a node changes. A change moves verdicts that are referred to, so that no reference leads
-    /// to changed ones.
+    /// The latest rejections, by the verdicts that they summarise. The pods of a template that fits nowhere have the
+    /// same verdicts until a node changes. Changed verdicts move to a new allocation, so the references here never
+    /// lead to verdicts of another time.
     shared: VecDeque<(Weak<Verdicts>, Arc<Rejected>)>,
 }
 

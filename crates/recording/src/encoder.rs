@@ -50,7 +50,7 @@ pub struct Encoder {
     reset_after: usize,
     /// Whether `out` begins with a reset.
     starts: bool,
-    /// Whether a checkpoint is being written. It is of use only as a whole, without a reset.
+    /// Whether a checkpoint is being written. A checkpoint that a reset cuts off is useless.
     in_checkpoint: bool,
 }
 

@@ -275,7 +275,7 @@ pub struct SampleListRequest {
 /// Maximum number of requests of a list.
 pub const MAX_LIST: usize = 64;
 
-/// The answer to one of several sample requests. Each is sent when it is known; one that is not sent is lost.
+/// The answer to one of several sample requests. Each answer is sent when it is known; a missing answer is lost.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SampleAnswer {
@@ -392,7 +392,7 @@ pub struct CommitListRequest {
     pub requests: Vec<CommitRequest>,
 }
 
-/// The answer to one of several commit requests. Each is sent when its outcome is known; one that is not sent is lost.
+/// The answer to one of several commit requests. Each answer is sent when the outcome is known; a missing answer is lost.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CommitAnswer {

@@ -73,8 +73,8 @@ impl<K> ChangeLog<K> {
         latest.is_some_and(|(numbers, at)| *at == self.latest && numbers.are_same(&self.numbers))
     }
 
-    /// Returns what changed after this, oldest change first, possibly several times; `None` if that is not
-    /// known: too long ago, or in another log.
+    /// Returns the keys that changed since `seen`, in the order of the changes, possibly several times; `None`
+    /// if they are not known: `seen` is too old, or of another log.
     pub fn since<'a>(&'a self, seen: &Seen) -> Option<impl Iterator<Item = &'a K> + use<'a, K>> {
         let seen = match &seen.latest {
             None => 0,

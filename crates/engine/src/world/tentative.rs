@@ -138,7 +138,7 @@ impl Tentative<'_> {
         Ok(assumed)
     }
 
-    /// Runs Reserve for an assumed pod, whose plugins have left `state`.
+    /// Runs Reserve for an assumed pod, with the cycle state of its decision.
     ///
     /// # Errors
     /// A plugin rejects the pod or fails. The plugins are as before.

@@ -131,8 +131,8 @@ impl CycleState {
         self.kept.keep(value, size);
     }
 
-    /// Whether values are kept for the next attempt. They are not in the first one for a template, nor for
-    /// a pod whose template does not say all about it.
+    /// Whether values are kept for the next attempt. The first attempt for a template keeps none, nor does an
+    /// attempt for a pod whose template does not describe it completely.
     pub fn keeps(&self) -> bool {
         self.kept.is_active()
     }

@@ -122,7 +122,7 @@ impl DrawNodes for AllDraw {
     }
 }
 
-/// Takes the best nodes of all. Pods of one template have a ranking, so that no node is looked at that has not
+/// Takes the best nodes of all. Pods of one template have a ranking, which looks only at nodes that have
 /// changed.
 #[derive(Debug, Default)]
 pub struct Best;

@@ -277,7 +277,7 @@ impl Mirror {
 
 /// Looking in.
 impl Mirror {
-    /// Returns the life of the agent of a member, and the last revision that it gave, to ask for later changes.
+    /// Returns the incarnation of the agent of a member and its last known revision, after which to ask for changes.
     pub fn known(&self, member: usize) -> (Arc<str>, u64) {
         let own = &self.members[member];
         (own.incarnation.clone(), own.revision)

@@ -153,7 +153,7 @@ impl PodBuilder {
     /// Adds a volume with this source; its name is `v` and its number.
     ///
     /// # Panics
-    /// The source is none of a volume.
+    /// `source` is not a source of a volume.
     #[must_use]
     pub fn volume(mut self, source: Value) -> Self {
         let mut volume: api::Volume =
