@@ -1,7 +1,7 @@
 //! The cost of decoding nodes and pods in JSON and in protobuf: `cargo bench --bench decoding`.
 //!
-//! Pages of 500 objects as the sandbox serves them, with the fields that an API server adds. Each figure is the median time
-//! of an object, from the bytes to its compact form.
+//! Pages of 500 objects as the sandbox serves them, with the fields that an API server adds. Each
+//! figure is the median time of an object, from the bytes to its compact form.
 
 use std::time::Instant;
 

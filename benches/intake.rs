@@ -1,8 +1,10 @@
-//! The first list of a large cluster, from the connection to the engine: `cargo bench --bench intake [-- json NODES PODS]`.
+//! The first list of a large cluster, from the connection to the engine:
+//! `cargo bench --bench intake [-- json NODES PODS]`.
 //!
-//! A server in this process streams nodes and placed pods in protobuf, or in JSON if an argument says so, as fast as they
-//! are read. Two informers read them over HTTP, and the engine takes them in. The memory is the growth of the resident set of the process: nodes and pods in
-//! the engine, what the reflectors remember of them, and the buffers between.
+//! A server in this process streams nodes and placed pods in protobuf, or in JSON if an argument
+//! says so, as fast as they are read. Two informers read them over HTTP, and the engine takes them
+//! in. The memory is the growth of the resident set of the process: nodes and pods in the engine,
+//! what the reflectors remember of them, and the buffers between.
 
 #[expect(dead_code, reason = "this benchmark makes its nodes in JSON")]
 mod support;
@@ -112,7 +114,8 @@ fn kind(resource: EventResource) -> WatchedKind {
     WatchedKind { resource, name: name.into(), path, field_selector: None }
 }
 
-/// Starts a server whose watches send this many objects and the bookmark behind them, and stay open.
+/// Starts a server whose watches send this many objects and the bookmark behind them, and stay
+/// open.
 async fn serve(nodes: usize, pods: usize) -> anyhow::Result<std::net::SocketAddr> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;

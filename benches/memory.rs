@@ -1,9 +1,9 @@
 //! The memory of a node, a pod and a volume: `cargo bench --bench memory`.
 //!
-//! Compares the resident set of this process before and after adding them to the engine; nodes and pods also to the
-//! reflectors that the daemon has for them. Nodes have 8 labels and
-//! 20 images with two names each; pods are of 8 templates with unique UIDs and names; volumes have
-//! claims and are like those of a CSI provisioner.
+//! Compares the resident set of this process before and after adding them to the engine; nodes and
+//! pods also to the reflectors that the daemon has for them. Nodes have 8 labels and 20 images with
+//! two names each; pods are of 8 templates with unique UIDs and names; volumes have claims and are
+//! like those of a CSI provisioner.
 
 mod support;
 #[path = "support/templates.rs"]

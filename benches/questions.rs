@@ -1,13 +1,15 @@
 //! Questions to a scheduler that goes on deciding: `cargo bench --bench questions [-- NODES]`.
 //!
-//! One thread decides without a pause, as the scheduling loop under load, and copies the cluster in slices between
-//! decisions. Another one asks: why a pod that fits nowhere waits and what would help, with a new engine and with one
-//! that is kept, and what a list of 1,000 pods and a drain would do. The cluster is 60 % full.
+//! One thread decides without a pause, as the scheduling loop under load, and copies the cluster in
+//! slices between decisions. Another one asks: why a pod that fits nowhere waits and what would
+//! help, with a new engine and with one that is kept, and what a list of 1,000 pods and a drain
+//! would do. The cluster is 60 % full.
 //!
-//! Times are CPU times of the thread at work, so that other work of the machine counts little. Slices are
-//! too short for that and are measured by the clock; the time of a copy is that of its middle slice times their number. A slice in which the thread
-//! lost its core measures the machine and is counted apart. A what-if runs the cluster without the change on a second thread, whose time is not
-//! counted.
+//! Times are CPU times of the thread at work, so that other work of the machine counts little.
+//! Slices are too short for that and are measured by the clock; the time of a copy is that of its
+//! middle slice times their number. A slice in which the thread lost its core measures the machine
+//! and is counted apart. A what-if runs the cluster without the change on a second thread, whose
+//! time is not counted.
 
 mod support;
 #[path = "support/templates.rs"]

@@ -5,7 +5,8 @@
 //! - [`cli`]: the command line; [`config`]: `KubeSchedulerConfiguration`.
 //! - [`wire`]: Kubernetes objects in files, and back; [`dump`]: the objects of a cluster in a file.
 //! - [`runtime`]: the wiring of the daemon; [`scheduling_loop`]: the thread that owns the engine.
-//! - [`informer`]: watches of the API server; [`feed`]: other sources of the objects that plugins read;
+//! - [`informer`]: watches of the API server; [`feed`]: other sources of the objects that plugins
+//!   read;
 //!   [`api_client`]: requests to the API server; [`extender`]: scheduler extenders over HTTP.
 //! - [`http`]: the HTTPS endpoints; [`metrics`]: Prometheus metrics; [`logs`]: log formats.
 //! - [`traces`]: a trace of each pod for a collector of OpenTelemetry.
@@ -17,7 +18,8 @@
 //!   [`supervision`]: notices tasks that panic.
 //! - [`what_if`]: what a change of a cluster does to its pods.
 //!
-//! Plugin authors register their plugins and call [`run_with`], or [`run_with_pipelines`] for those of many clusters.
+//! Plugin authors register their plugins and call [`run_with`], or [`run_with_pipelines`] for those
+//! of many clusters.
 
 pub mod api_client;
 pub mod cli;
@@ -53,7 +55,8 @@ pub fn run_with(registry: Registry) -> ExitCode {
     run_with_pipelines(registry, &PipelineRegistry::new())
 }
 
-/// Runs the `loadmaster` command like [`run_with`], with these plugins of the pipelines of many clusters.
+/// Runs the `loadmaster` command like [`run_with`], with these plugins of the pipelines of many
+/// clusters.
 pub fn run_with_pipelines(registry: Registry, pipelines: &PipelineRegistry) -> ExitCode {
     let mut all = plugins::registry();
     match all.merge(registry) {

@@ -1,6 +1,7 @@
 //! The `loadmaster` command.
 
-/// The allocator of the process. That of the C library keeps memory that pods have freed (docs/decisions/0038).
+/// The allocator of the process. That of the C library keeps memory that pods have freed
+/// (docs/decisions/0038).
 #[cfg(not(feature = "profiling"))]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -65,8 +65,8 @@ impl MetricsObserver {
         Self { tracer, ..self }
     }
 
-    /// Observes an engine, and the election of its process. A loop calls this before each wait, and at least about
-    /// once a second.
+    /// Observes an engine, and the election of its process. A loop calls this before each wait, and
+    /// at least about once a second.
     pub fn observe_engine(&mut self, engine: &Engine, elector: Option<&LeaderElector>, now: Time) {
         let counts = engine.queue().counts();
         self.metrics.set_pending(Pending {
@@ -146,7 +146,8 @@ impl MetricsObserver {
         self.health.set_leader_election(elector.problem().map_or(Ok(()), |it| Err(it.to_owned())));
     }
 
-    /// Counts the events that were dropped since the last call. Its argument has all of the process.
+    /// Counts the events that were dropped since the last call. Its argument has all of the
+    /// process.
     pub(crate) fn count_dropped_events(&mut self, dropped: &DroppedEvents) {
         for ((reason, cause), &total) in dropped {
             let counted = self.counted_drops.entry((reason.clone(), *cause)).or_default();
@@ -205,7 +206,8 @@ impl Probe for MetricsObserver {
     }
 }
 
-/// Measures the plugins that a task of the loop calls, and notes them, so that a stuck loop names the plugin.
+/// Measures the plugins that a task of the loop calls, and notes them, so that a stuck loop names
+/// the plugin.
 struct TaskObserver {
     heartbeat: Arc<Heartbeat>,
     probe: EngineProbe,

@@ -7,10 +7,11 @@ use std::thread;
 use engine::ports::{Parallelizer, Task};
 use rayon_core::{ThreadPool, ThreadPoolBuilder};
 
-/// Runs the tasks of a pass on the calling thread and on others, which sleep from one pass to the next.
+/// Runs the tasks of a pass on the calling thread and on others, which sleep from one pass to the
+/// next.
 ///
-/// The calling thread takes tasks, too, and waits only for tasks that another thread has begun. On a busy machine, where
-/// the others are late, it therefore does the whole work alone.
+/// The calling thread takes tasks, too, and waits only for tasks that another thread has begun. On
+/// a busy machine, where the others are late, it therefore does the whole work alone.
 pub struct Threads {
     /// Maximum number of threads, the calling one included.
     count: usize,

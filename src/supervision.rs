@@ -1,8 +1,8 @@
 //! Supervision of tasks: a panic is reported, and a task that the process needs takes it down.
 //!
 //! A panic of a call that is repeated anyway, such as a watch, counts as a failure of that call
-//! ([`catch_panic`]). Any other panic ends the process with a sentence ([`Tasks`]): a process that lacks a
-//! part would look healthy and do nothing, while a new process, or another replica, works.
+//! ([`catch_panic`]). Any other panic ends the process with a sentence ([`Tasks`]): a process that
+//! lacks a part would look healthy and do nothing, while a new process, or another replica, works.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -27,8 +27,8 @@ impl Panic {
     }
 }
 
-/// Runs a future to its end or its panic. Data that it shares with other tasks may be half-changed after a
-/// panic; the future must not leave such state behind.
+/// Runs a future to its end or its panic. Data that it shares with other tasks may be half-changed
+/// after a panic; the future must not leave such state behind.
 ///
 /// # Errors
 /// The future panicked.
@@ -60,8 +60,8 @@ impl TaskFailed {
 
 /// The tasks that the process needs. Dropping them aborts them.
 ///
-/// The output of a task that must not end is [`Infallible`](std::convert::Infallible), so that it can only
-/// panic.
+/// The output of a task that must not end is [`Infallible`](std::convert::Infallible), so that it
+/// can only panic.
 #[derive(Debug, Default)]
 pub struct Tasks(JoinSet<Result<(), TaskFailed>>);
 
@@ -99,7 +99,8 @@ impl Tasks {
     }
 }
 
-/// Spawns tasks that the process needs while it runs. Unlike [`Tasks`], it does not abort them when it is dropped.
+/// Spawns tasks that the process needs while it runs. Unlike [`Tasks`], it does not abort them when
+/// it is dropped.
 #[derive(Debug, Clone)]
 pub struct Spawner {
     runtime: Handle,

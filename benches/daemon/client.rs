@@ -206,8 +206,8 @@ impl Admin {
         self.create_at_once(pods.into_iter()).await
     }
 
-    /// Creates nodes that are ready. A real API server taints new nodes as not ready, and takes their status only in
-    /// a request of its own.
+    /// Creates nodes that are ready. A real API server taints new nodes as not ready, and takes
+    /// their status only in a request of its own.
     async fn create_nodes(&self, nodes: Vec<Value>) -> anyhow::Result<()> {
         self.create_all(Api::<Node>::all, nodes.iter().cloned()).await?;
         let api = &Api::<Node>::all(self.0.clone());

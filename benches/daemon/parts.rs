@@ -54,8 +54,8 @@ pub(crate) const SETTLE: Duration = Duration::from_secs(3);
 /// Duration of the measurement; CPU time has a resolution of 10 ms.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// Measures from the start of the scheduler to the last of many bindings, and to the last of their events. It elects itself
-/// leader, as by default.
+/// Measures from the start of the scheduler to the last of many bindings, and to the last of their
+/// events. It elects itself leader, as by default.
 async fn throughput() -> anyhow::Result<Vec<Figure>> {
     let pods = cluster::pods("apps", PODS - OWNED);
     let objects = cluster::nodes(NODES).chain(cluster::replica_sets(OWNED)).chain(pods);
@@ -162,8 +162,8 @@ async fn idle() -> anyhow::Result<Vec<Figure>> {
     ])
 }
 
-/// Measures how long no pod is bound after the leader was killed, and after it was asked to end, and
-/// what a standby costs.
+/// Measures how long no pod is bound after the leader was killed, and after it was asked to end,
+/// and what a standby costs.
 async fn takeover() -> anyhow::Result<Vec<Figure>> {
     let sandbox = running_cluster(TAKEOVER_PODS)?;
     let admin = Admin::connect(&sandbox.kubeconfig).await?;

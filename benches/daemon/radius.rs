@@ -28,8 +28,8 @@ struct Run {
     milliseconds: f64,
 }
 
-/// Measures both without and with the failing pods, in `RADIUS_PAIRS` pairs of runs (1 without the variable).
-/// Every second pair begins with the failing pods. The figures are medians.
+/// Measures both without and with the failing pods, in `RADIUS_PAIRS` pairs of runs (1 without the
+/// variable). Every second pair begins with the failing pods. The figures are medians.
 pub(crate) async fn radius() -> anyhow::Result<Vec<Figure>> {
     let pairs: usize = match env::var("RADIUS_PAIRS") {
         Ok(text) => text.parse().context("RADIUS_PAIRS")?,

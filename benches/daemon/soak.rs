@@ -1,4 +1,5 @@
-//! A long run with churn: pods with labels of their own come, are bound and go, and memory has to stay flat.
+//! A long run with churn: pods with labels of their own come, are bound and go, and memory has to
+//! stay flat.
 
 use std::env;
 use std::path::{Path, PathBuf};

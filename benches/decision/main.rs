@@ -1,7 +1,7 @@
 //! The cost of one decision: `cargo bench --bench decision [-- NODES... SHAPES...]`.
 //!
-//! The default profile; nodes of ten kinds, 60 % full. A decision is everything from the queue to the
-//! emitted Binding. Each row is measured within one run: the set form, the one-node form, its
+//! The default profile; nodes of ten kinds, 60 % full. A decision is everything from the queue to
+//! the emitted Binding. Each row is measured within one run: the set form, the one-node form, its
 //! reference, and rankings.
 //!
 //! * `plain` has pods of eight templates without spread or affinity.

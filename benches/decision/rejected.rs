@@ -16,8 +16,8 @@ const ATTEMPTS: usize = 1_000;
 /// Number of attempts until the verdicts of the template are known.
 const WARM_UP: usize = 4;
 
-/// Prints the time of a failed attempt, from the queue to condition and event: while nothing changes, and after
-/// the change of one node.
+/// Prints the time of a failed attempt, from the queue to condition and event: while nothing
+/// changes, and after the change of one node.
 pub(crate) fn print(sizes: &[usize]) {
     println!("\n{:>8} {:>14} {:>14} {:>14}", "nodes", "unchanged", "one changed", "full pass");
     for nodes in sizes.iter().copied() {

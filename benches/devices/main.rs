@@ -1,11 +1,11 @@
-//! The cost of one decision for pods with claims of devices: `cargo bench --bench devices [-- NODES...
-//! SHAPES...]`.
+//! The cost of one decision for pods with claims of devices:
+//! `cargo bench --bench devices [-- NODES... SHAPES...]`.
 //!
-//! The default profile, nodes of ten kinds, 60 % full, each with a slice of eight devices, of which a share
-//! is allocated. A decision is everything from the queue to the first request: a Binding, or the write of
-//! an allocation. Then the allocation is carried out, the pod is bound and removed, and its claim deleted.
-//! So the devices of one node differ from the last decision. The shapes are those of [`Shape`]. Without
-//! names of shapes, the time to evaluate selectors follows.
+//! The default profile, nodes of ten kinds, 60 % full, each with a slice of eight devices, of which
+//! a share is allocated. A decision is everything from the queue to the first request: a Binding,
+//! or the write of an allocation. Then the allocation is carried out, the pod is bound and removed,
+//! and its claim deleted. So the devices of one node differ from the last decision. The shapes are
+//! those of [`Shape`]. Without names of shapes, the time to evaluate selectors follows.
 
 #[path = "../support/object.rs"]
 mod object;
@@ -132,8 +132,8 @@ fn decision(engine: &mut Engine, pod: Pod, claim: Option<&Value>, now: Time) -> 
     took
 }
 
-/// Carries out the allocation and the binding, then removes pod and claim. Returns the time to take in the
-/// allocated claim.
+/// Carries out the allocation and the binding, then removes pod and claim. Returns the time to take
+/// in the allocated claim.
 #[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 fn carry_out(engine: &mut Engine, pod: &Pod, mut claim: Option<Value>) -> Duration {
     let mut took = Duration::ZERO;

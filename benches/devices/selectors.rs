@@ -12,7 +12,8 @@ use crate::workload::DRIVER;
 /// Number of evaluations of each selector.
 const EVALUATIONS: u32 = 200_000;
 
-/// Prints the time of an evaluation, with the making of the view of a device, for each kind of selector.
+/// Prints the time of an evaluation, with the making of the view of a device, for each kind of
+/// selector.
 #[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 pub(crate) fn print() {
     let own = format!("device.attributes['{DRIVER}']");

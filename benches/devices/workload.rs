@@ -32,15 +32,15 @@ pub(crate) enum Wanted {
     Capacity,
     /// The first of three alternatives, of which no node has the first.
     FirstAvailable,
-    /// Eight devices on one board, where most nodes have only seven. The selector reads an attribute
-    /// that is different for each device, so no two nodes look alike, and it is different for each
-    /// claim.
+    /// Eight devices on one board, where most nodes have only seven. The selector reads an
+    /// attribute that is different for each device, so no two nodes look alike, and it is different
+    /// for each claim.
     Adversarial,
-    /// The same with a selector that calls a function of the text of the attribute, which would fail for
-    /// another type, so it is evaluated for each device.
+    /// The same with a selector that calls a function of the text of the attribute, which would
+    /// fail for another type, so it is evaluated for each device.
     AdversarialCall,
-    /// Eight devices on eight boards, each by a request of its own, where most nodes have seven boards. Only a search
-    /// through the permutations shows it, and no two nodes look alike.
+    /// Eight devices on eight boards, each by a request of its own, where most nodes have seven
+    /// boards. Only a search through the permutations shows it, and no two nodes look alike.
     Distinct,
     /// A device by a selector that costs almost as much as is allowed, for each device.
     Costly,

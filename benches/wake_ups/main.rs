@@ -1,8 +1,8 @@
 //! Work after events that may help many waiting pods: `cargo bench --bench wake_ups`.
 //!
-//! The workload deletes blockers one by one, 200 a second of virtual time, under 3,000 pods that six
-//! plugins reject. It runs with shared answers, with pods of different templates, and with every
-//! pod of a template tried for itself.
+//! The workload deletes blockers one by one, 200 a second of virtual time, under 3,000 pods that
+//! six plugins reject. It runs with shared answers, with pods of different templates, and with
+//! every pod of a template tried for itself.
 
 mod workload;
 

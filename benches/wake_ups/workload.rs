@@ -1,9 +1,9 @@
 //! Blockers deleted one by one under pods that six plugins reject: the shape of scheduler_perf's
 //! EventHandlingPodDelete, in virtual time.
 //!
-//! Every node holds ten pods of each of two groups of blockers. Together they take the room, the host
-//! ports, the attachable volumes, the spread and the affinity that the waiting pods need, and the claims
-//! that may be used by one pod at a time.
+//! Every node holds ten pods of each of two groups of blockers. Together they take the room, the
+//! host ports, the attachable volumes, the spread and the affinity that the waiting pods need, and
+//! the claims that may be used by one pod at a time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

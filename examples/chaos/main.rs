@@ -1,4 +1,5 @@
-//! Two replicas of the daemon with leader election, as real processes, under load and under trouble.
+//! Two replicas of the daemon with leader election, as real processes, under load and under
+//! trouble.
 //!
 //! ```text
 //! cargo run --release --example chaos -- --minutes 10
@@ -6,9 +7,9 @@
 //!
 //! With `--clusters N`: agents and schedulers over many clusters ([`clusters`]).
 //!
-//! The API server is the sandbox in this process, or kube-apiserver from the folder `KUBEBUILDER_ASSETS`.
-//! A watch of the pods checks after each change that no rule is broken. At the end all trouble ceases, and
-//! every pod has to be bound or to say why it is not.
+//! The API server is the sandbox in this process, or kube-apiserver from the folder
+//! `KUBEBUILDER_ASSETS`. A watch of the pods checks after each change that no rule is broken. At
+//! the end all trouble ceases, and every pod has to be bound or to say why it is not.
 
 mod api_server;
 mod clusters;
@@ -45,14 +46,14 @@ use self::replica::Replicas;
 use self::rules::Watcher;
 use self::trouble::Trouble;
 
-/// Time until every pod is bound or explained once the trouble has ceased. A watch that went silent is noticed
-/// when its next bookmark does not come.
+/// Time until every pod is bound or explained once the trouble has ceased. A watch that went silent
+/// is noticed when its next bookmark does not come.
 const SETTLING: Duration = Duration::from_secs(150);
 /// Maximum number of pods that an error names.
 const SHOWN: usize = 5;
 
-/// Kills, stops and cuts off replicas that schedule a changing load, and checks over the API that no pod is
-/// lost, bound twice, or overcommits a node. Exits with 1 if a rule is broken.
+/// Kills, stops and cuts off replicas that schedule a changing load, and checks over the API that
+/// no pod is lost, bound twice, or overcommits a node. Exits with 1 if a rule is broken.
 #[derive(Debug, Parser)]
 #[command(name = "chaos")]
 struct Args {

@@ -154,7 +154,8 @@ impl State {
     fn relist(&mut self, pods: &[Pod]) {
         let listed: Vec<_> = pods.iter().filter_map(|pod| pod.metadata.uid.clone()).collect();
         self.pods.retain(|uid, _| listed.contains(uid));
-        // Nodes are checked last: a pod further down the list may have ended before this one was bound.
+        // Nodes are checked last: a pod further down the list may have ended before this one was
+        // bound.
         let bound: Vec<String> = pods.iter().filter_map(|pod| self.take_in(pod)).collect();
         bound.iter().for_each(|node| self.check_node(node));
     }

@@ -1,8 +1,8 @@
-//! `make demo-clusters`: a management cluster, three member clusters with agents, and a scheduler over them. One
-//! member is cut off and comes back.
+//! `make demo-clusters`: a management cluster, three member clusters with agents, and a scheduler
+//! over them. One member is cut off and comes back.
 //!
-//! The API servers run in this process, each agent and the scheduler in a process of its own; they communicate over
-//! HTTPS. A member is cut off by stopping its agent with SIGSTOP.
+//! The API servers run in this process, each agent and the scheduler in a process of its own; they
+//! communicate over HTTPS. A member is cut off by stopping its agent with SIGSTOP.
 
 use std::fs::{self, File};
 use std::net::TcpListener;

@@ -8,8 +8,8 @@ use crate::cluster::Cluster;
 const NAMESPACE: &str = "batch";
 const POD: &str = "yearly-report";
 
-/// Returns condition and events of the unschedulable pod, one event of each text, and the number of nodes per reason
-/// of the last one.
+/// Returns condition and events of the unschedulable pod, one event of each text, and the number of
+/// nodes per reason of the last one.
 pub(crate) fn of(cluster: &Cluster) -> String {
     let (pod, events) = cluster.pod_with_events(NAMESPACE, POD);
     let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();

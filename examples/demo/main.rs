@@ -1,9 +1,9 @@
 //! `make demo`: a cluster in memory, the daemon connected to it, and pods that get their nodes.
 //!
 //! The API server runs in this process, `loadmaster run` in another; they communicate over HTTPS.
-//! The script decides on the actions. A terminal shows the nodes, and the cluster stays with a page of `loadmaster ui`
-//! until Ctrl-C. Any other output gets a line per decision, and the demo ends with its script. It leaves no files
-//! behind.
+//! The script decides on the actions. A terminal shows the nodes, and the cluster stays with a page
+//! of `loadmaster ui` until Ctrl-C. Any other output gets a line per decision, and the demo ends
+//! with its script. It leaves no files behind.
 
 mod claims;
 mod cluster;
@@ -56,7 +56,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Waits for Ctrl-C, SIGTERM or the end of the terminal. Dropping `demo` ends everything that it started.
+/// Waits for Ctrl-C, SIGTERM or the end of the terminal. Dropping `demo` ends everything that it
+/// started.
 async fn interrupted() -> io::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut hang_up = signal(SignalKind::hangup())?;

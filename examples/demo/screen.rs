@@ -78,7 +78,8 @@ impl Screen {
         self.draw(elapsed)
     }
 
-    /// Prints the summary: claims and their devices, the explanation of the pending pod, and counts.
+    /// Prints the summary: claims and their devices, the explanation of the pending pod, and
+    /// counts.
     pub(crate) fn close(
         &self,
         claims: &str,

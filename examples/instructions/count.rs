@@ -7,7 +7,8 @@ use anyhow::{Context, bail, ensure};
 
 use crate::budget::Count;
 
-/// Leaves out variants of functions of the C library that only some processors have, should callgrind offer them.
+/// Leaves out variants of functions of the C library that only some processors have, should
+/// callgrind offer them.
 const TUNABLES: &str = "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX2,-ERMS,-FSRM";
 
 /// Whether callgrind can be run.

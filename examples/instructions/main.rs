@@ -1,12 +1,13 @@
 //! The instructions of decisions, held to a budget: `make instructions`.
 //!
-//! The program runs itself under callgrind, which counts the instructions of each scenario, and compares the counts
-//! with `budget.txt`. `make instructions-budget` writes the file anew.
+//! The program runs itself under callgrind, which counts the instructions of each scenario, and
+//! compares the counts with `budget.txt`. `make instructions-budget` writes the file anew.
 //!
-//! Counts do not depend on the load or the clock of the machine. Callgrind shows each program the same model of
-//! processor, so that the C library chooses the same variants of its functions; the environment of the child
-//! is empty. What is left are the seeds of hash maps, which move the counts by less than 0.1 %, and the compiler:
-//! the budget names its version, and counts of another one are not held to it.
+//! Counts do not depend on the load or the clock of the machine. Callgrind shows each program the
+//! same model of processor, so that the C library chooses the same variants of its functions; the
+//! environment of the child is empty. What is left are the seeds of hash maps, which move the
+//! counts by less than 0.1 %, and the compiler: the budget names its version, and counts of another
+//! one are not held to it.
 
 mod budget;
 mod count;
@@ -25,7 +26,8 @@ use clap::Parser;
 
 use budget::Budget;
 
-/// Counts the instructions of decisions. Exits with 1 if a count is beyond its budget, with 2 if it cannot count.
+/// Counts the instructions of decisions. Exits with 1 if a count is beyond its budget, with 2 if it
+/// cannot count.
 #[derive(Parser)]
 #[command(name = "instructions")]
 struct Args {

@@ -34,8 +34,8 @@ fn end() {
     black_box(());
 }
 
-/// Runs the scenarios. Prints a line for each, in the order in which they are counted: the number of decisions and
-/// the name.
+/// Runs the scenarios. Prints a line for each, in the order in which they are counted: the number
+/// of decisions and the name.
 pub(crate) fn run() {
     basic();
     rejected();

@@ -12,16 +12,16 @@ use serde::Deserialize;
 use super::mutation::Mutation;
 use super::source::{Source, SourceFile};
 
-/// Maximum number of attempts to compile the copy. The compiler reports errors of types before errors of
-/// borrowing, and a crate only after those it depends on.
+/// Maximum number of attempts to compile the copy. The compiler reports errors of types before
+/// errors of borrowing, and a crate only after those it depends on.
 const MOST_ROUNDS: usize = 30;
 
 /// The crates with mutations. Their tests are compiled, too.
 const CRATES: [&str; 7] =
     ["api", "cluster", "framework", "structured", "plugins", "engine", "control"];
 
-/// The profile of the copy: a run is repeated thousands of times, so optimising its code pays. Dependencies keep
-/// their settings, except for those on the path of a run.
+/// The profile of the copy: a run is repeated thousands of times, so optimising its code pays.
+/// Dependencies keep their settings, except for those on the path of a run.
 const PROFILE: [&str; 5] = [
     "profile.dev.opt-level=2",
     "profile.dev.debug=false",
@@ -64,8 +64,8 @@ struct Span {
     is_primary: bool,
 }
 
-/// Writes and compiles the copy until it compiles, without the mutations on the lines of errors, which
-/// are added to `rejected`. Returns the fault simulation.
+/// Writes and compiles the copy until it compiles, without the mutations on the lines of errors,
+/// which are added to `rejected`. Returns the fault simulation.
 ///
 /// # Errors
 /// An error is not on the line of a mutation, nor in a function with mutations.
@@ -160,8 +160,9 @@ fn compile(
     Ok((programs, errors))
 }
 
-/// Returns the mutations that may have caused an error: those that begin or end on its line, or else
-/// those of the same function. Bugs that are planted by hand are meant to compile, so they come last.
+/// Returns the mutations that may have caused an error: those that begin or end on its line, or
+/// else those of the same function. Bugs that are planted by hand are meant to compile, so they
+/// come last.
 fn culprits(files: &[SourceFile], error: &Diagnostic, rejected: &[usize]) -> Vec<usize> {
     let primary = error.spans.iter().filter(|span| span.is_primary);
     let places = primary.filter_map(|span| {

@@ -4,10 +4,11 @@
 //! cargo run --example mutants -- --sample 100 --seeds 60 --tests
 //! ```
 //!
-//! All mutations are compiled into one program, and an environment variable switches them on. Mutations that
-//! do not compile are taken out. Each seed runs once without a mutation, and shows which ones it reaches. These are
-//! switched on in groups. If a rule of the simulation is violated, the halves of the group are tried, and so on, until single
-//! mutations violate it. The tests of its crate are run with those that remain.
+//! All mutations are compiled into one program, and an environment variable switches them on.
+//! Mutations that do not compile are taken out. Each seed runs once without a mutation, and shows
+//! which ones it reaches. These are switched on in groups. If a rule of the simulation is violated,
+//! the halves of the group are tried, and so on, until single mutations violate it. The tests of
+//! its crate are run with those that remain.
 
 mod bugs;
 mod build;
@@ -42,9 +43,9 @@ use self::verdicts::Verdicts;
 /// The decisions about mutations that are not found.
 const VERDICTS: &str = "examples/mutants/verdicts.toml";
 
-/// Plants bugs in queue, cache, world, binding, preemption, volume binding, devices, API dispatcher, reflector
-/// and leader election, and prints how many of them the fault simulation finds. An interrupted run goes on
-/// where it was, unless the source has changed.
+/// Plants bugs in queue, cache, world, binding, preemption, volume binding, devices, API
+/// dispatcher, reflector and leader election, and prints how many of them the fault simulation
+/// finds. An interrupted run goes on where it was, unless the source has changed.
 #[derive(Parser)]
 #[command(name = "mutants")]
 struct Args {
@@ -145,8 +146,9 @@ fn list(source: &Source, is_wanted: impl Fn(usize) -> bool) {
     }
 }
 
-/// Runs a seed with mutations that are switched on together. If a rule is violated, searches both halves of them. Returns what
-/// each of them showed; where all rules were kept, something may have changed because of another one.
+/// Runs a seed with mutations that are switched on together. If a rule is violated, searches both
+/// halves of them. Returns what each of them showed; where all rules were kept, something may have
+/// changed because of another one.
 ///
 /// # Errors
 /// The program cannot be started.
@@ -186,8 +188,8 @@ impl Run {
         self.end.is_some_and(|end| now() >= end)
     }
 
-    /// Folder for what is compiled: not that of the workspace, because cargo would take the crates of the copy for those
-    /// of the workspace.
+    /// Folder for what is compiled: not that of the workspace, because cargo would take the crates
+    /// of the copy for those of the workspace.
     fn target(&self) -> PathBuf {
         self.folder.join("target")
     }
@@ -235,8 +237,8 @@ impl Run {
         chosen
     }
 
-    /// Runs the seeds one after the other: without a mutation, and then with the mutations that the seed reaches and that
-    /// no seed before has found.
+    /// Runs the seeds one after the other: without a mutation, and then with the mutations that the
+    /// seed reaches and that no seed before has found.
     async fn try_all(&mut self, simulation: &Simulation, chosen: &[usize]) -> anyhow::Result<()> {
         let seeds = (self.args.first_seed..).take(self.args.seeds);
         let bar = bar(self.args.seeds, "seeds");

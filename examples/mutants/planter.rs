@@ -41,8 +41,8 @@ const QUESTIONS: [&str; 9] = [
 /// Maximum length of a quotation, in characters.
 const LONGEST_QUOTATION: usize = 60;
 
-/// Returns the mutations of a file, numbered from `first`. Constant functions, tests, patterns, macros
-/// and implementations of `Display` and `Debug` have none.
+/// Returns the mutations of a file, numbered from `first`. Constant functions, tests, patterns,
+/// macros and implementations of `Display` and `Debug` have none.
 ///
 /// # Errors
 /// The text is not Rust.
@@ -66,7 +66,8 @@ struct Planter<'a> {
 }
 
 impl Planter<'_> {
-    /// Adds a mutation: the texts that `insertions` returns for its switch, before and after `span`.
+    /// Adds a mutation: the texts that `insertions` returns for its switch, before and after
+    /// `span`.
     fn add(
         &mut self,
         span: Span,

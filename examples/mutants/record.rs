@@ -1,4 +1,5 @@
-//! What is known of the mutations of a source, in a file of JSON lines that outlives an interrupted run.
+//! What is known of the mutations of a source, in a file of JSON lines that outlives an interrupted
+//! run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -55,8 +56,8 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Opens the results of this source. Drops the results of another source, except for the mutations
-    /// that did not compile.
+    /// Opens the results of this source. Drops the results of another source, except for the
+    /// mutations that did not compile.
     ///
     /// # Errors
     /// The file cannot be read or written.

@@ -140,7 +140,8 @@ impl Report<'_> {
         row
     }
 
-    /// Writes the tables of the bugs that were planted by hand: for each part of the scheduler, and for each bug.
+    /// Writes the tables of the bugs that were planted by hand: for each part of the scheduler, and
+    /// for each bug.
     fn write_bugs(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,

@@ -34,8 +34,8 @@ const BUGS: &str = "examples/mutants/bugs.toml";
 /// The part of the scheduler that files with such bugs only belong to.
 const ELSEWHERE: &str = "elsewhere";
 
-/// The function that mutations ask, for the end of each `lib.rs`. Without the variable that switches some
-/// on, it writes the numbers of the mutations that the program reaches into a file.
+/// The function that mutations ask, for the end of each `lib.rs`. Without the variable that
+/// switches some on, it writes the numbers of the mutations that the program reaches into a file.
 const SWITCH: &str = r#"
 #[doc(hidden)]
 #[inline]
@@ -64,8 +64,8 @@ pub(crate) fn mutant(number: usize) -> bool {
 }
 "#;
 
-/// The library of the root package in the copy: what the simulation uses of it. All of it takes minutes to
-/// compile.
+/// The library of the root package in the copy: what the simulation uses of it. All of it takes
+/// minutes to compile.
 const LIBRARY: &str = "//! The parts of the daemon that the simulation runs.\n
 pub mod config;\npub mod wire;\n";
 
@@ -98,8 +98,8 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Reads the workspace and finds its mutations: the random ones, or with `by_hand` those that are planted by hand. They
-    /// could not all be compiled into one program.
+    /// Reads the workspace and finds its mutations: the random ones, or with `by_hand` those that
+    /// are planted by hand. They could not all be compiled into one program.
     ///
     /// # Errors
     /// A file cannot be read or parsed, or a bug is not in its file.
@@ -174,8 +174,8 @@ impl Source {
         keys
     }
 
-    /// Writes the workspace with all mutations but the `rejected` ones into `folder`. Files that are
-    /// right already keep their time, so that cargo compiles no more than it must.
+    /// Writes the workspace with all mutations but the `rejected` ones into `folder`. Files that
+    /// are right already keep their time, so that cargo compiles no more than it must.
     ///
     /// # Errors
     /// A file cannot be written.

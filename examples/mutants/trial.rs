@@ -9,8 +9,8 @@ use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 
-/// Maximum processor time of a seed, in seconds: a mutation may cause an endless loop. Without one, a seed takes
-/// a few seconds.
+/// Maximum processor time of a seed, in seconds: a mutation may cause an endless loop. Without one,
+/// a seed takes a few seconds.
 const MOST_CPU: u32 = 40;
 /// Maximum processor time of the tests of a crate, in seconds.
 const MOST_CPU_OF_TESTS: u32 = 600;

@@ -1,5 +1,5 @@
-//! Draws the plots of docs/benchmarks.md from the lines that `examples/scale` and `examples/supercluster` print:
-//! `make plots`.
+//! Draws the plots of docs/benchmarks.md from the lines that `examples/scale` and
+//! `examples/supercluster` print: `make plots`.
 
 mod clusters;
 
@@ -28,7 +28,8 @@ const COLOURS: [RGBColor; 7] = [
 #[derive(Parser)]
 #[command(name = "plots")]
 struct Args {
-    /// Lines of `examples/scale`. Of several lines with equal shape and number of nodes the last counts
+    /// Lines of `examples/scale`. Of several lines with equal shape and number of nodes the last
+    /// counts
     #[arg(default_value = "docs/scale.jsonl")]
     lines: PathBuf,
     /// Lines of `examples/supercluster --curve`
@@ -112,12 +113,13 @@ fn read<T: DeserializeOwned>(text: &str) -> anyhow::Result<Vec<T>> {
     Ok(lines)
 }
 
-/// kube-scheduler 1.36 on the machine of our own figures, beside its own API server: milliseconds for a plain
-/// pod; see docs/benchmarks.md. At 20,000 nodes it samples 5 % of them.
+/// kube-scheduler 1.36 on the machine of our own figures, beside its own API server: milliseconds
+/// for a plain pod; see docs/benchmarks.md. At 20,000 nodes it samples 5 % of them.
 const KUBE_SCHEDULER_MS: [(f64, f64); 2] = [(1_000.0, 3.0), (20_000.0, 6.5)];
 /// Pods per second of kube-scheduler 1.36 on that machine, for 20,000 pods.
 const KUBE_SCHEDULER: [(f64, f64); 1] = [(5_000.0, 260.0)];
-/// Published by the project dist-scheduler: kube-scheduler 1.32, which samples, on 32 cores with kwok nodes.
+/// Published by the project dist-scheduler: kube-scheduler 1.32, which samples, on 32 cores with
+/// kwok nodes.
 const KUBE_SCHEDULER_PUBLISHED: [(f64, f64); 1] = [(100_000.0, 258.0)];
 /// Published by the project dist-scheduler: 289 replicas on 8,670 cores.
 const DIST_SCHEDULER: [(f64, f64); 1] = [(1_000_000.0, 14_000.0)];

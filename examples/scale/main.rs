@@ -4,8 +4,9 @@
 //! cargo run --release --example scale -- --nodes 100000 --pods 100000 --templates 200 --shape mixed
 //! ```
 //!
-//! Requests of the engine are answered at once, and the watch shows each bind before the next decision.
-//! With `--placements` the run is written to a file, so that another program can check it.
+//! Requests of the engine are answered at once, and the watch shows each bind before the next
+//! decision. With `--placements` the run is written to a file, so that another program can check
+//! it.
 
 mod cluster;
 mod record;
@@ -50,7 +51,8 @@ struct Args {
     /// Let one pod in a hundred preempt others
     #[arg(long)]
     preempt: bool,
-    /// Number of threads that look at all nodes for the first pod of a template, but no more than there are cores
+    /// Number of threads that look at all nodes for the first pod of a template, but no more than
+    /// there are cores
     #[arg(long, value_name = "N", default_value_t = 16)]
     parallelism: i32,
     /// Look at every node in every attempt

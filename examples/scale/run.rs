@@ -247,8 +247,8 @@ impl Run {
         self.apply(Change::Pod(Box::new(pod)));
     }
 
-    /// Deletes any placed pod but those that fill scarce nodes, and creates another of its template. Sometimes
-    /// moves the cordon.
+    /// Deletes any placed pod but those that fill scarce nodes, and creates another of its
+    /// template. Sometimes moves the cordon.
     fn replace_a_pod(&mut self) -> anyhow::Result<()> {
         let Some(pod) = self.rng.choice(self.placed.iter().copied()) else { return Ok(()) };
         let template = self.template_of(pod);

@@ -9,8 +9,9 @@ use crate::{Args, ShapeName, load};
 
 /// Pods per second.
 const LOADS: [f64; 7] = [100.0, 200.0, 400.0, 800.0, 1_200.0, 1_600.0, 2_400.0];
-/// The load from which on a run has the number of pods that is asked for. A run with a lower load has more, because fewer of
-/// them meet a conflict: with 40 conflicts a share is off by 16 % by chance.
+/// The load from which on a run has the number of pods that is asked for. A run with a lower load
+/// has more, because fewer of them meet a conflict: with 40 conflicts a share is off by 16 % by
+/// chance.
 const ENOUGH_AT: f64 = 1_600.0;
 /// The load at which H is fitted.
 const FITTED_AT: f64 = 400.0;
@@ -32,8 +33,9 @@ impl Point {
     }
 }
 
-/// Runs several loads with 1 and 3 schedulers and 1 to 3 commit candidates, and prints the share of decisions that
-/// failed beside the formula: `p1 = 1 - exp(-m / H)` with H fitted at one load and one scheduler, and `pK = p1^K`.
+/// Runs several loads with 1 and 3 schedulers and 1 to 3 commit candidates, and prints the share of
+/// decisions that failed beside the formula: `p1 = 1 - exp(-m / H)` with H fitted at one load and
+/// one scheduler, and `pK = p1^K`.
 pub(crate) fn conflicts(args: &Args) -> anyhow::Result<()> {
     let run = |load: f64, schedulers, candidates| {
         let pods = args.pods.saturating_mul((ENOUGH_AT / load).ceil().max(1.0) as u32);

@@ -20,7 +20,8 @@ pub(crate) struct Run {
     report: Report,
     /// Number of pods whose placement is written.
     placed: usize,
-    /// Seconds of real time without the creation of clusters, and of pods that are there from the beginning.
+    /// Seconds of real time without the creation of clusters, and of pods that are there from the
+    /// beginning.
     run_s: f64,
     /// Bound pods per second of real time.
     pods_per_real_s: f64,
@@ -34,7 +35,8 @@ pub(crate) struct Run {
 struct CostSeconds {
     schedulers: f64,
     agents: f64,
-    /// The API servers, and the reading of their answers and watches; or the wait for the threads that do it.
+    /// The API servers, and the reading of their answers and watches; or the wait for the threads
+    /// that do it.
     servers: f64,
 }
 

@@ -5,9 +5,10 @@
 //!     --schedulers 1 --candidates 3 --strategy random
 //! ```
 //!
-//! Schedulers and agents are those of the program, with the default profile; network and API servers are models with
-//! modelled latencies. `--curve` runs several loads and prints the conflicts beside the formula. With `--https`, every
-//! role is a process of the binary and the API servers are sandboxes: build the binary first, with the same profile.
+//! Schedulers and agents are those of the program, with the default profile; network and API
+//! servers are models with modelled latencies. `--curve` runs several loads and prints the
+//! conflicts beside the formula. With `--https`, every role is a process of the binary and the API
+//! servers are sandboxes: build the binary first, with the same profile.
 
 mod curve;
 mod https;
@@ -61,14 +62,15 @@ struct Args {
     /// Which pods and nodes there are
     #[arg(long, value_enum, default_value_t = ShapeName::Mixed)]
     shape: ShapeName,
-    /// Maximum number of pods that run at a time; the oldest ends when there are more. 0 for no limit; 30 % of the
-    /// nodes for the shape exclusive
+    /// Maximum number of pods that run at a time; the oldest ends when there are more. 0 for no
+    /// limit; 30 % of the nodes for the shape exclusive
     #[arg(long, value_name = "R")]
     live: Option<u32>,
     /// One way between scheduler and agent, in milliseconds on average
     #[arg(long, value_name = "MS", default_value_t = 2.0)]
     latency_ms: f64,
-    /// With the strategy best: points by which the node chosen at the commit may be worse than the next candidate
+    /// With the strategy best: points by which the node chosen at the commit may be worse than the
+    /// next candidate
     #[arg(long, value_name = "POINTS", default_value_t = 0.0)]
     tolerance: f64,
     /// The regret of one pod in so many is measured; 0 for none
@@ -77,22 +79,25 @@ struct Args {
     /// Seed
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
-    /// Run several loads with 1 and 3 schedulers and 1 to 3 candidates, and print a table beside the formula. Loads below
-    /// 1,600 pods/s have more pods, in proportion, so that as many of them meet a conflict
+    /// Run several loads with 1 and 3 schedulers and 1 to 3 candidates, and print a table beside
+    /// the formula. Loads below 1,600 pods/s have more pods, in proportion, so that as many of them
+    /// meet a conflict
     #[arg(long)]
     curve: bool,
     /// Run several strategies and shares, and print a table of regrets and conflicts
     #[arg(long)]
     quality: bool,
-    /// Run the roles of the binary over HTTPS on loopback, with the API servers of all clusters in this process, in
-    /// real time. --shape, --live, --latency-ms, --tolerance and --measure-every do not apply. regret_mean is null: the best
-    /// node at the time of a decision is known to no process, and to ask all agents for it would be the load that is measured
+    /// Run the roles of the binary over HTTPS on loopback, with the API servers of all clusters in
+    /// this process, in real time. --shape, --live, --latency-ms, --tolerance and --measure-every
+    /// do not apply. regret_mean is null: the best node at the time of a decision is known to no
+    /// process, and to ask all agents for it would be the load that is measured
     #[arg(long, conflicts_with_all = ["curve", "quality", "shape", "live", "latency_ms", "tolerance", "measure_every"])]
     https: bool,
     /// What the API servers of a run in this process are
     #[arg(long, value_enum, default_value_t = ServersName::Model, conflicts_with_all = ["https", "curve", "quality"])]
     servers: ServersName,
-    /// With --servers sandbox: number of threads, one for the roles and the others for API servers. It does not change what is decided
+    /// With --servers sandbox: number of threads, one for the roles and the others for API servers.
+    /// It does not change what is decided
     #[arg(long, value_name = "T", default_value_t = 1, conflicts_with_all = ["https", "curve", "quality"], value_parser = clap::value_parser!(u32).range(1..))]
     threads: u32,
     /// Write the points of --curve or --quality to this file, one line of JSON each

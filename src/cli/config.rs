@@ -75,8 +75,9 @@ enum Action {
         #[command(flatten)]
         gates: GateArgs,
     },
-    /// Shows what is in effect with a configuration and the flags of the daemon: the rate of requests,
-    /// leader election, and the plugins of each extension point, with order, weights and arguments
+    /// Shows what is in effect with a configuration and the flags of the daemon: the rate of
+    /// requests, leader election, and the plugins of each extension point, with order, weights and
+    /// arguments
     Show {
         /// File with the configuration, `-` for standard input; replaces `--config`
         file: Option<PathBuf>,

@@ -1,4 +1,5 @@
-//! The common part of the commands of dry runs, `simulate` and `whatif`: options, settings and output.
+//! The common part of the commands of dry runs, `simulate` and `whatif`: options, settings and
+//! output.
 
 use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
@@ -207,7 +208,8 @@ pub(super) fn warn(warnings: &[String]) {
     }
 }
 
-/// Writes JSON to standard output, not by way of a text of the same size. A closed pipe is not an error.
+/// Writes JSON to standard output, not by way of a text of the same size. A closed pipe is not an
+/// error.
 pub(super) fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
     let written = serde_json::to_writer_pretty(&mut out, value).map_err(io::Error::from);

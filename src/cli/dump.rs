@@ -19,10 +19,10 @@ use crate::wire::Origin;
 
 /// Writes what simulate, whatif, explain and ui read of a cluster to a file
 ///
-/// Lists nodes, pods, workloads, claims, volumes, devices, quotas and the other kinds that these commands read, in
-/// pages. Kinds that the cluster does not have, or that the caller may not list, are named and left out. Secrets and
-/// ConfigMaps are never read; environments, arguments, probes, parameters of drivers and annotations other than those of
-/// Kubernetes are not written.
+/// Lists nodes, pods, workloads, claims, volumes, devices, quotas and the other kinds that these
+/// commands read, in pages. Kinds that the cluster does not have, or that the caller may not list,
+/// are named and left out. Secrets and ConfigMaps are never read; environments, arguments, probes,
+/// parameters of drivers and annotations other than those of Kubernetes are not written.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -32,8 +32,8 @@ pub(super) struct Args {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// Gives names, namespaces, labels and images others, the same ones everywhere in the dump, and leaves out addresses.
-    /// Resource names, drivers, sizes and scheduler names stay
+    /// Gives names, namespaces, labels and images others, the same ones everywhere in the dump, and
+    /// leaves out addresses. Resource names, drivers, sizes and scheduler names stay
     #[arg(long)]
     anonymize: bool,
 }

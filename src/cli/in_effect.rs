@@ -42,8 +42,8 @@ fn load(path: &Path, gates: &Gates) -> anyhow::Result<Loaded> {
     Ok(loaded)
 }
 
-/// Adds a line to an error about a file that is not a configuration of this version: where the configuration is, or what to
-/// convert.
+/// Adds a line to an error about a file that is not a configuration of this version: where the
+/// configuration is, or what to convert.
 pub(super) fn with_hint(error: ConfigError, text: &str) -> anyhow::Error {
     let hint = match &error {
         ConfigError::Decode(DecodeError::UnknownKind { kind, version }) => {

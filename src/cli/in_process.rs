@@ -1,4 +1,5 @@
-//! The roles that a sandbox runs in its own process: daemons without endpoints; only agents have them.
+//! The roles that a sandbox runs in its own process: daemons without endpoints; only agents have
+//! them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -62,8 +63,8 @@ pub(super) async fn schedule(
     runtime::run_scheduler(parts.setup(channel()), observer, &stop).await
 }
 
-/// Runs the agent of the cluster of this kubeconfig until `stop`. It authenticates and authorizes callers at that
-/// cluster.
+/// Runs the agent of the cluster of this kubeconfig until `stop`. It authenticates and authorizes
+/// callers at that cluster.
 ///
 /// # Errors
 /// The API of the kubeconfig cannot be used, or the listener failed.
@@ -86,8 +87,8 @@ pub(super) async fn agent(
     Ok(served?)
 }
 
-/// Schedules over the clusters of a file until `stop`, and answers questions about pods. It authenticates and
-/// authorizes callers at the cluster of this kubeconfig.
+/// Schedules over the clusters of a file until `stop`, and answers questions about pods. It
+/// authenticates and authorizes callers at the cluster of this kubeconfig.
 ///
 /// # Errors
 /// The API of the kubeconfig or an agent cannot be used, or the listener failed.

@@ -1,7 +1,8 @@
 //! The command line.
 //!
 //! Exit codes: 0 on success, also if pods stay pending; 1 for invalid input, and for an invalid
-//! command line of the daemon, as in kube-scheduler; 2 for an invalid command line of another command.
+//! command line of the daemon, as in kube-scheduler; 2 for an invalid command line of another
+//! command.
 
 mod config;
 mod dry_runs;
@@ -60,7 +61,8 @@ struct Cli {
 enum Command {
     /// Schedules the pods of a cluster
     Run(Box<Flags>),
-    /// Serves samples of the nodes of this cluster and commits to them, for a scheduler over many clusters
+    /// Serves samples of the nodes of this cluster and commits to them, for a scheduler over many
+    /// clusters
     Agent(Box<Flags>),
     #[cfg(feature = "sandbox")]
     Sandbox(sandbox::Args),

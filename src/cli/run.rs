@@ -1,4 +1,5 @@
-//! `loadmaster run`: schedules the pods of a cluster, or over many clusters. `loadmaster agent`: the agent of one.
+//! `loadmaster run`: schedules the pods of a cluster, or over many clusters. `loadmaster agent`:
+//! the agent of one.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -221,7 +222,8 @@ struct Running<'a> {
 }
 
 impl<'a> Running<'a> {
-    /// Prepares a role. It runs when its outcome is awaited. `setup` and `observer` are what all roles share.
+    /// Prepares a role. It runs when its outcome is awaited. `setup` and `observer` are what all
+    /// roles share.
     fn new(
         role: Role,
         setup: Setup<Infallible>,
@@ -443,7 +445,8 @@ fn start_traces(
     Ok(traces::start(tracing, &runtime::identity()?, metrics.clone())?)
 }
 
-/// Returns what answers questions about decisions. Its engines have plugins of their own and ask no extender.
+/// Returns what answers questions about decisions. Its engines have plugins of their own and ask no
+/// extender.
 fn explainer(config: &Configuration, registry: &Registry, adaptive_sampling: bool) -> Explainer {
     let note = config.extenders_not_asked();
     let (config, registry) = (config.clone(), registry.clone());

@@ -50,9 +50,9 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE", default_value = "sandbox.kubeconfig")]
     write_kubeconfig: PathBuf,
 
-    /// Folder for the authorities of client certificates and front proxies with their keys, and for the
-    /// certificate of a front proxy: `ca.crt`, `ca.key`, `front-proxy-ca.crt` and so on, as kubeadm
-    /// names them
+    /// Folder for the authorities of client certificates and front proxies with their keys, and for
+    /// the certificate of a front proxy: `ca.crt`, `ca.key`, `front-proxy-ca.crt` and so on, as
+    /// kubeadm names them
     #[arg(long, value_name = "FOLDER")]
     write_pki: Option<PathBuf>,
 
@@ -61,8 +61,8 @@ pub(super) struct Args {
     #[arg(long)]
     no_scheduler: bool,
 
-    /// KubeSchedulerConfiguration of the scheduler of this process. Without it, `default-scheduler` and `loadmaster` have
-    /// the default plugins. Leader election is left out
+    /// KubeSchedulerConfiguration of the scheduler of this process. Without it, `default-scheduler`
+    /// and `loadmaster` have the default plugins. Leader election is left out
     #[arg(long, value_name = "FILE", conflicts_with_all = ["no_scheduler", "clusters"])]
     config: Option<PathBuf>,
 
@@ -72,10 +72,11 @@ pub(super) struct Args {
 
     /// Publishes devices of every node, with the DeviceClasses `gpu`, `gpu-half` and `nic`
     ///
-    /// The annotation `sandbox.loadmaster.dev/devices` of a node names other devices, or `gpu=0` for none.
-    /// A GPU can be divided in halves: `gpu-half` is half of its memory. GPUs and network cards are spread over
-    /// the PCIe roots of the node (attribute `resource.kubernetes.io/pcieRoot`), one root for each network
-    /// card. `sandbox.loadmaster.dev/gpu` is the class `gpu` as an extended resource.
+    /// The annotation `sandbox.loadmaster.dev/devices` of a node names other devices, or `gpu=0`
+    /// for none. A GPU can be divided in halves: `gpu-half` is half of its memory. GPUs and network
+    /// cards are spread over the PCIe roots of the node (attribute
+    /// `resource.kubernetes.io/pcieRoot`), one root for each network card.
+    /// `sandbox.loadmaster.dev/gpu` is the class `gpu` as an extended resource.
     #[arg(long, value_name = "gpu=N,nic=N")]
     devices: Option<Devices>,
 
@@ -84,20 +85,21 @@ pub(super) struct Args {
     /// Shares of requests: `lost-answers=0.01` (carried out, never answered), `conflicts`,
     /// `throttling`, `errors`, `webhooks-down` (as if a fail-closed admission webhook could not be
     /// called); of connections: `refused-connections`; of watches per second: `dropped-watches`,
-    /// `stalled-watches`. Times: `latency=5ms..50ms`, `compaction=30s`. To limit faults to some requests:
-    /// `only-methods=POST,PATCH`, `only-path=/binding,/leases`. At run time, GET and PUT
+    /// `stalled-watches`. Times: `latency=5ms..50ms`, `compaction=30s`. To limit faults to some
+    /// requests: `only-methods=POST,PATCH`, `only-path=/binding,/leases`. At run time, GET and PUT
     /// /sandbox/faults read and replace them.
     #[arg(long = "fault", value_name = "NAME=VALUE")]
     faults: Vec<String>,
 
-    /// Runs so many member clusters with agents, and one more for management, whose pods of the scheduler
-    /// `supercluster` are placed in the members. Nodes of --filename are in each member, namespaces in all
-    /// clusters, other objects in the management cluster. Without nodes each member has three
+    /// Runs so many member clusters with agents, and one more for management, whose pods of the
+    /// scheduler `supercluster` are placed in the members. Nodes of --filename are in each member,
+    /// namespaces in all clusters, other objects in the management cluster. Without nodes each
+    /// member has three
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=16))]
     clusters: Option<u8>,
 
-    /// Folder for the kubeconfigs, tokens and certificates of --clusters, and for `clusters.yaml`, the file of
-    /// `loadmaster run --clusters`
+    /// Folder for the kubeconfigs, tokens and certificates of --clusters, and for `clusters.yaml`,
+    /// the file of `loadmaster run --clusters`
     #[arg(long, value_name = "FOLDER", default_value = "sandbox-clusters")]
     write_clusters: PathBuf,
 
@@ -146,8 +148,8 @@ pub(super) fn run(
     })
 }
 
-/// Returns the number of threads that serve requests: half of the cores. Clients need the others, and requests
-/// wait for one another at the store, so more threads mostly wake each other.
+/// Returns the number of threads that serve requests: half of the cores. Clients need the others,
+/// and requests wait for one another at the store, so more threads mostly wake each other.
 fn io_threads() -> usize {
     available_parallelism().map_or(1, |cores| cores.get().div_ceil(2))
 }

@@ -67,7 +67,8 @@ impl UsageError {
     }
 }
 
-/// Returns the error of an argument that is not a flag of the daemon, and whether it looks like one.
+/// Returns the error of an argument that is not a flag of the daemon, and whether it looks like
+/// one.
 fn unknown(argument: &str, command: &str) -> (String, bool) {
     if argument.starts_with("--") {
         return (format!("unknown flag: {}", flag(argument)), true);

@@ -24,26 +24,29 @@ use crate::wire::{self, Object, Origin, ReadObjects};
 
 /// Says what a change of a cluster does to its pods
 ///
-/// Asks the running scheduler, in the ways of `loadmaster explain`, or with --dump works on a dump without a server.
-/// The cluster is scheduled as it is and with the change, and the two are compared: pods that move, pods that get or
-/// lose a node because of the change, evicted and lost pods, and the utilisation. Nothing changes in the cluster.
+/// Asks the running scheduler, in the ways of `loadmaster explain`, or with --dump works on a dump
+/// without a server. The cluster is scheduled as it is and with the change, and the two are
+/// compared: pods that move, pods that get or lose a node because of the change, evicted and lost
+/// pods, and the utilisation. Nothing changes in the cluster.
 ///
-/// Files with changes have Kubernetes manifests, which are added or replace the object of the same kind and name, a
-/// KubeSchedulerConfiguration for the run with the change, and documents of this form, in which every list is optional:
+/// Files with changes have Kubernetes manifests, which are added or replace the object of the same
+/// kind and name, a KubeSchedulerConfiguration for the run with the change, and documents of this
+/// form, in which every list is optional:
 ///
-/// {apiVersion: whatif.loadmaster.io/v1, kind: Changes, drain: [node-1], cordon: [node-2], uncordon: [node-3],
-/// removeNodes: [node-4], addNodes: [{like: node-1, count: 3}], upgrade: [{nodeSelector: {pool: a}}], scale: [{kind:
-/// Deployment, namespace: shop, name: web, replicas: 5}], taint: [{nodeSelector: {pool: gpu}, taint:
-/// "team=ml:NoSchedule"}], untaint: [{nodes: [node-5], taint: spot}], label: [{nodes: [node-6], labels: {disk: ssd}}],
-/// priority: [{kind: Pod, name: a, value: 1000}]}
+/// {apiVersion: whatif.loadmaster.io/v1, kind: Changes, drain: [node-1], cordon: [node-2],
+/// uncordon: [node-3], removeNodes: [node-4], addNodes: [{like: node-1, count: 3}], upgrade:
+/// [{nodeSelector: {pool: a}}], scale: [{kind: Deployment, namespace: shop, name: web, replicas:
+/// 5}], taint: [{nodeSelector: {pool: gpu}, taint: "team=ml:NoSchedule"}], untaint: [{nodes:
+/// [node-5], taint: spot}], label: [{nodes: [node-6], labels: {disk: ssd}}], priority: [{kind: Pod,
+/// name: a, value: 1000}]}
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Files or folders with the change, `-` for standard input; can be repeated
     #[arg(short, long, value_name = "CHANGES", num_args = 1.., required_unless_present = "config_after")]
     filename: Vec<PathBuf>,
 
-    /// What happens to unknown fields, fields given twice, and unknown kinds or versions of the dump; in a change
-    /// they are errors, unless ignored
+    /// What happens to unknown fields, fields given twice, and unknown kinds or versions of the
+    /// dump; in a change they are errors, unless ignored
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Validate::Warn,
         num_args = 0..=1, require_equals = true, default_missing_value = "strict")]
     validate: Validate,
@@ -56,18 +59,20 @@ pub(super) struct Args {
     #[arg(long)]
     all: bool,
 
-    /// Exits with 1 if the change leaves a pod without a node that is new or has one without the change: it pends,
-    /// is evicted, or lost; or if the change has a workload whose pods cannot be made
+    /// Exits with 1 if the change leaves a pod without a node that is new or has one without the
+    /// change: it pends, is evicted, or lost; or if the change has a workload whose pods cannot be
+    /// made
     #[arg(long)]
     fail_if_pending: bool,
 
-    /// Writes a picture to this file: the nodes without and with the change, coloured by what is requested of them
+    /// Writes a picture to this file: the nodes without and with the change, coloured by what is
+    /// requested of them
     #[cfg(feature = "simulator")]
     #[arg(long, value_name = "SVG")]
     plot: Option<PathBuf>,
 
-    /// Schedules only pods of this scheduler name instead of all pending pods; can be repeated; for --dump and
-    /// --read-cluster
+    /// Schedules only pods of this scheduler name instead of all pending pods; can be repeated; for
+    /// --dump and --read-cluster
     #[arg(long, value_name = "NAME", requires = "here")]
     scheduler_name: Vec<String>,
 
@@ -108,8 +113,8 @@ fn plot(_path: &Path, _nodes: &Sides<Vec<NodeUsage>>) -> anyhow::Result<()> {
 /// Runs the command with these plugins.
 ///
 /// # Errors
-/// The dump, the change or a configuration cannot be used, the scheduler does not answer, or the answer cannot be
-/// written.
+/// The dump, the change or a configuration cannot be used, the scheduler does not answer, or the
+/// answer cannot be written.
 pub(super) fn run(args: &Args, registry: Registry) -> anyhow::Result<ExitCode> {
     let stdin = Path::new("-");
     if args.filename.iter().chain(&args.source.dump).filter(|path| *path == stdin).count() > 1 {

@@ -59,7 +59,8 @@ impl Configuration {
         document
     }
 
-    /// Returns a note that names the extenders, for an answer that does not call them; `None` without extenders.
+    /// Returns a note that names the extenders, for an answer that does not call them; `None`
+    /// without extenders.
     pub fn extenders_not_asked(&self) -> Option<String> {
         let names = self.extenders.iter().map(|extender| without_user(extender.url_prefix.clone()));
         let names: Vec<_> = names.collect();

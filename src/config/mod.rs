@@ -79,9 +79,9 @@ impl Loaded {
         Self { written, config }
     }
 
-    /// Returns the configuration in effect in Loadmaster. kube-scheduler limits its requests also where
-    /// the configuration has no `clientConnection.qps`; Loadmaster does not, which a negative number
-    /// stands for in both.
+    /// Returns the configuration in effect in Loadmaster. kube-scheduler limits its requests also
+    /// where the configuration has no `clientConnection.qps`; Loadmaster does not, which a negative
+    /// number stands for in both.
     pub fn in_effect(self) -> Configuration {
         let Self { written, mut config } = self;
         if written.client_connection.qps == Float(0.0) {

@@ -26,8 +26,8 @@ const REFERENCES: [&str; 6] = ["file", "path", "name", "namespace", "ref", "seco
 /// The start of a PEM block, as text and in base64.
 const PEM: [&str; 2] = ["-----BEGIN", "LS0tLS1CRUdJTi"];
 
-/// Replaces secrets: the values of fields that are named like secrets, key material in PEM, and user and
-/// password in URLs.
+/// Replaces secrets: the values of fields that are named like secrets, key material in PEM, and
+/// user and password in URLs.
 pub fn redacted(value: Value) -> Value {
     match value {
         Value::Object(fields) => {

@@ -8,9 +8,9 @@ use super::configuration::Configuration;
 use super::v1::KubeSchedulerConfiguration;
 
 impl Configuration {
-    /// Returns a warning for each entry of `pluginConfig` whose plugin does not exist, or is not enabled in
-    /// its profile. kube-scheduler ignores such entries silently. `profiles` are the profiles of this
-    /// configuration.
+    /// Returns a warning for each entry of `pluginConfig` whose plugin does not exist, or is not
+    /// enabled in its profile. kube-scheduler ignores such entries silently. `profiles` are the
+    /// profiles of this configuration.
     pub fn unused_plugin_config(&self, profiles: &Profiles, registry: &Registry) -> Vec<String> {
         let mut warnings = Vec::new();
         for (place, profile) in self.profiles.iter().enumerate() {
@@ -34,7 +34,8 @@ impl Configuration {
 }
 
 impl KubeSchedulerConfiguration {
-    /// Returns a warning for each plugin whose weight is written as 0, which counts as a weight that is not given.
+    /// Returns a warning for each plugin whose weight is written as 0, which counts as a weight
+    /// that is not given.
     pub fn zero_weights(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         for (place, profile) in self.profiles.iter().enumerate() {

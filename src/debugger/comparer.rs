@@ -12,8 +12,8 @@ use crate::api_client::{ApiClient, no_response, read_body};
 use crate::scheduling_loop::{EventSender, Snapshot};
 use crate::wire::status_error;
 
-/// Time between two comparisons. The cache is a little behind the API server, so only a difference that
-/// both comparisons find counts.
+/// Time between two comparisons. The cache is a little behind the API server, so only a difference
+/// that both comparisons find counts.
 const PAUSE: Duration = Duration::from_secs(5);
 /// Number of objects per request.
 const PAGE: u32 = 500;

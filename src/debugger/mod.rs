@@ -1,7 +1,8 @@
-//! The cache debugger: it compares the cache with the API server and writes both cache and queue to the
-//! log.
+//! The cache debugger: it compares the cache with the API server and writes both cache and queue to
+//! the log.
 //!
-//! SIGUSR2 asks for both. A comparison also runs every hour, so that an alert can tell of a mismatch.
+//! SIGUSR2 asks for both. A comparison also runs every hour, so that an alert can tell of a
+//! mismatch.
 
 mod comparer;
 mod dumper;
@@ -31,8 +32,8 @@ pub struct CacheDebugger {
 }
 
 impl CacheDebugger {
-    /// Creates a debugger of the cache of this scheduling loop, which is responsible for the pods with
-    /// these scheduler names.
+    /// Creates a debugger of the cache of this scheduling loop, which is responsible for the pods
+    /// with these scheduler names.
     pub const fn new(
         client: ApiClient,
         events: EventSender,

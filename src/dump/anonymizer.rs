@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-/// Parts of names that stay: what Kubernetes itself names, and words without which a value means something else.
+/// Parts of names that stay: what Kubernetes itself names, and words without which a value means
+/// something else.
 const KEPT_PARTS: [&str; 22] = [
     "",
     "default",
@@ -135,12 +136,13 @@ const LEFT_OUT: [&str; 31] = [
 ];
 /// Volumes that affect no placement.
 const VOLUMES: [&str; 5] = ["secret", "configMap", "projected", "downwardAPI", "hostPath"];
-/// The fields with names below `devices`. All other fields stay: devices are chosen by expressions that name them,
-/// their attributes and their drivers.
+/// The fields with names below `devices`. All other fields stay: devices are chosen by expressions
+/// that name them, their attributes and their drivers.
 const OF_DEVICES: [&str; 3] = ["deviceClassName", "pool", "nodeName"];
 
-/// Gives each part of a name another one, the same everywhere in a dump: `web-7d4b9c-x2x8k` becomes `n1-n2-n3`, and
-/// the label with `7d4b9c` becomes `n2`. So names that are made from others stay so. Numbers stay.
+/// Gives each part of a name another one, the same everywhere in a dump: `web-7d4b9c-x2x8k` becomes
+/// `n1-n2-n3`, and the label with `7d4b9c` becomes `n2`. So names that are made from others stay
+/// so. Numbers stay.
 #[derive(Debug, Default)]
 pub struct Anonymizer {
     parts: HashMap<Box<str>, usize>,
@@ -255,7 +257,8 @@ impl Anonymizer {
         }
     }
 
-    /// Renames the names in a text or a list of texts. Other values are objects, whose fields are renamed one by one.
+    /// Renames the names in a text or a list of texts. Other values are objects, whose fields are
+    /// renamed one by one.
     fn names(&mut self, value: &mut Value) {
         match value {
             Value::String(name) => *name = self.name(name),

@@ -1,7 +1,8 @@
 //! Dumps: the objects of a cluster that the tools read, without what may hold credentials.
 //!
-//! [`read`] lists each kind of the table in `kinds` in pages, leaves out of each object what no tool reads
-//! (`redaction`), and renames on demand (`Anonymizer`). A dump is a List in JSON, one object a line.
+//! [`read`] lists each kind of the table in `kinds` in pages, leaves out of each object what no
+//! tool reads (`redaction`), and renames on demand (`Anonymizer`). A dump is a List in JSON, one
+//! object a line.
 
 mod anonymizer;
 mod kinds;

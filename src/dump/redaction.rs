@@ -1,4 +1,5 @@
-//! The fields that a dump leaves out of objects: fields that may hold credentials, and fields that no tool reads.
+//! The fields that a dump leaves out of objects: fields that may hold credentials, and fields that
+//! no tool reads.
 
 use serde_json::{Map, Value};
 
@@ -6,7 +7,8 @@ use serde_json::{Map, Value};
 const OF_METADATA: [&str; 2] = ["managedFields", "selfLink"];
 /// Lists of containers.
 const CONTAINERS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
-/// Fields of a container: environment and arguments hold credentials, and so may the headers of probes.
+/// Fields of a container: environment and arguments hold credentials, and so may the headers of
+/// probes.
 const OF_CONTAINER: [&str; 9] = [
     "env",
     "envFrom",

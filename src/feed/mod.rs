@@ -1,7 +1,7 @@
 //! Feeds: sources of objects that plugins read, beside the watches of the API server.
 //!
-//! A [poll](Feed::Poll) lists a kind at intervals, a [task](Feed::Task) is code of the plugin. Both send
-//! their changes to the scheduling loop like an informer. Scheduling does not wait for them.
+//! A [poll](Feed::Poll) lists a kind at intervals, a [task](Feed::Task) is code of the plugin. Both
+//! send their changes to the scheduling loop like an informer. Scheduling does not wait for them.
 
 mod poll;
 mod task;

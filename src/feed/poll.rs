@@ -36,8 +36,8 @@ pub(super) struct Poll<M> {
 struct Listed(BTreeMap<NamespacedName, ObjectMeta>);
 
 impl Listed {
-    /// Replaces the objects by the objects of `page`. Returns the objects that the page no longer has. An
-    /// object that cannot be decoded is still there.
+    /// Replaces the objects by the objects of `page`. Returns the objects that the page no longer
+    /// has. An object that cannot be decoded is still there.
     fn replace(&mut self, page: &Page<Update>) -> Vec<ObjectMeta> {
         let undecodable = page.undecodable.iter().filter_map(|own| own.meta.as_ref());
         let present = page.items.iter().map(|(meta, _)| meta).chain(undecodable);
@@ -79,8 +79,8 @@ impl<M> Poll<M> {
         }
     }
 
-    /// Sends every object of the list, and the deletions. The scheduler ignores objects that have not
-    /// changed.
+    /// Sends every object of the list, and the deletions. The scheduler ignores objects that have
+    /// not changed.
     async fn send(&mut self, page: Page<Update>) {
         if self.logged_error.take().is_some() {
             info!(resource = &*self.kind.name, "List recovered");
@@ -135,8 +135,8 @@ mod tests {
         }
     }
 
-    /// Starts a server whose first list has the node `a`, whose second list fails, and whose further
-    /// lists have the node `b`. Returns a client of it.
+    /// Starts a server whose first list has the node `a`, whose second list fails, and whose
+    /// further lists have the node `b`. Returns a client of it.
     async fn api_client(metrics: &Metrics) -> ApiClient {
         let requests = Arc::new(AtomicUsize::new(0));
         let list = move || async move {

@@ -16,14 +16,14 @@ use crate::wire::{Update, WatchedKind};
 /// Maximum number of changes that are sent to the scheduling loop at once.
 const MAX_BATCH: usize = 256;
 
-/// Pause before a task that has ended or panicked is started again. It doubles each time, unless the task
-/// has run for longer than the longest pause.
+/// Pause before a task that has ended or panicked is started again. It doubles each time, unless
+/// the task has run for longer than the longest pause.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Longest pause.
 const MAX_PAUSE: Duration = Duration::from_mins(1);
 
-/// Runs the task of a plugin, and sends the changes that it reports. Never ends: a task that ends or
-/// panics is started again after a pause. Meanwhile its objects stay as they are.
+/// Runs the task of a plugin, and sends the changes that it reports. Never ends: a task that ends
+/// or panics is started again after a pause. Meanwhile its objects stay as they are.
 pub(super) async fn run<M>(
     kind: WatchedKind,
     task: &(dyn Fn(FeedSink) -> FeedFuture + Send + Sync),

@@ -8,7 +8,8 @@ use tracing::Level;
 
 use super::record::Record;
 
-/// The field that names a pod. A node is written by its name alone, as in the lines of kube-scheduler that name one.
+/// The field that names a pod. A node is written by its name alone, as in the lines of
+/// kube-scheduler that name one.
 const POD: &str = "pod";
 
 /// Writes a line without its line feed.

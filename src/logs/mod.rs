@@ -8,8 +8,8 @@
 //! | debug | 2 | `I` | `"v":2` |
 //! | trace | 4 | `I` | `"v":4` |
 //!
-//! Times are UTC. `--vmodule` raises the verbosity of single files. With split streams all lines but
-//! errors go to standard output.
+//! Times are UTC. `--vmodule` raises the verbosity of single files. With split streams all lines
+//! but errors go to standard output.
 
 mod json;
 mod levels;
@@ -39,8 +39,8 @@ pub use vmodule::{Vmodule, VmoduleError};
 
 use record::Record;
 
-/// Target of events whose message is a whole line: the text format prints it without quotes, as klog
-/// prints formatted messages.
+/// Target of events whose message is a whole line: the text format prints it without quotes, as
+/// klog prints formatted messages.
 pub const LINE: &str = "loadmaster::line";
 
 /// Format of the log (`--logging-format`).

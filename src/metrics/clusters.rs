@@ -104,7 +104,8 @@ impl ClusterMetrics {
     }
 }
 
-/// The metrics of one member. The families are kept, because a reset of the metrics detaches resolved counters.
+/// The metrics of one member. The families are kept, because a reset of the metrics detaches
+/// resolved counters.
 #[derive(Debug, Clone)]
 pub struct MemberMetrics {
     name: Arc<str>,

@@ -120,15 +120,16 @@ impl DelegatedAuth {
         }
     }
 
-    /// Records a TokenReview: the status of the response, if there was one, and the time that it took.
+    /// Records a TokenReview: the status of the response, if there was one, and the time that it
+    /// took.
     pub fn token_review(&self, status: Option<u16>, took: Duration) {
         let code = status_code(status);
         self.authentication_requests.with_label_values(&[code.as_str()]).inc();
         self.authentication_latency.with_label_values(&[code]).observe(took.as_secs_f64());
     }
 
-    /// Records a SubjectAccessReview: the status of the response, if there was one, and the time that it
-    /// took.
+    /// Records a SubjectAccessReview: the status of the response, if there was one, and the time
+    /// that it took.
     pub fn subject_access_review(&self, status: Option<u16>, took: Duration) {
         let code = status_code(status);
         self.authorization_requests.with_label_values(&[code.as_str()]).inc();

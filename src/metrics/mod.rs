@@ -281,8 +281,8 @@ impl Metrics {
         text::render(&families)
     }
 
-    /// Removes the series of all counters and histograms with labels. Gauges keep their values, which
-    /// describe the present, and so do plugins' own metrics.
+    /// Removes the series of all counters and histograms with labels. Gauges keep their values,
+    /// which describe the present, and so do plugins' own metrics.
     pub fn reset(&self) {
         self.resettable.iter().for_each(Resettable::reset);
         self.resets.fetch_add(1, Ordering::Relaxed);
@@ -383,8 +383,8 @@ impl Metrics {
         }
     }
 
-    /// Sets `oldest_pod_timestamp_seconds`: for each queue that is not empty, the longest time that a
-    /// pod has been in it.
+    /// Sets `oldest_pod_timestamp_seconds`: for each queue that is not empty, the longest time that
+    /// a pod has been in it.
     pub fn set_oldest_pods<'a>(&self, waits: impl IntoIterator<Item = (&'a str, Duration)>) {
         let now = unix_time();
         self.queues.oldest.reset();
@@ -431,8 +431,8 @@ impl Metrics {
         }
     }
 
-    /// Starts `plugin_evaluation_total` at 0 for each plugin of the profiles, at the extension points at
-    /// which kube-scheduler counts.
+    /// Starts `plugin_evaluation_total` at 0 for each plugin of the profiles, at the extension
+    /// points at which kube-scheduler counts.
     pub fn set_profiles(&self, profiles: &Profiles) {
         for profile in profiles.iter() {
             for point in EVALUATED {

@@ -149,7 +149,8 @@ impl EngineProbe {
         )
     }
 
-    /// Records an event of the change that is being applied. Its duration counts from the begin of the change.
+    /// Records an event of the change that is being applied. Its duration counts from the begin of
+    /// the change.
     fn event_handled(&mut self, event: &ClusterEvent) {
         let Some(began) = self.open.last().copied().flatten() else { return };
         let family = &self.metrics.attempts.event_handling;

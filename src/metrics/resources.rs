@@ -41,8 +41,8 @@ impl Family {
     }
 }
 
-/// The exposition of these metrics in the text format of Prometheus, in chunks. The text about a large
-/// cluster has tens of megabytes, of which only one chunk is in memory.
+/// The exposition of these metrics in the text format of Prometheus, in chunks. The text about a
+/// large cluster has tens of megabytes, of which only one chunk is in memory.
 #[derive(Debug)]
 pub struct PodResources {
     /// Sorted by namespace, node and name.
@@ -115,7 +115,8 @@ impl Iterator for PodResources {
     }
 }
 
-/// Returns the resources with an amount other than 0, sorted by name: name, unit and amount in that unit.
+/// Returns the resources with an amount other than 0, sorted by name: name, unit and amount in that
+/// unit.
 fn samples(amounts: &Resources) -> Vec<(&str, &'static str, f64)> {
     let scalars = amounts.scalars.iter().map(|(name, amount)| (&**name, *amount as f64));
     let mut samples: Vec<_> = [

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The metrics that are not exported, and the values to which labels are limited. By default every metric
-/// is exported with every value.
+/// The metrics that are not exported, and the values to which labels are limited. By default every
+/// metric is exported with every value.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
     disabled: BTreeSet<String>,
@@ -42,7 +42,8 @@ impl Selection {
         self.disabled.len()
     }
 
-    /// Returns the limits of a metric: for each of its labels the allowed values, if they are limited.
+    /// Returns the limits of a metric: for each of its labels the allowed values, if they are
+    /// limited.
     pub(super) fn limits(
         &self,
         metric: &str,

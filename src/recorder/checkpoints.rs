@@ -8,8 +8,8 @@ use tracing::warn;
 
 /// Writes a checkpoint in slices, between the turns of the scheduling loop.
 ///
-/// A checkpoint that is larger than a file is given up, and no other is tried: it would leave no room for what
-/// happens.
+/// A checkpoint that is larger than a file is given up, and no other is tried: it would leave no
+/// room for what happens.
 #[derive(Debug, Default)]
 pub(super) struct Checkpoints {
     /// The copy in progress and its bytes so far.

@@ -22,8 +22,8 @@ pub struct RunFiles {
 pub struct Runs(pub Vec<RunFiles>);
 
 impl Runs {
-    /// Finds recordings: in a directory of `--record`, in the folder of one process, or a single file. A file
-    /// whose name is not a number is another recording.
+    /// Finds recordings: in a directory of `--record`, in the folder of one process, or a single
+    /// file. A file whose name is not a number is another recording.
     ///
     /// # Errors
     /// A folder cannot be read.
@@ -61,8 +61,8 @@ impl Runs {
         Ok(Self(runs))
     }
 
-    /// Removes the oldest files until all together are at most `limit` bytes, but not `current`. Returns the
-    /// size that is left.
+    /// Removes the oldest files until all together are at most `limit` bytes, but not `current`.
+    /// Returns the size that is left.
     pub(super) fn prune(&self, limit: u64, current: &Path) -> io::Result<u64> {
         let all = || self.0.iter().flat_map(|run| &run.files);
         let mut total: u64 = all().map(|(_, size)| size).sum();

@@ -1,10 +1,12 @@
 //! The flight recorder: a directory with what entered and left the engine.
 //!
-//! Each process writes into its own folder, named by its start. The folder has files of whole frames
-//! ([`recording::FileReader`]). The oldest files are removed when all folders together exceed a limit.
+//! Each process writes into its own folder, named by its start. The folder has files of whole
+//! frames ([`recording::FileReader`]). The oldest files are removed when all folders together
+//! exceed a limit.
 //!
-//! The scheduling loop hands chunks to a writer through a bounded channel and never waits for it. A recording that
-//! cannot go on, because the disk is full or too slow, ends with a line in the log and a metric; scheduling goes on.
+//! The scheduling loop hands chunks to a writer through a bounded channel and never waits for it. A
+//! recording that cannot go on, because the disk is full or too slow, ends with a line in the log
+//! and a metric; scheduling goes on.
 
 mod checkpoints;
 mod directory;

@@ -68,7 +68,8 @@ pub enum SetupError {
 }
 
 impl RecordedSetup {
-    /// Returns the configuration without the parts that no decision depends on, which may have secrets.
+    /// Returns the configuration without the parts that no decision depends on, which may have
+    /// secrets.
     pub fn recorded_configuration(config: &Configuration) -> Value {
         let mut value = config.to_value();
         if let Some(fields) = value.as_object_mut() {
@@ -126,7 +127,8 @@ impl RecordedSetup {
     /// Returns what an engine with this setup is made of.
     ///
     /// # Errors
-    /// The configuration is not valid for this version, or needs a plugin that the registry does not have.
+    /// The configuration is not valid for this version, or needs a plugin that the registry does
+    /// not have.
     pub fn engine_config(
         &self,
         config: &Configuration,

@@ -109,7 +109,8 @@ impl Writer {
     }
 }
 
-/// Creates a folder that only the user of this process can read. Another name is taken if the folder exists.
+/// Creates a folder that only the user of this process can read. Another name is taken if the
+/// folder exists.
 fn create_folder(directory: &Path, name: &str) -> io::Result<PathBuf> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let mut names = (2..1000).map(|number| format!("{name}-{number}"));

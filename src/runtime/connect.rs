@@ -65,8 +65,8 @@ const REMINDER_INTERVAL: Duration = Duration::from_mins(5);
 
 /// Logs outages of the API server and their ends. Never ends.
 ///
-/// While requests fail, this task sends requests of its own: the scheduler may have no other request to
-/// send, and would not notice the end of the outage.
+/// While requests fail, this task sends requests of its own: the scheduler may have no other
+/// request to send, and would not notice the end of the outage.
 pub(super) async fn report_outages(client: ApiClient, status: Arc<ServerStatus>) -> Infallible {
     let mut logged: Option<Clock> = None;
     loop {

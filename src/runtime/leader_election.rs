@@ -57,7 +57,8 @@ pub(crate) fn identity() -> anyhow::Result<String> {
     Ok(format!("{}_{}", hostname(), uuid.trim()))
 }
 
-/// Warns if extenders that hang can block the scheduling loop, which renews the Lease, for too long.
+/// Warns if extenders that hang can block the scheduling loop, which renews the Lease, for too
+/// long.
 pub(super) fn warn_of_slow_extenders(extenders: &Extenders, settings: &LeaderElectionConfig) {
     let longest = extenders.longest_attempt();
     if may_lose_lease(longest, settings) {

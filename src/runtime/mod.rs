@@ -58,7 +58,8 @@ pub(crate) use self::leader_election::identity;
 pub use self::role::{Role, RoleParts, Watches, run_role};
 pub(crate) use self::sender::within;
 
-/// The configuration and the plugins of a scheduler, and its API server. `M` are further events of its loop.
+/// The configuration and the plugins of a scheduler, and its API server. `M` are further events of
+/// its loop.
 pub struct Setup<M = Infallible> {
     /// The level of the configuration, and what chose it.
     pub followed: Followed,
@@ -133,8 +134,8 @@ impl<M> Setup<M> {
         ApiClient::new(&self.credentials, component, metrics, status)
     }
 
-    /// Creates the engine and the lists of kinds to watch and of feeds. `whole` selects the objects that are
-    /// kept as JSON.
+    /// Creates the engine and the lists of kinds to watch and of feeds. `whole` selects the objects
+    /// that are kept as JSON.
     fn engine(&self, whole: Whole, seed: u64) -> anyhow::Result<(Engine, Sources)> {
         let config = self.config.clone().with_ignored_resources()?;
         let profiles = config.build_profiles(&self.registry)?;
@@ -196,8 +197,8 @@ fn warn_of_silent_plugins(profiles: &Profiles) {
 }
 
 impl Setup {
-    /// Creates the scheduler and the lists of kinds to watch and of feeds. `whole` selects the objects
-    /// that are kept as JSON for extenders.
+    /// Creates the scheduler and the lists of kinds to watch and of feeds. `whole` selects the
+    /// objects that are kept as JSON for extenders.
     fn scheduler(
         &self,
         whole: Whole,
@@ -262,13 +263,13 @@ fn recorder_options() -> event_recorder::Options {
     event_recorder::Options { hostname, gather_time, ..event_recorder::Options::default() }
 }
 
-/// Runs a scheduler until `stop` is cancelled, then waits for its requests in flight and releases its
-/// lease.
+/// Runs a scheduler until `stop` is cancelled, then waits for its requests in flight and releases
+/// its lease.
 ///
 /// # Errors
-/// The configuration is invalid, the server is too old or does not accept the credentials, the lease
-/// was lost, a task or the scheduling loop panicked, or the loop did not end in time. The loop may then
-/// still run.
+/// The configuration is invalid, the server is too old or does not accept the credentials, the
+/// lease was lost, a task or the scheduling loop panicked, or the loop did not end in time. The
+/// loop may then still run.
 pub async fn run_scheduler(
     setup: Setup,
     observer: impl Observer + Send + 'static,
@@ -351,7 +352,8 @@ pub async fn run_scheduler(
     let stop_loop = || events.send(LoopEvent::Stop);
     let outcome = until_ended(&mut scheduling, stop, stop_loop, &mut tasks, &heartbeat).await;
     if let Some(writing) = writing.filter(|_| scheduling.is_finished()) {
-        // The loop has handed over the last operations. A disk that hangs does not keep the process.
+        // The loop has handed over the last operations. A disk that hangs does not keep the
+        // process.
         let _ = tokio::time::timeout(LAST_WRITE, writing).await;
     }
     outcome
@@ -389,7 +391,8 @@ async fn until_ended(
     }
 }
 
-/// Time after SIGTERM within which the scheduling loop ends. The usual grace period of a pod is 30 seconds.
+/// Time after SIGTERM within which the scheduling loop ends. The usual grace period of a pod is 30
+/// seconds.
 const STOP_TIMEOUT: Duration = DRAIN_TIMEOUT.saturating_add(Duration::from_secs(5));
 
 /// Returns the error for a scheduling loop that is stuck when it has to stop.

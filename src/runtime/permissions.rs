@@ -1,4 +1,5 @@
-//! The check of the permissions for writes. Missing permissions for watches show when a watch fails.
+//! The check of the permissions for writes. Missing permissions for watches show when a watch
+//! fails.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -116,8 +117,8 @@ impl PermissionCheck {
         Self { client, status, needed: needed(profiles) }
     }
 
-    /// Checks again and again; never ends. Logs the missing permissions whenever they change, and reports to
-    /// the status of the server whether pods may be bound.
+    /// Checks again and again; never ends. Logs the missing permissions whenever they change, and
+    /// reports to the status of the server whether pods may be bound.
     pub(super) async fn run(self) -> Infallible {
         let mut logged = Vec::new();
         loop {
@@ -237,8 +238,8 @@ mod tests {
         assert!(explain(&few).starts_with(expected), "{}", explain(&few));
     }
 
-    /// The writes, and the reads of single objects, that the role of the chart permits. Reviews of callers are not
-    /// a part of scheduling.
+    /// The writes, and the reads of single objects, that the role of the chart permits. Reviews of
+    /// callers are not a part of scheduling.
     #[test]
     fn all_permissions_of_the_chart_are_checked() {
         let manifest = include_str!("../../deploy/loadmaster.yaml").to_owned();

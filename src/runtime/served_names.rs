@@ -1,4 +1,5 @@
-//! The names that this process serves, and the warning about a kube-scheduler that serves one of them.
+//! The names that this process serves, and the warning about a kube-scheduler that serves one of
+//! them.
 
 use std::time::Duration;
 
@@ -19,7 +20,8 @@ const OBSERVED: Duration = Duration::from_secs(6);
 /// The names that a process serves.
 pub(super) struct ServedNames {
     names: Vec<String>,
-    /// Whether the process competes for the Lease of kube-scheduler, so that only one of them schedules.
+    /// Whether the process competes for the Lease of kube-scheduler, so that only one of them
+    /// schedules.
     shares_lease: bool,
 }
 
@@ -31,8 +33,8 @@ impl ServedNames {
         Self { names: names.collect(), shares_lease: election.leader_elect && lease == LEASE }
     }
 
-    /// Logs the names. Warns if the Lease of kube-scheduler is renewed although this process serves its
-    /// name.
+    /// Logs the names. Warns if the Lease of kube-scheduler is renewed although this process serves
+    /// its name.
     pub(super) async fn announce(self, client: ApiClient) {
         let names = self.names.join(", ");
         info!(names, "Serving pods with these values of spec.schedulerName");
@@ -78,8 +80,8 @@ async fn lease(client: &ApiClient) -> Result<Value, String> {
     }
 }
 
-/// Returns the holder of a Lease that was renewed in between. The times in a Lease are not compared with
-/// the clock: clocks of hosts may differ.
+/// Returns the holder of a Lease that was renewed in between. The times in a Lease are not compared
+/// with the clock: clocks of hosts may differ.
 fn live_holder<'a>(before: &Value, after: &'a Value) -> Option<&'a str> {
     let holder = after["spec"]["holderIdentity"].as_str().filter(|holder| !holder.is_empty())?;
     (before["spec"]["renewTime"] != after["spec"]["renewTime"]).then_some(holder)

@@ -124,15 +124,16 @@ impl<M> EventSender<M> {
         snapshot.await.ok()
     }
 
-    /// Requests a copy of the cluster, or of what differs from an earlier one, and waits for it. Returns `None` if the
-    /// loop has ended.
+    /// Requests a copy of the cluster, or of what differs from an earlier one, and waits for it.
+    /// Returns `None` if the loop has ended.
     pub async fn copy(&self, base: Option<Arc<CopiedNodes>>) -> Option<Copied> {
         let (sender, copy) = oneshot::channel();
         self.send(LoopEvent::Question(Question::Copy(base, sender)));
         copy.await.ok()
     }
 
-    /// Asks what the engine knows of a pod. Returns `None` if it does not know the pod, or if the loop has ended.
+    /// Asks what the engine knows of a pod. Returns `None` if it does not know the pod, or if the
+    /// loop has ended.
     pub async fn facts(&self, pod: PodKey, uid: Uid) -> Option<PodFacts> {
         let (sender, facts) = oneshot::channel();
         self.send(LoopEvent::Question(Question::Facts(pod, uid, sender)));

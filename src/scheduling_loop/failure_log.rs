@@ -12,8 +12,9 @@ const LINES: u64 = 10;
 /// Time in which failures of one kind are counted together.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// Logs failures: the first ones of an action in a namespace, and then a line every ten seconds with the number of
-/// the others. A webhook that is down for hours would otherwise write a line for each pod and attempt.
+/// Logs failures: the first ones of an action in a namespace, and then a line every ten seconds
+/// with the number of the others. A webhook that is down for hours would otherwise write a line for
+/// each pod and attempt.
 #[derive(Debug, Default)]
 pub(crate) struct FailureLog {
     windows: BTreeMap<(&'static str, String), Window>,
@@ -47,8 +48,8 @@ impl FailureLog {
         }
     }
 
-    /// Returns whether a failure gets its own line, and counts it otherwise. The object is written as
-    /// `namespace/name`.
+    /// Returns whether a failure gets its own line, and counts it otherwise. The object is written
+    /// as `namespace/name`.
     fn admits(&mut self, action: &'static str, object: &str, err: &str, now: Time) -> bool {
         self.end_windows(now);
         let namespace = object.rsplit_once('/').map_or("", |(namespace, _)| namespace);
@@ -70,7 +71,8 @@ impl FailureLog {
         false
     }
 
-    /// Logs the numbers of failures whose time has ended. The kinds that go on get no further lines of their own.
+    /// Logs the numbers of failures whose time has ended. The kinds that go on get no further lines
+    /// of their own.
     pub(crate) fn end_windows(&mut self, now: Time) {
         if self.next_end.is_none_or(|end| now < end) {
             return;

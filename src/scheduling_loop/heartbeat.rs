@@ -1,4 +1,5 @@
-//! The heartbeat of the scheduling loop, and of other loops of the process, by which others notice that one is stuck.
+//! The heartbeat of the scheduling loop, and of other loops of the process, by which others notice
+//! that one is stuck.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -18,11 +19,12 @@ const SLOW: u32 = 10;
 /// Number of ticks without a turn after which the loop counts as stuck.
 const STUCK: u32 = 60;
 
-/// The turns of the scheduling loop and of other loops, and the calls into plugins that the scheduling loop waits for.
+/// The turns of the scheduling loop and of other loops, and the calls into plugins that the
+/// scheduling loop waits for.
 ///
-/// [`watch`](Self::watch) counts the seconds without a turn. It counts ticks of a task of this process and
-/// reads no clock: after a pause of the whole process or machine it has missed its ticks like the loop its
-/// turns, so that a pause is not taken for a stuck loop.
+/// [`watch`](Self::watch) counts the seconds without a turn. It counts ticks of a task of this
+/// process and reads no clock: after a pause of the whole process or machine it has missed its
+/// ticks like the loop its turns, so that a pause is not taken for a stuck loop.
 #[derive(Debug, Default)]
 pub struct Heartbeat {
     turns: Turns,

@@ -113,7 +113,8 @@ impl ElectionLog {
     }
 }
 
-/// Returns whether a problem differs from the last one in the log, or that one was logged some time ago.
+/// Returns whether a problem differs from the last one in the log, or that one was logged some time
+/// ago.
 fn is_news(last: &mut Option<(String, Time)>, problem: &str, now: Time) -> bool {
     let is_old = |at: Time| now.since(at) >= PROBLEM_INTERVAL;
     let is_news = last.as_ref().is_none_or(|(logged, at)| logged != problem || is_old(*at));

@@ -182,8 +182,8 @@ impl<O: Observer> SchedulingLoop<O> {
         }
     }
 
-    /// Runs until the loop is stopped and the requests in flight have ended, or until the scheduler loses
-    /// its Lease.
+    /// Runs until the loop is stopped and the requests in flight have ended, or until the scheduler
+    /// loses its Lease.
     pub fn run(mut self) -> Outcome {
         loop {
             self.heartbeat.beat();
@@ -248,8 +248,8 @@ impl<O: Observer> SchedulingLoop<O> {
         }
     }
 
-    /// Returns how the loop ended, if it has. A scheduler whose requests in flight do not end in time keeps
-    /// its Lease until it expires, because these requests may still be carried out.
+    /// Returns how the loop ended, if it has. A scheduler whose requests in flight do not end in
+    /// time keeps its Lease until it expires, because these requests may still be carried out.
     fn outcome(&self) -> Option<Outcome> {
         let is_overdue = self.drain_deadline.is_some_and(|deadline| self.clock.now() >= deadline);
         self.scheduler.outcome().or(is_overdue.then_some(Outcome::Stopped))

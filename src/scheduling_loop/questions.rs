@@ -1,5 +1,5 @@
-//! Questions that the scheduling loop answers beside its work: facts about a pod at once, and copies of the cluster
-//! in slices.
+//! Questions that the scheduling loop answers beside its work: facts about a pod at once, and
+//! copies of the cluster in slices.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -63,7 +63,8 @@ impl Copies {
         self.waiting.is_empty() && self.discarded.is_empty()
     }
 
-    /// Copies a slice for the first receiver that still waits, or frees a slice of a copy without a receiver.
+    /// Copies a slice for the first receiver that still waits, or frees a slice of a copy without a
+    /// receiver.
     pub(super) fn advance(&mut self, scheduler: &Scheduler, now: Time) {
         let engine = scheduler.engine();
         self.advance_with(engine, now, |cluster| Copied {

@@ -1,7 +1,7 @@
 //! Snapshots of the cache for endpoints and debugging.
 //!
-//! The scheduling loop copies a few references per round, so that a snapshot of a large cluster delays
-//! no decision noticeably. The parts of a snapshot may therefore differ in time.
+//! The scheduling loop copies a few references per round, so that a snapshot of a large cluster
+//! delays no decision noticeably. The parts of a snapshot may therefore differ in time.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Bound;
@@ -20,8 +20,8 @@ const SLICE: usize = 256;
 pub struct Snapshot {
     /// The nodes and their pods. A node that was deleted is listed as long as it has pods.
     pub nodes: Vec<NodeSnapshot>,
-    /// The pods without a node that a profile is responsible for, as the API server has them. An assumed
-    /// pod is also on its node.
+    /// The pods without a node that a profile is responsible for, as the API server has them. An
+    /// assumed pod is also on its node.
     pub pending: Vec<Arc<Pod>>,
     /// The numbers of pods in the queue at the end of the copy.
     pub queue: PendingPodCounts,
@@ -75,8 +75,8 @@ impl NodeSnapshot {
 }
 
 impl Snapshot {
-    /// Returns each pod once. Of two versions of a pod, returns the newer one, and the pending one if the
-    /// pod is only assumed on its node.
+    /// Returns each pod once. Of two versions of a pod, returns the newer one, and the pending one
+    /// if the pod is only assumed on its node.
     pub fn pods(&self) -> impl Iterator<Item = &Arc<Pod>> {
         let placed = || self.nodes.iter().flat_map(|node| &node.pods);
         let pending: HashMap<&Uid, u64> =
@@ -91,8 +91,8 @@ impl Snapshot {
     }
 }
 
-/// A snapshot in progress. Pending pods are copied first, so that a pod that is bound meanwhile is not
-/// missed.
+/// A snapshot in progress. Pending pods are copied first, so that a pod that is bound meanwhile is
+/// not missed.
 #[derive(Debug, Default)]
 struct Copying {
     snapshot: Snapshot,
@@ -139,7 +139,8 @@ impl Copying {
 /// The channel to the receiver of a snapshot.
 type Receiver = oneshot::Sender<Arc<Snapshot>>;
 
-/// The requested snapshots. At most one is in progress; requests that arrive meanwhile share the next.
+/// The requested snapshots. At most one is in progress; requests that arrive meanwhile share the
+/// next.
 #[derive(Debug, Default)]
 pub(super) struct Snapshots {
     waiting: Vec<Receiver>,

@@ -128,7 +128,8 @@ async fn plugin_that_loops_makes_the_loop_stuck_and_is_named_in_the_log() {
     let Running { thread, events, entered, release } = start_endless(&health);
     events.send_updates(vec![Change::Node(node("a").build()).into()]).await;
     events.send(LoopEvent::Synced);
-    // Pods that the first list shows are patched before they are scheduled, and nothing answers here.
+    // Pods that the first list shows are patched before they are scheduled, and nothing answers
+    // here.
     events.send_updates(vec![Change::Pod(Box::new(pod("p").build())).into()]).await;
     entered.recv().unwrap();
     let heartbeat = health.heartbeat();

@@ -1,8 +1,9 @@
 //! The Lease objects of many clusters.
 //!
-//! - [`MemberLeases`], in the management cluster: one Lease for each member. The scheduler renews it when it hears from the
-//!   agent.
-//! - [`KeptLeases`], in a member: one Lease in which the agent keeps the times of the last renewals for its next process.
+//! - [`MemberLeases`], in the management cluster: one Lease for each member. The scheduler renews
+//!   it when it hears from the agent.
+//! - [`KeptLeases`], in a member: one Lease in which the agent keeps the times of the last renewals
+//!   for its next process.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +23,8 @@ const MEMBER_PREFIX: &str = "loadmaster-member-";
 const KEPT: &str = "loadmaster-delegates";
 /// Annotation with the number of renewals.
 const RENEWALS: &str = "supercluster.loadmaster.io/renewals";
-/// Annotation with the times of the last renewals by UID of the Lease in the management cluster, as JSON.
+/// Annotation with the times of the last renewals by UID of the Lease in the management cluster, as
+/// JSON.
 const RENEWED: &str = "supercluster.loadmaster.io/renewed";
 /// Time to wait for the response to a read or write.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -169,8 +171,8 @@ pub(super) struct KeptLeases {
 }
 
 impl KeptLeases {
-    /// Returns when leases were renewed, on a clock with this offset. A time that is in the future, because the wall clock was
-    /// set back, is now.
+    /// Returns when leases were renewed, on a clock with this offset. A time that is in the future,
+    /// because the wall clock was set back, is now.
     ///
     /// # Errors
     /// The API server refuses, or does not answer.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 /// Where the API begins. It has the version of its messages,
-/// [`API_VERSION`](supercluster::message::API_VERSION). It does not begin with `/apis`: the role `system:discovery` lets
-/// every user of a cluster get the paths below that.
+/// [`API_VERSION`](supercluster::message::API_VERSION). It does not begin with `/apis`: the role
+/// `system:discovery` lets every user of a cluster get the paths below that.
 pub(super) const ROOT: &str = "/supercluster.loadmaster.io/v1alpha1";
 /// Maximum number of delegates of an answer.
 pub(super) const PAGE: usize = 500;
@@ -15,7 +15,8 @@ pub(super) const PAGE: usize = 500;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct DelegatesQuery {
-    /// The incarnation of the agent that gave `after`; without it, or with another one, all delegates are listed.
+    /// The incarnation of the agent that gave `after`; without it, or with another one, all
+    /// delegates are listed.
     pub(super) incarnation: String,
     /// The revision of the last answer.
     pub(super) after: u64,

@@ -1,5 +1,5 @@
-//! The objects that a pod names and that must exist in its cluster. Claims are not among them: the plugins of a profile name those that
-//! are missing.
+//! The objects that a pod names and that must exist in its cluster. Claims are not among them: the
+//! plugins of a profile name those that are missing.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -38,8 +38,8 @@ pub fn intent(
     merge_patch(path(pod), &json!({"metadata": metadata}))
 }
 
-/// Writes the placement, and the condition PodScheduled in the same request: the status of a pod is written with its
-/// annotations. Conditions are merged by type. `wall` is the time.
+/// Writes the placement, and the condition PodScheduled in the same request: the status of a pod is
+/// written with its annotations. Conditions are merged by type. `wall` is the time.
 pub fn placement(pod: &PodKey, uid: &Uid, placement: &Placement, wall: Time) -> JsonRequest {
     let condition = json!({"type": "PodScheduled", "status": "True", "reason": null,
         "message": null, "lastProbeTime": null,
@@ -194,8 +194,8 @@ fn json_request(method: Method, path: String, body: &Value) -> JsonRequest {
     JsonRequest { method, path, content_type, body, timeout: TIMEOUT }
 }
 
-/// Returns the Event that shows the event of a delegate on its original. Its name is the same for every scheduler, so that it is
-/// created once.
+/// Returns the Event that shows the event of a delegate on its original. Its name is the same for
+/// every scheduler, so that it is created once.
 fn shown(event: &DelegateEvent, cluster: &str, pod: &PodKey, uid: &str, now: Timestamp) -> Value {
     let now = now.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
     let kind = if event.warning { "Warning" } else { "Normal" };

@@ -13,8 +13,8 @@ use supercluster::scheduler::OriginalPod;
 /// Maximum number of characters of the message of an event.
 const MAX_MESSAGE: usize = 1_000;
 
-/// Returns an original pod, `None` if the object cannot be read. Its kind and `managedFields` are left out: the object is sent to
-/// agents.
+/// Returns an original pod, `None` if the object cannot be read. Its kind and `managedFields` are
+/// left out: the object is sent to agents.
 pub fn original(pod: Pod, object: &RawValue) -> Option<OriginalPod> {
     let mut object: Value = serde_json::from_str(object.get()).ok()?;
     let fields = object.as_object_mut()?;
@@ -138,7 +138,8 @@ impl Default for Event {
     }
 }
 
-/// Returns the UID of the pod and the event in a line of a watch of events, `None` if it is none to show.
+/// Returns the UID of the pod and the event in a line of a watch of events, `None` if it is none to
+/// show.
 pub fn event(line: &[u8]) -> Option<(Uid, DelegateEvent)> {
     let WatchEvent { kind, object } = serde_json::from_slice(line).ok()?;
     if !matches!(kind.as_str(), "ADDED" | "MODIFIED") || object.involved_object.uid.is_empty() {

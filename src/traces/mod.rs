@@ -8,9 +8,9 @@
 //!   Permit, PreBind, Bind         waits and requests
 //! ```
 //!
-//! A [`Tracer`] on the thread of the engine makes spans from measurements and decision records, and puts them into a
-//! bounded queue. An [`Exporter`] on the runtime sends them to a collector. A full queue and a collector that does not
-//! answer cost spans, never time of the scheduler.
+//! A [`Tracer`] on the thread of the engine makes spans from measurements and decision records, and
+//! puts them into a bounded queue. An [`Exporter`] on the runtime sends them to a collector. A full
+//! queue and a collector that does not answer cost spans, never time of the scheduler.
 
 mod config;
 mod export;

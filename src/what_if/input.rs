@@ -42,8 +42,8 @@ impl PluginMonitor for PluginWatchdog {
     }
 }
 
-/// Returns what controllers make from the workloads of the input, up to a number of objects. Workloads from the index
-/// `first_changed` on belong to a change.
+/// Returns what controllers make from the workloads of the input, up to a number of objects.
+/// Workloads from the index `first_changed` on belong to a change.
 pub(crate) fn make(input: &Input, first_changed: usize, most: usize) -> Made {
     let owned = input.pods.iter().filter_map(|PodObject { pod, owner, .. }| {
         let owner = owner.as_ref()?;
@@ -54,7 +54,8 @@ pub(crate) fn make(input: &Input, first_changed: usize, most: usize) -> Made {
     workloads::make(workloads, &input.nodes, &owned, most)
 }
 
-/// Returns the dump with the objects that controllers made, which are among the objects of the input.
+/// Returns the dump with the objects that controllers made, which are among the objects of the
+/// input.
 pub(crate) fn dump_of(input: Input, mut made: Made) -> Dump {
     let mut dump: Dump = input.into();
     dump.workloads = made.workloads;

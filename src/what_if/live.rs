@@ -160,7 +160,8 @@ fn wanted(config: &Configuration, registry: &Registry) -> Result<Wanted, String>
     Ok(Wanted::of(&profiles))
 }
 
-/// Returns what a scheduler knows. A pod that was placed while the copy was made counts as last seen.
+/// Returns what a scheduler knows. A pod that was placed while the copy was made counts as last
+/// seen.
 fn known(copy: ClusterCopy) -> Input {
     let (nodes, copied, objects) = copy.into_parts();
     let mut places: BTreeMap<PodKey, usize> = BTreeMap::new();

@@ -1,7 +1,8 @@
-//! The effects of a change of a cluster on its pods, for the command line, the endpoint and the page.
+//! The effects of a change of a cluster on its pods, for the command line, the endpoint and the
+//! page.
 //!
-//! [`Change`] is read from files or from a request. It is applied to a dump (`Change::of_dump`), or to what a scheduler
-//! knows ([`Trial`]). [`dry_run`] has the dry run.
+//! [`Change`] is read from files or from a request. It is applied to a dump (`Change::of_dump`), or
+//! to what a scheduler knows ([`Trial`]). [`dry_run`] has the dry run.
 
 mod change;
 mod input;

@@ -10,7 +10,8 @@ use super::collect::{Input, Wanted, count, some_of};
 /// The command that dumps everything that a simulation reads.
 pub(crate) const DUMP: &str = "loadmaster dump";
 
-/// Returns a warning for each kind of which the input has no object although pods or claims name one.
+/// Returns a warning for each kind of which the input has no object although pods or claims name
+/// one.
 pub(super) fn warnings(input: &Input, wanted: &Wanted) -> Vec<String> {
     use EventResource as R;
     let seen: BTreeSet<&R> = input.objects.iter().map(|object| &object.kind).collect();

@@ -1,4 +1,5 @@
-//! Admission: fills into pods and claims of the input what an API server would, if no API server has admitted them.
+//! Admission: fills into pods and claims of the input what an API server would, if no API server
+//! has admitted them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -136,7 +137,8 @@ impl Admission {
     }
 
     /// Returns the pod of this name as an API server would answer its creation, if it waits. A
-    /// class that the pod names and that the input lacks does not refuse the pod: the cluster may have it.
+    /// class that the pod names and that the input lacks does not refuse the pod: the cluster may
+    /// have it.
     pub(super) fn admitted(&mut self, key: &PodKey) -> Option<Admitted> {
         let raw = self.waiting.remove(key)?;
         let mut pod = serde_json::from_str(raw.get()).ok()?;

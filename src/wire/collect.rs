@@ -304,8 +304,8 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Adds the manifests of a change, which replace objects of the same name. What no one reads of them is an
-    /// error, unless nothing is validated.
+    /// Adds the manifests of a change, which replace objects of the same name. What no one reads of
+    /// them is an error, unless nothing is validated.
     pub(crate) fn take_changes(&mut self, objects: Vec<Object>) {
         self.is_change = true;
         let doubts = std::mem::take(&mut self.doubts);
@@ -459,7 +459,8 @@ impl<'a> Collector<'a> {
         Ok(ReadPod { pod, problems, created, owner })
     }
 
-    /// Fills in what admission fills into pods that no API server has admitted, once all classes are known.
+    /// Fills in what admission fills into pods that no API server has admitted, once all classes
+    /// are known.
     fn admit_pods(&mut self) {
         if self.admission.is_idle() {
             return;
@@ -537,7 +538,8 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Counts an object that no plugin reads. Workloads count as read, because pods are made from them.
+    /// Counts an object that no plugin reads. Workloads count as read, because pods are made from
+    /// them.
     fn leave_out(&mut self, kind: &str, object: &Value) {
         if is_quota(kind) {
             let name = [text(object, "namespace"), text(object, "name")].join("/");
@@ -558,8 +560,8 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Adds the substitute of an object that does not decode, unless a version of the object is known. Returns what is
-    /// taken of the object.
+    /// Adds the substitute of an object that does not decode, unless a version of the object is
+    /// known. Returns what is taken of the object.
     fn take_substitute(&mut self, substitute: Option<WatchedObject>) -> &'static str {
         let Some(substitute) = substitute else { return "it is left out" };
         if self.input.objects.iter().any(|own| own.is_version_of(&substitute)) {

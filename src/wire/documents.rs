@@ -1,4 +1,5 @@
-//! Splits the text of a file into the texts of its objects, so that no more than one is parsed at a time.
+//! Splits the text of a file into the texts of its objects, so that no more than one is parsed at a
+//! time.
 
 use std::borrow::Cow;
 
@@ -95,7 +96,8 @@ pub(crate) fn of(source: &Source) -> Result<Vec<(Location, Text<'_>)>, Fault> {
 /// Texts with the numbers of their first lines.
 type Numbered<'a> = Vec<(usize, Text<'a>)>;
 
-/// As kubectl does, takes a text that begins with a brace for JSON, whatever the name of the file, and else for YAML.
+/// As kubectl does, takes a text that begins with a brace for JSON, whatever the name of the file,
+/// and else for YAML.
 fn json_or_yaml(text: &str) -> Result<Numbered<'_>, String> {
     json_stream(text).or_else(|error| {
         let documents = yaml_texts(text);

@@ -1,4 +1,5 @@
-//! Doubts: parts of the input that no code reads, such as unknown fields, fields given twice, unknown kinds.
+//! Doubts: parts of the input that no code reads, such as unknown fields, fields given twice,
+//! unknown kinds.
 
 use std::collections::HashMap;
 
@@ -33,7 +34,8 @@ struct Doubt {
 }
 
 impl Doubts {
-    /// Adds a doubt about a field of an object, `object` is kind and name. Indexes do not distinguish fields.
+    /// Adds a doubt about a field of an object, `object` is kind and name. Indexes do not
+    /// distinguish fields.
     pub(super) fn add_field(
         &mut self,
         at: &Location,

@@ -58,8 +58,8 @@ fn needs(profile: &Profile, resource: &EventResource) -> bool {
         || plugins().any(|plugin| plugin.read_kinds.contains(resource))
 }
 
-/// Returns the kinds to watch for these profiles. Nodes come first, so that pods find their nodes. A kind
-/// that a feed brings is not watched.
+/// Returns the kinds to watch for these profiles. Nodes come first, so that pods find their nodes.
+/// A kind that a feed brings is not watched.
 pub fn watched_kinds(profiles: &Profiles) -> Vec<WatchedKind> {
     let fed = fed_kinds(profiles);
     let kinds = needed_kinds(profiles).into_iter().filter(|(_, name)| !fed.contains(name));
@@ -75,8 +75,8 @@ fn fed_kinds(profiles: &Profiles) -> BTreeSet<Arc<str>> {
     plugin_feeds(profiles).map(|feed| feed.kind().clone()).collect()
 }
 
-/// Returns one feed for each kind that plugins feed. Several profiles may enable the same plugin: of
-/// their polls the one with the shortest interval remains, of their tasks the first.
+/// Returns one feed for each kind that plugins feed. Several profiles may enable the same plugin:
+/// of their polls the one with the shortest interval remains, of their tasks the first.
 pub fn feeds(profiles: &Profiles) -> Vec<(WatchedKind, Feed)> {
     let mut by_kind = BTreeMap::<Arc<str>, Feed>::new();
     for feed in plugin_feeds(profiles) {

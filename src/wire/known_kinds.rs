@@ -27,7 +27,8 @@ pub(super) fn is_read(version: &str, kind: &str) -> bool {
     read().any(|own| (own.api_version, own.name) == (version, kind))
 }
 
-/// Returns why a kind of this name cannot be what was meant; `None` for kinds of Kubernetes and for custom kinds.
+/// Returns why a kind of this name cannot be what was meant; `None` for kinds of Kubernetes and for
+/// custom kinds.
 pub(super) fn doubt(version: &str, kind: &str) -> Option<String> {
     let group = version.split_once('/').map_or("", |(group, _)| group);
     let mut in_group = kinds::of_kubernetes().filter(|(own, _)| *own == group).peekable();

@@ -1,8 +1,9 @@
 //! Reads the output of `kubectl get -o yaml|json`, and manifests, into the compact forms.
 //!
-//! A file is split into documents (`documents`), lists are flattened (`objects`), objects are classified
-//! (`collect`), what no one reads is found (`doubts`, `absent_kinds`), and absent fields get the defaults of the API server (`defaults`). Errors name
-//! file, document or line, object and field.
+//! A file is split into documents (`documents`), lists are flattened (`objects`), objects are
+//! classified (`collect`), what no one reads is found (`doubts`, `absent_kinds`), and absent fields
+//! get the defaults of the API server (`defaults`). Errors name file, document or line, object and
+//! field.
 
 mod absent_kinds;
 mod admission;
@@ -70,7 +71,8 @@ pub fn read(
 
 /// The treatment of an input with a change.
 pub trait InputChange {
-    /// Changes the input with the manifests of the change. Workloads from the index `first_changed` on are theirs.
+    /// Changes the input with the manifests of the change. Workloads from the index `first_changed`
+    /// on are theirs.
     ///
     /// # Errors
     /// Everything that cannot be changed.

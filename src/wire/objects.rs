@@ -107,7 +107,8 @@ pub fn objects_of(name: &str, text: String) -> Result<Vec<Object>, Faults> {
     if faults.is_empty() { Ok(objects) } else { Err(Faults(faults)) }
 }
 
-/// Passes on all objects of the origins, and every error. A document in a file of a folder that is not an object is a stray.
+/// Passes on all objects of the origins, and every error. A document in a file of a folder that is
+/// not an object is a stray.
 ///
 /// # Errors
 /// A path that does not exist.
@@ -168,7 +169,8 @@ fn read(
     }
 }
 
-/// Returns version and kind of the items of a list without their own; `None` for a list of any kind.
+/// Returns version and kind of the items of a list without their own; `None` for a list of any
+/// kind.
 fn of_items(version: String, kind: &str) -> Option<(String, String)> {
     let item = kind.strip_suffix("List").filter(|item| !item.is_empty())?;
     Some((version, item.to_owned()))

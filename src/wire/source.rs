@@ -13,7 +13,8 @@ use super::{Fault, Location};
 /// The name of standard input.
 const STDIN: &str = "-";
 
-/// Extensions of the files that are read in a folder, also before the extension of a compressed file.
+/// Extensions of the files that are read in a folder, also before the extension of a compressed
+/// file.
 const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
 /// Extensions of compressed files.
 const COMPRESSED: [&str; 2] = ["gz", "zst"];
@@ -63,7 +64,8 @@ impl Origin {
     }
 }
 
-/// Returns the origins without folders: a folder stands for the files in it and its subfolders, sorted by name.
+/// Returns the origins without folders: a folder stands for the files in it and its subfolders,
+/// sorted by name.
 ///
 /// # Errors
 /// A folder cannot be listed, or has no file to read.

@@ -1,11 +1,12 @@
-//! Objects that stand in for objects that do not decode and of which no readable version is known, where the absence of
-//! the object would be taken for free room.
+//! Objects that stand in for objects that do not decode and of which no readable version is known,
+//! where the absence of the object would be taken for free room.
 
 use framework::{DecodeError, EventResource};
 use serde_json::{Map, Value, json};
 
-/// Returns the substitute of an object: a claim that no pod can use and that holds its devices, or a budget that
-/// protects all pods of the namespace. `None` for other kinds, for which pods wait as long as the object is absent.
+/// Returns the substitute of an object: a claim that no pod can use and that holds its devices, or
+/// a budget that protects all pods of the namespace. `None` for other kinds, for which pods wait as
+/// long as the object is absent.
 pub(super) fn substitute(
     kind: &EventResource,
     object: &Value,

@@ -1,7 +1,7 @@
 //! Decodes responses of the API server, lists and watch streams, into the compact forms.
 //!
-//! Nodes and pods come as JSON or as protobuf. Either becomes the lean type of the API, and one function turns
-//! that into the compact form.
+//! Nodes and pods come as JSON or as protobuf. Either becomes the lean type of the API, and one
+//! function turns that into the compact form.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -145,8 +145,8 @@ impl Decoder {
         Self { whole, ..self }
     }
 
-    /// Whether this decoder reads objects in protobuf, too: nodes and pods, unless a plugin or an extender
-    /// needs fields that only their JSON has.
+    /// Whether this decoder reads objects in protobuf, too: nodes and pods, unless a plugin or an
+    /// extender needs fields that only their JSON has.
     pub fn reads_protobuf(&self) -> bool {
         match self.resource {
             EventResource::Node => self.fields.node.is_empty() && !self.whole.nodes,
@@ -426,8 +426,8 @@ fn bookmark(object: Encoded<'_>) -> WatchEvent<Update> {
     }
 }
 
-/// Returns the error of a response: the `Status` in the body, in JSON or protobuf, or, if the body is not one,
-/// the start of the body. A `code` of 0 stands for the code of the `Status`.
+/// Returns the error of a response: the `Status` in the body, in JSON or protobuf, or, if the body
+/// is not one, the start of the body. A `code` of 0 stands for the code of the `Status`.
 pub fn status_error(code: u16, retry_after: Option<Duration>, body: &[u8]) -> StatusError {
     let status = match protobuf::Unknown::read(body) {
         Ok(object) => messages::status(object.raw).unwrap_or_default(),

@@ -15,7 +15,8 @@ pub struct Whole {
     pub placed_pods: bool,
     /// Pods with this label.
     pub labelled: Option<&'static str>,
-    /// Whether they are returned as the API server has sent them, to a caller that reads them at once.
+    /// Whether they are returned as the API server has sent them, to a caller that reads them at
+    /// once.
     pub as_sent: bool,
 }
 

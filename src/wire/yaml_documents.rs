@@ -41,9 +41,10 @@ impl<'a> Part<'a> {
         Ok(parsed)
     }
 
-    /// Splits a list in the form of kubectl into its items: the items begin with a dash at the beginning of a line,
-    /// after a line `items:`. Returns `None` for other forms, and for a text that may have aliases, because an
-    /// item may then refer to another. Version and kind are plain words.
+    /// Splits a list in the form of kubectl into its items: the items begin with a dash at the
+    /// beginning of a line, after a line `items:`. Returns `None` for other forms, and for a text
+    /// that may have aliases, because an item may then refer to another. Version and kind are plain
+    /// words.
     pub(crate) fn list(&self) -> Option<List<'a>> {
         if self.is_item || self.text.contains(": &") || self.text.contains("- &") {
             return None;

@@ -129,7 +129,8 @@ fn usage_errors_exit_with_2() {
     }
 }
 
-/// A pod with an unknown field and a field given twice, a misspelt kind, an old version, and a kind that is not read.
+/// A pod with an unknown field and a field given twice, a misspelt kind, an old version, and a kind
+/// that is not read.
 const DOUBTFUL: &str = "\
 apiVersion: v1
 kind: Pod

@@ -72,7 +72,8 @@ fn plugin_of_kubectl_explains_and_runs_no_scheduler() {
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler";
 const PODS: &str = "/api/v1/namespaces/kube-system/pods/";
 
-/// Asks about a pod that waits, with a Lease that `holder` holds, and these answers of the API server.
+/// Asks about a pod that waits, with a Lease that `holder` holds, and these answers of the API
+/// server.
 fn asked(name: &str, holder: &str, more: &[api::Route]) -> String {
     let lease = json!({"spec": {"holderIdentity": holder}});
     let web = json!({"spec": {"schedulerName": "loadmaster"}, "status": {"phase": "Pending"}});

@@ -176,7 +176,8 @@ fn packed(directory: &Path) -> PathBuf {
     config
 }
 
-/// Records a replica that stands by while another one binds 6 of 8 pods and one ends, and then leads.
+/// Records a replica that stands by while another one binds 6 of 8 pods and one ends, and then
+/// leads.
 fn record_takeover(directory: &Path) {
     let mut recorded = Recorded::start(3);
     ["a", "b", "c"].iter().for_each(|name| recorded.add_node(name));

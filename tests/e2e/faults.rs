@@ -43,8 +43,8 @@ fn schedule_despite(faults: &[&str]) {
     });
 }
 
-/// A lost answer cuts the connection, and with it every list and watch on it. With a larger share the two dozen
-/// watches of the start take minutes, because each cut lengthens their backoffs.
+/// A lost answer cuts the connection, and with it every list and watch on it. With a larger share
+/// the two dozen watches of the start take minutes, because each cut lengthens their backoffs.
 #[test]
 fn answers_get_lost() {
     schedule_despite(&["lost-answers=0.05"]);
@@ -114,7 +114,8 @@ fn late_bind_of_a_killed_scheduler_does_not_overcommit() {
         let mut killed = Daemon::start(cluster).await;
         cluster.create_pods("first", 1).await;
         cluster.bound_pods(1).await;
-        // Rejected once, so that the next scheduler has the same condition to write and does not write it.
+        // Rejected once, so that the next scheduler has the same condition to write and does not
+        // write it.
         cluster.create_pods("late", 1).await;
         cluster.rejected("late-0").await;
         let delay = Duration::from_secs(8);

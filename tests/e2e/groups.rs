@@ -1,4 +1,5 @@
-//! Pods that name a PodGroup, by field or by label. Only the sandbox keeps the field without its feature gate.
+//! Pods that name a PodGroup, by field or by label. Only the sandbox keeps the field without its
+//! feature gate.
 
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;

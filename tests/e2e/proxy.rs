@@ -57,7 +57,8 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Starts a proxy, and returns its address. A connection goes to the server that has this host and port when it is accepted.
+    /// Starts a proxy, and returns its address. A connection goes to the server that has this host
+    /// and port when it is accepted.
     pub(super) async fn start(server: Receiver<String>, way: Way) -> (Self, SocketAddr) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -1,4 +1,5 @@
-//! A namespace whose admission webhook fails holds up no other namespace. Only the sandbox injects the fault.
+//! A namespace whose admission webhook fails holds up no other namespace. Only the sandbox injects
+//! the fault.
 
 use sandbox::faults::Settings;
 use sandbox::http::Server;

@@ -1,5 +1,5 @@
-//! What turns readiness red, with a scheduler in this process that tolerates outages for a moment only. The tests of
-//! the endpoints show that `/readyz` shows it.
+//! What turns readiness red, with a scheduler in this process that tolerates outages for a moment
+//! only. The tests of the endpoints show that `/readyz` shows it.
 
 use std::sync::Arc;
 use std::time::Duration;

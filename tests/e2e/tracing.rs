@@ -30,7 +30,8 @@ const EXPORT: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Expor
 /// Length of the prefix of a message: a flag and the length.
 const PREFIX: usize = 5;
 
-/// Time in which a turn of the scheduling loop may lie, in nanoseconds: the loop reads its clock once in a turn.
+/// Time in which a turn of the scheduling loop may lie, in nanoseconds: the loop reads its clock
+/// once in a turn.
 const SKEW: u64 = 500_000_000;
 
 /// A collector. It decodes each request.

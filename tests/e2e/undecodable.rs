@@ -1,5 +1,5 @@
-//! Objects of a shape that the scheduler cannot read, as a newer API server may send them. Only the sandbox writes
-//! such objects.
+//! Objects of a shape that the scheduler cannot read, as a newer API server may send them. Only the
+//! sandbox writes such objects.
 
 use sandbox::http::Server;
 use sandbox::resources::RESOURCECLAIMS;

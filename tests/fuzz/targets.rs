@@ -16,8 +16,8 @@ use simulator::trace::{Trace, openb};
 
 use super::runner::fuzz;
 
-/// Maximum length of what is made of one byte of input, in bytes of text: a quantity with the suffix `Ei`
-/// is printed with 19 digits.
+/// Maximum length of what is made of one byte of input, in bytes of text: a quantity with the
+/// suffix `Ei` is printed with 19 digits.
 const MOST_PER_BYTE: usize = 64;
 
 fn bounded(input: &[u8], output: usize, constant: usize) {
@@ -203,7 +203,8 @@ fn traces() {
     });
 }
 
-/// Maximum number of nodes and of pods in a trace that is replayed, so that a run takes milliseconds.
+/// Maximum number of nodes and of pods in a trace that is replayed, so that a run takes
+/// milliseconds.
 const MOST_REPLAYED: usize = 20;
 
 /// The input is the list of nodes, a line with `===`, and the list of pods.

@@ -1,8 +1,9 @@
-//! Bugs of kube-scheduler 1.36 that a later release fixes, and how cases that show them are compared.
+//! Bugs of kube-scheduler 1.36 that a later release fixes, and how cases that show them are
+//! compared.
 //!
-//! Where Loadmaster follows a fix, its decision differs from the recording. The runner then rewrites the
-//! case so that the fixed scheduler decides it as 1.36 decides the original, and compares that decision
-//! with the recording. So a fix explains nothing but its own effect.
+//! Where Loadmaster follows a fix, its decision differs from the recording. The runner then
+//! rewrites the case so that the fixed scheduler decides it as 1.36 decides the original, and
+//! compares that decision with the recording. So a fix explains nothing but its own effect.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +27,8 @@ const FIXES: [Fix; 3] = [
     Fix { id: "image-locality-image-volumes", rewrite: leave_out_image_locality },
 ];
 
-/// Runs a case. A case that differs from the recording and shows a bug is run again without the bug.
+/// Runs a case. A case that differs from the recording and shows a bug is run again without the
+/// bug.
 pub(super) fn run(runner: Runner, case: &Value) -> Outcome {
     let outcome = runner(case);
     if outcome.differences.is_empty() {
@@ -44,8 +46,8 @@ pub(super) fn run(runner: Runner, case: &Value) -> Outcome {
     Outcome { actual, differences, compared, deferred, on_purpose, ranked }
 }
 
-/// 1.36 counts no pods for a spread constraint with an empty selector, but matches the pod itself. The
-/// rewritten selector matches a label that only this pod has.
+/// 1.36 counts no pods for a spread constraint with an empty selector, but matches the pod itself.
+/// The rewritten selector matches a label that only this pod has.
 fn select_only_the_pod_itself(case: &mut Value) -> bool {
     let mut found = false;
     for pod in pods_to_schedule(case) {

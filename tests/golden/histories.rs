@@ -35,8 +35,8 @@ pub(crate) fn run(case: &Value) -> Outcome {
     }
 }
 
-/// Carries out the steps by rankings, and holds each decision to that of the set form. Returns the number of
-/// decisions without a full pass.
+/// Carries out the steps by rankings, and holds each decision to that of the set form. Returns the
+/// number of decisions without a full pass.
 fn replay_ranked(
     case: &Value,
     set_form: &[Value],

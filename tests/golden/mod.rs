@@ -2,11 +2,10 @@
 //! kube-scheduler 1.36.2.
 //!
 //! A case describes a cluster and the decision of kube-scheduler (see FORMAT.md of the corpus).
-//! Every case runs with every form of the plugins, each compared with the recording, and by rankings, which are held
-//! to the set form. Entries of
-//! plugins that are not built are deferred by name and not invented: those plugins are removed from
-//! the profile, so that the others decide in full, and recorded entries that depend on them are
-//! neither compared nor emitted.
+//! Every case runs with every form of the plugins, each compared with the recording, and by
+//! rankings, which are held to the set form. Entries of plugins that are not built are deferred by
+//! name and not invented: those plugins are removed from the profile, so that the others decide in
+//! full, and recorded entries that depend on them are neither compared nor emitted.
 
 mod areas;
 mod compare;

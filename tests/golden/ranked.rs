@@ -1,7 +1,8 @@
 //! The ranked form: the engine decides by what it knows of the class of the pod, after changes.
 //!
-//! A pod like the one of the case is decided when half of the objects are there, so that the class has a ranking, or
-//! verdicts if the pod fits nowhere. The other objects then arrive one by one, and the class is repaired.
+//! A pod like the one of the case is decided when half of the objects are there, so that the class
+//! has a ranking, or verdicts if the pod fits nowhere. The other objects then arrive one by one,
+//! and the class is repaired.
 
 use std::sync::Arc;
 
@@ -16,8 +17,8 @@ use super::world::World;
 /// Number of pods of a class until it has a ranking, or verdicts.
 const WARM_UP: usize = 2;
 
-/// Decides about the pod of a case by its class, and holds the decision to that of the set form. Returns the number
-/// of decisions without a full pass.
+/// Decides about the pod of a case by its class, and holds the decision to that of the set form.
+/// Returns the number of decisions without a full pass.
 pub(crate) fn hold(
     case: &Value,
     setting: &Setting,
@@ -39,8 +40,8 @@ pub(crate) fn hold(
     Ok(world.engine().ranked_decisions())
 }
 
-/// Whether pods like the one of the case may change what is decided about it: they may take back the nomination of a
-/// pod by their own preemption, or allocate a claim.
+/// Whether pods like the one of the case may change what is decided about it: they may take back
+/// the nomination of a pod by their own preemption, or allocate a claim.
 fn leaves_traces(case: &Value) -> bool {
     let text = case.to_string();
     ["nominatedNodeName", "resourceClaims", "DeviceClass"].iter().any(|name| text.contains(name))

@@ -49,8 +49,8 @@ fn decide(case: &Value) -> Result<Outcome, String> {
     Ok(Outcome { ranked, ..comparison.finish(set.clone()) })
 }
 
-/// Returns the verdict on each node of an attempt that ends with an error. The engine stops at the first
-/// error; the recording has all of them.
+/// Returns the verdict on each node of an attempt that ends with an error. The engine stops at the
+/// first error; the recording has all of them.
 fn verdicts_up_to_an_error(pod: &Pod, world: &World) -> Value {
     let (handle, cluster) = (world.handle(), world.cluster());
     let Some(profile) = world.engine().profiles().iter().next() else { return Value::Null };

@@ -67,8 +67,8 @@ impl World {
         Self { engine, uids: BTreeMap::new(), now: Time::ZERO, holds_pods: false }
     }
 
-    /// Creates an empty cluster for decisions by rankings. Pods without a node wait, but for those to
-    /// [decide](Self::decide) about.
+    /// Creates an empty cluster for decisions by rankings. Pods without a node wait, but for those
+    /// to [decide](Self::decide) about.
     pub(crate) fn ranked(setting: &Setting) -> Self {
         let config = EngineConfig::new(setting.profiles.clone());
         let engine =
@@ -164,8 +164,9 @@ impl World {
             .ok_or_else(|| format!("no profile is called {:?}", pod.spec.scheduler_name))
     }
 
-    /// Makes an attempt for a pod, which is gone afterwards. Returns its outcome and the node to which the pod was
-    /// nominated; `None` if the pod may not be tried. Binds succeed and other writes are refused.
+    /// Makes an attempt for a pod, which is gone afterwards. Returns its outcome and the node to
+    /// which the pod was nominated; `None` if the pod may not be tried. Binds succeed and other
+    /// writes are refused.
     pub(crate) fn decide(&mut self, pod: &Pod) -> Option<(Outcome, Option<Arc<str>>)> {
         self.change(Change::Pod(Box::new(pod.clone())));
         let ports = &mut Ports { extenders: &mut (), probe: &mut () };

@@ -1,5 +1,5 @@
-//! The kustomizations: `secondary` is the chart with its default values, `replacement` the static pod
-//! that takes the place of kube-scheduler.
+//! The kustomizations: `secondary` is the chart with its default values, `replacement` the static
+//! pod that takes the place of kube-scheduler.
 
 use std::process::Command;
 
@@ -30,8 +30,8 @@ fn build(overlay: &str) -> Option<Vec<Value>> {
     Some(documents.map(|one| Value::deserialize(one).unwrap()).collect())
 }
 
-/// Removes what kustomize does in another way than the chart: the name of the ConfigMap changes with
-/// its content, in place of an annotation of the pods.
+/// Removes what kustomize does in another way than the chart: the name of the ConfigMap changes
+/// with its content, in place of an annotation of the pods.
 fn without_checksums(mut objects: Vec<Value>) -> Vec<Value> {
     for object in &mut objects {
         if object["kind"] == "ConfigMap" {
@@ -86,7 +86,8 @@ fn binary_accepts_the_arguments_of_the_static_pod() {
     assert_eq!(args[0], "run");
 }
 
-/// `loadmaster explain` finds the pod by the beginning of the holder of the Lease, which is the host name.
+/// `loadmaster explain` finds the pod by the beginning of the holder of the Lease, which is the
+/// host name.
 #[test]
 fn static_pod_names_itself_in_the_lease() {
     let env = container().env.unwrap();
@@ -144,8 +145,8 @@ fn is_allowed(store: &mut Store, user: &str, attributes: &Value) -> bool {
     review["status"]["allowed"].as_bool().unwrap_or_else(|| panic!("{review}"))
 }
 
-/// The resource of the one permission that kube-scheduler's user lacks: neither scheduler can deallocate a claim as this
-/// user after a driver has reported about its devices.
+/// The resource of the one permission that kube-scheduler's user lacks: neither scheduler can
+/// deallocate a claim as this user after a driver has reported about its devices.
 const LACKING: &str = "resourceclaims/driver";
 
 #[test]

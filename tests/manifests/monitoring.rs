@@ -1,4 +1,5 @@
-//! Monitors, alerts and the dashboard: they select what the chart installs, under one name of the job.
+//! Monitors, alerts and the dashboard: they select what the chart installs, under one name of the
+//! job.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -91,7 +91,8 @@ fn extra_rules_add_permissions() {
     assert_eq!(granted(&role.rules.unwrap()), expected);
 }
 
-/// The permissions on Leases, in the namespace of each Role, with the name if they are limited to one.
+/// The permissions on Leases, in the namespace of each Role, with the name if they are limited to
+/// one.
 fn lease_permissions(file: &str) -> Vec<(String, String, Option<String>)> {
     let mut permissions = Vec::new();
     for role in find_all::<Role>(file) {

@@ -1,5 +1,5 @@
-//! The metrics that Loadmaster exports, as `docs/metrics.md` lists them. A test of the metrics compares
-//! that page with the program.
+//! The metrics that Loadmaster exports, as `docs/metrics.md` lists them. A test of the metrics
+//! compares that page with the program.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,9 @@
-//! One namespace, driver or class that does not answer for hours leaves the pods of others at full speed.
+//! One namespace, driver or class that does not answer for hours leaves the pods of others at full
+//! speed.
 //!
-//! The scheduler and the store of the sandbox run under a virtual clock. A decision takes a quarter of a millisecond,
-//! and the API server answers after two, unless the trouble of a scenario concerns the request.
+//! The scheduler and the store of the sandbox run under a virtual clock. A decision takes a quarter
+//! of a millisecond, and the API server answers after two, unless the trouble of a scenario
+//! concerns the request.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like the tests themselves")]
 
@@ -21,8 +23,8 @@ const INTERVAL: Duration = Duration::from_millis(50);
 /// Number of pods in trouble at the start; more than calls that may wait before decisions are held.
 const MANY: usize = 3000;
 
-/// Returns how many healthy pods are bound, and the median and the longest time that they took, beside this number of
-/// pods in trouble.
+/// Returns how many healthy pods are bound, and the median and the longest time that they took,
+/// beside this number of pods in trouble.
 fn run(hangs: fn(&Request) -> bool, load: Load, in_trouble: usize) -> (usize, Duration, Duration) {
     let mut world = World::new(hangs);
     (0..in_trouble).for_each(|number| world.create_all((load.in_trouble)(number)));
@@ -43,8 +45,8 @@ fn run(hangs: fn(&Request) -> bool, load: Load, in_trouble: usize) -> (usize, Du
     (took.len(), took[took.len() / 2], took[took.len() - 1])
 }
 
-/// Checks that the healthy pods lose less than a tenth of throughput and of the median latency, and at most a second
-/// once, before the trouble is noticed.
+/// Checks that the healthy pods lose less than a tenth of throughput and of the median latency, and
+/// at most a second once, before the trouble is noticed.
 fn assert_full_speed(hangs: fn(&Request) -> bool, load: Load) {
     let (bound, median, longest) = run(hangs, load, MANY);
     let (alone, median_alone, longest_alone) = run(hangs, load, 0);

@@ -66,8 +66,8 @@ pub(super) struct World {
 }
 
 impl World {
-    /// Creates a cluster in which a webhook hangs on these requests. The provisioner of the class `dead` never
-    /// answers.
+    /// Creates a cluster in which a webhook hangs on these requests. The provisioner of the class
+    /// `dead` never answers.
     pub(super) fn new(hangs: fn(&Request) -> bool) -> Self {
         let now = Time::from_secs(BEGINNING);
         let profiles = config::defaults(&Gates::default());
@@ -208,7 +208,8 @@ fn node(number: usize) -> Value {
     })
 }
 
-/// Returns a class whose volumes are bound with their first pod. Only those of `fast` are provisioned in time.
+/// Returns a class whose volumes are bound with their first pod. Only those of `fast` are
+/// provisioned in time.
 fn class(name: &str) -> Value {
     let (provisioner, parameters) = match name {
         "fast" => ("fast.example.com", json!({})),

@@ -1,5 +1,5 @@
-//! Pods that fit nowhere: the answer from what is known of their class is that of a full pass, and the victims of
-//! preemption are the same.
+//! Pods that fit nowhere: the answer from what is known of their class is that of a full pass, and
+//! the victims of preemption are the same.
 
 use engine::Change;
 use engine::cycle::Form;
@@ -85,8 +85,9 @@ fn budget(app: usize, allowed: u8) -> Change {
     Change::Object(Box::new(testkit::object(EventResource::PodDisruptionBudget, object)))
 }
 
-/// Runs one history by the full pass, by rankings, and in every third history by rankings of which each decision is
-/// checked. Returns the number of failed attempts that were answered without a full pass.
+/// Runs one history by the full pass, by rankings, and in every third history by rankings of which
+/// each decision is checked. Returns the number of failed attempts that were answered without a
+/// full pass.
 fn compare(seed: u64) -> u64 {
     let mut rng = Rng::with_seed(seed);
     // Half of the profiles run the filters that look at groups before those that look at nodes.
@@ -195,8 +196,8 @@ fn rejections_that_are_repeated_are_those_of_the_full_pass() {
     );
 }
 
-/// After a change that helps no pod, 1,000 pods of one template that are tried again cost one look at all nodes at
-/// most; here they cost none, because the class is known.
+/// After a change that helps no pod, 1,000 pods of one template that are tried again cost one look
+/// at all nodes at most; here they cost none, because the class is known.
 #[test]
 fn pods_of_a_known_class_are_rejected_without_a_full_pass() {
     let mut scheduler = Scheduler::with(1, Form::Ranked, u64::MAX, &[]);

@@ -293,7 +293,8 @@ fn only_on(pod: &mut api::Pod, numbers: Range<usize>) {
     pod.spec.affinity = serde_json::from_value(affinity).unwrap();
 }
 
-/// Adds constraints over the pods with the labels of the pod: maximum skew, topology key, action, and more.
+/// Adds constraints over the pods with the labels of the pod: maximum skew, topology key, action,
+/// and more.
 fn spreads(pod: &mut api::Pod, constraints: &[(i32, &str, &str, Value)]) {
     let all = constraints.iter().map(|(skew, key, action, more)| {
         let mut one = json!({"maxSkew": skew, "whenUnsatisfiable": action, "topologyKey": key,

@@ -1,4 +1,5 @@
-//! Passes over many nodes are divided among threads. How many there are, and which comes first, does not matter.
+//! Passes over many nodes are divided among threads. How many there are, and which comes first,
+//! does not matter.
 
 use std::thread;
 

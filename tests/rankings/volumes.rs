@@ -101,8 +101,9 @@ fn any_storage_change(rng: &mut Rng) -> Change {
     }
 }
 
-/// Runs one history by the full pass, by rankings, and by rankings of which each decision is checked. Returns the
-/// numbers of decisions by a ranking and of failed attempts without a full pass.
+/// Runs one history by the full pass, by rankings, and by rankings of which each decision is
+/// checked. Returns the numbers of decisions by a ranking and of failed attempts without a full
+/// pass.
 fn compare(seed: u64) -> (u64, u64) {
     let mut rng = Rng::with_seed(seed);
     let new = |form, check_one_in| Scheduler::with(seed, form, check_one_in, &[]);

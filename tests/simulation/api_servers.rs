@@ -1,13 +1,15 @@
-//! The API servers behind the address of the cluster. They share one store, and each has its own watch caches,
-//! one for each kind, which may show an older state.
+//! The API servers behind the address of the cluster. They share one store, and each has its own
+//! watch caches, one for each kind, which may show an older state.
 //!
 //! The rules of the API server for a cache that lags:
 //!
-//! - Writes, reads of one object and lists without a resourceVersion show the newest state. The latter wait for
-//!   the cache, and then go around it.
+//! - Writes, reads of one object and lists without a resourceVersion show the newest state. The
+//!   latter wait for the cache, and then go around it.
 //! - A list at resourceVersion 0 shows what the cache has.
-//! - A watch opens at once, and shows nothing until the cache has passed the version that it asks for.
-//! - A streaming list waits for the cache, and fails with "Too large resource version" after a while.
+//! - A watch opens at once, and shows nothing until the cache has passed the version that it asks
+//!   for.
+//! - A streaming list waits for the cache, and fails with "Too large resource version" after a
+//!   while.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

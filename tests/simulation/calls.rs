@@ -11,12 +11,14 @@ use super::rules::{Checked, rule};
 const SHORTEST_PAUSE: Duration = Duration::from_millis(800);
 /// The longest pause after a failure: the longest backoff with its jitter.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// Maximum time for which a watch stays open in silence, if the server is known to send bookmarks. A
-/// bookmark comes about every minute.
+/// Maximum time for which a watch stays open in silence, if the server is known to send bookmarks.
+/// A bookmark comes about every minute.
 const LONGEST_SILENCE: Duration = Duration::from_secs(90);
-/// Maximum time for which any call stays open in silence: a watch that requests at most ten minutes.
+/// Maximum time for which any call stays open in silence: a watch that requests at most ten
+/// minutes.
 const LONGEST_CALL: Duration = Duration::from_secs(630);
-/// Number of times in a row for which the pause that the server asks for is kept, and not made longer.
+/// Number of times in a row for which the pause that the server asks for is kept, and not made
+/// longer.
 const MOST_REPETITIONS: u32 = 10;
 /// Maximum time for which a process is stopped, in which it does nothing.
 const STOPPED: Duration = Duration::from_secs(45);
@@ -61,7 +63,8 @@ enum End {
 }
 
 impl Calls {
-    /// Records an input. Inputs about other calls than the open one are ignored, like by the reflector.
+    /// Records an input. Inputs about other calls than the open one are ignored, like by the
+    /// reflector.
     pub(crate) fn heard<T>(&mut self, input: &Input<T>, now: Time) {
         let (id, end) = match input {
             Input::Opened(id) => (id, None),
@@ -132,9 +135,10 @@ impl Calls {
         self.open = None;
     }
 
-    /// Checks a call that the reflector opens. A watch continues at the last version, and is not replaced by
-    /// a list without need. A list that no server streams is requested in pages. After a failure there is a pause, but no
-    /// long one; it is the one that the server asks for, if it does.
+    /// Checks a call that the reflector opens. A watch continues at the last version, and is not
+    /// replaced by a list without need. A list that no server streams is requested in pages. After
+    /// a failure there is a pause, but no long one; it is the one that the server asks for, if it
+    /// does.
     ///
     /// # Errors
     /// A rule is violated.

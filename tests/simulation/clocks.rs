@@ -3,11 +3,12 @@
 use fastrand::Rng;
 use framework::{Time, WallOffset};
 
-/// Maximum difference between the wall clock of a machine and the time of the world, in nanoseconds.
+/// Maximum difference between the wall clock of a machine and the time of the world, in
+/// nanoseconds.
 const MOST_WRONG: i64 = 600_000_000_000;
 
-/// The clocks of a machine. The wall clock is corrected at any time, forwards or back. The clock of a process
-/// begins at the wall time and then passes evenly.
+/// The clocks of a machine. The wall clock is corrected at any time, forwards or back. The clock of
+/// a process begins at the wall time and then passes evenly.
 #[derive(Debug)]
 pub(crate) struct Clock {
     /// Nanoseconds by which the wall clock is ahead of the world.

@@ -1,5 +1,5 @@
-//! Invariants of the state that the scheduler keeps: what it counts is what it has, and it has what the watches have
-//! shown. Everything is counted again after each step.
+//! Invariants of the state that the scheduler keeps: what it counts is what it has, and it has what
+//! the watches have shown. Everything is counted again after each step.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -44,7 +44,8 @@ pub(crate) fn of_nodes(engine: &Engine) -> Checked {
     rule(placed <= all, || format!("{placed} pods are on nodes, and there are {all}"))
 }
 
-/// Checks that the cache has the pods that the watch has `shown`, and besides them only assumed pods.
+/// Checks that the cache has the pods that the watch has `shown`, and besides them only assumed
+/// pods.
 pub(crate) fn of_pods(engine: &Engine, shown: &BTreeMap<Uid, Arc<str>>) -> Checked {
     let world = engine.world();
     let cluster = world.cluster();
@@ -62,8 +63,8 @@ pub(crate) fn of_pods(engine: &Engine, shown: &BTreeMap<Uid, Arc<str>>) -> Check
     })
 }
 
-/// Checks that only pending pods are nominated, each to one node, and that events are kept only for pods that are
-/// being tried.
+/// Checks that only pending pods are nominated, each to one node, and that events are kept only for
+/// pods that are being tried.
 pub(crate) fn of_queue(engine: &Engine) -> Checked {
     let pending: BTreeSet<&Uid> = engine.pending().map(|pod| &pod.uid).collect();
     let nominator = engine.nominator();

@@ -30,7 +30,8 @@ pub(crate) fn highest_priority(engine: &Engine) -> Option<i32> {
 }
 
 /// Checks a decision against the state of the engine when it was made. `highest` is the [highest
-/// priority](highest_priority) of the pods that could have been tried. With `may_fail` an extender has failed.
+/// priority](highest_priority) of the pods that could have been tried. With `may_fail` an extender
+/// has failed.
 pub(crate) fn after_decision(
     engine: &Engine,
     attempt: &Attempt,
@@ -46,21 +47,24 @@ pub(crate) fn after_decision(
         }
         Outcome::Unschedulable(text) | Outcome::Repeated(text) => is_counted(engine, pod, text),
         Outcome::Error(_) if may_fail => Ok(()),
-        // A claim for all devices has to wait until the driver has published the whole pool, as in kube-scheduler.
+        // A claim for all devices has to wait until the driver has published the whole pool, as in
+        // kube-scheduler.
         Outcome::Error(text) if needs_devices(pod) && text.ends_with(BEING_UPDATED) => Ok(()),
         Outcome::Error(text) => Err(format!("the attempt for {} fails: {text}", pod.key)),
         Outcome::Skipped => Ok(()),
     }
 }
 
-/// Checks that a pod is put on a node that takes it, as far as the attempt has changed nothing else.
+/// Checks that a pod is put on a node that takes it, as far as the attempt has changed nothing
+/// else.
 pub(crate) fn is_taken(engine: &Engine, related: &Related, attempt: &Attempt) -> Checked {
     let Attempt { pod, outcome: Outcome::Assumed(node) } = attempt else { return Ok(()) };
     let is_taken = Oracle::of_engine(engine, related).takes(node, pod);
     rule(is_taken, || format!("{} is put on {node}, which does not take it", pod.key))
 }
 
-/// Checks that the text has the number of nodes. A plugin that rejects a pod on its chosen node speaks of one.
+/// Checks that the text has the number of nodes. A plugin that rejects a pod on its chosen node
+/// speaks of one.
 fn is_counted(engine: &Engine, pod: &Pod, text: &str) -> Checked {
     let count = match text.contains(PENDING_TEXT) {
         true => 1,
@@ -149,9 +153,9 @@ impl Evaluates for Scheduler {
 /// knows neither nominated pods nor preemptions without a binding. Pods with a node are decided as
 /// if they had none.
 ///
-/// `fresh` does not know which devices and volumes are assumed. A pod for each unbound claim shows that
-/// no other volume is withheld. Pods that need the extender are left out while it does not answer: a decision
-/// would try it again.
+/// `fresh` does not know which devices and volumes are assumed. A pod for each unbound claim shows
+/// that no other volume is withheld. Pods that need the extender are left out while it does not
+/// answer: a decision would try it again.
 pub(crate) fn forms_agree(
     scheduler: &mut Scheduler,
     fresh: &mut Engine,

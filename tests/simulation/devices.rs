@@ -1,5 +1,5 @@
-//! Invariants of devices: no device is allocated twice, bound pods have theirs, which are ready, and nothing is kept
-//! for the dead.
+//! Invariants of devices: no device is allocated twice, bound pods have theirs, which are ready,
+//! and nothing is kept for the dead.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,7 +18,8 @@ use super::server::{Bound, Server};
 /// Driver, pool and name of a device.
 pub(crate) type DeviceId = (String, String, String);
 
-/// Checks that no device is allocated to two claims, and that each claim has the devices that it requests.
+/// Checks that no device is allocated to two claims, and that each claim has the devices that it
+/// requests.
 ///
 /// # Errors
 /// A rule is violated.
@@ -36,7 +37,8 @@ pub(crate) fn after_write(server: &Server) -> Checked {
     rule(links_suffice(holders.keys()), || format!("the counters do not suffice for {holders:?}"))
 }
 
-/// Checks that the claims of a pod that was bound are allocated for its node, reserved for it, and ready.
+/// Checks that the claims of a pod that was bound are allocated for its node, reserved for it, and
+/// ready.
 ///
 /// # Errors
 /// A rule is violated.
@@ -123,8 +125,9 @@ const CREATED: &str = "-extended-resources-";
 /// Time after which no request is carried out any more that got no answer.
 const LONGEST_REQUEST: Duration = Duration::from_secs(120);
 
-/// Time for which the devices of a claim that the scheduler has created count although no watch shows it: as long as the pod
-/// waits for the watch, and then as long as after a request without an answer.
+/// Time for which the devices of a claim that the scheduler has created count although no watch
+/// shows it: as long as the pod waits for the watch, and then as long as after a request without an
+/// answer.
 const LONGEST_UNSEEN: Duration = Duration::from_secs(150);
 
 /// The allocations that one process has sent.
@@ -151,7 +154,8 @@ impl Sent {
 }
 
 impl Allocations {
-    /// Checks that no device is allocated to a claim that the server may yet allocate to another one.
+    /// Checks that no device is allocated to a claim that the server may yet allocate to another
+    /// one.
     ///
     /// # Errors
     /// The rule is violated.
@@ -219,8 +223,8 @@ fn claims_of(pod: &Value) -> impl Iterator<Item = &str> {
     names.chain(pod["status"]["extendedResourceClaimStatus"]["resourceClaimName"].as_str())
 }
 
-/// Whether a claim of a pod does not exist, or is being deleted. PreEnqueue keeps such a pod from being tried,
-/// without a word, as in kube-scheduler.
+/// Whether a claim of a pod does not exist, or is being deleted. PreEnqueue keeps such a pod from
+/// being tried, without a word, as in kube-scheduler.
 pub(crate) fn lacks_claim(server: &Server, pod: &Value) -> bool {
     let namespace = text(&pod["metadata"]["namespace"]);
     let exists = |name: &str| {

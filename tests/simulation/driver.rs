@@ -1,5 +1,5 @@
-//! A driver of devices that have binding conditions. It reports that the devices of a claim are ready, soon or
-//! late, or that they are broken, or it never reports.
+//! A driver of devices that have binding conditions. It reports that the devices of a claim are
+//! ready, soon or late, or that they are broken, or it never reports.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +18,8 @@ pub(crate) const READY: &str = "example.com/ready";
 pub(crate) const BROKEN: &str = "example.com/broken";
 /// Maximum time in which the driver reports devices if it is in time, in milliseconds.
 const SOON: u64 = 3_000;
-/// Maximum time in which it reports them if it is late, in milliseconds: longer than the scheduler waits.
+/// Maximum time in which it reports them if it is late, in milliseconds: longer than the scheduler
+/// waits.
 const LATE: u64 = 40_000;
 
 /// The driver.
@@ -37,7 +38,8 @@ type Allocation = (String, String);
 /// What the driver reports on an allocation.
 #[derive(Debug, Clone, Copy)]
 enum Report {
-    /// At the first time it reports that the devices are not ready yet, and at the second one that they are.
+    /// At the first time it reports that the devices are not ready yet, and at the second one that
+    /// they are.
     Starts { at: Time, ready: Time },
     /// At this time it reports whether the devices are broken.
     Due { at: Time, is_broken: bool },
@@ -66,8 +68,8 @@ impl Driver {
         due.min()
     }
 
-    /// Returns the reports that are due: the path of the status of a claim, and the patch. Adds the faults that
-    /// new reports begin to `fired`.
+    /// Returns the reports that are due: the path of the status of a claim, and the patch. Adds the
+    /// faults that new reports begin to `fired`.
     pub(crate) fn reports(
         &mut self,
         store: &Store,
@@ -164,8 +166,8 @@ fn path_of(claim: &Value) -> String {
     format!("/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/{name}/status")
 }
 
-/// Returns the patch that reports the devices of a claim: whether they are broken, or that they are not ready yet. It names the version, so that it concerns no other
-/// allocation.
+/// Returns the patch that reports the devices of a claim: whether they are broken, or that they are
+/// not ready yet. It names the version, so that it concerns no other allocation.
 fn patch(claim: &Value, is_broken: bool, is_true: bool, now: Time) -> Value {
     let (kind, reason) = if is_broken { (BROKEN, "Broken") } else { (READY, "Ready") };
     let condition = json!({"type": kind, "status": if is_true { "True" } else { "False" }, "reason": reason,

@@ -1,5 +1,5 @@
-//! What a seed does often, and what it leaves out (swarm testing): where everything happens at low rates, the situations
-//! seldom meet in which a bug matters.
+//! What a seed does often, and what it leaves out (swarm testing): where everything happens at low
+//! rates, the situations seldom meet in which a bug matters.
 
 use fastrand::Rng;
 
@@ -120,7 +120,8 @@ impl Emphasis {
         Self { factors, nodes, pod_names: 14, templates: None, pauses: [20, 1000, 15_000] }
     }
 
-    /// A scenario and one or two more themes, in a tiny cluster with few names. Most of the rest does not happen.
+    /// A scenario and one or two more themes, in a tiny cluster with few names. Most of the rest
+    /// does not happen.
     pub(crate) fn swarm(rng: &mut Rng) -> Self {
         let mut factors = THEMES.map(|theme| match theme {
             Devices => 0,
@@ -167,7 +168,8 @@ impl Emphasis {
         rng.u32(..1000) < self.weight(theme, usual).min(MOST)
     }
 
-    /// Returns the rate, in thousandths, of the faults of the requests of the theme of this number; `None` if it is that of the network.
+    /// Returns the rate, in thousandths, of the faults of the requests of the theme of this number;
+    /// `None` if it is that of the network.
     pub(crate) fn rate_of_requests(&self, number: usize, rng: &mut Rng) -> Option<u32> {
         match self.factors[Watches as usize + number] {
             OFTEN => Some(rng.u32(150..MOST)),

@@ -1,6 +1,6 @@
-//! Invariants of repeated preemptions: a pod that was not bound after several of them pauses, longer each time. So
-//! does a node on which several of them led to no binding, except for more important pods. No pause is longer than
-//! that.
+//! Invariants of repeated preemptions: a pod that was not bound after several of them pauses,
+//! longer each time. So does a node on which several of them led to no binding, except for more
+//! important pods. No pause is longer than that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,13 +21,15 @@ const LONGEST: Duration = Duration::from_mins(5);
 /// Time after which the preemptions on a node are not counted any more.
 const FORGOTTEN: Duration = Duration::from_hours(1);
 
-/// The preemptions of one process. They are counted from decisions and events, not read from the scheduler.
+/// The preemptions of one process. They are counted from decisions and events, not read from the
+/// scheduler.
 #[derive(Debug, Default)]
 pub(crate) struct Evictions {
     preemptors: BTreeMap<Uid, Preemptor>,
     /// The nodes with preemptions that led to no binding.
     nodes: BTreeMap<Arc<str>, Contested>,
-    /// The nodes with preemptions that may have led to no binding: also those in which no pod could be evicted.
+    /// The nodes with preemptions that may have led to no binding: also those in which no pod could
+    /// be evicted.
     at_most: BTreeMap<Arc<str>, Tally>,
 }
 
@@ -40,13 +42,14 @@ struct Preemptor {
     begun: Vec<Begun>,
     /// The node of the last preemption that counts.
     node: Option<Arc<str>>,
-    /// All preemptions that may have begun, and their nodes. One does not begin if others evict all of its victims
-    /// already.
+    /// All preemptions that may have begun, and their nodes. One does not begin if others evict all
+    /// of its victims already.
     at_most: Tally,
     tried: BTreeSet<Arc<str>>,
 }
 
-/// A preemption that began. One whose victims are all evicted already for earlier ones never counts.
+/// A preemption that began. One whose victims are all evicted already for earlier ones never
+/// counts.
 #[derive(Debug)]
 struct Begun {
     at: Time,
@@ -93,7 +96,8 @@ impl Tally {
 }
 
 impl Evictions {
-    /// Checks a preemption for a pod of this priority, in an attempt that began `now` and ended at `end`.
+    /// Checks a preemption for a pod of this priority, in an attempt that began `now` and ended at
+    /// `end`.
     ///
     /// # Errors
     /// The pod or the node has to pause.
@@ -154,8 +158,8 @@ impl Evictions {
         known.tally.add(now);
     }
 
-    /// Takes in the events of a step. An eviction makes the preemption before fruitless. It belongs to the first preemption
-    /// with this victim: no pod is evicted twice.
+    /// Takes in the events of a step. An eviction makes the preemption before fruitless. It belongs
+    /// to the first preemption with this victim: no pod is evicted twice.
     pub(crate) fn told(&mut self, events: &[Event]) {
         for event in events.iter().filter(|event| event.reason == "Preempted") {
             let preemptor = event.related.as_ref().map(|related| &related.uid);
@@ -184,7 +188,8 @@ impl Evictions {
         self.nodes.remove(node);
     }
 
-    /// Takes in that a pod is gone that the watch has not shown on a node. It may have been assumed on one.
+    /// Takes in that a pod is gone that the watch has not shown on a node. It may have been assumed
+    /// on one.
     pub(crate) fn is_gone(&mut self, pod: &Uid, assumed_on: Option<&Arc<str>>, now: Time) {
         let Some(own) = self.preemptors.remove(pod) else { return };
         for node in own.tried {

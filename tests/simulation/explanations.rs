@@ -18,8 +18,8 @@ const LASTING: [&str; 2] = ["Scheduled", "Preempted"];
 
 /// The text of a pod that was not permitted in time.
 const NOT_PERMITTED: &str = "rejected due to timeout after waiting";
-/// The texts of a bind that was refused because the pod has another version. The scheduler reads such a pod and binds it
-/// again.
+/// The texts of a bind that was refused because the pod has another version. The scheduler reads
+/// such a pod and binds it again.
 const BY_PLUGIN: &str = "running Bind plugin";
 const OUTDATED: &str = "ResourceVersion in precondition";
 
@@ -90,8 +90,8 @@ impl Explanations {
         self.permits = ends.collect();
     }
 
-    /// Checks the events after a step: a rejected pod has one, with the result of the attempt. A rejection in
-    /// PreBind is no error. No wait in Permit times out early.
+    /// Checks the events after a step: a rejected pod has one, with the result of the attempt. A
+    /// rejection in PreBind is no error. No wait in Permit times out early.
     ///
     /// # Errors
     /// The rule is violated.
@@ -132,7 +132,8 @@ impl Explanations {
         self.told = Some(Vec::new());
     }
 
-    /// Checks at rest that the server has each event that says what became of a pod, about that pod.
+    /// Checks at rest that the server has each event that says what became of a pod, about that
+    /// pod.
     ///
     /// # Errors
     /// An event is missing.
@@ -153,7 +154,8 @@ impl Explanations {
         Ok(())
     }
 
-    /// Checks a condition that is written: a pod that a plugin rejects in Permit or PreBind is unschedulable.
+    /// Checks a condition that is written: a pod that a plugin rejects in Permit or PreBind is
+    /// unschedulable.
     ///
     /// # Errors
     /// The rule is violated.
@@ -166,9 +168,9 @@ impl Explanations {
         })
     }
 
-    /// Checks at rest that the conditions of pending pods have the results of their last attempts, and that the server
-    /// has an event with each. A patch may fail for good while the server is overloaded, so each of these pods has to
-    /// have been tried since.
+    /// Checks at rest that the conditions of pending pods have the results of their last attempts,
+    /// and that the server has an event with each. A patch may fail for good while the server is
+    /// overloaded, so each of these pods has to have been tried since.
     ///
     /// # Errors
     /// A rule is violated.

@@ -1,4 +1,5 @@
-//! An extender: pods that request its resource need it, and it can fail or hang. It may also bind these pods.
+//! An extender: pods that request its resource need it, and it can fail or hang. It may also bind
+//! these pods.
 
 use std::time::Duration;
 
@@ -15,7 +16,8 @@ use super::coverage::Fault;
 pub(crate) const RESOURCE: &str = "example.com/widget";
 /// Time after which a call is given up.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum time after which a call to bind is carried out: the scheduler takes one as dead after 90 seconds.
+/// Maximum time after which a call to bind is carried out: the scheduler takes one as dead after 90
+/// seconds.
 pub(crate) const LATEST_BIND: Duration = Duration::from_mins(1);
 
 /// What the extender does beside filtering nodes.
@@ -25,8 +27,8 @@ pub(crate) enum Role {
     Filter,
     /// It binds pods in any version. It ends calls of a scheduler that does not lead.
     Bind,
-    /// It binds pods in the version that the scheduler sent with the nodes, or in that of the nomination that came
-    /// after, so that a late bind is refused (docs/reliability.md).
+    /// It binds pods in the version that the scheduler sent with the nodes, or in that of the
+    /// nomination that came after, so that a late bind is refused (docs/reliability.md).
     BindInVersion,
 }
 
@@ -94,8 +96,8 @@ impl ExtenderClient for Extender {
     }
 }
 
-/// Returns the request that the extender sends to the API server for a call to bind. It names `version`, if there is
-/// one.
+/// Returns the request that the extender sends to the API server for a call to bind. It names
+/// `version`, if there is one.
 pub(crate) fn binding(call: Request, version: impl FnOnce(&Uid) -> Option<u64>) -> Request {
     let args: Value = serde_json::from_slice(&call.body).expect("the scheduler sends JSON");
     let text = |field: &str| args[field].as_str().unwrap_or_default();

@@ -26,8 +26,9 @@ impl Farewell {
         self.is_asked = true;
     }
 
-    /// Checks a request that the process makes. Once it is asked to end, it begins no effect any more: the pods
-    /// stay pending for the next scheduler. It releases the Lease when no effect is under way.
+    /// Checks a request that the process makes. Once it is asked to end, it begins no effect any
+    /// more: the pods stay pending for the next scheduler. It releases the Lease when no effect is
+    /// under way.
     ///
     /// # Errors
     /// The rule is violated.
@@ -73,7 +74,8 @@ impl Farewell {
         })
     }
 
-    /// Checks the Lease after a process that was asked to end: it is free, unless the server was out of reach.
+    /// Checks the Lease after a process that was asked to end: it is free, unless the server was
+    /// out of reach.
     ///
     /// # Errors
     /// The rule is violated.

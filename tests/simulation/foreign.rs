@@ -8,10 +8,10 @@ use serde_json::Value;
 use super::rules::{Checked, rule};
 use super::server::{Bound, Server, requests};
 
-/// Feasibility beside others: a pod that we bind has room beside the pods that we bound to the node, and those
-/// of others that the watch had shown there when the node was chosen. Pods that others placed there later are
-/// not ours to count: kube-scheduler does not check a node again before the bind either, and the kubelet
-/// rejects a pod that does not fit.
+/// Feasibility beside others: a pod that we bind has room beside the pods that we bound to the
+/// node, and those of others that the watch had shown there when the node was chosen. Pods that
+/// others placed there later are not ours to count: kube-scheduler does not check a node again
+/// before the bind either, and the kubelet rejects a pod that does not fit.
 pub(crate) fn fits_beside(server: &Server, bound: &Bound, beside: &BTreeSet<Uid>) -> Checked {
     let mut nodes = server.nodes();
     let node = nodes.find(|node| node["metadata"]["name"] == bound.node.as_str());

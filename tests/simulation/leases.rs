@@ -16,7 +16,8 @@ const LEASE: Duration = Duration::from_secs(15);
 /// The time after a renewal in which a process may still act, and release the Lease.
 const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 
-/// The time after which the leader renews the Lease while nothing is wrong, and the time that its request may take.
+/// The time after which the leader renews the Lease while nothing is wrong, and the time that its
+/// request may take.
 const RENEWED: Duration = Duration::from_secs(3);
 
 /// The history of the Lease.
@@ -32,8 +33,8 @@ pub(crate) fn stored(server: &Server) -> Option<Arc<Value>> {
 }
 
 impl Leases {
-    /// Whether the holder of the Lease may still act. A process that was suspended for longer leaves the Lease to
-    /// expire.
+    /// Whether the holder of the Lease may still act. A process that was suspended for longer
+    /// leaves the Lease to expire.
     pub(crate) fn has_authority(&self, now: Time) -> bool {
         self.written.is_some_and(|written| now.since(written) < RENEW_DEADLINE)
     }
@@ -43,8 +44,9 @@ impl Leases {
         self.written.is_some_and(|written| now.since(written) <= RENEWED)
     }
 
-    /// Checks a write of the Lease by the process of this number. Only the holder renews and releases it.
-    /// Another process takes it once it is released or has expired, and counts the transition.
+    /// Checks a write of the Lease by the process of this number. Only the holder renews and
+    /// releases it. Another process takes it once it is released or has expired, and counts the
+    /// transition.
     ///
     /// # Errors
     /// A rule is violated.

@@ -18,8 +18,8 @@ const LAST: usize = 100;
 #[derive(Debug)]
 pub(crate) struct RequestLimits {
     limits: Limits,
-    /// Whether requests are passed on when they are made. A process that elects a leader holds them back
-    /// until it may act.
+    /// Whether requests are passed on when they are made. A process that elects a leader holds them
+    /// back until it may act.
     is_prompt: bool,
     /// The requests without a reply, with their groups.
     in_flight: BTreeMap<RequestId, Option<String>>,
@@ -44,9 +44,9 @@ impl RequestLimits {
         }
     }
 
-    /// Checks a request that the process makes. It is within the limits of number and rate, is not made
-    /// in a pause that the server asked for, and the binds of a namespace, and the status patches of its pods,
-    /// use at most as many slots as they leave free, before it.
+    /// Checks a request that the process makes. It is within the limits of number and rate, is not
+    /// made in a pause that the server asked for, and the binds of a namespace, and the status
+    /// patches of its pods, use at most as many slots as they leave free, before it.
     ///
     /// # Errors
     /// A rule is violated.
@@ -79,8 +79,8 @@ impl RequestLimits {
         rule(!counts.any(is_too_many), || format!("{path} exceeds the rate: {:?}", self.sent))
     }
 
-    /// Whether the limits certainly admit a request: none is under way, the server asked for no pause, and the rate
-    /// leaves one to spare.
+    /// Whether the limits certainly admit a request: none is under way, the server asked for no
+    /// pause, and the rate leaves one to spare.
     pub(crate) fn admit_one(&self, now: Time) -> bool {
         let is_paused = self.pause.is_some_and(|(_, end)| now <= end);
         let is_spare = self.limits.qps.is_none_or(|qps| {
@@ -112,8 +112,9 @@ impl RequestLimits {
     }
 }
 
-/// Returns the namespace and the subresource of a bind or of the patch of a condition. Other requests, also
-/// evictions and writes of plugins, share their slots with requests that cannot be told from their paths.
+/// Returns the namespace and the subresource of a bind or of the patch of a condition. Other
+/// requests, also evictions and writes of plugins, share their slots with requests that cannot be
+/// told from their paths.
 fn group_of(request: &Request) -> Option<String> {
     let (collection, name_and_subresource) = request.path.split_once("/pods/")?;
     let (_, subresource) = name_and_subresource.split_once('/')?;

@@ -18,9 +18,10 @@
 //! - `progress`: pods are bound, whatever else is broken, or say why they wait.
 //! - `view`, `decisions`, `preemptions`, `wake_ups`, `writes`: invariants of the changes that the
 //!   scheduler receives, its decisions, its victims, the pods that it requeues, and its requests.
-//! - `queueing`, `limits`, `retries`, `calls`, `zones`, `explanations`, `leases`, `farewells`: invariants of turns
-//!   and backoffs, of the number and rate of requests, of repeated requests, of the calls of reflectors, of the
-//!   order of nodes, of what users read, of the Lease, and of processes that are asked to end.
+//! - `queueing`, `limits`, `retries`, `calls`, `zones`, `explanations`, `leases`, `farewells`:
+//!   invariants of turns and backoffs, of the number and rate of requests, of repeated requests, of
+//!   the calls of reflectors, of the order of nodes, of what users read, of the Lease, and of
+//!   processes that are asked to end.
 //! - `quiet`: invariants of moments in which nothing is under way.
 //! - `evictions`, `times`: invariants of repeated preemptions, and of the times that are written.
 //! - `counts`: invariants of what the scheduler counts and keeps.
@@ -82,12 +83,14 @@ const DEVICES: u64 = 3;
 /// One in this many seeds does not score nodes by their storage capacity, as by default.
 const WITHOUT_STORAGE_SCORES: u64 = 2;
 
-/// In one of this many seeds a process fences every pending pod before its first decision (`--strict-takeover`).
+/// In one of this many seeds a process fences every pending pod before its first decision
+/// (`--strict-takeover`).
 const STRICT: u64 = 3;
 
-/// Runs one seed: the histories of all parts, then, for the whole world, `steps` of churn and faults, then rest, then the final checks.
-/// Without `steps` there is no world. Returns what was covered until the end, and the first violation of a rule, which
-/// may be a panic that has been printed.
+/// Runs one seed: the histories of all parts, then, for the whole world, `steps` of churn and
+/// faults, then rest, then the final checks. Without `steps` there is no world. Returns what was
+/// covered until the end, and the first violation of a rule, which may be a panic that has been
+/// printed.
 pub(crate) fn run(seed: u64, steps: u32, trace: bool) -> (Summary, Option<Violation>) {
     let mut world = World::new(seed, trace);
     let life = || {

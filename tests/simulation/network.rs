@@ -24,7 +24,8 @@ pub(crate) enum Fate {
     Refused(u16),
     /// The request is carried out; an intermediary answers with this status.
     Garbled(u16),
-    /// The API server has no answer from its store in time, and says so. The write is carried out or not.
+    /// The API server has no answer from its store in time, and says so. The write is carried out
+    /// or not.
     StorageTimesOut { is_carried_out: bool },
 }
 
@@ -141,7 +142,8 @@ impl Network {
         self.slowest.mul_f64(rng.f64() * rng.f64())
     }
 
-    /// Returns the additional delay of the events of a kind, by number. A quarter of the kinds lags.
+    /// Returns the additional delay of the events of a kind, by number. A quarter of the kinds
+    /// lags.
     pub(crate) fn lag(&self, kind: usize) -> Duration {
         let (longest, seed) = self.lag;
         let mut rng = Rng::with_seed(seed ^ kind as u64);

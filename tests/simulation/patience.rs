@@ -17,8 +17,9 @@ pub(crate) const NAME: &str = "Patience";
 pub(crate) const RESTRAINT: &str = "Restraint";
 /// The label that chooses the behaviour for a pod: one of [`VALUES`].
 pub(crate) const LABEL: &str = "patience";
-/// Wait in Permit, once, for one plugin or for two; wait in PreBind; write in PreBind; reject in PreBind, once; answer
-/// Pending in Reserve, once; fail in PreBindPreFlight while the pod is to wait in Permit, once.
+/// Wait in Permit, once, for one plugin or for two; wait in PreBind; write in PreBind; reject in
+/// PreBind, once; answer Pending in Reserve, once; fail in PreBindPreFlight while the pod is to
+/// wait in Permit, once.
 pub(crate) const VALUES: [&str; 7] = [PERMIT, BOTH, WAIT, WRITE, REJECT, PENDING, FAIL];
 /// The text of a rejection while the pod waits in Permit.
 pub(crate) const TURNED_AWAY: &str = "gives way to another pod";
@@ -42,8 +43,8 @@ struct Patience {
     waited: Mutex<BTreeSet<Uid>>,
     /// Pods that have failed in PreBindPreFlight.
     failed: Mutex<BTreeSet<Uid>>,
-    /// Pods that wait in Permit, and during whose wait no placed pod was deleted, and pods that are rejected in
-    /// PreBind. No event helps them.
+    /// Pods that wait in Permit, and during whose wait no placed pod was deleted, and pods that are
+    /// rejected in PreBind. No event helps them.
     to_call_back: Mutex<BTreeSet<Uid>>,
 }
 
@@ -101,8 +102,8 @@ fn wait(pod: &Pod, short: Duration) -> PermitVerdict {
 }
 
 impl Permit for Patience {
-    /// A pod waits until another one arrives for each plugin, or a timeout passes. Every second one that arrives lets
-    /// it be rejected instead.
+    /// A pod waits until another one arrives for each plugin, or a timeout passes. Every second one
+    /// that arrives lets it be rejected instead.
     fn permit(&self, attempt: AttemptMut<'_>, _: &str) -> PermitVerdict {
         let AttemptMut { pod, handle, .. } = attempt;
         let first = handle.waiting.iter().next();
@@ -135,8 +136,8 @@ impl Reserve for Patience {
         }
     }
 
-    /// A deletion during the wait of a pod that timed out in Permit requeues it. The plugin itself requeues
-    /// the others.
+    /// A deletion during the wait of a pod that timed out in Permit requeues it. The plugin itself
+    /// requeues the others.
     fn unreserve(&self, attempt: AttemptMut<'_>, _: &str) {
         if self.to_call_back().remove(&attempt.pod.uid) {
             attempt.handle.command(Command::Activate(vec![attempt.pod.key.clone()]));
@@ -145,8 +146,8 @@ impl Reserve for Patience {
 }
 
 impl PodDeleted for Patience {
-    /// The deletion of a pod without a node is no event, so the pods that wait in Permit are activated: the engine requeues
-    /// those that are rejected later.
+    /// The deletion of a pod without a node is no event, so the pods that wait in Permit are
+    /// activated: the engine requeues those that are rejected later.
     fn pod_deleted(&self, pod: &Pod, handle: &Handle<'_>) {
         if pod.node_name.is_some() {
             return self.to_call_back().clear();

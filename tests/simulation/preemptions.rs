@@ -30,8 +30,9 @@ pub(crate) struct Foreseen {
 }
 
 impl Foreseen {
-    /// Computes the evictions with the engine, and checks them against the rules. An evaluation may take the turn
-    /// in which an extender that does not answer is tried again; these extenders are added to `probed`.
+    /// Computes the evictions with the engine, and checks them against the rules. An evaluation may
+    /// take the turn in which an extender that does not answer is tried again; these extenders are
+    /// added to `probed`.
     ///
     /// # Errors
     /// A rule is violated.
@@ -75,8 +76,8 @@ impl Foreseen {
         Ok(foreseen)
     }
 
-    /// Checks that the attempt did what was expected. Returns the evictions it began. With `may_fail` an
-    /// extender has failed.
+    /// Checks that the attempt did what was expected. Returns the evictions it began. With
+    /// `may_fail` an extender has failed.
     ///
     /// # Errors
     /// A rule is violated.
@@ -128,8 +129,8 @@ fn gives_up_its_nomination(Attempt { pod, outcome }: &Attempt, engine: &Engine) 
     })
 }
 
-/// Returns the pods one of which is tried next: those whose turn comes first in the active queue or, if it is empty, all
-/// in the backoff queue.
+/// Returns the pods one of which is tried next: those whose turn comes first in the active queue
+/// or, if it is empty, all in the backoff queue.
 fn next(engine: &Engine) -> Vec<Arc<Pod>> {
     let at = |wanted: Place| {
         let queued = engine.queue().iter().filter(move |(place, _)| *place == wanted);
@@ -204,7 +205,8 @@ impl Rules<'_> {
         self.is_best(node, &uids).map_err(|how| broken(&how))
     }
 
-    /// Checks that the victims are those that Kubernetes chooses, on one of the nodes that it prefers.
+    /// Checks that the victims are those that Kubernetes chooses, on one of the nodes that it
+    /// prefers.
     fn is_best(&self, node: &str, victims: &BTreeSet<Uid>) -> Checked {
         let candidates = self.oracle.candidates(self.pod, self.budgets, self.wall_time);
         let Some(mut candidates) = candidates.filter(|_| self.oracle.is_sure_of(self.pod)) else {

@@ -1,5 +1,5 @@
-//! Progress: while some pod fits and nothing is wrong on its own path, pods are bound; and every pod that
-//! waits says why.
+//! Progress: while some pod fits and nothing is wrong on its own path, pods are bound; and every
+//! pod that waits says why.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,8 +17,8 @@ use super::trouble::{Troubles, needs_extender};
 
 /// Maximum time without a bind while a process decides, some pod fits and its path is healthy.
 const MOST_WITHOUT_BIND: Duration = Duration::from_mins(2);
-/// Maximum time after which a process decides again when one was killed or stopped: two lists whose answers are
-/// lost, and two minutes for a takeover.
+/// Maximum time after which a process decides again when one was killed or stopped: two lists whose
+/// answers are lost, and two minutes for a takeover.
 const MOST_WITHOUT_LEADER: Duration = Duration::from_mins(5);
 /// Maximum time for which a single pod fits, with a healthy path, and is not bound.
 const MOST_FOR_ONE_POD: Duration = Duration::from_mins(10);
@@ -26,8 +26,8 @@ const MOST_FOR_ONE_POD: Duration = Duration::from_mins(10);
 const MOST_WITHOUT_REASON: Duration = Duration::from_mins(5);
 /// Maximum time for which a pod is refused again and again before its condition says so.
 const MOST_WITHOUT_CAUSE: Duration = Duration::from_mins(2);
-/// Time that is added if an extender binds the pod: the scheduler waits for 90 seconds after a call without an answer, and
-/// then reads the pod after up to 30 seconds.
+/// Time that is added if an extender binds the pod: the scheduler waits for 90 seconds after a call
+/// without an answer, and then reads the pod after up to 30 seconds.
 const MOST_FOR_EXTENDER: Duration = Duration::from_mins(2);
 
 /// What has been seen of pods that wait.
@@ -41,8 +41,8 @@ pub(crate) struct Progress {
     undecided: Option<Time>,
     /// The times since which single pods could have been bound, by UID.
     ready: BTreeMap<String, Time>,
-    /// The times since which pods without gates have waited, by UID. They move while no process decides, like those of
-    /// pods that are refused.
+    /// The times since which pods without gates have waited, by UID. They move while no process
+    /// decides, like those of pods that are refused.
     waiting: BTreeMap<String, Time>,
     /// The time of the last look.
     looked: Option<Time>,
@@ -90,8 +90,8 @@ impl Progress {
         self.undecided = Some(now);
     }
 
-    /// Records an attempt that found a node. The one before has failed for another reason if no answer has
-    /// refused its bind.
+    /// Records an attempt that found a node. The one before has failed for another reason if no
+    /// answer has refused its bind.
     pub(crate) fn attempted(&mut self, uid: &str) {
         if self.refused.get(uid).is_some_and(|refused| refused.is_tried) {
             self.refused.remove(uid);
@@ -227,8 +227,8 @@ impl Progress {
 /// Whether a pod that has no node could be bound: it fits, and no fault is on its path.
 fn is_ready(pod: &Pod, oracle: &Oracle<'_>, sight: &Sight<'_>, leader: &Replica) -> bool {
     let engine = leader.scheduler.engine();
-    // An extender binds the version that the watch shows. Each status patch changes it, so that the bind is refused until
-    // the watch has caught up.
+    // An extender binds the version that the watch shows. Each status patch changes it, so that the
+    // bind is refused until the watch has caught up.
     let is_known = engine.pending_pod(&pod.key).is_some_and(|known| {
         let is_shown = known.resource_version == pod.resource_version;
         known.uid == pod.uid && (is_shown || !needs_extender(pod))

@@ -28,8 +28,8 @@ pub(crate) struct Failures(BTreeMap<Uid, Known>);
 struct Known {
     /// As of its last failure.
     count: Count,
-    /// Whether it was queued as a new pod since. A pod that changes while it is bound is queued beside its binding cycle,
-    /// which may still fail.
+    /// Whether it was queued as a new pod since. A pod that changes while it is bound is queued
+    /// beside its binding cycle, which may still fail.
     is_new: bool,
 }
 
@@ -48,7 +48,8 @@ impl Count {
         }
     }
 
-    /// Whether one more failure leads from here to `next`: a rejection, an error, or evictions that failed.
+    /// Whether one more failure leads from here to `next`: a rejection, an error, or evictions that
+    /// failed.
     fn precedes(self, next: Self) -> bool {
         let Self { rejections, errors } = self;
         next == Self { rejections: rejections + 1, errors: 0 }
@@ -65,8 +66,9 @@ impl Count {
 }
 
 impl Failures {
-    /// Checks the queue after a step. Each failure counts once, and determines the backoff. No pod is kept
-    /// in backoff, or unschedulable, for longer than the rules say, by a process that `is_running`.
+    /// Checks the queue after a step. Each failure counts once, and determines the backoff. No pod
+    /// is kept in backoff, or unschedulable, for longer than the rules say, by a process that
+    /// `is_running`.
     ///
     /// # Errors
     /// A rule is violated.
@@ -124,12 +126,14 @@ fn ends_in_time(place: Place, queued: &QueuedPod, now: Time) -> Checked {
     }
 }
 
-/// Number of attempts in vain of pods of one kind, before the ends of their backoffs, that are not paced.
+/// Number of attempts in vain of pods of one kind, before the ends of their backoffs, that are not
+/// paced.
 const BURST: u32 = 16;
 /// The time that each further one takes.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// The attempts in vain of pods that still backed off. A scheduler that makes them without a pause keeps a processor busy.
+/// The attempts in vain of pods that still backed off. A scheduler that makes them without a pause
+/// keeps a processor busy.
 #[derive(Debug, Default)]
 pub(crate) struct EarlyAttempts {
     /// The time at which all of them are paid off, by kind.
@@ -197,8 +201,8 @@ impl Turns {
         self.early.get(&pod.uid).map(|rejectors| kind_of(pod, rejectors))
     }
 
-    /// Checks that it was the turn of the pod that was tried. A pod that backs off has its turn only while
-    /// no pod is active, and not after an error.
+    /// Checks that it was the turn of the pod that was tried. A pod that backs off has its turn
+    /// only while no pod is active, and not after an error.
     ///
     /// # Errors
     /// The rule is violated.

@@ -1,5 +1,5 @@
-//! Invariants of quiet moments: a process that decides has no request under way, and no pod to try. What it counts and
-//! waits for must then be true.
+//! Invariants of quiet moments: a process that decides has no request under way, and no pod to try.
+//! What it counts and waits for must then be true.
 
 use std::collections::BTreeSet;
 
@@ -42,7 +42,8 @@ pub(crate) fn evictions_are_true(server: &Server, replica: &Replica) -> Checked 
     Ok(())
 }
 
-/// Checks that pods whose newest version is known are nominated as the server shows, unless it has refused to write that.
+/// Checks that pods whose newest version is known are nominated as the server shows, unless it has
+/// refused to write that.
 ///
 /// # Errors
 /// The nominations differ.
@@ -70,7 +71,8 @@ pub(crate) fn nominations_are_true(server: &Server, engine: &Engine, writes: &Wr
     Ok(())
 }
 
-/// Checks that no unschedulable pod would have its devices, if the process knows the newest state of all objects.
+/// Checks that no unschedulable pod would have its devices, if the process knows the newest state
+/// of all objects.
 ///
 /// # Errors
 /// A pod was not requeued.

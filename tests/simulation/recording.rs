@@ -69,7 +69,8 @@ impl Recording {
         self.files.iter().map(Vec::len).sum()
     }
 
-    /// Checks that an engine that gets the same makes the same decisions. Returns the number of changes.
+    /// Checks that an engine that gets the same makes the same decisions. Returns the number of
+    /// changes.
     ///
     /// # Errors
     /// A decision differs, or a file cannot be read.

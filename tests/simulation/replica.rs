@@ -122,8 +122,8 @@ pub(crate) struct Kind {
     pub(crate) elects: bool,
     /// What the extender does, if there is one.
     pub(crate) extender: Option<Role>,
-    /// Whether they live through lasting faults. They then have slots for some more groups of calls than can
-    /// hang at once; each group takes half of what the others leave.
+    /// Whether they live through lasting faults. They then have slots for some more groups of calls
+    /// than can hang at once; each group takes half of what the others leave.
     pub(crate) has_slots: bool,
     /// Whether nodes are scored by their storage capacity.
     pub(crate) scores_storage: bool,
@@ -445,7 +445,8 @@ impl Replica {
         Ok(Some(Decided { attempt, preemption, extender, beside }))
     }
 
-    /// Whether a pod was placed on `node` after the last attempt of this one, which no event tells it.
+    /// Whether a pod was placed on `node` after the last attempt of this one, which no event tells
+    /// it.
     pub(crate) fn got_a_pod_since(&self, node: &str, pod: &Uid) -> bool {
         self.last_decisions.of_node.get(node) > self.last_decisions.of_pod.get(pod)
     }
@@ -455,7 +456,8 @@ impl Replica {
         self.placed.contains_key(pod)
     }
 
-    /// Whether a process that may act has no request under way, binds no pod, and has no pod to try.
+    /// Whether a process that may act has no request under way, binds no pod, and has no pod to
+    /// try.
     pub(crate) fn is_quiet(&self, now: Time) -> bool {
         let engine = self.scheduler.engine();
         let counts = engine.queue().counts();
@@ -488,7 +490,8 @@ impl Replica {
         Ok(())
     }
 
-    /// Checks that a preemptor whose victims stay is retried, at the latest when others of them end.
+    /// Checks that a preemptor whose victims stay is retried, at the latest when others of them
+    /// end.
     fn no_eviction_is_forgotten(&self) -> Checked {
         let engine = self.scheduler.engine();
         for (place, queued) in engine.queue().iter() {
@@ -555,7 +558,8 @@ impl Replica {
             return Ok(());
         }
         let counts = dispatcher.call_counts();
-        // A call may wait behind one for the same object that backs off, or that an extender answers.
+        // A call may wait behind one for the same object that backs off, or that an extender
+        // answers.
         let holds_up = |(call, state): &(CallType, CallState)| {
             let is_answered = *call == CallType::ExtenderBinding && *state == CallState::InFlight;
             is_answered || *state == CallState::BackingOff
@@ -835,8 +839,8 @@ impl Replica {
         is_new.then(|| Pod::clone(pod))
     }
 
-    /// Checks that a pod that has arrived and may be tried keeps room on the node that its status names, which an
-    /// earlier process has cleared for it.
+    /// Checks that a pod that has arrived and may be tried keeps room on the node that its status
+    /// names, which an earlier process has cleared for it.
     fn is_nominated_as_shown(&self, pod: &Pod) -> Checked {
         let engine = self.scheduler.engine();
         let place = engine.queue().get(&pod.key).map(|(place, _)| place);

@@ -88,8 +88,8 @@ impl Retries {
     }
 }
 
-/// Returns the shortest pause after so many failures: 100 ms for binds and writes of plugins, 10 ms for others, which
-/// may belong to a status patch.
+/// Returns the shortest pause after so many failures: 100 ms for binds and writes of plugins, 10 ms
+/// for others, which may belong to a status patch.
 fn shortest_pause(request: &Request, failures: u32) -> Duration {
     let is_status = request.path.ends_with("/status") && request.path.contains("/pods/");
     let is_quick = is_status || matches!(request.method, Method::Get | Method::Delete);

@@ -107,8 +107,8 @@ pub(crate) fn before_decisions(server: &Server, replica: &mut Replica) -> Checke
     rule(unknown.is_none(), || format!("a pod is tried, and {unknown:?} was not told of"))
 }
 
-/// Queue: every unbound pod of ours is in exactly one place, in its last version. The pods in flight are those that
-/// wait in Permit, and a pod for which others wait is tried.
+/// Queue: every unbound pod of ours is in exactly one place, in its last version. The pods in
+/// flight are those that wait in Permit, and a pod for which others wait is tried.
 pub(crate) fn at_every_step(engine: &Engine) -> Checked {
     let in_flight = engine.queue().counts().in_flight;
     rule(in_flight == engine.waiting_pods().len(), || {
@@ -143,7 +143,8 @@ pub(crate) fn at_every_step(engine: &Engine) -> Checked {
     rule(all == queued, || format!("{all} pods are queued, {queued} of them are pending"))
 }
 
-/// Checks that a nominated pod waits for its attempt, in its last version: it counts for its node only once.
+/// Checks that a nominated pod waits for its attempt, in its last version: it counts for its node
+/// only once.
 fn nominated_pods_wait(engine: &Engine) -> Checked {
     let nominator = engine.nominator();
     for pod in nominator.nodes().flat_map(|node| nominator.nominated_to(node)) {
@@ -331,8 +332,8 @@ pub(crate) fn waits_for_us(pod: &Value) -> bool {
     pod["spec"]["nodeName"].is_null() && is_ours(pod)
 }
 
-/// Checks that a pod that stays pending is gated, fits on no node, or waits for the event of a plugin that answered
-/// Pending.
+/// Checks that a pod that stays pending is gated, fits on no node, or waits for the event of a
+/// plugin that answered Pending.
 fn nothing_takes(oracle: &Oracle<'_>, pod: &Value, engine: &Engine) -> Checked {
     if !may_be_placed(pod) {
         return Ok(());
@@ -355,7 +356,8 @@ pub(crate) fn waits_for_plugin(engine: &Engine, pod: &Pod) -> bool {
 }
 
 /// Checks that preemption would not help it either, unless the pod may not preempt now, waits for
-/// victims that do not terminate, or would evict others in vain, or pods that were placed after its last attempt.
+/// victims that do not terminate, or would evict others in vain, or pods that were placed after its
+/// last attempt.
 fn nobody_makes_room(oracle: &Oracle<'_>, pod: &Value, replica: &Replica, now: Time) -> Checked {
     let engine = replica.scheduler.engine();
     let is_open = may_be_placed(pod);

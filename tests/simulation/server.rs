@@ -132,8 +132,8 @@ impl Server {
         self.store.compact_to(version);
     }
 
-    /// Pauses controllers and drivers: volumes are not bound, devices do not become ready, and dependents of
-    /// deleted objects stay.
+    /// Pauses controllers and drivers: volumes are not bound, devices do not become ready, and
+    /// dependents of deleted objects stay.
     pub(crate) fn stop_controllers(&mut self, until: Time) {
         self.idle_until = Some(until);
         self.fired.push(Fault::DriverIdle);

@@ -1,4 +1,5 @@
-//! Invariants of the times that the scheduler writes: they are those of the wall clock of its machine.
+//! Invariants of the times that the scheduler writes: they are those of the wall clock of its
+//! machine.
 
 use std::time::Duration;
 
@@ -8,8 +9,9 @@ use serde_json::Value;
 
 use super::rules::{Checked, rule};
 
-/// The fields with times, and how old each may be when a request with it is made. A Lease has the time at which an
-/// attempt began to read it. A request that is held back until its process leads has an old time.
+/// The fields with times, and how old each may be when a request with it is made. A Lease has the
+/// time at which an attempt began to read it. A request that is held back until its process leads
+/// has an old time.
 const FIELDS: [(&str, Duration); 4] = [
     ("renewTime", Duration::from_secs(15)),
     ("lastTransitionTime", Duration::from_mins(1)),

@@ -1,4 +1,5 @@
-//! Faults that last and stay in one place: a namespace, a node, a permission, an extender, a driver.
+//! Faults that last and stay in one place: a namespace, a node, a permission, an extender, a
+//! driver.
 
 use std::time::Duration;
 
@@ -14,9 +15,11 @@ use super::server::{Bound, Server};
 /// A fault that lasts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Trouble {
-    /// A fail-closed webhook on a subresource of the pods of one namespace cannot be called, or hangs.
+    /// A fail-closed webhook on a subresource of the pods of one namespace cannot be called, or
+    /// hangs.
     Webhook { subresource: &'static str, namespace: &'static str, hangs: bool },
-    /// A webhook on a subresource of the pods of one namespace denies all requests with this status.
+    /// A webhook on a subresource of the pods of one namespace denies all requests with this
+    /// status.
     Denial { subresource: &'static str, namespace: &'static str, status: u16 },
     /// The quota of a namespace is used up.
     Quota { namespace: &'static str },
@@ -229,7 +232,8 @@ fn any(rng: &mut Rng, server: &Server) -> Trouble {
     }
 }
 
-/// Returns another fault that begins with this one: half of the binds of unknown outcome cannot be stopped by a patch.
+/// Returns another fault that begins with this one: half of the binds of unknown outcome cannot be
+/// stopped by a patch.
 fn companion_of(trouble: &Trouble, rng: &mut Rng) -> Option<Trouble> {
     let is_unknown = matches!(trouble, Trouble::Node { unknown: true, .. });
     (is_unknown && rng.bool()).then(|| Trouble::Webhook {

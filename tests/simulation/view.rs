@@ -14,8 +14,8 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// Applies a reported update. The version must be newer than the reported one, and no other object
-    /// may have the name.
+    /// Applies a reported update. The version must be newer than the reported one, and no other
+    /// object may have the name.
     ///
     /// # Errors
     /// The report breaks a rule.

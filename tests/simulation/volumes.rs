@@ -119,8 +119,8 @@ impl Volumes {
         rule(other.is_none(), || format!("{} is a second volume, after {other:?}", request.path))
     }
 
-    /// Returns the pods in binding cycles that have the claim, also if they were deleted meanwhile. A node that was
-    /// selected for an earlier attempt is not theirs.
+    /// Returns the pods in binding cycles that have the claim, also if they were deleted meanwhile.
+    /// A node that was selected for an earlier attempt is not theirs.
     fn askers(&self, change: &Change, engine: &Engine) -> BTreeSet<Uid> {
         let asks = |(pod, assumed): &(&Uid, &Assumed)| {
             let is_for_its_node = is_volume(&change.version.0) || change.to == *assumed.node;
@@ -136,7 +136,8 @@ impl Volumes {
         others.find(|other| other.is_awaited(engine))
     }
 
-    /// Returns the volume that the claim of a change has already. A terminating one is of no use to the claim.
+    /// Returns the volume that the claim of a change has already. A terminating one is of no use to
+    /// the claim.
     fn other_volume_of(&self, server: &Server, change: &Change) -> Option<PersistentVolume> {
         let own = name_of_volume(&change.version.0)?;
         let claim = change.to.as_str()?;

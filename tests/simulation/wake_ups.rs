@@ -59,8 +59,8 @@ fn waiting(engine: &Engine) -> impl Iterator<Item = &QueuedPod> {
 /// Only room of a nominated pod may be freed without an event, so pods parked before `unnominated`,
 /// the last time at which a nomination ended, are exempt. An assumed pod may satisfy the affinity
 /// of another pod, and requeues it once its bind is confirmed, so the check is skipped while there
-/// is one. A pod whose class is tried waits for the answer, and one to which a plugin answered Pending for an event of
-/// that plugin.
+/// is one. A pod whose class is tried waits for the answer, and one to which a plugin answered
+/// Pending for an event of that plugin.
 pub(crate) fn parked_pods_fit_nowhere(
     engine: &Engine,
     related: &Related,

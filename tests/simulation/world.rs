@@ -55,12 +55,13 @@ const LAST_LINES: usize = 60;
 const RECOUNTS: u32 = 30;
 /// Maximum time between the output of a request and its sending, in microseconds.
 const MOST_BEFORE_SENDING: u64 = 300;
-/// Maximum time after which a request of a killed process arrives, in milliseconds: later than a standby
-/// takes over.
+/// Maximum time after which a request of a killed process arrives, in milliseconds: later than a
+/// standby takes over.
 const LATEST_ARRIVAL: u64 = 40_000;
 /// Maximum time for which a process is stopped, in milliseconds.
 const LONGEST_PAUSE: u64 = 40_000;
-/// Rate of decisions that are followed by another pod that takes room on the same node, in thousandths.
+/// Rate of decisions that are followed by another pod that takes room on the same node, in
+/// thousandths.
 const ROOM_TAKEN: u32 = 40;
 /// Maximum time until it does, in microseconds.
 const MOST_UNTIL_TAKEN: u64 = 60_000;
@@ -187,7 +188,8 @@ pub(crate) struct World {
     seats: Seats,
     /// Whether the processes elect a leader.
     elects: bool,
-    /// UIDs of pods that killed processes have bound while another one led, since the last decision.
+    /// UIDs of pods that killed processes have bound while another one led, since the last
+    /// decision.
     late_binds: BTreeSet<String>,
     /// Number of the process that decided last.
     last_to_decide: u32,
@@ -401,8 +403,8 @@ impl World {
         }
     }
 
-    /// Returns the time at which the server sends the next bookmark, or ends a watch. A stopped process reads
-    /// nothing.
+    /// Returns the time at which the server sends the next bookmark, or ends a watch. A stopped
+    /// process reads nothing.
     fn watches_due(&self) -> Option<Time> {
         let running = self.seats.iter().filter(|seat| seat.stopped_until().is_none());
         let informers =
@@ -597,7 +599,8 @@ impl World {
         self.seed.is_multiple_of(STRICT)
     }
 
-    /// Takes a late bind of a killed process as that of another scheduler, if a bounded takeover may have given its room away.
+    /// Takes a late bind of a killed process as that of another scheduler, if a bounded takeover
+    /// may have given its room away.
     fn note_late_bind(&mut self, uid: &str) {
         let leads = self.seats.iter().any(|seat| {
             let replica = seat.replica.as_ref();
@@ -608,7 +611,8 @@ impl World {
         }
     }
 
-    /// Takes late binds as those of another scheduler that a process does not know of while it decides.
+    /// Takes late binds as those of another scheduler that a process does not know of while it
+    /// decides.
     fn note_unknown_binds(&mut self, number: usize) {
         let Some(replica) = &self.seats.at(number).replica else { return };
         let world = replica.scheduler.engine().world();
@@ -631,8 +635,8 @@ impl World {
         }
     }
 
-    /// Lets requests of a killed process arrive late, some of them after the next process has started to
-    /// schedule.
+    /// Lets requests of a killed process arrive late, some of them after the next process has
+    /// started to schedule.
     fn hold_up_requests(&mut self, life: u32) {
         let is_theirs = |event: &mut Event| match event {
             Event::Arrive { life: sender, .. } => *sender == life,
@@ -674,8 +678,8 @@ impl World {
         self.say(|| format!("process {life} is stopped for {length:?}"));
     }
 
-    /// Ends the process in a seat. Another one starts soon, while requests of the last one may be in
-    /// progress.
+    /// Ends the process in a seat. Another one starts soon, while requests of the last one may be
+    /// in progress.
     fn end(&mut self, seat: usize, how: &str) {
         let life = self.seats.at(seat).life;
         let Some(replica) = self.seats.at(seat).end() else { return };

@@ -17,7 +17,8 @@ use super::server::{Bound, Server};
 pub(crate) struct Writes {
     /// Bindings that were sent and may still take effect.
     bindings: BTreeMap<RequestId, SentBinding>,
-    /// Status patches without a reply, with the UIDs of the pods, and whether they are to stop a bind.
+    /// Status patches without a reply, with the UIDs of the pods, and whether they are to stop a
+    /// bind.
     patches: BTreeMap<RequestId, (String, bool)>,
     /// UIDs of the pods whose last status patch was not carried out, for all that is known.
     unwritten: BTreeSet<String>,
@@ -37,9 +38,11 @@ pub(crate) struct Writes {
     silent_victims: BTreeSet<Uid>,
     /// Deletions without a reply, with the UIDs of the pods.
     deletions: BTreeMap<RequestId, Uid>,
-    /// Patches of pods without a reply, with the generation of the specification that the scheduler knew.
+    /// Patches of pods without a reply, with the generation of the specification that the scheduler
+    /// knew.
     touches: BTreeMap<RequestId, Option<i64>>,
-    /// The version that the last of them gave each pod, with the generation of its specification, and the time of the reply.
+    /// The version that the last of them gave each pod, with the generation of its specification,
+    /// and the time of the reply.
     versions: BTreeMap<String, (u64, Option<i64>, Time)>,
     /// UIDs of the pods that were to be patched.
     touched: BTreeSet<String>,
@@ -66,13 +69,15 @@ struct SentBinding {
     is_fence_refused: bool,
 }
 
-/// Time in which the watch may not show a write of ours. The scheduler remembers its own writes for a minute.
+/// Time in which the watch may not show a write of ours. The scheduler remembers its own writes for
+/// a minute.
 const REMEMBERED: Duration = Duration::from_secs(55);
 
 /// Time after which the scheduler takes a lost binding as dead that an extender sends.
 const EXTENDER_WAIT: Duration = Duration::from_secs(90);
 
-/// Time after which the scheduler takes a lost binding as dead whose fence was refused (decision 19).
+/// Time after which the scheduler takes a lost binding as dead whose fence was refused (decision
+/// 19).
 const REFUSED_FENCE_WAIT: Duration = Duration::from_mins(10);
 
 impl SentBinding {
@@ -92,10 +97,10 @@ impl SentBinding {
 
 impl Writes {
     /// Checks an outgoing request. It is the only one for its object, and a write names the UID. No
-    /// other binding may take effect on its pod, except for the same node after the server has refused a patch
-    /// that would have stopped it. A bind names a version, so that a patch can stop it. The status of a bound
-    /// pod is not written. A request that names an old resourceVersion has no effect, so no bind names a
-    /// version that an earlier write of ours has replaced.
+    /// other binding may take effect on its pod, except for the same node after the server has
+    /// refused a patch that would have stopped it. A bind names a version, so that a patch can stop
+    /// it. The status of a bound pod is not written. A request that names an old resourceVersion
+    /// has no effect, so no bind names a version that an earlier write of ours has replaced.
     ///
     /// # Errors
     /// A rule is violated.
@@ -157,7 +162,8 @@ impl Writes {
         rule(unfenced.is_none(), || {
             format!("{uid} is bound again, and no patch was answered since {unfenced:?}")
         })?;
-        // After a refused patch the pod is bound to the node again and again, without another patch between.
+        // After a refused patch the pod is bound to the node again and again, without another patch
+        // between.
         let is_fence_refused = self.refused_fences.contains(&uid);
         let binding = SentBinding { uid, node, version, sent: now, by_extender, is_fence_refused };
         self.bindings.insert(request.id, binding);
@@ -168,7 +174,8 @@ impl Writes {
     pub(crate) fn preempts(&mut self, preemption: &Preemption, priority: i32) {
         let victims = preemption.victims.iter();
         let mut others: Vec<Uid> = victims.map(|victim| victim.uid.clone()).collect();
-        // Victims that are evicted for another pod are not evicted again, so another one may be the last.
+        // Victims that are evicted for another pod are not evicted again, so another one may be the
+        // last.
         let are_new = preemption
             .victims
             .iter()
@@ -181,8 +188,9 @@ impl Writes {
         }
     }
 
-    /// Checks a write of a pod. No condition or nomination is written once an answer has shown that the pod has a node.
-    /// A write of a plugin may follow such an answer: it may wait behind a patch that reads the pod after a conflict.
+    /// Checks a write of a pod. No condition or nomination is written once an answer has shown that
+    /// the pod has a node. A write of a plugin may follow such an answer: it may wait behind a
+    /// patch that reads the pod after a conflict.
     fn is_meant_well(&self, server: &Server, request: &Request) -> Checked {
         let body = body_of(request);
         let is_deletion = request.method == Method::Delete;
@@ -205,8 +213,8 @@ impl Writes {
         rule(!is_late, || format!("{} of a pod that is bound: {body}", request.path))
     }
 
-    /// Checks that the last victim of a preemptor is evicted only after the others: if one of these evictions fails, the
-    /// pod would be evicted in vain.
+    /// Checks that the last victim of a preemptor is evicted only after the others: if one of these
+    /// evictions fails, the pod would be evicted in vain.
     fn are_others_evicted(&self, server: &Server, uid: &str) -> Checked {
         let uid = Uid::from(uid);
         let mut orders = self.last_victims.values();
@@ -269,7 +277,8 @@ impl Writes {
             let pod: Value = serde_json::from_slice(body).unwrap_or_default();
             let (uid, generation) =
                 (uid_in(&pod, "metadata"), pod["metadata"]["generation"].as_i64());
-            // A bind to a specification that the scheduler did not know has to be refused, and one of a bound pod.
+            // A bind to a specification that the scheduler did not know has to be refused, and one
+            // of a bound pod.
             let is_to_be_named = generation.is_some()
                 && (known.is_none() || known == generation)
                 && pod["spec"]["nodeName"].is_null();
@@ -379,8 +388,8 @@ impl Writes {
         self.touched.len()
     }
 
-    /// Whether the server has carried out the last status patch of the pod, if there was one. One that is refused is
-    /// not repeated before the next attempt.
+    /// Whether the server has carried out the last status patch of the pod, if there was one. One
+    /// that is refused is not repeated before the next attempt.
     pub(crate) fn have_status(&self, uid: &str) -> bool {
         !self.unwritten.contains(uid)
     }
@@ -435,7 +444,8 @@ impl Writes {
         })
     }
 
-    /// Checks at rest that every bound pod has its `Scheduled` event, and every victim its `Preempted` event.
+    /// Checks at rest that every bound pod has its `Scheduled` event, and every victim its
+    /// `Preempted` event.
     ///
     /// # Errors
     /// A rule is violated.

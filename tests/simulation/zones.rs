@@ -9,8 +9,8 @@ use super::churn::nodes::ZONE;
 use super::rules::{Checked, rule};
 use super::server::SPREADING;
 
-/// The nodes of each zone in the order of their arrival. The zones are in the order in which their first
-/// nodes arrived.
+/// The nodes of each zone in the order of their arrival. The zones are in the order in which their
+/// first nodes arrived.
 #[derive(Debug, Default)]
 pub(crate) struct Zones(Vec<(String, Vec<Arc<str>>)>);
 
@@ -40,8 +40,8 @@ impl Zones {
         (0..longest).flat_map(|turn| self.0.iter().filter_map(move |(_, nodes)| nodes.get(turn)))
     }
 
-    /// Checks that an attempt visited the nodes in turn from each zone. Only the profile [`SPREADING`] has
-    /// an order.
+    /// Checks that an attempt visited the nodes in turn from each zone. Only the profile
+    /// [`SPREADING`] has an order.
     ///
     /// # Errors
     /// The rule is violated.

@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-/// Numbers of elements, by the path of the collection: the names of the fields that lead to it, with `*` for
-/// an element. Collections on one path are added up.
+/// Numbers of elements, by the path of the collection: the names of the fields that lead to it,
+/// with `*` for an element. Collections on one path are added up.
 pub(crate) type Census = BTreeMap<String, usize>;
 
 /// A structure or collection whose lines follow.

@@ -1,9 +1,9 @@
 //! Weeks of virtual time with churn, after which nothing is left of what came and went.
 //!
-//! Pods, nodes, namespaces, owners, Services, budgets, claims and volumes come and go, each with names and
-//! labels that no other object has, and so do the events about them. Scheduler and informers run under a
-//! virtual clock against the store of the sandbox. After each round the [census] of every structure has to
-//! be the same as after the round before.
+//! Pods, nodes, namespaces, owners, Services, budgets, claims and volumes come and go, each with
+//! names and labels that no other object has, and so do the events about them. Scheduler and
+//! informers run under a virtual clock against the store of the sandbox. After each round the
+//! [census] of every structure has to be the same as after the round before.
 //!
 //! ```text
 //! cargo test --test soak                                      # a few days
@@ -26,7 +26,8 @@ use self::world::World;
 const BATCHES: u32 = 12;
 /// Pause between two batches of a round. A round takes about a day.
 const PAUSE: Duration = Duration::from_hours(2);
-/// Time after a round in which the last requests end, and the versions that they gave pods are forgotten.
+/// Time after a round in which the last requests end, and the versions that they gave pods are
+/// forgotten.
 const REST: Duration = Duration::from_mins(2);
 /// Rounds in which buffers and caches with a limit reach it.
 const WARM_UP: u32 = 1;

@@ -12,11 +12,12 @@ const NODES: usize = 8;
 /// Waiting pods of each rejector, and blockers of each group.
 const EACH: usize = 10 * NODES;
 
-/// The number of bound pods by rejector once so many blockers were deleted, in turn one that takes room
-/// and one that takes claims and affinity. A pod is bound at once when it fits.
+/// The number of bound pods by rejector once so many blockers were deleted, in turn one that takes
+/// room and one that takes claims and affinity. A pod is bound at once when it fits.
 fn bound_after(deletions: usize) -> BTreeMap<Rejector, usize> {
     let (room, claims) = (deletions.div_ceil(2), deletions / 2);
-    // The last blocker of a node that takes affinity is one of the last eight. All pods fit that node.
+    // The last blocker of a node that takes affinity is one of the last eight. All pods fit that
+    // node.
     let affine = if claims > EACH - NODES { EACH } else { 0 };
     let bound = [
         (Rejector::PodTopologySpread, room),
@@ -49,8 +50,8 @@ fn every_pod_is_bound_at_once_when_it_fits() {
 fn pods_of_one_template_are_tried_once_per_change() {
     let mut replay = Replay::new(NODES, Answers::Shared);
     replay.run();
-    // At most once for each of the pods of NodeVolumeLimits, whose claims differ, and of the four other
-    // groups of equal pods. A deletion concerns the pods of one host port.
+    // At most once for each of the pods of NodeVolumeLimits, whose claims differ, and of the four
+    // other groups of equal pods. A deletion concerns the pods of one host port.
     let deletions = 2 * EACH;
     assert!(replay.failed <= 3 * deletions, "{} failed attempts", replay.failed);
     assert!(replay.most_of_one_pod <= 10, "one pod failed {} times", replay.most_of_one_pod);

@@ -103,7 +103,8 @@ fn among_nodes() -> Scenario {
         .passes_over("the node is labelled", label("nodes/n", "k", "v"))
 }
 
-/// There are no devices, so DynamicResources rejects the pod when NodeResourcesFit leaves it to devices.
+/// There are no devices, so DynamicResources rejects the pod when NodeResourcesFit leaves it to
+/// devices.
 fn among_device_classes() -> Scenario {
     let class = |name| object("resource.k8s.io/v1", "DeviceClass", name).spec(json!({}));
     let of_resource = |name, resource| class(name).spec(json!({"extendedResourceName": resource}));

@@ -1,8 +1,9 @@
-//! What the admission plugins of an API server fill into a new pod: defaults of LimitRanges, priority and preemption
-//! policy of its PriorityClass, tolerations, and what its RuntimeClass says.
+//! What the admission plugins of an API server fill into a new pod: defaults of LimitRanges,
+//! priority and preemption policy of its PriorityClass, tolerations, and what its RuntimeClass
+//! says.
 //!
-//! The plugins are those that kube-apiserver enables by default, as far as they concern scheduling. Pods and classes are
-//! JSON, as the API has them.
+//! The plugins are those that kube-apiserver enables by default, as far as they concern scheduling.
+//! Pods and classes are JSON, as the API has them.
 
 mod limit_check;
 mod limit_range;
@@ -63,8 +64,8 @@ pub struct Refusal {
     pub message: String,
 }
 
-/// Fills in what the API server fills into a new pod of this namespace. Returns the reasons for which it would refuse
-/// the pod; what they are about is not filled in.
+/// Fills in what the API server fills into a new pod of this namespace. Returns the reasons for
+/// which it would refuse the pod; what they are about is not filled in.
 pub fn admit(
     pod: &mut Value,
     namespace: &str,

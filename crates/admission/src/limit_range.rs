@@ -23,8 +23,9 @@ pub(super) fn admit<'a>(pod: &mut Value, ranges: impl Iterator<Item = &'a Value>
     }
 }
 
-/// Returns the default requests and limits of containers. As the API server does for the LimitRange itself, a maximum is
-/// the default limit, and a default limit or else a minimum the default request.
+/// Returns the default requests and limits of containers. As the API server does for the LimitRange
+/// itself, a maximum is the default limit, and a default limit or else a minimum the default
+/// request.
 fn defaults(range: &Value) -> (Amounts, Amounts) {
     let (mut requests, mut limits) = (Amounts::new(), Amounts::new());
     let items = list(range, "/spec/limits").iter();

@@ -7,7 +7,8 @@ pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Returns the fields of an object in a field, which is made if it is absent; `None` if it is something else.
+/// Returns the fields of an object in a field, which is made if it is absent; `None` if it is
+/// something else.
 pub(super) fn ensure<'a>(object: &'a mut Value, field: &str) -> Option<&'a mut Map<String, Value>> {
     let place = object.as_object_mut()?.entry(field).or_insert(Value::Null);
     if place.is_null() {

@@ -38,7 +38,8 @@ impl Class {
         classes.priority_class(name).map(Self::of).or(system)
     }
 
-    /// Returns the class of pods without one: of several default classes that with the lowest priority.
+    /// Returns the class of pods without one: of several default classes that with the lowest
+    /// priority.
     fn of_others(classes: &impl Classes) -> Self {
         let defaults = classes.priority_classes().filter(|class| class["globalDefault"] == true);
         let lowest = defaults.map(Self::of).min_by_key(|class| class.priority);

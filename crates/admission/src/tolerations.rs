@@ -1,4 +1,5 @@
-//! DefaultTolerationSeconds: a pod stays five minutes on a node that is not ready or cannot be reached.
+//! DefaultTolerationSeconds: a pod stays five minutes on a node that is not ready or cannot be
+//! reached.
 
 use serde_json::{Value, json};
 

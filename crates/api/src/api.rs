@@ -5,8 +5,8 @@
 //! `null` reads as absent, and quantities stay text until the conversion. They do not carry every
 //! field, so they are never used for writes.
 //!
-//! Pods and nodes also decode from [`protobuf`](super::protobuf): their types declare the number of each field beside
-//! its type, so one declaration and one conversion serve both encodings.
+//! Pods and nodes also decode from [`protobuf`](super::protobuf): their types declare the number of
+//! each field beside its type, so one declaration and one conversion serve both encodings.
 
 use std::collections::BTreeMap;
 
@@ -59,8 +59,8 @@ macro_rules! api {
     )*};
 }
 
-/// Declares lean API structs that also decode from protobuf: behind each type the number of the field and,
-/// if the type does not say how to read it, the function that does.
+/// Declares lean API structs that also decode from protobuf: behind each type the number of the
+/// field and, if the type does not say how to read it, the function that does.
 macro_rules! messages {
     ($($(#[$meta:meta])* struct $name:ident {
         $($(#[$fmeta:meta])* $field:ident: $ty:ty = $number:literal $(as $read:ident)?,)*
@@ -88,8 +88,8 @@ macro_rules! messages {
     };
 }
 
-/// Reads a `meta/v1.Time`: seconds (1) since the epoch. Its nanoseconds (2) do not count, as JSON has none. An
-/// empty message is the zero time, which is `null` in JSON.
+/// Reads a `meta/v1.Time`: seconds (1) since the epoch. Its nanoseconds (2) do not count, as JSON
+/// has none. An empty message is the zero time, which is `null` in JSON.
 fn timestamp(to: &mut Option<String>, content: Content<'_>) -> Result<(), Malformed> {
     let message = content.delimited()?;
     if message.is_empty() {

@@ -11,8 +11,8 @@ use crate::{
     Extra, ExtraFields, Labels, NodeAllocatable, NodeFields, Problem, Resources, Taint, api,
 };
 
-/// Labels that name the pool of a node: labels of providers and autoscalers, or else its instance type. The first that
-/// a node has counts.
+/// Labels that name the pool of a node: labels of providers and autoscalers, or else its instance
+/// type. The first that a node has counts.
 pub const POOL_LABELS: [&str; 6] = [
     "karpenter.sh/nodepool",
     "cloud.google.com/gke-nodepool",

@@ -25,8 +25,8 @@ pub enum Uid {
     Text(Arc<Box<str>>),
 }
 
-/// A UUID whose second half is not zero, which every variant of RFC 9562 rules out. The compiler stores in a
-/// second half of zero that a [`Uid`] is a text.
+/// A UUID whose second half is not zero, which every variant of RFC 9562 rules out. The compiler
+/// stores in a second half of zero that a [`Uid`] is a text.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "[u8; 16]", into = "[u8; 16]")]
 pub struct Uuid(u64, NonZeroU64);
@@ -148,9 +148,9 @@ pub struct ScheduledCondition {
 
 /// A pod, with the fields that scheduling reads.
 ///
-/// The engine shares parts that are equal for all pods of a template behind [`Arc`]s. A cluster has millions of
-/// pods, so the rest is small: 144 bytes, or 160 with the counters of an [`Arc`], which is a size that the allocator
-/// has without waste.
+/// The engine shares parts that are equal for all pods of a template behind [`Arc`]s. A cluster has
+/// millions of pods, so the rest is small: 144 bytes, or 160 with the counters of an [`Arc`], which
+/// is a size that the allocator has without waste.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pod {
     /// Namespace and name.
@@ -159,7 +159,8 @@ pub struct Pod {
     pub uid: Uid,
     /// Resource version of the object, 0 if it has none.
     pub resource_version: u64,
-    /// `metadata.generation`, copied to the condition as `observedGeneration`. See [`Self::generation_of`].
+    /// `metadata.generation`, copied to the condition as `observedGeneration`. See
+    /// [`Self::generation_of`].
     pub generation: u32,
     /// Labels.
     pub labels: Arc<Labels>,
@@ -175,8 +176,8 @@ pub struct Pod {
     pub start_time: OptionalTime,
     /// Whether the pod is being deleted.
     pub terminating: bool,
-    /// Whether the API server removes the pod right after this version: the pod is being deleted without a grace period
-    /// and has no finalizers.
+    /// Whether the API server removes the pod right after this version: the pod is being deleted
+    /// without a grace period and has no finalizers.
     pub removal_follows: bool,
     /// Whether a scheduler preempted the pod: condition `DisruptionTarget` is `True` with reason
     /// [`PREEMPTION_BY_SCHEDULER`].
@@ -246,8 +247,8 @@ pub struct PodSpec {
     pub volumes: Box<[PodVolume]>,
     /// Claims for dynamic resources (`spec.resourceClaims`).
     pub resource_claims: Box<[PodResourceClaim]>,
-    /// Requests of its containers for extended resources, in the order of the containers (init containers
-    /// first) and of the names of the resources.
+    /// Requests of its containers for extended resources, in the order of the containers (init
+    /// containers first) and of the names of the resources.
     pub extended_requests: Box<[ExtendedRequest]>,
     /// Whether the exit of some container restarts all containers.
     pub restarts_all_containers: bool,
@@ -373,7 +374,8 @@ pub enum ControllerKind {
 }
 
 impl ControllerKind {
-    /// Whether its selector identifies pods that belong together, so that they are spread by default.
+    /// Whether its selector identifies pods that belong together, so that they are spread by
+    /// default.
     pub const fn has_selector(self) -> bool {
         matches!(self, Self::ReplicationController | Self::ReplicaSet | Self::StatefulSet)
     }
@@ -510,7 +512,8 @@ impl HostPort {
     }
 }
 
-/// The label by which Coscheduling of scheduler-plugins assigns a pod to a PodGroup of the namespace.
+/// The label by which Coscheduling of scheduler-plugins assigns a pod to a PodGroup of the
+/// namespace.
 pub const POD_GROUP_LABEL: &str = "scheduling.x-k8s.io/pod-group";
 
 impl Pod {
@@ -581,8 +584,8 @@ impl Pod {
         self.spec.priority
     }
 
-    /// Returns `metadata.generation` of an object in four bytes. The API server counts the specifications of a pod
-    /// from 1, so no pod reaches the limits.
+    /// Returns `metadata.generation` of an object in four bytes. The API server counts the
+    /// specifications of a pod from 1, so no pod reaches the limits.
     pub fn generation_of(metadata: &api::ObjectMeta) -> u32 {
         u32::try_from(metadata.generation.max(0)).unwrap_or(u32::MAX)
     }

@@ -1,5 +1,5 @@
-//! The fields of a pod about devices: its claims, the claims generated for it, and its requests for extended
-//! resources.
+//! The fields of a pod about devices: its claims, the claims generated for it, and its requests for
+//! extended resources.
 
 use std::sync::Arc;
 
@@ -54,8 +54,8 @@ type GeneratedClaim = (Arc<str>, Option<Arc<str>>);
 /// The ResourceClaims that the status of a pod names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GeneratedClaims {
-    /// For each entry of `spec.resourceClaims` with a template, by its name: the name of the ResourceClaim,
-    /// or `None` if the pod needs none.
+    /// For each entry of `spec.resourceClaims` with a template, by its name: the name of the
+    /// ResourceClaim, or `None` if the pod needs none.
     statuses: Box<[GeneratedClaim]>,
     /// Digest of `extendedResourceClaimStatus`; 0 if it is absent.
     extended: u64,
@@ -80,8 +80,8 @@ impl GeneratedClaims {
         Self { statuses: statuses.collect(), extended: 0 }
     }
 
-    /// Returns the claim made for the entry of this name: `None` if none is made yet, `Some(None)` if the
-    /// pod needs none.
+    /// Returns the claim made for the entry of this name: `None` if none is made yet, `Some(None)`
+    /// if the pod needs none.
     pub fn claim(&self, entry: &str) -> Option<Option<&Arc<str>>> {
         let found = self.statuses.iter().find(|(name, _)| **name == *entry);
         found.map(|(_, claim)| claim.as_ref())
@@ -95,7 +95,8 @@ pub struct ExtendedRequest {
     pub container: Arc<str>,
     /// Place of the container: init containers first, then the others.
     pub container_index: usize,
-    /// Whether the container runs as long as the pod: a sidecar or a container of `spec.containers`.
+    /// Whether the container runs as long as the pod: a sidecar or a container of
+    /// `spec.containers`.
     pub long_lived: bool,
     /// Name of the resource.
     pub resource: Arc<str>,

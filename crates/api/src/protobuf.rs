@@ -1,8 +1,9 @@
-//! Protocol Buffers as Kubernetes writes them: the wire format, the envelope of objects, and the frames of
-//! watches.
+//! Protocol Buffers as Kubernetes writes them: the wire format, the envelope of objects, and the
+//! frames of watches.
 //!
-//! The lean types of [`api`](crate::api) that Node and Pod reach declare the numbers of their fields and
-//! decode themselves ([`Message`]). Fields without a declaration are skipped without a copy.
+//! The lean types of [`api`](crate::api) that Node and Pod reach declare the numbers of their
+//! fields and decode themselves ([`Message`]). Fields without a declaration are skipped without a
+//! copy.
 
 use std::collections::BTreeMap;
 
@@ -86,7 +87,8 @@ impl<'a> Content<'a> {
     }
 }
 
-/// The fields of a message in the order of their bytes, each with its number. Iteration ends at an error.
+/// The fields of a message in the order of their bytes, each with its number. Iteration ends at an
+/// error.
 #[derive(Debug, Clone)]
 pub struct Fields<'a> {
     rest: &'a [u8],

@@ -108,8 +108,8 @@ impl Quantity {
         Self::short(value, 0, format)
     }
 
-    /// Returns the number in units as Kubernetes converts it to an integer: not if it is written with
-    /// decimals or a suffix below one (`1000m`), nor if it does not fit.
+    /// Returns the number in units as Kubernetes converts it to an integer: not if it is written
+    /// with decimals or a suffix below one (`1000m`), nor if it does not fit.
     pub fn as_int64(&self) -> Option<i64> {
         match self.amount {
             Amount::Short { value, exponent } => {

@@ -195,8 +195,8 @@ impl PodRequests {
     }
 }
 
-/// Returns the limits of a pod: of its containers, as for requests, replaced by pod-level limits. The
-/// overhead raises a limit but sets none. 0 means no limit.
+/// Returns the limits of a pod: of its containers, as for requests, replaced by pod-level limits.
+/// The overhead raises a limit but sets none. 0 means no limit.
 ///
 /// No decision depends on limits, so a quantity that cannot be read is left out without a report.
 pub(super) fn pod_limits(spec: &api::PodSpec) -> Resources {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::{Controller, Extra, Labels, Pod, PodRequests, PodSpec, PodVolumeSource};
 
-/// The properties that the pods of one workload have in common: all that decides where a pod fits, but
-/// for its name, its UID and its status.
+/// The properties that the pods of one workload have in common: all that decides where a pod fits,
+/// but for its name, its UID and its status.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Template {
     namespace: Arc<str>,
@@ -29,8 +29,8 @@ impl Template {
         }
     }
 
-    /// Whether the template says all about `pod`. It does not if the pod has objects of its own, for
-    /// example the claim of an ephemeral volume, or a field that could not be read.
+    /// Whether the template says all about `pod`. It does not if the pod has objects of its own,
+    /// for example the claim of an ephemeral volume, or a field that could not be read.
     pub fn describes(pod: &Pod) -> bool {
         let ephemeral = |source: &PodVolumeSource| matches!(source, PodVolumeSource::Ephemeral);
         pod.problems().is_empty()

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
-/// A point in time that may be missing. It takes no more memory than a [`Time`], unlike an `Option` of one.
+/// A point in time that may be missing. It takes no more memory than a [`Time`], unlike an `Option`
+/// of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OptionalTime(Time);
 
@@ -97,11 +98,12 @@ impl std::fmt::Display for Time {
     }
 }
 
-/// How far the wall clock is ahead of the time of the engine, in nanoseconds; negative if it is behind.
+/// How far the wall clock is ahead of the time of the engine, in nanoseconds; negative if it is
+/// behind.
 ///
-/// The time of the engine begins at the wall time and then passes evenly, so that a correction of the wall
-/// clock neither ends nor prolongs backoffs, timeouts and the authority of a leader. The offset leads from it
-/// to the time stamps that others read.
+/// The time of the engine begins at the wall time and then passes evenly, so that a correction of
+/// the wall clock neither ends nor prolongs backoffs, timeouts and the authority of a leader. The
+/// offset leads from it to the time stamps that others read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WallOffset(i64);
 

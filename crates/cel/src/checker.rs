@@ -42,8 +42,8 @@ impl Checked {
     }
 }
 
-/// Checks an expression with this number of nodes. `has_lists` says whether attributes may be lists, for which
-/// there is a function of its own (gate DRAListTypeAttributes).
+/// Checks an expression with this number of nodes. `has_lists` says whether attributes may be
+/// lists, for which there is a function of its own (gate DRAListTypeAttributes).
 pub(crate) fn check(
     text: &str,
     root: &Node,

@@ -67,8 +67,8 @@ impl<'a> DeviceView<'a> {
         Self::read_by(&Reads::Everything, driver)
     }
 
-    /// Returns a device without attributes and capacities, which keeps only those that a selector reads.
-    /// Another selector may get a wrong result for it.
+    /// Returns a device without attributes and capacities, which keeps only those that a selector
+    /// reads. Another selector may get a wrong result for it.
     pub fn read_by(reads: &'a Reads, driver: &'a str) -> Self {
         let (attributes, capacity) = (Vec::new(), Vec::new());
         Self { driver, kept: reads, allow_multiple_allocations: false, attributes, capacity }

@@ -1,7 +1,8 @@
-//! The worst cost that an evaluation can have, as the API server estimates it when an object is written.
+//! The worst cost that an evaluation can have, as the API server estimates it when an object is
+//! written.
 //!
-//! The estimate knows how large the parts of a device can be, the sizes of literals, and what functions do to
-//! sizes. A part of unknown size makes nearly every function on it too expensive.
+//! The estimate knows how large the parts of a device can be, the sizes of literals, and what
+//! functions do to sizes. A part of unknown size makes nearly every function on it too expensive.
 
 use crate::checker::Checked;
 use crate::declarations::Overload;

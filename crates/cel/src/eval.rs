@@ -359,8 +359,8 @@ impl<'a> Evaluation<'a> {
         Ok(Value::list(values))
     }
 
-    /// Evaluates `target.hasValue() ? optional.of(body) : optional.none()`. The reference evaluates the target
-    /// twice, so it costs twice.
+    /// Evaluates `target.hasValue() ? optional.of(body) : optional.none()`. The reference evaluates
+    /// the target twice, so it costs twice.
     fn opt_map(
         &mut self,
         target: &'a Plan,

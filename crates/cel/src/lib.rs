@@ -13,8 +13,9 @@
 //! # Environment
 //!
 //! The variable `device` has the fields `driver`, `allowMultipleAllocations`, `attributes` and
-//! `capacity`. The last two are maps from domain to identifier to value. A name without a domain belongs to
-//! the domain of the driver. An unknown domain is an empty map, an unknown identifier is an error.
+//! `capacity`. The last two are maps from domain to identifier to value. A name without a domain
+//! belongs to the domain of the driver. An unknown domain is an empty map, an unknown identifier is
+//! an error.
 //!
 //! | Library | Functions |
 //! |---|---|
@@ -35,9 +36,10 @@
 //!
 //! # Limits
 //!
-//! An evaluation costs at most one million (`CELSelectorExpressionMaxCost`). Copies and comparisons that CEL
-//! does not charge for have a limit of their own, with the same error. Expressions have at most 250 nested
-//! levels, as in the reference. Deep ones are parsed and evaluated on a stack of their own.
+//! An evaluation costs at most one million (`CELSelectorExpressionMaxCost`). Copies and comparisons
+//! that CEL does not charge for have a limit of their own, with the same error. Expressions have at
+//! most 250 nested levels, as in the reference. Deep ones are parsed and evaluated on a stack of
+//! their own.
 
 mod checker;
 mod declarations;

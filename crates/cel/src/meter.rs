@@ -23,7 +23,8 @@ impl Meter {
         self.cost
     }
 
-    /// Returns the cost so far with the work that it does not count. A unit of either takes about as long.
+    /// Returns the cost so far with the work that it does not count. A unit of either takes about
+    /// as long.
     pub(crate) fn effort(&self) -> u64 {
         self.cost.saturating_add(self.work)
     }

@@ -1,17 +1,19 @@
 //! The depth of expressions, before they are parsed.
 //!
-//! The reference refuses an expression when a rule of its grammar is open more than 250 times. A sum, product
-//! or relation opens its rule once more for its right operand. A part in brackets opens every rule once more.
+//! The reference refuses an expression when a rule of its grammar is open more than 250 times. A
+//! sum, product or relation opens its rule once more for its right operand. A part in brackets
+//! opens every rule once more.
 
-/// Maximum number of times that a rule of the grammar is open, and of parts that are nested in each other.
+/// Maximum number of times that a rule of the grammar is open, and of parts that are nested in each
+/// other.
 pub(crate) const MOST_NESTED: usize = 250;
-/// Maximum number of operators of one kind in a row that the parser gets. More exceed the limit for nested
-/// parts, which counts a call and its brackets once.
+/// Maximum number of operators of one kind in a row that the parser gets. More exceed the limit for
+/// nested parts, which counts a call and its brackets once.
 const LONGEST_CHAIN: usize = 4 * MOST_NESTED;
 /// Longest expression, in characters. The API server allows 10 KiB.
 const LONGEST: usize = 100_000;
-/// The depth from which parsing and evaluating need more stack than every thread has to spare. The parser needs
-/// up to 16 KiB for a level.
+/// The depth from which parsing and evaluating need more stack than every thread has to spare. The
+/// parser needs up to 16 KiB for a level.
 const DEEP: usize = 32;
 /// The stack for deep expressions, in bytes.
 const DEEP_STACK: usize = 32 << 20;
@@ -19,8 +21,8 @@ const DEEP_STACK: usize = 32 << 20;
 /// The text of an expression with too many nested parts.
 pub(crate) const TOO_DEEP: &str = "max recursion depth exceeded";
 
-/// Runs a function that recurses on an expression. The stack of a deep expression is allocated for the
-/// call; no other thread runs.
+/// Runs a function that recurses on an expression. The stack of a deep expression is allocated for
+/// the call; no other thread runs.
 pub(crate) fn on_stack<T>(is_deep: bool, run: impl FnOnce() -> T) -> T {
     if is_deep { stacker::grow(DEEP_STACK, run) } else { run() }
 }
@@ -248,8 +250,8 @@ impl Tokens<'_> {
     }
 }
 
-/// Returns the length of the number at the beginning of the text. A point behind it belongs to it only with
-/// a digit.
+/// Returns the length of the number at the beginning of the text. A point behind it belongs to it
+/// only with a digit.
 fn number_length(text: &[u8]) -> usize {
     let digits = |text: &[u8]| text.iter().take_while(|byte| byte.is_ascii_alphanumeric()).count();
     let mut length = digits(text);

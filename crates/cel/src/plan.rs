@@ -1,7 +1,7 @@
 //! Plans: checked expressions in the form that is evaluated.
 //!
-//! The reference optimises expressions when it plans them, and the cost depends on it: constant lists,
-//! maps and conversions cost nothing, and neither does a search in a constant list.
+//! The reference optimises expressions when it plans them, and the cost depends on it: constant
+//! lists, maps and conversions cost nothing, and neither does a search in a constant list.
 
 use std::sync::Arc;
 

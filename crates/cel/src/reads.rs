@@ -9,8 +9,8 @@ use crate::value::Value;
 pub enum Reads {
     /// Possibly everything.
     Everything,
-    /// These parts, sorted and each once. Devices that agree in all of them get equal results, errors
-    /// included.
+    /// These parts, sorted and each once. Devices that agree in all of them get equal results,
+    /// errors included.
     Only(Vec<Read>),
 }
 

@@ -16,7 +16,8 @@ use crate::value::{Fault, Outcome, Value};
 
 /// The text of an evaluation that exceeds the cost limit.
 const TOO_EXPENSIVE: &str = "operation cancelled: actual cost limit exceeded";
-/// The length of expressions that cannot exceed the cost limit without loops; the API server allows as much.
+/// The length of expressions that cannot exceed the cost limit without loops; the API server allows
+/// as much.
 const TOTAL_LENGTH_MAX: usize = 10 * 1024;
 
 /// A compiled expression that selects devices.
@@ -37,7 +38,8 @@ pub struct Evaluation {
     pub result: Result<bool, EvalError>,
     /// The cost in the units of CEL. The limit is one million.
     pub cost: u64,
-    /// The cost with what that of CEL does not count: elements that are copied or compared, and texts that are made.
+    /// The cost with what that of CEL does not count: elements that are copied or compared, and
+    /// texts that are made.
     pub effort: u64,
 }
 
@@ -46,7 +48,8 @@ impl Selector {
     ///
     /// # Errors
     ///
-    /// The expression cannot be parsed, does not fit its types, is not a bool, or is nested too deeply.
+    /// The expression cannot be parsed, does not fit its types, is not a bool, or is nested too
+    /// deeply.
     pub fn compile(expression: &str) -> Result<Self, CompileError> {
         let failed = |issues| printed(expression, issues);
         let is_deep = nesting::check(expression)
@@ -54,9 +57,9 @@ impl Selector {
         nesting::on_stack(is_deep, || Self::compile_on_stack(expression, is_deep))
     }
 
-    /// Checks an expression as the API server does when an object with it is written, with the features of
-    /// 1.36. Returns the worst cost that its evaluation can have; the limit is one million
-    /// (`CELSelectorExpressionMaxCost`).
+    /// Checks an expression as the API server does when an object with it is written, with the
+    /// features of 1.36. Returns the worst cost that its evaluation can have; the limit is one
+    /// million (`CELSelectorExpressionMaxCost`).
     ///
     /// # Errors
     /// The errors of [`compile`](Self::compile), and the use of what only later versions enable.
@@ -101,7 +104,8 @@ impl Selector {
     ///
     /// # Errors
     ///
-    /// The expression fails for the device, for example because it lacks an attribute, or costs too much.
+    /// The expression fails for the device, for example because it lacks an attribute, or costs too
+    /// much.
     pub fn matches(&self, device: &DeviceView<'_>) -> Result<bool, EvalError> {
         self.evaluate(device).result
     }
@@ -124,9 +128,9 @@ impl Selector {
         &self.reads
     }
 
-    /// Returns whether the expression has a result for every device that has all attributes and capacities of
-    /// [`reads`](Self::reads), if none of these attributes is a version. `reads` then names each of them. False if
-    /// that is not known.
+    /// Returns whether the expression has a result for every device that has all attributes and
+    /// capacities of [`reads`](Self::reads), if none of these attributes is a version. `reads` then
+    /// names each of them. False if that is not known.
     pub fn is_total(&self) -> bool {
         self.is_total
     }

@@ -201,8 +201,8 @@ impl Builder<'_> {
     }
 }
 
-/// Whether the reference counts a part when it limits how deep parts are nested: members, calls of members,
-/// conditionals, relations and calculations.
+/// Whether the reference counts a part when it limits how deep parts are nested: members, calls of
+/// members, conditionals, relations and calculations.
 fn is_counted(expression: &Expr) -> bool {
     match expression {
         Expr::Select(_) => true,

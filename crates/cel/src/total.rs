@@ -19,16 +19,17 @@ impl Sort {
     }
 }
 
-/// Returns whether the plan results in a bool for every device that has all attributes and capacities that
-/// it reads, if none of these attributes is a version.
+/// Returns whether the plan results in a bool for every device that has all attributes and
+/// capacities that it reads, if none of these attributes is a version.
 ///
-/// Each part is evaluated at most once, and a comparison costs no more than a constant is long. So the cost is
-/// at most proportional to the length of the expression.
+/// Each part is evaluated at most once, and a comparison costs no more than a constant is long. So
+/// the cost is at most proportional to the length of the expression.
 pub(crate) fn is_total(plan: &Plan) -> bool {
     sort(plan) == Some(Sort::Bool)
 }
 
-/// Returns the type of the value that the plan always has; `None` if it may fail or is of another type.
+/// Returns the type of the value that the plan always has; `None` if it may fail or is of another
+/// type.
 fn sort(plan: &Plan) -> Option<Sort> {
     match plan {
         Plan::Const(value) | Plan::Known { value, .. } => match value {

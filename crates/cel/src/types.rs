@@ -174,8 +174,8 @@ impl Substitution {
         }
     }
 
-    /// Returns whether a value of the second type can be used as the first, and learns from it. Learns
-    /// nothing if not.
+    /// Returns whether a value of the second type can be used as the first, and learns from it.
+    /// Learns nothing if not.
     pub(crate) fn is_assignable(&mut self, left: &Type, right: &Type) -> bool {
         self.are_assignable(std::slice::from_ref(left), std::slice::from_ref(right))
     }
@@ -226,8 +226,8 @@ impl Substitution {
         }
     }
 
-    /// Uses the type for the variable. `Some(false)` if the variable is known and does not agree, `None` if
-    /// it occurs in the type.
+    /// Uses the type for the variable. `Some(false)` if the variable is known and does not agree,
+    /// `None` if it occurs in the type.
     fn substitute(&mut self, variable: u32, with: &Type) -> Option<bool> {
         if let Some(known) = self.known.get(&variable).cloned() {
             if *with == known {

@@ -223,8 +223,8 @@ impl<'a> Value<'a> {
         Some(size as u64)
     }
 
-    /// Returns whether two values are equal. Numbers of different types are compared by value, other
-    /// values of different types differ.
+    /// Returns whether two values are equal. Numbers of different types are compared by value,
+    /// other values of different types differ.
     ///
     /// # Errors
     ///

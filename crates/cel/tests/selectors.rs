@@ -307,7 +307,8 @@ fn deep_expressions_are_refused() {
     }
 }
 
-/// The deepest expressions of the reference are evaluated, in a thread with the stack of the scheduling loop.
+/// The deepest expressions of the reference are evaluated, in a thread with the stack of the
+/// scheduling loop.
 #[test]
 fn deep_expressions_are_evaluated() {
     for (open, close, levels) in [

@@ -66,7 +66,8 @@ impl NodeBits {
         self.words.extend_from_slice(&other.words);
     }
 
-    /// Empties the set and adds the nodes of `other` in a range of whole blocks of 64 ids, keeping the allocation.
+    /// Empties the set and adds the nodes of `other` in a range of whole blocks of 64 ids, keeping
+    /// the allocation.
     pub fn copy_blocks(&mut self, other: &Self, ids: Range<usize>) {
         let end = ids.end.div_ceil(WORD).min(other.words.len());
         let first = (ids.start / WORD).min(end);
@@ -152,8 +153,8 @@ impl NodeBits {
         })
     }
 
-    /// Appends the nodes to `list`, in ascending order of id. In a set of most nodes it is faster than
-    /// [`iter`](Self::iter), because no branch depends on a node.
+    /// Appends the nodes to `list`, in ascending order of id. In a set of most nodes it is faster
+    /// than [`iter`](Self::iter), because no branch depends on a node.
     pub fn append_to(&self, list: &mut Vec<NodeIx>) {
         let mut block = [NodeIx(0); WORD];
         for (word, bits) in self.words.iter().enumerate() {

@@ -193,7 +193,8 @@ impl<T: Copy + Default + PartialEq> NodeColumn<T> {
         self.iter_from(NodeIx::new(0))
     }
 
-    /// Returns the nodes from `first` on that have a value other than the default, in ascending order of id.
+    /// Returns the nodes from `first` on that have a value other than the default, in ascending
+    /// order of id.
     fn iter_from(&self, first: NodeIx) -> impl Iterator<Item = (NodeIx, T)> + '_ {
         let (list, map, values) = match &self.0 {
             Form::List(list) => {
@@ -208,8 +209,8 @@ impl<T: Copy + Default + PartialEq> NodeColumn<T> {
         list.iter().chain(map.into_iter().flatten()).copied().chain(dense)
     }
 
-    /// Visits the nodes of `nodes`, which are in ascending order, that have a value other than the default, by their
-    /// places in the list.
+    /// Visits the nodes of `nodes`, which are in ascending order, that have a value other than the
+    /// default, by their places in the list.
     pub fn for_each_of(&self, nodes: &[NodeIx], mut visit: impl FnMut(usize, T)) {
         let Some(first) = nodes.first() else { return };
         let is_list = !matches!(self.0, Form::Dense { .. });

@@ -61,8 +61,8 @@ impl Layout {
     }
 }
 
-/// The part of a pool with devices of one node that the search reads. An allocation changes it without a look at what
-/// the devices are.
+/// The part of a pool with devices of one node that the search reads. An allocation changes it
+/// without a look at what the devices are.
 #[derive(Debug)]
 struct PoolShape {
     /// One for all pools that look alike.
@@ -95,7 +95,8 @@ const ALONE: u32 = u32::MAX;
 /// The shapes of all nodes.
 #[derive(Debug, Clone, Default)]
 pub(super) struct NodeShapes {
-    /// The numbers of shapes. Answers that a plugin keeps for a shape are true for copies of the cluster, too.
+    /// The numbers of shapes. Answers that a plugin keeps for a shape are true for copies of the
+    /// cluster, too.
     numbers: Numbers,
     /// The identifiers of attributes of devices, and whether a selector or constraint names them.
     attributes: BTreeMap<Arc<str>, bool>,
@@ -111,13 +112,14 @@ pub(super) struct NodeShapes {
     pools: FxHashMap<PoolKey, Arc<PoolShape>>,
     /// The shapes that nodes have.
     shapes: FxHashMap<NodeShape, Members>,
-    /// The shape of each place; place 0 is the place of nodes without devices. Places of shapes that no
-    /// node has are reused.
+    /// The shape of each place; place 0 is the place of nodes without devices. Places of shapes
+    /// that no node has are reused.
     places: Vec<DeviceShape>,
     /// The pools of the nodes of each place.
     pools_of: Vec<Option<NodeShape>>,
     free: Vec<u32>,
-    /// The places of nodes with devices, with their shape unless they are compared with no other node.
+    /// The places of nodes with devices, with their shape unless they are compared with no other
+    /// node.
     nodes: FxHashMap<Arc<str>, (u32, Option<NodeShape>)>,
     /// The nodes whose place has changed since [`Cluster`] took it into its column.
     moved: Vec<Arc<str>>,
@@ -305,8 +307,9 @@ pub struct CountedDevices<'a> {
 }
 
 impl<'a> CountedDevices<'a> {
-    /// Returns a description for each driver, with each set of names and types of attributes and of names of
-    /// capacities that the devices have, apart from [hidden](Cluster::names_hidden_attribute) attributes.
+    /// Returns a description for each driver, with each set of names and types of attributes and of
+    /// names of capacities that the devices have, apart from
+    /// [hidden](Cluster::names_hidden_attribute) attributes.
     pub fn examples(&self) -> impl Iterator<Item = &'a Arc<DeviceDescription>> {
         self.pools.iter().flat_map(|pool| &pool.look.examples)
     }
@@ -316,7 +319,8 @@ impl<'a> CountedDevices<'a> {
         self.pools.iter().map(|pool| pool.free()).sum()
     }
 
-    /// Returns the descriptions of these devices, without [hidden](Cluster::names_hidden_attribute) attributes.
+    /// Returns the descriptions of these devices, without [hidden](Cluster::names_hidden_attribute)
+    /// attributes.
     pub fn descriptions(&self) -> impl Iterator<Item = &'a DeviceDescription> {
         self.pools.iter().flat_map(|pool| {
             let mut dedicated = pool.dedicated().peekable();
@@ -326,7 +330,8 @@ impl<'a> CountedDevices<'a> {
         })
     }
 
-    /// Returns how many of these devices may have one value of the attribute with this fully qualified name.
+    /// Returns how many of these devices may have one value of the attribute with this fully
+    /// qualified name.
     pub fn most_alike(&self, attribute: &str) -> usize {
         let Some(number) = self.matched.iter().position(|own| **own == *attribute) else {
             return self.free();
@@ -394,8 +399,8 @@ impl Devices {
         }
     }
 
-    /// Notes the attributes that the constraints of a claim match. All shapes change if one was not matched
-    /// before.
+    /// Notes the attributes that the constraints of a claim match. All shapes change if one was not
+    /// matched before.
     pub(super) fn note_constraints(&mut self, spec: &ClaimSpec) {
         let before = self.shapes.matched.len();
         for constraint in &spec.constraints {
@@ -417,8 +422,8 @@ impl Devices {
         pools.iter().for_each(|key| self.reshape_pool(key, BTreeSet::new()));
     }
 
-    /// Computes the shape of a pool again, and the shapes of the nodes that it concerns, besides `nodes`,
-    /// which it concerned before.
+    /// Computes the shape of a pool again, and the shapes of the nodes that it concerns, besides
+    /// `nodes`, which it concerned before.
     pub(super) fn reshape_pool(&mut self, key: &PoolKey, mut nodes: BTreeSet<Arc<str>>) {
         self.pools.add_nodes_of(key, &mut nodes);
         let slices = self.pools.sound_slices(key).filter(|_| nodes.len() == 1);
@@ -434,7 +439,8 @@ impl Devices {
         nodes.iter().for_each(|node| self.reshape_node(node));
     }
 
-    /// Computes the shape of a pool again whose allocations have changed, and the shape of its node.
+    /// Computes the shape of a pool again whose allocations have changed, and the shape of its
+    /// node.
     pub(super) fn reallocate_pool(&mut self, key: &PoolKey) {
         let allocated = self.allocated_places(key);
         let Some(shape) = self.shapes.pools.get_mut(key) else { return };
@@ -500,8 +506,8 @@ fn identifier(name: &str) -> &str {
     name.rsplit_once('/').map_or(name, |(_, id)| id)
 }
 
-/// Returns the groups of devices by their values of an attribute. Devices without the attribute have the
-/// number 0. `None` if there are too many groups.
+/// Returns the groups of devices by their values of an attribute. Devices without the attribute
+/// have the number 0. `None` if there are too many groups.
 fn groups<'a>(devices: impl Iterator<Item = &'a Device>, attribute: &str) -> Option<Box<[u8]>> {
     let mut values: Vec<&Attribute> = Vec::new();
     let number = |device: &'a Device| {
@@ -532,11 +538,11 @@ fn named_part(
 
 /// Nodes whose devices look alike.
 impl Cluster {
-    /// Returns the shapes of the devices of all nodes according to slices and watched claims. Nodes of
-    /// one shape have the same devices in the same order with the same allocations, apart from names
-    /// and from [hidden](Self::names_hidden_attribute) attributes. A node is compared with no other if
-    /// a slice or device names it in a pool that is not its own, or if one of its pools is being updated
-    /// or contradicts itself.
+    /// Returns the shapes of the devices of all nodes according to slices and watched claims. Nodes
+    /// of one shape have the same devices in the same order with the same allocations, apart from
+    /// names and from [hidden](Self::names_hidden_attribute) attributes. A node is compared with no
+    /// other if a slice or device names it in a pool that is not its own, or if one of its pools is
+    /// being updated or contradicts itself.
     ///
     /// Pools for all nodes, or for nodes that match a selector, do not belong to a shape.
     pub fn device_shapes(&self) -> DeviceShapes<'_> {

@@ -7,17 +7,19 @@ const PART: usize = 16;
 /// A part gets room for so many ids at once, so that little of it is free.
 const STEP: usize = 4;
 
-/// The ids of things that have a key of their own, such as a name or a UID. An id takes ten to eleven bytes, because
-/// the keys stay where the things are: each call gets a function that returns the key of an id.
+/// The ids of things that have a key of their own, such as a name or a UID. An id takes ten to
+/// eleven bytes, because the keys stay where the things are: each call gets a function that returns
+/// the key of an id.
 ///
-/// The table consists of parts, of which one is divided each time the table has grown by `PART` ids (linear hashing).
-/// Hashes are kept, so that growing looks up no keys, which may be anywhere in memory: a table in one piece without
-/// hashes took 7 ms to double with 58,000 pods.
+/// The table consists of parts, of which one is divided each time the table has grown by `PART` ids
+/// (linear hashing). Hashes are kept, so that growing looks up no keys, which may be anywhere in
+/// memory: a table in one piece without hashes took 7 ms to double with 58,000 pods.
 #[derive(Debug, Clone)]
 pub struct IdTable<T> {
     parts: Vec<Part<T>>,
     len: usize,
-    /// Random, so that nobody can choose names that end up in one part. No result depends on the order of ids.
+    /// Random, so that nobody can choose names that end up in one part. No result depends on the
+    /// order of ids.
     hasher: RandomState,
 }
 
@@ -110,7 +112,8 @@ impl<T: Copy> Part<T> {
     }
 }
 
-/// Returns the part of a key with this hash, of so many parts. A part more changes it for keys of one part alone.
+/// Returns the part of a key with this hash, of so many parts. A part more changes it for keys of
+/// one part alone.
 const fn part_of(hash: u32, parts: usize) -> usize {
     let places = parts.next_power_of_two();
     let place = hash as usize & (places - 1);

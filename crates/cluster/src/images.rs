@@ -25,8 +25,8 @@ impl ImageId {
     }
 }
 
-/// The ids of the images of a node, in its order. An id takes a byte for each seven of its bits: a node has dozens of
-/// images, and a cluster has thousands.
+/// The ids of the images of a node, in its order. An id takes a byte for each seven of its bits: a
+/// node has dozens of images, and a cluster has thousands.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RowImages(Box<[u8]>);
 

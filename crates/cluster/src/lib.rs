@@ -120,8 +120,8 @@ impl NodeIx {
         self.0 as usize
     }
 
-    /// Returns the indexes of `nodes` if each follows on the one before, as most do in a cluster in which most nodes are
-    /// feasible.
+    /// Returns the indexes of `nodes` if each follows on the one before, as most do in a cluster in
+    /// which most nodes are feasible.
     #[inline]
     pub fn run(nodes: &[Self]) -> Option<Range<usize>> {
         let first = nodes.first()?;
@@ -369,8 +369,8 @@ impl Cluster {
 
 /// Copies of nodes.
 impl Cluster {
-    /// Returns a node as an object that stands for it in another cluster. Each name of an image is an image of its
-    /// own there, with the size on record.
+    /// Returns a node as an object that stands for it in another cluster. Each name of an image is
+    /// an image of its own there, with the size on record.
     pub fn copy_of_node(&self, node: NodeIx) -> Node {
         let images = self.images.of(&self.rows[node.index()].images);
         Node { images, ..self.to_node(node) }

@@ -152,7 +152,8 @@ impl Posting {
         }
     }
 
-    /// Visits the nodes of `nodes`, which are in ascending order, that are in the set, by their places in the list.
+    /// Visits the nodes of `nodes`, which are in ascending order, that are in the set, by their
+    /// places in the list.
     pub fn for_each_of(&self, nodes: &[NodeIx], mut visit: impl FnMut(usize)) {
         let Some(first) = nodes.first() else { return };
         let between = entries_between(self.len(), self.last(), nodes);

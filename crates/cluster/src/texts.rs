@@ -7,7 +7,8 @@ use rustc_hash::FxHashSet;
 /// The number of texts up to which unused ones are kept.
 const KEPT_MIN: usize = 1024;
 
-/// One copy of each text. Objects that share it take less memory, and reading many of them touches less.
+/// One copy of each text. Objects that share it take less memory, and reading many of them touches
+/// less.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Texts {
     kept: FxHashSet<Arc<str>>,

@@ -55,8 +55,8 @@ impl Method {
 pub enum Destination {
     /// The API server.
     ApiServer,
-    /// The configured extender with this index. Its connection supplies address, verb and timeout, so
-    /// only the body of the request counts.
+    /// The configured extender with this index. Its connection supplies address, verb and timeout,
+    /// so only the body of the request counts.
     Extender(usize),
 }
 
@@ -84,8 +84,8 @@ pub struct Request {
     pub body: Vec<u8>,
     /// Time to wait for the response before the reply is [`Reply::Lost`].
     pub timeout: Duration,
-    /// The time from which the request must not be sent: the end of the leader's authority. If it has
-    /// passed, the reply is [`Reply::NotSent`].
+    /// The time from which the request must not be sent: the end of the leader's authority. If it
+    /// has passed, the reply is [`Reply::NotSent`].
     pub not_after: Option<Time>,
     /// Time for which the limits of the client held the request back.
     pub waited: Duration,
@@ -100,7 +100,8 @@ pub enum Reply {
     Answered(Response),
     /// An extender responded with a status other than 200; the text says so.
     Rejected(String),
-    /// The server did not receive the request, because no connection could be made or its time had passed.
+    /// The server did not receive the request, because no connection could be made or its time had
+    /// passed.
     NotSent(String),
     /// The response did not arrive. The server may have processed the request.
     Lost(String),
@@ -175,8 +176,8 @@ impl Response {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
-    /// Returns the message of the `Status` in the body, or, if there is none, the HTTP status and the
-    /// start of the body.
+    /// Returns the message of the `Status` in the body, or, if there is none, the HTTP status and
+    /// the start of the body.
     pub fn error_message(&self) -> String {
         let message = self.as_status().message;
         if !message.is_empty() {
@@ -189,8 +190,8 @@ impl Response {
         }
     }
 
-    /// Returns the reason of the `Status` in the body, empty if it has none. Returns `None` if the body is
-    /// no `Status`.
+    /// Returns the reason of the `Status` in the body, empty if it has none. Returns `None` if the
+    /// body is no `Status`.
     pub(crate) fn reason(&self) -> Option<String> {
         let Status { kind, reason, .. } = self.as_status();
         (kind == "Status").then_some(reason)
@@ -206,7 +207,8 @@ impl Response {
 /// The characters of a path segment that are escaped: all but the unreserved ones of RFC 3986.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Returns the path of the objects of a resource. An empty namespace stands for a cluster-scoped resource.
+/// Returns the path of the objects of a resource. An empty namespace stands for a cluster-scoped
+/// resource.
 pub fn collection_path(api_version: &str, namespace: &str, resource: &str) -> String {
     let root = if api_version.contains('/') { "/apis" } else { "/api" };
     let mut path = format!("{root}/{api_version}");

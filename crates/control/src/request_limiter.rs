@@ -85,8 +85,8 @@ impl RequestLimiter {
         self.paused_until.take_if(|until| *until <= now);
     }
 
-    /// Returns the time from which the next request is admitted, or `None` if a request in flight has
-    /// to end first.
+    /// Returns the time from which the next request is admitted, or `None` if a request in flight
+    /// has to end first.
     pub(crate) fn next_accept(&self) -> Option<Time> {
         let token = self.token_bucket.as_ref().map_or(Time::ZERO, TokenBucket::next_token);
         (self.in_flight < self.max_in_flight).then(|| token.max(self.paused_until.unwrap_or(token)))
@@ -104,8 +104,8 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// Creates a bucket that gains `qps` tokens per second and holds up to `burst`. Returns `None` if the
-    /// rate is not a positive number.
+    /// Creates a bucket that gains `qps` tokens per second and holds up to `burst`. Returns `None`
+    /// if the rate is not a positive number.
     pub fn new(qps: f32, burst: u32) -> Option<Self> {
         if !(qps.is_finite() && qps > 0.0) {
             return None;

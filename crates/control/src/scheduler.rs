@@ -48,7 +48,8 @@ pub enum Hold {
     Syncing,
     /// Another replica leads, or this one has not acquired the Lease yet.
     Standby,
-    /// Binds of a scheduler that crashed may be under way, and the pending pods are patched to stop them.
+    /// Binds of a scheduler that crashed may be under way, and the pending pods are patched to stop
+    /// them.
     Fencing,
     /// The watches may not have shown yet what happened before the takeover.
     CatchingUp,
@@ -100,9 +101,9 @@ enum Phase {
 /// It schedules no pod before [`set_synced`](Self::set_synced) or after [`stop`](Self::stop).
 ///
 /// With [leader election](Self::with_leader_election) it acts only while it leads. Before that the
-/// engine applies changes, but no pod is scheduled and no effect is carried out. Every request of the
-/// leader carries the end of its authority ([`Request::not_after`]). After the loss of the lease no
-/// request leaves the scheduler.
+/// engine applies changes, but no pod is scheduled and no effect is carried out. Every request of
+/// the leader carries the end of its authority ([`Request::not_after`]). After the loss of the
+/// lease no request leaves the scheduler.
 #[derive(Debug)]
 pub struct Scheduler {
     engine: Engine,
@@ -210,8 +211,8 @@ impl Scheduler {
         self.leader_election.as_ref().is_some_and(|election| election.delay_cache_until_active)
     }
 
-    /// Sets the offset of the wall clock, for the time stamps that others read. It changes when that clock is
-    /// corrected.
+    /// Sets the offset of the wall clock, for the time stamps that others read. It changes when
+    /// that clock is corrected.
     pub fn set_wall_offset(&mut self, offset: WallOffset) {
         self.step_silently(Input::WallOffset(offset), Time::ZERO);
         self.api_dispatcher.set_wall_offset(offset);
@@ -426,8 +427,8 @@ impl Scheduler {
     }
 
     /// Stops scheduling and drops the API calls that were not sent. Their pods stay pending and are
-    /// scheduled by the next scheduler that starts. A leader releases the Lease once its API calls have
-    /// finished, and renews it until then.
+    /// scheduled by the next scheduler that starts. A leader releases the Lease once its API calls
+    /// have finished, and renews it until then.
     pub fn stop(&mut self, now: Time) {
         self.phase = Phase::Stopping;
         self.api_dispatcher.stop();
@@ -435,8 +436,8 @@ impl Scheduler {
         self.release_when_drained(now);
     }
 
-    /// Returns how the scheduler ended, if it has: it was [stopped](Self::stop) and all API calls of effects
-    /// have finished, or it lost the Lease.
+    /// Returns how the scheduler ended, if it has: it was [stopped](Self::stop) and all API calls
+    /// of effects have finished, or it lost the Lease.
     pub fn outcome(&self) -> Option<Outcome> {
         let is_drained = self.phase == Phase::Stopping && self.api_dispatcher.unfinished() == 0;
         match self.leader_elector() {

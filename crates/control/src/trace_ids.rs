@@ -37,7 +37,8 @@ impl fmt::Display for TraceId {
 
 /// Which pods are traced, and under which ids.
 ///
-/// Both follow from the UID of the pod. So every replica, and a process that starts again, adds to the same trace.
+/// Both follow from the UID of the pod. So every replica, and a process that starts again, adds to
+/// the same trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TraceIds {
     per_million: u64,

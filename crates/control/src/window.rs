@@ -4,9 +4,9 @@ use framework::Time;
 
 /// A congestion window, as in TCP.
 ///
-/// It doubles with each round of answers up to its threshold, and then grows by one request a round, but
-/// only while it is full: a window that does not limit shows nothing about the server. An answer that
-/// shows overload halves it, once for all requests of the same round.
+/// It doubles with each round of answers up to its threshold, and then grows by one request a
+/// round, but only while it is full: a window that does not limit shows nothing about the server.
+/// An answer that shows overload halves it, once for all requests of the same round.
 #[derive(Debug)]
 pub(crate) struct Window {
     size: usize,

@@ -1,4 +1,5 @@
-//! The status of PodDisruptionBudgets that have none. In a cluster, the disruption controller writes it.
+//! The status of PodDisruptionBudgets that have none. In a cluster, the disruption controller
+//! writes it.
 
 use std::sync::Arc;
 
@@ -9,8 +10,8 @@ use serde_json::{Value, json};
 
 use crate::{DumpedObject, DumpedPod};
 
-/// Writes a status into every budget without `status.disruptionsAllowed`. Pods that have a node count as healthy. The
-/// scale of a controller is the number of its pods, those that wait included.
+/// Writes a status into every budget without `status.disruptionsAllowed`. Pods that have a node
+/// count as healthy. The scale of a controller is the number of its pods, those that wait included.
 pub(crate) fn complete(objects: &mut [DumpedObject], pods: &[DumpedPod]) {
     for object in objects.iter_mut().filter(|own| own.kind == EventResource::PodDisruptionBudget) {
         let mut budget: Value = serde_json::from_str(object.raw.get()).unwrap_or_default();
@@ -36,8 +37,8 @@ pub(crate) fn selector_of(budget: &Value) -> Option<LabelSelector> {
     LabelSelector::compile(Some(&selector)).ok()
 }
 
-/// Returns how many of the pods may be evicted. As in Kubernetes, `maxUnavailable` and percentages count only pods
-/// with a controller, and percentages are rounded up.
+/// Returns how many of the pods may be evicted. As in Kubernetes, `maxUnavailable` and percentages
+/// count only pods with a controller, and percentages are rounded up.
 fn allowed<'a>(spec: &Value, pods: impl Iterator<Item = &'a DumpedPod>) -> i64 {
     let (mut present, mut scale, mut healthy) = (0, 0, 0);
     let is_active = |pod: &Pod| !pod.terminating;

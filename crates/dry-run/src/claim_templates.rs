@@ -28,8 +28,8 @@ impl ClaimTemplates {
         Self(keyed.collect())
     }
 
-    /// Makes the claims that a pending pod lacks, and writes their names into the pod. A template that is missing is
-    /// added to `warnings`; the pod then waits for its claim.
+    /// Makes the claims that a pending pod lacks, and writes their names into the pod. A template
+    /// that is missing is added to `warnings`; the pod then waits for its claim.
     pub(super) fn complete(
         &self,
         object: &mut DumpedPod,

@@ -40,7 +40,8 @@ pub struct PlacedDevice {
 }
 
 impl Claims {
-    /// Returns the devices of the claims that are reserved for a pod, by claim and in the order of the results.
+    /// Returns the devices of the claims that are reserved for a pod, by claim and in the order of
+    /// the results.
     pub(super) fn devices_of(&self, pod: &Uid) -> Vec<PlacedDevice> {
         let own = self.0.iter().filter(|(_, claim)| is_reserved_for(claim, pod));
         let devices = own.flat_map(|((_, name), claim)| {
@@ -60,8 +61,8 @@ impl Claims {
         devices.collect()
     }
 
-    /// Removes the reservations of a pod that is gone. A claim that nothing reserves is deallocated, or deleted
-    /// if the pod owned it.
+    /// Removes the reservations of a pod that is gone. A claim that nothing reserves is
+    /// deallocated, or deleted if the pod owned it.
     pub(super) fn release(&mut self, pod: &Uid) -> Vec<Changed> {
         let uid = pod.to_string();
         let mut changed = Vec::new();
@@ -159,7 +160,8 @@ fn raise_version(claim: &mut Value) {
     claim["metadata"]["resourceVersion"] = json!(version.saturating_add(1).to_string());
 }
 
-/// Applies a strategic merge patch of DynamicResources, which adds or removes finalizers and removes users.
+/// Applies a strategic merge patch of DynamicResources, which adds or removes finalizers and
+/// removes users.
 fn with_list_changes(claim: &Value, patch: &Value) -> Value {
     let mut claim = claim.clone();
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();

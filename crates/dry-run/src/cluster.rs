@@ -422,7 +422,8 @@ fn placements(world: &mut World, pending: &[DumpedPod]) -> (Vec<Placement>, Vec<
     (placements, manifests)
 }
 
-/// Counts the pods of a workload that had no node before the run. Pods of other schedulers stay pending.
+/// Counts the pods of a workload that had no node before the run. Pods of other schedulers stay
+/// pending.
 fn outcome(world: &World, workload: &Workload) -> WorkloadOutcome {
     let is_placed = |pod: &&PodKey| {
         world.history(pod).is_some_and(|history| matches!(history.state, State::Placed { .. }))

@@ -55,7 +55,8 @@ impl DumpedObject {
 pub struct DumpedPod {
     /// The fields that scheduling reads.
     pub pod: Pod,
-    /// The object as it was read; pending pods need it, and pods whose claims are made from templates. As text it takes a fraction of the memory.
+    /// The object as it was read; pending pods need it, and pods whose claims are made from
+    /// templates. As text it takes a fraction of the memory.
     pub raw: Option<Arc<RawValue>>,
     /// The creation time.
     pub created: Option<Time>,

@@ -1,8 +1,8 @@
 //! Claims that a pod owns, when its controller makes the pod again.
 //!
-//! In a cluster, the claims end with the pod, and controllers make new ones from the templates in the object of the
-//! pod. Where only the compact form of the pod is known, the new claims are the old ones without what they were
-//! bound to.
+//! In a cluster, the claims end with the pod, and controllers make new ones from the templates in
+//! the object of the pod. Where only the compact form of the pod is known, the new claims are the
+//! old ones without what they were bound to.
 
 use framework::{EventResource, Pod, PodClaimSource, PodVolumeSource, Uid};
 use serde_json::{Value, json};

@@ -17,8 +17,8 @@ pub struct RolloutStep {
     pub node: String,
     /// Number of pods that left it.
     pub displaced: usize,
-    /// The pods without a node while this one is away, as `NAMESPACE/NAME`. They may have a node again when it is
-    /// back.
+    /// The pods without a node while this one is away, as `NAMESPACE/NAME`. They may have a node
+    /// again when it is back.
     pub waiting: Vec<String>,
 }
 

@@ -67,7 +67,8 @@ pub struct NodeUsage {
     pub taints: Vec<String>,
     /// The zone; empty without a zone label.
     pub zone: String,
-    /// The pool: the label of the provider or autoscaler, or else the instance type; empty without one.
+    /// The pool: the label of the provider or autoscaler, or else the instance type; empty without
+    /// one.
     #[serde(default)]
     pub pool: String,
     /// All resources that the node has or its pods request.

@@ -30,8 +30,8 @@ const IDLE_STEPS: u32 = 12;
 /// It ends rounds in which plugins would reject pods in turn forever.
 const FRUITLESS_ROUNDS: usize = 4;
 
-/// Time without a placement after which no attempt is made until something arrives or leaves. Pods are tried again
-/// every few minutes, and a trace may have gaps of any length.
+/// Time without a placement after which no attempt is made until something arrives or leaves. Pods
+/// are tried again every few minutes, and a trace may have gaps of any length.
 const LONGEST_VAIN: Duration = Duration::from_hours(7 * 24);
 
 const NO_SERVER: &str = "a simulation has no API server that could do this";
@@ -279,7 +279,8 @@ impl World {
         pods
     }
 
-    /// Cordons or uncordons a node. Returns whether it was cordoned; `None` if there is no such node.
+    /// Cordons or uncordons a node. Returns whether it was cordoned; `None` if there is no such
+    /// node.
     pub(super) fn cordon(&mut self, name: &str, unschedulable: bool) -> Option<bool> {
         let cluster = self.engine.cluster();
         let mut node = cluster.copy_of_node(cluster.node_named(name)?);
@@ -289,7 +290,8 @@ impl World {
         Some(before)
     }
 
-    /// Removes a running pod, and adds the one that its controller makes in its place, with new claims of its own.
+    /// Removes a running pod, and adds the one that its controller makes in its place, with new
+    /// claims of its own.
     pub(super) fn replace_pod(&mut self, old: &Pod, new: Pod) {
         let cluster = self.engine.cluster();
         let namespace = &old.key.namespace;
@@ -337,8 +339,8 @@ impl World {
         self.call(|engine, now, ports| engine.step(Input::Change(change), now, ports));
     }
 
-    /// Advances the time to `time`, and carries out what becomes due, until a week has passed without a
-    /// placement.
+    /// Advances the time to `time`, and carries out what becomes due, until a week has passed
+    /// without a placement.
     pub fn advance_to(&mut self, time: Time) {
         let mut placed_at = self.now;
         while let Some(deadline) = self.engine.next_deadline().filter(|due| *due <= time) {

@@ -40,9 +40,9 @@ pub fn pod_updates(old: &Pod, new: &Pod) -> Vec<ActionType> {
     updates
 }
 
-/// Returns the parts of a node that an update changed, in the order of the events. The list is empty
-/// if no pod can depend on the update, for example a heartbeat. Taints may be listed twice, because
-/// the end of a cordon counts as a change of taints.
+/// Returns the parts of a node that an update changed, in the order of the events. The list is
+/// empty if no pod can depend on the update, for example a heartbeat. Taints may be listed twice,
+/// because the end of a cordon counts as a change of taints.
 pub fn node_updates(old: &Node, new: &Node) -> Vec<ActionType> {
     let allocatable = |node: &Node| (node.allocatable.clone(), node.allowed_pods);
     those_that_apply([

@@ -73,9 +73,9 @@ pub enum EffectKind {
         /// UID of the pod.
         uid: Uid,
     },
-    /// Patch a condition of the pod that the last read showed unbound at this resourceVersion. If that
-    /// succeeds, no Binding that names an older version can be carried out any more. Answered likewise, with
-    /// the pod.
+    /// Patch a condition of the pod that the last read showed unbound at this resourceVersion. If
+    /// that succeeds, no Binding that names an older version can be carried out any more. Answered
+    /// likewise, with the pod.
     Fence {
         /// Namespace and name.
         pod: PodKey,
@@ -103,9 +103,9 @@ pub enum EffectKind {
         /// The patch.
         patch: StatusPatch,
     },
-    /// Change the resourceVersion of a pending pod, and nothing that matters to anyone, so that an earlier
-    /// Binding that is still under way is refused. Answered with the metadata of the pod after the patch, or with
-    /// metadata and node of the pod as it was bound.
+    /// Change the resourceVersion of a pending pod, and nothing that matters to anyone, so that an
+    /// earlier Binding that is still under way is refused. Answered with the metadata of the pod
+    /// after the patch, or with metadata and node of the pod as it was bound.
     TouchPod {
         /// Namespace and name of the pod.
         pod: PodKey,

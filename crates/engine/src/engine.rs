@@ -36,7 +36,8 @@ use crate::world::{Changed, World};
 
 /// The deterministic scheduler: inputs go in, effects come out.
 ///
-/// It does no I/O and reads no clock. Equal inputs in equal order with an equal seed give equal effects.
+/// It does no I/O and reads no clock. Equal inputs in equal order with an equal seed give equal
+/// effects.
 #[derive(Debug)]
 pub struct Engine {
     world: World,
@@ -276,8 +277,8 @@ impl Engine {
         }
     }
 
-    /// Frees the room of a deleted pod at once. A pod that waits in Permit is rejected, and its binding
-    /// cycle frees the room.
+    /// Frees the room of a deleted pod at once. A pod that waits in Permit is rejected, and its
+    /// binding cycle frees the room.
     fn assumed_pod_deleted(&mut self, pod: &Uid, cx: &mut Context<'_>) {
         let placed = self.world.placed(pod).map(|placed| placed.pod.clone());
         let status = Status::unschedulable("removed");

@@ -83,7 +83,8 @@ impl Failure {
         matches!(self.code, Code::Success | Code::Wait | Code::Skip)
     }
 
-    /// Puts the pod back into the queue, and reports the failure as event, condition and nomination.
+    /// Puts the pod back into the queue, and reports the failure as event, condition and
+    /// nomination.
     pub(crate) fn handle(
         self,
         mut queued: QueuedPod,

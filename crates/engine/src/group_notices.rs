@@ -1,8 +1,8 @@
 //! Which pods have to be notified that the gate of groups keeps them back.
 //!
-//! The condition and the event are written beside the decisions, at a bounded rate: the pods of one group may be many,
-//! and pods of others must not wait for their writes. Both are repeated until the watch shows the
-//! condition, because the API server may refuse them for a while.
+//! The condition and the event are written beside the decisions, at a bounded rate: the pods of one
+//! group may be many, and pods of others must not wait for their writes. Both are repeated until
+//! the watch shows the condition, because the API server may refuse them for a while.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

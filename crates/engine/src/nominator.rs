@@ -18,9 +18,10 @@ const MOST_CHANGES: usize = 16_384;
 /// kube-scheduler looks them up in its queue, and counts a nominated pod in flight as a pod without
 /// requests and priority, so that another pod may take its room.
 ///
-/// It also remembers which writes of a nomination were requested and not shown by the watch yet. Until the watch
-/// has shown the last one, the status of the pod is outdated and does not change the nomination. kube-scheduler
-/// follows each update, so that a nomination that was cleared comes back, or a new one is lost, while its watch lags.
+/// It also remembers which writes of a nomination were requested and not shown by the watch yet.
+/// Until the watch has shown the last one, the status of the pod is outdated and does not change
+/// the nomination. kube-scheduler follows each update, so that a nomination that was cleared comes
+/// back, or a new one is lost, while its watch lags.
 ///
 /// A write is recognised by the version that the API server gave the pod, once its answer is known,
 /// and before that by its node. The watch need not show each write: several go out as one, or
@@ -77,9 +78,9 @@ struct Write {
 }
 
 impl Nominator {
-    /// Nominates a pod to the node of an [`Override`](NominatingInfo::Override), otherwise to the node
-    /// that its status names once all writes are carried out. An empty name means no node. Replaces any earlier
-    /// nomination.
+    /// Nominates a pod to the node of an [`Override`](NominatingInfo::Override), otherwise to the
+    /// node that its status names once all writes are carried out. An empty name means no node.
+    /// Replaces any earlier nomination.
     ///
     /// The caller ensures that the pod exists and is not bound.
     pub fn add(&mut self, pod: Arc<Pod>, info: &NominatingInfo) {
@@ -113,7 +114,8 @@ impl Nominator {
         Some(Nomination { pod, node, nomination })
     }
 
-    /// Restores a nomination at its place among the nominations of the node. The pod must have no other nomination.
+    /// Restores a nomination at its place among the nominations of the node. The pod must have no
+    /// other nomination.
     pub(crate) fn restore(&mut self, Nomination { pod, node, nomination }: Nomination) {
         self.note_change(node.clone());
         self.entries.insert(pod.uid.clone(), Entry { node: node.clone(), nomination });
@@ -142,8 +144,9 @@ impl Nominator {
         }
     }
 
-    /// Returns the node to write into the status of a pod, or an empty name to clear it: the watch shows another one, or
-    /// another one was requested. A write that the watch does not show is repeated, since it may have failed.
+    /// Returns the node to write into the status of a pod, or an empty name to clear it: the watch
+    /// shows another one, or another one was requested. A write that the watch does not show is
+    /// repeated, since it may have failed.
     pub fn to_write(&self, pod: &Pod, info: &NominatingInfo) -> Option<Arc<str>> {
         let NominatingInfo::Override(node) = info else { return None };
         let names = |known: Option<&Arc<str>>| known.map_or("", |known| known) == &**node;
@@ -217,8 +220,9 @@ impl Nominator {
         !self.unseen.contains_key(pod)
     }
 
-    /// Handles an update of a pod that the nominator [has seen](Self::see). The new status decides, unless it is
-    /// outdated, or names no node like the old one: then the nomination is not written yet.
+    /// Handles an update of a pod that the nominator [has seen](Self::see). The new status decides,
+    /// unless it is outdated, or names no node like the old one: then the nomination is not written
+    /// yet.
     pub fn update(&mut self, old: &Pod, new: Arc<Pod>) {
         let is_outdated = !self.has_seen_all(&new.uid);
         let node = self.entries.get(&old.uid).map(|entry| entry.node.clone());
@@ -400,8 +404,8 @@ mod tests {
         assert!(nominator.is_empty());
     }
 
-    /// Shows versions of a pod whose status names these nodes, after the first one. Returns the node that the pod is
-    /// nominated to after each.
+    /// Shows versions of a pod whose status names these nodes, after the first one. Returns the
+    /// node that the pod is nominated to after each.
     fn show<const N: usize>(
         nominator: &mut Nominator,
         first: &str,
@@ -425,8 +429,8 @@ mod tests {
         Arc::new(if node.is_empty() { pod("p") } else { pod("p").nominated(node) }.build())
     }
 
-    /// Nominates a pod of which the watch shows this node to another one, or clears its nomination, and requests the
-    /// write.
+    /// Nominates a pod of which the watch shows this node to another one, or clears its nomination,
+    /// and requests the write.
     fn renominate(nominator: &mut Nominator, shown: &str, node: &str) {
         nominator.add(version(shown), &to(node));
         nominator.write(&version(shown), node.into(), None);

@@ -19,7 +19,8 @@ pub enum Objects {
     None,
 }
 
-/// A cluster event and the objects it is about. The queue keeps it while a pod in flight may need it.
+/// A cluster event and the objects it is about. The queue keeps it while a pod in flight may need
+/// it.
 #[derive(Debug, Clone)]
 pub struct ObjectEvent {
     /// The event.

@@ -25,8 +25,8 @@ pub(crate) fn call_plugin<T: HasCode>(
     answer
 }
 
-/// Calls the plugin called `name` beside the points of a profile, for example a timer. [Catches](catch_panic)
-/// a panic.
+/// Calls the plugin called `name` beside the points of a profile, for example a timer.
+/// [Catches](catch_panic) a panic.
 pub(crate) fn call_beside<T>(
     purpose: &'static str,
     name: &PluginName,
@@ -118,8 +118,8 @@ impl HasCode for BindStep {
     }
 }
 
-/// Runs `call`, which enters the plugin called `name`. A panic is counted and becomes an Error status
-/// that names the plugin.
+/// Runs `call`, which enters the plugin called `name`. A panic is counted and becomes an Error
+/// status that names the plugin.
 ///
 /// The plugin may leave state half-changed; that state belongs to the attempt, which fails.
 ///

@@ -34,8 +34,8 @@ impl PluginWrites {
         self.0.insert(effect, write);
     }
 
-    /// Handles the answer to an effect. Returns the pod of a write that has failed. An object that is gone
-    /// needs no write.
+    /// Handles the answer to an effect. Returns the pod of a write that has failed. An object that
+    /// is gone needs no write.
     pub(crate) fn answer(
         &mut self,
         effect: EffectId,

@@ -1,7 +1,7 @@
 //! The ports of the engine: extenders, measurements and threads.
 //!
-//! To add a metric, add a variant of [`Count`] or [`Span`], report it where it happens, and register the
-//! metric in the daemon (`src/metrics`).
+//! To add a metric, add a variant of [`Count`] or [`Span`], report it where it happens, and
+//! register the metric in the daemon (`src/metrics`).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,8 +17,8 @@ use crate::record::{Choice, Record};
 /// A part of a pass over many nodes.
 pub type Task<'t> = Box<dyn FnOnce() + Send + 't>;
 
-/// Runs the parts of a pass over many nodes, on one thread or several (`Parallelizer` in Kubernetes). The parts do not
-/// depend on each other, and what comes out is the same in any order.
+/// Runs the parts of a pass over many nodes, on one thread or several (`Parallelizer` in
+/// Kubernetes). The parts do not depend on each other, and what comes out is the same in any order.
 pub trait Parallelizer: fmt::Debug + Send + Sync {
     /// Runs all tasks, and returns when they have ended.
     fn run(&self, tasks: Vec<Task<'_>>);
@@ -99,8 +99,8 @@ pub struct MetaVictims {
 /// Why a call of an extender has no result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CallError {
-    /// No answer came although the call waited for one. The extender is not called in a cycle until it has
-    /// answered a [probe](ExtenderClient::probe).
+    /// No answer came although the call waited for one. The extender is not called in a cycle until
+    /// it has answered a [probe](ExtenderClient::probe).
     NoAnswer(String),
     /// The extender reported an error or sent something invalid, or the call failed without a wait.
     Failed(String),
@@ -132,9 +132,9 @@ pub enum Probing<'a> {
     Preempt(&'a PreemptionCall<'a>),
 }
 
-/// Calls extenders: the one synchronous way out of a scheduling cycle. The daemon calls over HTTP and
-/// blocks; a simulation answers from a model. Each method returns the result and the time at which it
-/// arrived. By default no extender answers.
+/// Calls extenders: the one synchronous way out of a scheduling cycle. The daemon calls over HTTP
+/// and blocks; a simulation answers from a model. Each method returns the result and the time at
+/// which it arrived. By default no extender answers.
 pub trait ExtenderClient {
     /// Returns which nodes pass the extender.
     fn filter(
@@ -169,13 +169,14 @@ pub trait ExtenderClient {
         let _ = call;
     }
 
-    /// Reports that an ignorable extender was skipped because of this error. By default the report is
-    /// dropped.
+    /// Reports that an ignorable extender was skipped because of this error. By default the report
+    /// is dropped.
     fn skipped(&mut self, extender: usize, error: &str) {
         let _ = (extender, error);
     }
 
-    /// Reports that an extender does not answer, or that it answers again. By default the report is dropped.
+    /// Reports that an extender does not answer, or that it answers again. By default the report is
+    /// dropped.
     fn outage_changed(&mut self, extender: usize, outage: Option<&Outage>) {
         let _ = (extender, outage);
     }
@@ -366,8 +367,8 @@ pub enum Count<'a> {
         /// Time since its first request was sent.
         took: Duration,
     },
-    /// The first request to bind a pod was sent this long after the attempt began. The decision is based
-    /// on the state at the beginning of the attempt.
+    /// The first request to bind a pod was sent this long after the attempt began. The decision is
+    /// based on the state at the beginning of the attempt.
     DecisionAge(Duration),
     /// A pod is notified that it is not scheduled, because it belongs to a PodGroup.
     GroupMemberGated {
@@ -408,7 +409,8 @@ pub trait Probe {
         let _ = count;
     }
 
-    /// Returns the probe of one task of a [`Parallelizer`]. This probe counts the panics of the task when it has ended.
+    /// Returns the probe of one task of a [`Parallelizer`]. This probe counts the panics of the
+    /// task when it has ended.
     fn of_task(&self) -> Box<dyn Probe + Send> {
         Box::new(())
     }

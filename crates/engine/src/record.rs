@@ -1,10 +1,10 @@
 //! Decision records: what each attempt found, kept in bounded memory.
 //!
-//! The records of all attempts are a ring. The first and the last records of a pod that stays pending are
-//! kept beside it, so that many decisions about other pods do not displace them.
+//! The records of all attempts are a ring. The first and the last records of a pod that stays
+//! pending are kept beside it, so that many decisions about other pods do not displace them.
 //!
-//! A record holds what the attempt knew anyway. The engine computes nothing for it: a decision from a
-//! ranking scores only changed nodes, so the scores of other nodes are not in its record.
+//! A record holds what the attempt knew anyway. The engine computes nothing for it: a decision from
+//! a ranking scores only changed nodes, so the scores of other nodes are not in its record.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
@@ -114,7 +114,8 @@ pub struct Rejection {
 }
 
 impl Rejected {
-    /// Summarises the reasons why a pod fits nowhere. `victims` are the evictions that PostFilter asked for.
+    /// Summarises the reasons why a pod fits nowhere. `victims` are the evictions that PostFilter
+    /// asked for.
     fn of(
         fit: &FitError,
         post_filter: &PostFilterResult,
@@ -237,22 +238,23 @@ impl History {
     }
 }
 
-/// The records. They take at most 256 MiB: 16,384 attempts of any pod, and 4 attempts of each of the first
-/// 8,192 pods that are pending.
+/// The records. They take at most 256 MiB: 16,384 attempts of any pod, and 4 attempts of each of
+/// the first 8,192 pods that are pending.
 #[derive(Debug, Default)]
 pub struct Records {
     recent: VecDeque<Arc<Record>>,
     /// Number of records so far.
     number: u64,
     pending: BTreeMap<Uid, History>,
-    /// The latest rejections, by the verdicts that they summarise. The pods of a template that fits nowhere have the
-    /// same verdicts until a node changes. Changed verdicts move to a new allocation, so the references here never
-    /// lead to verdicts of another time.
+    /// The latest rejections, by the verdicts that they summarise. The pods of a template that fits
+    /// nowhere have the same verdicts until a node changes. Changed verdicts move to a new
+    /// allocation, so the references here never lead to verdicts of another time.
     shared: VecDeque<(Weak<Verdicts>, Arc<Rejected>)>,
 }
 
 impl Records {
-    /// Returns the summary of the reasons why a pod fits nowhere. `victims` are the evictions that PostFilter asked for.
+    /// Returns the summary of the reasons why a pod fits nowhere. `victims` are the evictions that
+    /// PostFilter asked for.
     pub(crate) fn rejected(
         &mut self,
         fit: &FitError,
@@ -289,7 +291,8 @@ impl Records {
         self.recent.push_back(record);
     }
 
-    /// Keeps a record beside its pod. An attempt that was rejected like the one before shares its rejection.
+    /// Keeps a record beside its pod. An attempt that was rejected like the one before shares its
+    /// rejection.
     fn push_pending(&mut self, mut record: Record) -> Arc<Record> {
         let has_room = self.pending.len() < PENDING;
         match self.pending.entry(record.uid.clone()) {
@@ -318,7 +321,8 @@ impl Records {
         }
     }
 
-    /// Forgets the records beside a pod that has left the queue; those in the ring stay. Returns the last one.
+    /// Forgets the records beside a pod that has left the queue; those in the ring stay. Returns
+    /// the last one.
     pub(crate) fn forget(&mut self, pod: &Uid) -> Option<Arc<Record>> {
         let History { first, mut last } = self.pending.remove(pod)?;
         Some(last.pop_back().unwrap_or(first))
@@ -353,8 +357,8 @@ impl Records {
         self.pending.values().map(History::latest)
     }
 
-    /// Returns an upper bound of the memory that the records take, in bytes. Memory that several of them share counts for
-    /// each.
+    /// Returns an upper bound of the memory that the records take, in bytes. Memory that several of
+    /// them share counts for each.
     pub fn bytes(&self) -> usize {
         let heap = |record: &Record| match &record.finding {
             Finding::Chosen(_) => 0,

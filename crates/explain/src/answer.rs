@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 pub struct PodAnswer {
     /// The facts that the scheduler knows of the pod.
     pub facts: PodFacts,
-    /// Every node for the pod, computed for this answer; `None` if no profile is responsible for the pod.
+    /// Every node for the pod, computed for this answer; `None` if no profile is responsible for
+    /// the pod.
     pub now: Option<Now>,
     /// The node that the question names.
     pub node: Option<NodeCheck>,
@@ -28,7 +29,8 @@ pub struct PodAnswer {
 const OTHER: &str = "(a pod of another namespace)";
 
 impl PodAnswer {
-    /// Removes the names of pods of other namespaces, for a caller that may read only the pods of its own.
+    /// Removes the names of pods of other namespaces, for a caller that may read only the pods of
+    /// its own.
     pub fn restrict(&mut self) {
         let own = format!("{}/", self.facts.namespace);
         let hide = |names: &mut Vec<String>| {
@@ -72,8 +74,8 @@ pub struct PodFacts {
     pub scheduler_name: String,
     /// Its priority.
     pub priority: i32,
-    /// `running`, `assumed` (a node is chosen and the bind is under way), `waitingOnPermit`, `active`, `backoff`,
-    /// `errorBackoff`, `unschedulable`, `gated`, `inFlight`, or `unknown`.
+    /// `running`, `assumed` (a node is chosen and the bind is under way), `waitingOnPermit`,
+    /// `active`, `backoff`, `errorBackoff`, `unschedulable`, `gated`, `inFlight`, or `unknown`.
     pub state: String,
     /// Its node.
     pub node: Option<String>,
@@ -91,7 +93,8 @@ pub struct PodFacts {
     pub backoff_seconds: Option<f64>,
     /// The plugins that it waits for, with the events that may help.
     pub waits_for: Vec<Waiting>,
-    /// Its recorded attempts, oldest first. Attempts between the first and the last ones are not kept.
+    /// Its recorded attempts, oldest first. Attempts between the first and the last ones are not
+    /// kept.
     pub history: Vec<Attempt>,
     /// Number of the state of the cluster when the facts were read.
     pub state_number: u64,

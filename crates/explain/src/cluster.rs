@@ -11,7 +11,8 @@ use crate::lab::Lab;
 use crate::now::NOW;
 use crate::quantity;
 
-/// Answers which pods wait and why, which free amounts they cannot use, and what each constraint costs.
+/// Answers which pods wait and why, which free amounts they cannot use, and what each constraint
+/// costs.
 pub fn explain_cluster(lab: &mut Lab<'_>) -> ClusterAnswer {
     let pending = waiting(lab);
     let count = pending.len();
@@ -51,8 +52,9 @@ fn constraints(cluster: &Cluster, evaluated: &Evaluated) -> Vec<Constraint> {
     sums
 }
 
-/// Returns the free amounts, and the part of them on nodes that can take no pending pod. A pod that is larger than
-/// every node, even an empty one, says nothing about free amounts. Without other pending pods nothing is stranded.
+/// Returns the free amounts, and the part of them on nodes that can take no pending pod. A pod that
+/// is larger than every node, even an empty one, says nothing about free amounts. Without other
+/// pending pods nothing is stranded.
 fn stranded(cluster: &Cluster, evaluated: &Evaluated) -> Vec<Stranded> {
     let templates = evaluated.templates.iter();
     let templates: Vec<_> =

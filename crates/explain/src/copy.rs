@@ -31,7 +31,8 @@ pub struct CopiedNodes {
 pub(crate) struct Row {
     /// The generation of the node.
     generation: Option<u64>,
-    /// The node; `None` for a node that is gone and still has pods, and for a place that is not in use.
+    /// The node; `None` for a node that is gone and still has pods, and for a place that is not in
+    /// use.
     pub(crate) node: Option<Node>,
     pub(crate) pods: Vec<Arc<Pod>>,
 }
@@ -55,7 +56,8 @@ impl Row {
     /// Whether the row still has the same node with the same versions of the same pods.
     fn is_current(&self, cluster: &Cluster, node: NodeIx) -> bool {
         let view = cluster.node(node);
-        // A new version of a pod may leave the generation as it is, so that the pods are compared, too.
+        // A new version of a pod may leave the generation as it is, so that the pods are compared,
+        // too.
         self.generation == view.generation()
             && self.pods.iter().map(Arc::as_ptr).eq(view.pods().map(Arc::as_ptr))
     }
@@ -68,9 +70,9 @@ impl Row {
 
 /// The objects that an engine knows, at slightly different times.
 ///
-/// It has what decides about pods: nodes, pods with the node that they have or that
-/// they are assumed on, nominations, and objects of all other kinds. Writes of plugins that are under way are not
-/// in it.
+/// It has what decides about pods: nodes, pods with the node that they have or that they are
+/// assumed on, nominations, and objects of all other kinds. Writes of plugins that are under way
+/// are not in it.
 #[derive(Debug, Default)]
 pub struct ClusterCopy {
     /// What is known already: only rows that differ from it are copied.

@@ -12,8 +12,8 @@ use crate::copy::{ClusterCopy, CopiedNodes, Row};
 
 /// An engine of one's own that knows the last copy of the cluster.
 ///
-/// The next copy, and the engine that takes it over, cost only its differences: a node whose generation is the same and
-/// whose pods are the same allocations has not changed.
+/// The next copy, and the engine that takes it over, cost only its differences: a node whose
+/// generation is the same and whose pods are the same allocations has not changed.
 pub struct Follower {
     engine: Engine,
     nodes: Arc<CopiedNodes>,
@@ -68,8 +68,9 @@ impl Follower {
         &self.nodes
     }
 
-    /// Brings the engine to the state of the copy. Its queue is not that of the original. Returns the number of
-    /// objects that differ from the last copy; `None` if the copy was made for another follower or before the last one.
+    /// Brings the engine to the state of the copy. Its queue is not that of the original. Returns
+    /// the number of objects that differ from the last copy; `None` if the copy was made for
+    /// another follower or before the last one.
     pub fn follow(&mut self, copy: ClusterCopy, now: Time) -> Option<usize> {
         let is_own = |base: &Arc<CopiedNodes>| Arc::ptr_eq(base, &self.nodes);
         if copy.base.as_ref().is_some_and(|base| !is_own(base)) {
@@ -94,7 +95,8 @@ impl Follower {
             false => self.objects_that_differ(objects),
         };
         self.keep(rows, copy.objects_version);
-        // One at a time: all copies at once would take fresh memory, which costs more than the copies.
+        // One at a time: all copies at once would take fresh memory, which costs more than the
+        // copies.
         let placed = changed.into_iter();
         let placed = placed.map(|pod| Change::Pod(Box::new(Arc::unwrap_or_clone(pod))));
         let mut count = 0;
@@ -108,8 +110,8 @@ impl Follower {
         Some(count)
     }
 
-    /// Compares the pods. A pod that the copy has twice was placed or moved while the copy was made, and counts as last
-    /// seen.
+    /// Compares the pods. A pod that the copy has twice was placed or moved while the copy was
+    /// made, and counts as last seen.
     fn pods_that_differ(&mut self, rows: &[(usize, Row)], pending: Vec<Arc<Pod>>) -> ChangedPods {
         let mut pods = ChangedPods::default();
         // Pods that are not at the same place of the same row.

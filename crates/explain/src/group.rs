@@ -18,8 +18,9 @@ pub(crate) const TEMPLATES: usize = 128;
 /// Labels that name the Job of a pod.
 const JOB_LABELS: [&str; 2] = ["batch.kubernetes.io/job-name", "job-name"];
 
-/// Answers why some pods of a controller wait: a ReplicaSet, StatefulSet, ReplicationController or Job of this
-/// name, or a Deployment, by the names of its ReplicaSets. Returns `None` if it has no pod.
+/// Answers why some pods of a controller wait: a ReplicaSet, StatefulSet, ReplicationController or
+/// Job of this name, or a Deployment, by the names of its ReplicaSets. Returns `None` if it has no
+/// pod.
 pub fn explain_group(lab: &mut Lab<'_>, namespace: &str, name: &str) -> Option<GroupAnswer> {
     let is_own = |pod: &Pod| *pod.key.namespace == *namespace && belongs(pod, name);
     let pending: Vec<Arc<Pod>> = waiting(lab).into_iter().filter(|pod| is_own(pod)).collect();
@@ -77,7 +78,8 @@ fn group_name(pod: &Pod, name: &str) -> String {
     }
 }
 
-/// Returns the pending pods that have no node: assumed pods are pending until their bind is confirmed.
+/// Returns the pending pods that have no node: assumed pods are pending until their bind is
+/// confirmed.
 pub(crate) fn waiting(lab: &Lab<'_>) -> Vec<Arc<Pod>> {
     let world = lab.engine().world();
     let pending = lab.engine().pending();
@@ -129,7 +131,8 @@ impl Templates {
 }
 
 impl Evaluated {
-    /// Returns the causes, the most frequent first, each with the smallest change that helps its first pod.
+    /// Returns the causes, the most frequent first, each with the smallest change that helps its
+    /// first pod.
     pub(crate) fn causes(&self, lab: &mut Lab<'_>) -> Vec<PendingCause> {
         let mut causes: BTreeMap<Vec<String>, (PendingCause, &Findings)> = BTreeMap::new();
         for (findings, pods) in &self.templates {
@@ -155,8 +158,8 @@ impl Evaluated {
     }
 }
 
-/// Returns the reasons why a pod waits, that of the most nodes first: without counts of nodes, so that pods with the same
-/// reasons are counted together.
+/// Returns the reasons why a pod waits, that of the most nodes first: without counts of nodes, so
+/// that pods with the same reasons are counted together.
 fn reasons_of(findings: &Findings) -> Vec<String> {
     let evaluation = &findings.evaluation;
     let one = |text: String| vec![text];

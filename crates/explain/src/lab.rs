@@ -68,8 +68,9 @@ impl<'e> Lab<'e> {
         self.engine.gate(pod, self.now, ports)
     }
 
-    /// Applies the changes, tries the pod, and takes the changes back. A change of the pod itself replaces the
-    /// pod. Returns `None` if the trial was not made: no profile is responsible, or no trials are left.
+    /// Applies the changes, tries the pod, and takes the changes back. A change of the pod itself
+    /// replaces the pod. Returns `None` if the trial was not made: no profile is responsible, or no
+    /// trials are left.
     pub fn try_with(&mut self, pod: &Arc<Pod>, changes: &[Change]) -> Option<Trial> {
         if self.is_exhausted() {
             return None;
@@ -101,8 +102,8 @@ impl<'e> Lab<'e> {
         }
     }
 
-    /// Applies the changes, asks about the pod, and takes the changes back. A change of the pod itself replaces the
-    /// pod.
+    /// Applies the changes, asks about the pod, and takes the changes back. A change of the pod
+    /// itself replaces the pod.
     pub fn with<T>(
         &mut self,
         pod: &Arc<Pod>,

@@ -1,16 +1,18 @@
 //! Questions to the scheduler, and their answers as values.
 //!
-//! - [`facts`] reads from a running engine what is known without computing: place in the queue, decision
-//!   records. It takes microseconds.
-//! - [`ClusterCopy`] copies the cluster in slices, so that a question delays no decision noticeably. The engine of a
-//!   [`Follower`] takes it over and answers everything else. The next copy has only what differs.
-//! - [`explain_pod`], [`explain_node`], [`explain_group`] and [`explain_cluster`] ask that engine; [`list_nodes`], [`list_pods`],
-//!   [`list_groups`] and [`find_names`] list what it knows. What they
-//!   compute describes the state of the copy and is labelled `now`; what was recorded at the time of an attempt
-//!   is in the facts.
+//! - [`facts`] reads from a running engine what is known without computing: place in the queue,
+//!   decision records. It takes microseconds.
+//! - [`ClusterCopy`] copies the cluster in slices, so that a question delays no decision
+//!   noticeably. The engine of a [`Follower`] takes it over and answers everything else. The next
+//!   copy has only what differs.
+//! - [`explain_pod`], [`explain_node`], [`explain_group`] and [`explain_cluster`] ask that engine;
+//!   [`list_nodes`], [`list_pods`], [`list_groups`] and [`find_names`] list what it knows. What
+//!   they compute describes the state of the copy and is labelled `now`; what was recorded at the
+//!   time of an attempt is in the facts.
 //! - [`help`] finds changes that would get a pending pod a node. Each is tried in the engine.
 //!
-//! Nothing here reads a clock or does I/O. Answers are JSON for machines; the command line renders them.
+//! Nothing here reads a clock or does I/O. Answers are JSON for machines; the command line renders
+//! them.
 
 mod answer;
 mod cluster;

@@ -31,7 +31,8 @@ impl Filter {
     }
 }
 
-/// Whether a text contains a word of ASCII in any case, without an allocation for each of many pods.
+/// Whether a text contains a word of ASCII in any case, without an allocation for each of many
+/// pods.
 fn contains(text: &str, word: &str) -> bool {
     text.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word.as_bytes()))
 }
@@ -106,7 +107,8 @@ pub fn list_groups(lab: &Lab<'_>, filter: &Filter) -> GroupsAnswer {
     GroupsAnswer { as_of: NOW.to_owned(), total, matching, groups }
 }
 
-/// Returns names of pods, nodes and groups that contain the words, a few of each. Waiting pods come first.
+/// Returns names of pods, nodes and groups that contain the words, a few of each. Waiting pods come
+/// first.
 pub fn find_names(lab: &Lab<'_>, filter: &Filter) -> NamesAnswer {
     let cluster = lab.cluster();
     let name = |node: NodeIx| cluster.node_name(node).to_string();

@@ -16,7 +16,8 @@ use crate::quantity;
 /// Number of pods that a cause names.
 const NAMES: usize = 10;
 
-/// Answers what a node offers and why pending pods do not run there. Returns `None` if the node does not exist.
+/// Answers what a node offers and why pending pods do not run there. Returns `None` if the node
+/// does not exist.
 pub fn explain_node(lab: &mut Lab<'_>, name: &str) -> Option<NodeAnswer> {
     let cluster = lab.cluster();
     let node = cluster.node_named(name)?;

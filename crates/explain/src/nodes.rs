@@ -44,7 +44,8 @@ fn row(cluster: &Cluster, node: NodeIx, object: &Node, key: Option<&str>) -> Nod
     }
 }
 
-/// Returns requested and allocatable amounts of a node by resource. Ephemeral storage is left out where there is none.
+/// Returns requested and allocatable amounts of a node by resource. Ephemeral storage is left out
+/// where there is none.
 fn amounts(cluster: &Cluster, node: NodeIx) -> Vec<(String, (i64, i64))> {
     let view = cluster.node(node);
     let (requested, allocatable) = (view.requested(), view.allocatable());

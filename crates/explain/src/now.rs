@@ -70,7 +70,8 @@ impl Findings {
         only
     }
 
-    /// Returns the nodes that the pod is meant for: neither closed, nor tainted, nor left out by its affinity.
+    /// Returns the nodes that the pod is meant for: neither closed, nor tainted, nor left out by
+    /// its affinity.
     fn home(&self, cluster: &Cluster) -> NodeBits {
         let mut home = cluster.nodes().clone();
         for (name, passes) in &self.evaluation.passes {
@@ -81,7 +82,8 @@ impl Findings {
         home
     }
 
-    /// Whether a node that the pod is meant for lacks something. An uneven spread is no lack: it counts other nodes, too.
+    /// Whether a node that the pod is meant for lacks something. An uneven spread is no lack: it
+    /// counts other nodes, too.
     pub(crate) fn is_short_at_home(&self, cluster: &Cluster) -> bool {
         let mut short = self.home(cluster);
         short.subtract(&self.rejected_only_by(&[SPREAD], cluster));
@@ -214,7 +216,8 @@ fn scores(evaluation: &Evaluation, node: NodeIx) -> Vec<PluginScore> {
     shown.filter_map(of_plugin).collect()
 }
 
-/// Returns the score plugins without which none of the best nodes would win, with the node that would.
+/// Returns the score plugins without which none of the best nodes would win, with the node that
+/// would.
 fn without(cluster: &Cluster, evaluation: &Evaluation) -> Vec<Without> {
     let best = evaluation.best();
     let mut without = Vec::new();

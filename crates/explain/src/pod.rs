@@ -14,8 +14,8 @@ const FITS_NOW: &str = "nodes can take the pod now, and its last attempt found n
 
 /// Answers a question about a pod, and about one node for it.
 ///
-/// A pod that has a node is removed for the evaluation, so that its own requests and terms do not count. Returns
-/// `None` if the lab does not know the pod.
+/// A pod that has a node is removed for the evaluation, so that its own requests and terms do not
+/// count. Returns `None` if the lab does not know the pod.
 pub fn explain_pod(lab: &mut Lab<'_>, facts: PodFacts, node: Option<&str>) -> Option<PodAnswer> {
     let key = PodKey::new(&facts.namespace, &facts.name);
     let pending = lab.engine().pending_pod(&key).filter(|_| facts.node.is_none()).cloned();

@@ -8,7 +8,8 @@ const UNITS: [(i64, &str); 4] =
 /// Number of digits that are read at a glance.
 const MOST_DIGITS: usize = 4;
 
-/// Returns an amount in the unit of its resource: `cpu` in cores, memory in binary units, others as numbers.
+/// Returns an amount in the unit of its resource: `cpu` in cores, memory in binary units, others as
+/// numbers.
 pub(crate) fn text(resource: &str, amount: i64) -> String {
     match resource {
         "cpu" if amount % 1000 == 0 => (amount / 1000).to_string(),

@@ -7,13 +7,14 @@
 //!
 //! - [`Handle`]: the views of the scheduler that every call receives, and its commands.
 //! - [`Cluster`]: the read-only view of nodes and placed pods, from the crate `cluster`. Nodes are
-//!   rows of a table with dense ids ([`NodeIx`]), hot numbers are columns, labels, taints, ports and
-//!   images index sets of nodes.
+//!   rows of a table with dense ids ([`NodeIx`]), hot numbers are columns, labels, taints, ports
+//!   and images index sets of nodes.
 //! - [`api`]: lean Kubernetes JSON types; [`Pod`] and [`Node`]: the compact forms made from them,
 //!   from the crate `api`. This crate re-exports both crates, so a plugin depends on it alone.
 //! - [`Filter`] and [`Score`] have a one-node form, which every plugin writes, and a set form,
 //!   which by default loops over the one-node form.
-//! - [`Status`], [`CycleState`], [`ClusterEvent`] and [`QueueingHint`] have the meaning that they have in Kubernetes.
+//! - [`Status`], [`CycleState`], [`ClusterEvent`] and [`QueueingHint`] have the meaning that they
+//!   have in Kubernetes.
 //! - [`Timer`], [`PodDeleted`] and [`Feed`] have no counterpart there: timers, notifications of
 //!   deleted pods, and facts from outside the API server.
 //!

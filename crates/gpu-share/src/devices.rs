@@ -96,8 +96,8 @@ impl Devices {
             && taken.0.last().is_some_and(|last| *last < self.free.len())
     }
 
-    /// Subtracts the demand from devices that [can provide](Self::can_provide) it. Free amounts do not
-    /// become negative.
+    /// Subtracts the demand from devices that [can provide](Self::can_provide) it. Free amounts do
+    /// not become negative.
     pub(crate) fn take(&mut self, demand: Demand, taken: &Taken) {
         for device in &taken.0 {
             self.free[*device] = self.free[*device].saturating_sub(demand.of_each());

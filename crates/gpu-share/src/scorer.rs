@@ -97,8 +97,8 @@ impl Scorer {
         }
     }
 
-    /// Returns the score for the CPU and GPU left after the pod, from 0 to [`MAX_SCORE_PARTS`]; less left is
-    /// better.
+    /// Returns the score for the CPU and GPU left after the pod, from 0 to [`MAX_SCORE_PARTS`];
+    /// less left is better.
     fn fit(&self, room: &Room, shape: Shape) -> i64 {
         let part = |left: i64, full: i64| {
             left.clamp(0, full) * (MAX_NODE_SCORE / 2 * PARTS_PER_POINT) / full

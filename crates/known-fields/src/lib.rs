@@ -43,8 +43,8 @@ pub fn remove_unknown(kind: &str, object: &mut Value) -> Vec<String> {
     remove_unknown_at(kind, object, &Path::Root)
 }
 
-/// Does the same for an object that was made from `stored`, which has no unknown fields. A part that is the same in both is
-/// not looked at.
+/// Does the same for an object that was made from `stored`, which has no unknown fields. A part
+/// that is the same in both is not looked at.
 pub fn remove_unknown_of_change(kind: &str, stored: &Value, object: &mut Value) -> Vec<String> {
     let mut unknown = Vec::new();
     let (Some(known), Value::Object(fields)) = (TYPES.get(kind), &*object) else {
@@ -143,7 +143,8 @@ impl std::fmt::Display for Path<'_> {
     }
 }
 
-/// Decodes a JSON text, and returns the paths of fields that occur more than once with it. The last one counts.
+/// Decodes a JSON text, and returns the paths of fields that occur more than once with it. The last
+/// one counts.
 ///
 /// # Errors
 /// The text does not parse.

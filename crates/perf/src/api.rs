@@ -115,8 +115,8 @@ impl Api {
         self.kind(text("apiVersion"), text("kind")).await
     }
 
-    /// Returns a kind in this version, or else in the one that the API server prefers: the versions of a kind
-    /// in the files of scheduler_perf differ in nothing that these use.
+    /// Returns a kind in this version, or else in the one that the API server prefers: the versions
+    /// of a kind in the files of scheduler_perf differ in nothing that these use.
     pub(crate) async fn kind(&self, api_version: &str, kind: &str) -> anyhow::Result<Kind> {
         let key = (api_version.to_owned(), kind.to_owned());
         if let Some(known) = self.kinds.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
@@ -194,8 +194,8 @@ impl Api {
             .with_context(|| format!("cannot write the status of {path}"))
     }
 
-    /// Deletes an object; without `grace`, after the time that it allows itself. An object that does not exist
-    /// is no error.
+    /// Deletes an object; without `grace`, after the time that it allows itself. An object that
+    /// does not exist is no error.
     pub(crate) async fn delete(
         &self,
         place: &Place,

@@ -260,7 +260,8 @@ impl Devices {
         Ok(devices)
     }
 
-    /// Allocates devices for a claim and returns its `status.allocation`; `None` for an allocated claim.
+    /// Allocates devices for a claim and returns its `status.allocation`; `None` for an allocated
+    /// claim.
     ///
     /// # Errors
     /// No device is left, or the class or a selector is not valid.
@@ -297,7 +298,8 @@ impl Devices {
         Ok(Some(allocation))
     }
 
-    /// Returns a free device that matches the expressions and belongs to the nodes of the first one.
+    /// Returns a free device that matches the expressions and belongs to the nodes of the first
+    /// one.
     fn find(
         &mut self,
         expressions: &[String],

@@ -5,7 +5,8 @@
 //! - [`throughput`]: pods per second, as scheduler_perf samples them.
 //! - [`process`]: child processes, with their CPU time and memory.
 //!
-//! The opcodes are those of <https://github.com/kubernetes/kubernetes/tree/master/test/integration/scheduler_perf>.
+//! The opcodes are those of
+//! <https://github.com/kubernetes/kubernetes/tree/master/test/integration/scheduler_perf>.
 
 mod api;
 mod devices;

@@ -127,8 +127,8 @@ pub(crate) fn bind_volume(
     pod["spec"]["volumes"] = json!([{ "name": "vol", "persistentVolumeClaim": source }]);
 }
 
-/// Moves the priority of a pod into a PriorityClass, which is returned: an API server rejects pods with a
-/// priority of their own.
+/// Moves the priority of a pod into a PriorityClass, which is returned: an API server rejects pods
+/// with a priority of their own.
 pub(crate) fn take_priority(pod: &mut Value) -> Option<Value> {
     let spec =
         pod["spec"].as_object_mut().filter(|spec| !spec.contains_key("priorityClassName"))?;
@@ -143,8 +143,8 @@ pub(crate) fn take_priority(pod: &mut Value) -> Option<Value> {
     }))
 }
 
-/// Copies into the new version of a pod what admission plugins have written into the current one, and what may
-/// not be changed. scheduler_perf runs its API server without these plugins.
+/// Copies into the new version of a pod what admission plugins have written into the current one,
+/// and what may not be changed. scheduler_perf runs its API server without these plugins.
 pub(crate) fn keep_admitted(pod: &mut Value, current: &Value) {
     const FIELDS: [&str; 6] = [
         "preemptionPolicy",
@@ -180,8 +180,8 @@ pub(crate) fn keep_admitted(pod: &mut Value, current: &Value) {
     }
 }
 
-/// Writes the fields of spread constraints in lower case. Go reads them in any case, and one template of
-/// scheduler_perf relies on that.
+/// Writes the fields of spread constraints in lower case. Go reads them in any case, and one
+/// template of scheduler_perf relies on that.
 pub(crate) fn correct_case(pod: &mut Value) {
     let constraints = pod.pointer_mut("/spec/topologySpreadConstraints");
     for constraint in constraints.and_then(Value::as_array_mut).into_iter().flatten() {

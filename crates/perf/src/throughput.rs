@@ -1,8 +1,8 @@
 //! Pods per second, sampled as scheduler_perf does.
 //!
-//! Every second the newly scheduled pods are counted. The first second in which a pod was scheduled is no sample,
-//! because the pods may have been created at any time in it. A second without a pod counts as part of the next sample,
-//! which then counts once for each of its seconds.
+//! Every second the newly scheduled pods are counted. The first second in which a pod was scheduled
+//! is no sample, because the pods may have been created at any time in it. A second without a pod
+//! counts as part of the next sample, which then counts once for each of its seconds.
 
 use std::time::Duration;
 
@@ -82,7 +82,8 @@ impl Samples {
 }
 
 impl Throughput {
-    /// Returns the throughput of a measurement that is too short for samples: all its pods over all its time.
+    /// Returns the throughput of a measurement that is too short for samples: all its pods over all
+    /// its time.
     pub fn overall(pods: usize, time: Duration) -> Option<Self> {
         let rate = pods as f64 / time.as_secs_f64();
         let all = Self { average: rate, perc50: rate, perc90: rate, perc95: rate, perc99: rate };

@@ -2,11 +2,12 @@
 
 use framework::{DomainIx, NodeColumn, NodeIx};
 
-/// An amount for each node of a set, summed by topology domain. Nodes without the label share a domain.
+/// An amount for each node of a set, summed by topology domain. Nodes without the label share a
+/// domain.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct DomainTally {
-    /// The column has a place for each domain, as for nodes; see [`place_of`]. With a domain for each node, most
-    /// have no node of the set.
+    /// The column has a place for each domain, as for nodes; see [`place_of`]. With a domain for
+    /// each node, most have no node of the set.
     domains: NodeColumn<Domain>,
     /// `None` if no node is going to be replaced.
     members: Option<Members>,
@@ -41,7 +42,8 @@ impl DomainTally {
         Self { members: follows.then(Members::default), ..Self::default() }
     }
 
-    /// Returns the tally of these nodes, which are in ascending order, with their domains and without amounts.
+    /// Returns the tally of these nodes, which are in ascending order, with their domains and
+    /// without amounts.
     pub(crate) fn of(
         nodes: impl Iterator<Item = (NodeIx, Option<DomainIx>)>,
         follows: bool,

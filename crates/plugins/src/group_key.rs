@@ -2,8 +2,9 @@
 
 use framework::{DomainIx, NodeColumn, NodeIx, Status, Topology};
 
-/// The keys of nodes, which are in ascending order; see [`FilterScope::Group`](framework::FilterScope::Group).
-/// Each push adds one number to the key of every node.
+/// The keys of nodes, which are in ascending order; see
+/// [`FilterScope::Group`](framework::FilterScope::Group). Each push adds one number to the key of
+/// every node.
 #[derive(Debug)]
 pub(crate) struct GroupKeys<'a> {
     nodes: &'a [NodeIx],
@@ -28,8 +29,8 @@ impl<'a> GroupKeys<'a> {
         self.push_by_domain(topology, |domain| domain.index() as i64 + 1);
     }
 
-    /// Adds for each node with a domain the number of its value in `column`, which is at least 1, and 0 for a node
-    /// without one.
+    /// Adds for each node with a domain the number of its value in `column`, which is at least 1,
+    /// and 0 for a node without one.
     pub(crate) fn push_values<T: Copy + Default + PartialEq>(
         &mut self,
         topology: Option<Topology<'_>>,
@@ -86,8 +87,8 @@ impl<'a> GroupKeys<'a> {
     }
 }
 
-/// Returns a number for keys in place of one that may be negative: 1, 3, 5 ... for 0, 1, 2 ... and 2, 4, 6 ... for
-/// -1, -2, -3 ...
+/// Returns a number for keys in place of one that may be negative: 1, 3, 5 ... for 0, 1, 2 ... and
+/// 2, 4, 6 ... for -1, -2, -3 ...
 pub(crate) const fn unsigned(number: i64) -> i64 {
     let doubled = number.saturating_abs().saturating_mul(2);
     if number < 0 { doubled } else { doubled.saturating_add(1) }

@@ -130,8 +130,8 @@ pub(crate) fn retain_matching(term: &NodeSelectorTerm, cluster: &Cluster, nodes:
     }
 }
 
-/// Returns the sets of nodes that match `term`, of which no two have a node in common, if the term wants one label with
-/// one of some values.
+/// Returns the sets of nodes that match `term`, of which no two have a node in common, if the term
+/// wants one label with one of some values.
 pub(crate) fn labelled<'a>(
     term: &NodeSelectorTerm,
     cluster: &'a Cluster,

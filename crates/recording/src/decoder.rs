@@ -56,8 +56,8 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Reads the operations of a chunk and passes them to `take`, until it returns false. Returns the number of
-    /// bytes before the operation at which it did so, or of all bytes.
+    /// Reads the operations of a chunk and passes them to `take`, until it returns false. Returns
+    /// the number of bytes before the operation at which it did so, or of all bytes.
     ///
     /// # Errors
     /// The bytes are not those of an encoder.

@@ -31,7 +31,8 @@ pub struct Chunk {
     pub bytes: Vec<u8>,
 }
 
-/// Writes operations. Equal parts are written once and then named by number, until the numbers start over.
+/// Writes operations. Equal parts are written once and then named by number, until the numbers
+/// start over.
 #[derive(Debug)]
 pub struct Encoder {
     out: Vec<u8>,

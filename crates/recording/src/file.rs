@@ -1,10 +1,11 @@
 //! Files of a recording.
 //!
-//! A file begins with a line of text that has the version of the format. Frames follow: the length of the frame
-//! (4 bytes, little-endian), its CRC-32 (4 bytes), its bytes. The bytes of all frames are one deflate stream, which
-//! is flushed at the end of each frame, so that a file that was cut off can be read up to its last whole frame.
-//! Each frame has the length of its content (4 bytes) and then the content. The content of the first is the
-//! [`Header`] as JSON; of each other one, a chunk of operations.
+//! A file begins with a line of text that has the version of the format. Frames follow: the length
+//! of the frame (4 bytes, little-endian), its CRC-32 (4 bytes), its bytes. The bytes of all frames
+//! are one deflate stream, which is flushed at the end of each frame, so that a file that was cut
+//! off can be read up to its last whole frame. Each frame has the length of its content (4 bytes)
+//! and then the content. The content of the first is the [`Header`] as JSON; of each other one, a
+//! chunk of operations.
 
 use std::io::{self, BufRead, Read};
 
@@ -76,7 +77,8 @@ impl Compressor {
     }
 }
 
-/// The level of compression. The format leaves little to compress: the highest level saves 4 % for five times the time.
+/// The level of compression. The format leaves little to compress: the highest level saves 4 % for
+/// five times the time.
 const LEVEL: u32 = 1;
 
 fn header_json(header: &Header) -> String {

@@ -25,9 +25,10 @@ pub struct Agreement {
 
 /// An engine that knows what a recorded engine knew. It makes no decisions itself.
 ///
-/// The state begins with a checkpoint and follows the recorded changes. A pod counts on its node from the
-/// recorded decision on, as in the recorded engine. Waiting times, backoffs, evictions under way and what plugins keep
-/// are not in it, so decisions are judged, not compared to the byte: see [`Agreement`].
+/// The state begins with a checkpoint and follows the recorded changes. A pod counts on its node
+/// from the recorded decision on, as in the recorded engine. Waiting times, backoffs, evictions
+/// under way and what plugins keep are not in it, so decisions are judged, not compared to the
+/// byte: see [`Agreement`].
 #[derive(Debug)]
 pub struct Rebuilder {
     engine: Engine,

@@ -1,8 +1,9 @@
 //! The format of operations in bytes.
 //!
-//! An operation is one record, after the records that define the parts and pods which it names by number. A
-//! [`Record::Reset`] forgets all numbers, so that what follows can be read without what comes before. Numbers
-//! that grow, such as times and resource versions, are written as the difference to the last one.
+//! An operation is one record, after the records that define the parts and pods which it names by
+//! number. A [`Record::Reset`] forgets all numbers, so that what follows can be read without what
+//! comes before. Numbers that grow, such as times and resource versions, are written as the
+//! difference to the last one.
 
 use std::borrow::Cow;
 use std::sync::Arc;

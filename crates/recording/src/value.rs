@@ -113,7 +113,8 @@ pub(crate) fn put(out: &mut Vec<u8>, value: &impl Serialize) {
     *out = postcard::to_extend(value, bytes).unwrap_or_default();
 }
 
-/// Reads tokens. `text` returns the key of a number. Returns `None` if the tokens are not those of one value.
+/// Reads tokens. `text` returns the key of a number. Returns `None` if the tokens are not those of
+/// one value.
 pub(crate) fn read_value<'a>(
     mut bytes: &[u8],
     text: &impl Fn(PartNumber) -> Option<&'a str>,

@@ -23,9 +23,9 @@ pub(crate) struct Writer<'a> {
     pub(crate) verb: &'a str,
 }
 
-/// Checks the permissions for a change of the status (DRAResourceClaimGranularStatusAuthorization). Allocation
-/// and reservations need `resourceclaims/binding` in the whole cluster, the status of devices needs
-/// `resourceclaims/driver` for each driver.
+/// Checks the permissions for a change of the status (DRAResourceClaimGranularStatusAuthorization).
+/// Allocation and reservations need `resourceclaims/binding` in the whole cluster, the status of
+/// devices needs `resourceclaims/driver` for each driver.
 pub(crate) fn authorize(store: &Store, by: Writer<'_>, old: &Value, new: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     let [before, after] = [old, new].map(|claim| &claim["status"]);
@@ -76,8 +76,8 @@ fn permission(
     checked.map_err(|status| status.message)
 }
 
-/// Returns the verbs of which one permits to write the status of devices. A ServiceAccount on the node of the
-/// allocation needs less than others.
+/// Returns the verbs of which one permits to write the status of devices. A ServiceAccount on the
+/// node of the allocation needs less than others.
 fn verbs_of_drivers(by: Writer<'_>, status: &Value) -> Vec<String> {
     let is_account = by.user.name.starts_with("system:serviceaccount:");
     let own = by.user.extra.get(NODE_NAME).map(Vec::as_slice);

@@ -1,7 +1,7 @@
 //! The devices of simulated nodes: GPUs that can be divided in halves, and network cards.
 //!
-//! Each node gets as many of them as [`Devices`] says. GPUs and network cards are spread evenly over the PCIe
-//! roots of a node, one root for each network card. Users match them by the attribute
+//! Each node gets as many of them as [`Devices`] says. GPUs and network cards are spread evenly
+//! over the PCIe roots of a node, one root for each network card. Users match them by the attribute
 //! `resource.kubernetes.io/pcieRoot`.
 
 use std::fmt;
@@ -68,8 +68,8 @@ impl fmt::Display for Devices {
 }
 
 impl Devices {
-    /// Returns the DeviceClasses: whole GPUs, which are the extended resource `sandbox.loadmaster.dev/gpu` as well, halves, and
-    /// network cards.
+    /// Returns the DeviceClasses: whole GPUs, which are the extended resource
+    /// `sandbox.loadmaster.dev/gpu` as well, halves, and network cards.
     pub(crate) fn classes(self) -> Vec<Value> {
         let profile = |profile: &str| {
             format!(

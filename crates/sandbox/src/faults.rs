@@ -27,8 +27,8 @@ pub struct Settings {
     pub throttling: Share,
     /// Share of requests refused with 500 or 503 without being carried out.
     pub errors: Share,
-    /// Share of writes refused with 500, as if a fail-closed admission webhook could not be called. With
-    /// `latency` the webhook hangs first.
+    /// Share of writes refused with 500, as if a fail-closed admission webhook could not be called.
+    /// With `latency` the webhook hangs first.
     pub webhooks_down: Share,
     /// Share of requests that are carried out and whose connection breaks before the answer.
     pub lost_answers: Share,

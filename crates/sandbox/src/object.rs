@@ -10,7 +10,8 @@ pub(crate) fn read<T: DeserializeOwned>(object: &Value) -> Option<T> {
     T::deserialize(object).ok()
 }
 
-/// Returns the value at a JSON pointer. Unlike `Value::pointer` it makes no copy of names without escapes.
+/// Returns the value at a JSON pointer. Unlike `Value::pointer` it makes no copy of names without
+/// escapes.
 pub(crate) fn at<'a>(object: &'a Value, pointer: &str) -> Option<&'a Value> {
     if pointer.contains('~') {
         return object.pointer(pointer);

@@ -31,8 +31,8 @@ pub(crate) fn serve(path: &[&str], request: &Request, resources: &[&'static Reso
     }
 }
 
-/// Returns the version 2 document without paths, for clients (kubectl up to 1.26) that insist on protobuf:
-/// field 1 is the version of OpenAPI, field 2 has title and version of the API.
+/// Returns the version 2 document without paths, for clients (kubectl up to 1.26) that insist on
+/// protobuf: field 1 is the version of OpenAPI, field 2 has title and version of the API.
 fn protobuf_v2() -> Vec<u8> {
     let info = [text_field(1, TITLE.as_bytes()), text_field(2, VERSION.as_bytes())].concat();
     [text_field(1, b"2.0"), text_field(2, &info)].concat()
@@ -62,8 +62,8 @@ fn index_v3(resources: &[&'static Resource]) -> Value {
     json!({"paths": paths})
 }
 
-/// Returns the paths of one group and version. Clients look at the parameters of PATCH to learn that the
-/// server validates fields itself.
+/// Returns the paths of one group and version. Clients look at the parameters of PATCH to learn
+/// that the server validates fields itself.
 fn document_v3(wanted: &str, resources: &[&'static Resource]) -> Option<Value> {
     let known = resources.iter().any(|resource| root(resource) == wanted);
     let stored = resources.iter().filter(|resource| resource.stored && root(resource) == wanted);

@@ -1,4 +1,5 @@
-//! Kinds of Kubernetes that the sandbox does not serve by itself. Their objects can be stored, and have no effect.
+//! Kinds of Kubernetes that the sandbox does not serve by itself. Their objects can be stored, and
+//! have no effect.
 
 use serde_json::{Value, json};
 
@@ -28,8 +29,9 @@ const ADMISSION: &str = "admissionregistration.k8s.io";
 const CLUSTER: &str = "Cluster";
 const NAMESPACED: &str = "Namespaced";
 
-/// Returns an established definition with which the kind is served; `None` for kinds that Kubernetes does not have. Other
-/// versions of kinds that the sandbox serves are kinds of their own.
+/// Returns an established definition with which the kind is served; `None` for kinds that
+/// Kubernetes does not have. Other versions of kinds that the sandbox serves are kinds of their
+/// own.
 pub(crate) fn definition(api_version: &str, kind: &str) -> Option<Value> {
     let (group, version) = api_version.split_once('/')?;
     let listed = KINDS.iter().find(|own| (own.0, own.1) == (group, kind));

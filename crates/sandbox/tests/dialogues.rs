@@ -21,7 +21,8 @@ struct Recording {
     file: &'static str,
     /// Dialogues in which the store differs on purpose, with the reason.
     different: &'static [(&'static str, &'static str)],
-    /// Dialogues that list more than the sandbox serves: whatever it lists must be listed there, too.
+    /// Dialogues that list more than the sandbox serves: whatever it lists must be listed there,
+    /// too.
     subsets: &'static [&'static str],
     /// Makes the objects that existed when the recording began.
     prepare: fn(&mut Replay),

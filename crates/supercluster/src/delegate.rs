@@ -1,7 +1,7 @@
 //! The delegate of a pod: the pod of the same namespace and name that runs in a member cluster.
 //!
-//! Its annotations identify the original pod and the commit. They are what a restarted agent knows of the commits
-//! of its predecessor.
+//! Its annotations identify the original pod and the commit. They are what a restarted agent knows
+//! of the commits of its predecessor.
 
 use std::sync::Arc;
 
@@ -81,9 +81,9 @@ impl DelegateMark {
         own.into_iter().chain(origin).chain(terms)
     }
 
-    /// Returns the delegate of a pod: its labels, annotations and specification under the same name, without what
-    /// belongs to the original object or its cluster (UID, owners, finalizers, status, node, the token of its
-    /// service account).
+    /// Returns the delegate of a pod: its labels, annotations and specification under the same
+    /// name, without what belongs to the original object or its cluster (UID, owners, finalizers,
+    /// status, node, the token of its service account).
     pub fn delegate_of(&self, pod: &PodKey, original: &Value, scheduler_name: &str) -> Value {
         let map = |value: Option<&Value>| value.and_then(Value::as_object).cloned();
         let metadata = original.get("metadata");
@@ -108,7 +108,8 @@ impl DelegateMark {
     }
 }
 
-/// Removes the volume of the service account token, which admission adds: it is another one in each cluster.
+/// Removes the volume of the service account token, which admission adds: it is another one in each
+/// cluster.
 fn remove_token(spec: &mut Map<String, Value>) {
     const PREFIX: &str = "kube-api-access-";
     let is_token = |entry: &Value| {

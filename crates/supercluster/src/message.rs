@@ -1,8 +1,8 @@
 //! The messages between schedulers and agents.
 //!
-//! They are JSON over HTTPS; in one process they are passed as they are. [`API_VERSION`] names the version of all
-//! of them, and both sides refuse another one. Ages are durations of the agent's own clock, never absolute times,
-//! so that clocks may differ.
+//! They are JSON over HTTPS; in one process they are passed as they are. [`API_VERSION`] names the
+//! version of all of them, and both sides refuse another one. Ages are durations of the agent's own
+//! clock, never absolute times, so that clocks may differ.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -56,8 +56,8 @@ impl<'de> Deserialize<'de> for PodObject {
     }
 }
 
-/// Identifies a commit: the original pod, and which try of its placement this is. Tries of a pod are ordered, and
-/// an agent refuses a try once it has answered that it will not make it.
+/// Identifies a commit: the original pod, and which try of its placement this is. Tries of a pod
+/// are ordered, and an agent refuses a try once it has answered that it will not make it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CommitKey {
@@ -116,11 +116,11 @@ pub struct SampleRequest {
     pub scheduling_retry_count: u32,
     /// The sampling strategy.
     pub strategy: Arc<str>,
-    /// Number of nodes wanted, in basis points of all nodes of the cluster. The number is rounded down, and at
-    /// least 1.
+    /// Number of nodes wanted, in basis points of all nodes of the cluster. The number is rounded
+    /// down, and at least 1.
     pub nodes_to_sample_bp: u32,
-    /// Maximum number of nodes of the answer: the best ones, chosen at random among equally good ones. Without it, the
-    /// answer has all nodes that can take the pod.
+    /// Maximum number of nodes of the answer: the best ones, chosen at random among equally good
+    /// ones. Without it, the answer has all nodes that can take the pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_nodes: Option<u32>,
     /// Keys of the labels that the answer has of each node.
@@ -275,7 +275,8 @@ pub struct SampleListRequest {
 /// Maximum number of requests of a list.
 pub const MAX_LIST: usize = 64;
 
-/// The answer to one of several sample requests. Each answer is sent when it is known; a missing answer is lost.
+/// The answer to one of several sample requests. Each answer is sent when it is known; a missing
+/// answer is lost.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SampleAnswer {
@@ -301,8 +302,8 @@ pub enum SampleOutcome {
 pub struct CommitTarget {
     /// The node that was decided on.
     pub node: Arc<str>,
-    /// If present, the agent chooses its best node at the time of the commit, and reports a conflict if the
-    /// score of that node is lower than this.
+    /// If present, the agent chooses its best node at the time of the commit, and reports a
+    /// conflict if the score of that node is lower than this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best_of_at_least: Option<i64>,
 }
@@ -327,8 +328,8 @@ pub struct Stamp {
     pub taken_ms: u64,
 }
 
-/// Renews a lease. `heard` is the stamp of an earlier answer: the lease then counts as renewed at that time of the
-/// agent's clock, however long this request was under way.
+/// Renews a lease. `heard` is the stamp of an earlier answer: the lease then counts as renewed at
+/// that time of the agent's clock, however long this request was under way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RenewRequest {
@@ -376,7 +377,8 @@ fn no_copies() -> CommitCopies {
     Arc::from([])
 }
 
-/// Asks what became of a commit whose answer was lost, and refuses it from now on if it was not made.
+/// Asks what became of a commit whose answer was lost, and refuses it from now on if it was not
+/// made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SealRequest {
@@ -392,7 +394,8 @@ pub struct CommitListRequest {
     pub requests: Vec<CommitRequest>,
 }
 
-/// The answer to one of several commit requests. Each answer is sent when the outcome is known; a missing answer is lost.
+/// The answer to one of several commit requests. Each answer is sent when the outcome is known; a
+/// missing answer is lost.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CommitAnswer {
@@ -487,8 +490,8 @@ pub enum RefusalCode {
     NotReady,
     /// A field is missing or invalid, or the strategy is unknown.
     Malformed,
-    /// The sample was taken by an earlier incarnation of the agent, which may have carried out this commit: ask
-    /// with a [`SealRequest`].
+    /// The sample was taken by an earlier incarnation of the agent, which may have carried out this
+    /// commit: ask with a [`SealRequest`].
     OtherIncarnation,
     /// The sample is too old.
     StaleSample,

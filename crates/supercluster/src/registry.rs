@@ -109,7 +109,8 @@ impl PipelineRegistry {
         self.strategies.register(name, Arc::new(factory))
     }
 
-    /// Adds a plugin of the decision pipeline. The factory is called once for each entry of the configuration.
+    /// Adds a plugin of the decision pipeline. The factory is called once for each entry of the
+    /// configuration.
     ///
     /// # Errors
     /// The name is registered already.
@@ -121,7 +122,8 @@ impl PipelineRegistry {
         self.decisions.register(name, Arc::new(factory))
     }
 
-    /// Adds a plugin of the binding pipeline. The factory is called once for each entry of the configuration.
+    /// Adds a plugin of the binding pipeline. The factory is called once for each entry of the
+    /// configuration.
     ///
     /// # Errors
     /// The name is registered already.

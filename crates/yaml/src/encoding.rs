@@ -1,4 +1,5 @@
-//! The text of a file: UTF-8, or UTF-16 with a byte order mark, as editors and shells of Windows write it.
+//! The text of a file: UTF-8, or UTF-16 with a byte order mark, as editors and shells of Windows
+//! write it.
 
 use std::fmt;
 

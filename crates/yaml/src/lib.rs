@@ -1,8 +1,9 @@
-//! YAML and JSON as kubectl and kube-scheduler read them: YAML 1.1 with `yes`, `on`, octal numbers and merge keys, in
-//! UTF-8 or UTF-16, with or without a byte order mark. The only crate that uses the YAML library.
+//! YAML and JSON as kubectl and kube-scheduler read them: YAML 1.1 with `yes`, `on`, octal numbers
+//! and merge keys, in UTF-8 or UTF-16, with or without a byte order mark. The only crate that uses
+//! the YAML library.
 //!
-//! The library knows YAML 1.2. It passes on plain scalars as parts of the text, so that `plain` can tell them from quoted
-//! ones.
+//! The library knows YAML 1.2. It passes on plain scalars as parts of the text, so that `plain` can
+//! tell them from quoted ones.
 
 mod depth;
 mod encoding;
@@ -72,7 +73,8 @@ impl fmt::Display for Error {
     }
 }
 
-/// Reads the first document of a YAML text; the rest is ignored. A text without a document is `null`.
+/// Reads the first document of a YAML text; the rest is ignored. A text without a document is
+/// `null`.
 ///
 /// # Errors
 /// The text is no YAML, or its aliases make it too large.
@@ -84,7 +86,8 @@ pub fn read(text: &str) -> Result<Parsed, Error> {
     }
 }
 
-/// Reads a text with one document that begins at this line of its file, from 1. Errors name lines of the file.
+/// Reads a text with one document that begins at this line of its file, from 1. Errors name lines
+/// of the file.
 ///
 /// # Errors
 /// The text is no YAML, has more than one document, or its aliases make it too large.
@@ -106,8 +109,8 @@ fn read_only(text: &str) -> Result<Parsed, Error> {
     }
 }
 
-/// Returns the repeated field with this index, in the order of the text. The library reports lines only in errors, so
-/// each repeated field needs a pass of its own.
+/// Returns the repeated field with this index, in the order of the text. The library reports lines
+/// only in errors, so each repeated field needs a pass of its own.
 pub fn repeated(text: &str, index: usize) -> Option<Repeated> {
     let text = without_mark(text);
     let document = Document::yaml(text).that_stops_at(index);

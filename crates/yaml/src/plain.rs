@@ -5,7 +5,8 @@ use serde_json::{Number, Value};
 /// Tags after which a plain scalar is a text.
 const TEXT_TAGS: [&str; 3] = ["!!str", "!<tag:yaml.org,2002:str>", "!"];
 
-/// Whether `scalar`, which the library took over from `text` as it is, is a plain scalar without a tag.
+/// Whether `scalar`, which the library took over from `text` as it is, is a plain scalar without a
+/// tag.
 pub(super) fn is_plain(scalar: &str, text: &str) -> bool {
     let offset = scalar.as_ptr().addr().wrapping_sub(text.as_ptr().addr());
     let Some(before) = text.get(..offset) else { return false };
@@ -16,7 +17,8 @@ pub(super) fn is_plain(scalar: &str, text: &str) -> bool {
     !TEXT_TAGS.iter().any(|tag| before.ends_with(tag))
 }
 
-/// Fields of Kubernetes that hold booleans. Elsewhere a single letter is a text: a node may be called `n`.
+/// Fields of Kubernetes that hold booleans. Elsewhere a single letter is a text: a node may be
+/// called `n`.
 const BOOLEANS: [&str; 30] = [
     "adminAccess",
     "allNodes",
@@ -50,7 +52,8 @@ const BOOLEANS: [&str; 30] = [
     "unschedulable",
 ];
 
-/// Returns the boolean or the number that a plain scalar is in YAML 1.1, as the value of this field.
+/// Returns the boolean or the number that a plain scalar is in YAML 1.1, as the value of this
+/// field.
 pub(super) fn value_of(scalar: &str, field: Option<&str>) -> Option<Value> {
     let is_boolean = || field.is_some_and(|field| BOOLEANS.contains(&field));
     let letter = || letter(scalar).filter(|_| is_boolean());
@@ -113,7 +116,8 @@ fn float(digits: &str, negative: bool) -> Option<Number> {
     number_of(if negative { -amount } else { amount })
 }
 
-/// Returns the number of a float as Go prints it: integral floats are integers. JSON has no infinite ones.
+/// Returns the number of a float as Go prints it: integral floats are integers. JSON has no
+/// infinite ones.
 pub fn number_of(float: f64) -> Option<Number> {
     // Up to 2^53 every integral float is exact.
     let is_integral = float.fract() == 0.0 && float.abs() <= 9_007_199_254_740_992.0;

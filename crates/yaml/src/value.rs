@@ -21,7 +21,8 @@ const MERGE: &str = "<<";
 pub(super) struct Document<'a> {
     /// The text of a YAML document; `None` for JSON.
     text: Option<&'a str>,
-    /// What may still be read: a value costs one, and a text its length. Aliases of aliases would grow without a bound.
+    /// What may still be read: a value costs one, and a text its length. Aliases of aliases would
+    /// grow without a bound.
     left: Cell<usize>,
     repeated: RefCell<Vec<String>>,
     /// The index of the repeated field at which reading stops.

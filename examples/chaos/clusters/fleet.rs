@@ -1,4 +1,5 @@
-//! The processes of a run: API servers of a management cluster and of members, agents, and schedulers.
+//! The processes of a run: API servers of a management cluster and of members, agents, and
+//! schedulers.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
@@ -195,7 +196,8 @@ fn configuration(name: &str, leader_elect: bool) -> String {
     .to_string()
 }
 
-/// Returns a port that is free, and that the system gives to no other socket while an agent is restarted.
+/// Returns a port that is free, and that the system gives to no other socket while an agent is
+/// restarted.
 fn port() -> anyhow::Result<u16> {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     // Below the ports of outgoing connections, and others for each of several runs at a time.

@@ -1,4 +1,5 @@
-//! A scheduler inside a member that takes the room of nodes on which delegates have just been decided.
+//! A scheduler inside a member that takes the room of nodes on which delegates have just been
+//! decided.
 
 use std::pin::pin;
 use std::sync::Arc;

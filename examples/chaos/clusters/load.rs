@@ -36,8 +36,8 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// Prepares a load of at most this number of pods at a time. It is lower most of the time, so that there is room to move
-    /// to.
+    /// Prepares a load of at most this number of pods at a time. It is lower most of the time, so
+    /// that there is room to move to.
     pub(super) async fn start(
         management: Client,
         members: Vec<(String, Client)>,

@@ -4,10 +4,11 @@
 //! cargo run --example chaos -- --clusters 3 --minutes 3 --seed 1
 //! ```
 //!
-//! Two schedulers serve one scheduler name, and a third one another. Each member has two agents, of which one leads, and a
-//! scheduler that takes the room of nodes that were just chosen. Watches of all clusters check after each change that no
-//! pod runs twice and no node is overcommitted. At the end all trouble ceases: every pod has to be placed or to say why not, and to
-//! have the status of its delegate. Then all pods are deleted, and nothing may be left in the members.
+//! Two schedulers serve one scheduler name, and a third one another. Each member has two agents, of
+//! which one leads, and a scheduler that takes the room of nodes that were just chosen. Watches of
+//! all clusters check after each change that no pod runs twice and no node is overcommitted. At the
+//! end all trouble ceases: every pod has to be placed or to say why not, and to have the status of
+//! its delegate. Then all pods are deleted, and nothing may be left in the members.
 
 mod fleet;
 mod foreign;
@@ -27,8 +28,8 @@ use self::rules::Rules;
 use self::trouble::Trouble;
 use super::{Args, SETTLING, SHOWN, now};
 
-/// Largest number of pods for each node of all members. Half of the nodes have a taint that few pods tolerate, and pods of a lost
-/// member need room elsewhere.
+/// Largest number of pods for each node of all members. Half of the nodes have a taint that few
+/// pods tolerate, and pods of a lost member need room elsewhere.
 const PODS_PER_NODE: usize = 5;
 const NODES: usize = 4;
 /// Time until all pods and delegates are gone.

@@ -13,8 +13,8 @@ use super::trouble::Trouble;
 use crate::pods::{NAMESPACE, NODE_MILLI_CPU, has_ended, most_free, problem_of_pending};
 use crate::rules::{Delegate, Mark, Watcher, annotation, milli_cpu, node_of};
 
-/// Time after trouble of its member in which a delegate may run although another one has taken its place: its agent could not
-/// end it.
+/// Time after trouble of its member in which a delegate may run although another one has taken its
+/// place: its agent could not end it.
 const ENDS_WITHIN: Duration = Duration::from_secs(20);
 
 /// A member as the rules see it.
@@ -86,7 +86,8 @@ impl Rules {
             if running < 2 {
                 continue;
             }
-            // A delegate whose agent was in trouble may not have ended. The last one is the one that counts.
+            // A delegate whose agent was in trouble may not have ended. The last one is the one
+            // that counts.
             let older = &delegates[..delegates.len() - 1];
             let could_end = older.iter().filter(|(_, own)| own.runs).all(|(member, _)| {
                 let troubled = trouble.troubled(*member);
@@ -100,7 +101,8 @@ impl Rules {
         Ok(())
     }
 
-    /// Returns the delegates of each pod that were ever bound, by the number of their try, with their members.
+    /// Returns the delegates of each pod that were ever bound, by the number of their try, with
+    /// their members.
     fn delegates(&self) -> anyhow::Result<BTreeMap<String, Vec<(usize, Delegate)>>> {
         let mut found: BTreeMap<String, Vec<(usize, Delegate)>> = BTreeMap::new();
         for (member, seen) in self.members.iter().enumerate() {
@@ -141,8 +143,8 @@ impl Rules {
         })
     }
 
-    /// Returns what is not settled: a pod that is neither placed nor explained, a status that differs from that of the
-    /// delegate, a delegate that no pod has, a node with too many pods.
+    /// Returns what is not settled: a pod that is neither placed nor explained, a status that
+    /// differs from that of the delegate, a delegate that no pod has, a node with too many pods.
     pub(super) async fn unsettled(&self) -> anyhow::Result<Vec<String>> {
         let all = ListParams::default();
         let originals: Api<Pod> = Api::namespaced(self.management.clone(), NAMESPACE);

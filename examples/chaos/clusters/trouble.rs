@@ -1,5 +1,5 @@
-//! What goes wrong, when and how often: drawn from the seed. Beside short troubles, one member at a time is cut off for
-//! longer than its pods stay, if they may be replaced.
+//! What goes wrong, when and how often: drawn from the seed. Beside short troubles, one member at a
+//! time is cut off for longer than its pods stay, if they may be replaced.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -166,7 +166,8 @@ impl Trouble {
         fleet.members[member].agents.iter_mut().for_each(Replica::leave_alone);
     }
 
-    /// Keeps the long trouble going: a short one may have begun it and ended it for the same process.
+    /// Keeps the long trouble going: a short one may have begun it and ended it for the same
+    /// process.
     fn apply_long(&mut self, fleet: &mut Fleet, elapsed: Duration) {
         let Some((member, kind)) = self.lost else { return };
         let own = &mut fleet.members[member];
@@ -191,7 +192,8 @@ impl Trouble {
     fn begin(&mut self, kind: Kind, fleet: &mut Fleet, elapsed: Duration) -> anyhow::Result<()> {
         let member = self.rng.usize(..fleet.members.len());
         let scheduler = self.rng.usize(..fleet.schedulers.len());
-        // Half of the troubles of processes and API servers concern a member, the others the schedulers.
+        // Half of the troubles of processes and API servers concern a member, the others the
+        // schedulers.
         let is_member = self.rng.bool();
         let agent = self.rng.usize(..fleet.members[member].agents.len());
         let delay = Way::Slow(Duration::from_millis(self.rng.u64(50..1500)));

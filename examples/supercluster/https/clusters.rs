@@ -29,7 +29,8 @@ pub(super) struct Clusters {
 }
 
 impl Clusters {
-    /// Starts API servers without kubelets: their heartbeats and statuses would take the cores of the roles.
+    /// Starts API servers without kubelets: their heartbeats and statuses would take the cores of
+    /// the roles.
     pub(super) async fn start(args: &Args) -> anyhow::Result<Self> {
         let options = |seed| Options { kubelets: None, seed, ..Options::default() };
         let management = Server::start(options(args.seed)).await?;

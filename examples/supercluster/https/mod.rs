@@ -1,5 +1,6 @@
-//! The same over HTTPS on loopback: every agent and scheduler is a process of the binary, and the API servers of all
-//! clusters are sandboxes in this process. All of them share the cores of the machine.
+//! The same over HTTPS on loopback: every agent and scheduler is a process of the binary, and the
+//! API servers of all clusters are sandboxes in this process. All of them share the cores of the
+//! machine.
 
 mod clusters;
 mod outcome;

@@ -18,8 +18,8 @@ use super::{ApiServer, Host, PodLines, PodWatch, Shown};
 /// As the scheduler watches them.
 const PODS: &str = "/api/v1/pods?fieldSelector=spec.schedulerName%3Dsupercluster";
 
-/// The API server of the management cluster, and the clients of its schedulers, which read answers and the watch on the thread
-/// of the roles: with two threads, either has about half of the work.
+/// The API server of the management cluster, and the clients of its schedulers, which read answers
+/// and the watch on the thread of the roles: with two threads, either has about half of the work.
 pub(super) struct Management {
     server: ApiServer,
     pods: PodWatch,

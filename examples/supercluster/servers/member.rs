@@ -20,7 +20,8 @@ const PODS: &str = "/api/v1/pods";
 /// As the agent watches them.
 const EVENTS: &str = "/api/v1/events?fieldSelector=involvedObject.kind%3DPod";
 
-/// The API server of a member, and the clients of its agent, which read answers and watches on the thread of the server.
+/// The API server of a member, and the clients of its agent, which read answers and watches on the
+/// thread of the server.
 pub(super) struct Member {
     server: ApiServer,
     pods: PodWatch,

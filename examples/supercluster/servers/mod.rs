@@ -1,5 +1,6 @@
-//! API servers of the sandbox for the simulation. Each write is a request as the roles send it; what has changed comes from a
-//! watch and is read as the roles read it. Between them is no network: requests and answers are passed as bytes.
+//! API servers of the sandbox for the simulation. Each write is a request as the roles send it;
+//! what has changed comes from a watch and is read as the roles read it. Between them is no
+//! network: requests and answers are passed as bytes.
 
 mod host;
 mod management;
@@ -30,7 +31,8 @@ pub(crate) use self::host::{Threads, cpu_time_of_thread};
 use self::management::Management;
 use self::member::Member;
 
-/// Returns the servers of a management cluster and as many members. What they do does not depend on the number of threads.
+/// Returns the servers of a management cluster and as many members. What they do does not depend on
+/// the number of threads.
 pub(crate) fn servers(members: usize, seed: u64, threads: &Threads) -> Servers {
     let member = |number: usize| {
         let member = Member::new(seed + 1 + number as u64);

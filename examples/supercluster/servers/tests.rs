@@ -61,12 +61,14 @@ fn pod_takes_seven_writes() {
     let report = world.report(Duration::ZERO);
     assert_eq!((report.bound, world.placed()), (40, 40), "{report:?}");
     assert_eq!(world.differences(), [""; 0]);
-    // The pod, intent, placement and event in the management cluster; delegate, bind and event in the member.
+    // The pod, intent, placement and event in the management cluster; delegate, bind and event in
+    // the member.
     assert_eq!((report.writes, report.conflicts), (7 * PODS, 0), "{report:?}");
     assert_eq!(world.status_writes(), 0, "the placement says that the pod is scheduled");
 }
 
-/// Runs one seed with lost, repeated and late messages and writes, restarts, pods of others and deletions.
+/// Runs one seed with lost, repeated and late messages and writes, restarts, pods of others and
+/// deletions.
 fn check(seed: u64, threads: &Threads) -> Report {
     let faults = Faults {
         lost: 0.05,

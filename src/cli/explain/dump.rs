@@ -55,7 +55,8 @@ impl Dump {
         Ok(Self { engine, now: Time::ZERO, replayed: None, trial, notes })
     }
 
-    /// Copies the cluster of a replay. Trials happen in the copy, by an engine of this configuration.
+    /// Copies the cluster of a replay. Trials happen in the copy, by an engine of this
+    /// configuration.
     pub(in crate::cli) fn of_recording(
         replayed: Replayed,
         config: EngineConfig,
@@ -173,7 +174,8 @@ impl Dump {
     }
 }
 
-/// Builds an engine that knows the dump. Pods of a scheduler name without a profile use the first one.
+/// Builds an engine that knows the dump. Pods of a scheduler name without a profile use the first
+/// one.
 fn engine(
     origins: &[Origin],
     config: Option<&Path>,

@@ -24,9 +24,10 @@ use super::print;
 
 /// Explains decisions: why this node, why not that node, why pending, what would help
 ///
-/// Asks the running scheduler: through the API server the pod that holds the Lease, or with --server a port. With
-/// --dump it answers from a dump of a cluster, with --read-cluster from the cluster itself, without a scheduler. What is computed for the answer is labelled
-/// `now`; the history of attempts is what was recorded when they were made.
+/// Asks the running scheduler: through the API server the pod that holds the Lease, or with
+/// --server a port. With --dump it answers from a dump of a cluster, with --read-cluster from the
+/// cluster itself, without a scheduler. What is computed for the answer is labelled `now`; the
+/// history of attempts is what was recorded when they were made.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -39,7 +40,8 @@ enum Question {
     Pod {
         /// Name of the pod
         name: String,
-        /// Also says why this node takes the pod or does not; `CLUSTER/NODE` of a scheduler over many clusters
+        /// Also says why this node takes the pod or does not; `CLUSTER/NODE` of a scheduler over
+        /// many clusters
         #[arg(long, value_name = "NODE")]
         node: Option<String>,
         #[command(flatten)]

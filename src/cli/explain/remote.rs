@@ -49,7 +49,8 @@ pub(super) fn has_scheduler(source: &Source) -> anyhow::Result<bool> {
     })
 }
 
-/// Asks at a path, with a body or without one. If the scheduler does not know a pod, the API server is asked why.
+/// Asks at a path, with a body or without one. If the scheduler does not know a pod, the API server
+/// is asked why.
 ///
 /// # Errors
 /// The scheduler cannot be asked, or refuses to answer.
@@ -123,7 +124,8 @@ fn is_out_of_reach(error: &anyhow::Error) -> bool {
         .is_some_and(|own| own.status >= 500 && own.text.contains("error trying to reach service"))
 }
 
-/// Says why the scheduler does not know a pod, named as in the path; `None` if the API server does not tell.
+/// Says why the scheduler does not know a pod, named as in the path; `None` if the API server does
+/// not tell.
 async fn why_unknown(credentials: &Credentials, pod: &str) -> Option<anyhow::Error> {
     let pod = pod.split('?').next().unwrap_or_default();
     let (namespace, name) = pod.split_once('/')?;
@@ -173,8 +175,8 @@ fn named(text: &str) -> anyhow::Result<(String, String)> {
     Ok((namespace.to_owned(), name.to_owned()))
 }
 
-/// Returns the pod that holds the Lease: its identity is the name of the pod, `_` and a UUID. With the network of the
-/// host it may be the name of the node, and then no pod is asked.
+/// Returns the pod that holds the Lease: its identity is the name of the pod, `_` and a UUID. With
+/// the network of the host it may be the name of the node, and then no pod is asked.
 async fn leader(client: &ApiClient, lease: &str) -> anyhow::Result<(String, String)> {
     let (namespace, name) = named(lease)?;
     let holder = holder(client, lease).await?;

@@ -21,8 +21,8 @@ pub(in crate::cli) struct Source {
     #[arg(long, value_name = "NAME")]
     pub(super) context: Option<String>,
 
-    /// Lease of the scheduler, whose holder is asked; otherwise kube-system/loadmaster, and if no scheduler holds it, the
-    /// answer is about the cluster as it is read
+    /// Lease of the scheduler, whose holder is asked; otherwise kube-system/loadmaster, and if no
+    /// scheduler holds it, the answer is about the cluster as it is read
     #[arg(long, value_name = "NAMESPACE/NAME")]
     pub(super) lease: Option<String>,
 
@@ -30,8 +30,8 @@ pub(in crate::cli) struct Source {
     #[arg(long, value_name = "NAMESPACE/NAME")]
     pub(super) scheduler: Option<String>,
 
-    /// Address of the secure port of the scheduler, such as https://127.0.0.1:10259, with the credentials of the
-    /// kubeconfig
+    /// Address of the secure port of the scheduler, such as https://127.0.0.1:10259, with the
+    /// credentials of the kubeconfig
     #[arg(long, value_name = "URL", conflicts_with_all = ["lease", "scheduler"])]
     pub(super) server: Option<String>,
 
@@ -39,11 +39,13 @@ pub(in crate::cli) struct Source {
     #[arg(long, requires = "server")]
     pub(super) insecure_skip_tls_verify: bool,
 
-    /// Answers from these files or folders with objects, `-` for standard input, instead of a scheduler
+    /// Answers from these files or folders with objects, `-` for standard input, instead of a
+    /// scheduler
     #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with_all = ["server", "scheduler"])]
     pub(in crate::cli) dump: Vec<PathBuf>,
 
-    /// Answers from the cluster of the kubeconfig, which is read as `loadmaster dump` does, instead of a scheduler
+    /// Answers from the cluster of the kubeconfig, which is read as `loadmaster dump` does, instead
+    /// of a scheduler
     #[arg(long, conflicts_with_all = ["server", "scheduler", "lease"])]
     pub(in crate::cli) read_cluster: bool,
 
@@ -61,8 +63,8 @@ impl Source {
         self.lease.as_deref().unwrap_or(LEASE)
     }
 
-    /// Returns what answers come from without a scheduler: the files of a dump, or the cluster if it was asked for or no
-    /// scheduler holds the Lease. `None` if a scheduler is asked.
+    /// Returns what answers come from without a scheduler: the files of a dump, or the cluster if
+    /// it was asked for or no scheduler holds the Lease. `None` if a scheduler is asked.
     ///
     /// # Errors
     /// The cluster cannot be read.

@@ -97,7 +97,8 @@ pub(super) fn pod(answer: &PodAnswer, layout: Layout) -> String {
     out + &notes(&answer.notes)
 }
 
-/// Adds a line. Control characters are removed, so that no name can move the cursor; tables escape them.
+/// Adds a line. Control characters are removed, so that no name can move the cursor; tables escape
+/// them.
 fn push(out: &mut String, line: &str) {
     out.extend(line.chars().filter(|c| *c == '\n' || !c.is_control()));
     out.push('\n');

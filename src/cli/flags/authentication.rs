@@ -11,8 +11,8 @@ use super::go;
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Authentication of callers")]
 pub(crate) struct AuthenticationFlags {
-    /// Kubeconfig for TokenReviews and the lookup; without one the service account of the pod, or else
-    /// the credentials of the scheduler
+    /// Kubeconfig for TokenReviews and the lookup; without one the service account of the pod, or
+    /// else the credentials of the scheduler
     #[arg(long, value_name = "FILE", value_parser = go::path)]
     authentication_kubeconfig: Option<PathBuf>,
 

@@ -41,8 +41,8 @@ impl FromIterator<Self> for LabelLimits {
     }
 }
 
-/// Parses like a map of pflag: one pair with a single `=` is taken as it is; otherwise the text is a
-/// record of CSV with one pair per field.
+/// Parses like a map of pflag: one pair with a single `=` is taken as it is; otherwise the text is
+/// a record of CSV with one pair per field.
 impl FromStr for LabelLimits {
     type Err = String;
 

@@ -93,7 +93,8 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "SIZE", default_value = "2Gi")]
     record_limit: RecordLimit,
 
-    /// Fences every pending pod before the first decision after a crash, which takes as long as the backlog is
+    /// Fences every pending pod before the first decision after a crash, which takes as long as the
+    /// backlog is
     #[arg(long, value_name = "BOOL", value_parser = go::boolean, num_args = 0..=1,
         require_equals = true, default_value = "false", default_missing_value = "true")]
     pub strict_takeover: bool,

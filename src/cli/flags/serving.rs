@@ -25,8 +25,8 @@ pub(crate) struct ServingFlags {
         allow_negative_numbers = true)]
     secure_port: u16,
 
-    /// Folder of kube-scheduler.crt and kube-scheduler.key, which are generated if they are missing;
-    /// without it a certificate is generated at every start
+    /// Folder of kube-scheduler.crt and kube-scheduler.key, which are generated if they are
+    /// missing; without it a certificate is generated at every start
     #[arg(long, value_name = "FOLDER", value_parser = go::path)]
     cert_dir: Option<PathBuf>,
 
@@ -38,8 +38,8 @@ pub(crate) struct ServingFlags {
     #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
     tls_private_key_file: Option<PathBuf>,
 
-    /// Certificate and key for server names, as `file.crt,file.key:name,*.domain`; without names those
-    /// of the certificate; may be repeated
+    /// Certificate and key for server names, as `file.crt,file.key:name,*.domain`; without names
+    /// those of the certificate; may be repeated
     #[arg(long, value_name = "FILES")]
     tls_sni_cert_key: Vec<NamedCertificate>,
 

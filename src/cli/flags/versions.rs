@@ -1,4 +1,5 @@
-//! Flags about versions: the version that is printed, and the versions of Kubernetes that are emulated.
+//! Flags about versions: the version that is printed, and the versions of Kubernetes that are
+//! emulated.
 
 use std::fmt;
 use std::str::FromStr;

@@ -21,36 +21,39 @@ use crate::config::Gates;
 
 /// Runs the workloads of scheduler_perf and measures throughput, CPU time and memory of a scheduler
 ///
-/// Reads a `performance-config.yaml` of Kubernetes' test/integration/scheduler_perf. Each workload gets a sandbox and
-/// a scheduler of its own, both as processes. Throughput is sampled each second; a measurement too short for samples
-/// has its pods over its time. CPU time includes what the scheduler does for the measured pods up to three seconds
-/// later. The exit code is 1 if a workload fails or misses its threshold.
+/// Reads a `performance-config.yaml` of Kubernetes' test/integration/scheduler_perf. Each workload
+/// gets a sandbox and a scheduler of its own, both as processes. Throughput is sampled each second;
+/// a measurement too short for samples has its pods over its time. CPU time includes what the
+/// scheduler does for the measured pods up to three seconds later. The exit code is 1 if a workload
+/// fails or misses its threshold.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The file with the test cases; paths in it are relative to its folder
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
 
-    /// Runs this test case (`SchedulingBasic`) or workload (`5Nodes`, `SchedulingBasic/5Nodes`); may be repeated
+    /// Runs this test case (`SchedulingBasic`) or workload (`5Nodes`, `SchedulingBasic/5Nodes`);
+    /// may be repeated
     #[arg(long, value_name = "NAME")]
     workload: Vec<String>,
 
-    /// Runs workloads with this label, with a leading `-` those without; several are separated by commas, and
-    /// all must apply
+    /// Runs workloads with this label, with a leading `-` those without; several are separated by
+    /// commas, and all must apply
     #[arg(long, value_name = "LABEL", value_delimiter = ',', allow_hyphen_values = true)]
     label: Vec<String>,
 
     /// Measures another scheduler: a command of the shell
     ///
-    /// `{config}` stands for the path of a KubeSchedulerConfiguration, which has the path of the kubeconfig,
-    /// `{kubeconfig}` for that path, and `{featureGates}` for the gates of the workload as `A=true,B=false`.
+    /// `{config}` stands for the path of a KubeSchedulerConfiguration, which has the path of the
+    /// kubeconfig, `{kubeconfig}` for that path, and `{featureGates}` for the gates of the workload
+    /// as `A=true,B=false`.
     #[arg(long, value_name = "COMMAND")]
     scheduler: Option<String>,
 
     /// Uses this API server instead of sandboxes
     ///
-    /// It should have no nodes and no other scheduler. Claims from templates need kube-controller-manager. Created
-    /// objects are deleted after each workload.
+    /// It should have no nodes and no other scheduler. Claims from templates need
+    /// kube-controller-manager. Created objects are deleted after each workload.
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 

@@ -60,7 +60,8 @@ impl Life {
     }
 }
 
-/// The first decision of a process: after its informers have synced, and after it has taken the Lease over.
+/// The first decision of a process: after its informers have synced, and after it has taken the
+/// Lease over.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FirstDecision {
     /// The number of operations before it.
@@ -79,7 +80,8 @@ pub(super) struct Lives {
     by_name: BTreeMap<PodKey, usize>,
     /// The time of the last operation.
     pub(super) end: Time,
-    /// The first decision. Without its beginning, a recording shows none before its first checkpoint.
+    /// The first decision. Without its beginning, a recording shows none before its first
+    /// checkpoint.
     pub(super) first_decision: Option<FirstDecision>,
     operations: u64,
     /// Whether everything is known that the recorded process knew.
@@ -87,8 +89,8 @@ pub(super) struct Lives {
 }
 
 impl Lives {
-    /// Creates a collection for a scheduler with these names of profiles, whose recording has its beginning or begins
-    /// with a checkpoint.
+    /// Creates a collection for a scheduler with these names of profiles, whose recording has its
+    /// beginning or begins with a checkpoint.
     pub(super) fn of(scheduler_names: Vec<String>, has_beginning: bool) -> Self {
         Self { scheduler_names, is_complete: has_beginning, ..Self::default() }
     }

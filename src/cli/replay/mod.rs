@@ -34,10 +34,11 @@ use crate::what_if::Trial;
 
 /// Makes the decisions of a recording again, and says whether they are the same
 ///
-/// A recording is what `loadmaster run --record DIR` writes: a folder for each process. Every decision and every
-/// request is compared with what was recorded. A replay that differs is a defect of Loadmaster, unless another version
-/// recorded; the first operation that differs is named, and the exit code is 1. If the size limit has removed the
-/// first files of a process, its state is rebuilt from the next checkpoint, and its decisions are judged there.
+/// A recording is what `loadmaster run --record DIR` writes: a folder for each process. Every
+/// decision and every request is compared with what was recorded. A replay that differs is a defect
+/// of Loadmaster, unless another version recorded; the first operation that differs is named, and
+/// the exit code is 1. If the size limit has removed the first files of a process, its state is
+/// rebuilt from the next checkpoint, and its decisions are judged there.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The directory of a recording, the folder of one process, or one file
@@ -48,7 +49,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME")]
     run: Option<String>,
 
-    /// Stops at this moment: a time in RFC 3339, or the time since the start of the process, for example `+90s`
+    /// Stops at this moment: a time in RFC 3339, or the time since the start of the process, for
+    /// example `+90s`
     #[arg(long, value_name = "TIME")]
     until: Option<Moment>,
 
@@ -68,8 +70,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["explain", "find"])]
     config: Option<PathBuf>,
 
-    /// Writes the replayed part of one process to this file, or into this folder: a regression test that
-    /// `loadmaster replay FILE` runs
+    /// Writes the replayed part of one process to this file, or into this folder: a regression test
+    /// that `loadmaster replay FILE` runs
     #[arg(long, value_name = "FILE|DIR", conflicts_with_all = ["explain", "find"])]
     to_test: Option<PathBuf>,
 }

@@ -68,7 +68,8 @@ impl Moments {
     }
 }
 
-/// Replays a run up to a moment. Returns what answers questions there, and the time of the last operation.
+/// Replays a run up to a moment. Returns what answers questions there, and the time of the last
+/// operation.
 fn at(
     run: &Run,
     moment: Option<Moment>,

@@ -1,11 +1,12 @@
 //! `--config`: the recorded nodes and pods with another configuration.
 //!
-//! What came from outside is fed to a dry run: nodes, pods of users, deletions, other objects. What the recorded
-//! scheduler did is not: where it bound pods, and that its victims ended. Both configurations are simulated, so that
-//! the difference between them is one of the configurations alone.
+//! What came from outside is fed to a dry run: nodes, pods of users, deletions, other objects. What
+//! the recorded scheduler did is not: where it bound pods, and that its victims ended. Both
+//! configurations are simulated, so that the difference between them is one of the configurations
+//! alone.
 //!
-//! The comparison begins with the first recorded decision. Before that, the process synced its informers or stood by,
-//! and another scheduler bound pods: those run from the beginning on.
+//! The comparison begins with the first recorded decision. Before that, the process synced its
+//! informers or stood by, and another scheduler bound pods: those run from the beginning on.
 
 use std::collections::BTreeMap;
 use std::path::Path;

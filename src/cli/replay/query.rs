@@ -28,7 +28,8 @@ pub(super) enum State {
     Bound,
     /// Evicted for another pod. A duration is the time it had run.
     Preempted,
-    /// Not placed in an attempt. A duration is the time from the first such attempt to the end of the wait.
+    /// Not placed in an attempt. A duration is the time from the first such attempt to the end of
+    /// the wait.
     Failed,
 }
 

@@ -52,7 +52,8 @@ impl Replayed {
         }
     }
 
-    /// Returns how the recorded decisions compare with the rebuilt state; `None` if they were made again.
+    /// Returns how the recorded decisions compare with the rebuilt state; `None` if they were made
+    /// again.
     pub(super) const fn agreement(&self) -> Option<Agreement> {
         match self {
             Self::Decided(_) => None,

@@ -58,8 +58,9 @@ impl Run {
         )
     }
 
-    /// Passes the operations up to the moment to `take`, each with the wall time, until it returns false. The first
-    /// checkpoint is among them if the beginning is missing. Returns notes about what could not be read.
+    /// Passes the operations up to the moment to `take`, each with the wall time, until it returns
+    /// false. The first checkpoint is among them if the beginning is missing. Returns notes about
+    /// what could not be read.
     ///
     /// # Errors
     /// A file cannot be read, or has another format.
@@ -71,7 +72,8 @@ impl Run {
         self.read(until, take, |_| Ok(()))
     }
 
-    /// Like [`operations`](Self::operations); passes the bytes of all operations before the end to `keep`.
+    /// Like [`operations`](Self::operations); passes the bytes of all operations before the end to
+    /// `keep`.
     ///
     /// # Errors
     /// As above, or the errors of `keep`.

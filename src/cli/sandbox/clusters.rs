@@ -146,8 +146,8 @@ async fn add_nodes(server: &Server, member: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Creates the service account of the scheduler, with the permission to use the agent and nothing else. Returns
-/// its token.
+/// Creates the service account of the scheduler, with the permission to use the agent and nothing
+/// else. Returns its token.
 async fn admit_caller(server: &Server) -> anyhow::Result<String> {
     let (namespace, name) = CALLER;
     let client = administrator(server).await?;
@@ -191,7 +191,8 @@ fn serving(address: IpAddr, files: &KeyPairFiles) -> Serving {
     }
 }
 
-/// The next steps. `scheduler` is the address at which the scheduler of this process answers questions.
+/// The next steps. `scheduler` is the address at which the scheduler of this process answers
+/// questions.
 fn welcome(
     url: &str,
     folder: &Path,

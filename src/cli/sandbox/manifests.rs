@@ -2,8 +2,8 @@
 //!
 //! Objects are created as by a POST: CustomResourceDefinitions first, owners before their
 //! dependents. From a dump the loader also keeps the status of objects and the priority of pods,
-//! writes the new UIDs of owners and of claims, and creates namespaces and priority classes that the
-//! dump leaves out.
+//! writes the new UIDs of owners and of claims, and creates namespaces and priority classes that
+//! the dump leaves out.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -103,8 +103,8 @@ impl<'a> Loader<'a> {
     }
 
     /// Returns the rank of an object in the order of creation: namespaces, cluster-scoped objects,
-    /// owners, dependents, pods of a dump, LimitRanges, new pods, to which these apply, claims, which pods may own or
-    /// reserve, and the volumes of claims. Nodes own their slices.
+    /// owners, dependents, pods of a dump, LimitRanges, new pods, to which these apply, claims,
+    /// which pods may own or reserve, and the volumes of claims. Nodes own their slices.
     fn turn(&self, object: &Object) -> u8 {
         let Some(resource) = self.resource_of(object) else { return 0 };
         if resource == NAMESPACES {
@@ -173,8 +173,8 @@ impl<'a> Loader<'a> {
         Ok(())
     }
 
-    /// Creates an object with what a POST ignores: its status, and the priority of a pod, whose class
-    /// may be missing in the input. Nodes and definitions get their status from the sandbox.
+    /// Creates an object with what a POST ignores: its status, and the priority of a pod, whose
+    /// class may be missing in the input. Nodes and definitions get their status from the sandbox.
     fn create_with_state(
         &mut self,
         resource: &'static Resource,
@@ -202,7 +202,8 @@ impl<'a> Loader<'a> {
         })
     }
 
-    /// Whether the object is one of the sandbox's own, such as `kube-system`, which a dump has, too.
+    /// Whether the object is one of the sandbox's own, such as `kube-system`, which a dump has,
+    /// too.
     fn is_of_sandbox(&self, resource: &'static Resource, namespace: &str, name: &str) -> bool {
         let version = |object: &Value| object["metadata"]["resourceVersion"].as_str()?.parse().ok();
         let existing = self.store.get(resource, namespace, name);
@@ -236,8 +237,8 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Writes the new UIDs of the pods that a claim is reserved for. With the old ones they would count
-    /// as gone.
+    /// Writes the new UIDs of the pods that a claim is reserved for. With the old ones they would
+    /// count as gone.
     fn name_users(&self, claim: &mut Value) {
         let users = claim.pointer_mut("/status/reservedFor").and_then(Value::as_array_mut);
         for user in users.into_iter().flatten() {
@@ -257,7 +258,8 @@ impl<'a> Loader<'a> {
         self.ensure(PRIORITYCLASSES, name, json!({"metadata": {"name": name}, "value": priority}))
     }
 
-    /// Creates the RuntimeClass of a pod from a dump that leaves it out. The pod has what the class said.
+    /// Creates the RuntimeClass of a pod from a dump that leaves it out. The pod has what the class
+    /// said.
     fn ensure_runtime_class(&mut self, pod: &Value) -> Result<(), Status> {
         let spec = &pod["spec"];
         let name = spec["runtimeClassName"].as_str().unwrap_or_default();

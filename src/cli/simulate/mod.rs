@@ -33,11 +33,11 @@ use crate::wire::{self, Origin, Wanted};
 
 /// Schedules a cluster dump, or a trace, without a server
 ///
-/// With -f, Loadmaster schedules the pending pods of a dump, and the pods that controllers make from its
-/// workloads (Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs, CronJobs, and JobSets, LeaderWorkerSets, Ray
-/// clusters, training jobs, Volcano Jobs and Rollouts). The output shows each placement, the reason for each pod left
-/// pending, and the usage of each node. `loadmaster dump` writes a complete dump, and with
-/// --kubeconfig the cluster is read like that.
+/// With -f, Loadmaster schedules the pending pods of a dump, and the pods that controllers make
+/// from its workloads (Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs, CronJobs, and
+/// JobSets, LeaderWorkerSets, Ray clusters, training jobs, Volcano Jobs and Rollouts). The output
+/// shows each placement, the reason for each pod left pending, and the usage of each node.
+/// `loadmaster dump` writes a complete dump, and with --kubeconfig the cluster is read like that.
 ///
 /// With --trace, the pods of a recorded cluster arrive one by one. --replay keeps the recorded
 /// times: a pod leaves its recorded lifetime after the simulation placed it. --inflate draws pods
@@ -60,7 +60,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME", requires = "kubeconfig")]
     context: Option<String>,
 
-    /// What happens to unknown fields, fields given twice, and unknown kinds or versions, as with kubectl
+    /// What happens to unknown fields, fields given twice, and unknown kinds or versions, as with
+    /// kubectl
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Validate::Warn,
         num_args = 0..=1, require_equals = true, default_missing_value = "strict", conflicts_with = "trace")]
     validate: Validate,
@@ -70,7 +71,8 @@ pub(super) struct Args {
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
 
-    /// Exits with 1 if a pod stays without a node, or if the input has a workload whose pods cannot be made
+    /// Exits with 1 if a pod stays without a node, or if the input has a workload whose pods cannot
+    /// be made
     #[arg(long, conflicts_with_all = ["trace", "compare"])]
     fail_if_pending: bool,
 
@@ -93,8 +95,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Runs the input under several configurations and shows the differences: give it once for each, or once to
-    /// compare with the defaults
+    /// Runs the input under several configurations and shows the differences: give it once for
+    /// each, or once to compare with the defaults
     #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "explain", "plot"])]
     compare: Vec<PathBuf>,
 
@@ -185,7 +187,8 @@ pub(super) fn run(args: &Args, registry: Registry) -> anyhow::Result<ExitCode> {
 }
 
 impl Args {
-    /// Reads several configurations, each with the name of its file. A single one is compared with the defaults.
+    /// Reads several configurations, each with the name of its file. A single one is compared with
+    /// the defaults.
     fn named_setups(
         &self,
         files: &[PathBuf],

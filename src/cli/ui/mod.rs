@@ -19,16 +19,18 @@ use super::print;
 
 /// Serves a local page with nodes, pending pods and decisions
 ///
-/// The page listens on 127.0.0.1 only. Its address carries a token; without it the page answers nothing. It asks the
-/// running scheduler with the permissions of the kubeconfig, as `loadmaster explain` does, or a dump. Over a recording of
-/// `loadmaster run --record`, a slider moves through the time of its last process.
+/// The page listens on 127.0.0.1 only. Its address carries a token; without it the page answers
+/// nothing. It asks the running scheduler with the permissions of the kubeconfig, as
+/// `loadmaster explain` does, or a dump. Over a recording of `loadmaster run --record`, a slider
+/// moves through the time of its last process.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Port of the page; 0 takes a free one
     #[arg(long, default_value_t = 0)]
     port: u16,
 
-    /// Shows this recording: a directory of `loadmaster run --record`, the folder of one process, or one file
+    /// Shows this recording: a directory of `loadmaster run --record`, the folder of one process,
+    /// or one file
     #[arg(long, value_name = "DIR", conflicts_with_all = ["dump", "server", "scheduler"])]
     recording: Option<PathBuf>,
 

@@ -1,7 +1,8 @@
 //! The page and its files.
 //!
-//! The address has a token, which the first request exchanges for a cookie, so that the token stays in no history.
-//! Requests for another host name are refused, so that no other page can reach this one by a name that it controls.
+//! The address has a token, which the first request exchanges for a cookie, so that the token stays
+//! in no history. Requests for another host name are refused, so that no other page can reach this
+//! one by a name that it controls.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -171,8 +172,8 @@ async fn source(State(page): State<Page>) -> Response {
     )
 }
 
-/// Streams decisions: an event with the latest ones at first, and one whenever there are new ones. The page ends the
-/// stream while it is hidden, and then the scheduler is not asked.
+/// Streams decisions: an event with the latest ones at first, and one whenever there are new ones.
+/// The page ends the stream while it is hidden, and then the scheduler is not asked.
 async fn decisions(State(page): State<Page>) -> Response {
     if !page.answers.is_live() {
         return StatusCode::NO_CONTENT.into_response();
@@ -229,8 +230,8 @@ async fn answer(State(page): State<Page>, request: Request) -> Response {
     respond(page.answers.get(path).await)
 }
 
-/// Tries a change. Pages of other ports of this host are the same site to the browser, which sends them the cookie,
-/// so that the origin is checked.
+/// Tries a change. Pages of other ports of this host are the same site to the browser, which sends
+/// them the cookie, so that the origin is checked.
 async fn what_if(State(page): State<Page>, headers: HeaderMap, body: Bytes) -> Response {
     let origin = headers.get(header::ORIGIN).and_then(|origin| origin.to_str().ok());
     let host = origin.and_then(|origin| origin.strip_prefix("http://"));

@@ -59,12 +59,12 @@ pub struct Watches {
     pub kinds: Box<dyn Fn(WatchedKind) -> Option<WatchedKind> + Send>,
 }
 
-/// Runs a role until `stop` is cancelled, then waits for its requests in flight and releases its Lease. `start`
-/// creates it when the API server has answered.
+/// Runs a role until `stop` is cancelled, then waits for its requests in flight and releases its
+/// Lease. `start` creates it when the API server has answered.
 ///
 /// # Errors
-/// The configuration is invalid or has extenders, the server is too old or does not accept the credentials, the
-/// Lease was lost, a task or the loop panicked, or the loop did not end in time.
+/// The configuration is invalid or has extenders, the server is too old or does not accept the
+/// credentials, the Lease was lost, a task or the loop panicked, or the loop did not end in time.
 pub async fn run_role<R, F>(
     setup: Setup<R::Event>,
     watches: Watches,

@@ -30,7 +30,8 @@ const MIN_WAIT: Duration = Duration::from_millis(1);
 /// Longest wait, after which the heartbeat beats, and longest time between two observations.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
-/// A state machine with an engine, driven by its own loop: the agent, and the scheduler over many clusters.
+/// A state machine with an engine, driven by its own loop: the agent, and the scheduler over many
+/// clusters.
 pub trait Role: Send + 'static {
     /// Events of this role.
     type Event: Send + 'static;
@@ -62,8 +63,8 @@ pub trait Role: Send + 'static {
     /// Returns the time at which [`tick`](Self::tick) is due next.
     fn next_deadline(&self) -> Option<Time>;
 
-    /// Begins what the role asks for, and returns the effects of its engine. Requests must not be sent after
-    /// `not_after`, the end of the authority of this process.
+    /// Begins what the role asks for, and returns the effects of its engine. Requests must not be
+    /// sent after `not_after`, the end of the authority of this process.
     fn carry_out(&mut self, not_after: Option<Time>) -> Vec<Effect>;
 }
 
@@ -95,7 +96,8 @@ macro_rules! ports {
 }
 
 impl<R: Role> RoleLoop<R> {
-    /// Runs until the loop is stopped and the requests in flight have ended, or until the Lease is lost.
+    /// Runs until the loop is stopped and the requests in flight have ended, or until the Lease is
+    /// lost.
     pub(super) fn run(mut self) -> Outcome {
         loop {
             self.heartbeat.beat();

@@ -1,7 +1,7 @@
 //! The HTTPS API of an agent. `openapi.json` describes it.
 //!
-//! Authentication and authorization work as for the endpoints: a caller needs the verb of the request, in lower
-//! case, on its path as a nonResourceURL.
+//! Authentication and authorization work as for the endpoints: a caller needs the verb of the
+//! request, in lower case, on its path as a nonResourceURL.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -31,7 +31,8 @@ use crate::scheduling_loop::{EventSender, LoopEvent};
 
 /// The document that describes the API.
 const OPENAPI: &str = include_str!("openapi.json");
-/// Maximum size of the body of a request in bytes: a pod is at most 1.5 MiB, and the copies of objects that it names 1 MiB.
+/// Maximum size of the body of a request in bytes: a pod is at most 1.5 MiB, and the copies of
+/// objects that it names 1 MiB.
 const MAX_BODY: usize = 4 * 1024 * 1024;
 /// Maximum number of samples that are taken or wait.
 const MAX_SAMPLES: usize = 1024;
@@ -41,7 +42,8 @@ const MAX_COMMITS: usize = 2048;
 const MAX_LISTS: usize = 64;
 /// Time after which a sample is not worth waiting for.
 const SAMPLE_DEADLINE: Duration = Duration::from_secs(5);
-/// Time after which the answer to a commit or a seal counts as lost. Its caller asks what became of it.
+/// Time after which the answer to a commit or a seal counts as lost. Its caller asks what became of
+/// it.
 const COMMIT_DEADLINE: Duration = Duration::from_secs(45);
 
 /// The data that the handlers share.
@@ -105,7 +107,8 @@ impl Api {
 }
 
 impl Started {
-    /// The answer to a sample request if no node of the cluster can take the pod. No commit can rest on it.
+    /// The answer to a sample request if no node of the cluster can take the pod. No commit can
+    /// rest on it.
     fn no_node(&self, reason: String) -> SampleResponse {
         let incarnation = self.incarnation.clone();
         SampleResponse {
@@ -157,8 +160,8 @@ async fn sample(State(api): State<Arc<Api>>, body: Body) -> Result<Response, Fai
     }
 }
 
-/// Answers with a line for each sample, as soon as it is taken: a pod whose objects are looked for long, or whose sample
-/// fails, holds up no other one.
+/// Answers with a line for each sample, as soon as it is taken: a pod whose objects are looked for
+/// long, or whose sample fails, holds up no other one.
 async fn sample_list(State(api): State<Arc<Api>>, body: Body) -> Result<Response, Failure> {
     let SampleListRequest { requests } = decode(body)?;
     let permits = permits(&api.samples, requests.len())?;
@@ -194,8 +197,8 @@ async fn commit(State(api): State<Arc<Api>>, body: Body) -> Result<Response, Fai
     }
 }
 
-/// Answers with a line for each commit whose outcome is known, as soon as it is. The commits of a caller that goes away are
-/// not begun any more.
+/// Answers with a line for each commit whose outcome is known, as soon as it is. The commits of a
+/// caller that goes away are not begun any more.
 async fn commit_list(State(api): State<Arc<Api>>, body: Body) -> Result<Response, Failure> {
     let CommitListRequest { requests } = decode(body)?;
     let permits = permits(&api.commits, requests.len())?;
@@ -221,7 +224,8 @@ fn permits(semaphore: &Arc<Semaphore>, requests: usize) -> Result<OwnedSemaphore
     semaphore.clone().try_acquire_many_owned(count).map_err(|_| Failure::TooMany)
 }
 
-/// Answers with a line for each request of a list, as soon as it has an answer. Each request holds a permit until then.
+/// Answers with a line for each request of a list, as soon as it has an answer. Each request holds
+/// a permit until then.
 fn lines<R, A, F>(
     requests: Vec<R>,
     mut permits: OwnedSemaphorePermit,

@@ -1,7 +1,7 @@
 //! Copies of Secrets and ConfigMaps of the management cluster, for delegates that name them.
 //!
-//! A copy is owned by its delegates, so the garbage collector of the member deletes it after the last of them. An object that is not a
-//! copy from the same management cluster is left as it is.
+//! A copy is owned by its delegates, so the garbage collector of the member deletes it after the
+//! last of them. An object that is not a copy from the same management cluster is left as it is.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -40,8 +40,8 @@ impl Owner<'_> {
     }
 }
 
-/// Creates the copies that the pod names, or makes the delegate one more owner of them. A failure is logged: the kubelet then waits for
-/// the object.
+/// Creates the copies that the pod names, or makes the delegate one more owner of them. A failure
+/// is logged: the kubelet then waits for the object.
 pub(super) async fn create(
     client: &ApiClient,
     kinds: &BTreeSet<CopyKind>,
@@ -157,7 +157,8 @@ fn object_of(copied: &Copied, origin: &str, owner: &Owner<'_>) -> Value {
     object
 }
 
-/// Returns the patch that makes a copy current and owned by the delegate; `None` if the object is not a copy from this management cluster.
+/// Returns the patch that makes a copy current and owned by the delegate; `None` if the object is
+/// not a copy from this management cluster.
 fn patch_of(known: &Value, copied: &Copied, origin: &str, owner: &Owner<'_>) -> Option<Value> {
     let metadata = &known["metadata"];
     if metadata["labels"][COPY_OF] != origin {

@@ -211,7 +211,8 @@ impl Role for AgentRole {
 
     fn event(&mut self, event: AgentEvent, now: Time, ports: &mut Ports<'_>) {
         match event {
-            // The caller has given up. A commit is not begun then either: it will be asked for, and sealed.
+            // The caller has given up. A commit is not begun then either: it will be asked for, and
+            // sealed.
             AgentEvent::Call(_, reply) if reply.is_closed() => {}
             AgentEvent::Call(request, reply) => {
                 self.next_call += 1;

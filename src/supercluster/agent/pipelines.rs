@@ -23,7 +23,8 @@ pub struct AgentPipelines {
     pub(super) checks: Vec<NamedCheck>,
     /// The kinds of objects that are copied from the management cluster with a delegate.
     pub(super) copies: BTreeSet<CopyKind>,
-    /// A KubeSchedulerConfiguration with the profile of both pipelines; `None` for the profile of `--config`.
+    /// A KubeSchedulerConfiguration with the profile of both pipelines; `None` for the profile of
+    /// `--config`.
     profile: Option<String>,
 }
 

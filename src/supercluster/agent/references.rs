@@ -1,6 +1,7 @@
 //! The objects that a pod names and that must exist in the member before a delegate is created.
 //!
-//! Only the metadata of objects is asked for. Claims are not looked at: the plugins of the profile name missing claims.
+//! Only the metadata of objects is asked for. Claims are not looked at: the plugins of the profile
+//! name missing claims.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,7 +20,8 @@ const KNOWN_FOR: Duration = Duration::from_secs(30);
 const MISSING_FOR: Duration = Duration::from_secs(2);
 /// Maximum number of objects that are known.
 const MAX_KNOWN: usize = 10_000;
-/// Longest time for the objects of one pod. An object that is not known then does not hold the pod up.
+/// Longest time for the objects of one pod. An object that is not known then does not hold the pod
+/// up.
 const TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The check, with what is known.
@@ -36,7 +38,8 @@ impl References {
         Self { client, copied, known: Arc::default() }
     }
 
-    /// Returns which objects that the pod names do not exist and are not to be copied; `None` if there is none, or it is not known.
+    /// Returns which objects that the pod names do not exist and are not to be copied; `None` if
+    /// there is none, or it is not known.
     pub(super) async fn missing(
         &self,
         namespace: &str,

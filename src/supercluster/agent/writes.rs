@@ -70,7 +70,8 @@ impl Writes {
         self.send(id, requests::delete(pod, uid, None), not_after);
     }
 
-    /// Stores when leases were renewed. An agent that does not lead any more may store it: the times are true.
+    /// Stores when leases were renewed. An agent that does not lead any more may store it: the
+    /// times are true.
     pub(super) fn keep_leases(&self, id: WriteId, renewed: BTreeMap<Arc<str>, Time>) {
         let own = self.clone();
         self.runtime.spawn(async move {
@@ -84,7 +85,8 @@ impl Writes {
         });
     }
 
-    /// Creates copies of objects that a pod names, owned by its delegate. It does not hold up the delegate: the kubelet waits for them.
+    /// Creates copies of objects that a pod names, owned by its delegate. It does not hold up the
+    /// delegate: the kubelet waits for them.
     pub(super) fn copy(&self, delegate: &Uid, request: Arc<CommitRequest>) {
         let (own, delegate) = (self.clone(), delegate.to_string());
         self.runtime.spawn(async move {
@@ -110,8 +112,8 @@ impl Writes {
         });
     }
 
-    /// Deletes or evicts the delegate of a pod, whether it is bound or has ended. A pod of that name which is not its
-    /// delegate is left alone.
+    /// Deletes or evicts the delegate of a pod, whether it is bound or has ended. A pod of that
+    /// name which is not its delegate is left alone.
     ///
     /// # Errors
     /// The API server refuses, or does not answer.

@@ -22,8 +22,8 @@ use super::clusters::Member;
 use crate::api_client::{APPLICATION_JSON, ApiClient, Credentials, JsonRequest, Lines};
 use crate::metrics::{MemberMetrics, RestClient};
 
-/// Time to wait for the answer to a commit, a seal or a deletion. The scheduler asks what became of a commit long
-/// before; its answer may still come.
+/// Time to wait for the answer to a commit, a seal or a deletion. The scheduler asks what became of
+/// a commit long before; its answer may still come.
 const TIMEOUT: Duration = Duration::from_secs(50);
 /// Time to wait for the answer to a question about nodes.
 const DIAGNOSIS_TIMEOUT: Duration = Duration::from_secs(5);
@@ -33,14 +33,16 @@ const RENEW_TIMEOUT: Duration = Duration::from_secs(5);
 const LIST_WAIT: Duration = Duration::from_secs(10);
 /// Time to wait for a list of delegates.
 const LIST_TIMEOUT: Duration = Duration::from_secs(20);
-/// Maximum number of bytes of an answer. The longest ones are pages of delegates with their statuses.
+/// Maximum number of bytes of an answer. The longest ones are pages of delegates with their
+/// statuses.
 const MAX_ANSWER: usize = 16 * 1024 * 1024;
 /// Maximum number of bytes of the requests of a list that has more than one.
 const MAX_BODY: usize = 1024 * 1024;
 /// Maximum number of bytes of an error that is shown.
 const MAX_SHOWN: usize = 300;
 
-/// The agents by index of their members. A member that has left keeps its agent, because commits may be under way.
+/// The agents by index of their members. A member that has left keeps its agent, because commits
+/// may be under way.
 #[derive(Clone, Default)]
 pub(super) struct Agents(Arc<RwLock<Vec<Place>>>);
 
@@ -150,8 +152,9 @@ impl AgentClient {
     ) -> anyhow::Result<Self> {
         let context = || format!("clusters: {}", member.name);
         let credentials = Credentials::of_files(member.files()).await.with_context(context)?;
-        // An agent that does not answer makes one member unavailable, and not this scheduler. A standby, or one that was
-        // restarted, answers 503; without a new connection it would be asked for ever.
+        // An agent that does not answer makes one member unavailable, and not this scheduler. A
+        // standby, or one that was restarted, answers 503; without a new connection it would be
+        // asked for ever.
         let client = ApiClient::of_replicas(&credentials, "supercluster", metrics);
         let client = client.with_context(context)?.with_max_response(MAX_ANSWER);
         Ok(Self { name: member.name.as_str().into(), client, sample_timeout })
@@ -183,8 +186,8 @@ impl AgentClient {
         }
     }
 
-    /// Sends several sample requests in as few messages as their size allows, and passes on the answer to each as soon as it
-    /// comes, with its place. An error means that there is no answer.
+    /// Sends several sample requests in as few messages as their size allows, and passes on the
+    /// answer to each as soon as it comes, with its place. An error means that there is no answer.
     pub(super) async fn samples(
         &self,
         requests: &[Arc<SampleRequest>],

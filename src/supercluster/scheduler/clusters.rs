@@ -36,7 +36,8 @@ pub struct ClustersFile {
     straggler_wait: Option<String>,
     commit_timeout: Option<String>,
     takeover_wait: Option<String>,
-    /// Time after which the pods of a lost cluster are placed anew, unless they say otherwise; `never` without it.
+    /// Time after which the pods of a lost cluster are placed anew, unless they say otherwise;
+    /// `never` without it.
     replace_after: Option<String>,
     decision_pipeline: Option<DecisionPipeline>,
     /// The Secrets and ConfigMaps that are copied to members.
@@ -73,7 +74,8 @@ pub(super) struct ProfileSource {
     pub(super) namespace: String,
     /// Selects some of them, in the notation of `kubectl -l`.
     label_selector: Option<String>,
-    /// How agents are reached that `clusters` does not name; `{name}` in a path stands for the name of the cluster.
+    /// How agents are reached that `clusters` does not name; `{name}` in a path stands for the name
+    /// of the cluster.
     pub(super) connection: Option<Connection>,
 }
 
@@ -154,7 +156,8 @@ pub(super) struct Member {
     pub(super) name: String,
     /// URL of the agent.
     server: String,
-    /// File with the authorities of its certificate, in PEM; without it, the authorities of the system.
+    /// File with the authorities of its certificate, in PEM; without it, the authorities of the
+    /// system.
     certificate_authority: Option<PathBuf>,
     /// The name in its certificate, if it is not the one in the URL.
     tls_server_name: Option<String>,

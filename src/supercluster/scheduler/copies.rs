@@ -1,7 +1,8 @@
 //! Secrets and ConfigMaps of the management cluster that may be copied to members.
 //!
-//! An object is read if a pod of its namespace names it, and copied if its owner has labelled it with [`COPY`]. So a pod never brings an
-//! object of another namespace to a member, and no object without the consent of whoever may write it.
+//! An object is read if a pod of its namespace names it, and copied if its owner has labelled it
+//! with [`COPY`]. So a pod never brings an object of another namespace to a member, and no object
+//! without the consent of whoever may write it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -145,7 +146,8 @@ impl Copies {
         object
     }
 
-    /// Reads an object; `None` if it does not exist or may not be copied. An error if the API server does not say so.
+    /// Reads an object; `None` if it does not exist or may not be copied. An error if the API
+    /// server does not say so.
     async fn read(&self, kind: CopyKind, path: &str) -> Result<Option<Copied>, String> {
         let response = self.client.get(path).await?;
         match response.status().as_u16() {

@@ -32,7 +32,8 @@ pub(super) fn explainer(
     })
 }
 
-/// Answers about a pod. With a node, `CLUSTER/NODE`, only its agent is asked, and only about that node.
+/// Answers about a pod. With a node, `CLUSTER/NODE`, only its agent is asked, and only about that
+/// node.
 async fn explain(
     pod: PodKey,
     node: Option<String>,

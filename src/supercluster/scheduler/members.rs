@@ -1,4 +1,5 @@
-//! The members while the scheduler runs: the list of ClusterProfiles is joined with the file, and what has changed is applied.
+//! The members while the scheduler runs: the list of ClusterProfiles is joined with the file, and
+//! what has changed is applied.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -56,8 +57,8 @@ impl MemberList {
         }
     }
 
-    /// Reads the first list of members, and returns them in the order of their indexes. With ClusterProfiles it waits for their list,
-    /// and returns where later lists come from.
+    /// Reads the first list of members, and returns them in the order of their indexes. With
+    /// ClusterProfiles it waits for their list, and returns where later lists come from.
     ///
     /// # Errors
     /// The credentials for an agent of the file cannot be read.

@@ -252,8 +252,8 @@ impl Mirror {
         self.originals.events.send(LoopEvent::Own(event));
     }
 
-    /// Seals the commits for a pod up to this one in a cluster, and deletes its delegate there. An error if it
-    /// still exists.
+    /// Seals the commits for a pod up to this one in a cluster, and deletes its delegate there. An
+    /// error if it still exists.
     async fn release(&self, member: usize, pod: &PodKey, key: &CommitKey) -> Result<(), String> {
         let (agent, _) = self.agents.get(member);
         let sealed = agent.seal(&SealRequest { key: key.clone() }).await?;

@@ -74,7 +74,8 @@ pub enum SchedulerEvent {
     Leased(WriteId, LeaseAnswer),
     /// The delegate of a pod that may be replaced is gone; UIDs of the pod and the delegate.
     DelegateGone(Uid, Arc<str>),
-    /// A deleted pod waits for its delegate in this cluster, which is gone when the lease was not renewed for this time.
+    /// A deleted pod waits for its delegate in this cluster, which is gone when the lease was not
+    /// renewed for this time.
     AwaitEnd(Arc<str>, Uid, Duration),
     /// A question about a pod, and where the answer goes.
     Explain(PodKey, oneshot::Sender<Explained>),
@@ -183,8 +184,8 @@ async fn run(
     run_role(setup, watches, start, observer, stop).await
 }
 
-/// Of the kinds of a scheduler only pods are watched, ended pods included: their delegates are deleted with
-/// them.
+/// Of the kinds of a scheduler only pods are watched, ended pods included: their delegates are
+/// deleted with them.
 fn watched(kind: WatchedKind, selector: Option<String>) -> Option<WatchedKind> {
     let is_pod = kind.resource == EventResource::Pod;
     is_pod.then_some(WatchedKind { field_selector: selector.map(Into::into), ..kind })
@@ -217,8 +218,8 @@ impl SchedulerRole {
         self.scheduler.pod_deleted(key, uid, now, ports);
     }
 
-    /// Deletes a delegate that was created for a pod that was deleted meanwhile. The finalizer of the pod keeps it
-    /// until the mirror has done so, unless somebody has removed the finalizer.
+    /// Deletes a delegate that was created for a pod that was deleted meanwhile. The finalizer of
+    /// the pod keeps it until the mirror has done so, unless somebody has removed the finalizer.
     fn abandon(&mut self, cluster: ClusterIx, committed: Committed) {
         let uid = Uid::from(&*committed.key.pod);
         let Some(pod) = self.departed.remove(&uid) else { return };

@@ -86,7 +86,8 @@ impl Originals {
         }
     }
 
-    /// Creates an event of a delegate on its original, unless it exists, or shows how often it has occurred.
+    /// Creates an event of a delegate on its original, unless it exists, or shows how often it has
+    /// occurred.
     pub(super) async fn write_event(
         &self,
         pod: &PodKey,

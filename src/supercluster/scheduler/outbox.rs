@@ -1,7 +1,7 @@
 //! The samples and commits that wait for the next message to their agent.
 //!
-//! A request costs its sender and its receiver more than what is in it. So requests for one agent that come up within
-//! [`PAUSE`] share a message. The first one after a pause is sent at once.
+//! A request costs its sender and its receiver more than what is in it. So requests for one agent
+//! that come up within [`PAUSE`] share a message. The first one after a pause is sent at once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! The list of members as ClusterProfiles of the management cluster (SIG-Multicluster).
 //!
-//! A profile has labels and properties for the decision pipeline. How its agent is reached stands in the file of `--clusters`: in the
-//! entry of the same name, or in the common settings for profiles with the annotation [`AGENT`].
+//! A profile has labels and properties for the decision pipeline. How its agent is reached stands
+//! in the file of `--clusters`: in the entry of the same name, or in the common settings for
+//! profiles with the annotation [`AGENT`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -155,7 +156,8 @@ fn connection(
     Ok(member)
 }
 
-/// Follows the ClusterProfiles of a namespace, and sends the list after each change. The first list is sent when the API server has answered.
+/// Follows the ClusterProfiles of a namespace, and sends the list after each change. The first list
+/// is sent when the API server has answered.
 pub(super) async fn follow(
     client: ApiClient,
     source: ProfileSource,
@@ -258,7 +260,8 @@ fn send(sender: &watch::Sender<Option<Profiles>>, profiles: &Profiles) {
     });
 }
 
-/// Reads a profile. The API server checks its shape; one that cannot be read is left out with a log line.
+/// Reads a profile. The API server checks its shape; one that cannot be read is left out with a log
+/// line.
 fn read(object: Value) -> Option<(String, Profile)> {
     match serde_json::from_value::<Profile>(object) {
         Ok(profile) => Some((profile.metadata.name.clone(), profile)),

@@ -12,8 +12,8 @@ impl Cluster {
         Api::namespaced(self.client.clone(), &self.name)
     }
 
-    /// Takes the permissions to review callers, and to read the authorities of the cluster, from the
-    /// scheduler.
+    /// Takes the permissions to review callers, and to read the authorities of the cluster, from
+    /// the scheduler.
     pub(in crate::e2e) async fn forbid_reviews(&self) {
         let mut rules = chart_rules();
         let reviews = ["tokenreviews", "subjectaccessreviews"];
@@ -32,7 +32,8 @@ impl Cluster {
         self.add_caller_with(account, paths, Vec::new()).await;
     }
 
-    /// Creates a service account that may read these paths, and has these permissions in the cluster.
+    /// Creates a service account that may read these paths, and has these permissions in the
+    /// cluster.
     pub(in crate::e2e) async fn add_caller_with(
         &self,
         account: &str,

@@ -101,8 +101,8 @@ impl Cluster {
         }
     }
 
-    /// Creates a DeviceTaintRule with this selector, which may lack the driver. Returns `false` if the API server
-    /// does not serve the kind.
+    /// Creates a DeviceTaintRule with this selector, which may lack the driver. Returns `false` if
+    /// the API server does not serve the kind.
     pub(in crate::e2e) async fn taint_devices(&self, name: &str, mut selector: Value) -> bool {
         selector["driver"] = json!(self.device_driver());
         let taint = json!({"key": "example.com/broken", "value": "yes", "effect": "NoSchedule"});

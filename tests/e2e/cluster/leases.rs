@@ -11,8 +11,9 @@ use super::{Cluster, create, named};
 use crate::e2e::wait::eventually;
 
 impl Cluster {
-    /// Takes the permissions for the Lease from the scheduler under test, and waits until the API server
-    /// applies that; it watches roles asynchronously. Returns their Role, which permits it again.
+    /// Takes the permissions for the Lease from the scheduler under test, and waits until the API
+    /// server applies that; it watches roles asynchronously. Returns their Role, which permits it
+    /// again.
     pub(in crate::e2e) async fn forbid_lease(&self) -> Role {
         let roles: Api<Role> = Api::namespaced(self.client.clone(), &self.name);
         let name = format!("{}-leader-election", self.name);

@@ -50,7 +50,8 @@ async fn assert_allocated_once(cluster: &Cluster) {
     }
 }
 
-/// Waits until every claim is reserved for a Pod that exists, and each bound Pod has `count` devices on its node.
+/// Waits until every claim is reserved for a Pod that exists, and each bound Pod has `count`
+/// devices on its node.
 async fn assert_reserved_rightly(cluster: &Cluster, count: usize) {
     eventually("every bound pod has its devices", async || {
         let pods = cluster.pods.list(&ListParams::default()).await.ok()?.items;
@@ -160,7 +161,8 @@ fn pod_gets_an_extended_resource_from_devices() {
     });
 }
 
-/// Binds as many Pods as there are devices while answers to these requests get lost, and deletes the Pods.
+/// Binds as many Pods as there are devices while answers to these requests get lost, and deletes
+/// the Pods.
 fn bind_despite(faults: &[&str], pod: impl Fn(&Cluster, &str) -> Pod) {
     bind_until(faults, pod, async |cluster, server| {
         cluster.bound_pods(PODS).await;
@@ -238,8 +240,9 @@ async fn assert_statuses_name_claims(cluster: &Cluster) {
     }
 }
 
-/// Waits until all Pods are bound. A Pod whose attempt failed after the creation of its claim deletes the claim at its
-/// next attempt. Like kube-scheduler it then waits for an event of the cluster.
+/// Waits until all Pods are bound. A Pod whose attempt failed after the creation of its claim
+/// deletes the claim at its next attempt. Like kube-scheduler it then waits for an event of the
+/// cluster.
 async fn bound_with_events(cluster: &Cluster, server: &Server) {
     cluster.bound_pods(1).await;
     misbehave(server, &[]);

@@ -18,7 +18,8 @@ fn named(names: &[&str]) -> Value {
     names.iter().map(|name| json!({"name": name})).collect()
 }
 
-/// Waits until `count` pods are bound and all others wait for devices, and returns the names of both.
+/// Waits until `count` pods are bound and all others wait for devices, and returns the names of
+/// both.
 async fn won_and_lost(cluster: &Cluster, count: usize, text: &str) -> [Vec<String>; 2] {
     cluster.bound_pods(count).await;
     let pods = cluster.pods.list(&ListParams::default()).await.unwrap().items;
@@ -129,8 +130,8 @@ fn claim_joins_a_device_of_the_node_and_one_of_all_nodes() {
     });
 }
 
-/// A device of two partitions that are attached to different nodes: as a whole it is for both, and all consume the same
-/// counters.
+/// A device of two partitions that are attached to different nodes: as a whole it is for both, and
+/// all consume the same counters.
 #[test]
 fn partitions_share_counters_across_nodes() {
     run(async |cluster| {

@@ -14,8 +14,8 @@ async fn start(cluster: &Cluster, follows_rules: bool) -> Daemon {
     daemon
 }
 
-/// Runs a test in a cluster with two devices on node `a`, and a rule that taints those that `selector` returns for the
-/// name of their pool.
+/// Runs a test in a cluster with two devices on node `a`, and a rule that taints those that
+/// `selector` returns for the name of their pool.
 fn run_tainted(selector: impl Fn(&str) -> Value, test: impl AsyncFnOnce(&Cluster)) {
     run(async |cluster| {
         cluster.permit(&chart_rules_with_device_taint_rules()).await;
@@ -78,7 +78,8 @@ fn rule_has_no_effect_without_its_gate() {
     );
 }
 
-/// kube-controller-manager evicts pods from devices with the effect `NoExecute`; a scheduler does not.
+/// kube-controller-manager evicts pods from devices with the effect `NoExecute`; a scheduler does
+/// not.
 #[test]
 fn pod_keeps_a_device_that_is_tainted_later() {
     run(async |cluster| {

@@ -121,7 +121,8 @@ fn agent_answers_callers_with_the_role_of_the_chart_and_no_others() {
         let (status, refusal) = caller.post("samples", unknown_strategy).await;
         assert_eq!((status, &refusal["code"]), (StatusCode::BAD_REQUEST, &json!("Malformed")));
 
-        // The agent does not read all of it, so that the connection may break before the answer is read.
+        // The agent does not read all of it, so that the connection may break before the answer is
+        // read.
         let (status, answer) = eventually("a long body is refused", async || {
             caller.try_send(Method::POST, "commits", " ".repeat(5 << 20)).await
         })

@@ -490,7 +490,8 @@ impl World {
         }
     }
 
-    /// Checks that each pod has one delegate, where its placement says, and that no node has more pods than CPUs.
+    /// Checks that each pod has one delegate, where its placement says, and that no node has more
+    /// pods than CPUs.
     async fn assert_bound_once_without_overcommit(&self) {
         let mut delegates = BTreeMap::new();
         for member in &self.members {

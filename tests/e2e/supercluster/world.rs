@@ -1,4 +1,5 @@
-//! A management cluster, member clusters with agents, and schedulers over them, as processes that speak HTTPS.
+//! A management cluster, member clusters with agents, and schedulers over them, as processes that
+//! speak HTTPS.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -120,7 +121,8 @@ impl ApiServer {
         own
     }
 
-    /// Creates a service account with the ClusterRole of the chart in this rendering, and returns its kubeconfig.
+    /// Creates a service account with the ClusterRole of the chart in this rendering, and returns
+    /// its kubeconfig.
     async fn install(&self, folder: &Path, name: &str, rendering: &str) -> PathBuf {
         let file = format!("tests/manifests/rendered/{rendering}.yaml");
         let roles: Vec<ClusterRole> = find_all(&file);

@@ -49,7 +49,8 @@ fn pod_waits_for_a_deleted_class() {
         create_pod_and_claim(cluster, "data", "local").await;
         cluster.has_condition("data", "didn't find available persistent volumes to bind").await;
         cluster.delete_class("local").await;
-        // The deletion of a class wakes no pod, and the watch of nodes may be ahead of that of classes.
+        // The deletion of a class wakes no pod, and the watch of nodes may be ahead of that of
+        // classes.
         eventually("the pod waits for the class", async || {
             cluster.add_node("b", 4).await;
             let message = cluster.rejected("data").await.message?;

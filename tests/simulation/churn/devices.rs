@@ -21,7 +21,8 @@ pub(crate) const CLASS: &str = "gpu";
 pub(crate) const EXTENDED_RESOURCE: &str = "example.com/gpu";
 /// Nodes with smaller numbers have devices.
 const NODES: usize = 6;
-/// The nodes from this number on share a pool, whose devices consume its counters. It is always published as a whole.
+/// The nodes from this number on share a pool, whose devices consume its counters. It is always
+/// published as a whole.
 const SHARING: std::ops::Range<usize> = 4..NODES;
 /// The pool that these nodes share.
 pub(crate) const SHARED_POOL: &str = "fabric";
@@ -113,7 +114,8 @@ impl Churn {
         }
     }
 
-    /// Returns a device of a node. Its attributes never change. Some devices have binding conditions or a taint.
+    /// Returns a device of a node. Its attributes never change. Some devices have binding
+    /// conditions or a taint.
     fn device(&mut self, node: usize, number: usize) -> Value {
         let attributes = attributes(node, number);
         let mut device = json!({"name": format!("gpu-{number}"), "attributes": attributes});
@@ -127,8 +129,8 @@ impl Churn {
         device
     }
 
-    /// Publishes the devices of a node, in place of those before, as a driver does after it started or a
-    /// device has failed.
+    /// Publishes the devices of a node, in place of those before, as a driver does after it started
+    /// or a device has failed.
     fn publish(&mut self, server: &mut Server, number: usize, now: Time) -> String {
         server.fired.push(Fault::SlicesReplaced);
         if SHARING.contains(&number) {
@@ -146,7 +148,8 @@ impl Churn {
     }
 }
 
-/// Returns a device of a pool that nodes share. It never changes, so that allocations never exceed the counters.
+/// Returns a device of a pool that nodes share. It never changes, so that allocations never exceed
+/// the counters.
 fn sharing_device(node: usize, number: usize) -> Value {
     let name = format!("n{node}-gpu-{number}");
     let counters = json!({LINKS.0: {"value": links(number).to_string()}, "power": {"value": "1"}});
@@ -191,7 +194,8 @@ pub(super) fn template(rng: &mut Rng) -> Value {
 pub(super) fn request_devices(rng: &mut Rng, pod: &mut Value) {
     let container = &mut pod["spec"]["containers"][0];
     let requests = &container["resources"]["requests"];
-    // As in kube-scheduler, a resource that NodeResourcesFit ignores fits nowhere beside one of devices.
+    // As in kube-scheduler, a resource that NodeResourcesFit ignores fits nowhere beside one of
+    // devices.
     if requests[extender::RESOURCE].is_null() && once_in(rng, 4) {
         for amounts in ["requests", "limits"] {
             container["resources"][amounts][EXTENDED_RESOURCE] = json!("1");

@@ -16,8 +16,8 @@ const REJECTIONS: [&str; 3] = ["NodeAffinity", "OutOfcpu", "UnexpectedAdmissionE
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
 impl Churn {
-    /// Places a pod on a node that we have just chosen for another one: a static pod, or one that another
-    /// scheduler binds.
+    /// Places a pod on a node that we have just chosen for another one: a static pod, or one that
+    /// another scheduler binds.
     pub(crate) fn take_room(&mut self, server: &mut Server, node: &str, now: Time) -> String {
         let cpu = one_of(&mut self.rng, ["100m", "1", "2"]);
         let container = json!({"name": "c", "image": "example.com/app:1",
@@ -60,8 +60,8 @@ impl Churn {
         format!("another scheduler binds {bound} of {} pods", pods.len())
     }
 
-    /// Lets the kubelet reject a pod that does not run yet. Its owner, if it is one of those that keep the
-    /// name, replaces it.
+    /// Lets the kubelet reject a pod that does not run yet. Its owner, if it is one of those that
+    /// keep the name, replaces it.
     pub(crate) fn reject_pod(&mut self, server: &mut Server, uid: &str, now: Time) -> String {
         let waits =
             |pod: &Value| pod["metadata"]["uid"] == uid && pod["status"]["startTime"].is_null();

@@ -275,7 +275,8 @@ impl Churn {
         pod
     }
 
-    /// Returns labels and spec of a pod. Where templates repeat, few pods are the only ones of theirs.
+    /// Returns labels and spec of a pod. Where templates repeat, few pods are the only ones of
+    /// theirs.
     fn template(&mut self) -> Value {
         let known = self.templates.len();
         if Some(known) == self.emphasis.templates && !once_in(&mut self.rng, 8) {

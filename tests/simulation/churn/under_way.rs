@@ -1,5 +1,5 @@
-//! Random actions on pods that the scheduler is working on: that wait in their binding cycle or for victims, or that
-//! share the answer of an attempt.
+//! Random actions on pods that the scheduler is working on: that wait in their binding cycle or for
+//! victims, or that share the answer of an attempt.
 
 use framework::Time;
 use sandbox::resources::{NODES, PODS};
@@ -22,7 +22,8 @@ const CROWDED: u32 = 4;
 const MOST_DISTURBED: usize = 4;
 
 impl Churn {
-    /// Creates equal pods that need much room and evict no others, so that the attempt of one decides for all.
+    /// Creates equal pods that need much room and evict no others, so that the attempt of one
+    /// decides for all.
     pub(super) fn create_crowd(&mut self, server: &mut Server, now: Time) -> String {
         let cpu = one_of(&mut self.rng, ["1", "2", "3"]);
         let container = json!({"name": "c", "image": "example.com/app:1",

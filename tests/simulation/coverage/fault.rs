@@ -3,8 +3,8 @@
 use super::named;
 
 named! {
-    /// A kind of fault. It fires each time it changes the fate of a request, a reply, a watch, a process or the
-    /// API server.
+    /// A kind of fault. It fires each time it changes the fate of a request, a reply, a watch, a
+    /// process or the API server.
     Fault {
         // Requests and replies.
         ConnectionRefused = "connection refused",

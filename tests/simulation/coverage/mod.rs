@@ -1,4 +1,5 @@
-//! How often each fault fired, how often each state was entered, and how often each pair of them met.
+//! How often each fault fired, how often each state was entered, and how often each pair of them
+//! met.
 
 mod fault;
 mod state;

@@ -8,7 +8,8 @@ use super::super::replica::{Reading, Replica};
 use super::named;
 
 named! {
-    /// A state of a process. A state of pods or watches holds while some pod or watch of the process is in it.
+    /// A state of a process. A state of pods or watches holds while some pod or watch of the
+    /// process is in it.
     State {
         // Pods.
         Active = "pod active",

@@ -100,8 +100,9 @@ impl Question<'_> {
 }
 
 impl Oracle<'_> {
-    /// Whether a pod that is nominated to the node has required anti-affinity to this one. Kubernetes looks at it as long
-    /// as a placed pod has some, too, on whatever node. The deletion of that node lets the pod in, and no event says so.
+    /// Whether a pod that is nominated to the node has required anti-affinity to this one.
+    /// Kubernetes looks at it as long as a placed pod has some, too, on whatever node. The deletion
+    /// of that node lets the pod in, and no event says so.
     pub(crate) fn is_opposed_by_nominated(&self, node: &str, pod: &Pod) -> bool {
         let namespace = &self.related.namespace_labels(&pod.key.namespace);
         let nominated = self.nominated.iter().filter(|(place, _)| **place == *node);

@@ -16,17 +16,19 @@ pub(crate) struct Candidate {
     pub(crate) node: Arc<str>,
     /// The pods to evict.
     pub(crate) victims: BTreeSet<Uid>,
-    /// The rank of the candidate, as Kubernetes defines it: the candidate of the lowest one is chosen.
+    /// The rank of the candidate, as Kubernetes defines it: the candidate of the lowest one is
+    /// chosen.
     pub(crate) rank: Rank,
 }
 
-/// Number of victims that a budget protects; the highest priority, the sum of the priorities and the number
-/// of victims; the start of the longest running of the most important ones, latest first.
+/// Number of victims that a budget protects; the highest priority, the sum of the priorities and
+/// the number of victims; the start of the longest running of the most important ones, latest
+/// first.
 type Rank = (usize, i32, i64, usize, Reverse<Time>);
 
 impl Oracle<'_> {
-    /// Returns the candidates. Returns `None` if the victims are not certain: pods of equal importance may be
-    /// spared in any order.
+    /// Returns the candidates. Returns `None` if the victims are not certain: pods of equal
+    /// importance may be spared in any order.
     pub(crate) fn candidates(
         &self,
         pod: &Pod,

@@ -245,8 +245,8 @@ impl Devices {
     }
 }
 
-/// Whether free devices satisfy all requests, by trying every choice. With `near` all of them have to be near to the
-/// same memory, which may be decided already.
+/// Whether free devices satisfy all requests, by trying every choice. With `near` all of them have
+/// to be near to the same memory, which may be decided already.
 fn can_serve(
     requests: &[Vec<(String, Request<'_>)>],
     devices: &[Device],

@@ -106,8 +106,8 @@ impl<'a> Oracle<'a> {
         Self { places, nominated, placed, related, gives_volumes: false, devices }
     }
 
-    /// Whether the answer for the pod is certain: none of its volumes and devices may be assumed by another
-    /// pod. The scheduler never places a pod that fits nowhere.
+    /// Whether the answer for the pod is certain: none of its volumes and devices may be assumed by
+    /// another pod. The scheduler never places a pod that fits nowhere.
     pub(crate) fn is_sure_of(&self, pod: &Pod) -> bool {
         let knows_volumes = !self.gives_volumes || !self.related.storage.has_unbound(pod);
         knows_volumes && (self.devices.is_some() || !needs_devices(pod))

@@ -27,8 +27,8 @@ const KINDS: [(EventResource, &Resource); 6] = [
     (EventResource::PodDisruptionBudget, PODDISRUPTIONBUDGETS),
 ];
 
-/// Objects that relate pods to each other, with labels, selectors and allowed disruptions; objects of storage
-/// and devices.
+/// Objects that relate pods to each other, with labels, selectors and allowed disruptions; objects
+/// of storage and devices.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Related {
     objects: BTreeMap<Key, Arc<Value>>,

@@ -1,4 +1,5 @@
-//! An API server of one kind with a history of changes and configurable quirks, for the part `reflector`.
+//! An API server of one kind with a history of changes and configurable quirks, for the part
+//! `reflector`.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -118,7 +119,8 @@ impl ApiServer {
         self.compacted = self.version();
     }
 
-    /// Restores a backup: the last changes are lost. Until the next list it knows no version that was seen before.
+    /// Restores a backup: the last changes are lost. Until the next list it knows no version that
+    /// was seen before.
     pub(super) fn restore(&mut self, lost: u64) {
         let version = self.version().saturating_sub(lost);
         self.history.truncate(version as usize);

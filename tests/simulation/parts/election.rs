@@ -1,8 +1,9 @@
-//! Electors that compete for a Lease in a naive store, each with a witness that knows the rules of `leaderelection` in
-//! client-go.
+//! Electors that compete for a Lease in a naive store, each with a witness that knows the rules of
+//! `leaderelection` in client-go.
 //!
-//! Requests and replies are delayed and lost, replicas are paused, stopped and started again, and their clocks differ in
-//! time and speed. Wall clocks are corrected. At no time may two replicas act, and in the end one does.
+//! Requests and replies are delayed and lost, replicas are paused, stopped and started again, and
+//! their clocks differ in time and speed. Wall clocks are corrected. At no time may two replicas
+//! act, and in the end one does.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,8 +21,8 @@ const REPLICAS: usize = 3;
 const BEGINNING: i64 = 1_790_000_000;
 /// Time with faults.
 const TROUBLE: Duration = Duration::from_secs(150);
-/// Time without faults after which a replica must lead: the Lease expires, and the next attempts of all
-/// replicas follow.
+/// Time without faults after which a replica must lead: the Lease expires, and the next attempts of
+/// all replicas follow.
 const RECOVERY: Duration = Duration::from_secs(40);
 /// Time for which the leader then stays.
 const REST: Duration = Duration::from_secs(60);
@@ -194,7 +195,8 @@ impl Witness {
         self.seen.as_ref().is_some_and(|(lease, _)| holder(lease) == self.identity)
     }
 
-    /// Whether the Lease has no holder, or one that had not renewed it in time when the attempt began.
+    /// Whether the Lease has no holder, or one that had not renewed it in time when the attempt
+    /// began.
     fn is_free(&self) -> bool {
         self.seen.as_ref().is_some_and(|(lease, _)| holder(lease).is_empty())
             || self.expires_at().is_some_and(|end| end <= self.attempt)
@@ -387,7 +389,8 @@ impl Witness {
         self.next = (next, next);
     }
 
-    /// An attempt has failed. A replica that waits tries again when the Lease expires, if that is earlier.
+    /// An attempt has failed. A replica that waits tries again when the Lease expires, if that is
+    /// earlier.
     fn fail(&mut self, is_problem: bool, now: Time) {
         self.has_problem = is_problem;
         if self.leads_since.is_some() {
@@ -702,7 +705,8 @@ impl World<'_> {
         }
     }
 
-    /// Someone who takes no part in the election writes a holder into the Lease, while the leader may be asked to end.
+    /// Someone who takes no part in the election writes a holder into the Lease, while the leader
+    /// may be asked to end.
     fn seize(&mut self) {
         self.touch();
         let (version, time) = (self.store.version, format!("{:.6}", self.now));
@@ -725,8 +729,9 @@ impl World<'_> {
         }
     }
 
-    /// Someone else changes fields of the Lease that the election does not know, or creates it: without a holder, or with one
-    /// whose duration is missing or makes no sense, so that it is over.
+    /// Someone else changes fields of the Lease that the election does not know, or creates it:
+    /// without a holder, or with one whose duration is missing or makes no sense, so that it is
+    /// over.
     fn touch(&mut self) {
         self.store.version += 1;
         let version = self.store.version.to_string();

@@ -1,8 +1,10 @@
-//! Extended resources that devices provide: DynamicResources alone, with pods whose containers request some.
+//! Extended resources that devices provide: DynamicResources alone, with pods whose containers
+//! request some.
 //!
-//! The model counts the devices of each driver that containers need, from the rules of Kubernetes, and those that are taken:
-//! the devices of claims that the watch shows, and those of attempts that it does not show yet. After an attempt has failed,
-//! a write may count for a while, and only the safe direction is compared: no device is given twice.
+//! The model counts the devices of each driver that containers need, from the rules of Kubernetes,
+//! and those that are taken: the devices of claims that the watch shows, and those of attempts that
+//! it does not show yet. After an attempt has failed, a write may count for a while, and only the
+//! safe direction is compared: no device is given twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -239,7 +241,8 @@ impl<'r> History<'r> {
         self.server.names(CLAIMS).filter(is_own).map(str::to_owned).collect()
     }
 
-    /// Returns the devices that are taken, according to the watch or to the server, with those of attempts.
+    /// Returns the devices that are taken, according to the watch or to the server, with those of
+    /// attempts.
     fn taken(&self, is_shown: bool) -> BTreeSet<String> {
         let names = self.server.names(CLAIMS);
         let claims = names.filter_map(|name| match is_shown {
@@ -314,7 +317,8 @@ impl<'r> History<'r> {
         self.compare(place).map(|_| ())
     }
 
-    /// Compares the verdicts about a pod that waits. Returns the state of its cycle, and what the plugin answers.
+    /// Compares the verdicts about a pod that waits. Returns the state of its cycle, and what the
+    /// plugin answers.
     fn compare(&self, place: usize) -> Result<Option<(CycleState, Vec<Status>)>, String> {
         let member = &self.members[place];
         if !matches!(member.stage, Stage::Pending) {
@@ -377,7 +381,8 @@ impl<'r> History<'r> {
         Ok(())
     }
 
-    /// Checks the devices that Reserve has chosen: as many for each request as the model says, all of them free.
+    /// Checks the devices that Reserve has chosen: as many for each request as the model says, all
+    /// of them free.
     fn is_rightly_reserved(
         &mut self,
         place: usize,
@@ -414,7 +419,8 @@ impl<'r> History<'r> {
         Ok(())
     }
 
-    /// Returns the requests and mappings of the claim of a pod on a node; none if it needs no claim.
+    /// Returns the requests and mappings of the claim of a pod on a node; none if it needs no
+    /// claim.
     fn expected_claim(&self, member: &Member, node: &'static str) -> (Vec<Request>, Vec<Mapping>) {
         match self.is_on {
             true => claim_for(&member.containers, &self.missing(member, node)),
@@ -422,7 +428,8 @@ impl<'r> History<'r> {
         }
     }
 
-    /// Runs PostFilter after an attempt in vain: a claim that an earlier attempt has left is deleted.
+    /// Runs PostFilter after an attempt in vain: a claim that an earlier attempt has left is
+    /// deleted.
     fn post_filter(&mut self, place: usize, found: &[Status], trace: &mut Vec<String>) -> Checked {
         let pod = self.members[place].pod.clone();
         let mut verdicts = Verdicts::with_len(self.cluster.table_len());
@@ -538,8 +545,8 @@ impl<'r> History<'r> {
                     Some((until, paused)) if until <= now && paused == write => {
                         attempt.requests.repeated();
                     }
-                    // A creation whose outcome the watch shows is not repeated, nor is the change of a claim that has
-                    // another version.
+                    // A creation whose outcome the watch shows is not repeated, nor is the change
+                    // of a claim that has another version.
                     Some((_, paused)) if paused == write => {
                         return Err(format!("{} repeats {write:?} early", pod.key));
                     }
@@ -684,7 +691,8 @@ impl<'r> History<'r> {
         Ok(())
     }
 
-    /// Notes that the watch shows the devices of a claim. They may be those of an earlier attempt of the pod.
+    /// Notes that the watch shows the devices of a claim. They may be those of an earlier attempt
+    /// of the pod.
     fn release_held(&mut self, pod: &str, claim: &str) {
         let owner = self.members.iter().find(|own| own.pod.uid.to_string() == pod);
         let is_current = owner.is_none_or(|own| match &own.stage {
@@ -805,8 +813,9 @@ fn requested(containers: &[Container]) -> BTreeSet<&'static str> {
     names.filter(|name| *name != "cpu").collect()
 }
 
-/// Returns the claim for these resources. A container that runs as long as the pod has a request of its own. An init
-/// container before it uses the same devices; the largest number that one of these lacks is one more request.
+/// Returns the claim for these resources. A container that runs as long as the pod has a request of
+/// its own. An init container before it uses the same devices; the largest number that one of these
+/// lacks is one more request.
 fn claim_for(
     containers: &[Container],
     resources: &BTreeSet<&'static str>,

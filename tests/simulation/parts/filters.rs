@@ -5,8 +5,9 @@ use framework::{Attempt, AttemptMut, CycleState, Handle, NodeBits, Plugin, Pod, 
 /// The nodes of clusters in which plugins are alone.
 pub(super) const NODES: [&str; 2] = ["a", "b"];
 
-/// Runs PreFilter and Filter for a pod. Returns the state of the cycle and the verdict on each node; an error is that
-/// of PreFilter, or says that the set form of Filter, or its explanation, differs from the one-node form.
+/// Runs PreFilter and Filter for a pod. Returns the state of the cycle and the verdict on each
+/// node; an error is that of PreFilter, or says that the set form of Filter, or its explanation,
+/// differs from the one-node form.
 pub(super) fn filter(
     plugin: &Plugin,
     pod: &Pod,

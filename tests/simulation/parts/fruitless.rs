@@ -1,4 +1,5 @@
-//! Preemptions that lead to no binding, alone: the pauses of pods and nodes, against a log of all that has happened.
+//! Preemptions that lead to no binding, alone: the pauses of pods and nodes, against a log of all
+//! that has happened.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -110,7 +111,8 @@ impl Model {
         (now < until).then_some((count, until))
     }
 
-    /// Returns the number of preemptions for a pod that is still pending, and the time of the last one.
+    /// Returns the number of preemptions for a pod that is still pending, and the time of the last
+    /// one.
     fn preemptions_of(&self, pod: usize) -> Option<(u32, Time)> {
         let mut own: Option<(u32, Time)> = None;
         for (at, event) in &self.log {
@@ -129,8 +131,8 @@ impl Model {
         own
     }
 
-    /// Returns the number of preemptions on a node that are known to be fruitless, the time of the last one, and their
-    /// highest priority.
+    /// Returns the number of preemptions on a node that are known to be fruitless, the time of the
+    /// last one, and their highest priority.
     fn preemptions_on(&self, node: &str) -> (u32, Time, i32) {
         let mut own = (0, Time::ZERO, i32::MIN);
         for (place, (at, event)) in self.log.iter().enumerate() {
@@ -169,7 +171,8 @@ impl Model {
         own
     }
 
-    /// Returns the node of the last preemption of a pod before a place in the log, unless it was called off.
+    /// Returns the node of the last preemption of a pod before a place in the log, unless it was
+    /// called off.
     fn last_node(&self, pod: usize, place: usize) -> Option<&'static str> {
         let mut last = None;
         for (_, event) in &self.log[..place] {

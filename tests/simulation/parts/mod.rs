@@ -1,24 +1,28 @@
 //! State machines alone, against naive models.
 //!
-//! A history of a part is short and takes a fraction of a millisecond. Thousands of them bring about situations that
-//! the whole world seldom does.
+//! A history of a part is short and takes a fraction of a millisecond. Thousands of them bring
+//! about situations that the whole world seldom does.
 //!
 //! - [`queue`]: the scheduling queue, against [`queue_model`].
 //! - [`world`]: what the scheduler knows, with its queue, against [`world_model`].
 //! - [`timers`]: the timers of plugins.
 //! - [`election`]: electors that compete for a Lease, each with a witness.
 //! - [`reflector`]: a reflector and an [`api_server`].
-//! - [`dispatcher`]: the API dispatcher, against a list of its calls; [`events`]: the event recorder, against a count of what
-//!   has occurred.
-//! - [`scheduler`]: engine, API dispatcher, event recorder and takeover of the client, against a server that keeps pods in a
-//!   map.
-//! - [`takeover`]: a standby that takes over from a leader whose binds are under way, with caches that lag.
-//! - [`binding`]: binding cycles of an engine with few pods, whose plugins and extenders do anything.
-//! - [`preemption`]: an engine with few pods, whose requests fail, are late or are lost; [`fruitless`]: preemptions that
-//!   lead to no binding.
-//! - [`volumes`], [`devices`]: VolumeBinding and DynamicResources; the allocator of devices is compared in its own crate.
+//! - [`dispatcher`]: the API dispatcher, against a list of its calls; [`events`]: the event
+//!   recorder, against a count of what has occurred.
+//! - [`scheduler`]: engine, API dispatcher, event recorder and takeover of the client, against a
+//!   server that keeps pods in a map.
+//! - [`takeover`]: a standby that takes over from a leader whose binds are under way, with caches
+//!   that lag.
+//! - [`binding`]: binding cycles of an engine with few pods, whose plugins and extenders do
+//!   anything.
+//! - [`preemption`]: an engine with few pods, whose requests fail, are late or are lost;
+//!   [`fruitless`]: preemptions that lead to no binding.
+//! - [`volumes`], [`devices`]: VolumeBinding and DynamicResources; the allocator of devices is
+//!   compared in its own crate.
 //! - [`extended`]: DynamicResources, with extended resources that devices provide.
-//! - [`plugins`], [`pods`], [`updates`], [`server`], [`filters`]: what several parts have in common.
+//! - [`plugins`], [`pods`], [`updates`], [`server`], [`filters`]: what several parts have in
+//!   common.
 
 mod api_server;
 mod binding;

@@ -1,4 +1,5 @@
-//! The plugins of the parts: they sort, gate, reject and answer events as labels of pods and nodes say.
+//! The plugins of the parts: they sort, gate, reject and answer events as labels of pods and nodes
+//! say.
 
 use std::sync::LazyLock;
 

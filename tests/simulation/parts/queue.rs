@@ -525,8 +525,8 @@ impl Pair<'_> {
         Ok(())
     }
 
-    /// Creates and rejects pods that are alike. Then some of them are tried, changed and rejected, mostly together with
-    /// their template.
+    /// Creates and rejects pods that are alike. Then some of them are tried, changed and rejected,
+    /// mostly together with their template.
     fn class(&mut self) -> Checked {
         self.crowd()?;
         for _ in 0..self.random.u32(4..12) {

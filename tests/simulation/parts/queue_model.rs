@@ -302,8 +302,8 @@ impl Model {
 
 /// Attempts and time.
 impl Model {
-    /// Takes in what a pop has returned: the first active pod, or else the first pod in backoff that may be popped
-    /// early. Returns the record of the popped pod.
+    /// Takes in what a pop has returned: the first active pod, or else the first pod in backoff
+    /// that may be popped early. Returns the record of the popped pod.
     ///
     /// # Errors
     /// Another pod is next.
@@ -375,8 +375,8 @@ impl Model {
         }
     }
 
-    /// Returns the pods of which one is popped next. Pods that the order does not distinguish may leave in any order if
-    /// they back off, or have come from backoff together.
+    /// Returns the pods of which one is popped next. Pods that the order does not distinguish may
+    /// leave in any order if they back off, or have come from backoff together.
     fn next(&self, now: Time) -> Vec<&Record> {
         let sort =
             |own: &Record| (-i64::from(own.queued.pod.priority()), own.queued.history.timestamp);
@@ -566,7 +566,8 @@ impl Model {
         }
     }
 
-    /// Returns the pod that has waited for longest and does not back off, or else the one whose backoff ends first.
+    /// Returns the pod that has waited for longest and does not back off, or else the one whose
+    /// backoff ends first.
     fn first_to_try<'a>(
         &self,
         pods: impl Iterator<Item = &'a Record>,

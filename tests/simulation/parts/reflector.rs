@@ -1,7 +1,8 @@
 //! A reflector against a naive model of its calls, and of the objects that its reports add up to.
 //!
-//! The model has the rules of client-go: when a list or a watch is repeated, from which version and after which
-//! pause; and those of Loadmaster: silent watches are opened again, and a relist reports its differences at its end.
+//! The model has the rules of client-go: when a list or a watch is repeated, from which version and
+//! after which pause; and those of Loadmaster: silent watches are opened again, and a relist
+//! reports its differences at its end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -85,8 +86,8 @@ struct Model {
     shown: BTreeMap<NamespacedName, (ObjectMeta, bool)>,
     /// The objects whose last version cannot be decoded, and whether the present list has them.
     undecodable: BTreeMap<NamespacedName, (ObjectMeta, bool)>,
-    /// The objects that the server has shown deleted, or in whose place it has shown another one. A backup may bring
-    /// them back.
+    /// The objects that the server has shown deleted, or in whose place it has shown another one. A
+    /// backup may bring them back.
     gone: BTreeSet<Uid>,
     /// The objects as of the last report.
     reported: BTreeMap<NamespacedName, ObjectMeta>,
@@ -271,7 +272,8 @@ impl Model {
         self.state = State::Calling(open);
     }
 
-    /// The server shows a version of an object. One that cannot be decoded replaces another object only.
+    /// The server shows a version of an object. One that cannot be decoded replaces another object
+    /// only.
     fn show(&mut self, meta: &ObjectMeta, is_decodable: bool) {
         self.has_reported = true;
         match is_decodable {
@@ -402,7 +404,8 @@ impl Model {
     }
 }
 
-/// Whether a watch has lasted for the time that was asked for, or the server ended it up to a second earlier.
+/// Whether a watch has lasted for the time that was asked for, or the server ended it up to a
+/// second earlier.
 fn lasted(open: &Open, now: Time) -> bool {
     let is_watch = !matches!(open.stage, Stage::Page(_));
     is_watch && now + Duration::from_secs(1) >= open.at + open.timeout
@@ -663,7 +666,8 @@ impl World<'_> {
         self.input(|id| Input::Failed(id, "the server restarts".into()))
     }
 
-    /// Carries out the outputs. They open the calls that the model expects, and report each change once.
+    /// Carries out the outputs. They open the calls that the model expects, and report each change
+    /// once.
     fn take_outputs(&mut self) -> Checked {
         let outputs: Vec<Output<()>> = self.reflector.take_outputs().collect();
         let before = self.call.as_ref().map(|call| call.id);

@@ -1,4 +1,5 @@
-//! The objects of an API server, one version after the other, and which version of each a watch has shown.
+//! The objects of an API server, one version after the other, and which version of each a watch has
+//! shown.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +37,8 @@ impl Server {
         all.get(shown.checked_sub(1)?)?.as_ref()
     }
 
-    /// Returns the version of an object that came after this one; `None` also if the object was deleted then.
+    /// Returns the version of an object that came after this one; `None` also if the object was
+    /// deleted then.
     pub(super) fn after(&self, resource: &str, name: &str, version: &str) -> Option<&Value> {
         let all = &self.objects.get(&key(resource, name))?.all;
         let is_it = |own: &Option<Value>| {
@@ -79,8 +81,8 @@ impl Server {
         }
     }
 
-    /// Lets the watch show the next version of an object. Returns the version before and the new one; `None` if the watch
-    /// has caught up.
+    /// Lets the watch show the next version of an object. Returns the version before and the new
+    /// one; `None` if the watch has caught up.
     pub(super) fn show_next(
         &mut self,
         resource: &str,
@@ -163,7 +165,8 @@ fn key(resource: &str, name: &str) -> Name {
     (resource.to_owned(), name.to_owned())
 }
 
-/// Applies the strategic merge patches of DynamicResources: finalizers are added or removed, users of a claim removed.
+/// Applies the strategic merge patches of DynamicResources: finalizers are added or removed, users
+/// of a claim removed.
 fn strategic_merge_patch(object: &mut Value, patch: &Value) {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let removed = list(&patch["metadata"]["$deleteFromPrimitiveList/finalizers"]);

@@ -1,9 +1,11 @@
-//! A standby that takes over from a leader that is killed or gives up the Lease, with caches that lag.
+//! A standby that takes over from a leader that is killed or gives up the Lease, with caches that
+//! lag.
 //!
-//! The leader before is a list of binds that are under way. The watch of the standby is late or falls silent, lists take
-//! long or hang, and its patches are carried out late, refused or lost. The rules are about the first decisions of the
-//! new leader: what it knows then, and which binds may still be carried out; and that they come in time. A bounded
-//! takeover chooses few pods to fence first. The rules choose them, too, and allow late binds of all others.
+//! The leader before is a list of binds that are under way. The watch of the standby is late or
+//! falls silent, lists take long or hang, and its patches are carried out late, refused or lost.
+//! The rules are about the first decisions of the new leader: what it knows then, and which binds
+//! may still be carried out; and that they come in time. A bounded takeover chooses few pods to
+//! fence first. The rules choose them, too, and allow late binds of all others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -29,7 +31,8 @@ use super::scheduler::server::{Server, Stored, Watched};
 
 /// Number of steps of a history.
 const STEPS: usize = 40;
-/// Time after which a leader does not wait for patches any more that stop binds, in a strict takeover.
+/// Time after which a leader does not wait for patches any more that stop binds, in a strict
+/// takeover.
 const FENCES_END: Duration = Duration::from_mins(1);
 /// The same in a bounded takeover, from the choice of the pods on.
 const BOUNDED_FENCES_END: Duration = Duration::from_millis(750);
@@ -353,8 +356,8 @@ impl History {
         Ok(())
     }
 
-    /// Returns the pods that the leader before was most likely binding, as far as the standby knows: the first ones by
-    /// name and by version in turn, first those that were never tried.
+    /// Returns the pods that the leader before was most likely binding, as far as the standby
+    /// knows: the first ones by name and by version in turn, first those that were never tried.
     fn likeliest(&self, count: usize) -> BTreeSet<String> {
         let is_old = |version: u64| self.own_write == 0 || version < self.own_write;
         let pods = self.scheduler.engine().pending().filter(|pod| is_old(pod.resource_version));
@@ -456,7 +459,8 @@ impl History {
         }
     }
 
-    /// The standby tries a pod. It knows what has happened before it began to lead, and no earlier bind can be carried out.
+    /// The standby tries a pod. It knows what has happened before it began to lead, and no earlier
+    /// bind can be carried out.
     fn schedule(&mut self, trace: &mut Vec<String>) -> Checked {
         self.broken.take().map_or(Ok(()), Err)?;
         let ports = &mut Ports { extenders: &mut (), probe: &mut () };
@@ -627,7 +631,8 @@ impl History {
         Err("the process does not end".to_owned())
     }
 
-    /// No request for the Lease is answered any more, and requests wait to be taken. None of them is sent afterwards.
+    /// No request for the Lease is answered any more, and requests wait to be taken. None of them
+    /// is sent afterwards.
     fn lose(&mut self, trace: &mut Vec<String>) -> Checked {
         trace.push(format!("{:?}: the process is cut off from the Lease", self.now));
         self.is_cut_off = true;
@@ -645,7 +650,8 @@ impl History {
         rule(has_lost == self.took_over.is_some(), || format!("has lost the Lease: {has_lost}"))
     }
 
-    /// Requests succeed. The watch may be silent, and lists of other kinds than pods may hang for ever.
+    /// Requests succeed. The watch may be silent, and lists of other kinds than pods may hang for
+    /// ever.
     fn rest(&mut self, random: &mut Rng, trace: &mut Vec<String>) -> Checked {
         trace.push(format!("{:?}: rest", self.now));
         self.is_silent = random.u8(..3) == 0;

@@ -2,7 +2,8 @@
 
 use framework::{ActionType, Node, Pod, Resources};
 
-/// Returns what an update of a pod changed (`podSchedulingPropertiesChange`), or Update if none of these.
+/// Returns what an update of a pod changed (`podSchedulingPropertiesChange`), or Update if none of
+/// these.
 pub(super) fn of_pod(old: &Pod, new: &Pod) -> Vec<ActionType> {
     let mut events = Vec::new();
     if old.labels != new.labels {
@@ -35,7 +36,8 @@ fn requests_less(old: &Resources, new: &Resources) -> bool {
         || old.scalars.iter().any(|(name, amount)| scalar(name).is_none_or(|now| now < *amount))
 }
 
-/// Returns what an update of a node changed (`nodeSchedulingPropertiesChange`), in the order of the events.
+/// Returns what an update of a node changed (`nodeSchedulingPropertiesChange`), in the order of the
+/// events.
 pub(super) fn of_node(old: &Node, new: &Node) -> Vec<ActionType> {
     let mut events = Vec::new();
     let mut changed = |is_changed: bool, event| events.extend(is_changed.then_some(event));

@@ -1,8 +1,9 @@
-//! VolumeBinding alone: pods that share claims, writes that are refused, lost or late, controllers that bind, provision or
-//! give up, and a watch that lags.
+//! VolumeBinding alone: pods that share claims, writes that are refused, lost or late, controllers
+//! that bind, provision or give up, and a watch that lags.
 //!
-//! The model keeps a list of the changes that are assumed, and finds volumes by trying all of them. After each step it is
-//! compared with the verdicts of Filter, and each write with the changes of its attempt.
+//! The model keeps a list of the changes that are assumed, and finds volumes by trying all of them.
+//! After each step it is compared with the verdicts of Filter, and each write with the changes of
+//! its attempt.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -406,8 +407,8 @@ impl<'r> History<'r> {
         is_immediate.then(|| "pod has unbound immediate PersistentVolumeClaims".to_owned())
     }
 
-    /// Returns the changes that give a node the volumes of a pod, or why it cannot have them; a problem of the pod is
-    /// no reason.
+    /// Returns the changes that give a node the volumes of a pod, or why it cannot have them; a
+    /// problem of the pod is no reason.
     fn find(&self, claims: &[&str], node: &str) -> Option<Found> {
         if self.problem(claims).is_some() {
             return None;
@@ -487,8 +488,8 @@ impl<'r> History<'r> {
         suitable.min_by_key(|volume| size_of(&volume["spec"]["capacity"])).copied()
     }
 
-    /// Returns the score of a node that gets these changes: the mean utilization of its storage classes. What is to be
-    /// provisioned counts only if nothing else does and the room is known.
+    /// Returns the score of a node that gets these changes: the mean utilization of its storage
+    /// classes. What is to be provisioned counts only if nothing else does and the room is known.
     fn score(&self, changes: &[Planned], node: &str) -> i64 {
         let mut classes = BTreeMap::<String, (u64, u64)>::new();
         let claim_of = |name: &str| self.latest(CLAIMS, name).unwrap_or(&Value::Null);
@@ -696,7 +697,8 @@ impl<'r> History<'r> {
         Ok(())
     }
 
-    /// Assumes that a volume is reserved for a claim, or that the volume of a claim is provisioned for a node.
+    /// Assumes that a volume is reserved for a claim, or that the volume of a claim is provisioned
+    /// for a node.
     fn assume(&mut self, pod: &Uid, resource: &'static str, name: &str, target: &str) {
         let Some(latest) = self.latest(resource, name) else { return };
         let mut object = latest.clone();
@@ -877,7 +879,8 @@ impl<'r> History<'r> {
         self.fail(place, &status.message(), trace)
     }
 
-    /// Whether the controller has bound a claim of a pod to a volume elsewhere, because another pod has the claim, too.
+    /// Whether the controller has bound a claim of a pod to a volume elsewhere, because another pod
+    /// has the claim, too.
     fn has_volumes_elsewhere(&self, place: usize) -> bool {
         let Member { claims, stage, .. } = &self.members[place];
         let Stage::Binding(attempt) = stage else { return false };
@@ -1078,8 +1081,8 @@ impl<'r> History<'r> {
         Ok(())
     }
 
-    /// Deletes a volume of no claim, of one that is gone, or of one that no pod being bound or on a node uses, or creates
-    /// one.
+    /// Deletes a volume of no claim, of one that is gone, or of one that no pod being bound or on a
+    /// node uses, or creates one.
     fn replace_volume(&mut self, trace: &mut Vec<String>) -> Checked {
         let names: Vec<String> = self.server.names(VOLUMES).map(Into::into).collect();
         let Some(name) = self.random.choice(&names).cloned() else { return Ok(()) };
@@ -1175,7 +1178,8 @@ impl<'r> History<'r> {
         Ok(())
     }
 
-    /// Lets every request have its answer, the controllers bind and the watch catch up: no pod goes on waiting.
+    /// Lets every request have its answer, the controllers bind and the watch catch up: no pod goes
+    /// on waiting.
     fn calm_down(&mut self, trace: &mut Vec<String>) -> Checked {
         trace.push("all calms down".to_owned());
         for _ in 0..20 {

@@ -1,4 +1,5 @@
-//! What the scheduler knows against a naive model: changes come, attempts end in every way, and time passes.
+//! What the scheduler knows against a naive model: changes come, attempts end in every way, and
+//! time passes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

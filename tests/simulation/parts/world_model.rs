@@ -1,6 +1,8 @@
-//! A naive model of what the scheduler knows: nodes, placed and pending pods, nominations and waits, in lists.
+//! A naive model of what the scheduler knows: nodes, placed and pending pods, nominations and
+//! waits, in lists.
 //!
-//! It has the rules of `eventhandlers.go`, `cache.go`, `nominator.go` and `waiting_pods_map.go` in kube-scheduler.
+//! It has the rules of `eventhandlers.go`, `cache.go`, `nominator.go` and `waiting_pods_map.go` in
+//! kube-scheduler.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -35,8 +37,8 @@ struct Nomination {
     node: Arc<str>,
 }
 
-/// Names of nodes that were requested to be written as the nomination of a pod, since the watch last showed one of
-/// them, or the one that was there before.
+/// Names of nodes that were requested to be written as the nomination of a pod, since the watch
+/// last showed one of them, or the one that was there before.
 #[derive(Debug)]
 struct Writes {
     shown: String,
@@ -161,7 +163,8 @@ impl Model {
         self.changes.objects.insert(name.clone());
     }
 
-    /// The nominations of waiting pods to a node that is gone end. An attempt or a bind decides about its own.
+    /// The nominations of waiting pods to a node that is gone end. An attempt or a bind decides
+    /// about its own.
     fn clear_nominations_to(&mut self, node: &str) {
         let nominated = self.nominations.iter().filter(|own| *own.node == *node);
         let pods: Vec<Arc<Pod>> = nominated.map(|own| own.pod.clone()).collect();
@@ -280,7 +283,8 @@ impl Model {
         vec![format!("{} is bound to {node}", pod.uid)]
     }
 
-    /// Notes what the change log has: pods that came, went or have changed as far as plugins see it.
+    /// Notes what the change log has: pods that came, went or have changed as far as plugins see
+    /// it.
     fn log_placed(&mut self, before: Option<&Placed>, pod: &Arc<Pod>, node: &Arc<str>) {
         let Some(before) = before else {
             self.changes.pods.insert(node.clone());
@@ -519,7 +523,8 @@ impl Model {
         }
     }
 
-    /// Nominates a pod to the given node, or else to the one that its status names after all writes.
+    /// Nominates a pod to the given node, or else to the one that its status names after all
+    /// writes.
     fn nominate(&mut self, pod: &Arc<Pod>, info: &NominatingInfo) {
         self.clear_nomination(&pod.uid);
         let node = match info {
@@ -593,8 +598,8 @@ impl Model {
         }
     }
 
-    /// A queued pod has a new version. A nomination that is not written yet stays if the status names no node. All
-    /// stays while writes are not shown.
+    /// A queued pod has a new version. A nomination that is not written yet stays if the status
+    /// names no node. All stays while writes are not shown.
     fn update_nomination(&mut self, old: &Pod, new: &Arc<Pod>) {
         let own = self.nominations.iter().find(|own| own.pod.uid == old.uid);
         let own = own.map(|own| own.node.clone());

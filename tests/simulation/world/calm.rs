@@ -16,11 +16,13 @@ const SETTLED: Duration = Duration::from_secs(400);
 /// Time for a rush of pods: pods may take a minute to end, but no pod may need the maximum time
 /// without an event.
 const PROMPTLY: Duration = Duration::from_secs(200);
-/// Maximum time from the end of a process that is asked to end until another one decides: five seconds until it
-/// is started again, or until a standby tries to take the Lease, and the time to fill or check the caches.
+/// Maximum time from the end of a process that is asked to end until another one decides: five
+/// seconds until it is started again, or until a standby tries to take the Lease, and the time to
+/// fill or check the caches.
 const HANDED_OVER: Duration = Duration::from_secs(10);
-/// Maximum time from the end of a process that is killed until another one decides: a standby sees the last renewal of
-/// the Lease up to 5 seconds late, takes it 15 seconds later, and then stops the binds of the last one.
+/// Maximum time from the end of a process that is killed until another one decides: a standby sees
+/// the last renewal of the Lease up to 5 seconds late, takes it 15 seconds later, and then stops
+/// the binds of the last one.
 const TAKEN_OVER: Duration = Duration::from_secs(32);
 /// Time in which only the driver of devices has faults.
 const WITH_DRIVER: Duration = Duration::from_mins(4);
@@ -97,7 +99,8 @@ impl World {
         Ok(())
     }
 
-    /// Asks the process that decides to end, and checks that another one decides soon. Nothing else is wrong.
+    /// Asks the process that decides to end, and checks that another one decides soon. Nothing else
+    /// is wrong.
     fn hand_over(&mut self) -> Result<(), Violation> {
         let Some(seat) = self.deciding() else { return Ok(()) };
         self.terminate(seat);
@@ -108,7 +111,8 @@ impl World {
         }
     }
 
-    /// Kills the process that decides, and checks that another one decides as soon as the Lease has expired.
+    /// Kills the process that decides, and checks that another one decides as soon as the Lease has
+    /// expired.
     fn crash(&mut self) -> Result<(), Violation> {
         let Some(seat) = self.deciding() else { return Ok(()) };
         self.kill(seat);

@@ -11,7 +11,8 @@ use super::{Event, World};
 
 /// Maximum time for which an API server is down, in milliseconds.
 const LONGEST_DOWNTIME: u64 = 15_000;
-/// Maximum time for which a process is cut off, in milliseconds: longer than another one takes to take over.
+/// Maximum time for which a process is cut off, in milliseconds: longer than another one takes to
+/// take over.
 const LONGEST_CUT: u64 = 60_000;
 /// In one of so many seeds an API server has no streaming lists.
 const WITHOUT_STREAMING_LISTS: u64 = 6;
@@ -25,8 +26,8 @@ const SLOWEST_LIST: u64 = 6_000;
 pub(super) type Freshness = (u64, framework::Time);
 
 impl World {
-    /// Returns the API server that the next request or call of a process goes to; `None` if the connection is
-    /// refused. The load balancer may choose another server for each connection.
+    /// Returns the API server that the next request or call of a process goes to; `None` if the
+    /// connection is refused. The load balancer may choose another server for each connection.
     pub(super) fn connect(&mut self, seat: usize) -> Option<usize> {
         let others = self.server.api_servers.len();
         let seat = self.seats.at(seat);
@@ -45,7 +46,8 @@ impl World {
             .then_some(seat.api_server)
     }
 
-    /// Cuts the process in a seat off from all API servers for a while. Its watches fall silent. The others go on.
+    /// Cuts the process in a seat off from all API servers for a while. Its watches fall silent.
+    /// The others go on.
     pub(super) fn cut_off(&mut self) {
         let number = self.rng.usize(..self.seats.len());
         let length = Duration::from_millis(self.rng.u64(..LONGEST_CUT));
@@ -67,8 +69,8 @@ impl World {
         refuses.then(|| if self.rng.bool() { 429 } else { 503 })
     }
 
-    /// Returns what becomes of a call that cannot be served now: the time at which it is tried again, or the
-    /// inputs for its failure.
+    /// Returns what becomes of a call that cannot be served now: the time at which it is tried
+    /// again, or the inputs for its failure.
     pub(super) fn not_served(
         &mut self,
         server: usize,

@@ -81,8 +81,8 @@ impl Seat {
         self.beside.clear();
     }
 
-    /// Corrects the wall clock of the machine. The clock of the process goes on, and what it writes has the
-    /// corrected time.
+    /// Corrects the wall clock of the machine. The clock of the process goes on, and what it writes
+    /// has the corrected time.
     pub(super) fn correct_clock(&mut self, rng: &mut Rng) {
         self.clock.correct(rng);
         if let Some(replica) = &mut self.replica {
@@ -144,7 +144,8 @@ impl Seat {
         self.replica.is_some() && self.exits_by.is_some_and(|end| end <= now)
     }
 
-    /// Stops the process for a while, as SIGSTOP and SIGCONT do. Does nothing if it is stopped already.
+    /// Stops the process for a while, as SIGSTOP and SIGCONT do. Does nothing if it is stopped
+    /// already.
     pub(super) fn pause(&mut self, until: Time) {
         if self.replica.is_some() {
             self.stopped_until.get_or_insert(until);

@@ -31,7 +31,8 @@ use super::{Event, Refused, World};
 const REJECTED: u32 = 33;
 /// Maximum time until it is, in milliseconds.
 const LATEST_REJECTION: u64 = 250;
-/// Maximum time after which a write that allocates devices arrives: the scheduler reckons with it for two minutes.
+/// Maximum time after which a write that allocates devices arrives: the scheduler reckons with it
+/// for two minutes.
 const LATEST_ALLOCATION: Duration = Duration::from_secs(90);
 /// Maximum time after which the patch arrives that stops a bind of unknown outcome.
 const LATEST_FENCE: Duration = Duration::from_secs(20);
@@ -199,8 +200,8 @@ impl World {
         self.at(delay, Event::Inputs { life, informer, inputs: vec![input] });
     }
 
-    /// Sends the waiting events of the open watch of an informer, in two parts, because events may arrive
-    /// separately.
+    /// Sends the waiting events of the open watch of an informer, in two parts, because events may
+    /// arrive separately.
     pub(super) fn deliver(&mut self, replica: &mut Replica, informer: usize) {
         let life = replica.life;
         let Informer { path, stream, .. } = &mut replica.informers[informer];
@@ -363,8 +364,9 @@ impl World {
         Ok(())
     }
 
-    /// Decides whether a process is killed or stopped with this bind. While faults last, binds may fail every second for
-    /// an hour, and processes that live for seconds could not be expected to make progress.
+    /// Decides whether a process is killed or stopped with this bind. While faults last, binds may
+    /// fail every second for an hour, and processes that live for seconds could not be expected to
+    /// make progress.
     fn ends_while_binding(&mut self) -> bool {
         let ends = !self.is_calm
             && self.happens(Theme::Ends, ENDS_WHILE_BINDING)
@@ -401,8 +403,8 @@ impl World {
         }
     }
 
-    /// Returns the fate of a call to bind. Extenders lose and delay calls more often than API servers, and no proxy
-    /// replaces their answers.
+    /// Returns the fate of a call to bind. Extenders lose and delay calls more often than API
+    /// servers, and no proxy replaces their answers.
     fn fate_at_extender(&mut self, life: u32, fate: Fate) -> Fate {
         let late = |rng: &mut Rng| Fate::Lingers(extender::LATEST_BIND.mul_f64(rng.f64()));
         let fate = match (self.troubles.of_extender(), fate) {
@@ -426,8 +428,8 @@ impl World {
         fate
     }
 
-    /// Returns the fate of a write that allocates devices. More of these writes are late or without an answer, because
-    /// devices are scarce.
+    /// Returns the fate of a write that allocates devices. More of these writes are late or without
+    /// an answer, because devices are scarce.
     fn fate_of_allocation(&mut self, life: u32) -> Fate {
         let fate = match self.rng.u32(..12) {
             0 => Fate::AnswerLost,
@@ -456,8 +458,9 @@ impl World {
         self.seats.iter().all(|seat| seat.life != life || seat.replica.is_none())
     }
 
-    /// Notes a late bind of a process that was killed. Another one that has decided since may have given its room away,
-    /// unless its takeover is strict, and so may one that decides before it knows of the bind.
+    /// Notes a late bind of a process that was killed. Another one that has decided since may have
+    /// given its room away, unless its takeover is strict, and so may one that decides before it
+    /// knows of the bind.
     fn note_late(&mut self, life: u32, bound: &Bound) {
         if self.is_strict() || !self.is_killed(life) {
             return;
@@ -468,8 +471,9 @@ impl World {
         }
     }
 
-    /// Checks a bind of a process that was killed, and that was carried out: no process decides that has not patched the
-    /// pod, which would have stopped the bind, or as many others as a bounded takeover patches.
+    /// Checks a bind of a process that was killed, and that was carried out: no process decides
+    /// that has not patched the pod, which would have stopped the bind, or as many others as a
+    /// bounded takeover patches.
     fn is_early_enough(&self, life: u32, bound: &Bound) -> rules::Checked {
         let (is_strict, is_killed) = (self.is_strict(), self.is_killed(life));
         let mut others = self.seats.iter().filter(|_| is_killed);
@@ -673,8 +677,8 @@ fn theme_of(source: RequestSource, request: &Request) -> Theme {
     }
 }
 
-/// Returns the reply of a server that has no answer from its store in time. The server reports every error of its
-/// store as a conflict of a binding.
+/// Returns the reply of a server that has no answer from its store in time. The server reports
+/// every error of its store as a conflict of a binding.
 fn storage_timeout(request: &Request) -> Reply {
     if request.destination != Destination::ApiServer || !request.path.ends_with("/binding") {
         return answered(500, STORAGE_TIMEOUT.to_vec());
@@ -693,7 +697,8 @@ pub(super) fn answer_to(request: &Request, status: u16, body: Vec<u8>) -> Reply 
     })
 }
 
-/// A server that throttles asks for a longer pause than the default, and not always for the same one.
+/// A server that throttles asks for a longer pause than the default, and not always for the same
+/// one.
 fn answered(status: u16, body: Vec<u8>) -> Reply {
     let length = Duration::from_secs(2 + body.len() as u64 % 3);
     let retry_after = (status == 429).then_some(length);

@@ -132,8 +132,8 @@ macro_rules! rule {
     };
 }
 
-/// Compiles one of the patterns below. The empty pattern in place of a wrong one never occurs, as the tests
-/// show.
+/// Compiles one of the patterns below. The empty pattern in place of a wrong one never occurs, as
+/// the tests show.
 fn pattern(text: &str) -> Regex {
     Regex::new(text).unwrap_or_else(|_| unreachable!("{text}"))
 }

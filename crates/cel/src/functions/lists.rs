@@ -1,5 +1,5 @@
-//! Lists: the library of Kubernetes, the extension of lists in version 3, sets, and `includes` of device
-//! selectors.
+//! Lists: the library of Kubernetes, the extension of lists in version 3, sets, and `includes` of
+//! device selectors.
 
 use std::cmp::Ordering;
 

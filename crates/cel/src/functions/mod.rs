@@ -21,7 +21,8 @@ pub(crate) mod url;
 /// The functions of a library: name, implementation, and overloads.
 type Library = [(&'static str, Implementation, &'static [&'static str])];
 
-/// All functions. Libraries that add overloads to a function of another one share its implementation.
+/// All functions. Libraries that add overloads to a function of another one share its
+/// implementation.
 pub(crate) const LIBRARIES: &[&Library] = &[
     operators::LIBRARY,
     conversions::LIBRARY,

@@ -9,7 +9,8 @@ const DEFAULT_PRECISION: usize = 6;
 /// Largest precision.
 const MOST_DIGITS: usize = 1000;
 
-/// Replaces the clauses of a text (`%s`, `%d`, `%.2f`, `%e`, `%b`, `%x`, `%X`, `%o`) with the arguments.
+/// Replaces the clauses of a text (`%s`, `%d`, `%.2f`, `%e`, `%b`, `%x`, `%X`, `%o`) with the
+/// arguments.
 pub(crate) fn format<'a>(meter: &mut Meter, args: &[Value<'a>]) -> Outcome<'a> {
     let [Value::String(template), Value::List(values)] = args else {
         return no_overload("format", args);

@@ -10,7 +10,8 @@ use crate::value::{Duration, Fault, Outcome, Value};
 
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
-/// The parts of times, in UTC, in a zone such as `Europe/Berlin`, or with an offset such as `+01:00`.
+/// The parts of times, in UTC, in a zone such as `Europe/Berlin`, or with an offset such as
+/// `+01:00`.
 pub(crate) const LIBRARY: &Library = &[
     (
         "getFullYear",
@@ -120,8 +121,8 @@ fn civil(at: &Timestamp, zone: Option<&str>) -> Result<DateTime, Fault> {
     Ok(offset.to_datetime(*at))
 }
 
-/// Returns a zone of the database that is part of the program. The files of the host are not read, so that
-/// decisions are the same everywhere.
+/// Returns a zone of the database that is part of the program. The files of the host are not read,
+/// so that decisions are the same everywhere.
 fn named_zone(name: &str) -> Result<TimeZone, Fault> {
     if name.starts_with(['/', '\\']) || name.contains("..") {
         return Err(Fault::new("time: invalid location name"));

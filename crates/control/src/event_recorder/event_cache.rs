@@ -17,8 +17,8 @@ const FINISH_TIME: Duration = Duration::from_mins(6);
 /// Interval between patches of all series with their counts.
 const REFRESH_TIME: Duration = Duration::from_mins(30);
 
-/// The fields that events of one series have in common, beside the note. The reporting instance follows
-/// from the controller.
+/// The fields that events of one series have in common, beside the note. The reporting instance
+/// follows from the controller.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct EventKey {
     regarding: PodKey,
@@ -69,8 +69,8 @@ impl EventCache {
         Self { capacity, events: BTreeMap::new(), by_age: BTreeMap::new(), checks: None }
     }
 
-    /// Counts an occurrence of a cached event. Returns `None` if the event is not cached, or only with
-    /// another note.
+    /// Counts an occurrence of a cached event. Returns `None` if the event is not cached, or only
+    /// with another note.
     pub(super) fn count(&mut self, event: &Event, now: Time) -> Option<Cached> {
         let key = EventKey::of(event);
         let (object, series) = self.events.get_mut(&key)?;
@@ -83,8 +83,8 @@ impl EventCache {
         Some((object.clone(), *series))
     }
 
-    /// Adds an event that occurred for the first time with its note. A full cache evicts its oldest event.
-    /// Returns the event that differs in the note alone, which is replaced.
+    /// Adds an event that occurred for the first time with its note. A full cache evicts its oldest
+    /// event. Returns the event that differs in the note alone, which is replaced.
     pub(super) fn add(&mut self, object: Arc<EventObject>) -> Option<Cached> {
         if self.capacity == 0 {
             return None;
@@ -126,8 +126,8 @@ impl EventCache {
         }
     }
 
-    /// Returns the series to patch now: all series if a refresh is due, and finished ones if a check
-    /// for them is due. Removes finished series.
+    /// Returns the series to patch now: all series if a refresh is due, and finished ones if a
+    /// check for them is due. Removes finished series.
     pub(super) fn take_due_series(&mut self, now: Time) -> Vec<Cached> {
         let mut due = Vec::new();
         let Some(mut checks) = self.checks else { return due };

@@ -41,7 +41,8 @@ impl ObjectKind {
 /// nanoseconds.
 pub(super) type Stamp = i64;
 
-/// The importance of an event, lowest first. Of too many events the least important ones are dropped.
+/// The importance of an event, lowest first. Of too many events the least important ones are
+/// dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Importance {
     /// Failed attempts, which repeat while the pod is pending. Its condition says the same.
@@ -144,8 +145,8 @@ impl EventObject {
         self.event.reason != "Scheduled"
     }
 
-    /// Returns the name `<object>.<stamp in hex>`. The name of the object is truncated if the result would
-    /// be too long.
+    /// Returns the name `<object>.<stamp in hex>`. The name of the object is truncated if the
+    /// result would be too long.
     pub(super) fn name(&self) -> String {
         let stamp = format!(".{:x}", self.stamp);
         let object = &*self.event.regarding.name;

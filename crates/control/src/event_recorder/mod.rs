@@ -1,13 +1,13 @@
 //! Writes events of the `events.k8s.io/v1` API, like the event broadcaster of client-go.
 //!
 //! Events are best effort: they are dropped when too many are waiting or when the server rejects
-//! them. Scheduling does not wait for events. The number of requests in flight follows the answers: it
-//! grows while the server keeps up, and halves when it does not. Events that follow each other
+//! them. Scheduling does not wait for events. The number of requests in flight follows the answers:
+//! it grows while the server keeps up, and halves when it does not. Events that follow each other
 //! closely are written together ([`Options::gather_time`]).
 //!
 //! The first occurrence of an event creates an object. The second one patches it into a series.
-//! Later ones are only counted until the series is refreshed or finishes (see [`EventRecorder`]). An
-//! event with another note starts a new object, because the API server refuses to change a note.
+//! Later ones are only counted until the series is refreshed or finishes (see [`EventRecorder`]).
+//! An event with another note starts a new object, because the API server refuses to change a note.
 
 mod event_cache;
 mod event_object;
@@ -83,16 +83,17 @@ pub type DroppedEvents = BTreeMap<(Cow<'static, str>, DropCause), u64>;
 pub struct Options {
     /// Name of the host. The reporting instance of events is `<scheduler name>-<hostname>`.
     pub hostname: String,
-    /// Maximum number of waiting events. Of more events the oldest `FailedScheduling` are dropped first,
-    /// `Scheduled` and `Preempted` last.
+    /// Maximum number of waiting events. Of more events the oldest `FailedScheduling` are dropped
+    /// first, `Scheduled` and `Preempted` last.
     pub max_waiting: usize,
     /// Maximum number of events cached to recognize repeated ones, a few hundred bytes each. A full
-    /// cache evicts the event whose last occurrence is the oldest; the next occurrence of that event
-    /// creates a new object.
+    /// cache evicts the event whose last occurrence is the oldest; the next occurrence of that
+    /// event creates a new object.
     pub max_cached: usize,
     /// Maximum number of requests in flight, to which the answers of the server raise their number.
     pub max_in_flight: usize,
-    /// Maximum rate of requests per second. `None`, or a value that is not positive, means no limit.
+    /// Maximum rate of requests per second. `None`, or a value that is not positive, means no
+    /// limit.
     pub qps: Option<f32>,
     /// Maximum number of requests at once after idle time, where `qps` is set.
     pub burst: u32,
@@ -123,14 +124,15 @@ impl Default for Options {
 
 /// An event recorder: it takes events and replies and returns requests.
 ///
-/// Two events belong to one series if their type, action, reason, reporting controller, note and pod (with
-/// its UID) are equal, and no event with another note came between them. kube-scheduler also compares the
-/// resource version of the pod, so each update of the pod starts a new event. Here events carry no
-/// resource version, and failures of a pod for the same cause are one object, which saves writes.
+/// Two events belong to one series if their type, action, reason, reporting controller, note and
+/// pod (with its UID) are equal, and no event with another note came between them. kube-scheduler
+/// also compares the resource version of the pod, so each update of the pod starts a new event.
+/// Here events carry no resource version, and failures of a pod for the same cause are one object,
+/// which saves writes.
 ///
-/// At most one write of an object waits or is under way, so that no older count replaces a newer one. Later
-/// occurrences are merged into a write that waits, and follow one that is under way. A `FailedScheduling` that
-/// waits is superseded by the next one of its pod.
+/// At most one write of an object waits or is under way, so that no older count replaces a newer
+/// one. Later occurrences are merged into a write that waits, and follow one that is under way. A
+/// `FailedScheduling` that waits is superseded by the next one of its pod.
 ///
 /// Every 30 minutes all series are patched with their counts. Every 6 minutes events without an
 /// occurrence in the last 6 minutes are removed from the cache, series after a last patch.
@@ -225,8 +227,8 @@ impl EventRecorder {
         self.record_about(ObjectKind::Pod, event, now);
     }
 
-    /// Records an event about a pod that is gone, for example the failure of a bind that was under way. It is
-    /// not compared with other events.
+    /// Records an event about a pod that is gone, for example the failure of a bind that was under
+    /// way. It is not compared with other events.
     pub fn record_last(&mut self, event: Event, now: Time) {
         if !self.is_stopped {
             let object = EventObject::new(ObjectKind::Pod, event, self.new_stamp(now), now);
@@ -235,8 +237,8 @@ impl EventRecorder {
         }
     }
 
-    /// Forgets the events about a pod that is gone. Series are patched with their counts; events that wait
-    /// are still written.
+    /// Forgets the events about a pod that is gone. Series are patched with their counts; events
+    /// that wait are still written.
     pub fn pod_deleted(&mut self, pod: &PodKey, uid: &Uid, now: Time) {
         for (object, series) in self.cache.take_about(pod, uid) {
             if series.count > 2 {
@@ -269,8 +271,8 @@ impl EventRecorder {
         self.send_ready(now);
     }
 
-    /// Finishes a series after which the note has changed. A failed attempt that waits to be written says
-    /// nothing about the present.
+    /// Finishes a series after which the note has changed. A failed attempt that waits to be
+    /// written says nothing about the present.
     fn finish(&mut self, object: Arc<EventObject>, series: EventSeries, now: Time) {
         if object.importance() == Importance::Repeated
             && self.waiting.get_mut(object.stamp).is_some_and(|write| write.creates)
@@ -325,7 +327,8 @@ impl EventRecorder {
         self.limiter.set_max_in_flight(self.window.size());
     }
 
-    /// Writes the series that was counted while the last write of its object was under way, if there is one.
+    /// Writes the series that was counted while the last write of its object was under way, if
+    /// there is one.
     fn follow(&mut self, object: Arc<EventObject>, later: Option<EventSeries>, now: Time) {
         if later.is_some() {
             self.enqueue(object, later, now);
@@ -430,8 +433,8 @@ impl EventRecorder {
         self.last_stamp
     }
 
-    /// Returns the next step of a write after a reply. A write is retried if the server could not be
-    /// reached or asked for a pause, and dropped if the server rejected it.
+    /// Returns the next step of a write after a reply. A write is retried if the server could not
+    /// be reached or asked for a pause, and dropped if the server rejected it.
     fn next_step(&mut self, write: &EventWrite, reply: Reply, now: Time) -> NextStep {
         let response = match reply {
             Reply::Answered(response) => response,

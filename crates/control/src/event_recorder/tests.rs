@@ -604,8 +604,9 @@ fn rejected_events_and_those_whose_tries_fail_are_counted() {
     assert_eq!(dropped(&harness), ["FailedScheduling retries 1", "Scheduled rejected 1"]);
 }
 
-/// Records the bindings of pods at this pace, against a server that answers after `latency`. Returns
-/// how many events are written when the last pod is bound, and the largest number of requests in flight.
+/// Records the bindings of pods at this pace, against a server that answers after `latency`.
+/// Returns how many events are written when the last pod is bound, and the largest number of
+/// requests in flight.
 fn written_with_the_last_binding(pods: u64, pace: Duration, latency: Duration) -> (u64, usize) {
     let (mut harness, mut answers) = (harness(), BTreeMap::new());
     let (start, mut written, mut in_flight) = (harness.now, 0, 0);

@@ -31,8 +31,8 @@ impl WaitingWrites {
         }
     }
 
-    /// Adds a write of an object of which none waits. It is ready once its time has come. Returns the write that had
-    /// to be dropped, which may be this one.
+    /// Adds a write of an object of which none waits. It is ready once its time has come. Returns
+    /// the write that had to be dropped, which may be this one.
     pub(super) fn add(&mut self, write: EventWrite, now: Time) -> Option<EventWrite> {
         let stamp = write.object.stamp;
         self.by_importance.insert((write.object.importance(), stamp));

@@ -13,8 +13,9 @@ pub struct LeaderElectionConfig {
     pub namespace: String,
     /// Name of the Lease.
     pub name: String,
-    /// Time without a renewal after which another replica may take over. The Lease holds whole seconds,
-    /// so it is rounded up; client-go rounds down, and others may then take over too early.
+    /// Time without a renewal after which another replica may take over. The Lease holds whole
+    /// seconds, so it is rounded up; client-go rounds down, and others may then take over too
+    /// early.
     pub lease_duration: Duration,
     /// Time after the last renewal at which the leader stops to act.
     pub renew_deadline: Duration,

@@ -10,9 +10,9 @@ use crate::request::{Reply, Request, RequestId, RequestIds};
 
 /// Takes part in an election: takes the time and replies and returns requests.
 ///
-/// An attempt is at most three requests, one at a time. A leader whose Lease has not expired updates the
-/// Lease that it knows. If that fails, and in every other case, it reads the Lease first. A Lease that
-/// does not exist is created.
+/// An attempt is at most three requests, one at a time. A leader whose Lease has not expired
+/// updates the Lease that it knows. If that fails, and in every other case, it reads the Lease
+/// first. A Lease that does not exist is created.
 #[derive(Debug)]
 pub struct LeaderElector {
     config: LeaderElectionConfig,
@@ -143,8 +143,8 @@ impl LeaderElector {
         &self.config
     }
 
-    /// Sets the offset of the wall clock, for the times in the Lease. The election itself counts in the even
-    /// time of the caller.
+    /// Sets the offset of the wall clock, for the times in the Lease. The election itself counts in
+    /// the even time of the caller.
     pub const fn set_wall_offset(&mut self, offset: WallOffset) {
         self.wall_offset = offset;
     }
@@ -162,7 +162,8 @@ impl LeaderElector {
         }
     }
 
-    /// Returns the state of the Lease before this replica acquired it. It counts once the replica leads.
+    /// Returns the state of the Lease before this replica acquired it. It counts once the replica
+    /// leads.
     pub const fn predecessor(&self) -> Predecessor {
         self.predecessor
     }
@@ -239,8 +240,8 @@ impl LeaderElector {
         std::mem::take(&mut self.notices)
     }
 
-    /// Gives up the Lease, so that another replica can take over at once. A replica that waits stops
-    /// to wait. From now on this replica may not act.
+    /// Gives up the Lease, so that another replica can take over at once. A replica that waits
+    /// stops to wait. From now on this replica may not act.
     pub fn release(&mut self, now: Time) {
         self.is_stopping = true;
         // The reply to a request in flight says whether this replica holds the Lease.
@@ -252,9 +253,10 @@ impl LeaderElector {
         }
     }
 
-    /// Handles an event of a watch of the Lease, one line of JSON. While the replica waits, a change is
-    /// noticed without an attempt, and a Lease that is free is attempted at once. The attempt reads the
-    /// Lease, so a late or wrong event does no harm. A text that is not an event is ignored.
+    /// Handles an event of a watch of the Lease, one line of JSON. While the replica waits, a
+    /// change is noticed without an attempt, and a Lease that is free is attempted at once. The
+    /// attempt reads the Lease, so a late or wrong event does no harm. A text that is not an event
+    /// is ignored.
     pub fn handle_watch_event(&mut self, event: &[u8], now: Time) {
         if self.phase != Phase::Acquiring {
             return;
@@ -358,7 +360,8 @@ impl LeaderElector {
         self.requests.push(request);
     }
 
-    /// Continues an attempt with the Lease that was read: updates it unless another replica holds it.
+    /// Continues an attempt with the Lease that was read: updates it unless another replica holds
+    /// it.
     fn take_over(&mut self, lease: Lease, attempt: Time, now: Time) {
         let holder = lease.record.holder().to_owned();
         let is_mine = holder == self.config.identity;
@@ -375,8 +378,8 @@ impl LeaderElector {
             return self.fail(None, now);
         }
         let Some(Observed { lease, .. }) = &self.observed else { return };
-        // Not the time of the attempt, as in client-go: an update without reading in the same attempt
-        // may have stored that record, and other replicas would not see it change.
+        // Not the time of the attempt, as in client-go: an update without reading in the same
+        // attempt may have stored that record, and other replicas would not see it change.
         let time = self.micro_time(now);
         if !is_mine {
             self.predecessor = match lease.record.holder() {
@@ -392,8 +395,8 @@ impl LeaderElector {
         self.update(&record, Call::Update(Write { attempt, made_at: now }));
     }
 
-    /// Stores a Lease that was read. If its record is new, its holder has renewed it now. Returns when
-    /// it expires.
+    /// Stores a Lease that was read. If its record is new, its holder has renewed it now. Returns
+    /// when it expires.
     fn observe(&mut self, lease: Lease, now: Time) -> Time {
         let known = self.observed.take().filter(|known| known.lease.record == lease.record);
         let at = known.map_or(now, |known| known.at);
@@ -456,7 +459,8 @@ impl LeaderElector {
         };
     }
 
-    /// Returns the time of the next attempt of a waiting replica, which is not after the Lease expires.
+    /// Returns the time of the next attempt of a waiting replica, which is not after the Lease
+    /// expires.
     fn next_try_to_acquire(&mut self, now: Time) -> Time {
         let regular = now + self.config.jittered_retry_period(&mut self.rng);
         let expires_at = self.observed.as_ref().map(Observed::expires_at);

@@ -22,7 +22,8 @@ pub struct ListWatch {
 /// The start of a page of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PageStart {
-    /// The first page, from the cache of the server (resource version 0): cheap, but possibly stale.
+    /// The first page, from the cache of the server (resource version 0): cheap, but possibly
+    /// stale.
     Cached,
     /// The first page, in the latest state.
     Latest,
@@ -31,8 +32,8 @@ pub(super) enum PageStart {
 }
 
 impl ListWatch {
-    /// Returns the path of a page of a list of the latest state: of the first page, or of the page after
-    /// the one that returned this `continue` token.
+    /// Returns the path of a page of a list of the latest state: of the first page, or of the page
+    /// after the one that returned this `continue` token.
     pub fn page(&self, page_size: u32, token: Option<String>) -> String {
         self.list(page_size, &token.map_or(PageStart::Latest, PageStart::Continue))
     }

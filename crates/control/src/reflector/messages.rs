@@ -61,17 +61,17 @@ impl StatusError {
         self.code == 504 && self.message.to_lowercase().contains("too large resource version")
     }
 
-    /// Returns the pause after which the server wants the same request again, if it says so. Like client-go, this
-    /// honours `Retry-After` with the status 429 and with every 5xx. A list that waits for a cache is not such a
-    /// request: another list is answered sooner.
+    /// Returns the pause after which the server wants the same request again, if it says so. Like
+    /// client-go, this honours `Retry-After` with the status 429 and with every 5xx. A list that
+    /// waits for a cache is not such a request: another list is answered sooner.
     pub(super) fn requested_pause(&self) -> Option<Duration> {
         let is_busy = self.code == 429 || self.code >= 500;
         self.retry_after.filter(|_| is_busy && !self.is_too_large_resource_version())
     }
 
-    /// Returns whether the server does not understand the request, as opposed to rejecting it for lack
-    /// of permission or of capacity. Servers without streaming lists respond to `sendInitialEvents`
-    /// this way.
+    /// Returns whether the server does not understand the request, as opposed to rejecting it for
+    /// lack of permission or of capacity. Servers without streaming lists respond to
+    /// `sendInitialEvents` this way.
     pub(super) const fn is_unsupported(&self) -> bool {
         matches!(self.code, 400 | 405 | 406 | 415 | 422 | 501)
     }
@@ -152,7 +152,8 @@ pub enum Input<T> {
     Error(CallId, StatusError),
     /// The server ended the watch. The call has ended.
     Closed(CallId),
-    /// The connection failed or the response could not be read, for this reason. The call has ended.
+    /// The connection failed or the response could not be read, for this reason. The call has
+    /// ended.
     Failed(CallId, String),
 }
 

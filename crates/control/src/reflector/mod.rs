@@ -15,14 +15,15 @@
 //! The reported changes always add up to the objects of the server:
 //!
 //! - A relist reports the objects that were deleted since the last list.
-//! - An object that replaces another one of the same name is reported after the deletion of that one.
-//! - The changes that a relist reveals are reported together at its end, so that no decision rests on half
-//!   a list.
-//! - Each resource version of an object is reported once, and a watch never reports an older version
-//!   after a newer one. Lists do not compare versions: they return the latest state, except for a list
-//!   from the cache of the server, which is only requested before anything has been reported. The
-//!   reflector therefore also follows a server that was restored from a backup, where resource
-//!   versions start over.
+//! - An object that replaces another one of the same name is reported after the deletion of that
+//!   one.
+//! - The changes that a relist reveals are reported together at its end, so that no decision rests
+//!   on half a list.
+//! - Each resource version of an object is reported once, and a watch never reports an older
+//!   version after a newer one. Lists do not compare versions: they return the latest state, except
+//!   for a list from the cache of the server, which is only requested before anything has been
+//!   reported. The reflector therefore also follows a server that was restored from a backup, where
+//!   resource versions start over.
 
 mod known_objects;
 mod list_watch;
@@ -53,25 +54,26 @@ use resource_version::ResourceVersion;
 pub use watch_error::WatchError;
 
 /// Maximum number of calls that end normally without a new event and are followed by another call
-/// without delay. A watch that ends and a resource version that expires are normal, but a server that
-/// keeps doing so must not make the reflector loop.
+/// without delay. A watch that ends and a resource version that expires are normal, but a server
+/// that keeps doing so must not make the reflector loop.
 const MAX_IMMEDIATE_CALLS: u32 = 2;
 
 /// Time by which a server may end a watch early, as this process measures it.
 const CLOCK_ERROR: Duration = Duration::from_secs(1);
 
-/// Maximum number of times in a row that a call is repeated after the pause that the server asks for. Only the
-/// next refusal is a failure with a backoff, as for users of client-go, which repeats the request itself.
+/// Maximum number of times in a row that a call is repeated after the pause that the server asks
+/// for. Only the next refusal is a failure with a backoff, as for users of client-go, which repeats
+/// the request itself.
 const MAX_REPETITIONS: u32 = 10;
 
-/// Number of streaming lists in a row that end without their last bookmark, after which lists are no
-/// longer streamed. A single one may have lost its connection.
+/// Number of streaming lists in a row that end without their last bookmark, after which lists are
+/// no longer streamed. A single one may have lost its connection.
 const MAX_CUT_OFF_LISTS: u32 = 3;
 
 /// A reflector of one kind, whose decoded objects are `T`. See the [module](self).
 ///
-/// The driver carries out the outputs in order after each step. It calls [`Reflector::tick`] when the
-/// deadline has passed and no input is waiting.
+/// The driver carries out the outputs in order after each step. It calls [`Reflector::tick`] when
+/// the deadline has passed and no input is waiting.
 #[derive(Debug)]
 pub struct Reflector<T> {
     list_watch: ListWatch,
@@ -84,12 +86,13 @@ pub struct Reflector<T> {
     uses_watch_list: bool,
     /// Number of streaming lists in a row that ended without their last bookmark.
     cut_off_lists: u32,
-    /// Number of calls in a row that ended normally, before the time that was asked for, without a new event.
+    /// Number of calls in a row that ended normally, before the time that was asked for, without a
+    /// new event.
     calls_without_event: u32,
     /// Whether the last watch was silent, and no event has come since.
     is_quiet: bool,
-    /// Whether two watches in a row were silent, although the server ends the second one early: what it sends may arrive
-    /// later than after the usual wait, and would be lost with each watch.
+    /// Whether two watches in a row were silent, although the server ends the second one early:
+    /// what it sends may arrive later than after the usual wait, and would be lost with each watch.
     is_patient: bool,
     /// Number of calls in a row that were repeated after the pause that the server asked for.
     repetitions: u32,
@@ -133,8 +136,8 @@ struct OpenCall {
     id: CallId,
     stage: Stage,
     is_opened: bool,
-    /// Whether it follows a silent watch, and the server sends something before the time at which a watch counts as
-    /// silent.
+    /// Whether it follows a silent watch, and the server sends something before the time at which a
+    /// watch counts as silent.
     is_quiet: bool,
     /// The time at which the server ends a watch.
     timeout: Time,
@@ -186,8 +189,8 @@ impl<T> Reflector<T> {
         }
     }
 
-    /// Lists all objects again, in the latest state, and then reports [`Output::Relisted`]. Does nothing
-    /// before the first list has ended.
+    /// Lists all objects again, in the latest state, and then reports [`Output::Relisted`]. Does
+    /// nothing before the first list has ended.
     pub fn relist(&mut self, now: Time) {
         if !self.has_synced {
             return;
@@ -353,7 +356,8 @@ impl<T> Reflector<T> {
         matches!(&self.state, State::Calling(call) if now > call.timeout + grace)
     }
 
-    /// Opens the next call after a normal end. Backs off if too many calls in a row brought no event.
+    /// Opens the next call after a normal end. Backs off if too many calls in a row brought no
+    /// event.
     fn proceed(&mut self, next: Stage, now: Time) {
         let lasted =
             matches!(&self.state, State::Calling(call) if now + CLOCK_ERROR >= call.timeout);
@@ -379,8 +383,8 @@ impl<T> Reflector<T> {
         self.list_in_pages(now);
     }
 
-    /// Lists in pages after a streaming list that ended without its last bookmark. A server that does so
-    /// again and again does not support streaming lists.
+    /// Lists in pages after a streaming list that ended without its last bookmark. A server that
+    /// does so again and again does not support streaming lists.
     fn cut_off(&mut self, now: Time) {
         self.cut_off_lists += 1;
         if self.cut_off_lists >= MAX_CUT_OFF_LISTS {
@@ -390,8 +394,8 @@ impl<T> Reflector<T> {
     }
 
     fn list_in_pages(&mut self, now: Time) {
-        // The cache of the server may be older than the events that the streaming list has sent, and than the
-        // list that a relist replaces.
+        // The cache of the server may be older than the events that the streaming list has sent,
+        // and than the list that a relist replaces.
         let is_first = !self.has_reported && !self.has_synced;
         let start = if is_first { self.first_page() } else { PageStart::Latest };
         self.open(Stage::List(start), now);
@@ -441,7 +445,8 @@ impl<T> Reflector<T> {
         match call.stage {
             Stage::WatchList if call.is_opened => self.cut_off(now),
             Stage::Watch(_) if call.is_opened && now >= call.end => self.open(call.stage, now),
-            // The connection may be dead, or nothing changes. A watch that is opened again costs little.
+            // The connection may be dead, or nothing changes. A watch that is opened again costs
+            // little.
             Stage::Watch(_) if call.is_opened && !call.is_quiet => {
                 self.is_quiet = true;
                 self.open(call.stage, now);
@@ -470,8 +475,8 @@ impl<T> Reflector<T> {
         self.expect_progress(now);
     }
 
-    /// Sets the time at which the open call counts as silent: a watch of a server that sends bookmarks, or
-    /// a streaming list. A proxy may keep a connection open whose other half is dead.
+    /// Sets the time at which the open call counts as silent: a watch of a server that sends
+    /// bookmarks, or a streaming list. A proxy may keep a connection open whose other half is dead.
     fn expect_progress(&mut self, now: Time) {
         let watch_list_idle_timeout = self.options.watch_list_idle_timeout;
         let watch_idle_timeout = self.patience(self.options.watch_idle_timeout);
@@ -617,7 +622,8 @@ impl<T> Reflector<T> {
         outputs.push(change);
     }
 
-    /// Reports what a relist has revealed, and the objects that the list did not contain as deleted.
+    /// Reports what a relist has revealed, and the objects that the list did not contain as
+    /// deleted.
     fn end_list(&mut self) {
         self.outputs.append(&mut self.held_back);
         self.outputs.extend(self.known.end_list().into_iter().map(Output::Deleted));

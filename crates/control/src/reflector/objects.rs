@@ -41,15 +41,16 @@ impl Version {
     }
 }
 
-/// Objects by namespace, each with whether the current list, or else the last one, has it. A change outside of lists
-/// counts as part of the last list.
+/// Objects by namespace, each with whether the current list, or else the last one, has it. A change
+/// outside of lists counts as part of the last list.
 #[derive(Debug, Default)]
 pub(super) struct Objects {
     namespaces: BTreeMap<Arc<str>, Namespace>,
     len: usize,
 }
 
-/// The objects of a namespace. Each takes 41 bytes and an entry in the table of places. Its name is shared with the object.
+/// The objects of a namespace. Each takes 41 bytes and an entry in the table of places. Its name is
+/// shared with the object.
 #[derive(Debug, Default)]
 struct Namespace {
     /// By name.
@@ -79,8 +80,8 @@ impl Objects {
         self.find(key).map(|(namespace, place)| &namespace.objects[place].version)
     }
 
-    /// Stores an object of the current list, and returns its version before. The name of the new version replaces that
-    /// of the old one, so that it stays shared with the object.
+    /// Stores an object of the current list, and returns its version before. The name of the new
+    /// version replaces that of the old one, so that it stays shared with the object.
     pub(super) fn insert(&mut self, key: &NamespacedName, version: Version) -> Option<Version> {
         let object = Object { name: key.name.clone(), version };
         let namespace = match self.namespaces.get_mut(&key.namespace) {

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// A resource version. Kubernetes guarantees comparable numbers since 1.35; anything else is kept as
-/// text.
+/// A resource version. Kubernetes guarantees comparable numbers since 1.35; anything else is kept
+/// as text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ResourceVersion {
     Number(u64),

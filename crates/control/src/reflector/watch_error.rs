@@ -13,8 +13,8 @@ pub struct WatchError {
     pub message: String,
     /// The time of the first error since the last success.
     pub since: Time,
-    /// The status of the response, if there was one (401: credentials, 403: permissions, 404: unknown
-    /// kind).
+    /// The status of the response, if there was one (401: credentials, 403: permissions, 404:
+    /// unknown kind).
     pub status: Option<u16>,
 }
 

@@ -1,4 +1,5 @@
-//! The takeover: the steps of a scheduler before its first decision, because another one may have worked before it.
+//! The takeover: the steps of a scheduler before its first decision, because another one may have
+//! worked before it.
 //!
 //! - Its caches must show everything that happened before it began ([`catch_up`]).
 //! - A bind of a process that crashed may still be under way. Each Binding names the

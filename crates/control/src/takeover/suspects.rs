@@ -35,8 +35,8 @@ enum Likelihood {
 ///
 /// Pods leave the queue by priority and then by the time at which the scheduler first saw them. A
 /// predecessor that started with a backlog saw it in the order of a list, by name. It saw pods that
-/// were created later in the order of their creation, which is the order of the versions of pods that
-/// were not written since. The pods come from both orders in turn.
+/// were created later in the order of their creation, which is the order of the versions of pods
+/// that were not written since. The pods come from both orders in turn.
 pub(super) fn suspects(engine: &Engine, own_write: u64) -> impl Iterator<Item = Suspect> + use<'_> {
     let mut listed: Vec<&Arc<Pod>> =
         engine.pending().filter(|pod| may_be_bound(pod, own_write, engine)).collect();

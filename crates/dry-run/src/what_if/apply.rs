@@ -38,7 +38,8 @@ pub struct Applied {
     pub(super) lost: Vec<LostPod>,
     /// Pods that their workloads no longer want.
     pub(super) scaled_down: Vec<RemovedPod>,
-    /// Pods of DaemonSets and of kubelets that go with their node, and pods that were being deleted there.
+    /// Pods of DaemonSets and of kubelets that go with their node, and pods that were being deleted
+    /// there.
     pub(super) gone_with_nodes: usize,
     /// Pods that free devices.
     pub(super) leaving: Vec<Pod>,
@@ -136,7 +137,8 @@ impl Default for Limits {
     }
 }
 
-/// Applies a change: nodes first, then workloads. Pods that come back keep their names, and wait for a node.
+/// Applies a change: nodes first, then workloads. Pods that come back keep their names, and wait
+/// for a node.
 ///
 /// # Errors
 /// Everything in the documents that cannot be done, or contradicts something else.

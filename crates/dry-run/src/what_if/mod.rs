@@ -1,7 +1,8 @@
 //! What a change of a cluster does to its pods.
 //!
-//! [`apply`] changes the content of a dump. [`answer`] schedules the dump as it is and the changed one, with equal
-//! seeds, and compares the pods: which of them move, get a node, lose one, or are evicted because of the change.
+//! [`apply`] changes the content of a dump. [`answer`] schedules the dump as it is and the changed
+//! one, with equal seeds, and compares the pods: which of them move, get a node, lose one, or are
+//! evicted because of the change.
 
 mod apply;
 mod changes;
@@ -53,13 +54,15 @@ pub struct WhatIf {
     /// The upgrade of each node, in its order.
     #[serde(default)]
     pub upgrade: Vec<RolloutStep>,
-    /// PodDisruptionBudgets that hold up drains, because they allow fewer disruptions at once than pods leave.
+    /// PodDisruptionBudgets that hold up drains, because they allow fewer disruptions at once than
+    /// pods leave.
     #[serde(default)]
     pub budgets: Vec<BudgetInTheWay>,
     /// The nodes after each run, sorted by name; only if they are asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<Sides<Vec<NodeUsage>>>,
-    /// Workloads that only the changed input has and that could not be expanded, so that their pods are missing here.
+    /// Workloads that only the changed input has and that could not be expanded, so that their pods
+    /// are missing here.
     #[serde(default)]
     pub unread: Vec<Unread>,
     /// Warnings about probable mistakes in the input and about settings without effect.
@@ -104,8 +107,8 @@ pub struct Summary {
     /// Number of pods that have no node while one is upgraded.
     #[serde(default)]
     pub waiting_for_upgrade: usize,
-    /// Number of pods of DaemonSets and of kubelets that go with their node, and of pods that were being deleted
-    /// there.
+    /// Number of pods of DaemonSets and of kubelets that go with their node, and of pods that were
+    /// being deleted there.
     pub gone_with_nodes: usize,
 }
 
@@ -192,16 +195,16 @@ pub struct BudgetInTheWay {
 }
 
 impl WhatIf {
-    /// Whether the change leaves a pod without a node that is new or has one without the change: it pends, is
-    /// evicted, or lost. The pods of a workload that could not be expanded count as such.
+    /// Whether the change leaves a pod without a node that is new or has one without the change: it
+    /// pends, is evicted, or lost. The pods of a workload that could not be expanded count as such.
     pub const fn leaves_pods_behind(&self) -> bool {
         let has_victims = !(self.evicted.is_empty() && self.lost.is_empty());
         has_victims || !self.pending.is_empty() || !self.unread.is_empty()
     }
 }
 
-/// Schedules a dump and the changed dump, each until no further pod can be placed, and compares them. `changed` is
-/// the dump after [`apply`], which returned `applied`.
+/// Schedules a dump and the changed dump, each until no further pod can be placed, and compares
+/// them. `changed` is the dump after [`apply`], which returned `applied`.
 ///
 /// # Errors
 /// A profile cannot be built.
@@ -234,8 +237,8 @@ pub fn answer(
     Ok(WhatIf { budgets, ..compare(&rosters, runs, applied) })
 }
 
-/// Returns the budgets that allow fewer disruptions than pods leave drained nodes, or one node that is upgraded. They
-/// count as they are before the change, but for those that the change brings.
+/// Returns the budgets that allow fewer disruptions than pods leave drained nodes, or one node that
+/// is upgraded. They count as they are before the change, but for those that the change brings.
 fn budgets_in_the_way(dump: &Dump, changed: &Dump, applied: &Applied) -> Vec<BudgetInTheWay> {
     let is_drained = |pod: &DumpedPod| {
         applied.displaced.get(&pod.pod.key).map(|own| own.cause == Cause::Drained)

@@ -372,7 +372,8 @@ pub(crate) fn cordon(node: &mut Node, unschedulable: bool) {
     node.taints = others.chain(unschedulable.then_some(own)).collect();
 }
 
-/// Copies the objects that describe nodes, their CSINodes and ResourceSlices, for the copies of the nodes.
+/// Copies the objects that describe nodes, their CSINodes and ResourceSlices, for the copies of the
+/// nodes.
 fn copy_objects(objects: &mut Vec<DumpedObject>, copies: &[(Arc<str>, Arc<str>)]) {
     let mut names: BTreeMap<&Arc<str>, Vec<&Arc<str>>> = BTreeMap::new();
     for (like, copy) in copies {
@@ -431,8 +432,8 @@ fn renamed(object: &DumpedObject, mut value: Value, name: String) -> Option<Dump
     Some(DumpedObject { name: name.into(), raw, ..object.clone() })
 }
 
-/// Runs the pods of the DaemonSets of a node on its copies, if the input has no DaemonSet but only their pods. A pod
-/// that does not tolerate the taints of a copy does not run there.
+/// Runs the pods of the DaemonSets of a node on its copies, if the input has no DaemonSet but only
+/// their pods. A pod that does not tolerate the taints of a copy does not run there.
 fn copy_daemons(inventory: &mut Inventory, copies: &[(Arc<str>, Arc<str>)]) {
     if copies.is_empty()
         || inventory.workloads.iter().any(|raw| raw.get().contains("\"DaemonSet\""))
@@ -519,7 +520,8 @@ impl Pattern {
     }
 }
 
-/// Takes pods from their nodes. Their controllers make them again; a pod without a controller is lost.
+/// Takes pods from their nodes. Their controllers make them again; a pod without a controller is
+/// lost.
 fn displace(
     inventory: &mut Inventory,
     applied: &mut Applied,
@@ -565,7 +567,8 @@ fn displace(
     renew_claims(&mut inventory.objects, &renewing);
 }
 
-/// Turns a running pod into the pending one that its controller makes in its place, with the same name.
+/// Turns a running pod into the pending one that its controller makes in its place, with the same
+/// name.
 pub(crate) fn make_again(object: &mut DumpedPod) {
     let pod = &mut object.pod;
     pod.uid = Uid::from(format!("{}-again", pod.uid).as_str());
@@ -581,7 +584,8 @@ pub(crate) fn make_again(object: &mut DumpedPod) {
     object.created = None;
 }
 
-/// Replaces the claims that pods own by those of the pods that are made again, of which only the compact form is known.
+/// Replaces the claims that pods own by those of the pods that are made again, of which only the
+/// compact form is known.
 fn renew_claims(objects: &mut Vec<DumpedObject>, pods: &[(Pod, Uid)]) {
     let mut owned = BTreeMap::new();
     for (pod, uid) in pods {
@@ -609,7 +613,8 @@ fn renew_claims(objects: &mut Vec<DumpedObject>, pods: &[(Pod, Uid)]) {
     });
 }
 
-/// Removes the claims of ephemeral volumes, which end with their pods, and the volumes of these claims.
+/// Removes the claims of ephemeral volumes, which end with their pods, and the volumes of these
+/// claims.
 pub(super) fn remove_ephemeral_claims<'a>(
     objects: &mut Vec<DumpedObject>,
     pods: impl Iterator<Item = &'a Pod>,

@@ -1,4 +1,5 @@
-//! Workloads of which only pods are known, because a scheduler does not watch them or a dump lacks them.
+//! Workloads of which only pods are known, because a scheduler does not watch them or a dump lacks
+//! them.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -82,7 +83,8 @@ pub(super) fn ordinal(own: &DumpedPod) -> Option<usize> {
     own.pod.key.name.rsplit_once('-')?.1.parse().ok()
 }
 
-/// Returns the Deployment of a ReplicaSet by the hash in the labels of its pod, with which its name ends.
+/// Returns the Deployment of a ReplicaSet by the hash in the labels of its pod, with which its name
+/// ends.
 pub(super) fn deployment_by_hash<'a>(set: &'a str, pod: &DumpedPod) -> Option<&'a str> {
     set.strip_suffix(pod.pod.labels.get(HASH_LABEL)?)?.strip_suffix('-')
 }
@@ -93,7 +95,8 @@ pub(super) struct Another {
     claims: Vec<(EventResource, Arc<str>, Arc<str>)>,
 }
 
-/// Returns another pod of the workload of a pod. Claims that carry the name of the pod become claims of the new pod.
+/// Returns another pod of the workload of a pod. Claims that carry the name of the pod become
+/// claims of the new pod.
 pub(super) fn another(like: &DumpedPod, name: &str) -> Another {
     let mut object = like.clone();
     let old = like.pod.key.name.clone();

@@ -125,8 +125,8 @@ impl Workloads {
         self.places.contains_key(&key).then_some(key)
     }
 
-    /// Sets numbers of replicas. Returns the workloads that may have too many pods, with those of manifests, and the
-    /// workloads of which only pods are known, with their replicas.
+    /// Sets numbers of replicas. Returns the workloads that may have too many pods, with those of
+    /// manifests, and the workloads of which only pods are known, with their replicas.
     fn scale(
         &mut self,
         first_changed: usize,
@@ -211,8 +211,8 @@ impl Workloads {
         own.copied().filter(|place| ordinal(&all[*place]).is_some_and(|own| own >= end)).collect()
     }
 
-    /// Returns the pods that a Deployment, ReplicaSet or ReplicationController removes, and lowers the replicas of
-    /// the ReplicaSets of a Deployment.
+    /// Returns the pods that a Deployment, ReplicaSet or ReplicationController removes, and lowers
+    /// the replicas of the ReplicaSets of a Deployment.
     fn excess(&mut self, key: &Key, pods: &ByOwner, all: &[DumpedPod]) -> Vec<usize> {
         let Some(workload) = self.get(key) else { return Vec::new() };
         let replicas = count(workload, "/spec/replicas").unwrap_or(1);
@@ -320,8 +320,8 @@ impl Workloads {
         }
     }
 
-    /// Writes the priority into the templates of a workload and of the ReplicaSets of a Deployment. Returns the
-    /// controllers of its pods.
+    /// Writes the priority into the templates of a workload and of the ReplicaSets of a Deployment.
+    /// Returns the controllers of its pods.
     fn with_template(&mut self, key: &Key, priority: i32) -> Vec<Key> {
         let mut keys = vec![key.clone()];
         if key.0 == "Deployment" {
@@ -345,8 +345,8 @@ impl Workloads {
     }
 }
 
-/// Returns the pods that the ReplicaSet controller removes first: those without a node, then those on nodes with
-/// more of the pods, then the newest.
+/// Returns the pods that the ReplicaSet controller removes first: those without a node, then those
+/// on nodes with more of the pods, then the newest.
 pub(super) fn first_to_go(mut pods: Vec<usize>, all: &[DumpedPod], excess: usize) -> Vec<usize> {
     if excess == 0 {
         return Vec::new();

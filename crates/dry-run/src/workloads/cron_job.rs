@@ -11,8 +11,8 @@ pub(super) fn of_job(job: &Value) -> Option<(String, String)> {
     Some((namespace(job).to_owned(), owner.to_owned()))
 }
 
-/// Adds one run, unless a Job of the CronJob is under way. The name of the Job ends with the minute of the run, which is
-/// 0, the beginning of virtual time.
+/// Adds one run, unless a Job of the CronJob is under way. The name of the Job ends with the minute
+/// of the run, which is 0, the beginning of virtual time.
 pub(super) fn sync(controllers: &mut Controllers<'_>, cron_job: &Value) {
     let key = (namespace(cron_job).to_owned(), name(cron_job).to_owned());
     if cron_job["spec"]["suspend"] == true || controllers.jobs.contains(&key) {

@@ -60,8 +60,8 @@ fn nodes_of(pod: &Pod) -> Vec<Arc<str>> {
     }
 }
 
-/// Whether the controller runs a pod on the node: its selectors match and it tolerates the taints. Room does not
-/// count.
+/// Whether the controller runs a pod on the node: its selectors match and it tolerates the taints.
+/// Room does not count.
 fn runs_on(pod: &Pod, node: &Node) -> bool {
     let is_named = pod.node_name.as_ref().is_none_or(|name| *name == node.name);
     let mut taints = node.taints.iter();

@@ -61,8 +61,8 @@ impl Controllers<'_> {
         is_known.then(|| ("Deployment", namespace(set).to_owned(), owner.to_owned()))
     }
 
-    /// Returns the names of ReplicaSets that are not in the dump, of which the dump has pods. The name is that of
-    /// the Deployment and the hash in the labels of its pods.
+    /// Returns the names of ReplicaSets that are not in the dump, of which the dump has pods. The
+    /// name is that of the Deployment and the hash in the labels of its pods.
     fn unseen_sets(&self, deployment: &Value) -> Vec<String> {
         let (namespace, prefix) = (namespace(deployment), format!("{}-", name(deployment)));
         let first = ("ReplicaSet".to_owned(), namespace.to_owned(), prefix.clone());
@@ -77,8 +77,8 @@ impl Controllers<'_> {
     }
 }
 
-/// Adds the replicas that neither the ReplicaSets of the Deployment have or make. They belong to the ReplicaSet with
-/// the template of the Deployment, which is made if the dump lacks it.
+/// Adds the replicas that neither the ReplicaSets of the Deployment have or make. They belong to
+/// the ReplicaSet with the template of the Deployment, which is made if the dump lacks it.
 pub(super) fn sync(controllers: &mut Controllers<'_>, deployment: &Value) {
     let replicas = count(deployment, "/spec/replicas").unwrap_or(1);
     let root = key_of("Deployment", deployment);
@@ -123,7 +123,8 @@ pub(super) fn sync(controllers: &mut Controllers<'_>, deployment: &Value) {
     }
 }
 
-/// Returns the ReplicaSet of the current template; `current` is its name, its UID and its label, if it exists.
+/// Returns the ReplicaSet of the current template; `current` is its name, its UID and its label, if
+/// it exists.
 fn replica_set(
     deployment: &Value,
     current: Option<(String, String, String)>,

@@ -1,7 +1,9 @@
-//! Workloads of other API groups: JobSets, LeaderWorkerSets, Ray clusters, training jobs, Volcano Jobs, Rollouts.
+//! Workloads of other API groups: JobSets, LeaderWorkerSets, Ray clusters, training jobs, Volcano
+//! Jobs, Rollouts.
 //!
-//! A reader says where a kind has its pod templates and their numbers. Its pods are made from the templates alone:
-//! gangs, queues and the order in which a controller starts its pods are not simulated.
+//! A reader says where a kind has its pod templates and their numbers. Its pods are made from the
+//! templates alone: gangs, queues and the order in which a controller starts its pods are not
+//! simulated.
 
 use std::borrow::Cow;
 
@@ -454,7 +456,8 @@ fn add_sets(
     controllers.note_foreign(&root, made);
 }
 
-/// Takes the pods of a part from those of its workload: those with its label, or as many as it wants.
+/// Takes the pods of a part from those of its workload: those with its label, or as many as it
+/// wants.
 fn take_own<'a>(present: &mut Vec<&'a Pod>, reader: &Reader, set: &PodSet<'_>) -> Vec<&'a Pod> {
     let mut left = set.wanted;
     let mut is_own = |pod: &&'a Pod| {

@@ -67,8 +67,8 @@ impl Controllers<'_> {
     }
 }
 
-/// Returns the number of pods that the Job runs at once now. A Job without `completions` is a work queue: all its pods
-/// run, until one has succeeded.
+/// Returns the number of pods that the Job runs at once now. A Job without `completions` is a work
+/// queue: all its pods run, until one has succeeded.
 fn wanted(job: &Value) -> usize {
     if job["spec"]["suspend"] == true {
         return 0;
@@ -110,7 +110,8 @@ fn indexed(mut pod: Value, index: usize, hostname: &str) -> Value {
     pod
 }
 
-/// Parses intervals such as `1,3-5`, first and last number of each. An interval that cannot be parsed is left out.
+/// Parses intervals such as `1,3-5`, first and last number of each. An interval that cannot be
+/// parsed is left out.
 fn intervals(text: &str) -> Vec<(usize, usize)> {
     let interval = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

@@ -1,8 +1,8 @@
 //! The pods that the controllers of Kubernetes would make from the workloads of a dump.
 //!
-//! Each controller compares what its workload wants with the pods of the dump that it owns, and makes the missing
-//! ones. A rollout is not simulated: existing pods count whatever template they have. Controllers own the pods
-//! that name them in `ownerReferences`, and adopt no others.
+//! Each controller compares what its workload wants with the pods of the dump that it owns, and
+//! makes the missing ones. A rollout is not simulated: existing pods count whatever template they
+//! have. Controllers own the pods that name them in `ownerReferences`, and adopt no others.
 
 mod cron_job;
 mod daemon_set;
@@ -100,9 +100,9 @@ pub struct Workloads<'a> {
     pub first_changed: usize,
 }
 
-/// Returns the pods that the controllers of these workloads make, with the objects that they make for them.
-/// Later workloads replace earlier ones of the same kind and name. `most` is the maximum number of objects that are
-/// made.
+/// Returns the pods that the controllers of these workloads make, with the objects that they make
+/// for them. Later workloads replace earlier ones of the same kind and name. `most` is the maximum
+/// number of objects that are made.
 pub fn make(
     Workloads { objects: workloads, first_changed }: Workloads<'_>,
     nodes: &[Node],
@@ -271,7 +271,8 @@ impl<'a> Controllers<'a> {
         }
     }
 
-    /// Whether the dump has what the controller of an object made, or the object is part of another one.
+    /// Whether the dump has what the controller of an object made, or the object is part of another
+    /// one.
     fn is_followed_by_others(&self, object: &Value) -> bool {
         controller_of(object).is_some()
             || foreign::is_over(object)

@@ -5,7 +5,8 @@ use serde_json::Value;
 use super::template::{count, name, pod_of};
 use super::{Controllers, key_of};
 
-/// Adds the missing replicas. The replicas of a ReplicaSet count for its Deployment, if the dump has one.
+/// Adds the missing replicas. The replicas of a ReplicaSet count for its Deployment, if the dump
+/// has one.
 pub(super) fn sync(controllers: &mut Controllers<'_>, set: &Value, kind: &'static str) {
     let replicas = count(set, "/spec/replicas").unwrap_or(1);
     let present = controllers.pods_of(kind, set);

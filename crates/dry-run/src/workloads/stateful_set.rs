@@ -10,8 +10,8 @@ pub(crate) const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
 pub(crate) const POD_INDEX: &str = "apps.kubernetes.io/pod-index";
 const REVISION: &str = "controller-revision-hash";
 
-/// Adds the missing ordinals with their claims. Every pod is expected to become ready, so all ordinals are added at
-/// once. A pod that is being deleted keeps its name.
+/// Adds the missing ordinals with their claims. Every pod is expected to become ready, so all
+/// ordinals are added at once. A pod that is being deleted keeps its name.
 pub(super) fn sync(controllers: &mut Controllers<'_>, set: &Value) {
     let replicas = count(set, "/spec/replicas").unwrap_or(1);
     let start = count(set, "/spec/ordinals/start").unwrap_or(0);

@@ -1,4 +1,5 @@
-//! TrainJobs: a runtime describes a JobSet, and the TrainJob says how many nodes train with what resources.
+//! TrainJobs: a runtime describes a JobSet, and the TrainJob says how many nodes train with what
+//! resources.
 
 use serde_json::{Value, json};
 

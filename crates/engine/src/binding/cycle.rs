@@ -72,7 +72,8 @@ pub(super) enum Phase {
         extender: Option<usize>,
         /// Whether an earlier request to bind may still reach the server.
         repeated: bool,
-        /// Whether the request names the resourceVersion of the pod, so that a later write of the pod stops it.
+        /// Whether the request names the resourceVersion of the pod, so that a later write of the
+        /// pod stops it.
         fenced: bool,
         since: Time,
     },
@@ -91,10 +92,11 @@ pub(super) enum Phase {
 /// The next step for a pod that turns out not to be bound.
 #[derive(Debug, Clone)]
 pub(super) enum IfUnbound {
-    /// Bind the pod, by the first interested extender from this index on or by the Bind plugins. No earlier request to
-    /// bind can reach the server.
+    /// Bind the pod, by the first interested extender from this index on or by the Bind plugins. No
+    /// earlier request to bind can reach the server.
     Bind { extender: usize },
-    /// Make sure that the last bind cannot be carried out any more, then bind the pod again or give up.
+    /// Make sure that the last bind cannot be carried out any more, then bind the pod again or give
+    /// up.
     Resolve(UnknownBind),
 }
 
@@ -163,9 +165,9 @@ impl BindingCycle {
         }
     }
 
-    /// Returns the version of the pod that a bind names as its precondition: the newest one that is known to
-    /// have the specification of the decision. Kubernetes counts specifications in `metadata.generation`, so
-    /// new labels or a new status do not stop a bind.
+    /// Returns the version of the pod that a bind names as its precondition: the newest one that is
+    /// known to have the specification of the decision. Kubernetes counts specifications in
+    /// `metadata.generation`, so new labels or a new status do not stop a bind.
     pub(super) fn version_to_bind(&self, view: &World) -> u64 {
         let known = view.pending().get(&self.pod.key);
         let known = known.filter(|pod| pod.uid == self.pod.uid && self.is_of_spec(pod.generation));

@@ -7,8 +7,8 @@
 //!   failed ◀──────────────────────────────────────────── ReadPod ─▶ not bound: Fence ─▶ Bind again
 //! ```
 //!
-//! [`BindingCycles`] owns the cycles. An input (an answer, a change, a deadline) advances one cycle and
-//! returns a [`Transition`]; requests to the API server are effects. [`Transition::Bound`] and
+//! [`BindingCycles`] owns the cycles. An input (an answer, a change, a deadline) advances one cycle
+//! and returns a [`Transition`]; requests to the API server are effects. [`Transition::Bound`] and
 //! [`Transition::Failed`] hand the cycle over to [`Attempts`](crate::attempts), which run PostBind,
 //! or Unreserve and requeueing.
 
@@ -50,9 +50,9 @@ pub(crate) enum Transition {
     Outdated(Box<BindingCycle>),
 }
 
-/// Number of binds of one cycle that may be refused because the pod had changed. A pod that changes ten
-/// times a second is bound by the first or second request after a read, so more refusals mean that the
-/// bind itself changes the pod, for example through an admission webhook.
+/// Number of binds of one cycle that may be refused because the pod had changed. A pod that changes
+/// ten times a second is bound by the first or second request after a read, so more refusals mean
+/// that the bind itself changes the pod, for example through an admission webhook.
 const MAX_OUTDATED_BINDS: u32 = 8;
 
 /// Numbers of pods by phase of their binding cycle.
@@ -247,8 +247,8 @@ impl BindingCycles {
         self.transition(cycle, next, cx)
     }
 
-    /// Handles that the watch shows the pod bound to `node`. This ends the wait for the outcome of a
-    /// bind whose answer was lost.
+    /// Handles that the watch shows the pod bound to `node`. This ends the wait for the outcome of
+    /// a bind whose answer was lost.
     pub(crate) fn confirmed(&mut self, pod: &Uid, node: &str, cx: &mut Context<'_>) -> Transition {
         let unknown = |cycle: &BindingCycle| {
             matches!(cycle.phase, Phase::ReadPod { .. } | Phase::Fence { .. })
@@ -328,8 +328,8 @@ impl BindingCycles {
         self.bind(cycle, 0, false, view, cx)
     }
 
-    /// Resumes the plugins for which `input` returns an input. A plugin that keeps waiting for a change
-    /// keeps its first deadline; otherwise repeated changes could postpone it forever.
+    /// Resumes the plugins for which `input` returns an input. A plugin that keeps waiting for a
+    /// change keeps its first deadline; otherwise repeated changes could postpone it forever.
     fn resume_pre_bind<'a>(
         &mut self,
         cycle: &mut BindingCycle,
@@ -486,8 +486,8 @@ impl BindingCycles {
         Next::Wait
     }
 
-    /// Handles the pod as read after a bind of unknown outcome, or after a bind that was refused because
-    /// the pod had changed.
+    /// Handles the pod as read after a bind of unknown outcome, or after a bind that was refused
+    /// because the pod had changed.
     fn pod_read(
         &mut self,
         cycle: &mut BindingCycle,

@@ -1,22 +1,24 @@
 //! Binds of unknown outcome.
 //!
-//! The answer to such a bind was lost, so that the request may still reach the storage. The pod keeps its room
-//! until the outcome is known:
+//! The answer to such a bind was lost, so that the request may still reach the storage. The pod
+//! keeps its room until the outcome is known:
 //!
 //! 1. The pod is read. If it is bound, all is well.
-//! 2. A condition is patched into the pod as it was read (the *fence*). The bind names the resourceVersion of the
-//!    pod, and the patch changes it. So either the bind has come first, and the patch is refused, or it can no
-//!    longer be carried out.
-//! 3. The pod is bound to the same node again, up to [`MAX_BINDS`] times, while the node still takes it.
+//! 2. A condition is patched into the pod as it was read (the *fence*). The bind names the
+//!    resourceVersion of the pod, and the patch changes it. So either the bind has come first, and
+//!    the patch is refused, or it can no longer be carried out.
+//! 3. The pod is bound to the same node again, up to [`MAX_BINDS`] times, while the node still
+//!    takes it.
 //! 4. Otherwise the attempt fails, which releases the room.
 //!
-//! While the API server answers neither the read nor the patch, both are repeated, with pauses that grow up to
-//! 30 seconds. If it forbids the read, the pod is fenced in the version that the watch has shown.
+//! While the API server answers neither the read nor the patch, both are repeated, with pauses that
+//! grow up to 30 seconds. If it forbids the read, the pod is fenced in the version that the watch
+//! has shown.
 //!
-//! A bind by an extender cannot be fenced, because the extender sends the request. A fence may also be
-//! refused, for example by a webhook on `pods/status`. The pod is then bound to the same node again, which does no
-//! harm if the first bind arrives as well. If that fails, too, the pod keeps its room until a fence is carried out, or the
-//! requests can no longer be under way.
+//! A bind by an extender cannot be fenced, because the extender sends the request. A fence may also
+//! be refused, for example by a webhook on `pods/status`. The pod is then bound to the same node
+//! again, which does no harm if the first bind arrives as well. If that fails, too, the pod keeps
+//! its room until a fence is carried out, or the requests can no longer be under way.
 
 use std::sync::Arc;
 
@@ -30,8 +32,9 @@ use crate::cycle::Placement;
 use crate::effect::EffectKind;
 use crate::world::World;
 
-/// Maximum number of binds of one cycle with unknown outcome. The pauses before them add up to two seconds, the
-/// time that etcd needs to elect a leader. After that another node, or a later attempt, may do better.
+/// Maximum number of binds of one cycle with unknown outcome. The pauses before them add up to two
+/// seconds, the time that etcd needs to elect a leader. After that another node, or a later
+/// attempt, may do better.
 const MAX_BINDS: u32 = 5;
 
 impl BindingCycles {
@@ -70,7 +73,8 @@ impl BindingCycles {
         }
     }
 
-    /// Fences the pod in the version that the watch has shown, because the API server forbids the read.
+    /// Fences the pod in the version that the watch has shown, because the API server forbids the
+    /// read.
     pub(super) fn fence_unread(
         &mut self,
         cycle: &mut BindingCycle,
@@ -126,8 +130,8 @@ impl BindingCycles {
         Next::Wait
     }
 
-    /// Handles the pod as read after the fence. A version that has changed is the proof: no earlier bind can be carried
-    /// out any more.
+    /// Handles the pod as read after the fence. A version that has changed is the proof: no earlier
+    /// bind can be carried out any more.
     pub(super) fn fence_answered(
         &mut self,
         cycle: &mut BindingCycle,

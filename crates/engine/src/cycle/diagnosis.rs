@@ -54,7 +54,8 @@ impl Diagnosis {
         diagnosis
     }
 
-    /// Records the plugins that restrict the search: an event that they registered may help the pod.
+    /// Records the plugins that restrict the search: an event that they registered may help the
+    /// pod.
     pub(super) fn record_restriction(&mut self, plugins: &[PluginName]) {
         self.unschedulable_plugins.extend(plugins.iter().cloned());
     }

@@ -104,8 +104,8 @@ impl<'a> NodeFilters<'a> {
         pods
     }
 
-    /// Returns the verdict on a node: beside the pods [nominated](Self::nominated_before) to it, then
-    /// without them.
+    /// Returns the verdict on a node: beside the pods [nominated](Self::nominated_before) to it,
+    /// then without them.
     ///
     /// # Errors
     /// A status that is not a rejection.

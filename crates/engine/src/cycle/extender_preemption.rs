@@ -24,8 +24,8 @@ impl PreemptingExtenders<'_, '_> {
     }
 
     /// Calls the extenders that have the preempt verb and are interested in the pod, one after the
-    /// other. The result of each replaces the candidates and puts them in
-    /// the order of the names of their nodes. A candidate that has no victims in the end is dropped.
+    /// other. The result of each replaces the candidates and puts them in the order of the names of
+    /// their nodes. A candidate that has no victims in the end is dropped.
     ///
     /// # Errors
     /// An extender that is not ignorable fails, or takes all victims of a node away.
@@ -75,8 +75,9 @@ impl PreemptingExtenders<'_, '_> {
 }
 
 impl Extender {
-    /// Returns the candidates of an answer. As in kube-scheduler, the extender may name any nodes and
-    /// any pods on them. A pod named twice counts once, and a negative number of violations as zero.
+    /// Returns the candidates of an answer. As in kube-scheduler, the extender may name any nodes
+    /// and any pods on them. A pod named twice counts once, and a negative number of violations as
+    /// zero.
     fn candidates(
         &self,
         answer: BTreeMap<String, MetaVictims>,
@@ -107,8 +108,8 @@ impl Extender {
         })
     }
 
-    /// Checks the nodes of an answer without victims. A node that had none before stays a candidate for
-    /// the next extender. Another one is left out if the extender is ignorable.
+    /// Checks the nodes of an answer without victims. A node that had none before stays a candidate
+    /// for the next extender. Another one is left out if the extender is ignorable.
     ///
     /// # Errors
     /// The extender is not ignorable and took all victims of a node away.

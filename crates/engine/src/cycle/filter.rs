@@ -155,9 +155,10 @@ impl FilterPass {
         Ok(verdicts)
     }
 
-    /// Lists the feasible nodes: all, or the number that the sample asks for. In a sampled search returns
-    /// the nodes that were visited, and moves the start of the next search on by the number of nodes that
-    /// passed or have a verdict, the node that the pod is nominated to (`own`) included.
+    /// Lists the feasible nodes: all, or the number that the sample asks for. In a sampled search
+    /// returns the nodes that were visited, and moves the start of the next search on by the number
+    /// of nodes that passed or have a verdict, the node that the pod is nominated to (`own`)
+    /// included.
     fn collect_feasible(
         &mut self,
         subject: &Subject<'_, '_>,
@@ -264,7 +265,8 @@ pub(crate) fn retain_passing(
 }
 
 /// Filters again the nodes to which other pods of at least this priority are nominated: the pod
-/// must fit beside them, and without them. Returns the verdicts that replace the verdicts of the set pass.
+/// must fit beside them, and without them. Returns the verdicts that replace the verdicts of the
+/// set pass.
 ///
 /// The set pass measures the plugins. Here only their panics are counted: in a wave of preemptors,
 /// thousands of short calls would cost less than their measurement.

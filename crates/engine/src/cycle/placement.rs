@@ -71,8 +71,8 @@ impl Placement<'_> {
         Reserving { profile, pod, node, state, handle: view.handle(cx.now) }
     }
 
-    /// Checks whether the node still exists and passes the filters that do not depend on the pods of a node.
-    /// The pod holds its room on the node, so the other filters have nothing to decide.
+    /// Checks whether the node still exists and passes the filters that do not depend on the pods
+    /// of a node. The pod holds its room on the node, so the other filters have nothing to decide.
     ///
     /// # Errors
     /// The reason why the node does not take the pod any more.

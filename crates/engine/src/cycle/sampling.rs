@@ -16,8 +16,8 @@ const MIN_FEASIBLE_NODES_TO_FIND: usize = 100;
 const MIN_ADAPTIVE_PERCENTAGE: usize = 5;
 
 impl Sampling {
-    /// The setting for a profile: its own percentage wins over the global one, and 0 means all nodes
-    /// unless `adaptive` asks for kube-scheduler's meaning.
+    /// The setting for a profile: its own percentage wins over the global one, and 0 means all
+    /// nodes unless `adaptive` asks for kube-scheduler's meaning.
     pub fn of(profile: Option<i32>, global: i32, adaptive: bool) -> Self {
         match profile.unwrap_or(global) {
             0 if !adaptive => Self::All,
@@ -26,8 +26,9 @@ impl Sampling {
     }
 }
 
-/// Returns the number of feasible nodes after which a sampled search over `candidates` nodes ends. `percentage` is 1 to
-/// 100, or 0 for the adaptive share of 50 percent minus one for every 125 nodes, at least 5.
+/// Returns the number of feasible nodes after which a sampled search over `candidates` nodes ends.
+/// `percentage` is 1 to 100, or 0 for the adaptive share of 50 percent minus one for every 125
+/// nodes, at least 5.
 pub fn num_feasible_nodes_to_find(candidates: usize, percentage: i32) -> usize {
     if candidates < MIN_FEASIBLE_NODES_TO_FIND {
         return candidates;

@@ -11,8 +11,8 @@ use crate::plugin_call::call_plugin;
 use crate::ports::Probe;
 use crate::profile::Named;
 
-/// The one-node form is faster for fewer nodes than one in so many, because the set form looks at all words of a
-/// bit set.
+/// The one-node form is faster for fewer nodes than one in so many, because the set form looks at
+/// all words of a bit set.
 const NODES_PER_FEW: usize = 4096;
 /// The one-node form is faster for fewer nodes than this in any cluster.
 const FEW: usize = 4;

@@ -1,4 +1,5 @@
-//! Explanations: the decision that the engine would make about a pod now, and why. An explanation changes nothing.
+//! Explanations: the decision that the engine would make about a pod now, and why. An explanation
+//! changes nothing.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
@@ -42,8 +43,8 @@ pub struct Evaluation {
     pub post_filter: Option<PostFilterEvaluation>,
     /// The error that ended the attempt.
     pub error: Option<Status>,
-    /// For each filter plugin that was not skipped, the nodes that pass this plugin alone, in profile
-    /// order. Empty if PreFilter rejected the pod. Nominated pods are left out.
+    /// For each filter plugin that was not skipped, the nodes that pass this plugin alone, in
+    /// profile order. Empty if PreFilter rejected the pod. Nominated pods are left out.
     pub passes: Vec<(PluginName, NodeBits)>,
     /// Where the next sampled search would start.
     pub next_start: usize,

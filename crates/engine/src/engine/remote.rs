@@ -1,8 +1,8 @@
-//! Decisions that are made elsewhere: samples of nodes, placements on a node that a caller names, and pods of
-//! the queue that a caller decides about.
+//! Decisions that are made elsewhere: samples of nodes, placements on a node that a caller names,
+//! and pods of the queue that a caller decides about.
 //!
-//! An agent of a member cluster answers with samples and carries out placements. A scheduler over many clusters
-//! takes pods from the queue and reports what became of them.
+//! An agent of a member cluster answers with samples and carries out placements. A scheduler over
+//! many clusters takes pods from the queue and reports what became of them.
 
 use std::sync::Arc;
 
@@ -23,7 +23,8 @@ impl Engine {
     /// at most. Changes nothing.
     ///
     /// # Errors
-    /// No node of the cluster can take the pod, the profile is unknown, or a plugin or extender failed.
+    /// No node of the cluster can take the pod, the profile is unknown, or a plugin or extender
+    /// failed.
     pub fn sample(
         &mut self,
         profile: &str,
@@ -41,11 +42,12 @@ impl Engine {
         })
     }
 
-    /// Checks whether the node can take `pod` by the profile of this scheduler name. Changes nothing.
+    /// Checks whether the node can take `pod` by the profile of this scheduler name. Changes
+    /// nothing.
     ///
     /// # Errors
-    /// The verdict of the first plugin that rejects the node, or the failure of a plugin or extender. The
-    /// status names the plugin.
+    /// The verdict of the first plugin that rejects the node, or the failure of a plugin or
+    /// extender. The status names the plugin.
     pub fn check(
         &mut self,
         profile: &str,
@@ -60,8 +62,8 @@ impl Engine {
         })
     }
 
-    /// Places a pod on a node for the time until it exists, so that its room is taken. The UID must be one
-    /// that no pod has.
+    /// Places a pod on a node for the time until it exists, so that its room is taken. The UID must
+    /// be one that no pod has.
     ///
     /// # Errors
     /// The UID is known already.
@@ -74,8 +76,8 @@ impl Engine {
         self.run(now, ports, |engine, cx| engine.end_hold(hold, cx));
     }
 
-    /// Ends the hold, checks the node once more and starts the binding cycle of `pod` on it, with Reserve,
-    /// Permit and PreBind. Its end is reported by [`take_settled`](Self::take_settled).
+    /// Ends the hold, checks the node once more and starts the binding cycle of `pod` on it, with
+    /// Reserve, Permit and PreBind. Its end is reported by [`take_settled`](Self::take_settled).
     ///
     /// # Errors
     /// The node no longer takes the pod, or Reserve or Permit rejected it. Its room is free again.
@@ -97,7 +99,8 @@ impl Engine {
         })
     }
 
-    /// Returns how the binding cycles ended since the last call, of pods that were [placed](Self::place).
+    /// Returns how the binding cycles ended since the last call, of pods that were
+    /// [placed](Self::place).
     pub fn take_settled(&mut self) -> Vec<Settled> {
         self.attempts.placements_mut().drain()
     }
@@ -144,9 +147,9 @@ impl Engine {
 
 /// Pods of the queue that a caller decides about.
 impl Engine {
-    /// Takes the next pod from the queue, which is then in flight. Pods for which an attempt makes no sense are
-    /// skipped. Each pod is passed to [`delegated`](Self::delegated), [`retry`](Self::retry) or
-    /// [`failed`](Self::failed) later.
+    /// Takes the next pod from the queue, which is then in flight. Pods for which an attempt makes
+    /// no sense are skipped. Each pod is passed to [`delegated`](Self::delegated),
+    /// [`retry`](Self::retry) or [`failed`](Self::failed) later.
     pub fn pop(&mut self, now: Time, ports: &mut Ports<'_>) -> Option<QueuedPod> {
         self.run(now, ports, |engine, cx| {
             loop {
@@ -177,7 +180,8 @@ impl Engine {
         });
     }
 
-    /// Puts a popped pod back into the queue with a backoff, and reports the failure as condition and event.
+    /// Puts a popped pod back into the queue with a backoff, and reports the failure as condition
+    /// and event.
     pub fn failed(&mut self, queued: QueuedPod, status: &Status, now: Time, ports: &mut Ports<'_>) {
         self.run(now, ports, |engine, cx| {
             let pod = queued.pod.clone();

@@ -10,12 +10,13 @@
 //! [`Preemptions`] owns the preemptions in progress, and emits the evictions that may be requested
 //! now. The binding cycle of a victim that is not bound yet is cancelled instead.
 //!
-//! The last victim is evicted after the others. Its deletion requeues the preemptor, which then finds
-//! all the room free. Until the watch shows that deletion, or that the victim takes its time, the
-//! preemptor is gated: PreEnqueue of DefaultPreemption checks `Handle::is_preempting`. Without the gate,
-//! the preemptor could find its victims still running and evict other pods, as in kube-scheduler. The
-//! API server shows a victim without grace period as terminating right before it removes it. The
-//! preemptor waits for that removal for at most [`LONGEST_REMOVAL`]: an attempt in between fails.
+//! The last victim is evicted after the others. Its deletion requeues the preemptor, which then
+//! finds all the room free. Until the watch shows that deletion, or that the victim takes its time,
+//! the preemptor is gated: PreEnqueue of DefaultPreemption checks `Handle::is_preempting`. Without
+//! the gate, the preemptor could find its victims still running and evict other pods, as in
+//! kube-scheduler. The API server shows a victim without grace period as terminating right before
+//! it removes it. The preemptor waits for that removal for at most [`LONGEST_REMOVAL`]: an attempt
+//! in between fails.
 //!
 //! No pod is evicted twice: for every preemptor, a victim whose eviction was requested counts as
 //! ending. A preemptor whose evictions repeatedly lead to no binding pauses.
@@ -39,7 +40,8 @@ use crate::ports::Count;
 use crate::queue::Place;
 use crate::world::World;
 
-/// Maximum time between the version of a victim that says that its removal follows, and the removal.
+/// Maximum time between the version of a victim that says that its removal follows, and the
+/// removal.
 const LONGEST_REMOVAL: Duration = Duration::from_secs(1);
 
 /// Identifies a preemption. Ids grow by one.
@@ -54,8 +56,8 @@ pub(crate) struct Preemptions {
     /// The preemptions by the UID of their last victim, and by the UID of their preemptor.
     by_pod: BTreeSet<(Uid, PreemptionId)>,
     last_id: PreemptionId,
-    /// Victims whose eviction was requested and has not failed, until the watch shows their end, with the preemptors that
-    /// count on it although it was not requested for them.
+    /// Victims whose eviction was requested and has not failed, until the watch shows their end,
+    /// with the preemptors that count on it although it was not requested for them.
     ending: BTreeMap<Uid, Vec<(PodKey, Uid)>>,
     /// The last victims whose removal follows, until it counts as not following after all.
     removals: Deadlines<()>,
@@ -289,8 +291,8 @@ impl Preemptions {
         }
     }
 
-    /// Notes that a pod is terminating or gone, or cannot be evicted. Preemptors for which it is the
-    /// last victim are no longer gated.
+    /// Notes that a pod is terminating or gone, or cannot be evicted. Preemptors for which it is
+    /// the last victim are no longer gated.
     pub(crate) fn victim_ends(&mut self, victim: &Uid, world: &mut World) {
         self.ending.remove(victim);
         self.removals.remove(victim);
@@ -299,8 +301,9 @@ impl Preemptions {
         });
     }
 
-    /// Notes that a preemptor is not pending any more. Its last preemption counts as fruitless unless the pod
-    /// was bound: a pod that was assumed and never bound has not used the room either.
+    /// Notes that a preemptor is not pending any more. Its last preemption counts as fruitless
+    /// unless the pod was bound: a pod that was assumed and never bound has not used the room
+    /// either.
     pub(crate) fn preemptor_leaves(
         &mut self,
         pod: &Uid,
@@ -350,8 +353,8 @@ impl Preemptions {
         [self.pauses.next(), self.removals.next()].into_iter().flatten().min()
     }
 
-    /// Returns whether a request to evict a pod waits for its answer, or was answered and the watch does
-    /// not show the end of the pod yet.
+    /// Returns whether a request to evict a pod waits for its answer, or was answered and the watch
+    /// does not show the end of the pod yet.
     pub(crate) fn is_evicting(&self, victim: &Uid) -> bool {
         let mut requested = self.in_progress.values().flat_map(|own| own.evicting.values());
         self.ending.contains_key(victim) || requested.any(|pod| pod.uid == *victim)
@@ -407,7 +410,8 @@ impl Preemptions {
             return None;
         }
         if world.is_assumed(&last.uid) {
-            // The failure of its binding cycle moves the preemptor, which must not be gated by then.
+            // The failure of its binding cycle moves the preemptor, which must not be gated by
+            // then.
             preemption.release(world);
         }
         Some(last)
@@ -434,8 +438,8 @@ impl Preemptions {
         preemption.evicting.insert(effect, victim);
     }
 
-    /// Stops gating the preemptor in the preemptions for which `applies` returns true, among those of
-    /// which `pod` is the preemptor or the last victim. Removes the preemptions that are over.
+    /// Stops gating the preemptor in the preemptions for which `applies` returns true, among those
+    /// of which `pod` is the preemptor or the last victim. Removes the preemptions that are over.
     fn release(&mut self, pod: &Uid, world: &mut World, applies: impl Fn(&InProgress) -> bool) {
         let from = (pod.clone(), 0);
         let of_pod = self.by_pod.range(from..).take_while(|(uid, _)| uid == pod);
@@ -454,8 +458,8 @@ impl Preemptions {
     }
 }
 
-/// Clears the nominations of pods of lower priority to the node. They may no longer fit there, and find
-/// another node sooner without a nomination.
+/// Clears the nominations of pods of lower priority to the node. They may no longer fit there, and
+/// find another node sooner without a nomination.
 fn clear_lower_nominations(node: &str, preemptor: &Pod, world: &mut World, cx: &mut Context<'_>) {
     let nominated = world.nominator().nominated_to(node);
     for pod in nominated.iter().filter(|pod| pod.priority() < preemptor.priority()) {
@@ -482,8 +486,8 @@ fn finish(mut preemption: InProgress, world: &mut World, cx: &mut Context<'_>) {
 }
 
 /// Requeues the pods that are nominated to the node of a victim whose eviction failed, because they
-/// may depend on its end. The victim may have left the node for which its eviction was requested: its
-/// bind failed, and another attempt chose this node.
+/// may depend on its end. The victim may have left the node for which its eviction was requested:
+/// its bind failed, and another attempt chose this node.
 fn retry_pods_that_count_on(victim: &Uid, world: &mut World, cx: &mut Context<'_>) {
     let Some(placed) = world.placed(victim) else { return };
     let node = world.cluster().node_name(placed.node).clone();
@@ -492,8 +496,8 @@ fn retry_pods_that_count_on(victim: &Uid, world: &mut World, cx: &mut Context<'_
     }
 }
 
-/// Requeues preemptors that counted on the end of a victim that was evicted for others and stays. Their nominations may
-/// have been cleared since.
+/// Requeues preemptors that counted on the end of a victim that was evicted for others and stays.
+/// Their nominations may have been cleared since.
 fn retry_preemptors(preemptors: &[(PodKey, Uid)], world: &mut World, cx: &mut Context<'_>) {
     for (pod, uid) in preemptors {
         if !world.preemptions().is_running(uid) {
@@ -502,17 +506,17 @@ fn retry_preemptors(preemptors: &[(PodKey, Uid)], world: &mut World, cx: &mut Co
     }
 }
 
-/// Requeues a preemptor as after an error. One that is still gated needs its rejectors to be requeued
-/// by the end of its own victims.
+/// Requeues a preemptor as after an error. One that is still gated needs its rejectors to be
+/// requeued by the end of its own victims.
 fn retry_unless_gated(preemptor: &Pod, world: &mut World, cx: &mut Context<'_>) {
     if !world.preemptions().is_running(&preemptor.uid) {
         world.retry_after_error(preemptor, cx);
     }
 }
 
-/// Activates the pods that are nominated to the node of a pod that is gone, and still gated although their victims have
-/// ended. The event that helps such a pod came while it was gated, and the end of its last victim may say nothing to the
-/// plugins that rejected it.
+/// Activates the pods that are nominated to the node of a pod that is gone, and still gated
+/// although their victims have ended. The event that helps such a pod came while it was gated, and
+/// the end of its last victim may say nothing to the plugins that rejected it.
 pub(crate) fn activate_gated_on(node: &str, world: &mut World, cx: &mut Context<'_>) {
     for pod in world.nominator().nominated_to(node) {
         if !world.preemptions().is_running(&pod.uid) {

@@ -239,8 +239,8 @@ fn registrations(
     events.collect()
 }
 
-/// Returns the events that a plugin declared, or else every event, including the events of the kinds that it
-/// watches.
+/// Returns the events that a plugin declared, or else every event, including the events of the
+/// kinds that it watches.
 fn events_of(plugin: &Plugin) -> Vec<EventRegistration> {
     let on_watched = plugin.watched_kinds.iter().map(|kind| {
         let kind = EventResource::Custom(kind.clone());
@@ -254,8 +254,8 @@ fn events_of(plugin: &Plugin) -> Vec<EventRegistration> {
     plugin.events.clone().unwrap_or_else(every)
 }
 
-/// Adds taint updates for a plugin that registers new nodes. kube-scheduler does so because a node may
-/// be added with a taint that is removed later.
+/// Adds taint updates for a plugin that registers new nodes. kube-scheduler does so because a node
+/// may be added with a taint that is removed later.
 fn with_taint_changes(mut events: Vec<EventRegistration>) -> Vec<EventRegistration> {
     let hears = |action| {
         let on_nodes = |registered: &&EventRegistration| {
@@ -410,7 +410,8 @@ impl Profiles {
         decoders
     }
 
-    /// Returns the kinds that some plugin reads or registers events of, as `<plural>.<version>.<group>`.
+    /// Returns the kinds that some plugin reads or registers events of, as
+    /// `<plural>.<version>.<group>`.
     pub fn watched_kinds(&self) -> BTreeSet<Arc<str>> {
         self.plugins().flat_map(|plugin| plugin.watched_kinds.iter().cloned()).collect()
     }

@@ -30,8 +30,8 @@ pub(super) fn by_point(
 /// The weights of all plugins that extend `point` and are enabled there or everywhere; an entry of
 /// the point goes before one of multiPoint. `None` if their sum could overflow.
 ///
-/// As in kube-scheduler, only the last weight may be negative. Its overflow check wraps around after a
-/// negative weight and refuses every later plugin.
+/// As in kube-scheduler, only the last weight may be negative. Its overflow check wraps around
+/// after a negative weight and refuses every later plugin.
 fn weights(
     point: ExtensionPoint,
     sets: &PluginSets,

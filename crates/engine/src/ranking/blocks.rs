@@ -23,8 +23,8 @@ pub(super) fn in_blocks(nodes: &[NodeIx]) -> impl Iterator<Item = &[NodeIx]> {
     })
 }
 
-/// The cell of each node. A block is as long as its last node needs. A thread that ranks the nodes of some blocks makes
-/// only these.
+/// The cell of each node. A block is as long as its last node needs. A thread that ranks the nodes
+/// of some blocks makes only these.
 #[derive(Debug, Default)]
 pub(super) struct BlockTable {
     blocks: Vec<Vec<CellId>>,
@@ -68,7 +68,8 @@ impl BlockTable {
         &mut self.blocks[block]
     }
 
-    /// Adds the blocks of another table; this table must have none of them. `ids` has the new number of each cell.
+    /// Adds the blocks of another table; this table must have none of them. `ids` has the new
+    /// number of each cell.
     pub(super) fn append(&mut self, other: Self, ids: &[CellId]) {
         let with_nodes =
             other.blocks.into_iter().enumerate().filter(|(_, block)| !block.is_empty());

@@ -1,4 +1,5 @@
-//! Cells: sets of nodes that are equally good, with the number of their nodes in each block of nodes.
+//! Cells: sets of nodes that are equally good, with the number of their nodes in each block of
+//! nodes.
 
 use framework::NodeIx;
 
@@ -29,8 +30,8 @@ pub(super) struct Cells {
     cells: Vec<Cell>,
     /// Numbers to be used again.
     unused: Vec<CellId>,
-    /// Number of nodes that are not counted yet, by cell: of every second node, and of the others. The processor can
-    /// then count two nodes of one cell at once.
+    /// Number of nodes that are not counted yet, by cell: of every second node, and of the others.
+    /// The processor can then count two nodes of one cell at once.
     filled: Vec<[u16; 2]>,
     /// Number of counts of all cells and blocks.
     counts: usize,
@@ -101,8 +102,8 @@ impl Cells {
         old
     }
 
-    /// Puts each of the nodes of a block into a cell. They are in none. They count when the nodes of the block
-    /// [are counted](Self::count_filled), which is due before the next block.
+    /// Puts each of the nodes of a block into a cell. They are in none. They count when the nodes
+    /// of the block [are counted](Self::count_filled), which is due before the next block.
     pub(super) fn fill(&mut self, nodes: &[NodeIx], ids: &[CellId]) {
         self.of_nodes.set_all(nodes, ids);
         for (place, id) in ids.iter().enumerate() {
@@ -110,7 +111,8 @@ impl Cells {
         }
     }
 
-    /// Counts the nodes of a block that were [filled](Self::fill). Reports the number of nodes that each cell got.
+    /// Counts the nodes of a block that were [filled](Self::fill). Reports the number of nodes that
+    /// each cell got.
     pub(super) fn count_filled(&mut self, block: usize, mut report: impl FnMut(&Cell, usize)) {
         let mut filled = std::mem::take(&mut self.filled);
         for (place, counts) in filled.iter_mut().enumerate().filter(|(_, it)| **it != [0; 2]) {
@@ -138,7 +140,8 @@ impl Cells {
         self.cells.iter().skip(1)
     }
 
-    /// Adds the nodes of other cells, in other blocks. `ids` has the new number of each of the other cells.
+    /// Adds the nodes of other cells, in other blocks. `ids` has the new number of each of the
+    /// other cells.
     pub(super) fn join(&mut self, other: Self, ids: &[CellId]) {
         for (cell, id) in other.cells.iter().zip(ids) {
             let counts = cell.blocks.iter().enumerate().filter(|(_, count)| **count > 0);
@@ -157,7 +160,8 @@ impl Cells {
         let mut is_wanted = vec![false; self.cells.len()];
         cells.iter().for_each(|id| is_wanted[id.index()] = true);
         let (stride, ids) = find(ids.chunks(STRIDE), &mut left, |_, ids| match cells {
-            // With a sum as narrow as the numbers, the processor compares and counts several nodes at once.
+            // With a sum as narrow as the numbers, the processor compares and counts several nodes
+            // at once.
             [cell] => ids.iter().fold(0_u16, |sum, id| sum + u16::from(id == cell)).into(),
             _ => ids.iter().filter(|id| is_wanted[id.index()]).count(),
         })?;
@@ -230,8 +234,8 @@ impl CellTable {
     }
 }
 
-/// Returns the part with the entry that has `left` others before it, and the number of the part. Takes the entries of
-/// the parts before from `left`.
+/// Returns the part with the entry that has `left` others before it, and the number of the part.
+/// Takes the entries of the parts before from `left`.
 fn find<'a>(
     parts: impl Iterator<Item = &'a [CellId]>,
     left: &mut usize,

@@ -15,7 +15,8 @@ const PASSES_AFTER_REFUSAL: u32 = 100;
 /// The findings of failed attempts, for the next pod of a lane.
 #[derive(Debug, Default)]
 pub(crate) struct Failures {
-    /// Whether the last attempt found no node. The next one then looks at the verdicts before the ranking.
+    /// Whether the last attempt found no node. The next one then looks at the verdicts before the
+    /// ranking.
     pub(crate) last: bool,
     rejections: Option<Box<Rejections>>,
     /// Number of failed attempts whose verdicts are not kept.
@@ -75,8 +76,8 @@ impl Failures {
     }
 
     /// Returns what PostFilter plugins have kept for the pods of the lane, until they
-    /// [keep](Self::suspend_post_filter) it again; `None` unless `verdicts` are the verdicts of the lane
-    /// and [local](Rejections::are_local).
+    /// [keep](Self::suspend_post_filter) it again; `None` unless `verdicts` are the verdicts of the
+    /// lane and [local](Rejections::are_local).
     pub(crate) fn resume_post_filter(
         &mut self,
         verdicts: &Arc<Verdicts>,

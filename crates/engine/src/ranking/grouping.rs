@@ -7,9 +7,10 @@ const SHORT_TABLE: usize = 256;
 
 /// A code for each of some nodes: equal for nodes with equal keys, and different for others.
 ///
-/// The keys come plugin by plugin. Most plugins give all nodes one key, which adds nothing to the codes, and the keys
-/// of others differ in few bits. These bits are appended to the codes, which the processor does for several nodes at
-/// once. Codes that would get too long for a table are numbered instead.
+/// The keys come plugin by plugin. Most plugins give all nodes one key, which adds nothing to the
+/// codes, and the keys of others differ in few bits. These bits are appended to the codes, which
+/// the processor does for several nodes at once. Codes that would get too long for a table are
+/// numbered instead.
 #[derive(Debug)]
 pub(super) struct Grouping {
     /// The code of each node.

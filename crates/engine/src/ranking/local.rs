@@ -41,8 +41,8 @@ impl LocalScore {
     }
 }
 
-/// The requests on which local scores depend, if the plugins read only the requests of the pod. Lanes with equal
-/// keys share their scores.
+/// The requests on which local scores depend, if the plugins read only the requests of the pod.
+/// Lanes with equal keys share their scores.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct LocalKey {
     /// The name of the profile.

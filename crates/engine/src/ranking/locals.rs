@@ -5,8 +5,8 @@ use rustc_hash::FxHashMap;
 use super::local::{LocalKey, LocalScores};
 use super::unusable::Unusable;
 
-/// Maximum number of local scores that lanes share. One more forgets the scores that were used least
-/// recently.
+/// Maximum number of local scores that lanes share. One more forgets the scores that were used
+/// least recently.
 pub(super) const MAX_LOCALS: usize = 256;
 
 /// The local scores that lanes share.

@@ -3,15 +3,15 @@
 //!
 //! The pods of one template and profile are a lane. As long as the verdicts and scores of their
 //! plugins depend only on the [node or its group](framework::FilterScope), only the nodes in the
-//! change log have to be looked at again. The decision equals the decision of a full pass: the same best nodes,
-//! in the same order for the seeded draw. A lane also holds what its plugins
+//! change log have to be looked at again. The decision equals the decision of a full pass: the same
+//! best nodes, in the same order for the seeded draw. A lane also holds what its plugins
 //! [keep](framework::Kept).
 //!
 //! State:
 //!
 //! * `rankings` owns the memory of all lanes and limits it, `known` is the memory of one [`Lane`].
-//! * `local` has the scores of plugins that look at one node at a time, `locals` the scores that lanes
-//!   share: of pods with equal requests.
+//! * `local` has the scores of plugins that look at one node at a time, `locals` the scores that
+//!   lanes share: of pods with equal requests.
 //! * `nodes` has the order of one lane: its nodes by tier and local score. The nodes of a tier have
 //!   equal keys.
 //! * `grouping` finds nodes with equal keys, for many at once.
@@ -21,8 +21,8 @@
 //!
 //! Rules:
 //!
-//! * `search` answers for one pod: [`Recalled`]. `order` has the nodes of the answer, `within` the nodes
-//!   of a set.
+//! * `search` answers for one pod: [`Recalled`]. `order` has the nodes of the answer, `within` the
+//!   nodes of a set.
 //! * `scopes` divides the plugins by what their answers depend on (`reads`).
 //! * `repair` looks at changed nodes, or at all for a new lane, `tier_pass` at one node of each
 //!   tier.

@@ -29,11 +29,11 @@ const NO_TIER: usize = usize::MAX;
 
 /// The nodes of a lane by tier and [local score](super::local).
 ///
-/// The nodes of a tier have the same keys. Verdicts and scores that depend on the keys are computed once for each tier:
-/// whether its nodes are feasible, and what is added to their scores. The nodes of a tier with one
-/// score are a [cell](super::cells). A node that its own state rejects is in a cell, too, so that
-/// its tier is known when it becomes feasible. A node that no pod of the lane can use, whatever
-/// pods are on it, is not in the ranking.
+/// The nodes of a tier have the same keys. Verdicts and scores that depend on the keys are computed
+/// once for each tier: whether its nodes are feasible, and what is added to their scores. The nodes
+/// of a tier with one score are a [cell](super::cells). A node that its own state rejects is in a
+/// cell, too, so that its tier is known when it becomes feasible. A node that no pod of the lane
+/// can use, whatever pods are on it, is not in the ranking.
 #[derive(Debug, Default)]
 pub(crate) struct Ranking {
     basis: Basis,
@@ -77,8 +77,8 @@ impl Tier {
 
 /// State of the change log.
 impl Ranking {
-    /// Returns the nodes to look at again, and counts on the caller to do so; `None` for all nodes, of which the ranking
-    /// then has none.
+    /// Returns the nodes to look at again, and counts on the caller to do so; `None` for all nodes,
+    /// of which the ranking then has none.
     pub(crate) fn catch_up(
         &mut self,
         basis: &Basis,
@@ -173,7 +173,8 @@ impl Ranking {
         self.move_to(node, tier, score)
     }
 
-    /// Adds nodes that are not in the ranking, in ascending order. `keys` has a key of each node, plugin by plugin.
+    /// Adds nodes that are not in the ranking, in ascending order. `keys` has a key of each node,
+    /// plugin by plugin.
     ///
     /// # Errors
     /// [`Overflow`]: there are too many tiers and scores.
@@ -217,9 +218,9 @@ impl Ranking {
         Ok(())
     }
 
-    /// Adds nodes to a ranking that has none, part by part. `rank` ranks the nodes of each of the lists, which were
-    /// [divided](super::divide), in a ranking of its own. The parts are joined in their order, so that it does not matter
-    /// which is ranked first.
+    /// Adds nodes to a ranking that has none, part by part. `rank` ranks the nodes of each of the
+    /// lists, which were [divided](super::divide), in a ranking of its own. The parts are joined in
+    /// their order, so that it does not matter which is ranked first.
     ///
     /// # Errors
     /// That of `rank`, or [`Overflow`]: there are too many tiers and scores. The ranking must then
@@ -251,8 +252,8 @@ impl Ranking {
         Ok(())
     }
 
-    /// Updates nodes in the ranking whose keys may have changed at some places, and their scores. The nodes are
-    /// in ascending order. `keys` has a key of each node, place by place.
+    /// Updates nodes in the ranking whose keys may have changed at some places, and their scores.
+    /// The nodes are in ascending order. `keys` has a key of each node, place by place.
     ///
     /// # Errors
     /// [`Overflow`]: there are too many tiers and scores.
@@ -438,8 +439,8 @@ impl Ranking {
         self.feasible(added).map(|(_, tier, _)| tier.passing).sum()
     }
 
-    /// Returns the `count` nodes with the highest totals, with these, the highest first. Draws among equally good nodes if
-    /// not all of them are wanted.
+    /// Returns the `count` nodes with the highest totals, with these, the highest first. Draws
+    /// among equally good nodes if not all of them are wanted.
     pub(crate) fn top(
         &self,
         added: &[Option<i64>],

@@ -6,7 +6,8 @@ use framework::NodeIx;
 
 use super::blocks::BLOCK;
 
-/// Minimum number of nodes in a part, on average. A thread takes longer to start than to rank fewer.
+/// Minimum number of nodes in a part, on average. A thread takes longer to start than to rank
+/// fewer.
 const NODES_PER_PART: usize = 1 << 14;
 /// Maximum number of parts. It bounds what joining them costs.
 const MAX_PARTS: usize = 8;
@@ -27,9 +28,9 @@ impl<T> Part<'_, T> {
     }
 }
 
-/// Divides nodes in ascending order in lists of about equal length, so that no block is in two of them. The number of
-/// lists is a power of two and depends on the number of nodes only, and with it the order of all that is put together
-/// from the parts.
+/// Divides nodes in ascending order in lists of about equal length, so that no block is in two of
+/// them. The number of lists is a power of two and depends on the number of nodes only, and with it
+/// the order of all that is put together from the parts.
 pub(crate) fn divide(nodes: &[NodeIx]) -> Vec<&[NodeIx]> {
     divide_in(nodes, part_count(nodes.len()))
 }

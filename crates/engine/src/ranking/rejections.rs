@@ -69,8 +69,8 @@ impl Rejections {
         Self { filters, state, nominations, outdated, verdicts, tiers, ids }
     }
 
-    /// Returns the nodes to look at again, in ascending order, and counts on the caller to do so; `None` for all
-    /// nodes.
+    /// Returns the nodes to look at again, in ascending order, and counts on the caller to do so;
+    /// `None` for all nodes.
     pub(crate) fn catch_up(
         &mut self,
         filters: &FilterScopes,

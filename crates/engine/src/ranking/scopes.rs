@@ -25,7 +25,8 @@ pub(super) struct Scoped<'p> {
     pub(super) local_filters: Vec<&'p Named<dyn Filter>>,
     /// Score plugins that look at one node at a time, without normalisation.
     pub(super) local_scores: Vec<&'p Named<dyn Score>>,
-    /// The requests whose lanes share the answers of these two; `None` if a score reads more than requests.
+    /// The requests whose lanes share the answers of these two; `None` if a score reads more than
+    /// requests.
     pub(super) shared: Option<LocalKey>,
     /// Further filter plugins of the first kind, which read more than requests, so that their
     /// answers are not shared.

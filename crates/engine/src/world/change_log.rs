@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use framework::{ChangedNodes, NodeBits, NodeChange, NodeIx, PodIx};
 
-/// Minimum number of entries that are kept. In a larger cluster it is one for each node: a reader that is
-/// further behind does as well to look at every node.
+/// Minimum number of entries that are kept. In a larger cluster it is one for each node: a reader
+/// that is further behind does as well to look at every node.
 const MIN_CAPACITY: usize = 65_536;
 
-/// A list with fewer than one entry for this many nodes is sorted by comparisons. Otherwise a set of all nodes sorts it.
+/// A list with fewer than one entry for this many nodes is sorted by comparisons. Otherwise a set
+/// of all nodes sorts it.
 const MANY: usize = 64;
 /// A list with fewer entries than this is sorted by comparisons in any cluster.
 const FEW: usize = 16;
@@ -72,8 +73,8 @@ impl ChangeLog {
         self.nodes
     }
 
-    /// Returns the changes that led from `state` to the present state, or `None` if some of them are no
-    /// longer kept.
+    /// Returns the changes that led from `state` to the present state, or `None` if some of them
+    /// are no longer kept.
     pub fn since(&self, state: u64) -> Option<impl ExactSizeIterator<Item = LogEntry>> {
         let start = usize::try_from(state.checked_sub(self.first)?).ok()?;
         (start <= self.entries.len()).then(|| self.entries.range(start..).copied())

@@ -11,8 +11,8 @@
 //!      └────────────────┴─────────────────────────────────┘
 //! ```
 //!
-//! An assumed pod stays assumed until the watch confirms it, it is forgotten, or it is deleted: there is
-//! no timeout.
+//! An assumed pod stays assumed until the watch confirms it, it is forgotten, or it is deleted:
+//! there is no timeout.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -155,9 +155,9 @@ impl World {
         Ok(Arc::new(Pod { node_name: Some(node.clone()), ..pod.clone() }))
     }
 
-    /// Handles that the watch shows the pod on `node`: confirms an assumed pod, moves it to the right
-    /// node, adds it or updates it. Returns the pod as it was placed before, and whether a property
-    /// changed that plugins can see.
+    /// Handles that the watch shows the pod on `node`: confirms an assumed pod, moves it to the
+    /// right node, adds it or updates it. Returns the pod as it was placed before, and whether a
+    /// property changed that plugins can see.
     pub(super) fn place_shown(
         &mut self,
         pod: Arc<Pod>,
@@ -298,8 +298,8 @@ impl World {
         self.cluster.remove_object(key)
     }
 
-    /// Handles a change of a PodDisruptionBudget, whose status may now count the evicted pods that have
-    /// ended.
+    /// Handles a change of a PodDisruptionBudget, whose status may now count the evicted pods that
+    /// have ended.
     fn confirm_evictions(&mut self, namespace: &str, name: &str) {
         let evicting = self.cluster.evicting(namespace, name);
         let ended: Vec<Uid> = evicting.filter(|uid| !self.is_running(uid)).cloned().collect();

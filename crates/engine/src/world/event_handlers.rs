@@ -21,15 +21,16 @@ use crate::queue::Updated;
 const NO_NODE: &str = "";
 
 impl World {
-    /// Returns the deletion that `change` implies if it shows a new pod in place of a pending pod of the
-    /// same name.
+    /// Returns the deletion that `change` implies if it shows a new pod in place of a pending pod
+    /// of the same name.
     pub fn implied_deletion(&self, change: &Change) -> Option<Change> {
         let Change::Pod(pod) = change else { return None };
         let known = self.pending.get(&pod.key).filter(|known| known.uid != pod.uid)?;
         Some(Change::PodDeleted { key: known.key.clone(), uid: known.uid.clone() })
     }
 
-    /// Applies the new state of an object, and moves the unschedulable pods that the change may help.
+    /// Applies the new state of an object, and moves the unschedulable pods that the change may
+    /// help.
     pub fn apply(&mut self, change: Change, cx: &mut Context<'_>) -> Vec<Changed> {
         cx.probe.start(Span::Change);
         let changed = self.handle_change(change, cx);
@@ -84,8 +85,8 @@ impl World {
         cx.probe.count(Count::Event(&event.event));
     }
 
-    /// Clears the nominations to a node that is gone, in the status of the pods, too. The attempt or the bind of a pod that
-    /// is under way decides about its own nomination.
+    /// Clears the nominations to a node that is gone, in the status of the pods, too. The attempt
+    /// or the bind of a pod that is under way decides about its own nomination.
     ///
     /// Rule nomination-to-a-deleted-node of docs/differences.toml.
     fn clear_nominations_to(&mut self, node: &str, cx: &mut Context<'_>) {
@@ -136,7 +137,8 @@ impl World {
         let before = self.place(&pod, &node);
         let moved = before.as_ref().is_some_and(|before| before.node_name != pod.node_name);
         if moved {
-            // Another scheduler has bound the pod elsewhere, so the room on the assumed node is free.
+            // Another scheduler has bound the pod elsewhere, so the room on the assumed node is
+            // free.
             let event = ObjectEvent::assigned_pod(ActionType::DELETE, before.clone(), None);
             self.move_pods(&event, cx);
         }
@@ -161,7 +163,8 @@ impl World {
                 let nominated = self.nominator.node_of(&pending.uid).cloned();
                 self.remove_from_queue(&pending, cx);
                 if let Some(elsewhere) = nominated.filter(|nominated| *nominated != node) {
-                    // Another scheduler has bound the pod, so the room that was kept for it is free.
+                    // Another scheduler has bound the pod, so the room that was kept for it is
+                    // free.
                     self.move_after_nomination(nominated_to(pending, elsewhere), cx);
                 }
                 self.count_unscheduled_pod(ActionType::DELETE, cx);
@@ -223,8 +226,8 @@ impl World {
                 return vec![Changed::AssumedDeleted(pod.uid.clone())];
             }
             if self.queue.is_in_flight(&pod.uid) {
-                // A plugin may still reject the pod. kube-scheduler 1.36 would miss that this update may
-                // have helped it.
+                // A plugin may still reject the pod. kube-scheduler 1.36 would miss that this
+                // update may have helped it.
                 self.update_in_queue(old, pod.clone(), cx);
             }
             return Vec::new();

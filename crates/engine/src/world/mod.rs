@@ -197,8 +197,8 @@ impl World {
         Ok(assumed)
     }
 
-    /// Removes an assumed pod from its node. Ignores a pod that is gone, or that the watch shows on a
-    /// node.
+    /// Removes an assumed pod from its node. Ignores a pod that is gone, or that the watch shows on
+    /// a node.
     pub fn forget(&mut self, uid: &Uid) {
         if self.is_assumed(uid) {
             self.take_off(uid);
@@ -396,7 +396,8 @@ impl World {
         queue.put_back_if_not_present(QueuedEntity::Pod(queued), &mut cx);
     }
 
-    /// Requeues a pod whose decision rests on an outdated specification, unless it is gone or replaced.
+    /// Requeues a pod whose decision rests on an outdated specification, unless it is gone or
+    /// replaced.
     pub fn requeue_outdated(&mut self, mut queued: QueuedPod, cx: &mut Context<'_>) {
         let known = self.pending.get(&queued.pod.key);
         match known.filter(|known| known.uid == queued.pod.uid) {
@@ -429,7 +430,8 @@ impl World {
         }
     }
 
-    /// Moves the pods whose backoff is over, and the pods that have been unschedulable for too long.
+    /// Moves the pods whose backoff is over, and the pods that have been unschedulable for too
+    /// long.
     pub fn flush_queue(&mut self, cx: &mut Context<'_>) {
         let (queue, mut cx) = self.queue_and_context(cx);
         queue.tick(&mut cx);
@@ -457,7 +459,8 @@ impl World {
         self.move_pods(&event, cx);
     }
 
-    /// Moves the unschedulable pods that may fit into the room that `pod` has left, except `pod` itself.
+    /// Moves the unschedulable pods that may fit into the room that `pod` has left, except `pod`
+    /// itself.
     pub fn move_others(&mut self, pod: Arc<Pod>, cx: &mut Context<'_>) {
         let uid = pod.uid.clone();
         let event = ObjectEvent::assigned_pod(ActionType::DELETE, Some(pod), None);

@@ -116,8 +116,8 @@ impl NodeTree {
 }
 
 impl Zone {
-    /// Removes the entries of nodes that are gone. A removal calls it only when more than half of the
-    /// entries are, so that a removal takes constant time on average.
+    /// Removes the entries of nodes that are gone. A removal calls it only when more than half of
+    /// the entries are, so that a removal takes constant time on average.
     fn compact(&mut self, number: ZoneNumber, places: &mut [Place]) {
         if self.len == self.nodes.len() {
             return;

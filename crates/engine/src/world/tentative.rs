@@ -165,8 +165,8 @@ impl Tentative<'_> {
         reserved
     }
 
-    /// Removes a pod from its node, whether it is assumed or runs there. The room that its plugins have
-    /// reserved stays reserved. Returns the pod, or `None` if it has no node.
+    /// Removes a pod from its node, whether it is assumed or runs there. The room that its plugins
+    /// have reserved stays reserved. Returns the pod, or `None` if it has no node.
     pub(crate) fn remove(&mut self, uid: &Uid) -> Option<Arc<Pod>> {
         let removed = self.world.remove_tentatively(uid)?;
         let World { log, journal, .. } = &mut *self.world;

@@ -29,7 +29,8 @@ fn listeners() -> Vec<Fake> {
     ]
 }
 
-/// A world with one unschedulable pod for each listener, named after it, and a pod that runs on `a`.
+/// A world with one unschedulable pod for each listener, named after it, and a pod that runs on
+/// `a`.
 fn parked() -> World {
     let mut world = world(listeners());
     for name in NAMES {

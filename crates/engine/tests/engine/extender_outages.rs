@@ -143,8 +143,9 @@ fn extender_without_scores_is_not_waited_for() {
     assert_eq!(world.schedule(gpu_pod("s")), Outcome::Assumed("b".into()));
 }
 
-/// Lets one pod come every ten seconds for two hours beside twenty pods that need the extender. Returns how long the
-/// calls of the extender held up all pods, and the longest that a pod of the others took.
+/// Lets one pod come every ten seconds for two hours beside twenty pods that need the extender.
+/// Returns how long the calls of the extender held up all pods, and the longest that a pod of the
+/// others took.
 fn two_hours(answers_probes: bool) -> (Duration, Duration) {
     let mut world = hanging(for_gpus());
     (0..20).for_each(|number| world.pod(gpu_pod(&format!("gpu-{number}"))));

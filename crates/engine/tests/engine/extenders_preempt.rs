@@ -237,8 +237,8 @@ fn a_node_without_victims_is_an_error_or_left_out_if_the_extender_is_ignorable()
     check_preempted(&mut world, "b", &["b1"], "the other node");
 }
 
-/// The nodes of [`full`] with extenders of which the first rejects every node, for a resource that the
-/// scheduler does not count.
+/// The nodes of [`full`] with extenders of which the first rejects every node, for a resource that
+/// the scheduler does not count.
 fn rejected_by_extender(mut extenders: Vec<Extender>) -> World {
     extenders.insert(0, Extender { filter: true, ..extenders[0].clone() });
     let mut world = full(extenders);

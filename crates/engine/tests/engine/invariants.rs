@@ -1,7 +1,8 @@
 //! Invariants of the engine under random histories of nodes, pods, watches, answers and time.
 //!
-//! The watch is late and may skip versions. Answers come in any order and may be lost. Other schedulers
-//! bind pods. The safety invariants are checked after every step, the liveness invariants at the end.
+//! The watch is late and may skip versions. Answers come in any order and may be lost. Other
+//! schedulers bind pods. The safety invariants are checked after every step, the liveness
+//! invariants at the end.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -323,9 +324,9 @@ impl Sim {
         self.write_statuses();
     }
 
-    /// Shows the next version of a pod. With `skips` the watch was interrupted, and a list shows only the
-    /// present version: it reports the deletion of a pod that was seen on a node, but replaces a pod
-    /// without node by the next of its name without a deletion.
+    /// Shows the next version of a pod. With `skips` the watch was interrupted, and a list shows
+    /// only the present version: it reports the deletion of a pod that was seen on a node, but
+    /// replaces a pod without node by the next of its name without a deletion.
     fn show(&mut self, key: &PodKey, skips: bool) {
         let Some(queue) = self.watch.get_mut(key) else { return };
         if !skips {
@@ -467,7 +468,8 @@ impl Sim {
     fn settle(&mut self) {
         let mut reads = 0;
         for _ in 0..10_000 {
-            // Reads are repeated with pauses until the bind of a pod whose fence was refused cannot arrive.
+            // Reads are repeated with pauses until the bind of a pod whose fence was refused cannot
+            // arrive.
             let is_read = |effect: &Effect| matches!(effect.kind, EffectKind::ReadPod { .. });
             reads += usize::from(self.world.open.front().is_some_and(is_read));
             if reads > 100 {

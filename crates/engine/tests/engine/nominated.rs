@@ -12,8 +12,8 @@ use testkit::{PodBuilder, node, pod};
 
 use crate::harness::*;
 
-/// One node, `small`, with room for one pod of 2 cpu, and a pod that is nominated to it and cannot be
-/// scheduled for another reason.
+/// One node, `small`, with room for one pod of 2 cpu, and a pod that is nominated to it and cannot
+/// be scheduled for another reason.
 fn world_with_guest(guest: PodBuilder) -> World {
     let mut world = Setup::new(held().into_iter().chain([fit()])).build();
     world.node(node("small").allocatable("cpu", "2"));
@@ -56,7 +56,8 @@ fn filters_run_with_nominated_pods_and_then_without() {
     assert_eq!(outcome, Outcome::Unschedulable(message.to_owned()));
 }
 
-/// A filter that counts nominated pods in the cycle state, and panics if it was not notified of one.
+/// A filter that counts nominated pods in the cycle state, and panics if it was not notified of
+/// one.
 struct Counting;
 
 #[derive(Clone)]

@@ -1,5 +1,5 @@
-//! What plugins are notified of outside attempts (timers, deleted and bound pods), the commands that they
-//! give then, and the objects that they read decoded.
+//! What plugins are notified of outside attempts (timers, deleted and bound pods), the commands
+//! that they give then, and the objects that they read decoded.
 
 use framework::Attempt;
 use std::sync::{Arc, Mutex};

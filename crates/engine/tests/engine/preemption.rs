@@ -21,7 +21,8 @@ fn important(cpu: &str) -> PodBuilder {
     pod("p").cpu(cpu).priority(100)
 }
 
-/// A node `n` of 4 CPUs full of pods `v1` … `v4`, and the attempt with a pod that wants `cpu` of it.
+/// A node `n` of 4 CPUs full of pods `v1` … `v4`, and the attempt with a pod that wants `cpu` of
+/// it.
 fn preempted(cpu: &str) -> World {
     let mut world = setup([]).build();
     world.node(small("n"));
@@ -166,8 +167,8 @@ fn preemptor_is_gated_until_its_last_victim_ends() {
     assert_eq!(world.attempt(), Outcome::Assumed("n".into()));
 }
 
-/// As [`preempted`], with a pod `other` on a node `m`. The API server has evicted the last victim, `v1`, and the
-/// watch shows that its removal follows.
+/// As [`preempted`], with a pod `other` on a node `m`. The API server has evicted the last victim,
+/// `v1`, and the watch shows that its removal follows.
 fn preempted_without_grace_period() -> World {
     let mut world = preempted("2");
     world.node(small("m"));
@@ -302,8 +303,8 @@ fn last_victim_is_not_evicted_for_a_deleted_preemptor() {
     assert_eq!(world.open_evictions(), [""; 0]);
 }
 
-/// A pod that clears the nomination of a less important one, whose object still shows it, and keeps that of a more
-/// important one.
+/// A pod that clears the nomination of a less important one, whose object still shows it, and keeps
+/// that of a more important one.
 fn cleared_nomination() -> World {
     let [held, _] = held();
     let mut world = setup([held]).build();
@@ -430,8 +431,8 @@ fn room_of_a_deleted_preemptor_is_offered_even_if_its_status_never_named_the_nod
     assert_eq!(world.place("q"), "backoff");
 }
 
-/// Two nodes with a pod each of the same application, whose budget allows to evict one; and one node
-/// with a pod of higher priority.
+/// Two nodes with a pod each of the same application, whose budget allows to evict one; and one
+/// node with a pod of higher priority.
 fn world_with_budget() -> World {
     let mut world = setup([]).build();
     for (node, name, priority) in [("a", "web1", 1), ("b", "web2", 1), ("c", "db", 50)] {

@@ -48,8 +48,8 @@ fn is_replaced(world: &mut World, effect: EffectId, victim: &Eviction) {
     world.pod(pod(&victim.pod.name).uid(&uid).cpu("4").scheduler("other").on(&home));
 }
 
-/// Lets time pass, with `on_eviction` in place of the API server where it is asked to evict. Returns
-/// how many seconds lie between the evictions.
+/// Lets time pass, with `on_eviction` in place of the API server where it is asked to evict.
+/// Returns how many seconds lie between the evictions.
 fn run_against(
     world: &mut World,
     time: Duration,
@@ -381,8 +381,8 @@ fn preemptor_waits_for_a_victim_that_the_server_reports_gone() {
     assert_eq!(world.place("p"), "placed");
 }
 
-/// Two schedulers with a view of one cluster. On each of two nodes runs a pod of the one, and a pod of
-/// the other that is more important may run only there. Evicted pods are recreated.
+/// Two schedulers with a view of one cluster. On each of two nodes runs a pod of the one, and a pod
+/// of the other that is more important may run only there. Evicted pods are recreated.
 struct TwoSchedulers {
     worlds: [World; 2],
     /// Whose turn it is: the other one acts only when this one has nothing to do.
@@ -421,8 +421,8 @@ impl TwoSchedulers {
         pod(name).uid(&uid).cpu("4").scheduler(name).label("only", name)
     }
 
-    /// Does one thing on this side, evictions last, and lets the other know. After an eviction it is
-    /// the other's turn.
+    /// Does one thing on this side, evictions last, and lets the other know. After an eviction it
+    /// is the other's turn.
     fn act(&mut self, side: usize) -> bool {
         let [red, blue] = &mut self.worlds;
         let (own, other) = if side == 0 { (red, blue) } else { (blue, red) };

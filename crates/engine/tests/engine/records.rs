@@ -101,8 +101,8 @@ fn victims_and_the_nominated_node_are_recorded() {
     assert_eq!(rejected.victims, [key("low")]);
 }
 
-/// Takes pods with the label `fits`, anywhere but best not on node a. Looks at each node by itself, so that its
-/// answers can be kept for a class of pods.
+/// Takes pods with the label `fits`, anywhere but best not on node a. Looks at each node by itself,
+/// so that its answers can be kept for a class of pods.
 struct ByNode;
 
 impl Filter for ByNode {

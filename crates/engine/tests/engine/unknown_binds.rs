@@ -1,4 +1,5 @@
-//! Binds whose answer is lost: the pod keeps its room until the request can no longer be carried out.
+//! Binds whose answer is lost: the pod keeps its room until the request can no longer be carried
+//! out.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -16,8 +17,8 @@ fn lost() -> Answer {
     Answer::Unknown("timeout".to_owned())
 }
 
-/// Loses the answer to the open bind, which does not arrive yet, and lets the pod be read. Returns the version that
-/// the bind named.
+/// Loses the answer to the open bind, which does not arrive yet, and lets the pod be read. Returns
+/// the version that the bind named.
 #[track_caller]
 fn lose_bind(world: &mut World) -> u64 {
     let (bind, version) = world.take_bind_at("p");
@@ -327,7 +328,8 @@ fn take_extender_bind(world: &mut World) -> (EffectId, Binding) {
     (effect.id, binding)
 }
 
-/// An extender that refuses to bind says nothing about its earlier call, which may still be under way.
+/// An extender that refuses to bind says nothing about its earlier call, which may still be under
+/// way.
 #[test]
 fn bind_by_an_extender_that_then_refuses_keeps_its_room_for_a_while() {
     let refusal = Answer::Error("no".to_owned());
@@ -339,7 +341,8 @@ fn bind_by_an_extender_is_given_up_after_a_while() {
     extender_gives_up(&[lost(), lost(), lost(), lost(), lost()], "timeout");
 }
 
-/// Lets an extender answer its calls to bind, and checks that the pod keeps its room for 90 seconds after the last one.
+/// Lets an extender answer its calls to bind, and checks that the pod keeps its room for 90 seconds
+/// after the last one.
 #[track_caller]
 fn extender_gives_up(answers: &[Answer], error: &str) {
     let mut setup = Setup::new([fit()]);

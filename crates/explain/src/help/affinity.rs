@@ -76,7 +76,8 @@ fn preferences(findings: &Findings) -> Vec<Proposal> {
     terms().enumerate().map(proposal).collect()
 }
 
-/// Returns the placed pods that anti-affinity keeps apart from the pod on this node, each once; at most two.
+/// Returns the placed pods that anti-affinity keeps apart from the pod on this node, each once; at
+/// most two.
 fn blocking(cluster: &Cluster, pod: &Pod, node: NodeIx) -> Vec<Arc<Pod>> {
     let pods_near = |key: &str| {
         let nodes = domain(cluster, key, node).into_iter();
@@ -138,7 +139,8 @@ fn domain(cluster: &Cluster, key: &str, node: NodeIx) -> Vec<NodeIx> {
     posting.map(|posting| posting.iter().collect()).unwrap_or_default()
 }
 
-/// Proposes what required affinity misses on a node: the label of the domain, or a pod to be near to.
+/// Proposes what required affinity misses on a node: the label of the domain, or a pod to be near
+/// to.
 fn companion(lab: &Lab<'_>, findings: &Findings, node: NodeIx) -> Option<Proposal> {
     let cluster = lab.cluster();
     let pod = &findings.pod;

@@ -106,8 +106,8 @@ fn missing_classes(lab: &Lab<'_>, claim: &Value) -> Vec<Proposal> {
     missing.map(proposal).collect()
 }
 
-/// A claim that asks for less: fewer devices, without a selector, or without a constraint. A claim cannot be changed, so that
-/// another one has to be made.
+/// A claim that asks for less: fewer devices, without a selector, or without a constraint. A claim
+/// cannot be changed, so that another one has to be made.
 fn easier_claims(claim: &Value) -> Vec<Proposal> {
     let name = |field: &str| claim["metadata"][field].as_str().unwrap_or_default().to_owned();
     let (namespace, name) = (name("namespace"), name("name"));

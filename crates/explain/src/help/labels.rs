@@ -78,7 +78,8 @@ pub(super) fn applied(labels: &Labels, changes: &[LabelChange]) -> Labels {
     Labels::from(&map)
 }
 
-/// Returns the smallest change of labels after which the node matches the pod; `None` if labels cannot achieve it.
+/// Returns the smallest change of labels after which the node matches the pod; `None` if labels
+/// cannot achieve it.
 pub(super) fn missing(pod: &Pod, labels: &Labels) -> Option<Vec<LabelChange>> {
     let required = &pod.spec.required_node_affinity;
     let own = required.labels().and_then(|own| own.requirements()).unwrap_or_default();
@@ -87,7 +88,8 @@ pub(super) fn missing(pod: &Pod, labels: &Labels) -> Option<Vec<LabelChange>> {
     Some([own, missing_for(selector, labels)?].concat())
 }
 
-/// Returns the smallest change of labels after which a node matches the selector; `None` if labels cannot achieve it.
+/// Returns the smallest change of labels after which a node matches the selector; `None` if labels
+/// cannot achieve it.
 pub(super) fn missing_for(selector: &NodeSelector, labels: &Labels) -> Option<Vec<LabelChange>> {
     let terms = selector.terms().iter().flatten().filter(|term| term.fields.is_empty());
     let changes = terms.filter_map(|term| unmet(&term.expressions, labels));

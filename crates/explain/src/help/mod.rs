@@ -1,8 +1,8 @@
 //! Changes that would get a pending pod a node.
 //!
-//! Each module proposes changes for one kind of cause. Proposals are cheap and may be wrong; `search` tries
-//! each in the engine and keeps those after which the pod gets a node. A change of a node is proposed only for
-//! nodes that nothing else rejects, so one change is enough.
+//! Each module proposes changes for one kind of cause. Proposals are cheap and may be wrong;
+//! `search` tries each in the engine and keeps those after which the pod gets a node. A change of a
+//! node is proposed only for nodes that nothing else rejects, so one change is enough.
 
 mod affinity;
 mod devices;
@@ -39,8 +39,8 @@ const LABELS_OF_CONTROLLERS: [&str; 6] = [
     "job-name",
 ];
 
-/// How large changes of each kind are. The smallest change comes first: what is missing or in the way as such,
-/// then the pod, one node, other pods, and more nodes.
+/// How large changes of each kind are. The smallest change comes first: what is missing or in the
+/// way as such, then the pod, one node, other pods, and more nodes.
 mod size {
     /// A gate, or an object that the pod names and that does not exist.
     pub(super) const MISSING: f64 = 0.0;
@@ -56,7 +56,8 @@ mod size {
     pub(super) const OTHER_POOL: f64 = 3.8;
     /// One other pod more or less.
     pub(super) const OTHER_POD: f64 = 4.0;
-    /// A node that joins a pool by its labels, while nodes of the pool lack room; or a rule of the pod that is given up.
+    /// A node that joins a pool by its labels, while nodes of the pool lack room; or a rule of the
+    /// pod that is given up.
     pub(super) const RULE: f64 = 4.8;
     /// Evictions.
     pub(super) const PRIORITY: f64 = 5.0;
@@ -135,8 +136,8 @@ fn with_node(lab: &Lab<'_>, node: NodeIx, change: impl FnOnce(&mut Node)) -> Nod
     node
 }
 
-/// Finds changes that get the pod a node, the smallest first. Returns none if the pod needs no help: a node can take it,
-/// or the next attempt evicts pods for it.
+/// Finds changes that get the pod a node, the smallest first. Returns none if the pod needs no
+/// help: a node can take it, or the next attempt evicts pods for it.
 ///
 /// If no change helps by itself, what is missing is taken together, and with one change more.
 pub(crate) fn search(lab: &mut Lab<'_>, findings: &Findings) -> Vec<Suggestion> {
@@ -186,7 +187,8 @@ fn single(lab: &mut Lab<'_>, findings: &Findings, mut proposals: Vec<Proposal>) 
     suggestions
 }
 
-/// Finds what helps together with everything that is missing: all of it at once, or with one change more.
+/// Finds what helps together with everything that is missing: all of it at once, or with one change
+/// more.
 fn several(lab: &mut Lab<'_>, findings: &Findings, missing: &[Proposal]) -> Vec<Suggestion> {
     let first = missing.iter().enumerate().filter(|(place, own)| {
         // Of the examples for one object, the first is enough.
@@ -216,7 +218,8 @@ fn several(lab: &mut Lab<'_>, findings: &Findings, missing: &[Proposal]) -> Vec<
     found.unwrap_or_default().into_iter().map(with_missing).collect()
 }
 
-/// Returns what may help. The end of a sibling does not: its controller makes it again, and then that one waits.
+/// Returns what may help. The end of a sibling does not: its controller makes it again, and then
+/// that one waits.
 fn proposals(lab: &Lab<'_>, findings: &Findings) -> Vec<Proposal> {
     let mut proposals = all_proposals(lab, findings);
     let ends_sibling = |own: &Proposal| {
@@ -292,13 +295,15 @@ fn are_siblings(pod: &Pod, other: &Pod) -> bool {
     owner.is_some() && owner == owner_of(other) && pod.key.namespace == other.key.namespace
 }
 
-/// Whether a controller has made the pod. Dumps may have lost the references to owners, but not the labels.
+/// Whether a controller has made the pod. Dumps may have lost the references to owners, but not the
+/// labels.
 fn has_controller(pod: &Pod) -> bool {
     pod.controller.is_some()
         || LABELS_OF_CONTROLLERS.iter().any(|key| pod.labels.get(key).is_some())
 }
 
-/// Returns the command that ends a pod for good; `None` if its controller would make it again, or choose another one.
+/// Returns the command that ends a pod for good; `None` if its controller would make it again, or
+/// choose another one.
 fn end_of(cluster: &Cluster, pod: &Arc<Pod>) -> Option<String> {
     let PodKey { namespace, name } = &pod.key;
     if !has_controller(pod) {

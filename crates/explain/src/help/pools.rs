@@ -20,7 +20,8 @@ const POOLS: usize = 16;
 /// Maximum number of pods on a node that no pool has.
 const PODS: i64 = 110;
 
-/// Returns the smallest node that would take the pod: another of a pool of the cluster, or else one made for the pod.
+/// Returns the smallest node that would take the pod: another of a pool of the cluster, or else one
+/// made for the pod.
 pub(super) fn search(lab: &mut Lab<'_>, findings: &Findings) -> Option<Suggestion> {
     let pools = pools(lab, findings);
     let may_take = |(_, node): &&(Arc<str>, Node)| may_take(node, findings);
@@ -80,8 +81,8 @@ fn made(
     verified(lab, &findings.pod, new_node(text, size::NEW_NODE + 1.0, node))
 }
 
-/// Whether nothing about the node alone keeps the pod away: its size, its taints or its labels. Without this look the trials
-/// with nodes that cannot help would take most of the time.
+/// Whether nothing about the node alone keeps the pod away: its size, its taints or its labels.
+/// Without this look the trials with nodes that cannot help would take most of the time.
 fn may_take(node: &Node, findings: &Findings) -> bool {
     is_roomy(node, findings)
         && missing(&findings.pod, &node.labels).is_none_or(|changes| changes.is_empty())
@@ -105,8 +106,9 @@ fn new_node(text: String, size: f64, node: Node) -> Proposal {
     Proposal::new("node", size, text, vec![Change::Node(node)])
 }
 
-/// Returns one new node for each distinct kind of node, the smallest first, with the name of a node like it. Nodes of a kind
-/// have the same size, the same taints, and the same zone, pool and other labels that matter to the pod.
+/// Returns one new node for each distinct kind of node, the smallest first, with the name of a node
+/// like it. Nodes of a kind have the same size, the same taints, and the same zone, pool and other
+/// labels that matter to the pod.
 fn pools(lab: &Lab<'_>, findings: &Findings) -> Vec<(Arc<str>, Node)> {
     type Kind<'a> = (i64, i64, Vec<Option<&'a str>>, &'a [Taint], Vec<i64>);
     let (cluster, pod) = (lab.cluster(), &findings.pod);
@@ -140,8 +142,8 @@ fn renamed(node: Node) -> Node {
     Node { labels, name, taints, unschedulable: false, ..node }
 }
 
-/// Returns a node that is large enough for the pod, like one of the cluster but without devices that it does not request, and the labels that the pod and
-/// its volumes need there.
+/// Returns a node that is large enough for the pod, like one of the cluster but without devices
+/// that it does not request, and the labels that the pod and its volumes need there.
 fn made_for(lab: &Lab<'_>, findings: &Findings, like: Option<&Node>) -> (Node, Vec<LabelChange>) {
     let requests = &findings.pod.requests.fit;
     let mut node = like.cloned().unwrap_or_default();

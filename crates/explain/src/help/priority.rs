@@ -13,7 +13,8 @@ use crate::now::Findings;
 /// Number of siblings with a node whose priority is tried, too.
 const SIBLINGS: usize = 256;
 
-/// Returns the lowest priority with which the pod gets room, or that it may preempt if its policy forbids that.
+/// Returns the lowest priority with which the pod gets room, or that it may preempt if its policy
+/// forbids that.
 pub(super) fn search(lab: &mut Lab<'_>, findings: &Findings) -> Option<Suggestion> {
     let pod = &findings.pod;
     if !pod.spec.may_preempt {

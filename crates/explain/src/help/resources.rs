@@ -66,8 +66,8 @@ impl Lack<'_> {
         self.shortages.iter().map(|own| ratio(own.missing, own.requested)).sum()
     }
 
-    /// Returns the part of its own size by which the node is too small. Devices can be added to a node: one without any comes
-    /// after those that have some.
+    /// Returns the part of its own size by which the node is too small. Devices can be added to a
+    /// node: one without any comes after those that have some.
     fn growth(&self) -> f64 {
         let of = |own: &Shortage<'_>| match (own.resource, own.allocatable) {
             ("cpu" | "memory" | "ephemeral-storage", allocatable) => {
@@ -134,7 +134,8 @@ fn less(findings: &Findings, lack: &Lack<'_>) -> Option<Proposal> {
     }
     let pod = Pod { requests: Arc::new(requests), ..Pod::clone(&findings.pod) };
     let text = format!("request {}", texts.join(" and "));
-    // The pod cannot become much smaller, so that this is always a smaller change than that of a node.
+    // The pod cannot become much smaller, so that this is always a smaller change than that of a
+    // node.
     let extent = (lack.share_of_requests() / 2.0).min(0.6);
     Some(Proposal::of_pod("request", extent, text, pod))
 }
@@ -192,8 +193,8 @@ fn more(lab: &Lab<'_>, lack: &Lack<'_>) -> Proposal {
     proposal
 }
 
-/// One pod fewer that uses enough of everything that its node lacks: the pod of the lowest priority, and of those the one
-/// that uses the least of the first resource.
+/// One pod fewer that uses enough of everything that its node lacks: the pod of the lowest
+/// priority, and of those the one that uses the least of the first resource.
 fn fewer(lab: &Lab<'_>, pending: &Pod, lacks: &[Lack<'_>]) -> Option<Proposal> {
     let cluster = lab.cluster();
     // Most nodes without any such pod need no look at their pods.

@@ -56,7 +56,8 @@ pub(super) fn proposals(lab: &Lab<'_>, findings: &Findings) -> Vec<Proposal> {
     proposals
 }
 
-/// One pod fewer in the domain of a node: one with the labels of the pod, and the least important of those.
+/// One pod fewer in the domain of a node: one with the labels of the pod, and the least important
+/// of those.
 fn fewer(lab: &Lab<'_>, findings: &Findings, nodes: &[NodeIx], key: &str) -> Vec<Proposal> {
     let cluster = lab.cluster();
     let pod = &findings.pod;

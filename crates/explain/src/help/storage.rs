@@ -1,4 +1,5 @@
-//! Help for pods whose volumes keep them from every node: claims, classes and volumes that do not exist, and limits.
+//! Help for pods whose volumes keep them from every node: claims, classes and volumes that do not
+//! exist, and limits.
 
 use engine::Change;
 use framework::storage::PersistentVolumeClaim;
@@ -56,7 +57,8 @@ fn lost_claim(lab: &Lab<'_>, pod: &Pod, claim: &PersistentVolumeClaim) -> Propos
     new_claim(pod, name, class, text)
 }
 
-/// Makes a claim with a class that provisions a volume where the pod runs. Without a class the claim has a volume.
+/// Makes a claim with a class that provisions a volume where the pod runs. Without a class the
+/// claim has a volume.
 fn new_claim(pod: &Pod, name: &str, class: Option<String>, text: String) -> Proposal {
     let namespace = &pod.key.namespace;
     let (claim, mut changes) = match &class {

@@ -104,7 +104,8 @@ fn of_taints(lab: &Lab<'_>, findings: &Findings, node: NodeIx, taints: &[&Taint]
     vec![toleration, Proposal::of_node("taint", extent, removal, without).command(command)]
 }
 
-/// Whether the node has devices that the pod does not request, such as GPUs. Its taints keep room for pods that do.
+/// Whether the node has devices that the pod does not request, such as GPUs. Its taints keep room
+/// for pods that do.
 fn is_reserved(cluster: &Cluster, node: NodeIx, pod: &Pod) -> bool {
     let name = cluster.node_name(node);
     let is_device = |resource: &str| resource.contains('/') && !resource.starts_with("attachable-");
@@ -118,8 +119,8 @@ fn is_reserved(cluster: &Cluster, node: NodeIx, pod: &Pod) -> bool {
     (has_extended || has_pool) && !uses_device
 }
 
-/// Returns the command that adds tolerations to the pod. They are the one field of its constraints that may grow while
-/// it exists.
+/// Returns the command that adds tolerations to the pod. They are the one field of its constraints
+/// that may grow while it exists.
 fn add_tolerations(pod: &Pod, taints: &[&Taint]) -> String {
     let mut added = taints.iter().map(|taint| {
         let Taint { key, value, effect } = taint;

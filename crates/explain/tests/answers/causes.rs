@@ -1,4 +1,5 @@
-//! Pods that wait for different reasons: the first suggestion is about the cause, and after it the pod has a node.
+//! Pods that wait for different reasons: the first suggestion is about the cause, and after it the
+//! pod has a node.
 
 use dry_run::{Object, World};
 use engine::{Change, Engine, Input};
@@ -399,7 +400,8 @@ fn names_of_other_namespaces_are_hidden_from_a_restricted_caller() {
     assert!(!serde_json::to_string(&answer).unwrap().contains("secret/"), "{answer:?}");
 }
 
-/// A cluster with this many nodes, on which pods of some templates were scheduled, two for each node.
+/// A cluster with this many nodes, on which pods of some templates were scheduled, two for each
+/// node.
 fn large(nodes: usize) -> World {
     let mut world = empty_world();
     for number in 0..nodes {

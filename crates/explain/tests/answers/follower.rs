@@ -1,4 +1,5 @@
-//! A follower knows what the engine knows, whatever happens while it copies, and copies only what has changed.
+//! A follower knows what the engine knows, whatever happens while it copies, and copies only what
+//! has changed.
 
 use engine::ports::Ports;
 use engine::{Change, EffectKind, Engine, Input};
@@ -95,7 +96,8 @@ fn change(engine: &mut Engine, rng: &mut Rng) {
     }
 }
 
-/// Returns what is known, as text: nodes, pods with their nodes, versions and nominations, and objects.
+/// Returns what is known, as text: nodes, pods with their nodes, versions and nominations, and
+/// objects.
 fn known(engine: &Engine) -> Vec<String> {
     let cluster = engine.cluster();
     let nodes = cluster.nodes().iter().map(|node| format!("{:?}", cluster.copy_of_node(node)));

@@ -1,4 +1,5 @@
-//! Answers about pods that wait: the first suggestion is about the cause, and after it the pod has a node.
+//! Answers about pods that wait: the first suggestion is about the cause, and after it the pod has
+//! a node.
 
 mod causes;
 mod follower;

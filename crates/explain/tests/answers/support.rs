@@ -1,4 +1,5 @@
-//! What the tests have in common: objects, a simulated world, and questions to a copy of its engine.
+//! What the tests have in common: objects, a simulated world, and questions to a copy of its
+//! engine.
 
 use std::sync::Arc;
 

@@ -33,12 +33,13 @@ impl<T: Any + Clone + Send + Sync> StateData for T {
 
 /// The data that plugins hand from one extension point to the next, for one attempt of one pod.
 ///
-/// The key of a value is its type, so each plugin declares private types. Values are kept until the end
-/// of the binding cycle, except those [written for the search](Self::write_for_search). A clone shares
-/// its values with the original until one of the two [changes](Self::read_mut) them.
+/// The key of a value is its type, so each plugin declares private types. Values are kept until the
+/// end of the binding cycle, except those [written for the search](Self::write_for_search). A clone
+/// shares its values with the original until one of the two [changes](Self::read_mut) them.
 ///
-/// Some values are worth more than one attempt. A plugin [keeps](Self::keep) them for the next pod of the
-/// same [template](crate::Template), and then [repairs](Self::take_kept) them instead of making them anew.
+/// Some values are worth more than one attempt. A plugin [keeps](Self::keep) them for the next pod
+/// of the same [template](crate::Template), and then [repairs](Self::take_kept) them instead of
+/// making them anew.
 #[derive(Clone, Default)]
 pub struct CycleState {
     entries: Vec<Entry>,
@@ -82,8 +83,9 @@ impl CycleState {
         self.store(data, Lifetime::Attempt);
     }
 
-    /// Stores `data` that only Filter, PostFilter and Score read. It is dropped when a node is chosen,
-    /// so that a pod in Permit or in its binding cycle does not keep data as long as the list of nodes.
+    /// Stores `data` that only Filter, PostFilter and Score read. It is dropped when a node is
+    /// chosen, so that a pod in Permit or in its binding cycle does not keep data as long as the
+    /// list of nodes.
     pub fn write_for_search<T: Any + Clone + Send + Sync>(&mut self, data: T) {
         self.store(data, Lifetime::Search);
     }
@@ -96,8 +98,8 @@ impl CycleState {
         }
     }
 
-    /// Drops the values [written for the search](Self::write_for_search); the engine calls it when a
-    /// node is chosen.
+    /// Drops the values [written for the search](Self::write_for_search); the engine calls it when
+    /// a node is chosen.
     pub fn end_search(&mut self) {
         self.entries.retain(|entry| entry.lifetime != Lifetime::Search);
     }
@@ -117,8 +119,8 @@ impl CycleState {
         Arc::get_mut(&mut entry.data)?.as_any_mut().downcast_mut()
     }
 
-    /// Takes out the value of this type that was [kept](Self::keep) in the last attempt for a pod of the
-    /// template, with the nodes that have changed since.
+    /// Takes out the value of this type that was [kept](Self::keep) in the last attempt for a pod
+    /// of the template, with the nodes that have changed since.
     ///
     /// There is no value if the last attempt kept none, or if too much has changed.
     pub fn take_kept<T: Any>(&mut self) -> Option<(T, Arc<ChangedNodes>)> {
@@ -131,8 +133,8 @@ impl CycleState {
         self.kept.keep(value, size);
     }
 
-    /// Whether values are kept for the next attempt. The first attempt for a template keeps none, nor does an
-    /// attempt for a pod whose template does not describe it completely.
+    /// Whether values are kept for the next attempt. The first attempt for a template keeps none,
+    /// nor does an attempt for a pod whose template does not describe it completely.
     pub fn keeps(&self) -> bool {
         self.kept.is_active()
     }
@@ -154,13 +156,14 @@ impl CycleState {
         std::mem::take(&mut self.kept)
     }
 
-    /// Whether a plugin called [`regroup`](Self::regroup) since the last call of this function; the engine
-    /// calls it.
+    /// Whether a plugin called [`regroup`](Self::regroup) since the last call of this function; the
+    /// engine calls it.
     pub fn take_regrouped(&mut self) -> bool {
         self.kept.take_regrouped()
     }
 
-    /// Records the plugins whose PreFilter returned Skip (`SkipFilterPlugins`); the engine calls it.
+    /// Records the plugins whose PreFilter returned Skip (`SkipFilterPlugins`); the engine calls
+    /// it.
     pub fn skip_filters(&mut self, plugins: BTreeSet<PluginName>) {
         self.skipped_filters = Arc::new(plugins);
     }

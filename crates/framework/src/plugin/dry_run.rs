@@ -3,11 +3,11 @@
 use crate::preemption::Candidate;
 use crate::{CycleState, NodeIx, PodIx, Status};
 
-/// Filters nodes for the pod of an attempt, with the plugins of its profile and with other pods on the
-/// node. It changes neither the cluster nor the state of the attempt.
+/// Filters nodes for the pod of an attempt, with the plugins of its profile and with other pods on
+/// the node. It changes neither the cluster nor the state of the attempt.
 pub trait DryRun {
-    /// Returns the index, below `count`, at which a search of `count` nodes begins. It is random, so
-    /// that preemptors do not all choose the same nodes.
+    /// Returns the index, below `count`, at which a search of `count` nodes begins. It is random,
+    /// so that preemptors do not all choose the same nodes.
     fn offset(&mut self, count: usize) -> usize;
 
     /// Begins a trial of `node`, with its pods as they are and a copy of the state of the attempt.
@@ -22,14 +22,15 @@ pub trait DryRun {
         None
     }
 
-    /// Whether an extender with the preempt verb is interested in the pod. Nodes on which the pod fits
-    /// without evictions are then candidates too: the extender may know which pods to evict there.
+    /// Whether an extender with the preempt verb is interested in the pod. Nodes on which the pod
+    /// fits without evictions are then candidates too: the extender may know which pods to evict
+    /// there.
     fn has_interested_preempting_extender(&self) -> bool {
         false
     }
 
-    /// Returns what the extenders leave of the candidates: they may drop nodes and choose other victims.
-    /// Every candidate that is returned has victims. By default there are no extenders.
+    /// Returns what the extenders leave of the candidates: they may drop nodes and choose other
+    /// victims. Every candidate that is returned has victims. By default there are no extenders.
     ///
     /// # Errors
     /// An extender that is not ignorable fails.
@@ -52,8 +53,8 @@ pub trait Trial {
     /// The failure of a PreFilter extension (`AddPod`).
     fn add_pod(&mut self, pod: PodIx) -> Result<(), Status>;
 
-    /// Filters the node for the pod of the attempt (`RunFilterPluginsWithNominatedPods`): it must pass
-    /// with the nominated pods of equal or higher priority, and without them.
+    /// Filters the node for the pod of the attempt (`RunFilterPluginsWithNominatedPods`): it must
+    /// pass with the nominated pods of equal or higher priority, and without them.
     fn run_filters(&mut self) -> Status;
 
     /// Returns the state of the trial: the state of the attempt, with the changes of the PreFilter

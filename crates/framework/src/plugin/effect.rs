@@ -65,8 +65,8 @@ pub struct Write {
     pub name: Arc<str>,
     /// Subresource, if any.
     pub subresource: Option<Arc<str>>,
-    /// The name of a driver or a class on which the answer may depend, beside kind and namespace; or empty.
-    /// Writes of one group that get no answer hold up no writes of another.
+    /// The name of a driver or a class on which the answer may depend, beside kind and namespace;
+    /// or empty. Writes of one group that get no answer hold up no writes of another.
     pub group: Arc<str>,
     /// The action on the object.
     pub action: WriteAction,
@@ -84,17 +84,18 @@ impl Write {
     }
 }
 
-/// The action of a [`Write`] on its object. After a lost answer a write may be repeated, so each action is safe
-/// to be carried out twice, or a precondition refuses the second time.
+/// The action of a [`Write`] on its object. After a lost answer a write may be repeated, so each
+/// action is safe to be carried out twice, or a precondition refuses the second time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub enum WriteAction {
-    /// Applies this JSON merge patch. `metadata.uid` and `metadata.resourceVersion` in it are preconditions.
+    /// Applies this JSON merge patch. `metadata.uid` and `metadata.resourceVersion` in it are
+    /// preconditions.
     MergePatch(serde_json::Value),
-    /// Applies this strategic merge patch, which changes single entries of lists. `metadata.uid` in it is a
-    /// precondition.
+    /// Applies this strategic merge patch, which changes single entries of lists. `metadata.uid` in
+    /// it is a precondition.
     StrategicMergePatch(serde_json::Value),
-    /// Creates this object. Its `metadata.name` is the name of the write, so that a repetition creates no
-    /// second object.
+    /// Creates this object. Its `metadata.name` is the name of the write, so that a repetition
+    /// creates no second object.
     Create(serde_json::Value),
     /// Deletes the object if it has this UID.
     Delete(Uid),

@@ -105,8 +105,8 @@ impl ClusterEvent {
 
     /// Whether a plugin that registered this event is notified of `incoming`.
     ///
-    /// A registered `Update` matches every specific update. A registered specific update does not match
-    /// an incoming `Update`.
+    /// A registered `Update` matches every specific update. A registered specific update does not
+    /// match an incoming `Update`.
     pub fn matches(&self, incoming: &Self) -> bool {
         self.is_wildcard()
             || (self.resource.covers(&incoming.resource)

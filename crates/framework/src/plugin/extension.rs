@@ -1,9 +1,9 @@
 //! The extension points: one trait each, named as in the Kubernetes scheduling framework.
 //!
 //! Plugins take `&self` and hand data from one point to the next in the
-//! [`CycleState`](crate::CycleState). Between
-//! attempts a plugin keeps no state of its own, except metrics, caches of values it can compute again,
-//! and what [`Reserve`] records about pods that are being bound.
+//! [`CycleState`](crate::CycleState). Between attempts a plugin keeps no state of its own, except
+//! metrics, caches of values it can compute again, and what [`Reserve`] records about pods that are
+//! being bound.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -53,7 +53,8 @@ pub trait PreFilterExtensions: Send + Sync {
     /// Takes `other` to run on `node`. Any status but success ends the dry run on this node.
     fn add_pod(&self, attempt: AttemptMut<'_>, other: &Pod, node: &NodeView<'_>) -> Status;
 
-    /// Takes `other` to be removed from `node`. Any status but success ends the dry run on this node.
+    /// Takes `other` to be removed from `node`. Any status but success ends the dry run on this
+    /// node.
     fn remove_pod(&self, attempt: AttemptMut<'_>, other: &Pod, node: &NodeView<'_>) -> Status;
 }
 
@@ -62,8 +63,8 @@ pub trait Filter: Send + Sync {
     /// One-node form: returns the verdict on `node`.
     fn filter(&self, attempt: &Attempt<'_>, node: &NodeView<'_>) -> Status;
 
-    /// Set form: keeps in `nodes` the nodes that pass. The default [loops](Self::filter_each) over the
-    /// one-node form.
+    /// Set form: keeps in `nodes` the nodes that pass. The default [loops](Self::filter_each) over
+    /// the one-node form.
     ///
     /// # Errors
     /// A status that is not a rejection. It ends the attempt.
@@ -108,15 +109,15 @@ pub trait Filter: Send + Sync {
         Err(Status::error("the plugin has no keys"))
     }
 
-    /// Returns the status of every rejection if there is only one. Explanations then need no pass over
-    /// the rejected nodes.
+    /// Returns the status of every rejection if there is only one. Explanations then need no pass
+    /// over the rejected nodes.
     fn only_rejection(&self) -> Option<Status> {
         None
     }
 
-    /// Records in `verdicts` why the set form rejected each of `rejected`. It runs only when reasons
-    /// are needed. The default records the [only rejection](Self::only_rejection), or runs the
-    /// one-node form again.
+    /// Records in `verdicts` why the set form rejected each of `rejected`. It runs only when
+    /// reasons are needed. The default records the [only rejection](Self::only_rejection), or runs
+    /// the one-node form again.
     fn explain_set(&self, attempt: &Attempt<'_>, rejected: &NodeBits, verdicts: &mut Verdicts) {
         match self.only_rejection() {
             Some(status) => verdicts.record_all(rejected, status),
@@ -127,19 +128,19 @@ pub trait Filter: Send + Sync {
         }
     }
 
-    /// Returns details that the verdicts on `rejected` leave out because kube-scheduler's texts have
-    /// no room for them. Only explanations ask for it, never a decision, a condition or an event. A
-    /// node may be left out.
+    /// Returns details that the verdicts on `rejected` leave out because kube-scheduler's texts
+    /// have no room for them. Only explanations ask for it, never a decision, a condition or an
+    /// event. A node may be left out.
     fn details(&self, _attempt: &Attempt<'_>, _rejected: &NodeBits) -> Vec<Detail> {
         Vec::new()
     }
 }
 
-/// Names the placed pods that a plugin counts, so that the cluster updates the counts as pods come and
-/// go instead of on each request.
+/// Names the placed pods that a plugin counts, so that the cluster updates the counts as pods come
+/// and go instead of on each request.
 pub trait StandingQueries: Send + Sync {
-    /// Returns the queries that a cycle of `pod` uses. It runs before the cycle; the plugin reads the
-    /// counts with [`Cluster::matching_pods`](crate::Cluster::matching_pods). The cluster drops
+    /// Returns the queries that a cycle of `pod` uses. It runs before the cycle; the plugin reads
+    /// the counts with [`Cluster::matching_pods`](crate::Cluster::matching_pods). The cluster drops
     /// queries that have not been used for a long time.
     fn queries(&self, pod: &Pod, handle: &Handle<'_>) -> Vec<PodQuery>;
 }
@@ -175,9 +176,9 @@ impl From<Status> for PostFilterResult {
 
 /// Tries to make room for a pod that no node can take.
 pub trait PostFilter: Send + Sync {
-    /// Runs after every node was rejected. `verdicts` holds the rejection of each node, and `dry_run`
-    /// filters nodes with other pods on them. The plugin requests evictions through `handle`, with
-    /// [`Command::Preempt`](crate::Command::Preempt).
+    /// Runs after every node was rejected. `verdicts` holds the rejection of each node, and
+    /// `dry_run` filters nodes with other pods on them. The plugin requests evictions through
+    /// `handle`, with [`Command::Preempt`](crate::Command::Preempt).
     fn post_filter(
         &self,
         attempt: AttemptMut<'_>,
@@ -188,13 +189,13 @@ pub trait PostFilter: Send + Sync {
 
 /// Prepares the scores of a cycle.
 pub trait PreScore: Send + Sync {
-    /// Runs once per cycle with the feasible nodes. [`Status::skip`] leaves out this plugin's Score,
-    /// any other failure ends the attempt.
+    /// Runs once per cycle with the feasible nodes. [`Status::skip`] leaves out this plugin's
+    /// Score, any other failure ends the attempt.
     fn pre_score(&self, attempt: AttemptMut<'_>, nodes: &[NodeIx]) -> Status;
 
-    /// Runs instead of [`pre_score`](Self::pre_score) with the feasible nodes in groups, if the score has the
-    /// scope [`ScoreScope::Group`]. The default passes a node of each group, which is enough for scores that
-    /// depend on the keys of feasible nodes but not on their number.
+    /// Runs instead of [`pre_score`](Self::pre_score) with the feasible nodes in groups, if the
+    /// score has the scope [`ScoreScope::Group`]. The default passes a node of each group, which is
+    /// enough for scores that depend on the keys of feasible nodes but not on their number.
     fn pre_score_groups(&self, attempt: AttemptMut<'_>, groups: &[NodeGroup]) -> Status {
         let nodes: Vec<NodeIx> = groups.iter().map(|group| group.node).collect();
         self.pre_score(attempt, &nodes)
@@ -221,8 +222,8 @@ pub trait Score: Send + Sync {
         Ok(())
     }
 
-    /// Returns what the score of a node depends on. The scheduler asks after PreFilter in each attempt,
-    /// also if PreScore is going to return Skip. With the scopes [`ScoreScope::Node`] and
+    /// Returns what the score of a node depends on. The scheduler asks after PreFilter in each
+    /// attempt, also if PreScore is going to return Skip. With the scopes [`ScoreScope::Node`] and
     /// [`ScoreScope::Key`], PreScore must not depend on the nodes that it gets.
     ///
     /// `None`, the default, stands for the whole cluster: the scheduler scores every node for each
@@ -254,8 +255,8 @@ pub trait Reserve: Send + Sync {
     fn reserve(&self, attempt: AttemptMut<'_>, node: &str) -> Status;
 
     /// Releases what [`reserve`](Self::reserve) took, because the attempt failed. It must be
-    /// idempotent: it may run without an earlier reserve, and more than once. The node may not exist
-    /// any more.
+    /// idempotent: it may run without an earlier reserve, and more than once. The node may not
+    /// exist any more.
     fn unreserve(&self, attempt: AttemptMut<'_>, node: &str);
 
     /// Undoes a [`reserve`](Self::reserve) that was tried for a while, so that the plugin is as it
@@ -330,8 +331,8 @@ pub enum PreBindStep {
     /// Performs a write, then calls again with [`PreBindInput::Answer`].
     Write(Write),
     /// Waits for a change of an object, then calls again with [`PreBindInput::Changed`], or with
-    /// [`PreBindInput::Deadline`] after `timeout`. A plugin that keeps waiting after a change keeps its
-    /// first deadline; otherwise repeated changes could postpone it forever.
+    /// [`PreBindInput::Deadline`] after `timeout`. A plugin that keeps waiting after a change keeps
+    /// its first deadline; otherwise repeated changes could postpone it forever.
     Wait {
         /// Longest wait, from now.
         timeout: Duration,
@@ -375,17 +376,17 @@ pub trait PostBind: Send + Sync {
     fn post_bind(&self, attempt: &Attempt<'_>, node: &str);
 }
 
-/// Runs at times the plugin sets. Not an extension point of a profile: it runs wherever the plugin is
-/// enabled.
+/// Runs at times the plugin sets. Not an extension point of a profile: it runs wherever the plugin
+/// is enabled.
 pub trait Timer: Send + Sync {
     /// Runs at the time of a [`Command::SetTimer`](crate::Command::SetTimer) with this token.
     fn fire(&self, token: u64, handle: &Handle<'_>);
 }
 
-/// Is notified of pods that are gone. Not an extension point of a profile: it runs wherever the plugin
-/// is enabled.
+/// Is notified of pods that are gone. Not an extension point of a profile: it runs wherever the
+/// plugin is enabled.
 pub trait PodDeleted: Send + Sync {
-    /// Runs once per pod, pending or placed, after the scheduler learned of its deletion. `pod` is its
-    /// last known state.
+    /// Runs once per pod, pending or placed, after the scheduler learned of its deletion. `pod` is
+    /// its last known state.
     fn pod_deleted(&self, pod: &Pod, handle: &Handle<'_>);
 }

@@ -11,9 +11,9 @@ use serde_json::Value;
 /// A source of objects beside the watches of the API server.
 ///
 /// Plugins read its objects like those of a watched custom kind, with
-/// [`Cluster::object`](crate::Cluster::object) and [`Cluster::objects`](crate::Cluster::objects) under
-/// [`EventResource::Custom`](crate::EventResource::Custom)`(kind)`, and its changes raise cluster
-/// events of that kind.
+/// [`Cluster::object`](crate::Cluster::object) and [`Cluster::objects`](crate::Cluster::objects)
+/// under [`EventResource::Custom`](crate::EventResource::Custom)`(kind)`, and its changes raise
+/// cluster events of that kind.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum Feed {
@@ -27,11 +27,11 @@ pub enum Feed {
     },
     /// A task of the daemon that reports changes of objects.
     Task {
-        /// The kind under which its objects are kept, as `<plural>.<version>.<group>`. The API server
-        /// need not know it.
+        /// The kind under which its objects are kept, as `<plural>.<version>.<group>`. The API
+        /// server need not know it.
         kind: Arc<str>,
-        /// Makes the task. It runs until the daemon stops: a future that ends or panics is made again
-        /// after a pause, of a second at first and up to a minute.
+        /// Makes the task. It runs until the daemon stops: a future that ends or panics is made
+        /// again after a pause, of a second at first and up to a minute.
         run: Arc<dyn Fn(FeedSink) -> FeedFuture + Send + Sync>,
     },
 }

@@ -25,8 +25,8 @@ pub struct WaitingPod {
 /// The pods waiting in Permit, by UID.
 pub type WaitingPods = BTreeMap<Uid, WaitingPod>;
 
-/// The pods without a node that belong to a profile of this scheduler, as last seen. A pod that waits
-/// in Permit or is being bound stays in this map until the API server reports it as bound.
+/// The pods without a node that belong to a profile of this scheduler, as last seen. A pod that
+/// waits in Permit or is being bound stays in this map until the API server reports it as bound.
 pub type PendingPods = BTreeMap<PodKey, Arc<Pod>>;
 
 /// The nominated pods of each node (`PodNominator` in Kubernetes).
@@ -84,7 +84,8 @@ pub enum Command {
     Activate(Vec<PodKey>),
     /// Evicts pods to make room for another.
     Preempt(Preemption),
-    /// Reports that a pod may not preempt others for now, and retries the pod when the pause is over.
+    /// Reports that a pod may not preempt others for now, and retries the pod when the pause is
+    /// over.
     PausePreemption {
         /// The pod.
         preemptor: PodKey,
@@ -105,8 +106,8 @@ pub enum Command {
     },
     /// Records an event about a pod.
     Event(PodEvent),
-    /// Carries out a write outside PreBind, for example from PostFilter or Unreserve. A write whose answer is
-    /// lost is repeated. If it fails, the pod is retried after an error backoff.
+    /// Carries out a write outside PreBind, for example from PostFilter or Unreserve. A write whose
+    /// answer is lost is repeated. If it fails, the pod is retried after an error backoff.
     Write {
         /// The pod that the write is for.
         pod: PodKey,
@@ -181,8 +182,8 @@ pub struct Handle<'a> {
     pub nominated: &'a dyn NominatedPods,
     /// Preemptions in progress, and preemptions that led to no binding.
     pub preemptions: &'a PreemptionProgress,
-    /// The time of the call. It passes evenly, for durations and deadlines; [`wall_time`](Self::wall_time) is
-    /// the time to compare with time stamps of objects.
+    /// The time of the call. It passes evenly, for durations and deadlines;
+    /// [`wall_time`](Self::wall_time) is the time to compare with time stamps of objects.
     pub now: Time,
     /// How far the wall clock is ahead of `now`.
     pub wall_offset: WallOffset,
@@ -205,8 +206,8 @@ impl<'a> Handle<'a> {
         self.preemptions.is_running(preemptor)
     }
 
-    /// Returns the wall time of the call, by which the cluster stamps objects. A correction of the clock makes it
-    /// jump, also backwards.
+    /// Returns the wall time of the call, by which the cluster stamps objects. A correction of the
+    /// clock makes it jump, also backwards.
     pub const fn wall_time(&self) -> Time {
         self.wall_offset.wall_time(self.now)
     }

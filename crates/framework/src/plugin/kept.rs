@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::NodeIx;
 
-/// The nodes that have changed since an earlier state of the cluster, in ascending order. A node that is gone
-/// is among them.
+/// The nodes that have changed since an earlier state of the cluster, in ascending order. A node
+/// that is gone is among them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ChangedNodes {
     /// The nodes of which the object has changed, or a pod on them. For PostFilter plugins also
@@ -19,8 +19,8 @@ pub struct ChangedNodes {
     pub starts: Vec<NodeIx>,
 }
 
-/// The values that plugins keep for the pods of a template. The engine stores them between attempts;
-/// plugins reach them through the [`CycleState`](crate::CycleState).
+/// The values that plugins keep for the pods of a template. The engine stores them between
+/// attempts; plugins reach them through the [`CycleState`](crate::CycleState).
 ///
 /// A clone keeps nothing.
 #[derive(Default)]
@@ -59,8 +59,8 @@ impl Clone for Kept {
 
 /// For the engine.
 impl Kept {
-    /// Begins the next attempt. Without `changed`, the nodes that have changed since the last one, its values
-    /// are dropped.
+    /// Begins the next attempt. Without `changed`, the nodes that have changed since the last one,
+    /// its values are dropped.
     #[must_use]
     pub fn next_attempt(self, changed: Option<Arc<ChangedNodes>>) -> Self {
         let last = if changed.is_some() { self.next } else { Vec::new() };
@@ -73,8 +73,8 @@ impl Kept {
         self.next.iter().map(|value| value.size).sum()
     }
 
-    /// Whether a plugin called [`CycleState::regroup`](crate::CycleState::regroup) since the last call of this
-    /// function.
+    /// Whether a plugin called [`CycleState::regroup`](crate::CycleState::regroup) since the last
+    /// call of this function.
     pub const fn take_regrouped(&mut self) -> bool {
         std::mem::replace(&mut self.regrouped, false)
     }

@@ -1,5 +1,5 @@
-//! The plugin interface: extension points, statuses, events and queueing hints, the [`Handle`] and the
-//! [`Registry`].
+//! The plugin interface: extension points, statuses, events and queueing hints, the [`Handle`] and
+//! the [`Registry`].
 
 mod attempt;
 mod cycle_state;

@@ -112,8 +112,8 @@ impl PluginArgs {
     }
 }
 
-/// Makes a plugin from its arguments. It is called once per profile that enables the plugin, and its
-/// error names the argument at fault.
+/// Makes a plugin from its arguments. It is called once per profile that enables the plugin, and
+/// its error names the argument at fault.
 pub type Factory = Arc<dyn Fn(&PluginArgs) -> Result<Plugin, String> + Send + Sync>;
 
 /// Makes the factory of a plugin for one scheduler.
@@ -200,7 +200,8 @@ impl Registry {
         other.openers.into_iter().try_for_each(|(name, opener)| self.add(name, opener))
     }
 
-    /// Returns a registry for one scheduler, which shares no state of plugins with other schedulers.
+    /// Returns a registry for one scheduler, which shares no state of plugins with other
+    /// schedulers.
     pub fn for_scheduler(&self) -> Self {
         let open = |(name, opener): (&PluginName, &Opener)| {
             let factory = opener();
@@ -209,8 +210,9 @@ impl Registry {
         Self { openers: self.openers.iter().map(open).collect(), gates: self.gates }
     }
 
-    /// Returns the factory of the plugin called `name`. Profiles [share](Self::register_shared) state
-    /// only if their factories come from one registry made with [`for_scheduler`](Self::for_scheduler).
+    /// Returns the factory of the plugin called `name`. Profiles [share](Self::register_shared)
+    /// state only if their factories come from one registry made with
+    /// [`for_scheduler`](Self::for_scheduler).
     pub fn get(&self, name: &str) -> Option<Factory> {
         self.openers.get(name).map(|open| open())
     }

@@ -3,8 +3,8 @@
 
 use crate::{EventResource, NodeIx, Plugin};
 
-/// The dependence of the verdict of a Filter plugin on a node, with a [`FilterScope`], or of the score
-/// of a node, with a [`ScoreScope`].
+/// The dependence of the verdict of a Filter plugin on a node, with a [`FilterScope`], or of the
+/// score of a node, with a [`ScoreScope`].
 ///
 /// ```
 /// use loadmaster_framework::{Dependence, FilterScope};

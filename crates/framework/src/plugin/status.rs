@@ -10,7 +10,8 @@ use crate::PluginName;
 pub enum Code {
     /// The plugin agrees.
     Success,
-    /// An internal failure, unrelated to whether the pod fits. The pod is retried after its backoff.
+    /// An internal failure, unrelated to whether the pod fits. The pod is retried after its
+    /// backoff.
     Error,
     /// The pod does not fit now; preemption might help.
     Unschedulable,
@@ -52,8 +53,8 @@ impl fmt::Display for Code {
     }
 }
 
-/// A status: success, or a code with reasons and the plugin that returned it. The size of a status is
-/// one word.
+/// A status: success, or a code with reasons and the plugin that returned it. The size of a status
+/// is one word.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Status(Option<Box<Failure>>);
 

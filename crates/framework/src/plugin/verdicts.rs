@@ -18,8 +18,8 @@ pub struct Detail {
     pub nodes: NodeBits,
 }
 
-/// The verdicts of one attempt (`NodeToStatus` in Kubernetes): a column of ids, and a small table of
-/// statuses with the number of their nodes.
+/// The verdicts of one attempt (`NodeToStatus` in Kubernetes): a column of ids, and a small table
+/// of statuses with the number of their nodes.
 #[derive(Debug, Clone, Default)]
 pub struct Verdicts {
     table: Vec<Status>,
@@ -69,8 +69,8 @@ impl Verdicts {
         id
     }
 
-    /// Adds a status to the table that [`replace`](Self::replace) can replace. It is not shared with equal
-    /// statuses.
+    /// Adds a status to the table that [`replace`](Self::replace) can replace. It is not shared
+    /// with equal statuses.
     pub fn add(&mut self, status: Status) -> VerdictId {
         self.table.push(status);
         self.counts.push(0);
@@ -201,8 +201,8 @@ impl Verdicts {
         counts
     }
 
-    /// Returns each distinct status with its number of nodes and the first of these nodes, at most `N`. The
-    /// status of the most nodes comes first; of equals, the status of the first node.
+    /// Returns each distinct status with its number of nodes and the first of these nodes, at most
+    /// `N`. The status of the most nodes comes first; of equals, the status of the first node.
     pub fn examples<const N: usize>(&self) -> Vec<(&Status, usize, [Option<NodeIx>; N])> {
         let counts = self.counts();
         let places: HashMap<&Status, usize> =
@@ -228,8 +228,8 @@ impl Verdicts {
         found
     }
 
-    /// Returns, for each reason, the number of nodes among `nodes` that it rejects. A node with several
-    /// reasons counts for each.
+    /// Returns, for each reason, the number of nodes among `nodes` that it rejects. A node with
+    /// several reasons counts for each.
     pub fn reason_counts(&self, nodes: usize) -> BTreeMap<&str, usize> {
         let absent = nodes.saturating_sub(self.explicit_count());
         let absent = Some((&self.absent, absent)).filter(|(_, count)| *count > 0);

@@ -25,9 +25,9 @@ pub struct Candidate {
 /// A criterion: the score of a candidate at a point in time. Higher is better.
 pub type ScoreFunction = fn(&Candidate, Time) -> i64;
 
-/// The criteria of DefaultPreemption, the most important first: fewest budget violations, lowest priority
-/// of the most important victim, smallest sum of priorities, fewest victims, latest start of the
-/// longest-running of the most important victims.
+/// The criteria of DefaultPreemption, the most important first: fewest budget violations, lowest
+/// priority of the most important victim, smallest sum of priorities, fewest victims, latest start
+/// of the longest-running of the most important victims.
 pub const ORDERED_SCORE_FUNCTIONS: [ScoreFunction; 5] = [
     fewest_pdb_violations,
     lowest_highest_priority,

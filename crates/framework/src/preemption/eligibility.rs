@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use super::FailedAttempt;
 use crate::Code;
 
-/// Decides whether a pod may preempt others, as DefaultPreemption does (`PodEligibleToPreemptOthers`).
-/// It may not with `preemptionPolicy: Never`, nor while victims terminate on its nominated node, unless
-/// the pod cannot use that node any more.
+/// Decides whether a pod may preempt others, as DefaultPreemption does
+/// (`PodEligibleToPreemptOthers`). It may not with `preemptionPolicy: Never`, nor while victims
+/// terminate on its nominated node, unless the pod cannot use that node any more.
 ///
 /// # Errors
 /// The reason it may not.

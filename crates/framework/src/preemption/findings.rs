@@ -7,8 +7,8 @@ use rustc_hash::FxHashMap;
 use super::{FailedAttempt, Victims};
 use crate::{Cluster, CycleState, NodeIx, PluginName, Pod, PodIx, Verdicts};
 
-/// The findings of trials. An evaluator [keeps](CycleState::keep) them for the next pod of the template, which tries
-/// only the other nodes.
+/// The findings of trials. An evaluator [keeps](CycleState::keep) them for the next pod of the
+/// template, which tries only the other nodes.
 ///
 /// A finding holds until the node or the pods on it change.
 #[derive(Debug)]
@@ -16,9 +16,11 @@ pub(super) struct Findings {
     plugin: PluginName,
     /// The nodes on which evictions do not help, with the reasons.
     pub(super) verdicts: Verdicts,
-    /// The victims on nodes on which evictions help without violating a budget, the most important first.
+    /// The victims on nodes on which evictions help without violating a budget, the most important
+    /// first.
     victims: FxHashMap<NodeIx, Box<[PodIx]>>,
-    /// The number of [changes of budgets](Cluster::budget_changes) before the victims were selected.
+    /// The number of [changes of budgets](Cluster::budget_changes) before the victims were
+    /// selected.
     budget_changes: u64,
     /// Whether all nodes without a verdict on which evictions may help are in `again`.
     pub(super) is_complete: bool,
@@ -38,7 +40,8 @@ impl Findings {
         }
     }
 
-    /// Takes what the last attempt has kept. Nodes that have changed since are to be tried again, and these.
+    /// Takes what the last attempt has kept. Nodes that have changed since are to be tried again,
+    /// and these.
     pub(super) fn take(
         attempt: &mut FailedAttempt<'_>,
         plugin: &PluginName,
@@ -73,8 +76,9 @@ impl Findings {
         Some(Victims { pods: pods.collect(), pdb_violations: 0 })
     }
 
-    /// Adds the victims on a node, unless budgets or the time have a part in their selection: the selection prefers
-    /// pods of no budget, and takes a pod without a start time to start at the time of the attempt.
+    /// Adds the victims on a node, unless budgets or the time have a part in their selection: the
+    /// selection prefers pods of no budget, and takes a pod without a start time to start at the
+    /// time of the attempt.
     pub(super) fn add_victims(
         &mut self,
         attempt: &FailedAttempt<'_>,

@@ -1,8 +1,8 @@
 //! Preemptions that led to no binding, and the growing pauses that follow them.
 //!
 //! Kubernetes has no such rule: if another scheduler takes the room, or a controller replaces the
-//! preemptor, kube-scheduler evicts again and again. Here, from the fourth fruitless preemption on, the
-//! preemptor and the node are paused for 10 s, 20 s, 40 s and so on, up to the longest pause.
+//! preemptor, kube-scheduler evicts again and again. Here, from the fourth fruitless preemption on,
+//! the preemptor and the node are paused for 10 s, 20 s, 40 s and so on, up to the longest pause.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,8 +17,8 @@ const FREE: u32 = 3;
 /// The pause after one more fruitless preemption. Each further one doubles it.
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
 
-/// The longest pause by default. A pod that waits for it is tried about as often as kube-scheduler tries an
-/// unschedulable pod without an event.
+/// The longest pause by default. A pod that waits for it is tried about as often as kube-scheduler
+/// tries an unschedulable pod without an event.
 pub const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 
 /// How long after its pause a node is forgotten.
@@ -26,8 +26,8 @@ const FORGOTTEN_AFTER: Duration = Duration::from_hours(1);
 
 /// The preemptions that led to no binding, by preemptor and by node.
 ///
-/// A node counts the preemptions known to be fruitless: the preemptor preempts again, or is gone. It
-/// does not count pods that still wait for their victims on the node.
+/// A node counts the preemptions known to be fruitless: the preemptor preempts again, or is gone.
+/// It does not count pods that still wait for their victims on the node.
 #[derive(Debug, Clone)]
 pub struct FruitlessPreemptions {
     longest_pause: Duration,
@@ -129,8 +129,8 @@ impl FruitlessPreemptions {
         }
     }
 
-    /// Forgets a pod that is no longer pending: it is bound, or gone. If it is gone, its last preemption
-    /// counts as fruitless.
+    /// Forgets a pod that is no longer pending: it is bound, or gone. If it is gone, its last
+    /// preemption counts as fruitless.
     pub fn end(&mut self, preemptor: &Uid, bound_to: Option<&str>, now: Time) {
         let Some(Preemptor { priority, node: Some(node), .. }) = self.preemptors.remove(preemptor)
         else {

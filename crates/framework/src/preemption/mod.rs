@@ -104,10 +104,11 @@ pub trait Evaluator {
         select_victims_on_node(attempt, node, trial)
     }
 
-    /// Whether [`select_victims_on_node`](Self::select_victims_on_node) decides from nothing but the priority of the
-    /// pod, the pods on the node with their start times and PodDisruptionBudgets, and the [`Trial`], so that its
-    /// finding holds until one of them changes. Budgets may only matter for the selection of victims, not for
-    /// whether there are any.
+    /// Whether [`select_victims_on_node`](Self::select_victims_on_node) decides from nothing but
+    /// the priority of the pod, the pods on the node with their start times and
+    /// PodDisruptionBudgets, and the [`Trial`], so that its finding holds until one of them
+    /// changes. Budgets may only matter for the selection of victims, not for whether there are
+    /// any.
     fn repeats_findings(&self) -> bool {
         false
     }
@@ -123,8 +124,8 @@ pub trait Evaluator {
 pub struct Candidates(pub Vec<Candidate>);
 
 /// Finds the best node on which evictions make room, nominates the pod to it and requests the
-/// evictions. After too many [preemptions without a binding](FruitlessPreemptions) it requests a pause
-/// instead.
+/// evictions. After too many [preemptions without a binding](FruitlessPreemptions) it requests a
+/// pause instead.
 pub fn preempt(
     evaluator: &dyn Evaluator,
     attempt: &mut FailedAttempt<'_>,

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use super::FruitlessPreemptions;
 use crate::Uid;
 
-/// The preemptions in progress, and the preemptions that led to no binding. The engine changes it; plugins read
-/// it through their [`Handle`](crate::Handle).
+/// The preemptions in progress, and the preemptions that led to no binding. The engine changes it;
+/// plugins read it through their [`Handle`](crate::Handle).
 #[derive(Debug, Clone, Default)]
 pub struct PreemptionProgress {
     /// Never iterated.
@@ -26,8 +26,8 @@ impl PreemptionProgress {
         self.running.insert(preemptor.clone());
     }
 
-    /// Marks the end of the evictions for this pod: the last eviction has begun, or the preemption is
-    /// called off.
+    /// Marks the end of the evictions for this pod: the last eviction has begun, or the preemption
+    /// is called off.
     pub fn end(&mut self, preemptor: &Uid) {
         self.running.remove(preemptor);
     }

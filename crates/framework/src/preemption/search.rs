@@ -20,9 +20,11 @@ pub(super) struct Search {
     wanted: usize,
     /// Whether a node on which no pod has to be evicted is a candidate.
     keeps_without_victims: bool,
-    /// The other nodes, with the reasons that evictions do not help, and the victims that are known.
+    /// The other nodes, with the reasons that evictions do not help, and the victims that are
+    /// known.
     findings: Findings,
-    /// The nodes on which the findings do not hold, if findings are kept for the next pod of the template.
+    /// The nodes on which the findings do not hold, if findings are kept for the next pod of the
+    /// template.
     exceptions: Option<Vec<NodeIx>>,
     errors: Vec<String>,
     /// The pause that ends first on a potential node, which is left out until then.
@@ -63,7 +65,8 @@ impl Search {
         search
     }
 
-    /// Tries the nodes on which evictions may help by now. Returns whether no node is a candidate, without an error.
+    /// Tries the nodes on which evictions may help by now. Returns whether no node is a candidate,
+    /// without an error.
     fn fails_again(
         &mut self,
         attempt: &FailedAttempt<'_>,
@@ -190,8 +193,9 @@ impl Search {
         !self.non_violating.is_empty() && self.found() >= self.wanted
     }
 
-    /// Returns all candidates; candidates that violate no budget come first. Errors on some nodes are ignored if
-    /// there is a candidate. Keeps in `state` what is worth keeping for the next pod of the template.
+    /// Returns all candidates; candidates that violate no budget come first. Errors on some nodes
+    /// are ignored if there is a candidate. Keeps in `state` what is worth keeping for the next pod
+    /// of the template.
     ///
     /// # Errors
     /// The result of PostFilter if there is no candidate. It clears the nomination of the pod.

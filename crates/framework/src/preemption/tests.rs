@@ -266,8 +266,8 @@ fn changed(nodes: &[NodeIx]) -> ChangedNodes {
     ChangedNodes { nodes: nodes.to_vec(), ..ChangedNodes::default() }
 }
 
-/// Runs a preemption with what the last one has kept, after changes of some nodes. Returns the text and the
-/// nodes that were filtered.
+/// Runs a preemption with what the last one has kept, after changes of some nodes. Returns the text
+/// and the nodes that were filtered.
 fn run_again(
     kept: Option<Kept>,
     changed: &ChangedNodes,

@@ -12,13 +12,14 @@ struct Potential<'a> {
     pod: &'a Arc<Pod>,
     /// The order of importance, the most important first: by priority, then by start time.
     importance: (Reverse<i32>, Time),
-    /// Whether its eviction violates a PodDisruptionBudget if all more important pods are evicted too.
+    /// Whether its eviction violates a PodDisruptionBudget if all more important pods are evicted
+    /// too.
     violates_budget: bool,
 }
 
-/// Selects the victims as DefaultPreemption does (`SelectVictimsOnNode`). It removes all pods of lower
-/// priority. If the pod fits then, it adds back as many as possible: first the pods whose eviction
-/// violates a PodDisruptionBudget, then the others, the most important first.
+/// Selects the victims as DefaultPreemption does (`SelectVictimsOnNode`). It removes all pods of
+/// lower priority. If the pod fits then, it adds back as many as possible: first the pods whose
+/// eviction violates a PodDisruptionBudget, then the others, the most important first.
 ///
 /// # Errors
 /// The node has no pods of lower priority, the pod does not fit without them, or a plugin fails.
@@ -70,7 +71,8 @@ fn not_reprieved<'a>(
     Ok(victims)
 }
 
-/// Marks the `pods` whose eviction violates a PodDisruptionBudget if all pods before them are evicted too.
+/// Marks the `pods` whose eviction violates a PodDisruptionBudget if all pods before them are
+/// evicted too.
 fn mark_violations(cluster: &Cluster, pods: &mut [Potential<'_>]) {
     let mut left: Vec<(BudgetIx, i64)> = Vec::new();
     for pod in pods {

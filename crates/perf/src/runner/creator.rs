@@ -28,7 +28,8 @@ impl Creator {
         Self { api, number: Arc::default(), created: Arc::default(), namespaces: Arc::default() }
     }
 
-    /// Creates an object, in a namespace if its kind belongs to namespaces. Returns its place and name.
+    /// Creates an object, in a namespace if its kind belongs to namespaces. Returns its place and
+    /// name.
     pub(super) async fn create(
         &self,
         mut object: Value,
@@ -88,7 +89,8 @@ impl Creator {
         Ok(())
     }
 
-    /// Deletes what was created: pods at once, namespaces with the rest, and all objects without a namespace.
+    /// Deletes what was created: pods at once, namespaces with the rest, and all objects without a
+    /// namespace.
     pub(super) async fn delete_all(&self) -> anyhow::Result<()> {
         let pods = self.api.kind("v1", "Pod").await?;
         let all = self.api.kind("v1", "Namespace").await?.everywhere();

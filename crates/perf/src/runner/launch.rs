@@ -15,7 +15,8 @@ use crate::workload::Workload;
 /// The API server of the workloads.
 #[derive(Debug, Clone)]
 pub enum Server {
-    /// A sandbox of its own for each workload, started by this program, whose first argument is `sandbox`.
+    /// A sandbox of its own for each workload, started by this program, whose first argument is
+    /// `sandbox`.
     Sandbox(PathBuf),
     /// The API server of this kubeconfig.
     Given(PathBuf),
@@ -23,8 +24,9 @@ pub enum Server {
 
 /// The measured scheduler.
 ///
-/// In its arguments, `{config}` is the path of a KubeSchedulerConfiguration that names the kubeconfig,
-/// `{kubeconfig}` that of the kubeconfig itself, and `{featureGates}` stands for gates like `A=true,B=false`.
+/// In its arguments, `{config}` is the path of a KubeSchedulerConfiguration that names the
+/// kubeconfig, `{kubeconfig}` that of the kubeconfig itself, and `{featureGates}` stands for gates
+/// like `A=true,B=false`.
 #[derive(Debug, Clone)]
 pub enum Scheduler {
     /// A program with arguments.
@@ -126,8 +128,8 @@ async fn discard(mut output: impl AsyncBufReadExt + Unpin) {
     let _ = tokio::io::copy_buf(&mut output, &mut tokio::io::sink()).await;
 }
 
-/// Returns the configuration of the scheduler: that of the workload with the kubeconfig, without leader
-/// election and without a limit of requests.
+/// Returns the configuration of the scheduler: that of the workload with the kubeconfig, without
+/// leader election and without a limit of requests.
 fn configuration(file: Option<&Path>, kubeconfig: &Path) -> anyhow::Result<Value> {
     let mut config = match file {
         None => json!({

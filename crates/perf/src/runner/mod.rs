@@ -42,7 +42,8 @@ pub trait Progress: Sync {
 /// Runs a workload and returns its measurements.
 ///
 /// # Errors
-/// API server or scheduler cannot be started or end, a request is refused, or pods are not scheduled in ten minutes.
+/// API server or scheduler cannot be started or end, a request is refused, or pods are not
+/// scheduled in ten minutes.
 pub async fn run(
     workload: &Workload,
     templates: &Templates,

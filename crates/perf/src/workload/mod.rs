@@ -1,7 +1,7 @@
 //! The workloads of a `performance-config.yaml`.
 //!
-//! A file has test cases, each with a list of operations and several workloads. A workload gives values to the
-//! parameters of the operations.
+//! A file has test cases, each with a list of operations and several workloads. A workload gives
+//! values to the parameters of the operations.
 
 mod operation;
 mod params;
@@ -134,7 +134,8 @@ impl File {
         resolved.collect()
     }
 
-    /// Returns the workloads of the test cases that the selection names; without such a test case, all test cases.
+    /// Returns the workloads of the test cases that the selection names; without such a test case,
+    /// all test cases.
     fn names_close_to(&self, selection: &Selection) -> Vec<String> {
         let is_named = |case: &&TestCase| {
             let mut cases = selection.names.iter().filter_map(|name| name.split('/').next());
@@ -189,8 +190,8 @@ impl File {
         self.path.parent().unwrap_or(Path::new(""))
     }
 
-    /// Returns the threshold of the topic, which is a folder of the file; if there is one topic only, its
-    /// threshold.
+    /// Returns the threshold of the topic, which is a folder of the file; if there is one topic
+    /// only, its threshold.
     fn limit(&self, threshold: &Threshold) -> anyhow::Result<f64> {
         let topics = match threshold {
             Threshold::Number(number) => return Ok(*number),

@@ -23,7 +23,8 @@ pub enum Operation {
     CreateNamespaces(CreateNamespaces),
     /// Creates pods.
     CreatePods(CreatePods),
-    /// Creates pods in several namespaces. A [`Workload`](super::Workload) has one `CreatePods` for each instead.
+    /// Creates pods in several namespaces. A [`Workload`](super::Workload) has one `CreatePods` for
+    /// each instead.
     CreatePodSets(CreatePodSets),
     /// Creates objects of any kind.
     CreateAny(CreateAny),

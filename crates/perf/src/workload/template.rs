@@ -1,6 +1,7 @@
 //! Templates: manifests with expressions of Go templates.
 //!
-//! The files of scheduler_perf use `.Index`, `.Count`, `DivideInt` and `Mod`. Nothing else is supported.
+//! The files of scheduler_perf use `.Index`, `.Count`, `DivideInt` and `Mod`. Nothing else is
+//! supported.
 
 use std::collections::HashMap;
 use std::fs;

@@ -331,8 +331,8 @@ impl Filter for InterPodAffinity {
         Some(Dependence::on(scope))
     }
 
-    /// The key has for each topology key the domain of the node, or whether pods are on the node if each
-    /// domain is a single node.
+    /// The key has for each topology key the domain of the node, or whether pods are on the node if
+    /// each domain is a single node.
     fn key_set(&self, attempt: &Attempt<'_>, keys: PerNode<'_>) -> Result<(), Status> {
         let PerNode { nodes, values: keys, .. } = keys;
         let (counts, cluster) = (PreFilterState::of_cycle(attempt.state)?, attempt.handle.cluster);

@@ -40,8 +40,8 @@ impl InterPodAffinity {
         }
     }
 
-    /// Returns the sums of the weights of all matching terms; `None` if no term has a weight. An attempt
-    /// counts once.
+    /// Returns the sums of the weights of all matching terms; `None` if no term has a weight. An
+    /// attempt counts once.
     fn weigh(
         &self,
         state: &mut CycleState,
@@ -123,8 +123,8 @@ impl Score for InterPodAffinity {
         Some(Dependence::on(scope))
     }
 
-    /// The key has for each topology key the domain of the node, or the sum of the node if each domain is a
-    /// single node.
+    /// The key has for each topology key the domain of the node, or the sum of the node if each
+    /// domain is a single node.
     fn key_set(&self, attempt: &Attempt<'_>, keys: PerNode<'_>) -> Result<(), Status> {
         let PerNode { nodes, values: keys, .. } = keys;
         let all: Vec<_> =

@@ -76,8 +76,8 @@ fn preferred(affinity: &Option<PodAffinity>) -> Result<&[WeightedPodAffinityTerm
 
 /// Whether a term of the pod to schedule selects the namespace `namespace` with `labels`.
 ///
-/// Rule inter-pod-affinity-negative-namespace-selector of docs/differences.toml: 1.36 also evaluates the
-/// selector without labels.
+/// Rule inter-pod-affinity-negative-namespace-selector of docs/differences.toml: 1.36 also
+/// evaluates the selector without labels.
 pub(super) fn covers(term: &PodAffinityTerm, namespace: &str, labels: &Labels) -> bool {
     term.namespaces.iter().any(|own| **own == *namespace) || term.namespace_selector.matches(labels)
 }

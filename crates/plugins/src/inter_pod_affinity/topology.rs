@@ -219,7 +219,8 @@ impl KeySums {
         }
     }
 
-    /// Returns the changed nodes, apart from nodes with the same domain that had and have no pods to count.
+    /// Returns the changed nodes, apart from nodes with the same domain that had and have no pods
+    /// to count.
     fn nodes_to_recount(&self, sources: &[Source<'_>], changed: &ChangedNodes) -> Vec<NodeIx> {
         let mut nodes = changed.objects.clone();
         self.tally.add_members(&changed.nodes, &mut nodes);
@@ -264,7 +265,8 @@ impl TopologyOfSums<'_> {
         domain.map_or(0, |domain| self.tally.get(Some(domain)))
     }
 
-    /// Adds to the keys of nodes their domains, or a number for the sum of each node if each domain is a single node.
+    /// Adds to the keys of nodes their domains, or a number for the sum of each node if each domain
+    /// is a single node.
     pub(super) fn push_to(&self, keys: &mut GroupKeys<'_>, number: impl Fn(i64) -> i64) {
         match self.tally.by_node().filter(|_| self.is_per_node) {
             Some(sums) => keys.push_values(Some(self.topology), sums, number),

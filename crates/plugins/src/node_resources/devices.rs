@@ -1,7 +1,8 @@
 //! Extended resources that devices provide.
 //!
 //! A DeviceClass can provide an extended resource on nodes whose kubelet does not offer it. Scores
-//! count the devices of the class there: all of them as allocatable, the allocated ones as requested.
+//! count the devices of the class there: all of them as allocatable, the allocated ones as
+//! requested.
 
 use framework::{Cluster, CycleState, NodeIx, NodeView};
 use structured::{Allocated, Allocator, CountedClass, DeviceCount, Gates, Overlay};
@@ -36,8 +37,8 @@ impl<'a> Devices<'a> {
         Self { cluster, selectors, overlay: allocated_beyond_watch(state) }
     }
 
-    /// Returns the amounts of a resource on a node that does not offer it itself; `None` if no class
-    /// provides it.
+    /// Returns the amounts of a resource on a node that does not offer it itself; `None` if no
+    /// class provides it.
     pub(super) fn usage(&self, resource: &Resource, node: &NodeView<'_>) -> Option<Usage> {
         let class = self.class_of(resource)?;
         Some(usage_of(self.allocator().count(&class, node)))

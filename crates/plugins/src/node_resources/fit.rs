@@ -70,8 +70,8 @@ struct Need {
     resource: Resource,
     /// The amount, greater than 0.
     amount: i64,
-    /// Whether a DeviceClass provides the resource. A node that does not offer the resource itself may
-    /// offer it through devices; DynamicResources decides about such a node.
+    /// Whether a DeviceClass provides the resource. A node that does not offer the resource itself
+    /// may offer it through devices; DynamicResources decides about such a node.
     has_class: bool,
 }
 
@@ -319,8 +319,8 @@ impl Fit {
         Ok(queue_if(helps))
     }
 
-    /// Requeues if the pod would fit on the empty node, and the node is new, has more of some resource, or
-    /// may offer a resource through devices.
+    /// Requeues if the pod would fit on the empty node, and the node is new, has more of some
+    /// resource, or may offer a resource through devices.
     ///
     /// kube-scheduler also checks ignored resources here and does not requeue some pods that fit.
     /// This hint skips ignored resources.

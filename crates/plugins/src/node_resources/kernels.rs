@@ -166,7 +166,8 @@ pub(super) fn for_each_block(
     }
 }
 
-/// Number of nodes of a block up to which it is faster to look at each of them than at all of the block.
+/// Number of nodes of a block up to which it is faster to look at each of them than at all of the
+/// block.
 const FEW: u32 = 4;
 
 /// Retains the nodes that have the wanted amount free in every column.
@@ -179,7 +180,8 @@ pub(super) fn retain_with_room(nodes: &mut NodeBits, columns: &[(DenseColumn<'_>
     });
 }
 
-/// Returns the nodes in `bits`, counted from index `first` on, that have too little free in some column.
+/// Returns the nodes in `bits`, counted from index `first` on, that have too little free in some
+/// column.
 fn few_short_of_room(columns: &[(DenseColumn<'_>, i64)], first: usize, bits: u64) -> u64 {
     let (mut left, mut short) = (bits, 0);
     while left != 0 {
@@ -258,8 +260,8 @@ pub(super) fn retain_with_scalar(nodes: &mut NodeBits, column: &ScalarColumn, wa
     }
 }
 
-/// Retains the nodes that have `wanted`, greater than 0, free of a scalar resource, or that do not have the
-/// resource.
+/// Retains the nodes that have `wanted`, greater than 0, free of a scalar resource, or that do not
+/// have the resource.
 pub(super) fn retain_with_scalar_or_none(nodes: &mut NodeBits, column: &ScalarColumn, wanted: i64) {
     nodes.retain(|node| {
         let amount = column.get(node);

@@ -5,8 +5,8 @@
 //! The arguments list the resources to rate. A score leaves out a resource on nodes that have none
 //! of it, and a scalar resource if the pod does not request it.
 //!
-//! An extended resource that a DeviceClass provides is left to DynamicResources on nodes whose kubelet
-//! does not offer it. Scores count the devices there, see `devices`.
+//! An extended resource that a DeviceClass provides is left to DynamicResources on nodes whose
+//! kubelet does not offer it. Scores count the devices there, see `devices`.
 
 mod args;
 pub mod balanced_allocation;
@@ -240,8 +240,8 @@ impl RatedResources {
         })
     }
 
-    /// Returns the columns on `nodes` of the counting resources that a class provides. Most pods request
-    /// none.
+    /// Returns the columns on `nodes` of the counting resources that a class provides. Most pods
+    /// request none.
     fn device_columns(
         &self,
         state: &CycleState,

@@ -85,8 +85,9 @@ impl Strategy {
 
 /// Scores a block with the weighted mean of `part` in percent of allocatable.
 ///
-/// Sums are integers, at most 100 times the weights. A mean of sums that are greater by a half is at least half a weight
-/// away from an integer, far more than the rounding error, so that the floor is exact.
+/// Sums are integers, at most 100 times the weights. A mean of sums that are greater by a half is
+/// at least half a weight away from an integer, far more than the rounding error, so that the floor
+/// is exact.
 fn weighted_means(
     lanes: &[Lane<'_>],
     block: &mut Block,

@@ -341,8 +341,8 @@ fn device_class_of_a_requested_resource_requeues() {
     assert_eq!(hint(GPU, Some(class(Some(GPU))), class(None)), Skip);
 }
 
-/// A node that offers the resource itself decides by its amount; the others are left to devices, whatever
-/// the pod requests.
+/// A node that offers the resource itself decides by its amount; the others are left to devices,
+/// whatever the pod requests.
 #[test]
 fn resource_of_a_device_class_is_left_to_devices_on_nodes_without_it() {
     let class = json!({

@@ -73,8 +73,8 @@ pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
             event(R::VolumeAttachment, ActionType::DELETE),
             NodeVolumeLimits::after_detachment,
         );
-    // Rule node-volume-limits-missing-driver-hint of docs/differences.toml: a driver that is gone or
-    // changed may no longer be needed on the node.
+    // Rule node-volume-limits-missing-driver-hint of docs/differences.toml: a driver that is gone
+    // or changed may no longer be needed on the node.
     let changes = ActionType::UPDATE | ActionType::DELETE;
     Ok(match gates.volume_limit_scaling {
         true => plugin.on(event(R::CsiDriver, changes)).build(),

@@ -13,8 +13,9 @@ use crate::lookup;
 #[derive(Debug, Clone, Default)]
 pub(super) struct WantedVolumes {
     by_driver: BTreeMap<Box<str>, BTreeSet<CsiVolume>>,
-    /// Drivers without which a node takes no pod with their volumes, and whether some of the volumes are
-    /// not the volumes of an in-tree plugin. Only the gate VolumeLimitScaling considers them.
+    /// Drivers without which a node takes no pod with their volumes, and whether some of the
+    /// volumes are not the volumes of an in-tree plugin. Only the gate VolumeLimitScaling considers
+    /// them.
     needed: BTreeMap<Box<str>, bool>,
 }
 
@@ -55,8 +56,8 @@ impl WantedVolumes {
         !self.needed.is_empty()
     }
 
-    /// Returns the first driver that the node needs and lacks. Without a CSINode, a volume of an in-tree
-    /// plugin does not belong to a driver.
+    /// Returns the first driver that the node needs and lacks. Without a CSINode, a volume of an
+    /// in-tree plugin does not belong to a driver.
     pub(super) fn missing_driver(&self, cluster: &Cluster, node: &str) -> Option<&str> {
         let csi_node = cluster.csi_node(node);
         let is_missing = |driver: &str, is_own: bool| match csi_node {

@@ -40,8 +40,9 @@ pub(super) struct DomainCounts {
 /// Number of known domains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Known {
-    /// All domains of the topology key are known, because each of their nodes is eligible. The tally has only nodes with
-    /// selected pods: to count all would take most of the time of the first attempt in a large cluster.
+    /// All domains of the topology key are known, because each of their nodes is eligible. The
+    /// tally has only nodes with selected pods: to count all would take most of the time of the
+    /// first attempt in a large cluster.
     All(usize),
     /// The domains of the tally, which has all eligible nodes.
     Tallied(usize),
@@ -56,8 +57,8 @@ impl From<DomainTally> for DomainCounts {
 }
 
 impl DomainCounts {
-    /// Returns the counts of a topology key of which all nodes are eligible, given the number of its domains. The
-    /// tally has the nodes with selected pods.
+    /// Returns the counts of a topology key of which all nodes are eligible, given the number of
+    /// its domains. The tally has the nodes with selected pods.
     pub(super) fn of_all(tally: DomainTally, domains: usize) -> Self {
         Self::new(tally, Known::All(domains))
     }

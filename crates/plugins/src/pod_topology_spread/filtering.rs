@@ -118,8 +118,8 @@ fn count_all(
 /// Whether keys of nodes that have not changed are others than before.
 struct Regroups(bool);
 
-/// Counts the pods on `changed` nodes again. Returns `None` if all pods have to be counted, because a node with the
-/// topology key is no longer eligible where all were.
+/// Counts the pods on `changed` nodes again. Returns `None` if all pods have to be counted, because
+/// a node with the topology key is no longer eligible where all were.
 fn repair(
     counted: &mut [Counted],
     pod: &Pod,
@@ -326,8 +326,8 @@ impl Filter for PodTopologySpread {
         Some(Dependence::on(scope))
     }
 
-    /// The key has for each constraint the domain of the node, or its number of pods if each domain is a
-    /// single node.
+    /// The key has for each constraint the domain of the node, or its number of pods if each domain
+    /// is a single node.
     fn key_set(&self, attempt: &Attempt<'_>, keys: PerNode<'_>) -> Result<(), Status> {
         let PerNode { nodes, values: keys, .. } = keys;
         let Attempt { state, handle, .. } = *attempt;

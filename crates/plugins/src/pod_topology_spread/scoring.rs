@@ -17,8 +17,8 @@ use crate::group_key::GroupKeys;
 #[derive(Debug, Clone)]
 struct Counted {
     constraint: Constraint,
-    /// The pods of each domain, on all nodes that the constraint includes. `None` for the hostname label,
-    /// where each node is a domain.
+    /// The pods of each domain, on all nodes that the constraint includes. `None` for the hostname
+    /// label, where each node is a domain.
     pods: Option<DomainTally>,
 }
 
@@ -33,7 +33,8 @@ struct Kept(Arc<[Counted]>);
 #[derive(Debug, Clone)]
 struct PreScored {
     counted: Arc<[Counted]>,
-    /// For each constraint ln(domains + 2): the weight of each pod grows with the number of domains.
+    /// For each constraint ln(domains + 2): the weight of each pod grows with the number of
+    /// domains.
     weights: Arc<[f64]>,
     /// Whether nodes that lack a label have no score.
     requires_all_keys: bool,
@@ -114,7 +115,8 @@ impl PodTopologySpread {
         !pod.spec.topology_spread_constraints.is_empty() || !self.defaults.are_system
     }
 
-    /// Returns the soft constraints of the pod with their counts, which it takes only once in an attempt.
+    /// Returns the soft constraints of the pod with their counts, which it takes only once in an
+    /// attempt.
     fn soft_counts(
         &self,
         state: &mut CycleState,
@@ -297,8 +299,8 @@ impl Score for PodTopologySpread {
         Some(Dependence::on(scope))
     }
 
-    /// The key has for each constraint the domain of the node, or for the hostname label its number of
-    /// pods.
+    /// The key has for each constraint the domain of the node, or for the hostname label its number
+    /// of pods.
     fn key_set(&self, attempt: &Attempt<'_>, keys: PerNode<'_>) -> Result<(), Status> {
         let PerNode { nodes, values: keys, .. } = keys;
         let cluster = attempt.handle.cluster;

@@ -24,8 +24,8 @@ const DISCOVERY: &[&str] = &[
     "/version/",
 ];
 
-/// Returns the default ClusterRoles of users, discovery, schedulers and delegated authorization, the
-/// Roles of schedulers in `kube-system`, and their bindings.
+/// Returns the default ClusterRoles of users, discovery, schedulers and delegated authorization,
+/// the Roles of schedulers in `kube-system`, and their bindings.
 pub fn bootstrap_policy() -> Vec<(&'static Resource, Value)> {
     let roles = [
         ("cluster-admin", vec![allow(ALL, &["*"], &["*"]), paths(ALL, &["*"])]),

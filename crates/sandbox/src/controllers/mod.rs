@@ -1,10 +1,11 @@
 //! Small controllers, as far as scheduling needs them.
 //!
 //! ReplicaSets, Deployments, StatefulSets and Jobs get their pods, PodDisruptionBudgets their
-//! status, claims their volumes, pods their claims from templates, namespaces their default ServiceAccount. Claims
-//! and volumes in use are protected, and devices of ended pods are freed. Dependents of deleted objects and pods
-//! of deleted nodes are removed. The work is proportional to the changes. Left out
-//! on purpose: DaemonSets and CronJobs, eviction by taints, and rolling updates.
+//! status, claims their volumes, pods their claims from templates, namespaces their default
+//! ServiceAccount. Claims and volumes in use are protected, and devices of ended pods are freed.
+//! Dependents of deleted objects and pods of deleted nodes are removed. The work is proportional to
+//! the changes. Left out on purpose: DaemonSets and CronJobs, eviction by taints, and rolling
+//! updates.
 
 mod deployment;
 mod device_driver;

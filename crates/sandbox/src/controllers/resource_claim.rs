@@ -1,5 +1,6 @@
-//! The ResourceClaim controller: creates the claims of pods from templates, removes reservations of pods that
-//! do not run any more, deallocates claims without reservations, and deletes the claims of ended pods.
+//! The ResourceClaim controller: creates the claims of pods from templates, removes reservations of
+//! pods that do not run any more, deallocates claims without reservations, and deletes the claims
+//! of ended pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -111,8 +112,8 @@ impl ResourceClaimController {
         }
     }
 
-    /// Creates the missing claims of a pod, and reserves allocated ones for a pod that got its node without
-    /// a scheduler.
+    /// Creates the missing claims of a pod, and reserves allocated ones for a pod that got its node
+    /// without a scheduler.
     fn sync_pod(&mut self, store: &mut Store, pod_key: Key, now: Time) {
         let reported = self.incomplete.remove(&pod_key);
         let Some(pod) = store.get(PODS, &pod_key.0, &pod_key.1).cloned() else { return };
@@ -154,8 +155,8 @@ impl ResourceClaimController {
         }
     }
 
-    /// Returns the name of a claim that the status of the pod lacks. The claim is created, unless the controller
-    /// created it before.
+    /// Returns the name of a claim that the status of the pod lacks. The claim is created, unless
+    /// the controller created it before.
     fn generated_claim(
         &self,
         store: &mut Store,
@@ -269,8 +270,8 @@ fn sync_claim(store: &mut Store, key: &Key, now: Time) {
     }
 }
 
-/// Returns whether a reservation is that of a pod that runs or may run. Reservations of anything else than pods
-/// stay.
+/// Returns whether a reservation is that of a pod that runs or may run. Reservations of anything
+/// else than pods stay.
 fn is_in_use(store: &Store, namespace: &str, user: &Value) -> bool {
     if !text(user, "/apiGroup").is_empty() || text(user, "/resource") != "pods" {
         return true;

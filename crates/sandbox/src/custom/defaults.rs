@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::schema::Schema;
 
-/// Sets the defaults of absent fields, at every depth. A null where the schema allows none counts as
-/// absent.
+/// Sets the defaults of absent fields, at every depth. A null where the schema allows none counts
+/// as absent.
 pub(super) fn set(schema: &Schema, value: &mut Value) {
     match value {
         Value::Object(fields) => {

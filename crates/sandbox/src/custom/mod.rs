@@ -1,7 +1,8 @@
 //! Custom resources: the kinds that CustomResourceDefinitions add to the API.
 //!
 //! Schemas are structural: they prune unknown fields, set defaults and validate. Not evaluated are
-//! `pattern`, `format`, `multipleOf`, `uniqueItems`, `allOf`, `anyOf`, `oneOf`, `not` and rules in CEL.
+//! `pattern`, `format`, `multipleOf`, `uniqueItems`, `allOf`, `anyOf`, `oneOf`, `not` and rules in
+//! CEL.
 
 mod columns;
 mod defaults;

@@ -70,7 +70,8 @@ pub fn set_defaults_beside_spec(pod: &mut Value) {
     complete_status(pod);
 }
 
-/// Sets the defaults of a definition, or of an object of a custom kind. Empty fields are data in both.
+/// Sets the defaults of a definition, or of an object of a custom kind. Empty fields are data in
+/// both.
 fn custom_defaults(resource: &Resource, object: &mut Value) {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         decode::canonicalize(metadata);

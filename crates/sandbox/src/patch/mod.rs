@@ -15,8 +15,8 @@ use crate::status::Status;
 /// Maximum number of operations in one JSON patch.
 const MAX_JSON_PATCH_OPERATIONS: usize = 10_000;
 
-/// Returns an object after a merge patch, a strategic merge patch or a JSON patch. Server-side apply is
-/// [`apply::apply`].
+/// Returns an object after a merge patch, a strategic merge patch or a JSON patch. Server-side
+/// apply is [`apply::apply`].
 ///
 /// # Errors
 /// 415 for another content type, 400 for a patch that does not decode, 422 for a JSON patch that

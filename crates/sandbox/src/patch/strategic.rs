@@ -170,8 +170,8 @@ fn merge_items(
     Ok(())
 }
 
-/// Puts the items of a patch into its order, each before the other items that followed it in `former`;
-/// new items go before all others.
+/// Puts the items of a patch into its order, each before the other items that followed it in
+/// `former`; new items go before all others.
 fn put_patched_first(
     current: &mut Vec<Value>,
     patch: &[Value],

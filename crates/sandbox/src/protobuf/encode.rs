@@ -57,7 +57,8 @@ pub(crate) fn list<'a>(
     object(&resource.api_version(), &resource.list_kind(), &bytes).into()
 }
 
-/// Returns the frame of a watch event: its length, and the event around an object with its envelope.
+/// Returns the frame of a watch event: its length, and the event around an object with its
+/// envelope.
 pub(crate) fn frame(event: &str, object: &[u8]) -> Bytes {
     let mut bytes = vec![0; 4];
     text(&mut bytes, 1, event);

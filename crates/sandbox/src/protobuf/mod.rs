@@ -1,5 +1,6 @@
-//! The protobuf of Kubernetes, which Go clients send: request bodies become JSON, and reads of nodes and pods
-//! are answered in protobuf to clients that ask for it. All other answers are JSON, which these clients accept.
+//! The protobuf of Kubernetes, which Go clients send: request bodies become JSON, and reads of
+//! nodes and pods are answered in protobuf to clients that ask for it. All other answers are JSON,
+//! which these clients accept.
 
 mod decode;
 mod encode;
@@ -28,8 +29,8 @@ enum Malformed {
     Json,
 }
 
-/// Returns the frame of a watch event around an object: its length (four bytes), and the event. `None` if the
-/// object is of an unknown kind.
+/// Returns the frame of a watch event around an object: its length (four bytes), and the event.
+/// `None` if the object is of an unknown kind.
 pub fn watch_frame(event: &str, json: &Value) -> Option<Bytes> {
     let (api_version, kind) = (json["apiVersion"].as_str()?, json["kind"].as_str()?);
     let mut message = Vec::new();

@@ -228,8 +228,8 @@ fn objects_of_another_kind_are_refused_as_in_json() {
     assert_eq!(store.get(NAMESPACES, "", "n"), None);
 }
 
-/// Returns a random JSON object with fields of the message, as an API server writes them: lists and maps are
-/// not empty.
+/// Returns a random JSON object with fields of the message, as an API server writes them: lists and
+/// maps are not empty.
 fn random_object(rng: &mut fastrand::Rng, message: &Message) -> Value {
     let mut object = Map::new();
     for (_, field) in message.fields() {

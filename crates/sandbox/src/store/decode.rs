@@ -31,8 +31,9 @@ pub(super) fn object(resource: &Resource, request: &Request) -> Result<Decoded, 
     Ok(Decoded { object, warnings })
 }
 
-/// Removes unknown fields of an object, which may have been made from a stored one. `fieldValidation` decides about them and
-/// about duplicate fields: an error, a warning (the default), or silence.
+/// Removes unknown fields of an object, which may have been made from a stored one.
+/// `fieldValidation` decides about them and about duplicate fields: an error, a warning (the
+/// default), or silence.
 pub(super) fn check_fields(
     resource: &Resource,
     request: &Request,

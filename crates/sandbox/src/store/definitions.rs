@@ -33,8 +33,8 @@ impl Store {
         })
     }
 
-    /// Serves a kind of Kubernetes that the sandbox does not know, so that its objects can be stored. Returns `None` for kinds
-    /// that Kubernetes does not have.
+    /// Serves a kind of Kubernetes that the sandbox does not know, so that its objects can be
+    /// stored. Returns `None` for kinds that Kubernetes does not have.
     pub fn serve_without_effect(
         &mut self,
         api_version: &str,
@@ -99,8 +99,8 @@ impl Store {
         self.get(CUSTOMRESOURCEDEFINITIONS, "", &resource.qualified())
     }
 
-    /// Marks a definition as terminating and deletes its objects. The definition is removed with the
-    /// last of them.
+    /// Marks a definition as terminating and deletes its objects. The definition is removed with
+    /// the last of them.
     pub(super) fn delete_definition(&mut self, current: &Value, now: Time) -> Arc<Value> {
         let mut marked = current.clone();
         metadata::set(&mut marked, "deletionTimestamp", timestamp(now));

@@ -163,8 +163,8 @@ impl Token {
 }
 
 impl Store {
-    /// Lists the objects of one namespace, or of all if `namespace` is empty. `cached` is the version that the
-    /// watch cache shows.
+    /// Lists the objects of one namespace, or of all if `namespace` is empty. `cached` is the
+    /// version that the watch cache shows.
     pub(super) fn list(
         &self,
         resource: &'static Resource,

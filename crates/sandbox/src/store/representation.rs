@@ -42,8 +42,8 @@ enum Shape {
 }
 
 impl Representation {
-    /// Returns the first supported representation in `Accept`. Protobuf is supported for reads of some
-    /// resources.
+    /// Returns the first supported representation in `Accept`. Protobuf is supported for reads of
+    /// some resources.
     pub(super) fn negotiate(resource: &Resource, request: &Request) -> Result<Self, Status> {
         if request.accept.is_empty() {
             return Ok(Self { shape: Shape::Object, format: Format::Json });

@@ -42,8 +42,9 @@ impl Store {
         self.serve_with_cache(request, self.version, now)
     }
 
-    /// Answers a request like an API server whose watch cache shows the version `cached`. Lists for which
-    /// any version is good enough, and watches, come from the cache; writes and all other reads do not.
+    /// Answers a request like an API server whose watch cache shows the version `cached`. Lists for
+    /// which any version is good enough, and watches, come from the cache; writes and all other
+    /// reads do not.
     pub fn serve_with_cache(&mut self, request: &Request, cached: u64, now: Time) -> Answer {
         let answer = match Route::of(&request.path, &self.custom) {
             Some(route) => {

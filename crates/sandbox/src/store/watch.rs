@@ -64,8 +64,8 @@ impl Store {
         let version = parse_version(text("resourceVersion"))?;
         let bookmarks = request.flag("allowWatchBookmarks");
         let start = start(request, version, bookmarks)?;
-        // A streaming list without a version is as current as a list. Only the changes after a version may
-        // be watched before the cache has reached it.
+        // A streaming list without a version is as current as a list. Only the changes after a
+        // version may be watched before the cache has reached it.
         let wanted = match start {
             Start::Changes => 0,
             Start::Objects => version.unwrap_or(0),
@@ -101,7 +101,8 @@ impl Store {
         self.frames_of_cache(id, self.version, now)
     }
 
-    /// Returns the new frames of a watch of an API server whose watch cache shows the version `cached`.
+    /// Returns the new frames of a watch of an API server whose watch cache shows the version
+    /// `cached`.
     pub fn frames_of_cache(&mut self, id: WatchId, cached: u64, now: Time) -> Frames {
         let Some(mut watch) = self.watches.remove(&id) else {
             return Frames { lines: Vec::new(), ended: true };

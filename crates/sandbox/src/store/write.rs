@@ -349,8 +349,8 @@ fn with_resources_of(current: &Value, wanted: &Value) -> Value {
     pod
 }
 
-/// Copies all but the status from the current object. The status subresource of pods, nodes and namespaces also writes labels,
-/// annotations and finalizers.
+/// Copies all but the status from the current object. The status subresource of pods, nodes and
+/// namespaces also writes labels, annotations and finalizers.
 fn keep_but_status(resource: &'static Resource, current: &Value, wanted: &mut Value) {
     let written: &[&str] = match [PODS, NODES, NAMESPACES].contains(&resource) {
         true => &["labels", "annotations", "finalizers"],

@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use crate::status::Cause;
 
-/// A value of an object with its path, for example `spec.containers[0].name`. The text of the path is only made for a fault.
+/// A value of an object with its path, for example `spec.containers[0].name`. The text of the path
+/// is only made for a fault.
 #[derive(Debug, Clone)]
 pub(super) struct Field<'a> {
     path: Option<Rc<Path<'a>>>,
@@ -248,7 +249,8 @@ impl Faults {
         self.0.push(Cause::too_many(field.path(), count, most));
     }
 
-    /// Checks that no two items of a list have the same value in the field `key`. A fault names the item.
+    /// Checks that no two items of a list have the same value in the field `key`. A fault names the
+    /// item.
     pub(super) fn distinct_by(&mut self, list: &Field<'_>, key: &str) {
         let mut seen: Vec<&Value> = Vec::new();
         for item in list.items() {

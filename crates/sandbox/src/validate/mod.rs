@@ -75,7 +75,8 @@ pub fn update_beside_spec(old: &Value, new: &Value) -> Result<(), Status> {
 /// Checks a pod whose containers get other resources than in `old`.
 ///
 /// # Errors
-/// 400 if it has not the shape of its kind, 422 if it violates rules, or changes more than CPU and memory.
+/// 400 if it has not the shape of its kind, 422 if it violates rules, or changes more than CPU and
+/// memory.
 pub fn resize(resource: &'static Resource, old: &Value, new: &Value) -> Result<(), Status> {
     decode::check(resource, new)?;
     let (before, after) = (Field::root(old), Field::root(new));

@@ -190,8 +190,8 @@ pub fn summarise<S: AsRef<[Sample]>>(runs: &[S], grid: Grid) -> Vec<GridPoint> {
 }
 
 /// Plots allocation over arrived demand. There is one line per resource, with a band from minimum
-/// to maximum for several runs. The lines end at the last point that all runs reach: a mean over fewer runs does not
-/// continue them. The diagonal shows the demand. `note` is printed below.
+/// to maximum for several runs. The lines end at the last point that all runs reach: a mean over
+/// fewer runs does not continue them. The diagonal shows the demand. `note` is printed below.
 pub fn plot(title: String, points: &[GridPoint], note: &'static str) -> Plot {
     let runs = points.iter().map(|point| point.runs).max().unwrap_or_default();
     let common = points.iter().take_while(|point| point.runs == runs).count();

@@ -204,8 +204,9 @@ fn pending_by(left: &[LeftPod]) -> BTreeMap<String, usize> {
     numbers
 }
 
-/// Returns the reasons in a message of kube-scheduler, such as `0/5 nodes are available: 2 Insufficient cpu, 3 node(s)
-/// were unschedulable. preemption: ...`, without their numbers of nodes.
+/// Returns the reasons in a message of kube-scheduler, such as
+/// `0/5 nodes are available: 2 Insufficient cpu, 3 node(s) were unschedulable. preemption: ...`,
+/// without their numbers of nodes.
 fn reasons(message: &str) -> BTreeSet<&str> {
     let Some((_, rest)) = message.split_once(" nodes are available: ") else {
         return [message].into();

@@ -1,4 +1,5 @@
-//! The nodes without and with a change as SVG: a square for each, coloured by what is requested of it.
+//! The nodes without and with a change as SVG: a square for each, coloured by what is requested of
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +15,8 @@ const MARGIN: i32 = 28;
 const TOP: i32 = 118;
 /// Height of the name of a zone.
 const ZONE: i32 = 24;
-/// Width and height of a node with its gap, the largest first. The first with which both panels fit counts.
+/// Width and height of a node with its gap, the largest first. The first with which both panels fit
+/// counts.
 const CELLS: [i32; 6] = [26, 20, 14, 10, 7, 5];
 /// Height up to which panels fit.
 const FITS: i32 = 620;

@@ -34,7 +34,8 @@ pub struct Waiting {
     pub p95_seconds: u64,
     /// The longest time, in seconds.
     pub longest_seconds: u64,
-    /// The maximum number of pods that waited at the same time, pods that were never placed included.
+    /// The maximum number of pods that waited at the same time, pods that were never placed
+    /// included.
     pub most_at_once: usize,
 }
 
@@ -105,7 +106,8 @@ pub struct State {
     pub waiting: usize,
 }
 
-/// Returns the state at no more than some hundred times in equal distance: the last moment up to each.
+/// Returns the state at no more than some hundred times in equal distance: the last moment up to
+/// each.
 pub fn over_time(moments: &[Moment]) -> Vec<State> {
     let Some(end) = moments.last().map(|moment| moment.seconds) else { return Vec::new() };
     let step = end.div_ceil(POINTS).max(1);

@@ -23,8 +23,8 @@ pub struct CommitView<'a> {
 
 /// A plugin of the binding pipeline: checks a decision against the present state of the cluster.
 ///
-/// The Filter plugins of the agent's profile have passed before. The room of the pod is not taken yet, and no other
-/// commit is decided between the check and the moment at which it is.
+/// The Filter plugins of the agent's profile have passed before. The room of the pod is not taken
+/// yet, and no other commit is decided between the check and the moment at which it is.
 pub trait CheckConflicts: Send + Sync {
     /// Returns an error if the state does not allow the decision.
     ///

@@ -1,4 +1,5 @@
-//! The delegates of a cluster by the revision of their last change, for schedulers that mirror them.
+//! The delegates of a cluster by the revision of their last change, for schedulers that mirror
+//! them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -9,7 +10,8 @@ use crate::message::{Delegate, DelegateEvent, DelegateList, GoneDelegate};
 
 /// Maximum number of events of a delegate, the latest ones.
 pub const MAX_EVENTS: usize = 10;
-/// Number of delegates that are gone and still reported. A scheduler that missed more lists all delegates anew.
+/// Number of delegates that are gone and still reported. A scheduler that missed more lists all
+/// delegates anew.
 const MAX_GONE: usize = 10_000;
 
 /// The delegates.
@@ -24,7 +26,8 @@ pub struct DelegateTable {
 }
 
 impl DelegateTable {
-    /// Takes in a delegate as the watch shows it. Its events are those that are known. Returns the new revision.
+    /// Takes in a delegate as the watch shows it. Its events are those that are known. Returns the
+    /// new revision.
     pub fn set(&mut self, uid: &Uid, mut delegate: Delegate) -> u64 {
         self.revision += 1;
         if let Some(old) = self.revisions.insert(uid.clone(), self.revision) {
@@ -35,7 +38,8 @@ impl DelegateTable {
         self.revision
     }
 
-    /// Takes in an event of a pod, which may be no delegate. Returns the new revision if it is one, and the event is new.
+    /// Takes in an event of a pod, which may be no delegate. Returns the new revision if it is one,
+    /// and the event is new.
     pub fn add_event(&mut self, uid: &Uid, event: DelegateEvent) -> Option<u64> {
         let old = *self.revisions.get(uid)?;
         let mut changed = Delegate::clone(self.by_revision.get(&old)?);
@@ -80,8 +84,8 @@ impl DelegateTable {
         self.by_revision.is_empty()
     }
 
-    /// Returns the changes after those that a caller knows of a life of the agent, at most `page` delegates, for the
-    /// present life.
+    /// Returns the changes after those that a caller knows of a life of the agent, at most `page`
+    /// delegates, for the present life.
     pub fn list(
         &self,
         incarnation: &Arc<str>,

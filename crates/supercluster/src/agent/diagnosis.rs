@@ -10,7 +10,8 @@ use framework::{NodeIx, Time};
 use super::Agent;
 use crate::message::{Diagnosis, DiagnosisRequest, NodeReason};
 
-/// Maximum number of nodes that are looked at: each of them is checked like a commit, while other requests wait.
+/// Maximum number of nodes that are looked at: each of them is checked like a commit, while other
+/// requests wait.
 const MAX_NODES: usize = 500;
 /// Maximum number of nodes that are named for each reason.
 const MAX_NAMED: usize = 10;

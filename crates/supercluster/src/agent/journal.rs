@@ -1,7 +1,8 @@
 //! The outcome of the commits of each pod.
 //!
-//! A record stays while its delegate exists or its commit is under way, and for [`RETENTION`] after that: longer
-//! than a commit may be delayed, because a commit that rests on an older sample is refused.
+//! A record stays while its delegate exists or its commit is under way, and for [`RETENTION`] after
+//! that: longer than a commit may be delayed, because a commit that rests on an older sample is
+//! refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,9 +1,10 @@
 //! Leases: how long delegates may run without word from the management cluster.
 //!
-//! A delegate that may be replaced when its cluster is lost has [`LeaseTerms`]. If its lease is not renewed for the time
-//! in them, the agent deletes it, so that the management cluster, which waits longer, may place its pod elsewhere.
-//! A lease is renewed by a stamp of the agent's own clock that a scheduler has received, so neither a difference of
-//! clocks nor a delay of messages lengthens it. The renewal is stored before it counts: the next incarnation knows it.
+//! A delegate that may be replaced when its cluster is lost has [`LeaseTerms`]. If its lease is not
+//! renewed for the time in them, the agent deletes it, so that the management cluster, which waits
+//! longer, may place its pod elsewhere. A lease is renewed by a stamp of the agent's own clock that
+//! a scheduler has received, so neither a difference of clocks nor a delay of messages lengthens
+//! it. The renewal is stored before it counts: the next incarnation knows it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,7 +19,8 @@ use crate::message::{
     LeaseTerms, Refusal, RefusalCode, RenewRequest, RenewResponse, Response, Stamp,
 };
 
-/// Maximum number of leases: of management clusters with a member name each. Callers choose the UIDs of leases.
+/// Maximum number of leases: of management clusters with a member name each. Callers choose the
+/// UIDs of leases.
 const MAX_LEASES: usize = 64;
 
 /// A lease.
@@ -95,7 +97,8 @@ impl Leases {
         self.leases.values().filter_map(Lease::next_end).min()
     }
 
-    /// Takes the delegates whose lease has ended by now. A delegate is taken once: no later renewal saves it.
+    /// Takes the delegates whose lease has ended by now. A delegate is taken once: no later renewal
+    /// saves it.
     fn take_ended(&mut self, now: Time) -> Vec<Uid> {
         let mut ended = Vec::new();
         for lease in self.leases.values_mut() {

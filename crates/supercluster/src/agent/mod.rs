@@ -1,7 +1,8 @@
 //! The agent of a member cluster.
 //!
-//! The agent owns an [`Engine`] that watches the cluster. Samples and conflict checks run the plugins of one
-//! profile of that engine, so that they respect taints, spread, affinity, volumes and devices of the cluster.
+//! The agent owns an [`Engine`] that watches the cluster. Samples and conflict checks run the
+//! plugins of one profile of that engine, so that they respect taints, spread, affinity, volumes
+//! and devices of the cluster.
 //!
 //! - `strategy`: which nodes a sample looks at.
 //! - `sampling`: the sampling pipeline.
@@ -11,7 +12,8 @@
 //! - `journal`: what became of the commits of each pod.
 //! - `leases`: which delegates may run without word from the management cluster, and how long.
 //!
-//! Inputs are methods that get the time. What the agent asks for is taken with [`Agent::take_outputs`].
+//! Inputs are methods that get the time. What the agent asks for is taken with
+//! [`Agent::take_outputs`].
 
 mod checks;
 mod commits;
@@ -100,7 +102,8 @@ pub enum AgentOutput {
     Reply(CallId, Response),
     /// Carry out an effect of the engine; the answer is passed to [`Agent::effect_answered`].
     Effect(Effect),
-    /// Create the delegate of a pod; the answer is passed to [`Agent::write_answered`], as for the rest.
+    /// Create the delegate of a pod; the answer is passed to [`Agent::write_answered`], as for the
+    /// rest.
     Create {
         /// Number of the write.
         id: WriteId,

@@ -33,8 +33,8 @@ impl DrawNodes for CaughtDraw<'_> {
 }
 
 impl Agent {
-    /// Returns nodes that can take the pod. If none of the drawn nodes can, the best of all are taken, so that an
-    /// answer without nodes says that no node can.
+    /// Returns nodes that can take the pod. If none of the drawn nodes can, the best of all are
+    /// taken, so that an answer without nodes says that no node can.
     ///
     /// # Errors
     /// The request is malformed, or a plugin failed.
@@ -146,7 +146,8 @@ impl Agent {
         sample.nodes.first().map(|best| best.score * 1_000 / sample.weight.max(1))
     }
 
-    /// Returns the mean score of a node for a pod, in thousandths of a point, if the node can take the pod.
+    /// Returns the mean score of a node for a pod, in thousandths of a point, if the node can take
+    /// the pod.
     pub fn score_milli(
         &mut self,
         pod: &Arc<Pod>,

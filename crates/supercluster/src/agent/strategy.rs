@@ -15,7 +15,8 @@ use crate::message::ALL_BASIS_POINTS;
 pub enum Source<'a> {
     /// Nodes that it draws from the table of nodes.
     Draw(Box<dyn DrawNodes + 'a>),
-    /// The best nodes of all by the Score plugins. A commit may be made on another node that is as good.
+    /// The best nodes of all by the Score plugins. A commit may be made on another node that is as
+    /// good.
     Best,
 }
 
@@ -122,8 +123,8 @@ impl DrawNodes for AllDraw {
     }
 }
 
-/// Takes the best nodes of all. Pods of one template have a ranking, which looks only at nodes that have
-/// changed.
+/// Takes the best nodes of all. Pods of one template have a ranking, which looks only at nodes that
+/// have changed.
 #[derive(Debug, Default)]
 pub struct Best;
 
@@ -183,8 +184,8 @@ impl fmt::Debug for Strategies {
     }
 }
 
-/// Returns the number of nodes that a share of `nodes` is: rounded down, at least one. `nodes` counts every node,
-/// cordoned ones too.
+/// Returns the number of nodes that a share of `nodes` is: rounded down, at least one. `nodes`
+/// counts every node, cordoned ones too.
 pub const fn sample_size(nodes: usize, basis_points: u32) -> usize {
     let size = nodes.saturating_mul(basis_points as usize) / ALL_BASIS_POINTS as usize;
     if size == 0 { 1 } else { size }

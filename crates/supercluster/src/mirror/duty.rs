@@ -1,7 +1,8 @@
 //! Which of several schedulers acts on a pod.
 //!
-//! It is the one whose intent is on the pod. Another scheduler that sees something to do waits, and does it if it is still to
-//! be done then: the first one may be gone. The waits of the schedulers differ, so that one of them is enough.
+//! It is the one whose intent is on the pod. Another scheduler that sees something to do waits, and
+//! does it if it is still to be done then: the first one may be gone. The waits of the schedulers
+//! differ, so that one of them is enough.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

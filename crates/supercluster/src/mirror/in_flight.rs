@@ -1,4 +1,5 @@
-//! The pods that are looked at. A member or a namespace whose requests hang leaves room for the others.
+//! The pods that are looked at. A member or a namespace whose requests hang leaves room for the
+//! others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -37,7 +38,8 @@ impl Plan {
     }
 }
 
-/// The pods that are looked at, which are not looked at twice at the same time, and those that wait for room.
+/// The pods that are looked at, which are not looked at twice at the same time, and those that wait
+/// for room.
 #[derive(Debug, Default)]
 pub(super) struct InFlight {
     busy: BTreeMap<Uid, Path>,
@@ -84,7 +86,8 @@ impl InFlight {
         free.into_iter().filter_map(take).collect()
     }
 
-    /// A path gets at most half of what the others leave: one that hangs takes half of the room, two take two thirds.
+    /// A path gets at most half of what the others leave: one that hangs takes half of the room,
+    /// two take two thirds.
     fn has_room(&self, path: &Path) -> bool {
         let own = self.busy.values().filter(|other| *other == path).count();
         let others = self.busy.len() - own;

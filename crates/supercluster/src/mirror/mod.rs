@@ -11,11 +11,12 @@
 //! | original was taken out of a lost cluster | its status is Pending |
 //! | its cluster is drained, and it may be replaced | the delegate is evicted, when the budgets of its cluster allow it |
 //!
-//! It compares both sides like a controller: a changed pod is put into a set, and is looked at as a whole. Of several
-//! schedulers, the one whose intent is on the pod acts. Another one waits, and acts if that scheduler has not (`duty`).
+//! It compares both sides like a controller: a changed pod is put into a set, and is looked at as a
+//! whole. Of several schedulers, the one whose intent is on the pod acts. Another one waits, and
+//! acts if that scheduler has not (`duty`).
 //!
-//! Inputs are methods. [`Mirror::next`] returns what is to be done about a pod, and the caller says with
-//! [`Mirror::done`] what came of it.
+//! Inputs are methods. [`Mirror::next`] returns what is to be done about a pod, and the caller says
+//! with [`Mirror::done`] what came of it.
 
 mod duty;
 mod in_flight;
@@ -38,13 +39,15 @@ use self::in_flight::InFlight;
 use crate::message::{Delegate, DelegateEvent, DelegateList};
 use crate::scheduler::{OriginalPod, SchedulerConfig};
 
-/// Keeps an original pod until its delegate is gone. Written with the intent, before there can be a delegate.
+/// Keeps an original pod until its delegate is gone. Written with the intent, before there can be a
+/// delegate.
 pub const FINALIZER: &str = "supercluster.loadmaster.io/delegate";
 /// Time without an answer of an agent after which its pods are not Ready, as for a node.
 pub const UNREACHABLE_AFTER: Duration = Duration::from_secs(40);
 /// Maximum number of events of its delegates that are shown on a pod by this process.
 const MAX_SHOWN: usize = 50;
-/// First pause before a pod is looked at again whose writes have failed; doubled up to [`LONGEST_PAUSE`].
+/// First pause before a pod is looked at again whose writes have failed; doubled up to
+/// [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
@@ -277,7 +280,8 @@ impl Mirror {
 
 /// Looking in.
 impl Mirror {
-    /// Returns the incarnation of the agent of a member and its last known revision, after which to ask for changes.
+    /// Returns the incarnation of the agent of a member and its last known revision, after which to
+    /// ask for changes.
     pub fn known(&self, member: usize) -> (Arc<str>, u64) {
         let own = &self.members[member];
         (own.incarnation.clone(), own.revision)
@@ -303,7 +307,8 @@ impl Mirror {
         self.originals.get(uid).map(|original| &original.pod.object.pod.key)
     }
 
-    /// Returns the time at which [`next`](Self::next) has a pod to look at, if nothing happens before.
+    /// Returns the time at which [`next`](Self::next) has a pod to look at, if nothing happens
+    /// before.
     pub fn next_deadline(&self) -> Option<Time> {
         self.timers.first().map(|(time, _)| *time)
     }
@@ -311,8 +316,9 @@ impl Mirror {
 
 /// Work.
 impl Mirror {
-    /// Returns a pod about which something is to be done. It is not returned again until [`done`](Self::done), and there
-    /// are at most 64 such pods. `wall` is the wall time, for statuses.
+    /// Returns a pod about which something is to be done. It is not returned again until
+    /// [`done`](Self::done), and there are at most 64 such pods. `wall` is the wall time, for
+    /// statuses.
     pub fn next(&mut self, roster: &impl Roster, now: Time, wall: Time) -> Option<(Uid, Plan)> {
         while self.timers.first().is_some_and(|(time, _)| *time <= now) {
             let due = self.timers.pop_first();
@@ -352,7 +358,8 @@ impl Mirror {
         }
     }
 
-    /// Ends a look at a pod. After a failure it is looked at again after a pause. Returns whether that is the longest one.
+    /// Ends a look at a pod. After a failure it is looked at again after a pause. Returns whether
+    /// that is the longest one.
     pub fn done(&mut self, uid: &Uid, is_done: bool, now: Time) -> bool {
         self.in_flight.end(uid);
         if is_done {

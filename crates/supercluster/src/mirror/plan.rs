@@ -38,8 +38,8 @@ pub enum Plan {
         /// The events.
         events: Vec<ShownEvent>,
     },
-    /// The delegate of a placement is not in the list of its agent. If the agent seals the commit, the pod is deleted, or
-    /// placed anew.
+    /// The delegate of a placement is not in the list of its agent. If the agent seals the commit,
+    /// the pod is deleted, or placed anew.
     Missing {
         /// Name of the pod.
         pod: PodKey,
@@ -70,8 +70,8 @@ pub enum Plan {
         /// UID of the delegate.
         delegate: Arc<str>,
     },
-    /// The original is being deleted. Seal the attempts in these members and delete the delegates there. When none exists,
-    /// remove the finalizer, unless clusters may be lost.
+    /// The original is being deleted. Seal the attempts in these members and delete the delegates
+    /// there. When none exists, remove the finalizer, unless clusters may be lost.
     Release {
         /// Name of the pod.
         pod: PodKey,
@@ -79,7 +79,8 @@ pub enum Plan {
         attempt: u32,
         /// The members.
         members: Vec<usize>,
-        /// Clusters that may be lost, and the time without a renewal after which no delegate runs there.
+        /// Clusters that may be lost, and the time without a renewal after which no delegate runs
+        /// there.
         may_be_lost: Vec<(Arc<str>, Duration)>,
         /// `metadata.resourceVersion` of the pod.
         resource_version: u64,
@@ -113,7 +114,8 @@ impl Mirror {
         };
         let original = self.originals.get(uid);
         let holder = original.and_then(|own| own.pod.intent.as_ref()).map(|own| &*own.scheduler);
-        // The other scheduler may reach the agent. It corrects the status then, and is not contradicted.
+        // The other scheduler may reach the agent. It corrects the status then, and is not
+        // contradicted.
         let is_outage = matches!(plan, Plan::Show { is_unreachable: true, .. });
         let is_known = is_outage && original.is_some_and(|own| own.is_unreachable);
         let is_adopted = !is_outage && original.is_some_and(|own| own.is_adopted);
@@ -150,7 +152,8 @@ impl Mirror {
         let is_replaceable = original.pod.placed_for().is_some();
         let delegate = own.delegates.get(uid).filter(|own| own.uid == committed.uid);
         let Some(delegate) = delegate else {
-            // The attempt is over, so that its last number asks for the delegate that exists, if there is one.
+            // The attempt is over, so that its last number asks for the delegate that exists, if
+            // there is one.
             let number = TryNumber::last_of(committed.key.number.attempt);
             let commit = CommitKey { pod: committed.key.pod.clone(), number };
             let is_missing = own.is_complete && own.is_reachable && !pod.terminal;

@@ -10,9 +10,9 @@ const TIMES: [&str; 2] = ["lastProbeTime", "lastTransitionTime"];
 /// Reason of the condition Ready of a pod whose agent does not answer.
 const UNREACHABLE: &str = "ClusterUnreachable";
 
-/// Returns the status of a delegate as its original shows it: without what refers to objects of the member. The
-/// condition PodScheduled is shown once it is True: a delegate that is not scheduled is none of an autoscaler's
-/// business here.
+/// Returns the status of a delegate as its original shows it: without what refers to objects of the
+/// member. The condition PodScheduled is shown once it is True: a delegate that is not scheduled is
+/// none of an autoscaler's business here.
 pub(super) fn of(delegate: &Delegate) -> Value {
     let mut status = delegate.status.clone();
     let Some(fields) = status.as_object_mut() else { return json!({}) };
@@ -46,8 +46,8 @@ pub(super) fn pending(wall: Time) -> Value {
         "podIP": null, "podIPs": null})
 }
 
-/// Whether a merge patch with `wanted` would leave the status `own` as it is. The times of the conditions that this
-/// scheduler writes by itself do not count.
+/// Whether a merge patch with `wanted` would leave the status `own` as it is. The times of the
+/// conditions that this scheduler writes by itself do not count.
 pub(super) fn shows(own: &Value, wanted: &Value) -> bool {
     let Some(fields) = wanted.as_object() else { return true };
     fields.iter().all(|(key, wanted)| match (own.get(key), wanted) {

@@ -40,7 +40,8 @@ const LONGEST_BREAK: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) cluster: Cluster,
-    /// Whether it has left the list of members. It keeps its index, because commits may be under way.
+    /// Whether it has left the list of members. It keeps its index, because commits may be under
+    /// way.
     has_left: bool,
     /// The ID that its agent reports.
     id: Option<Arc<str>>,
@@ -50,7 +51,8 @@ pub(super) struct Member {
     failures: u32,
     /// Not asked before this time.
     closed_until: Time,
-    /// After a pause one call shows whether the agent answers again; other pods do not ask it before this time.
+    /// After a pause one call shows whether the agent answers again; other pods do not ask it
+    /// before this time.
     probed_until: Time,
     /// The last answer of any kind.
     heard: Time,
@@ -127,8 +129,9 @@ impl Members {
         }
     }
 
-    /// Takes in that a call was not answered in time. Calls that were under way when the cluster was closed do not
-    /// close it for longer: many pods that are sampled for at the same time are one failure.
+    /// Takes in that a call was not answered in time. Calls that were under way when the cluster
+    /// was closed do not close it for longer: many pods that are sampled for at the same time are
+    /// one failure.
     pub(super) fn failed(&mut self, ix: ClusterIx, now: Time) {
         let member = &mut self.0[ix.0];
         if member.closed_until > now {
@@ -145,7 +148,8 @@ impl Members {
 }
 
 impl Members {
-    /// Takes in that a cluster is asked for a sample, which is answered by `deadline` or not at all.
+    /// Takes in that a cluster is asked for a sample, which is answered by `deadline` or not at
+    /// all.
     pub(super) fn asked(&mut self, ix: ClusterIx, deadline: Time) {
         let member = &mut self.0[ix.0];
         if member.failures >= FAILURES_BEFORE_BREAK {

@@ -1,5 +1,5 @@
-//! The decision pipeline: PreFilter, Filter, PreScore, Score and Reserve over the merged samples, and the choice
-//! of the commit candidates.
+//! The decision pipeline: PreFilter, Filter, PreScore, Score and Reserve over the merged samples,
+//! and the choice of the commit candidates.
 
 use std::fmt;
 use std::sync::Arc;
@@ -35,9 +35,9 @@ pub struct DecisionNode<'a> {
     pub node: &'a NodeSample,
 }
 
-/// A plugin of the decision pipeline. One value serves all pods; what belongs to one attempt is kept in its
-/// [`CycleState`]. By default every point agrees, and the score is 0. A panic or an Error status fails the attempt of
-/// the pod at hand.
+/// A plugin of the decision pipeline. One value serves all pods; what belongs to one attempt is
+/// kept in its [`CycleState`]. By default every point agrees, and the score is 0. A panic or an
+/// Error status fails the attempt of the pod at hand.
 pub trait DecisionPlugin: Send + Sync {
     /// The name.
     fn name(&self) -> &str;
@@ -47,13 +47,14 @@ pub trait DecisionPlugin: Send + Sync {
         true
     }
 
-    /// Whether it tells nodes of one cluster apart. If no plugin does, agents answer with as many of their best nodes as
-    /// there are commit candidates, and not with all nodes of the sample.
+    /// Whether it tells nodes of one cluster apart. If no plugin does, agents answer with as many
+    /// of their best nodes as there are commit candidates, and not with all nodes of the sample.
     fn tells_nodes_apart(&self) -> bool {
         true
     }
 
-    /// Returns the keys of the labels that it reads of nodes ([`NodeSample::labels`]). Samples have no others.
+    /// Returns the keys of the labels that it reads of nodes ([`NodeSample::labels`]). Samples have
+    /// no others.
     fn node_labels(&self) -> Vec<Arc<str>> {
         Vec::new()
     }
@@ -98,7 +99,8 @@ pub trait DecisionPlugin: Send + Sync {
         0
     }
 
-    /// Takes in that a commit is about to be tried in this cluster. A rejection skips the candidate.
+    /// Takes in that a commit is about to be tried in this cluster. A rejection skips the
+    /// candidate.
     fn reserve(&self, pod: &PodObject, cluster: &Cluster) -> Status {
         let _ = (pod, cluster);
         Status::success()
@@ -136,8 +138,8 @@ pub struct Candidate {
     pub total_milli: i64,
     /// The snapshot that the decision rests on.
     pub snapshot: Snapshot,
-    /// For the strategy `best`: the lowest score of the sampling pipeline with which this cluster is still
-    /// preferred to the next candidate.
+    /// For the strategy `best`: the lowest score of the sampling pipeline with which this cluster
+    /// is still preferred to the next candidate.
     pub best_of_at_least: Option<i64>,
     /// Score of the decision plugins.
     decision_score: i64,
@@ -150,7 +152,8 @@ pub struct Candidate {
 pub(super) struct Choice {
     /// Maximum number of candidates.
     pub(super) candidates: usize,
-    /// Whether agents choose their best node again at the commit, so that one candidate a cluster is enough.
+    /// Whether agents choose their best node again at the commit, so that one candidate a cluster
+    /// is enough.
     pub(super) agents_choose: bool,
     /// Thousandths of a point by which the node may be worse than the next candidate then.
     pub(super) tolerance_milli: i64,
@@ -232,8 +235,8 @@ pub(super) fn decide(
     Ok(chosen)
 }
 
-/// Lets each agent choose again, as long as its cluster stays at least as good as the next candidate. The last
-/// candidate has no such limit.
+/// Lets each agent choose again, as long as its cluster stays at least as good as the next
+/// candidate. The last candidate has no such limit.
 fn set_floors(candidates: &mut [Candidate], tolerance_milli: i64) {
     for place in 0..candidates.len() {
         let next = candidates.get(place + 1).map(|next| next.total_milli - tolerance_milli);

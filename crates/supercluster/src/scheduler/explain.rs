@@ -31,7 +31,8 @@ pub struct PodExplanation {
     pub scheduling_retry_count: u32,
     /// Number of the latest attempt that is written on the pod.
     pub attempt: u32,
-    /// The latest rounds, the latest last; empty if this process has made none, or has forgotten them.
+    /// The latest rounds, the latest last; empty if this process has made none, or has forgotten
+    /// them.
     pub rounds: Vec<RoundExplanation>,
     /// What the agents say about each node now, if they were asked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -1,17 +1,18 @@
 //! Leases of the members, and the pods of clusters that are lost.
 //!
-//! Each member has a Lease in the management cluster. A scheduler that hears from the agent renews it there, and then tells the
-//! agent which answer it has heard:
+//! Each member has a Lease in the management cluster. A scheduler that hears from the agent renews
+//! it there, and then tells the agent which answer it has heard:
 //!
 //! ```text
 //!  stamp of the agent ─▶ Lease is renewed (resourceVersion as a precondition) ─▶ agent: renewed at the stamp
 //! ```
 //!
-//! So the agent never counts a lease as renewed later than the management cluster does. Once a Lease was not renewed for the
-//! time of a pod, a scheduler *fences* it by a write with the same precondition. When that has succeeded, no scheduler has renewed
-//! the Lease in this time, so the agent has deleted the delegate: the pod may be placed elsewhere. A fence holds for the pods
-//! that the scheduler knew in the cluster when it sent the write, and for no pod that it gets to know later: the cluster may be
-//! back by then.
+//! So the agent never counts a lease as renewed later than the management cluster does. Once a
+//! Lease was not renewed for the time of a pod, a scheduler *fences* it by a write with the same
+//! precondition. When that has succeeded, no scheduler has renewed the Lease in this time, so the
+//! agent has deleted the delegate: the pod may be placed elsewhere. A fence holds for the pods that
+//! the scheduler knew in the cluster when it sent the write, and for no pod that it gets to know
+//! later: the cluster may be back by then.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,8 +30,8 @@ use crate::message::{LeaseTerms, RenewRequest, Request, Response, Stamp};
 const INTERVAL: Duration = Duration::from_secs(5);
 /// Time after which the answer of an agent counts as lost.
 const LOST_AFTER: Duration = Duration::from_secs(5);
-/// Shortest time without a renewal after which a commit that was not answered is given up: an agent refuses a commit that
-/// rests on an older sample.
+/// Shortest time without a renewal after which a commit that was not answered is given up: an agent
+/// refuses a commit that rests on an older sample.
 const UNANSWERED_AFTER: Duration = Duration::from_secs(90);
 
 /// A Lease as the API server has it.
@@ -51,7 +52,8 @@ pub struct LeaseRecord {
 pub enum LeaseOperation {
     /// Read it, or create it without renewals.
     Read,
-    /// Write this record, in which the renewals are one more. Its resourceVersion is the precondition.
+    /// Write this record, in which the renewals are one more. Its resourceVersion is the
+    /// precondition.
     Renew(LeaseRecord),
     /// The same for the fences.
     Fence(LeaseRecord),
@@ -111,7 +113,8 @@ struct Lease {
     seen: Option<(Arc<str>, u64)>,
     /// The time from which on no other renewal was seen.
     since: Time,
-    /// The deleted pods that wait for this cluster, and the time without a renewal that they wait for.
+    /// The deleted pods that wait for this cluster, and the time without a renewal that they wait
+    /// for.
     deleted: BTreeMap<Uid, Duration>,
     /// An answer of the agent that no renewal rests on yet.
     stamp: Option<Stamp>,
@@ -158,14 +161,16 @@ impl Leases {
         self.ensure(cluster, now);
     }
 
-    /// Returns the terms for a delegate in a cluster; `None` if its agent has not agreed to a lease.
+    /// Returns the terms for a delegate in a cluster; `None` if its agent has not agreed to a
+    /// lease.
     pub(super) fn terms(&self, cluster: &str, fence_after_s: u32) -> Option<LeaseTerms> {
         let lease = self.by_cluster.get(cluster).filter(|lease| lease.is_agreed)?;
         let (uid, _) = lease.seen.as_ref()?;
         Some(LeaseTerms { lease: uid.clone(), fence_after_s })
     }
 
-    /// Whether the commits of this attempt, and of earlier ones, were not made in the cluster, or their delegate is deleted.
+    /// Whether the commits of this attempt, and of earlier ones, were not made in the cluster, or
+    /// their delegate is deleted.
     pub(super) fn is_given_up(&self, pod: &Uid, cluster: &str, attempt: u32) -> bool {
         let given_up = self.given_up.get(pod).and_then(|clusters| clusters.get(cluster));
         given_up.is_some_and(|last| *last >= attempt)
@@ -230,8 +235,8 @@ impl Scheduler {
         self.advance(now, ports);
     }
 
-    /// Takes a pod out of its cluster, where this delegate of it is gone, and puts it into the queue. It is left alone unless it
-    /// may be replaced.
+    /// Takes a pod out of its cluster, where this delegate of it is gone, and puts it into the
+    /// queue. It is left alone unless it may be replaced.
     pub fn replace(&mut self, uid: &Uid, delegate: &str) {
         let Some(original) = self.pods.get(uid) else { return };
         let placement = original.placement.as_ref().filter(|_| original.placed_for().is_some());
@@ -252,8 +257,8 @@ impl Scheduler {
         self.outputs.push(SchedulerOutput::WriteIntent { id, pod, uid, resource_version, intent });
     }
 
-    /// Takes in that a deleted pod waits for its delegate in this cluster to be gone, and does so until the lease was not renewed
-    /// for this time.
+    /// Takes in that a deleted pod waits for its delegate in this cluster to be gone, and does so
+    /// until the lease was not renewed for this time.
     pub fn await_end(&mut self, cluster: &Arc<str>, pod: &Uid, gone_after: Duration, now: Time) {
         self.leases.ensure(cluster, now).deleted.insert(pod.clone(), gone_after);
     }
@@ -349,7 +354,8 @@ impl Scheduler {
         }
     }
 
-    /// Takes in that a write took a pod out of its cluster, or that it did not. Returns whether it was such a write.
+    /// Takes in that a write took a pod out of its cluster, or that it did not. Returns whether it
+    /// was such a write.
     pub(super) fn replacement_written(
         &mut self,
         id: WriteId,

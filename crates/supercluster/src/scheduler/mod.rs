@@ -8,9 +8,9 @@
 //! - `pipeline`: calls of its plugins.
 //! - `placement`: what is written on the original pod.
 //!
-//! The queue is that of an [`Engine`] without nodes: priorities, backoff, gates and hints are those of the scheduler of
-//! a single cluster. Inputs are methods that get the time. What the scheduler asks for is taken with
-//! [`Scheduler::take_outputs`].
+//! The queue is that of an [`Engine`] without nodes: priorities, backoff, gates and hints are those
+//! of the scheduler of a single cluster. Inputs are methods that get the time. What the scheduler
+//! asks for is taken with [`Scheduler::take_outputs`].
 
 mod clusters;
 mod decision;
@@ -60,7 +60,8 @@ pub struct WriteId(u64);
 pub struct SchedulerConfig {
     /// Identifies this scheduler among several.
     pub name: Arc<str>,
-    /// Identifies the management cluster: the UID of its namespace `kube-system`. It is written on delegates.
+    /// Identifies the management cluster: the UID of its namespace `kube-system`. It is written on
+    /// delegates.
     pub origin: Option<Arc<str>>,
     /// The members.
     pub clusters: Vec<Cluster>,
@@ -88,10 +89,11 @@ pub struct SchedulerConfig {
     pub commit_timeout: Duration,
     /// Time after which another scheduler's attempt is taken over.
     pub takeover_wait: Duration,
-    /// The turn of this scheduler among several, and their number. A pod that is another one's turn is left alone
-    /// for `takeover_wait`, so that they do not all sample for it at once.
+    /// The turn of this scheduler among several, and their number. A pod that is another one's turn
+    /// is left alone for `takeover_wait`, so that they do not all sample for it at once.
     pub turn: (u64, u64),
-    /// Time after which a pod without an annotation is placed anew if its cluster is lost; `None` if it stays.
+    /// Time after which a pod without an annotation is placed anew if its cluster is lost; `None`
+    /// if it stays.
     pub replace_after: Option<Duration>,
     /// Number of rounds, each with fresh samples, before a pod backs off.
     pub rounds: u32,
@@ -158,8 +160,8 @@ pub enum SchedulerOutput {
         /// The request.
         request: Request,
     },
-    /// Write the intent on the pod, and remove the placement. The resourceVersion is a precondition. The answer is
-    /// passed to [`Scheduler::written`].
+    /// Write the intent on the pod, and remove the placement. The resourceVersion is a
+    /// precondition. The answer is passed to [`Scheduler::written`].
     WriteIntent {
         /// Number of the write.
         id: WriteId,
@@ -192,7 +194,8 @@ pub enum SchedulerOutput {
         /// The read or write.
         operation: LeaseOperation,
     },
-    /// The delegate of a deleted pod in this cluster, which is lost, is gone. See [`Scheduler::await_end`].
+    /// The delegate of a deleted pod in this cluster, which is lost, is gone. See
+    /// [`Scheduler::await_end`].
     Released {
         /// Name of the cluster.
         cluster: Arc<str>,
@@ -319,7 +322,8 @@ impl Scheduler {
         self.members.get(ix)
     }
 
-    /// Returns what the scheduler does about a pod at the moment, for people; `None` if it is not in flight.
+    /// Returns what the scheduler does about a pod at the moment, for people; `None` if it is not
+    /// in flight.
     pub fn explain(&self, pod: &Uid) -> Option<String> {
         Some(self.flights.get(pod)?.explain(&self.members))
     }
@@ -394,8 +398,8 @@ impl Scheduler {
         self.advance(now, ports);
     }
 
-    /// Takes in a member, or what has changed of it. Members are numbered in the order in which they come, those of the
-    /// configuration first; a member that comes back has its number.
+    /// Takes in a member, or what has changed of it. Members are numbered in the order in which
+    /// they come, those of the configuration first; a member that comes back has its number.
     pub fn set_cluster(&mut self, ix: ClusterIx, cluster: Cluster, now: Time) {
         if !self.leases.is_unused() {
             self.leases.add(&cluster.name, now);
@@ -403,7 +407,8 @@ impl Scheduler {
         self.members.set(ix, cluster);
     }
 
-    /// Takes in that a cluster is no member any more. Its pods stay as they are, unless they may be replaced.
+    /// Takes in that a cluster is no member any more. Its pods stay as they are, unless they may be
+    /// replaced.
     pub fn remove_cluster(&mut self, ix: ClusterIx) {
         self.members.remove(ix);
     }

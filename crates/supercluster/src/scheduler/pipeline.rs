@@ -1,5 +1,5 @@
-//! Calls of the plugins of the decision pipeline. A panic is counted under the name of the plugin and becomes an Error
-//! status, which ends the attempt of one pod.
+//! Calls of the plugins of the decision pipeline. A panic is counted under the name of the plugin
+//! and becomes an Error status, which ends the attempt of one pod.
 
 use engine::catch_panic;
 use engine::ports::Probe;
@@ -119,7 +119,8 @@ impl Pipeline<'_> {
         self.plugins.iter().filter(|own| own.scores()).map(|own| own.weight).sum()
     }
 
-    /// Takes in that a commit is about to be tried. Plugins that have agreed are undone if another one does not.
+    /// Takes in that a commit is about to be tried. Plugins that have agreed are undone if another
+    /// one does not.
     ///
     /// # Errors
     /// The first plugin that does not agree.

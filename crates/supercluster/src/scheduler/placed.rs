@@ -16,8 +16,8 @@ pub struct PlacedPods {
 }
 
 impl PlacedPods {
-    /// Returns the number of pods in each cluster that belong to the same workload: those of the same namespace with
-    /// the same label `app.kubernetes.io/name`, or `app`.
+    /// Returns the number of pods in each cluster that belong to the same workload: those of the
+    /// same namespace with the same label `app.kubernetes.io/name`, or `app`.
     pub fn of_workload(&self, pod: &Pod) -> Option<&BTreeMap<Arc<str>, u64>> {
         self.counts.get(&workload(pod)?)
     }

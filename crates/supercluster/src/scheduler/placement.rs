@@ -1,9 +1,10 @@
-//! The annotations that schedulers write on an original pod: their intent before the first commit of an attempt, and the placement
-//! after one has succeeded.
+//! The annotations that schedulers write on an original pod: their intent before the first commit
+//! of an attempt, and the placement after one has succeeded.
 //!
-//! The intent is written with the resourceVersion of the pod as a precondition, so that of several schedulers that
-//! try the same pod only one goes on. A scheduler that finds the intent of another one asks its clusters first, which
-//! seals the attempt, and so makes sure that no pod is placed twice.
+//! The intent is written with the resourceVersion of the pod as a precondition, so that of several
+//! schedulers that try the same pod only one goes on. A scheduler that finds the intent of another
+//! one asks its clusters first, which seals the attempt, and so makes sure that no pod is placed
+//! twice.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,12 +16,15 @@ use crate::message::{Committed, PodObject, TryNumber};
 
 /// Annotation with the [`Intent`], as JSON.
 pub const INTENT: &str = "supercluster.loadmaster.io/intent";
-/// Annotation with the time after which a pod is placed anew if its cluster is lost, for example `5m`, or `never`.
+/// Annotation with the time after which a pod is placed anew if its cluster is lost, for example
+/// `5m`, or `never`.
 pub const REPLACE_AFTER: &str = "supercluster.loadmaster.io/replace-after";
-/// Time beside the termination grace period between the end of a lease and the time at which the delegate is gone: for
-/// a bind or a deletion that is under way, and for a difference of clock rates.
+/// Time beside the termination grace period between the end of a lease and the time at which the
+/// delegate is gone: for a bind or a deletion that is under way, and for a difference of clock
+/// rates.
 const MARGIN: Duration = Duration::from_secs(15);
-/// Shortest time without a renewal after which a delegate is deleted; several times the interval of renewals.
+/// Shortest time without a renewal after which a delegate is deleted; several times the interval of
+/// renewals.
 pub(super) const SHORTEST_FENCE: Duration = Duration::from_secs(15);
 /// The termination grace period of a pod that names none, in seconds.
 const DEFAULT_GRACE_S: u64 = 30;
@@ -66,8 +70,8 @@ pub struct OriginalPod {
 }
 
 impl OriginalPod {
-    /// Reads the annotations of a pod. One that cannot be read counts as absent: an intent or a placement that
-    /// somebody else has changed.
+    /// Reads the annotations of a pod. One that cannot be read counts as absent: an intent or a
+    /// placement that somebody else has changed.
     pub fn new(object: PodObject) -> Self {
         let parse = |key: &str| object.annotation(key);
         let intent = parse(INTENT).and_then(|text| serde_json::from_str(text).ok());
@@ -75,9 +79,9 @@ impl OriginalPod {
         Self { intent, placement, version: object.pod.resource_version, object }
     }
 
-    /// Returns the time without a renewal after which an agent deletes a delegate of the pod, in seconds; `None` if the pod
-    /// stays where it is when its cluster is lost. `default` is the time after which a pod without the annotation
-    /// [`REPLACE_AFTER`] is replaced.
+    /// Returns the time without a renewal after which an agent deletes a delegate of the pod, in
+    /// seconds; `None` if the pod stays where it is when its cluster is lost. `default` is the time
+    /// after which a pod without the annotation [`REPLACE_AFTER`] is replaced.
     ///
     /// # Errors
     /// The annotation is neither a time nor `never`.
@@ -97,8 +101,8 @@ impl OriginalPod {
         }))
     }
 
-    /// Returns the time without a renewal after which a delegate with these terms is gone: its agent has deleted it, and its
-    /// containers have had their time to end.
+    /// Returns the time without a renewal after which a delegate with these terms is gone: its
+    /// agent has deleted it, and its containers have had their time to end.
     fn replace_after(&self, fence_after_s: u32) -> Duration {
         Duration::from_secs(u64::from(fence_after_s)) + self.end_time()
     }
@@ -109,14 +113,15 @@ impl OriginalPod {
         Duration::from_secs(grace.and_then(Value::as_u64).unwrap_or(DEFAULT_GRACE_S)) + MARGIN
     }
 
-    /// Returns the time without a renewal of its cluster's lease after which the placed pod is replaced; `None` if it is not
-    /// placed, or stays.
+    /// Returns the time without a renewal of its cluster's lease after which the placed pod is
+    /// replaced; `None` if it is not placed, or stays.
     pub fn placed_for(&self) -> Option<Duration> {
         let fence_after_s = self.placement.as_ref()?.committed.fence_after_s?;
         Some(self.replace_after(fence_after_s))
     }
 
-    /// Returns the time without a renewal after which no delegate of a pod runs in one of its clusters.
+    /// Returns the time without a renewal after which no delegate of a pod runs in one of its
+    /// clusters.
     pub fn gone_after(&self, cluster: &str) -> Option<Duration> {
         match &self.placement {
             Some(placement) if *placement.cluster == *cluster => self.placed_for(),
@@ -151,8 +156,8 @@ impl OriginalPod {
         intended.max(placed)
     }
 
-    /// Whether a delegate is left over from an earlier try. A later try is only begun when the earlier ones have
-    /// failed for good, or their cluster was lost.
+    /// Whether a delegate is left over from an earlier try. A later try is only begun when the
+    /// earlier ones have failed for good, or their cluster was lost.
     pub fn is_left_over(&self, delegate: &str, number: TryNumber) -> bool {
         match &self.placement {
             Some(Placement { committed, .. }) => {

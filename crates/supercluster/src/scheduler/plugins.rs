@@ -55,7 +55,8 @@ struct PropertyArgs {
     property: Option<Arc<str>>,
 }
 
-/// Asks only clusters whose labels and properties match the selector in the annotation [`CLUSTER_SELECTOR`] of the pod.
+/// Asks only clusters whose labels and properties match the selector in the annotation
+/// [`CLUSTER_SELECTOR`] of the pod.
 #[derive(Debug, Default)]
 pub struct ClusterAffinity;
 
@@ -101,7 +102,8 @@ impl DecisionPlugin for ClusterAffinity {
     }
 }
 
-/// Prefers clusters with fewer pods of the same workload, or clusters of domains with fewer, for example regions.
+/// Prefers clusters with fewer pods of the same workload, or clusters of domains with fewer, for
+/// example regions.
 #[derive(Debug, Default)]
 pub struct ClusterSpread {
     /// Key of the label whose value names the domain of a cluster; `None` for the cluster itself.
@@ -216,7 +218,8 @@ impl DecisionPlugin for ClusterCost {
 #[derive(Debug, Default)]
 pub struct ClusterLoad;
 
-/// The mean of the free CPU and memory of the sampled nodes of each cluster, and the highest of them.
+/// The mean of the free CPU and memory of the sampled nodes of each cluster, and the highest of
+/// them.
 #[derive(Clone)]
 struct FreeRoom(BTreeMap<Arc<str>, (f64, f64)>, (f64, f64));
 

@@ -695,7 +695,8 @@ fn pod_of_a_lost_cluster_is_replaced_after_its_lease_was_fenced() {
     let minute = Some(Duration::from_secs(60));
     let mut bench = Bench::new(SchedulerConfig { replace_after: minute, ..config(1) });
     placed_with_a_lease(&mut bench);
-    // The agent is silent from now on. The Lease is read in between, because another scheduler may renew it.
+    // The agent is silent from now on. The Lease is read in between, because another scheduler may
+    // renew it.
     let mut reads = 0;
     while bench.now < Time::from_secs(1_000 + 59) {
         bench.pass(Duration::from_secs(1));

@@ -29,7 +29,8 @@ impl Checks {
         self.free.insert((cluster, node.name.clone()), (free, node.allowed_pods));
     }
 
-    /// Takes in a bind of a delegate. A pod that may be replaced is bound again when its delegate is gone.
+    /// Takes in a bind of a delegate. A pod that may be replaced is bound again when its delegate
+    /// is gone.
     pub(super) fn bound(&mut self, cluster: usize, pod: &Pod, mark: &DelegateMark) {
         let origin = &mark.key.pod;
         let binds = self.binds.entry(origin.clone()).or_default();

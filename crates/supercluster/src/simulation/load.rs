@@ -45,7 +45,8 @@ pub struct Load {
     pub clusters_bp: u32,
     /// Maximum number of pods that a scheduler has in flight.
     pub in_flight: usize,
-    /// With the strategy `best`: thousandths of a point by which a node may be worse than the next candidate.
+    /// With the strategy `best`: thousandths of a point by which a node may be worse than the next
+    /// candidate.
     pub tolerance_milli: i64,
     /// How long things take.
     pub latencies: Latencies,

@@ -68,8 +68,8 @@ pub struct Report {
     pub conflicts: u64,
     /// Share of the decisions of which every commit candidate failed.
     pub conflict_share: f64,
-    /// Mean difference between the best score in any cluster when its sample was taken and the score of the first
-    /// candidate, in points from 0 to 100.
+    /// Mean difference between the best score in any cluster when its sample was taken and the
+    /// score of the first candidate, in points from 0 to 100.
     pub regret_mean: f64,
     /// Number of binds that left a node with less than nothing.
     pub overcommitted: u64,
@@ -87,7 +87,8 @@ pub struct Report {
     pub others_in_window: f64,
     /// Mean time from the sample to the commit of a first candidate, in milliseconds.
     pub window_ms: f64,
-    /// Mean difference between the best score in any cluster at the commit and the score of the chosen node.
+    /// Mean difference between the best score in any cluster at the commit and the score of the
+    /// chosen node.
     pub commit_regret_mean: f64,
     /// Number of decisions.
     pub decisions: u64,

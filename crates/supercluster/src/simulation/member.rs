@@ -1,4 +1,5 @@
-//! A model of the API server of a member cluster: pods, with the preconditions of creations, binds and deletions.
+//! A model of the API server of a member cluster: pods, with the preconditions of creations, binds
+//! and deletions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

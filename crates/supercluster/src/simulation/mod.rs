@@ -1,9 +1,10 @@
 //! Schedulers, agents and the API servers of all clusters in one process, in virtual time.
 //!
-//! Both roles are those of the program, with the default profile of the engine. The network is a model: each message and
-//! each watch event takes a time drawn from a seed, messages and writes may be lost, repeated or late, and agents and
-//! schedulers may restart at any moment. The [API servers](Servers) are models, too, unless the caller gives others. Equal
-//! settings give equal runs.
+//! Both roles are those of the program, with the default profile of the engine. The network is a
+//! model: each message and each watch event takes a time drawn from a seed, messages and writes may
+//! be lost, repeated or late, and agents and schedulers may restart at any moment. The [API
+//! servers](Servers) are models, too, unless the caller gives others. Equal settings give equal
+//! runs.
 
 mod checks;
 mod leases;
@@ -39,7 +40,8 @@ pub const AGENT_PROFILE: &str = "loadmaster-agent";
 /// How long things take.
 #[derive(Debug, Clone, Copy)]
 pub struct Latencies {
-    /// One way between a scheduler and an agent; each message takes between half of it and one and a half.
+    /// One way between a scheduler and an agent; each message takes between half of it and one and
+    /// a half.
     pub network: Duration,
     /// A write or read at an API server.
     pub api: Duration,
@@ -118,7 +120,8 @@ pub struct Settings {
     pub shared_pods: bool,
     /// Whether schedulers mirror delegates.
     pub mirrors: bool,
-    /// Whether bound delegates have the status that a kubelet would give them, or that of their API server.
+    /// Whether bound delegates have the status that a kubelet would give them, or that of their API
+    /// server.
     pub kubelets: bool,
     /// Maximum number of delegates of a list.
     pub list_page: usize,

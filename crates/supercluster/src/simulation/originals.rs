@@ -1,4 +1,5 @@
-//! The original pods as the API server of the management cluster has shown them, apart from schedulers and mirrors.
+//! The original pods as the API server of the management cluster has shown them, apart from
+//! schedulers and mirrors.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! The API servers of a simulation, as their clients see them: what is asked of them, and what their watches show.
+//! The API servers of a simulation, as their clients see them: what is asked of them, and what
+//! their watches show.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,8 +24,8 @@ pub struct Servers {
     pub management: Box<dyn ManagementServer>,
     /// The servers of the members, in the order of the clusters.
     pub members: Vec<Box<dyn MemberServer>>,
-    /// Whether the roles go on while servers work: what a server has done is taken in when the first answer or watch may show
-    /// it, and not at once.
+    /// Whether the roles go on while servers work: what a server has done is taken in when the
+    /// first answer or watch may show it, and not at once.
     pub are_beside: bool,
 }
 
@@ -55,8 +56,8 @@ impl<T> fmt::Debug for Work<T> {
 }
 
 impl Servers {
-    /// Returns models, which keep compact pods and know the preconditions of writes. If there are mirrors, originals have
-    /// finalizers and a status.
+    /// Returns models, which keep compact pods and know the preconditions of writes. If there are
+    /// mirrors, originals have finalizers and a status.
     pub fn models(members: usize, has_mirrors: bool) -> Self {
         let member = |cluster| Box::new(MemberApi::new(cluster, AGENT_PROFILE)) as Box<_>;
         Self {
@@ -139,8 +140,8 @@ pub enum ManagementEvent {
 
 /// The API server of a member cluster.
 pub trait MemberServer {
-    /// Carries out an operation other than [`MemberOperation::KeepLeases`]. Returns the answer, and what watches show of it,
-    /// oldest first.
+    /// Carries out an operation other than [`MemberOperation::KeepLeases`]. Returns the answer, and
+    /// what watches show of it, oldest first.
     fn carry_out(&mut self, operation: MemberOperation, now: Time) -> Work<MemberOutcome>;
 }
 

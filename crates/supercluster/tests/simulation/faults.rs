@@ -1,5 +1,6 @@
-//! Several schedulers and three agents while messages are lost, repeated and late and everything restarts: no pod is
-//! committed twice, no node is overcommitted by our own commits, and every pod is placed or explained.
+//! Several schedulers and three agents while messages are lost, repeated and late and everything
+//! restarts: no pod is committed twice, no node is overcommitted by our own commits, and every pod
+//! is placed or explained.
 //!
 //! `SUPERCLUSTER_SEEDS=FROM..TO` runs other seeds.
 
@@ -117,7 +118,8 @@ fn no_pod_runs_twice_and_no_node_is_overcommitted() {
     seeds("0..16").for_each(check);
 }
 
-/// Runs one seed with clusters that are cut off for longer than their pods wait. Returns the number of replaced pods.
+/// Runs one seed with clusters that are cut off for longer than their pods wait. Returns the number
+/// of replaced pods.
 fn check_lost_clusters(seed: u64) -> u64 {
     let mut settings = Settings { faults: faults(), mirrors: true, ..settings(seed, "random") };
     settings.scheduler.replace_after = Some(Duration::from_secs(90));
@@ -179,8 +181,9 @@ fn deleted_pods_leave_no_delegate_and_get_none_later() {
     assert!(deleted > 100, "{deleted}");
 }
 
-/// Runs one seed in which messages and writes are up to fifteen minutes late: longer than an agent remembers what it has
-/// refused and sealed. In odd seeds agents do not restart, so that nothing but the age of its sample stops a late commit.
+/// Runs one seed in which messages and writes are up to fifteen minutes late: longer than an agent
+/// remembers what it has refused and sealed. In odd seeds agents do not restart, so that nothing
+/// but the age of its sample stops a late commit.
 fn check_minutes_late(seed: u64) {
     let mut settings = Settings { faults: faults(), mirrors: true, ..settings(seed, "random") };
     settings.faults = Faults {
@@ -207,8 +210,8 @@ fn messages_that_are_minutes_late_do_no_harm() {
     seeds("0..6").for_each(check_minutes_late);
 }
 
-/// Runs one seed with room for fewer pods than there are, which becomes free again and again, while copies of messages come
-/// late: a commit that met a conflict would be made now.
+/// Runs one seed with room for fewer pods than there are, which becomes free again and again, while
+/// copies of messages come late: a commit that met a conflict would be made now.
 fn check_crowded(seed: u64) {
     let mut settings = Settings { faults: faults(), mirrors: true, ..settings(seed, "random") };
     settings.scheduler.clusters_to_sample_bp = 10_000;

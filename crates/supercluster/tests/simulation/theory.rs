@@ -1,8 +1,8 @@
 //! Conflicts and regrets of the simulation beside what theory says.
 //!
-//! With m other commits between a sample and its commit, and room for one pod on each node, the first candidate meets
-//! a conflict with `p1 = 1 - exp(-m / H)`. H depends on samples and scores, not on the load. Of K candidates all meet
-//! one with about `p1^K`.
+//! With m other commits between a sample and its commit, and room for one pod on each node, the
+//! first candidate meets a conflict with `p1 = 1 - exp(-m / H)`. H depends on samples and scores,
+//! not on the load. Of K candidates all meet one with about `p1^K`.
 
 use std::time::Duration;
 

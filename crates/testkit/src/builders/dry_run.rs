@@ -2,7 +2,8 @@
 
 use framework::{Cluster, CycleState, DryRun, NodeIx, NodeView, Overlay, PodIx, Status, Trial};
 
-/// Dry runs with one function in place of the filters of a profile, and without PreFilter extensions.
+/// Dry runs with one function in place of the filters of a profile, and without PreFilter
+/// extensions.
 pub struct FakeDryRun<'a, F> {
     cluster: &'a Cluster,
     filter: F,

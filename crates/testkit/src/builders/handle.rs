@@ -4,8 +4,8 @@ use std::sync::Arc;
 use framework::preemption::PreemptionProgress;
 use framework::{Cluster, Commands, Handle, PendingPods, Pod, Time, WaitingPods, WallOffset};
 
-/// The owner of what a [`Handle`] shows beside the cluster. By default there are no pods of any kind,
-/// no preemptions, and the time is [`Time::ZERO`].
+/// The owner of what a [`Handle`] shows beside the cluster. By default there are no pods of any
+/// kind, no preemptions, and the time is [`Time::ZERO`].
 #[derive(Debug, Default)]
 pub struct HandleParts {
     /// Pods waiting in Permit.
@@ -40,8 +40,8 @@ impl HandleParts {
     }
 }
 
-/// A handle that shows `cluster`, and otherwise what [`HandleParts`] shows by default. Its commands are
-/// discarded.
+/// A handle that shows `cluster`, and otherwise what [`HandleParts`] shows by default. Its commands
+/// are discarded.
 pub fn handle(cluster: &Cluster) -> Handle<'_> {
     thread_local! {
         static PARTS: &'static HandleParts = Box::leak(Box::default());

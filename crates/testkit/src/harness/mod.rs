@@ -148,8 +148,8 @@ impl Harness {
         self
     }
 
-    /// Adds an object of a watched kind (`<plural>.<version>.<group>`), under the namespace and name in
-    /// its metadata.
+    /// Adds an object of a watched kind (`<plural>.<version>.<group>`), under the namespace and
+    /// name in its metadata.
     #[must_use]
     pub fn object(mut self, kind: &str, object: Value) -> Self {
         let kind = EventResource::Custom(kind.into());
@@ -174,12 +174,12 @@ impl Harness {
         self.parts.handle(&self.cluster)
     }
 
-    /// Runs PreFilter, Filter, PreScore, Score and NormalizeScore, once in their set form and once in
-    /// their one-node form.
+    /// Runs PreFilter, Filter, PreScore, Score and NormalizeScore, once in their set form and once
+    /// in their one-node form.
     ///
     /// # Panics
-    /// The two forms disagree, or a normalised score is not within 0 to 100, for which the engine would
-    /// fail the attempt.
+    /// The two forms disagree, or a normalised score is not within 0 to 100, for which the engine
+    /// would fail the attempt.
     #[track_caller]
     pub fn run(&self, pod: &Pod) -> Run {
         let set = self.run_form(pod, Form::Set);

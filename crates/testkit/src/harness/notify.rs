@@ -4,8 +4,8 @@ use super::Harness;
 use framework::{Attempt, Command, CycleState, Pod};
 
 impl Harness {
-    /// Runs the timer of the plugin with `token`, at the [time](Self::at) of the harness. Returns the
-    /// commands of the plugin.
+    /// Runs the timer of the plugin with `token`, at the [time](Self::at) of the harness. Returns
+    /// the commands of the plugin.
     ///
     /// # Panics
     /// The plugin has no timer.
@@ -17,8 +17,8 @@ impl Harness {
         self.parts.commands.take()
     }
 
-    /// Notifies the plugin that `pod` is gone; the cluster of the harness stays as it is. Returns the
-    /// commands of the plugin.
+    /// Notifies the plugin that `pod` is gone; the cluster of the harness stays as it is. Returns
+    /// the commands of the plugin.
     ///
     /// # Panics
     /// The plugin is not notified of deleted pods.
@@ -31,8 +31,8 @@ impl Harness {
         self.parts.commands.take()
     }
 
-    /// Runs PostBind for a pod bound to `node`, with an empty cycle state. Returns the commands of the
-    /// plugin.
+    /// Runs PostBind for a pod bound to `node`, with an empty cycle state. Returns the commands of
+    /// the plugin.
     ///
     /// # Panics
     /// The plugin has no PostBind.

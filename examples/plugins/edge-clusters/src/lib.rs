@@ -1,4 +1,5 @@
-//! Plugins for clusters at the edge: one for each of the three pipelines of a scheduler over many clusters.
+//! Plugins for clusters at the edge: one for each of the three pipelines of a scheduler over many
+//! clusters.
 //!
 //! | Plugin | Pipeline | What it does |
 //! |---|---|---|
@@ -106,7 +107,8 @@ impl Default for GeoArgs {
     }
 }
 
-/// Asks only clusters near the place in the annotation [`NEAR`] of the pod, and prefers the nearest.
+/// Asks only clusters near the place in the annotation [`NEAR`] of the pod, and prefers the
+/// nearest.
 struct GeoDistance(GeoArgs);
 
 fn geo_distance(args: &PluginArgs) -> Result<GeoDistance, String> {
@@ -193,7 +195,8 @@ impl DecisionPlugin for GeoDistance {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 struct BatteryArgs {
-    /// The label of a node with the level of its battery in percent. A node without it has no battery.
+    /// The label of a node with the level of its battery in percent. A node without it has no
+    /// battery.
     label: String,
     /// Lowest level of a node that takes pods.
     lowest: i64,

@@ -16,8 +16,8 @@
 //!   labels until the labels change.
 //! - **Permit** counts the members that have a node: bound, assumed or waiting. Once there are
 //!   enough, Permit allows all of them. Until then the members wait and keep their room, for at
-//!   most `permitWaitingTimeSeconds`. The first waiting member activates the other members. If the gang
-//!   has too few members, Permit rejects it at once.
+//!   most `permitWaitingTimeSeconds`. The first waiting member activates the other members. If the
+//!   gang has too few members, Permit rejects it at once.
 //! - **Unreserve** runs for a waiting member after a timeout or its deletion. It rejects the other
 //!   waiting members, so that an incomplete gang keeps no room.
 //! - **Queueing hints** requeue a rejected member when another member gets a node or its own labels

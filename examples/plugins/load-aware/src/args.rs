@@ -14,7 +14,8 @@ pub struct LoadAwareArgs {
     pub maximum_age_seconds: u64,
     /// Time between two lists of the metrics.
     pub poll_interval_seconds: u64,
-    /// Usage predicted for a container that requests no CPU and has no limit, in thousandths of a CPU.
+    /// Usage predicted for a container that requests no CPU and has no limit, in thousandths of a
+    /// CPU.
     pub default_milli_cpu: i64,
     /// Predicted usage of a container without limit, in proportion to its request.
     pub default_requests_multiplier: f64,
@@ -32,7 +33,8 @@ impl Default for LoadAwareArgs {
     }
 }
 
-/// The arguments as the plugin uses them: whole numbers, so that scores are the same on every machine.
+/// The arguments as the plugin uses them: whole numbers, so that scores are the same on every
+/// machine.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Settings {
     pub(super) target_utilization: i64,

@@ -1,8 +1,8 @@
 //! LoadAware: prefers nodes by the CPU load that the metrics server measures.
 //!
-//! An example of a Score plugin that reads facts from outside, in the manner of `TargetLoadPacking` of
-//! Trimaran (sigs.k8s.io/scheduler-plugins). It packs nodes up to a target utilization and avoids nodes
-//! above it:
+//! An example of a Score plugin that reads facts from outside, in the manner of `TargetLoadPacking`
+//! of Trimaran (sigs.k8s.io/scheduler-plugins). It packs nodes up to a target utilization and
+//! avoids nodes above it:
 //!
 //! ```yaml
 //! pluginConfig:
@@ -15,8 +15,8 @@
 //!     defaultRequestsMultiplier: 1.5 # predicted usage in proportion to the request
 //! ```
 //!
-//! - The scheduler lists `nodes.v1beta1.metrics.k8s.io` at each interval ([`Feed::Poll`]), since the
-//!   aggregated API cannot be watched. Each version of a NodeMetrics is decoded once.
+//! - The scheduler lists `nodes.v1beta1.metrics.k8s.io` at each interval ([`Feed::Poll`]), since
+//!   the aggregated API cannot be watched. Each version of a NodeMetrics is decoded once.
 //! - A measurement says nothing about pods that started during or after its window. Their usage is
 //!   predicted from the requests and limits of their containers and added.
 //! - A node whose metrics are missing, too old or unreadable gets the lowest score. If there are no
@@ -51,8 +51,8 @@ pub struct LoadAware {
     settings: Settings,
     /// Counts the scored nodes by the state of their metrics.
     scored: Arc<CounterVec>,
-    /// The load of each node, by [`NodeIx::index`]. It holds as long as neither the node nor its metrics
-    /// change.
+    /// The load of each node, by [`NodeIx::index`]. It holds as long as neither the node nor its
+    /// metrics change.
     loads: Mutex<Vec<Option<(Generations, Load)>>>,
 }
 

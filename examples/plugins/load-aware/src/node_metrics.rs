@@ -44,8 +44,8 @@ impl TryFrom<Raw> for NodeMetrics {
 }
 
 impl NodeMetrics {
-    /// Whether the measurement contains the whole usage of a pod: the pod ran before the window began.
-    /// A pod that the kubelet has not started is not covered.
+    /// Whether the measurement contains the whole usage of a pod: the pod ran before the window
+    /// began. A pod that the kubelet has not started is not covered.
     pub(super) fn cover(&self, pod: &Pod) -> bool {
         pod.start_time.get().is_some_and(|started| self.taken.since(started) >= self.window)
     }

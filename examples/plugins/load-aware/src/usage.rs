@@ -4,8 +4,8 @@ use framework::{ContainerKind, ContainerResources, Pod};
 
 use crate::args::Settings;
 
-/// Returns the usage to expect of a pod, in thousandths of a CPU: the sum over the containers that keep
-/// running.
+/// Returns the usage to expect of a pod, in thousandths of a CPU: the sum over the containers that
+/// keep running.
 pub(super) fn predicted(pod: &Pod, settings: &Settings) -> i64 {
     let running = pod.containers().iter().filter(|container| container.kind != ContainerKind::Init);
     running.fold(0, |sum, container| sum.saturating_add(of_container(container, settings)))

@@ -1,8 +1,10 @@
-//! Binding cycles of the engine alone, with plugins that do anything, extenders and a server that keeps pods in a map.
+//! Binding cycles of the engine alone, with plugins that do anything, extenders and a server that
+//! keeps pods in a map.
 //!
-//! Each request is carried out at once, late or never, and is answered, refused or answered in a way that shows nothing, while pods,
-//! nodes and extenders change. The rules are about what the engine does next: what it may send while an earlier bind may yet be
-//! carried out, why a cycle ends, which plugins are called, and which pods are tried again.
+//! Each request is carried out at once, late or never, and is answered, refused or answered in a
+//! way that shows nothing, while pods, nodes and extenders change. The rules are about what the
+//! engine does next: what it may send while an earlier bind may yet be carried out, why a cycle
+//! ends, which plugins are called, and which pods are tried again.
 
 mod plugin;
 mod requests;
@@ -99,7 +101,8 @@ struct History {
     /// The pods that a request of the engine has bound, and how often an event said so.
     bound_by_us: BTreeSet<Uid>,
     scheduled: BTreeMap<Uid, u32>,
-    /// Pods that a nomination of another pod has kept from a node in their last attempt. No event follows its end.
+    /// Pods that a nomination of another pod has kept from a node in their last attempt. No event
+    /// follows its end.
     kept_out: BTreeSet<Uid>,
     next_uid: u32,
     is_calm: bool,
@@ -440,7 +443,8 @@ impl History {
         sent.carried_out.is_none() && self.now.since(sent.at) < latest
     }
 
-    /// Something happens to a request: it is carried out, answered, refused, or answered in a way that shows nothing.
+    /// Something happens to a request: it is carried out, answered, refused, or answered in a way
+    /// that shows nothing.
     fn happens_to(&mut self, number: usize, random: &mut Rng, trace: &mut Vec<String>) -> Checked {
         let sent = &self.sent[number];
         let is_carried_out = sent.carried_out.is_some();

@@ -1,4 +1,5 @@
-//! Plugins that do anything that a plugin may do, and an extender that may not answer. They note what they did, for the rules.
+//! Plugins that do anything that a plugin may do, and an extender that may not answer. They note
+//! what they did, for the rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -44,7 +45,8 @@ pub(super) struct Seen {
     pub(super) changed: BTreeSet<(Uid, usize)>,
     /// The pods for which a plugin has work in PreBind, or that wait in Permit.
     pub(super) not_at_once: BTreeSet<Uid>,
-    /// The last verdict of Reserve or Permit against each pod: the plugin, and whether it rejected the pod.
+    /// The last verdict of Reserve or Permit against each pod: the plugin, and whether it rejected
+    /// the pod.
     pub(super) refused: BTreeMap<Uid, (usize, bool)>,
     /// The pods whose attempt a plugin has failed since the last look.
     pub(super) failed: BTreeSet<Uid>,
@@ -273,7 +275,8 @@ fn annotation(pod: &Pod) -> Write {
 pub(super) struct Extenders {
     pub(super) random: Rng,
     pub(super) is_calm: bool,
-    /// The extenders that have not answered their last call in a cycle, nor a call for which no cycle waits.
+    /// The extenders that have not answered their last call in a cycle, nor a call for which no
+    /// cycle waits.
     pub(super) silent: BTreeSet<usize>,
     /// The calls in cycles, and those for which no cycle waits, since the last look.
     pub(super) called: Vec<usize>,

@@ -133,7 +133,8 @@ pub(super) fn patch_status(server: &mut Server, kind: &EffectKind, time: &str) {
     store_changed(server, &known, new);
 }
 
-/// Whether an answer shows that the pod cannot be bound by this cycle any more: it is gone, going, bound or another one.
+/// Whether an answer shows that the pod cannot be bound by this cycle any more: it is gone, going,
+/// bound or another one.
 pub(super) fn shows_end(answer: &Answer, uid: &Uid) -> bool {
     let pod = match answer {
         Answer::Ok(Some(pod)) => pod,

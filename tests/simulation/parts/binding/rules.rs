@@ -17,7 +17,8 @@ const BINDS: u32 = 5;
 const OUTDATED_BINDS: u32 = 8;
 /// Number of tries of a write beside PreBind.
 const TRIES: u32 = 4;
-/// The first pause of an extender that has not answered. It doubles, unless the extender has answered for longer than the longest.
+/// The first pause of an extender that has not answered. It doubles, unless the extender has
+/// answered for longer than the longest.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 /// Longest time for which an extender is not tried again.
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
@@ -54,8 +55,9 @@ impl History {
         self.engine.extender_outages().map(|(_, outage)| Some(outage?.next_try)).collect()
     }
 
-    /// Checks a request. A bind is sent for the node that was decided on, and while an earlier one may yet be carried out only
-    /// if nothing can stop that one: it is by an extender, or the server has refused the patch that would have done so.
+    /// Checks a request. A bind is sent for the node that was decided on, and while an earlier one
+    /// may yet be carried out only if nothing can stop that one: it is by an extender, or the
+    /// server has refused the patch that would have done so.
     pub(super) fn may_be_sent(&self, sent: &Sent) -> Checked {
         let (EffectKind::Bind { binding, .. } | EffectKind::ExtenderBind { binding, .. }) =
             &sent.kind
@@ -165,8 +167,8 @@ impl History {
         Ok(())
     }
 
-    /// An extender that does not answer is called in no cycle. Once its pause has ended, the next pod that needs it lets it be
-    /// tried again.
+    /// An extender that does not answer is called in no cycle. Once its pause has ended, the next
+    /// pod that needs it lets it be tried again.
     fn are_extenders_called(&mut self, attempt: &Attempt, outages: &[Option<Time>]) -> Checked {
         let called = std::mem::take(&mut self.dialogue.called);
         let probed = std::mem::take(&mut self.dialogue.probed);
@@ -252,7 +254,8 @@ impl History {
         rule(is_reason, || format!("{key} has failed without a reason: {kind:?}, {answer:?}"))
     }
 
-    /// A write beside PreBind is repeated if its answer was lost. A pod whose write has failed waits for no event.
+    /// A write beside PreBind is repeated if its answer was lost. A pod whose write has failed
+    /// waits for no event.
     pub(super) fn is_write_repeated(
         &mut self,
         id: EffectId,

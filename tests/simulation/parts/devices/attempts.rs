@@ -246,7 +246,8 @@ impl History<'_> {
         self.call(place, PreBindInput::Answer(&answer), trace)
     }
 
-    /// Checks that a write is refused for another claim and, unless it adds a finalizer, for another version.
+    /// Checks that a write is refused for another claim and, unless it adds a finalizer, for
+    /// another version.
     pub(super) fn is_precise(&self, write: &Write) -> Checked {
         let metadata = &write.body()["metadata"];
         let names_uid =
@@ -396,8 +397,8 @@ impl History<'_> {
         }
     }
 
-    /// Checks that a pod that waits for its devices waits for all that are not ready, none of which is broken, and until
-    /// the first time at which one of them is late.
+    /// Checks that a pod that waits for its devices waits for all that are not ready, none of which
+    /// is broken, and until the first time at which one of them is late.
     fn waits_rightly(&self, place: usize, until: Time) -> Checked {
         let member = &self.members[place];
         let Stage::Binding(attempt) = &member.stage else { return Ok(()) };

@@ -59,8 +59,8 @@ impl History<'_> {
         Ok(())
     }
 
-    /// Checks what the server has: no device belongs to two claims, allocated claims are protected, and bound pods have
-    /// their devices.
+    /// Checks what the server has: no device belongs to two claims, allocated claims are protected,
+    /// and bound pods have their devices.
     pub(super) fn check_server(&self) -> Checked {
         let mut devices = BTreeSet::new();
         for claim in self.server.all(CLAIMS) {

@@ -41,7 +41,8 @@ pub(super) fn counts_of(claim: &Value) -> Vec<usize> {
     counts.filter_map(|count| usize::try_from(count).ok()).collect()
 }
 
-/// Returns the place of the first alternative of each claim, in the order of the claims, such that all fit together.
+/// Returns the place of the first alternative of each claim, in the order of the claims, such that
+/// all fit together.
 pub(super) fn choose(claims: &[Vec<usize>], free: usize) -> Option<Vec<usize>> {
     let Some((first, others)) = claims.split_first() else { return Some(Vec::new()) };
     let mut places = first.iter().enumerate().filter(|(_, count)| **count <= free);
@@ -73,7 +74,8 @@ pub(super) fn allocated_at(claim: &Value) -> Option<Time> {
     Time::parse_rfc3339(&text(time)).ok()
 }
 
-/// Returns whether all devices are ready; an error if one of them is broken, or if they have not become ready in time.
+/// Returns whether all devices are ready; an error if one of them is broken, or if they have not
+/// become ready in time.
 pub(super) fn are_ready(claim: &Value, now: Time) -> Result<bool, ()> {
     let results = claim["status"]["allocation"]["devices"]["results"].as_array();
     let mut all = true;

@@ -1,9 +1,11 @@
-//! DynamicResources alone: pods that share claims, requests that are refused, lost or late, and a watch that lags.
+//! DynamicResources alone: pods that share claims, requests that are refused, lost or late, and a
+//! watch that lags.
 //!
-//! The model is a list of the devices that are taken, written from the rules: those of each claim as the watch or a newer
-//! answer shows it, those of claims that are being allocated, and those of allocations whose outcome is unknown, for two
-//! minutes or until the watch shows another version. After each step it is compared with the verdicts of Filter. While
-//! requests get answers, no such doubt lasts longer than a pod may have to back off.
+//! The model is a list of the devices that are taken, written from the rules: those of each claim
+//! as the watch or a newer answer shows it, those of claims that are being allocated, and those of
+//! allocations whose outcome is unknown, for two minutes or until the watch shows another version.
+//! After each step it is compared with the verdicts of Filter. While requests get answers, no such
+//! doubt lasts longer than a pod may have to back off.
 
 mod attempts;
 mod checks;
@@ -357,7 +359,8 @@ impl<'r> History<'r> {
         filter(&self.plugin, pod, &self.handle())
     }
 
-    /// Carries out a request that no attempt waits for. Other pods may rely on a claim that it deallocates.
+    /// Carries out a request that no attempt waits for. Other pods may rely on a claim that it
+    /// deallocates.
     fn carry_out(&mut self, write: &Write) -> Answer {
         let status = write.body()["status"].as_object();
         if status.is_some_and(|status| status.get("allocation") == Some(&Value::Null)) {
@@ -499,7 +502,8 @@ impl<'r> History<'r> {
         Ok(())
     }
 
-    /// Lets every request have its answer, the watch catch up and the devices be ready: no pod goes on waiting.
+    /// Lets every request have its answer, the watch catch up and the devices be ready: no pod goes
+    /// on waiting.
     fn calm_down(&mut self, trace: &mut Vec<String>) -> Checked {
         trace.push("all calms down".to_owned());
         self.is_calm = true;

@@ -114,7 +114,8 @@ impl History<'_> {
         }
     }
 
-    /// Ends a pod that is not being bound. A new one comes, and others often take care of the claims of the first one.
+    /// Ends a pod that is not being bound. A new one comes, and others often take care of the
+    /// claims of the first one.
     pub(super) fn end(&mut self, place: usize, trace: &mut Vec<String>) -> Checked {
         if matches!(self.members[place].stage, Stage::Binding(_)) {
             return Ok(());
@@ -129,7 +130,8 @@ impl History<'_> {
         })
     }
 
-    /// Lets the driver report about the devices of a claim: some conditions are true, others are not, or are missing.
+    /// Lets the driver report about the devices of a claim: some conditions are true, others are
+    /// not, or are missing.
     pub(super) fn report(&mut self, name: &str, trace: &mut Vec<String>) {
         let random = &mut *self.random;
         let statuses = ["True", "True", "True", "False", "Unknown"];

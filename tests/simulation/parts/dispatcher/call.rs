@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use super::replies::{Asked, Refusal, Shows};
 
-/// Number of requests after which a write that may be carried out twice is given up, beside reads that show its pod.
+/// Number of requests after which a write that may be carried out twice is given up, beside reads
+/// that show its pod.
 const TRIES: u32 = 4;
 
 /// Time without a read after which the delays between the reads of a pod start over.
@@ -281,8 +282,8 @@ impl Call {
         self.asked() == Asked::Write && self.pod().is_some()
     }
 
-    /// Returns the version that the next request names, and the generation for which it takes a newer one of our own
-    /// writes.
+    /// Returns the version that the next request names, and the generation for which it takes a
+    /// newer one of our own writes.
     pub(crate) const fn version(&self) -> Option<(u64, Option<i64>)> {
         match &self.effect {
             _ if self.reads => None,
@@ -475,8 +476,8 @@ impl Call {
         Follows::Again(shortest.max(pause), longest.max(pause))
     }
 
-    /// A write that must not be carried out twice: it is repeated only if it was certainly not carried out, and for a
-    /// limited time.
+    /// A write that must not be carried out twice: it is repeated only if it was certainly not
+    /// carried out, and for a limited time.
     fn write_replied(&mut self, shows: &Shows, period: Duration, now: Time) -> Follows {
         let is_bind = self.is_bind();
         let answer = match shows {

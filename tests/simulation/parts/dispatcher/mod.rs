@@ -1,9 +1,9 @@
 //! The API dispatcher against its contract.
 //!
-//! Effects on a few objects go in. Their requests are answered in any order, late, and in every way in which API
-//! servers, webhooks, proxies and extenders answer. The model is a list of calls in the order of their effects. It says
-//! of each request and of each answer of the dispatcher whether it is the one that has to come, and after each step
-//! whether one is missing.
+//! Effects on a few objects go in. Their requests are answered in any order, late, and in every way
+//! in which API servers, webhooks, proxies and extenders answer. The model is a list of calls in
+//! the order of their effects. It says of each request and of each answer of the dispatcher whether
+//! it is the one that has to come, and after each step whether one is missing.
 
 mod call;
 mod replies;
@@ -351,7 +351,8 @@ impl Model {
         self.calls.iter().filter(|call| seen.insert(call.object())).collect()
     }
 
-    /// The first calls, as far as a request of them may be sent after those in flight, beside pauses and the rate.
+    /// The first calls, as far as a request of them may be sent after those in flight, beside
+    /// pauses and the rate.
     fn sendable(&self, now: Time) -> impl Iterator<Item = &Call> {
         let limited = |call: &&Call| call.sent.is_some() && !call.is_of_extender();
         let in_flight = self.calls.iter().filter(limited).count();
@@ -514,8 +515,8 @@ impl Model {
         rule(other.is_none(), || format!("{:?} is used twice", request.id))
     }
 
-    /// Checks the version that a request names: the known one, or a newer one of our own write of the same
-    /// specification.
+    /// Checks the version that a request names: the known one, or a newer one of our own write of
+    /// the same specification.
     fn names(
         &self,
         call: &Call,

@@ -1,9 +1,10 @@
 //! The event recorder against a count of what has occurred.
 //!
-//! Events about a few pods are recorded, with pauses of up to hours and with pods that are deleted. Their requests are
-//! carried out or not, and answered in any order, with any answer. In the end each occurrence is counted once in the
-//! objects that the server has, unless the server has refused a write or events were dropped; each object has the
-//! occurrences of one series; and the recorder remembers nothing.
+//! Events about a few pods are recorded, with pauses of up to hours and with pods that are deleted.
+//! Their requests are carried out or not, and answered in any order, with any answer. In the end
+//! each occurrence is counted once in the objects that the server has, unless the server has
+//! refused a write or events were dropped; each object has the occurrences of one series; and the
+//! recorder remembers nothing.
 
 mod window;
 

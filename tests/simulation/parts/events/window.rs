@@ -8,8 +8,9 @@ use framework::Time;
 /// Number of requests in flight at first.
 const FIRST: usize = 16;
 
-/// The number of requests that may be in flight, from the answers alone: as in TCP, a round of answers doubles it up to
-/// half of the number at the last overload and adds one to it beyond, and an overload halves it once a round.
+/// The number of requests that may be in flight, from the answers alone: as in TCP, a round of
+/// answers doubles it up to half of the number at the last overload and adds one to it beyond, and
+/// an overload halves it once a round.
 #[derive(Debug)]
 pub(super) struct Window {
     allowed: usize,

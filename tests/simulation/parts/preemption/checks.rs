@@ -106,8 +106,8 @@ impl History<'_> {
     }
 }
 
-/// Checks that the numbers of nodes in the text of an attempt add up to all nodes. Without numbers the pod was rejected as a
-/// whole.
+/// Checks that the numbers of nodes in the text of an attempt add up to all nodes. Without numbers
+/// the pod was rejected as a whole.
 pub(super) fn counts_add_up(text: &str, nodes: usize) -> Checked {
     let mut parts = text.split(" nodes are available: ").skip(1);
     parts.try_for_each(|part| {

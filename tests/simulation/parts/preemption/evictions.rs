@@ -50,7 +50,8 @@ impl History<'_> {
         rule(asked_for.peek().is_none(), || format!("too much is evicted: {:?}", asked.evictions))
     }
 
-    /// Checks that a victim is evicted next, or that its binding is cancelled if it waits in Permit.
+    /// Checks that a victim is evicted next, or that its binding is cancelled if it waits in
+    /// Permit.
     pub(super) fn evict<'a>(
         &mut self,
         own: &mut InProgress,
@@ -235,7 +236,8 @@ impl History<'_> {
         rule(asked_for.peek().is_none(), || format!("too much is evicted: {:?}", asked.evictions))
     }
 
-    /// Preemptors are not gated any more once their last victim, whose eviction was requested, ends.
+    /// Preemptors are not gated any more once their last victim, whose eviction was requested,
+    /// ends.
     pub(super) fn last_ends(&mut self, victim: &Uid, also: Option<&mut InProgress>) {
         for own in self.preemptions.iter_mut().chain(also) {
             if own.last.uid == *victim && !own.last_waits {

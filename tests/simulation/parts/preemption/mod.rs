@@ -1,8 +1,10 @@
-//! The engine alone with preemption: few pods of three priorities on small nodes, evictions that fail, are late or come to
-//! nothing, victims that wait in Permit, budgets, and others that take the room.
+//! The engine alone with preemption: few pods of three priorities on small nodes, evictions that
+//! fail, are late or come to nothing, victims that wait in Permit, budgets, and others that take
+//! the room.
 //!
-//! The oracle of the whole world judges decisions and victims. The model of a preemption says which evictions may be
-//! requested when: those of all victims but the last at once, that of the last one after the others, and none if one fails.
+//! The oracle of the whole world judges decisions and victims. The model of a preemption says which
+//! evictions may be requested when: those of all victims but the last at once, that of the last one
+//! after the others, and none if one fails.
 
 mod checks;
 mod evictions;
@@ -149,10 +151,12 @@ struct History<'r> {
     /// The pauses that events have announced, also those of pods that were tried since.
     pauses: BTreeMap<Uid, Time>,
     pods: BTreeSet<Uid>,
-    /// The number of the last attempt of each pod, and of the last one before a pod came to each node.
+    /// The number of the last attempt of each pod, and of the last one before a pod came to each
+    /// node.
     attempts: BTreeMap<Uid, u64>,
     arrivals: BTreeMap<Arc<str>, u64>,
-    /// The nominations of pending pods, and the number after the last one of each node that was given up.
+    /// The nominations of pending pods, and the number after the last one of each node that was
+    /// given up.
     nominated: BTreeMap<Uid, Arc<str>>,
     given_up: BTreeMap<Arc<str>, u64>,
     attempt: u64,
@@ -473,7 +477,8 @@ impl<'r> History<'r> {
         }
     }
 
-    /// A pod that evicts others has its nomination in its status. The server carries out each patch at once.
+    /// A pod that evicts others has its nomination in its status. The server carries out each patch
+    /// at once.
     fn nomination_is_written(&self, pod: &Pod) -> Checked {
         let Some(node) = self.engine.nominator().node_of(&pod.uid) else { return Ok(()) };
         let known = self.server.get(&*pod.key.name);
@@ -580,7 +585,8 @@ impl<'r> History<'r> {
             .collect()
     }
 
-    /// Without an event, pods that wait for one are moved only after five minutes, or when their pause has ended.
+    /// Without an event, pods that wait for one are moved only after five minutes, or when their
+    /// pause has ended.
     fn are_moved_for_a_reason(&self, waiting: &[(PodKey, Uid, Time)]) -> Checked {
         for (key, uid, since) in waiting {
             let place = self.engine.queue().get(key).map(|(place, _)| place);
@@ -593,7 +599,8 @@ impl<'r> History<'r> {
         Ok(())
     }
 
-    /// Lets every request succeed and the watch catch up: no pod waits that fits, or for which evictions make room.
+    /// Lets every request succeed and the watch catch up: no pod waits that fits, or for which
+    /// evictions make room.
     fn calm_down(&mut self, trace: &mut Vec<String>) -> Checked {
         trace.push("all calms down".to_owned());
         self.war = 0;

@@ -81,7 +81,8 @@ impl History<'_> {
         }
     }
 
-    /// Creates a pod under a name; with a node it is one of another scheduler. It is often like the one before.
+    /// Creates a pod under a name; with a node it is one of another scheduler. It is often like the
+    /// one before.
     pub(super) fn create(&mut self, name: &'static str, node: Option<&str>) {
         let known = self.template.clone().filter(|_| self.random.u8(..3) == 0);
         let template = known.unwrap_or_else(|| self.some_template());

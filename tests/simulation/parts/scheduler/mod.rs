@@ -1,9 +1,11 @@
 //! The scheduler without network and watch caches: engine, dispatcher, event recorder and takeover.
 //!
-//! A few pods want the room of one or two nodes. Each request is carried out at once, late or never, and answered, refused, or
-//! answered in a way that shows nothing, in any order. Users change, delete and replace pods meanwhile, another scheduler binds them to
-//! a node that this one does not know, and the process is killed. The rules are about the server: what a request may do
-//! when it is carried out, which room is held for requests that may still come, and what is so in the end.
+//! A few pods want the room of one or two nodes. Each request is carried out at once, late or
+//! never, and answered, refused, or answered in a way that shows nothing, in any order. Users
+//! change, delete and replace pods meanwhile, another scheduler binds them to a node that this one
+//! does not know, and the process is killed. The rules are about the server: what a request may do
+//! when it is carried out, which room is held for requests that may still come, and what is so in
+//! the end.
 
 mod plugin;
 pub(super) mod server;
@@ -36,12 +38,13 @@ const ELSEWHERE: &str = "elsewhere";
 const LATEST: Duration = Duration::from_mins(9);
 /// The same for a request of an extender.
 const LATEST_OF_EXTENDER: Duration = Duration::from_secs(85);
-/// Time after which a new process no longer waits for patches that stop requests of its predecessor, in a strict takeover.
+/// Time after which a new process no longer waits for patches that stop requests of its
+/// predecessor, in a strict takeover.
 const FENCES_END: Duration = Duration::from_mins(1);
 /// The same in a bounded takeover, which patches as many pods as there are here.
 const BOUNDED_FENCES_END: Duration = Duration::from_millis(750);
-/// Time in which everything that can be bound is bound at rest. Pods that no event has helped are tried again after five
-/// minutes, which this must not rely on.
+/// Time in which everything that can be bound is bound at rest. Pods that no event has helped are
+/// tried again after five minutes, which this must not rely on.
 const REST: Duration = Duration::from_secs(120);
 
 /// A request that was sent, and may be carried out.
@@ -81,8 +84,8 @@ struct History {
     bound_by_us: BTreeSet<String>,
     /// The pods that a request of any life has bound, and their nodes.
     bound: BTreeSet<(String, String)>,
-    /// Pods whose status could not be patched in this life, so that earlier requests may be carried out, or which an
-    /// earlier life has patched late.
+    /// Pods whose status could not be patched in this life, so that earlier requests may be carried
+    /// out, or which an earlier life has patched late.
     unpatched: BTreeSet<String>,
     /// Pods whose status patch has conflicted, and which are read next, by path.
     conflicts: BTreeMap<String, String>,
@@ -316,9 +319,9 @@ impl History {
         if self.fencing == Fencing::Strict { FENCES_END } else { BOUNDED_FENCES_END }
     }
 
-    /// Spoils the nodes of pods that an earlier process has bound without the knowledge of this one, which no longer
-    /// waits for the patch that would have shown it, nor for the watch. A bounded takeover does not wait for the watch
-    /// for longer than for the patch.
+    /// Spoils the nodes of pods that an earlier process has bound without the knowledge of this
+    /// one, which no longer waits for the patch that would have shown it, nor for the watch. A
+    /// bounded takeover does not wait for the watch for longer than for the patch.
     fn spoil_unknown(&mut self) {
         if self.waits_for_fences() {
             return;
@@ -454,7 +457,8 @@ impl History {
         Ok(())
     }
 
-    /// Checks that a bind is the last decision about its pod. Returns the generation that was decided on.
+    /// Checks that a bind is the last decision about its pod. Returns the generation that was
+    /// decided on.
     fn is_decided(&self, request: &Request) -> Result<Option<i64>, String> {
         let body: serde_json::Value = serde_json::from_slice(&request.body).unwrap_or_default();
         let (uid, node) = match request.destination {
@@ -471,7 +475,8 @@ impl History {
         Ok(Some(*generation))
     }
 
-    /// Something happens to a request: it is carried out, answered, refused, or answered in a way that shows nothing.
+    /// Something happens to a request: it is carried out, answered, refused, or answered in a way
+    /// that shows nothing.
     fn happens_to(&mut self, number: usize, random: &mut Rng, trace: &mut Vec<String>) -> Checked {
         let sent = &self.requests[number];
         let is_carried_out = sent.carried_out.is_some();
@@ -745,7 +750,8 @@ impl History {
         rule(lost.is_none(), || format!("a node is reserved for {lost:?}, which was not bound"))
     }
 
-    /// A pod that we bound has one event that says so, and PostBind ran once. A pod that others have bound has none.
+    /// A pod that we bound has one event that says so, and PostBind ran once. A pod that others
+    /// have bound has none.
     fn is_bound_once(&self, pod: &Stored, node: &str) -> Checked {
         let is_ours = self.bound_by_us.contains(&pod.uid);
         let note = format!("Successfully assigned {NAMESPACE}/{} to {node}", pod.name);

@@ -16,9 +16,10 @@ use super::server::{ANNOTATION, LABEL};
 /// Names of the plugin and of a second one, for which some pods wait in Permit, too.
 pub(crate) const NAMES: [&str; 2] = ["First", "Second"];
 
-/// What the plugin does with a pod: nothing; lets it wait in Permit, for one plugin or for both; lets it wait in PreBind
-/// for some object or for its own; writes it; rejects it in PreBind, in Reserve or in PreBindPreFlight, once; asks for a
-/// write without waiting, and rejects the pod until it is written.
+/// What the plugin does with a pod: nothing; lets it wait in Permit, for one plugin or for both;
+/// lets it wait in PreBind for some object or for its own; writes it; rejects it in PreBind, in
+/// Reserve or in PreBindPreFlight, once; asks for a write without waiting, and rejects the pod
+/// until it is written.
 pub(crate) const DOES: [&str; 11] = [
     "nothing",
     "permit",
@@ -139,7 +140,8 @@ impl PostBind for Scripted {
 }
 
 impl Permit for Scripted {
-    /// A pod waits until a timeout rejects it, or another pod that arrives lets it pass or be rejected; once.
+    /// A pod waits until a timeout rejects it, or another pod that arrives lets it pass or be
+    /// rejected; once.
     fn permit(&self, attempt: AttemptMut<'_>, _: &str) -> PermitVerdict {
         let AttemptMut { pod, handle, .. } = attempt;
         let mut seen = self.look();

@@ -80,8 +80,8 @@ fn lost_reply_to_a_renewal_is_found_by_reading() {
     assert_eq!(harness.elector.slowpath_total(), 1);
 }
 
-/// Two writes with equal records look like one renewal to other replicas, and the later one would not
-/// make them wait.
+/// Two writes with equal records look like one renewal to other replicas, and the later one would
+/// not make them wait.
 #[test]
 fn each_write_has_its_own_renew_time() {
     let (mut harness, _) = leader();

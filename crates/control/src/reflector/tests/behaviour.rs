@@ -222,7 +222,8 @@ fn watch_error_lasts_from_first_failure_to_next_success() {
     assert_eq!(paged.reflector.watch_error(), None);
 }
 
-/// Lets the server refuse the open call with this status, and ask for a pause. Returns the pause of the reflector.
+/// Lets the server refuse the open call with this status, and ask for a pause. Returns the pause of
+/// the reflector.
 fn refused(driver: &mut Driver, code: u16, pause: Duration) -> Duration {
     let retry_after = Some(pause);
     let error = StatusError { retry_after, ..status_error(code, "slow down") };

@@ -17,8 +17,8 @@ pub(crate) type Accepted = Result<BTreeMap<String, MetaVictims>, String>;
 
 /// Extenders, all answered by one script for each question.
 pub(crate) struct Extenders {
-    /// `verb extender nodes`, one for each call; with the victims, where there are any, and how many of
-    /// them a budget protects.
+    /// `verb extender nodes`, one for each call; with the victims, where there are any, and how
+    /// many of them a budget protects.
     pub(crate) calls: Vec<String>,
     /// `extender: error` of the ignored errors.
     pub(crate) skipped: Vec<String>,

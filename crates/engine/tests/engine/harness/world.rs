@@ -62,8 +62,9 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    /// One profile, `default-scheduler` unless it is renamed, with these plugins in this order, and with one that sorts and
-    /// one that binds if none of them does. The best node is the first by name.
+    /// One profile, `default-scheduler` unless it is renamed, with these plugins in this order, and
+    /// with one that sorts and one that binds if none of them does. The best node is the first by
+    /// name.
     pub(crate) fn new(plugins: impl IntoIterator<Item = Fake>) -> Self {
         let (log, mut sorts, mut binds, mut all) = (Log::default(), false, false, Vec::new());
         for fake in plugins {

@@ -45,8 +45,8 @@ impl GaugeVec {
 }
 
 impl HistogramVec {
-    /// Returns histograms that are exported as `name`, with these label names, and with buckets up to
-    /// each of `bounds`.
+    /// Returns histograms that are exported as `name`, with these label names, and with buckets up
+    /// to each of `bounds`.
     pub fn new(name: &str, help: &str, labels: &[&str], bounds: &[f64]) -> Arc<Self> {
         Self::of(Histogram::unshared(name, help, bounds), labels)
     }

@@ -30,9 +30,9 @@ pub struct HistogramSnapshot {
 }
 
 impl Histogram {
-    /// Returns a histogram that is exported as `name`, with buckets up to each of `bounds`. The order of
-    /// the bounds does not matter; bounds that are not finite are left out, since a bucket for
-    /// everything exists anyway.
+    /// Returns a histogram that is exported as `name`, with buckets up to each of `bounds`. The
+    /// order of the bounds does not matter; bounds that are not finite are left out, since a bucket
+    /// for everything exists anyway.
     pub fn new(name: &str, help: &str, bounds: &[f64]) -> Arc<Self> {
         Arc::new(Self::unshared(name, help, bounds))
     }
@@ -60,8 +60,8 @@ impl Histogram {
         let _ = self.sum.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
     }
 
-    /// Returns the counts and the sum. The total is the sum of the buckets, also while another thread
-    /// counts.
+    /// Returns the counts and the sum. The total is the sum of the buckets, also while another
+    /// thread counts.
     pub fn snapshot(&self) -> HistogramSnapshot {
         let mut count = 0;
         let mut cumulative = Vec::with_capacity(self.counts.len());

@@ -13,7 +13,8 @@ use super::super::{balanced_allocation, fit};
 const GPU: &str = "example.com/gpu";
 const IMPLICIT: &str = "deviceclass.resource.kubernetes.io/gpu";
 
-/// Nodes a to d, of which d offers 8 of the resource itself, with these objects and the class `gpu`.
+/// Nodes a to d, of which d offers 8 of the resource itself, with these objects and the class
+/// `gpu`.
 fn world(selectors: &[Value], slices: &[Value], allocated: &[Value]) -> Cluster {
     let bare = |name: &str| node(name).allocatable("pods", "110");
     let nodes = ["a", "b", "c"].map(bare).map(NodeBuilder::build);
@@ -201,6 +202,7 @@ fn balance_counts_devices() {
     let resources = json!([{"name": "memory", "weight": 1}, {"name": GPU, "weight": 1}]);
     let plugin = balanced_allocation::plugin(&PluginArgs::new(json!({"resources": resources})));
     let pod = requesting(GPU, "1").build();
-    // Memory stays unused. Devices: on a from 2 to 3 of 4, on b from 0 to 1 of 4, on d from 0 to 1 of 8.
+    // Memory stays unused. Devices: on a from 2 to 3 of 4, on b from 0 to 1 of 4, on d from 0 to 1
+    // of 8.
     assert_eq!(scores(&plugin.unwrap(), &cluster, &pod), [68, 68, 75, 71]);
 }

@@ -146,8 +146,8 @@ impl Change {
         }
     }
 
-    /// Returns the objects that [`is_bound`](Self::is_bound) reads: the claim, the volume that is reserved for it,
-    /// and the volume that it names.
+    /// Returns the objects that [`is_bound`](Self::is_bound) reads: the claim, the volume that is
+    /// reserved for it, and the volume that it names.
     pub(super) fn objects(&self, cluster: &Cluster) -> impl Iterator<Item = ObjectKey> {
         let (claim, volume) = match &self.target {
             Target::Volume { volume, claim } => (claim, Some(volume.name.clone())),
@@ -195,7 +195,8 @@ impl Change {
             return Err(format!("ClaimRef got reset for pv {:?}", &*volume.name));
         }
         if let Some(name) = claim.volume_name.as_ref().filter(|name| **name != volume.name) {
-            // Rule volume-binding-bound-elsewhere of docs/differences.toml: another pod with the claim has got this one.
+            // Rule volume-binding-bound-elsewhere of docs/differences.toml: another pod with the
+            // claim has got this one.
             let Some(other) = cluster.volume(name) else { return Ok(false) };
             check_affinity(other, node).map_err(|error| error.into_text(|text| text))?;
         }

@@ -95,7 +95,8 @@ fn claim_that_is_bound_to_a_volume_elsewhere_fails_the_pod() {
     let mut world = static_world(json!({}));
     let mut attempt = start(&mut world);
     expect_wait(world.write_all(&mut attempt));
-    // Another pod with the claim was given a volume on another node, and the controller has chosen that one.
+    // Another pod with the claim was given a volume on another node, and the controller has chosen
+    // that one.
     world.show("persistentvolumeclaims", "data", bound("other"));
     let step = world.step(&mut attempt, PreBindInput::Changed);
     let PreBindStep::Wait { objects, .. } = step else { panic!("the volume is not shown yet") };

@@ -12,8 +12,8 @@ const RESERVATIONS_MAX: usize = 256;
 /// Maximum number of devices of a claim.
 const RESULTS_MAX: usize = 32;
 
-/// Checks a change of the status: an allocation is immutable while it exists, reservations need one, and a
-/// claim that is being deleted gets no new ones.
+/// Checks a change of the status: an allocation is immutable while it exists, reservations need
+/// one, and a claim that is being deleted gets no new ones.
 pub(super) fn change(old: &Field<'_>, new: &Field<'_>, faults: &mut Faults) {
     let [before, after] = [old, new].map(|claim| claim.child("status"));
     let reserved = after.child("reservedFor");

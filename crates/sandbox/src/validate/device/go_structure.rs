@@ -1,10 +1,11 @@
-//! Objects as the API server prints them in errors about immutable fields: the internal structures as JSON, with
-//! their field names in Go and all fields.
+//! Objects as the API server prints them in errors about immutable fields: the internal structures
+//! as JSON, with their field names in Go and all fields.
 
 use serde_json::Value;
 
-/// Structures and their fields: the name in Go, the name in the API, and the kind. `s` is a text, `i` a number, `p` a
-/// pointer to anything that is printed as it is, `[` a list of structures, `*` a pointer to a structure.
+/// Structures and their fields: the name in Go, the name in the API, and the kind. `s` is a text,
+/// `i` a number, `p` a pointer to anything that is printed as it is, `[` a list of structures, `*`
+/// a pointer to a structure.
 const STRUCTURES: [(&str, &str); 18] = [
     ("ResourceClaimSpec", "Devices devices DeviceClaim"),
     (

@@ -149,7 +149,8 @@ fn device(device: &Field<'_>, has_its_nodes: bool, faults: &mut Faults) {
     binding_conditions(device, faults);
 }
 
-/// Checks the conditions that a driver reports before a pod is bound: both kinds or none, each once.
+/// Checks the conditions that a driver reports before a pod is bound: both kinds or none, each
+/// once.
 fn binding_conditions(device: &Field<'_>, faults: &mut Faults) {
     let lists = ["bindingConditions", "bindingFailureConditions"].map(|name| device.child(name));
     for list in &lists {

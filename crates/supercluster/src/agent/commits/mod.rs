@@ -7,10 +7,11 @@
 //!           conflict              rejected       delete delegate ─▶ conflict
 //! ```
 //!
-//! A delegate is bound only by the incarnation that created it and still wants it. So a creation that arrives late
-//! does no harm: the delegate stays unbound and is deleted. A delete names the resourceVersion of the unbound pod,
-//! so it never hits a delegate that a late bind has bound in the meantime; that delegate counts as committed. The
-//! room of an unbound delegate is held on its node until it is gone, because such a bind may be under way.
+//! A delegate is bound only by the incarnation that created it and still wants it. So a creation
+//! that arrives late does no harm: the delegate stays unbound and is deleted. A delete names the
+//! resourceVersion of the unbound pod, so it never hits a delegate that a late bind has bound in
+//! the meantime; that delegate counts as committed. The room of an unbound delegate is held on its
+//! node until it is gone, because such a bind may be under way.
 
 mod unbound;
 mod writes;
@@ -35,8 +36,8 @@ use crate::message::{
 
 /// Pause before a write of unknown outcome is repeated.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Maximum number of creations of unknown outcome. A creation that arrives later leaves an unbound pod, which is
-/// deleted.
+/// Maximum number of creations of unknown outcome. A creation that arrives later leaves an unbound
+/// pod, which is deleted.
 const MAX_TRIES: u32 = 5;
 
 /// Time that a commit may take; its lease must not end earlier.
@@ -99,8 +100,8 @@ impl Agent {
         self.reply(call, Response::Commit(outcome));
     }
 
-    /// Remembers a commit that was not made, so that a copy of the request gets the same answer. The answer to a
-    /// sample of another life, or one that is too old, is the same without that.
+    /// Remembers a commit that was not made, so that a copy of the request gets the same answer.
+    /// The answer to a sample of another life, or one that is too old, is the same without that.
     fn remember(&mut self, key: &CommitKey, outcome: &CommitOutcome, now: Time) {
         let is_stable = matches!(
             outcome,
@@ -254,8 +255,8 @@ impl Agent {
         self.write(Purpose::Create(key));
     }
 
-    /// Answers what became of a commit. A commit that is under way is answered when its outcome is known; one that
-    /// was not made is refused from now on.
+    /// Answers what became of a commit. A commit that is under way is answered when its outcome is
+    /// known; one that was not made is refused from now on.
     pub(super) fn seal(&mut self, call: CallId, key: &CommitKey, now: Time) {
         if let Some(commit) = self.journal.commit_mut(&key.pod) {
             match &commit.state {
@@ -344,7 +345,8 @@ impl Agent {
         }
     }
 
-    /// A pod of the name exists: the delegate, if the answer to an earlier creation was lost, or another pod.
+    /// A pod of the name exists: the delegate, if the answer to an earlier creation was lost, or
+    /// another pod.
     fn name_read(
         &mut self,
         key: &CommitKey,

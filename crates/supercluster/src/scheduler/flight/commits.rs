@@ -15,7 +15,8 @@ use crate::scheduler::placement::{Intent, Placement};
 use crate::scheduler::{Scheduler, SchedulerOutput, WriteAnswer, WriteId};
 
 impl Scheduler {
-    /// Writes the intent, so that no other scheduler commits the pod, and a restarted one knows whom to ask.
+    /// Writes the intent, so that no other scheduler commits the pod, and a restarted one knows
+    /// whom to ask.
     pub(super) fn claim(&mut self, uid: &Uid, candidates: Vec<Candidate>) {
         let write = WriteId(self.next_id());
         let Some(flight) = self.flights.get_mut(uid) else { return };
@@ -63,7 +64,8 @@ impl Scheduler {
                     self.try_candidate(uid, candidates, 0, now, ports);
                 }
                 WriteAnswer::Gone => self.drop_pod(uid, now, ports),
-                // Another scheduler was faster, or somebody has changed the pod. The watch shows it.
+                // Another scheduler was faster, or somebody has changed the pod. The watch shows
+                // it.
                 WriteAnswer::Conflict => {
                     self.rounds.ended(uid, "another scheduler was faster, or the pod has changed");
                     self.enter(uid, Phase::Elsewhere { takes_over: false });
@@ -142,8 +144,8 @@ impl Scheduler {
         self.set_timer(uid, Some(now + self.config.commit_timeout.min(self.config.sample_timeout)));
     }
 
-    /// A commit has no answer yet. It is asked for after the timeout. Before, a pod whose agent does not answer anything
-    /// makes place for others.
+    /// A commit has no answer yet. It is asked for after the timeout. Before, a pod whose agent
+    /// does not answer anything makes place for others.
     pub(super) fn commit_waits(&mut self, uid: &Uid, now: Time) {
         let Some(flight) = self.flights.get_mut(uid) else { return };
         let Phase::Committing { candidates, place, began, is_stalled, .. } = &mut flight.phase

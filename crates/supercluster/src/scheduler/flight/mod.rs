@@ -11,9 +11,9 @@
 //!    └▶ Recovering ── sealed everywhere: Sampling; committed: Recording
 //! ```
 //!
-//! In Asking and Recovering a pod may run in a member, so it stays there until the agents have answered. Pods in these
-//! two phases do not count against the maximum number in flight, and neither do those whose commit waits for an agent
-//! that does not answer at all.
+//! In Asking and Recovering a pod may run in a member, so it stays there until the agents have
+//! answered. Pods in these two phases do not count against the maximum number in flight, and
+//! neither do those whose commit waits for an agent that does not answer at all.
 
 mod commits;
 mod earlier;
@@ -78,7 +78,8 @@ enum Phase {
         candidates: Vec<Candidate>,
         write: WriteId,
     },
-    /// `began` is the time of the call. `is_stalled` says that the agent has not answered anything since.
+    /// `began` is the time of the call. `is_stalled` says that the agent has not answered anything
+    /// since.
     Committing {
         candidates: Vec<Candidate>,
         place: usize,
@@ -114,8 +115,8 @@ struct Sampling {
 }
 
 impl Phase {
-    /// Whether the pod counts against the maximum number in flight. A pod that waits for a silent cluster does not count,
-    /// because pods of other clusters would wait for that cluster, too.
+    /// Whether the pod counts against the maximum number in flight. A pod that waits for a silent
+    /// cluster does not count, because pods of other clusters would wait for that cluster, too.
     const fn is_active(&self) -> bool {
         !matches!(
             self,
@@ -203,7 +204,8 @@ impl Scheduler {
         self.begin_round(&uid, now, ports);
     }
 
-    /// Looks at the latest attempt that is written on the pod, and begins a round if that one has failed for good.
+    /// Looks at the latest attempt that is written on the pod, and begins a round if that one has
+    /// failed for good.
     fn begin_round(&mut self, uid: &Uid, now: Time, ports: &mut Ports<'_>) {
         let Some(original) = self.pods.get(uid).filter(|own| own.placement.is_none()) else {
             return self.drop_pod(uid, now, ports);

@@ -85,7 +85,8 @@ impl Scheduler {
         }
     }
 
-    /// Returns the number of nodes of each cluster that a decision can use, if that is less than the sample.
+    /// Returns the number of nodes of each cluster that a decision can use, if that is less than
+    /// the sample.
     fn nodes_of_answers(&self) -> Option<u32> {
         let needs_all = self.config.plugins.iter().any(|own| own.plugin.tells_nodes_apart());
         (!needs_all).then(|| u32::try_from(self.config.commit_candidates).unwrap_or(u32::MAX))

@@ -176,7 +176,8 @@ impl World {
         }
     }
 
-    /// Takes in what the API server of a member has done at this time, and lets its watches show it.
+    /// Takes in what the API server of a member has done at this time, and lets its watches show
+    /// it.
     pub(super) fn operated(
         &mut self,
         cluster: usize,
@@ -204,7 +205,8 @@ impl World {
         }
     }
 
-    /// Takes in a change of a member. A pod that is being ended is gone after a part of its grace period.
+    /// Takes in a change of a member. A pod that is being ended is gone after a part of its grace
+    /// period.
     fn member_changed(&mut self, cluster: usize, at: Time, event: MemberEvent) {
         let pods = &mut self.members[cluster].pods;
         let watched = match event {

@@ -1,5 +1,5 @@
-//! The mirrors of the schedulers, and what they ask for: reads and writes of agents and of the management cluster, which may
-//! be lost or late.
+//! The mirrors of the schedulers, and what they ask for: reads and writes of agents and of the
+//! management cluster, which may be lost or late.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -128,7 +128,8 @@ enum Event {
     /// An agent or a scheduler has finished a piece of work.
     AgentFree(usize),
     SchedulerFree(usize),
-    /// An operation reaches the API server of a member. `asker` is `None` if its client has given up.
+    /// An operation reaches the API server of a member. `asker` is `None` if its client has given
+    /// up.
     Operation {
         cluster: usize,
         life: u32,
@@ -336,13 +337,15 @@ fn with_ports<T>(run: impl FnOnce(&mut Ports<'_>) -> T) -> T {
 
 /// Setting up.
 impl World {
-    /// Creates clusters with these nodes, models of their API servers, their agents, and the schedulers.
+    /// Creates clusters with these nodes, models of their API servers, their agents, and the
+    /// schedulers.
     pub fn new(settings: Settings, clusters: Vec<Vec<Node>>) -> Self {
         let servers = Servers::models(clusters.len(), settings.mirrors);
         Self::with_servers(settings, clusters, servers)
     }
 
-    /// Creates the same with these API servers, of as many members as there are clusters. They have no pods.
+    /// Creates the same with these API servers, of as many members as there are clusters. They have
+    /// no pods.
     pub fn with_servers(settings: Settings, clusters: Vec<Vec<Node>>, servers: Servers) -> Self {
         let mut world = Self {
             rng: Rng::with_seed(settings.seed),
@@ -597,7 +600,8 @@ impl World {
         pending
     }
 
-    /// Returns what is wrong at rest: placements without their delegate, and delegates without a placement.
+    /// Returns what is wrong at rest: placements without their delegate, and delegates without a
+    /// placement.
     pub fn differences(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         let mut placed: BTreeMap<String, String> = BTreeMap::new();

@@ -197,7 +197,8 @@ impl World {
         }
     }
 
-    /// Takes in what the API server of the management cluster has done at this time, and lets the watches show it.
+    /// Takes in what the API server of the management cluster has done at this time, and lets the
+    /// watches show it.
     pub(super) fn managed(
         &mut self,
         at: Time,
@@ -250,8 +251,8 @@ impl World {
         owner.map_or_else(|| (0..self.seats.len()).collect(), |owner| vec![owner])
     }
 
-    /// Takes in what has changed in the management cluster, and lets the watches of schedulers show it. A new pod belongs to
-    /// `owner`.
+    /// Takes in what has changed in the management cluster, and lets the watches of schedulers show
+    /// it. A new pod belongs to `owner`.
     pub(super) fn management_changed(
         &mut self,
         events: Vec<ManagementEvent>,
