@@ -170,7 +170,7 @@ impl State {
         }
     }
 
-    /// Takes in the state of a pod. Returns the node to which it has been bound since the last one.
+    /// Handles the state of a pod. Returns the node to which it has been bound since the last one.
     fn take_in(&mut self, pod: &Pod) -> Option<String> {
         let uid = pod.metadata.uid.clone().unwrap_or_default();
         let now = Seen::of(pod);

@@ -38,7 +38,7 @@ struct File {
 /// Reads a file of bugs.
 ///
 /// # Errors
-/// The file cannot be read, or it is no list of bugs.
+/// The file cannot be read, or it is not a list of bugs.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Vec<Bug>> {
     let context = || path.display().to_string();
     let text = fs::read_to_string(path).with_context(context)?;

@@ -1,5 +1,5 @@
-//! What is known of the mutations of a source, in a file of JSON lines that outlives an interrupted
-//! run.
+//! The known state of the mutations of a source, in a file of JSON lines that outlives an
+//! interrupted run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};

@@ -22,7 +22,7 @@ pub(crate) struct Report<'a> {
     pub(crate) chosen: &'a [usize],
 }
 
-/// What is known of a mutation.
+/// The known state of a mutation.
 enum Result {
     /// A rule was violated.
     Rule,

@@ -49,7 +49,7 @@ impl Verdicts {
     /// Reads a file of decisions.
     ///
     /// # Errors
-    /// The file cannot be read, or it is no list of decisions.
+    /// The file cannot be read, or it is not a list of decisions.
     pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
         let context = || path.display().to_string();
         let text = fs::read_to_string(path).with_context(context)?;

@@ -87,7 +87,7 @@ pub(crate) struct FirstPods {
 }
 
 impl FirstPods {
-    /// Takes in the time of a decision.
+    /// Handles the time of a decision.
     pub(crate) fn decided(&mut self, number: usize, template: &Template, took: Duration) {
         if !self.templates.insert(number) {
             return;

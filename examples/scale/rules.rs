@@ -42,7 +42,7 @@ impl Rules {
         self.free[node as usize].cpu
     }
 
-    /// Takes in that a node is cordoned, or no longer is.
+    /// Notes that a node is cordoned, or no longer is.
     pub(crate) fn cordon(&mut self, node: u32, is_cordoned: bool) {
         match is_cordoned {
             true => self.cordoned.insert(node),
@@ -50,14 +50,14 @@ impl Rules {
         };
     }
 
-    /// Takes in a placement by the scheduler, and checks it.
+    /// Handles a placement by the scheduler, and checks it.
     pub(crate) fn bind(&mut self, number: usize, template: &Template, node: u32) {
         let is_right = self.allow(number, template, node);
         self.broken += u64::from(!is_right);
         self.place(number, template, node);
     }
 
-    /// Takes in a pod on its node.
+    /// Handles a pod on its node.
     pub(crate) fn place(&mut self, number: usize, template: &Template, node: u32) {
         self.add(template, node, -1);
         self.ports.extend(template.port.map(|port| (node, port)));
@@ -69,7 +69,7 @@ impl Rules {
         }
     }
 
-    /// Takes in that a pod is gone.
+    /// Notes that a pod is gone.
     pub(crate) fn remove(&mut self, number: usize, template: &Template, node: u32) {
         self.add(template, node, 1);
         if let Some(port) = template.port {

@@ -17,7 +17,7 @@ use crate::metrics::Metrics;
 /// Bytes after which the size of the directory is looked at.
 const PRUNE_INTERVAL: u64 = 1 << 20;
 
-/// Writes the files of one process. [`run`](Self::run) blocks, so it needs a thread of its own.
+/// Writes the files of one process. [`run`](Self::run) blocks, so it needs a separate thread.
 pub struct Writer {
     directory: PathBuf,
     folder: PathBuf,

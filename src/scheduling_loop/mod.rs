@@ -109,7 +109,7 @@ pub struct LoopParts<O> {
     pub recorder: Option<Recorder>,
 }
 
-/// A scheduling loop. [`run`](Self::run) blocks, so it needs a thread of its own.
+/// A scheduling loop. [`run`](Self::run) blocks, so it needs a separate thread.
 pub struct SchedulingLoop<O> {
     scheduler: Scheduler,
     environment: Environment<O>,

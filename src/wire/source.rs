@@ -50,7 +50,7 @@ impl Origin {
     /// Returns the text.
     ///
     /// # Errors
-    /// The file cannot be read, or is no text.
+    /// The file cannot be read, or is not a text.
     pub(crate) fn read(&self) -> Result<Arc<Source>, Fault> {
         match self {
             Self::Path(path) => read(path).map(Arc::new),
@@ -144,7 +144,7 @@ fn decompressed(bytes: Vec<u8>) -> io::Result<Vec<u8>> {
 /// Reads a file, or standard input for `-`.
 ///
 /// # Errors
-/// The file cannot be read, or is no text.
+/// The file cannot be read, or is not a text.
 fn read(path: &Path) -> Result<Source, Fault> {
     let bytes = if path == Path::new(STDIN) { read_stdin() } else { fs::read(path) };
     let bytes = bytes.and_then(decompressed).map_err(|error| fault(path, &error))?;

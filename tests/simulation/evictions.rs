@@ -158,7 +158,7 @@ impl Evictions {
         known.tally.add(now);
     }
 
-    /// Takes in the events of a step. An eviction makes the preemption before fruitless. It belongs
+    /// Handles the events of a step. An eviction makes the preemption before fruitless. It belongs
     /// to the first preemption with this victim: no pod is evicted twice.
     pub(crate) fn told(&mut self, events: &[Event]) {
         for event in events.iter().filter(|event| event.reason == "Preempted") {
@@ -178,7 +178,7 @@ impl Evictions {
         }
     }
 
-    /// Takes in that the watch shows a pod on a node.
+    /// Notes that the watch shows a pod on a node.
     pub(crate) fn is_bound(&mut self, pod: &Uid, node: &Arc<str>) {
         let Some(own) = self.preemptors.remove(pod) else { return };
         // The last preemption may have been called off, which leaves the count of the node.
@@ -188,7 +188,7 @@ impl Evictions {
         self.nodes.remove(node);
     }
 
-    /// Takes in that a pod is gone that the watch has not shown on a node. It may have been assumed
+    /// Notes that a pod is gone that the watch has not shown on a node. It may have been assumed
     /// on one.
     pub(crate) fn is_gone(&mut self, pod: &Uid, assumed_on: Option<&Arc<str>>, now: Time) {
         let Some(own) = self.preemptors.remove(pod) else { return };
@@ -203,7 +203,7 @@ impl Evictions {
         }
     }
 
-    /// Takes in that a node is gone.
+    /// Notes that a node is gone.
     pub(crate) fn node_is_gone(&mut self, node: &str) {
         self.nodes.remove(node);
         self.at_most.remove(node);

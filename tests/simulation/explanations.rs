@@ -82,7 +82,7 @@ impl Explanations {
         }
     }
 
-    /// Takes in the pods that wait in Permit.
+    /// Handles the pods that wait in Permit.
     pub(crate) fn permits(&mut self, engine: &Engine) {
         let waiting = engine.waiting_pods().iter();
         let ends =

@@ -23,7 +23,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(330);
 #[derive(Debug, Default)]
 pub(crate) struct Failures(BTreeMap<Uid, Known>);
 
-/// What is known of a pod.
+/// The known state of a pod.
 #[derive(Debug, Default)]
 struct Known {
     /// As of its last failure.

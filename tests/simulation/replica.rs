@@ -369,7 +369,7 @@ impl Replica {
         self.nobody_oversleeps(now, || "time passes".to_owned())
     }
 
-    /// Takes in the reply to a request.
+    /// Handles the reply to a request.
     ///
     /// # Errors
     /// A pod was not requeued in time.
@@ -652,7 +652,7 @@ impl Replica {
         Ok(requests)
     }
 
-    /// Takes in the outcome of a call of an extender for which no decision waited.
+    /// Handles the outcome of a call of an extender for which no decision waited.
     ///
     /// # Errors
     /// A pod was not requeued in time.
@@ -792,7 +792,7 @@ impl Replica {
         self.nobody_oversleeps(now, || latest)
     }
 
-    /// Takes in that a pod is gone, or has run to its end.
+    /// Notes that a pod is gone, or has run to its end.
     fn ends(&mut self, pod: &Uid, now: Time) {
         self.placed.remove(pod);
         // The pod may be assumed on a node.

@@ -239,7 +239,7 @@ impl World {
         }
     }
 
-    /// Takes in the events of the watches; returns whether there were any.
+    /// Handles the events of the watches; returns whether there were any.
     fn learn(&mut self) -> bool {
         let mut changes = Vec::new();
         for (watch, decoder) in &self.watches {

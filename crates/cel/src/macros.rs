@@ -74,7 +74,7 @@ impl Macro {
         }
     }
 
-    /// Returns the error about an argument that is no name.
+    /// Returns the error about an argument that is not a name.
     fn no_name(self) -> &'static str {
         match self {
             Self::Map | Self::Filter | Self::SortBy => "argument is not an identifier",

@@ -3,7 +3,7 @@
 use crate::plan::{Attribute, Call, Plan, Root};
 use crate::value::Value;
 
-/// What is known of the type of a value.
+/// The known state of the type of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sort {
     Bool,

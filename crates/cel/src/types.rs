@@ -141,7 +141,7 @@ impl fmt::Display for Type {
     }
 }
 
-/// What is known of type variables.
+/// The known state of type variables.
 #[derive(Debug, Default)]
 pub(crate) struct Substitution {
     known: BTreeMap<u32, Type>,

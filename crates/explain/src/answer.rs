@@ -351,7 +351,7 @@ pub struct NodeAnswer {
     pub rejections: Vec<PendingCause>,
     /// Whether there were more pending pods than were asked about.
     pub is_incomplete: bool,
-    /// What the answer leaves out.
+    /// The parts that the answer leaves out.
     #[serde(default)]
     pub notes: Vec<String>,
 }
@@ -484,7 +484,7 @@ pub struct Decision {
     pub namespace: String,
     /// Name.
     pub name: String,
-    /// What the attempt found.
+    /// The finding of the attempt.
     pub attempt: Attempt,
 }
 
@@ -532,7 +532,7 @@ pub struct GroupAnswer {
     pub causes: Vec<PendingCause>,
     /// Number of its pods on each node, the most first.
     pub nodes: Vec<GroupPod>,
-    /// What the answer leaves out.
+    /// The parts that the answer leaves out.
     #[serde(default)]
     pub notes: Vec<String>,
 }
@@ -569,7 +569,7 @@ pub struct ClusterAnswer {
     pub templates: usize,
     /// Whether there were more templates than were evaluated.
     pub is_incomplete: bool,
-    /// What the answer leaves out.
+    /// The parts that the answer leaves out.
     #[serde(default)]
     pub notes: Vec<String>,
 }

@@ -211,7 +211,7 @@ impl Devices {
     /// Returns the devices of these slices, without those of allocated claims.
     ///
     /// # Errors
-    /// A counter is no quantity.
+    /// A counter is not a quantity.
     pub(crate) fn new(
         slices: Vec<Slice>,
         classes: Vec<Class>,

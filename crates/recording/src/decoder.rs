@@ -25,7 +25,7 @@ const NANOS_PER_SECOND: i64 = 1_000_000_000;
 /// Bytes that are no operation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// The bytes are no record.
+    /// The bytes are not a record.
     #[error("a record cannot be read")]
     Record,
     /// A record names a part or a pod that was not defined.

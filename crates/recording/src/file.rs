@@ -85,7 +85,7 @@ fn header_json(header: &Header) -> String {
     serde_json::to_string(header).unwrap_or_default()
 }
 
-/// Why a file is no recording that this program can read.
+/// Why a file is not a recording that this program can read.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The file cannot be read.
@@ -128,7 +128,7 @@ impl<R: BufRead> FileReader<R> {
     /// Opens a file and reads its header.
     ///
     /// # Errors
-    /// The file is no recording, or of another format.
+    /// The file is not a recording, or of another format.
     pub fn open(input: R) -> Result<(Self, Header), OpenError> {
         let mut input = input;
         let mut line = Vec::new();

@@ -43,12 +43,12 @@ pub struct DelegateMark {
 }
 
 impl DelegateMark {
-    /// Returns the mark of a pod, `None` if it is no delegate.
+    /// Returns the mark of a pod, `None` if it is not a delegate.
     pub fn of(object: &Value) -> Option<Self> {
         Self::in_annotations(object.get("metadata")?.get("annotations")?)
     }
 
-    /// Returns the mark in the annotations of a pod, `None` if it is no delegate.
+    /// Returns the mark in the annotations of a pod, `None` if it is not a delegate.
     pub fn in_annotations(annotations: &Value) -> Option<Self> {
         let text = |key: &str| annotations.get(key)?.as_str();
         let (attempt, candidate) = text(TRY)?.split_once('.')?;

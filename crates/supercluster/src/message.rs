@@ -286,7 +286,7 @@ pub struct SampleAnswer {
     pub outcome: SampleOutcome,
 }
 
-/// What became of a sample request.
+/// The outcome of a sample request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum SampleOutcome {
@@ -720,7 +720,7 @@ impl<T> Versioned<T> {
 /// Reads a message. The version is looked at first: the fields of another one may be others.
 ///
 /// # Errors
-/// The other side speaks another version, or the body is no such message.
+/// The other side speaks another version, or the body is not such a message.
 pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, String> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]

@@ -38,7 +38,7 @@ pub struct Repeated {
     pub key: String,
 }
 
-/// A text that is no YAML.
+/// A text that is not YAML.
 #[derive(Debug)]
 pub enum Error {
     /// Too many brackets are open.
@@ -77,7 +77,7 @@ impl fmt::Display for Error {
 /// `null`.
 ///
 /// # Errors
-/// The text is no YAML, or its aliases make it too large.
+/// The text is not YAML, or its aliases make it too large.
 pub fn read(text: &str) -> Result<Parsed, Error> {
     let text = without_mark(text);
     match depth::too_deep(text) {
@@ -90,7 +90,7 @@ pub fn read(text: &str) -> Result<Parsed, Error> {
 /// of the file.
 ///
 /// # Errors
-/// The text is no YAML, has more than one document, or its aliases make it too large.
+/// The text is not YAML, has more than one document, or its aliases make it too large.
 pub fn read_at(text: &str, line: usize) -> Result<Parsed, Error> {
     read_only(text).or_else(|_| {
         // Reads it again after that many empty lines, to get the line numbers of the file.
@@ -121,7 +121,7 @@ pub fn repeated(text: &str, index: usize) -> Option<Repeated> {
 /// Decodes a YAML text. The error names the field.
 ///
 /// # Errors
-/// The text is no YAML, gives a field twice, or does not fit the type.
+/// The text is not YAML, gives a field twice, or does not fit the type.
 pub fn decode<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     let Parsed { value, repeated } = read(text).map_err(|error| error.to_string())?;
     if let Some(path) = repeated.first() {
@@ -133,7 +133,7 @@ pub fn decode<T: DeserializeOwned>(text: &str) -> Result<T, String> {
 /// Reads a JSON text, in which every scalar means itself.
 ///
 /// # Errors
-/// The text is no JSON.
+/// The text is not JSON.
 pub fn read_json(text: &str) -> Result<Parsed, serde_json::Error> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let parsed = value::read(&mut deserializer, &Document::json())?;
@@ -144,7 +144,7 @@ pub fn read_json(text: &str) -> Result<Parsed, serde_json::Error> {
 /// Writes one document.
 ///
 /// # Errors
-/// The value has maps with keys that are no texts.
+/// The value has maps with keys that are not texts.
 pub fn to_string(value: &impl Serialize) -> Result<String, String> {
     serde_yaml::to_string(value).map_err(|error| error.to_string())
 }

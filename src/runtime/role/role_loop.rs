@@ -68,7 +68,7 @@ pub trait Role: Send + 'static {
     fn carry_out(&mut self, not_after: Option<Time>) -> Vec<Effect>;
 }
 
-/// The loop of a role. [`run`](Self::run) blocks, so it needs a thread of its own.
+/// The loop of a role. [`run`](Self::run) blocks, so it needs a separate thread.
 pub(super) struct RoleLoop<R: Role> {
     pub(super) role: R,
     pub(super) effects: Effects,

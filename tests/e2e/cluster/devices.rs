@@ -194,7 +194,7 @@ impl Cluster {
         self.device_claims().list(&ListParams::default()).await.unwrap().items
     }
 
-    /// Waits until there is no claim for devices in the namespace.
+    /// Waits until the namespace has no claim for devices.
     pub(in crate::e2e) async fn device_claims_are_gone(&self) {
         eventually("no claim for devices is left", async || {
             self.all_device_claims().await.is_empty().then_some(())

@@ -207,7 +207,8 @@ impl Witness {
         Some(made_at + RENEW_DEADLINE)
     }
 
-    /// Takes in the time. The authority of a leader that does not release the Lease may be over.
+    /// Handles the passage of time. The authority of a leader that does not release the Lease may
+    /// be over.
     fn tick(&mut self, now: Time) {
         let is_over = self.leads_since.is_some_and(|made_at| made_at + RENEW_DEADLINE <= now);
         self.has_ended |= is_over && !self.is_releasing;
@@ -219,7 +220,7 @@ impl Witness {
         self.is_releasing |= self.in_flight.is_none();
     }
 
-    /// Takes in a Lease that was read. Its age counts from the first time that its record was seen.
+    /// Handles a Lease that was read. Its age counts from the first time that its record was seen.
     fn observe(&mut self, lease: Value, now: Time) {
         let known = self.seen.as_ref().filter(|(known, _)| record(known) == record(&lease));
         let at = known.map_or(now, |(_, at)| *at);
@@ -319,7 +320,7 @@ impl Witness {
         rule(Value::from(record(body)) == expected, || format!("{body} instead of {expected}"))
     }
 
-    /// Takes in a reply, before the elector does.
+    /// Handles a reply, before the elector does.
     fn receives(&mut self, id: RequestId, reply: &Reply, now: Time) {
         self.tick(now);
         if self.has_ended {
@@ -402,7 +403,7 @@ impl Witness {
         self.next = (until(now + RETRY_PERIOD), until(now + LONGEST_RETRY));
     }
 
-    /// Takes in an event of a watch of the Lease, which matters to a replica that waits.
+    /// Applies an event of a watch of the Lease, which matters to a replica that waits.
     fn sees(&mut self, lease: Option<Value>, now: Time) {
         if !self.has_begun || self.leads_since.is_some() || self.has_ended || self.is_releasing {
             return;

@@ -302,7 +302,7 @@ impl Model {
 
 /// Attempts and time.
 impl Model {
-    /// Takes in what a pop has returned: the first active pod, or else the first pod in backoff
+    /// Handles what a pop has returned: the first active pod, or else the first pod in backoff
     /// that may be popped early. Returns the record of the popped pod.
     ///
     /// # Errors

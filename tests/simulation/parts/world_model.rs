@@ -114,7 +114,7 @@ impl Model {
         }
     }
 
-    /// Takes in a change. Returns what the engine is notified of.
+    /// Handles a change. Returns what the engine is notified of.
     pub(super) fn apply(&mut self, change: &Change, now: Time) -> Vec<String> {
         match change {
             Change::Node(node) => self.set_node(node, now),

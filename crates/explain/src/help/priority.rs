@@ -30,7 +30,7 @@ pub(super) fn search(lab: &mut Lab<'_>, findings: &Findings) -> Option<Suggestio
     let may_help = |node: &NodeIx| verdicts.get(*node).code() == Code::Unschedulable;
     let nodes = cluster.nodes().iter().filter(may_help);
     let placed = nodes.flat_map(|node| cluster.node(node).pods());
-    // A template has one priority: the siblings get it, too, and are no victims.
+    // A template has one priority: the siblings get it, too, and are not victims.
     let (siblings, placed): (Vec<_>, Vec<_>) =
         placed.cloned().partition(|placed| are_siblings(pod, placed));
     if siblings.len() > SIBLINGS {

@@ -54,7 +54,7 @@ impl Template {
     /// Reads a template.
     ///
     /// # Errors
-    /// The file cannot be read, has an expression that is not supported, or is no YAML.
+    /// The file cannot be read, has an expression that is not supported, or is not YAML.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let name = || path.display().to_string();
         let text = fs::read_to_string(path)

@@ -26,7 +26,7 @@ pub struct DelegateTable {
 }
 
 impl DelegateTable {
-    /// Takes in a delegate as the watch shows it. Its events are those that are known. Returns the
+    /// Applies a delegate as the watch shows it. Its events are those that are known. Returns the
     /// new revision.
     pub fn set(&mut self, uid: &Uid, mut delegate: Delegate) -> u64 {
         self.revision += 1;
@@ -38,7 +38,7 @@ impl DelegateTable {
         self.revision
     }
 
-    /// Takes in an event of a pod, which may be no delegate. Returns the new revision if it is one,
+    /// Applies an event of a pod, which may be no delegate. Returns the new revision if it is one,
     /// and the event is new.
     pub fn add_event(&mut self, uid: &Uid, event: DelegateEvent) -> Option<u64> {
         let old = *self.revisions.get(uid)?;
@@ -59,7 +59,7 @@ impl DelegateTable {
         Some(self.revision)
     }
 
-    /// Takes in that a pod is gone. Returns the new revision if it was a delegate.
+    /// Notes that a pod is gone. Returns the new revision if it was a delegate.
     pub fn remove(&mut self, uid: &Uid) -> Option<u64> {
         let old = self.revisions.remove(uid)?;
         let delegate = self.by_revision.remove(&old)?;
@@ -79,7 +79,7 @@ impl DelegateTable {
         self.by_revision.len()
     }
 
-    /// Whether there is no delegate.
+    /// Whether there are no delegates.
     pub fn is_empty(&self) -> bool {
         self.by_revision.is_empty()
     }

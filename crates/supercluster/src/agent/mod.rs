@@ -254,7 +254,7 @@ impl Agent {
 
 /// Inputs.
 impl Agent {
-    /// Takes in the new state of an object; `mark` says that it is a delegate.
+    /// Applies the new state of an object; `mark` says that it is a delegate.
     pub fn apply(
         &mut self,
         change: Change,
@@ -289,12 +289,12 @@ impl Agent {
         self.collect(now);
     }
 
-    /// Takes in that the engine knows all objects of the cluster.
+    /// Notes that the engine knows all objects of the cluster.
     pub fn set_synced(&mut self) {
         self.synced = true;
     }
 
-    /// Takes in a request. A sample is answered at once, a commit when its outcome is known.
+    /// Handles a request. A sample is answered at once, a commit when its outcome is known.
     pub fn call(
         &mut self,
         call: CallId,
@@ -335,7 +335,7 @@ impl Agent {
         self.collect(now);
     }
 
-    /// Takes in the answer to an effect of the engine.
+    /// Handles the answer to an effect of the engine.
     pub fn effect_answered(
         &mut self,
         effect: EffectId,
@@ -347,7 +347,7 @@ impl Agent {
         self.collect(now);
     }
 
-    /// Takes in the answer to a write or read of a delegate.
+    /// Handles the answer to a write or read of a delegate.
     pub fn write_answered(
         &mut self,
         id: WriteId,
@@ -361,7 +361,7 @@ impl Agent {
         self.collect(now);
     }
 
-    /// Takes in the time.
+    /// Handles the passage of time.
     pub fn tick(&mut self, now: Time, ports: &mut Ports<'_>) {
         self.engine.step(Input::Tick, now, ports);
         while let Some(entry) = self.retries.first_entry().filter(|entry| entry.key().0 <= now) {

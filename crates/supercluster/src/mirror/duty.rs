@@ -73,7 +73,7 @@ impl Duty {
         Turn::TakesOver
     }
 
-    /// Takes in that there is nothing to do about a pod.
+    /// Notes that there is nothing to do about a pod.
     pub(super) fn done(&mut self, uid: &Uid) {
         self.waits.remove(uid);
     }

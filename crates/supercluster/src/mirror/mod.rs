@@ -53,7 +53,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// The members as the mirror needs them.
 pub trait Roster {
-    /// Returns the index of the member of this name; `None` if it is no member.
+    /// Returns the index of the member of this name; `None` if it is not a member.
     fn named(&self, name: &str) -> Option<usize>;
 
     /// Whether pods that may be replaced leave the member.
@@ -110,7 +110,7 @@ impl Original {
     }
 }
 
-/// What is known of a member.
+/// The known state of a member.
 #[derive(Debug)]
 struct Member {
     /// The life of its agent, and the last revision that it gave.
@@ -179,7 +179,7 @@ impl Mirror {
         }
     }
 
-    /// Takes in that the agent of a member is asked for its delegates from now on.
+    /// Notes that the agent of a member is asked for its delegates from now on.
     pub fn follow(&mut self, member: usize, now: Time) {
         while self.members.len() <= member {
             self.members.push(Member::new(now));
@@ -195,7 +195,7 @@ impl Mirror {
         self.changed.extend(self.originals.keys().cloned());
     }
 
-    /// Takes in an original pod as the watch shows it.
+    /// Applies an original pod as the watch shows it.
     pub fn see(&mut self, pod: OriginalPod) {
         let uid = pod.object.pod.uid.clone();
         match self.originals.get_mut(&uid) {
@@ -205,7 +205,7 @@ impl Mirror {
         self.changed.insert(uid);
     }
 
-    /// Takes in that an original pod is gone.
+    /// Notes that an original pod is gone.
     pub fn forget(&mut self, uid: &Uid) {
         self.originals.remove(uid);
         self.pauses.remove(uid);
@@ -215,14 +215,14 @@ impl Mirror {
         self.changed.insert(uid.clone());
     }
 
-    /// Takes in that all originals are known: a delegate of another one is an orphan.
+    /// Notes that all originals are known: a delegate of another one is an orphan.
     pub fn set_synced(&mut self) {
         self.is_synced = true;
         let listed = self.members.iter().flat_map(|member| member.delegates.keys());
         self.changed.extend(listed.cloned());
     }
 
-    /// Takes in that the delegate of a deleted pod in a lost cluster is gone.
+    /// Notes that the delegate of a deleted pod in a lost cluster is gone.
     pub fn release(&mut self, cluster: &Arc<str>, pod: &Uid) {
         if self.originals.contains_key(pod) {
             self.released.entry(pod.clone()).or_default().insert(cluster.clone());
@@ -230,7 +230,7 @@ impl Mirror {
         }
     }
 
-    /// Takes in a list of delegates.
+    /// Applies a list of delegates.
     pub fn take(&mut self, member: usize, list: DelegateList, now: Time) {
         let own = &mut self.members[member];
         own.last_answer = now;
@@ -266,7 +266,7 @@ impl Mirror {
         }
     }
 
-    /// Takes in that an agent has not answered. Returns whether it counts as unreachable since.
+    /// Notes that an agent has not answered. Returns whether it counts as unreachable since.
     pub fn no_answer(&mut self, member: usize, now: Time) -> bool {
         let own = &mut self.members[member];
         let is_lost = own.is_reachable && now.since(own.last_answer) >= UNREACHABLE_AFTER;
@@ -344,14 +344,14 @@ impl Mirror {
         None
     }
 
-    /// Takes in that a status was written.
+    /// Notes that a status was written.
     pub fn status_written(&mut self, uid: &Uid, status: Value, is_unreachable: bool) {
         if let Some(original) = self.originals.get_mut(uid) {
             (original.written, original.is_unreachable) = (Some(status), is_unreachable);
         }
     }
 
-    /// Takes in that an event is shown.
+    /// Notes that an event is shown.
     pub fn event_shown(&mut self, uid: &Uid, cluster: &Arc<str>, event: &DelegateEvent) {
         if let Some(original) = self.originals.get_mut(uid) {
             original.shown.insert((cluster.clone(), event.uid.clone()), event.count);

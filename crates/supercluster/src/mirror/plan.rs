@@ -1,4 +1,4 @@
-//! What is to be done about a pod.
+//! The plan for a pod.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub struct ShownEvent {
     pub is_repeated: bool,
 }
 
-/// What is to be done about a pod.
+/// The plan for a pod.
 #[derive(Debug)]
 pub enum Plan {
     /// Write this status, if there is one, and then these events. They are reported to
@@ -87,7 +87,7 @@ pub enum Plan {
         /// All finalizers of the pod.
         finalizers: Vec<String>,
     },
-    /// A cluster that may run the pod is no member any more, with a text for people.
+    /// A cluster that may run the pod is not a member any more, with a text for people.
     Stuck(String),
 }
 

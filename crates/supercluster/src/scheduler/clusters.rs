@@ -104,7 +104,7 @@ impl Members {
         members.map(|(place, member)| (ClusterIx(place), member))
     }
 
-    /// Takes in that the agent of a cluster has answered, and the ID of its cluster.
+    /// Notes that the agent of a cluster has answered, and the ID of its cluster.
     ///
     /// # Errors
     /// Another member is the same cluster.
@@ -129,7 +129,7 @@ impl Members {
         }
     }
 
-    /// Takes in that a call was not answered in time. Calls that were under way when the cluster
+    /// Notes that a call was not answered in time. Calls that were under way when the cluster
     /// was closed do not close it for longer: many pods that are sampled for at the same time are
     /// one failure.
     pub(super) fn failed(&mut self, ix: ClusterIx, now: Time) {
@@ -148,7 +148,7 @@ impl Members {
 }
 
 impl Members {
-    /// Takes in that a cluster is asked for a sample, which is answered by `deadline` or not at
+    /// Notes that a cluster is asked for a sample, which is answered by `deadline` or not at
     /// all.
     pub(super) fn asked(&mut self, ix: ClusterIx, deadline: Time) {
         let member = &mut self.0[ix.0];
@@ -157,7 +157,7 @@ impl Members {
         }
     }
 
-    /// Takes in that the agent of a cluster has answered something.
+    /// Notes that the agent of a cluster has answered something.
     pub(super) fn heard(&mut self, ix: ClusterIx, now: Time) {
         self.0[ix.0].heard = now;
     }

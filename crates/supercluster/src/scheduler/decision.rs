@@ -99,14 +99,14 @@ pub trait DecisionPlugin: Send + Sync {
         0
     }
 
-    /// Takes in that a commit is about to be tried in this cluster. A rejection skips the
+    /// Notes that a commit is about to be tried in this cluster. A rejection skips the
     /// candidate.
     fn reserve(&self, pod: &PodObject, cluster: &Cluster) -> Status {
         let _ = (pod, cluster);
         Status::success()
     }
 
-    /// Takes in that the commit was not made.
+    /// Notes that the commit was not made.
     fn unreserve(&self, pod: &PodObject, cluster: &Cluster) {
         let _ = (pod, cluster);
     }

@@ -17,7 +17,7 @@ const MAX_PODS: usize = 10_000;
 /// Maximum number of rounds of a pod, the latest ones.
 const MAX_ROUNDS: usize = 3;
 
-/// What is known of a pod.
+/// The known state of a pod.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodExplanation {
@@ -54,7 +54,7 @@ pub struct RoundExplanation {
     pub ended: Option<String>,
 }
 
-/// What became of a cluster in a round.
+/// The outcome of a cluster in a round.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterExplanation {
@@ -81,7 +81,7 @@ pub struct CandidateExplanation {
     pub node: Arc<str>,
     /// Mean score of all plugins on both sides, in thousandths of a point.
     pub total_milli: i64,
-    /// What became of the commit; `None` if it was not tried.
+    /// The outcome of the commit; `None` if it was not tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
 }

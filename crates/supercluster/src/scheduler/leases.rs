@@ -196,7 +196,7 @@ pub(super) fn unanswered(replace_after: Duration) -> Duration {
 }
 
 impl Lease {
-    /// Takes in the record as the API server has it.
+    /// Handles the record as the API server has it.
     fn read(&mut self, record: LeaseRecord, now: Time) {
         let seen = Some((record.uid.clone(), record.renewals));
         if self.seen != seen {
@@ -220,7 +220,7 @@ impl Lease {
 
 /// Inputs.
 impl Scheduler {
-    /// Takes in the answer to a read or write of a Lease.
+    /// Handles the answer to a read or write of a Lease.
     pub fn lease_answered(
         &mut self,
         id: WriteId,
@@ -257,7 +257,7 @@ impl Scheduler {
         self.outputs.push(SchedulerOutput::WriteIntent { id, pod, uid, resource_version, intent });
     }
 
-    /// Takes in that a deleted pod waits for its delegate in this cluster to be gone, and does so
+    /// Notes that a deleted pod waits for its delegate in this cluster to be gone, and does so
     /// until the lease was not renewed for this time.
     pub fn await_end(&mut self, cluster: &Arc<str>, pod: &Uid, gone_after: Duration, now: Time) {
         self.leases.ensure(cluster, now).deleted.insert(pod.clone(), gone_after);
@@ -285,7 +285,7 @@ impl Scheduler {
         }
     }
 
-    /// Takes in an answer of an agent to a renewal. Returns whether it was one.
+    /// Handles an answer of an agent to a renewal. Returns whether it was one.
     pub(super) fn lease_called(
         &mut self,
         call: CallId,
@@ -354,7 +354,7 @@ impl Scheduler {
         }
     }
 
-    /// Takes in that a write took a pod out of its cluster, or that it did not. Returns whether it
+    /// Notes that a write took a pod out of its cluster, or that it did not. Returns whether it
     /// was such a write.
     pub(super) fn replacement_written(
         &mut self,

@@ -343,12 +343,12 @@ impl Scheduler {
 
 /// Inputs.
 impl Scheduler {
-    /// Takes in an original pod as the watch shows it.
+    /// Applies an original pod as the watch shows it.
     pub fn pod(&mut self, object: PodObject, now: Time, ports: &mut Ports<'_>) {
         self.original(OriginalPod::new(object), now, ports);
     }
 
-    /// Takes in an original pod whose annotations have been read.
+    /// Applies an original pod whose annotations have been read.
     pub fn original(&mut self, mut original: OriginalPod, now: Time, ports: &mut Ports<'_>) {
         let pod = original.object.pod.clone();
         let known = self.pods.get(&pod.uid);
@@ -385,7 +385,7 @@ impl Scheduler {
         self.advance(now, ports);
     }
 
-    /// Takes in that an original pod is gone.
+    /// Notes that an original pod is gone.
     pub fn pod_deleted(&mut self, key: &PodKey, uid: &Uid, now: Time, ports: &mut Ports<'_>) {
         self.pods.remove(uid);
         self.leases.forget(uid);
@@ -398,7 +398,7 @@ impl Scheduler {
         self.advance(now, ports);
     }
 
-    /// Takes in a member, or what has changed of it. Members are numbered in the order in which
+    /// Handles a member, or what has changed of it. Members are numbered in the order in which
     /// they come, those of the configuration first; a member that comes back has its number.
     pub fn set_cluster(&mut self, ix: ClusterIx, cluster: Cluster, now: Time) {
         if !self.leases.is_unused() {
@@ -407,19 +407,19 @@ impl Scheduler {
         self.members.set(ix, cluster);
     }
 
-    /// Takes in that a cluster is no member any more. Its pods stay as they are, unless they may be
+    /// Notes that a cluster is not a member any more. Its pods stay as they are, unless they may be
     /// replaced.
     pub fn remove_cluster(&mut self, ix: ClusterIx) {
         self.members.remove(ix);
     }
 
-    /// Takes in the new state of another object.
+    /// Applies the new state of another object.
     pub fn apply(&mut self, change: Change, now: Time, ports: &mut Ports<'_>) {
         self.engine.step(Input::Change(change), now, ports);
         self.advance(now, ports);
     }
 
-    /// Takes in the answer of an agent, or an error if there is none.
+    /// Handles the answer of an agent, or an error if there is none.
     pub fn called(
         &mut self,
         id: CallId,
@@ -434,7 +434,7 @@ impl Scheduler {
         self.advance(now, ports);
     }
 
-    /// Takes in the answer to a write of an original pod.
+    /// Handles the answer to a write of an original pod.
     pub fn written(&mut self, id: WriteId, answer: WriteAnswer, now: Time, ports: &mut Ports<'_>) {
         if self.replacement_written(id, &answer, now, ports) {
         } else if let Some(uid) = self.writes.remove(&id) {
@@ -443,7 +443,7 @@ impl Scheduler {
         self.advance(now, ports);
     }
 
-    /// Takes in the answer to an effect of the engine.
+    /// Handles the answer to an effect of the engine.
     pub fn effect_answered(
         &mut self,
         effect: EffectId,
@@ -455,7 +455,7 @@ impl Scheduler {
         self.advance(now, ports);
     }
 
-    /// Takes in the time.
+    /// Handles the passage of time.
     pub fn tick(&mut self, now: Time, ports: &mut Ports<'_>) {
         self.engine.step(Input::Tick, now, ports);
         while let Some((_, uid)) = self.timers.first().filter(|(time, _)| *time <= now).cloned() {

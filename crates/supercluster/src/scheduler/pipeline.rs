@@ -119,7 +119,7 @@ impl Pipeline<'_> {
         self.plugins.iter().filter(|own| own.scores()).map(|own| own.weight).sum()
     }
 
-    /// Takes in that a commit is about to be tried. Plugins that have agreed are undone if another
+    /// Notes that a commit is about to be tried. Plugins that have agreed are undone if another
     /// one does not.
     ///
     /// # Errors
@@ -135,7 +135,7 @@ impl Pipeline<'_> {
         Ok(())
     }
 
-    /// Takes in that the commit was not made.
+    /// Notes that the commit was not made.
     pub(super) fn unreserve(&mut self, pod: &PodObject, cluster: &Cluster) {
         self.unreserve_first(self.plugins.len(), pod, cluster);
     }

@@ -165,7 +165,7 @@ impl DecisionPlugin for ClusterSpread {
 /// Prefers clusters in which a property is a low number, for example the cost of a node.
 #[derive(Debug)]
 pub struct ClusterCost {
-    /// Name of the property. A cluster without it, or with a text that is no number, scores 0.
+    /// Name of the property. A cluster without it, or with a text that is not a number, scores 0.
     pub property: Arc<str>,
 }
 

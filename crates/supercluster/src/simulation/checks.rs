@@ -29,7 +29,7 @@ impl Checks {
         self.free.insert((cluster, node.name.clone()), (free, node.allowed_pods));
     }
 
-    /// Takes in a bind of a delegate. A pod that may be replaced is bound again when its delegate
+    /// Handles a bind of a delegate. A pod that may be replaced is bound again when its delegate
     /// is gone.
     pub(super) fn bound(&mut self, cluster: usize, pod: &Pod, mark: &DelegateMark) {
         let origin = &mark.key.pod;
@@ -42,7 +42,7 @@ impl Checks {
         self.count(cluster, pod, -1);
     }
 
-    /// Takes in that a bound delegate is gone.
+    /// Notes that a bound delegate is gone.
     pub(super) fn gone(&mut self, cluster: usize, pod: &Pod, mark: Option<&DelegateMark>) {
         let running = mark.and_then(|mark| self.running.get_mut(&mark.key.pod));
         running.into_iter().for_each(|running| *running -= 1);

@@ -236,7 +236,7 @@ pub struct MemberPod {
     pub status: Arc<Value>,
 }
 
-/// What the watches of a member show.
+/// The state that the watches of a member show.
 #[derive(Debug, Clone)]
 pub enum MemberEvent {
     /// A pod was created or changed.

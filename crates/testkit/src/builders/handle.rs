@@ -14,7 +14,7 @@ pub struct HandleParts {
     pub pending: PendingPods,
     /// Nominated pods, by node.
     pub nominated: BTreeMap<Arc<str>, Vec<Arc<Pod>>>,
-    /// Preemptions in progress, and those that led to no binding.
+    /// Preemptions in progress, and the preemptions that led to no binding.
     pub preemptions: PreemptionProgress,
     /// The time of the call.
     pub now: Time,

@@ -63,7 +63,7 @@ impl StorageObject {
     /// An object of this kind and name with these fields beside its metadata.
     ///
     /// # Panics
-    /// `fields` is no object.
+    /// `fields` is not an object.
     pub fn new(kind: EventResource, name: &str, mut fields: Value) -> Self {
         let object = fields.as_object_mut().expect("the fields of an object");
         object.insert("metadata".to_owned(), json!({ "name": name }));

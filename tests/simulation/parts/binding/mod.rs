@@ -38,7 +38,7 @@ const REST: Duration = Duration::from_mins(11);
 /// Number of names of pods.
 const PODS: u8 = 3;
 
-/// What is known of the binding cycle of a pod.
+/// The known state of the binding cycle of a pod.
 #[derive(Debug)]
 struct Cycle {
     node: String,

@@ -29,7 +29,7 @@ impl Cycle {
         self.node.strip_prefix('n')?.parse().ok()
     }
 
-    /// Takes in an answer.
+    /// Handles an answer.
     pub(super) fn notes(&mut self, kind: &EffectKind, answer: &Answer) {
         let is_bind = matches!(kind, EffectKind::Bind { .. } | EffectKind::ExtenderBind { .. });
         match answer {

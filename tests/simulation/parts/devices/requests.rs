@@ -26,7 +26,7 @@ impl Requests {
         Self { first: now, sent: 1, is_lost: false, base }
     }
 
-    /// Takes in the answer to the last request. Returns the pause before the next one; `None` if
+    /// Handles the answer to the last request. Returns the pause before the next one; `None` if
     /// there is none.
     pub(crate) fn answered(&mut self, answer: &Answer, now: Time) -> Option<Duration> {
         self.is_lost |= matches!(answer, Answer::Unknown(_));

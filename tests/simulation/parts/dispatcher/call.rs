@@ -391,7 +391,7 @@ impl Call {
         }
     }
 
-    /// Takes in a reply.
+    /// Handles a reply.
     pub(crate) fn replied(&mut self, shows: &Shows, period: Duration, now: Time) -> Follows {
         // A read that shows the pod belongs to the patch after it.
         let shows_pod = self.reads && matches!(shows, Shows::CarriedOut(Some(_)));

@@ -579,7 +579,7 @@ impl Model {
         rule(due.is_none(), || format!("{due:?} is due"))
     }
 
-    /// Takes in a reply.
+    /// Handles a reply.
     fn replied(
         &mut self,
         request: RequestId,

@@ -22,7 +22,7 @@ impl History<'_> {
         }
     }
 
-    /// Takes in the start of a preemption: all victims but the last are evicted, or the only one.
+    /// Handles the start of a preemption: all victims but the last are evicted, or the only one.
     pub(super) fn begin(
         &mut self,
         preemption: &Preemption,

@@ -196,13 +196,13 @@ impl History<'_> {
         self.nothing_is_evicted(&asked)
     }
 
-    /// Takes in that the watch shows the end of a pod.
+    /// Notes that the watch shows the end of a pod.
     pub(super) fn ends(&mut self, pod: &Uid) {
         self.ending.remove(pod);
         self.last_ends(pod, None);
     }
 
-    /// Takes in that a pod is bound or gone.
+    /// Notes that a pod is bound or gone.
     pub(super) fn leaves(&mut self, pod: &Uid, node: Option<&str>) {
         self.fruitless.end(pod, node, self.now);
         self.paused.remove(pod);

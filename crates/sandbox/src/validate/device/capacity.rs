@@ -18,7 +18,7 @@ pub(super) fn request_policy(capacity: &Field<'_>, faults: &mut Faults) {
         return;
     }
     let default = policy.child("default");
-    // Decoding has refused anything that is no quantity.
+    // Decoding has refused anything that is not a quantity.
     let Some(most) = quantity(&capacity.child("value")) else { return };
     match (!values.is_empty(), range.is_set(), quantity(&default)) {
         (true, _, None) => faults.required(&default, "required when validValues is defined"),

@@ -422,7 +422,7 @@ impl Agent {
         }
     }
 
-    /// Takes in the end of the binding cycle of a delegate.
+    /// Handles the end of the binding cycle of a delegate.
     pub(super) fn binding_settled(
         &mut self,
         uid: &Uid,

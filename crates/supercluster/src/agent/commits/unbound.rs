@@ -12,7 +12,7 @@ use crate::delegate::DelegateMark;
 use crate::message::{CommitOutcome, Committed, Refusal, RefusalCode};
 
 impl Agent {
-    /// Takes in a delegate as the watch shows it.
+    /// Applies a delegate as the watch shows it.
     pub(in crate::agent) fn delegate_seen(
         &mut self,
         pod: &Arc<Pod>,
@@ -90,7 +90,7 @@ impl Agent {
         key.iter().for_each(|key| self.committed(key, uid, node.clone(), now));
     }
 
-    /// Takes in that a pod is gone or has ended.
+    /// Notes that a pod is gone or has ended.
     pub(in crate::agent) fn delegate_gone(&mut self, uid: &Uid, now: Time, ports: &mut Ports<'_>) {
         if self.undoing.contains_key(uid) {
             self.undone(uid, now, ports);

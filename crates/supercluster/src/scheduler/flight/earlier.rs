@@ -85,7 +85,7 @@ impl Scheduler {
         self.set_timer(uid, Some(now + wait));
     }
 
-    /// Takes in the intent that a pod shows.
+    /// Handles the intent that a pod shows.
     pub(in crate::scheduler) fn intent_seen(&mut self, uid: &Uid, now: Time) {
         let intent = self.pods.get(uid).and_then(|original| original.intent.clone());
         let Some(flight) = self.flights.get_mut(uid) else { return };
@@ -106,7 +106,7 @@ impl Scheduler {
         self.begin_round(uid, now, ports);
     }
 
-    /// Takes in the placement that a pod shows.
+    /// Handles the placement that a pod shows.
     pub(in crate::scheduler) fn placement_seen(
         &mut self,
         uid: &Uid,

@@ -354,7 +354,7 @@ impl Scheduler {
         }
     }
 
-    /// Takes in what became of the commit whose answer was lost.
+    /// Handles the outcome of the commit whose answer was lost.
     fn sealed(&mut self, uid: &Uid, outcome: SealOutcome, now: Time, ports: &mut Ports<'_>) {
         let Some(flight) = self.flights.get_mut(uid) else { return };
         let Phase::Asking { candidates, place, .. } = &mut flight.phase else { return };
@@ -377,7 +377,7 @@ impl Scheduler {
         }
     }
 
-    /// Takes in what became of an earlier attempt in one of its clusters.
+    /// Handles the outcome of an earlier attempt in one of its clusters.
     fn recovered(
         &mut self,
         uid: &Uid,

@@ -176,7 +176,7 @@ impl World {
         }
     }
 
-    /// Takes in what the API server of a member has done at this time, and lets its watches show
+    /// Handles what the API server of a member has done at this time, and lets its watches show
     /// it.
     pub(super) fn operated(
         &mut self,
@@ -205,7 +205,7 @@ impl World {
         }
     }
 
-    /// Takes in a change of a member. A pod that is being ended is gone after a part of its grace
+    /// Handles a change of a member. A pod that is being ended is gone after a part of its grace
     /// period.
     fn member_changed(&mut self, cluster: usize, at: Time, event: MemberEvent) {
         let pods = &mut self.members[cluster].pods;

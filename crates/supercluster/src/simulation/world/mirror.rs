@@ -362,7 +362,7 @@ impl World {
         }
     }
 
-    /// Takes in a write that was answered. Returns whether it was carried out, or need not be.
+    /// Handles a write that was answered. Returns whether it was carried out, or need not be.
     fn errand_written(
         &mut self,
         seat: usize,
@@ -431,7 +431,7 @@ impl World {
         self.push(now, Event::Look { scheduler: seat, life });
     }
 
-    /// Takes in a pod of a member, or its event, as the watches of its agent show it.
+    /// Handles a pod of a member, or its event, as the watches of its agent show it.
     pub(super) fn show_delegate(&mut self, cluster: usize, watched: &Watched) {
         let has_kubelets = self.settings.kubelets;
         let table = &mut self.members[cluster].delegates;

@@ -67,7 +67,7 @@ enum Writer {
     Mirror(ErrandId),
 }
 
-/// What the watches of an agent show.
+/// The state that the watches of an agent show.
 #[derive(Debug)]
 enum Watched {
     Changed(MemberPod),

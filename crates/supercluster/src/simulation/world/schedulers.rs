@@ -197,7 +197,7 @@ impl World {
         }
     }
 
-    /// Takes in what the API server of the management cluster has done at this time, and lets the
+    /// Handles what the API server of the management cluster has done at this time, and lets the
     /// watches show it.
     pub(super) fn managed(
         &mut self,
@@ -251,7 +251,7 @@ impl World {
         owner.map_or_else(|| (0..self.seats.len()).collect(), |owner| vec![owner])
     }
 
-    /// Takes in what has changed in the management cluster, and lets the watches of schedulers show
+    /// Handles what has changed in the management cluster, and lets the watches of schedulers show
     /// it. A new pod belongs to `owner`.
     pub(super) fn management_changed(
         &mut self,
