@@ -472,7 +472,8 @@ pub struct NamesAnswer {
 pub struct DecisionsAnswer {
     /// Number of decisions so far. The next question names it.
     pub number: u64,
-    /// The decisions after the one that the question names, oldest first; of many the latest.
+    /// The decisions after the decision that the question names, oldest first; if there are many,
+    /// the latest ones.
     pub decisions: Vec<Decision>,
 }
 

@@ -115,8 +115,8 @@ impl Api {
         self.kind(text("apiVersion"), text("kind")).await
     }
 
-    /// Returns a kind in this version, or else in the one that the API server prefers: the versions
-    /// of a kind in the files of scheduler_perf differ in nothing that these use.
+    /// Returns a kind in this version, or else in the version that the API server prefers: the
+    /// files of scheduler_perf use no field in which the versions of a kind differ.
     pub(crate) async fn kind(&self, api_version: &str, kind: &str) -> anyhow::Result<Kind> {
         let key = (api_version.to_owned(), kind.to_owned());
         if let Some(known) = self.kinds.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {

@@ -143,8 +143,8 @@ impl Rules {
         })
     }
 
-    /// Returns what is not settled: a pod that is neither placed nor explained, a status that
-    /// differs from that of the delegate, a delegate that no pod has, a node with too many pods.
+    /// Returns the faults that are left: pods that are neither placed nor explained, statuses that
+    /// differ from their delegate's, delegates without a pod, nodes with too many pods.
     pub(super) async fn unsettled(&self) -> anyhow::Result<Vec<String>> {
         let all = ListParams::default();
         let originals: Api<Pod> = Api::namespaced(self.management.clone(), NAMESPACE);

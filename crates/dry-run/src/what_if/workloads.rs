@@ -125,8 +125,9 @@ impl Workloads {
         self.places.contains_key(&key).then_some(key)
     }
 
-    /// Sets numbers of replicas. Returns the workloads that may have too many pods, with those of
-    /// manifests, and the workloads of which only pods are known, with their replicas.
+    /// Sets numbers of replicas. Returns two lists: workloads that may have too many pods,
+    /// workloads of manifests included; and, with their replicas, workloads of which only pods are
+    /// known.
     fn scale(
         &mut self,
         first_changed: usize,

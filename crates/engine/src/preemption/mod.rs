@@ -514,9 +514,9 @@ fn retry_unless_gated(preemptor: &Pod, world: &mut World, cx: &mut Context<'_>) 
     }
 }
 
-/// Activates the pods that are nominated to the node of a pod that is gone, and still gated
-/// although their victims have ended. The event that helps such a pod came while it was gated, and
-/// the end of its last victim may say nothing to the plugins that rejected it.
+/// Activates the pods that are nominated to the node of a deleted pod and are still gated although
+/// their victims have ended. The event that helps such a pod came while it was gated, and the
+/// plugins that rejected the pod may not have registered the end of its last victim.
 pub(crate) fn activate_gated_on(node: &str, world: &mut World, cx: &mut Context<'_>) {
     for pod in world.nominator().nominated_to(node) {
         if !world.preemptions().is_running(&pod.uid) {

@@ -33,8 +33,7 @@ impl<'a> Room<'a> {
     pub(super) fn suffices(&self, node: NodeIx, changes: &VolumeChanges) -> bool {
         let Some(limit) = self.limits.get(node) else { return true };
         // Rule node-volume-limits-attached-volume of docs/differences.toml: 1.36 counts a volume
-        // that is attached to the node but used by no pod there a second time for the pod that
-        // wants it.
+        // twice if it is attached to the node, no pod there uses it, and the pod wants it.
         let is_new = |(volume, uses): &&(&CsiVolume, Option<&NodeColumn<VolumeUses>>)| {
             let uses = uses.map_or_else(VolumeUses::default, |uses| uses.get(node));
             uses.by_attachments == 0 && i64::from(uses.by_pods) + changes.users_of(volume) <= 0

@@ -24,7 +24,7 @@ pub struct CommitView<'a> {
 /// A plugin of the binding pipeline: checks a decision against the present state of the cluster.
 ///
 /// The Filter plugins of the agent's profile have passed before. The room of the pod is not taken
-/// yet, and no other commit is decided between the check and the moment at which it is.
+/// yet; the agent takes it before it decides on another commit.
 pub trait CheckConflicts: Send + Sync {
     /// Returns an error if the state does not allow the decision.
     ///

@@ -358,8 +358,8 @@ impl Mirror {
         }
     }
 
-    /// Ends a look at a pod. After a failure it is looked at again after a pause. Returns whether
-    /// that is the longest one.
+    /// Ends a look at a pod. A failed look is repeated after a pause. Returns whether it is the
+    /// longest pause.
     pub fn done(&mut self, uid: &Uid, is_done: bool, now: Time) -> bool {
         self.in_flight.end(uid);
         if is_done {
