@@ -32,9 +32,9 @@ impl Plurals {
         }
     }
 
-    /// Returns the name of the resource that an object belongs to, `<plural>.<version>[.<group>]`:
-    /// that of a kind of Kubernetes, or the plural in a CustomResourceDefinition or in the
-    /// `selfLink` of the object. Otherwise the resource is not known, because a plural may be any
+    /// Returns the name of the resource that an object belongs to, `<plural>.<version>[.<group>]`.
+    /// The plural comes from the kinds of Kubernetes, from a CustomResourceDefinition, or from the
+    /// `selfLink` of the object; otherwise the resource is not known, because a plural may be any
     /// word.
     pub(super) fn resource_name(
         &self,

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::{DumpedObject, DumpedPod};
 
 /// Writes a status into every budget without `status.disruptionsAllowed`. Pods that have a node
-/// count as healthy. The scale of a controller is the number of its pods, those that wait included.
+/// count as healthy. The scale of a controller is the number of its pods, waiting pods included.
 pub(crate) fn complete(objects: &mut [DumpedObject], pods: &[DumpedPod]) {
     for object in objects.iter_mut().filter(|own| own.kind == EventResource::PodDisruptionBudget) {
         let mut budget: Value = serde_json::from_str(object.raw.get()).unwrap_or_default();

@@ -241,8 +241,8 @@ impl CatchUp {
         self.has_proof() && self.unready(engine).is_none()
     }
 
-    /// Whether there is something that the watch of pods shows only after all that happened before
-    /// the takeover.
+    /// Whether there is a proof to wait for: an own write or a new list of pods, which the watch
+    /// shows only after everything that happened before the takeover.
     const fn has_proof(&self) -> bool {
         self.own_write != 0 || self.has_listed_pods
     }

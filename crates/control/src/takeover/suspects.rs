@@ -72,8 +72,9 @@ impl Suspect {
         Self { pod: pod.key.clone(), uid: pod.uid.clone(), version: pod.resource_version }
     }
 
-    /// Returns whether an earlier bind of the pod may still be carried out, as far as is known: the
-    /// pod has not changed, and is not being bound, which fences it as well.
+    /// Returns whether an earlier bind of the pod may still be carried out: the pod has not
+    /// changed, as far as is known, and this scheduler does not bind it, which would fence the
+    /// earlier bind, too.
     pub(super) fn is_open(&self, engine: &Engine) -> bool {
         let pod = engine.pending_pod(&self.pod);
         let is_same =

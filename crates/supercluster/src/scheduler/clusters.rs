@@ -67,7 +67,7 @@ impl Members {
         Self(clusters.into_iter().map(Member::new).collect())
     }
 
-    /// Sets what is known of the member of this index, which may be the next one.
+    /// Sets the state of the member of this index. The index may be the next free one.
     pub(super) fn set(&mut self, ix: ClusterIx, cluster: Cluster) {
         match self.0.get_mut(ix.0) {
             Some(member) => (member.cluster, member.has_left) = (cluster, false),
