@@ -1,8 +1,8 @@
-//! What the admission plugins of an API server fill into a new pod: defaults of LimitRanges,
+//! The fields that admission plugins of an API server fill into a new pod: defaults of LimitRanges,
 //! priority and preemption policy of its PriorityClass, tolerations, and what its RuntimeClass
 //! says.
 //!
-//! The plugins are those that kube-apiserver enables by default, as far as they concern scheduling.
+//! They are the plugins that kube-apiserver enables by default, as far as they concern scheduling.
 //! Pods and classes are JSON, as the API has them.
 
 mod limit_check;
@@ -29,10 +29,10 @@ pub trait Classes {
     fn limit_ranges(&self, namespace: &str) -> impl Iterator<Item = &Value>;
 }
 
-/// What happens to a priority that the pod has already.
+/// The treatment of a priority that the pod has already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Given {
-    /// It has to be that of the class.
+    /// It has to be the priority of the class.
     Checked,
     /// It counts, whatever the class says.
     Kept,

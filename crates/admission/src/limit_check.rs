@@ -146,7 +146,7 @@ impl Usage {
     }
 }
 
-/// Reads quantities; those that are none are left out.
+/// Reads quantities; invalid ones are left out.
 fn amounts(object: &Value) -> Amounts {
     let fields = object.as_object().into_iter().flatten();
     let read = |(name, value): (&String, &Value)| {

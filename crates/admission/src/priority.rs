@@ -9,7 +9,7 @@ const PREEMPT_LOWER_PRIORITY: &str = "PreemptLowerPriority";
 const RULE: &str = "must not be provided in pod spec; priority admission controller computed";
 const GIVEN: &str = "from the given PriorityClass name";
 
-/// What a class says about its pods.
+/// The priority and the policy that a class gives its pods.
 struct Class {
     /// Its name; empty if there is no class.
     name: String,
@@ -82,7 +82,7 @@ fn class_of(pod: &Value, classes: &impl Classes) -> Result<Class, Refusal> {
     })
 }
 
-/// Checks that priority and policy in the pod are those of its class.
+/// Checks that priority and policy in the pod come from its class.
 fn check(pod: &Value, class: &Class) -> Result<(), Refusal> {
     let Class { priority, policy, .. } = class;
     if let Some(own) = pod["spec"]["priority"].as_i64().filter(|own| own != priority) {

@@ -11,7 +11,7 @@ use super::{Cause, Classes, Refusal};
 /// Sets the overhead, and adds node selector and tolerations of the class.
 ///
 /// # Errors
-/// The class does not exist, or the pod says something else than its class.
+/// The class does not exist, or the pod contradicts its class.
 pub(super) fn admit(pod: &mut Value, classes: &impl Classes) -> Result<(), Refusal> {
     let name = text(pod, "/spec/runtimeClassName").to_owned();
     if name.is_empty() {

@@ -5,11 +5,11 @@ use crate::source::{self, Issue};
 use crate::syntax::{Fold, Kind, Literal, Node};
 use crate::types::{DEVICE, Substitution, Type, most_general};
 
-/// What the type checker found out.
+/// The result of the type checker.
 pub(crate) struct Checked {
     /// The type of each node.
     types: Vec<Type>,
-    /// What each call refers to.
+    /// The function to which each call refers.
     calls: Vec<Option<Resolved>>,
     /// The overloads that the types of each call leave.
     overloads: Vec<Vec<&'static Overload>>,

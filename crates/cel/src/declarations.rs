@@ -8,7 +8,7 @@ use crate::meter::Meter;
 use crate::types::Type;
 use crate::value::{Outcome, Value};
 
-/// What a function does. It gets values that no overload accepts if their types were not known.
+/// The code of a function. It gets values that no overload accepts if their types were not known.
 pub(crate) type Implementation = for<'a> fn(&mut Meter, &[Value<'a>]) -> Outcome<'a>;
 
 /// A function or operator.

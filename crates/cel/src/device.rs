@@ -37,7 +37,7 @@ pub(crate) enum Scope {
 #[derive(Clone)]
 pub struct DeviceView<'a> {
     driver: &'a str,
-    /// What is kept of the attributes and capacities that are added.
+    /// The attributes and capacities to keep, of those that are added.
     kept: &'a Reads,
     allow_multiple_allocations: bool,
     /// Sorted by domain and identifier.

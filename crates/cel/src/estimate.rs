@@ -375,7 +375,7 @@ impl Estimator<'_> {
         self.of_kubernetes(call, overload).unwrap_or_else(|| self.of_cel(call, &overload.id))
     }
 
-    /// Returns the estimate of Kubernetes for its functions and for those of strings and lists.
+    /// Returns the estimate of Kubernetes for its functions and for functions of strings and lists.
     fn of_kubernetes(&self, call: &Call<'_>, overload: &Overload) -> Option<(u64, Option<Size>)> {
         let arg = |number: usize| call.args.get(number).map(|arg| self.size(arg));
         let target = call.target.map(|target| self.size(target));

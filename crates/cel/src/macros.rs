@@ -86,7 +86,7 @@ impl Macro {
     }
 }
 
-/// What a macro does with each element of a range.
+/// The work of a macro for each element of a range.
 struct Each {
     range: Node,
     variable: String,

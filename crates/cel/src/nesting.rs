@@ -162,7 +162,7 @@ impl OpenRules {
     }
 }
 
-/// What a part of the text is to the depth.
+/// The effect of a part of the text on the depth.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Token {
     Operand,

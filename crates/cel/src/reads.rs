@@ -1,10 +1,10 @@
-//! What a selector reads of a device.
+//! The parts of a device that a selector reads.
 
 use crate::device::Scope;
 use crate::plan::{Attribute, Plan, Root};
 use crate::value::Value;
 
-/// What the result of a selector depends on.
+/// The parts of a device on which the result of a selector depends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reads {
     /// Possibly everything.

@@ -26,7 +26,7 @@ pub struct Selector {
     expression: Box<str>,
     plan: Plan,
     reads: Reads,
-    /// Whether evaluation recurses so far that it needs a stack of its own.
+    /// Whether evaluation recurses so far that it needs a larger stack.
     is_deep: bool,
     is_total: bool,
 }

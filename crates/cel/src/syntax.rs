@@ -29,7 +29,7 @@ pub(crate) enum Literal {
     Bytes(Vec<u8>),
 }
 
-/// What a part of an expression is.
+/// The kind of a part of an expression.
 #[derive(Debug, Clone)]
 pub(crate) enum Kind {
     Literal(Literal),
@@ -92,7 +92,7 @@ pub(crate) fn parse(text: &str) -> Result<Tree, Vec<Issue>> {
             message: error.msg,
         };
         let mut issues: Vec<_> = errors.errors.into_iter().map(issue).collect();
-        // What follows from an error of the syntax is not reported.
+        // Errors that follow from an error of the syntax are not reported.
         if issues.iter().any(is_syntax_error) {
             issues.retain(is_syntax_error);
         }

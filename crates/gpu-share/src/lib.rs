@@ -29,7 +29,7 @@
 //! The [`Strategy`] decides which node is best, and which of its devices. The profile disables the
 //! other score plugins, which would pull elsewhere, and keeps the filters.
 //!
-//! The devices of a pod are those of its booking, else those of its annotation. For a pod without
+//! The devices of a pod are in its booking, or else in its annotation. For a pod without
 //! either, the plugin assumes the devices that it would choose itself. Each profile has its own
 //! plugin with its own bookings, so only one profile of a scheduler should place pods with GPUs.
 

@@ -1,6 +1,6 @@
 //! The GPU amount of a node that the expected workload could use.
 //!
-//! The measure is that of "Beware of Fragmentation" (Weng et al., USENIX ATC'23). A task cannot use
+//! The measure comes from "Beware of Fragmentation" (Weng et al., USENIX ATC'23). A task cannot use
 //! a node that lacks the CPU, memory, devices or model it needs. A task without GPU demand uses no
 //! devices. On any other node a task can use the devices with enough free for it. The free amount
 //! less the usable amount, averaged over the tasks, is *fragmented*.

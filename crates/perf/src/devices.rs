@@ -72,7 +72,7 @@ struct Device {
     consumes_counters: Vec<CounterSet>,
 }
 
-/// Counters of a pool, or those that a device consumes.
+/// Counters of a pool, or counters that a device consumes.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct CounterSet {
@@ -193,7 +193,7 @@ struct DeviceName {
 pub(crate) struct Devices {
     all: Vec<Candidate>,
     classes: HashMap<String, Vec<String>>,
-    /// What is left of each counter, by driver, pool, set and name.
+    /// The rest of each counter, by driver, pool, set and name.
     counters: HashMap<[String; 4], i128>,
     /// The verdicts of lists of selectors, by device.
     verdicts: HashMap<Vec<String>, Vec<Option<bool>>>,
@@ -208,7 +208,7 @@ struct Candidate {
 }
 
 impl Devices {
-    /// Returns the devices of these slices, without those of allocated claims.
+    /// Returns the devices of these slices, without the devices of allocated claims.
     ///
     /// # Errors
     /// A counter is not a quantity.

@@ -1,4 +1,4 @@
-//! What a watch shows of the pods: which are scheduled, which were tried.
+//! The pods as a watch shows them: which are scheduled, which were tried.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

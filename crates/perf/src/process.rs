@@ -74,7 +74,7 @@ impl Process {
     }
 }
 
-/// What a process has used, from `/proc`.
+/// The resources that a process has used, from `/proc`.
 #[derive(Debug, Clone, Copy)]
 pub struct Usage(u32);
 

@@ -59,7 +59,7 @@ impl Samples {
         self.rates.len()
     }
 
-    /// Whether there is no sample.
+    /// Whether there are no samples.
     pub fn is_empty(&self) -> bool {
         self.rates.is_empty()
     }

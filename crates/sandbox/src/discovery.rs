@@ -12,7 +12,7 @@ use crate::status::Status;
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 const HEALTH: [&str; 3] = ["healthz", "livez", "readyz"];
 
-/// Answers a request for a path that leads to no resource. `resources` are those that are served.
+/// Answers a request for a path that leads to no resource. `resources` are the served ones.
 ///
 /// # Errors
 /// 405 for other methods than GET, 406 if the form in `Accept` is not offered.

@@ -182,12 +182,12 @@ fn short(duration: Duration) -> String {
     SignedDuration::try_from(duration).map_or_else(|_| String::new(), |short| format!("{short:#}"))
 }
 
-/// What happens to a request.
+/// The fate of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fate {
     /// The delay before it is served.
     pub delay: Duration,
-    /// What happens after the delay.
+    /// The fate after the delay.
     pub outcome: Outcome,
 }
 
@@ -217,7 +217,7 @@ pub enum Refusal {
     WebhookDown,
 }
 
-/// What happens to an open watch.
+/// The fate of an open watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WatchFate {
     /// It continues.

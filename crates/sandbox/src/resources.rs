@@ -1,4 +1,4 @@
-//! The resource table: the kinds that a scheduler reads or writes, and those that users create
+//! The resource table: the kinds that a scheduler reads or writes, and the kinds that users create
 //! beside them.
 
 use kinds::Kind;
@@ -43,11 +43,11 @@ pub struct Resource {
 pub struct Subresource {
     /// Last segment of the path.
     pub name: &'static str,
-    /// Group of its kind, empty if it is that of the resource.
+    /// Group of its kind, empty if it is the group of the resource.
     pub group: &'static str,
-    /// Version of its kind, empty if it is that of the resource.
+    /// Version of its kind, empty if it is the version of the resource.
     pub version: &'static str,
-    /// Its kind, empty if it is that of the resource.
+    /// Its kind, empty if it is the kind of the resource.
     pub kind: &'static str,
     /// Verbs that it supports.
     pub verbs: &'static [&'static str],
@@ -310,7 +310,7 @@ resources! {
     CONFIGMAPS = Resource::of(kinds::CONFIG_MAP).short(&["cm"]);
     /// Endpoints.
     ENDPOINTS = Resource::of(kinds::ENDPOINTS).short(&["ep"]);
-    /// Events; those of `events.k8s.io` are stored as these.
+    /// Events; events of `events.k8s.io` are stored in this form.
     EVENTS = Resource::of(kinds::EVENT).short(&["ev"]).selected_by(EVENT_FIELDS);
     /// LimitRanges.
     LIMITRANGES = Resource::of(kinds::LIMIT_RANGE).short(&["limits"]);

@@ -153,7 +153,7 @@ impl Status {
         Self::conflict(resource, name, why)
     }
 
-    /// 409: the UID in the write is not that of the object, in the words of the storage layer.
+    /// 409: the UID in the write differs from the object's, in the words of the storage layer.
     pub fn uid_mismatch(
         resource: &Resource,
         namespace: &str,

@@ -1,4 +1,4 @@
-//! Kinds of Kubernetes that the sandbox does not serve by itself. Their objects can be stored, and
+//! Kinds of Kubernetes that the sandbox does not know. Their objects can be stored, and
 //! have no effect.
 
 use serde_json::{Value, json};

@@ -92,7 +92,7 @@ fn to_dyn<'a>(_: &mut Meter, args: &[Value<'a>]) -> Outcome<'a> {
     }
 }
 
-/// Returns the error for a text that is no value of the type.
+/// Returns the error for a text that is not a value of the type.
 fn syntax<'a>(error: &str) -> Outcome<'a> {
     Err(Fault::new(error.to_owned()))
 }

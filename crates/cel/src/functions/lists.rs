@@ -230,7 +230,7 @@ fn sorted<'a>(meter: &mut Meter, values: &[Value<'a>], keys: &[Value<'a>]) -> Ou
             return Err(Fault::new("list elements must have the same type"));
         }
     }
-    // The cost is that of all pairs.
+    // The cost is the cost of all pairs.
     meter.work(values.len().saturating_mul(values.len().max(2).ilog2() as usize))?;
     let mut pairs: Vec<_> = keys.iter().zip(values).collect();
     let mut unlimited = Meter::default();

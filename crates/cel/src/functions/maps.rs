@@ -6,7 +6,7 @@ use super::{Library, no_overload};
 use crate::meter::Meter;
 use crate::value::{Entries, Fault, Outcome, Value, same_key};
 
-/// What the macros `transformMap` and `transformMapEntry` use.
+/// The functions that the macros `transformMap` and `transformMapEntry` use.
 pub(crate) const LIBRARY: &Library = &[(
     "cel.@mapInsert",
     map_insert,

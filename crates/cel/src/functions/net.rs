@@ -60,7 +60,7 @@ pub(crate) const LIBRARY: &Library = &[
 ///
 /// # Errors
 ///
-/// A text that is no address, an address with a zone, or one of IPv4 in the form of IPv6.
+/// A text that is not an address, an address with a zone, or an IPv4 address in the form of IPv6.
 fn parse_ip(text: &str) -> Result<IpAddr, Fault> {
     if let Some((address, zone)) = text.split_once('%')
         && !zone.is_empty()

@@ -38,11 +38,11 @@ pub(crate) const LIBRARY: &Library = &[
     ),
 ];
 
-/// Compiles an expression, whose syntax is almost that of the reference.
+/// Compiles an expression, whose syntax is almost the syntax of the reference.
 ///
 /// # Errors
 ///
-/// The error in the words of the library, which differ from those of the reference.
+/// The error in the words of the library, which differ from the words of the reference.
 pub(crate) fn compile(pattern: &str) -> Result<Regex, String> {
     let describe = |error: ::regex::Error| {
         let text = error.to_string();

@@ -8,7 +8,7 @@ use super::{Library, no_overload};
 use crate::meter::Meter;
 use crate::value::{Fault, Held, Outcome, Value};
 
-/// The functions of versions; comparisons are those of quantities.
+/// The functions of versions; comparisons work as for quantities.
 pub(crate) const LIBRARY: &Library = &[
     (
         "semver",

@@ -47,7 +47,7 @@ pub(crate) struct Url {
     /// As written.
     path: String,
     query: String,
-    /// What is behind the parts above, or is not looked at.
+    /// The rest behind the parts above, which is not looked at.
     rest: String,
 }
 
@@ -138,7 +138,7 @@ enum Scheme<'a> {
     Absent,
     /// The text begins with a colon.
     Missing,
-    /// What precedes the first colon is no scheme.
+    /// The text before the first colon is not a scheme.
     Colon,
 }
 

@@ -1,4 +1,4 @@
-//! Creation of objects, with the names of those to delete at the end.
+//! Creation of objects, with the names of the objects to delete at the end.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

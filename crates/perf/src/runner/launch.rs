@@ -74,7 +74,7 @@ impl Launched {
                 let args = args.iter().map(|arg| replaced(arg, str::to_owned));
                 (program.into(), args.collect())
             }
-            // `exec`, so that the CPU time and the memory are those of the scheduler.
+            // `exec`, so that the CPU time and the memory belong to the scheduler.
             Scheduler::Command(command) => {
                 let command = format!("exec {}", replaced(command, quoted));
                 ("sh".into(), vec!["-c".to_owned(), command])
@@ -128,8 +128,8 @@ async fn discard(mut output: impl AsyncBufReadExt + Unpin) {
     let _ = tokio::io::copy_buf(&mut output, &mut tokio::io::sink()).await;
 }
 
-/// Returns the configuration of the scheduler: that of the workload with the kubeconfig, without
-/// leader election and without a limit of requests.
+/// Returns the configuration of the scheduler: the configuration of the workload with the
+/// kubeconfig, without leader election and without a limit of requests.
 fn configuration(file: Option<&Path>, kubeconfig: &Path) -> anyhow::Result<Value> {
     let mut config = match file {
         None => json!({

@@ -18,7 +18,7 @@ const SETTLE: Duration = Duration::from_secs(3);
 /// A scheduler without CPU time for this long is done.
 const QUIET: Duration = Duration::from_millis(300);
 
-/// What was measured between the start and the end of a collection of metrics.
+/// The measurements between the start and the end of a collection of metrics.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Measurement {

@@ -71,7 +71,7 @@ enum Threshold {
     Topics(BTreeMap<String, f64>),
 }
 
-/// Which workloads to run: those that match a name, if there are names, and all labels.
+/// The workloads to run: they match a name, if there are names, and all labels.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selection {
     /// Names of test cases or workloads, or both as `TestCase/workload`.
@@ -87,7 +87,7 @@ pub struct Workload {
     pub name: String,
     /// The labels of the test case and the workload.
     pub labels: BTreeSet<String>,
-    /// The feature gates of the test case, overridden by those of the workload.
+    /// The feature gates of the test case, overridden by the gates of the workload.
     pub feature_gates: BTreeMap<String, bool>,
     /// The least average throughput in pods per second.
     pub threshold: Option<f64>,

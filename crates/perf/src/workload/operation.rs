@@ -107,7 +107,7 @@ pub struct CreatePods {
     pub count: usize,
     /// The namespace; otherwise `namespace-` and the number of the operation.
     pub namespace: Option<String>,
-    /// Template of a pod; otherwise that of the test case.
+    /// Template of a pod; otherwise the template of the test case.
     pub pod_template_path: Option<PathBuf>,
     /// Template of a volume for each pod.
     pub persistent_volume_template_path: Option<PathBuf>,
@@ -203,7 +203,7 @@ pub struct Churn {
     pub template_paths: Vec<PathBuf>,
 }
 
-/// What [`Churn`] does with its objects.
+/// The way in which [`Churn`] treats its objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ChurnMode {

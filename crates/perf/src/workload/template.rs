@@ -72,7 +72,7 @@ impl Template {
     /// Returns the object with this index among `count` objects.
     ///
     /// # Errors
-    /// An expression divides by zero, or its result is no valid YAML.
+    /// An expression divides by zero, or its result is not valid YAML.
     pub fn object(&self, index: usize, count: usize) -> anyhow::Result<Value> {
         if let Some(object) = &self.constant {
             return Ok(object.clone());

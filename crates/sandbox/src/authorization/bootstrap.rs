@@ -175,7 +175,7 @@ fn role_binding(name: &str, role: &str, subjects: &[(&str, &str)]) -> Value {
     })
 }
 
-/// Returns a subject of kind and name; ServiceAccounts are those of `kube-system`.
+/// Returns a subject of kind and name; ServiceAccounts are in `kube-system`.
 fn subject(kind: &str, name: &str) -> Value {
     match kind {
         "ServiceAccount" => json!({"kind": kind, "name": name, "namespace": "kube-system"}),

@@ -131,7 +131,7 @@ impl Policy {
         let binding_of_role = format!("{kind} {own_name:?} of {role_kind} {role_name:?}");
         for subject in binding["subjects"].as_array().into_iter().flatten() {
             let (kind, name) = (text(subject, "/kind"), text(subject, "/name"));
-            // A ServiceAccount without a namespace belongs to that of the RoleBinding.
+            // A ServiceAccount without a namespace belongs to the namespace of the RoleBinding.
             let home = subject["namespace"].as_str().unwrap_or(namespace);
             let (grants, subject) = match kind {
                 "User" => (self.users.entry(name.to_owned()), name.to_owned()),

@@ -1,5 +1,5 @@
 //! The Deployment controller: one ReplicaSet for every template of a Deployment, and all replicas
-//! in that of the current template.
+//! in the ReplicaSet of the current template.
 //!
 //! A new template replaces all pods at once. Unlike strategy Recreate, the controller does not wait
 //! for the old pods to end. It does not honour the limits of a rolling update.

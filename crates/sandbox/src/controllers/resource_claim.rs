@@ -270,7 +270,7 @@ fn sync_claim(store: &mut Store, key: &Key, now: Time) {
     }
 }
 
-/// Returns whether a reservation is that of a pod that runs or may run. Reservations of anything
+/// Returns whether a reservation belongs to a pod that runs or may run. Reservations of anything
 /// else than pods stay.
 fn is_in_use(store: &Store, namespace: &str, user: &Value) -> bool {
     if !text(user, "/apiGroup").is_empty() || text(user, "/resource") != "pods" {

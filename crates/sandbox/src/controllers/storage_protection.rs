@@ -83,7 +83,7 @@ impl StorageProtectionController {
     }
 }
 
-/// Returns the claims that a pod names, and those of its ephemeral volumes.
+/// Returns the claims that a pod names, and the claims of its ephemeral volumes.
 fn claims_of(pod: &Value) -> impl Iterator<Item = Key> {
     entries(pod, "/spec/volumes").filter_map(|volume| {
         let claim = match text(volume, "/persistentVolumeClaim/claimName") {

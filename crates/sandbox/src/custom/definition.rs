@@ -113,7 +113,7 @@ fn storage_versions(definition: &Value) -> impl Iterator<Item = &str> {
     versions.filter(|version| version["storage"] == true).map(|version| text(version, "/name"))
 }
 
-/// Returns what is wrong with a definition by itself.
+/// Returns the faults of a definition, without a look at other objects.
 pub(crate) fn check(definition: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     let spec = &definition["spec"];

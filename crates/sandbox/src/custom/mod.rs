@@ -26,7 +26,7 @@ use crate::status::Cause;
 use columns::PrinterColumn;
 use schema::Schema;
 
-/// What a CustomResourceDefinition says of one version of its kind.
+/// One version of a kind, as its CustomResourceDefinition describes it.
 #[derive(Debug)]
 pub struct Definition {
     list_kind: String,

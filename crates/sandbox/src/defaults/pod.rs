@@ -8,7 +8,7 @@ const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContain
 /// Mode of files in volumes.
 const FILE_MODE: i64 = 0o644;
 
-/// Sets the defaults of a pod beside those of its spec.
+/// Sets the defaults of a pod outside of its spec.
 pub(super) fn pod(pod: &mut Object) {
     let Some(spec) = ensure(pod, "spec") else { return };
     pod_spec(spec);

@@ -16,7 +16,7 @@ pub(super) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Returns the URL; that of the loopback address if the server listens on all.
+    /// Returns the URL; with the loopback address if the server listens on all addresses.
     pub(super) fn url(&self) -> String {
         let mut address = self.address;
         if address.ip().is_unspecified() {

@@ -59,8 +59,8 @@ pub struct Options {
     pub seed: u64,
     /// Whether controllers run.
     pub controllers: bool,
-    /// The devices of nodes without the annotation `sandbox.loadmaster.dev/devices`. Their driver is one
-    /// of the controllers.
+    /// The devices of nodes without the annotation `sandbox.loadmaster.dev/devices`. Their driver
+    /// is one of the controllers.
     pub devices: Devices,
     /// Settings of the kubelets, `None` to run none.
     pub kubelets: Option<kubelet::Settings>,
@@ -165,7 +165,7 @@ impl Server {
         self.endpoint.with_certificate(certificate)
     }
 
-    /// Issues a token of a ServiceAccount, which may be shorter-lived than those that clients
+    /// Issues a token of a ServiceAccount, which may be shorter-lived than the tokens that clients
     /// request; `None` without such a ServiceAccount.
     pub fn token(&self, namespace: &str, name: &str, lifetime: Duration) -> Option<String> {
         self.cluster.with_store(|store, now| {
@@ -183,7 +183,8 @@ impl Server {
         })
     }
 
-    /// Issues a client certificate for a user in one group. Without a lifetime it is valid for ever.
+    /// Issues a client certificate for a user in one group. Without a lifetime it is valid for
+    /// ever.
     ///
     /// # Errors
     /// A name that a certificate cannot hold.

@@ -83,7 +83,8 @@ impl Connection {
         if delay.is_zero() {
             return self.carry_out(outcome, &request);
         }
-        // A request under way arrives although the client has gone meanwhile, so it has its own task.
+        // A request under way arrives although the client has gone meanwhile, so it has its own
+        // task.
         let arrival = tokio::spawn(async move {
             tokio::time::sleep(delay).await;
             self.carry_out(outcome, &request)
@@ -139,7 +140,7 @@ impl Connection {
     }
 }
 
-/// Returns the bearer token of a request; other schemes are no credentials.
+/// Returns the bearer token of a request; other schemes are not credentials.
 fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     let token = token.trim();

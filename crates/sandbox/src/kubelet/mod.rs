@@ -47,7 +47,8 @@ pub struct Settings {
 }
 
 impl Default for Settings {
-    /// Returns settings with which pods start and stop at once; periods are those of Kubernetes.
+    /// Returns settings with which pods start and stop at once; periods are the periods of
+    /// Kubernetes.
     fn default() -> Self {
         Self {
             start_delay: Duration::ZERO,
@@ -390,7 +391,7 @@ impl Kubelets {
         format!("10.{a}.{b}.{c}")
     }
 
-    /// Returns the node, if it is the one that this kubelet was started for.
+    /// Returns the node, if this kubelet was started for it.
     fn own_node(&self, store: &Store, node: &ObjectRef) -> Option<Arc<Value>> {
         let kubelet = self.kubelets.get(&node.name)?;
         let object = store.get(NODES, "", &node.name)?;

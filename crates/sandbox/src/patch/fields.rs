@@ -21,7 +21,7 @@ pub(super) struct FieldSet(BTreeMap<String, FieldSet>);
 pub(super) type Path = Vec<String>;
 
 impl FieldSet {
-    /// Returns the fields that an object sets, except those that identify it.
+    /// Returns the fields that an object sets, except its identity.
     pub(super) fn of(object: &Value) -> Self {
         let mut fields = object.as_object().map(|object| Self::of_object(object, ""));
         let set = fields.get_or_insert_default();

@@ -57,7 +57,7 @@ impl Store {
         stored
     }
 
-    /// Returns the resource and the name of the object at a path, also at that of a subresource.
+    /// Returns the resource and the name of the object at a path, which may lead to a subresource.
     pub fn object_at(&self, path: &str) -> Option<(&'static Resource, String)> {
         let Route { resource, name, .. } = Route::of(path, &self.custom)?;
         (!name.is_empty()).then_some((resource, name))

@@ -27,7 +27,7 @@ pub struct DeleteOptions {
     pub dry_run: bool,
 }
 
-/// What happens to objects that have a deleted object as owner.
+/// The treatment of objects that have a deleted object as owner.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Propagation {
     /// The garbage collector deletes them. `Foreground` is treated alike.

@@ -312,7 +312,7 @@ impl Page {
     }
 }
 
-/// Sets the namespace of an object to that of the path.
+/// Sets the namespace of an object to the namespace of the path.
 fn place(resource: &Resource, namespace: &str, object: &mut Value) -> Result<(), Status> {
     let own = metadata::namespace(object);
     if !own.is_empty() && own != namespace {

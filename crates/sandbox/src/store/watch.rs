@@ -177,7 +177,7 @@ impl Watch {
         let ended = now >= self.end || !store.serves(self.resource);
         if self.bookmarks && (now >= self.next_bookmark || ended) {
             self.next_bookmark = now + BOOKMARK_PERIOD;
-            // The version of a bookmark is never lower than the one that the client asked for.
+            // The version of a bookmark is never lower than the version that the client asked for.
             if self.sent <= cached {
                 let line = self.line(now);
                 lines.push(self.representation.bookmark(self.resource, self.sent, false, line));

@@ -270,7 +270,7 @@ impl Store {
     }
 }
 
-/// Checks that name, UID and version in the object, if set, are those of the current one.
+/// Checks that name, UID and version in the object, if set, equal those of the stored object.
 fn check_preconditions(target: Target<'_>, current: &Value, wanted: &Value) -> Result<(), Status> {
     let Target { resource, namespace, name, .. } = target;
     let given = |wanted: &str, current: &str| !wanted.is_empty() && wanted != current;

@@ -94,7 +94,7 @@ fn verdict(resource: &Resource, object: &Value, faults: Faults) -> Result<(), St
     Err(Status::invalid(resource, metadata::name(object), causes))
 }
 
-/// Checks an object by itself.
+/// Checks an object, without a look at other objects.
 fn content(resource: &Resource, object: &Field<'_>, faults: &mut Faults) {
     if let Some(definition) = resource.custom {
         faults.extend(definition.validate(object.value()));

@@ -76,7 +76,7 @@ fn weight(weight: &Field<'_>, faults: &mut Faults) {
     }
 }
 
-/// Checks a node selector, also that of a PersistentVolume.
+/// Checks a node selector, of a PersistentVolume, too.
 pub(super) fn node_selector(selector: &Field<'_>, faults: &mut Faults) {
     let terms = selector.child(TERMS);
     if terms.is_empty() {

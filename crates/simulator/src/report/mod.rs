@@ -1,5 +1,5 @@
-//! Reports of simulations beside those of dry runs: text tables, plots, and the numbers behind
-//! them.
+//! Reports of simulations beside the reports of dry runs: text tables, plots, and the numbers
+//! behind them.
 
 pub mod allocation;
 pub mod arrivals;

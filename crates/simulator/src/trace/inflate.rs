@@ -10,7 +10,7 @@
 //!
 //! This implementation differs in three points:
 //!
-//! * The generator is not that of Go, so a seed gives another drawing with the same distribution.
+//! * The generator is not Go's, so a seed gives another drawing with the same distribution.
 //! * Pods are removed from the end of the shuffled list instead of at random. The order is already
 //!   random, so the distribution is the same.
 //! * The published check of the next copy adds its share of *one* device, so a pod with eight

@@ -130,7 +130,7 @@ fn constraint(constraint: &Field<'_>, requests: &Field<'_>, faults: &mut Faults)
     }
 }
 
-/// Checks that names are those of requests, or `request/alternative`.
+/// Checks that names are names of requests, or `request/alternative`.
 pub(super) fn request_names(names: &Field<'_>, requests: &Field<'_>, faults: &mut Faults) {
     if faults.at_most(names, REQUESTS_MAX) {
         names.items().for_each(|name| request_reference(&name, requests, faults));
@@ -138,7 +138,7 @@ pub(super) fn request_names(names: &Field<'_>, requests: &Field<'_>, faults: &mu
     }
 }
 
-/// Checks that a name is that of a request, or `request/alternative`.
+/// Checks that a name is the name of a request, or `request/alternative`.
 pub(super) fn request_reference(name: &Field<'_>, requests: &Field<'_>, faults: &mut Faults) {
     let (parent, alternative) = match name.text().split_once('/') {
         Some((parent, alternative)) => (parent, Some(alternative)),

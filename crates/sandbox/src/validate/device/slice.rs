@@ -19,7 +19,7 @@ const TAINTS_MAX: usize = 16;
 const CONSUMPTIONS_MAX: usize = 2;
 /// Maximum length of an attribute.
 const ATTRIBUTE_MAX: usize = 64;
-/// Maximum number of counters of a counter set, and of those that a device consumes from one.
+/// Maximum number of counters of a counter set, and of counters of a set that a device consumes.
 const COUNTERS_MAX: usize = 32;
 /// Maximum number of binding conditions, and of binding failure conditions.
 const CONDITIONS_MAX: usize = 4;
