@@ -81,7 +81,7 @@ fn claim(pod: &Pod, entry: &str, template: &Value) -> Object {
     let owner = json!({"metadata": {"name": &*pod.key.name, "namespace": &*namespace,
         "uid": pod.uid.to_string()}});
     let mut claim = claim_for(&owner, entry, template);
-    // The name of the pod and that of the entry make the name unique.
+    // The names of the pod and of the entry make the name unique.
     let name: Arc<str> = format!("{}-{entry}", pod.key.name).into();
     claim["metadata"]["name"] = json!(&*name);
     Object { kind: EventResource::ResourceClaim, namespace, name, object: claim.into() }

@@ -40,9 +40,9 @@ pub struct Dump {
     pub objects: Vec<DumpedObject>,
     /// ResourceClaimTemplates, from which pending pods get their claims.
     pub claim_templates: Vec<Value>,
-    /// Workloads whose pods are among those of the dump.
+    /// Workloads whose pods are in the dump.
     pub workloads: Vec<Workload>,
-    /// Workloads whose pods are not among those of the dump.
+    /// Workloads whose pods are not in the dump.
     pub unread: Vec<Unread>,
     /// Number of objects of every other kind.
     pub other_kinds: BTreeMap<String, usize>,
@@ -315,7 +315,7 @@ pub fn simulate(mut dump: Dump, question: &Question) -> Result<Simulation, Error
     if world.is_cut() {
         return Err(Error::OutOfTime);
     }
-    // Pods that were pending before are among those that wait, whatever the upgrade did to them.
+    // Pods that were pending before count as waiting, whatever the upgrade did to them.
     let is_known: BTreeSet<PodKey> = pending.iter().map(|own| own.pod.key.clone()).collect();
     let rolled: BTreeSet<PodKey> = displaced.keys().cloned().collect();
     let rest = displaced.into_iter().filter(|(key, _)| !is_known.contains(key));
@@ -382,8 +382,8 @@ pub enum Error {
     },
 }
 
-/// Returns the requested scheduler names, or those of all pending pods. Returns at least one name,
-/// so that there is a profile.
+/// Returns the requested scheduler names, or the names of all pending pods. Returns at least one
+/// name, so that there is a profile.
 fn scheduler_names(pods: &[DumpedPod], asked: &[String]) -> BTreeSet<String> {
     if !asked.is_empty() {
         return asked.iter().cloned().collect();

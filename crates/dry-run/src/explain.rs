@@ -49,11 +49,11 @@ pub struct Verdict {
     pub reasons: Vec<String>,
     /// The nodes, sorted by name.
     pub nodes: Vec<String>,
-    /// What the plugin says about some of the nodes beyond its reasons, the most frequent first.
+    /// Details of the plugin about some of the nodes beyond its reasons, the most frequent first.
     pub details: Vec<VerdictDetail>,
 }
 
-/// What a plugin says about nodes that it rejected beyond its reasons.
+/// A detail of a plugin about nodes that it rejected, beyond its reasons.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VerdictDetail {

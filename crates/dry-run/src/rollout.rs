@@ -22,7 +22,7 @@ pub struct RolloutStep {
     pub waiting: Vec<String>,
 }
 
-/// What an upgrade did.
+/// The effects of an upgrade.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Rollout {
     pub(crate) steps: Vec<RolloutStep>,

@@ -24,7 +24,7 @@ impl PluginMonitor for () {
     }
 }
 
-/// What ends a run early, such as a deadline; by default nothing.
+/// A limit that ends a run early, such as a deadline; by default none.
 #[derive(Clone, Default)]
 pub struct Limit(Option<Arc<dyn Fn() -> bool + Send + Sync>>);
 
@@ -65,7 +65,7 @@ pub struct Settings {
     pub monitor: fn() -> Box<dyn PluginMonitor>,
     /// The extenders to call; `None` calls none.
     pub extenders: Option<ExtenderSettings>,
-    /// What ends a run early.
+    /// The limit that ends a run early.
     pub limit: Limit,
 }
 

@@ -48,7 +48,7 @@ impl Volumes {
     }
 
     /// Syncs one new claim without regard to pods. Returns the objects that change; `None` if there
-    /// is no new claim.
+    /// is not a new claim.
     pub(super) fn sync_claim(&mut self, cluster: &Cluster) -> Option<Vec<Object>> {
         let (namespace, name) = self.new_claims.pop_first()?;
         let claim = cluster.claim(&namespace, &name);

@@ -290,7 +290,7 @@ impl World {
         Some(before)
     }
 
-    /// Removes a running pod, and adds the one that its controller makes in its place, with new
+    /// Removes a running pod, and adds the pod that its controller makes in its place, with new
     /// claims of its own.
     pub(super) fn replace_pod(&mut self, old: &Pod, new: Pod) {
         let cluster = self.engine.cluster();

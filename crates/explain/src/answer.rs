@@ -208,7 +208,7 @@ pub struct Now {
     pub feasible: usize,
     /// The rejections of the other nodes, the most frequent first.
     pub rejections: Vec<Rejection>,
-    /// The nodes that each filter plugin rejects by itself.
+    /// The nodes that each filter plugin rejects alone.
     pub constraints: Vec<Constraint>,
     /// The best nodes.
     pub best: Vec<Best>,

@@ -75,7 +75,7 @@ impl Row {
 /// are not in it.
 #[derive(Debug, Default)]
 pub struct ClusterCopy {
-    /// What is known already: only rows that differ from it are copied.
+    /// The rows that are known already: only rows that differ from them are copied.
     pub(crate) base: Option<Arc<CopiedNodes>>,
     pub(crate) pending: Vec<Arc<Pod>>,
     /// Copied rows by their place.
@@ -243,7 +243,7 @@ impl ClusterCopy {
         }
     }
 
-    /// Builds an engine that knows the copy. Its queue is not that of the original.
+    /// Builds an engine that knows the copy. Its queue differs from the queue of the original.
     pub fn engine(self, config: EngineConfig, now: Time) -> Engine {
         let mut follower = Follower::new(config);
         follower.follow(self, now);

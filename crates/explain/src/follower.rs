@@ -68,9 +68,9 @@ impl Follower {
         &self.nodes
     }
 
-    /// Brings the engine to the state of the copy. Its queue is not that of the original. Returns
-    /// the number of objects that differ from the last copy; `None` if the copy was made for
-    /// another follower or before the last one.
+    /// Brings the engine to the state of the copy. Its queue differs from the queue of the
+    /// original. Returns the number of objects that differ from the last copy; `None` if the copy
+    /// was made for another follower or before the last one.
     pub fn follow(&mut self, copy: ClusterCopy, now: Time) -> Option<usize> {
         let is_own = |base: &Arc<CopiedNodes>| Arc::ptr_eq(base, &self.nodes);
         if copy.base.as_ref().is_some_and(|base| !is_own(base)) {

@@ -158,8 +158,8 @@ impl Evaluated {
     }
 }
 
-/// Returns the reasons why a pod waits, that of the most nodes first: without counts of nodes, so
-/// that pods with the same reasons are counted together.
+/// Returns the reasons why a pod waits, the reason of the most nodes first: without counts of
+/// nodes, so that pods with the same reasons are counted together.
 fn reasons_of(findings: &Findings) -> Vec<String> {
     let evaluation = &findings.evaluation;
     let one = |text: String| vec![text];

@@ -37,7 +37,7 @@ fn contains(text: &str, word: &str) -> bool {
     text.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word.as_bytes()))
 }
 
-/// Lists pods: those that wait first, then the others, by name.
+/// Lists pods: waiting ones first, then the others, by name.
 pub fn list_pods(lab: &Lab<'_>, filter: &Filter) -> PodsAnswer {
     let cluster = lab.cluster();
     let mut waiting = waiting(lab);

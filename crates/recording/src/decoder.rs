@@ -22,7 +22,7 @@ use crate::value::read_value;
 
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
-/// Bytes that are no operation.
+/// Bytes that are not an operation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The bytes are not a record.
@@ -60,7 +60,7 @@ impl Decoder {
     /// the number of bytes before the operation at which it did so, or of all bytes.
     ///
     /// # Errors
-    /// The bytes are not those of an encoder.
+    /// The bytes do not come from an encoder.
     pub fn read(
         &mut self,
         bytes: &[u8],
@@ -186,7 +186,7 @@ impl Decoder {
         }))
     }
 
-    /// Returns an input at the time since that of the operation before, in nanoseconds.
+    /// Returns an input; its time counts from the operation before, in nanoseconds.
     const fn input(&mut self, since: i64, input: Input) -> Operation {
         Operation::Input { now: self.at(since), input }
     }

@@ -55,7 +55,7 @@ pub struct Encoder {
     in_checkpoint: bool,
 }
 
-/// What differences are measured from.
+/// The values from which differences are measured.
 #[derive(Debug, Default)]
 struct Base {
     time: i64,

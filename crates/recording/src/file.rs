@@ -20,7 +20,7 @@ const MAGIC: &str = "loadmaster recording ";
 /// Maximum size of a frame, compressed and not.
 const FRAME_MAX: usize = 256 << 20;
 
-/// What a replay needs to know beside the operations.
+/// The data that a replay needs beside the operations.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Header {

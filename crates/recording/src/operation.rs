@@ -158,13 +158,13 @@ impl fmt::Display for Decided {
 /// Effects that were taken from the engine at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Taken {
-    /// What each effect is about.
+    /// The subject of each effect.
     pub effects: Vec<EffectSummary>,
     /// Digest of these effects and of all before, in all their details.
     pub digest: [u8; 3],
 }
 
-/// What an effect is about.
+/// The subject of an effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EffectSummary {
     /// A Binding of the pod to the node.

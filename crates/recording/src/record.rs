@@ -89,7 +89,7 @@ pub(crate) enum Record<'a> {
         effects: Vec<EffectRecord>,
         digest: [u8; 3],
     },
-    /// The next change belongs to a checkpoint: it is no call. Since format 2.
+    /// The next change belongs to a checkpoint: it is not a step. Since format 2.
     Known,
     /// The checkpoint is complete. Since format 2.
     Checkpoint,

@@ -22,9 +22,9 @@ pub struct Difference {
     pub time: Time,
     /// The input after which the difference was found.
     pub operation: String,
-    /// What was recorded.
+    /// The recorded value.
     pub recorded: String,
-    /// What came out.
+    /// The value of the replay.
     pub computed: String,
 }
 

@@ -28,7 +28,7 @@ enum Token<'a> {
 /// The annotation in which kubectl keeps the whole object as it was applied.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// What to leave out of an object.
+/// The fields to leave out of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keep {
     /// All but the fields that no plugin reads.

@@ -27,7 +27,7 @@ pub const FENCE_AFTER: &str = "supercluster.loadmaster.io/fence-after";
 /// Label of every delegate.
 pub const DELEGATE: &str = "supercluster.loadmaster.io/delegate";
 
-/// What the annotations of a delegate say.
+/// The content of the annotations of a delegate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DelegateMark {
     /// The commit.

@@ -238,7 +238,7 @@ pub struct NodeSample {
     pub score: i64,
     /// Free resources.
     pub free: FreeResources,
-    /// The labels asked for, those that the node has.
+    /// The requested labels, as far as the node has them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<Arc<str>, Arc<str>>,
 }
@@ -567,7 +567,7 @@ pub struct Diagnosis {
     pub total_nodes: u32,
     /// Number of nodes that were looked at, the first ones of the table.
     pub looked_at: u32,
-    /// Number of nodes that can take the pod, of those.
+    /// Number of these nodes that can take the pod.
     pub fitting: u32,
     /// Names of some of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

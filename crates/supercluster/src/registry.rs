@@ -14,7 +14,7 @@ type Factory<T> = Arc<dyn Fn(&PluginArgs) -> Result<Arc<T>, String> + Send + Syn
 
 /// The plugins of one pipeline.
 struct Factories<T: ?Sized> {
-    /// What its plugins are, for errors.
+    /// The name of its kind of plugin, for errors.
     what: &'static str,
     by_name: BTreeMap<Arc<str>, Factory<T>>,
 }

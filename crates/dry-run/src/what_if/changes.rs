@@ -68,9 +68,9 @@ pub struct AddNodes {
     /// Further labels; null removes one.
     #[serde(default)]
     pub labels: BTreeMap<String, Option<String>>,
-    /// Taints in place of those of the copied node.
+    /// Taints in place of the taints of the copied node.
     pub taints: Option<Vec<String>>,
-    /// Amounts in place of those of the copied node, such as `cpu: "8"`.
+    /// Amounts in place of the amounts of the copied node, such as `cpu: "8"`.
     #[serde(default)]
     pub allocatable: BTreeMap<String, String>,
 }

@@ -1,4 +1,4 @@
-//! What a change of a cluster does to its pods.
+//! The effects of a change of a cluster on its pods.
 //!
 //! [`apply`] changes the content of a dump. [`answer`] schedules the dump as it is and the changed
 //! one, with equal seeds, and compares the pods: which of them move, get a node, lose one, or are
@@ -219,7 +219,7 @@ pub fn answer(
     changed.upgrade = std::mem::take(&mut applied.rollout);
     let budgets = budgets_in_the_way(&dump, &changed, &applied);
     let rosters = Sides { before: Roster::of(&dump), after: Roster::of(&changed) };
-    // Extenders get the calls of one run after those of the other.
+    // Extenders get the calls of one run after the calls of the other.
     let in_turn = [&questions.before, &questions.after]
         .into_iter()
         .any(|question| question.settings.extenders.is_some());
@@ -238,7 +238,7 @@ pub fn answer(
 }
 
 /// Returns the budgets that allow fewer disruptions than pods leave drained nodes, or one node that
-/// is upgraded. They count as they are before the change, but for those that the change brings.
+/// is upgraded. They count as they are before the change, except budgets that the change brings.
 fn budgets_in_the_way(dump: &Dump, changed: &Dump, applied: &Applied) -> Vec<BudgetInTheWay> {
     let is_drained = |pod: &DumpedPod| {
         applied.displaced.get(&pod.pod.key).map(|own| own.cause == Cause::Drained)
@@ -435,7 +435,7 @@ fn compare(rosters: &Sides<Roster>, runs: Sides<Simulation>, mut applied: Applie
     }
 }
 
-/// Returns the evictions of the change, and the number of those that happen without it, too.
+/// Returns the evictions of the change, and the number of them that happen without it, too.
 fn evictions(before: &Before<'_>, run: &Simulation) -> (Vec<Victim>, usize) {
     let (mut victims, mut anyway) = (Vec::new(), 0);
     for pod in &run.evicted {

@@ -23,7 +23,7 @@ const MOST_COPIES: u32 = 10_000;
 /// The taint of cordoned nodes.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
-/// What happens to a node as a whole.
+/// The change of a node as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Drain,
@@ -584,8 +584,8 @@ pub(crate) fn make_again(object: &mut DumpedPod) {
     object.created = None;
 }
 
-/// Replaces the claims that pods own by those of the pods that are made again, of which only the
-/// compact form is known.
+/// Replaces the claims that pods own by the claims of the pods that are made again, of which only
+/// the compact form is known.
 fn renew_claims(objects: &mut Vec<DumpedObject>, pods: &[(Pod, Uid)]) {
     let mut owned = BTreeMap::new();
     for (pod, uid) in pods {

@@ -12,7 +12,7 @@ const HOSTNAME: &str = "kubernetes.io/hostname";
 /// The prefix of taints that describe the condition of a node.
 const CONDITION: &str = "node.kubernetes.io/";
 
-/// What the nodes of a pool have in place of what the copied node has.
+/// The fields of the nodes of a pool that replace fields of the copied node.
 #[derive(Debug, Default)]
 pub(super) struct Shape<'a> {
     labels: Vec<(&'a str, Option<&'a str>)>,

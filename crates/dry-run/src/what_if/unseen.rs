@@ -59,7 +59,7 @@ impl Scaled {
         Self { gone: Vec::new(), missing: missing.collect() }
     }
 
-    /// The ordinals start where those of its pods do.
+    /// The ordinals start at the lowest ordinal of its pods.
     fn of_stateful_set(
         key: &Key,
         replicas: usize,

@@ -90,7 +90,8 @@ fn tolerating(set: &Value, mut pod: Value) -> Value {
     pod
 }
 
-/// Ties the pod to the node. The affinity replaces that of the template, which the node has met.
+/// Ties the pod to the node. The affinity replaces the affinity of the template, which the node has
+/// met.
 fn tied(mut pod: Value, node: &str) -> Value {
     let field = json!({"key": "metadata.name", "operator": "In", "values": [node]});
     let terms = json!({"nodeSelectorTerms": [{"matchFields": [field]}]});

@@ -35,7 +35,7 @@ pub(super) struct Reader {
 struct Part {
     /// A list or a map of objects with templates; empty for the object itself.
     items: &'static str,
-    /// The name of the part, if it is not that of its item.
+    /// The name of the part, if it differs from its item's.
     named: &'static str,
     /// The template in an item: the first one that is there.
     templates: &'static [&'static str],
@@ -51,7 +51,7 @@ struct Count {
     least: &'static str,
     /// The field with the greatest number.
     most: &'static str,
-    /// What other parts have of it.
+    /// The number of these pods that belong to other parts.
     minus: usize,
 }
 
@@ -248,7 +248,7 @@ const READERS: [Reader; 17] = [
         parts: &[each("/spec/xgbReplicaSpecs")],
         ..KUBEFLOW
     },
-    // Its parts are those of the JobSet that its runtime describes.
+    // Its parts are the parts of the JobSet that its runtime describes.
     Reader { group: TRAINER, kind: "TrainJob", shown: "TrainJob.trainer.kubeflow.org", ..JOB_SET },
     Reader {
         group: "batch.volcano.sh",
@@ -308,7 +308,7 @@ impl Reader {
     /// Returns the parts of an object.
     ///
     /// # Errors
-    /// The object has no template, names that of another one, or has a number that is none.
+    /// The object has no template, names the template of another object, or has an invalid number.
     fn pod_sets<'a>(&self, object: &'a Value) -> Result<Vec<PodSet<'a>>, String> {
         if !self.refers.is_empty() && object.pointer(self.refers).is_some_and(|own| !own.is_null())
         {
@@ -456,8 +456,8 @@ fn add_sets(
     controllers.note_foreign(&root, made);
 }
 
-/// Takes the pods of a part from those of its workload: those with its label, or as many as it
-/// wants.
+/// Takes the pods of a part from the pods of its workload: the pods with its label, or as many as
+/// it wants.
 fn take_own<'a>(present: &mut Vec<&'a Pod>, reader: &Reader, set: &PodSet<'_>) -> Vec<&'a Pod> {
     let mut left = set.wanted;
     let mut is_own = |pod: &&'a Pod| {

@@ -38,7 +38,7 @@ pub struct OwnedPod<'a> {
     pub name: &'a str,
 }
 
-/// What the controllers made.
+/// The objects that the controllers made.
 #[derive(Debug, Default)]
 pub struct Made {
     /// ReplicaSets, PersistentVolumeClaims and pods, in the order of the workloads.
@@ -66,7 +66,7 @@ pub struct Workload {
     pub wanted: usize,
     /// The number of its pods that have a node.
     pub running: usize,
-    /// Its pods that wait for a node, those of the dump first.
+    /// Its pods that wait for a node, the pods of the dump first.
     pub pending: Vec<PodKey>,
 }
 
@@ -96,7 +96,7 @@ pub fn is_followed(object: &Value) -> bool {
 pub struct Workloads<'a> {
     /// The objects, in the order of the input.
     pub objects: &'a [Box<RawValue>],
-    /// The number of objects before those of a change.
+    /// The number of objects before the objects of a change.
     pub first_changed: usize,
 }
 
@@ -359,7 +359,7 @@ impl<'a> Controllers<'a> {
         self.made.warnings.push(format!("{kind} {namespace}/{name}: {message}"));
     }
 
-    /// Counts pods that the workload `root` wants, and those that it has.
+    /// Counts pods that the workload `root` wants, and pods that it has.
     fn count(&mut self, root: Key, wanted: usize, present: &[&Pod]) {
         let place = *self.places.entry(root.clone()).or_insert_with(|| {
             let (kind, namespace, name) = root;

@@ -139,7 +139,7 @@ fn with_node(lab: &Lab<'_>, node: NodeIx, change: impl FnOnce(&mut Node)) -> Nod
 /// Finds changes that get the pod a node, the smallest first. Returns none if the pod needs no
 /// help: a node can take it, or the next attempt evicts pods for it.
 ///
-/// If no change helps by itself, what is missing is taken together, and with one change more.
+/// If no single change helps, the missing parts are tried together, and with one change more.
 pub(crate) fn search(lab: &mut Lab<'_>, findings: &Findings) -> Vec<Suggestion> {
     let gated = findings.gate.is_some();
     if !gated && (!findings.evaluation.feasible.is_empty() || findings.preemption().is_some()) {
@@ -155,7 +155,7 @@ pub(crate) fn search(lab: &mut Lab<'_>, findings: &Findings) -> Vec<Suggestion> 
     }
 }
 
-/// Finds what helps by itself, the smallest first.
+/// Finds single changes that help, the smallest first.
 fn single(lab: &mut Lab<'_>, findings: &Findings, mut proposals: Vec<Proposal>) -> Vec<Suggestion> {
     proposals.sort_by(|a, b| a.size.total_cmp(&b.size));
     let mut suggestions: Vec<Suggestion> = Vec::new();

@@ -28,7 +28,7 @@ struct Shortage<'a> {
     used: i64,
 }
 
-/// What a node lacks that nothing else keeps the pod from.
+/// The resources that a node lacks, if nothing else keeps the pod from it.
 struct Lack<'a> {
     node: NodeIx,
     shortages: Vec<Shortage<'a>>,

@@ -26,7 +26,7 @@ pub struct DelegateTable {
 }
 
 impl DelegateTable {
-    /// Applies a delegate as the watch shows it. Its events are those that are known. Returns the
+    /// Applies a delegate as the watch shows it. It has the known events. Returns the
     /// new revision.
     pub fn set(&mut self, uid: &Uid, mut delegate: Delegate) -> u64 {
         self.revision += 1;
@@ -38,8 +38,8 @@ impl DelegateTable {
         self.revision
     }
 
-    /// Applies an event of a pod, which may be no delegate. Returns the new revision if it is one,
-    /// and the event is new.
+    /// Applies an event of a pod, which may not be a delegate. Returns the new revision if it is
+    /// one, and the event is new.
     pub fn add_event(&mut self, uid: &Uid, event: DelegateEvent) -> Option<u64> {
         let old = *self.revisions.get(uid)?;
         let mut changed = Delegate::clone(self.by_revision.get(&old)?);
@@ -84,7 +84,7 @@ impl DelegateTable {
         self.by_revision.is_empty()
     }
 
-    /// Returns the changes after those that a caller knows of a life of the agent, at most `page`
+    /// Returns the changes that a caller does not know of a life of the agent, at most `page`
     /// delegates, for the present life.
     pub fn list(
         &self,

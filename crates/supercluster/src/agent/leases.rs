@@ -45,7 +45,7 @@ struct Renewal {
 pub(super) struct Leases {
     leases: BTreeMap<Arc<str>, Lease>,
     delegates: BTreeMap<Uid, (PodKey, LeaseTerms)>,
-    /// Renewals in the write that is under way, and those that wait for the next one.
+    /// Renewals in the write that is under way, and renewals that wait for the next write.
     keeping: Vec<Renewal>,
     waiting: Vec<Renewal>,
 }
@@ -109,7 +109,7 @@ impl Leases {
         ended
     }
 
-    /// Returns the renewals to store: those that count, and those that wait.
+    /// Returns the renewals to store: the renewals that count, and the waiting ones.
     pub(super) fn to_keep(&self) -> BTreeMap<Arc<str>, Time> {
         let known = self.leases.iter();
         let mut renewed: BTreeMap<Arc<str>, Time> =

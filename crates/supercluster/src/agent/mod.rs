@@ -12,7 +12,7 @@
 //! - `journal`: what became of the commits of each pod.
 //! - `leases`: which delegates may run without word from the management cluster, and how long.
 //!
-//! Inputs are methods that get the time. What the agent asks for is taken with
+//! Inputs are methods that get the time. The requests of the agent are taken with
 //! [`Agent::take_outputs`].
 
 mod checks;
@@ -69,7 +69,7 @@ pub struct AgentConfig {
     pub profile: Arc<str>,
     /// The sampling strategies.
     pub strategies: Strategies,
-    /// Checks in addition to those of the profile.
+    /// Checks in addition to the Filter plugins of the profile.
     pub checks: Vec<NamedCheck>,
     /// Longest age of a sample that a commit may rest on.
     pub max_sample_age: Duration,

@@ -38,8 +38,8 @@ impl Plan {
     }
 }
 
-/// The pods that are looked at, which are not looked at twice at the same time, and those that wait
-/// for room.
+/// The pods that are looked at, which are not looked at twice at the same time, and the pods that
+/// wait for room.
 #[derive(Debug, Default)]
 pub(super) struct InFlight {
     busy: BTreeMap<Uid, Path>,

@@ -1,4 +1,4 @@
-//! The status of an original pod: that of its delegate.
+//! The status of an original pod, which is the status of its delegate.
 
 use framework::Time;
 use serde_json::{Value, json};
@@ -47,7 +47,7 @@ pub(super) fn pending(wall: Time) -> Value {
 }
 
 /// Whether a merge patch with `wanted` would leave the status `own` as it is. The times of the
-/// conditions that this scheduler writes by itself do not count.
+/// conditions that this scheduler writes do not count.
 pub(super) fn shows(own: &Value, wanted: &Value) -> bool {
     let Some(fields) = wanted.as_object() else { return true };
     fields.iter().all(|(key, wanted)| match (own.get(key), wanted) {

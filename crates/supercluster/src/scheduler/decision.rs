@@ -159,7 +159,7 @@ pub(super) struct Choice {
     pub(super) tolerance_milli: i64,
 }
 
-/// What a decision chooses from, and how.
+/// The input of a decision: the samples, the way to choose, and the generator of ties.
 pub(super) struct Choosing<'s> {
     pub(super) samples: &'s [(ClusterIx, Arc<SampleResponse>)],
     pub(super) choice: Choice,

@@ -1,4 +1,4 @@
-//! What a scheduler did about a pod, for people.
+//! The work of a scheduler on a pod, for people.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::decision::Candidate;
 use super::flight::Flight;
 use crate::message::{CommitOutcome, Diagnosis, PodObject};
 
-/// Maximum number of pods whose rounds are kept; those that came first are forgotten.
+/// Maximum number of pods whose rounds are kept; the first ones are forgotten.
 const MAX_PODS: usize = 10_000;
 /// Maximum number of rounds of a pod, the latest ones.
 const MAX_ROUNDS: usize = 3;
@@ -25,7 +25,7 @@ pub struct PodExplanation {
     pub namespace: Arc<str>,
     /// Name.
     pub name: Arc<str>,
-    /// What the scheduler does about it now.
+    /// The present step of the scheduler for the pod.
     pub state: String,
     /// Number of failed attempts to place it.
     pub scheduling_retry_count: u32,
@@ -34,7 +34,7 @@ pub struct PodExplanation {
     /// The latest rounds, the latest last; empty if this process has made none, or has forgotten
     /// them.
     pub rounds: Vec<RoundExplanation>,
-    /// What the agents say about each node now, if they were asked.
+    /// The answers of the agents about each node now, if they were asked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub now: Vec<ClusterDiagnosis>,
 }
@@ -86,7 +86,7 @@ pub struct CandidateExplanation {
     pub commit: Option<String>,
 }
 
-/// What the agent of a cluster says about its nodes now.
+/// The answer of the agent of a cluster about its nodes now.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterDiagnosis {
@@ -191,7 +191,7 @@ impl Scheduler {
         Some((pod.object.clone(), pod.placement.is_some()))
     }
 
-    /// Returns what is known of a pod; `None` if there is no such pod.
+    /// Returns the known state of a pod; `None` if the pod does not exist.
     pub fn explanation(&self, key: &PodKey, now: Time) -> Option<PodExplanation> {
         let (uid, original) = self.pods.iter().find(|(_, own)| own.object.pod.key == *key)?;
         let state = match (&original.placement, self.flights.get(uid)) {

@@ -70,7 +70,7 @@ pub enum LeaseAnswer {
     Failed(String),
 }
 
-/// What is under way for a lease.
+/// The request that is under way for a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Step {
     Idle,
@@ -452,7 +452,7 @@ impl Scheduler {
         let mut all: Vec<Lost> = self.pods.iter().filter_map(lost).collect();
         let deleted = lease.deleted.iter().filter(|(_, after)| **after <= unrenewed);
         all.extend(deleted.map(|(pod, _)| Lost::Deleted(pod.clone())));
-        // The order of the pods is that of a hash map.
+        // The pods are in the order of a hash map.
         all.sort_unstable_by(|one, other| one.pod().cmp(other.pod()));
         all
     }

@@ -8,8 +8,8 @@
 //! - `pipeline`: calls of its plugins.
 //! - `placement`: what is written on the original pod.
 //!
-//! The queue is that of an [`Engine`] without nodes: priorities, backoff, gates and hints are those
-//! of the scheduler of a single cluster. Inputs are methods that get the time. What the scheduler
+//! The queue belongs to an [`Engine`] without nodes: priorities, backoff, gates and hints work as
+//! in the scheduler of a single cluster. Inputs are methods that get the time. What the scheduler
 //! asks for is taken with [`Scheduler::take_outputs`].
 
 mod clusters;
@@ -399,7 +399,7 @@ impl Scheduler {
     }
 
     /// Handles a member, or what has changed of it. Members are numbered in the order in which
-    /// they come, those of the configuration first; a member that comes back has its number.
+    /// they come, members of the configuration first; a member that comes back has its number.
     pub fn set_cluster(&mut self, ix: ClusterIx, cluster: Cluster, now: Time) {
         if !self.leases.is_unused() {
             self.leases.add(&cluster.name, now);

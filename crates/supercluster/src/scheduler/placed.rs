@@ -16,7 +16,7 @@ pub struct PlacedPods {
 }
 
 impl PlacedPods {
-    /// Returns the number of pods in each cluster that belong to the same workload: those of the
+    /// Returns the number of pods in each cluster that belong to the same workload: the pods of the
     /// same namespace with the same label `app.kubernetes.io/name`, or `app`.
     pub fn of_workload(&self, pod: &Pod) -> Option<&BTreeMap<Arc<str>, u64>> {
         self.counts.get(&workload(pod)?)

@@ -30,7 +30,7 @@ struct ManagementPod {
 #[derive(Debug)]
 pub(super) struct ManagementApi {
     pods: BTreeMap<Uid, ManagementPod>,
-    /// What the watch has not shown.
+    /// The changes that the watch has not shown.
     events: Vec<ManagementEvent>,
     version: u64,
     /// Whether objects have finalizers and a status, which mirrors read.

@@ -1,8 +1,8 @@
 //! Schedulers, agents and the API servers of all clusters in one process, in virtual time.
 //!
-//! Both roles are those of the program, with the default profile of the engine. The network is a
-//! model: each message and each watch event takes a time drawn from a seed, messages and writes may
-//! be lost, repeated or late, and agents and schedulers may restart at any moment. The [API
+//! Both roles are the roles of the program, with the default profile of the engine. The network is
+//! a model: each message and each watch event takes a time drawn from a seed, messages and writes
+//! may be lost, repeated or late, and agents and schedulers may restart at any moment. The [API
 //! servers](Servers) are models, too, unless the caller gives others. Equal settings give equal
 //! runs.
 
@@ -76,7 +76,7 @@ impl Latencies {
     }
 }
 
-/// What goes wrong, as probabilities from 0 to 1.
+/// The faults, as probabilities from 0 to 1.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Faults {
     /// A message between a scheduler and an agent is lost.
@@ -120,8 +120,8 @@ pub struct Settings {
     pub shared_pods: bool,
     /// Whether schedulers mirror delegates.
     pub mirrors: bool,
-    /// Whether bound delegates have the status that a kubelet would give them, or that of their API
-    /// server.
+    /// Whether bound delegates have the status that a kubelet would give them, or the status in
+    /// their API server.
     pub kubelets: bool,
     /// Maximum number of delegates of a list.
     pub list_page: usize,

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use framework::preemption::PreemptionProgress;
 use framework::{Cluster, Commands, Handle, PendingPods, Pod, Time, WaitingPods, WallOffset};
 
-/// The owner of what a [`Handle`] shows beside the cluster. By default there are no pods of any
-/// kind, no preemptions, and the time is [`Time::ZERO`].
+/// The owner of the data that a [`Handle`] shows beside the cluster. By default there are no pods
+/// of any kind, no preemptions, and the time is [`Time::ZERO`].
 #[derive(Debug, Default)]
 pub struct HandleParts {
     /// Pods waiting in Permit.

@@ -40,7 +40,7 @@ pub fn storage_class(name: &str, provisioner: &str, mode: &str) -> StorageObject
     StorageObject::new(EventResource::StorageClass, name, fields)
 }
 
-/// What CSI drivers say of the node of this name: these drivers are there, each with the number of
+/// The CSINode of this name: the drivers on the node, each with the number of
 /// volumes it can attach.
 pub fn csi_node(name: &str, limits: &[(&str, Option<i32>)]) -> StorageObject {
     let driver = |&(name, count): &(&str, Option<i32>)| match count {

@@ -14,7 +14,7 @@ impl Harness {
     /// what to do; `None` if the plugin lets the scheduler [keep its
     /// answers](framework::Filter::dependence).
     ///
-    /// A pod that PreFilter rejects is no problem, and neither is a Filter that it skips.
+    /// A pod that PreFilter rejects is not a problem, nor is a Filter that it skips.
     pub fn ranking_problem(&self, pod: &Pod) -> Option<String> {
         let (mut state, handle) = (CycleState::new(), self.handle());
         let mut filter = self.plugin.filter.as_deref();

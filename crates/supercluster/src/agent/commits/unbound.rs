@@ -1,4 +1,4 @@
-//! Delegates as the watch shows them, and the deletion of those that are not bound.
+//! Delegates as the watch shows them, and the deletion of unbound ones.
 
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ impl Agent {
         self.undoing.remove(uid);
         let commit = self.journal.commit_mut(&mark.key.pod);
         let is_known = commit.is_some_and(|commit| match &commit.state {
-            // The engine takes it in by itself.
+            // The engine learns of it from its own watch.
             State::Binding { pod } => pod.uid == *uid,
             State::Committed { committed, exists } => *exists && *committed.uid == *uid.to_string(),
             State::Undoing { uid: own, .. } => own != uid,

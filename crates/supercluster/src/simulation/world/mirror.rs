@@ -63,7 +63,7 @@ impl Step {
     }
 }
 
-/// What follows a seal or a deletion.
+/// The step after a seal or a deletion.
 #[derive(Debug, Clone)]
 enum Then {
     /// Nothing; whether the delegate must be gone.

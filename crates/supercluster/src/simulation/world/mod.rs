@@ -136,7 +136,7 @@ enum Event {
         asker: Option<Asker>,
         operation: MemberOperation,
     },
-    /// What the API server of a member has done since `at` is taken in.
+    /// The changes in the API server of a member since `at` are applied.
     Operated {
         cluster: usize,
         at: Time,
@@ -276,7 +276,7 @@ struct Member {
 struct Seat {
     scheduler: Option<Scheduler>,
     mirror: Option<Mirror>,
-    /// What the mirror waits for, by pod.
+    /// The answers for which the mirror waits, by pod.
     errands: BTreeMap<Uid, Errand>,
     /// The time at which the mirror looks next.
     look: Option<Time>,

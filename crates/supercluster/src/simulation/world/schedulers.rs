@@ -318,7 +318,7 @@ impl World {
     }
 }
 
-/// What the world keeps of a write that was carried out, for its checks.
+/// The data that the world keeps of a write that was carried out, for its checks.
 #[derive(Debug)]
 pub(super) enum Note {
     IsUnreachable(bool),
