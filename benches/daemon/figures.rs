@@ -1,8 +1,8 @@
 //! Measured figures and their presentation.
 
+use dry_run::table::{Colour, Column, Table};
 use futures::future::LocalBoxFuture;
 use serde_json::{Map, Value};
-use table::{Colour, Column, Table};
 
 /// A figure.
 pub(crate) struct Part {

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use dry_run::table::{Colour, Column, Table};
 use sandbox::resources::{PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES};
 use sandbox::store::Store;
 use serde_json::Value;
-use table::{Colour, Column, Table};
 
 use crate::cluster::Cluster;
 

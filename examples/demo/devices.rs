@@ -1,8 +1,8 @@
 //! Claims for devices, and the devices that they got.
 
+use dry_run::table::{Colour, Column, Table};
 use sandbox::resources::{RESOURCECLAIMS, RESOURCESLICES};
 use serde_json::Value;
-use table::{Colour, Column, Table};
 
 use crate::cluster::Cluster;
 

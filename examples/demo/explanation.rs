@@ -1,7 +1,7 @@
 //! Why a pod is pending, as `kubectl describe pod` shows it.
 
+use dry_run::table::{Colour, Column, Table};
 use serde_json::Value;
-use table::{Colour, Column, Table};
 
 use crate::cluster::Cluster;
 

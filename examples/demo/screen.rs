@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use table::{Cell, Colour, Column, Table, Tone};
+use dry_run::table::{Cell, Colour, Column, Table, Tone};
 
 use crate::script::{END, Scene};
 use crate::snapshot::{NodeState, PodState, Snapshot};

@@ -8,10 +8,10 @@ use std::process::ExitCode;
 use ::supercluster::registry::PipelineRegistry;
 use anyhow::{Context, anyhow};
 use clap::{Subcommand, ValueEnum};
+use dry_run::table::{Cell, Colour, Column, Table, Tone};
 use framework::Registry;
 use serde::Serialize;
 use serde_json::Value;
-use table::{Cell, Colour, Column, Table, Tone};
 
 use super::flags::{Flags, VersionFlags};
 use super::{in_effect, print};

@@ -381,7 +381,7 @@ impl<'a> Collector<'a> {
         if !known_kinds::is_read(api_version, kind) {
             return;
         }
-        let unknown = known_fields::unknown(kind, value);
+        let unknown = yaml::known_fields::unknown(kind, value);
         if unknown.is_empty() && repeated.is_empty() {
             return;
         }

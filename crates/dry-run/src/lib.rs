@@ -6,8 +6,10 @@
 //! - [`World`]: an engine, a clock, and the parts of an API server that the engine notices.
 //! - [`report`]: what the two find, as text tables.
 //! - [`explain`]: why a pod can or cannot run on each node.
+//! - [`table`]: text tables for the terminal.
 //!
-//! The caller decodes objects and configurations. Nothing here does I/O or reads a clock.
+//! The caller decodes objects and configurations. Nothing here does I/O or reads a clock; only
+//! [`table`] asks whether standard output is a terminal.
 
 mod budgets;
 mod claim_templates;
@@ -22,6 +24,7 @@ mod renewal;
 pub mod report;
 mod rollout;
 mod settings;
+pub mod table;
 mod usage;
 mod volumes;
 pub mod what_if;

@@ -1,7 +1,7 @@
 //! Unknown fields of objects, by resource.
 
-use known_fields::Path;
 use serde_json::Value;
+use yaml::known_fields::Path;
 
 use crate::resources::{EVENTS_V1, Resource};
 
@@ -12,7 +12,7 @@ pub(crate) fn remove_unknown(resource: &Resource, object: &mut Value) -> Vec<Str
         let mut unknown = match object.get_mut("metadata") {
             Some(metadata) => {
                 let path = Path::Field(&Path::Root, "metadata");
-                known_fields::remove_unknown_at("ObjectMeta", metadata, &path)
+                yaml::known_fields::remove_unknown_at("ObjectMeta", metadata, &path)
             }
             None => Vec::new(),
         };
@@ -23,7 +23,7 @@ pub(crate) fn remove_unknown(resource: &Resource, object: &mut Value) -> Vec<Str
     if resource == EVENTS_V1 {
         Vec::new()
     } else {
-        known_fields::remove_unknown(resource.kind, object)
+        yaml::known_fields::remove_unknown(resource.kind, object)
     }
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn remove_unknown_of_change(
 ) -> Vec<String> {
     match resource.custom.is_some() || resource == EVENTS_V1 {
         true => remove_unknown(resource, object),
-        false => known_fields::remove_unknown_of_change(resource.kind, stored, object),
+        false => yaml::known_fields::remove_unknown_of_change(resource.kind, stored, object),
     }
 }
 

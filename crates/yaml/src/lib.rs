@@ -4,9 +4,12 @@
 //!
 //! The library knows YAML 1.2. It passes on plain scalars as parts of the text, so that `plain` can
 //! tell them from quoted ones.
+//!
+//! - [`known_fields`]: unknown and duplicate fields of the kinds of Kubernetes.
 
 mod depth;
 mod encoding;
+pub mod known_fields;
 mod plain;
 mod value;
 

@@ -5,13 +5,13 @@ use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::fmt;
 
-use known_fields::Path;
 use serde::de::{
     DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, VariantAccess, Visitor,
 };
 use serde_json::{Map, Value};
 
 use super::{Parsed, plain};
+use crate::known_fields::Path;
 
 /// The key whose value is merged into the enclosing object.
 const MERGE: &str = "<<";

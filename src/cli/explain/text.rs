@@ -2,12 +2,12 @@
 
 use std::fmt::Write;
 
+use dry_run::table::{Colour, Column, Table};
 use explain::{
     Attempt, ClusterAnswer, GroupAnswer, NodeAnswer, Now, PendingCause, PodAnswer, PodFacts,
     Rejection, Suggestion,
 };
 use framework::Quantity;
-use table::{Colour, Column, Table};
 
 /// Number of rejections, attempts and pods that the short form shows.
 const SHOWN: usize = 5;
@@ -29,7 +29,7 @@ pub(super) struct Layout {
 impl Layout {
     /// Returns the layout for standard output. Wide answers are shown in full.
     pub(super) fn of_stdout(wide: bool, all: bool) -> Self {
-        Self { wide, whole: wide || all, ends_with_summary: table::ends_in_view() }
+        Self { wide, whole: wide || all, ends_with_summary: dry_run::table::ends_in_view() }
     }
 
     /// Returns the number of entries that are shown of a list that the short form cuts.
@@ -327,7 +327,7 @@ fn causes(causes: &[PendingCause], layout: Layout) -> String {
         Column::words("FOR EXAMPLE"),
         Column::words("WHAT WOULD HELP"),
     ]);
-    let (shown, more) = table::cut(causes.len(), layout.whole);
+    let (shown, more) = dry_run::table::cut(causes.len(), layout.whole);
     for own in &causes[..shown] {
         let named = if layout.wide { own.pods.len() } else { 2 };
         let pods = own.pods.iter().take(named).cloned().collect::<Vec<_>>().join(", ");
@@ -434,7 +434,7 @@ fn readable(resource: &str, quantity: &str) -> String {
     let exact: Result<Quantity, _> = quantity.parse();
     exact.map_or_else(
         |_| quantity.to_owned(),
-        |exact| table::amount(resource, exact.nanos() as f64 / 1e9),
+        |exact| dry_run::table::amount(resource, exact.nanos() as f64 / 1e9),
     )
 }
 

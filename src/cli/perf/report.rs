@@ -1,9 +1,9 @@
 //! The measurements as a table and as JSON.
 
+use dry_run::table::{Cell, Colour, Column, Table, Tone};
 use perf::runner::Measurement;
 use perf::workload::Workload;
 use serde::Serialize;
-use table::{Cell, Colour, Column, Table, Tone};
 
 /// The results of all workloads.
 #[derive(Debug, Serialize)]

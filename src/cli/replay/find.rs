@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
+use dry_run::table::{Colour, Column, Table};
 use framework::Time;
-use table::{Colour, Column, Table};
 
 use super::Args;
 use super::lives::{Life, Lives, duration_text};
@@ -35,7 +35,7 @@ pub(super) fn find(runs: &[Run], query: &Query, args: &Args) -> anyhow::Result<E
                 Column::words("OUTCOME"),
             ];
             let mut table = Table::new(columns);
-            let (shown, more) = table::cut(found.len(), args.all);
+            let (shown, more) = dry_run::table::cut(found.len(), args.all);
             for life in found.into_iter().take(shown) {
                 table.row([
                     life.pod.to_string(),

@@ -15,11 +15,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use dry_run::table::{Colour, Column, Table};
 use dry_run::{Limit, Object, Settings, State, World};
 use engine::{Change, Input};
 use framework::{EventResource, ObjectKey, OptionalTime, Pod, PodKey, Registry, Time, Uid};
 use recording::{EffectSummary, Operation};
-use table::{Colour, Column, Table};
 
 use super::find::lives_of;
 use super::lives::{FirstDecision, Life, Lives, duration_text};

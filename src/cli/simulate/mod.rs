@@ -13,6 +13,7 @@ use clap::{ArgGroup, ValueEnum};
 use dry_run::cluster::{self, Dump, Question, Simulation};
 use dry_run::report::cluster as report;
 use dry_run::report::cluster::{Detail, Layout};
+use dry_run::table::Colour;
 use dry_run::workloads::{self, Made};
 use dry_run::{Manifest, Settings};
 use framework::{PodKey, Registry};
@@ -22,7 +23,6 @@ use simulator::report::comparison::{Comparison, TraceComparison};
 use simulator::report::{allocation, waiting};
 use simulator::trace::{Trace, openb};
 use simulator::{Course, inflation, replay};
-use table::Colour;
 
 use self::progress::Bar;
 use super::dry_runs::{EngineArgs, Output, Setup, Validate, print_json, print_yaml, warn, write};

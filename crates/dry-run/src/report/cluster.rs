@@ -7,8 +7,8 @@ use crate::cluster::{
     EvictedPod, LeftPod, LeftState, PlacedDevice, Placement, Simulation, WorkloadOutcome,
 };
 use crate::explain::{Explanation, Ranked, Verdict};
+use crate::table::{Cell, Colour, Column, Table, Tone, amount};
 use crate::{NodeUsage, Usage};
-use table::{Cell, Colour, Column, Table, Tone, amount};
 
 /// Resources with their own column; the last column lists the others.
 const USUAL: [&str; 3] = ["cpu", "memory", "pods"];
@@ -42,7 +42,7 @@ impl Layout {
         Self {
             detail,
             is_whole: is_whole || detail == Detail::Wide,
-            ends_with_summary: table::ends_in_view(),
+            ends_with_summary: crate::table::ends_in_view(),
             colour: Colour::of_stdout(),
         }
     }
@@ -58,7 +58,7 @@ impl Layout {
         if rows.is_empty() {
             return;
         }
-        let (shown, more) = table::cut(rows.len(), self.is_whole);
+        let (shown, more) = crate::table::cut(rows.len(), self.is_whole);
         *text += &format!("\n{title}\n{}{more}", of(&rows[..shown]).render(self.colour));
     }
 

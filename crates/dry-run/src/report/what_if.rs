@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use crate::Usage;
+use crate::table::{Cell, Column, Table, Tone, amount};
 use crate::what_if::{Sides, WhatIf};
-use table::{Cell, Column, Table, Tone, amount};
 
 use super::cluster::{Detail, Layout, counted};
 
@@ -29,7 +29,7 @@ pub fn what_if(answer: &WhatIf, layout: Layout) -> String {
         if rows.is_empty() {
             continue;
         }
-        let (shown, more) = table::cut(rows.len(), layout.is_whole);
+        let (shown, more) = crate::table::cut(rows.len(), layout.is_whole);
         let mut table = Table::new(columns);
         for row in rows.into_iter().take(shown) {
             table.row(row);

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::schema::{Schema, is_object_header};
-use known_fields::Path;
+use yaml::known_fields::Path;
 
 /// Removes unknown fields of an object and returns their paths. `apiVersion`, `kind` and `metadata`
 /// are left alone.

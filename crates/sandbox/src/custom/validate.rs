@@ -4,7 +4,7 @@ use serde_json::{Number, Value};
 
 use super::schema::{Schema, is_object_header};
 use crate::status::Cause;
-use known_fields::Path;
+use yaml::known_fields::Path;
 
 /// Returns what is wrong with an object. Its metadata is validated elsewhere.
 pub(super) fn validate(schema: &Schema, object: &Value) -> Vec<Cause> {

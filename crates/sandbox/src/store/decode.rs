@@ -19,7 +19,7 @@ pub(super) struct Decoded {
 /// Returns the object in the body of a creation or update.
 pub(super) fn object(resource: &Resource, request: &Request) -> Result<Decoded, Status> {
     let (mut object, duplicates) = match media_type(&request.content_type) {
-        "" | "application/json" => known_fields::decode(&request.body).map_err(|error| {
+        "" | "application/json" => yaml::known_fields::decode(&request.body).map_err(|error| {
             unrecognized(resource, request, &format!("json parse error: {error}"))
         }),
         "application/yaml" => from_yaml(resource, request).map(|object| (object, Vec::new())),
@@ -98,7 +98,7 @@ fn unrecognized(resource: &Resource, request: &Request, why: &str) -> Status {
     ))
 }
 
-/// Refuses objects of another kind. An object without a kind has that of the path.
+/// Refuses objects of another kind. An object without a kind has the kind of the path.
 fn check_kind(resource: &Resource, object: &Value) -> Result<(), Status> {
     let wanted = resource.kind;
     if !object.is_object() {

@@ -1,7 +1,7 @@
 //! The report on a trace: outcomes of the pods, and the allocation at some points of the run.
 
+use dry_run::table::{Colour, Column, Table};
 use serde::Serialize;
-use table::{Colour, Column, Table};
 
 use super::allocation::{Grid, GridPoint, Spread, summarise};
 use super::waiting::{State, Waiting, over_time};

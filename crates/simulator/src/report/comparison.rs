@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use dry_run::table::{Cell, Colour, Column, Table, Tone};
 use serde::Serialize;
-use table::{Cell, Colour, Column, Table, Tone};
 
 use super::arrivals::Arrivals;
 use super::waiting::{Waiting, duration};
@@ -103,7 +103,7 @@ impl Comparison {
         let text = match self.differing.len() {
             0 => "\nEvery pod gets the same node.\n".to_owned(),
             number => {
-                let (shown, more) = table::cut(number, layout.is_whole);
+                let (shown, more) = dry_run::table::cut(number, layout.is_whole);
                 let pods = self.pods(shown).render(layout.colour);
                 format!("\nPLACED DIFFERENTLY: {number}\n{pods}{more}")
             }
