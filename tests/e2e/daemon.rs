@@ -120,7 +120,7 @@ impl Daemon {
     ) -> Self {
         let folder = folder(cluster);
         let config = folder.join("config.yaml");
-        fs::write(&config, serde_yaml::to_string(configuration).unwrap()).unwrap();
+        fs::write(&config, yaml::to_string(configuration).unwrap()).unwrap();
         let path = folder.join("kubeconfig");
         fs::write(&path, serde_json::to_string(kubeconfig).unwrap()).unwrap();
         let authority = authority();
@@ -190,7 +190,7 @@ pub(super) fn folder(cluster: &Cluster) -> PathBuf {
 /// election, which has tests of its own.
 fn config_of(cluster: &Cluster) -> Value {
     let data = find::<ConfigMap>(DEFAULT).unwrap().data.unwrap();
-    let mut config: Value = serde_yaml::from_str(&data["config.yaml"]).unwrap();
+    let mut config: Value = yaml::decode(&data["config.yaml"]).unwrap();
     config["profiles"][0]["schedulerName"] = cluster.name.as_str().into();
     config["leaderElection"]["leaderElect"] = false.into();
     config

@@ -13,7 +13,7 @@ use super::{DEFAULT, RENDERED, find, path, read};
 const CHART: &str = "charts/loadmaster";
 
 fn yaml(file: &str) -> Value {
-    serde_yaml::from_str(&read(&format!("{CHART}/{file}"))).unwrap()
+    yaml::decode(&read(&format!("{CHART}/{file}"))).unwrap()
 }
 
 fn schema() -> Value {
@@ -193,7 +193,7 @@ fn every_value_is_rendered_with_another_than_its_default() {
     let defaults = yaml("values.yaml");
     let files = fs::read_dir(path(CHART).join("ci")).unwrap();
     let files: Vec<Value> = files
-        .map(|entry| serde_yaml::from_slice(&fs::read(entry.unwrap().path()).unwrap()).unwrap())
+        .map(|entry| yaml::decode(&fs::read_to_string(entry.unwrap().path()).unwrap()).unwrap())
         .collect();
     leaves(&defaults, &schema(), &[], &mut |at| {
         let pointer = format!("/{}", at.join("/"));

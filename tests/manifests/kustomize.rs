@@ -8,12 +8,11 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Container, Pod, Probe};
 use sandbox::api::{Answer, Request};
 use sandbox::store::Store;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::permissions::needed;
 use super::scheduler::can_be_read;
-use super::{DEFAULT, find, objects, path, title};
+use super::{DEFAULT, documents, find, objects, path, title};
 
 const STATIC_POD: &str = "deploy/kustomize/overlays/replacement/kube-scheduler.yaml";
 const NOW: Time = Time::from_secs(1_800_000_000);
@@ -26,8 +25,7 @@ fn build(overlay: &str) -> Option<Vec<Value>> {
         return None;
     };
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let documents = serde_yaml::Deserializer::from_slice(&output.stdout);
-    Some(documents.map(|one| Value::deserialize(one).unwrap()).collect())
+    Some(documents(&String::from_utf8_lossy(&output.stdout)).collect())
 }
 
 /// Removes what kustomize does in another way than the chart: the name of the ConfigMap changes

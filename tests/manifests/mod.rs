@@ -18,7 +18,6 @@ use std::path::{Path, PathBuf};
 
 use k8s_openapi::Resource;
 use k8s_openapi::api::apps::v1::Deployment;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -77,9 +76,16 @@ fn objects(file: &str) -> Vec<Value> {
         all.retain(|object| shared.contains(&title(object).as_str()));
         assert_eq!(all.len(), shared.len(), "{file}");
     }
-    let own = serde_yaml::Deserializer::from_str(&text).map(|one| Value::deserialize(one).unwrap());
-    all.extend(own);
+    all.extend(documents(&text));
     all
+}
+
+/// Decodes the documents of a YAML stream.
+fn documents(text: &str) -> impl Iterator<Item = Value> {
+    // A text at the end of a document ends with a line break, too.
+    let texts = text.split("\n---\n").map(|text| format!("{text}\n"));
+    let documents = texts.map(|text| yaml::decode(&text).unwrap());
+    documents.filter(|document: &Value| !document.is_null())
 }
 
 /// Decodes the object as its type of the Kubernetes API.

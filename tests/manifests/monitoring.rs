@@ -84,7 +84,7 @@ fn monitors_select_their_targets_and_name_the_job_after_the_release() {
 #[test]
 fn rules_are_those_of_the_file_with_the_job_of_the_release() {
     let file = read("config/alerts/loadmaster.yaml").replace("job=\"loadmaster\"", "job=\"shop\"");
-    let mut expected: Value = serde_yaml::from_str(&file).unwrap();
+    let mut expected: Value = yaml::decode(&file).unwrap();
     let mut alerts = BTreeSet::new();
     for group in expected["groups"].as_array_mut().unwrap() {
         let rules = group["rules"].as_array_mut().unwrap();

@@ -8,7 +8,7 @@ use super::read;
 
 /// Each set of refused values, with a part of the message.
 fn cases() -> BTreeMap<String, Value> {
-    serde_yaml::from_str(&read("tests/manifests/refused.yaml")).unwrap()
+    yaml::decode(&read("tests/manifests/refused.yaml")).unwrap()
 }
 
 /// Returns the whole messages that `deploy/render.py` got from Helm.

@@ -11,7 +11,7 @@ use super::{path, read};
 
 /// Returns the alerts by name.
 pub(super) fn alerts() -> BTreeMap<String, Value> {
-    let file: Value = serde_yaml::from_str(&read("config/alerts/loadmaster.yaml")).unwrap();
+    let file: Value = yaml::decode(&read("config/alerts/loadmaster.yaml")).unwrap();
     let groups = file["groups"].as_array().unwrap().iter();
     let rules = groups.flat_map(|group| group["rules"].as_array().unwrap());
     rules.map(|rule| (rule["alert"].as_str().unwrap().to_owned(), rule.clone())).collect()
@@ -80,7 +80,7 @@ fn every_alert_is_tested_to_fire_and_not_to_fire() {
     let mut is_silent = BTreeSet::new();
     for file in fs::read_dir(path("config/alerts/tests")).unwrap() {
         let text = fs::read_to_string(file.unwrap().path()).unwrap();
-        let file: Value = serde_yaml::from_str(&text).unwrap();
+        let file: Value = yaml::decode(&text).unwrap();
         let tests = file["tests"].as_array().unwrap().iter();
         for case in tests.flat_map(|test| test["promql_expr_test"].as_array().unwrap()) {
             let expression = case["expr"].as_str().unwrap();

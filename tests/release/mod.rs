@@ -28,7 +28,7 @@ fn workflows() -> Vec<(String, Value)> {
     let workflows = files.map(|file| {
         let file = file.unwrap();
         let text = fs::read_to_string(file.path()).unwrap();
-        (file.file_name().into_string().unwrap(), serde_yaml::from_str(&text).unwrap())
+        (file.file_name().into_string().unwrap(), yaml::decode(&text).unwrap())
     });
     workflows.collect()
 }

@@ -280,7 +280,7 @@ fn custom_objects_are_deleted_with_their_namespace() {
 /// A store with the kinds of Prometheus Operator and cert-manager.
 fn store_with_operators() -> Store {
     let mut store = Store::new(7, NOW);
-    let list: Value = serde_yaml::from_str(include_str!("fixtures/operators.yaml")).unwrap();
+    let list: Value = yaml::decode(include_str!("fixtures/operators.yaml")).unwrap();
     for definition in list["items"].as_array().unwrap() {
         expect(&mut store, "POST", DEFINITIONS, definition, 201);
     }

@@ -370,7 +370,7 @@ fn compare_responses(
 ) -> Result<(), String> {
     let text = String::from_utf8_lossy(&response.body);
     let body = match response.content_type {
-        "application/yaml" => serde_yaml::from_str(&text).unwrap(),
+        "application/yaml" => yaml::decode(&text).unwrap(),
         content_type if content_type.starts_with("application/json") => {
             serde_json::from_str(&text).unwrap()
         }
@@ -378,7 +378,7 @@ fn compare_responses(
     };
     let wanted = match &recorded.body {
         Some(Value::String(text)) if response.content_type == "application/yaml" => {
-            serde_yaml::from_str(text).unwrap()
+            yaml::decode(text).unwrap()
         }
         body => body.clone().unwrap_or_default(),
     };

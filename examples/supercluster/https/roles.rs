@@ -179,7 +179,7 @@ async fn start(
 
 /// Returns the token of the administrator.
 fn administrator(server: &Server) -> anyhow::Result<String> {
-    let kubeconfig: Value = serde_yaml::from_str(&server.kubeconfig())?;
+    let kubeconfig: Value = yaml::decode(&server.kubeconfig()).map_err(anyhow::Error::msg)?;
     let token = kubeconfig["users"][0]["user"]["token"].as_str();
     token.map(str::to_owned).context("the kubeconfig has no token")
 }
