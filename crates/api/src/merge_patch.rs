@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 /// Merges `patch` into `target`: objects field by field, `null` removes a field, any other value
 /// replaces the target.
 ///
-/// An API server applies a [`Write`](crate::Write) in this way.
+/// An API server applies a `Write` of `framework` in this way.
 pub fn merge_patch(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         *target = patch.clone();

@@ -569,7 +569,7 @@ impl Pod {
 
     /// Returns the requests and limits of each container, in the order in which the containers
     /// start. Empty unless a plugin asked for them with
-    /// [`keep_containers`](crate::PluginBuilder::keep_containers).
+    /// `PluginBuilder::keep_containers` of `framework`.
     pub fn containers(&self) -> &[ContainerResources] {
         self.extra.containers()
     }
