@@ -68,9 +68,9 @@ impl Attempts {
 
     /// Returns the node that a pod was bound to by a Binding that has succeeded, until the watch
     /// shows that.
-    pub(crate) fn node_bound_to(&self, pod: &Uid, view: &World) -> Option<Arc<str>> {
-        let placed = view.placed(pod).filter(|_| !self.binding.contains(pod))?;
-        Some(view.cluster().node_name(placed.node).clone())
+    pub(crate) fn node_bound_to(&self, pod: &Uid, world: &World) -> Option<Arc<str>> {
+        let placed = world.placed(pod).filter(|_| !self.binding.contains(pod))?;
+        Some(world.cluster().node_name(placed.node).clone())
     }
 }
 
@@ -189,8 +189,8 @@ impl Attempts {
                 return failure.handle(decided.queued, &decided.profile, world, cx);
             }
         };
-        let view = &*world;
-        let mut placement = Placement { view, profile, pod: &pod, node: &node, state: &mut state };
+        let mut placement =
+            Placement { world: &*world, profile, pod: &pod, node: &node, state: &mut state };
         match placement.reserve_and_permit(cx) {
             Ok(waiting) => {
                 let waits = waiting.is_some();
@@ -411,8 +411,8 @@ impl Attempts {
     /// Runs Unreserve and forgets the pod.
     fn undo(cycle: &mut BindingCycle, world: &mut World, cx: &mut Context<'_>) {
         let (pod, node) = (&cycle.pod, &cycle.node);
-        let (view, profile, state) = (&*world, &cycle.profile, &mut cycle.state);
-        Placement { view, profile, pod, node, state }.unreserve(cx);
+        let (profile, state) = (&cycle.profile, &mut cycle.state);
+        Placement { world: &*world, profile, pod, node, state }.unreserve(cx);
         world.forget(&cycle.pod.uid);
     }
 }
@@ -422,9 +422,9 @@ fn failed(message: &str) -> Finding {
 }
 
 /// Returns the choice of a node under its name.
-fn choice(chosen: &Chosen, view: &World) -> Choice {
+fn choice(chosen: &Chosen, world: &World) -> Choice {
     Choice {
-        node: view.cluster().node_name(chosen.node).clone(),
+        node: world.cluster().node_name(chosen.node).clone(),
         ties: chosen.ties as u64,
         total: chosen.total,
         feasible: small(chosen.feasible),

@@ -108,8 +108,8 @@ impl Engine {
     /// Returns the status of the first PreEnqueue plugin that gates `pod`, and changes nothing.
     pub fn gate(&mut self, pod: &Pod, now: Time, ports: &mut Ports<'_>) -> Option<Status> {
         self.run(now, ports, |engine, cx| {
-            let view = &engine.world;
-            gate(view, view.profile_of(pod)?, pod, cx)
+            let world = &engine.world;
+            gate(world, world.profile_of(pod)?, pod, cx)
         })
     }
 
@@ -216,7 +216,7 @@ impl Engine {
     ) -> Option<Evaluation> {
         let profile = self.world.profile_of(pod)?.clone();
         self.refresh_order(&profile);
-        let question = Question { view: &self.world, profile: &profile, pod, within: None };
+        let question = Question { world: &self.world, profile: &profile, pod, within: None };
         Some(self.decider.evaluate(question, form, start, cx))
     }
 }
@@ -289,10 +289,10 @@ impl Engine {
     }
 
     fn notify_of_deletion(&self, pod: &Pod, cx: &mut Context<'_>) {
-        let view = &self.world;
-        for profile in view.profiles().iter() {
+        let world = &self.world;
+        for profile in world.profiles().iter() {
             for plugin in &profile.pod_deleted {
-                let handle = view.handle(cx.now);
+                let handle = world.handle(cx.now);
                 // A panic is counted; the pod is gone all the same.
                 let _ = call_beside("PodDeleted", &plugin.name, cx.probe, || {
                     plugin.plugin.pod_deleted(pod, &handle);
@@ -356,7 +356,7 @@ impl Engine {
         cx.probe.start(Span::Algorithm);
         self.world.register_queries(pod, profile, cx);
         self.refresh_order(profile);
-        let question = Question { view: &self.world, profile, pod, within: None };
+        let question = Question { world: &self.world, profile, pod, within: None };
         let decision = self.decider.decide(question, self.world.log(), cx);
         cx.probe.stop(Span::Algorithm, decision.code());
         decision

@@ -69,9 +69,9 @@ impl GroupNotices {
     }
 
     /// Notifies some of the pods that the gate keeps back, by condition and event.
-    pub(crate) fn notify(&mut self, view: &World, cx: &mut Context<'_>) {
+    pub(crate) fn notify(&mut self, world: &World, cx: &mut Context<'_>) {
         while let Some(key) = self.pop(cx.now) {
-            let Some(pod) = view.pending().get(&key) else { continue };
+            let Some(pod) = world.pending().get(&key) else { continue };
             let Some((condition, group)) = gated_condition(pod).zip(pod.group()) else { continue };
             cx.probe.count(Count::GroupMemberGated { pod: &pod.key, group });
             let event = PodEvent::warning("FailedScheduling", "Scheduling", &condition.message);

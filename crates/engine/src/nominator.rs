@@ -306,6 +306,14 @@ fn shown(pod: &Pod) -> Arc<str> {
     pod.nominated_node_name().cloned().unwrap_or_default()
 }
 
+/// Returns the pod with this node in its status, if that names none.
+pub(crate) fn nominated_to(mut pod: Arc<Pod>, node: Arc<str>) -> Arc<Pod> {
+    if pod.nominated_node_name().is_none() {
+        Arc::make_mut(&mut pod).set_nominated_node_name(Some(node));
+    }
+    pod
+}
+
 #[cfg(test)]
 mod tests {
     use testkit::pod;

@@ -7,10 +7,10 @@ use crate::effect::{EffectKind, Event, note};
 use crate::world::World;
 
 /// Records an event in the name of the scheduler that is responsible for the pod.
-pub(crate) fn record_plugin_event(event: PodEvent, view: &World, cx: &mut Context<'_>) {
-    let placed = view.placed(&event.uid).map(|placed| &placed.pod);
-    let pod = view.pending().get(&event.pod).filter(|pod| pod.uid == event.uid).or(placed);
-    let profile = pod.and_then(|pod| view.profile_of(pod)).or(view.profiles().iter().next());
+pub(crate) fn record_plugin_event(event: PodEvent, world: &World, cx: &mut Context<'_>) {
+    let placed = world.placed(&event.uid).map(|placed| &placed.pod);
+    let pod = world.pending().get(&event.pod).filter(|pod| pod.uid == event.uid).or(placed);
+    let profile = pod.and_then(|pod| world.profile_of(pod)).or(world.profiles().iter().next());
     let Some(profile) = profile else { return };
     cx.effects.emit(EffectKind::Event(Event {
         regarding: event.pod,

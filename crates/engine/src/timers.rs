@@ -39,10 +39,10 @@ impl Timers {
 }
 
 /// Calls a plugin whose timer has fired.
-pub(crate) fn fire(plugin: &str, token: u64, view: &World, cx: &mut Context<'_>) {
-    for profile in view.profiles().iter() {
+pub(crate) fn fire(plugin: &str, token: u64, world: &World, cx: &mut Context<'_>) {
+    for profile in world.profiles().iter() {
         for timer in profile.timers.iter().filter(|timer| *timer.name == *plugin) {
-            let handle = view.handle(cx.now);
+            let handle = world.handle(cx.now);
             // A panic is counted; the timer has fired.
             let _ = call_beside("Timer", &timer.name, cx.probe, || {
                 timer.plugin.fire(token, &handle);

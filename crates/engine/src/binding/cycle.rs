@@ -168,8 +168,8 @@ impl BindingCycle {
     /// Returns the version of the pod that a bind names as its precondition: the newest one that is
     /// known to have the specification of the decision. Kubernetes counts specifications in
     /// `metadata.generation`, so new labels or a new status do not stop a bind.
-    pub(super) fn version_to_bind(&self, view: &World) -> u64 {
-        let known = view.pending().get(&self.pod.key);
+    pub(super) fn version_to_bind(&self, world: &World) -> u64 {
+        let known = world.pending().get(&self.pod.key);
         let known = known.filter(|pod| pod.uid == self.pod.uid && self.is_of_spec(pod.generation));
         let watched = known.map_or(0, |pod| pod.resource_version);
         self.pod.resource_version.max(watched).max(self.read_version)
@@ -199,13 +199,13 @@ impl BindingCycle {
     /// Returns whether any plugin has work to do.
     pub(super) fn pre_flight(
         &mut self,
-        view: &World,
+        world: &World,
         cx: &mut Context<'_>,
     ) -> Result<bool, Status> {
         let profile = self.profile.clone();
         let span = Span::Point(Point::PreBindPreFlight, &profile.scheduler_name);
         cx.probe.start(span);
-        let grouped = self.group_pre_bind(view, cx);
+        let grouped = self.group_pre_bind(world, cx);
         let code = match &grouped {
             Ok(true) => Code::Success,
             Ok(false) => Code::Skip,
@@ -215,8 +215,8 @@ impl BindingCycle {
         grouped
     }
 
-    fn group_pre_bind(&mut self, view: &World, cx: &mut Context<'_>) -> Result<bool, Status> {
-        let handle = view.handle(cx.now);
+    fn group_pre_bind(&mut self, world: &World, cx: &mut Context<'_>) -> Result<bool, Status> {
+        let handle = world.handle(cx.now);
         let mut joins_last = false;
         for (place, plugin) in self.profile.pre_bind.iter().enumerate() {
             let point = Point::PreBindPreFlight;
@@ -245,11 +245,11 @@ impl BindingCycle {
         &mut self,
         plugin: usize,
         input: PreBindInput<'_>,
-        view: &World,
+        world: &World,
         cx: &mut Context<'_>,
     ) -> Result<Option<Waiting>, Status> {
         let plugin = &self.profile.pre_bind[plugin];
-        let handle = view.handle(cx.now);
+        let handle = world.handle(cx.now);
         let step = call_plugin(ExtensionPoint::PreBind, &plugin.name, cx.probe, || {
             let attempt = AttemptMut::new(&mut self.state, &self.pod, &handle);
             plugin.plugin.pre_bind(attempt, &self.node, input)
@@ -276,10 +276,10 @@ impl BindingCycle {
     /// plugin has bound the pod itself.
     pub(super) fn bind_by_plugin(
         &mut self,
-        view: &World,
+        world: &World,
         cx: &mut Context<'_>,
     ) -> Result<Option<Binding>, Status> {
-        let handle = view.handle(cx.now);
+        let handle = world.handle(cx.now);
         for plugin in &self.profile.bind {
             let step = call_plugin(ExtensionPoint::Bind, &plugin.name, cx.probe, || {
                 plugin.plugin.bind(&Attempt::new(&self.state, &self.pod, &handle), &self.node)

@@ -149,15 +149,15 @@ impl BindingCycles {
         &mut self,
         mut cycle: BindingCycle,
         waits: bool,
-        view: &World,
+        world: &World,
         cx: &mut Context<'_>,
     ) -> Transition {
         let uid = cycle.pod.uid.clone();
-        match cycle.pre_flight(view, cx) {
+        match cycle.pre_flight(world, cx) {
             Err(status) => failed(cycle, status, cx),
             Ok(writes) => {
                 if writes || waits {
-                    write_nomination(&mut cycle, view, cx);
+                    write_nomination(&mut cycle, world, cx);
                 }
                 self.cycles.insert(uid.clone(), cycle);
                 if waits { Transition::Waiting } else { Transition::Permitted(uid) }
@@ -169,12 +169,12 @@ impl BindingCycles {
     pub(crate) fn permitted(
         &mut self,
         pod: &Uid,
-        view: &World,
+        world: &World,
         cx: &mut Context<'_>,
     ) -> Transition {
         let Some(mut cycle) = self.take(pod) else { return Transition::Waiting };
         cycle.permitted = cx.now;
-        let next = self.run_pre_bind(&mut cycle, 0, view, cx);
+        let next = self.run_pre_bind(&mut cycle, 0, world, cx);
         self.transition(cycle, next, cx)
     }
 
@@ -183,7 +183,7 @@ impl BindingCycles {
         &mut self,
         effect: EffectId,
         answer: &Answer,
-        view: &World,
+        world: &World,
         cx: &mut Context<'_>,
     ) -> Transition {
         let Some(uid) = self.by_effect.remove(&effect) else { return Transition::Waiting };
@@ -192,21 +192,21 @@ impl BindingCycles {
             Phase::Bind { effect: expected, since, .. } if *expected == effect => {
                 let code = if answer.failure().is_some() { Code::Error } else { Code::Success };
                 count_point(ExtensionPoint::Bind, &cycle, code, *since, cx);
-                self.bind_answered(&mut cycle, answer, view, cx)
+                self.bind_answered(&mut cycle, answer, world, cx)
             }
             Phase::ReadPod { effect: expected, if_unbound } if *expected == effect => {
                 let if_unbound = if_unbound.clone();
-                self.pod_read(&mut cycle, if_unbound, answer, view, cx)
+                self.pod_read(&mut cycle, if_unbound, answer, world, cx)
             }
             Phase::Fence { effect: expected, bind } if *expected == effect => {
                 let bind = bind.clone();
-                self.fence_answered(&mut cycle, bind, answer, view, cx)
+                self.fence_answered(&mut cycle, bind, answer, world, cx)
             }
             Phase::PreBind { .. } => {
                 let input = |waiting: &Waiting| {
                     (*waiting == Waiting::Answer(effect)).then_some(PreBindInput::Answer(answer))
                 };
-                self.resume_pre_bind(&mut cycle, input, view, cx)
+                self.resume_pre_bind(&mut cycle, input, world, cx)
             }
             _ => Next::Wait,
         };
@@ -218,7 +218,7 @@ impl BindingCycles {
         &mut self,
         pod: &Uid,
         object: &ObjectKey,
-        view: &World,
+        world: &World,
         cx: &mut Context<'_>,
     ) -> Transition {
         let Some(mut cycle) = self.take(pod) else { return Transition::Waiting };
@@ -226,7 +226,7 @@ impl BindingCycles {
             Waiting::Change(wait) => wait.is_for(object).then_some(PreBindInput::Changed),
             Waiting::Answer(_) => None,
         };
-        let next = self.resume_pre_bind(&mut cycle, input, view, cx);
+        let next = self.resume_pre_bind(&mut cycle, input, world, cx);
         self.transition(cycle, next, cx)
     }
 
@@ -234,7 +234,7 @@ impl BindingCycles {
     pub(crate) fn timed_out(
         &mut self,
         pod: &Uid,
-        view: &World,
+        world: &World,
         cx: &mut Context<'_>,
     ) -> Transition {
         let Some(mut cycle) = self.take(pod) else { return Transition::Waiting };
@@ -243,7 +243,7 @@ impl BindingCycles {
             Waiting::Change(wait) if wait.until <= now => Some(PreBindInput::Deadline),
             _ => None,
         };
-        let next = self.resume_pre_bind(&mut cycle, input, view, cx);
+        let next = self.resume_pre_bind(&mut cycle, input, world, cx);
         self.transition(cycle, next, cx)
     }
 
@@ -307,13 +307,13 @@ impl BindingCycles {
         &mut self,
         cycle: &mut BindingCycle,
         group: usize,
-        view: &World,
+        world: &World,
         cx: &mut Context<'_>,
     ) -> Next {
         for (place, plugins) in cycle.groups.clone().into_iter().enumerate().skip(group) {
             let mut running = Vec::new();
             for plugin in plugins {
-                match cycle.step_pre_bind(plugin, PreBindInput::Start, view, cx) {
+                match cycle.step_pre_bind(plugin, PreBindInput::Start, world, cx) {
                     Err(status) => return pre_bind_failed(cycle, status, cx),
                     Ok(waiting) => running.extend(waiting.map(|waiting| (plugin, waiting))),
                 }
@@ -325,7 +325,7 @@ impl BindingCycles {
             }
         }
         count_point(ExtensionPoint::PreBind, cycle, Code::Success, cycle.permitted, cx);
-        self.bind(cycle, 0, false, view, cx)
+        self.bind(cycle, 0, false, world, cx)
     }
 
     /// Resumes the plugins for which `input` returns an input. A plugin that keeps waiting for a
@@ -334,7 +334,7 @@ impl BindingCycles {
         &mut self,
         cycle: &mut BindingCycle,
         input: impl Fn(&Waiting) -> Option<PreBindInput<'a>>,
-        view: &World,
+        world: &World,
         cx: &mut Context<'_>,
     ) -> Next {
         let Phase::PreBind { group, running } = &mut cycle.phase else { return Next::Wait };
@@ -346,7 +346,7 @@ impl BindingCycles {
                 continue;
             };
             let changed = matches!(input, PreBindInput::Changed);
-            match cycle.step_pre_bind(plugin, input, view, cx) {
+            match cycle.step_pre_bind(plugin, input, world, cx) {
                 Err(status) => return pre_bind_failed(cycle, status, cx),
                 Ok(next) => {
                     let next = next.map(|next| if changed { next.within(&waiting) } else { next });
@@ -356,7 +356,7 @@ impl BindingCycles {
         }
         self.expect_answers(cycle, &left);
         if left.is_empty() {
-            return self.run_pre_bind(cycle, group + 1, view, cx);
+            return self.run_pre_bind(cycle, group + 1, world, cx);
         }
         cycle.phase = Phase::PreBind { group, running: left };
         Next::Wait
@@ -376,7 +376,7 @@ impl BindingCycles {
         cycle: &mut BindingCycle,
         extender: usize,
         repeated: bool,
-        view: &World,
+        world: &World,
         cx: &mut Context<'_>,
     ) -> Next {
         let mut extenders = self.extenders.iter().enumerate().skip(extender);
@@ -391,9 +391,9 @@ impl BindingCycles {
                 let binding = Binding { pod, uid, node: cycle.node.clone() };
                 EffectKind::ExtenderBind { extender, binding, decided }
             }
-            None => match cycle.bind_by_plugin(view, cx) {
+            None => match cycle.bind_by_plugin(world, cx) {
                 Ok(Some(binding)) => {
-                    let resource_version = cycle.version_to_bind(view);
+                    let resource_version = cycle.version_to_bind(world);
                     fenced = resource_version != 0;
                     let generation = cycle.pod.generation.into();
                     EffectKind::Bind { binding, decided, generation, resource_version }
@@ -412,7 +412,7 @@ impl BindingCycles {
         &mut self,
         cycle: &mut BindingCycle,
         answer: &Answer,
-        view: &World,
+        world: &World,
         cx: &mut Context<'_>,
     ) -> Next {
         let Phase::Bind { extender, repeated, fenced, since, .. } = cycle.phase else {
@@ -429,7 +429,7 @@ impl BindingCycles {
                 let (error, fenced) = (error.clone(), fenced && !repeated);
                 let by_extender = extender.is_some();
                 let bind = UnknownBind { error, extender: next, fenced, sent: since, by_extender };
-                self.find_out(cycle, IfUnbound::Resolve(bind), view, cx)
+                self.find_out(cycle, IfUnbound::Resolve(bind), world, cx)
             }
             // The decision still holds unless the specification has changed, which the read shows.
             (Answer::Outdated(error), None) if cycle.outdated_binds < MAX_OUTDATED_BINDS => {
@@ -444,16 +444,16 @@ impl BindingCycles {
                     }),
                     false => IfUnbound::Bind { extender: next },
                 };
-                self.find_out(cycle, if_unbound, view, cx)
+                self.find_out(cycle, if_unbound, world, cx)
             }
-            _ if is_ignorable => self.bind(cycle, next, repeated, view, cx),
+            _ if is_ignorable => self.bind(cycle, next, repeated, world, cx),
             // The failure of this request does not show the outcome of the earlier request.
             (failed, _) if repeated => {
                 cycle.unknown_binds += 1;
                 let error = failed.failure().unwrap_or_default().to_owned();
                 let (fenced, by_extender) = (false, extender.is_some());
                 let bind = UnknownBind { error, extender: next, fenced, sent: since, by_extender };
-                self.find_out(cycle, IfUnbound::Resolve(bind), view, cx)
+                self.find_out(cycle, IfUnbound::Resolve(bind), world, cx)
             }
             (failed, _) => Next::Failed(cycle.bind_error(failed.failure().unwrap_or_default())),
         }
@@ -464,10 +464,10 @@ impl BindingCycles {
         &mut self,
         cycle: &mut BindingCycle,
         if_unbound: IfUnbound,
-        view: &World,
+        world: &World,
         cx: &mut Context<'_>,
     ) -> Next {
-        match view.confirmed_node(&cycle.pod.uid) {
+        match world.confirmed_node(&cycle.pod.uid) {
             Some(node) => cycle.bound_to(node),
             None => self.read_pod(cycle, if_unbound, cx),
         }
@@ -493,7 +493,7 @@ impl BindingCycles {
         cycle: &mut BindingCycle,
         if_unbound: IfUnbound,
         answer: &Answer,
-        view: &World,
+        world: &World,
         cx: &mut Context<'_>,
     ) -> Next {
         let pod = match cycle.unbound_pod(answer) {
@@ -502,7 +502,7 @@ impl BindingCycles {
             Shown::Nothing => {
                 return match (if_unbound, answer) {
                     (IfUnbound::Resolve(bind), Answer::Forbidden(_)) => {
-                        self.fence_unread(cycle, bind, view, cx)
+                        self.fence_unread(cycle, bind, world, cx)
                     }
                     (IfUnbound::Bind { .. }, Answer::Forbidden(text)) => {
                         Next::Failed(cycle.bind_error(text))
@@ -515,9 +515,9 @@ impl BindingCycles {
             IfUnbound::Bind { .. } if !cycle.is_of_spec(pod.generation) => Next::Outdated,
             IfUnbound::Bind { extender } => {
                 cycle.read_version = pod.resource_version;
-                self.bind(cycle, extender, false, view, cx)
+                self.bind(cycle, extender, false, world, cx)
             }
-            IfUnbound::Resolve(bind) => self.resolve(cycle, bind, pod, view, cx),
+            IfUnbound::Resolve(bind) => self.resolve(cycle, bind, pod, world, cx),
         }
     }
 }
@@ -548,9 +548,9 @@ fn count_point(
 }
 
 /// Writes the chosen node into `status.nominatedNodeName`, for a pod that is not bound at once.
-fn write_nomination(cycle: &mut BindingCycle, view: &World, cx: &mut Context<'_>) {
+fn write_nomination(cycle: &mut BindingCycle, world: &World, cx: &mut Context<'_>) {
     let nominating = NominatingInfo::Override(cycle.node.clone());
-    cycle.nominated = view.nominator().to_write(&cycle.pod, &nominating);
+    cycle.nominated = world.nominator().to_write(&cycle.pod, &nominating);
     let nominated_node_name = cycle.nominated.clone();
     cx.effects.patch_pod_status(&cycle.pod, StatusPatch { condition: None, nominated_node_name });
 }

@@ -44,7 +44,7 @@ impl BindingCycles {
         cycle: &mut BindingCycle,
         bind: UnknownBind,
         pod: UnboundPod,
-        view: &World,
+        world: &World,
         cx: &mut Context<'_>,
     ) -> Next {
         if bind.fenced && pod.resource_version != 0 {
@@ -56,12 +56,12 @@ impl BindingCycles {
             return Next::Outdated;
         }
         let next = match is_current {
-            true => next_try(cycle, view, cx),
+            true => next_try(cycle, world, cx),
             false => Err("its specification has changed".to_owned()),
         };
         if next.is_ok() {
             cycle.read_version = pod.resource_version;
-            return self.bind(cycle, bind.extender, true, view, cx);
+            return self.bind(cycle, bind.extender, true, world, cx);
         }
         match (next, bind.may_arrive(cx.now)) {
             (Err(reason), false) => give_up(cycle, &reason, &bind.error),
@@ -79,10 +79,10 @@ impl BindingCycles {
         &mut self,
         cycle: &mut BindingCycle,
         bind: UnknownBind,
-        view: &World,
+        world: &World,
         cx: &mut Context<'_>,
     ) -> Next {
-        let known = view.pending().get(&cycle.pod.key).filter(|pod| pod.uid == cycle.pod.uid);
+        let known = world.pending().get(&cycle.pod.key).filter(|pod| pod.uid == cycle.pod.uid);
         match known {
             Some(known) if bind.fenced && known.resource_version != 0 => {
                 let resource_version = known.resource_version.max(cycle.read_version);
@@ -137,7 +137,7 @@ impl BindingCycles {
         cycle: &mut BindingCycle,
         bind: UnknownBind,
         answer: &Answer,
-        view: &World,
+        world: &World,
         cx: &mut Context<'_>,
     ) -> Next {
         let pod = match cycle.unbound_pod(answer) {
@@ -152,10 +152,10 @@ impl BindingCycles {
         if !cycle.is_of_spec(pod.generation) {
             return Next::Outdated;
         }
-        match next_try(cycle, view, cx) {
+        match next_try(cycle, world, cx) {
             Ok(()) => {
                 cycle.read_version = pod.resource_version;
-                self.bind(cycle, bind.extender, false, view, cx)
+                self.bind(cycle, bind.extender, false, world, cx)
             }
             Err(reason) => give_up(cycle, &reason, &bind.error),
         }
@@ -166,12 +166,12 @@ impl BindingCycles {
 ///
 /// # Errors
 /// The reason against it.
-fn next_try(cycle: &mut BindingCycle, view: &World, cx: &mut Context<'_>) -> Result<(), String> {
+fn next_try(cycle: &mut BindingCycle, world: &World, cx: &mut Context<'_>) -> Result<(), String> {
     if cycle.unknown_binds >= MAX_BINDS {
         return Err(format!("{MAX_BINDS} tries"));
     }
     let (profile, pod, node) = (&cycle.profile, &cycle.pod, &cycle.node);
-    let placement = Placement { view, profile, pod, node, state: &mut cycle.state };
+    let placement = Placement { world, profile, pod, node, state: &mut cycle.state };
     placement.still_passes(cx)
 }
 

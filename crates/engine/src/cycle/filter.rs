@@ -173,7 +173,7 @@ impl FilterPass {
             feasible.extend(passed.iter());
             return None;
         };
-        let order = subject.view.node_order();
+        let order = subject.world.node_order();
         let order: Vec<NodeIx> =
             order.iter().copied().filter(|node| nodes.contains(*node)).collect();
         let scores = !subject.profile.score.is_empty()
@@ -274,7 +274,7 @@ pub(crate) fn rejections_beside_nominated(
     subject: &mut Subject<'_, '_>,
     nodes: &NodeBits,
 ) -> Result<Vec<(NodeIx, Status)>, ScheduleError> {
-    let (nominator, cluster) = (subject.view.nominator(), subject.cluster());
+    let (nominator, cluster) = (subject.world.nominator(), subject.cluster());
     let nominated = nominator.nodes().filter_map(|name| cluster.node_named(name));
     rejections_beside(subject, nominated.filter(|node| nodes.contains(*node)))
 }
@@ -285,7 +285,7 @@ pub(crate) fn rejections_beside(
     nodes: impl IntoIterator<Item = NodeIx>,
 ) -> Result<Vec<(NodeIx, Status)>, ScheduleError> {
     let mut verdicts = Vec::new();
-    if subject.view.nominator().is_empty() {
+    if subject.world.nominator().is_empty() {
         return Ok(verdicts);
     }
     let filters = node_filters(subject);

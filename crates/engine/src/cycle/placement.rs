@@ -21,7 +21,7 @@ const MAX_PERMIT_TIMEOUT: Duration = Duration::from_mins(15);
 
 /// An assumed pod and its node.
 pub(crate) struct Placement<'a> {
-    pub(crate) view: &'a World,
+    pub(crate) world: &'a World,
     pub(crate) profile: &'a Profile,
     pub(crate) pod: &'a Arc<Pod>,
     pub(crate) node: &'a str,
@@ -67,8 +67,8 @@ impl Placement<'_> {
     }
 
     fn reserving(&mut self, cx: &Context<'_>) -> Reserving<'_> {
-        let Self { view, profile, pod, node, state } = self;
-        Reserving { profile, pod, node, state, handle: view.handle(cx.now) }
+        let Self { world, profile, pod, node, state } = self;
+        Reserving { profile, pod, node, state, handle: world.handle(cx.now) }
     }
 
     /// Checks whether the node still exists and passes the filters that do not depend on the pods
@@ -77,10 +77,10 @@ impl Placement<'_> {
     /// # Errors
     /// The reason why the node does not take the pod any more.
     pub(crate) fn still_passes(&self, cx: &mut Context<'_>) -> Result<(), String> {
-        let Some(node) = self.view.cluster().node_named(self.node) else {
+        let Some(node) = self.world.cluster().node_named(self.node) else {
             return Err("the node is gone".to_owned());
         };
-        let (handle, mut state) = (self.view.handle(cx.now), CycleState::new());
+        let (handle, mut state) = (self.world.handle(cx.now), CycleState::new());
         for filter in &self.profile.filter {
             let name = &filter.name;
             if depends_on_pods(filter, &Attempt::new(&state, self.pod, &handle)) {
@@ -98,9 +98,9 @@ impl Placement<'_> {
                     Err(status) => return Err(status.message()),
                 }
             }
-            let view = self.view.cluster().node(node);
+            let world = self.world.cluster().node(node);
             let status = call_plugin(ExtensionPoint::Filter, name, cx.probe, || {
-                filter.plugin.filter(&Attempt::new(&state, self.pod, &handle), &view)
+                filter.plugin.filter(&Attempt::new(&state, self.pod, &handle), &world)
             })
             .unwrap_or_else(|status| status);
             if !status.is_success() {
@@ -111,7 +111,7 @@ impl Placement<'_> {
     }
 
     fn permit(&mut self, cx: &mut Context<'_>) -> Result<Option<WaitingPod>, Status> {
-        let handle = self.view.handle(cx.now);
+        let handle = self.world.handle(cx.now);
         let mut pending = BTreeMap::new();
         for plugin in &self.profile.permit {
             let verdict = call_plugin(ExtensionPoint::Permit, &plugin.name, cx.probe, || {
@@ -133,7 +133,7 @@ impl Placement<'_> {
                 }
             }
         }
-        let node = self.view.placed(&self.pod.uid).map(|placed| placed.node);
+        let node = self.world.placed(&self.pod.uid).map(|placed| placed.node);
         Ok(node.filter(|_| !pending.is_empty()).map(|node| WaitingPod {
             pod: self.pod.clone(),
             node,

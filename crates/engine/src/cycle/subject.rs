@@ -18,7 +18,7 @@ use crate::world::World;
 /// The question which of some nodes is best for a pod.
 #[derive(Clone, Copy)]
 pub(crate) struct Question<'a> {
-    pub(crate) view: &'a World,
+    pub(crate) world: &'a World,
     pub(crate) profile: &'a Profile,
     pub(crate) pod: &'a Arc<Pod>,
     /// The nodes among which to choose; `None` for all.
@@ -27,7 +27,7 @@ pub(crate) struct Question<'a> {
 
 /// The pod of a decision, the profile that decides about it, and the data of its plugins.
 pub(crate) struct Subject<'a, 'c> {
-    pub(crate) view: &'a World,
+    pub(crate) world: &'a World,
     pub(crate) settings: &'a Settings,
     pub(crate) profile: &'a Profile,
     pub(crate) pod: &'a Arc<Pod>,
@@ -48,30 +48,30 @@ impl<'a, 'c> Subject<'a, 'c> {
         commands: &'a Commands,
         cx: &'a mut Context<'c>,
     ) -> Self {
-        let Question { view, profile, pod, within } = question;
+        let Question { world, profile, pod, within } = question;
         let (form, state) = (settings.form, CycleState::new());
-        Self { view, settings, profile, pod, within, form, state, commands, cx }
+        Self { world, settings, profile, pod, within, form, state, commands, cx }
     }
 
     /// Returns the same question for plugins that have kept nothing and found nothing yet.
     pub(crate) fn afresh(&mut self) -> Subject<'_, 'c> {
-        let Self { view, settings, profile, pod, within, form, commands, .. } = *self;
+        let Self { world, settings, profile, pod, within, form, commands, .. } = *self;
         let (state, cx) = (CycleState::new(), &mut *self.cx);
-        Subject { view, settings, profile, pod, within, form, state, commands, cx }
+        Subject { world, settings, profile, pod, within, form, state, commands, cx }
     }
 
     pub(crate) const fn cluster(&self) -> &'a Cluster {
-        self.view.cluster()
+        self.world.cluster()
     }
 
     /// Returns the handle for the plugins.
     pub(crate) fn handle(&self) -> Handle<'a> {
-        self.view.shared(self.cx.now).handle(self.commands)
+        self.world.shared(self.cx.now).handle(self.commands)
     }
 
     /// Returns the node that the pod is nominated to.
     pub(crate) fn own_nomination(&self) -> Option<NodeIx> {
-        let node = self.view.nominator().node_of(&self.pod.uid)?;
+        let node = self.world.nominator().node_of(&self.pod.uid)?;
         self.cluster().node_named(node)
     }
 

@@ -129,7 +129,7 @@ fn decide(
             // A command, for example a write, may help this pod alone.
             let template_rejected = settings.extenders.is_empty()
                 && commands.is_empty()
-                && question.view.commands().is_empty()
+                && question.world.commands().is_empty()
                 && is_template_rejected(question, &fit, &post_filter, subject.cx.now);
             Found::Unfit(Unfit { fit, post_filter, template_rejected })
         }
@@ -221,7 +221,7 @@ fn post_filter(
     }
     let verdicts = &fit.diagnosis.verdicts;
     let kept = memory.as_mut().and_then(|(Memory { rankings, log }, lane)| {
-        rankings.failures_mut(lane)?.resume_post_filter(verdicts, log, subject.view)
+        rankings.failures_mut(lane)?.resume_post_filter(verdicts, log, subject.world)
     });
     let are_local = kept.is_some();
     kept.into_iter().for_each(|kept| subject.state.resume(kept));
@@ -232,15 +232,15 @@ fn post_filter(
         && let Some((Memory { rankings, log }, lane)) = memory
         && let Some(failures) = rankings.failures_mut(lane)
     {
-        failures.suspend_post_filter(subject.state.suspend(), log, subject.view);
+        failures.suspend_post_filter(subject.state.suspend(), log, subject.world);
     }
-    fit.diagnosis.post_filter_message = message_of(&result, subject.view);
+    fit.diagnosis.post_filter_message = message_of(&result, subject.world);
     result
 }
 
 /// Returns what PostFilter adds to the text of a pod that fits nowhere.
-pub(super) fn message_of(result: &PostFilterResult, view: &World) -> String {
-    let tells_placement = view.profiles().behaviours().preemption_tells_its_placement;
+pub(super) fn message_of(result: &PostFilterResult, world: &World) -> String {
+    let tells_placement = world.profiles().behaviours().preemption_tells_its_placement;
     match result.status.is_success() {
         true if tells_placement => result.found.clone(),
         true => String::new(),

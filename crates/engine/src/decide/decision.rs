@@ -79,7 +79,7 @@ pub(super) fn is_template_rejected(
     post_filter: &PostFilterResult,
     now: Time,
 ) -> bool {
-    let Question { view, profile, pod, .. } = question;
+    let Question { world, profile, pod, .. } = question;
     let nominates = match &post_filter.nominating {
         NominatingInfo::Override(node) => !node.is_empty(),
         NominatingInfo::Noop => false,
@@ -91,8 +91,8 @@ pub(super) fn is_template_rejected(
         && (profile.post_filter.is_empty() || !post_filter.status.is_success())
         && !nominates
         && pod.nominated_node_name().is_none()
-        && view.nominator().node_of(&pod.uid).is_none()
-        && !view.preemptions().fruitless().concern(pod, now)
+        && world.nominator().node_of(&pod.uid).is_none()
+        && !world.preemptions().fruitless().concern(pod, now)
 }
 
 fn by_template(profile: &Profile, plugin: &str) -> bool {

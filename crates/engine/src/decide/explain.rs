@@ -151,7 +151,7 @@ fn preemption(commands: &Commands) -> Option<Preemption> {
 impl Decider {
     /// Tries a pod, and evictions for it if it fits nowhere.
     pub(crate) fn try_pod(&self, question: Question<'_>, cx: &mut Context<'_>) -> Trial {
-        match gate(question.view, question.profile, question.pod, cx) {
+        match gate(question.world, question.profile, question.pod, cx) {
             Some(status) => Trial::Gated(status),
             None => self.decide_aside(question, cx).into(),
         }
@@ -189,7 +189,7 @@ impl Decider {
         {
             let verdicts = &fit.diagnosis.verdicts;
             let result = run_post_filter(subject, verdicts, false, &mut course.rng);
-            fit.diagnosis.post_filter_message = message_of(&result, subject.view);
+            fit.diagnosis.post_filter_message = message_of(&result, subject.world);
             let candidates = subject.state.read::<Candidates>().cloned().unwrap_or_default().0;
             let preemption = preemption(&commands);
             evaluation.post_filter = Some(PostFilterEvaluation { result, preemption, candidates });
@@ -221,12 +221,12 @@ impl Evaluation {
 
 /// Returns the status of the first PreEnqueue plugin that gates the pod.
 pub(crate) fn gate(
-    view: &World,
+    world: &World,
     profile: &Profile,
     pod: &Pod,
     cx: &mut Context<'_>,
 ) -> Option<Status> {
-    let handle = view.handle(cx.now);
+    let handle = world.handle(cx.now);
     profile.pre_enqueue.iter().find_map(|gate| {
         let status = call_plugin(ExtensionPoint::PreEnqueue, &gate.name, cx.probe, || {
             gate.plugin.pre_enqueue(pod, &handle)

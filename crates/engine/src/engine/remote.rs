@@ -37,7 +37,7 @@ impl Engine {
             let profile = &*engine.profile_named(profile)?;
             engine.world.register_queries(pod, profile, cx);
             let Self { world, decider, .. } = engine;
-            let question = Question { view: world, profile, pod, within: None };
+            let question = Question { world, profile, pod, within: None };
             decider.sample(question, wanted, world.log(), cx).map_err(ScheduleError::into_status)
         })
     }
@@ -135,7 +135,7 @@ impl Engine {
             return Err(Status::unresolvable(NO_NODES));
         };
         self.world.register_queries(pod, profile, cx);
-        let question = Question { view: &self.world, profile, pod, within: None };
+        let question = Question { world: &self.world, profile, pod, within: None };
         self.decider.check(question, node, cx)
     }
 

@@ -71,7 +71,7 @@ impl Supposition<'_, '_, '_> {
     /// Tries a pod, also with evictions. Returns `None` if no profile is responsible for it.
     pub fn try_pod(&mut self, pod: &Arc<Pod>) -> Option<Trial> {
         let profile = self.profile_of(pod)?;
-        let question = Question { view: self.world, profile: &profile, pod, within: None };
+        let question = Question { world: self.world, profile: &profile, pod, within: None };
         Some(self.decider.try_pod(question, self.cx))
     }
 
@@ -82,8 +82,8 @@ impl Supposition<'_, '_, '_> {
         let profile = self.profile_of(pod)?;
         let Self { world, decider, cx } = self;
         world.register_queries(pod, &profile, cx);
-        let question = Question { view: world, profile: &profile, pod, within: None };
-        if let Some(status) = gate(question.view, &profile, pod, cx) {
+        let question = Question { world, profile: &profile, pod, within: None };
+        if let Some(status) = gate(question.world, &profile, pod, cx) {
             return Some(Trial::Gated(status));
         }
         let mut decision = decider.decide(question, world.log(), cx);

@@ -46,7 +46,7 @@ pub(super) fn run_in_parts<P: Send>(
         return parts.try_for_each(|part| work(&mut scorer, part));
     }
     let mut outcomes: Vec<Option<Outcome>> = (0..parts.len()).map(|_| None).collect();
-    let shared = subject.view.shared(subject.cx.now);
+    let shared = subject.world.shared(subject.cx.now);
     let (pod, state, work) = (&**subject.pod, &subject.state, &work);
     let probe = &*subject.cx.probe;
     let tasks = parts.zip(&mut outcomes).map(|(part, outcome)| {

@@ -57,7 +57,7 @@ pub(super) fn rejections_of(
 ) -> Result<Rejections, Unusable> {
     let cluster = subject.cluster();
     let first_tier = filters.iter().position(is_of_tiers);
-    let nominator = subject.view.nominator();
+    let nominator = subject.world.nominator();
     let mut rejections = Rejections::new(verdicts.clone(), filters, state, nominator.revision());
     if let Some(place) = first_tier {
         let before: Vec<&PluginName> =
@@ -92,7 +92,7 @@ fn repair(
     let are_local = rejections.are_local();
     let own = subject.own_nomination();
     if are_local {
-        let names = rejections.catch_up_nominations(subject.view.nominator()).ok_or(Unusable)?;
+        let names = rejections.catch_up_nominations(subject.world.nominator()).ok_or(Unusable)?;
         changed.extend(names.filter_map(|name| cluster.node_named(name)).chain(own));
         changed.sort_unstable();
         changed.dedup();

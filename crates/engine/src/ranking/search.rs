@@ -279,7 +279,7 @@ impl<'k> Memory<'k, '_> {
         scoped: &Scoped<'_>,
     ) -> Result<(), Unusable> {
         let (cluster, own) = (subject.cluster(), subject.own_nomination());
-        self.ranking.catch_up_nominations(subject.view.nominator(), cluster);
+        self.ranking.catch_up_nominations(subject.world.nominator(), cluster);
         own.into_iter().for_each(|node| self.ranking.look_again(node));
         let rejected = match self.repair(subject, scoped)? {
             Some(changed) => {

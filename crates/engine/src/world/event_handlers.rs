@@ -13,6 +13,7 @@ use super::{LoggedChange, World};
 use crate::change::Change;
 use crate::classify::{node_updates, pod_updates};
 use crate::context::Context;
+use crate::nominator::nominated_to;
 use crate::object_event::ObjectEvent;
 use crate::ports::{Count, Span};
 use crate::queue::Updated;
@@ -267,14 +268,6 @@ impl World {
         self.count_unscheduled_pod(ActionType::DELETE, cx);
         changed
     }
-}
-
-/// Returns the pod with this node in its status, if that names none.
-pub(super) fn nominated_to(mut pod: Arc<Pod>, node: Arc<str>) -> Arc<Pod> {
-    if pod.nominated_node_name().is_none() {
-        Arc::make_mut(&mut pod).set_nominated_node_name(Some(node));
-    }
-    pod
 }
 
 /// Updates of queue and nominator.

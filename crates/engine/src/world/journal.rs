@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use framework::{Command, CycleState, Pod, TentativePlacing};
 
-use super::Removed;
+use super::placed::Removed;
 use crate::nominator::Nomination;
 use crate::profile::Profile;
 
