@@ -254,6 +254,11 @@ impl<'a> Running<'a> {
     }
 }
 
+fn log_component_config(config: &Configuration) {
+    let config = config::to_yaml(&config::redacted(config.to_value()));
+    debug!(config, "Using component config");
+}
+
 fn serve(
     flags: &Flags,
     chosen: Option<Followed>,
@@ -286,6 +291,7 @@ fn serve(
     if let Some(path) = &flags.write_config_to {
         return write(&config, path, &registry);
     }
+    log_component_config(&config);
     let listener = flags.serving.serving().map(http::bind).transpose()?;
     // In addition to the thread of the scheduling loop. More I/O threads would mostly wake each
     // other (docs/benchmarks.md).
@@ -303,13 +309,10 @@ fn serve(
             let gates = flags.gates(followed.level)?;
             gates.check_built()?;
             let config = configuration(flags, &role, &gates)?;
+            log_component_config(&config);
             (gates, config)
         };
         let gates = &gates;
-        debug!(
-            config = config::to_yaml(&config::redacted(config.to_value())),
-            "Using component config"
-        );
         let leader_elect = config.leader_election.leader_elect;
         let health = if leader_elect { Health::with_leader_election() } else { Health::default() };
         let health = Arc::new(health);

@@ -14,11 +14,14 @@ use super::{DEFAULT, EVERYTHING, find, find_all, read, rendered, rendering};
 
 /// Group, resource and verb of the permissions that the default plugins need, beside those to
 /// watch kinds.
-const REQUESTS: [(&str, &str, &str); 16] = [
+const REQUESTS: [(&str, &str, &str); 18] = [
     ("", "pods", "delete"),
     ("", "pods", "get"),
     ("", "pods/binding", "create"),
     ("", "pods/status", "patch"),
+    // Watched as a custom kind.
+    ("resource.k8s.io", "devicetaintrules", "list"),
+    ("resource.k8s.io", "devicetaintrules", "watch"),
     ("resource.k8s.io", "resourceclaims", "create"),
     ("resource.k8s.io", "resourceclaims", "delete"),
     ("resource.k8s.io", "resourceclaims", "patch"),

@@ -127,7 +127,11 @@ impl Scenario {
         let (before, place) = (world.attempts(WAITING), world.place(WAITING));
         world.happens(&row.step);
         if let Some(event) = &row.event {
-            assert!(world.heard().contains(event), "{context}: {event} of {:?}", world.heard());
+            assert!(
+                world.heard().contains(&event.to_string()),
+                "{context}: {event} of {:?}",
+                world.heard()
+            );
         }
         world.settle();
         let outcome = match world.attempts(WAITING) > before {

@@ -10,7 +10,7 @@ use control::{Method, Reply, Response};
 use engine::ports::{Count, Ports, Probe, Span};
 use engine::queue::Place;
 use engine::{Engine, EngineConfig};
-use framework::{ClusterEvent, PluginName, PodKey, Registry, Time};
+use framework::{PluginName, PodKey, Registry, Time};
 use loadmaster::config::{self, Configuration, Gates};
 use loadmaster::wire::{Decoder, watched_kinds};
 use sandbox::api::{self, Request, WatchId};
@@ -73,18 +73,23 @@ pub(crate) enum Deletions {
 
 /// Events that were handled or evaluated for pending pods since the last query.
 #[derive(Debug, Default)]
-struct Heard(Vec<ClusterEvent>);
+struct Heard(Vec<String>);
 
 impl Probe for Heard {
     fn start(&mut self, span: Span<'_>) {
         if let Span::Hint(_, event) = span {
-            self.0.push(event.clone());
+            self.0.push(event.to_string());
         }
     }
 
     fn count(&mut self, count: Count<'_>) {
-        if let Count::Event(event) = count {
-            self.0.push(event.clone());
+        match count {
+            Count::Event(event) => self.0.push(event.to_string()),
+            // The label of 1.37.
+            Count::PodEvent(label) => {
+                self.0.push(label.replace("UnscheduledPod", "UnschedulablePod"));
+            }
+            _ => {}
         }
     }
 }
@@ -146,8 +151,8 @@ impl World {
         self.learn();
     }
 
-    /// Returns the events of the last reported action.
-    pub(crate) fn heard(&self) -> &[ClusterEvent] {
+    /// Returns the labels of the events of the last reported action.
+    pub(crate) fn heard(&self) -> &[String] {
         &self.heard.0
     }
 

@@ -39,7 +39,7 @@ impl Level {
     pub fn of_server(minor: u32) -> Self {
         let released = Self::ALL.into_iter().filter(|level| !level.is_preview());
         let [oldest, ..] = Self::ALL;
-        released.filter(|level| level.minor() <= minor).last().unwrap_or(oldest)
+        released.rev().find(|level| level.minor() <= minor).unwrap_or(oldest)
     }
 
     /// Whether the version is not released, so that the level may still change.

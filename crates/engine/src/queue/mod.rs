@@ -359,10 +359,11 @@ impl Queue {
             history.template_rejected &= is_as_popped;
             let answers_for_others = history.template_rejected;
             let place = self.requeue(entity, strategy, label, cx);
-            if answers_for_others && place == Place::Unschedulable {
-                if let Some(trial) = self.trials.end(&uid) {
-                    self.unschedulable.reject_alike(&trial.waiting, &key);
-                }
+            if answers_for_others
+                && place == Place::Unschedulable
+                && let Some(trial) = self.trials.end(&uid)
+            {
+                self.unschedulable.reject_alike(&trial.waiting, &key);
             }
         }
         self.done(&uid);

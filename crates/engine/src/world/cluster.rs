@@ -17,8 +17,8 @@
 use std::sync::Arc;
 
 use framework::{
-    Cluster, EventResource, IdTable, Node, NodeChange, NodeIx, Object, ObjectKey, ObjectUpdate,
-    PlacedPod, Pod, PodIx, PodKey, TentativePlacing, TentativeRemoval, Uid,
+    Cluster, EventResource, Node, NodeChange, NodeIx, Object, ObjectKey, ObjectUpdate, PlacedPod,
+    Pod, PodIx, TentativePlacing, Uid,
 };
 
 use super::World;

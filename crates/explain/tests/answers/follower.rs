@@ -77,7 +77,7 @@ fn change(engine: &mut Engine, rng: &mut Rng) {
                 .then(|| json!({"metadata": {"name": name, "namespace": "default"}, "spec": {}}));
             let kind = EventResource::PersistentVolumeClaim;
             let key = ObjectKey::namespaced(kind, "default".into(), name.as_str().into());
-            apply(engine, Change::decode(key, object).unwrap());
+            apply(engine, Change::decode(key, object).expect("an object of its kind"));
         }
         7 | 8 => drop(engine.step(Input::Schedule, Time::ZERO, ports).attempt()),
         _ => {
