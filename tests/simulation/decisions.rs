@@ -77,6 +77,10 @@ fn is_counted(engine: &Engine, pod: &Pod, text: &str) -> Checked {
     rule(is_counted, || format!("of {count} nodes, {} is told {text:?}", pod.key))
 }
 
+/// Where the text begins that says what preemption has found. Victims that are equally important
+/// are chosen in the order in which their pods came, which a new engine does not know.
+const PLACEMENT: &str = "found a potential placement";
+
 /// The decision for a pod: the total scores of the feasible nodes, and the text if there are none.
 #[derive(Debug, PartialEq, Eq)]
 struct Decision {
@@ -89,9 +93,13 @@ impl Decision {
     fn of(evaluation: Evaluation, engine: &Engine) -> Self {
         let cluster = engine.cluster();
         let named = |(node, total)| (cluster.node_name(node).clone(), total);
+        let known = |text: String| match text.split_once(PLACEMENT) {
+            Some((before, _)) => format!("{before}{PLACEMENT}"),
+            None => text,
+        };
         Self {
             totals: evaluation.feasible.into_iter().map(named).collect(),
-            text: evaluation.fit_error.map(|error| error.message()),
+            text: evaluation.fit_error.map(|error| known(error.message())),
         }
     }
 
