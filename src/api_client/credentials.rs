@@ -41,8 +41,8 @@ pub enum ConnectError {
 pub struct Credentials(pub(super) kube::Config);
 
 impl Credentials {
-    /// Loads the credentials from a kubeconfig or, without one, from the service account of the pod.
-    /// `master` overrides the address.
+    /// Loads the credentials from a kubeconfig or, without one, from the service account of the
+    /// pod. `master` overrides the address.
     ///
     /// # Errors
     /// There are no credentials, or they are invalid.
@@ -64,7 +64,8 @@ impl Credentials {
         Ok(Self(config))
     }
 
-    /// Loads the credentials of a person: from a kubeconfig, by default that of kubectl, and one of its contexts.
+    /// Loads the credentials of a person: from a kubeconfig, by default that of kubectl, and one of
+    /// its contexts.
     ///
     /// # Errors
     /// There are no credentials, or they are invalid.
@@ -81,8 +82,8 @@ impl Credentials {
         Ok(Self(kubeconfig::client_config(file, context).await.map_err(invalid(&path))?))
     }
 
-    /// Returns the same credentials for another server, whose certificate is checked against the authorities of the
-    /// kubeconfig unless it is `insecure`.
+    /// Returns the same credentials for another server, whose certificate is checked against the
+    /// authorities of the kubeconfig unless it is `insecure`.
     ///
     /// # Errors
     /// The address is invalid.
@@ -112,8 +113,8 @@ impl Credentials {
         Ok(Self(kubeconfig::client_config(file, None).await.map_err(invalid(path))?))
     }
 
-    /// Returns the credentials for a server whose files are named one by one. A token file is read again when the
-    /// token has changed.
+    /// Returns the credentials for a server whose files are named one by one. A token file is read
+    /// again when the token has changed.
     ///
     /// # Errors
     /// The address or a file is invalid.

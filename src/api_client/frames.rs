@@ -13,8 +13,8 @@ const MAX_FRAME: usize = 16 * 1024 * 1024;
 #[error("a frame of the watch has {0} bytes")]
 pub(crate) struct FrameTooLong(usize);
 
-/// A splitter of a watch in protobuf, whose events follow their lengths (four bytes, the highest first). It
-/// keeps the start of an incomplete frame.
+/// A splitter of a watch in protobuf, whose events follow their lengths (four bytes, the highest
+/// first). It keeps the start of an incomplete frame.
 #[derive(Debug, Default)]
 pub(crate) struct Frames {
     incomplete: Vec<u8>,

@@ -36,8 +36,8 @@ pub(crate) use self::transport::{error_chain, https_connector};
 pub use self::version::{Version, VersionError};
 pub use self::watch::WatchFailed;
 
-/// Maximum size in bytes of the response to a request other than a list or a watch: many times the size of an
-/// object.
+/// Maximum size in bytes of the response to a request other than a list or a watch: many times the
+/// size of an object.
 const MAX_RESPONSE: usize = 64 * 1024 * 1024;
 
 /// Media type of JSON.
@@ -106,8 +106,9 @@ impl ApiClient {
         Self::connect(credentials, component, WhenUnavailable::Stay, metrics, status)
     }
 
-    /// Creates a client for replicas of which one is ready, behind a load balancer. After an answer with status 503 it
-    /// connects anew, and may reach another one. Otherwise it is like [`new`](Self::new), and no status is recorded.
+    /// Creates a client for replicas of which one is ready, behind a load balancer. After an answer
+    /// with status 503 it connects anew, and may reach another one. Otherwise it is like
+    /// [`new`](Self::new), and no status is recorded.
     ///
     /// # Errors
     /// The credentials cannot be used.
@@ -202,12 +203,14 @@ impl ApiClient {
         self.get_as(path, METADATA).await
     }
 
-    /// Returns whether the object at `path` exists, of which only the metadata is asked for; `None` if the server does not say so.
+    /// Returns whether the object at `path` exists, of which only the metadata is asked for; `None`
+    /// if the server does not say so.
     pub async fn exists(&self, path: &str) -> Option<bool> {
         let response = self.get_metadata(path).await.ok()?;
         match response.status().as_u16() {
             200 => Some(true),
-            // The API server says the same of a path that it does not serve, without naming an object.
+            // The API server says the same of a path that it does not serve, without naming an
+            // object.
             404 => {
                 let body = read_body(response.into_body()).await.ok()?;
                 let status: serde_json::Value = serde_json::from_slice(&body).ok()?;
@@ -217,8 +220,8 @@ impl ApiClient {
         }
     }
 
-    /// Sends a GET request for `path` with this header, or a POST request if there is a body of YAML. Otherwise
-    /// behaves like [`get`](Self::get).
+    /// Sends a GET request for `path` with this header, or a POST request if there is a body of
+    /// YAML. Otherwise behaves like [`get`](Self::get).
     ///
     /// # Errors
     /// The header is invalid, or the server did not respond.
@@ -240,8 +243,8 @@ impl ApiClient {
         response.map_err(|error| error_chain(&error))
     }
 
-    /// Sends a GET request for `path` in one of the media types of `accept`, and otherwise behaves like
-    /// [`get`](Self::get).
+    /// Sends a GET request for `path` in one of the media types of `accept`, and otherwise behaves
+    /// like [`get`](Self::get).
     ///
     /// # Errors
     /// The server did not respond.
@@ -257,7 +260,8 @@ impl ApiClient {
         response.map_err(|error| error_chain(&error))
     }
 
-    /// Sends a POST request with a body of JSON. Returns the response, whose body is still being received.
+    /// Sends a POST request with a body of JSON. Returns the response, whose body is still being
+    /// received.
     ///
     /// # Errors
     /// The server did not respond.
@@ -322,8 +326,8 @@ impl ApiClient {
     }
 }
 
-/// Returns why a reply shows that the server cannot be reached or does not accept the credentials. A
-/// server that answers anything else works, even if it rejects the request.
+/// Returns why a reply shows that the server cannot be reached or does not accept the credentials.
+/// A server that answers anything else works, even if it rejects the request.
 fn failure(reply: &Reply) -> Option<String> {
     match reply {
         Reply::NotSent(reason) | Reply::Lost(reason) => Some(reason.clone()),

@@ -16,8 +16,8 @@ const REQUESTS: &str = "requests";
 
 /// The failing requests, by purpose, and the permissions without which no pod can be bound.
 ///
-/// A purpose is one watch, or all requests that are not watches. It fails from its first failure until
-/// its next success. A quiet watch does not fail.
+/// A purpose is one watch, or all requests that are not watches. It fails from its first failure
+/// until its next success. A quiet watch does not fail.
 #[derive(Debug)]
 pub struct ServerStatus {
     clock: Clock,
@@ -39,7 +39,8 @@ impl Default for ServerStatus {
 }
 
 impl ServerStatus {
-    /// Creates the status of a server whose requests may fail for this long, by default [`TOLERANCE`].
+    /// Creates the status of a server whose requests may fail for this long, by default
+    /// [`TOLERANCE`].
     pub fn with_tolerance(tolerance: Duration) -> Self {
         Self {
             clock: Clock::start(),
@@ -59,7 +60,8 @@ impl ServerStatus {
         self.record(kind, failure);
     }
 
-    /// Records the permissions without which no pod can be bound: an explanation, if some are missing.
+    /// Records the permissions without which no pod can be bound: an explanation, if some are
+    /// missing.
     pub fn permitted(&self, missing: Option<String>) {
         *self.missing_permissions() = missing;
     }
@@ -90,11 +92,12 @@ impl ServerStatus {
         self.failures().contains_key(REQUESTS)
     }
 
-    /// Checks that pods may be bound and that no purpose has failed for as long as the [tolerance](Self::tolerance).
+    /// Checks that pods may be bound and that no purpose has failed for as long as the
+    /// [tolerance](Self::tolerance).
     ///
     /// # Errors
-    /// The missing permissions; otherwise the purpose that has failed for the longest time, with the
-    /// reason, and the number of others.
+    /// The missing permissions; otherwise the purpose that has failed for the longest time, with
+    /// the reason, and the number of others.
     pub fn check(&self) -> Result<(), String> {
         self.check_at(self.clock.now())
     }

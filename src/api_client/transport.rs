@@ -36,12 +36,14 @@ const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// Time to wait for the response to a ping.
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// What a client does with a connection on which a server has answered that it is unavailable (503).
+/// What a client does with a connection on which a server has answered that it is unavailable
+/// (503).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WhenUnavailable {
     /// It keeps the connection.
     Stay,
-    /// It uses the connection for no other request, so that the next one may reach another server behind the same address.
+    /// It uses the connection for no other request, so that the next one may reach another server
+    /// behind the same address.
     Leave,
 }
 
@@ -293,8 +295,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns whether the system probes the connection to this local port when it is idle: its timer is
-    /// that of keepalive, number 2.
+    /// Returns whether the system probes the connection to this local port when it is idle: its
+    /// timer is that of keepalive, number 2.
     fn is_probed(port: u16) -> bool {
         let table = fs::read_to_string("/proc/self/net/tcp").unwrap();
         let remote = format!("0100007F:{port:04X}");

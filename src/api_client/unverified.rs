@@ -8,7 +8,8 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, Error, SignatureScheme};
 use tracing::warn;
 
-/// Accepts every certificate, and warns of it once for the process. That of the kube crate warns with each connection.
+/// Accepts every certificate, and warns of it once for the process. That of the kube crate warns
+/// with each connection.
 #[derive(Debug)]
 pub(super) struct AnyServerCertificate(Arc<CryptoProvider>);
 

@@ -9,7 +9,8 @@ use super::lines::Lines;
 use super::{ApiClient, error_chain, no_response, read_body};
 use crate::wire::status_error;
 
-/// Time that a server gets to end a watch. A proxy may keep a connection open whose other half is dead.
+/// Time that a server gets to end a watch. A proxy may keep a connection open whose other half is
+/// dead.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// The end of a watch by an error.
@@ -29,8 +30,8 @@ impl From<String> for WatchFailed {
 }
 
 impl ApiClient {
-    /// Watches the collection at `path`, which may have a query, until the server ends the watch after `length`, in whole
-    /// seconds. Passes the JSON of each event to `take`.
+    /// Watches the collection at `path`, which may have a query, until the server ends the watch
+    /// after `length`, in whole seconds. Passes the JSON of each event to `take`.
     ///
     /// # Errors
     /// The server rejected the watch or did not end it, or the connection failed.

@@ -87,8 +87,8 @@ pub(super) fn run(
     Ok(if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Returns the gates of the level that is asked for, or else of the newest released level at which they
-/// are valid.
+/// Returns the gates of the level that is asked for, or else of the newest released level at which
+/// they are valid.
 ///
 /// # Errors
 /// The gates are valid at none of these levels; the error is that of the newest one.

@@ -42,7 +42,8 @@ pub struct Configuration {
     /// Whether a standby delays filling its cache.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub delay_cache_until_active: bool,
-    /// The minor version of the oldest Kubernetes to be compatible with, which the document does not have.
+    /// The minor version of the oldest Kubernetes to be compatible with, which the document does
+    /// not have.
     #[serde(skip)]
     pub min_compatibility: u32,
     /// The feature gates of plugins, which the document does not have.

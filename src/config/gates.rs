@@ -33,7 +33,8 @@ const ALL_BETA: &str = "AllBeta";
 /// The component that an entry may name before a colon.
 const COMPONENT: &str = "kube";
 
-/// Every gate of Kubernetes at any level: those that kube-scheduler reads, then those of other components.
+/// Every gate of Kubernetes at any level: those that kube-scheduler reads, then those of other
+/// components.
 pub fn all() -> impl Iterator<Item = &'static Gate> {
     table::GATES.iter().chain(other_components::GATES)
 }
@@ -133,8 +134,8 @@ pub struct Gates {
     min_compatibility: u32,
     /// Gates that were set, by name; all others have their defaults.
     set: BTreeMap<&'static str, bool>,
-    /// Whether pods that belong to a group are scheduled like any other pod. It is a flag, as the gate of Kubernetes
-    /// turns on more.
+    /// Whether pods that belong to a group are scheduled like any other pod. It is a flag, as the
+    /// gate of Kubernetes turns on more.
     group_members_alone: bool,
 }
 
@@ -173,7 +174,8 @@ impl Gates {
         }
     }
 
-    /// Returns the gates of a scheduler that is compatible with this minor version of Kubernetes, too.
+    /// Returns the gates of a scheduler that is compatible with this minor version of Kubernetes,
+    /// too.
     #[must_use]
     pub fn with_min_compatibility(self, minor: u32) -> Self {
         Self { min_compatibility: minor, ..self }
@@ -310,8 +312,8 @@ impl Gates {
         all().filter_map(|gate| Some((gate, gate.at(self.level)?)))
     }
 
-    /// Returns the value of a gate. A gate that was removed keeps its last default, unless another gate
-    /// switches its feature.
+    /// Returns the value of a gate. A gate that was removed keeps its last default, unless another
+    /// gate switches its feature.
     fn value(&self, gate: &Gate) -> bool {
         let Some(state) = gate.at(self.level) else {
             if let Some(other) = gate.part_of {
@@ -428,7 +430,8 @@ mod tests {
 
     #[test]
     fn gates_change_with_the_level() {
-        // The stage, the default and the lock at each level, as the sources of Kubernetes have them.
+        // The stage, the default and the lock at each level, as the sources of Kubernetes have
+        // them.
         let rows = [
             ("StorageCapacityScoring", ["Alpha off", "Beta on", "Beta on"]),
             ("VolumeLimitScaling", ["Alpha off", "Beta on", "Beta on"]),

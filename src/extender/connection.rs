@@ -27,8 +27,8 @@ use crate::api_client::{error_chain, https_connector};
 use crate::config::Base64;
 use crate::config::v1::{self, TlsConfig};
 
-/// Time from which on a failed call held up the scheduling loop. One that fails faster costs no more than one
-/// that succeeds.
+/// Time from which on a failed call held up the scheduling loop. One that fails faster costs no
+/// more than one that succeeds.
 const WAIT: Duration = Duration::from_millis(100);
 /// Timeout of a call if the configuration sets none.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -101,8 +101,8 @@ impl Connection {
         self.timeout
     }
 
-    /// Posts a call once and decodes the answer. A call that failed after a wait got no answer, and so did one for
-    /// which a proxy in front of the extender answers (502, 503, 504).
+    /// Posts a call once and decodes the answer. A call that failed after a wait got no answer, and
+    /// so did one for which a proxy in front of the extender answers (502, 503, 504).
     pub(super) async fn call<T>(
         &self,
         verb: &str,
@@ -164,7 +164,8 @@ impl Connection {
     }
 }
 
-/// Returns whether this is the error for a status with which a proxy says that the extender does not answer.
+/// Returns whether this is the error for a status with which a proxy says that the extender does
+/// not answer.
 fn is_of_proxy(error: &str) -> bool {
     [", code 502", ", code 503", ", code 504"].iter().any(|code| error.ends_with(code))
 }
@@ -187,7 +188,8 @@ fn tls(address: &str, extender: &v1::Extender) -> Result<kube::Config, ExtenderE
     // As in kube-scheduler, `enableHTTPS` without root certificates disables the verification.
     config.accept_invalid_certs = tls.insecure || (extender.enable_https && roots.is_none());
     let uses_system_roots = !config.accept_invalid_certs && !is_plain;
-    // The root certificates of the system are only loaded if they are used, because there may be none.
+    // The root certificates of the system are only loaded if they are used, because there may be
+    // none.
     config.root_cert = roots.or_else(|| (!uses_system_roots).then(Vec::new));
     config.tls_server_name = Some(tls.server_name.clone()).filter(|name| !name.is_empty());
     let certificate = bytes(&tls.cert_data, &tls.cert_file)?;

@@ -1,9 +1,9 @@
 //! Scheduler extenders over HTTP.
 //!
-//! The engine calls extenders through a port, [`ExtenderClient`], which blocks the scheduling loop until the
-//! response arrives or the timeout ends. An extender that did not answer is tried again by calls that do not
-//! block. Binds are ordinary requests and do not block the loop. The
-//! messages are in [`control::extender`].
+//! The engine calls extenders through a port, [`ExtenderClient`], which blocks the scheduling loop
+//! until the response arrives or the timeout ends. An extender that did not answer is tried again
+//! by calls that do not block. Binds are ordinary requests and do not block the loop. The messages
+//! are in [`control::extender`].
 
 mod connection;
 mod dry_run;
@@ -85,8 +85,8 @@ const STOPPED: &str = "context canceled: the scheduler stops";
 const BEAT: Duration = Duration::from_secs(1);
 
 impl LoopWait {
-    /// Blocks the loop until the call has ended. The wait counts as turns of the loop, because every call
-    /// has a time limit of its own. A daemon that has to stop does not wait.
+    /// Blocks the loop until the call has ended. The wait counts as turns of the loop, because
+    /// every call has a time limit of its own. A daemon that has to stop does not wait.
     fn block_on<T>(&self, call: impl Future<Output = Called<T>>) -> Called<T> {
         let call = self.stop.run_until_cancelled(self.beating(call));
         self.runtime.block_on(call).unwrap_or_else(|| Err(CallError::Failed(STOPPED.to_owned())))
@@ -154,8 +154,8 @@ impl Extenders {
         needs
     }
 
-    /// Returns how long the calls of one attempt to schedule a pod take at most: one after the other to filter,
-    /// then all at once to score or one after the other to preempt.
+    /// Returns how long the calls of one attempt to schedule a pod take at most: one after the
+    /// other to filter, then all at once to score or one after the other to preempt.
     pub fn longest_attempt(&self) -> Duration {
         let timeouts = |verb: fn(&v1::Extender) -> &str| {
             let called = self.all.iter().filter(move |extender| !verb(&extender.config).is_empty());

@@ -7,8 +7,8 @@ use engine::Change;
 use framework::{Pod, PodKey};
 use serde_json::value::RawValue;
 
-/// The JSON of pods and nodes, if extenders need it. Objects have the same versions as in the engine,
-/// because both see the same changes.
+/// The JSON of pods and nodes, if extenders need it. Objects have the same versions as in the
+/// engine, because both see the same changes.
 #[derive(Debug, Default)]
 pub(super) struct Objects {
     pods: HashMap<PodKey, Box<RawValue>>,

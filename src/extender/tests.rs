@@ -333,8 +333,8 @@ impl Authority {
         BASE64_STANDARD.encode(self.0.pem())
     }
 
-    /// The TLS settings of a server with a certificate for `extender.test`, which may require a client
-    /// certificate of this authority.
+    /// The TLS settings of a server with a certificate for `extender.test`, which may require a
+    /// client certificate of this authority.
     fn server(&self, verifies_clients: bool) -> ServerConfig {
         let (certificate, key) = self.sign("extender.test");
         let mut roots = RootCertStore::empty();
@@ -363,8 +363,8 @@ fn tls_follows_the_configuration() {
     });
     let named =
         |authority: &Authority| json!({"caData": authority.data(), "serverName": "extender.test"});
-    // Whether the server requires a client certificate, `enableHTTPS`, `tlsConfig`, and whether the call
-    // succeeds.
+    // Whether the server requires a client certificate, `enableHTTPS`, `tlsConfig`, and whether the
+    // call succeeds.
     let rows = [
         (false, false, named(&authority), true),
         (false, true, named(&authority), true),

@@ -15,8 +15,8 @@ use tower::Layer;
 
 use super::connection::{Connection, Connections, Handling};
 
-/// The certificate chain of the client, its own certificate first; empty without one. The client has
-/// the key. The signature of the certificate is not verified.
+/// The certificate chain of the client, its own certificate first; empty without one. The client
+/// has the key. The signature of the certificate is not verified.
 #[derive(Debug, Clone)]
 pub(super) struct PeerCertificates(pub(super) Arc<[CertificateDer<'static>]>);
 

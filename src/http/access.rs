@@ -55,9 +55,9 @@ struct Gate {
 }
 
 impl Access {
-    /// Loads credentials and trusted authorities. Without credentials of their own, authentication and
-    /// authorization use those of the pod's service account or, outside of a cluster, `own`: those of
-    /// the scheduler.
+    /// Loads credentials and trusted authorities. Without credentials of their own, authentication
+    /// and authorization use those of the pod's service account or, outside of a cluster, `own`:
+    /// those of the scheduler.
     ///
     /// # Errors
     /// Credentials or authorities are invalid, or cannot be looked up although they must.

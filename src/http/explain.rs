@@ -1,10 +1,12 @@
 //! `/explain/`: questions about pods, nodes, controllers and the cluster.
 //!
-//! A caller needs permission for the path, like for `/metrics`, and for what the answer shows: `get` on the pod or
-//! node, `list` on pods. A pod that the caller may not read is answered like a pod that does not exist.
+//! A caller needs permission for the path, like for `/metrics`, and for what the answer shows:
+//! `get` on the pod or node, `list` on pods. A pod that the caller may not read is answered like a
+//! pod that does not exist.
 //!
-//! The scheduling loop only copies the cluster, in slices. Everything else is computed on a separate thread, for
-//! one question at a time and for a limited time, in an engine that is kept for a while for the next question.
+//! The scheduling loop only copies the cluster, in slices. Everything else is computed on a
+//! separate thread, for one question at a time and for a limited time, in an engine that is kept
+//! for a while for the next question.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -51,12 +53,13 @@ pub(crate) const MAX_LIST: usize = 5_000;
 
 const JSON: [(HeaderName, &str); 1] = [(header::CONTENT_TYPE, "application/json")];
 
-/// Makes the configuration of an engine with separate plugins, so that trials cannot touch the plugins of the
-/// scheduler.
+/// Makes the configuration of an engine with separate plugins, so that trials cannot touch the
+/// plugins of the scheduler.
 type NewConfig = dyn Fn() -> Result<EngineConfig, String> + Send + Sync;
 
-/// Answers questions about pods, and about a node for them, in a role other than the scheduler of one cluster; `None`
-/// for a pod that it does not know, and an error for a node that it cannot ask about.
+/// Answers questions about pods, and about a node for them, in a role other than the scheduler of
+/// one cluster; `None` for a pod that it does not know, and an error for a node that it cannot ask
+/// about.
 pub type ExplainPod = Arc<
     dyn Fn(PodKey, Option<String>) -> BoxFuture<'static, Result<Option<Value>, String>>
         + Send
@@ -121,7 +124,8 @@ impl fmt::Debug for Explainer {
 }
 
 impl Explainer {
-    /// Creates an explainer whose engines have this configuration. `notes` say what its answers leave out.
+    /// Creates an explainer whose engines have this configuration. `notes` say what its answers
+    /// leave out.
     pub fn new(
         new_config: impl Fn() -> Result<EngineConfig, String> + Send + Sync + 'static,
         notes: Vec<String>,

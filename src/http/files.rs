@@ -49,8 +49,8 @@ impl<const N: usize> Files<N> {
         &self.contents
     }
 
-    /// Waits until a content has changed and all files can be read. A file that is missing may be in
-    /// the middle of its replacement.
+    /// Waits until a content has changed and all files can be read. A file that is missing may be
+    /// in the middle of its replacement.
     pub(super) async fn changed(&mut self) {
         let mut ticks = interval(INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -103,8 +103,8 @@ impl Check {
         }
     }
 
-    /// Runs the check. The error is the reason, which only the log and the endpoint of a single check
-    /// show.
+    /// Runs the check. The error is the reason, which only the log and the endpoint of a single
+    /// check show.
     fn run(self, health: &Health) -> Result<(), String> {
         let require = |fact, reason: &str| if fact { Ok(()) } else { Err(reason.to_owned()) };
         match self {
@@ -142,8 +142,8 @@ impl Endpoint {
 
     /// Returns the checks, in the order of the answer.
     ///
-    /// As in kube-scheduler, the check of leader election under `/healthz` cannot fail: a leader that
-    /// loses its lease ends, and a restart helps no other replica.
+    /// As in kube-scheduler, the check of leader election under `/healthz` cannot fail: a leader
+    /// that loses its lease ends, and a restart helps no other replica.
     fn checks(self, health: &Health) -> Vec<Check> {
         let elects = health.leader_election.is_some();
         match self {
@@ -163,8 +163,8 @@ impl Endpoint {
         }
     }
 
-    /// Runs all checks except those in `exclude`. The text is `ok` on success without `verbose`, and
-    /// otherwise lists the checks.
+    /// Runs all checks except those in `exclude`. The text is `ok` on success without `verbose`,
+    /// and otherwise lists the checks.
     pub(super) fn report(
         self,
         health: &Health,

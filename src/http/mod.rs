@@ -1,7 +1,7 @@
 //! The HTTPS endpoints of kube-scheduler: health, metrics, configuration, flags, log level.
 //!
-//! [`bind`] binds the port and loads the certificate before the daemon starts anything else. [`serve`]
-//! then serves requests to callers that [`Access`] lets through.
+//! [`bind`] binds the port and loads the certificate before the daemon starts anything else.
+//! [`serve`] then serves requests to callers that [`Access`] lets through.
 
 mod acceptor;
 mod access;

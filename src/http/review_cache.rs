@@ -28,7 +28,8 @@ impl Key {
     }
 }
 
-/// A cache of reviews. Callers that ask the same at the same time share one review, even a failed one.
+/// A cache of reviews. Callers that ask the same at the same time share one review, even a failed
+/// one.
 pub(super) struct ReviewCache<T> {
     entries: Mutex<BTreeMap<Key, Entry<T>>>,
     waiting: Semaphore,
@@ -49,8 +50,8 @@ impl<T> Default for ReviewCache<T> {
 }
 
 impl<T: Clone> ReviewCache<T> {
-    /// Returns the cached result, or carries out the review and caches its result for `ttl`. Errors are
-    /// not cached.
+    /// Returns the cached result, or carries out the review and caches its result for `ttl`. Errors
+    /// are not cached.
     ///
     /// # Errors
     /// The review failed, or too many callers wait.

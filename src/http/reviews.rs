@@ -33,8 +33,8 @@ impl ReviewError {
     }
 }
 
-/// Records a request for a review: the status of the response, if there was one, and the time that it
-/// took.
+/// Records a request for a review: the status of the response, if there was one, and the time that
+/// it took.
 pub(super) type Record = fn(&DelegatedAuth, Option<u16>, Duration);
 
 /// A client that creates reviews of one kind.

@@ -95,14 +95,14 @@ fn with_what_if(router: Router<App>) -> Router<App> {
     router.merge(own.layer(DefaultBodyLimit::max(what_if::MAX_BODY)))
 }
 
-/// Compresses responses with gzip if the caller accepts it. A scrape has many similar lines, so that the
-/// fastest level reduces it to a tenth.
+/// Compresses responses with gzip if the caller accepts it. A scrape has many similar lines, so
+/// that the fastest level reduces it to a tenth.
 fn compressed() -> CompressionLayer {
     CompressionLayer::new().quality(CompressionLevel::Fastest)
 }
 
-/// Returns the first parts of the paths that `/statusz` lists, sorted. Like kube-scheduler it leaves out `/debug` and
-/// itself.
+/// Returns the first parts of the paths that `/statusz` lists, sorted. Like kube-scheduler it
+/// leaves out `/debug` and itself.
 fn paths(app: &App) -> Vec<&'static str> {
     let flagz = app.flagz.is_some().then_some("/flagz");
     let configz = ["/configz"].into_iter().chain(flagz);
@@ -203,8 +203,8 @@ async fn not_cached(mut response: Response) -> Response {
     response
 }
 
-/// Keeps the connection open while a handler works on the request, for a profile longer than an idle
-/// connection may live.
+/// Keeps the connection open while a handler works on the request, for a profile longer than an
+/// idle connection may live.
 pub(super) async fn keep_open(request: Request, next: Next) -> Response {
     match request.extensions().get::<Handling>().cloned() {
         Some(handling) => handling.during(next.run(request)).await,

@@ -175,8 +175,8 @@ pub async fn serve(
     }
 }
 
-/// Reloads the certificates when their files change; never ends. An invalid certificate is logged, and
-/// the old one stays in use.
+/// Reloads the certificates when their files change; never ends. An invalid certificate is logged,
+/// and the old one stays in use.
 async fn reload_certificates(mut tls: ServerTls, config: &RustlsConfig) {
     loop {
         tls.changed().await;

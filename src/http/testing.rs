@@ -107,7 +107,8 @@ pub(super) fn access(users: &Authority, metrics: &Metrics) -> Access {
     access_by(users, metrics, |_| false)
 }
 
-/// Returns an access for the users of this authority. `permits` decides about the specification of each review.
+/// Returns an access for the users of this authority. `permits` decides about the specification of
+/// each review.
 pub(super) fn access_by(
     users: &Authority,
     metrics: &Metrics,

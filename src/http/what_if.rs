@@ -1,7 +1,7 @@
 //! `/whatif/`: what a change of the cluster does to its pods. `what_if.json` describes it.
 //!
-//! A caller needs permission for the path, and `list` on all pods and nodes, of which the answer has names. One
-//! question of this kind or of `/explain/` is worked on at a time.
+//! A caller needs permission for the path, and `list` on all pods and nodes, of which the answer
+//! has names. One question of this kind or of `/explain/` is worked on at a time.
 
 use std::time::Duration;
 

@@ -21,8 +21,8 @@ use crate::wire::{Decoder, Update, status_error};
 /// The channel for the inputs of a call.
 pub(super) type Inputs = mpsc::Sender<Vec<Input<Update>>>;
 
-/// Number of bytes above which a response is decoded beside the connection, which would otherwise wait. Fewer
-/// bytes are decoded sooner than another thread is woken.
+/// Number of bytes above which a response is decoded beside the connection, which would otherwise
+/// wait. Fewer bytes are decoded sooner than another thread is woken.
 const DECODED_ELSEWHERE: usize = 16 * 1024;
 
 /// Number of bytes of a watch that are decoded together.
@@ -63,8 +63,8 @@ impl Caller {
         }
     }
 
-    /// Sends a watch request and passes its events to `inputs` until the watch ends. Returns the last
-    /// input.
+    /// Sends a watch request and passes its events to `inputs` until the watch ends. Returns the
+    /// last input.
     pub(super) async fn watch(&self, call: &Call, inputs: &Inputs) -> Input<Update> {
         let failed = |message| Input::Failed(call.id, message);
         let response = match tokio::time::timeout(call.timeout, self.get(&call.path)).await {
@@ -118,8 +118,8 @@ impl Caller {
     }
 }
 
-/// Whether the server has answered in an encoding that [`Events`] and [`Decoder`] read, or with an error of
-/// another kind.
+/// Whether the server has answered in an encoding that [`Events`] and [`Decoder`] read, or with an
+/// error of another kind.
 fn is_readable(response: &Response<Incoming>) -> bool {
     match response.status() {
         StatusCode::NOT_ACCEPTABLE | StatusCode::UNSUPPORTED_MEDIA_TYPE => false,

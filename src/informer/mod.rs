@@ -25,8 +25,8 @@ use crate::scheduling_loop::{EventSender, LoopEvent, RelistRequests};
 use crate::supervision::catch_panic;
 use crate::wire::{Decoder, Update, WatchedKind};
 
-/// Number of batches of inputs that may wait for the reflector. The connection is not read while more
-/// are waiting.
+/// Number of batches of inputs that may wait for the reflector. The connection is not read while
+/// more are waiting.
 const MAX_WAITING_BATCHES: usize = 4;
 
 /// Number of objects of a first list after which the log reports the progress.
@@ -207,7 +207,8 @@ impl<M> Informer<M> {
                     false => caller.list(&call).await,
                 }
             };
-            // A call that panics has failed: the reflector repeats it, and the check `api-server` fails.
+            // A call that panics has failed: the reflector repeats it, and the check `api-server`
+            // fails.
             let last = catch_panic(calling).await;
             let last = last.unwrap_or_else(|panic| Input::Failed(call.id, panic.to_string()));
             // The informer, which has the receiver, aborts this task when it ends.
@@ -259,8 +260,8 @@ impl<M> Informer<M> {
         self.kind.is_optional() && self.reflector.watch_error().is_some_and(is_not_found)
     }
 
-    /// Reports an optional kind as synced if the server does not know it, as older servers may not. The
-    /// reflector keeps retrying in case the server learns the kind later.
+    /// Reports an optional kind as synced if the server does not know it, as older servers may not.
+    /// The reflector keeps retrying in case the server learns the kind later.
     fn skip_unknown_kind(&mut self) {
         if !self.kind_is_unknown() {
             return;

@@ -533,8 +533,8 @@ impl Versions {
         Self { build, version }
     }
 
-    /// Sets the versions of a level. The version of Kubernetes comes first, because alerts compare it
-    /// between the components of a cluster.
+    /// Sets the versions of a level. The version of Kubernetes comes first, because alerts compare
+    /// it between the components of a cluster.
     fn set(&self, gates: &Gates) {
         let followed = gates.level().to_string();
         let git_version = format!("v{followed}.0+loadmaster-{}", env!("CARGO_PKG_VERSION"));

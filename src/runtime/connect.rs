@@ -19,8 +19,8 @@ const RETRY_DELAY: Duration = Duration::from_secs(5);
 /// Waits until the API server responds, and checks its version if it tells it.
 ///
 /// # Errors
-/// The server does not accept the credentials, is not trusted, or is too old, or the level was chosen
-/// without the server, which chooses another one.
+/// The server does not accept the credentials, is not trusted, or is too old, or the level was
+/// chosen without the server, which chooses another one.
 pub(super) async fn wait_for_api_server(
     client: &ApiClient,
     server: &str,

@@ -285,7 +285,8 @@ pub async fn run_scheduler(
     let (scheduler, mut sources, recording) = setup.scheduler(extenders.needs(), clock)?;
     let (recorder, writer) = recording.unzip();
     let writing = writer.map(|writer| tokio::task::spawn_blocking(|| writer.run()));
-    // Several connections, so that lists, watches and events do not delay writes, nor these the lease.
+    // Several connections, so that lists, watches and events do not delay writes, nor these the
+    // lease.
     let (read_client, write_client) = (setup.connect("scheduler")?, setup.connect("scheduler")?);
     let (lease_client, event_client) =
         (setup.connect("leader-election")?, setup.connect("scheduler")?);

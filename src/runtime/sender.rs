@@ -28,8 +28,8 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    /// Sends each request in a task of its own and passes the reply to the scheduling loop. Ends with the
-    /// loop.
+    /// Sends each request in a task of its own and passes the reply to the scheduling loop. Ends
+    /// with the loop.
     pub(crate) async fn run<M: Send + 'static>(
         self,
         mut requests: UnboundedReceiver<OutgoingRequest>,
@@ -40,7 +40,8 @@ impl Sender {
             let shared = shared.clone();
             tokio::spawn(async move {
                 let ((sender, events), id, not_after) = (&*shared, request.id, request.not_after);
-                // Pinned, because a task has room for each future that is passed on by value, twice.
+                // Pinned, because a task has room for each future that is passed on by value,
+                // twice.
                 let sending = pin!(sender.send(source, request));
                 // Without a reply the pod would wait for ever.
                 let reply = catch_panic(within(not_after, sender.clock, sending)).await;
@@ -66,8 +67,8 @@ impl Sender {
     }
 }
 
-/// Sends a request, unless its time has passed. It may have passed if the process was paused, or while
-/// the request waits for a connection; a request that is abandoned does not leave later.
+/// Sends a request, unless its time has passed. It may have passed if the process was paused, or
+/// while the request waits for a connection; a request that is abandoned does not leave later.
 pub(crate) async fn within(
     not_after: Option<Time>,
     clock: Clock,

@@ -10,8 +10,9 @@ use crate::wire::{Decoder, WatchedKind};
 /// The stable path of DeviceTaintRules, served since Kubernetes 1.37.
 const STABLE: &str = "/apis/resource.k8s.io/v1/devicetaintrules";
 
-/// Sets the path of DeviceTaintRules to the stable version, unless the API server does not serve it. The
-/// objects of both versions have the same form, and a server that serves both has each rule in both.
+/// Sets the path of DeviceTaintRules to the stable version, unless the API server does not serve
+/// it. The objects of both versions have the same form, and a server that serves both has each rule
+/// in both.
 pub(super) async fn choose_versions(client: &ApiClient, kinds: &mut [(Decoder, WatchedKind)]) {
     let is_rule = |kind: &WatchedKind| matches!(&kind.resource, EventResource::Custom(name) if **name == *DEVICE_TAINT_RULES);
     for (_, kind) in kinds.iter_mut().filter(|(_, kind)| is_rule(kind)) {
@@ -26,7 +27,8 @@ pub(super) async fn choose_versions(client: &ApiClient, kinds: &mut [(Decoder, W
     }
 }
 
-/// Whether the server serves a list at `path`. A server that does not say so is asked again by the watch.
+/// Whether the server serves a list at `path`. A server that does not say so is asked again by the
+/// watch.
 async fn is_served(client: &ApiClient, path: &str) -> bool {
     let answer = client.get(&format!("{path}?limit=1")).await;
     answer.is_ok_and(|answer| answer.status().as_u16() != 404)

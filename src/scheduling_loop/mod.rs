@@ -70,8 +70,8 @@ pub struct OutgoingRequest {
 
 /// An observer of the scheduling loop, which also receives the measurements of the engine.
 pub trait Observer: Probe {
-    /// Observes the scheduler, and the number of updates that wait for the loop. The loop calls this
-    /// before each wait, and at least about once a second.
+    /// Observes the scheduler, and the number of updates that wait for the loop. The loop calls
+    /// this before each wait, and at least about once a second.
     fn observe(&mut self, scheduler: &Scheduler, now: Time, waiting_updates: usize);
 
     /// Notes that an attempt has ended. Its decision record is the last one of the engine.

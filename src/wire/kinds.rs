@@ -163,8 +163,8 @@ mod tests {
         DEVICE_CLASSES,
     ];
 
-    /// Read by DynamicResources with the gate DRADeviceTaintRules, which is on by default since 1.37. A server
-    /// that has the stable version is asked for that one.
+    /// Read by DynamicResources with the gate DRADeviceTaintRules, which is on by default since
+    /// 1.37. A server that has the stable version is asked for that one.
     const TAINT_RULES: &str = "/apis/resource.k8s.io/v1beta2/devicetaintrules";
 
     /// Read by DefaultPreemption.

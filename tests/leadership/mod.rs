@@ -58,8 +58,8 @@ fn standby_knows_the_cluster_when_it_takes_over() {
     assert!(!killed.scheduler.may_act(world.now));
 }
 
-/// During an upgrade, replicas of two levels take over from each other. Each decides by its own level, which its
-/// Lease names.
+/// During an upgrade, replicas of two levels take over from each other. Each decides by its own
+/// level, which its Lease names.
 #[test]
 fn replicas_of_different_levels_take_over_from_each_other() {
     for [first, second] in [[Level::V1_36, Level::V1_37], [Level::V1_37, Level::V1_36]] {

@@ -110,8 +110,8 @@ impl World {
         self.create(namespace, name, &json!({}));
     }
 
-    /// Creates a pod on the node whose resize moves CPU from one container to the other: it takes 8 CPUs at
-    /// level 1.36, and 5 from 1.37 on.
+    /// Creates a pod on the node whose resize moves CPU from one container to the other: it takes 8
+    /// CPUs at level 1.36, and 5 from 1.37 on.
     pub(crate) fn create_resized(&mut self) {
         let container = |name: &str, cpu: &str| json!({ "name": name, "image": "app", "resources": { "requests": { "cpu": cpu } } });
         let status = |name: &str, cpu: &str| {

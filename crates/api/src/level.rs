@@ -59,10 +59,12 @@ impl fmt::Display for Level {
     }
 }
 
-/// Defines [`Behaviours`] from a table: the name of each behaviour, and the first level that has it.
+/// Defines [`Behaviours`] from a table: the name of each behaviour, and the first level that has
+/// it.
 macro_rules! behaviours {
     ($($(#[$doc:meta])* $name:ident: $since:ident,)*) => {
-        /// The behaviours that differ between levels. Each is off below the level that introduced it.
+        /// The behaviours that differ between levels. Each is off below the level that introduced
+        /// it.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub struct Behaviours {
             $($(#[$doc])* pub $name: bool,)*
@@ -81,42 +83,44 @@ macro_rules! behaviours {
 }
 
 behaviours! {
-    /// The room of a pod under in-place resize is the maximum over the totals of the pod, instead of
-    /// a total over the maxima of its containers (140047, 140646).
+    /// The room of a pod under in-place resize is the maximum over the totals of the pod, instead
+    /// of a total over the maxima of its containers (140047, 140646).
     footprint_of_whole_pod: V1_37,
     /// The nomination of a pod that a PreEnqueue plugin gates protects its room (139057).
     gated_pods_are_nominated: V1_37,
-    /// A nomination by default preemption is told in the event and the condition of the pod (140180).
+    /// A nomination by default preemption is told in the event and the condition of the pod
+    /// (140180).
     preemption_tells_its_placement: V1_37,
-    /// The labels of events name pods without a node `UnscheduledPod`, and the update of a waiting pod
-    /// `TargetPod` (135905).
+    /// The labels of events name pods without a node `UnscheduledPod`, and the update of a waiting
+    /// pod `TargetPod` (135905).
     pod_event_subtypes: V1_37,
-    /// The counter of created claims has the name that all components share, and the owner in its labels
-    /// (138542, 140422).
+    /// The counter of created claims has the name that all components share, and the owner in its
+    /// labels (138542, 140422).
     claim_counter_names_owners: V1_37,
     /// A pod with `bindMountOptions` needs a node that declares VolumeBindMountOptions (140013).
     bind_mount_options_are_required: V1_37,
-    /// The counters of a device that several requests share are charged once, also if a share that is
-    /// allocated consumes no capacity (140437).
+    /// The counters of a device that several requests share are charged once, also if a share that
+    /// is allocated consumes no capacity (140437).
     shares_charge_counters_once: V1_37,
-    /// A request for all devices counts on the whole capacity of each device, and fails on a node where one
-    /// of them has too little left (140769).
+    /// A request for all devices counts on the whole capacity of each device, and fails on a node
+    /// where one of them has too little left (140769).
     all_devices_need_capacity: V1_37,
-    /// A constraint for different values compares every device of a request, not only the latest one
-    /// (140600).
+    /// A constraint for different values compares every device of a request, not only the latest
+    /// one (140600).
     distinct_compares_every_device: V1_37,
-    /// A request for capacity whose rounding leaves the range of 64 bits, or is negative, fits no device.
-    /// What is consumed is printed like the step (140442).
+    /// A request for capacity whose rounding leaves the range of 64 bits, or is negative, fits no
+    /// device. What is consumed is printed like the step (140442).
     checked_capacity_ranges: V1_37,
     /// A configuration in an allocation appears once, and names no request if it is for all of them
     /// (139731, 139732, 139814).
     configuration_once: V1_37,
     /// A DeviceTaintRule without a selector selects no device (141648).
     taint_rule_needs_selector: V1_38,
-    /// A request for all devices fails on the nodes of a pool that is invalid or being updated, and not the
-    /// whole attempt (141898).
+    /// A request for all devices fails on the nodes of a pool that is invalid or being updated, and
+    /// not the whole attempt (141898).
     unsound_pool_fails_its_nodes: V1_38,
-    /// The name of a capacity with the domain of the driver and the name without it are one name (142202).
+    /// The name of a capacity with the domain of the driver and the name without it are one name
+    /// (142202).
     capacity_names_of_the_driver: V1_38,
     /// A device that may not be shared any more is not allocated while shares of it are (140798).
     shares_keep_the_whole_device: V1_38,

@@ -147,12 +147,12 @@ pub fn parse_resource_list(
 /// | `placed` | yes | yes | no |
 /// | `placed_non_zero` | yes | yes | yes |
 ///
-/// `placed` and `placed_non_zero` follow the rule of Kubernetes 1.37 for a pod under in-place resize;
-/// `by_container` has them by the rule of 1.36, which differs for few pods.
+/// `placed` and `placed_non_zero` follow the rule of Kubernetes 1.37 for a pod under in-place
+/// resize; `by_container` has them by the rule of 1.36, which differs for few pods.
 ///
-/// A default replaces the CPU or memory request that a container does not name; an explicit 0 counts
-/// as named. For a pod with pod-level requests, `placed_non_zero` uses defaults only for resources
-/// that the pod level does not name.
+/// A default replaces the CPU or memory request that a container does not name; an explicit 0
+/// counts as named. For a pod with pod-level requests, `placed_non_zero` uses defaults only for
+/// resources that the pod level does not name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PodRequests {
     /// The free resources that a node needs (Filter of NodeResourcesFit).
@@ -333,8 +333,8 @@ fn round_up(nanos: i128, unit: i128) -> i64 {
 struct ContainerAmounts<'a> {
     /// The requests in the spec.
     spec: Amounts<'a>,
-    /// The maximum of the requests in the spec and in the status, of a container whose status has resources. It counts
-    /// at 1.36.
+    /// The maximum of the requests in the spec and in the status, of a container whose status has
+    /// resources. It counts at 1.36.
     resized: Option<Amounts<'a>>,
     /// The requests in the status, of a container that has one.
     status: Option<StatusAmounts<'a>>,
@@ -485,8 +485,8 @@ impl<'a> PodAmounts<'a> {
             || all.any(|own| own.allocated().is_some() || own.actuated().is_some())
     }
 
-    /// Returns the maximum over the totals of the pod: of what the spec asks for, of what the node has
-    /// admitted, and of what the containers have.
+    /// Returns the maximum over the totals of the pod: of what the spec asks for, of what the node
+    /// has admitted, and of what the containers have.
     fn placed_as_a_whole(&self, defaults: &Defaults) -> Amounts<'a> {
         let nothing = Amounts::default();
         let is_feasible = matches!(self.resize, Resize::Feasible);
@@ -886,8 +886,9 @@ mod tests {
         assert_eq!((infeasible.fit.milli_cpu, infeasible.placed.milli_cpu), (3000, 2000));
     }
 
-    /// The example of the reference: a resize moves CPU from one container to another. Each row has the CPU of
-    /// the containers `a` and `b` in the spec, admitted and actuated, and what the pod takes at 1.36 and 1.37.
+    /// The example of the reference: a resize moves CPU from one container to another. Each row has
+    /// the CPU of the containers `a` and `b` in the spec, admitted and actuated, and what the pod
+    /// takes at 1.36 and 1.37.
     #[test]
     fn resized_pod_takes_the_maximum_of_its_totals_from_1_37_on() {
         const NONE: [i64; 2] = [0, 0];
@@ -898,7 +899,8 @@ mod tests {
             ("Infeasible", [9, 9], [1, 2], [2, 1], 4, 3),
             // Without actuated resources, the admitted ones count; 1.36 looks at the spec alone.
             ("Deferred", [1, 1], [2, 2], NONE, 2, 4),
-            // Without anything in the status, the spec counts, or nothing if the resize is infeasible.
+            // Without anything in the status, the spec counts, or nothing if the resize is
+            // infeasible.
             ("Deferred", [2, 1], NONE, NONE, 3, 3),
             ("Infeasible", [2, 1], NONE, NONE, 3, 0),
         ] {

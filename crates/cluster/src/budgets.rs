@@ -185,7 +185,8 @@ impl Cluster {
         !self.classes.get(membership.class).budgets.is_empty()
     }
 
-    /// Returns the number of budgets that were added or removed. Until it changes, the same budgets select a pod.
+    /// Returns the number of budgets that were added or removed. Until it changes, the same budgets
+    /// select a pod.
     pub const fn budget_changes(&self) -> u64 {
         self.disruption_budgets.changes
     }

@@ -268,8 +268,8 @@ impl DevicePools {
         self.pools.get(pool).filter(|_| self.is_sound(pool))
     }
 
-    /// Returns whether the slices of a pool are one complete generation without contradictions: the names
-    /// of devices and counter sets are unique, and all counters are defined.
+    /// Returns whether the slices of a pool are one complete generation without contradictions: the
+    /// names of devices and counter sets are unique, and all counters are defined.
     pub fn is_sound(&self, pool: &PoolKey) -> bool {
         !self.unsound.contains(pool)
     }

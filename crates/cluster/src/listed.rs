@@ -2,8 +2,8 @@
 
 use super::NodeIx;
 
-/// Returns about how many of `len` entries, of which the last is for the node `last`, are for nodes between the first
-/// and the last one of a list.
+/// Returns about how many of `len` entries, of which the last is for the node `last`, are for nodes
+/// between the first and the last one of a list.
 pub(super) fn entries_between(len: usize, last: Option<NodeIx>, nodes: &[NodeIx]) -> usize {
     let (Some(last), Some(first), Some(end)) = (last, nodes.first(), nodes.last()) else {
         return 0;
@@ -12,7 +12,8 @@ pub(super) fn entries_between(len: usize, last: Option<NodeIx>, nodes: &[NodeIx]
     len.saturating_mul(share) / (last.index() + 1)
 }
 
-/// Visits the entries, which are in the order of their nodes, for nodes of a list, with the places in the list.
+/// Visits the entries, which are in the order of their nodes, for nodes of a list, with the places
+/// in the list.
 pub(super) fn visit<T>(
     entries: impl Iterator<Item = (NodeIx, T)>,
     nodes: &[NodeIx],
@@ -22,7 +23,8 @@ pub(super) fn visit<T>(
     for (node, value) in entries {
         let left = &nodes[passed..];
         let Some(next) = left.first() else { return };
-        // Ids ascend by at least one, so the node is not further away than its id. In a list of all nodes it is there.
+        // Ids ascend by at least one, so the node is not further away than its id. In a list of all
+        // nodes it is there.
         let gap = node.index().saturating_sub(next.index());
         passed += match left.get(gap) == Some(&node) {
             true => gap,

@@ -49,8 +49,8 @@ impl Object {
         Ok(Self { key, state, json })
     }
 
-    /// Creates an object whose type is known, for example one that a plugin has changed and that the
-    /// watch has not shown. `json` has the fields that readers of the JSON need.
+    /// Creates an object whose type is known, for example one that a plugin has changed and that
+    /// the watch has not shown. `json` has the fields that readers of the JSON need.
     pub fn new(key: ObjectKey, state: ObjectState, json: &Value) -> Self {
         Self { key, state, json: Json::Text(json.to_string().into()) }
     }

@@ -218,8 +218,8 @@ impl Cluster {
         self.objects.get(key)
     }
 
-    /// Returns the objects behind this one in the order of kind, namespace and name; with `None`, all
-    /// objects.
+    /// Returns the objects behind this one in the order of kind, namespace and name; with `None`,
+    /// all objects.
     pub fn stored_objects_after(&self, last: Option<&ObjectKey>) -> impl Iterator<Item = Object> {
         let first = last.map_or(Bound::Unbounded, |last| Bound::Included(last.kind.clone()));
         let built_in = self.objects.built_in.range((first, Bound::Unbounded));

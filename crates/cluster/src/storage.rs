@@ -278,7 +278,8 @@ fn set<T>(objects: &mut HashMap<Arc<str>, T>, name: &Arc<str>, object: Option<T>
 
 /// Storage.
 impl Cluster {
-    /// Returns how often claims, volumes, classes of storage and objects of CSI drivers have changed.
+    /// Returns how often claims, volumes, classes of storage and objects of CSI drivers have
+    /// changed.
     pub const fn storage_changes(&self) -> u64 {
         self.storage_changes
     }

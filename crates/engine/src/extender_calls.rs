@@ -16,8 +16,8 @@ use crate::ports::{
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 /// Longest pause, if calls take no longer than a twelfth of it.
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
-/// Longest pause as a multiple of the time that the unanswered call took. Calls that get no answer then take
-/// less than a tenth of the time.
+/// Longest pause as a multiple of the time that the unanswered call took. Calls that get no answer
+/// then take less than a tenth of the time.
 const LONGEST_PAUSE_PER_CALL: u32 = 12;
 
 /// Which extenders answer, by their index.
@@ -26,8 +26,8 @@ pub(crate) struct ExtenderHealth(Vec<Health>);
 
 /// Whether one extender answers.
 ///
-/// A call in a scheduling cycle holds up all pods. After one without an answer the extender is not called in a
-/// cycle until it has answered a call for which no cycle waits.
+/// A call in a scheduling cycle holds up all pods. After one without an answer the extender is not
+/// called in a cycle until it has answered a call for which no cycle waits.
 #[derive(Debug)]
 struct Health {
     name: Arc<str>,
@@ -59,8 +59,8 @@ impl ExtenderHealth {
 }
 
 impl Health {
-    /// Notes a call in a cycle that got no answer. The pause doubles unless the extender has answered for
-    /// long.
+    /// Notes a call in a cycle that got no answer. The pause doubles unless the extender has
+    /// answered for long.
     fn failed(&mut self, began: Time, now: Time, error: String) {
         let took = now.since(began);
         self.longest_pause = LONGEST_PAUSE.max(took * LONGEST_PAUSE_PER_CALL);
@@ -93,8 +93,8 @@ impl Health {
     }
 }
 
-/// The extenders for the duration of one call into the engine. One that does not answer is not called: the
-/// result is an error at once, and from time to time a call for which nothing waits.
+/// The extenders for the duration of one call into the engine. One that does not answer is not
+/// called: the result is an error at once, and from time to time a call for which nothing waits.
 pub(crate) struct ExtenderCalls<'a> {
     client: &'a mut dyn ExtenderClient,
     pub(crate) health: ExtenderHealth,
@@ -123,7 +123,8 @@ impl<'a> ExtenderCalls<'a> {
         (self.note(call.extender, answer, now, end), end)
     }
 
-    /// Calls several extenders at once. Returns one result for each call, and the time after the calls.
+    /// Calls several extenders at once. Returns one result for each call, and the time after the
+    /// calls.
     pub(crate) fn prioritize(
         &mut self,
         calls: Vec<ExtenderCall<'_>>,
@@ -150,7 +151,8 @@ impl<'a> ExtenderCalls<'a> {
         (results.collect(), end)
     }
 
-    /// Returns the candidates that the extender accepts, with their victims, and the time after the call.
+    /// Returns the candidates that the extender accepts, with their victims, and the time after the
+    /// call.
     pub(crate) fn process_preemption(
         &mut self,
         call: &PreemptionCall<'_>,
@@ -181,8 +183,8 @@ impl<'a> ExtenderCalls<'a> {
         }
     }
 
-    /// Returns the error of a call that is not made, because the extender does not answer. If it is time to
-    /// try the extender again, begins the call without waiting for the answer.
+    /// Returns the error of a call that is not made, because the extender does not answer. If it is
+    /// time to try the extender again, begins the call without waiting for the answer.
     fn refuse(&mut self, extender: usize, call: Probing<'_>, now: Time) -> Option<String> {
         let health = self.health.0.get_mut(extender)?;
         let is_due = health.try_again(now);

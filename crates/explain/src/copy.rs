@@ -139,8 +139,8 @@ impl ClusterCopy {
         known.flat_map(|(_, row)| &row.pods).find(is_it)
     }
 
-    /// Returns the copied nodes, pods and other objects. A pod that was placed while the copy was made is there twice,
-    /// without its node first.
+    /// Returns the copied nodes, pods and other objects. A pod that was placed while the copy was
+    /// made is there twice, without its node first.
     pub fn into_parts(self) -> (Vec<Node>, Vec<Arc<Pod>>, Vec<Object>) {
         let (mut nodes, mut pods) = (Vec::with_capacity(self.rows.len()), self.pending);
         for (_, row) in self.rows {

@@ -1,4 +1,5 @@
-//! PrioritySort: orders entities by priority, highest first, then by time in the queue, longest first.
+//! PrioritySort: orders entities by priority, highest first, then by time in the queue, longest
+//! first.
 
 use std::cmp::Ordering;
 

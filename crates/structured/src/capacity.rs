@@ -104,8 +104,8 @@ fn amounts(request: Option<&CapacityRequest>) -> Option<&[(Arc<str>, Amount)]> {
 }
 
 /// Returns the amount that a request consumes: what it asks for, rounded up as the policy of the
-/// capacity says. Without a request it is the default of the policy, or else all of it. `None` if the
-/// rounding is refused.
+/// capacity says. Without a request it is the default of the policy, or else all of it. `None` if
+/// the rounding is refused.
 fn consumption<'a>(
     capacity: &'a DeviceCapacity,
     request: Option<&'a Amount>,
@@ -155,8 +155,8 @@ fn round_up<'a>(
     Some(Cow::Owned(Amount::new(amount, Format::BinarySI)))
 }
 
-/// Returns the lowest amount that is `min` and a number of steps, and not below the request. `None` if it
-/// leaves the range of 64 bits.
+/// Returns the lowest amount that is `min` and a number of steps, and not below the request. `None`
+/// if it leaves the range of 64 bits.
 fn checked_steps(request: &Amount, min: &Amount, step: &Amount, unit: Unit) -> Option<Amount> {
     let format = step.quantity().format();
     let [request, min, step] = [request, min, step].map(|amount| unit.count(amount));
@@ -328,7 +328,8 @@ mod tests {
         assert!(fits(&device(&zero), Some(&request("3")), [None, None], EXACT_1_36));
     }
 
-    /// The amount that is consumed at 1.36, with checks and with fractions; `None` if it does not fit.
+    /// The amount that is consumed at 1.36, with checks and with fractions; `None` if it does not
+    /// fit.
     #[test]
     fn ranges_differ_between_levels() {
         let range = |value: &str, min: &str, step: &str, max: &str| {
@@ -344,7 +345,8 @@ mod tests {
             (&tenths, "950m", Some("1"), Some("1"), Some("1")),
             (&tenths, "400m", Some("500m"), Some("500m"), Some("500m")),
             (&tenths, "9600m", None, None, None),
-            // 1 + 2 * (2^63 - 2) leaves the range of 64 bits: 1.36 computes a negative amount, which fits.
+            // 1 + 2 * (2^63 - 2) leaves the range of 64 bits: 1.36 computes a negative amount,
+            // which fits.
             (
                 &large,
                 "9223372036854775807",

@@ -44,8 +44,8 @@ pub(crate) struct Body {
 }
 
 impl Body {
-    /// Returns whether all selectors have a result for the device, as far as that can be known without
-    /// evaluating them.
+    /// Returns whether all selectors have a result for the device, as far as that can be known
+    /// without evaluating them.
     pub(crate) fn cannot_fail(&self, device: &DeviceDescription) -> bool {
         let mut selectors = self.class_selectors.iter().chain(&self.selectors);
         selectors.all(|selector| match selector {
@@ -54,8 +54,8 @@ impl Body {
         })
     }
 
-    /// Returns whether no selector fails for the device. Selectors after the first one that does not match
-    /// are not evaluated. Adds the cost of the evaluation.
+    /// Returns whether no selector fails for the device. Selectors after the first one that does
+    /// not match are not evaluated. Adds the cost of the evaluation.
     pub(crate) fn has_result(&self, device: &DeviceDescription, cost: &mut u64) -> bool {
         for selector in self.class_selectors.iter().chain(&self.selectors) {
             let Some(Ok(expression)) = selector else { return false };
@@ -129,8 +129,8 @@ impl Claims {
         self.claims.is_empty()
     }
 
-    /// Returns whether both ask for the same, whatever the claims are called. Their answers on a node
-    /// are the same.
+    /// Returns whether both ask for the same, whatever the claims are called. Their answers on a
+    /// node are the same.
     pub(crate) fn asks_like(&self, other: &Self) -> bool {
         let of_claim = |one: &PreparedClaim, other: &PreparedClaim| {
             Arc::ptr_eq(&one.spec, &other.spec)

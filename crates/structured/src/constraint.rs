@@ -83,7 +83,8 @@ impl<'a> ConstraintState<'a> {
         }
     }
 
-    /// Returns whether it needs different values and accepts fewer than this many of those of the devices.
+    /// Returns whether it needs different values and accepts fewer than this many of those of the
+    /// devices.
     pub(crate) fn has_fewer_values_than<'d, D: Iterator<Item = &'d DeviceDescription>>(
         &self,
         missing: usize,

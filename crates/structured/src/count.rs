@@ -52,8 +52,8 @@ impl CountedClass {
 }
 
 impl Allocator<'_> {
-    /// Counts the devices of a class on a node. The count is zero if a selector of the class or of a
-    /// slice fails.
+    /// Counts the devices of a class on a node. The count is zero if a selector of the class or of
+    /// a slice fails.
     ///
     /// As in kube-scheduler, the slices of every generation of a pool count, and so do devices that
     /// cannot be allocated for another reason.

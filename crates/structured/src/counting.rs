@@ -1,5 +1,5 @@
-//! Rejects nodes with too few devices by counting them, without a search. Rule dynamic-resources-counted-devices of
-//! docs/differences.toml.
+//! Rejects nodes with too few devices by counting them, without a search. Rule
+//! dynamic-resources-counted-devices of docs/differences.toml.
 
 use std::sync::Arc;
 
@@ -30,9 +30,9 @@ struct Counted {
 }
 
 impl Counting {
-    /// Returns the numbers of devices that the claims ask for. `None` if a request has alternatives or is not
-    /// for a number of devices of its own, or if the search may end with an error that is not one of a
-    /// selector: kube-scheduler then reports the error.
+    /// Returns the numbers of devices that the claims ask for. `None` if a request has alternatives
+    /// or is not for a number of devices of its own, or if the search may end with an error that is
+    /// not one of a selector: kube-scheduler then reports the error.
     pub(crate) fn of(claims: &Claims) -> Option<Self> {
         let requests: Box<[Counted]> =
             claims.bodies.iter().map(|body| counted(claims, body)).collect::<Option<_>>()?;
@@ -47,9 +47,9 @@ impl Counting {
         is_plain.then_some(Self { requests, examples: FxHashMap::default() })
     }
 
-    /// Returns whether a request asks for more devices than the node has, and no selector fails before the
-    /// search finds that out. Selectors that may fail are evaluated, as kube-scheduler does in any case, if there are steps
-    /// for it.
+    /// Returns whether a request asks for more devices than the node has, and no selector fails
+    /// before the search finds that out. Selectors that may fail are evaluated, as kube-scheduler
+    /// does in any case, if there are steps for it.
     pub(crate) fn lacks_devices(
         &mut self,
         claims: &Claims,

@@ -62,8 +62,8 @@ pub struct Diagnosis {
     pub needed: usize,
     /// The number of devices of the node.
     pub devices: usize,
-    /// The devices that were rejected for the request, by what was wrong with them last. A device in use
-    /// counts as such only if the request selects it.
+    /// The devices that were rejected for the request, by what was wrong with them last. A device
+    /// in use counts as such only if the request selects it.
     pub obstacles: BTreeMap<Obstacle, usize>,
     /// Whether a pool of the node is being updated.
     pub incomplete_pools: bool,

@@ -6,15 +6,16 @@ use framework::device::DeviceDescription;
 
 /// A compiled expression of a selector.
 pub trait Expression: std::fmt::Debug + Send + Sync {
-    /// Returns whether the device matches. Adds the cost of the evaluation: what takes about as long as a unit of CEL.
+    /// Returns whether the device matches. Adds the cost of the evaluation: what takes about as
+    /// long as a unit of CEL.
     ///
     /// # Errors
     /// The expression fails at run time; the text is what follows `CEL runtime error: `.
     fn matches(&self, device: &DeviceDescription, cost: &mut u64) -> Result<bool, Box<str>>;
 
-    /// Returns whether the expression has a result for the device, as far as that can be known without
-    /// evaluating it. It depends only on the driver, on the names and types of attributes, on the names of
-    /// capacities, and on whether an attribute is unreadable.
+    /// Returns whether the expression has a result for the device, as far as that can be known
+    /// without evaluating it. It depends only on the driver, on the names and types of attributes,
+    /// on the names of capacities, and on whether an attribute is unreadable.
     fn cannot_fail(&self, _: &DeviceDescription) -> bool {
         false
     }

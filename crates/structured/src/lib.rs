@@ -4,18 +4,19 @@
 //! - [`Claims`]: the claims to allocate, with their classes and compiled selectors.
 //! - [`Allocator`]: the devices of the cluster and what is allocated; [`Allocator::allocate`]
 //!   searches the devices of one node.
-//! - [`Memos`] and [`Trial`]: the answers for nodes whose devices look alike, kept from one pod to the
-//!   next; [`Allocator::fits`] uses them.
+//! - [`Memos`] and [`Trial`]: the answers for nodes whose devices look alike, kept from one pod to
+//!   the next; [`Allocator::fits`] uses them.
 //! - [`Overlay`]: the allocations that the watch does not show.
 //! - [`CountedClass`]: counts the devices of a class, for scores of extended resources.
 //! - [`Expression`] and [`Compiler`]: the selectors, in whatever language they are.
 //! - `simulation`: random histories against a slow allocator (feature `simulation`).
 //!
-//! The search is depth first: claims, requests and alternatives in order, devices by pool, slice and
-//! place in the slice; the first complete solution wins. Devices that look alike to all claims are
-//! tried once. The search of a request ends once too few devices are left that it selects, unless a
-//! selector that kube-scheduler evaluates may still fail. A search takes at most as many steps as its
-//! [`Budget`] has. What searches take beyond a few steps comes from [`LongSearches`], which all pods share.
+//! The search is depth first: claims, requests and alternatives in order, devices by pool, slice
+//! and place in the slice; the first complete solution wins. Devices that look alike to all claims
+//! are tried once. The search of a request ends once too few devices are left that it selects,
+//! unless a selector that kube-scheduler evaluates may still fail. A search takes at most as many
+//! steps as its [`Budget`] has. What searches take beyond a few steps comes from [`LongSearches`],
+//! which all pods share.
 //!
 //! Nothing here reads a clock, does I/O or draws random numbers but from the given seed.
 
@@ -75,8 +76,9 @@ impl<'a> Allocator<'a> {
         Self { cluster, gates, allocated }
     }
 
-    /// Searches the devices of a node for the claims. Returns one allocation for each claim, in order;
-    /// `None` if the claims cannot be allocated. The search takes no more steps than the limits allow. `seed` determines the identities of shares.
+    /// Searches the devices of a node for the claims. Returns one allocation for each claim, in
+    /// order; `None` if the claims cannot be allocated. The search takes no more steps than the
+    /// limits allow. `seed` determines the identities of shares.
     ///
     /// # Errors
     /// The search ended early; see [`AllocateError`].
@@ -93,8 +95,8 @@ impl<'a> Allocator<'a> {
         found
     }
 
-    /// Does the same as [`allocate`](Self::allocate), with the vectors of an earlier search. Returns the steps
-    /// of the search, too.
+    /// Does the same as [`allocate`](Self::allocate), with the vectors of an earlier search.
+    /// Returns the steps of the search, too.
     pub(crate) fn allocate_in(
         &self,
         buffers: &mut Buffers,
@@ -116,9 +118,9 @@ impl<'a> Allocator<'a> {
         (found, steps)
     }
 
-    /// Returns why the claims cannot be allocated on the node; `None` if they can, or if the search ends
-    /// with an error, which says why itself. Without steps left it is what was found until then. Returns the steps
-    /// of the search, too.
+    /// Returns why the claims cannot be allocated on the node; `None` if they can, or if the search
+    /// ends with an error, which says why itself. Without steps left it is what was found until
+    /// then. Returns the steps of the search, too.
     pub(crate) fn diagnosis(
         &self,
         claims: &Claims,

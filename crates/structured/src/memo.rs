@@ -80,8 +80,8 @@ pub struct Trial {
     buffers: Buffers,
 }
 
-/// The answers for the claims that were tried last. They stay true as long as gates and budget are the
-/// same.
+/// The answers for the claims that were tried last. They stay true as long as gates and budget are
+/// the same.
 #[derive(Debug, Default)]
 pub struct Memos {
     /// The numbers of the shapes that the answers are for.
@@ -199,7 +199,8 @@ pub struct NodesByShape<'a> {
 }
 
 impl<'a> NodesByShape<'a> {
-    /// Returns the devices of a node with allocations that the watch does not show; `None` if it has none.
+    /// Returns the devices of a node with allocations that the watch does not show; `None` if it
+    /// has none.
     #[inline]
     fn overlaid_devices(&self, node: NodeIx) -> Option<&'a Arc<[Overlaid]>> {
         // Most nodes have none, and a bit is faster than a map.
@@ -226,10 +227,11 @@ impl<'a> Allocator<'a> {
         NodesByShape { shapes, shared, overlaid, overlaid_devices }
     }
 
-    /// Returns whether the claims fit on the node. It is the answer of [`allocate`](Self::allocate),
-    /// but nodes whose devices look alike are searched once. `rank` judges the allocations for
-    /// [`Answer::Fits`]; it must depend on the requests and alternatives only for which devices are
-    /// allocated. The answer is [`Answer::OutOfSteps`] also if too few steps are left for long searches.
+    /// Returns whether the claims fit on the node. It is the answer of
+    /// [`allocate`](Self::allocate), but nodes whose devices look alike are searched once. `rank`
+    /// judges the allocations for [`Answer::Fits`]; it must depend on the requests and alternatives
+    /// only for which devices are allocated. The answer is [`Answer::OutOfSteps`] also if too few
+    /// steps are left for long searches.
     ///
     /// # Errors
     /// The search ended early; see [`AllocateError`].
@@ -277,8 +279,8 @@ impl<'a> Allocator<'a> {
     }
 
     /// Returns why the claims do not fit on the node; `None` if they fit or the search ends early.
-    /// Nodes whose devices look alike are searched once. Once the searches have taken many steps together, those
-    /// of further nodes are short.
+    /// Nodes whose devices look alike are searched once. Once the searches have taken many steps
+    /// together, those of further nodes are short.
     pub fn diagnose(
         &self,
         trial: &Trial,

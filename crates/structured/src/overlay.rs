@@ -6,8 +6,8 @@ use std::sync::Arc;
 use framework::Cluster;
 use framework::device::{AllocatedState, Allocation, DeviceUse, PoolKey, Seen};
 
-/// A device of a node with allocations that the watch does not show: the number of the pool, that of
-/// the device in the pool, and the allocations.
+/// A device of a node with allocations that the watch does not show: the number of the pool, that
+/// of the device in the pool, and the allocations.
 pub(crate) type Overlaid = (usize, usize, DeviceUse);
 
 /// The allocations that the watch does not show, and the nodes that have their devices.
@@ -16,8 +16,8 @@ pub(crate) type Overlaid = (usize, usize, DeviceUse);
 #[derive(Debug, Clone, Default)]
 pub struct Overlay {
     allocated: AllocatedState,
-    /// The devices with such allocations of each node, in the order of the search. The name of a pool is
-    /// not part of it, so that nodes that look alike have equal devices.
+    /// The devices with such allocations of each node, in the order of the search. The name of a
+    /// pool is not part of it, so that nodes that look alike have equal devices.
     nodes: BTreeMap<Arc<str>, Arc<[Overlaid]>>,
     /// These nodes by the pools that name them.
     nodes_of: HashMap<PoolKey, BTreeSet<Arc<str>>>,
@@ -85,8 +85,8 @@ impl Overlay {
         self.seen = [self.allocated.changes().seen(), cluster.device_pools().changes().seen()];
     }
 
-    /// Returns the pools whose allocations or slices have changed; `None` if that is not known, or if
-    /// it is faster to look at all allocations.
+    /// Returns the pools whose allocations or slices have changed; `None` if that is not known, or
+    /// if it is faster to look at all allocations.
     fn changed(&self, cluster: &Cluster) -> Option<BTreeSet<PoolKey>> {
         if self.allocated.is_empty() {
             return None;

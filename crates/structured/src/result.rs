@@ -73,8 +73,8 @@ fn allocated_device(search: &Search<'_>, pick: &Pick, rng: &mut Rng) -> Allocate
 }
 
 /// Returns the configuration of a claim: that of each class once, for all its requests; then that
-/// of the claim itself. At level 1.36, the latter appears once for every request that it names. From 1.37
-/// on it appears once, and a configuration for all requests names none.
+/// of the claim itself. At level 1.36, the latter appears once for every request that it names.
+/// From 1.37 on it appears once, and a configuration for all requests names none.
 fn config(search: &Search<'_>, claim: usize) -> Vec<AllocationConfig> {
     let claims = search.claims;
     let mut all: Vec<AllocationConfig> = Vec::new();

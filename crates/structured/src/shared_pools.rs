@@ -6,8 +6,8 @@ use framework::device::{NodeRestriction, NodeScope, PoolKey};
 use framework::{Cluster, NodeIx};
 use rustc_hash::FxHashMap;
 
-/// The pools with devices for all nodes or for nodes that match a selector, and those that every node
-/// considers although they are being updated or contradict themselves.
+/// The pools with devices for all nodes or for nodes that match a selector, and those that every
+/// node considers although they are being updated or contradict themselves.
 ///
 /// Two nodes see them alike if the same selectors match, and if the pools stand at the same places
 /// between the pools of the node itself.
@@ -53,8 +53,8 @@ impl<'a> SharedPools<'a> {
         Some(Self { cluster, keys, selectors, groups: RefCell::default() })
     }
 
-    /// Returns the number of the group of a node. Nodes of one group see the shared pools alike. `None` if
-    /// a selector cannot be evaluated.
+    /// Returns the number of the group of a node. Nodes of one group see the shared pools alike.
+    /// `None` if a selector cannot be evaluated.
     pub(crate) fn group_of(&self, node: NodeIx) -> Option<u32> {
         let mut groups = self.groups.borrow_mut();
         let Groups { of_node, numbers } = &mut *groups;
@@ -65,8 +65,8 @@ impl<'a> SharedPools<'a> {
         })
     }
 
-    /// Returns what tells groups apart: for each pool how many pools of the node come before it, and the
-    /// numbers of the selectors that match.
+    /// Returns what tells groups apart: for each pool how many pools of the node come before it,
+    /// and the numbers of the selectors that match.
     fn kind_of(&self, node: NodeIx) -> Option<Box<[usize]>> {
         let view = self.cluster.node(node);
         let own: Vec<&PoolKey> = self.cluster.device_pools().pools_naming(view.name()).collect();

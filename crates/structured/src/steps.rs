@@ -72,9 +72,9 @@ pub struct Limits<'a> {
     pub long: &'a mut LongSearches,
 }
 
-/// The steps that searches may take beyond [`FREE`](Self::FREE) each. All pods share them, and they come back with time, so
-/// that claims that take long on every node, in every attempt, leave most of the time to the pods of others.
-/// kube-scheduler has no such limit.
+/// The steps that searches may take beyond [`FREE`](Self::FREE) each. All pods share them, and they
+/// come back with time, so that claims that take long on every node, in every attempt, leave most
+/// of the time to the pods of others. kube-scheduler has no such limit.
 #[derive(Debug, Clone)]
 pub struct LongSearches {
     left: u64,
@@ -91,7 +91,8 @@ impl Default for LongSearches {
 impl LongSearches {
     /// The steps of a search that count for nobody.
     pub const FREE: u64 = 250;
-    /// The most steps that can be left: five searches that take as long as kube-scheduler allows by default.
+    /// The most steps that can be left: five searches that take as long as kube-scheduler allows by
+    /// default.
     const MOST: u64 = 50 * Budget::STEPS_PER_SECOND;
     /// The steps to compile a byte of a selector.
     const PER_BYTE: u64 = 10;

@@ -1,7 +1,7 @@
 //! The test kit for plugins of Loadmaster.
 //!
-//! - [`node`], [`pod`], [`claim`], [`volume`] and others build objects in a line; [`cluster()`] puts
-//!   them together.
+//! - [`node`], [`pod`], [`claim`], [`volume`] and others build objects in a line; [`cluster()`]
+//!   puts them together.
 //! - [`Harness`] runs one plugin against a small cluster: [`run`](Harness::run) through a
 //!   scheduling cycle, in both forms; [`commit`](Harness::commit) through Reserve and Permit;
 //!   [`hint`](Harness::hint), [`fire`](Harness::fire), [`pod_deleted`](Harness::pod_deleted) and

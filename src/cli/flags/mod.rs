@@ -161,8 +161,8 @@ impl Flags {
     /// Returns the feature gates at a level.
     ///
     /// # Errors
-    /// A gate that does not exist or cannot be set, or an oldest compatible version that does not go with
-    /// the level.
+    /// A gate that does not exist or cannot be set, or an oldest compatible version that does not
+    /// go with the level.
     pub(crate) fn gates(&self, level: Level) -> anyhow::Result<Gates> {
         let gates = self.versions.gates(level)?;
         let gates = gates.with_flags(self.feature_gates.iter().map(GateSetting::as_str))?;

@@ -46,19 +46,19 @@ impl FromStr for VersionRequest {
 /// The versions of Kubernetes to behave like and to be compatible with.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct VersionFlags {
-    /// Version of Kubernetes to behave like, as `1.36`, `kube=1.37` or `1.38` (a preview); without it, the version
-    /// of the API server decides between 1.36 and 1.37
+    /// Version of Kubernetes to behave like, as `1.36`, `kube=1.37` or `1.38` (a preview); without
+    /// it, the version of the API server decides between 1.36 and 1.37
     #[arg(long, value_name = "VERSION", value_delimiter = ',')]
     emulated_version: Vec<String>,
 
-    /// Oldest version of Kubernetes to be compatible with, as `1.35` or `kube=1.36`; by default the one before
-    /// the version to behave like
+    /// Oldest version of Kubernetes to be compatible with, as `1.35` or `kube=1.36`; by default the
+    /// one before the version to behave like
     #[arg(long, value_name = "VERSION", value_delimiter = ',')]
     min_compatibility_version: Vec<String>,
 }
 
-/// A version that Loadmaster does not emulate. The texts are those of Kubernetes, with an addition about
-/// what to do.
+/// A version that Loadmaster does not emulate. The texts are those of Kubernetes, with an addition
+/// about what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum VersionError {
     #[error("could not parse {0:?} as version")]

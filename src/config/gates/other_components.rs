@@ -1,6 +1,7 @@
 //! The feature gates of the other components of Kubernetes.
 //!
-//! kube-scheduler accepts them too, so one value of `--feature-gates` can be given to every component.
+//! kube-scheduler accepts them too, so one value of `--feature-gates` can be given to every
+//! component.
 
 use framework::Level::{V1_37, V1_38};
 

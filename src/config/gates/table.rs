@@ -1,4 +1,5 @@
-//! The table of feature gates that kube-scheduler reads, with their stage, default and lock at each level.
+//! The table of feature gates that kube-scheduler reads, with their stage, default and lock at each
+//! level.
 //!
 //! A row begins with the state at 1.36. A change at a later level follows it.
 
@@ -12,7 +13,8 @@ use super::{ALL_ALPHA, ALL_BETA};
 pub struct Gate {
     /// Its name.
     pub name: &'static str,
-    /// Its state at each level, in the order of [`Level::ALL`]; `None` where the gate does not exist.
+    /// Its state at each level, in the order of [`Level::ALL`]; `None` where the gate does not
+    /// exist.
     states: [Option<State>; Level::ALL.len()],
     /// Gates that this gate depends on.
     pub needs: &'static [&'static str],
@@ -31,8 +33,8 @@ pub struct State {
     pub default: bool,
     /// Whether the gate is locked to its default.
     pub locked: bool,
-    /// The oldest version that the scheduler has to be compatible with for this default; with an older
-    /// one the gate is off by default.
+    /// The oldest version that the scheduler has to be compatible with for this default; with an
+    /// older one the gate is off by default.
     pub min_compatibility: Option<Level>,
 }
 
@@ -107,7 +109,8 @@ impl Gate {
         self.lock_from(Level::ALL[0])
     }
 
-    /// The gate is locked to its default, as part of a generally available feature, from a level on.
+    /// The gate is locked to its default, as part of a generally available feature, from a level
+    /// on.
     const fn lock_from(self, level: Level) -> Self {
         let last = Level::ALL.len() - 1;
         match self.states[last] {

@@ -42,8 +42,8 @@ impl TokenReviewer {
         }
     }
 
-    /// As in kube-scheduler a token that the API server rejects with a reason counts as a failed review,
-    /// which is not cached.
+    /// As in kube-scheduler a token that the API server rejects with a reason counts as a failed
+    /// review, which is not cached.
     async fn review(&self, token: String) -> Result<Option<User>, ReviewError> {
         let spec = TokenReviewSpec { token, audiences: None };
         let review = TokenReview { spec, ..TokenReview::default() };
@@ -68,12 +68,12 @@ impl From<UserInfo> for User {
     }
 }
 
-/// The header of a token behind the proxy of the API server, which takes the header `Authorization` for itself and
-/// does not pass it on.
+/// The header of a token behind the proxy of the API server, which takes the header `Authorization`
+/// for itself and does not pass it on.
 pub const PROXIED_AUTHORIZATION: &str = "x-loadmaster-authorization";
 
-/// Returns the token of the `Authorization` header, or else of [`PROXIED_AUTHORIZATION`]. Other schemes count as no credentials, as in
-/// kube-scheduler.
+/// Returns the token of the `Authorization` header, or else of [`PROXIED_AUTHORIZATION`]. Other
+/// schemes count as no credentials, as in kube-scheduler.
 fn bearer_token(headers: &HeaderMap) -> Option<String> {
     let header = headers.get(AUTHORIZATION).or_else(|| headers.get(PROXIED_AUTHORIZATION))?;
     let header = String::from_utf8_lossy(header.as_bytes());

@@ -43,8 +43,8 @@ impl ClientAuthorities {
         verifier.map(Self).map_err(|error| error.to_string())
     }
 
-    /// Verifies the certificate of a client at the current time. Returns its subject, or `None` if the
-    /// client has no certificate.
+    /// Verifies the certificate of a client at the current time. Returns its subject, or `None` if
+    /// the client has no certificate.
     ///
     /// # Errors
     /// No authority signed the certificate, it has expired, or it is not meant for clients.
@@ -65,8 +65,8 @@ impl ClientAuthorities {
         Ok(Some(parsed.tbs_certificate.subject))
     }
 
-    /// Authenticates the user of a certificate. Returns `None` without a certificate, and if it names no
-    /// user.
+    /// Authenticates the user of a certificate. Returns `None` without a certificate, and if it
+    /// names no user.
     ///
     /// # Errors
     /// The certificate is not trusted.

@@ -17,8 +17,8 @@ use crate::wire::status_error;
 /// The ConfigMap, from the cache of the API server.
 const PATH: &str = "/api/v1/namespaces/kube-system/configmaps/\
                     extension-apiserver-authentication?resourceVersion=0";
-/// A watch of the ConfigMap, which begins with its present state. The permission to read it by name covers
-/// the watch, because it selects the name.
+/// A watch of the ConfigMap, which begins with its present state. The permission to read it by name
+/// covers the watch, because it selects the name.
 const WATCH_PATH: &str = "/api/v1/namespaces/kube-system/configmaps?\
                           fieldSelector=metadata.name%3Dextension-apiserver-authentication&\
                           resourceVersion=0";
@@ -50,8 +50,8 @@ impl Lookup {
         found
     }
 
-    /// Passes the authorities to `set` whenever they change, until the watch ends. If the ConfigMap is
-    /// deleted, the last authorities stay in use. Logs new errors.
+    /// Passes the authorities to `set` whenever they change, until the watch ends. If the ConfigMap
+    /// is deleted, the last authorities stay in use. Logs new errors.
     pub(super) async fn watch(&mut self, set: impl Fn(Trust)) {
         let client = self.client.clone();
         let watched = client.watch(WATCH_PATH, WATCH_LENGTH, |event| {

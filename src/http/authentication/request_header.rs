@@ -32,8 +32,8 @@ pub(super) struct RequestHeader {
 }
 
 impl RequestHeader {
-    /// Authenticates the user that a proxy passes on. Returns `None` without a certificate, and without
-    /// a user.
+    /// Authenticates the user that a proxy passes on. Returns `None` without a certificate, and
+    /// without a user.
     ///
     /// # Errors
     /// The client is not a proxy.

@@ -29,8 +29,8 @@ impl Trust {
     /// Authenticates the certificate of a client.
     ///
     /// # Errors
-    /// The certificate is of no use, for these reasons; none without a certificate, and if it names no
-    /// user.
+    /// The certificate is of no use, for these reasons; none without a certificate, and if it names
+    /// no user.
     pub(super) fn authenticate(
         &self,
         chain: &[CertificateDer<'static>],

@@ -55,7 +55,8 @@ impl Authorizer {
         self.reviewer.review(user, verb, path).await
     }
 
-    /// Decides whether the user may access the resource. Paths that need no permission do not matter here.
+    /// Decides whether the user may access the resource. Paths that need no permission do not
+    /// matter here.
     ///
     /// # Errors
     /// The API server did not review the access.

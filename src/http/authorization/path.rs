@@ -9,7 +9,8 @@ impl AlwaysAllowPaths {
         Self(paths.iter().map(|path| path.trim_start_matches('/').to_owned()).collect())
     }
 
-    /// Returns whether the path is allowed. An entry that ends with `*` allows all paths with that prefix.
+    /// Returns whether the path is allowed. An entry that ends with `*` allows all paths with that
+    /// prefix.
     pub(in crate::http) fn allow(&self, path: &str) -> bool {
         let path = path.trim_start_matches('/');
         self.0.iter().any(|allowed| match allowed.strip_suffix('*') {

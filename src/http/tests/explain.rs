@@ -74,7 +74,8 @@ async fn ask_about(
     (status.as_u16(), serde_json::from_str(&body).unwrap_or(Value::String(body)))
 }
 
-/// A server whose API server lets the user `viewer` ask, and read the pods of the namespace `default`.
+/// A server whose API server lets the user `viewer` ask, and read the pods of the namespace
+/// `default`.
 fn restricted() -> (Server, Vec<CertificateDer<'static>>) {
     let (authority, metrics) = (Authority::new("users"), Arc::<Metrics>::default());
     let viewer = authority.issue("viewer", &["viewers"]);

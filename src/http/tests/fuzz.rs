@@ -18,7 +18,8 @@ use crate::http::testing::{authentication_options, credentials};
 #[path = "../../../tests/fuzz/runner/mod.rs"]
 mod runner;
 
-/// Longest virtual time that a connection may take: the time limits for heads, bodies and idle connections.
+/// Longest virtual time that a connection may take: the time limits for heads, bodies and idle
+/// connections.
 const LONGEST: Duration = Duration::from_mins(10);
 /// Maximum size of a response in bytes: the metrics of a scheduler without pods.
 const MAX_RESPONSE: usize = 256 << 10;
@@ -60,7 +61,8 @@ async fn answered(router: Router, input: &[u8], part: usize) -> usize {
     answer
 }
 
-/// Each input is what one connection carries, from a caller that may do everything and from an anonymous one.
+/// Each input is what one connection carries, from a caller that may do everything and from an
+/// anonymous one.
 #[test]
 fn requests() {
     let runtime = runtime(true);
@@ -97,8 +99,8 @@ fn requests() {
     });
 }
 
-/// The API server answers the reviews of a token and of a permission with the input. Only one that says so lets
-/// the caller in.
+/// The API server answers the reviews of a token and of a permission with the input. Only one that
+/// says so lets the caller in.
 #[test]
 fn reviews() {
     let runtime = runtime(false);

@@ -10,9 +10,9 @@ use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
 /// Checks that the client has the key of its certificate, and nothing else.
 ///
-/// As in kube-scheduler, authentication verifies the certificate with every request: an untrusted or
-/// expired one then gets a response with status 401, and the trusted authorities can change while the
-/// connection is open.
+/// As in kube-scheduler, authentication verifies the certificate with every request: an untrusted
+/// or expired one then gets a response with status 401, and the trusted authorities can change
+/// while the connection is open.
 #[derive(Debug)]
 pub(super) struct AnyClientCertificate(Arc<CryptoProvider>);
 

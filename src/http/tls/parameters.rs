@@ -128,8 +128,8 @@ fn list<T: fmt::Display>(all: impl Iterator<Item = T>) -> String {
     all.map(|one| one.to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the cryptography with these cipher suites and curves; none given stands for all. As in Go,
-/// the suites of TLS 1.3 cannot be left out.
+/// Returns the cryptography with these cipher suites and curves; none given stands for all. As in
+/// Go, the suites of TLS 1.3 cannot be left out.
 pub(super) fn provider(suites: &[CipherSuite], curves: &[Curve]) -> CryptoProvider {
     let mut provider = ring::default_provider();
     if !suites.is_empty() {

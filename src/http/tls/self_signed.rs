@@ -20,8 +20,8 @@ pub(super) struct SelfSigned {
 }
 
 impl SelfSigned {
-    /// Generates a certificate for localhost and the address. It is valid for a year, starting an hour
-    /// ago for clients whose clocks are behind.
+    /// Generates a certificate for localhost and the address. It is valid for a year, starting an
+    /// hour ago for clients whose clocks are behind.
     pub(super) fn generate(address: IpAddr) -> Result<Self, rcgen::Error> {
         let now = since_1970();
         let mut authority = params(Vec::new(), "localhost-ca", now)?;

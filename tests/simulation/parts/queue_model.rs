@@ -1,8 +1,8 @@
 //! A naive model of the scheduling queue: lists of pods and events, which each step scans.
 //!
-//! It has the rules of `PriorityQueue` in kube-scheduler, and three of Loadmaster: pods of one template that are
-//! rejected alike share an answer, and one of them is tried at a time; early pops in vain are paced; and retries after
-//! repeated errors are spread out.
+//! It has the rules of `PriorityQueue` in kube-scheduler, and three of Loadmaster: pods of one
+//! template that are rejected alike share an answer, and one of them is tried at a time; early pops
+//! in vain are paced; and retries after repeated errors are spread out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -224,8 +224,8 @@ impl Model {
         }
     }
 
-    /// Moves those of the pods that the event may help, in the order in which they began to wait. A flush asks
-    /// each gated pod again.
+    /// Moves those of the pods that the event may help, in the order in which they began to wait. A
+    /// flush asks each gated pod again.
     fn move_each(
         &mut self,
         mut pods: Vec<Record>,
@@ -467,8 +467,8 @@ impl Model {
         self.done(&uid);
     }
 
-    /// The pods of an answer were rejected together with the waiting pod of this name, if it still is of their
-    /// template.
+    /// The pods of an answer were rejected together with the waiting pod of this name, if it still
+    /// is of their template.
     fn reject_alike(&mut self, answer: u64, key: &PodKey) {
         let Some(rejected) = self.named(key).cloned() else { return };
         let template = self.members(answer).next().map(|own| Template::of(&own.queued.pod));

@@ -7,9 +7,10 @@ const KEPT_MIN: usize = 1024;
 
 /// Gives numbers, from 1, to the changes of a part of a cluster and of all copies of that cluster.
 ///
-/// A copy changes on its own, and a reader that has seen one of the two must not take a change of the other
-/// for one that it knows. Copies therefore share their numbers, and no two changes have the same one. Clusters
-/// that are not copies of each other have different `Numbers`, which are compared by identity.
+/// A copy changes on its own, and a reader that has seen one of the two must not take a change of
+/// the other for one that it knows. Copies therefore share their numbers, and no two changes have
+/// the same one. Clusters that are not copies of each other have different `Numbers`, which are
+/// compared by identity.
 #[derive(Debug, Clone, Default)]
 pub struct Numbers(Arc<AtomicU64>);
 
@@ -73,8 +74,8 @@ impl<K> ChangeLog<K> {
         latest.is_some_and(|(numbers, at)| *at == self.latest && numbers.are_same(&self.numbers))
     }
 
-    /// Returns the keys that changed since `seen`, in the order of the changes, possibly several times; `None`
-    /// if they are not known: `seen` is too old, or of another log.
+    /// Returns the keys that changed since `seen`, in the order of the changes, possibly several
+    /// times; `None` if they are not known: `seen` is too old, or of another log.
     pub fn since<'a>(&'a self, seen: &Seen) -> Option<impl Iterator<Item = &'a K> + use<'a, K>> {
         let seen = match &seen.latest {
             None => 0,

@@ -28,7 +28,8 @@ pub struct ResourceClaim {
     pub controller: Option<ClaimController>,
     /// Whether the claim is being deleted.
     pub terminating: bool,
-    /// Why no version of the claim could be decoded. Of such a claim only the devices are known that it holds.
+    /// Why no version of the claim could be decoded. Of such a claim only the devices are known
+    /// that it holds.
     pub undecodable: Option<Arc<str>>,
     /// Whether a scheduler created the claim for the extended resources of a pod.
     pub is_for_extended_resources: bool,

@@ -106,8 +106,8 @@ pub struct DeviceDescription {
     pub capacity: Box<[(Arc<str>, DeviceCapacity)]>,
     /// Whether several requests can share the device.
     pub allows_multiple_allocations: bool,
-    /// Whether an attribute has an unknown type, or is a version that does not parse. Every selector fails for
-    /// such a device, even one that does not read the attribute.
+    /// Whether an attribute has an unknown type, or is a version that does not parse. Every
+    /// selector fails for such a device, even one that does not read the attribute.
     pub has_unreadable_attribute: bool,
 }
 

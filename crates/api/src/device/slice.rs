@@ -122,7 +122,8 @@ pub struct Device {
     pub binding_conditions: Box<[Arc<str>]>,
     /// Conditions that fail the binding.
     pub binding_failure_conditions: Box<[Arc<str>]>,
-    /// The error of the first field that could not be read. A device with an error is never allocated.
+    /// The error of the first field that could not be read. A device with an error is never
+    /// allocated.
     pub problem: Option<Arc<str>>,
 }
 

@@ -6,11 +6,12 @@ use serde_json::{Value, json};
 /// The annotation of a claim from a template with the name of the claim in its pod.
 pub const POD_CLAIM_NAME: &str = "resource.kubernetes.io/pod-claim-name";
 
-/// Maximum length of a generated name, without the hyphen and the five random characters at its end.
+/// Maximum length of a generated name, without the hyphen and the five random characters at its
+/// end.
 const BASE_MAX: usize = 57;
 
-/// Returns a pod's claim for which `template` is the template. The pod owns the claim. The API server completes the
-/// name from `generateName`.
+/// Returns a pod's claim for which `template` is the template. The pod owns the claim. The API
+/// server completes the name from `generateName`.
 pub fn claim_for(pod: &Value, pod_claim: &str, template: &Value) -> Value {
     let (template, owner) = (&template["spec"], &pod["metadata"]);
     let name = owner["name"].as_str().unwrap_or_default();

@@ -35,8 +35,8 @@ impl CsiNode {
 pub struct CsiDriver {
     /// Whether the driver reports its capacity in [`CsiStorageCapacity`] objects.
     pub storage_capacity: bool,
-    /// Whether a node without the driver takes no pod with its volumes, if the gate VolumeLimitScaling
-    /// is on.
+    /// Whether a node without the driver takes no pod with its volumes, if the gate
+    /// VolumeLimitScaling is on.
     pub prevent_pod_scheduling_if_missing: bool,
 }
 

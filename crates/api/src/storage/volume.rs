@@ -52,8 +52,8 @@ pub enum InTreePlugin {
 pub struct InTreeVolume {
     /// The plugin.
     pub plugin: InTreePlugin,
-    /// The disk in the words of the plugin: `volumeID`, `diskURI`, `pdName`, `iqn` or `image`. Empty for
-    /// plugins whose disks are not told apart.
+    /// The disk in the words of the plugin: `volumeID`, `diskURI`, `pdName`, `iqn` or `image`.
+    /// Empty for plugins whose disks are not told apart.
     pub disk: Arc<str>,
     /// Whether it is mounted read-only.
     pub read_only: bool,

@@ -19,8 +19,8 @@ use crate::backoff::Backoff;
 use crate::extender;
 use crate::request::Tried;
 
-/// Maximum number of requests of a status patch, beside the reads that follow conflicts, and of each step of an
-/// eviction.
+/// Maximum number of requests of a status patch, beside the reads that follow conflicts, and of
+/// each step of an eviction.
 const MAX_TRIES: u32 = 4;
 
 /// The delays of one call never start over.
@@ -44,7 +44,8 @@ pub(super) enum Operation {
     Write(Write),
     ReadPod(PodKey),
     PatchPodStatus(PodStatusPatch),
-    /// A status patch that is answered with the pod and not retried: the engine reads the pod instead.
+    /// A status patch that is answered with the pod and not retried: the engine reads the pod
+    /// instead.
     Fence(PodStatusPatch),
     /// Changes only the resourceVersion of a pending pod.
     Touch(PodTouch),
@@ -72,8 +73,8 @@ pub(super) struct ApiCall {
     pub(super) decided: Option<Time>,
     /// The time of the next try, while the call backs off.
     pub(super) not_before: Option<Time>,
-    /// The time from which only the limits hold the call back; `None` while it is in flight or waits for
-    /// another call.
+    /// The time from which only the limits hold the call back; `None` while it is in flight or
+    /// waits for another call.
     pub(super) ready_at: Option<Time>,
     /// The time of the first request.
     pub(super) sent_at: Option<Time>,
@@ -226,13 +227,14 @@ impl ApiCall {
         }
     }
 
-    /// Returns whether the present request writes the pod, so that a later bind may overtake the write in the
-    /// watch. A read is no write, and a pod that was bound needs no other bind.
+    /// Returns whether the present request writes the pod, so that a later bind may overtake the
+    /// write in the watch. A read is no write, and a pod that was bound needs no other bind.
     pub(super) fn writes_pod(&self) -> bool {
         match &self.operation {
             Operation::PatchPodStatus(patch) | Operation::Fence(patch) => !patch.must_read,
             Operation::Touch(touch) => !touch.must_read,
-            // The condition of a victim, which is deleted next. If that fails, the victim may be bound later.
+            // The condition of a victim, which is deleted next. If that fails, the victim may be
+            // bound later.
             Operation::Evict(eviction) => eviction.condition_message.is_some(),
             Operation::Write(write) => matches!(ObjectKey::of_write(write), ObjectKey::Pod(_)),
             Operation::Bind { .. } | Operation::ExtenderBind { .. } | Operation::ReadPod(_) => {
@@ -241,8 +243,8 @@ impl ApiCall {
         }
     }
 
-    /// Takes the version that our own last write gave the pod, if it is newer than the known one and has the
-    /// specification that the call is about. The watch may not have shown it yet.
+    /// Takes the version that our own last write gave the pod, if it is newer than the known one
+    /// and has the specification that the call is about. The watch may not have shown it yet.
     pub(super) fn catch_up_with(&mut self, own_writes: &OwnWrites) {
         let (uid, generation, resource_version) = match &mut self.operation {
             Operation::Bind { binding, generation, resource_version } => {
@@ -379,9 +381,9 @@ impl ApiCall {
         }
     }
 
-    /// Handles the outcome of a read. The answer is the pod, its absence, or that the read is forbidden, so that
-    /// the engine has to find out in another way whether the pod uses resources of its node. Otherwise the read is
-    /// retried.
+    /// Handles the outcome of a read. The answer is the pod, its absence, or that the read is
+    /// forbidden, so that the engine has to find out in another way whether the pod uses resources
+    /// of its node. Otherwise the read is retried.
     fn after_read(&mut self, outcome: Outcome, now: Time, rng: &mut fastrand::Rng) -> NextStep {
         let (retry_after, error) = match outcome {
             Outcome::Succeeded(body) => match parse(&body) {
@@ -421,8 +423,8 @@ impl ApiCall {
         step
     }
 
-    /// Handles the outcome of a write that may be carried out twice. It is tried [`MAX_TRIES`] times,
-    /// also if the outcome is unknown.
+    /// Handles the outcome of a write that may be carried out twice. It is tried [`MAX_TRIES`]
+    /// times, also if the outcome is unknown.
     fn after_idempotent_write(
         &mut self,
         outcome: Outcome,
@@ -464,7 +466,8 @@ fn fence_answer(outcome: Outcome) -> Answer {
     }
 }
 
-/// Returns the outcome of a bind. A conflict that names no reason of the pod may hide an error of etcd.
+/// Returns the outcome of a bind. A conflict that names no reason of the pod may hide an error of
+/// etcd.
 fn of_bind(outcome: Outcome) -> Outcome {
     match outcome {
         Outcome::Rejected { status: 409, message } if !is_refusal_of_bind(&message) => {
@@ -475,7 +478,8 @@ fn of_bind(outcome: Outcome) -> Outcome {
 }
 
 /// Returns the answer to a bind by an extender. As in kube-scheduler, the bind is not retried: the
-/// pod is scheduled again. The outcome is unknown only if the extender may still be binding the pod.
+/// pod is scheduled again. The outcome is unknown only if the extender may still be binding the
+/// pod.
 fn extender_bind_answer(outcome: Outcome) -> Answer {
     match outcome {
         Outcome::Succeeded(body) => match extender::binding_result(&body) {

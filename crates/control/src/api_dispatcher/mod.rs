@@ -1,9 +1,9 @@
 //! Carries out the effects of the engine as API calls, like the API dispatcher of kube-scheduler.
 //!
 //! Calls on one object run one at a time, in the order of their effects. Calls on different objects
-//! run concurrently, with a share of the requests in flight for each namespace. A call that was certainly
-//! not carried out is retried. A write that may have been carried out is not: its answer is
-//! [`Answer::Unknown`], and the engine then reads the pod.
+//! run concurrently, with a share of the requests in flight for each namespace. A call that was
+//! certainly not carried out is retried. A write that may have been carried out is not: its answer
+//! is [`Answer::Unknown`], and the engine then reads the pod.
 
 mod api_call;
 mod measure;
@@ -44,10 +44,11 @@ use crate::request_limiter::RequestLimiter;
 /// The limits of an API dispatcher.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Limits {
-    /// Maximum number of requests in flight to the API server. Writes of one resource in one namespace use at
-    /// most as many of them as they leave free.
+    /// Maximum number of requests in flight to the API server. Writes of one resource in one
+    /// namespace use at most as many of them as they leave free.
     pub max_in_flight: usize,
-    /// Maximum rate of requests per second. `None`, or a value that is not positive, means no limit.
+    /// Maximum rate of requests per second. `None`, or a value that is not positive, means no
+    /// limit.
     pub qps: Option<f32>,
     /// Maximum number of requests at once after idle time, where `qps` is set.
     pub burst: u32,
@@ -240,8 +241,8 @@ impl ApiDispatcher {
         counts
     }
 
-    /// Returns the time at which [`tick`](Self::tick) is due next. The end of a pause is due also if no call
-    /// waits for it, because the caller may hold back effects until then.
+    /// Returns the time at which [`tick`](Self::tick) is due next. The end of a pause is due also
+    /// if no call waits for it, because the caller may hold back effects until then.
     pub fn next_deadline(&self) -> Option<Time> {
         let backoff_ends = self.backing_off.first_key_value().map(|((until, _), _)| *until);
         let is_sendable = self.ready.has_sendable(self.limiter.free());
@@ -261,11 +262,12 @@ impl ApiDispatcher {
         self.limiter.is_paused(now)
     }
 
-    /// Returns whether too many calls wait for the API server, so that a later decision can use fresher state.
+    /// Returns whether too many calls wait for the API server, so that a later decision can use
+    /// fresher state.
     ///
-    /// Calls that back off do not count, nor do those of a namespace or an extender that is slow to answer:
-    /// the trouble of one namespace holds up no pod of another. These calls are few per pod: one bind, or one
-    /// read, or the writes of its PreBind plugins, and one status patch.
+    /// Calls that back off do not count, nor do those of a namespace or an extender that is slow to
+    /// answer: the trouble of one namespace holds up no pod of another. These calls are few per
+    /// pod: one bind, or one read, or the writes of its PreBind plugins, and one status patch.
     pub fn has_backlog(&self) -> bool {
         self.has_many_ready() && self.ready.backlog() > self.limits.max_waiting
     }
@@ -274,9 +276,9 @@ impl ApiDispatcher {
         self.ready.len() > self.limits.max_waiting
     }
 
-    /// Stops sending requests and taking effects. Calls that wait, and those whose request was not taken, are dropped
-    /// without an answer: they have changed nothing, and their pods stay pending for the next scheduler. Replies to
-    /// requests in flight are still handled.
+    /// Stops sending requests and taking effects. Calls that wait, and those whose request was not
+    /// taken, are dropped without an answer: they have changed nothing, and their pods stay pending
+    /// for the next scheduler. Replies to requests in flight are still handled.
     pub fn stop(&mut self) {
         self.is_stopped = true;
         self.take_back_requests();
@@ -405,8 +407,8 @@ impl ApiDispatcher {
         }
     }
 
-    /// Adds a queue to `ready` or `backing_off`, unless its first call is in flight. Removes an empty
-    /// queue.
+    /// Adds a queue to `ready` or `backing_off`, unless its first call is in flight. Removes an
+    /// empty queue.
     fn enqueue(&mut self, key: ObjectKey, now: Time) {
         let Some(queue) = self.queues.get_mut(&key) else { return };
         if queue.len() == 0 {
@@ -471,8 +473,9 @@ impl ApiDispatcher {
     }
 }
 
-/// Returns the order of a call that is ready. A status patch has its turn later than other calls, but not
-/// after all of them: calls that hang, or that are retried for hours, would hold it back for as long.
+/// Returns the order of a call that is ready. A status patch has its turn later than other calls,
+/// but not after all of them: calls that hang, or that are retried for hours, would hold it back
+/// for as long.
 fn send_order(call: &ApiCall) -> SendOrder {
     let ready = call.ready_at.unwrap_or(Time::ZERO);
     let turn = if call.is_status_patch() { ready + STATUS_PATCH_DELAY } else { ready };

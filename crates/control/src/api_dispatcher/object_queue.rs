@@ -42,8 +42,8 @@ impl ObjectQueue {
         }
     }
 
-    /// Returns whether the first call is a status patch and a bind of the same pod waits behind it. The API
-    /// server sets the condition when it binds the pod, so the patch is not retried.
+    /// Returns whether the first call is a status patch and a bind of the same pod waits behind it.
+    /// The API server sets the condition when it binds the pod, so the patch is not retried.
     pub(super) fn is_overtaken(&self) -> bool {
         let mut operations = self.calls.iter().map(|call| &call.operation);
         let Some(Operation::PatchPodStatus(patch)) = operations.next() else { return false };

@@ -73,7 +73,8 @@ enum Failure {
 impl Failure {
     fn of(response: &Response, message: &str) -> Self {
         match response.reason().as_deref() {
-            // An error of etcd inside an InternalError has not been seen after a write. It is not trusted.
+            // An error of etcd inside an InternalError has not been seen after a write. It is not
+            // trusted.
             Some("InternalError") if !message.contains("etcdserver") => Self::BeforeStorage,
             Some("ServiceUnavailable") if STARTING_OR_STOPPING.contains(&message) => {
                 Self::StartingOrStopping
@@ -84,7 +85,8 @@ impl Failure {
     }
 }
 
-/// The messages with which kube-apiserver 1.36 refuses a request before any handler of a resource sees it.
+/// The messages with which kube-apiserver 1.36 refuses a request before any handler of a resource
+/// sees it.
 const STARTING_OR_STOPPING: [&str; 2] = [
     "apiserver is shutting down",
     "the request has been made before all known HTTP paths have been installed, please try again",
@@ -93,16 +95,17 @@ const STARTING_OR_STOPPING: [&str; 2] = [
 /// The start of the plain text with which the filters in front of the handlers report an error.
 const FILTER_ERROR: &[u8] = b"Internal Server Error: \"/";
 
-/// Returns whether an admission webhook denied the request. The webhook chooses the status: its 404 does not
-/// say that the object is gone, its 429 does not ask for a pause, and its 500 is no failure of the server.
+/// Returns whether an admission webhook denied the request. The webhook chooses the status: its 404
+/// does not say that the object is gone, its 429 does not ask for a pause, and its 500 is no
+/// failure of the server.
 fn is_webhook_denial(message: &str) -> bool {
     message.starts_with("admission webhook \"") && message.contains("\" denied the request")
 }
 
 /// Returns whether a Binding that was answered with a conflict was certainly not carried out.
 ///
-/// The API server reports every error of its storage as a conflict of `pods/binding` (`assignPod`), also a
-/// timeout of etcd after which the pod may be bound.
+/// The API server reports every error of its storage as a conflict of `pods/binding` (`assignPod`),
+/// also a timeout of etcd after which the pod may be bound.
 pub(super) fn is_refusal_of_bind(message: &str) -> bool {
     const REFUSALS: [&str; 5] = [
         "is already assigned to node",
@@ -131,8 +134,8 @@ pub(super) fn is_outdated(status: u16, message: &str) -> bool {
 }
 
 /// Returns whether the pod does not exist or another pod has its name. A UID in a request is a
-/// precondition. If it fails, the API server reports a conflict, with different messages for a patch
-/// and a deletion, or an invalid change of the UID.
+/// precondition. If it fails, the API server reports a conflict, with different messages for a
+/// patch and a deletion, or an invalid change of the UID.
 pub(super) fn is_pod_gone(status: u16, message: &str) -> bool {
     match status {
         404 => true,

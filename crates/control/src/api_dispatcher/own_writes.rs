@@ -11,11 +11,11 @@ const KEEP: Duration = Duration::from_mins(1);
 
 /// The resourceVersion of each pod in the reply to our last write of it.
 ///
-/// A status patch changes the version of a pod before the watch shows the change. A bind that named the
-/// version of the watch would be refused because of our own patch. The reply shows the whole pod, which others may
-/// have changed meanwhile. So only a call about the same specification takes the version: a bind that was decided on
-/// another one has to be refused. A version with a node is left out: others have bound the pod, and the patch of a
-/// condition has to be refused.
+/// A status patch changes the version of a pod before the watch shows the change. A bind that named
+/// the version of the watch would be refused because of our own patch. The reply shows the whole
+/// pod, which others may have changed meanwhile. So only a call about the same specification takes
+/// the version: a bind that was decided on another one has to be refused. A version with a node is
+/// left out: others have bound the pod, and the patch of a condition has to be refused.
 #[derive(Debug, Default)]
 pub(super) struct OwnWrites {
     versions: BTreeMap<Uid, Written>,
@@ -55,7 +55,8 @@ struct Metadata {
 }
 
 impl OwnWrites {
-    /// Records the pod in a reply. Ignores a reply that is no object with a numeric resourceVersion.
+    /// Records the pod in a reply. Ignores a reply that is no object with a numeric
+    /// resourceVersion.
     pub(super) fn record(&mut self, pod: &[u8], now: Time) {
         self.forget_old(now);
         let Ok(Object { metadata, spec }) = serde_json::from_slice(pod) else { return };
@@ -69,7 +70,8 @@ impl OwnWrites {
         self.by_time.push_back((now, uid));
     }
 
-    /// Returns the version of a pod after our last write, 0 if there is none or it has another specification.
+    /// Returns the version of a pod after our last write, 0 if there is none or it has another
+    /// specification.
     pub(super) fn version_of(&self, pod: &Uid, generation: i64) -> u64 {
         let written = self.versions.get(pod).filter(|written| written.generation == generation);
         written.map_or(0, |written| written.version)

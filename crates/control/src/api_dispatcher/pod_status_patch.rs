@@ -11,9 +11,9 @@ use super::outcome::{Outcome, is_pod_gone};
 /// A status patch of a pending pod.
 ///
 /// The patch carries the resourceVersion of the pod it is based on, so it cannot overwrite the
-/// `PodScheduled` condition of a pod that was bound since. After a conflict the dispatcher reads the pod:
-/// a bound pod needs no patch, a pending one is patched with its current resourceVersion. kube-scheduler
-/// 1.36 sends no resourceVersion.
+/// `PodScheduled` condition of a pod that was bound since. After a conflict the dispatcher reads
+/// the pod: a bound pod needs no patch, a pending one is patched with its current resourceVersion.
+/// kube-scheduler 1.36 sends no resourceVersion.
 #[derive(Debug)]
 pub(super) struct PodStatusPatch {
     pub(super) pod: PodKey,
@@ -79,8 +79,8 @@ impl PodStatusPatch {
         }
     }
 
-    /// Takes the resourceVersion of the pod that was read. Finishes if the pod is bound or another pod
-    /// has its name.
+    /// Takes the resourceVersion of the pod that was read. Finishes if the pod is bound or another
+    /// pod has its name.
     fn refresh(&mut self, pod: &Value) -> NextStep {
         let metadata = &pod["metadata"];
         if metadata["uid"].as_str().map(Uid::from).as_ref() != Some(&self.uid) {

@@ -9,8 +9,8 @@ use super::outcome::{Outcome, is_pod_gone};
 
 /// A patch that only changes the resourceVersion of a pending pod.
 ///
-/// The patch names the version that it replaces. After a conflict the pod is read: a bound pod is the
-/// answer, a pending one is patched in its current version.
+/// The patch names the version that it replaces. After a conflict the pod is read: a bound pod is
+/// the answer, a pending one is patched in its current version.
 #[derive(Debug)]
 pub(super) struct PodTouch {
     pub(super) pod: PodKey,
@@ -20,8 +20,8 @@ pub(super) struct PodTouch {
     pub(super) resource_version: u64,
     /// Whether the pod has the condition `PodScheduled`, which the patch then keeps.
     pub(super) has_condition: bool,
-    /// Number of patches that changed nothing, because another scheduler sent the same in this second. Each
-    /// one moves the next `lastProbeTime` back by a second.
+    /// Number of patches that changed nothing, because another scheduler sent the same in this
+    /// second. Each one moves the next `lastProbeTime` back by a second.
     pub(super) unchanged: u32,
     /// Whether to read the pod before the next patch.
     pub(super) must_read: bool,

@@ -10,8 +10,8 @@ use framework::Time;
 use super::object_key::ObjectKey;
 use crate::request::RequestId;
 
-/// Time without an answer after which a group is slow. A healthy API server answers a write within a few
-/// milliseconds, and a busy one within a fraction of a second.
+/// Time without an answer after which a group is slow. A healthy API server answers a write within
+/// a few milliseconds, and a busy one within a fraction of a second.
 const SLOW: Duration = Duration::from_millis(500);
 
 /// Maximum number of requests in flight to one extender. Each takes a connection of its own.
@@ -20,13 +20,13 @@ const MAX_IN_FLIGHT_TO_EXTENDER: usize = 64;
 /// The order in which ready calls are sent: by the time of their turn, then by age.
 pub(super) type SendOrder = (Time, EffectId);
 
-/// Calls that succeed or fail together: the admission webhooks, quotas and permissions that concern one call
-/// of a group concern the others.
+/// Calls that succeed or fail together: the admission webhooks, quotas and permissions that concern
+/// one call of a group concern the others.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Group {
-    /// Writes of one resource in one namespace; the namespace is empty for cluster-scoped objects. Patches of the
-    /// status of pods are a part of their own, and plugins divide their writes further
-    /// ([`Write::group`](framework::Write)), such as volumes by their class.
+    /// Writes of one resource in one namespace; the namespace is empty for cluster-scoped objects.
+    /// Patches of the status of pods are a part of their own, and plugins divide their writes
+    /// further ([`Write::group`](framework::Write)), such as volumes by their class.
     Objects { resource: Arc<str>, namespace: Arc<str>, part: Arc<str> },
     /// Calls of the extender with this index.
     Extender(usize),
@@ -34,8 +34,9 @@ pub(super) enum Group {
 
 /// The calls that can be sent and the requests in flight, by group.
 ///
-/// A group gets another slot if it uses at most as many as are free. One namespace whose requests hang
-/// therefore takes half of the slots, two take two thirds, and other namespaces always find free ones.
+/// A group gets another slot if it uses at most as many as are free. One namespace whose requests
+/// hang therefore takes half of the slots, two take two thirds, and other namespaces always find
+/// free ones.
 #[derive(Debug, Default)]
 pub(super) struct ReadyCalls {
     groups: BTreeMap<Group, GroupCalls>,
@@ -57,7 +58,8 @@ struct GroupCalls {
 }
 
 impl GroupCalls {
-    /// Returns the time from which the group is slow unless an answer arrives; `None` if it is slow already.
+    /// Returns the time from which the group is slow unless an answer arrives; `None` if it is slow
+    /// already.
     fn slow_from(&self) -> Option<Time> {
         let oldest = self.in_flight.values().next().filter(|_| !self.is_slow);
         oldest.map(|sent| *sent + SLOW)
@@ -91,7 +93,8 @@ impl ReadyCalls {
         });
     }
 
-    /// Returns whether the share of some group of objects admits another request while `free` slots are free.
+    /// Returns whether the share of some group of objects admits another request while `free` slots
+    /// are free.
     pub(super) fn has_sendable(&self, free: usize) -> bool {
         self.first_sendable(free).is_some()
     }
@@ -127,8 +130,8 @@ impl ReadyCalls {
         });
     }
 
-    /// Returns the number of calls that wait for the API server. Calls of slow groups wait for something
-    /// else, such as a webhook that hangs. Looks at every group.
+    /// Returns the number of calls that wait for the API server. Calls of slow groups wait for
+    /// something else, such as a webhook that hangs. Looks at every group.
     pub(super) fn backlog(&self) -> usize {
         let groups = self.groups.values().filter(|calls| !calls.is_slow);
         groups.map(|calls| calls.ready.len()).sum()
@@ -141,7 +144,8 @@ impl ReadyCalls {
         }
     }
 
-    /// Returns the time at which [`mark_slow`](Self::mark_slow) has work to do next. Looks at every group.
+    /// Returns the time at which [`mark_slow`](Self::mark_slow) has work to do next. Looks at every
+    /// group.
     pub(super) fn next_slow(&self) -> Option<Time> {
         self.groups.values().filter_map(GroupCalls::slow_from).min()
     }
@@ -155,8 +159,8 @@ impl ReadyCalls {
         self.heads.iter().find(|(_, group)| self.in_flight(group) <= free)
     }
 
-    /// Changes a group, and keeps its head and the number of ready calls up to date. Forgets a group without
-    /// calls.
+    /// Changes a group, and keeps its head and the number of ready calls up to date. Forgets a
+    /// group without calls.
     fn change<T>(&mut self, group: Group, change: impl FnOnce(&mut GroupCalls) -> T) -> T {
         let heads = match group {
             Group::Objects { .. } => &mut self.heads,

@@ -54,8 +54,8 @@ struct BindingTarget<'a> {
 }
 
 /// Returns the request that creates the Binding. The UID and the resourceVersion are preconditions:
-/// neither another pod of the same name is bound, nor a pod that has changed. The version is not sent if it
-/// is 0, which stands for unknown.
+/// neither another pod of the same name is bound, nor a pod that has changed. The version is not
+/// sent if it is 0, which stands for unknown.
 pub(super) fn bind(binding: &Binding, resource_version: u64) -> RequestParts {
     let Binding { pod, uid, node } = binding;
     let metadata = BindingMeta {
@@ -125,9 +125,9 @@ pub(super) fn patch_status(update: &PodStatusPatch, now: Time) -> RequestParts {
 /// The reason of the condition of a pod that was fenced before its first attempt.
 pub(crate) const STARTED: &str = "SchedulerStarted";
 
-/// Returns the request that changes the resourceVersion of a pending pod. An existing condition only gets a
-/// new `lastProbeTime`. A missing one is added: not with the reason `Unschedulable`, because autoscalers add
-/// nodes for such pods.
+/// Returns the request that changes the resourceVersion of a pending pod. An existing condition
+/// only gets a new `lastProbeTime`. A missing one is added: not with the reason `Unschedulable`,
+/// because autoscalers add nodes for such pods.
 pub(super) fn touch(touch: &PodTouch, now: Time) -> RequestParts {
     let probed = now.floor_to_second().as_nanos() - i64::from(touch.unchanged) * 1_000_000_000;
     let mut condition = match touch.has_condition {
@@ -149,7 +149,8 @@ pub(super) fn touch(touch: &PodTouch, now: Time) -> RequestParts {
     strategic_patch(&touch.pod, &metadata, &json!({ "conditions": [condition] }))
 }
 
-/// Returns the request that sets the condition `DisruptionTarget` of a pod that is about to be evicted.
+/// Returns the request that sets the condition `DisruptionTarget` of a pod that is about to be
+/// evicted.
 pub(super) fn patch_disruption_target(
     eviction: &Eviction,
     message: &str,

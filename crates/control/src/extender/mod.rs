@@ -1,7 +1,7 @@
 //! The messages of scheduler extenders: the JSON of `extender/v1` of k8s.io/kube-scheduler.
 //!
-//! Field names are the names of the Go structs (`Pod`, `NodeNames`). The Kubernetes objects within the
-//! messages have their usual JSON form.
+//! Field names are the names of the Go structs (`Pod`, `NodeNames`). The Kubernetes objects within
+//! the messages have their usual JSON form.
 
 mod args;
 mod results;

@@ -1,5 +1,5 @@
-//! The results of calls to extenders, decoded like in Go: field names match in any case, null is the
-//! zero value, and data after the first JSON value is ignored.
+//! The results of calls to extenders, decoded like in Go: field names match in any case, null is
+//! the zero value, and data after the first JSON value is ignored.
 
 use std::collections::BTreeMap;
 
@@ -82,8 +82,8 @@ struct ObjectMeta {
     name: String,
 }
 
-/// Decodes the result of a filter call. An extender that is `nodeCacheCapable` may return node names;
-/// every extender may return node objects.
+/// Decodes the result of a filter call. An extender that is `nodeCacheCapable` may return node
+/// names; every extender may return node objects.
 ///
 /// # Errors
 /// The error in the result, or the decoding error.

@@ -110,7 +110,8 @@ impl Lease {
         metadata.and_then(|metadata| metadata["uid"].as_str()).unwrap_or_default()
     }
 
-    /// Returns the JSON of this Lease with another record, and the level of the replica that writes it.
+    /// Returns the JSON of this Lease with another record, and the level of the replica that writes
+    /// it.
     pub(super) fn with_record(
         &self,
         record: &LeaderElectionRecord,

@@ -38,7 +38,8 @@ impl Backoff {
         Duration::from_nanos(initial.checked_shl(doublings).unwrap_or(0))
     }
 
-    /// Returns the end of a backoff, a whole second, or `None` if there is none. The backoff grows with the consecutive errors if there are any, otherwise with the rejections.
+    /// Returns the end of a backoff, a whole second, or `None` if there is none. The backoff grows
+    /// with the consecutive errors if there are any, otherwise with the rejections.
     pub fn expiration(&self, history: &History) -> Option<Time> {
         let count = match history.consecutive_errors {
             0 => history.unschedulable_count,
@@ -53,24 +54,25 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Whether an entity whose backoff ends at `expiration` still backs off at `now`. It does for one second
-/// more: Kubernetes looks at whole seconds only.
+/// Whether an entity whose backoff ends at `expiration` still backs off at `now`. It does for one
+/// second more: Kubernetes looks at whole seconds only.
 pub fn is_backing_off(expiration: Option<Time>, now: Time) -> bool {
     expiration.is_some_and(|expiration| now < expiration + WINDOW)
 }
 
 /// Number of consecutive errors from which the retries of an entity are spread out.
 const SPREAD_FROM: u32 = 3;
-/// Maximum number of spread retries per second. At a fifth of a millisecond for each attempt they take less than
-/// three hundredths of the time, however many fail and whatever their priority is.
+/// Maximum number of spread retries per second. At a fifth of a millisecond for each attempt they
+/// take less than three hundredths of the time, however many fail and whatever their priority is.
 const MAX_SPREAD: u32 = 128;
 /// Time between two spread retries, so that nothing else waits behind more than one of them.
 const SPREAD_STEP: Duration = Duration::from_nanos(1_000_000_000 / MAX_SPREAD as u64);
 
 /// The numbers of spread retries by the second in which they are due.
 ///
-/// Entities whose attempts fail with errors for hours, for example because an admission webhook of their namespace
-/// is down, would otherwise take a share of all attempts that grows with their number.
+/// Entities whose attempts fail with errors for hours, for example because an admission webhook of
+/// their namespace is down, would otherwise take a share of all attempts that grows with their
+/// number.
 #[derive(Debug, Default)]
 struct SpreadRetries(BTreeMap<Time, u32>);
 
@@ -106,7 +108,8 @@ pub(super) struct BackoffQueue {
     retries: SpreadRetries,
 }
 
-/// The entities of a kind that are held back from early pops. One of them at a time is among the others.
+/// The entities of a kind that are held back from early pops. One of them at a time is among the
+/// others.
 #[derive(Debug)]
 struct Held {
     kind: Kind,
@@ -152,8 +155,8 @@ impl BackoffQueue {
         rejected.chain(self.failed.iter().map(|entity| (Place::ErrorBackoff, entity)))
     }
 
-    /// Adds an entity whose expiration is known. The backoff of one that has failed several times may become
-    /// longer, so that not too many of them are retried in one second.
+    /// Adds an entity whose expiration is known. The backoff of one that has failed several times
+    /// may become longer, so that not too many of them are retried in one second.
     pub(super) fn push(&mut self, mut entity: QueuedEntity, sort: &mut SortPlugin<'_>) -> Place {
         let history = entity.history_mut();
         if history.has_no_rejector() {
@@ -174,8 +177,8 @@ impl BackoffQueue {
         }
     }
 
-    /// Removes and returns the first rejected entity whose kind may be popped early, also if it still backs
-    /// off.
+    /// Removes and returns the first rejected entity whose kind may be popped early, also if it
+    /// still backs off.
     pub(super) fn pop(
         &mut self,
         now: Time,

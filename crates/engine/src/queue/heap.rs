@@ -6,14 +6,15 @@ use framework::{EntityKey, QueuedEntity};
 
 /// The order in which entities leave a heap.
 pub(super) trait Order {
-    /// Whether `a` leaves before `b`. Entities that compare equal leave in the order of their arrival.
+    /// Whether `a` leaves before `b`. Entities that compare equal leave in the order of their
+    /// arrival.
     fn before(&mut self, a: &QueuedEntity, b: &QueuedEntity) -> bool;
 }
 
 /// A heap of entities with unique keys.
 ///
-/// Every method that changes the heap takes the order, which must be the same each time. If the order
-/// contradicts itself, entities leave in an arbitrary order, but none is lost.
+/// Every method that changes the heap takes the order, which must be the same each time. If the
+/// order contradicts itself, entities leave in an arbitrary order, but none is lost.
 #[derive(Debug, Default)]
 pub(super) struct EntityHeap {
     /// The entities, in no particular order.
@@ -136,7 +137,8 @@ impl EntityHeap {
         }
     }
 
-    /// Moves the entity at `position` up until its parent leaves before it. Returns its new position.
+    /// Moves the entity at `position` up until its parent leaves before it. Returns its new
+    /// position.
     fn sift_up(&mut self, mut position: usize, order: &mut impl Order) -> usize {
         while position > 0 {
             let parent = (position - 1) / 2;

@@ -90,9 +90,9 @@ pub(super) fn registered_by_rejectors<'p>(
 /// Evaluates the hints of those registrations in `registered` that match the event. They belong to
 /// plugins that rejected the entity.
 ///
-/// A hint of a plugin that answered Pending decides at once if it returns Queue. A Queue from another
-/// plugin ends the evaluation only if no plugin answered Pending. A hint that fails or panics counts as
-/// Queue.
+/// A hint of a plugin that answered Pending decides at once if it returns Queue. A Queue from
+/// another plugin ends the evaluation only if no plugin answered Pending. A hint that fails or
+/// panics counts as Queue.
 pub(super) fn queueing_strategy<'p>(
     entity: &QueuedEntity,
     event: &ObjectEvent,

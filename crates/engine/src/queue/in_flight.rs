@@ -94,8 +94,8 @@ impl InFlight {
         self.events.push_back(event.clone());
     }
 
-    /// Returns all events since the entity was popped, or `None` if it is not in flight, or if some of
-    /// the events are no longer kept.
+    /// Returns all events since the entity was popped, or `None` if it is not in flight, or if some
+    /// of the events are no longer kept.
     pub(super) fn since(&self, uid: &Uid) -> Option<impl Iterator<Item = &ObjectEvent>> {
         let start = self.entities.get(uid)?.start.checked_sub(self.dropped)?;
         let start = usize::try_from(start).expect("a position kept is an index");

@@ -17,13 +17,13 @@
 //! An entity is in one [`Place`] at a time, or in flight.
 //!
 //! kube-scheduler moves every entity that an event may help. Here an event moves one of the
-//! unschedulable pods that share their answer, see `trials`. Entities popped before the end of their
-//! backoff are paced, see `pace`. If an attempt of either kind repeats the rejection before, it
-//! does not count: it was a *look*, see [`Queue::put_back_if_not_present`].
+//! unschedulable pods that share their answer, see `trials`. Entities popped before the end of
+//! their backoff are paced, see `pace`. If an attempt of either kind repeats the rejection before,
+//! it does not count: it was a *look*, see [`Queue::put_back_if_not_present`].
 //!
 //! * *active* (`activeQ`): entities leave in the order of the QueueSort plugin.
-//! * *backoff* (`backoffQ`): a rejected entity may leave early, when none is active. One that failed
-//!   with an error stays until its backoff is over.
+//! * *backoff* (`backoffQ`): a rejected entity may leave early, when none is active. One that
+//!   failed with an error stays until its backoff is over.
 //! * *unschedulable* (`unschedulablePods`): an entity waits for an event that one of its rejectors
 //!   registered and whose queueing hint returns Queue.
 //! * *gated* (also `unschedulablePods`): an entity waits for an event of the PreEnqueue plugin that
@@ -201,20 +201,20 @@ impl Queue {
         Updated::Known
     }
 
-    /// Removes a pod that is gone or has a node now. Another pod of the same name stays. An attempt in
-    /// flight goes on.
+    /// Removes a pod that is gone or has a node now. Another pod of the same name stays. An attempt
+    /// in flight goes on.
     pub fn delete(&mut self, pod: &Pod, cx: &mut Context<'_>) {
         if self.get(&pod.key).is_some_and(|(_, queued)| queued.pod.uid == pod.uid) {
             self.remove(&entity_of(&pod.key), cx);
         }
     }
 
-    /// Moves the unschedulable entities that the event may help: to backoff while they back off, otherwise
-    /// to the active queue (`MoveAllToActiveOrBackoffQueue`). The event is kept for the entities in
-    /// flight, whose hints are asked when their attempt fails.
+    /// Moves the unschedulable entities that the event may help: to backoff while they back off,
+    /// otherwise to the active queue (`MoveAllToActiveOrBackoffQueue`). The event is kept for the
+    /// entities in flight, whose hints are asked when their attempt fails.
     ///
-    /// Only entities with a pod for which `may_move` (`preCheck`) returns true are moved. It does not
-    /// apply to entities in flight.
+    /// Only entities with a pod for which `may_move` (`preCheck`) returns true are moved. It does
+    /// not apply to entities in flight.
     pub fn move_all_to_active_or_backoff_queue(
         &mut self,
         event: &ObjectEvent,
@@ -232,8 +232,8 @@ impl Queue {
     }
 
     /// Moves the entities of pods to the active queue, also if they back off or wait for an event
-    /// (`Activate`). An entity that a PreEnqueue plugin gates stays gated. One in flight is requeued if
-    /// its attempt fails, and does not become unschedulable.
+    /// (`Activate`). An entity that a PreEnqueue plugin gates stays gated. One in flight is
+    /// requeued if its attempt fails, and does not become unschedulable.
     pub fn activate(&mut self, pods: &[PodKey], cx: &mut Context<'_>) {
         for key in pods.iter().map(entity_of) {
             if let Some(entity) = self.unschedulable.remove(&key) {
@@ -289,10 +289,11 @@ impl Queue {
     }
 
     /// Removes and returns the next entity: the first active one, or else the first rejected one in
-    /// backoff, unless such early pops of its kind were in vain too often. The entity is then in flight
-    /// and its number of attempts grows by one. Its rejectors are those of the last attempt.
+    /// backoff, unless such early pops of its kind were in vain too often. The entity is then in
+    /// flight and its number of attempts grows by one. Its rejectors are those of the last attempt.
     ///
-    /// Drops an entity whose earlier attempt is still in flight; that attempt requeues it if it fails.
+    /// Drops an entity whose earlier attempt is still in flight; that attempt requeues it if it
+    /// fails.
     pub fn pop(&mut self, cx: &mut Context<'_>) -> Option<QueuedEntity> {
         loop {
             let mut entity = self.take_next(cx)?;
@@ -306,8 +307,8 @@ impl Queue {
         }
     }
 
-    /// Ends the flight of an entity (`Done`): its attempt is over, or no event can help it any more.
-    /// Ignores an entity that is not in flight.
+    /// Ends the flight of an entity (`Done`): its attempt is over, or no event can help it any
+    /// more. Ignores an entity that is not in flight.
     pub fn done(&mut self, uid: &Uid) {
         self.in_flight.done(uid);
     }
@@ -315,9 +316,9 @@ impl Queue {
     /// Requeues an entity whose attempt failed, and ends its flight. Its history names the plugins
     /// that rejected it, or none if the attempt ended with an error.
     ///
-    /// The entity becomes unschedulable, unless an event during the attempt may help. After an error,
-    /// or if it was not in flight, it backs off. It is dropped if an entity of its key is queued
-    /// already.
+    /// The entity becomes unschedulable, unless an event during the attempt may help. After an
+    /// error, or if it was not in flight, it backs off. It is dropped if an entity of its key is
+    /// queued already.
     pub fn add_unschedulable_if_not_present(
         &mut self,
         mut entity: QueuedEntity,
@@ -336,8 +337,8 @@ impl Queue {
             && self.pace.may_look(entity, now)
     }
 
-    /// Requeues an entity whose attempt was a look, and ends its flight: its history names the plugins
-    /// that rejected it again.
+    /// Requeues an entity whose attempt was a look, and ends its flight: its history names the
+    /// plugins that rejected it again.
     ///
     /// The number of attempts, the backoff and the start of its wait are those before the attempt.
     /// Apart from that it goes where it would go after a rejection.
@@ -370,8 +371,8 @@ impl Queue {
     }
 
     /// Requeues an entity that changed during its attempt, and ends its flight. The attempt did not
-    /// fail, so the entity is active at once and its backoff does not grow. It is dropped if an entity
-    /// of its key is queued already.
+    /// fail, so the entity is active at once and its backoff does not grow. It is dropped if an
+    /// entity of its key is queued already.
     pub fn add_outdated_if_not_present(&mut self, entity: QueuedEntity, cx: &mut Context<'_>) {
         let uid = entity.uid().clone();
         if self.entity(&entity.key()).is_none() {
@@ -393,8 +394,8 @@ impl Queue {
 
 /// Time.
 impl Queue {
-    /// Moves the entities whose backoff is over, and every 30 s those that have been unschedulable for
-    /// too long. Calls may come late or more often than needed.
+    /// Moves the entities whose backoff is over, and every 30 s those that have been unschedulable
+    /// for too long. Calls may come late or more often than needed.
     pub fn tick(&mut self, cx: &mut Context<'_>) {
         self.pace.tick(cx.handle.now);
         while let Some(entity) = self.backoff.pop_complete(cx.handle.now, &mut SortPlugin::of(cx)) {
@@ -412,8 +413,8 @@ impl Queue {
     }
 
     /// Moves the entities that have waited for an event for too long. Gated ones are asked again
-    /// whether they stay gated. The event is also kept for those in flight, even if every entity that
-    /// waits is gated and stays.
+    /// whether they stay gated. The event is also kept for those in flight, even if every entity
+    /// that waits is gated and stays.
     ///
     /// Rule gated-pods-are-flushed of docs/differences.toml.
     fn flush_unschedulable_pods_leftover(&mut self, cx: &mut Context<'_>) {
@@ -467,7 +468,8 @@ impl Queue {
         active.or_else(|| self.backoff.get(key)).or_else(|| self.unschedulable.get(key))
     }
 
-    /// Returns the entity for whose attempt an unschedulable pod waits, because it decides for both.
+    /// Returns the entity for whose attempt an unschedulable pod waits, because it decides for
+    /// both.
     pub fn trial_for(&self, key: &PodKey) -> Option<&Uid> {
         self.trials.entity_of(self.unschedulable.wait_key(&entity_of(key))?)
     }
@@ -541,9 +543,9 @@ impl Queue {
         }
     }
 
-    /// Requeues an unschedulable entity that no longer shares its answer, while another is tried for
-    /// those that do. Events that moved the other may help this one, too, and the answer no longer
-    /// counts for it.
+    /// Requeues an unschedulable entity that no longer shares its answer, while another is tried
+    /// for those that do. Events that moved the other may help this one, too, and the answer no
+    /// longer counts for it.
     fn requeue_leaver(&mut self, waiting: &WaitKey, leaver: &EntityKey, cx: &mut Context<'_>) {
         let Some(Trial { strategy, label, .. }) = self.trials.of(waiting) else { return };
         let (strategy, label) = (*strategy, label.clone());
@@ -563,9 +565,9 @@ impl Queue {
         Some(entity)
     }
 
-    /// Moves the entities that an event may help, longest wait first, and records the event for those
-    /// in flight. With `overdue_at`, moves only those that have waited for too long at that time.
-    /// Otherwise moves one of those that share their answer.
+    /// Moves the entities that an event may help, longest wait first, and records the event for
+    /// those in flight. With `overdue_at`, moves only those that have waited for too long at that
+    /// time. Otherwise moves one of those that share their answer.
     ///
     /// Skips entities whose rejectors did not register the event.
     fn move_entities(
@@ -646,8 +648,8 @@ impl Queue {
         (tried_later && !backs_off).then_some(first)
     }
 
-    /// Notes that an entity is tried for others. If it has landed elsewhere than in the active queue or
-    /// in backoff, the next one is tried.
+    /// Notes that an entity is tried for others. If it has landed elsewhere than in the active
+    /// queue or in backoff, the next one is tried.
     fn begin_trial(&mut self, uid: &Uid, trial: Trial, place: Place, cx: &mut Context<'_>) {
         if self.unschedulable.entities_of(&trial.waiting).is_none() {
             return;
@@ -658,7 +660,8 @@ impl Queue {
         }
     }
 
-    /// Ends the trial of this entity, if there is one, and tries the next of those it was tried for.
+    /// Ends the trial of this entity, if there is one, and tries the next of those it was tried
+    /// for.
     fn try_next(&mut self, uid: &Uid, cx: &mut Context<'_>) {
         let mut ended = self.trials.end(uid);
         while let Some(Trial { waiting, strategy, label, .. }) = ended.take() {
@@ -677,8 +680,8 @@ impl Queue {
         }
     }
 
-    /// Returns the strategy for an entity whose attempt failed: that of the events during its attempt
-    /// (`determineSchedulingHintForInFlightPod`).
+    /// Returns the strategy for an entity whose attempt failed: that of the events during its
+    /// attempt (`determineSchedulingHintForInFlightPod`).
     fn strategy_of_in_flight_entity(
         &self,
         entity: &QueuedEntity,

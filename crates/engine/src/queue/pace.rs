@@ -1,9 +1,10 @@
 //! The pace of early pops and of looks.
 //!
-//! Kubernetes pops a rejected pod before its backoff ends while no pod is active. A decision of a tenth
-//! of a millisecond makes that a busy loop: the same pods are rejected again and again, each time with
-//! requests to the API server. Classes of equal pods share their answers, but pods that differ, for
-//! example in their claims, do not. So early pops in vain are limited for each kind of pod.
+//! Kubernetes pops a rejected pod before its backoff ends while no pod is active. A decision of a
+//! tenth of a millisecond makes that a busy loop: the same pods are rejected again and again, each
+//! time with requests to the API server. Classes of equal pods share their answers, but pods that
+//! differ, for example in their claims, do not. So early pops in vain are limited for each kind of
+//! pod.
 //!
 //! Looks are attempts in vain that do not count. They take their turns from the same pace, so that
 //! no backoff has to slow them down.
@@ -19,8 +20,8 @@ const BURST: u32 = 16;
 /// One further early pop in vain of a kind is allowed per interval, 100 a second.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// Pods that are probably rejected alike: of one namespace, with equal requests, rejected by the same
-/// plugins, and equal in their specification unless they have volumes.
+/// Pods that are probably rejected alike: of one namespace, with equal requests, rejected by the
+/// same plugins, and equal in their specification unless they have volumes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Kind {
     namespace: Arc<str>,

@@ -9,8 +9,8 @@ use crate::profile::Named;
 
 /// Runs the PreEnqueue plugins for each pod. Returns whether every pod passes all of them.
 ///
-/// The plugin that gated the entity last runs first, then the others in the order of the profile. The
-/// first plugin that does not return Success gates the entity and is added to its rejectors. An
+/// The plugin that gated the entity last runs first, then the others in the order of the profile.
+/// The first plugin that does not return Success gates the entity and is added to its rejectors. An
 /// entity that passes keeps its rejectors.
 pub(super) fn passes(entity: &mut QueuedEntity, cx: &mut Context<'_>) -> bool {
     let last_gate = entity.history_mut().gating_plugin.take();

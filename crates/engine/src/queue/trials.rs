@@ -1,8 +1,8 @@
 //! Trials: one entity is tried for all that share its answer.
 //!
 //! Pods of one template that are rejected because of it share the answer of each attempt. An event
-//! that may help them moves one. If its attempt is rejected, the others would be rejected too and go
-//! on waiting. If it finds a node, the next one is tried.
+//! that may help them moves one. If its attempt is rejected, the others would be rejected too and
+//! go on waiting. If it finds a node, the next one is tried.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

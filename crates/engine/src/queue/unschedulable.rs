@@ -87,8 +87,8 @@ impl WaitKey {
         &self.rejectors
     }
 
-    /// Returns the plugins whose events may move the entities. Only events of the gating plugin move
-    /// a gated one.
+    /// Returns the plugins whose events may move the entities. Only events of the gating plugin
+    /// move a gated one.
     pub(super) fn waits_for(&self) -> &[PluginName] {
         self.gate.as_ref().map_or(&self.rejectors, std::slice::from_ref)
     }
@@ -142,7 +142,8 @@ impl UnschedulableEntities {
     pub(super) fn insert(&mut self, entity: QueuedEntity) -> Place {
         let history = entity.history();
         debug_assert!(!history.has_no_rejector(), "no event can move {:?}", entity.key());
-        // The flush of a gated entity starts its wait anew, and leaves the order of the queue alone.
+        // The flush of a gated entity starts its wait anew, and leaves the order of the queue
+        // alone.
         let flushed = history.gate_flushed.filter(|_| history.gating_plugin.is_some());
         let since = flushed.map_or(history.timestamp, |flushed| flushed.max(history.timestamp));
         let slot = Slot { since, arrival: self.arrivals };
@@ -200,8 +201,8 @@ impl UnschedulableEntities {
         Some((waiting, entity))
     }
 
-    /// Replaces a pod of the entity `key`; the scheduler name of a pod is immutable. Returns `None` if
-    /// the entity is elsewhere. A pod whose template has changed no longer shares its answer.
+    /// Replaces a pod of the entity `key`; the scheduler name of a pod is immutable. Returns `None`
+    /// if the entity is elsewhere. A pod whose template has changed no longer shares its answer.
     pub(super) fn update(&mut self, key: &EntityKey, pod: &Arc<Pod>) -> Option<Replaced> {
         let (waiting, slot) = self.slots.get(key).cloned()?;
         let entity = self.waiting.get_mut(&waiting).and_then(|entities| entities.get_mut(&slot));
@@ -218,8 +219,8 @@ impl UnschedulableEntities {
         Some(Replaced::LeavesAnswer(waiting))
     }
 
-    /// Returns the entity to try first: the one that waits longest and does not back off, or else the
-    /// one whose backoff ends first.
+    /// Returns the entity to try first: the one that waits longest and does not back off, or else
+    /// the one whose backoff ends first.
     pub(super) fn first_to_try<'a>(
         entities: impl Iterator<Item = (&'a Slot, &'a QueuedEntity)>,
         backoff: Backoff,

@@ -22,8 +22,8 @@ pub(super) const MAX_LANES: usize = 4096;
 const MAX_BYTES_PER_NODE: usize = 3 << 10;
 /// Number of nodes up to which a ranking is made sooner than a pod is bound.
 const SMALL_CLUSTER: usize = 5_000;
-/// Maximum number of bytes that all lanes hold together in a small cluster: those of 300 rankings of
-/// 5,000 nodes.
+/// Maximum number of bytes that all lanes hold together in a small cluster: those of 300 rankings
+/// of 5,000 nodes.
 const MAX_BYTES_OF_SMALL_CLUSTER: usize = 4 << 20;
 /// Maximum number of bytes that all lanes hold together: the bytes of 1,000 rankings of a million
 /// nodes.

@@ -296,8 +296,8 @@ impl World {
         self.nominate_by_status(new, updated);
     }
 
-    /// Nominates a pod that has entered the active queue to the node that its status names. Since 1.37 the
-    /// nomination of a gated pod counts, too.
+    /// Nominates a pod that has entered the active queue to the node that its status names. Since
+    /// 1.37 the nomination of a gated pod counts, too.
     fn nominate_by_status(&mut self, pod: Arc<Pod>, updated: Updated) {
         let is_nominated = match updated {
             Updated::EnteredActive => true,

@@ -24,8 +24,8 @@ pub trait PreEnqueue: Send + Sync {
 
 /// Orders the active queue. All profiles of a scheduler use the same QueueSort plugin.
 pub trait QueueSort: Send + Sync {
-    /// Whether `a` leaves the queue before `b`. The answer for two entities must stay the same while
-    /// they are queued: the queue does not sort again when the cluster changes.
+    /// Whether `a` leaves the queue before `b`. The answer for two entities must stay the same
+    /// while they are queued: the queue does not sort again when the cluster changes.
     fn less(&self, a: &QueuedEntity, b: &QueuedEntity, handle: &Handle<'_>) -> bool;
 }
 
@@ -162,8 +162,8 @@ pub struct PostFilterResult {
     pub nominating: NominatingInfo,
     /// Success if the pod can become schedulable, otherwise the reason it cannot.
     pub status: Status,
-    /// What was found, for the condition and the event of the pod; empty for nothing. A status that is no
-    /// success has its own reason.
+    /// What was found, for the condition and the event of the pod; empty for nothing. A status that
+    /// is no success has its own reason.
     pub found: String,
 }
 

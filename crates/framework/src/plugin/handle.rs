@@ -116,9 +116,9 @@ pub enum Command {
         /// The write.
         write: Write,
     },
-    /// Reports a change of an object that the plugin knows of before the watch shows it, for example the
-    /// answer to its own write, or the end of what it had assumed. Unschedulable pods that the change may
-    /// help are requeued. The cluster keeps the object as the watch shows it.
+    /// Reports a change of an object that the plugin knows of before the watch shows it, for
+    /// example the answer to its own write, or the end of what it had assumed. Unschedulable pods
+    /// that the change may help are requeued. The cluster keeps the object as the watch shows it.
     ObjectChanged(Box<ObjectUpdate>),
 }
 

@@ -35,8 +35,8 @@ pub struct QueueTimes {
 }
 
 impl QueueTimes {
-    /// Counts the time until `now` for the part that the entity leaves, and notes the part that it enters,
-    /// `None` for an attempt.
+    /// Counts the time until `now` for the part that the entity leaves, and notes the part that it
+    /// enters, `None` for an attempt.
     pub fn enter(&mut self, part: Option<Waiting>, now: Time) {
         if let Some((left, since)) = self.current {
             let spent = now.since(since);
@@ -221,7 +221,8 @@ impl QueuedPod {
         Self { pod, written_condition: None, history: History::new(now) }
     }
 
-    /// Replaces the pod by a newer version. The condition that was written is shared with a version that shows it.
+    /// Replaces the pod by a newer version. The condition that was written is shared with a version
+    /// that shows it.
     pub fn set_pod(&mut self, pod: Arc<Pod>) {
         if let (Some(written), Some(shown)) =
             (&mut self.written_condition, &pod.scheduled_condition)

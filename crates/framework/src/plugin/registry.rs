@@ -35,7 +35,8 @@ pub struct PluginGates {
     pub extended_resources: bool,
     /// DRAFractionalCapacityRange: ranges of consumable capacity have fractions.
     pub fractional_capacity_range: bool,
-    /// `--schedule-group-members-alone`: profiles without a plugin for groups do not gate the pods of groups.
+    /// `--schedule-group-members-alone`: profiles without a plugin for groups do not gate the pods
+    /// of groups.
     pub group_members_alone: bool,
 }
 

@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use crate::args::decode_strictly;
 
-/// `DynamicResourcesArgs`. The configuration fills in the defaults. A field is absent if its gates are off.
+/// `DynamicResourcesArgs`. The configuration fills in the defaults. A field is absent if its gates
+/// are off.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Args {

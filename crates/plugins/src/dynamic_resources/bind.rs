@@ -6,14 +6,14 @@
 //!   then: status of the pod (extended resources) ─▶ claim shown by the watch ─▶ binding conditions
 //! ```
 //!
-//! Pods that share a claim write it one after the other: each write replaces the version that the next one names.
-//! kube-scheduler writes at once and repeats what conflicts, up to five times.
+//! Pods that share a claim write it one after the other: each write replaces the version that the
+//! next one names. kube-scheduler writes at once and repeats what conflicts, up to five times.
 //!
-//! Every write names the UID of its object. Writes of a status also name its version, so that a request
-//! whose answer is lost can be repeated: the API server refuses the second one. The watch then shows
-//! whether the first one was carried out. `repeats` says when a write is repeated. Before each repeat there
-//! is a pause, which ends early if the watch shows the outcome. An attempt that ends with a write of unknown
-//! outcome leaves its claim in doubt; `tracker` has what follows.
+//! Every write names the UID of its object. Writes of a status also name its version, so that a
+//! request whose answer is lost can be repeated: the API server refuses the second one. The watch
+//! then shows whether the first one was carried out. `repeats` says when a write is repeated.
+//! Before each repeat there is a pause, which ends early if the watch shows the outcome. An attempt
+//! that ends with a write of unknown outcome leaves its claim in doubt; `tracker` has what follows.
 
 mod repeats;
 mod writes;
@@ -41,7 +41,8 @@ use super::tracker::{ClaimTracker, is_newer};
 const MAX_CONFLICTS: u32 = 5;
 /// Longest wait for the watch to show the version that a write conflicts with.
 const CONFLICT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The time after which a pod looks whether another one still writes its claim, if the watch shows no change of it.
+/// The time after which a pod looks whether another one still writes its claim, if the watch shows
+/// no change of it.
 const TURN_CHECK: Duration = Duration::from_millis(100);
 /// Longest wait for the watch to show a created claim, as in kube-scheduler.
 const SHOWN_TIMEOUT: Duration = Duration::from_mins(2);
@@ -253,8 +254,8 @@ impl Run<'_, '_> {
         self.write(Stage::Reservation { place, tries, write: Box::new(write) })
     }
 
-    /// Whether the devices of a claim can be used on the node of the pod. The claim may have been deallocated since the
-    /// node was chosen, and allocated for another one.
+    /// Whether the devices of a claim can be used on the node of the pod. The claim may have been
+    /// deallocated since the node was chosen, and allocated for another one.
     fn can_use(&self, claim: &ResourceClaim) -> Result<bool, String> {
         let cluster = self.handle.cluster;
         let Some(node) = cluster.node_named(self.node) else { return Ok(true) };
@@ -447,7 +448,8 @@ impl Run<'_, '_> {
             Answer::Conflict(_) => self.conflict(place, tries, self.failed(stage, answer)),
             failure => {
                 let text = self.failed(stage, failure);
-                // This request has its answer. Whether an earlier one leaves a doubt is noted with the claim.
+                // This request has its answer. Whether an earlier one leaves a doubt is noted with
+                // the claim.
                 self.binder.stage = Stage::Claim { place, tries };
                 Err(text)
             }

@@ -10,8 +10,8 @@ use super::tracker::TrackedClaims;
 /// Returns the claims of the pod in the order of its spec, in their latest known version.
 ///
 /// # Errors
-/// Returns the reason that a claim cannot be used: it does not exist, cannot be decoded, is being deleted,
-/// or was made for another pod.
+/// Returns the reason that a claim cannot be used: it does not exist, cannot be decoded, is being
+/// deleted, or was made for another pod.
 pub(super) fn claims_of(
     pod: &Pod,
     cluster: &Cluster,

@@ -7,8 +7,8 @@ use framework::device::{Allocation, Seen};
 use framework::{Cluster, Uid};
 use structured::Overlay;
 
-/// The claims that count beyond the watch. The tracker decides which do; it asks again only for claims
-/// that have changed.
+/// The claims that count beyond the watch. The tracker decides which do; it asks again only for
+/// claims that have changed.
 #[derive(Debug, Default)]
 pub(super) struct Counted {
     allocations: BTreeMap<Uid, Arc<Allocation>>,
@@ -25,8 +25,8 @@ impl Counted {
         self.noted.insert(claim.clone());
     }
 
-    /// Returns the counted and the tracked claims that have changed since the last call, on the watch or in
-    /// the tracker; `None` if any claim may have.
+    /// Returns the counted and the tracked claims that have changed since the last call, on the
+    /// watch or in the tracker; `None` if any claim may have.
     pub(super) fn changed(
         &mut self,
         cluster: &Cluster,

@@ -1,8 +1,9 @@
 //! Extended resources of a pod that devices provide.
 //!
-//! A DeviceClass can provide an extended resource. On nodes whose kubelet does not offer the resource,
-//! the plugin allocates devices of the class instead, through a claim that it makes for the pod. Until
-//! the claim is created it exists only in memory, under a name that no object can have.
+//! A DeviceClass can provide an extended resource. On nodes whose kubelet does not offer the
+//! resource, the plugin allocates devices of the class instead, through a claim that it makes for
+//! the pod. Until the claim is created it exists only in memory, under a name that no object can
+//! have.
 
 use std::sync::Arc;
 
@@ -167,9 +168,9 @@ impl Counted<'_> {
 
 /// Adds the requests of the containers for one resource.
 ///
-/// A container that runs as long as the pod has its own request. An init container that ends earlier
-/// uses the devices of containers that start later. If these have too few, one request for all init
-/// containers adds the rest.
+/// A container that runs as long as the pod has its own request. An init container that ends
+/// earlier uses the devices of containers that start later. If these have too few, one request for
+/// all init containers adds the rest.
 fn add_requests(
     pod: &Pod,
     resource: &Arc<str>,
@@ -252,8 +253,8 @@ fn request_json(request: &DeviceRequest) -> Option<Value> {
     }))
 }
 
-/// Returns the name under which the claim of a pod is created. It has the form of generated names. The
-/// scheduler chooses it, so that a repeated request creates no second claim.
+/// Returns the name under which the claim of a pod is created. It has the form of generated names.
+/// The scheduler chooses it, so that a repeated request creates no second claim.
 pub(super) fn claim_name(pod: &PodKey, uid: &Uid, now: Time) -> Arc<str> {
     /// Length of a generated name without its random part.
     const BASE_LENGTH: usize = 58;

@@ -11,8 +11,8 @@ use super::DynamicResources;
 use super::claims::claims_of;
 use crate::hint::{queue_if, update_of};
 
-/// Registers the events of the plugin. 1.36 leaves out the deletion of a claim, because a claim is usually
-/// deallocated before, and that of a slice. Rules dynamic-resources-deleted-claim-hint and
+/// Registers the events of the plugin. 1.36 leaves out the deletion of a claim, because a claim is
+/// usually deallocated before, and that of a slice. Rules dynamic-resources-deleted-claim-hint and
 /// dynamic-resources-deleted-slice-hint of docs/differences.toml.
 pub(super) fn register(
     plugin: PluginBuilder<DynamicResources>,
@@ -40,8 +40,8 @@ pub(super) fn register(
         .on_with_hint(ClusterEvent::new(R::ResourceSlice, ActionType::DELETE), after_slice_deletion)
 }
 
-/// Returns the claims of the pod; `None` if one of them cannot be used, so that no event about another
-/// object helps.
+/// Returns the claims of the pod; `None` if one of them cannot be used, so that no event about
+/// another object helps.
 fn usable_claims(
     plugin: &DynamicResources,
     pod: &Pod,
@@ -50,7 +50,8 @@ fn usable_claims(
     claims_of(pod, handle.cluster, &plugin.shared.tracker.lock()).ok()
 }
 
-/// Requeues if devices became free, also with their claim, or if the status of a claim of the pod changed.
+/// Requeues if devices became free, also with their claim, or if the status of a claim of the pod
+/// changed.
 fn after_claim_change(
     plugin: &DynamicResources,
     pod: &Pod,
@@ -72,7 +73,8 @@ fn after_claim_change(
     Ok(queue_if(old.is_none_or(|old| !old.has_same_section("status", new))))
 }
 
-/// Requeues if the rest of the pool may be complete or free of contradictions now that the slice is gone.
+/// Requeues if the rest of the pool may be complete or free of contradictions now that the slice is
+/// gone.
 fn after_slice_deletion(
     _plugin: &DynamicResources,
     _pod: &Pod,

@@ -1,12 +1,13 @@
 //! DynamicResources: places pods where the devices of their ResourceClaims can be allocated, and
 //! allocates the devices.
 //!
-//! `claims` finds the claims of a pod. `tracker` knows what the scheduler has allocated and the watch does
-//! not show; `counted` adds it up. `search` prepares both for the nodes; the allocator of the crate `structured` chooses the
-//! devices on a node. `extended` turns requests for extended resources into a claim. `bind` writes the
-//! allocations of the chosen node, `conditions` waits for the drivers. `releases` knows which reservations
-//! are being removed. `post_filter` frees claims that are allocated for nodes that cannot take the pod.
-//! `details` names for explanations what keeps a pod from a node.
+//! `claims` finds the claims of a pod. `tracker` knows what the scheduler has allocated and the
+//! watch does not show; `counted` adds it up. `search` prepares both for the nodes; the allocator
+//! of the crate `structured` chooses the devices on a node. `extended` turns requests for extended
+//! resources into a claim. `bind` writes the allocations of the chosen node, `conditions` waits for
+//! the drivers. `releases` knows which reservations are being removed. `post_filter` frees claims
+//! that are allocated for nodes that cannot take the pod. `details` names for explanations what
+//! keeps a pod from a node.
 
 mod args;
 mod bind;
@@ -145,8 +146,8 @@ fn search_in(state: &CycleState) -> Result<Option<&Search>, Status> {
     }
 }
 
-/// Returns the allocations of devices that the watch does not show, as PreFilter found them; `None` if
-/// the plugin does not run or the pod needs no devices.
+/// Returns the allocations of devices that the watch does not show, as PreFilter found them; `None`
+/// if the plugin does not run or the pod needs no devices.
 pub(crate) fn allocated_beyond_watch(state: &CycleState) -> Option<&Overlay> {
     state.read::<Search>().map(|search| &*search.overlay)
 }
@@ -241,7 +242,8 @@ impl DynamicResources {
         }
     }
 
-    /// Ends doubts about claims, and sets the timer for the next one that ends by time or is fenced.
+    /// Ends doubts about claims, and sets the timer for the next one that ends by time or is
+    /// fenced.
     fn resolve_doubts(&self, handle: &Handle<'_>) {
         if let Some(at) = self.shared.tracker.lock().resolve(handle) {
             handle.command(Command::SetTimer { plugin: NAME.into(), at, token: 0 });
@@ -273,8 +275,8 @@ fn status_of(error: &AllocateError, node: &NodeView<'_>) -> Status {
     }
 }
 
-/// Returns the allocations that Reserve of this plugin made, by the name of the claim, as JSON. The claim
-/// for extended resources is called `<extended-resources>`.
+/// Returns the allocations that Reserve of this plugin made, by the name of the claim, as JSON. The
+/// claim for extended resources is called `<extended-resources>`.
 pub fn reserved_allocations(state: &CycleState) -> Map<String, Value> {
     let Some(Reserved(Some(binder))) = state.read() else { return Map::new() };
     let new = binder.claims().iter().filter_map(|work| {
@@ -508,7 +510,8 @@ impl DynamicResources {
                 if *claim.name != *IN_MEMORY {
                     bind::deletion(claim).into_iter().for_each(write);
                 }
-            // A reservation in doubt is not removed: a request that names no version might remove a later one.
+            // A reservation in doubt is not removed: a request that names no version might remove a
+            // later one.
             } else if !in_doubt && claim.allocation.is_some() && claim.is_reserved_for(pod) {
                 self.shared.tracker.lock().releases.begin(claim, &pod.uid, handle.now);
                 write(bind::release(claim, pod));

@@ -8,8 +8,8 @@ use framework::{Command, Handle, NodeIx, Pod, Status, Verdicts};
 use super::search::{Search, can_use};
 use super::{DynamicResources, NAME, UNAVAILABLE, bind};
 
-/// Deallocates the first claim that keeps the pod off a node and that no other pod uses, or deletes the
-/// claim for extended resources that an earlier attempt left.
+/// Deallocates the first claim that keeps the pod off a node and that no other pod uses, or deletes
+/// the claim for extended resources that an earlier attempt left.
 pub(super) fn run(
     plugin: &DynamicResources,
     search: &Search,
@@ -22,7 +22,8 @@ pub(super) fn run(
     };
     let is_own = |claim: &ResourceClaim| claim.reserved_for.iter().all(|user| user.uid == pod.uid);
     if let Some(claim) = unusable_claim(plugin, search, verdicts, handle, is_own) {
-        // The pod may be tried again before the request is carried out, and must not rely on its reservation then.
+        // The pod may be tried again before the request is carried out, and must not rely on its
+        // reservation then.
         plugin.shared.tracker.lock().releases.begin(claim, &pod.uid, handle.now);
         write(bind::deallocation(claim));
         return Status::unschedulable("deallocation of ResourceClaim completed");
@@ -31,8 +32,8 @@ pub(super) fn run(
         bind::deletion(&extended.claim).into_iter().for_each(write);
         return Status::unschedulable("deletion of ResourceClaim completed");
     }
-    // A release that was refused left the reservation. Other pods may wait for the claim, too, and the last one with a
-    // reservation deallocates it.
+    // A release that was refused left the reservation. Other pods may wait for the claim, too, and
+    // the last one with a reservation deallocates it.
     let is_shared = |claim: &ResourceClaim| claim.is_reserved_for(pod) && !is_own(claim);
     if let Some(claim) = unusable_claim(plugin, search, verdicts, handle, is_shared) {
         plugin.shared.tracker.lock().releases.begin(claim, &pod.uid, handle.now);
@@ -41,8 +42,8 @@ pub(super) fn run(
     Status::unschedulable("still not schedulable")
 }
 
-/// Returns the first wanted claim, in the order of the pod, that is allocated and not available on a node which has no other
-/// fault.
+/// Returns the first wanted claim, in the order of the pod, that is allocated and not available on
+/// a node which has no other fault.
 fn unusable_claim<'a>(
     plugin: &DynamicResources,
     search: &'a Search,

@@ -1,7 +1,7 @@
 //! Reservations that Unreserve or PostFilter removes.
 //!
-//! The watch may show such a reservation for a while. A pod that is tried again meanwhile must not rely on it:
-//! it would be bound without its devices. kube-scheduler does not look for this. Rule
+//! The watch may show such a reservation for a while. A pod that is tried again meanwhile must not
+//! rely on it: it would be bound without its devices. kube-scheduler does not look for this. Rule
 //! dynamic-resources-released-reservation of docs/differences.toml.
 
 use std::collections::BTreeMap;
@@ -11,8 +11,8 @@ use std::time::Duration;
 use framework::device::ResourceClaim;
 use framework::{Time, Uid};
 
-/// The time after which no request for a release is carried out: four requests, each of which waits up to 75
-/// seconds for its answer.
+/// The time after which no request for a release is carried out: four requests, each of which waits
+/// up to 75 seconds for its answer.
 const LONGEST_RELEASE: Duration = Duration::from_mins(5);
 
 /// The requested releases, by the UIDs of claim and pod.

@@ -23,8 +23,8 @@ pub(super) struct Search {
     pub(super) overlay: Arc<Overlay>,
     /// Whether the allocation of a node has a score.
     pub(super) has_alternatives: bool,
-    /// The seed of the identities of shares: another one for other claims, so that no two claims of a pod
-    /// get the same identity.
+    /// The seed of the identities of shares: another one for other claims, so that no two claims of
+    /// a pod get the same identity.
     pub(super) seed: u64,
 }
 
@@ -32,7 +32,8 @@ pub(super) struct Search {
 pub(super) struct Wanted {
     /// The claims of the pod, then the claim for extended resources.
     pub(super) claims: Vec<Arc<ResourceClaim>>,
-    /// Which container uses which request of the claim for extended resources; `None` without the claim.
+    /// Which container uses which request of the claim for extended resources; `None` without the
+    /// claim.
     pub(super) mappings: Option<Vec<RequestMapping>>,
 }
 
@@ -94,8 +95,8 @@ impl Search {
     /// Returns what is to be allocated on the nodes where devices provide these resources.
     pub(super) fn wanted(&self, pod: &Pod, through: &ThroughDevices) -> Wanted {
         let mut claims: Vec<_> = self.unallocated().cloned().collect();
-        // Rule dynamic-resources-empty-extended-claim of docs/differences.toml: 1.36 makes a claim even
-        // if the node offers all resources itself.
+        // Rule dynamic-resources-empty-extended-claim of docs/differences.toml: 1.36 makes a claim
+        // even if the node offers all resources itself.
         let extended = self.extended.as_ref().filter(|_| !through.is_empty());
         let mappings = extended.map(|extended| {
             let (claim, mappings) = extended.claim_for(pod, through);
@@ -137,8 +138,8 @@ pub(super) fn can_use(claim: &ResourceClaim, node: &NodeView<'_>) -> Result<bool
     }
 }
 
-/// Checks what holds for all nodes: a claim that is not allocated must not be in flight, and its classes
-/// must exist.
+/// Checks what holds for all nodes: a claim that is not allocated must not be in flight, and its
+/// classes must exist.
 fn check_claim(
     claim: &ResourceClaim,
     cluster: &Cluster,

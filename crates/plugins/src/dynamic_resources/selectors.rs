@@ -56,7 +56,8 @@ impl Compiler for &Selectors {
     }
 }
 
-/// Compiles the expressions for one pod that are not known yet. Long ones take steps, because they take milliseconds.
+/// Compiles the expressions for one pod that are not known yet. Long ones take steps, because they
+/// take milliseconds.
 pub(crate) struct SelectorsOfPod<'a> {
     selectors: &'a Selectors,
     long: &'a mut LongSearches,
@@ -83,7 +84,8 @@ impl Compiler for SelectorsOfPod<'_> {
     }
 }
 
-/// An expression that there were no steps to compile. It takes more steps than there can be, so the search ends.
+/// An expression that there were no steps to compile. It takes more steps than there can be, so the
+/// search ends.
 #[derive(Debug)]
 struct NotCompiled;
 
@@ -105,7 +107,8 @@ type OfDriver = (Arc<str>, bool);
 #[derive(Debug)]
 struct DeviceSelector {
     selector: Selector,
-    /// The latest driver and its result, if the expression reads nothing else, like the expressions of most classes.
+    /// The latest driver and its result, if the expression reads nothing else, like the expressions
+    /// of most classes.
     of_driver: Option<Mutex<Option<OfDriver>>>,
 }
 
@@ -264,8 +267,8 @@ fn is_alike(read: &Read, one: &DeviceDescription, other: &DeviceDescription) -> 
     }
 }
 
-/// Returns the value with this domain and id, as selectors read it, with its name: the last one. A name
-/// without a domain belongs to the domain of the driver.
+/// Returns the value with this domain and id, as selectors read it, with its name: the last one. A
+/// name without a domain belongs to the domain of the driver.
 fn find_named<'a, T>(
     values: &'a [(Arc<str>, T)],
     driver: &str,

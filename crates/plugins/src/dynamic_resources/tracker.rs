@@ -2,13 +2,14 @@
 //!
 //! An *assumed* claim is the answer of the API server to a write of this scheduler, until the watch
 //! shows that version. A claim is *in flight* from Reserve until its allocation is written. If the
-//! outcome of that write stays unknown, the claim is *in doubt*: its devices count as allocated until
-//! the watch shows another version, which the write can no longer replace, or until any request must
-//! have ended. Rule dynamic-resources-unknown-write of docs/differences.toml.
+//! outcome of that write stays unknown, the claim is *in doubt*: its devices count as allocated
+//! until the watch shows another version, which the write can no longer replace, or until any
+//! request must have ended. Rule dynamic-resources-unknown-write of docs/differences.toml.
 //!
-//! A *fence* resolves a doubt sooner. It removes the finalizer of the claim and names the same version as
-//! the lost write, so that the API server carries out at most one of the two. Either way the claim gets a
-//! version that the write cannot replace. A claim in that version needs no finalizer: it is not allocated.
+//! A *fence* resolves a doubt sooner. It removes the finalizer of the claim and names the same
+//! version as the lost write, so that the API server carries out at most one of the two. Either way
+//! the claim gets a version that the write cannot replace. A claim in that version needs no
+//! finalizer: it is not allocated.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -72,7 +73,8 @@ struct InDoubt {
     claim: Arc<ResourceClaim>,
     /// When the doubt ends.
     until: Time,
-    /// Whether the watch has shown the claim. It may not show one yet that the scheduler has created.
+    /// Whether the watch has shown the claim. It may not show one yet that the scheduler has
+    /// created.
     is_shown: bool,
     /// The next fence; `None` for a claim for extended resources, which is deleted.
     fence: Option<Fence>,
@@ -94,7 +96,8 @@ pub(super) fn is_newer(a: &str, b: &str) -> bool {
 }
 
 impl TrackedClaims {
-    /// Returns the latest version of the claim: the assumed one if the watch has not caught up with it.
+    /// Returns the latest version of the claim: the assumed one if the watch has not caught up with
+    /// it.
     pub(super) fn latest<'a>(
         &'a self,
         namespace: &str,
@@ -242,8 +245,8 @@ impl TrackedClaims {
         }
     }
 
-    /// Ends the doubts that the watch has resolved or that have lasted too long. Returns when the next
-    /// doubt ends or the next fence is due.
+    /// Ends the doubts that the watch has resolved or that have lasted too long. Returns when the
+    /// next doubt ends or the next fence is due.
     pub(super) fn resolve(&mut self, handle: &Handle<'_>) -> Option<Time> {
         if self.in_doubt.is_empty() {
             return None;
@@ -306,8 +309,9 @@ fn is_shown_allocated(claim: &ResourceClaim, cluster: &Cluster) -> bool {
     stored.is_some_and(|stored| stored.uid == claim.uid && stored.allocation.is_some())
 }
 
-/// Reports that a claim in flight has lost its allocation. kube-scheduler reports nothing, so pods that
-/// wait for these devices would miss it. Rule dynamic-resources-released-hint of docs/differences.toml.
+/// Reports that a claim in flight has lost its allocation. kube-scheduler reports nothing, so pods
+/// that wait for these devices would miss it. Rule dynamic-resources-released-hint of
+/// docs/differences.toml.
 fn report_deallocation(claim: &ResourceClaim, handle: &Handle<'_>) {
     let free = ResourceClaim { allocation: None, ..claim.clone() };
     report_change(claim, &free, handle);

@@ -19,7 +19,8 @@ struct Turn {
 }
 
 impl Turns {
-    /// Begins the turn of a pod, unless another pod has its turn. Returns whether the pod may write the claim.
+    /// Begins the turn of a pod, unless another pod has its turn. Returns whether the pod may write
+    /// the claim.
     pub(super) fn take(&mut self, claim: &Uid, pod: &Uid, now: Time) -> bool {
         let is_free = self.0.get(claim).is_none_or(|turn| turn.pod == *pod || turn.until <= now);
         if is_free {

@@ -88,7 +88,8 @@ impl<'a> Waiting<'a> {
 
     fn is_helped_by_pod(&self, old: Option<&Pod>, new: Option<&Pod>) -> bool {
         let exactly = |term: &PodAffinityTerm, other: &Pod| matches(term, other, self.cluster);
-        // The hint of 1.36 knows no labels of namespaces. This one answers Queue wherever that one does.
+        // The hint of 1.36 knows no labels of namespaces. This one answers Queue wherever that one
+        // does.
         let without_labels =
             |term: &PodAffinityTerm, other: &Pod| term.matches(other, &Labels::default());
         let is_gone = || old.filter(|_| new.is_none());
@@ -97,8 +98,8 @@ impl<'a> Waiting<'a> {
             || is_gone().is_some_and(|old| self.is_rejected_by(old, |_| true))
     }
 
-    /// Whether a changed pod starts to match all affinity terms, is the last one that did, or stops to match an
-    /// anti-affinity term.
+    /// Whether a changed pod starts to match all affinity terms, is the last one that did, or stops
+    /// to match an anti-affinity term.
     fn is_helped_under(
         &self,
         matches: impl Fn(&PodAffinityTerm, &Pod) -> bool,

@@ -27,7 +27,8 @@ impl NodeVolumeLimits {
             .drivers
             .iter()
             .any(|(driver, limit)| limit.is_some() && !new.drivers.contains_key(driver));
-        // Rule node-volume-limits-missing-driver-hint: a driver without a limit may have been missing.
+        // Rule node-volume-limits-missing-driver-hint: a driver without a limit may have been
+        // missing.
         let installed = self.gates.volume_limit_scaling
             && new.drivers.keys().any(|driver| !old.drivers.contains_key(driver));
         Ok(hint::queue_if(raised || gone || installed))
@@ -44,8 +45,8 @@ impl NodeVolumeLimits {
         Ok(hint::queue_if(old.is_some_and(|old| held_room(old) && may_be_limited(old))))
     }
 
-    /// Rule node-volume-limits-shared-claim-hint of docs/differences.toml: a node that attaches the volume of a claim has
-    /// room for further pods with the claim.
+    /// Rule node-volume-limits-shared-claim-hint of docs/differences.toml: a node that attaches the
+    /// volume of a claim has room for further pods with the claim.
     pub(super) fn after_pod_addition(
         &self,
         pod: &Pod,
@@ -88,8 +89,8 @@ impl NodeVolumeLimits {
         Ok(hint::queue_if(old.is_some_and(is_used)))
     }
 
-    /// Rule node-volume-limits-attachment-hint of docs/differences.toml: a node to which a volume of the pod is attached
-    /// has room for the pod.
+    /// Rule node-volume-limits-attachment-hint of docs/differences.toml: a node to which a volume
+    /// of the pod is attached has room for the pod.
     pub(super) fn after_attachment(
         &self,
         pod: &Pod,

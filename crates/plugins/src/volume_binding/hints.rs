@@ -120,9 +120,9 @@ fn uses_driver(pod: &Pod, driver: &str, cluster: &Cluster) -> bool {
     inline || unbound_claims(pod, cluster).flatten().any(is_made)
 }
 
-/// Requeues if the deleted pod may have been being bound: its assumed changes are reverted. Another pod may have bound
-/// its claims meanwhile, to other volumes than the assumed ones. A pod that has run has no assumed changes. Rule
-/// volume-binding-assumed-hint of docs/differences.toml.
+/// Requeues if the deleted pod may have been being bound: its assumed changes are reverted. Another
+/// pod may have bound its claims meanwhile, to other volumes than the assumed ones. A pod that has
+/// run has no assumed changes. Rule volume-binding-assumed-hint of docs/differences.toml.
 fn after_pod_deletion(
     _plugin: &VolumeBinding,
     pod: &Pod,

@@ -224,9 +224,9 @@ fn generated_name<'a>(pod: &'a Value, pod_claim: &str) -> &'a str {
     status.map_or("", |status| text(status, "/resourceClaimName"))
 }
 
-/// Removes reservations of pods that are gone or done. A claim that loses its last one is deallocated, so that
-/// its devices are free for others and its next user may run elsewhere. A claim that belongs to a pod that is
-/// done is deleted.
+/// Removes reservations of pods that are gone or done. A claim that loses its last one is
+/// deallocated, so that its devices are free for others and its next user may run elsewhere. A
+/// claim that belongs to a pod that is done is deleted.
 fn sync_claim(store: &mut Store, key: &Key, now: Time) {
     let (namespace, claim_name) = key;
     let Some(claim) = store.get(RESOURCECLAIMS, namespace, claim_name).cloned() else { return };

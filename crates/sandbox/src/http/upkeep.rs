@@ -11,7 +11,8 @@ use super::cluster::Cluster;
 use crate::controllers::Controllers;
 use crate::kubelet::Kubelets;
 
-/// Shortest time between two rounds, so that requests get the lock and one round serves many changes.
+/// Shortest time between two rounds, so that requests get the lock and one round serves many
+/// changes.
 const PACE: Duration = Duration::from_millis(1);
 
 /// Longest time between two rounds.

@@ -1,4 +1,5 @@
-//! Vectors that one search leaves to the next, so that the search of a node allocates little memory.
+//! Vectors that one search leaves to the next, so that the search of a node allocates little
+//! memory.
 
 use std::ops::Range;
 
@@ -46,8 +47,8 @@ impl Search<'_> {
     }
 }
 
-/// Returns an empty vector for elements of another lifetime. Collecting from a vector into one of elements of
-/// the same size keeps its memory.
+/// Returns an empty vector for elements of another lifetime. Collecting from a vector into one of
+/// elements of the same size keeps its memory.
 pub(super) fn emptied<T, U>(mut vector: Vec<T>) -> Vec<U> {
     vector.clear();
     vector.into_iter().filter_map(|_| None).collect()

@@ -63,7 +63,8 @@ impl<'a> Found<'a> {
         self.allocated || !self.picked_for.is_empty()
     }
 
-    /// Returns whether the counters of the device are charged for a share that is allocated or picked.
+    /// Returns whether the counters of the device are charged for a share that is allocated or
+    /// picked.
     pub(super) fn is_charged(&self, behaviours: Behaviours) -> bool {
         let is_charged = |own: &DeviceUse| {
             own.consuming > 0 || behaviours.shares_charge_counters_once && own.shares > 0

@@ -398,9 +398,10 @@ impl<'a> Search<'a> {
         Ok(Step::Return(Outcome::Failed))
     }
 
-    /// Returns whether too few devices are left to complete the request. False if kube-scheduler would
-    /// evaluate a selector to find out, which may fail. At level 1.36, a constraint for different values forgets all devices of the request in any case, once
-    /// the one before is given up.
+    /// Returns whether too few devices are left to complete the request. False if kube-scheduler
+    /// would evaluate a selector to find out, which may fail. At level 1.36, a constraint for
+    /// different values forgets all devices of the request in any case, once the one before is
+    /// given up.
     fn is_hopeless(&self, place: Place, body: usize) -> bool {
         let mut left = SmallVec::<[&DeviceDescription; 16]>::new();
         let mut unknown = SmallVec::<[usize; 16]>::new();
@@ -425,11 +426,13 @@ impl<'a> Search<'a> {
         are_too_few && unknown.iter().all(|device| self.cannot_fail(body, *device))
     }
 
-    /// Returns whether fewer values are left than the requests from here on need different ones. False in the cases of
-    /// [`is_hopeless`](Self::is_hopeless), if one of these requests is not plain, and if the claim asks for too many devices.
+    /// Returns whether fewer values are left than the requests from here on need different ones.
+    /// False in the cases of [`is_hopeless`](Self::is_hopeless), if one of these requests is not
+    /// plain, and if the claim asks for too many devices.
     fn lacks_distinct_values(&self, place: Place) -> bool {
         let requests = &self.claims.claims[place.claim].requests[place.request..];
-        // A request for several devices needs one value, because the constraint remembers only the latest.
+        // A request for several devices needs one value, because the constraint remembers only the
+        // latest.
         let without_value = &requests[usize::from(place.number > 0)..];
         let lacks_values = |(number, constraint): (usize, &ConstraintState<'_>)| {
             let is_constrained =

@@ -66,8 +66,8 @@ impl Search<'_> {
         self.gates.shares(description.allows_multiple_allocations)
     }
 
-    /// Returns why the device cannot be allocated, apart from constraints. Otherwise charges its counters,
-    /// unless they are charged already for a share, and returns whether it did.
+    /// Returns why the device cannot be allocated, apart from constraints. Otherwise charges its
+    /// counters, unless they are charged already for a share, and returns whether it did.
     fn first_obstacle(
         &mut self,
         place: Place,
@@ -173,7 +173,8 @@ impl Search<'_> {
         found.picked_capacity.retain(|_, sum| *sum != 0);
     }
 
-    /// Gives up the device that was picked last for the claim, with everything that was reserved for it.
+    /// Gives up the device that was picked last for the claim, with everything that was reserved
+    /// for it.
     pub(super) fn give_up(&mut self, place: Place) {
         let Some(pick) = self.picks[place.claim].pop() else { return };
         let Pick { body, device, is_share, is_charged } = pick;

@@ -40,8 +40,8 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// Returns what is known of the device before, if both have one description. To compare what the
-    /// selectors read of two descriptions would take as long as to evaluate them.
+    /// Returns what is known of the device before, if both have one description. To compare what
+    /// the selectors read of two descriptions would take as long as to evaluate them.
     fn known_alike(&self, body: usize, device: usize) -> Option<Selectable> {
         let before = device.checked_sub(1)?;
         let known = self.selectable[self.cell(body, before)];
@@ -52,7 +52,8 @@ impl<'a> Search<'a> {
         .then_some(known)
     }
 
-    /// Returns why the device does not meet the selectors of the body. Adds the cost of their evaluation.
+    /// Returns why the device does not meet the selectors of the body. Adds the cost of their
+    /// evaluation.
     pub(crate) fn select(
         &self,
         body: usize,
@@ -86,8 +87,8 @@ impl<'a> Search<'a> {
         Ok(None)
     }
 
-    /// Returns whether [`select`](Self::select) has a result for the device, as far as that can be known
-    /// without evaluating selectors.
+    /// Returns whether [`select`](Self::select) has a result for the device, as far as that can be
+    /// known without evaluating selectors.
     pub(super) fn cannot_fail(&self, body: usize, device: usize) -> bool {
         let Found { device, slice, .. } = &self.devices[device];
         slice.scope != NodeScope::PerDevice
@@ -105,7 +106,8 @@ impl<'a> Search<'a> {
         fits
     }
 
-    /// Returns whether the device has the capacity that the body asks for while nothing of it is used.
+    /// Returns whether the device has the capacity that the body asks for while nothing of it is
+    /// used.
     pub(crate) fn has_static_capacity(&mut self, body: usize, device: usize) -> bool {
         let fits = self.capacity_fits(body, device, [None, None]);
         if !fits {

@@ -18,7 +18,8 @@ enum Difference {
     Capacity,
     Sharing,
     ConsumedCounters,
-    /// The counters of their pools. The second of two devices of the first pool differs from all others.
+    /// The counters of their pools. The second of two devices of the first pool differs from all
+    /// others.
     Pool,
 }
 
@@ -167,7 +168,8 @@ fn vary(rng: &mut Rng, difference: Difference, device: &mut Value) {
     }
 }
 
-/// Returns claims with few requests for numbers of devices, of which constraints and selectors mostly concern all.
+/// Returns claims with few requests for numbers of devices, of which constraints and selectors
+/// mostly concern all.
 pub(crate) fn claims(rng: &mut Rng) -> Vec<Value> {
     let one = |number: usize, rng: &mut Rng| {
         let requests = (0..1 + rng.usize(..3)).map(|request| {

@@ -97,8 +97,9 @@ impl Origin<'_> {
         chosen.collect()
     }
 
-    /// The configuration of each class once, for all its requests, then that of the claim: at 1.36 once for each request
-    /// that it names, later once. Later, a configuration for all requests names none.
+    /// The configuration of each class once, for all its requests, then that of the claim: at 1.36
+    /// once for each request that it names, later once. Later, a configuration for all requests
+    /// names none.
     fn config(&self, allocation: &Allocation) -> Vec<AllocationConfig> {
         let chosen = self.chosen(allocation);
         let class_of = |name: &String| self.body(name).map(|body| body.class.clone());
@@ -145,8 +146,8 @@ impl Origin<'_> {
         all
     }
 
-    /// The nodes that can use all devices: one node if a device is of one node or is bound to it, or else those that
-    /// all selectors select.
+    /// The nodes that can use all devices: one node if a device is of one node or is bound to it,
+    /// or else those that all selectors select.
     fn node_selector(&self, allocation: &Allocation) -> Option<api::NodeSelector> {
         let mut terms = api::NodeSelectorTerm::default();
         let mut is_of_node = false;

@@ -279,8 +279,8 @@ impl History {
         (dedicated, consumed)
     }
 
-    /// Checks that the allocations are counted as if all had been counted just now, and the nodes of those that the watch
-    /// does not show.
+    /// Checks that the allocations are counted as if all had been counted just now, and the nodes
+    /// of those that the watch does not show.
     fn check_counts(&self) -> Result<(), String> {
         let cluster = &self.world.cluster;
         let ended = self.ended.iter().map(|name| &self.stored[name]);
@@ -439,7 +439,8 @@ impl History {
     }
 }
 
-/// Checks that a search ends alike if it may take just as many steps as it does, and with one less runs out of them.
+/// Checks that a search ends alike if it may take just as many steps as it does, and with one less
+/// runs out of them.
 fn check_steps(
     allocator: &Allocator<'_>,
     claims: &Claims,

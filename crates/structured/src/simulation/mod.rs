@@ -1,6 +1,7 @@
 //! Random histories of the allocator against a slow one.
 //!
-//! - [`history`](crate::simulation::history()): changes of slices and allocations, and allocations of random claims.
+//! - [`history`](crate::simulation::history()): changes of slices and allocations, and allocations
+//!   of random claims.
 //! - `naive`: a slow allocator, which tries everything and remembers nothing.
 //! - `details`: what an allocation says besides its devices.
 //! - `alike`: slices whose devices differ in one thing only.

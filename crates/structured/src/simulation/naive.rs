@@ -733,8 +733,9 @@ fn number_of(count: i64) -> usize {
     usize::try_from(count).unwrap_or_default()
 }
 
-/// Returns the amount that a request consumes of a capacity. Without a request it is the default of the policy, or
-/// all; otherwise the lowest allowed amount that is enough, or what is asked for if there is none.
+/// Returns the amount that a request consumes of a capacity. Without a request it is the default of
+/// the policy, or all; otherwise the lowest allowed amount that is enough, or what is asked for if
+/// there is none.
 fn consumption(capacity: &DeviceCapacity, request: Option<i128>) -> i128 {
     let policy = capacity.policy.as_deref();
     let Some(request) = request else {

@@ -101,7 +101,8 @@ fn policy(rng: &mut Rng) -> Value {
     policy
 }
 
-/// Returns the expressions of a node selector. Several slices have the same, with values in another order.
+/// Returns the expressions of a node selector. Several slices have the same, with values in another
+/// order.
 fn expressions(rng: &mut Rng) -> Value {
     let key = "topology.kubernetes.io/zone";
     let mut all = Vec::new();
@@ -122,7 +123,8 @@ fn expressions(rng: &mut Rng) -> Value {
     all.into()
 }
 
-/// Changes a claim so that it has something that Kubernetes may add, or that the API server would reject.
+/// Changes a claim so that it has something that Kubernetes may add, or that the API server would
+/// reject.
 fn spoil(rng: &mut Rng, devices: &mut Value) {
     let request = &mut devices["requests"][0];
     let is_exact = request["exactly"].is_object();

@@ -18,8 +18,8 @@ const PER_BYTE: u64 = 10;
 /// The cost of evaluations that counts as one step.
 const COST_PER_STEP: u64 = 8;
 
-/// Takes steps and lets time pass. A step comes back in each microsecond, of which those since the latest step that came back
-/// count.
+/// Takes steps and lets time pass. A step comes back in each microsecond, of which those since the
+/// latest step that came back count.
 pub(super) fn history(rng: &mut Rng) -> Result<(), String> {
     let mut long = LongSearches::default();
     let (mut left, mut now, mut open) = (MOST, Time::ZERO, 0);

@@ -1,6 +1,7 @@
-//! Selectors of the simulation: `attribute=value`; `attribute!value`, which fails for devices without the attribute;
-//! `attribute?value`, which also fails for devices with a greater value; and `*=value`, which matches devices with any
-//! attribute of this value, and names none. `#capacity` stands for the amount of a capacity.
+//! Selectors of the simulation: `attribute=value`; `attribute!value`, which fails for devices
+//! without the attribute; `attribute?value`, which also fails for devices with a greater value; and
+//! `*=value`, which matches devices with any attribute of this value, and names none. `#capacity`
+//! stands for the amount of a capacity.
 
 use std::sync::Arc;
 

@@ -9,7 +9,8 @@ use crate::simulation::world::{World, claim};
 use crate::steps::StepsLeft;
 use crate::{Allocated, Allocator, Budget, Claims, Gates};
 
-/// Returns a cluster in which node n1 has eight devices with these boards, of which some are allocated.
+/// Returns a cluster in which node n1 has eight devices with these boards, of which some are
+/// allocated.
 fn world(boards: [&str; 8], allocated: &[usize]) -> World {
     let mut world = World::new(&["n1"]);
     world.class("any", &[]);

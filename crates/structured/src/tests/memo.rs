@@ -34,8 +34,8 @@ fn equip(world: &mut World, node: &str, template: &[Value], has_counters: bool) 
     }
 }
 
-/// Adds a pool for all nodes or for those of some zones, with names before, between or after those of the
-/// nodes. One of them lacks a slice.
+/// Adds a pool for all nodes or for those of some zones, with names before, between or after those
+/// of the nodes. One of them lacks a slice.
 fn share(rng: &mut Rng, world: &mut World, style: usize, number: usize) {
     let name = *pick(rng, &["a", "n3x", "z"]);
     let has_counters = one_in(rng, 3);
@@ -116,8 +116,8 @@ fn nodes_that_see_shared_pools_alike_share_their_answers() {
     assert!(searches * 10 < fitting * 9, "{searches} searches for {fitting} fitting nodes");
 }
 
-/// Compares the answers with those of a search on each node, in random clusters with up to so many shared
-/// pools. Returns the number of nodes that fit, and of searches for them.
+/// Compares the answers with those of a search on each node, in random clusters with up to so many
+/// shared pools. Returns the number of nodes that fit, and of searches for them.
 fn compare_with_searches(shared: usize) -> (usize, usize) {
     let (mut fitting, mut searches) = (0, 0);
     let mut memos = Memos::default();

@@ -98,7 +98,8 @@ fn identical_devices_are_tried_once() {
     assert_eq!(steps, Err(AllocateError::OutOfSteps));
 }
 
-/// Without counting the values, the search tries all permutations, for which kube-scheduler takes longer than it may.
+/// Without counting the values, the search tries all permutations, for which kube-scheduler takes
+/// longer than it may.
 #[test]
 fn requests_need_as_many_values_as_must_be_different() {
     let mut world = World::new(&["n1", "n2"]);
@@ -170,8 +171,9 @@ fn device_that_binds_to_its_node_keeps_the_claim_there() {
     assert_eq!(selector(2), json!({"nodeSelectorTerms": [{"matchFields": [name]}]}));
 }
 
-/// At 1.36, a configuration of the claim appears once for each request that it names. From 1.37 on it appears
-/// once, without requests if it is for all of them; so does the configuration of a class.
+/// At 1.36, a configuration of the claim appears once for each request that it names. From 1.37 on
+/// it appears once, without requests if it is for all of them; so does the configuration of a
+/// class.
 #[test]
 fn configuration_is_repeated_for_each_named_request_at_1_36_only() {
     let mut world = World::new(&["n1"]);

@@ -119,8 +119,8 @@ pub(super) fn counts_add_up(text: &str, nodes: usize) -> Checked {
     })
 }
 
-/// Checks that a text says for each node why evictions do not help, or why the pod may evict none, or
-/// which node it gets, as kube-scheduler 1.37 does.
+/// Checks that a text says for each node why evictions do not help, or why the pod may evict none,
+/// or which node it gets, as kube-scheduler 1.37 does.
 pub(super) fn preemption_is_explained(text: &str, nodes: usize) -> Checked {
     let Some((_, why)) = text.split_once(" preemption: ") else { return Ok(()) };
     let starts = [

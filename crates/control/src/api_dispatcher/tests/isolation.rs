@@ -69,8 +69,8 @@ impl Server {
     }
 }
 
-/// Adds 5 binds of the namespace `good` every 10 ms for 20 s, where the pods are not held back. Returns how many
-/// are bound at the end and how long the last one took.
+/// Adds 5 binds of the namespace `good` every 10 ms for 20 s, where the pods are not held back.
+/// Returns how many are bound at the end and how long the last one took.
 fn binds_of_good(bad: usize) -> usize {
     let mut harness = harness();
     let mut server = Server::new(&[("good", 5 * MILLISECOND), ("bad", 10 * SECOND)]);

@@ -8,8 +8,8 @@ use framework::{Answer, Time};
 const MAX_REQUESTS: u32 = 8;
 /// The pause before the first repeat. Each further pause is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// The time after the first request of a write after which it is not repeated. Each request may wait for
-/// its answer for more than a minute.
+/// The time after the first request of a write after which it is not repeated. Each request may
+/// wait for its answer for more than a minute.
 const LAST_REPEAT: Duration = Duration::from_mins(2);
 
 /// The repeats of one write.
@@ -31,10 +31,11 @@ impl Repeats {
         self.count > 0
     }
 
-    /// Counts a repeat and returns when it is due; `None` if the write is not repeated after this answer.
+    /// Counts a repeat and returns when it is due; `None` if the write is not repeated after this
+    /// answer.
     ///
-    /// After a lost answer, a request that the server did not take is repeated, too: the outcome of the
-    /// earlier one is known only when the server answers again.
+    /// After a lost answer, a request that the server did not take is repeated, too: the outcome of
+    /// the earlier one is known only when the server answers again.
     pub(super) fn after(&mut self, answer: &Answer, now: Time) -> Option<Time> {
         let is_open = match answer {
             Answer::Unknown(_) => true,
@@ -60,7 +61,8 @@ mod tests {
         Answer::Unknown("lost".to_owned())
     }
 
-    /// Returns the pauses in milliseconds before the repeats of a write that gets these answers, each after `wait`.
+    /// Returns the pauses in milliseconds before the repeats of a write that gets these answers,
+    /// each after `wait`.
     fn pauses(answers: &[Answer], wait: Duration) -> Vec<u128> {
         let (mut repeats, mut now) = (Repeats::none(START), START);
         let mut pauses = Vec::new();

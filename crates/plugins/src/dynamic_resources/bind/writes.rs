@@ -60,8 +60,8 @@ pub(super) fn finalizer(claim: &ResourceClaim) -> Write {
     write(claim, None, WriteAction::StrategicMergePatch(patch))
 }
 
-/// Reserves the claim for a pod, with the allocation if it has none. `timestamp` is the start of the wait
-/// for binding conditions.
+/// Reserves the claim for a pod, with the allocation if it has none. `timestamp` is the start of
+/// the wait for binding conditions.
 pub(super) fn reservation(
     claim: &ResourceClaim,
     allocation: Option<&Allocation>,
@@ -86,7 +86,8 @@ pub(super) fn reservation(
     write(claim, Some("status"), WriteAction::MergePatch(patch))
 }
 
-/// Names the claim for extended resources, and which container uses which request, in the status of a pod.
+/// Names the claim for extended resources, and which container uses which request, in the status of
+/// a pod.
 pub(super) fn pod_status(pod: &Pod, claim: &str, mappings: &[RequestMapping]) -> Write {
     let mapping = |own: &RequestMapping| {
         json!({
@@ -132,8 +133,8 @@ pub(crate) fn deallocation(claim: &ResourceClaim) -> Write {
     write(claim, Some("status"), WriteAction::MergePatch(patch))
 }
 
-/// Removes the finalizer of allocated claims from this version of the claim, which is not allocated. Other
-/// requests that name the version are refused then.
+/// Removes the finalizer of allocated claims from this version of the claim, which is not
+/// allocated. Other requests that name the version are refused then.
 pub(crate) fn fence(claim: &ResourceClaim) -> Write {
     let mut metadata = version(claim);
     metadata["$deleteFromPrimitiveList/finalizers"] = json!([FINALIZER]);

@@ -1,5 +1,5 @@
-//! Random histories: nodes whose devices look alike get the verdicts and scores of a search of their own,
-//! whatever the plugin remembers of earlier pods.
+//! Random histories: nodes whose devices look alike get the verdicts and scores of a search of
+//! their own, whatever the plugin remembers of earlier pods.
 
 use std::collections::BTreeMap;
 

@@ -38,7 +38,8 @@ fn after_wait(world: &mut World, attempt: &mut Reservation, step: PreBindStep) -
     world.step(attempt, PreBindInput::Deadline)
 }
 
-/// Returns the attempt of a pod whose claim is protected, before the answer to the write of its allocation.
+/// Returns the attempt of a pod whose claim is protected, before the answer to the write of its
+/// allocation.
 fn allocating() -> (World, Reservation, framework::Write) {
     let (mut world, mut attempt) = ready();
     let finalizer = written(world.step(&mut attempt, PreBindInput::Start));
@@ -509,7 +510,8 @@ fn pause_ends_when_the_watch_shows_the_outcome() {
         {"request": "r", "driver": "d", "pool": "b", "device": "1"},
     ]}}}});
     let label = json!({"metadata": {"labels": {"k": "v"}}});
-    // Whether the lost write was carried out, a later change by others, and how the attempt goes on.
+    // Whether the lost write was carried out, a later change by others, and how the attempt goes
+    // on.
     let rows = [
         (true, None, Ok("the claim is written")),
         (false, Some(label.clone()), Ok("written again")),
@@ -603,7 +605,8 @@ fn claim_that_changes_during_each_pause_fails_the_attempt_in_the_end() {
     assert_eq!(world.shared.tracker.lock().counts(), (0, 0, 0), "no request names this version");
 }
 
-/// What the API server carries out of a lost allocation and its fence, and what the claim has in the end.
+/// What the API server carries out of a lost allocation and its fence, and what the claim has in
+/// the end.
 #[test]
 fn fence_ends_the_doubt_whichever_write_comes_first() {
     let rows = [("fence", false), ("write, fence", true), ("fence, write", false), ("write", true)];

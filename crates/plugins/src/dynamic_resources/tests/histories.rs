@@ -1,5 +1,5 @@
-//! Random histories: whatever fails in between, no device is allocated twice, and the tracker knows which
-//! allocations the watch does not show.
+//! Random histories: whatever fails in between, no device is allocated twice, and the tracker knows
+//! which allocations the watch does not show.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +15,8 @@ use crate::dynamic_resources::*;
 enum Event {
     /// A pod is tried on a node.
     Try { pod: usize, on_b: bool },
-    /// A pod that is being bound goes on. The request is carried out or not, its answer lost or not. A pause or
-    /// another wait is over, or a claim has changed.
+    /// A pod that is being bound goes on. The request is carried out or not, its answer lost or
+    /// not. A pause or another wait is over, or a claim has changed.
     Continue { pod: usize, carried_out: bool, lost: bool },
     /// The attempt of a pod ends, and its writes are carried out.
     Fail { pod: usize },

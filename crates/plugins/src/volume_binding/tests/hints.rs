@@ -192,7 +192,8 @@ fn deleted_pod_that_never_ran_with_claims_requeues() {
         ("default", Some("unbound"), false, false, true),
         ("default", Some("missing"), false, false, true),
         ("team", Some("unbound"), false, false, true),
-        // Another pod has bound the claim that it shared, maybe to another volume than the assumed one.
+        // Another pod has bound the claim that it shared, maybe to another volume than the assumed
+        // one.
         ("default", Some("bound"), false, false, true),
         ("default", Some("bound"), true, false, false),
         ("default", Some("unbound"), false, true, false),
