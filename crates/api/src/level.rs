@@ -88,7 +88,7 @@ behaviours! {
     footprint_of_whole_pod: V1_37,
     /// The nomination of a pod that a PreEnqueue plugin gates protects its room (139057).
     gated_pods_are_nominated: V1_37,
-    /// A nomination by default preemption is told in the event and the condition of the pod
+    /// The event and the condition of a pod name the node that default preemption has found for it
     /// (140180).
     preemption_tells_its_placement: V1_37,
     /// The labels of events name pods without a node `UnscheduledPod`, and the update of a waiting

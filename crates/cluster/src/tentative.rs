@@ -1,7 +1,7 @@
 //! Pods that are placed or removed for a while, and the records that undo it.
 //!
-//! Such a change updates every column, count and index, as [`Cluster::place_pod`] and
-//! [`Cluster::remove_pod`] do. The record of the change undoes it. Changes are undone in reverse
+//! A placing or removal updates every column, count and index, as [`Cluster::place_pod`] and
+//! [`Cluster::remove_pod`] do. Its record undoes it. Changes are undone in reverse
 //! order, with no other change between them. Each pod then has its id, its position on its node and
 //! its position in its class again.
 

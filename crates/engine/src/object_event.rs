@@ -46,8 +46,8 @@ impl ObjectEvent {
         Self { event, objects: Objects::Node(old, new) }
     }
 
-    /// An event about an object of another kind. Such an event does not say which part changed.
-    /// Returns `None` if there was and is no object.
+    /// An event about an object of another kind, which does not say which part of the object
+    /// changed. Returns `None` if there was and is no object.
     pub(crate) fn of_object(update: ObjectUpdate) -> Option<Self> {
         let ObjectUpdate { old, new } = update;
         let action = match (&old, &new) {

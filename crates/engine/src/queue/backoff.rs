@@ -97,7 +97,7 @@ impl SpreadRetries {
 
 /// The entities in backoff.
 ///
-/// Rejected entities may be popped before their backoff ends, when none is active. Those that
+/// A rejected entity may be popped before its backoff ends, when no entity is active. An entity that
 /// failed with an error may not.
 #[derive(Debug, Default)]
 pub(super) struct BackoffQueue {

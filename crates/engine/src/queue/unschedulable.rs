@@ -16,8 +16,8 @@ pub(super) struct Slot {
     arrival: u64,
 }
 
-/// The properties of an entity that determine which events may move it. Those of rejected entities
-/// sort before those of gated ones.
+/// The properties of an entity that determine which events may move it. The keys of rejected
+/// entities sort before the keys of gated ones.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct WaitKey {
     gate: Option<PluginName>,
