@@ -103,7 +103,7 @@ fn chart_has_the_version_of_the_binary() {
     assert_eq!(chart["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(chart["appVersion"], env!("CARGO_PKG_VERSION"));
     let deployment: Deployment = find(DEFAULT).unwrap();
-    let pod = deployment.spec.unwrap().template.spec.unwrap();
+    let pod = deployment.spec.template.spec.unwrap();
     let image = pod.containers[0].image.as_deref().unwrap();
     assert!(image.ends_with(concat!(":", env!("CARGO_PKG_VERSION"))), "{image}");
 }

@@ -13,7 +13,7 @@ use super::scheduler::{configuration, gates};
 use super::{DEFAULT, NEXT_VERSION, find, rendered, rendering};
 
 fn spec(file: &str) -> DeploymentSpec {
-    find::<Deployment>(file).unwrap().spec.unwrap()
+    find::<Deployment>(file).unwrap().spec
 }
 
 fn pod(file: &str) -> PodSpec {

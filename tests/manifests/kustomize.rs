@@ -107,7 +107,7 @@ fn static_pod_needs_no_other_object() {
 #[test]
 fn static_pod_differs_from_the_chart_only_in_what_kubeadm_prescribes() {
     let deployment: Deployment = find(DEFAULT).unwrap();
-    let [of_chart] = deployment.spec.unwrap().template.spec.unwrap().containers.try_into().unwrap();
+    let [of_chart] = deployment.spec.template.spec.unwrap().containers.try_into().unwrap();
     let mut own = container();
     for (probe, of_chart) in [
         (own.startup_probe, of_chart.startup_probe),

@@ -117,7 +117,7 @@ pub(super) fn find<T: Resource + DeserializeOwned>(file: &str) -> Option<T> {
 
 /// Returns the arguments of the scheduler's container.
 fn args(deployment: &Deployment) -> Vec<String> {
-    let pod = deployment.spec.as_ref().unwrap().template.spec.as_ref().unwrap();
+    let pod = deployment.spec.template.spec.as_ref().unwrap();
     pod.containers[0].args.clone().unwrap()
 }
 

@@ -63,7 +63,7 @@ fn target_labels(file: &str, kind: &str) -> Labels {
     if kind == "ServiceMonitor" {
         return find::<Service>(file).unwrap().metadata.labels.unwrap();
     }
-    let template = find::<Deployment>(file).unwrap().spec.unwrap().template;
+    let template = find::<Deployment>(file).unwrap().spec.template;
     template.metadata.unwrap().labels.unwrap()
 }
 

@@ -188,7 +188,7 @@ fn roles_are_bound_to_the_service_account_of_the_pod() {
         assert_eq!(bound, roles.len(), "{file}");
 
         let deployment: Deployment = find(&file).unwrap();
-        let pod = deployment.spec.unwrap().template.spec.unwrap();
+        let pod = deployment.spec.template.spec.unwrap();
         assert_eq!(pod.service_account_name, account.name, "{file}");
         assert_eq!(pod.automount_service_account_token, Some(true), "{file}");
     }

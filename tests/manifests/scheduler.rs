@@ -109,7 +109,7 @@ fn every_plugin_of_the_configuration_exists() {
 fn configuration_is_mounted_at_the_path_of_the_flag() {
     for file in &rendered() {
         let deployment = deployment(file);
-        let pod = deployment.spec.as_ref().unwrap().template.spec.as_ref().unwrap();
+        let pod = deployment.spec.template.spec.as_ref().unwrap();
         let mounts = pod.containers[0].volume_mounts.as_ref().unwrap();
         let mount = mounts.iter().find(|mount| mount.name == "config").unwrap();
         let volumes = pod.volumes.as_ref().unwrap();
@@ -132,7 +132,7 @@ fn served(file: &str) -> Vec<String> {
 fn own_pod_names_another_scheduler_beside_kube_scheduler() {
     let replacing = ["replaces-kube-scheduler", "second-profile"].map(rendering);
     for file in rendered() {
-        let own = deployment(&file).spec.unwrap().template.spec.unwrap().scheduler_name.unwrap();
+        let own = deployment(&file).spec.template.spec.unwrap().scheduler_name.unwrap();
         assert_eq!(served(&file).contains(&own), replacing.contains(&file), "{file}");
     }
 }

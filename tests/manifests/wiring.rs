@@ -16,7 +16,7 @@ use super::{DEFAULT, args, find, find_all, flag, objects, rendered, rendering};
 type Labels = BTreeMap<String, String>;
 
 fn template(file: &str) -> PodTemplateSpec {
-    find::<Deployment>(file).unwrap().spec.unwrap().template
+    find::<Deployment>(file).unwrap().spec.template
 }
 
 fn container(file: &str) -> Container {
@@ -96,7 +96,7 @@ fn container_port_is_the_served_port() {
 #[test]
 fn selectors_match_the_scheduler_and_not_the_test_pods() {
     for file in &rendered() {
-        let deployment = find::<Deployment>(file).unwrap().spec.unwrap();
+        let deployment = find::<Deployment>(file).unwrap().spec;
         let service = find::<Service>(file).and_then(|service| service.spec?.selector);
         let budget = find::<PodDisruptionBudget>(file);
         let budget = budget.and_then(|budget| budget.spec?.selector?.match_labels);
