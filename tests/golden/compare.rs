@@ -28,6 +28,8 @@ pub(crate) struct Outcome {
     pub(crate) deferred: BTreeSet<String>,
     /// The deliberate differences that explain deviations.
     pub(crate) on_purpose: BTreeSet<&'static str>,
+    /// The rules that explain another result at the derived level.
+    pub(crate) at_level: BTreeSet<&'static str>,
     /// Number of decisions without a full pass.
     pub(crate) ranked: u64,
 }

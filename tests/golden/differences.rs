@@ -1,7 +1,9 @@
 //! Deliberate differences from kube-scheduler: docs/differences.toml.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use framework::Level;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -9,6 +11,18 @@ use serde_json::Value;
 #[derive(Debug, Deserialize)]
 struct Differences {
     difference: Vec<Difference>,
+    level: Vec<LevelRule>,
+}
+
+/// A rule by which recorded cases have other results at a later level.
+#[derive(Debug, Deserialize)]
+pub(crate) struct LevelRule {
+    id: String,
+    /// The first level of the rule.
+    level: String,
+    /// The numbers of the cases of the corpus that differ, by area.
+    #[serde(default)]
+    cases: BTreeMap<String, Vec<u32>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -106,6 +120,30 @@ pub(crate) fn of_registration(plugin: &str, resource: &str, action: &str) -> Opt
     of_hints(plugin).find(|own| own.is_about(resource, action)).map(|own| own.id.as_str())
 }
 
+/// The rules of a level.
+pub(crate) fn of_the_level(level: Level) -> impl Iterator<Item = &'static LevelRule> {
+    DIFFERENCES.level.iter().filter(move |own| own.level == level.to_string())
+}
+
+/// The entry of a level with this id.
+pub(crate) fn of_level(id: &str, level: Level) -> Option<&'static str> {
+    of_the_level(level).find(|own| own.id == id).map(|own| own.id.as_str())
+}
+
+/// The entries of a level that list a case of the corpus.
+pub(crate) fn rules_that_list<'a>(
+    case: &'a str,
+    level: Level,
+) -> impl Iterator<Item = &'static str> + use<'a> {
+    let place = case.rsplit_once('-').and_then(|(area, number)| Some((area, number.parse().ok()?)));
+    let lists = move |own: &&LevelRule| {
+        place.is_some_and(|(area, number)| {
+            own.cases.get(area).is_some_and(|numbers| numbers.contains(&number))
+        })
+    };
+    of_the_level(level).filter(lists).map(|own| own.id.as_str())
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -115,9 +153,11 @@ mod tests {
     #[test]
     fn the_file_reads_and_ids_are_unique() {
         let mut ids: Vec<_> = DIFFERENCES.difference.iter().map(|own| &own.id).collect();
+        ids.extend(DIFFERENCES.level.iter().map(|own| &own.id));
+        let all = ids.len();
         ids.sort_unstable();
         ids.dedup();
-        assert_eq!(ids.len(), DIFFERENCES.difference.len());
+        assert_eq!(ids.len(), all);
     }
 
     #[test]

@@ -42,8 +42,7 @@ pub(super) fn run(runner: Runner, case: &Value) -> Outcome {
     }
     let Outcome { differences, compared, deferred, mut on_purpose, .. } = runner(&rewritten);
     on_purpose.extend(applied);
-    let Outcome { actual, ranked, .. } = outcome;
-    Outcome { actual, differences, compared, deferred, on_purpose, ranked }
+    Outcome { differences, compared, deferred, on_purpose, ..outcome }
 }
 
 /// 1.36 counts no pods for a spread constraint with an empty selector, but matches the pod itself.

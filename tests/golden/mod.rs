@@ -6,6 +6,8 @@
 //! rankings, which are held to the set form. Entries of plugins that are not built are deferred by
 //! name and not invented: those plugins are removed from the profile, so that the others decide in
 //! full, and recorded entries that depend on them are neither compared nor emitted.
+//!
+//! Each case then runs once more at level 1.37, in the set form; see [`levels`].
 
 mod areas;
 mod compare;
@@ -16,6 +18,7 @@ mod differences;
 mod fixes;
 mod hints;
 mod histories;
+mod levels;
 mod queue_order;
 mod ranked;
 mod report;
@@ -29,12 +32,14 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use engine::cycle::Form;
 use framework::Level;
 use rayon::prelude::*;
 use serde_json::{Value, json};
 
 use compare::Outcome;
 use corpus::Area;
+use levels::Derived;
 
 pub(crate) use corpus::CorpusError;
 pub(crate) use report::Report;
@@ -45,10 +50,19 @@ pub(crate) const LEVEL: Level = Level::V1_36;
 /// The field of a case with the level at which it runs; without it, that of the recording.
 const LEVEL_FIELD: &str = "level";
 
+/// The field of a case that runs at another level than it was recorded at. Only the set form
+/// decides it.
+const DERIVED_FIELD: &str = "derived";
+
 /// Returns the level at which a case runs.
 pub(crate) fn level_of(case: &Value) -> Level {
     let minor = case[LEVEL_FIELD].as_u64().and_then(|minor| u32::try_from(minor).ok());
     minor.and_then(Level::of_minor).unwrap_or(LEVEL)
+}
+
+/// Returns the forms that decide a case, with their names in deviations.
+pub(crate) fn forms(case: &Value) -> &'static [(Form, &'static str)] {
+    if case[DERIVED_FIELD].is_null() { &world::FORMS } else { &world::FORMS[..1] }
 }
 
 /// Options of a run.
@@ -62,6 +76,13 @@ pub(crate) struct Options {
     pub(crate) emit: Option<PathBuf>,
 }
 
+/// Whether `folder` is the corpus of the repository, whose cases docs/differences.toml lists.
+fn is_listed(folder: &Path) -> bool {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/corpus");
+    let [own, given] = [&own, folder].map(|path| path.canonicalize().ok());
+    own.is_some() && own == given
+}
+
 /// Runs the cases in `folder`. `advance` is called with the number of cases and after each case.
 pub(crate) fn run(
     folder: &Path,
@@ -72,13 +93,17 @@ pub(crate) fn run(
     let total = areas.iter().map(|area| area.cases.len()).sum();
     let mut emit = options.emit.as_deref().map(Emit::create).transpose()?;
     let mut report = Report::default();
+    let listed = is_listed(folder);
     for area in &areas {
         let Some(decide) = areas::runner(&area.name) else {
             report.skip(&area.name, area.cases.len());
             continue;
         };
         let run = |case| {
-            let outcome = fixes::run(decide, case);
+            let mut outcome = fixes::run(decide, case);
+            let Derived { rules, differences } = levels::run(decide, case, &outcome, listed);
+            outcome.differences.extend(differences);
+            outcome.at_level = rules;
             advance(total);
             outcome
         };

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::areas;
 use super::compare::{Difference, Outcome};
+use super::levels::DERIVED;
 
 /// Number of failed cases shown per area, and of deviations shown per case.
 const SHOWN_CASES: usize = 5;
@@ -20,6 +21,8 @@ pub(crate) struct Report {
     areas: BTreeMap<String, Tally>,
     /// Deliberate differences, with the number of cases that each explains.
     on_purpose: BTreeMap<&'static str, usize>,
+    /// Rules of the derived level, with the number of cases that each changes.
+    at_level: BTreeMap<&'static str, usize>,
     /// Number of decisions without a full pass.
     ranked: u64,
 }
@@ -58,6 +61,9 @@ impl Report {
         for difference in outcome.on_purpose {
             *self.on_purpose.entry(difference).or_default() += 1;
         }
+        for rule in outcome.at_level {
+            *self.at_level.entry(rule).or_default() += 1;
+        }
         if !outcome.differences.is_empty() {
             let text = |key: &str| case[key].as_str().unwrap_or_default().to_owned();
             let (id, note) = (text("id"), text("note"));
@@ -89,6 +95,9 @@ impl fmt::Display for Report {
         }
         for (difference, cases) in &self.on_purpose {
             writeln!(f, "different on purpose: {difference} {cases}")?;
+        }
+        for (rule, cases) in &self.at_level {
+            writeln!(f, "different at level {DERIVED}: {rule} {cases}")?;
         }
         if self.ranked > 0 {
             writeln!(f, "decisions without a full pass: {}", self.ranked)?;

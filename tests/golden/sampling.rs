@@ -8,14 +8,15 @@ use serde_json::{Value, json};
 
 use super::compare::{Comparison, Outcome};
 use super::decision;
+use super::forms;
 use super::setting::{DEFAULT_SCHEDULER, Setting};
-use super::world::{self, FORMS, World};
+use super::world::{self, World};
 
 /// Runs a case with every form.
 pub(crate) fn run(case: &Value) -> Outcome {
     let mut comparison = Comparison::default();
     let mut computed = Value::Null;
-    for (form, name) in FORMS.into_iter().rev() {
+    for &(form, name) in forms(case).iter().rev() {
         comparison.set_prefix(name);
         match search(case, form) {
             Ok(actual) => {

@@ -1,13 +1,15 @@
 //! The profile of a case, with and without plugins that are not built.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use engine::profile::{PluginRef, Profile, Profiles, SchedulerProfile};
+use engine::profile::{PluginConfig, PluginRef, Profile, Profiles, SchedulerProfile};
 use framework::{ExtensionPoint, Level, PluginGates};
+use loadmaster::config::{self, Gates};
 use plugins::catalogue;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::level_of;
+use super::levels::DERIVED;
 
 /// Name of the default profile.
 pub(crate) const DEFAULT_SCHEDULER: &str = "default-scheduler";
@@ -15,6 +17,36 @@ pub(crate) const DEFAULT_SCHEDULER: &str = "default-scheduler";
 /// Whether `plugin` is in the catalogue and not built.
 pub(crate) fn is_unbuilt(plugin: &str) -> bool {
     catalogue::get(plugin).is_some_and(|entry| !entry.is_built())
+}
+
+/// The shape that the configuration gives VolumeBinding at the derived level.
+pub(crate) static DEFAULT_SHAPE: LazyLock<Value> = LazyLock::new(|| {
+    let text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration";
+    let loaded = config::load(text, &Gates::at(DERIVED)).expect("an empty configuration");
+    let written = loaded.config.to_value();
+    let mut arguments = written["profiles"][0]["pluginConfig"].as_array().into_iter().flatten();
+    let own = arguments.find(|own| own["name"] == VOLUME_BINDING).expect("its arguments");
+    own["args"]["shape"].clone()
+});
+
+/// The plugin whose arguments have another default at the derived level.
+pub(crate) const VOLUME_BINDING: &str = "VolumeBinding";
+
+/// Gives VolumeBinding the shape that the configuration would give it, unless it has one.
+fn complete_volume_binding(profile: &mut SchedulerProfile) {
+    let known = profile.plugin_config.iter_mut().find(|own| own.name == VOLUME_BINDING);
+    let args = match known {
+        Some(own) => own.args.get_or_insert_with(|| json!({})),
+        None => {
+            let own = PluginConfig { name: VOLUME_BINDING.to_owned(), args: Some(json!({})) };
+            profile.plugin_config.push(own);
+            let last = profile.plugin_config.last_mut().and_then(|own| own.args.as_mut());
+            last.expect("it was given arguments")
+        }
+    };
+    if args["shape"].is_null() {
+        args["shape"] = DEFAULT_SHAPE.clone();
+    }
 }
 
 /// The plugins of a case.
@@ -40,6 +72,9 @@ impl Setting {
         };
         if profile.scheduler_name.is_empty() {
             profile.scheduler_name = DEFAULT_SCHEDULER.to_owned();
+        }
+        if level >= DERIVED {
+            complete_volume_binding(&mut profile);
         }
         let registry = plugins::registry().with_gates(PluginGates::at(level));
         let mut defaults: Vec<PluginRef> = catalogue::defaults()
