@@ -258,7 +258,7 @@ impl Gates {
     pub fn check_built(&self) -> Result<(), GateError> {
         let errors = self.on().filter_map(|gate| match gate.support {
             Support::Missing(missing) => Some(GateError::NotBuilt { name: gate.name, missing }),
-            Support::Follows | Support::Fixed | Support::Speed | Support::Elsewhere => None,
+            Support::Follows | Support::Fixed | Support::NoEffect(_) | Support::Elsewhere => None,
         });
         GateError::none_or(errors.collect(), ())
     }
@@ -285,10 +285,7 @@ impl Gates {
                     "Warning: setting deprecated feature gate. It will be removed in a future \
                      release."
                 }
-                (Support::Speed, _) if value => {
-                    "Warning: the gate has no effect here, it makes kube-scheduler faster and \
-                     changes no decision"
-                }
+                (Support::NoEffect(text), _) if value => text,
                 (Support::Elsewhere, _) if value != state.default => {
                     "Warning: the gate has no effect here, only other components read it"
                 }
@@ -449,6 +446,14 @@ mod tests {
             ("DynamicResourceAllocation", ["Ga on locked", "Ga on locked", "-"]),
             ("PodSchedulingReadiness", ["Ga on locked", "Ga on locked", "-"]),
             ("SchedulerAsyncAPICalls", ["Beta off", "Beta off", "Beta off"]),
+            ("NativeHistograms", ["Alpha off", "Beta on", "Beta on"]),
+            // Gates of other components.
+            ("EtcdRangeStream", ["-", "Beta on", "Beta on"]),
+            ("KubeProxyIPVS", ["-", "Deprecated on", "Deprecated on"]),
+            ("APIServerTracing", ["Ga on locked", "-", "-"]),
+            ("ClusterTrustBundle", ["Beta off", "Ga on", "Ga on"]),
+            ("HostnameOverride", ["Beta on", "Ga on locked", "Ga on locked"]),
+            ("ConditionalAuthorization", ["-", "-", "Alpha off"]),
         ];
         for (name, expected) in rows {
             let states = Level::ALL.map(|level| {
@@ -600,6 +605,27 @@ mod tests {
         ];
         assert_eq!(notices, expected);
         assert!(gates.is_on("MemoryQoS") && !gates.is_on("EnvFiles"));
+    }
+
+    #[test]
+    fn gates_of_1_37_are_accepted_without_effect() {
+        let flags =
+            "EvictionRequestAPI=true,WatchListCompression=false,SchedulerPreQueueingHints=true";
+        let gates = Gates::at(Level::V1_37).with_flags([flags]).unwrap();
+        assert_eq!(gates.check_built(), Ok(()));
+        let notices: Vec<_> = gates.notices().map(|notice| notice.to_string()).collect();
+        let elsewhere = "Warning: the gate has no effect here, only other components read it";
+        let expected = [
+            format!("--feature-gates=SchedulerPreQueueingHints=true: {}", table::SPEED),
+            format!("--feature-gates=EvictionRequestAPI=true: {elsewhere}"),
+            format!("--feature-gates=WatchListCompression=false: {elsewhere}"),
+        ];
+        assert_eq!(notices, expected);
+        let native = parse("NativeHistograms=true").unwrap();
+        assert_eq!(native.check_built(), Ok(()));
+        let text = "--feature-gates=NativeHistograms=true: Warning: the gate has no effect here, \
+                    metrics are served as text, and native histograms need protobuf";
+        assert_eq!(native.notices().next().unwrap().to_string(), text);
     }
 
     #[test]

@@ -108,12 +108,12 @@ fn invalid_log_settings_are_printed_without_a_header() {
 
 #[test]
 fn gates_of_other_components_start_the_daemon() {
-    let args = ["--feature-gates=NodeLogQuery=true,MemoryQoS=true", "--config=/no/such.yaml"];
+    let args = ["--feature-gates=NodeLogQuery=true,MemoryQoS=false", "--config=/no/such.yaml"];
     let text = loadmaster(&args).refused(1);
     let notice = "\"Warning: setting GA feature gate. It will be removed in a future release.\" \
                   featureGate=\"NodeLogQuery\" value=true";
     let elsewhere = "\"Warning: the gate has no effect here, only other components read it\" \
-                     featureGate=\"MemoryQoS\" value=true";
+                     featureGate=\"MemoryQoS\" value=false";
     assert!(text.contains(notice) && text.contains(elsewhere), "{text}");
     assert_eq!(failure(&args), "open /no/such.yaml: no such file or directory");
 }

@@ -47,8 +47,9 @@ pub enum Support {
     Fixed,
     /// The feature is not built; the text names the missing part.
     Missing(&'static str),
-    /// The gate makes kube-scheduler faster and changes no decision. It has no effect here.
-    Speed,
+    /// The gate changes no decision and has no effect here; the text says so to the person who
+    /// switched it on.
+    NoEffect(&'static str),
     /// The gate belongs to another component and has no effect here.
     Elsewhere,
 }
@@ -99,7 +100,7 @@ impl Gate {
     }
 
     /// Another stage and default from a level on.
-    const fn becomes(self, level: Level, stage: Stage, default: bool) -> Self {
+    pub(super) const fn becomes(self, level: Level, stage: Stage, default: bool) -> Self {
         let state = State { stage, default, locked: false, min_compatibility: None };
         self.set_from(level, Some(state))
     }
@@ -111,7 +112,7 @@ impl Gate {
 
     /// The gate is locked to its default, as part of a generally available feature, from a level
     /// on.
-    const fn lock_from(self, level: Level) -> Self {
+    pub(super) const fn lock_from(self, level: Level) -> Self {
         let last = Level::ALL.len() - 1;
         match self.states[last] {
             Some(State { stage: Beta, default, min_compatibility, .. }) => {
@@ -124,7 +125,7 @@ impl Gate {
     }
 
     /// The gate exists from a level on.
-    const fn new_in(self, level: Level) -> Self {
+    pub(super) const fn new_in(self, level: Level) -> Self {
         let state = self.states[Level::ALL.len() - 1];
         self.set_from(Level::ALL[0], None).set_from(level, state)
     }
@@ -171,6 +172,10 @@ const DRA: &[&str] = &["DynamicResourceAllocation"];
 const GROUPS: &str = "scheduling of pod groups";
 const LISTS: &str = "support for lists as attributes of devices";
 const NODE_RESOURCES: &str = "support for devices that take node resources";
+pub(super) const SPEED: &str = "Warning: the gate has no effect here, it makes kube-scheduler faster and changes no \
+                     decision";
+const FORMAT: &str = "Warning: the gate has no effect here, metrics are served as text, and native \
+                      histograms need protobuf";
 const CBOR: &str = "the CBOR encoding of API requests";
 
 /// Every gate, sorted by name.
@@ -243,11 +248,13 @@ pub(super) const GATES: &[Gate] = &[
     )
     .needs(&["InPlacePodVerticalScaling"])
     .new_in(V1_37),
-    Gate::new("InterPodAffinityHostnameFastPath", Alpha, false, Support::Speed).new_in(V1_37),
+    Gate::new("InterPodAffinityHostnameFastPath", Alpha, false, Support::NoEffect(SPEED))
+        .new_in(V1_37),
     Gate::new("LoggingAlphaOptions", Alpha, false, Support::Follows),
     Gate::fixed("LoggingBetaOptions", Beta),
     Gate::fixed("MatchLabelKeysInPodTopologySpread", Beta),
-    Gate::off("NativeHistograms", Alpha, "native histograms"),
+    Gate::new("NativeHistograms", Alpha, false, Support::NoEffect(FORMAT))
+        .becomes(V1_37, Beta, true),
     Gate::on("NodeDeclaredFeatures", Beta).lock_from(V1_37),
     Gate::locked("NodeInclusionPolicyInPodTopologySpread"),
     Gate::fixed("NominatedNodeNameForExpectation", Beta),
@@ -257,7 +264,7 @@ pub(super) const GATES: &[Gate] = &[
     Gate::off("SchedulerAsyncAPICalls", Beta, "the API call dispatcher"),
     Gate::fixed("SchedulerAsyncPreemption", Beta),
     Gate::fixed("SchedulerPopFromBackoffQ", Beta),
-    Gate::new("SchedulerPreQueueingHints", Alpha, false, Support::Speed).new_in(V1_37),
+    Gate::new("SchedulerPreQueueingHints", Alpha, false, Support::NoEffect(SPEED)).new_in(V1_37),
     Gate::locked("SchedulerQueueingHints").removed_in(V1_37),
     Gate::locked("SidecarContainers").removed_in(V1_37),
     Gate::new("StorageCapacityScoring", Alpha, false, Support::Follows).becomes(V1_37, Beta, true),
