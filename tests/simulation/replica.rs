@@ -56,6 +56,11 @@ const LIST_TIMEOUT: Duration = Duration::from_mins(2);
 /// Seconds that pods wait for their devices.
 const PATIENCE_FOR_DEVICES: u64 = 20;
 
+/// Time that the binding cycle of a pod waits for an extender whose answer was lost: the extender
+/// may carry out a bind for 90 seconds, and a read of the pod before the last bind and one after
+/// these 90 seconds may each come 30 seconds late.
+const PATIENCE_WITH_EXTENDER: Duration = Duration::from_secs(30 + 90 + 30);
+
 /// One run of the scheduler.
 pub(crate) struct Replica {
     /// Number of the run.
@@ -135,18 +140,29 @@ pub(crate) struct Kind {
 #[derive(Debug, Clone, Copy)]
 struct Ready {
     since: Time,
-    /// Whether it waits for devices.
-    waits: bool,
+    waits: BindingWaits,
 }
 
 impl Ready {
     /// Returns the maximum time until the binding cycle ends.
     const fn longest(self) -> Duration {
-        match self.waits {
-            true => Duration::from_secs(PATIENCE_FOR_DEVICES + MOST_TO_BIND.as_secs()),
-            false => MOST_TO_BIND,
-        }
+        let waits = match self.waits {
+            BindingWaits::Nothing => Duration::ZERO,
+            BindingWaits::Devices => Duration::from_secs(PATIENCE_FOR_DEVICES),
+            BindingWaits::Extender => PATIENCE_WITH_EXTENDER,
+        };
+        MOST_TO_BIND.saturating_add(waits)
     }
+}
+
+/// What a binding cycle of a pod that has its volumes may wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BindingWaits {
+    Nothing,
+    Devices,
+    /// The extender binds the pod. If it lost an answer, and refuses every later bind, the pod
+    /// keeps its room until the bind without an answer counts as dead.
+    Extender,
 }
 
 /// An attempt to schedule a pod.
@@ -582,13 +598,24 @@ impl Replica {
                 && !self.related.storage.has_unbound(pod)
         });
         let ready = ready.map(|pod| {
-            let waits = self.related.waits_for_devices(pod);
+            let waits = self.binding_waits(pod);
             let known = self.ready.get(&pod.uid).filter(|ready| ready.waits == waits);
             (pod.uid.clone(), Ready { since: known.map_or(now, |ready| ready.since), waits })
         });
         self.ready = ready.collect();
         let late = self.ready.iter().find(|(_, ready)| now.since(ready.since) > ready.longest());
         rule(late.is_none(), || format!("{late:?} has its volumes, and is not bound"))
+    }
+
+    fn binding_waits(&self, pod: &Pod) -> BindingWaits {
+        let extender = self.kind.extender.map(Role::config);
+        if extender.is_some_and(|extender| extender.bind && extender.is_interested(pod)) {
+            return BindingWaits::Extender;
+        }
+        match self.related.waits_for_devices(pod) {
+            true => BindingWaits::Devices,
+            false => BindingWaits::Nothing,
+        }
     }
 
     /// Forgets which pods have had nothing to wait for: something is wrong.
