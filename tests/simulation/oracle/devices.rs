@@ -11,6 +11,7 @@ use super::super::churn::devices::{
     CLASS, EXTENDED_RESOURCE, LINKS, MODEL_A, SHARED_POOL, links, model, numa,
 };
 use super::super::devices::{DeviceId, allocated, is_usable_on, node_of};
+use super::super::driver::is_broken;
 use super::super::server::Server;
 
 /// The objects of these kinds.
@@ -226,7 +227,7 @@ impl Devices {
             return false;
         }
         if !claim["status"]["allocation"].is_null() {
-            return is_usable_on(claim, node);
+            return is_usable_on(claim, node) && !is_broken(claim);
         }
         let near = is_near(claim).then_some(None);
         self.has_class && can_serve(&requests_of(claim), devices, &taken, near)

@@ -50,8 +50,9 @@ fn usable_claims(
     claims_of(pod, handle.cluster, &plugin.shared.tracker.lock()).ok()
 }
 
-/// Requeues if devices became free, also with their claim, or if the status of a claim of the pod
-/// changed.
+/// Requeues if devices became free, also with their claim, if the status of a claim of the pod
+/// changed, or if the claim is gone that an earlier attempt left and that keeps the pod off every
+/// node.
 fn after_claim_change(
     plugin: &DynamicResources,
     pod: &Pod,
@@ -66,7 +67,11 @@ fn after_claim_change(
     if before.is_some_and(is_allocated) && !after.is_some_and(is_allocated) {
         return Ok(QueueingHint::Queue);
     }
-    let (Some(new), Some(after)) = (new, after) else { return Ok(QueueingHint::Skip) };
+    let (Some(new), Some(after)) = (new, after) else {
+        let is_left_over =
+            |claim: &ResourceClaim| claim.is_for_extended_resources && claim.is_made_for(pod);
+        return Ok(queue_if(before.is_some_and(is_left_over)));
+    };
     if !claims.iter().any(|claim| claim.uid == after.uid) {
         return Ok(QueueingHint::Skip);
     }

@@ -53,6 +53,31 @@ fn changes_of_claims_wake_the_pods_they_may_help() {
 }
 
 #[test]
+fn deletion_of_a_claim_that_an_attempt_left_wakes_its_pod() {
+    use QueueingHint::{Queue, Skip};
+    let world = World::new([]);
+    let left = json!({
+        "metadata": {
+            "name": "p-extended-resources-1",
+            "namespace": "default",
+            "uid": "left",
+            "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"},
+            "ownerReferences": [{
+                "apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "uid-p", "controller": true,
+            }],
+        },
+        "spec": {"devices": {}},
+    });
+    let mut of_a_template = left.clone();
+    of_a_template["metadata"]["annotations"] = json!({});
+    let pods = [pod("p", &json!({})), pod("q", &json!({}))];
+    for (claim, expected) in [(&left, [Queue, Skip]), (&of_a_template, [Skip, Skip])] {
+        let answers = pods.each_ref().map(|pod| after_claim(&world, pod, Some(claim), None));
+        assert_eq!(answers, expected, "{claim}");
+    }
+}
+
+#[test]
 fn generated_claims_wake_their_pod() {
     use QueueingHint::{Queue, Skip};
     let world = World::new([("resourceclaims", {
