@@ -6,8 +6,8 @@
 //!
 //! All mutations are compiled into one program, and an environment variable switches them on.
 //! Mutations that do not compile are taken out. Each seed runs once without a mutation, and shows
-//! which ones it reaches. These are switched on in groups. If a rule of the simulation is violated,
-//! the halves of the group are tried, and so on, until single mutations violate it. The tests of
+//! which ones it reaches. These are switched on in batches. If a rule of the simulation is violated,
+//! the halves of the batch are tried, and so on, until single mutations violate it. The tests of
 //! its crate are run with those that remain.
 
 mod bugs;
@@ -256,10 +256,10 @@ impl Run {
                 }
             }
             let alone = self.record.reached[&seed].fingerprint.clone();
-            let groups = self.groups(seed, chosen);
+            let batches = self.batches(seed, chosen);
             let (end, jobs) = (self.end, self.args.jobs);
-            let runs = stream::iter(groups).take_while(|_| ready(is_before(end)));
-            let runs = runs.map(|group| search(group, simulation, seed, &alone));
+            let runs = stream::iter(batches).take_while(|_| ready(is_before(end)));
+            let runs = runs.map(|batch| search(batch, simulation, seed, &alone));
             let mut runs = runs.buffer_unordered(jobs);
             while let Some(outcomes) = runs.try_next().await? {
                 for (number, outcome) in outcomes {
@@ -272,8 +272,8 @@ impl Run {
         Ok(())
     }
 
-    /// Returns the open mutations that a seed reaches, in groups that are switched on together.
-    fn groups(&self, seed: u64, chosen: &[usize]) -> Vec<Vec<usize>> {
+    /// Returns the open mutations that a seed reaches, in batches that are switched on together.
+    fn batches(&self, seed: u64, chosen: &[usize]) -> Vec<Vec<usize>> {
         let is_open = |number: &&usize| {
             let trial = self.record.tried.get(*number);
             self.record.reaches(seed, **number)
@@ -285,8 +285,8 @@ impl Run {
         let numbers: Vec<usize> = chosen.iter().filter(is_open).copied().collect();
         let count = numbers.len().div_ceil(self.args.together.get());
         // Neighbours disturb each other most.
-        let group = |first: usize| numbers.iter().skip(first).step_by(count).copied().collect();
-        (0..count).map(group).collect()
+        let batch = |first: usize| numbers.iter().skip(first).step_by(count).copied().collect();
+        (0..count).map(batch).collect()
     }
 
     /// Runs the tests of its crate with each mutation that the simulation has not found.

@@ -72,7 +72,7 @@ impl<M> InformerFactory<M> {
             field_selector: kind.field_selector.clone().map(Into::into),
         };
         // A process that starts relies on the first list of pods to show every bind before it.
-        let starts_with_latest = group(&kind) == Relist::Pods;
+        let starts_with_latest = relist_of(&kind) == Relist::Pods;
         let options = Options { starts_with_latest, ..Options::default() };
         let reflector = Reflector::new(list_watch, options, seed);
         let metrics = self.metrics.watch(&kind.name);
@@ -276,10 +276,10 @@ impl<M> Informer<M> {
         self.notify_relisted();
     }
 
-    /// Lists again if the scheduling loop has asked the group of this kind to do so.
+    /// Lists again if the scheduling loop has asked for its relist.
     fn relist_if_requested(&mut self, now: Time) {
-        let group = group(&self.kind);
-        let requests = self.shared.relists.borrow_and_update().of(group);
+        let relist = relist_of(&self.kind);
+        let requests = self.shared.relists.borrow_and_update().of(relist);
         if std::mem::replace(&mut self.relists, requests) != requests {
             self.is_relisting = true;
             self.reflector.relist(now);
@@ -288,7 +288,7 @@ impl<M> Informer<M> {
 
     fn notify_relisted(&mut self) {
         if std::mem::take(&mut self.is_relisting) {
-            self.shared.events.send(LoopEvent::Relisted(group(&self.kind)));
+            self.shared.events.send(LoopEvent::Relisted(relist_of(&self.kind)));
         }
     }
 
@@ -299,8 +299,8 @@ impl<M> Informer<M> {
     }
 }
 
-/// Returns the group of a kind.
-fn group(kind: &WatchedKind) -> Relist {
+/// Returns the relist that covers a kind.
+fn relist_of(kind: &WatchedKind) -> Relist {
     if &*kind.name == "pods" { Relist::Pods } else { Relist::Others }
 }
 

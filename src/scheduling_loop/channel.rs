@@ -25,7 +25,7 @@ pub enum LoopEvent<M = Infallible> {
     Updates(Vec<Update>, OwnedSemaphorePermit),
     /// One informer has synced.
     Synced,
-    /// One informer of this group has listed its kind again, as the scheduler asked.
+    /// One informer of this relist has listed its kind again, as the scheduler asked.
     Relisted(Relist),
     /// A request has a reply.
     Reply(RequestSource, RequestId, Reply),

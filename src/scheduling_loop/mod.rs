@@ -276,9 +276,9 @@ impl<O: Observer> SchedulingLoop<O> {
                 }
             }
             LoopEvent::Synced => self.handle_synced(now),
-            LoopEvent::Relisted(group) => {
-                if self.relists.is_complete(group) {
-                    self.scheduler.handle_relisted(group);
+            LoopEvent::Relisted(relist) => {
+                if self.relists.is_complete(relist) {
+                    self.scheduler.handle_relisted(relist);
                 }
             }
             LoopEvent::Reply(source, id, reply) => {
@@ -318,8 +318,8 @@ impl<O: Observer> SchedulingLoop<O> {
             }
         }
         self.scheduler.take_takeover_notices().iter().for_each(log_takeover);
-        for group in self.scheduler.take_relists() {
-            self.relists.request(group);
+        for relist in self.scheduler.take_relists() {
+            self.relists.request(relist);
         }
         for event in self.scheduler.take_events() {
             log_event(&event);

@@ -3,7 +3,7 @@
 use control::scheduler::Relist;
 use tokio::sync::watch;
 
-/// Numbers of requests to list again, by group of kinds.
+/// Numbers of requests to list again, by the kinds that are listed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RelistRequests {
     pods: u64,
@@ -11,9 +11,9 @@ pub struct RelistRequests {
 }
 
 impl RelistRequests {
-    /// Returns the number of requests to this group.
-    pub const fn of(self, group: Relist) -> u64 {
-        match group {
+    /// Returns the number of requests for this relist.
+    pub const fn of(self, relist: Relist) -> u64 {
+        match relist {
             Relist::Pods => self.pods,
             Relist::Others => self.others,
         }
@@ -42,21 +42,21 @@ impl Relists {
         self.requests.subscribe()
     }
 
-    pub(super) fn request(&mut self, group: Relist) {
-        if group == Relist::Others {
+    pub(super) fn request(&mut self, relist: Relist) {
+        if relist == Relist::Others {
             self.waiting = self.others;
         }
-        self.requests.send_modify(|requests| match group {
+        self.requests.send_modify(|requests| match relist {
             Relist::Pods => requests.pods += 1,
             Relist::Others => requests.others += 1,
         });
     }
 
-    /// Counts an informer that has listed again. Returns whether it was the last one of its group.
-    pub(super) fn is_complete(&mut self, group: Relist) -> bool {
-        if group == Relist::Others {
+    /// Counts an informer that has listed again. Returns whether it was the last one of its relist.
+    pub(super) fn is_complete(&mut self, relist: Relist) -> bool {
+        if relist == Relist::Others {
             self.waiting = self.waiting.saturating_sub(1);
         }
-        group == Relist::Pods || self.waiting == 0
+        relist == Relist::Pods || self.waiting == 0
     }
 }

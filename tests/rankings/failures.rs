@@ -1,4 +1,4 @@
-//! Pods that fit nowhere: the answer from what is known of their class is that of a full pass, and
+//! Pods that fit nowhere: the answer from what is known of their lane is that of a full pass, and
 //! the victims of preemption are the same.
 
 use engine::Change;
@@ -90,7 +90,7 @@ fn budget(app: usize, allowed: u8) -> Change {
 /// full pass.
 fn compare(seed: u64) -> u64 {
     let mut rng = Rng::with_seed(seed);
-    // Half of the profiles run the filters that look at groups before those that look at nodes.
+    // Half of the profiles run the filters that look at tiers before those that look at nodes.
     let first: &[&str] =
         if seed.is_multiple_of(2) { &[] } else { &["InterPodAffinity", "PodTopologySpread"] };
     let new = |form, check_one_in| Scheduler::with(seed, form, check_one_in, first);
@@ -197,9 +197,9 @@ fn rejections_that_are_repeated_are_those_of_the_full_pass() {
 }
 
 /// After a change that helps no pod, 1,000 pods of one template that are tried again cost one look
-/// at all nodes at most; here they cost none, because the class is known.
+/// at all nodes at most; here they cost none, because the lane is known.
 #[test]
-fn pods_of_a_known_class_are_rejected_without_a_full_pass() {
+fn pods_of_a_known_lane_are_rejected_without_a_full_pass() {
     let mut scheduler = Scheduler::with(1, Form::Ranked, u64::MAX, &[]);
     let now = Time::from_secs(0);
     let mut rng = Rng::with_seed(1);
@@ -212,7 +212,7 @@ fn pods_of_a_known_class_are_rejected_without_a_full_pass() {
     }
     scheduler.run(now);
     let first = scheduler.engine.repeated_rejections();
-    assert_eq!(first, 999, "all but the first pod of the class");
+    assert_eq!(first, 999, "all but the first pod of the lane");
     let [name, other] = ["n3", "n4"];
     scheduler.apply(Change::NodeDeleted(name.into()), now);
     scheduler.apply(Change::Node(node(other).allocatable("cpu", "4").build()), now);

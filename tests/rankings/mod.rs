@@ -27,7 +27,7 @@ use testkit::{NodeBuilder, PodBuilder, node, pod};
 const HISTORIES: u64 = 2_000;
 /// Number of changes in each.
 const STEPS: i64 = 60;
-/// Number of histories on more nodes, with more classes.
+/// Number of histories on more nodes, with more lanes.
 const LONG_HISTORIES: u64 = 24;
 const LONG_STEPS: i64 = 500;
 
@@ -36,7 +36,7 @@ struct Extent {
     steps: i64,
     /// Maximum number of nodes.
     nodes: usize,
-    /// Number of classes for each template.
+    /// Number of lanes for each template.
     variants: usize,
 }
 
@@ -213,7 +213,7 @@ fn any_node(number: usize, rng: &mut Rng) -> NodeBuilder {
     node
 }
 
-/// A pod of one of the templates. Each of its variants is a class.
+/// A pod of one of the templates. Each of its variants is a lane.
 fn any_pod(name: &str, template: usize, variant: usize) -> PodBuilder {
     let cpu = ["100m", "500m", "1", "2"][(template + variant / 2) % 4];
     let pod = pod(name).label("app", &format!("a{template}")).cpu(cpu).memory("256Mi");
@@ -409,7 +409,7 @@ fn ranked_decisions_are_those_of_the_full_pass() {
 }
 
 #[test]
-fn hundreds_of_classes_take_turns() {
+fn hundreds_of_lanes_take_turns() {
     let extent = Extent { steps: LONG_STEPS, nodes: 400, variants: 12 };
     let seeds = HISTORIES..HISTORIES + LONG_HISTORIES;
     let ranked: u64 = seeds.into_par_iter().map(|seed| compare(seed, &extent)).sum();

@@ -21,7 +21,7 @@ pub(crate) struct RequestLimits {
     /// Whether requests are passed on when they are made. A process that elects a leader holds them
     /// back until it may act.
     is_prompt: bool,
-    /// The requests without a reply, with their groups.
+    /// The requests without a reply, with their flows.
     in_flight: BTreeMap<RequestId, Option<String>>,
     /// The times of the last requests.
     sent: VecDeque<Time>,
@@ -55,12 +55,12 @@ impl RequestLimits {
         let most = self.limits.max_in_flight;
         let free = most.saturating_sub(self.in_flight.len());
         rule(free > 0, || format!("{path} is one request more than {most}"))?;
-        let group = group_of(request);
-        let own = self.in_flight.values().filter(|other| **other == group).count();
-        rule(own <= free || group.is_none(), || {
+        let flow = flow_of(request);
+        let own = self.in_flight.values().filter(|other| **other == flow).count();
+        rule(own <= free || flow.is_none(), || {
             format!("{path} is sent with {own} others, and {free} slots are free")
         })?;
-        self.in_flight.insert(request.id, group);
+        self.in_flight.insert(request.id, flow);
         if !self.is_prompt {
             return Ok(());
         }
@@ -115,7 +115,7 @@ impl RequestLimits {
 /// Returns the namespace and the subresource of a bind or of the patch of a condition. Other
 /// requests, also evictions and writes of plugins, share their slots with requests that cannot be
 /// told from their paths.
-fn group_of(request: &Request) -> Option<String> {
+fn flow_of(request: &Request) -> Option<String> {
     let (collection, name_and_subresource) = request.path.split_once("/pods/")?;
     let (_, subresource) = name_and_subresource.split_once('/')?;
     let body = String::from_utf8_lossy(&request.body);

@@ -127,8 +127,8 @@ pub(crate) struct Kind {
     pub(crate) elects: bool,
     /// What the extender does, if there is one.
     pub(crate) extender: Option<Role>,
-    /// Whether they live through lasting faults. They then have slots for some more groups of calls
-    /// than can hang at once; each group takes half of what the others leave.
+    /// Whether they live through lasting faults. They then have slots for some more flows of calls
+    /// than can hang at once; each flow takes half of what the others leave.
     pub(crate) has_slots: bool,
     /// Whether nodes are scored by their storage capacity.
     pub(crate) scores_storage: bool,
@@ -262,7 +262,7 @@ impl Informer {
         Ok(())
     }
 
-    fn group(&self) -> Relist {
+    fn covered_by(&self) -> Relist {
         if self.is_of_pods { Relist::Pods } else { Relist::Others }
     }
 }
@@ -749,12 +749,12 @@ impl Replica {
     /// # Errors
     /// A reflector violates a rule.
     pub(crate) fn relist(&mut self, now: Time) -> Checked {
-        for group in self.scheduler.take_relists() {
-            if group == Relist::Others {
+        for relist in self.scheduler.take_relists() {
+            if relist == Relist::Others {
                 (self.unlisted, self.lists_since) = (self.informers.len() - 1, now);
             }
             for informer in &mut self.informers {
-                if informer.group() == group {
+                if informer.covered_by() == relist {
                     informer.relist(now)?;
                 }
             }
@@ -763,12 +763,12 @@ impl Replica {
     }
 
     fn relisted(&mut self, informer: usize) {
-        let group = self.informers[informer].group();
-        if group == Relist::Others {
+        let relist = self.informers[informer].covered_by();
+        if relist == Relist::Others {
             self.unlisted -= 1;
         }
-        if group == Relist::Pods || self.unlisted == 0 {
-            self.scheduler.handle_relisted(group);
+        if relist == Relist::Pods || self.unlisted == 0 {
+            self.scheduler.handle_relisted(relist);
         }
     }
 

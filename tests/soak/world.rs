@@ -196,8 +196,8 @@ impl World {
     fn learn(&mut self) -> bool {
         let mut is_active = false;
         let was_synced = self.has_synced();
-        for group in self.scheduler.take_relists() {
-            let is_meant = |informer: &&mut Informer| informer.group() == group;
+        for relist in self.scheduler.take_relists() {
+            let is_meant = |informer: &&mut Informer| informer.covered_by() == relist;
             let meant = self.informers.iter_mut().filter(is_meant);
             meant.for_each(|informer| informer.reflector.relist(self.now));
         }
@@ -291,7 +291,7 @@ impl Informer {
         Self { name: kind.name.to_string(), reflector, decoder, watch: None }
     }
 
-    fn group(&self) -> Relist {
+    fn covered_by(&self) -> Relist {
         match self.name.as_str() {
             "pods" => Relist::Pods,
             _ => Relist::Others,
@@ -335,7 +335,7 @@ impl Informer {
                 }
                 Output::Updated(_, update) => scheduler.apply(update.change, now, ports),
                 Output::Deleted(meta) => scheduler.apply(self.decoder.deletion(meta), now, ports),
-                Output::Relisted => scheduler.handle_relisted(self.group()),
+                Output::Relisted => scheduler.handle_relisted(self.covered_by()),
                 Output::Synced => {}
                 Output::Undecodable { message, .. } => panic!("{}: {message}", self.name),
             }

@@ -10,14 +10,14 @@ const RULE: &str = "must not be provided in pod spec; priority admission control
 const GIVEN: &str = "from the given PriorityClass name";
 
 /// The priority and the policy that a class gives its pods.
-struct Class {
+struct PriorityClass {
     /// Its name; empty if there is no class.
     name: String,
     priority: i64,
     policy: String,
 }
 
-impl Class {
+impl PriorityClass {
     fn new(name: &str, priority: i64) -> Self {
         let policy = PREEMPT_LOWER_PRIORITY.to_owned();
         Self { name: name.to_owned(), priority, policy }
@@ -70,12 +70,12 @@ fn set_if_absent(pod: &mut Value, field: &str, value: Value) {
     }
 }
 
-fn class_of(pod: &Value, classes: &impl Classes) -> Result<Class, Refusal> {
+fn class_of(pod: &Value, classes: &impl Classes) -> Result<PriorityClass, Refusal> {
     let name = text(pod, "/spec/priorityClassName");
     if name.is_empty() {
-        return Ok(Class::of_others(classes));
+        return Ok(PriorityClass::of_others(classes));
     }
-    Class::named(name, classes).ok_or_else(|| Refusal {
+    PriorityClass::named(name, classes).ok_or_else(|| Refusal {
         cause: Cause::NoPriorityClass,
         value: name.to_owned(),
         message: format!("no PriorityClass with name {name} was found"),
@@ -83,8 +83,8 @@ fn class_of(pod: &Value, classes: &impl Classes) -> Result<Class, Refusal> {
 }
 
 /// Checks that priority and policy in the pod come from its class.
-fn check(pod: &Value, class: &Class) -> Result<(), Refusal> {
-    let Class { priority, policy, .. } = class;
+fn check(pod: &Value, class: &PriorityClass) -> Result<(), Refusal> {
+    let PriorityClass { priority, policy, .. } = class;
     if let Some(own) = pod["spec"]["priority"].as_i64().filter(|own| own != priority) {
         let message = format!("the integer value of priority ({own}) {RULE} {priority} {GIVEN}");
         return Err(Refusal { cause: Cause::PriorityClass, value: class.name.clone(), message });

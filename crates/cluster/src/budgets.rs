@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::classes::{Class, Classes};
+use super::label_sets::{LabelSet, LabelSets};
 use super::object::Indexed;
 use super::object_state::{DecodeError, ObjectState, decode};
 use super::selector_index::SelectorIndex;
@@ -73,16 +73,16 @@ struct State {
 }
 
 impl DisruptionBudgets {
-    /// Adds, replaces or removes a budget, and updates the classes of the pods it selects. Ignores
+    /// Adds, replaces or removes a budget, and updates the label sets of its pods. Ignores
     /// other objects.
-    pub(super) fn set(&mut self, object: Indexed<'_>, classes: &mut Classes) {
+    pub(super) fn set(&mut self, object: Indexed<'_>, label_sets: &mut LabelSets) {
         let ObjectState::PodDisruptionBudget(budget) = object.state else { return };
         let name: Name = (object.key.namespace.clone(), object.key.name.clone());
         let shown = object.present(budget).and_then(|shown| shown.protection.clone());
         let budget = |evicting| shown.map(|shown| DisruptionBudget { shown, evicting });
         let Some(ix) = self.ids.get(&name).copied() else {
             let new = budget(BTreeSet::new());
-            return new.into_iter().for_each(|new| self.insert(name.clone(), new, classes));
+            return new.into_iter().for_each(|new| self.insert(name.clone(), new, label_sets));
         };
         let evicting = std::mem::take(&mut self.budgets.get_mut(ix.0).evicting);
         match budget(evicting) {
@@ -90,36 +90,36 @@ impl DisruptionBudgets {
                 *self.budgets.get_mut(ix.0) = new;
             }
             new => {
-                self.remove(&name, ix, classes);
-                new.into_iter().for_each(|new| self.insert(name.clone(), new, classes));
+                self.remove(&name, ix, label_sets);
+                new.into_iter().for_each(|new| self.insert(name.clone(), new, label_sets));
             }
         }
     }
 
-    fn insert(&mut self, name: Name, budget: DisruptionBudget, classes: &mut Classes) {
+    fn insert(&mut self, name: Name, budget: DisruptionBudget, label_sets: &mut LabelSets) {
         self.changes += 1;
-        let matched = classes.matched_by(&budget.shown.pods);
+        let matched = label_sets.matched_by(&budget.shown.pods);
         let ix = BudgetIx(self.budgets.insert(budget));
         let PodQuery { selector, .. } = &self.budgets.get(ix.0).shown.pods;
         self.by_selector.insert(Some(std::slice::from_ref(&name.0)), selector, ix);
         self.ids.insert(name, ix);
-        matched.into_iter().for_each(|class| classes.get_mut(class).budgets.push(ix));
+        matched.into_iter().for_each(|set| label_sets.get_mut(set).budgets.push(ix));
     }
 
-    fn remove(&mut self, name: &Name, ix: BudgetIx, classes: &mut Classes) {
+    fn remove(&mut self, name: &Name, ix: BudgetIx, label_sets: &mut LabelSets) {
         self.changes += 1;
         self.ids.remove(name);
         let PodQuery { selector, .. } = &self.budgets.get(ix.0).shown.pods;
         self.by_selector.remove(Some(std::slice::from_ref(&name.0)), selector, ix);
-        for class in classes.matched_by(&self.budgets.remove(ix.0).shown.pods) {
-            classes.get_mut(class).budgets.retain(|own| *own != ix);
+        for set in label_sets.matched_by(&self.budgets.remove(ix.0).shown.pods) {
+            label_sets.get_mut(set).budgets.retain(|own| *own != ix);
         }
     }
 
-    /// Returns the budgets that select the pods of a class.
-    pub(super) fn matching(&self, class: &Class) -> impl Iterator<Item = BudgetIx> {
-        let candidates = self.by_selector.candidates(class.namespace(), class.labels());
-        candidates.filter(|ix| class.is_matched_by(&self.budgets.get(ix.0).shown.pods))
+    /// Returns the budgets that select the pods of a label set.
+    pub(super) fn matching(&self, set: &LabelSet) -> impl Iterator<Item = BudgetIx> {
+        let candidates = self.by_selector.candidates(set.namespace(), set.labels());
+        candidates.filter(|ix| set.is_matched_by(&self.budgets.get(ix.0).shown.pods))
     }
 
     fn named(&self, namespace: &str, name: &str) -> Option<BudgetIx> {
@@ -170,9 +170,8 @@ impl Cluster {
         pod: PodIx,
     ) -> impl Iterator<Item = (BudgetIx, &DisruptionBudget)> {
         let PlacedPod { pod, membership, .. } = self.pod(pod);
-        let class = self.classes.get(membership.class);
-        let budgets =
-            class.budgets.iter().map(|ix| (*ix, self.disruption_budgets.budgets.get(ix.0)));
+        let set = self.label_sets.get(membership.set);
+        let budgets = set.budgets.iter().map(|ix| (*ix, self.disruption_budgets.budgets.get(ix.0)));
         budgets.filter(|(_, budget)| budget.is_charged_for(pod))
     }
 
@@ -182,7 +181,7 @@ impl Cluster {
     /// Panics if no pod has this id.
     pub fn has_disruption_budget(&self, pod: PodIx) -> bool {
         let PlacedPod { membership, .. } = self.pod(pod);
-        !self.classes.get(membership.class).budgets.is_empty()
+        !self.label_sets.get(membership.set).budgets.is_empty()
     }
 
     /// Returns the number of budgets that were added or removed. Until it changes, the same budgets

@@ -36,8 +36,8 @@ struct PoolLook {
     devices: Box<[SearchedDevice]>,
     /// A device of each layout.
     examples: Box<[Arc<DeviceDescription>]>,
-    /// The groups of the devices by their values of each attribute that constraints match.
-    groups: Box<[Box<[u8]>]>,
+    /// For each attribute that constraints match, the number of its value on each device.
+    values: Box<[Box<[u8]>]>,
 }
 
 /// The common part of descriptions that differ in values alone.
@@ -133,8 +133,8 @@ const LOOKS_MIN: usize = 1024;
 const EXAMPLES_MAX: usize = 1024;
 /// The number of attributes whose values are counted.
 const MATCHED_MAX: usize = 16;
-/// The number of groups of a pool. Devices without the attribute are a group, too.
-const GROUPS_MAX: usize = 32;
+/// The number of values of an attribute that are told apart in a pool. No value counts as one.
+const VALUES_MAX: usize = 32;
 
 /// The nodes of a shape.
 #[derive(Debug, Clone, Copy)]
@@ -182,13 +182,14 @@ impl NodeShapes {
             }
         }
         let in_pool = || pool.slices().flat_map(|slice| &slice.devices);
-        let groups = self.matched.iter().map(|attribute| {
-            // Devices with too many values are in one group, so that no value is counted too low.
-            groups(in_pool(), attribute).unwrap_or_else(|| in_pool().map(|_| 1).collect())
+        let values = self.matched.iter().map(|attribute| {
+            // If there are too many values, all devices have the same one, so that no value is
+            // counted too low.
+            value_numbers(in_pool(), attribute).unwrap_or_else(|| in_pool().map(|_| 1).collect())
         });
         Some(PoolLook {
             counter_sets: counter_sets.into(),
-            groups: groups.collect(),
+            values: values.collect(),
             devices: devices.into(),
             examples: examples.into(),
         })
@@ -352,12 +353,12 @@ impl PoolShape {
 
     /// Returns how many free devices may have one value of an attribute.
     fn most_alike(&self, attribute: usize) -> usize {
-        let Some(groups) = self.look.groups.get(attribute) else { return self.free() };
+        let Some(values) = self.look.values.get(attribute) else { return self.free() };
         let mut dedicated = self.dedicated().peekable();
-        let mut counts = [0; GROUPS_MAX];
-        for (place, group) in groups.iter().enumerate() {
+        let mut counts = [0; VALUES_MAX];
+        for (place, value) in values.iter().enumerate() {
             if dedicated.next_if_eq(&place).is_none() {
-                counts[usize::from(*group)] += 1;
+                counts[usize::from(*value)] += 1;
             }
         }
         counts[1..].iter().max().copied().unwrap_or(0)
@@ -506,9 +507,12 @@ fn identifier(name: &str) -> &str {
     name.rsplit_once('/').map_or(name, |(_, id)| id)
 }
 
-/// Returns the groups of devices by their values of an attribute. Devices without the attribute
-/// have the number 0. `None` if there are too many groups.
-fn groups<'a>(devices: impl Iterator<Item = &'a Device>, attribute: &str) -> Option<Box<[u8]>> {
+/// Returns the number of the value that each device has for an attribute. Devices without the
+/// attribute have the number 0. `None` if there are too many values.
+fn value_numbers<'a>(
+    devices: impl Iterator<Item = &'a Device>,
+    attribute: &str,
+) -> Option<Box<[u8]>> {
     let mut values: Vec<&Attribute> = Vec::new();
     let number = |device: &'a Device| {
         let Some(value) = device.description.attribute(attribute) else { return Some(0) };
@@ -517,7 +521,7 @@ fn groups<'a>(devices: impl Iterator<Item = &'a Device>, attribute: &str) -> Opt
             values.push(value);
             values.len() - 1
         });
-        u8::try_from(place + 1).ok().filter(|number| usize::from(*number) < GROUPS_MAX)
+        u8::try_from(place + 1).ok().filter(|number| usize::from(*number) < VALUES_MAX)
     };
     devices.map(number).collect()
 }

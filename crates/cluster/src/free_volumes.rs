@@ -1,4 +1,4 @@
-//! The unclaimed volumes of a class, grouped by their properties and by the nodes that can use
+//! The unclaimed volumes of a class, by their properties and by the nodes that can use
 //! them.
 
 use std::collections::{BTreeMap, HashMap};
@@ -12,8 +12,8 @@ use crate::{DomainIx, LabelKeyIx};
 use api::storage::{AccessMode, PersistentVolume, PersistentVolumeClaim, StorageSize, VolumeMode};
 use api::{NodeSelector, NodeSelectorTerm, Operator, Requirement};
 
-/// The id of a group of free volumes, valid while the group is not empty.
-pub type VolumeGroupIx = u32;
+/// The id of a set of free volumes, valid while the set is not empty.
+pub type VolumeSetIx = u32;
 
 /// The properties of a volume other than name, labels and size.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -41,15 +41,15 @@ impl VolumeKind {
 
 /// Free volumes of a class with equal properties.
 #[derive(Debug, Clone)]
-pub struct VolumeGroup {
+pub struct VolumeSet {
     kind: VolumeKind,
-    /// The node labels under which the group is indexed; `None` if labels do not restrict it.
+    /// The node labels under which the set is indexed; `None` if labels do not restrict it.
     labels: Option<Box<[LabelIx]>>,
     label_decides: bool,
     by_size: BTreeMap<StorageSize, BTreeMap<Arc<str>, Arc<PersistentVolume>>>,
 }
 
-impl VolumeGroup {
+impl VolumeSet {
     /// Returns the properties of the volumes.
     pub const fn kind(&self) -> &VolumeKind {
         &self.kind
@@ -60,7 +60,7 @@ impl VolumeGroup {
         self.kind.node_selector.as_deref()
     }
 
-    /// Returns whether a node with one of the labels of the group can always use the volumes.
+    /// Returns whether a node with one of the labels of the set can always use the volumes.
     pub const fn label_decides(&self) -> bool {
         self.label_decides
     }
@@ -71,52 +71,51 @@ impl VolumeGroup {
     }
 }
 
-type FewGroups = SmallVec<[VolumeGroupIx; 2]>;
+type FewSets = SmallVec<[VolumeSetIx; 2]>;
 
 /// The free volumes of a class: those in phase `Available` without a claim.
 ///
-/// A group is indexed under every node label value that gives access to it, or is unlabelled.
+/// A set is indexed under every node label value that gives access to it, or is unlabelled.
 #[derive(Debug, Clone, Default)]
 pub struct FreeVolumes {
-    groups: Slab<VolumeGroup>,
-    by_kind: HashMap<VolumeKind, VolumeGroupIx>,
-    by_label: BTreeMap<LabelKeyIx, BTreeMap<DomainIx, FewGroups>>,
-    unlabelled: Vec<VolumeGroupIx>,
+    sets: Slab<VolumeSet>,
+    by_kind: HashMap<VolumeKind, VolumeSetIx>,
+    by_label: BTreeMap<LabelKeyIx, BTreeMap<DomainIx, FewSets>>,
+    unlabelled: Vec<VolumeSetIx>,
 }
 
 impl FreeVolumes {
-    /// Returns a group.
+    /// Returns a set.
     ///
     /// # Panics
-    /// Panics if the group does not exist.
-    pub fn group(&self, group: VolumeGroupIx) -> &VolumeGroup {
-        self.groups.get(group)
+    /// Panics if the set does not exist.
+    pub fn get(&self, set: VolumeSetIx) -> &VolumeSet {
+        self.sets.get(set)
     }
 
-    /// Returns the groups that only nodes with certain labels can use, by key and then by value. A
-    /// group may be listed under several labels.
+    /// Returns the sets that only nodes with certain labels can use, by key and then by value. A
+    /// set may be listed under several labels.
     pub fn labelled(
         &self,
-    ) -> impl Iterator<Item = (LabelKeyIx, impl Iterator<Item = (DomainIx, &[VolumeGroupIx])>)>
-    {
+    ) -> impl Iterator<Item = (LabelKeyIx, impl Iterator<Item = (DomainIx, &[VolumeSetIx])>)> {
         self.by_label
             .iter()
-            .map(|(key, values)| (*key, values.iter().map(|(value, groups)| (*value, &groups[..]))))
+            .map(|(key, values)| (*key, values.iter().map(|(value, sets)| (*value, &sets[..]))))
     }
 
-    /// Returns the groups that a node may be able to use. `value` looks up the labels of the node.
-    /// A group may occur more than once.
+    /// Returns the sets that a node may be able to use. `value` looks up the labels of the node.
+    /// A set may occur more than once.
     pub fn candidates(
         &self,
         value: impl Fn(LabelKeyIx) -> Option<DomainIx>,
-    ) -> impl Iterator<Item = VolumeGroupIx> {
+    ) -> impl Iterator<Item = VolumeSetIx> {
         let by_label = self.by_label.iter();
         let labelled = by_label.filter_map(move |(key, values)| values.get(&value(*key)?));
         labelled.flatten().chain(&self.unlabelled).copied()
     }
 
-    /// Returns the groups without a label.
-    pub fn unlabelled(&self) -> &[VolumeGroupIx] {
+    /// Returns the sets without a label.
+    pub fn unlabelled(&self) -> &[VolumeSetIx] {
         &self.unlabelled
     }
 
@@ -126,27 +125,27 @@ impl FreeVolumes {
         let fits =
             |volume: &&Arc<PersistentVolume>| volume.suits(claim) && volume.is_selected_by(claim);
         let size = claim.request.unwrap_or_default();
-        let of_groups = self.groups.iter().filter_map(|(_, group)| group.at_least(size).find(fits));
-        of_groups.min_by_key(|volume| (volume.capacity, &volume.name))
+        let of_sets = self.sets.iter().filter_map(|(_, set)| set.at_least(size).find(fits));
+        of_sets.min_by_key(|volume| (volume.capacity, &volume.name))
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.groups.len() == 0
+        self.sets.len() == 0
     }
 
     pub(super) fn insert(&mut self, volume: &Arc<PersistentVolume>, labels: &mut LabelIndex) {
         let kind = VolumeKind::of(volume);
-        let group = match self.by_kind.get(&kind) {
-            Some(group) => *group,
+        let set = match self.by_kind.get(&kind) {
+            Some(set) => *set,
             None => self.open(kind, labels),
         };
-        let volumes = &mut self.groups.get_mut(group).by_size;
+        let volumes = &mut self.sets.get_mut(set).by_size;
         volumes.entry(volume.capacity).or_default().insert(volume.name.clone(), volume.clone());
     }
 
     pub(super) fn remove(&mut self, volume: &PersistentVolume, labels: &mut LabelIndex) {
-        let Some(group) = self.by_kind.get(&VolumeKind::of(volume)).copied() else { return };
-        let by_size = &mut self.groups.get_mut(group).by_size;
+        let Some(set) = self.by_kind.get(&VolumeKind::of(volume)).copied() else { return };
+        let by_size = &mut self.sets.get_mut(set).by_size;
         if let Some(volumes) = by_size.get_mut(&volume.capacity) {
             volumes.remove(&volume.name);
             if volumes.is_empty() {
@@ -154,41 +153,41 @@ impl FreeVolumes {
             }
         }
         if by_size.is_empty() {
-            self.close(group, labels);
+            self.close(set, labels);
         }
     }
 
-    fn open(&mut self, kind: VolumeKind, index: &mut LabelIndex) -> VolumeGroupIx {
+    fn open(&mut self, kind: VolumeKind, index: &mut LabelIndex) -> VolumeSetIx {
         let selector = kind.node_selector.as_deref();
         let labels = selector.and_then(|selector| labels_of(selector, index));
         let is_single = |term: &NodeSelectorTerm| term.expressions.len() == 1;
         let mut terms = selector.iter().flat_map(|selector| selector.terms()).flatten();
-        let group = self.groups.insert(VolumeGroup {
+        let set = self.sets.insert(VolumeSet {
             label_decides: terms.all(is_single),
             kind: kind.clone(),
             labels: labels.clone(),
             by_size: BTreeMap::new(),
         });
-        self.by_kind.insert(kind, group);
+        self.by_kind.insert(kind, set);
         match labels {
-            None => self.unlabelled.push(group),
+            None => self.unlabelled.push(set),
             Some(labels) => {
                 for (key, value) in labels {
-                    self.by_label.entry(key).or_default().entry(value).or_default().push(group);
+                    self.by_label.entry(key).or_default().entry(value).or_default().push(set);
                 }
             }
         }
-        group
+        set
     }
 
-    fn close(&mut self, group: VolumeGroupIx, index: &mut LabelIndex) {
-        let VolumeGroup { kind, labels, .. } = self.groups.remove(group);
+    fn close(&mut self, set: VolumeSetIx, index: &mut LabelIndex) {
+        let VolumeSet { kind, labels, .. } = self.sets.remove(set);
         for label @ (key, value) in labels.into_iter().flatten() {
             index.release(label);
             let Some(values) = self.by_label.get_mut(&key) else { continue };
-            if let Some(groups) = values.get_mut(&value) {
-                groups.retain(|other| *other != group);
-                if groups.is_empty() {
+            if let Some(sets) = values.get_mut(&value) {
+                sets.retain(|other| *other != set);
+                if sets.is_empty() {
                     values.remove(&value);
                 }
             }
@@ -196,7 +195,7 @@ impl FreeVolumes {
                 self.by_label.remove(&key);
             }
         }
-        self.unlabelled.retain(|other| *other != group);
+        self.unlabelled.retain(|other| *other != set);
         self.by_kind.remove(&kind);
     }
 }

@@ -11,7 +11,6 @@ mod attached_volumes;
 mod bits;
 mod budgets;
 mod chunked_map;
-mod classes;
 mod columns;
 mod csi_volumes;
 mod decoders;
@@ -20,6 +19,7 @@ mod devices;
 mod free_volumes;
 mod id_table;
 mod images;
+mod label_sets;
 mod labels;
 mod listed;
 mod node_change;
@@ -61,7 +61,7 @@ pub use self::csi_volumes::{CsiVolume, UncountableVolume};
 pub use self::decoders::Decoders;
 pub use self::device_shapes::{CountedDevices, DeviceShapes};
 pub use self::devices::DevicePools;
-pub use self::free_volumes::{FreeVolumes, VolumeGroup, VolumeGroupIx, VolumeKind};
+pub use self::free_volumes::{FreeVolumes, VolumeKind, VolumeSet, VolumeSetIx};
 pub use self::id_table::IdTable;
 pub use self::images::ImageState;
 pub use self::labels::{DomainIx, LabelKeyIx, Topology};
@@ -82,10 +82,10 @@ pub use self::view::{NodeView, Overlay};
 
 use self::attached_volumes::{AttachedVolumes, CountChange};
 use self::budgets::DisruptionBudgets;
-use self::classes::{Classes, Membership};
 use self::columns::Scalars;
 use self::devices::Devices;
 use self::images::ImageIndex;
+use self::label_sets::{LabelSets, Membership};
 use self::labels::LabelIndex;
 use self::node_change::remove_from;
 use self::object::Indexed;
@@ -163,7 +163,7 @@ pub struct Cluster {
     disks: BTreeMap<(InTreePlugin, Arc<str>), Posting>,
     images: ImageIndex,
     pods: Pods,
-    classes: Classes,
+    label_sets: LabelSets,
     queries: Queries,
     terms: Terms,
     related: Related,
@@ -408,30 +408,30 @@ impl Cluster {
         pods.push(placed);
         self.storage.add_claim_user(placed, &self.pods.get(placed).pod);
         self.count_volumes_of_pod(placed, CountChange::Add);
-        self.add_to_class(placed);
+        self.add_to_label_set(placed);
         placed
     }
 
-    /// Adds a placed pod to the class of its labels.
-    fn add_to_class(&mut self, ix: PodIx) {
+    /// Adds a placed pod to the label set of its labels.
+    fn add_to_label_set(&mut self, ix: PodIx) {
         let placed = self.pods.get_mut(ix);
-        let (class, is_new) = self.classes.intern(&placed.pod.key.namespace, &placed.pod.labels);
+        let (set, is_new) = self.label_sets.intern(&placed.pod.key.namespace, &placed.pod.labels);
         if is_new {
-            let queries = self.queries.matching(self.classes.get(class)).collect();
-            let budgets = self.disruption_budgets.matching(self.classes.get(class)).collect();
-            let class = self.classes.get_mut(class);
-            (class.queries, class.budgets) = (queries, budgets);
+            let queries = self.queries.matching(self.label_sets.get(set)).collect();
+            let budgets = self.disruption_budgets.matching(self.label_sets.get(set)).collect();
+            let set = self.label_sets.get_mut(set);
+            (set.queries, set.budgets) = (queries, budgets);
         }
-        placed.membership = self.classes.add(class, ix);
-        let queries = &self.classes.get(class).queries;
+        placed.membership = self.label_sets.add(set, ix);
+        let queries = &self.label_sets.get(set).queries;
         self.queries.add_pod(queries, &placed.pod, placed.node);
     }
 
-    /// Removes a pod that has left the table from the class of its labels.
-    fn remove_from_class(&mut self, placed: &PlacedPod) {
-        let queries = &self.classes.get(placed.membership.class).queries;
+    /// Removes a pod that has left the table from the label set of its labels.
+    fn remove_from_label_set(&mut self, placed: &PlacedPod) {
+        let queries = &self.label_sets.get(placed.membership.set).queries;
         self.queries.remove_pod(queries, &placed.pod, placed.node);
-        if let Some(moved) = self.classes.remove(placed.membership) {
+        if let Some(moved) = self.label_sets.remove(placed.membership) {
             self.pods.get_mut(moved).membership = placed.membership;
         }
     }
@@ -477,7 +477,7 @@ impl Cluster {
         if let Some(moved) = pods.get(placed.slot as usize) {
             self.pods.get_mut(*moved).slot = placed.slot;
         }
-        self.remove_from_class(&placed);
+        self.remove_from_label_set(&placed);
         self.terms.remove(&placed.pod, placed.node);
         self.storage.remove_claim_user(pod, &placed.pod);
         for port in &placed.pod.spec.host_ports {
@@ -517,7 +517,7 @@ impl Cluster {
     fn index(&mut self, object: Indexed<'_>) {
         match object.state.part() {
             Part::None => {}
-            Part::Budgets => self.disruption_budgets.set(object, &mut self.classes),
+            Part::Budgets => self.disruption_budgets.set(object, &mut self.label_sets),
             Part::Related => self.related.set(object),
             Part::Storage => self.set_storage(object),
             Part::Devices => {

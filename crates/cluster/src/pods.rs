@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::NodeIx;
-use super::classes::Membership;
+use super::label_sets::Membership;
 use super::slab::Slab;
 use api::Pod;
 
@@ -20,7 +20,7 @@ pub struct PlacedPod {
     pub node: NodeIx,
     /// The position of the pod in the list of the node.
     pub(super) slot: u32,
-    /// The position of the pod in its class.
+    /// The position of the pod in its label set.
     pub(super) membership: Membership,
 }
 

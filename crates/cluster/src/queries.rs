@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::classes::{Class, ClassIx, Classes};
+use super::label_sets::{LabelSet, LabelSetIx, LabelSets};
 use super::pods::Pods;
 use super::selector_index::SelectorIndex;
 use super::slab::Slab;
@@ -68,29 +68,29 @@ fn scope(query: &PodQuery) -> Option<&[Arc<str>]> {
     }
 }
 
-/// Counts the pods of the `matched` classes by node.
-fn count(classes: &Classes, matched: &[ClassIx], pods: &Pods) -> NodeColumn<PodCount> {
+/// Counts the pods of the `matched` label sets by node.
+fn count(label_sets: &LabelSets, matched: &[LabelSetIx], pods: &Pods) -> NodeColumn<PodCount> {
     let mut counts = NodeColumn::default();
-    for pod in matched.iter().flat_map(|class| &classes.get(*class).pods) {
+    for pod in matched.iter().flat_map(|set| &label_sets.get(*set).pods) {
         let placed = pods.get(*pod);
         counts.change(placed.node, |count: &mut PodCount| *count.of(&placed.pod) += 1);
     }
     counts
 }
 
-/// Sums the requests of the pods of the `matched` classes.
-fn sum(classes: &Classes, matched: &[ClassIx], pods: &Pods) -> RunningSums {
+/// Sums the requests of the pods of the `matched` label sets.
+fn sum(label_sets: &LabelSets, matched: &[LabelSetIx], pods: &Pods) -> RunningSums {
     let mut sums = RunningSums::default();
-    let matched = matched.iter().flat_map(|class| &classes.get(*class).pods);
+    let matched = matched.iter().flat_map(|set| &label_sets.get(*set).pods);
     matched.for_each(|pod| sums.add(&pods.get(*pod).pod));
     sums
 }
 
 impl Queries {
-    /// Returns the standing queries that match the pods of a class.
-    pub(super) fn matching(&self, class: &Class) -> impl Iterator<Item = QueryIx> {
-        let candidates = self.index.candidates(class.namespace(), class.labels());
-        candidates.filter(|query| class.is_matched_by(&self.table.get(query.0).query))
+    /// Returns the standing queries that match the pods of a label set.
+    pub(super) fn matching(&self, set: &LabelSet) -> impl Iterator<Item = QueryIx> {
+        let candidates = self.index.candidates(set.namespace(), set.labels());
+        candidates.filter(|query| set.is_matched_by(&self.table.get(query.0).query))
     }
 
     /// Adds a pod to the answers of `queries`, which match it.
@@ -114,32 +114,32 @@ impl Queries {
         }
     }
 
-    fn register(&mut self, query: &PodQuery, classes: &mut Classes, pods: &Pods) {
+    fn register(&mut self, query: &PodQuery, label_sets: &mut LabelSets, pods: &Pods) {
         self.clock += 1;
         if let Some(id) = self.ids.get(query) {
             self.table.get_mut(id.0).last_registered = self.clock;
             return;
         }
         if self.table.len() == MAX_STANDING {
-            self.forget_half(classes);
+            self.forget_half(label_sets);
         }
-        let matched = classes.matched_by(query);
+        let matched = label_sets.matched_by(query);
         let query = Arc::new(query.clone());
         let standing = Standing {
             query: query.clone(),
-            counts: count(classes, &matched, pods),
-            sums: sum(classes, &matched, pods),
+            counts: count(label_sets, &matched, pods),
+            sums: sum(label_sets, &matched, pods),
             last_registered: self.clock,
         };
         let id = QueryIx(self.table.insert(standing));
         self.index.insert(scope(&query), &query.selector, id);
         self.ids.insert(query, id);
-        for class in matched {
-            classes.get_mut(class).queries.push(id);
+        for set in matched {
+            label_sets.get_mut(set).queries.push(id);
         }
     }
 
-    fn forget_half(&mut self, classes: &mut Classes) {
+    fn forget_half(&mut self, label_sets: &mut LabelSets) {
         let mut oldest: Vec<(u64, QueryIx)> = self
             .table
             .iter()
@@ -151,7 +151,7 @@ impl Queries {
             self.index.remove(scope(&forgotten.query), &forgotten.query.selector, id);
             self.ids.remove(&forgotten.query);
         }
-        classes.retain_queries(|query| self.table.contains(query.0));
+        label_sets.retain_queries(|query| self.table.contains(query.0));
     }
 }
 
@@ -162,7 +162,9 @@ impl Cluster {
     pub fn matching_pods(&self, query: &PodQuery) -> Cow<'_, NodeColumn<PodCount>> {
         match self.queries.ids.get(query) {
             Some(id) => Cow::Borrowed(&self.queries.table.get(id.0).counts),
-            None => Cow::Owned(count(&self.classes, &self.classes.matched_by(query), &self.pods)),
+            None => {
+                Cow::Owned(count(&self.label_sets, &self.label_sets.matched_by(query), &self.pods))
+            }
         }
     }
 
@@ -172,14 +174,14 @@ impl Cluster {
     pub fn requested_by(&self, query: &PodQuery) -> PodSums {
         match self.queries.ids.get(query) {
             Some(id) => self.queries.table.get(id.0).sums.totals(),
-            None => sum(&self.classes, &self.classes.matched_by(query), &self.pods).totals(),
+            None => sum(&self.label_sets, &self.label_sets.matched_by(query), &self.pods).totals(),
         }
     }
 
     /// Keeps the answers to `query` up to date, until thousands of other queries have been
     /// registered more recently.
     pub fn register_query(&mut self, query: &PodQuery) {
-        self.queries.register(query, &mut self.classes, &self.pods);
+        self.queries.register(query, &mut self.label_sets, &self.pods);
     }
 }
 
@@ -299,10 +301,10 @@ mod tests {
         assert!(queries.ids.contains_key(&often) && !queries.ids.contains_key(&named(0)));
         assert!(queries.ids.contains_key(&named(2 * MAX_STANDING - 1)));
         for pod in cluster.pods() {
-            let class = cluster.classes.get(pod.membership.class);
-            let matching: std::collections::BTreeSet<_> = cluster.queries.matching(class).collect();
+            let set = cluster.label_sets.get(pod.membership.set);
+            let matching: std::collections::BTreeSet<_> = cluster.queries.matching(set).collect();
             assert_eq!(
-                class.queries.iter().copied().collect::<std::collections::BTreeSet<_>>(),
+                set.queries.iter().copied().collect::<std::collections::BTreeSet<_>>(),
                 matching
             );
         }

@@ -3,13 +3,13 @@
 //! A placing or removal updates every column, count and index, as [`Cluster::place_pod`] and
 //! [`Cluster::remove_pod`] do. Its record undoes it. Changes are undone in reverse
 //! order, with no other change between them. Each pod then has its id, its position on its node and
-//! its position in its class again.
+//! its position in its label set again.
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::classes::Membership;
+use super::label_sets::Membership;
 use super::{Cluster, NodeIx, PlacedPod, PodIx};
 use api::{CpuMemory, Pod, Resources};
 
@@ -92,7 +92,7 @@ impl Cluster {
         let ix = self.place_on_row(pod, row);
         debug_assert_eq!(ix, removal.ix, "the id that was freed last is used first");
         self.move_on_node(ix, slot);
-        self.move_in_class(ix, membership);
+        self.move_in_label_set(ix, membership);
         self.restore_sums(row, removal.before);
         self.pod(ix)
     }
@@ -107,14 +107,14 @@ impl Cluster {
         self.pods.get_mut(pod).slot = slot;
     }
 
-    /// Exchanges the pod that is last in its class with the one in this position.
-    fn move_in_class(&mut self, pod: PodIx, membership: Membership) {
+    /// Exchanges the pod that is last in its label set with the one in this position.
+    fn move_in_label_set(&mut self, pod: PodIx, membership: Membership) {
         let last = self.pods.get(pod).membership;
         debug_assert_eq!(
-            last.class, membership.class,
-            "the class that was freed last is used first"
+            last.set, membership.set,
+            "the label set that was freed last is used first"
         );
-        let pods = &mut self.classes.get_mut(last.class).pods;
+        let pods = &mut self.label_sets.get_mut(last.set).pods;
         pods.swap(membership.place as usize, last.place as usize);
         let other = pods[last.place as usize];
         self.pods.get_mut(other).membership = last;

@@ -256,14 +256,14 @@ impl Scheduler {
         }
     }
 
-    /// Takes the groups of kinds that the informers have to list again
-    /// ([`Reflector::relist`](crate::reflector::Reflector::relist)). Each group is followed by
+    /// Takes the kinds that the informers have to list again
+    /// ([`Reflector::relist`](crate::reflector::Reflector::relist)). Each relist is followed by
     /// [`handle_relisted`](Self::handle_relisted).
     pub fn take_relists(&mut self) -> Vec<Relist> {
         self.takeover.as_mut().map(Takeover::take_relists).unwrap_or_default()
     }
 
-    /// Handles that every kind of the group has been listed again, and its changes were applied.
+    /// Handles that every kind of the relist has been listed again, and its changes were applied.
     pub fn handle_relisted(&mut self, relist: Relist) {
         if let Some(takeover) = &mut self.takeover {
             takeover.listed(relist);

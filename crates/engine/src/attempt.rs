@@ -14,7 +14,7 @@ pub enum Outcome {
     /// No node can take the pod; the message of its condition.
     Unschedulable(String),
     /// No node can take the pod, as its condition says already; the message. The attempt was made
-    /// while the pod backs off, or for its class, and does not count.
+    /// while the pod backs off, or for its template, and does not count.
     Repeated(String),
     /// A plugin, an extender or the engine failed; the message.
     Error(String),

@@ -31,7 +31,7 @@ const NAMES: usize = 3;
 const VICTIMS: usize = 6;
 /// Longest text in a record, in bytes.
 const TEXT: usize = 256;
-/// Number of rejections that the next pods of their classes may share.
+/// Number of rejections that the next pods of their templates may share.
 const SHARED: usize = 16;
 
 /// The record of one attempt.

@@ -311,7 +311,7 @@ fn annotate(pod: &Pod, taken: &Taken) -> Write {
         namespace: pod.key.namespace.clone(),
         name: pod.key.name.clone(),
         subresource: None,
-        group: "".into(),
+        flow: "".into(),
         action: WriteAction::MergePatch(json!({
             "metadata": {
                 "uid": pod.uid.to_string(),

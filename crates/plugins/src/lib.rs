@@ -43,7 +43,6 @@ mod domain_tally;
 pub mod dynamic_resources;
 #[cfg(test)]
 mod forms;
-mod group_key;
 mod hint;
 pub mod image_locality;
 pub mod inter_pod_affinity;
@@ -58,6 +57,7 @@ pub mod node_unschedulable;
 pub mod node_volume_limits;
 mod normalize;
 pub mod not_built;
+mod packed_keys;
 pub mod pod_topology_spread;
 pub mod priority_sort;
 pub mod scheduling_gates;

@@ -40,11 +40,11 @@ struct Memo {
     /// For nodes with allocations that the watch does not show.
     of_overlaid: HashMap<(DeviceShape, Arc<[Overlaid]>), Answer>,
     /// For nodes with shared pools, whose state belongs to one trial.
-    of_groups: HashMap<GroupedNodes, Answer>,
+    of_kinds: HashMap<NodesOfKind, Answer>,
 }
 
-/// The nodes of a group, by their own devices with further allocations.
-type GroupedNodes = (u32, DeviceShape, Option<Arc<[Overlaid]>>);
+/// The nodes of a kind, by their own devices with further allocations.
+type NodesOfKind = (u32, DeviceShape, Option<Arc<[Overlaid]>>);
 
 /// The number of answers for nodes with allocations that the watch does not show, for each memo.
 const OVERLAID_MAX: usize = 1 << 14;
@@ -56,8 +56,8 @@ pub(crate) enum Likeness {
     Shape(usize, DeviceShape),
     /// The nodes of this shape whose devices have these further allocations.
     Overlaid((DeviceShape, Arc<[Overlaid]>)),
-    /// The nodes of this group whose own devices look alike.
-    Grouped(GroupedNodes),
+    /// The nodes of this kind whose own devices look alike.
+    OfKind(NodesOfKind),
     /// No other node.
     Alone,
 }
@@ -109,7 +109,7 @@ impl Memos {
     /// Keeps the answers of ended trials.
     pub fn keep(&mut self, trial: Trial) {
         let Some(mut memo) = trial.memo else { return };
-        memo.of_groups.clear();
+        memo.of_kinds.clear();
         self.kept.insert(0, (trial.claims, memo));
         let mut answers = 0;
         let has_room = |(_, memo): &(Claims, Memo)| {
@@ -160,7 +160,7 @@ impl Memo {
                 (known == *shape).then_some(answer)
             }
             Likeness::Overlaid(key) => self.of_overlaid.get(key).copied(),
-            Likeness::Grouped(key) => self.of_groups.get(key).copied(),
+            Likeness::OfKind(key) => self.of_kinds.get(key).copied(),
             Likeness::Alone => None,
         }
     }
@@ -179,8 +179,8 @@ impl Memo {
                 }
                 self.of_overlaid.insert(key, answer);
             }
-            Likeness::Grouped(key) => {
-                self.of_groups.insert(key, answer);
+            Likeness::OfKind(key) => {
+                self.of_kinds.insert(key, answer);
             }
             Likeness::Alone => {}
         }
@@ -330,8 +330,8 @@ impl<'a> Allocator<'a> {
         match (&nodes.shared, overlaid) {
             (None, None) => Likeness::Shape(place, shape),
             (None, Some(devices)) => Likeness::Overlaid((shape, devices.clone())),
-            (Some(shared), devices) => match shared.group_of(node) {
-                Some(group) => Likeness::Grouped((group, shape, devices.cloned())),
+            (Some(shared), devices) => match shared.number_of(node) {
+                Some(kind) => Likeness::OfKind((kind, shape, devices.cloned())),
                 None => Likeness::Alone,
             },
         }

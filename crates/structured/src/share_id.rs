@@ -28,7 +28,7 @@ mod tests {
         assert_eq!(one.len(), 36);
         assert_eq!(&one[14..15], "4");
         assert!("89ab".contains(&one[19..20]), "{one}");
-        let groups: Vec<_> = one.split('-').map(str::len).collect();
-        assert_eq!(groups, [8, 4, 4, 4, 12]);
+        let parts: Vec<_> = one.split('-').map(str::len).collect();
+        assert_eq!(parts, [8, 4, 4, 4, 12]);
     }
 }

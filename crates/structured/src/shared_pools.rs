@@ -18,12 +18,12 @@ pub(crate) struct SharedPools<'a> {
     keys: Vec<&'a PoolKey>,
     /// The distinct node selectors of their slices and devices.
     selectors: Vec<&'a NodeRestriction>,
-    groups: RefCell<Groups>,
+    kinds: RefCell<Kinds>,
 }
 
-/// The groups of the nodes that were asked for.
+/// The kinds of the nodes that were asked for.
 #[derive(Debug, Default)]
-struct Groups {
+struct Kinds {
     of_node: FxHashMap<NodeIx, Option<u32>>,
     numbers: FxHashMap<Box<[usize]>, u32>,
 }
@@ -50,14 +50,14 @@ impl<'a> SharedPools<'a> {
                 }
             }
         }
-        Some(Self { cluster, keys, selectors, groups: RefCell::default() })
+        Some(Self { cluster, keys, selectors, kinds: RefCell::default() })
     }
 
-    /// Returns the number of the group of a node. Nodes of one group see the shared pools alike.
+    /// Returns the number of the kind of a node. Nodes of one kind see the shared pools alike.
     /// `None` if a selector cannot be evaluated.
-    pub(crate) fn group_of(&self, node: NodeIx) -> Option<u32> {
-        let mut groups = self.groups.borrow_mut();
-        let Groups { of_node, numbers } = &mut *groups;
+    pub(crate) fn number_of(&self, node: NodeIx) -> Option<u32> {
+        let mut kinds = self.kinds.borrow_mut();
+        let Kinds { of_node, numbers } = &mut *kinds;
         *of_node.entry(node).or_insert_with(|| {
             let kind = self.kind_of(node)?;
             let next = u32::try_from(numbers.len()).ok()?;
@@ -65,7 +65,7 @@ impl<'a> SharedPools<'a> {
         })
     }
 
-    /// Returns what tells groups apart: for each pool how many pools of the node come before it,
+    /// Returns what tells kinds apart: for each pool how many pools of the node come before it,
     /// and the numbers of the selectors that match.
     fn kind_of(&self, node: NodeIx) -> Option<Box<[usize]>> {
         let view = self.cluster.node(node);

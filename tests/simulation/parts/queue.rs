@@ -61,8 +61,8 @@ enum Step {
     Spin,
     /// Rejects pods that are alike together with their template.
     Crowd,
-    /// Lets a class of pods be tried while they change and events come.
-    Class,
+    /// Lets pods of one template be tried while they change and events come.
+    Alike,
     /// Rejects a pod after several events.
     Race,
     /// Fails attempts with errors, again and again.
@@ -84,7 +84,7 @@ const ALL: [Step; 17] = [
     Step::Wait,
     Step::Spin,
     Step::Crowd,
-    Step::Class,
+    Step::Alike,
     Step::Race,
     Step::Errors,
 ];
@@ -205,7 +205,7 @@ impl Pair<'_> {
             Step::Wait => self.wait(),
             Step::Spin => self.spin(),
             Step::Crowd => self.crowd(),
-            Step::Class => self.class(),
+            Step::Alike => self.alike(),
             Step::Race => self.race(),
             Step::Errors => self.errors(),
         }
@@ -527,7 +527,7 @@ impl Pair<'_> {
 
     /// Creates and rejects pods that are alike. Then some of them are tried, changed and rejected,
     /// mostly together with their template.
-    fn class(&mut self) -> Checked {
+    fn alike(&mut self) -> Checked {
         self.crowd()?;
         for _ in 0..self.random.u32(4..12) {
             match self.random.u32(..4) {

@@ -25,8 +25,8 @@ fn free_volumes_are_sorted_by_size_and_exclude_claimed_ones() {
     let mut cluster = Cluster::default();
     let free = |cluster: &Cluster| -> Vec<String> {
         let Some(free) = cluster.free_volumes("fast") else { return Vec::new() };
-        let groups = free.unlabelled().iter();
-        let volumes = groups.flat_map(|group| free.group(*group).at_least(StorageSize::default()));
+        let sets = free.unlabelled().iter();
+        let volumes = sets.flat_map(|set| free.get(*set).at_least(StorageSize::default()));
         volumes.map(|volume| volume.name.to_string()).collect()
     };
     let kind = EventResource::PersistentVolume;
@@ -75,8 +75,8 @@ fn free_volumes_are_indexed_by_node_labels() {
     let labelled = |cluster: &Cluster| -> Vec<(String, usize)> {
         let free = cluster.free_volumes("fast").into_iter().flat_map(|free| free.labelled());
         let values = free.flat_map(|(key, values)| {
-            values.map(move |(value, groups)| {
-                (cluster.topology_at(key).value(value).to_string(), groups.len())
+            values.map(move |(value, sets)| {
+                (cluster.topology_at(key).value(value).to_string(), sets.len())
             })
         });
         values.collect()

@@ -153,10 +153,10 @@ fn observed(cluster: &Cluster) -> BTreeMap<String, String> {
     let mut note = |name: String, value: String| drop(observed.insert(name, value));
     for placed in cluster.pods() {
         let PlacedPod { pod, node, slot, membership } = placed;
-        let class = cluster.classes.get(membership.class);
-        let queries: BTreeSet<_> = class.queries.iter().collect();
-        let budgets: BTreeSet<_> = class.budgets.iter().collect();
-        let members = (membership, &class.pods, queries.len(), budgets);
+        let set = cluster.label_sets.get(membership.set);
+        let queries: BTreeSet<_> = set.queries.iter().collect();
+        let budgets: BTreeSet<_> = set.budgets.iter().collect();
+        let members = (membership, &set.pods, queries.len(), budgets);
         note(format!("pod {}", pod.uid), format!("{node:?} {slot} {members:?}"));
     }
     for ix in (0..cluster.table_len()).map(NodeIx::new) {
@@ -185,8 +185,8 @@ fn observed(cluster: &Cluster) -> BTreeMap<String, String> {
         let query = query_of(number);
         let counts: Vec<_> = cluster.matching_pods(&query).iter().collect();
         let sums = cluster.requested_by(&query);
-        let classes: BTreeSet<_> = cluster.classes.matched_by(&query).into_iter().collect();
-        note(format!("query {app}"), format!("{counts:?} {sums:?} {classes:?}"));
+        let sets: BTreeSet<_> = cluster.label_sets.matched_by(&query).into_iter().collect();
+        note(format!("query {app}"), format!("{counts:?} {sums:?} {sets:?}"));
         let probe = pod("w").label("app", app).build();
         let terms = cluster.terms_matching(&probe);
         let carriers: Vec<_> =

@@ -13,7 +13,7 @@ use super::own_writes::OwnWrites;
 use super::pod_status_patch::PodStatusPatch;
 use super::pod_touch::PodTouch;
 use super::read_backoff;
-use super::ready_calls::Group;
+use super::ready_calls::Flow;
 use super::requests::{self, RequestParts};
 use crate::backoff::Backoff;
 use crate::extender;
@@ -134,16 +134,16 @@ impl ApiCall {
     }
 
     /// Returns the calls that this call succeeds or fails with.
-    pub(super) fn group(&self) -> Group {
+    pub(super) fn flow(&self) -> Flow {
         match &self.operation {
-            Operation::ExtenderBind { extender, .. } => Group::Extender(*extender),
-            Operation::Write(write) => self.object_key().group(write.group.clone()),
+            Operation::ExtenderBind { extender, .. } => Flow::Extender(*extender),
+            Operation::Write(write) => self.object_key().flow(write.flow.clone()),
             // Webhooks and permissions for the status of pods are others than for their bindings.
             Operation::PatchPodStatus(_) | Operation::Fence(_) | Operation::Touch(_) => {
-                self.object_key().group("status".into())
+                self.object_key().flow("status".into())
             }
             Operation::Bind { .. } | Operation::ReadPod(_) | Operation::Evict(_) => {
-                self.object_key().group("".into())
+                self.object_key().flow("".into())
             }
         }
     }

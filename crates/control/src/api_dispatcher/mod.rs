@@ -34,7 +34,7 @@ use self::own_writes::OwnWrites;
 use self::pod_status_patch::PodStatusPatch;
 use self::pod_touch::PodTouch;
 use self::read_backoff::ReadBackoff;
-use self::ready_calls::{Group, ReadyCalls, SendOrder};
+use self::ready_calls::{Flow, ReadyCalls, SendOrder};
 use self::requests::RequestParts;
 pub(crate) use self::requests::STARTED;
 use crate::failed_call::{FailedCall, FailedCalls};
@@ -95,7 +95,7 @@ pub struct ApiDispatcher {
     /// Queues whose first call backs off.
     backing_off: BTreeMap<(Time, EffectId), ObjectKey>,
     /// Queues whose first call has a request in flight.
-    in_flight: BTreeMap<RequestId, (Group, ObjectKey)>,
+    in_flight: BTreeMap<RequestId, (Flow, ObjectKey)>,
     read_backoff: ReadBackoff,
     own_writes: OwnWrites,
     requests: Vec<Request>,
@@ -154,8 +154,8 @@ impl ApiDispatcher {
 
     /// Handles the reply to a request. Ignores requests that are unknown or already have a reply.
     pub fn handle_reply(&mut self, id: RequestId, reply: Reply, now: Time) {
-        let Some((group, key)) = self.in_flight.remove(&id) else { return };
-        self.ready.answered(&group, id, now);
+        let Some((flow, key)) = self.in_flight.remove(&id) else { return };
+        self.ready.answered(&flow, id, now);
         let Some(queue) = self.queues.get_mut(&key) else { return };
         let is_overtaken = queue.is_overtaken();
         let Some(call) = queue.first_mut() else { return };
@@ -402,7 +402,7 @@ impl ApiDispatcher {
                 self.backing_off.remove(&(until, call.id));
             }
             None => {
-                self.ready.remove(&call.group(), send_order(call));
+                self.ready.remove(&call.flow(), send_order(call));
             }
         }
     }
@@ -422,7 +422,7 @@ impl ApiDispatcher {
             Some(until) => {
                 self.backing_off.insert((until, call.id), key);
             }
-            None => self.ready.insert(call.group(), send_order(call), key),
+            None => self.ready.insert(call.flow(), send_order(call), key),
         }
     }
 
@@ -436,19 +436,19 @@ impl ApiDispatcher {
 
     /// Sends the ready calls that the limits allow.
     fn send_ready(&mut self, now: Time) {
-        while let Some((group, key)) = self.ready.pop_of_extender() {
-            self.send(group, key, now);
+        while let Some((flow, key)) = self.ready.pop_of_extender() {
+            self.send(flow, key, now);
         }
         while self.limiter.accepts(now)
-            && let Some((group, key)) = self.ready.pop(self.limiter.free())
+            && let Some((flow, key)) = self.ready.pop(self.limiter.free())
         {
             self.limiter.accept(now);
-            self.send(group, key, now);
+            self.send(flow, key, now);
         }
     }
 
     /// Sends the first call of a queue.
-    fn send(&mut self, group: Group, key: ObjectKey, now: Time) {
+    fn send(&mut self, flow: Flow, key: ObjectKey, now: Time) {
         let queue = self.queues.get_mut(&key);
         let Some(call) = queue.and_then(ObjectQueue::start_first) else { return };
         call.catch_up_with(&self.own_writes);
@@ -468,8 +468,8 @@ impl ApiDispatcher {
             retry_of: call.retry_of.take(),
         });
         call.sent_at.get_or_insert(now);
-        self.ready.sent(&group, id, now);
-        self.in_flight.insert(id, (group, key));
+        self.ready.sent(&flow, id, now);
+        self.in_flight.insert(id, (flow, key));
     }
 }
 

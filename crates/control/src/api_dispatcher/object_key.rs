@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use framework::{PodKey, Write};
 
-use super::ready_calls::Group;
+use super::ready_calls::Flow;
 
 /// The key of the object that an API call reads or writes. Calls with equal keys run one at a time.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,15 +24,15 @@ impl ObjectKey {
         }
     }
 
-    /// Returns the group of calls on the object, or the part of it with this name.
-    pub(super) fn group(&self, part: Arc<str>) -> Group {
+    /// Returns the flow of calls on the object, or the part of it with this name.
+    pub(super) fn flow(&self, part: Arc<str>) -> Flow {
         match self {
             Self::Pod(pod) => {
-                Group::Objects { resource: "pods".into(), namespace: pod.namespace.clone(), part }
+                Flow::Objects { resource: "pods".into(), namespace: pod.namespace.clone(), part }
             }
             Self::Other { resource, namespace, .. } => {
                 let (resource, namespace) = (resource.clone(), namespace.clone());
-                Group::Objects { resource, namespace, part }
+                Flow::Objects { resource, namespace, part }
             }
         }
     }

@@ -36,7 +36,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// the first ones may be refused by an admission webhook.
 const MAX_PROBES: usize = 8;
 
-/// A group of kinds that are listed again.
+/// The kinds that are listed again together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Relist {
     /// Pods.
@@ -84,7 +84,7 @@ pub(super) struct CatchUp {
     /// The newest version that a write of ours has made; 0 before that. The version of a pod that
     /// was found bound may be older than the takeover.
     own_write: u64,
-    /// The groups to list again that have not been taken.
+    /// The kinds to list again that have not been taken.
     relists: Vec<Relist>,
     /// The fences that were given up, not yet taken for the log.
     given_up: Option<FailedCall>,
@@ -183,7 +183,7 @@ impl CatchUp {
         true
     }
 
-    /// Notes that all kinds of a group have been listed again.
+    /// Notes that all kinds of a relist have been listed again.
     pub(super) fn listed(&mut self, relist: Relist) {
         match relist {
             Relist::Pods => (self.has_listed_pods, self.lists_pods) = (true, false),

@@ -155,7 +155,7 @@ impl Takeover {
         }
     }
 
-    /// Notes that all kinds of a group have been listed again.
+    /// Notes that all kinds of a relist have been listed again.
     pub(crate) fn listed(&mut self, relist: Relist) {
         if let Stage::CatchingUp { catch_up, .. } = &mut self.stage {
             catch_up.listed(relist);

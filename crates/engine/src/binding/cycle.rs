@@ -43,8 +43,8 @@ pub(crate) struct BindingCycle {
     /// The end of Permit, which is the start of PreBind.
     pub(super) permitted: Time,
     pub(super) phase: Phase,
-    /// PreBind plugins by index in the profile. The plugins of one group run in parallel.
-    pub(super) groups: Vec<Vec<usize>>,
+    /// PreBind plugins by index in the profile. The plugins of one stage run in parallel.
+    pub(super) stages: Vec<Vec<usize>>,
     /// The Bind plugin that binds the pod; `None` if an extender binds it.
     pub(super) binder: Option<PluginName>,
     /// `metadata.resourceVersion` of the pod when it was last read; 0 before that.
@@ -62,9 +62,9 @@ pub(crate) struct BindingCycle {
 #[derive(Debug)]
 pub(super) enum Phase {
     WaitOnPermit,
-    /// The plugins of the running group, and what each waits for.
+    /// The plugins of the running stage, and what each waits for.
     PreBind {
-        group: usize,
+        stage: usize,
         running: Vec<(usize, Waiting)>,
     },
     Bind {
@@ -155,7 +155,7 @@ impl BindingCycle {
             since: now,
             permitted: now,
             phase: Phase::WaitOnPermit,
-            groups: Vec::new(),
+            stages: Vec::new(),
             binder: None,
             read_version: 0,
             outdated_binds: 0,
@@ -195,8 +195,8 @@ impl BindingCycle {
         waits.reduce(Wait::join)
     }
 
-    /// Runs PreBindPreFlight of every PreBind plugin, and groups the plugins that have work to do.
-    /// Returns whether any plugin has work to do.
+    /// Runs PreBindPreFlight of every PreBind plugin, and puts the plugins that have work to do
+    /// into stages. Returns whether any plugin has work to do.
     pub(super) fn pre_flight(
         &mut self,
         world: &World,
@@ -205,17 +205,17 @@ impl BindingCycle {
         let profile = self.profile.clone();
         let span = Span::Point(Point::PreBindPreFlight, &profile.scheduler_name);
         cx.probe.start(span);
-        let grouped = self.group_pre_bind(world, cx);
-        let code = match &grouped {
+        let staged = self.stage_pre_bind(world, cx);
+        let code = match &staged {
             Ok(true) => Code::Success,
             Ok(false) => Code::Skip,
             Err(status) => status.code(),
         };
         cx.probe.stop(span, code);
-        grouped
+        staged
     }
 
-    fn group_pre_bind(&mut self, world: &World, cx: &mut Context<'_>) -> Result<bool, Status> {
+    fn stage_pre_bind(&mut self, world: &World, cx: &mut Context<'_>) -> Result<bool, Status> {
         let handle = world.handle(cx.now);
         let mut joins_last = false;
         for (place, plugin) in self.profile.pre_bind.iter().enumerate() {
@@ -226,9 +226,9 @@ impl BindingCycle {
             match answer.unwrap_or_else(PreBindPreFlight::Fail) {
                 PreBindPreFlight::Skip { allow_parallel } => joins_last &= allow_parallel,
                 PreBindPreFlight::Run { allow_parallel } => {
-                    match self.groups.last_mut() {
-                        Some(group) if joins_last && allow_parallel => group.push(place),
-                        _ => self.groups.push(vec![place]),
+                    match self.stages.last_mut() {
+                        Some(stage) if joins_last && allow_parallel => stage.push(place),
+                        _ => self.stages.push(vec![place]),
                     }
                     joins_last = allow_parallel;
                 }
@@ -237,7 +237,7 @@ impl BindingCycle {
                 }
             }
         }
-        Ok(!self.groups.is_empty())
+        Ok(!self.stages.is_empty())
     }
 
     /// Runs one step of one PreBind plugin. Returns `None` when the plugin is done.

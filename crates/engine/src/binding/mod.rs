@@ -1,7 +1,7 @@
 //! The binding cycles: one state machine per assumed pod.
 //!
 //! ```text
-//!   start ─▶ WaitOnPermit ─▶ PreBind (group by group) ─▶ Bind ─▶ bound
+//!   start ─▶ WaitOnPermit ─▶ PreBind (stage by stage) ─▶ Bind ─▶ bound
 //!     │           │                 │                      │ answer lost
 //!     ▼           ▼                 ▼                      ▼
 //!   failed ◀──────────────────────────────────────────── ReadPod ─▶ not bound: Fence ─▶ Bind again
@@ -302,15 +302,15 @@ impl BindingCycles {
         effect
     }
 
-    /// Runs the PreBind groups from `group` on until one has to wait. Binds after the last group.
+    /// Runs the PreBind stages from `stage` on until one has to wait. Binds after the last stage.
     fn run_pre_bind(
         &mut self,
         cycle: &mut BindingCycle,
-        group: usize,
+        stage: usize,
         world: &World,
         cx: &mut Context<'_>,
     ) -> Next {
-        for (place, plugins) in cycle.groups.clone().into_iter().enumerate().skip(group) {
+        for (place, plugins) in cycle.stages.clone().into_iter().enumerate().skip(stage) {
             let mut running = Vec::new();
             for plugin in plugins {
                 match cycle.step_pre_bind(plugin, PreBindInput::Start, world, cx) {
@@ -320,7 +320,7 @@ impl BindingCycles {
             }
             self.expect_answers(cycle, &running);
             if !running.is_empty() {
-                cycle.phase = Phase::PreBind { group: place, running };
+                cycle.phase = Phase::PreBind { stage: place, running };
                 return Next::Wait;
             }
         }
@@ -337,8 +337,8 @@ impl BindingCycles {
         world: &World,
         cx: &mut Context<'_>,
     ) -> Next {
-        let Phase::PreBind { group, running } = &mut cycle.phase else { return Next::Wait };
-        let (group, running) = (*group, std::mem::take(running));
+        let Phase::PreBind { stage, running } = &mut cycle.phase else { return Next::Wait };
+        let (stage, running) = (*stage, std::mem::take(running));
         let mut left = Vec::new();
         for (plugin, waiting) in running {
             let Some(input) = input(&waiting) else {
@@ -356,9 +356,9 @@ impl BindingCycles {
         }
         self.expect_answers(cycle, &left);
         if left.is_empty() {
-            return self.run_pre_bind(cycle, group + 1, world, cx);
+            return self.run_pre_bind(cycle, stage + 1, world, cx);
         }
-        cycle.phase = Phase::PreBind { group, running: left };
+        cycle.phase = Phase::PreBind { stage, running: left };
         Next::Wait
     }
 

@@ -8,7 +8,7 @@ use framework::{Code, PluginName, Status, Verdicts};
 /// The reasons why an attempt found no node.
 #[derive(Debug, Clone, Default)]
 pub struct Diagnosis {
-    /// The verdict on each node. The pods of a class share it as long as it holds.
+    /// The verdict on each node. The pods of a template share it as long as it holds.
     pub verdicts: Arc<Verdicts>,
     /// Plugins that rejected the pod or some node.
     pub unschedulable_plugins: BTreeSet<PluginName>,

@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 
 use framework::{
-    Attempt, AttemptMut, Code, ExtensionPoint, NodeGroup, NodeIx, PerNode, PluginName, Score,
-    Status,
+    Attempt, AttemptMut, Code, ExtensionPoint, NodeIx, NodeTier, PerNode, PluginName, Score, Status,
 };
 
 use super::extender::prioritize_by_extenders;
@@ -30,7 +29,7 @@ pub(crate) struct ScorePass {
 #[derive(Clone, Copy)]
 pub(crate) enum FeasibleNodes<'n> {
     List(&'n [NodeIx]),
-    Groups(&'n [NodeGroup]),
+    Tiers(&'n [NodeTier]),
 }
 
 impl ScorePass {
@@ -99,7 +98,7 @@ fn pre_score(
         let status =
             call_plugin(ExtensionPoint::PreScore, &own.name, subject.cx.probe, || match nodes {
                 FeasibleNodes::List(nodes) => own.plugin.pre_score(attempt, nodes),
-                FeasibleNodes::Groups(groups) => own.plugin.pre_score_groups(attempt, groups),
+                FeasibleNodes::Tiers(tiers) => own.plugin.pre_score_tiers(attempt, tiers),
             })
             .unwrap_or_else(|status| status);
         match status.code() {

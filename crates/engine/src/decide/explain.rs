@@ -63,20 +63,20 @@ impl Evaluation {
     /// Returns every distinct rejection with its nodes, the rejection of the most nodes first.
     pub fn rejections(&self, nodes: &NodeBits) -> Vec<(&Status, NodeBits)> {
         let mut place: HashMap<&Status, usize> = HashMap::new();
-        let mut groups: Vec<(&Status, NodeBits)> = Vec::new();
+        let mut by_status: Vec<(&Status, NodeBits)> = Vec::new();
         for node in nodes.iter() {
             let status = self.verdicts.get(node);
             if status.is_success() {
                 continue;
             }
-            let group = *place.entry(status).or_insert_with(|| {
-                groups.push((status, NodeBits::default()));
-                groups.len() - 1
+            let entry = *place.entry(status).or_insert_with(|| {
+                by_status.push((status, NodeBits::default()));
+                by_status.len() - 1
             });
-            groups[group].1.insert(node);
+            by_status[entry].1.insert(node);
         }
-        groups.sort_by_key(|(_, nodes)| Reverse(nodes.count()));
-        groups
+        by_status.sort_by_key(|(_, nodes)| Reverse(nodes.count()));
+        by_status
     }
 }
 

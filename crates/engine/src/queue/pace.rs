@@ -2,7 +2,7 @@
 //!
 //! Kubernetes pops a rejected pod before its backoff ends while no pod is active. A decision of a
 //! tenth of a millisecond makes that a busy loop: the same pods are rejected again and again, each
-//! time with requests to the API server. Classes of equal pods share their answers, but pods that
+//! time with requests to the API server. Pods of one template share their answers, but pods that
 //! differ, for example in their claims, do not. So early pops in vain are limited for each kind of
 //! pod.
 //!
@@ -48,7 +48,7 @@ impl Kind {
 pub(super) enum Occasion {
     /// The pod backs off.
     Early,
-    /// The pod is tried for its class.
+    /// The pod is tried for its template.
     Trial,
 }
 
@@ -56,7 +56,7 @@ pub(super) enum Occasion {
 /// is not counted.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
-    /// The pod that was popped early or for its class, while its attempt is under way.
+    /// The pod that was popped early or for its template, while its attempt is under way.
     popped: Option<(Uid, Kind, Occasion)>,
     /// When all of these attempts of a kind are paid off, at one per [`INTERVAL`].
     debts: Vec<(Kind, Time)>,
@@ -71,7 +71,7 @@ impl Pace {
         self.debts.len()
     }
 
-    /// Notes a pop, and whether it is early or for a class.
+    /// Notes a pop, and whether it is early or for a template.
     pub(super) fn popped(&mut self, entity: &QueuedEntity, occasion: Option<Occasion>) {
         self.popped = occasion.map(|occasion| (entity.uid().clone(), Kind::of(entity), occasion));
     }
@@ -85,8 +85,8 @@ impl Pace {
         })
     }
 
-    /// Notes that the attempt of a pod was in vain. One for a class counts for the backoff of its
-    /// pod instead.
+    /// Notes that the attempt of a pod was in vain. One for a template counts for the backoff of
+    /// its pod instead.
     pub(super) fn failed(&mut self, pod: &Uid, now: Time) {
         let Some((_, kind, occasion)) = self.popped.take_if(|(popped, ..)| popped == pod) else {
             return;
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_for_a_class_are_paced_like_early_pops() {
+    fn looks_for_a_template_are_paced_like_early_pops() {
         let (mut pace, mut now) = (Pace::default(), Time::from_secs(1));
         let (trial, early) = (queued("trial", "1"), queued("early", "1"));
         assert!(!pace.may_look(trial.uid(), now));

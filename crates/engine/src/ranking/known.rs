@@ -54,7 +54,7 @@ impl Known {
     /// Ends an attempt: keeps the values of plugins for the next one. Forgets the ranking if its
     /// tiers have changed in an attempt that did not use it.
     pub(super) fn suspend(&mut self, mut kept: Kept) {
-        if kept.take_regrouped() {
+        if kept.take_rekeyed() {
             self.drop_keys();
         }
         self.kept = kept;
@@ -150,17 +150,17 @@ mod tests {
     fn ranking_is_dropped_if_tiers_change_in_an_attempt_that_does_not_use_it() {
         let (mut known, log) = (Known::default(), ChangeLog::default());
         let mut state = CycleState::new();
-        for regroups in [false, true] {
+        for rekeys in [false, true] {
             hold_ranking(&mut known);
             // For example, the pod is nominated to a node, and a Service has changed its
             // constraints.
             state.resume(known.resume(&mut log.reader()));
-            if regroups {
-                state.regroup();
+            if rekeys {
+                state.rekey();
             }
             known.suspend(state.suspend());
             let (ranking, _) = known.ranking_mut().unwrap();
-            assert_eq!(ranking.is_empty(), regroups);
+            assert_eq!(ranking.is_empty(), rekeys);
         }
     }
 }

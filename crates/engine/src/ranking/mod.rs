@@ -2,7 +2,7 @@
 //! next.
 //!
 //! The pods of one template and profile are a lane. As long as the verdicts and scores of their
-//! plugins depend only on the [node or its group](framework::FilterScope), only the nodes in the
+//! plugins depend only on the [node or its tier](framework::FilterScope), only the nodes in the
 //! change log have to be looked at again. The decision equals the decision of a full pass: the same
 //! best nodes, in the same order for the seeded draw. A lane also holds what its plugins
 //! [keep](framework::Kept).
@@ -14,7 +14,7 @@
 //!   lanes share: of pods with equal requests.
 //! * `nodes` has the order of one lane: its nodes by tier and local score. The nodes of a tier have
 //!   equal keys.
-//! * `grouping` finds nodes with equal keys, for many at once.
+//! * `key_codes` finds nodes with equal keys, for many at once.
 //! * `cells` finds the n-th of the nodes that are equally good; `blocks` has the cell of each node.
 //! * `rejections` has the verdicts on the nodes of a lane that fits nowhere, `failures` what else
 //!   failed attempts leave.
@@ -36,8 +36,8 @@ mod cells;
 mod check;
 mod draw;
 mod failures;
-mod grouping;
 mod in_parts;
+mod key_codes;
 mod known;
 mod lane;
 mod local;

@@ -3,14 +3,14 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use framework::{ChangedNodes, Cluster, NodeBits, NodeGroup, NodeIx};
+use framework::{ChangedNodes, Cluster, NodeBits, NodeIx, NodeTier};
 use rustc_hash::FxHashMap;
 
 use super::blocks::{block_of, in_blocks};
 use super::cell_id::CellId;
 use super::cells::{CellTable, Cells};
 use super::draw::distinct_below;
-use super::grouping::Grouping;
+use super::key_codes::KeyCodes;
 use super::local::LocalScore;
 use super::reads::Basis;
 use super::unusable::Overflow;
@@ -187,10 +187,10 @@ impl Ranking {
         if nodes.is_empty() {
             return Ok(());
         }
-        let grouping = Grouping::of(nodes.len(), keys);
+        let key_codes = KeyCodes::of(nodes.len(), keys);
         // The tier of each code.
-        let mut tiers = vec![NO_TIER; grouping.table_len()];
-        let mut codes = grouping.codes();
+        let mut tiers = vec![NO_TIER; key_codes.table_len()];
+        let mut codes = key_codes.codes();
         let mut place = 0;
         let mut ids = Vec::new();
         for nodes in in_blocks(nodes) {
@@ -199,7 +199,7 @@ impl Ranking {
             for (node, code) in nodes.iter().zip(own) {
                 let tier = &mut tiers[*code as usize];
                 if *tier == NO_TIER {
-                    let keys = keys.iter().skip(place + ids.len()).step_by(grouping.codes().len());
+                    let keys = keys.iter().skip(place + ids.len()).step_by(key_codes.codes().len());
                     *tier = self.tier_of(&keys.copied().collect::<Vec<_>>());
                     if self.tier_count() > MAX_TIERS {
                         return Err(Overflow);
@@ -389,7 +389,7 @@ impl Ranking {
 
     /// Returns the tiers with feasible nodes, in the order in which [`best`](Self::best) expects
     /// what is added to them.
-    pub(crate) fn tiers(&mut self) -> Vec<NodeGroup> {
+    pub(crate) fn tiers(&mut self) -> Vec<NodeTier> {
         let Self { tiers, cells, table, .. } = self;
         let passing = tiers.iter_mut().enumerate().filter(|(_, tier)| tier.passing > 0);
         let with_example = |(place, tier): (usize, &mut Tier)| {
@@ -399,7 +399,7 @@ impl Ranking {
             };
             let best = table.get(place, tier.best);
             tier.example = tier.example.filter(is_own).or_else(|| cells.nth(&[best], 0));
-            Some(NodeGroup { node: tier.example?, len: tier.passing })
+            Some(NodeTier { node: tier.example?, len: tier.passing })
         };
         passing.filter_map(with_example).collect()
     }
@@ -414,7 +414,7 @@ impl Ranking {
             let place = &mut places[cell.tier];
             if *place == NO_TIER {
                 *place = members.tiers.len();
-                members.tiers.push(NodeGroup { node, len: 0 });
+                members.tiers.push(NodeTier { node, len: 0 });
             }
             members.tiers[*place].len += 1;
             members.nodes.push(Member { node, tier: *place, score });

@@ -137,7 +137,7 @@ fn decide_on(
         match scope.map(|reads| reads.scope) {
             _ if open.is_empty() => break,
             None => {}
-            Some(FilterScope::Group) => add_keys(subject, own, &mut open)?,
+            Some(FilterScope::Tier) => add_keys(subject, own, &mut open)?,
             Some(_) => reject_some(subject, own, &mut open, rejections)?,
         }
     }
@@ -218,7 +218,7 @@ fn verdict_of_tier(
 }
 
 fn is_of_tiers(filter: &Option<Dependence<FilterScope>>) -> bool {
-    filter.is_some_and(|reads| reads.scope == FilterScope::Group)
+    filter.is_some_and(|reads| reads.scope == FilterScope::Tier)
 }
 
 /// Attributes a status to the plugin that returned it, unless it names one.

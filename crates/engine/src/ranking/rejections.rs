@@ -203,7 +203,7 @@ mod tests {
     }
 
     fn rejections() -> Rejections {
-        let filters = vec![reads(FilterScope::Node), reads(FilterScope::Group)];
+        let filters = vec![reads(FilterScope::Node), reads(FilterScope::Tier)];
         Rejections::new(Arc::default(), filters, 0, 0)
     }
 

@@ -86,8 +86,8 @@ impl<'p> Scoped<'p> {
         let scoring = scores.iter().zip(&basis.scores).enumerate();
         let scoring = scoring.filter_map(|(place, (own, reads))| Some((place, own, (*reads)?)));
 
-        let (grouped, by_node): (Vec<_>, Vec<_>) =
-            filtering.partition(|(.., reads)| reads.scope == FilterScope::Group);
+        let (by_tier, by_node): (Vec<_>, Vec<_>) =
+            filtering.partition(|(.., reads)| reads.scope == FilterScope::Tier);
         let (local, of_objects): (Vec<_>, Vec<_>) =
             by_node.into_iter().partition(|(.., reads)| reads.pods);
         let (tier_scores, local_scores): (Vec<_>, Vec<_>) = scoring.partition(|(_, own, reads)| {
@@ -110,7 +110,7 @@ impl<'p> Scoped<'p> {
             shared,
             own_filters: own.into_iter().map(|(_, own, _)| own).collect(),
             object_filters: of_objects.into_iter().map(|(_, own, _)| own).collect(),
-            tier_filters: grouped.into_iter().map(|(_, own, reads)| (own, reads)).collect(),
+            tier_filters: by_tier.into_iter().map(|(_, own, reads)| (own, reads)).collect(),
             tier_scores: tier_scores.into_iter().map(|(_, own, reads)| (own, reads)).collect(),
             basis,
         }
@@ -123,7 +123,7 @@ impl<'p> Scoped<'p> {
             None => {
                 let (own, reads) = self.tier_scores[index - self.tier_filters.len()];
                 let keyed = match reads.scope {
-                    ScoreScope::Key | ScoreScope::Group => Keyed::ScoreKey(own),
+                    ScoreScope::Key | ScoreScope::Tier => Keyed::ScoreKey(own),
                     ScoreScope::Node | ScoreScope::Cluster => Keyed::Score(own),
                 };
                 (keyed, reads.pods)

@@ -124,7 +124,7 @@ impl Recalled<'_> {
         }
         let filters = filter_scopes(subject);
         let scores = filters.as_ref().and_then(|_| score_scopes(subject));
-        if subject.state.take_regrouped() {
+        if subject.state.take_rekeyed() {
             self.known.drop_keys();
         }
         let Some(filters) = filters else { return Ok(None) };
@@ -326,7 +326,7 @@ fn pre_score_unless_by_tier(
     scopes: &Scopes,
 ) -> Result<BTreeSet<PluginName>, Status> {
     let scored = subject.profile.score.iter().zip(&scopes.scores);
-    let by_tier = scored.filter(|(_, reads)| reads.scope == ScoreScope::Group);
+    let by_tier = scored.filter(|(_, reads)| reads.scope == ScoreScope::Tier);
     let by_tier: Vec<&PluginName> = by_tier.map(|(own, _)| &own.name).collect();
     run_pre_score(subject, FeasibleNodes::List(&[]), |name| !by_tier.contains(&name))
 }

@@ -11,7 +11,7 @@ use super::reads::Basis;
 use super::{blocks, parts};
 use crate::world::ChangeLog;
 
-/// Group and local score of a node; `None` if it is rejected by itself.
+/// Tier and local score of a node; `None` if it is rejected by itself.
 type Place = (i64, Option<i64>);
 
 /// Whether there is a node, its two keys around its local score.

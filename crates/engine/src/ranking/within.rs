@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use framework::{NodeGroup, NodeIx};
+use framework::{NodeIx, NodeTier};
 
 use super::draw::distinct_below;
 
@@ -10,7 +10,7 @@ use super::draw::distinct_below;
 #[derive(Debug, Default)]
 pub(crate) struct Members {
     /// A node of each tier, and the number of its nodes in the set.
-    pub(crate) tiers: Vec<NodeGroup>,
+    pub(crate) tiers: Vec<NodeTier>,
     /// In the order of the nodes.
     pub(super) nodes: Vec<Member>,
 }

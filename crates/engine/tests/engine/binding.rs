@@ -25,7 +25,7 @@ fn write() -> PreBindStep {
         namespace: "default".into(),
         name: "data".into(),
         subresource: None,
-        group: "".into(),
+        flow: "".into(),
         action: WriteAction::MergePatch(serde_json::Value::Null),
     })
 }

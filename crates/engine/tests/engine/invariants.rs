@@ -189,7 +189,7 @@ fn plugins(open: &Arc<AtomicBool>, preempts: bool) -> Vec<Fake> {
                 namespace: "default".into(),
                 name: "x".into(),
                 subresource: None,
-                group: "".into(),
+                flow: "".into(),
                 action: WriteAction::MergePatch(serde_json::Value::Null),
             }),
             PreBindInput::Start if !bind_open.load(Relaxed) => {

@@ -205,7 +205,7 @@ fn panic_in_a_later_pre_bind_step_fails_the_binding_cycle() {
             namespace: "default".into(),
             name: "x".into(),
             subresource: None,
-            group: "".into(),
+            flow: "".into(),
             action: framework::WriteAction::MergePatch(serde_json::Value::Null),
         }),
         _ => panic!("the trap snaps"),

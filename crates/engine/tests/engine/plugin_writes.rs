@@ -17,7 +17,7 @@ fn deletion() -> Write {
         namespace: "default".into(),
         name: "x".into(),
         subresource: None,
-        group: "".into(),
+        flow: "".into(),
         action: WriteAction::Delete("uid-x".into()),
     }
 }

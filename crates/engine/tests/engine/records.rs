@@ -102,7 +102,7 @@ fn victims_and_the_nominated_node_are_recorded() {
 }
 
 /// Takes pods with the label `fits`, anywhere but best not on node a. Looks at each node by itself,
-/// so that its answers can be kept for a class of pods.
+/// so that its answers can be kept for a lane of pods.
 struct ByNode;
 
 impl Filter for ByNode {
@@ -129,8 +129,8 @@ impl Score for ByNode {
     }
 }
 
-/// Schedules pods of two classes, before and after nodes change.
-fn schedule_classes(form: Form) -> World {
+/// Schedules pods of two lanes, before and after nodes change.
+fn schedule_lanes(form: Form) -> World {
     let by_node = Plugin::new("ByNode", ByNode).filter().score().build();
     let mut setup = Setup::new([]).plugin(by_node);
     (setup.form, setup.tie_break) = (form, TieBreak::Random);
@@ -148,7 +148,7 @@ fn schedule_classes(form: Form) -> World {
 
 #[test]
 fn records_of_kept_answers_agree_with_those_of_full_passes() {
-    let (ranked, full) = (schedule_classes(Form::Ranked), schedule_classes(Form::Set));
+    let (ranked, full) = (schedule_lanes(Form::Ranked), schedule_lanes(Form::Set));
     assert!(ranked.engine.repeated_rejections() > 0, "no rejection was repeated");
     assert_eq!(full.engine.repeated_rejections(), 0);
     let (ranked, full) = (ranked.engine.records().recent(), full.engine.records().recent());

@@ -140,10 +140,10 @@ impl CycleState {
     }
 
     /// Reports that keys of unchanged nodes may differ from their keys in the last attempt; see
-    /// [`FilterScope::Group`](crate::FilterScope::Group). A plugin calls it in PreFilter or in
+    /// [`FilterScope::Tier`](crate::FilterScope::Tier). A plugin calls it in PreFilter or in
     /// [`Score::dependence`](crate::Score::dependence).
-    pub fn regroup(&mut self) {
-        self.kept.regroup();
+    pub fn rekey(&mut self) {
+        self.kept.rekey();
     }
 
     /// Gives plugins the values of the last attempt; the engine calls it when an attempt begins.
@@ -156,10 +156,10 @@ impl CycleState {
         std::mem::take(&mut self.kept)
     }
 
-    /// Whether a plugin called [`regroup`](Self::regroup) since the last call of this function; the
+    /// Whether a plugin called [`rekey`](Self::rekey) since the last call of this function; the
     /// engine calls it.
-    pub fn take_regrouped(&mut self) -> bool {
-        self.kept.take_regrouped()
+    pub fn take_rekeyed(&mut self) -> bool {
+        self.kept.take_rekeyed()
     }
 
     /// Records the plugins whose PreFilter returned Skip (`SkipFilterPlugins`); the engine calls

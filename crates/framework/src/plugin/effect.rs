@@ -66,8 +66,8 @@ pub struct Write {
     /// Subresource, if any.
     pub subresource: Option<Arc<str>>,
     /// The name of a driver or a class on which the answer may depend, beside kind and namespace;
-    /// or empty. Writes of one group that get no answer hold up no writes of another.
-    pub group: Arc<str>,
+    /// or empty. Writes of one flow that get no answer hold up no writes of another.
+    pub flow: Arc<str>,
     /// The action on the object.
     pub action: WriteAction,
 }

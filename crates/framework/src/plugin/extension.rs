@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::{
     Answer, Attempt, AttemptMut, Binding, Dependence, Detail, DryRun, FilterScope, Handle,
-    NodeBits, NodeGroup, NodeIx, NodeView, ObjectKey, PerNode, Pod, PodQuery, QueuedEntity,
+    NodeBits, NodeIx, NodeTier, NodeView, ObjectKey, PerNode, Pod, PodQuery, QueuedEntity,
     ScoreScope, Status, Verdicts, Write,
 };
 
@@ -101,7 +101,7 @@ pub trait Filter: Send + Sync {
         None
     }
 
-    /// Writes the key of each node; see [`FilterScope::Group`]. The nodes are in ascending order.
+    /// Writes the key of each node; see [`FilterScope::Tier`]. The nodes are in ascending order.
     ///
     /// # Errors
     /// Any status. The attempt then filters every node. The default has no keys.
@@ -193,11 +193,11 @@ pub trait PreScore: Send + Sync {
     /// Score, any other failure ends the attempt.
     fn pre_score(&self, attempt: AttemptMut<'_>, nodes: &[NodeIx]) -> Status;
 
-    /// Runs instead of [`pre_score`](Self::pre_score) with the feasible nodes in groups, if the
-    /// score has the scope [`ScoreScope::Group`]. The default passes a node of each group, which is
+    /// Runs instead of [`pre_score`](Self::pre_score) with the feasible nodes in tiers, if the
+    /// score has the scope [`ScoreScope::Tier`]. The default passes a node of each tier, which is
     /// enough for scores that depend on the keys of feasible nodes but not on their number.
-    fn pre_score_groups(&self, attempt: AttemptMut<'_>, groups: &[NodeGroup]) -> Status {
-        let nodes: Vec<NodeIx> = groups.iter().map(|group| group.node).collect();
+    fn pre_score_tiers(&self, attempt: AttemptMut<'_>, tiers: &[NodeTier]) -> Status {
+        let nodes: Vec<NodeIx> = tiers.iter().map(|tier| tier.node).collect();
         self.pre_score(attempt, &nodes)
     }
 }
@@ -232,7 +232,7 @@ pub trait Score: Send + Sync {
         None
     }
 
-    /// Writes the key of each node; see [`ScoreScope::Key`] and [`ScoreScope::Group`]. The nodes
+    /// Writes the key of each node; see [`ScoreScope::Key`] and [`ScoreScope::Tier`]. The nodes
     /// are in ascending order. The default is the score before it is normalised.
     ///
     /// # Errors

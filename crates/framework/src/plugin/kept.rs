@@ -33,7 +33,7 @@ pub struct Kept {
     next: Vec<Value>,
     /// The nodes that have changed since the last attempt.
     changed: Arc<ChangedNodes>,
-    regrouped: bool,
+    rekeyed: bool,
 }
 
 struct Value {
@@ -44,10 +44,10 @@ struct Value {
 
 impl fmt::Debug for Kept {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { active, last, next, changed, regrouped } = self;
+        let Self { active, last, next, changed, rekeyed } = self;
         let mut kept = f.debug_struct("Kept");
         kept.field("active", active).field("last", &last.len()).field("next", &next.len());
-        kept.field("changed", &changed.nodes.len()).field("regrouped", regrouped).finish()
+        kept.field("changed", &changed.nodes.len()).field("rekeyed", rekeyed).finish()
     }
 }
 
@@ -65,7 +65,7 @@ impl Kept {
     pub fn next_attempt(self, changed: Option<Arc<ChangedNodes>>) -> Self {
         let last = if changed.is_some() { self.next } else { Vec::new() };
         let changed = changed.unwrap_or_default();
-        Self { active: true, last, next: Vec::new(), changed, regrouped: false }
+        Self { active: true, last, next: Vec::new(), changed, rekeyed: false }
     }
 
     /// About the number of words that the values take.
@@ -73,10 +73,10 @@ impl Kept {
         self.next.iter().map(|value| value.size).sum()
     }
 
-    /// Whether a plugin called [`CycleState::regroup`](crate::CycleState::regroup) since the last
+    /// Whether a plugin called [`CycleState::rekey`](crate::CycleState::rekey) since the last
     /// call of this function.
-    pub const fn take_regrouped(&mut self) -> bool {
-        std::mem::replace(&mut self.regrouped, false)
+    pub const fn take_rekeyed(&mut self) -> bool {
+        std::mem::replace(&mut self.rekeyed, false)
     }
 
     /// Whether no value is kept.
@@ -105,8 +105,8 @@ impl Kept {
         self.active
     }
 
-    pub(super) const fn regroup(&mut self) {
-        self.regrouped = true;
+    pub(super) const fn rekey(&mut self) {
+        self.rekeyed = true;
     }
 }
 

@@ -46,7 +46,7 @@ pub use self::points::ExtensionPoint;
 pub use self::queued::{EntityKey, History, QueueTimes, QueuedEntity, QueuedPod, Waiting};
 pub use self::registration::{EventRegistration, HintFn, Plugin, PluginBuilder};
 pub use self::registry::{Factory, PluginArgs, PluginGates, PluginName, Registry, RegistryError};
-pub use self::scope::{Dependence, FilterScope, NodeGroup, PodPart, ScoreScope};
+pub use self::scope::{Dependence, FilterScope, NodeTier, PodPart, ScoreScope};
 pub use self::score::{MAX_NODE_SCORE, MIN_NODE_SCORE, default_normalize_score};
 pub use self::status::{Code, Status};
 pub use self::verdicts::{Detail, VerdictId, Verdicts};

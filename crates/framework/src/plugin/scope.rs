@@ -90,8 +90,8 @@ pub enum FilterScope {
     NodeAsOf(u64),
     /// The [key](crate::Filter::key_set) of the node, and the rest of the cluster. Nodes with equal
     /// keys have equal verdicts. The key changes only with the node and the pods on it, or if the
-    /// plugin calls [`CycleState::regroup`](crate::CycleState::regroup).
-    Group,
+    /// plugin calls [`CycleState::rekey`](crate::CycleState::rekey).
+    Tier,
 }
 
 /// The state on which the score of a node depends.
@@ -108,11 +108,11 @@ pub enum ScoreScope {
     /// normalises, the result further depends on which keys the feasible nodes have, but not on how
     /// many nodes have a key.
     Key,
-    /// The key of the node, the rest of the cluster, and the groups of feasible nodes with equal
-    /// keys, from which [`PreScore::pre_score_groups`](crate::PreScore::pre_score_groups) prepares
+    /// The key of the node, the rest of the cluster, and the tiers of feasible nodes with equal
+    /// keys, from which [`PreScore::pre_score_tiers`](crate::PreScore::pre_score_tiers) prepares
     /// the scores. The key changes only with the node and the pods on it, or if the plugin calls
-    /// [`CycleState::regroup`](crate::CycleState::regroup). It is asked before PreScore.
-    Group,
+    /// [`CycleState::rekey`](crate::CycleState::rekey). It is asked before PreScore.
+    Tier,
 }
 
 /// The part of a pod that decides about a verdict or a score of the scope `Node`. Pods whose
@@ -128,7 +128,7 @@ pub enum PodPart {
 
 /// Feasible nodes that have equal keys for every plugin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NodeGroup {
+pub struct NodeTier {
     /// One of the nodes.
     pub node: NodeIx,
     /// Number of nodes.

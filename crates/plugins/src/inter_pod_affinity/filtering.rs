@@ -11,8 +11,8 @@ use framework::{
 use super::InterPodAffinity;
 use super::terms::{Terms, all_match, matches, query, query_of_all};
 use super::topology::{Source, TopologyCounts, TopologySums};
-use crate::group_key::GroupKeys;
 use crate::node_sets::retain_union;
+use crate::packed_keys::PackedKeys;
 
 const REASON_AFFINITY: &str = "node(s) didn't match pod affinity rules";
 const REASON_ANTI_AFFINITY: &str = "node(s) didn't match pod anti-affinity rules";
@@ -29,7 +29,7 @@ struct PreFilterState {
     /// Pods with a required anti-affinity term that matches the pod, counted under its key.
     existing_anti_affinity: TopologyCounts,
     /// Whether the pod matches all its own required affinity terms. It may then be the first pod of
-    /// its group.
+    /// its series.
     matches_own_terms: bool,
 }
 
@@ -101,13 +101,13 @@ fn count(state: &mut CycleState, sources: &Sources<'_>, cluster: &Cluster) -> Ke
                 [&mut kept.affinity, &mut kept.anti_affinity, &mut kept.existing_anti_affinity];
             for (sums, sources) in sums.into_iter().zip(sources.all()) {
                 if Arc::make_mut(sums).repair(sources, cluster, &changed) {
-                    state.regroup();
+                    state.rekey();
                 }
             }
             kept
         }
         None => {
-            state.regroup();
+            state.rekey();
             sources.count(cluster, state.keeps())
         }
     };
@@ -177,7 +177,7 @@ fn no_data() -> Status {
 /// The rules for one node.
 impl PreFilterState {
     /// Whether every affinity term has a matching pod in its domain of the node. Different pods may
-    /// match different terms. For the first pod of a group, the node needs only the topology
+    /// match different terms. For the first pod of a series, the node needs only the topology
     /// labels.
     fn satisfies_affinity(&self, pod: &Pod, node: &NodeView<'_>) -> bool {
         let mut near = true;
@@ -325,7 +325,7 @@ impl Filter for InterPodAffinity {
 
     fn dependence(&self, attempt: &Attempt<'_>) -> Option<Dependence<FilterScope>> {
         let scope = match PreFilterState::of_cycle(attempt.state) {
-            Ok(_) => FilterScope::Group,
+            Ok(_) => FilterScope::Tier,
             Err(_) => FilterScope::Cluster,
         };
         Some(Dependence::on(scope))
@@ -340,7 +340,7 @@ impl Filter for InterPodAffinity {
             [&counts.affinity, &counts.anti_affinity, &counts.existing_anti_affinity]
                 .map(|counts| counts.counted().topologies(cluster).collect::<Vec<_>>());
         let all: Vec<_> = [near, far, existing].into_iter().flatten().collect();
-        let mut packed = GroupKeys::of(all.len(), nodes, keys);
+        let mut packed = PackedKeys::of(all.len(), nodes, keys);
         for own in &all {
             own.push_to(&mut packed, |pods| 1 + i64::from(pods > 0));
         }

@@ -2,7 +2,7 @@
 //!
 //! A change helps in one of three ways. A pod that matches an affinity term appears in a domain
 //! that had none. A pod that matches an anti-affinity term leaves a domain. The last pod of an
-//! affinity group goes, and the rejected pod may be the first of the group. kube-scheduler 1.36
+//! affinity series goes, and the rejected pod may be the first of the series. kube-scheduler 1.36
 //! misses some of these changes and leaves pods that fit in the queue. The rules
 //! `inter-pod-affinity-*` of docs/differences.toml list them.
 

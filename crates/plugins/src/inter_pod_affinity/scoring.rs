@@ -10,7 +10,7 @@ use framework::{
 use super::InterPodAffinity;
 use super::terms::{Terms, query};
 use super::topology::{Source, TopologySums};
-use crate::group_key::{GroupKeys, unsigned};
+use crate::packed_keys::{PackedKeys, unsigned};
 
 /// The sum of the weights of all matching terms, by domain.
 #[derive(Debug, Clone)]
@@ -60,12 +60,12 @@ impl InterPodAffinity {
         let sums = match kept {
             Some((Kept(mut sums), changed)) => {
                 if Arc::make_mut(&mut sums).repair(&sources, cluster, &changed) {
-                    state.regroup();
+                    state.rekey();
                 }
                 sums
             }
             None => {
-                state.regroup();
+                state.rekey();
                 Arc::new(TopologySums::of(&sources, cluster, state.keeps()))
             }
         };
@@ -117,7 +117,7 @@ impl Score for InterPodAffinity {
             return Some(Dependence::on(ScoreScope::Cluster));
         };
         let scope = match self.weigh(state, pod, terms, handle.cluster) {
-            Some(_) => ScoreScope::Group,
+            Some(_) => ScoreScope::Tier,
             None => ScoreScope::Node,
         };
         Some(Dependence::on(scope))
@@ -129,7 +129,7 @@ impl Score for InterPodAffinity {
         let PerNode { nodes, values: keys, .. } = keys;
         let all: Vec<_> =
             PreScoreState::of_cycle(attempt.state)?.topologies(attempt.handle.cluster).collect();
-        let mut packed = GroupKeys::of(all.len(), nodes, keys);
+        let mut packed = PackedKeys::of(all.len(), nodes, keys);
         all.iter().for_each(|own| own.push_to(&mut packed, unsigned));
         packed.finish()
     }

@@ -9,7 +9,7 @@ use framework::{
 };
 
 use crate::domain_tally::{DomainTally, add_with_value};
-use crate::group_key::GroupKeys;
+use crate::packed_keys::PackedKeys;
 
 /// Pods that count in the domains of a topology key, each with a weight.
 #[derive(Debug)]
@@ -151,13 +151,13 @@ impl TopologySums {
         cluster: &Cluster,
         changed: &ChangedNodes,
     ) -> bool {
-        let mut regroups = false;
+        let mut rekeys = false;
         for own in &mut self.keys {
             let topology = cluster.topology(&own.key);
-            regroups |= own.ix.is_some() != topology.is_some();
+            rekeys |= own.ix.is_some() != topology.is_some();
             own.ix = topology.map(|topology| topology.ix());
             let is_per_node = topology.is_some_and(|topology| topology.is_per_node());
-            regroups |= std::mem::replace(&mut own.is_per_node, is_per_node) != is_per_node;
+            rekeys |= std::mem::replace(&mut own.is_per_node, is_per_node) != is_per_node;
             for node in &own.nodes_to_recount(sources, changed) {
                 let domain = topology.and_then(|topology| topology.domain_of(*node));
                 let share =
@@ -165,7 +165,7 @@ impl TopologySums {
                 own.tally.replace(*node, share);
             }
         }
-        regroups
+        rekeys
     }
 
     /// Whether no pod is counted.
@@ -267,7 +267,7 @@ impl TopologyOfSums<'_> {
 
     /// Adds to the keys of nodes their domains, or a number for the sum of each node if each domain
     /// is a single node.
-    pub(super) fn push_to(&self, keys: &mut GroupKeys<'_>, number: impl Fn(i64) -> i64) {
+    pub(super) fn push_to(&self, keys: &mut PackedKeys<'_>, number: impl Fn(i64) -> i64) {
         match self.tally.by_node().filter(|_| self.is_per_node) {
             Some(sums) => keys.push_values(Some(self.topology), sums, number),
             None => keys.push_domains(Some(self.topology)),

@@ -13,7 +13,7 @@ use super::PodTopologySpread;
 use super::constraint::{Constraint, has_all_keys, retain_with_all_keys};
 use super::domain_counts::{Changes, DomainCounts};
 use crate::domain_tally::{DomainTally, add_with_value};
-use crate::group_key::GroupKeys;
+use crate::packed_keys::PackedKeys;
 
 const REASON: &str = "node(s) didn't match pod topology spread constraints";
 const REASON_LABEL: &str =
@@ -66,10 +66,10 @@ fn count(
             of_these.then(|| repair(Arc::make_mut(&mut counted), pod, cluster, &changed));
         Some((counted, repaired??))
     });
-    let (counted, Regroups(regroups)) = repaired
-        .unwrap_or_else(|| (count_all(constraints, pod, cluster, state.keeps()), Regroups(true)));
-    if regroups {
-        state.regroup();
+    let (counted, Rekeys(rekeys)) = repaired
+        .unwrap_or_else(|| (count_all(constraints, pod, cluster, state.keeps()), Rekeys(true)));
+    if rekeys {
+        state.rekey();
     }
     if state.keeps() {
         let size = counted.iter().map(|counted| counted.counts.size()).sum();
@@ -116,7 +116,7 @@ fn count_all(
 }
 
 /// Whether keys of nodes that have not changed are others than before.
-struct Regroups(bool);
+struct Rekeys(bool);
 
 /// Counts the pods on `changed` nodes again. Returns `None` if all pods have to be counted, because
 /// a node with the topology key is no longer eligible where all were.
@@ -125,14 +125,14 @@ fn repair(
     pod: &Pod,
     cluster: &Cluster,
     changed: &ChangedNodes,
-) -> Option<Regroups> {
-    let mut regroups = false;
+) -> Option<Rekeys> {
+    let mut rekeys = false;
     for own in &mut *counted {
         let topology = cluster.topology(&own.constraint.topology_key);
         own.topology = topology.map(|topology| topology.ix());
         own.counts.follow_domains(topology.map_or(0, |topology| topology.domain_count()));
         let is_per_node = topology.is_some_and(|topology| topology.is_per_node());
-        regroups |= std::mem::replace(&mut own.is_per_node, is_per_node) != is_per_node;
+        rekeys |= std::mem::replace(&mut own.is_per_node, is_per_node) != is_per_node;
     }
     let pods: Vec<_> = counted.iter().map(|own| own.constraint.pods_by_node(cluster)).collect();
     // The other nodes are as eligible as before, and had and have no selected pods.
@@ -162,7 +162,7 @@ fn repair(
             own.counts.replace(*node, share);
         }
     }
-    Some(Regroups(regroups))
+    Some(Rekeys(rekeys))
 }
 
 /// The cycle state of PreFilter: the counts and their what-if changes.
@@ -320,7 +320,7 @@ impl Filter for PodTopologySpread {
 
     fn dependence(&self, attempt: &Attempt<'_>) -> Option<Dependence<FilterScope>> {
         let scope = match PreFiltered::of_cycle(attempt.state) {
-            Ok(_) => FilterScope::Group,
+            Ok(_) => FilterScope::Tier,
             Err(_) => FilterScope::Cluster,
         };
         Some(Dependence::on(scope))
@@ -332,7 +332,7 @@ impl Filter for PodTopologySpread {
         let PerNode { nodes, values: keys, .. } = keys;
         let Attempt { state, handle, .. } = *attempt;
         let counted = &PreFiltered::of_cycle(state)?.counted;
-        let mut packed = GroupKeys::of(counted.len(), nodes, keys);
+        let mut packed = PackedKeys::of(counted.len(), nodes, keys);
         for own in &**counted {
             let topology = own.topology.map(|key| handle.cluster.topology_at(key));
             match own.counts.by_node().filter(|_| own.is_per_node) {

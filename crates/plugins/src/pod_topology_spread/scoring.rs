@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use framework::{
     Attempt, AttemptMut, ChangedNodes, Cluster, CycleState, Dependence, DomainIx, MAX_NODE_SCORE,
-    NodeColumn, NodeGroup, NodeIx, NodeView, NormalizeScore, PerNode, Pod, PodCount, PreScore,
+    NodeColumn, NodeIx, NodeTier, NodeView, NormalizeScore, PerNode, Pod, PodCount, PreScore,
     Score, ScoreScope, SelectorError, Status, Topology,
 };
 
 use super::constraint::{Constraint, has_all_keys, retain_with_all_keys};
 use super::{HOSTNAME, PodTopologySpread};
 use crate::domain_tally::{DomainTally, add_with_value};
-use crate::group_key::GroupKeys;
+use crate::packed_keys::PackedKeys;
 
 /// A soft constraint and the counts of its pods.
 #[derive(Debug, Clone)]
@@ -93,15 +93,15 @@ impl<'a> Column<'a> {
         pods as f64 * self.weight + (f64::from(self.counted.constraint.max_skew) - 1.0)
     }
 
-    /// Number of domains of these nodes, given in groups with their sizes.
-    fn domains(&self, groups: impl Iterator<Item = NodeGroup>) -> usize {
+    /// Number of domains of these nodes, given in tiers with their sizes.
+    fn domains(&self, tiers: impl Iterator<Item = NodeTier>) -> usize {
         if self.counted.pods.is_none() {
-            return groups.map(|group| group.len).sum();
+            return tiers.map(|tier| tier.len).sum();
         }
         let len = self.topology.map_or(0, |topology| topology.len());
         let mut seen = vec![false; len + 1];
-        for group in groups {
-            let domain = self.domain_of(group.node).or(self.unnamed);
+        for tier in tiers {
+            let domain = self.domain_of(tier.node).or(self.unnamed);
             seen[domain.map_or(len, DomainIx::index)] = true;
         }
         seen.into_iter().filter(|seen| *seen).count()
@@ -140,7 +140,7 @@ impl PodTopologySpread {
                 counted
             }
             None => {
-                state.regroup();
+                state.rekey();
                 self.count(constraints, pod, cluster, state.keeps())
             }
         };
@@ -225,13 +225,13 @@ impl PodTopologySpread {
         }
     }
 
-    /// Prepares the scores from feasible nodes, given in groups with their sizes.
+    /// Prepares the scores from feasible nodes, given in tiers with their sizes.
     fn prepare(
         &self,
         state: &mut CycleState,
         pod: &Pod,
         cluster: &Cluster,
-        groups: impl Iterator<Item = NodeGroup> + Clone,
+        tiers: impl Iterator<Item = NodeTier> + Clone,
     ) -> Status {
         let counted = match self.soft_counts(state, pod, cluster) {
             Ok(counted) if counted.is_empty() => return Status::skip(),
@@ -248,7 +248,7 @@ impl PodTopologySpread {
         let mut prepared = PreScored { counted, weights, requires_all_keys };
         let unweighted: Vec<Column<'_>> =
             prepared.counted.iter().map(|own| Column::new(own, 0.0, cluster)).collect();
-        let compared = groups.filter(|group| !prepared.ignores(group.node, &unweighted));
+        let compared = tiers.filter(|tier| !prepared.ignores(tier.node, &unweighted));
         let weigh = |column: &Column<'_>| ((column.domains(compared.clone()) + 2) as f64).ln();
         prepared.weights = unweighted.iter().map(weigh).collect();
         state.write_for_search(prepared);
@@ -258,12 +258,12 @@ impl PodTopologySpread {
 
 impl PreScore for PodTopologySpread {
     fn pre_score(&self, attempt: AttemptMut<'_>, nodes: &[NodeIx]) -> Status {
-        let single = nodes.iter().map(|node| NodeGroup { node: *node, len: 1 });
+        let single = nodes.iter().map(|node| NodeTier { node: *node, len: 1 });
         self.prepare(attempt.state, attempt.pod, attempt.handle.cluster, single)
     }
 
-    fn pre_score_groups(&self, attempt: AttemptMut<'_>, groups: &[NodeGroup]) -> Status {
-        self.prepare(attempt.state, attempt.pod, attempt.handle.cluster, groups.iter().copied())
+    fn pre_score_tiers(&self, attempt: AttemptMut<'_>, tiers: &[NodeTier]) -> Status {
+        self.prepare(attempt.state, attempt.pod, attempt.handle.cluster, tiers.iter().copied())
     }
 }
 
@@ -293,7 +293,7 @@ impl Score for PodTopologySpread {
     fn dependence(&self, attempt: AttemptMut<'_>) -> Option<Dependence<ScoreScope>> {
         let scope = match self.soft_counts(attempt.state, attempt.pod, attempt.handle.cluster) {
             Ok(counted) if counted.is_empty() => ScoreScope::Node,
-            Ok(_) => ScoreScope::Group,
+            Ok(_) => ScoreScope::Tier,
             Err(_) => ScoreScope::Cluster,
         };
         Some(Dependence::on(scope))
@@ -307,7 +307,7 @@ impl Score for PodTopologySpread {
         let counted = attempt.state.read::<SoftCounts>();
         let SoftCounts(counted) =
             counted.ok_or_else(|| Status::error("PodTopologySpread has no counts"))?;
-        let mut packed = GroupKeys::of(counted.len(), nodes, keys);
+        let mut packed = PackedKeys::of(counted.len(), nodes, keys);
         for own in &**counted {
             let topology = cluster.topology(&own.constraint.topology_key);
             match own.pods {

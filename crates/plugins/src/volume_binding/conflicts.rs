@@ -171,14 +171,14 @@ fn match_class(
     let partition = Partition::of(nodes, own[0].free, &own, supply.cluster);
     // All nodes of a part have the same result, so one node of each part is checked.
     let mut known = vec![None; partition.len()];
-    let (mut matched, mut groups, mut volumes) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut matched, mut sets, mut volumes) = (Vec::new(), Vec::new(), Vec::new());
     for node in nodes.iter() {
         let part = partition.part_of(node);
         let start = *known[part].get_or_insert_with(|| {
-            groups.clear();
-            groups.extend(partition.groups(part));
+            sets.clear();
+            sets.extend(partition.sets(part));
             let view = supply.cluster.node(node);
-            match_volumes(&own, &groups, &view, supply, &mut volumes);
+            match_volumes(&own, &sets, &view, supply, &mut volumes);
             matched.extend(volumes.iter().map(Option::is_some));
             matched.len() - places.len()
         });

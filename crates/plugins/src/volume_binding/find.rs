@@ -9,7 +9,7 @@ use super::affinity::allows_translated;
 use super::assumed::AssumedObjects;
 use super::capacity::Provisioning;
 use super::claims::{DelayedClaim, PodVolumeClaims};
-use super::matching::{Demand, Supply, demands, groups_on, match_volumes};
+use super::matching::{Demand, Supply, demands, match_volumes, sets_on};
 
 /// The reasons a node cannot have the volumes of a pod, in the order of the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -165,9 +165,9 @@ fn match_on_node(
     let mut volumes = vec![None; demands.len()];
     for places in by_class(demands) {
         let own: Vec<_> = places.iter().map(|place| &demands[*place]).collect();
-        let groups = own[0].free.map(|free| groups_on(free, node)).unwrap_or_default();
+        let sets = own[0].free.map(|free| sets_on(free, node)).unwrap_or_default();
         let mut matched = Vec::new();
-        match_volumes(&own, &groups, node, supply, &mut matched);
+        match_volumes(&own, &sets, node, supply, &mut matched);
         for (place, volume) in places.into_iter().zip(matched) {
             volumes[place] = volume.cloned();
         }
@@ -175,7 +175,7 @@ fn match_on_node(
     volumes
 }
 
-/// Groups the indexes of the demands by class. A volume fits only claims of its class.
+/// Sorts the indexes of the demands by class. A volume fits only claims of its class.
 pub(super) fn by_class(demands: &[Demand<'_>]) -> Vec<Vec<usize>> {
     let mut classes: Vec<Vec<usize>> = Vec::new();
     for (place, demand) in demands.iter().enumerate() {

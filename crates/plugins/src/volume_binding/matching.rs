@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use framework::storage::{PersistentVolume, PersistentVolumeClaim, StorageSize};
 use framework::{
-    Cluster, FreeVolumes, LabelSelector, NodeBits, NodeView, Status, VolumeGroup, VolumeGroupIx,
-    VolumeKind,
+    Cluster, FreeVolumes, LabelSelector, NodeBits, NodeView, Status, VolumeKind, VolumeSet,
+    VolumeSetIx,
 };
 
 use super::affinity::{allows, retain_allowed};
 use super::assumed::AssumedObjects;
 use super::claims::DelayedClaim;
-use super::group_nodes::for_each_group;
+use super::usable_nodes::for_each_set;
 
 /// A claim that needs an existing volume.
 #[derive(Debug)]
@@ -77,13 +77,13 @@ impl<'a> Demand<'a> {
         reserved
     }
 
-    /// Chooses the volume for the claim on `node`, which can use the volumes of `groups`. Skips
+    /// Chooses the volume for the claim on `node`, which can use the volumes of `sets`. Skips
     /// volumes in `chosen`, which other claims of the pod have.
     ///
     /// The first volume that is reserved for the claim, if any, is the only candidate.
     fn choose(
         &'a self,
-        groups: &[VolumeGroupIx],
+        sets: &[VolumeSetIx],
         chosen: &[Option<&Arc<PersistentVolume>>],
         node: &NodeView<'_>,
         supply: Supply<'_>,
@@ -95,15 +95,15 @@ impl<'a> Demand<'a> {
             return Some(reserved).filter(|own| allows(own.node_selector.as_deref(), node));
         }
         let free = self.free?;
-        let groups = groups.iter().map(|group| free.group(*group));
-        let smallest = groups.filter_map(|group| self.smallest_in(group, is_left, supply));
+        let sets = sets.iter().map(|set| free.get(*set));
+        let smallest = sets.filter_map(|set| self.smallest_in(set, is_left, supply));
         smallest.min_by(|a, b| (a.capacity, &a.name).cmp(&(b.capacity, &b.name)))
     }
 
-    /// Returns the smallest volume of a group that fits the claim and passes `is_left`.
+    /// Returns the smallest volume of a set that fits the claim and passes `is_left`.
     fn smallest_in(
         &self,
-        group: &'a VolumeGroup,
+        set: &'a VolumeSet,
         is_left: impl Fn(&&Arc<PersistentVolume>) -> bool,
         supply: Supply<'_>,
     ) -> Option<&'a Arc<PersistentVolume>> {
@@ -112,8 +112,8 @@ impl<'a> Demand<'a> {
                 && self.selector.is_none_or(|selector| selector.matches(&volume.labels))
                 && supply.assumed.volumes.get(volume).is_none()
         };
-        let suits = self.suits(group.kind());
-        suits.then(|| group.at_least(self.size).find(is_suitable)).flatten()
+        let suits = self.suits(set.kind());
+        suits.then(|| set.at_least(self.size).find(is_suitable)).flatten()
     }
 
     /// Returns the nodes among `nodes` that have a volume for the claim, if no other claim of the
@@ -126,8 +126,8 @@ impl<'a> Demand<'a> {
         }
         let mut found = NodeBits::with_len(supply.cluster.table_len());
         if let Some(free) = self.free {
-            for_each_group(free, nodes, supply.cluster, |group, nodes| {
-                if self.smallest_in(free.group(group), |_| true, supply).is_some() {
+            for_each_set(free, nodes, supply.cluster, |set, nodes| {
+                if self.smallest_in(free.get(set), |_| true, supply).is_some() {
                     for node in nodes {
                         found.insert(node);
                     }
@@ -147,19 +147,19 @@ impl<'a> Demand<'a> {
 }
 
 /// Adds a volume for each of `demands`, all of one class, to `volumes`. `node` can use the volumes
-/// of `groups`.
+/// of `sets`.
 ///
 /// The smallest claims come first and get the smallest volumes.
 pub(super) fn match_volumes<'a>(
     demands: &[&'a Demand<'a>],
-    groups: &[VolumeGroupIx],
+    sets: &[VolumeSetIx],
     node: &NodeView<'_>,
     supply: Supply<'_>,
     volumes: &mut Vec<Option<&'a Arc<PersistentVolume>>>,
 ) {
     volumes.clear();
     for demand in demands {
-        volumes.push(demand.choose(groups, volumes, node, supply));
+        volumes.push(demand.choose(sets, volumes, node, supply));
     }
 }
 
@@ -176,9 +176,9 @@ pub(super) fn demands<'a>(
     claims.into_iter().map(|delayed| Demand::of(delayed, supply)).collect()
 }
 
-/// Returns the groups of free volumes that the node can use. A group may repeat.
-pub(super) fn groups_on(free: &FreeVolumes, node: &NodeView<'_>) -> Vec<VolumeGroupIx> {
+/// Returns the sets of free volumes that the node can use. A set may repeat.
+pub(super) fn sets_on(free: &FreeVolumes, node: &NodeView<'_>) -> Vec<VolumeSetIx> {
     let topology = |key| node.cluster().topology_at(key);
     let candidates = free.candidates(|key| topology(key).domain_of(node.ix()));
-    candidates.filter(|group| allows(free.group(*group).node_selector(), node)).collect()
+    candidates.filter(|set| allows(free.get(*set).node_selector(), node)).collect()
 }

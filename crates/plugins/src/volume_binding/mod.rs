@@ -14,13 +14,13 @@ mod capacity;
 mod claims;
 mod conflicts;
 mod find;
-mod group_nodes;
 mod hints;
 mod matching;
 mod partition;
 mod score;
 #[cfg(test)]
 mod tests;
+mod usable_nodes;
 
 use std::sync::Arc;
 use std::time::Duration;

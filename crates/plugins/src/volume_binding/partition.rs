@@ -1,10 +1,10 @@
 //! Partitions of nodes that have the same choice of volumes.
 
-use framework::{Cluster, FreeVolumes, NodeBits, NodeIx, VolumeGroupIx};
+use framework::{Cluster, FreeVolumes, NodeBits, NodeIx, VolumeSetIx};
 
 use super::affinity::retain_allowed;
-use super::group_nodes::for_each_group;
 use super::matching::Demand;
+use super::usable_nodes::for_each_set;
 
 /// A partition of a set of nodes. The nodes of a part can use the same free volumes of a class and
 /// the same volumes reserved for the claims of a pod.
@@ -19,15 +19,15 @@ pub(super) struct Partition {
 #[derive(Debug, Clone, Copy)]
 struct Part {
     parent: u32,
-    /// The group that the nodes of this part can use and the other nodes of its parent cannot.
-    group: Option<VolumeGroupIx>,
+    /// The set that the nodes of this part can use and the other nodes of its parent cannot.
+    set: Option<VolumeSetIx>,
     /// The last split of this part, and the part that was split off.
     last_split: (u32, u32),
 }
 
 impl Part {
-    const fn of(parent: u32, group: Option<VolumeGroupIx>) -> Self {
-        Self { parent, group, last_split: (0, 0) }
+    const fn of(parent: u32, set: Option<VolumeSetIx>) -> Self {
+        Self { parent, set, last_split: (0, 0) }
     }
 }
 
@@ -55,30 +55,30 @@ impl Partition {
             partition.split(None, allowed.iter());
         }
         if let Some(free) = free {
-            let split = |group, nodes: &mut dyn Iterator<Item = NodeIx>| {
-                partition.split(Some(group), nodes);
+            let split = |set, nodes: &mut dyn Iterator<Item = NodeIx>| {
+                partition.split(Some(set), nodes);
             };
-            for_each_group(free, nodes, cluster, split);
+            for_each_set(free, nodes, cluster, split);
         }
         partition
     }
 
-    /// Splits `nodes`, which can use `group`, off all parts.
-    fn split(&mut self, group: Option<VolumeGroupIx>, nodes: impl Iterator<Item = NodeIx>) {
+    /// Splits `nodes`, which can use `set`, off all parts.
+    fn split(&mut self, set: Option<VolumeSetIx>, nodes: impl Iterator<Item = NodeIx>) {
         self.splits += 1;
         for node in nodes {
             let parent = self.part_of[node.index()];
             let (split, half) = self.parts[parent as usize].last_split;
             self.part_of[node.index()] = match split == self.splits {
                 true => half,
-                false => self.split_off(parent, group),
+                false => self.split_off(parent, set),
             };
         }
     }
 
-    fn split_off(&mut self, parent: u32, group: Option<VolumeGroupIx>) -> u32 {
-        let half = u32::try_from(self.parts.len()).expect("fewer parts than nodes and groups");
-        self.parts.push(Part::of(parent, group));
+    fn split_off(&mut self, parent: u32, set: Option<VolumeSetIx>) -> u32 {
+        let half = u32::try_from(self.parts.len()).expect("fewer parts than nodes and sets");
+        self.parts.push(Part::of(parent, set));
         self.parts[parent as usize].last_split = (self.splits, half);
         half
     }
@@ -93,11 +93,11 @@ impl Partition {
         self.part_of[node.index()] as usize
     }
 
-    /// Returns the groups of volumes that the nodes of a part can use. A group may repeat.
-    pub(super) fn groups(&self, part: usize) -> impl Iterator<Item = VolumeGroupIx> {
+    /// Returns the sets of volumes that the nodes of a part can use. A set may repeat.
+    pub(super) fn sets(&self, part: usize) -> impl Iterator<Item = VolumeSetIx> {
         let parts = std::iter::successors(Some(part), |part| {
             Some(self.parts[*part].parent as usize).filter(|_| *part != ROOT as usize)
         });
-        parts.filter_map(|part| self.parts[part].group)
+        parts.filter_map(|part| self.parts[part].set)
     }
 }

@@ -35,7 +35,7 @@ impl Harness {
         match score.dependence(AttemptMut::new(&mut state, pod, &handle)).map(|own| own.scope) {
             None => Some(self.advice("Score", SILENT)),
             Some(ScoreScope::Cluster) => Some(self.advice("Score", OF_CLUSTER)),
-            Some(ScoreScope::Node | ScoreScope::Key | ScoreScope::Group) => None,
+            Some(ScoreScope::Node | ScoreScope::Key | ScoreScope::Tier) => None,
         }
     }
 
@@ -44,10 +44,10 @@ impl Harness {
             None => Some(SILENT),
             Some(FilterScope::Cluster) => Some(OF_CLUSTER),
             Some(FilterScope::Node | FilterScope::NodeAsOf(_)) => None,
-            Some(FilterScope::Group) => {
+            Some(FilterScope::Tier) => {
                 let nodes: Vec<NodeIx> = self.cluster.nodes().iter().collect();
                 let keys = filter.key_set(attempt, PerNode::new(&nodes, &mut vec![0; nodes.len()]));
-                keys.is_err().then_some("returns the scope Group, and Filter::key_set fails")
+                keys.is_err().then_some("returns the scope Tier, and Filter::key_set fails")
             }
         }
     }
@@ -122,7 +122,7 @@ mod tests {
                 "p",
                 Some("Filter::dependence returns the scope Cluster"),
             ),
-            (Told(Some(FilterScope::Group), by_score), "p", Some("Filter::key_set fails")),
+            (Told(Some(FilterScope::Tier), by_score), "p", Some("Filter::key_set fails")),
             (Told(by_node, None), "p", Some("Score::dependence returns None")),
             (
                 Told(by_node, Some(ScoreScope::Cluster)),

@@ -161,11 +161,11 @@ impl Call {
     }
 
     /// Returns the name of the calls that depend on the same webhooks, permissions and drivers.
-    pub(crate) fn group(&self) -> String {
+    pub(crate) fn flow(&self) -> String {
         match &self.effect {
             EffectKind::ExtenderBind { extender, .. } => format!("extender {extender}"),
             EffectKind::Write(write) => {
-                format!("{} of {:?} in {:?}", write.resource, &*write.group, &*write.namespace)
+                format!("{} of {:?} in {:?}", write.resource, &*write.flow, &*write.namespace)
             }
             _ => {
                 let namespace = self.pod().map(|(pod, _)| pod.namespace).unwrap_or_default();

@@ -92,7 +92,7 @@ struct Model {
     tokens: (f64, Time),
     written: BTreeMap<Uid, Written>,
     reads: BTreeMap<Uid, Reads>,
-    /// Groups whose last answer was slow.
+    /// Flows whose last answer was slow.
     slow: BTreeSet<String>,
     wall_offset: WallOffset,
     is_stopped: bool,
@@ -275,12 +275,12 @@ impl History {
         }
         let most = self.model.limits.max_waiting;
         let quick: Vec<_> =
-            due.iter().filter(|call| !self.model.hangs(&call.group(), self.now)).collect();
-        // A group that was slow is forgotten when it has nothing to send.
-        let fast = quick.iter().filter(|call| !self.model.slow.contains(&call.group())).count();
+            due.iter().filter(|call| !self.model.hangs(&call.flow(), self.now)).collect();
+        // A flow that was slow is forgotten when it has nothing to send.
+        let fast = quick.iter().filter(|call| !self.model.slow.contains(&call.flow())).count();
         let (is, waiting) = (self.dispatcher.has_backlog(), quick.len());
         rule(if is { waiting > most } else { fast <= most }, || {
-            format!("{waiting} calls wait, {fast} in fast groups, and a backlog is: {is}")
+            format!("{waiting} calls wait, {fast} in fast flows, and a backlog is: {is}")
         })
     }
 
@@ -357,14 +357,14 @@ impl Model {
         let limited = |call: &&Call| call.sent.is_some() && !call.is_of_extender();
         let in_flight = self.calls.iter().filter(limited).count();
         let free = self.limits.max_in_flight - in_flight.min(self.limits.max_in_flight);
-        let own = |group: &str| {
-            self.calls.iter().filter(|call| call.sent.is_some() && call.group() == group).count()
+        let own = |flow: &str| {
+            self.calls.iter().filter(|call| call.sent.is_some() && call.flow() == flow).count()
         };
         let heads = self.heads().into_iter();
         heads.filter(move |call| {
             let is_due = call.delayed.is_none_or(|(_, to)| to <= now);
-            // A group uses at most as many requests as it leaves free.
-            let has_room = free > 0 && own(&call.group()) <= free;
+            // A flow uses at most as many requests as it leaves free.
+            let has_room = free > 0 && own(&call.flow()) <= free;
             call.sent.is_none() && is_due && !call.is_of_extender() && has_room
         })
     }
@@ -431,11 +431,11 @@ impl Model {
         }
     }
 
-    /// Whether a request of the group has no answer for too long.
-    fn hangs(&self, group: &str, now: Time) -> bool {
-        let of_group = |call: &&Call| call.group() == group;
+    /// Whether a request of the flow has no answer for too long.
+    fn hangs(&self, flow: &str, now: Time) -> bool {
+        let of_flow = |call: &&Call| call.flow() == flow;
         let hangs = |call: &Call| call.sent.is_some_and(|sent| now.since(sent) >= SLOW);
-        self.calls.iter().filter(of_group).any(hangs)
+        self.calls.iter().filter(of_flow).any(hangs)
     }
 
     /// Returns the time at which the rate allows a request.
@@ -550,11 +550,11 @@ impl Model {
         let in_flight = self.calls.iter().filter(limited);
         let (all, own) = (
             in_flight.clone().count(),
-            in_flight.filter(|other| other.group() == call.group()).count(),
+            in_flight.filter(|other| other.flow() == call.flow()).count(),
         );
         let free = self.limits.max_in_flight.saturating_sub(all);
         rule(free > 0 && own <= free, || {
-            format!("is sent beside {all}, {own} of them of its group")
+            format!("is sent beside {all}, {own} of them of its flow")
         })?;
         let before = self.sendable(now).find(|other| {
             let (Some((_, to)), Some((from, _))) = (other.turn(), call.turn()) else {
@@ -595,10 +595,10 @@ impl Model {
         }
         let mut call = self.calls[place].clone();
         let sent = call.sent.take().ok_or("no request was sent")?;
-        let group = call.group();
+        let flow = call.flow();
         match now.since(sent) >= SLOW {
-            true => self.slow.insert(group),
-            false => self.slow.remove(&group),
+            true => self.slow.insert(flow),
+            false => self.slow.remove(&flow),
         };
         if let Shows::CarriedOut(Some(pod)) = shows
             && call.writes_pod()
@@ -811,7 +811,7 @@ fn draw_write(pod: &PodKey, random: &mut Rng) -> Write {
         namespace: if is_pod { pod.namespace.clone() } else { "".into() },
         name,
         subresource,
-        group: if is_pod { "" } else { ["", "fast"][random.usize(..2)] }.into(),
+        flow: if is_pod { "" } else { ["", "fast"][random.usize(..2)] }.into(),
         action: match action {
             0 => WriteAction::Create(body),
             1 => WriteAction::Delete("x".into()),

@@ -244,7 +244,7 @@ fn annotation(pod: &Pod) -> Write {
         namespace: pod.key.namespace.clone(),
         name: pod.key.name.clone(),
         subresource: None,
-        group: "".into(),
+        flow: "".into(),
         action: WriteAction::MergePatch(json!({ "metadata": metadata })),
     }
 }

@@ -132,7 +132,7 @@ fn volumes_of_a_driver_that_does_not_answer_hold_up_no_others() {
         let EffectKind::Write(write) = write("v1", "persistentvolumes", "", &name) else {
             unreachable!()
         };
-        EffectKind::Write(Write { group: class.into(), ..write })
+        EffectKind::Write(Write { flow: class.into(), ..write })
     };
     (0..1000).for_each(|number| {
         harness.add(volume("bad", number));

@@ -161,7 +161,7 @@ fn write(api_version: &str, resource: &str, namespace: &str, name: &str) -> Effe
         namespace: namespace.into(),
         name: name.into(),
         subresource: None,
-        group: "".into(),
+        flow: "".into(),
         action: WriteAction::MergePatch(json!({ "metadata": { "uid": UID } })),
     })
 }

@@ -18,7 +18,7 @@ fn write(claim: &ResourceClaim, subresource: Option<&str>, action: WriteAction) 
         namespace: claim.namespace.clone(),
         name: claim.name.clone(),
         subresource: subresource.map(Into::into),
-        group: "".into(),
+        flow: "".into(),
         action,
     }
 }
@@ -112,7 +112,7 @@ pub(super) fn pod_status(pod: &Pod, claim: &str, mappings: &[RequestMapping]) ->
         namespace: pod.key.namespace.clone(),
         name: pod.key.name.clone(),
         subresource: Some("status".into()),
-        group: "".into(),
+        flow: "".into(),
         action: WriteAction::MergePatch(patch),
     }
 }

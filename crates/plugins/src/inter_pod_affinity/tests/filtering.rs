@@ -70,7 +70,7 @@ fn required_terms_select_the_nodes() {
             [AFFINITY; 4],
         ),
         (
-            "first pod of a group needs the zone label",
+            "first pod of a series needs the zone label",
             vec![web_on("n1")],
             app("p").near(on_app("p", ZONE)),
             ["", "", "", AFFINITY],
@@ -82,7 +82,7 @@ fn required_terms_select_the_nodes() {
             ["", "", "", AFFINITY],
         ),
         (
-            "second pod of a group joins the first",
+            "second pod of a series joins the first",
             vec![app("p").on("n3")],
             app("p").near(on_app("p", ZONE)),
             [AFFINITY, AFFINITY, "", AFFINITY],

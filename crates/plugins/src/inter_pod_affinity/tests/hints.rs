@@ -137,7 +137,7 @@ fn update_of_the_pod_requeues_it() {
 }
 
 #[test]
-fn deletion_of_the_last_pod_of_a_group_requeues_a_first_pod() {
+fn deletion_of_the_last_pod_of_a_series_requeues_a_first_pod() {
     let p = || app("p").near(on_app("p", ZONE));
     let first = || app("p").uid("first").on("n1");
     let after =
@@ -146,7 +146,7 @@ fn deletion_of_the_last_pod_of_a_group_requeues_a_first_pod() {
     assert_eq!(after(&[app("p").uid("second").on("n3")]), SKIP, "a second pod remains");
     assert_eq!(after(&[app("p").uid("second").on("gone")]), QUEUE);
     let other = app("q").near(on_app("p", ZONE));
-    assert_eq!(after_pod(&with([]), other, Some(first()), None), SKIP, "it is none of the group");
+    assert_eq!(after_pod(&with([]), other, Some(first()), None), SKIP, "it is not of the series");
     let relabelled = first().label("app", "q");
     assert_eq!(after_pod(&with([relabelled.clone()]), p(), Some(first()), Some(relabelled)), QUEUE);
 

@@ -292,7 +292,7 @@ fn write(resource: &str, [namespace, name]: [&str; 2], class: &Arc<str>, patch: 
         namespace: namespace.into(),
         name: name.into(),
         subresource: None,
-        group: class.clone(),
+        flow: class.clone(),
         action: WriteAction::MergePatch(patch),
     }
 }

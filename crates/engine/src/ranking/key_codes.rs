@@ -1,4 +1,4 @@
-//! Groups of nodes with equal keys.
+//! Nodes with equal keys.
 
 use rustc_hash::FxHashMap;
 
@@ -12,22 +12,22 @@ const SHORT_TABLE: usize = 256;
 /// the processor does for several nodes at once. Codes that would get too long for a table are
 /// numbered instead.
 #[derive(Debug)]
-pub(super) struct Grouping {
+pub(super) struct KeyCodes {
     /// The code of each node.
     codes: Vec<u32>,
     /// Number of bits of the codes.
     bits: u32,
 }
 
-impl Grouping {
-    /// Groups `len` nodes, at least one. `keys` has a key of each node, plugin by plugin.
+impl KeyCodes {
+    /// Codes of `len` nodes, at least one. `keys` has a key of each node, plugin by plugin.
     pub(super) fn of(len: usize, keys: &[i64]) -> Self {
-        let mut grouping = Self { codes: vec![0; len], bits: 0 };
+        let mut own = Self { codes: vec![0; len], bits: 0 };
         for keys in keys.chunks(len) {
             let differing = keys.iter().fold(0, |bits, key| bits | (key ^ keys[0]));
-            grouping.divide(keys, differing.cast_unsigned());
+            own.divide(keys, differing.cast_unsigned());
         }
-        grouping
+        own
     }
 
     /// The code of each node.
@@ -118,12 +118,12 @@ mod tests {
             let key = |node: &[i64; 4], place: usize| node[place].wrapping_mul(factors[place]);
             let keys: Vec<i64> =
                 (0..4).flat_map(|place| nodes.iter().map(move |node| key(node, place))).collect();
-            let grouping = Grouping::of(nodes.len(), &keys);
-            prop_assert!(grouping.codes().iter().all(|code| (*code as usize) < grouping.table_len()));
-            prop_assert!(grouping.table_len() <= SHORT_TABLE.max(2 * nodes.len()));
+            let key_codes = KeyCodes::of(nodes.len(), &keys);
+            prop_assert!(key_codes.codes().iter().all(|code| (*code as usize) < key_codes.table_len()));
+            prop_assert!(key_codes.table_len() <= SHORT_TABLE.max(2 * nodes.len()));
             let pairs: BTreeSet<_> = nodes
                 .iter()
-                .zip(grouping.codes())
+                .zip(key_codes.codes())
                 .map(|(node, code)| ([0, 1, 2, 3].map(|place| key(node, place)), *code))
                 .collect();
             let (keys, codes): (BTreeSet<_>, BTreeSet<_>) = pairs.iter().copied().unzip();

@@ -1,12 +1,12 @@
-//! Keys of groups of nodes, packed from several numbers.
+//! Keys of nodes, packed from several numbers.
 
 use framework::{DomainIx, NodeColumn, NodeIx, Status, Topology};
 
 /// The keys of nodes, which are in ascending order; see
-/// [`FilterScope::Group`](framework::FilterScope::Group). Each push adds one number to the key of
+/// [`FilterScope::Tier`](framework::FilterScope::Tier). Each push adds one number to the key of
 /// every node.
 #[derive(Debug)]
-pub(crate) struct GroupKeys<'a> {
+pub(crate) struct PackedKeys<'a> {
     nodes: &'a [NodeIx],
     /// The key of `nodes[i]` is `keys[i]`.
     keys: &'a mut [i64],
@@ -15,7 +15,7 @@ pub(crate) struct GroupKeys<'a> {
     fits: bool,
 }
 
-impl<'a> GroupKeys<'a> {
+impl<'a> PackedKeys<'a> {
     /// Begins keys with room for so many numbers.
     pub(crate) fn of(numbers: usize, nodes: &'a [NodeIx], keys: &'a mut [i64]) -> Self {
         keys.fill(0);
@@ -113,11 +113,11 @@ mod tests {
     fn keys(
         numbers: usize,
         cluster: &Cluster,
-        push: impl Fn(&mut GroupKeys<'_>),
+        push: impl Fn(&mut PackedKeys<'_>),
     ) -> Option<Vec<i64>> {
         let nodes: Vec<NodeIx> = cluster.nodes().iter().collect();
         let mut keys = vec![-1; nodes.len()];
-        let mut packed = GroupKeys::of(numbers, &nodes, &mut keys);
+        let mut packed = PackedKeys::of(numbers, &nodes, &mut keys);
         push(&mut packed);
         packed.finish().ok().map(|()| keys)
     }

@@ -1,8 +1,8 @@
 //! Placed pods by namespace and labels.
 //!
-//! The pods of one template form one class, so anything that depends only on labels is computed
-//! once per class. Labels that are unique per pod form classes of one pod; a selector finds them
-//! through the labels they share.
+//! The pods of one template form one label set, so anything that depends only on labels is
+//! computed once per set. Labels that are unique per pod form sets of one pod; a selector finds
+//! them through the labels they share.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -16,21 +16,21 @@ use super::slab::Slab;
 use crate::PodQuery;
 use api::{LabelSelector, Labels, Operator};
 
-/// The dense id of a class.
+/// The dense id of a label set.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct ClassIx(u32);
+pub(super) struct LabelSetIx(u32);
 
-/// The position of a pod in its class.
+/// The position of a pod in its label set.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Membership {
-    pub(super) class: ClassIx,
+    pub(super) set: LabelSetIx,
     pub(super) place: u32,
 }
 
 /// The placed pods of a namespace that have the same labels.
 #[derive(Debug, Clone)]
-pub(super) struct Class {
-    key: ClassKey,
+pub(super) struct LabelSet {
+    key: LabelSetKey,
     pub(super) pods: SmallVec<[PodIx; 4]>,
     /// The standing queries that match these pods.
     pub(super) queries: SmallVec<[QueryIx; 4]>,
@@ -39,41 +39,42 @@ pub(super) struct Class {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct ClassKey {
+struct LabelSetKey {
     namespace: Arc<str>,
     labels: Arc<Labels>,
 }
 
-/// All classes.
+/// All label sets.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Classes {
-    table: Slab<Class>,
-    ids: HashMap<ClassKey, ClassIx>,
-    by_label: HashMap<Arc<str>, HashMap<Arc<str>, ClassSet>>,
+pub(super) struct LabelSets {
+    table: Slab<LabelSet>,
+    ids: HashMap<LabelSetKey, LabelSetIx>,
+    by_label: HashMap<Arc<str>, HashMap<Arc<str>, WithLabel>>,
 }
 
-/// Classes that share a label, in ascending order. Most sets hold one class, without an allocation.
+/// The label sets that have one label, in ascending order. Most labels have one set, without an
+/// allocation.
 #[derive(Debug, Clone)]
-enum ClassSet {
-    One(ClassIx),
-    Many(BTreeSet<ClassIx>),
+enum WithLabel {
+    One(LabelSetIx),
+    Many(BTreeSet<LabelSetIx>),
 }
 
-impl ClassSet {
-    fn insert(&mut self, class: ClassIx) {
+impl WithLabel {
+    fn insert(&mut self, set: LabelSetIx) {
         match self {
-            Self::One(other) => *self = Self::Many([*other, class].into()),
-            Self::Many(classes) => drop(classes.insert(class)),
+            Self::One(other) => *self = Self::Many([*other, set].into()),
+            Self::Many(sets) => drop(sets.insert(set)),
         }
     }
 
-    /// Removes a class; returns whether the set is then empty.
-    fn remove(&mut self, class: ClassIx) -> bool {
+    /// Removes a set; returns whether none is left.
+    fn remove(&mut self, set: LabelSetIx) -> bool {
         match self {
             Self::One(_) => true,
-            Self::Many(classes) => {
-                classes.remove(&class);
-                classes.is_empty()
+            Self::Many(sets) => {
+                sets.remove(&set);
+                sets.is_empty()
             }
         }
     }
@@ -81,20 +82,20 @@ impl ClassSet {
     fn len(&self) -> usize {
         match self {
             Self::One(_) => 1,
-            Self::Many(classes) => classes.len(),
+            Self::Many(sets) => sets.len(),
         }
     }
 
-    fn iter(&self) -> impl Iterator<Item = ClassIx> {
+    fn iter(&self) -> impl Iterator<Item = LabelSetIx> {
         let (one, many) = match self {
-            Self::One(class) => (Some(*class), None),
-            Self::Many(classes) => (None, Some(classes)),
+            Self::One(set) => (Some(*set), None),
+            Self::Many(sets) => (None, Some(sets)),
         };
         one.into_iter().chain(many.into_iter().flatten().copied())
     }
 }
 
-impl Class {
+impl LabelSet {
     pub(super) fn namespace(&self) -> &str {
         &self.key.namespace
     }
@@ -103,74 +104,78 @@ impl Class {
         &self.key.labels
     }
 
-    /// Returns whether `query` matches the pods of the class.
+    /// Returns whether `query` matches the pods of the set.
     pub(super) fn is_matched_by(&self, query: &PodQuery) -> bool {
         query.namespaces.contains(self.namespace()) && query.selector.matches(self.labels())
     }
 }
 
-impl Classes {
-    pub(super) fn get(&self, class: ClassIx) -> &Class {
-        self.table.get(class.0)
+impl LabelSets {
+    pub(super) fn get(&self, set: LabelSetIx) -> &LabelSet {
+        self.table.get(set.0)
     }
 
-    pub(super) fn get_mut(&mut self, class: ClassIx) -> &mut Class {
-        self.table.get_mut(class.0)
+    pub(super) fn get_mut(&mut self, set: LabelSetIx) -> &mut LabelSet {
+        self.table.get_mut(set.0)
     }
 
-    /// Returns the class of these labels, and whether it is new.
-    pub(super) fn intern(&mut self, namespace: &Arc<str>, labels: &Arc<Labels>) -> (ClassIx, bool) {
-        let key = ClassKey { namespace: namespace.clone(), labels: labels.clone() };
-        if let Some(class) = self.ids.get(&key) {
-            return (*class, false);
+    /// Returns the label set of these labels, and whether it is new.
+    pub(super) fn intern(
+        &mut self,
+        namespace: &Arc<str>,
+        labels: &Arc<Labels>,
+    ) -> (LabelSetIx, bool) {
+        let key = LabelSetKey { namespace: namespace.clone(), labels: labels.clone() };
+        if let Some(set) = self.ids.get(&key) {
+            return (*set, false);
         }
-        let class = Class {
+        let set = LabelSet {
             key: key.clone(),
             pods: SmallVec::new(),
             queries: SmallVec::new(),
             budgets: SmallVec::new(),
         };
-        let class = ClassIx(self.table.insert(class));
+        let set = LabelSetIx(self.table.insert(set));
         for (key, value) in labels.pairs() {
             let values = match self.by_label.get_mut(key) {
                 Some(values) => values,
                 None => self.by_label.entry(key.clone()).or_default(),
             };
             match values.get_mut(value) {
-                Some(classes) => classes.insert(class),
-                None => drop(values.insert(value.clone(), ClassSet::One(class))),
+                Some(sets) => sets.insert(set),
+                None => drop(values.insert(value.clone(), WithLabel::One(set))),
             }
         }
-        self.ids.insert(key, class);
-        (class, true)
+        self.ids.insert(key, set);
+        (set, true)
     }
 
-    /// Adds a pod to a class; returns its position.
-    pub(super) fn add(&mut self, class: ClassIx, pod: PodIx) -> Membership {
-        let pods = &mut self.get_mut(class).pods;
+    /// Adds a pod to a set; returns its position.
+    pub(super) fn add(&mut self, set: LabelSetIx, pod: PodIx) -> Membership {
+        let pods = &mut self.get_mut(set).pods;
         pods.push(pod);
         let place = u32::try_from(pods.len() - 1).expect("fewer than 2^32 pods");
-        Membership { class, place }
+        Membership { set, place }
     }
 
-    /// Removes a pod from its class, and removes the class with its last pod. Returns the pod that
+    /// Removes a pod from its set, and removes the set with its last pod. Returns the pod that
     /// has moved to the freed position.
     pub(super) fn remove(&mut self, from: Membership) -> Option<PodIx> {
-        let pods = &mut self.get_mut(from.class).pods;
+        let pods = &mut self.get_mut(from.set).pods;
         pods.swap_remove(from.place as usize);
         let moved = pods.get(from.place as usize).copied();
         if pods.is_empty() {
-            self.drop_class(from.class);
+            self.drop_set(from.set);
         }
         moved
     }
 
-    fn drop_class(&mut self, class: ClassIx) {
-        let dropped = self.table.remove(class.0);
+    fn drop_set(&mut self, set: LabelSetIx) {
+        let dropped = self.table.remove(set.0);
         for (key, value) in dropped.key.labels.iter() {
             let Some(values) = self.by_label.get_mut(key) else { continue };
-            let Some(classes) = values.get_mut(value) else { continue };
-            if classes.remove(class) {
+            let Some(sets) = values.get_mut(value) else { continue };
+            if sets.remove(set) {
                 values.remove(value);
             }
             if values.is_empty() {
@@ -180,23 +185,24 @@ impl Classes {
         self.ids.remove(&dropped.key);
     }
 
-    /// Removes from every class the queries for which `standing` returns false.
+    /// Removes from every set the queries for which `standing` returns false.
     pub(super) fn retain_queries(&mut self, standing: impl Fn(QueryIx) -> bool) {
-        self.table.values_mut().for_each(|class| class.queries.retain(|query| standing(*query)));
+        self.table.values_mut().for_each(|set| set.queries.retain(|query| standing(*query)));
     }
 
-    /// Returns the classes whose pods `query` matches.
-    pub(super) fn matched_by(&self, query: &PodQuery) -> Vec<ClassIx> {
-        let candidates: Box<dyn Iterator<Item = ClassIx>> = match self.narrowest(&query.selector) {
-            None => Box::new(self.table.iter().map(|(id, _)| ClassIx(id))),
-            Some(sets) => Box::new(sets.into_iter().flat_map(ClassSet::iter)),
+    /// Returns the sets whose pods `query` matches.
+    pub(super) fn matched_by(&self, query: &PodQuery) -> Vec<LabelSetIx> {
+        let candidates: Box<dyn Iterator<Item = LabelSetIx>> = match self.narrowest(&query.selector)
+        {
+            None => Box::new(self.table.iter().map(|(id, _)| LabelSetIx(id))),
+            Some(by_value) => Box::new(by_value.into_iter().flat_map(WithLabel::iter)),
         };
-        candidates.filter(|class| self.get(*class).is_matched_by(query)).collect()
+        candidates.filter(|set| self.get(*set).is_matched_by(query)).collect()
     }
 
-    /// Returns the class sets for the values of one requirement of `selector`: the requirement with
-    /// the fewest classes. Returns `None` if no requirement lists values.
-    fn narrowest(&self, selector: &LabelSelector) -> Option<Vec<&ClassSet>> {
+    /// Returns the sets that have one of the values of a requirement of `selector`: the requirement
+    /// with the fewest sets. Returns `None` if no requirement lists values.
+    fn narrowest(&self, selector: &LabelSelector) -> Option<Vec<&WithLabel>> {
         let Some(requirements) = selector.requirements() else { return Some(Vec::new()) };
         requirements
             .iter()
@@ -204,10 +210,10 @@ impl Classes {
             .map(|own| {
                 let mut values: Vec<&Arc<str>> = own.values().iter().collect();
                 values.dedup();
-                let classes = self.by_label.get(own.key());
-                values.into_iter().filter_map(|value| classes?.get(value)).collect::<Vec<_>>()
+                let known = self.by_label.get(own.key());
+                values.into_iter().filter_map(|value| known?.get(value)).collect::<Vec<_>>()
             })
-            .min_by_key(|sets| sets.iter().map(|set| set.len()).sum::<usize>())
+            .min_by_key(|by_value| by_value.iter().map(|sets| sets.len()).sum::<usize>())
     }
 }
 
@@ -230,33 +236,33 @@ mod tests {
             let pod = pod("p").label("app", "web").label("pod", &number.to_string());
             cluster.place_pod(Arc::new(pod.build()), "n0");
         }
-        let classes = &cluster.classes;
+        let label_sets = &cluster.label_sets;
         let looked_at = |pairs: &[(&str, &str)]| {
-            let sets = classes.narrowest(&query(pairs).selector);
-            sets.map(|sets| sets.iter().map(|set| set.len()).sum::<usize>())
+            let by_value = label_sets.narrowest(&query(pairs).selector);
+            by_value.map(|sets| sets.iter().map(|sets| sets.len()).sum::<usize>())
         };
         assert_eq!(looked_at(&[("app", "web"), ("pod", "7")]), Some(1));
         assert_eq!(looked_at(&[("app", "web")]), Some(100));
         assert_eq!(looked_at(&[("app", "web"), ("pod", "no such")]), Some(0));
         assert_eq!(looked_at(&[]), None);
-        assert_eq!(classes.matched_by(&query(&[("app", "web"), ("pod", "7")])).len(), 1);
+        assert_eq!(label_sets.matched_by(&query(&[("app", "web"), ("pod", "7")])).len(), 1);
     }
 
     #[test]
-    fn class_is_removed_with_its_last_pod() {
+    fn label_set_is_removed_with_its_last_pod() {
         let mut cluster = Cluster::default();
         let web = || Arc::new(pod("p").label("app", "web").build());
         let elsewhere = Arc::new(pod("p").namespace("other").label("app", "web").build());
         let placed = [web(), web(), elsewhere].map(|pod| cluster.place_pod(pod, "no such node"));
         let number =
-            |cluster: &Cluster| cluster.classes.matched_by(&query(&[("app", "web")])).len();
+            |cluster: &Cluster| cluster.label_sets.matched_by(&query(&[("app", "web")])).len();
         assert_eq!(number(&cluster), 2);
         cluster.remove_pod(placed[0]);
         assert_eq!(number(&cluster), 2);
         cluster.remove_pod(placed[1]);
         assert_eq!(number(&cluster), 1);
         cluster.remove_pod(placed[2]);
-        let left = &cluster.classes;
+        let left = &cluster.label_sets;
         assert!(left.table.len() == 0 && left.ids.is_empty() && left.by_label.is_empty());
     }
 }
