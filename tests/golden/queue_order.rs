@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::profile::{GROUP_GATE, Profiles};
-use engine::queue::{Backoff, Context, Queue, QueueConfig, is_backing_off};
+use engine::queue::{Backoff, Plugins, Queue, QueueConfig, is_backing_off};
 use framework::{Cluster, History, Pod, QueuedEntity, Time, api};
 use serde_json::{Map, Value, json};
 use testkit::HandleParts;
@@ -43,7 +43,7 @@ fn active_order(case: &Value) -> Result<Value, String> {
     let mut queue = QueueOf::new(QueueConfig::default(), &setting.profiles);
     for entry in list(&case["pods"]) {
         let (pod, timestamp) = (pod(entry), time(&entry["timestamp"])?);
-        queue.at(timestamp, |queue, cx| queue.add(pod, cx));
+        queue.at(timestamp, |queue, plugins| queue.add(pod, plugins));
     }
     Ok(queue.drain())
 }
@@ -61,7 +61,9 @@ fn backoff_order(case: &Value) -> Result<Value, String> {
         // The queue counts the failure that requeues the pod.
         history.unschedulable_count = count(&entry["unschedulableCount"]).saturating_sub(1);
         history.unschedulable_plugins.insert("NodeResourcesFit".into());
-        queue.at(timestamp, |queue, cx| queue.add_unschedulable_if_not_present(entity, cx));
+        queue.at(timestamp, |queue, plugins| {
+            queue.add_unschedulable_if_not_present(entity, plugins)
+        });
     }
     Ok(queue.drain())
 }
@@ -124,16 +126,16 @@ impl<'a> QueueOf<'a> {
         Self { queue: Queue::new(config), profiles, cluster: Cluster::default() }
     }
 
-    fn at<T>(&mut self, now: Time, call: impl FnOnce(&mut Queue, &mut Context<'_>) -> T) -> T {
+    fn at<T>(&mut self, now: Time, call: impl FnOnce(&mut Queue, &mut Plugins<'_>) -> T) -> T {
         let (profiles, cluster) = (self.profiles, &self.cluster);
         let parts = HandleParts { now, ..HandleParts::default() };
         let handle = parts.handle(cluster);
-        call(&mut self.queue, &mut Context { profiles, handle, probe: &mut () })
+        call(&mut self.queue, &mut Plugins { profiles, handle, probe: &mut () })
     }
 
     /// Returns the names of all pods in the order of popping.
     fn drain(mut self) -> Value {
-        std::iter::from_fn(|| self.at(Time::ZERO, |queue, cx| queue.pop(cx)))
+        std::iter::from_fn(|| self.at(Time::ZERO, |queue, plugins| queue.pop(plugins)))
             .flat_map(|entity| entity.pods().to_vec())
             .map(|queued| queued.pod.key.name.to_string())
             .collect()

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::ports::{Count, Probe};
-use engine::queue::{Context, Queue, QueueConfig};
+use engine::queue::{Plugins, Queue, QueueConfig};
 use engine::{ObjectEvent, Objects};
 use fastrand::Rng;
 use framework::{
@@ -170,7 +170,7 @@ impl Pair<'_> {
     /// Calls into the queue, then into the model.
     fn on<T>(
         &mut self,
-        real: impl FnOnce(&mut Queue, &mut Context<'_>) -> T,
+        real: impl FnOnce(&mut Queue, &mut Plugins<'_>) -> T,
         model: impl FnOnce(&mut Model, Around<'_>) -> T,
     ) -> Checked
     where
@@ -178,7 +178,7 @@ impl Pair<'_> {
     {
         let parts = HandleParts { now: self.now, ..HandleParts::default() };
         let (profiles, handle) = (profiles(), parts.handle(&self.cluster));
-        let got = real(&mut self.queue, &mut Context { profiles, handle, probe: &mut self.log });
+        let got = real(&mut self.queue, &mut Plugins { profiles, handle, probe: &mut self.log });
         let expected = model(&mut self.model, Around { profiles, handle });
         rule(got == expected, || format!("{got:?} instead of {expected:?}"))
     }
@@ -226,7 +226,10 @@ impl Pair<'_> {
         };
         self.note(("add", name, &pod.uid, shape));
         self.living.insert(name, (pod.clone(), shape));
-        self.on(|queue, cx| queue.add(pod.clone(), cx), |model, around| model.add(&pod, around))
+        self.on(
+            |queue, plugins| queue.add(pod.clone(), plugins),
+            |model, around| model.add(&pod, around),
+        )
     }
 
     /// Returns a living pod.
@@ -252,7 +255,7 @@ impl Pair<'_> {
         self.note(("update", name, &new.uid, shape));
         self.living.insert(name, (new.clone(), shape));
         self.on(
-            |queue, cx| queue.update(&old, new.clone(), cx),
+            |queue, plugins| queue.update(&old, new.clone(), plugins),
             |model, around| model.update(&old, &new, around),
         )
     }
@@ -262,14 +265,17 @@ impl Pair<'_> {
         self.note(("delete", name));
         self.living.remove(name);
         self.gone.insert(name, (pod.clone(), shape));
-        self.on(|queue, cx| queue.delete(&pod, cx), |model, around| model.delete(&pod, around))
+        self.on(
+            |queue, plugins| queue.delete(&pod, plugins),
+            |model, around| model.delete(&pod, around),
+        )
     }
 
     /// Returns whether a pod was popped.
     fn pop(&mut self) -> Result<bool, String> {
         let parts = HandleParts { now: self.now, ..HandleParts::default() };
         let (profiles, handle) = (profiles(), parts.handle(&self.cluster));
-        let popped = self.queue.pop(&mut Context { profiles, handle, probe: &mut self.log });
+        let popped = self.queue.pop(&mut Plugins { profiles, handle, probe: &mut self.log });
         let popped = popped.map(|QueuedEntity::Pod(queued)| queued);
         self.trace.push(format!("pop {:?}", popped.as_ref().map(|popped| &popped.pod.uid)));
         let around = Around { profiles, handle };
@@ -328,9 +334,9 @@ impl Pair<'_> {
         let is_look = may_look && !rejectors.is_empty() && self.random.bool();
         let (real, model) = (reject(popped.0), reject(popped.1));
         self.on(
-            |queue, cx| match is_look {
-                true => queue.put_back_if_not_present(QueuedEntity::Pod(real), cx),
-                false => queue.add_unschedulable_if_not_present(QueuedEntity::Pod(real), cx),
+            |queue, plugins| match is_look {
+                true => queue.put_back_if_not_present(QueuedEntity::Pod(real), plugins),
+                false => queue.add_unschedulable_if_not_present(QueuedEntity::Pod(real), plugins),
             },
             |queue, around| match is_look {
                 true => queue.put_back(model, around),
@@ -342,7 +348,7 @@ impl Pair<'_> {
 
     fn ended(&mut self, pod: &Pod) -> Checked {
         self.on(
-            |queue, cx| queue.attempt_ended(pod, cx),
+            |queue, plugins| queue.attempt_ended(pod, plugins),
             |model, around| model.attempt_ended(pod, around),
         )
     }
@@ -364,7 +370,7 @@ impl Pair<'_> {
         let Some((real, model)) = self.some_popped() else { return Ok(()) };
         self.note(("outdated", &real.pod.uid));
         self.on(
-            |queue, cx| queue.add_outdated_if_not_present(QueuedEntity::Pod(real), cx),
+            |queue, plugins| queue.add_outdated_if_not_present(QueuedEntity::Pod(real), plugins),
             |queue, around| queue.fail_outdated(model, around),
         )
     }
@@ -373,7 +379,7 @@ impl Pair<'_> {
         let Some((name, pod, _)) = self.some_pod() else { return Ok(()) };
         self.note(("retry", name));
         self.on(
-            |queue, cx| queue.retry_after_error(&pod, cx),
+            |queue, plugins| queue.retry_after_error(&pod, plugins),
             |model, around| model.retry_after_error(&pod, around),
         )
     }
@@ -384,7 +390,7 @@ impl Pair<'_> {
         let event = ClusterEvent::new(EventResource::AssignedPod, ActionType::DELETE);
         let event = ObjectEvent { event, objects: Objects::Pod(Some(Arc::new(frees)), None) };
         self.on(
-            |queue, cx| queue.move_all_to_active_or_backoff_queue(&event, &|_| true, cx),
+            |queue, plugins| queue.move_all_to_active_or_backoff_queue(&event, &|_| true, plugins),
             |model, around| model.move_all(&event, &|_| true, around),
         )
     }
@@ -401,7 +407,9 @@ impl Pair<'_> {
         };
         for _ in 0..times {
             self.on(
-                |queue, cx| queue.move_all_to_active_or_backoff_queue(&event, &may_move, cx),
+                |queue, plugins| {
+                    queue.move_all_to_active_or_backoff_queue(&event, &may_move, plugins)
+                },
                 |model, around| model.move_all(&event, &may_move, around),
             )?;
         }
@@ -458,7 +466,7 @@ impl Pair<'_> {
         self.note(("activate", &names));
         let keys: Vec<PodKey> = names.iter().map(|name| key_of(name)).collect();
         self.on(
-            |queue, cx| queue.activate(&keys, cx),
+            |queue, plugins| queue.activate(&keys, plugins),
             |model, around| model.activate(&keys, around),
         )
     }
@@ -508,7 +516,7 @@ impl Pair<'_> {
             let pod = pod_of(shape, name, self.uids);
             self.living.insert(name, (pod.clone(), shape));
             self.on(
-                |queue, cx| queue.add(pod.clone(), cx),
+                |queue, plugins| queue.add(pod.clone(), plugins),
                 |model, around| model.add(&pod, around),
             )?;
         }
@@ -577,7 +585,7 @@ impl Pair<'_> {
         let keys = NAMES.map(key_of);
         for _ in 0..self.random.u32(2..6) {
             self.on(
-                |queue, cx| queue.activate(&keys, cx),
+                |queue, plugins| queue.activate(&keys, plugins),
                 |model, around| model.activate(&keys, around),
             )?;
             for _ in NAMES {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use framework::{ClusterEvent, Code, EventRegistration, PluginName, QueuedEntity, QueueingHint};
 
-use super::context::Context;
+use super::plugins::Plugins;
 use super::unschedulable::WaitKey;
 use crate::object_event::{ObjectEvent, Objects};
 use crate::plugin_call::catch_panic;
@@ -97,7 +97,7 @@ pub(super) fn queueing_strategy<'p>(
     entity: &QueuedEntity,
     event: &ObjectEvent,
     registered: impl IntoIterator<Item = Registered<'p>>,
-    cx: &mut Context<'_>,
+    plugins: &mut Plugins<'_>,
 ) -> QueueingStrategy {
     let history = entity.history();
     if history.has_no_rejector() {
@@ -106,7 +106,7 @@ pub(super) fn queueing_strategy<'p>(
     if event.event.is_wildcard() {
         return of_wildcard(entity, event);
     }
-    if cx.profiles.get(entity.scheduler_name()).is_none() {
+    if plugins.profiles.get(entity.scheduler_name()).is_none() {
         return QueueingStrategy::AfterBackoff;
     }
     let mut strategy = QueueingStrategy::Skip;
@@ -115,7 +115,7 @@ pub(super) fn queueing_strategy<'p>(
         let improves = pending || strategy == QueueingStrategy::Skip;
         if !improves
             || !registration.event.matches(&event.event)
-            || !evaluate_hint(entity, plugin, registration, event, cx)
+            || !evaluate_hint(entity, plugin, registration, event, plugins)
         {
             continue;
         }
@@ -150,19 +150,20 @@ fn evaluate_hint(
     plugin: &PluginName,
     registration: &EventRegistration,
     event: &ObjectEvent,
-    cx: &mut Context<'_>,
+    plugins: &mut Plugins<'_>,
 ) -> bool {
     let Some(hint) = &registration.hint else { return true };
     entity.pods().iter().any(|queued| {
-        let handle = cx.handle;
-        cx.probe.start(Span::Hint(plugin, &event.event));
-        let answer = catch_panic(plugin, cx.probe, || hint(&queued.pod, &event.objects(), &handle));
+        let handle = plugins.handle;
+        plugins.probe.start(Span::Hint(plugin, &event.event));
+        let answer =
+            catch_panic(plugin, plugins.probe, || hint(&queued.pod, &event.objects(), &handle));
         let (helps, code) = match answer {
             Ok(Ok(QueueingHint::Queue)) => (true, Code::Success),
             Ok(Ok(QueueingHint::Skip)) => (false, Code::Skip),
             Ok(Err(_)) | Err(_) => (true, Code::Error),
         };
-        cx.probe.stop(Span::Hint(plugin, &event.event), code);
+        plugins.probe.stop(Span::Hint(plugin, &event.event), code);
         helps
     })
 }

@@ -32,13 +32,13 @@
 //! The queue has no lock and no clock: the time is an argument. Equal histories give equal orders.
 
 mod backoff;
-mod context;
 mod heap;
 mod hint;
 mod in_flight;
 mod order;
 mod pace;
 mod place;
+mod plugins;
 mod pre_enqueue;
 mod trials;
 mod unschedulable;
@@ -65,8 +65,8 @@ use trials::{Trial, Trials};
 use unschedulable::{Replaced, Slot, UnschedulableEntities, WaitKey};
 
 pub use backoff::{Backoff, is_backing_off};
-pub use context::Context;
 pub use place::Place;
+pub use plugins::Plugins;
 
 /// The values of the `event` label of `Count::Incoming` for pods that no cluster event has moved.
 mod label {
@@ -168,9 +168,9 @@ impl Queue {
     }
 
     /// Adds a pod that has no node yet. It replaces a pod of the same name.
-    pub fn add(&mut self, pod: Arc<Pod>, cx: &mut Context<'_>) -> Updated {
-        self.remove(&entity_of(&pod.key), cx);
-        self.enter(pod, label::ADD, cx)
+    pub fn add(&mut self, pod: Arc<Pod>, plugins: &mut Plugins<'_>) -> Updated {
+        self.remove(&entity_of(&pod.key), plugins);
+        self.enter(pod, label::ADD, plugins)
     }
 
     /// Updates a pod that has no node yet; adds it if it is neither queued nor in flight.
@@ -178,10 +178,10 @@ impl Queue {
     /// The new object replaces the old one. For an unschedulable or gated pod the update is also an
     /// event that may help. For a pod in flight that event is kept until its attempt fails. If the
     /// UID differs, the old pod is deleted and the new pod added.
-    pub fn update(&mut self, old: &Arc<Pod>, new: Arc<Pod>, cx: &mut Context<'_>) -> Updated {
+    pub fn update(&mut self, old: &Arc<Pod>, new: Arc<Pod>, plugins: &mut Plugins<'_>) -> Updated {
         if old.uid != new.uid {
-            self.delete(old, cx);
-            return self.add(new, cx);
+            self.delete(old, plugins);
+            return self.add(new, plugins);
         }
         let entity = entity_of(&new.key);
         if self.in_flight.contains(&new.uid) {
@@ -189,23 +189,23 @@ impl Queue {
                 self.in_flight.record(&event);
             }
         } else if let Some(replaced) = self.unschedulable.update(&entity, &new) {
-            self.requeue_updated(&entity, old, &new, cx);
+            self.requeue_updated(&entity, old, &new, plugins);
             if let Replaced::LeavesAnswer(waiting) = replaced {
-                self.requeue_leaver(&waiting, &entity, cx);
+                self.requeue_leaver(&waiting, &entity, plugins);
             }
-        } else if !self.update_active_or_backoff(&entity, &new, cx) {
-            return self.enter(new, label::UPDATE, cx);
+        } else if !self.update_active_or_backoff(&entity, &new, plugins) {
+            return self.enter(new, label::UPDATE, plugins);
         } else if Template::of(old) != Template::of(&new) {
-            self.try_next(&new.uid, cx);
+            self.try_next(&new.uid, plugins);
         }
         Updated::Known
     }
 
     /// Removes a pod that is gone or has a node now. Another pod of the same name stays. An attempt
     /// in flight goes on.
-    pub fn delete(&mut self, pod: &Pod, cx: &mut Context<'_>) {
+    pub fn delete(&mut self, pod: &Pod, plugins: &mut Plugins<'_>) {
         if self.get(&pod.key).is_some_and(|(_, queued)| queued.pod.uid == pod.uid) {
-            self.remove(&entity_of(&pod.key), cx);
+            self.remove(&entity_of(&pod.key), plugins);
         }
     }
 
@@ -219,27 +219,27 @@ impl Queue {
         &mut self,
         event: &ObjectEvent,
         may_move: &dyn Fn(&Pod) -> bool,
-        cx: &mut Context<'_>,
+        plugins: &mut Plugins<'_>,
     ) {
-        if !hint::is_registered(cx.profiles, &event.event) {
+        if !hint::is_registered(plugins.profiles, &event.event) {
             return;
         }
         if self.unschedulable.is_empty() {
             return self.in_flight.record(event);
         }
-        let registrations = Registrations::of(cx.profiles, &event.event);
-        self.move_entities(event, &registrations, None, may_move, cx);
+        let registrations = Registrations::of(plugins.profiles, &event.event);
+        self.move_entities(event, &registrations, None, may_move, plugins);
     }
 
     /// Moves the entities of pods to the active queue, also if they back off or wait for an event
     /// (`Activate`). An entity that a PreEnqueue plugin gates stays gated. One in flight is
     /// requeued if its attempt fails, and does not become unschedulable.
-    pub fn activate(&mut self, pods: &[PodKey], cx: &mut Context<'_>) {
+    pub fn activate(&mut self, pods: &[PodKey], plugins: &mut Plugins<'_>) {
         for key in pods.iter().map(entity_of) {
             if let Some(entity) = self.unschedulable.remove(&key) {
-                self.move_to_active_queue(entity, label::FORCE_ACTIVATE, cx);
-            } else if let Some(entity) = self.backoff.remove(&key, &mut SortPlugin::of(cx)) {
-                self.push_active(entity, label::FORCE_ACTIVATE, cx);
+                self.move_to_active_queue(entity, label::FORCE_ACTIVATE, plugins);
+            } else if let Some(entity) = self.backoff.remove(&key, &mut SortPlugin::of(plugins)) {
+                self.push_active(entity, label::FORCE_ACTIVATE, plugins);
             } else if self.active.get(&key).is_none() {
                 self.activate_in_flight(&key);
             }
@@ -251,7 +251,7 @@ impl Queue {
     ///
     /// The number of rejections counts as the number of errors, so the backoff grows with every
     /// failed preemption.
-    pub fn retry_after_error(&mut self, pod: &Pod, cx: &mut Context<'_>) {
+    pub fn retry_after_error(&mut self, pod: &Pod, plugins: &mut Plugins<'_>) {
         let key = entity_of(&pod.key);
         let known = self.unschedulable.get(&key).map(|(_, entity)| entity.uid());
         if known != Some(&pod.uid) {
@@ -262,8 +262,8 @@ impl Queue {
         history.unschedulable_plugins.clear();
         history.pending_plugins.clear();
         history.consecutive_errors = history.unschedulable_count.saturating_sub(1);
-        record_failure(history, cx.handle.now);
-        self.requeue(entity, QueueingStrategy::AfterBackoff, label::ATTEMPT_FAILED, cx);
+        record_failure(history, plugins.now());
+        self.requeue(entity, QueueingStrategy::AfterBackoff, label::ATTEMPT_FAILED, plugins);
     }
 
     fn activate_in_flight(&mut self, key: &EntityKey) {
@@ -294,16 +294,16 @@ impl Queue {
     ///
     /// Drops an entity whose earlier attempt is still in flight; that attempt requeues it if it
     /// fails.
-    pub fn pop(&mut self, cx: &mut Context<'_>) -> Option<QueuedEntity> {
+    pub fn pop(&mut self, plugins: &mut Plugins<'_>) -> Option<QueuedEntity> {
         loop {
-            let mut entity = self.take_next(cx)?;
+            let mut entity = self.take_next(plugins)?;
             if self.in_flight.start(&entity) {
                 let history = entity.history_mut();
                 history.attempts = history.attempts.saturating_add(1);
-                history.times.enter(None, cx.handle.now);
+                history.times.enter(None, plugins.now());
                 return Some(entity);
             }
-            self.try_next(entity.uid(), cx);
+            self.try_next(entity.uid(), plugins);
         }
     }
 
@@ -322,11 +322,11 @@ impl Queue {
     pub fn add_unschedulable_if_not_present(
         &mut self,
         mut entity: QueuedEntity,
-        cx: &mut Context<'_>,
+        plugins: &mut Plugins<'_>,
     ) {
-        self.pace.failed(entity.uid(), cx.handle.now);
-        record_failure(entity.history_mut(), cx.handle.now);
-        self.requeue_popped(entity, label::ATTEMPT_FAILED, cx);
+        self.pace.failed(entity.uid(), plugins.now());
+        record_failure(entity.history_mut(), plugins.now());
+        self.requeue_popped(entity, label::ATTEMPT_FAILED, plugins);
     }
 
     /// Whether a rejection of an entity, whose attempt is under way, may be left out of account: it
@@ -342,24 +342,24 @@ impl Queue {
     ///
     /// The number of attempts, the backoff and the start of its wait are those before the attempt.
     /// Apart from that it goes where it would go after a rejection.
-    pub fn put_back_if_not_present(&mut self, mut entity: QueuedEntity, cx: &mut Context<'_>) {
-        self.pace.looked(entity.uid(), cx.handle.now);
+    pub fn put_back_if_not_present(&mut self, mut entity: QueuedEntity, plugins: &mut Plugins<'_>) {
+        self.pace.looked(entity.uid(), plugins.now());
         let history = entity.history_mut();
         history.attempts = history.attempts.saturating_sub(1);
-        self.requeue_popped(entity, label::REPEATED, cx);
+        self.requeue_popped(entity, label::REPEATED, plugins);
     }
 
-    fn requeue_popped(&mut self, mut entity: QueuedEntity, label: &str, cx: &mut Context<'_>) {
+    fn requeue_popped(&mut self, mut entity: QueuedEntity, label: &str, plugins: &mut Plugins<'_>) {
         let (key, uid) = (entity.key(), entity.uid().clone());
         if self.entity(&key).is_none() {
-            let strategy = self.strategy_of_in_flight_entity(&entity, cx);
+            let strategy = self.strategy_of_in_flight_entity(&entity, plugins);
             // The answer is one for the templates that the pods had when they were popped.
             let popped = self.in_flight.popped(&uid).iter().map(|pod| Template::of(pod));
             let is_as_popped = popped.eq(entity.pods().iter().map(|own| Template::of(&own.pod)));
             let history = entity.history_mut();
             history.template_rejected &= is_as_popped;
             let answers_for_others = history.template_rejected;
-            let place = self.requeue(entity, strategy, label, cx);
+            let place = self.requeue(entity, strategy, label, plugins);
             if answers_for_others
                 && place == Place::Unschedulable
                 && let Some(trial) = self.trials.end(&uid)
@@ -373,21 +373,21 @@ impl Queue {
     /// Requeues an entity that changed during its attempt, and ends its flight. The attempt did not
     /// fail, so the entity is active at once and its backoff does not grow. It is dropped if an
     /// entity of its key is queued already.
-    pub fn add_outdated_if_not_present(&mut self, entity: QueuedEntity, cx: &mut Context<'_>) {
+    pub fn add_outdated_if_not_present(&mut self, entity: QueuedEntity, plugins: &mut Plugins<'_>) {
         let uid = entity.uid().clone();
         if self.entity(&entity.key()).is_none() {
-            self.requeue(entity, QueueingStrategy::Immediately, label::ATTEMPT_FAILED, cx);
+            self.requeue(entity, QueueingStrategy::Immediately, label::ATTEMPT_FAILED, plugins);
         }
         self.done(&uid);
     }
 
     /// Notes that the attempt for a pod is over. If it was tried for others, and its attempt said
     /// nothing about them or found a node, the next one is tried.
-    pub fn attempt_ended(&mut self, pod: &Pod, cx: &mut Context<'_>) {
+    pub fn attempt_ended(&mut self, pod: &Pod, plugins: &mut Plugins<'_>) {
         let place = self.get(&pod.key).filter(|(_, queued)| queued.pod.uid == pod.uid);
         let is_tried_again = matches!(place, Some((Place::Active | Place::Backoff, _)));
         if !is_tried_again {
-            self.try_next(&pod.uid, cx);
+            self.try_next(&pod.uid, plugins);
         }
     }
 }
@@ -396,12 +396,14 @@ impl Queue {
 impl Queue {
     /// Moves the entities whose backoff is over, and every 30 s those that have been unschedulable
     /// for too long. Calls may come late or more often than needed.
-    pub fn tick(&mut self, cx: &mut Context<'_>) {
-        self.pace.tick(cx.handle.now);
-        while let Some(entity) = self.backoff.pop_complete(cx.handle.now, &mut SortPlugin::of(cx)) {
-            self.push_active(entity, label::BACKOFF_COMPLETE, cx);
+    pub fn tick(&mut self, plugins: &mut Plugins<'_>) {
+        self.pace.tick(plugins.now());
+        while let Some(entity) =
+            self.backoff.pop_complete(plugins.now(), &mut SortPlugin::of(plugins))
+        {
+            self.push_active(entity, label::BACKOFF_COMPLETE, plugins);
         }
-        self.flush_unschedulable_pods_leftover(cx);
+        self.flush_unschedulable_pods_leftover(plugins);
     }
 
     /// Returns the time at which [`tick`](Self::tick) next moves an entity, or at which one may be
@@ -417,8 +419,8 @@ impl Queue {
     /// that waits is gated and stays.
     ///
     /// Rule gated-pods-are-flushed of docs/differences.toml.
-    fn flush_unschedulable_pods_leftover(&mut self, cx: &mut Context<'_>) {
-        let flush = floor_to_flush_interval(cx.handle.now);
+    fn flush_unschedulable_pods_leftover(&mut self, plugins: &mut Plugins<'_>) {
+        let flush = floor_to_flush_interval(plugins.now());
         if self.last_leftover_flush >= Some(flush) {
             return;
         }
@@ -428,9 +430,9 @@ impl Queue {
             return;
         }
         let event = ClusterEvent::wildcard(label::UNSCHEDULABLE_TIMEOUT);
-        let registrations = Registrations::of(cx.profiles, &event);
+        let registrations = Registrations::of(plugins.profiles, &event);
         let event = ObjectEvent { event, objects: Objects::None };
-        self.move_entities(&event, &registrations, Some(flush), &|_| true, cx);
+        self.move_entities(&event, &registrations, Some(flush), &|_| true, plugins);
     }
 
     /// Returns the time of the next flush that looks at an entity.
@@ -495,19 +497,19 @@ impl Queue {
 /// Moves between places.
 impl Queue {
     /// Adds a pod that is not queued.
-    fn enter(&mut self, pod: Arc<Pod>, label: &str, cx: &mut Context<'_>) -> Updated {
-        let entity = QueuedEntity::of_pod(pod, cx.handle.now);
-        match self.move_to_active_queue(entity, label, cx) {
+    fn enter(&mut self, pod: Arc<Pod>, label: &str, plugins: &mut Plugins<'_>) -> Updated {
+        let entity = QueuedEntity::of_pod(pod, plugins.now());
+        match self.move_to_active_queue(entity, label, plugins) {
             Place::Active => Updated::EnteredActive,
             _ => Updated::EnteredGated,
         }
     }
 
-    fn remove(&mut self, key: &EntityKey, cx: &mut Context<'_>) {
-        let sort = &mut SortPlugin::of(cx);
+    fn remove(&mut self, key: &EntityKey, plugins: &mut Plugins<'_>) {
+        let sort = &mut SortPlugin::of(plugins);
         let removed = self.active.remove(key, sort).or_else(|| self.backoff.remove(key, sort));
         match removed {
-            Some(removed) => self.try_next(removed.uid(), cx),
+            Some(removed) => self.try_next(removed.uid(), plugins),
             None => drop(self.unschedulable.remove(key)),
         }
     }
@@ -517,9 +519,9 @@ impl Queue {
         &mut self,
         key: &EntityKey,
         pod: &Arc<Pod>,
-        cx: &mut Context<'_>,
+        plugins: &mut Plugins<'_>,
     ) -> bool {
-        let sort = &mut SortPlugin::of(cx);
+        let sort = &mut SortPlugin::of(plugins);
         self.active.update(key, sort, |entity| entity.set_pod(pod.clone()))
             || self.backoff.update(key, pod, &mut self.pace, sort)
     }
@@ -530,15 +532,15 @@ impl Queue {
         key: &EntityKey,
         old: &Arc<Pod>,
         new: &Arc<Pod>,
-        cx: &mut Context<'_>,
+        plugins: &mut Plugins<'_>,
     ) {
         for event in own_update_events(old, new) {
             let Some((_, entity)) = self.unschedulable.get(key) else { return };
-            let registered = hint::registered_by_rejectors(entity, cx.profiles);
-            let strategy = hint::queueing_strategy(entity, &event, registered, cx);
+            let registered = hint::registered_by_rejectors(entity, plugins.profiles);
+            let strategy = hint::queueing_strategy(entity, &event, registered, plugins);
             if strategy != QueueingStrategy::Skip {
                 let entity = self.unschedulable.remove(key).expect("it was there just now");
-                self.requeue(entity, strategy, &own_update_label(&event.event, cx), cx);
+                self.requeue(entity, strategy, &own_update_label(&event.event, plugins), plugins);
             }
         }
     }
@@ -546,22 +548,23 @@ impl Queue {
     /// Requeues an unschedulable entity that no longer shares its answer, while another is tried
     /// for those that do. Events that moved the other may help this one, too, and the answer no
     /// longer counts for it.
-    fn requeue_leaver(&mut self, waiting: &WaitKey, leaver: &EntityKey, cx: &mut Context<'_>) {
+    fn requeue_leaver(&mut self, waiting: &WaitKey, leaver: &EntityKey, plugins: &mut Plugins<'_>) {
         let Some(Trial { strategy, label, .. }) = self.trials.of(waiting) else { return };
         let (strategy, label) = (*strategy, label.clone());
         if let Some(entity) = self.unschedulable.remove(leaver) {
-            self.requeue(entity, strategy, &label, cx);
+            self.requeue(entity, strategy, &label, plugins);
         }
     }
 
-    fn take_next(&mut self, cx: &mut Context<'_>) -> Option<QueuedEntity> {
-        if let Some(entity) = self.active.pop(&mut SortPlugin::of(cx)) {
+    fn take_next(&mut self, plugins: &mut Plugins<'_>) -> Option<QueuedEntity> {
+        if let Some(entity) = self.active.pop(&mut SortPlugin::of(plugins)) {
             let is_trial = self.trials.contains(entity.uid());
             self.pace.popped(&entity, is_trial.then_some(Occasion::Trial));
             return Some(entity);
         }
-        let entity = self.backoff.pop(cx.handle.now, &mut self.pace, &mut SortPlugin::of(cx))?;
-        count_incoming(Place::Active, label::POP_FROM_BACKOFF, cx);
+        let entity =
+            self.backoff.pop(plugins.now(), &mut self.pace, &mut SortPlugin::of(plugins))?;
+        count_incoming(Place::Active, label::POP_FROM_BACKOFF, plugins);
         Some(entity)
     }
 
@@ -576,9 +579,9 @@ impl Queue {
         registrations: &Registrations<'_>,
         overdue_at: Option<Time>,
         may_move: &dyn Fn(&Pod) -> bool,
-        cx: &mut Context<'_>,
+        plugins: &mut Plugins<'_>,
     ) {
-        let handle = cx.handle;
+        let handle = plugins.handle;
         let now = handle.now;
         let max_wait = self.config.max_in_unschedulable;
         let is_due = |slot: &Slot| overdue_at.is_none_or(|now| slot.is_overdue(now, max_wait));
@@ -602,7 +605,7 @@ impl Queue {
                 entity,
                 event,
                 registered.iter().copied(),
-                cx,
+                plugins,
             ) {
                 QueueingStrategy::Skip => {}
                 strategy => helped.push((*slot, entity.key(), strategy)),
@@ -622,10 +625,10 @@ impl Queue {
             history.gate_flushed =
                 overdue_at.filter(|_| waiting.is_gated()).or(history.gate_flushed);
             let uid = entity.uid().clone();
-            let place = self.requeue(entity, strategy, &label, cx);
+            let place = self.requeue(entity, strategy, &label, plugins);
             if waiting.shares_answer() && overdue_at.is_none() {
                 let trial = Trial { waiting, entity: key, strategy, label: label.clone() };
-                self.begin_trial(&uid, trial, place, cx);
+                self.begin_trial(&uid, trial, place, plugins);
             }
         }
         self.in_flight.record(event);
@@ -650,28 +653,28 @@ impl Queue {
 
     /// Notes that an entity is tried for others. If it has landed elsewhere than in the active
     /// queue or in backoff, the next one is tried.
-    fn begin_trial(&mut self, uid: &Uid, trial: Trial, place: Place, cx: &mut Context<'_>) {
+    fn begin_trial(&mut self, uid: &Uid, trial: Trial, place: Place, plugins: &mut Plugins<'_>) {
         if self.unschedulable.entities_of(&trial.waiting).is_none() {
             return;
         }
         self.trials.begin(uid, trial);
         if !matches!(place, Place::Active | Place::Backoff) {
-            self.try_next(uid, cx);
+            self.try_next(uid, plugins);
         }
     }
 
     /// Ends the trial of this entity, if there is one, and tries the next of those it was tried
     /// for.
-    fn try_next(&mut self, uid: &Uid, cx: &mut Context<'_>) {
+    fn try_next(&mut self, uid: &Uid, plugins: &mut Plugins<'_>) {
         let mut ended = self.trials.end(uid);
         while let Some(Trial { waiting, strategy, label, .. }) = ended.take() {
             let Some(entities) = self.unschedulable.entities_of(&waiting) else { return };
-            let (backoff, now) = (self.config.backoff(), cx.handle.now);
+            let (backoff, now) = (self.config.backoff(), plugins.now());
             let next = UnschedulableEntities::first_to_try(entities.iter(), backoff, now);
             let key = next.expect("no key is without entities").1.key();
             let entity = self.unschedulable.remove(&key).expect("it was there just now");
             let uid = entity.uid().clone();
-            let place = self.requeue(entity, strategy, &label, cx);
+            let place = self.requeue(entity, strategy, &label, plugins);
             let trial = Trial { waiting, entity: key, strategy, label };
             match place {
                 Place::Active | Place::Backoff => self.trials.begin(&uid, trial),
@@ -685,7 +688,7 @@ impl Queue {
     fn strategy_of_in_flight_entity(
         &self,
         entity: &QueuedEntity,
-        cx: &mut Context<'_>,
+        plugins: &mut Plugins<'_>,
     ) -> QueueingStrategy {
         let history = entity.history();
         if history.has_no_rejector() {
@@ -694,10 +697,10 @@ impl Queue {
         let Some(events) = self.in_flight.since(entity.uid()) else {
             return QueueingStrategy::AfterBackoff;
         };
-        let registered = hint::registered_by_rejectors(entity, cx.profiles);
+        let registered = hint::registered_by_rejectors(entity, plugins.profiles);
         let mut best = QueueingStrategy::Skip;
         for event in events {
-            match hint::queueing_strategy(entity, event, registered.iter().copied(), cx) {
+            match hint::queueing_strategy(entity, event, registered.iter().copied(), plugins) {
                 QueueingStrategy::Skip => {}
                 QueueingStrategy::AfterBackoff if !history.pending_plugins.is_empty() => {
                     best = QueueingStrategy::AfterBackoff;
@@ -714,16 +717,16 @@ impl Queue {
         mut entity: QueuedEntity,
         strategy: QueueingStrategy,
         label: &str,
-        cx: &mut Context<'_>,
+        plugins: &mut Plugins<'_>,
     ) -> Place {
         entity.history_mut().flushed = label == label::UNSCHEDULABLE_TIMEOUT;
         match strategy {
-            QueueingStrategy::Skip => self.add_to_unschedulable(entity, label, cx),
-            QueueingStrategy::AfterBackoff if self.is_backing_off(&mut entity, cx.handle.now) => {
-                self.move_to_backoff_queue(entity, label, cx)
+            QueueingStrategy::Skip => self.add_to_unschedulable(entity, label, plugins),
+            QueueingStrategy::AfterBackoff if self.is_backing_off(&mut entity, plugins.now()) => {
+                self.move_to_backoff_queue(entity, label, plugins)
             }
             QueueingStrategy::AfterBackoff | QueueingStrategy::Immediately => {
-                self.move_to_active_queue(entity, label, cx)
+                self.move_to_active_queue(entity, label, plugins)
             }
         }
     }
@@ -742,12 +745,12 @@ impl Queue {
         &mut self,
         mut entity: QueuedEntity,
         label: &str,
-        cx: &mut Context<'_>,
+        plugins: &mut Plugins<'_>,
     ) -> Place {
-        if pre_enqueue::passes(&mut entity, cx) {
-            self.push_active(entity, label, cx)
+        if pre_enqueue::passes(&mut entity, plugins) {
+            self.push_active(entity, label, plugins)
         } else {
-            self.add_to_unschedulable(entity, label, cx)
+            self.add_to_unschedulable(entity, label, plugins)
         }
     }
 
@@ -756,13 +759,13 @@ impl Queue {
         &mut self,
         mut entity: QueuedEntity,
         label: &str,
-        cx: &mut Context<'_>,
+        plugins: &mut Plugins<'_>,
     ) -> Place {
         let history = entity.history_mut();
-        history.initial_attempt.get_or_insert(cx.handle.now);
-        history.times.enter(Some(Waiting::Active), cx.handle.now);
-        self.active.push(entity, &mut SortPlugin::of(cx));
-        count_incoming(Place::Active, label, cx)
+        history.initial_attempt.get_or_insert(plugins.now());
+        history.times.enter(Some(Waiting::Active), plugins.now());
+        self.active.push(entity, &mut SortPlugin::of(plugins));
+        count_incoming(Place::Active, label, plugins)
     }
 
     /// Puts an entity into backoff, unless a PreEnqueue plugin gates it (`moveToBackoffQ`).
@@ -770,15 +773,15 @@ impl Queue {
         &mut self,
         mut entity: QueuedEntity,
         label: &str,
-        cx: &mut Context<'_>,
+        plugins: &mut Plugins<'_>,
     ) -> Place {
-        if pre_enqueue::passes(&mut entity, cx) {
-            entity.history_mut().times.enter(Some(Waiting::Backoff), cx.handle.now);
-            let place = self.backoff.push(entity, &mut SortPlugin::of(cx));
+        if pre_enqueue::passes(&mut entity, plugins) {
+            entity.history_mut().times.enter(Some(Waiting::Backoff), plugins.now());
+            let place = self.backoff.push(entity, &mut SortPlugin::of(plugins));
             self.pace.refuse_until(None);
-            count_incoming(place, label, cx)
+            count_incoming(place, label, plugins)
         } else {
-            self.add_to_unschedulable(entity, label, cx)
+            self.add_to_unschedulable(entity, label, plugins)
         }
     }
 
@@ -786,15 +789,15 @@ impl Queue {
         &mut self,
         mut entity: QueuedEntity,
         label: &str,
-        cx: &mut Context<'_>,
+        plugins: &mut Plugins<'_>,
     ) -> Place {
         let history = entity.history_mut();
         let is_gated = history.gating_plugin.is_some();
         history.flushed &= !is_gated;
         let part = if is_gated { Waiting::Gated } else { Waiting::Unschedulable };
-        history.times.enter(Some(part), cx.handle.now);
+        history.times.enter(Some(part), plugins.now());
         let place = self.unschedulable.insert(entity);
-        count_incoming(place, label, cx)
+        count_incoming(place, label, plugins)
     }
 }
 
@@ -804,17 +807,19 @@ fn entity_of(pod: &PodKey) -> EntityKey {
 }
 
 /// Counts an entity that has entered `place`.
-fn count_incoming(place: Place, event: &str, cx: &mut Context<'_>) -> Place {
-    let event = cx.profiles.behaviours().pod_event_label(event);
-    cx.probe.count(Count::Incoming { queue: place.queue(), event: &event });
+fn count_incoming(place: Place, event: &str, plugins: &mut Plugins<'_>) -> Place {
+    let event = plugins.profiles.behaviours().pod_event_label(event);
+    plugins.probe.count(Count::Incoming { queue: place.queue(), event: &event });
     place
 }
 
 /// Returns the label of the update of a waiting pod that requeues it.
-fn own_update_label(event: &ClusterEvent, cx: &Context<'_>) -> String {
+fn own_update_label(event: &ClusterEvent, plugins: &Plugins<'_>) -> String {
     let label = event.to_string();
     match label.strip_prefix("UnschedulablePod") {
-        Some(action) if cx.profiles.behaviours().pod_event_subtypes => format!("TargetPod{action}"),
+        Some(action) if plugins.profiles.behaviours().pod_event_subtypes => {
+            format!("TargetPod{action}")
+        }
         _ => label,
     }
 }

@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 
 use framework::{Handle, QueueSort, QueuedEntity, Time};
 
-use super::context::Context;
 use super::heap::Order;
+use super::plugins::Plugins;
 use crate::plugin_call::catch_panic;
 use crate::ports::Probe;
 use crate::profile::Named;
@@ -18,9 +18,13 @@ pub(super) struct SortPlugin<'a> {
 }
 
 impl<'a> SortPlugin<'a> {
-    /// Returns the order of the profiles of `cx`.
-    pub(super) fn of(cx: &'a mut Context<'_>) -> Self {
-        Self { sort: cx.profiles.queue_sort(), handle: cx.handle, probe: &mut *cx.probe }
+    /// Returns the order of the profiles of `plugins`.
+    pub(super) fn of(plugins: &'a mut Plugins<'_>) -> Self {
+        Self {
+            sort: plugins.profiles.queue_sort(),
+            handle: plugins.handle,
+            probe: &mut *plugins.probe,
+        }
     }
 }
 

@@ -280,8 +280,8 @@ impl World {
     }
 
     fn add_to_queue(&mut self, pod: Arc<Pod>, cx: &mut Context<'_>) {
-        let (queue, mut queue_cx) = self.queue_and_context(cx);
-        let updated = queue.add(pod.clone(), &mut queue_cx);
+        let (queue, mut plugins) = self.queue_and_plugins(cx);
+        let updated = queue.add(pod.clone(), &mut plugins);
         self.nominate_by_status(pod, updated);
     }
 
@@ -291,8 +291,8 @@ impl World {
         } else if self.queue.get(&new.key).is_some() {
             self.nominator.update(old, new.clone());
         }
-        let (queue, mut queue_cx) = self.queue_and_context(cx);
-        let updated = queue.update(old, new.clone(), &mut queue_cx);
+        let (queue, mut plugins) = self.queue_and_plugins(cx);
+        let updated = queue.update(old, new.clone(), &mut plugins);
         self.nominate_by_status(new, updated);
     }
 
@@ -311,8 +311,8 @@ impl World {
 
     fn remove_from_queue(&mut self, pod: &Arc<Pod>, cx: &mut Context<'_>) {
         self.nominator.forget(&pod.uid);
-        let (queue, mut queue_cx) = self.queue_and_context(cx);
-        queue.delete(pod, &mut queue_cx);
+        let (queue, mut plugins) = self.queue_and_plugins(cx);
+        queue.delete(pod, &mut plugins);
     }
 }
 

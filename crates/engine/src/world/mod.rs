@@ -88,11 +88,11 @@ impl World {
         }
     }
 
-    /// Returns the queue, and what the queue needs from the rest of the world.
-    fn queue_and_context<'a>(
+    /// Returns the queue, and the plugins that it asks.
+    fn queue_and_plugins<'a>(
         &'a mut self,
         cx: &'a mut Context<'_>,
-    ) -> (&'a mut Queue, queue::Context<'a>) {
+    ) -> (&'a mut Queue, queue::Plugins<'a>) {
         let handle = Shared {
             cluster: &self.cluster,
             waiting: self.waiting.pods(),
@@ -103,8 +103,8 @@ impl World {
             wall_offset: self.wall_offset,
         };
         let handle = handle.handle(&self.commands);
-        let cx = queue::Context { profiles: &self.profiles, handle, probe: &mut *cx.probe };
-        (&mut self.queue, cx)
+        let plugins = queue::Plugins { profiles: &self.profiles, handle, probe: &mut *cx.probe };
+        (&mut self.queue, plugins)
     }
 }
 
@@ -338,8 +338,8 @@ impl World {
 impl World {
     /// Removes and returns the next entity of the queue, which is then in flight.
     pub fn pop(&mut self, cx: &mut Context<'_>) -> Option<QueuedEntity> {
-        let (queue, mut cx) = self.queue_and_context(cx);
-        queue.pop(&mut cx)
+        let (queue, mut plugins) = self.queue_and_plugins(cx);
+        queue.pop(&mut plugins)
     }
 
     /// Ends the flight of a pod: the queue keeps no more events for it.
@@ -349,8 +349,8 @@ impl World {
 
     /// Notes that an attempt is over; see [`Queue::attempt_ended`].
     pub fn attempt_ended(&mut self, pod: &Pod, cx: &mut Context<'_>) {
-        let (queue, mut cx) = self.queue_and_context(cx);
-        queue.attempt_ended(pod, &mut cx);
+        let (queue, mut plugins) = self.queue_and_plugins(cx);
+        queue.attempt_ended(pod, &mut plugins);
     }
 
     /// Requeues a pod whose attempt failed, and nominates it as the attempt asks. If it loses a
@@ -371,8 +371,8 @@ impl World {
             return None;
         }
         queued.set_pod(known.clone());
-        let (queue, mut queue_cx) = self.queue_and_context(cx);
-        queue.add_unschedulable_if_not_present(QueuedEntity::Pod(queued), &mut queue_cx);
+        let (queue, mut plugins) = self.queue_and_plugins(cx);
+        queue.add_unschedulable_if_not_present(QueuedEntity::Pod(queued), &mut plugins);
         let before = self.nominator.node_of(&known.uid).cloned();
         self.nominator.add(known.clone(), nominating);
         if let Some(before) = before
@@ -392,8 +392,8 @@ impl World {
         if let Some(known) = self.pending.get(&queued.pod.key) {
             queued.set_pod(known.clone());
         }
-        let (queue, mut cx) = self.queue_and_context(cx);
-        queue.put_back_if_not_present(QueuedEntity::Pod(queued), &mut cx);
+        let (queue, mut plugins) = self.queue_and_plugins(cx);
+        queue.put_back_if_not_present(QueuedEntity::Pod(queued), &mut plugins);
     }
 
     /// Requeues a pod whose decision rests on an outdated specification, unless it is gone or
@@ -403,8 +403,8 @@ impl World {
         match known.filter(|known| known.uid == queued.pod.uid) {
             Some(known) => {
                 queued.set_pod(known.clone());
-                let (queue, mut queue_cx) = self.queue_and_context(cx);
-                queue.add_outdated_if_not_present(QueuedEntity::Pod(queued), &mut queue_cx);
+                let (queue, mut plugins) = self.queue_and_plugins(cx);
+                queue.add_outdated_if_not_present(QueuedEntity::Pod(queued), &mut plugins);
             }
             None => self.queue.done(&queued.pod.uid),
         }
@@ -412,14 +412,14 @@ impl World {
 
     /// Moves pods to the active queue, unless a PreEnqueue plugin gates them.
     pub fn activate(&mut self, pods: &[PodKey], cx: &mut Context<'_>) {
-        let (queue, mut cx) = self.queue_and_context(cx);
-        queue.activate(pods, &mut cx);
+        let (queue, mut plugins) = self.queue_and_plugins(cx);
+        queue.activate(pods, &mut plugins);
     }
 
     /// Requeues an unschedulable pod as after an error.
     pub(crate) fn retry_after_error(&mut self, pod: &Pod, cx: &mut Context<'_>) {
-        let (queue, mut cx) = self.queue_and_context(cx);
-        queue.retry_after_error(pod, &mut cx);
+        let (queue, mut plugins) = self.queue_and_plugins(cx);
+        queue.retry_after_error(pod, &mut plugins);
     }
 
     /// Requeues the pending pod of this name and UID as after an error, if it is unschedulable.
@@ -433,8 +433,8 @@ impl World {
     /// Moves the pods whose backoff is over, and the pods that have been unschedulable for too
     /// long.
     pub fn flush_queue(&mut self, cx: &mut Context<'_>) {
-        let (queue, mut cx) = self.queue_and_context(cx);
-        queue.tick(&mut cx);
+        let (queue, mut plugins) = self.queue_and_plugins(cx);
+        queue.tick(&mut plugins);
     }
 
     /// Moves the unschedulable pods that an event may help.
@@ -448,8 +448,8 @@ impl World {
         may_move: &dyn Fn(&Pod) -> bool,
         cx: &mut Context<'_>,
     ) {
-        let (queue, mut queue_cx) = self.queue_and_context(cx);
-        queue.move_all_to_active_or_backoff_queue(event, may_move, &mut queue_cx);
+        let (queue, mut plugins) = self.queue_and_plugins(cx);
+        queue.move_all_to_active_or_backoff_queue(event, may_move, &mut plugins);
     }
 
     /// Moves the pods that may use the room of a forgotten pod. A pod that was deleted or bound

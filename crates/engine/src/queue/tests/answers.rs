@@ -41,7 +41,7 @@ fn relabelled(name: &str) -> Arc<Pod> {
 
 fn ended(harness: &mut Harness, pod: &Arc<Pod>) {
     harness.queue.done(&pod.uid);
-    harness.on(|queue, cx| queue.attempt_ended(pod, cx));
+    harness.on(|queue, plugins| queue.attempt_ended(pod, plugins));
 }
 
 #[test]
@@ -76,20 +76,20 @@ fn next_pod_is_tried_when_one_finds_a_node() {
 fn next_pod_is_tried_if_the_tried_pod_is_deleted_changes_or_fails_alone() {
     type Leave = fn(&mut Harness, Arc<Pod>);
     let rows: [(&str, Leave); 4] = [
-        ("deleted", |harness, pod| harness.on(|queue, cx| queue.delete(&pod, cx))),
+        ("deleted", |harness, pod| harness.on(|queue, plugins| queue.delete(&pod, plugins))),
         ("relabelled", |harness, old| {
             harness.update(&old, &relabelled("a"));
         }),
         ("an error", |harness, pod| {
             let queued = harness.pop();
             harness.fail(queued, &[]);
-            harness.on(|queue, cx| queue.attempt_ended(&pod, cx));
+            harness.on(|queue, plugins| queue.attempt_ended(&pod, plugins));
         }),
         ("rejected on its own", |harness, pod| {
             let mut queued = harness.pop();
             queued.history.template_rejected = false;
             harness.fail(queued, &["Fit"]);
-            harness.on(|queue, cx| queue.attempt_ended(&pod, cx));
+            harness.on(|queue, plugins| queue.attempt_ended(&pod, plugins));
         }),
     ];
     for (how, leave) in rows {
@@ -117,7 +117,7 @@ fn pod_that_changes_during_its_attempt_does_not_answer_for_others() {
     harness.update(&plain("a"), &relabelled("a"));
     (queued.pod, queued.history.template_rejected) = (relabelled("a"), true);
     harness.fail(queued, &["Claims"]);
-    harness.on(|queue, cx| queue.attempt_ended(&relabelled("a"), cx));
+    harness.on(|queue, plugins| queue.attempt_ended(&relabelled("a"), plugins));
     assert_eq!(harness.place("b"), Some(Place::Backoff));
 }
 
@@ -173,7 +173,7 @@ fn shared_answers_and_trials_end_with_their_pods() {
     let mut harness = rejected(&["a", "b", "c"]);
     harness.notify(&node_event(ActionType::ADD));
     for name in ["b", "a", "c"] {
-        harness.on(|queue, cx| queue.delete(&plain(name), cx));
+        harness.on(|queue, plugins| queue.delete(&plain(name), plugins));
     }
     assert!(harness.queue.trials.len() == 0 && harness.queue.unschedulable.answer_count() == 0);
 }

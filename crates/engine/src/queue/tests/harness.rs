@@ -14,7 +14,7 @@ use testkit::{HandleParts, cluster, node, pod};
 use crate::object_event::{ObjectEvent, Objects};
 use crate::ports::{Count, Probe, Span};
 use crate::profile::{PluginRef, Profiles, SchedulerProfile};
-use crate::queue::{Context, Place, Queue, QueueConfig};
+use crate::queue::{Place, Plugins, Queue, QueueConfig};
 
 type Hint = Result<QueueingHint, String>;
 
@@ -196,20 +196,20 @@ impl Harness {
     }
 
     /// Calls into the queue.
-    pub(super) fn on<T>(&mut self, call: impl FnOnce(&mut Queue, &mut Context<'_>) -> T) -> T {
+    pub(super) fn on<T>(&mut self, call: impl FnOnce(&mut Queue, &mut Plugins<'_>) -> T) -> T {
         let Self { queue, cluster, now, log, preemptions, profiles } = self;
         let parts =
             HandleParts { now: *now, preemptions: preemptions.clone(), ..HandleParts::default() };
         let handle = parts.handle(cluster);
-        call(queue, &mut Context { profiles, handle, probe: log })
+        call(queue, &mut Plugins { profiles, handle, probe: log })
     }
 
     pub(super) fn add(&mut self, pod: &Arc<Pod>) {
-        self.on(|queue, cx| queue.add(pod.clone(), cx));
+        self.on(|queue, plugins| queue.add(pod.clone(), plugins));
     }
 
     pub(super) fn update(&mut self, old: &Arc<Pod>, new: &Arc<Pod>) {
-        self.on(|queue, cx| queue.update(old, new.clone(), cx));
+        self.on(|queue, plugins| queue.update(old, new.clone(), plugins));
     }
 
     pub(super) fn pop(&mut self) -> QueuedPod {
@@ -226,16 +226,20 @@ impl Harness {
         let pending = |name: &&&str| name.starts_with('~');
         queued.history.unschedulable_plugins = rejectors.iter().map(bare).collect();
         queued.history.pending_plugins = rejectors.iter().filter(pending).map(bare).collect();
-        self.on(|queue, cx| queue.add_unschedulable_if_not_present(QueuedEntity::Pod(queued), cx));
+        self.on(|queue, plugins| {
+            queue.add_unschedulable_if_not_present(QueuedEntity::Pod(queued), plugins)
+        });
     }
 
     /// Puts a popped pod back after a look. The plugins that rejected it before reject it again.
     pub(super) fn put_back(&mut self, queued: QueuedPod) {
-        self.on(|queue, cx| queue.put_back_if_not_present(QueuedEntity::Pod(queued), cx));
+        self.on(|queue, plugins| queue.put_back_if_not_present(QueuedEntity::Pod(queued), plugins));
     }
 
     pub(super) fn notify(&mut self, event: &ObjectEvent) {
-        self.on(|queue, cx| queue.move_all_to_active_or_backoff_queue(event, &|_| true, cx));
+        self.on(|queue, plugins| {
+            queue.move_all_to_active_or_backoff_queue(event, &|_| true, plugins)
+        });
     }
 
     /// Advances the time, then ticks.

@@ -124,8 +124,12 @@ fn events_during_an_attempt_requeue_the_pod() {
             &[|w| w.notify(&node_event(ActionType::ADD)), |w| w.notify(&claim_event())],
             Place::Active,
         ),
-        (&["Deaf"], &[|w| w.on(|q, cx| q.activate(&[key("p")], cx))], Place::Backoff),
-        (&["Deaf"], &[|w| w.on(|q, cx| q.activate(&[key("x")], cx))], Place::Unschedulable),
+        (&["Deaf"], &[|w| w.on(|q, plugins| q.activate(&[key("p")], plugins))], Place::Backoff),
+        (
+            &["Deaf"],
+            &[|w| w.on(|q, plugins| q.activate(&[key("x")], plugins))],
+            Place::Unschedulable,
+        ),
         (&[], &[], Place::ErrorBackoff),
     ];
     for (row, (rejectors, events, expected)) in rows.into_iter().enumerate() {
@@ -158,7 +162,7 @@ fn gated_pod_waits_for_an_event_of_its_gating_plugin() {
     harness.add(&old);
     assert_eq!(harness.place("p"), Some(Place::Gated));
     harness.notify(&node_event(ActionType::ADD));
-    harness.on(|queue, cx| queue.activate(&[key("p")], cx));
+    harness.on(|queue, plugins| queue.activate(&[key("p")], plugins));
     harness.wait(100_000);
     assert_eq!(harness.place("p"), Some(Place::Gated));
     let touched = Arc::new(pod("p").gate("example.com/hold").label("a", "b").build());
@@ -257,9 +261,9 @@ fn pod_with_another_uid_replaces_the_old_pod() {
     harness.update(&first, &second);
     let (place, queued) = harness.queue.get(&key("p")).unwrap();
     assert_eq!((place, queued.history.attempts), (Place::Active, 0));
-    harness.on(|queue, cx| queue.delete(&first, cx));
+    harness.on(|queue, plugins| queue.delete(&first, plugins));
     assert_eq!(harness.place("p"), Some(Place::Active), "another pod was deleted");
-    harness.on(|queue, cx| queue.delete(&second, cx));
+    harness.on(|queue, plugins| queue.delete(&second, plugins));
     assert_eq!(harness.place("p"), None);
 }
 
@@ -371,7 +375,7 @@ fn activate_ends_waits_but_keeps_gated_pods() {
     let gated = Arc::new(pod("gated").gate("example.com/hold").build());
     harness.add(&gated);
     let all = ["rejected", "failed", "backing-off", "gated", "unknown"].map(key);
-    harness.on(|queue, cx| queue.activate(&all, cx));
+    harness.on(|queue, plugins| queue.activate(&all, plugins));
     let expected = PendingPodCounts { active: 3, gated: 1, ..PendingPodCounts::default() };
     assert_eq!(harness.queue.counts(), expected);
     let forced = harness.log.incoming.iter().filter(|line| *line == "active ForceActivate");
@@ -437,11 +441,11 @@ fn hints_run_only_for_pods_whose_rejectors_registered_the_event() {
     harness.pop();
     harness.notify(&node_event(ActionType::DELETE));
     assert_eq!(harness.queue.in_flight_events().len(), 0, "no plugin registered it");
-    harness.on(|queue, cx| {
+    harness.on(|queue, plugins| {
         queue.move_all_to_active_or_backoff_queue(
             &pod_deleted(true),
             &|pod| &*pod.key.name != "fit",
-            cx,
+            plugins,
         )
     });
     assert_eq!(harness.place("fit"), Some(Place::Unschedulable), "excluded up front");
