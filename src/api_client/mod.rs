@@ -62,6 +62,15 @@ pub struct JsonRequest {
     pub timeout: Duration,
 }
 
+/// A header of a request.
+#[derive(Debug, Clone, Copy)]
+pub struct Header<'a> {
+    /// Its name.
+    pub name: &'static str,
+    /// Its value.
+    pub value: &'a str,
+}
+
 /// An HTTP request, to be sent once.
 struct HttpCall {
     method: Method,
@@ -228,7 +237,7 @@ impl ApiClient {
     pub async fn ask(
         &self,
         path: &str,
-        header: Option<(&'static str, &str)>,
+        header: Option<Header<'_>>,
         body: Option<Vec<u8>>,
     ) -> Result<http::Response<Incoming>, String> {
         let request = match body {
@@ -236,7 +245,7 @@ impl ApiClient {
             None => http::Request::get(path),
         };
         let request =
-            header.into_iter().fold(request, |own, (name, value)| own.header(name, value));
+            header.into_iter().fold(request, |own, header| own.header(header.name, header.value));
         let body = body.map_or_else(Body::empty, Body::from);
         let request = request.header(ACCEPT, JSON).body(body).map_err(|error| error.to_string())?;
         let response = self.client.send(request).await;

@@ -41,8 +41,18 @@ impl Version {
 }
 
 /// The media types, in the order in which wildcards select them.
-const MEDIA_TYPES: [(&str, &str); 3] =
-    [("application", "json"), ("application", "yaml"), ("text", "plain")];
+const MEDIA_TYPES: [MediaType<'_>; 3] = [
+    MediaType { main: "application", subtype: "json" },
+    MediaType { main: "application", subtype: "yaml" },
+    MediaType { main: "text", subtype: "plain" },
+];
+
+/// A media type, or a range of them with `*`.
+#[derive(Clone, Copy)]
+struct MediaType<'a> {
+    main: &'a str,
+    subtype: &'a str,
+}
 
 /// A page in its plain and its structured form.
 pub(super) struct Page<T> {
@@ -123,7 +133,7 @@ const fn typed(media_type: &'static str) -> [(HeaderName, &'static str); 1] {
 }
 
 fn not_acceptable() -> Response {
-    let accepted = MEDIA_TYPES.map(|(kind, subtype)| format!("{kind}/{subtype}")).join(", ");
+    let accepted = MEDIA_TYPES.map(|own| format!("{}/{}", own.main, own.subtype)).join(", ");
     let status = json!({
         "kind": "Status",
         "apiVersion": "v1",
@@ -147,7 +157,7 @@ fn negotiate(accept: &str, kind: &str) -> Option<Form> {
     let offers = |clause: Clause<'_>| {
         let matching = MEDIA_TYPES.into_iter().filter(|media_type| clause.matches(*media_type));
         let forms: Vec<_> =
-            matching.filter_map(|media_type| clause.form(media_type.1, kind)).collect();
+            matching.filter_map(|media_type| clause.form(media_type.subtype, kind)).collect();
         forms
     };
     clauses.into_iter().flat_map(offers).next()
@@ -155,7 +165,7 @@ fn negotiate(accept: &str, kind: &str) -> Option<Form> {
 
 /// One alternative of an `Accept` header.
 struct Clause<'a> {
-    media_type: (&'a str, &'a str),
+    media_type: MediaType<'a>,
     quality: f32,
     parameters: Vec<(&'a str, &'a str)>,
 }
@@ -164,8 +174,11 @@ impl<'a> Clause<'a> {
     fn parse(text: &'a str) -> Option<Self> {
         let mut parts = text.split(';').map(str::trim);
         let media_type = match parts.next()? {
-            "*" => ("*", "*"),
-            media_type => media_type.split_once('/')?,
+            "*" => MediaType { main: "*", subtype: "*" },
+            media_type => {
+                let (main, subtype) = media_type.split_once('/')?;
+                MediaType { main, subtype }
+            }
         };
         let parameters = parts.filter_map(|parameter| parameter.split_once('='));
         let parameters: Vec<_> =
@@ -176,12 +189,14 @@ impl<'a> Clause<'a> {
     }
 
     fn wildcards(&self) -> usize {
-        usize::from(self.media_type.0 == "*") + usize::from(self.media_type.1 == "*")
+        let MediaType { main, subtype } = self.media_type;
+        usize::from(main == "*") + usize::from(subtype == "*")
     }
 
-    fn matches(&self, offered: (&str, &str)) -> bool {
+    fn matches(&self, offered: MediaType<'_>) -> bool {
         let matches = |wanted: &str, offered: &str| wanted == "*" || wanted == offered;
-        matches(self.media_type.0, offered.0) && matches(self.media_type.1, offered.1)
+        matches(self.media_type.main, offered.main)
+            && matches(self.media_type.subtype, offered.subtype)
     }
 
     /// Returns the form of the media type with this subtype, unless the parameters exclude it.

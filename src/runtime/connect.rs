@@ -115,10 +115,10 @@ mod tests {
     const TOLERANCE: Duration = Duration::from_millis(60);
 
     /// Returns a client of a server with this answer at `/version`, and the status of that server.
-    async fn client(answer: (StatusCode, &'static str)) -> (ApiClient, Arc<ServerStatus>) {
+    async fn client(status: StatusCode, body: &'static str) -> (ApiClient, Arc<ServerStatus>) {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let router = Router::new().route("/version", get(async move || answer));
+        let router = Router::new().route("/version", get(async move || (status, body)));
         tokio::spawn(async move { axum::serve(listener, router).await });
         let kubeconfig = format!(
             "{{clusters: [{{name: c, cluster: {{server: 'http://{address}'}}}}], users: [], \
@@ -134,7 +134,7 @@ mod tests {
     async fn outage_is_logged_once_and_its_end_is_looked_for() {
         let capture = Capture::start();
         let answer = r#"{"major": "1", "minor": "36", "gitVersion": "v1.36.2"}"#;
-        let (client, status) = client((StatusCode::OK, answer)).await;
+        let (client, status) = client(StatusCode::OK, answer).await;
         // No other request notices that the server is back.
         status.requested(Some("no response"));
         let pods = Arc::from("pods");
@@ -150,7 +150,7 @@ mod tests {
     #[tokio::test]
     async fn end_of_an_outage_is_logged() {
         let capture = Capture::start();
-        let (client, status) = client((StatusCode::OK, "{}")).await;
+        let (client, status) = client(StatusCode::OK, "{}").await;
         let pods = Arc::from("pods");
         status.watched(&pods, Some("/api/v1/pods: not allowed"));
         let granted = async {
@@ -173,7 +173,7 @@ mod tests {
 
     #[tokio::test]
     async fn daemon_starts_without_the_permission_to_read_the_version() {
-        let (client, status) = client((StatusCode::FORBIDDEN, "{}")).await;
+        let (client, status) = client(StatusCode::FORBIDDEN, "{}").await;
         wait_for_api_server(&client, "s", &Followed::by_flag(Level::V1_36)).await.unwrap();
         assert!(!status.requests_fail(), "a server that answers is ready");
     }
@@ -181,7 +181,7 @@ mod tests {
     #[tokio::test]
     async fn old_server_is_refused() {
         let old = r#"{"major": "1", "minor": "32+", "gitVersion": "v1.32.4"}"#;
-        let (client, _) = client((StatusCode::OK, old)).await;
+        let (client, _) = client(StatusCode::OK, old).await;
         let error =
             wait_for_api_server(&client, "s", &Followed::by_flag(Level::V1_36)).await.unwrap_err();
         let expected = "s runs Kubernetes v1.32.4: the oldest supported version is 1.33";
@@ -191,7 +191,7 @@ mod tests {
     #[tokio::test]
     async fn oldest_supported_server_is_accepted() {
         let oldest = r#"{"major": "1", "minor": "33", "gitVersion": "v1.33.0"}"#;
-        let (client, _) = client((StatusCode::OK, oldest)).await;
+        let (client, _) = client(StatusCode::OK, oldest).await;
         wait_for_api_server(&client, "s", &Followed::by_flag(Level::V1_36)).await.unwrap();
     }
 }

@@ -75,7 +75,7 @@ pub(crate) struct ElectionLog {
     /// Namespace and name of the Lease.
     lock: String,
     /// The last problem in the log, and when it was logged.
-    problem: Option<(String, Time)>,
+    problem: Option<Logged>,
 }
 
 impl ElectionLog {
@@ -113,13 +113,20 @@ impl ElectionLog {
     }
 }
 
+/// A problem, and when it was logged.
+#[derive(Debug)]
+struct Logged {
+    problem: String,
+    at: Time,
+}
+
 /// Returns whether a problem differs from the last one in the log, or that one was logged some time
 /// ago.
-fn is_news(last: &mut Option<(String, Time)>, problem: &str, now: Time) -> bool {
+fn is_news(last: &mut Option<Logged>, problem: &str, now: Time) -> bool {
     let is_old = |at: Time| now.since(at) >= PROBLEM_INTERVAL;
-    let is_news = last.as_ref().is_none_or(|(logged, at)| logged != problem || is_old(*at));
+    let is_news = last.as_ref().is_none_or(|own| own.problem != problem || is_old(own.at));
     if is_news {
-        *last = Some((problem.to_owned(), now));
+        *last = Some(Logged { problem: problem.to_owned(), at: now });
     }
     is_news
 }

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use yaml::Parsed;
 
 use super::source::Source;
-use super::{Fault, Location, yaml_documents};
+use super::{DocumentPlace, Fault, Location, yaml_documents};
 
 /// The text of a value.
 #[derive(Debug, Clone, Copy)]
@@ -87,7 +87,7 @@ pub(crate) fn of(source: &Source) -> Result<Vec<(Location, Text<'_>)>, Fault> {
     };
     let several = documents.len() > 1;
     let located = documents.into_iter().enumerate().map(|(index, (line, text))| {
-        let place = several.then_some((index + 1, line));
+        let place = several.then_some(DocumentPlace { number: index + 1, line });
         (Location::of(source).with_document(place), text)
     });
     Ok(located.collect())

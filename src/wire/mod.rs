@@ -136,10 +136,18 @@ fn changed(
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Location {
     source: Arc<str>,
-    /// Number and first line of the document, if a file has several.
-    document: Option<(usize, usize)>,
+    /// The document, if a file has several.
+    document: Option<DocumentPlace>,
     /// Indexes in nested lists, outermost first.
     items: Vec<usize>,
+}
+
+/// The place of a document in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct DocumentPlace {
+    number: usize,
+    /// The first line.
+    line: usize,
 }
 
 impl Location {
@@ -151,7 +159,7 @@ impl Location {
         Self { source: source.name.clone(), document: None, items: Vec::new() }
     }
 
-    fn with_document(self, document: Option<(usize, usize)>) -> Self {
+    fn with_document(self, document: Option<DocumentPlace>) -> Self {
         Self { document, ..self }
     }
 
@@ -165,7 +173,7 @@ impl Location {
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.source)?;
-        if let Some((number, line)) = self.document {
+        if let Some(DocumentPlace { number, line }) = self.document {
             write!(f, ": document {number} (line {line})")?;
         }
         self.items.iter().try_for_each(|index| write!(f, ": items[{index}]"))

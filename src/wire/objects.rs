@@ -151,7 +151,7 @@ fn found(read: Result<Object, Fault>, is_of_folder: bool) -> Found {
 fn read(
     at: &Location,
     text: Text<'_>,
-    inherited: Option<&(String, String)>,
+    inherited: Option<&TypeMeta>,
     each: &mut dyn FnMut(Result<Object, Fault>),
 ) {
     if let Some(list) = text.list() {
@@ -169,27 +169,33 @@ fn read(
     }
 }
 
-/// Returns version and kind of the items of a list without their own; `None` for a list of any
-/// kind.
-fn of_items(version: String, kind: &str) -> Option<(String, String)> {
-    let item = kind.strip_suffix("List").filter(|item| !item.is_empty())?;
-    Some((version, item.to_owned()))
+/// The type of an object.
+struct TypeMeta {
+    api_version: String,
+    kind: String,
 }
 
-/// Passes on the object in a value, or each object of a list. `inherited` is version and kind of
-/// items without their own, as in a `PodList`.
+/// Returns the type of the items of a list without their own; `None` for a list of any
+/// kind.
+fn of_items(api_version: String, kind: &str) -> Option<TypeMeta> {
+    let item = kind.strip_suffix("List").filter(|item| !item.is_empty())?;
+    Some(TypeMeta { api_version, kind: item.to_owned() })
+}
+
+/// Passes on the object in a value, or each object of a list. `inherited` is the type of items
+/// without their own, as in a `PodList`.
 fn unroll(
     at: &Location,
     Parsed { mut value, repeated }: Parsed,
-    inherited: Option<&(String, String)>,
+    inherited: Option<&TypeMeta>,
     each: &mut dyn FnMut(Result<Object, Fault>),
 ) {
-    if let (Some(object), Some((version, kind))) = (value.as_object_mut(), inherited) {
-        object.entry("apiVersion").or_insert_with(|| version.as_str().into());
-        object.entry("kind").or_insert_with(|| kind.as_str().into());
+    if let (Some(object), Some(own)) = (value.as_object_mut(), inherited) {
+        object.entry("apiVersion").or_insert_with(|| own.api_version.as_str().into());
+        object.entry("kind").or_insert_with(|| own.kind.as_str().into());
     }
-    let (api_version, kind) = match version_and_kind(&value) {
-        Ok(type_) => type_,
+    let TypeMeta { api_version, kind } = match type_of(&value) {
+        Ok(own) => own,
         Err(message) => return each(Err(Fault::new(at.clone(), message))),
     };
     if kind == "List" || (kind.ends_with("List") && value.get("items").is_some()) {
@@ -204,7 +210,7 @@ fn unroll_items(
     at: &Location,
     kind: &str,
     items: Parsed,
-    inherited: Option<&(String, String)>,
+    inherited: Option<&TypeMeta>,
     each: &mut dyn FnMut(Result<Object, Fault>),
 ) {
     match items.value {
@@ -226,7 +232,7 @@ fn unroll_items(
 
 const NO_OBJECT: &str = "is no Kubernetes object";
 
-fn version_and_kind(value: &Value) -> Result<(String, String), String> {
+fn type_of(value: &Value) -> Result<TypeMeta, String> {
     if !value.is_object() {
         return Err(format!("{NO_OBJECT}: found {}", sort_of(value)));
     }
@@ -237,7 +243,7 @@ fn version_and_kind(value: &Value) -> Result<(String, String), String> {
         }
         None => Err(format!("{NO_OBJECT}: {name} is missing")),
     };
-    Ok((field("apiVersion")?, field("kind")?))
+    Ok(TypeMeta { api_version: field("apiVersion")?, kind: field("kind")? })
 }
 
 /// Describes the type of a value.

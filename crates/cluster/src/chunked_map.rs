@@ -51,7 +51,7 @@ impl<K: Ord, V> ChunkedMap<K, V> {
         match place {
             Ok(place) => self.chunks[chunk][place].1 = value,
             Err(place) => {
-                self.insert_at(chunk, place, (key, value));
+                self.insert_at(chunk, place, key, value);
                 self.len += 1;
             }
         }
@@ -74,7 +74,8 @@ impl<K: Ord, V> ChunkedMap<K, V> {
         (chunk, entries.binary_search_by(|(own, _)| own.cmp(key)))
     }
 
-    fn insert_at(&mut self, chunk: usize, place: usize, entry: (K, V)) {
+    fn insert_at(&mut self, chunk: usize, place: usize, key: K, value: V) {
+        let entry = (key, value);
         let Some(entries) = self.chunks.get_mut(chunk) else {
             return self.chunks.push(vec![entry]);
         };

@@ -17,6 +17,14 @@ pub(crate) struct DomainTally {
     len: usize,
 }
 
+/// The part of a node in the sums.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Share {
+    /// `None` for a node without the label.
+    pub(crate) domain: Option<DomainIx>,
+    pub(crate) amount: i64,
+}
+
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Domain {
     nodes: u32,
@@ -95,9 +103,9 @@ impl DomainTally {
     }
 
     /// Changes domain and amount of a node, or removes the node from the set.
-    pub(crate) fn replace(&mut self, node: NodeIx, new: Option<(Option<DomainIx>, i64)>) {
+    pub(crate) fn replace(&mut self, node: NodeIx, new: Option<Share>) {
         self.remove(node);
-        if let Some((domain, amount)) = new {
+        if let Some(Share { domain, amount }) = new {
             self.insert(node, domain, amount);
         }
     }

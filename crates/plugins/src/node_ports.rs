@@ -207,20 +207,28 @@ mod tests {
         assert_eq!(on_deletion(pod("q").on("n")), QueueingHint::Skip);
     }
 
-    /// Returns address, protocol and number of every host port that a running pod uses.
-    fn ports(pod: &api::Pod) -> impl Iterator<Item = (&str, &str, i32)> {
+    #[derive(Clone, Copy)]
+    struct Used<'a> {
+        ip: &'a str,
+        protocol: &'a str,
+        number: i32,
+    }
+
+    /// Returns every host port that a running pod uses.
+    fn ports(pod: &api::Pod) -> impl Iterator<Item = Used<'_>> {
         let sidecar = |c: &&api::Container| c.restart_policy.as_deref() == Some("Always");
         let sidecars = pod.spec.init_containers.iter().filter(sidecar);
         let ports = sidecars.chain(&pod.spec.containers).flat_map(|container| &container.ports);
         ports.filter(|port| port.host_port > 0).map(|port| {
             let ip = if port.host_ip.is_empty() { "0.0.0.0" } else { &port.host_ip };
             let protocol = if port.protocol.is_empty() { "TCP" } else { &port.protocol };
-            (ip, protocol, port.host_port)
+            Used { ip, protocol, number: port.host_port }
         })
     }
 
-    fn conflict(a: (&str, &str, i32), b: (&str, &str, i32)) -> bool {
-        (a.1, a.2) == (b.1, b.2) && (a.0 == b.0 || a.0 == "0.0.0.0" || b.0 == "0.0.0.0")
+    fn conflict(a: Used<'_>, b: Used<'_>) -> bool {
+        let overlap = a.ip == b.ip || a.ip == "0.0.0.0" || b.ip == "0.0.0.0";
+        a.protocol == b.protocol && a.number == b.number && overlap
     }
 
     proptest! {

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::Source;
-use crate::api_client::{ApiClient, Credentials, read_body};
+use crate::api_client::{ApiClient, Credentials, Header, read_body};
 use crate::http::PROXIED_AUTHORIZATION;
 use crate::metrics::Metrics;
 
@@ -232,7 +232,7 @@ async fn request(
     authorization: Option<&str>,
     body: Option<Vec<u8>>,
 ) -> anyhow::Result<Vec<u8>> {
-    let header = authorization.map(|value| (PROXIED_AUTHORIZATION, value));
+    let header = authorization.map(|value| Header { name: PROXIED_AUTHORIZATION, value });
     let exchange = async {
         let response = client.ask(path, header, body).await.map_err(|error| anyhow!(error))?;
         let status = response.status();

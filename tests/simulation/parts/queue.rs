@@ -101,6 +101,12 @@ impl Probe for Log {
     }
 }
 
+/// A popped pod, of the queue and of the model.
+struct Popped {
+    real: QueuedPod,
+    model: QueuedPod,
+}
+
 /// A queue and its model, which take the same steps.
 struct Pair<'r> {
     random: &'r mut Rng,
@@ -114,8 +120,7 @@ struct Pair<'r> {
     living: BTreeMap<&'static str, (Arc<Pod>, Shape)>,
     /// The last pod of each name that is gone.
     gone: BTreeMap<&'static str, (Arc<Pod>, Shape)>,
-    /// The popped pods, of the queue and of the model.
-    popped: Vec<(QueuedPod, QueuedPod)>,
+    popped: Vec<Popped>,
 }
 
 /// Lives through a history of the queue.
@@ -241,11 +246,11 @@ impl Pair<'_> {
     }
 
     fn update(&mut self) -> Checked {
-        self.some_pod().map_or(Ok(()), |known| self.update_pod(known))
+        let Some((name, pod, shape)) = self.some_pod() else { return Ok(()) };
+        self.update_pod(name, &pod, shape)
     }
 
-    fn update_pod(&mut self, known: (&'static str, Arc<Pod>, Shape)) -> Checked {
-        let (name, old, mut shape) = known;
+    fn update_pod(&mut self, name: &'static str, old: &Arc<Pod>, mut shape: Shape) -> Checked {
         shape.change(self.random);
         if self.random.u32(..8) == 0 {
             shape.change(self.random);
@@ -255,8 +260,8 @@ impl Pair<'_> {
         self.note(("update", name, &new.uid, shape));
         self.living.insert(name, (new.clone(), shape));
         self.on(
-            |queue, plugins| queue.update(&old, new.clone(), plugins),
-            |model, around| model.update(&old, &new, around),
+            |queue, plugins| queue.update(old, new.clone(), plugins),
+            |model, around| model.update(old, &new, around),
         )
     }
 
@@ -282,21 +287,21 @@ impl Pair<'_> {
         let expected = self.model.pop(popped.as_ref(), &self.queue, around)?;
         let Some((popped, expected)) = popped.zip(expected) else { return Ok(false) };
         same(&popped.pod.key, &popped, &expected)?;
-        self.popped.push((popped, expected));
+        self.popped.push(Popped { real: popped, model: expected });
         Ok(true)
     }
 
     /// Takes a pod in flight, in its present version.
-    fn some_popped(&mut self) -> Option<(QueuedPod, QueuedPod)> {
+    fn some_popped(&mut self) -> Option<Popped> {
         let number = self.random.usize(..self.popped.len().max(1));
-        let (mut real, mut model) =
+        let Popped { mut real, mut model } =
             (number < self.popped.len()).then(|| self.popped.remove(number))?;
         let known = self.living.values().find(|(pod, _)| pod.uid == real.pod.uid);
         if let Some((pod, _)) = known {
             real.pod = pod.clone();
             model.pod = pod.clone();
         }
-        Some((real, model))
+        Some(Popped { real, model })
     }
 
     fn fail(&mut self) -> Checked {
@@ -313,12 +318,12 @@ impl Pair<'_> {
 
     fn fail_with(
         &mut self,
-        popped: (QueuedPod, QueuedPod),
+        popped: Popped,
         rejectors: &[&str],
         pending: Option<&str>,
         of_template: bool,
     ) -> Checked {
-        self.note(("fail", &popped.0.pod.uid, rejectors, pending, of_template));
+        self.note(("fail", &popped.real.pod.uid, rejectors, pending, of_template));
         let reject = |mut queued: QueuedPod| {
             queued.history.unschedulable_plugins =
                 rejectors.iter().map(|name| (*name).into()).collect();
@@ -326,13 +331,13 @@ impl Pair<'_> {
             queued.history.template_rejected = of_template;
             queued
         };
-        let pod = popped.0.pod.clone();
-        let may_look = self.queue.may_look(&popped.0.pod.uid, &popped.0.history, self.now);
-        rule(may_look == self.model.may_look(&popped.1, self.now), || {
+        let pod = popped.real.pod.clone();
+        let may_look = self.queue.may_look(&popped.real.pod.uid, &popped.real.history, self.now);
+        rule(may_look == self.model.may_look(&popped.model, self.now), || {
             format!("may be a look: {may_look}")
         })?;
         let is_look = may_look && !rejectors.is_empty() && self.random.bool();
-        let (real, model) = (reject(popped.0), reject(popped.1));
+        let (real, model) = (reject(popped.real), reject(popped.model));
         self.on(
             |queue, plugins| match is_look {
                 true => queue.put_back_if_not_present(QueuedEntity::Pod(real), plugins),
@@ -356,7 +361,7 @@ impl Pair<'_> {
     /// A pod waits in Permit, or has passed it.
     fn leave(&mut self, step: Step) -> Checked {
         let Some(popped) = self.some_popped() else { return Ok(()) };
-        let pod = popped.0.pod.clone();
+        let pod = popped.real.pod.clone();
         self.note((step, &pod.uid));
         if matches!(step, Step::Done) {
             self.on(|queue, _| queue.done(&pod.uid), |model, _| model.done(&pod.uid))?;
@@ -367,7 +372,7 @@ impl Pair<'_> {
     }
 
     fn outdated(&mut self) -> Checked {
-        let Some((real, model)) = self.some_popped() else { return Ok(()) };
+        let Some(Popped { real, model }) = self.some_popped() else { return Ok(()) };
         self.note(("outdated", &real.pod.uid));
         self.on(
             |queue, plugins| queue.add_outdated_if_not_present(QueuedEntity::Pod(real), plugins),
@@ -543,10 +548,12 @@ impl Pair<'_> {
                 1 => drop(self.pop()?),
                 2 => {
                     let uids: Vec<_> =
-                        self.popped.iter().map(|own| own.0.pod.uid.clone()).collect();
+                        self.popped.iter().map(|own| own.real.pod.uid.clone()).collect();
                     let known = self.living.iter().find(|(_, (pod, _))| uids.contains(&pod.uid));
                     let known = known.map(|(name, (pod, shape))| (*name, pod.clone(), *shape));
-                    known.map_or(Ok(()), |known| self.update_pod(known))?;
+                    if let Some((name, pod, shape)) = known {
+                        self.update_pod(name, &pod, shape)?;
+                    }
                 }
                 _ => {
                     let rejectors = [&["Fit"][..], &["Fit", "Claims"]][self.random.usize(..2)];

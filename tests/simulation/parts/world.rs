@@ -571,7 +571,6 @@ impl Pair<'_> {
     fn permit(&mut self) -> Checked {
         let now = self.now;
         let expired = with_context(now, &mut self.log, |cx| self.world.first_expired_wait(cx));
-        let expired = expired.map(|wait| (wait.pod.clone(), wait.status()));
         self.model.check_expired(expired.as_ref(), now)?;
         let uids: Vec<Uid> = self.world.waiting_pods().keys().cloned().collect();
         let Some(uid) = self.random.choice(uids) else { return Ok(()) };

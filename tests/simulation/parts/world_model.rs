@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use engine::profile::Profiles;
 use engine::queue::{QueueConfig, Updated};
-use engine::world::World;
+use engine::world::{ExpiredWait, World};
 use engine::{Change, EffectId, ObjectEvent, Objects};
 use framework::{
     ActionType, Cluster, ClusterEvent, EventResource, Labels, Node, NodeIx, NominatedPods,
@@ -830,11 +830,7 @@ impl Model {
     ///
     /// # Errors
     /// It is another one.
-    pub(super) fn check_expired(
-        &self,
-        shown: Option<&(Uid, framework::Status)>,
-        now: Time,
-    ) -> Checked {
+    pub(super) fn check_expired(&self, shown: Option<&ExpiredWait>, now: Time) -> Checked {
         let expected = self.first_wait().filter(|(until, ..)| *until <= now);
         let expected = expected.map(|(_, uid, plugin, waited)| {
             (
@@ -845,7 +841,7 @@ impl Model {
                 ),
             )
         });
-        let shown = shown.map(|(uid, status)| (uid.to_string(), status.message()));
+        let shown = shown.map(|wait| (wait.pod.to_string(), wait.status().message()));
         rule(shown == expected, || format!("{shown:?} has timed out instead of {expected:?}"))
     }
 

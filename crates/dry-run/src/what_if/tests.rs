@@ -24,13 +24,16 @@ fn object(metadata: Value, mut spec: Value) -> DumpedPod {
     DumpedPod { pod, raw: None, created: None, owner: None }
 }
 
+fn owner(kind: &str, name: &str) -> Owner {
+    Owner { kind: kind.into(), name: name.into() }
+}
+
 /// Returns a pod of a controller, created at this second.
-fn pod(name: &str, node: Option<&str>, owner: (&str, &str), created: i64) -> DumpedPod {
+fn pod(name: &str, node: Option<&str>, owner: &Owner, created: i64) -> DumpedPod {
     let metadata = json!({"name": name, "namespace": "ns", "uid": name,
-        "labels": {"pod-template-hash": owner.1.rsplit('-').next()}});
+        "labels": {"pod-template-hash": owner.name.rsplit('-').next()}});
     let own = object(metadata, json!({"nodeName": node}));
-    let owner = Some(Owner { kind: owner.0.into(), name: owner.1.into() });
-    DumpedPod { created: Some(Time::from_secs(created)), owner, ..own }
+    DumpedPod { created: Some(Time::from_secs(created)), owner: Some(owner.clone()), ..own }
 }
 
 fn workload(kind: &str, name: &str, replicas: i32) -> Value {
@@ -97,7 +100,8 @@ fn copied_node_is_ready_and_has_its_own_name() {
 
 #[test]
 fn drained_node_keeps_daemons_and_static_pods() {
-    let pods = ["ReplicaSet", "DaemonSet", "Node"].map(|kind| pod(kind, Some("a"), (kind, "x"), 0));
+    let pods =
+        ["ReplicaSet", "DaemonSet", "Node"].map(|kind| pod(kind, Some("a"), &owner(kind, "x"), 0));
     let mut drained = inventory(Vec::from(pods.clone()), &[]);
     let applied = apply(&mut drained, &changes(json!({"drain": ["a"]}))).unwrap();
     let on_nodes: Vec<bool> = drained.pods.iter().map(|own| own.pod.node_name.is_some()).collect();
@@ -125,14 +129,15 @@ fn uncordoned_node_loses_the_taint_of_the_node_controller() {
 
 #[test]
 fn replica_set_removes_pending_pods_then_crowded_then_new_ones() {
-    let owner = ("ReplicaSet", "rs");
+    let other = owner("ReplicaSet", "other");
+    let owner = &owner("ReplicaSet", "rs");
     let pods = vec![
         pod("old", Some("a"), owner, 1),
         pod("new", Some("b"), owner, 9),
         pod("crowded-old", Some("c"), owner, 0),
         pod("crowded-new", Some("c"), owner, 2),
         pod("pending", None, owner, 3),
-        pod("other", Some("a"), ("ReplicaSet", "other"), 9),
+        pod("other", Some("a"), &other, 9),
     ];
     let rows: [(i32, &[&str]); 4] = [
         (4, &["old", "new", "crowded-old", "crowded-new", "other"]),
@@ -157,9 +162,9 @@ fn replica_set_removes_pending_pods_then_crowded_then_new_ones() {
 #[test]
 fn deployment_gives_up_pods_that_are_not_made_yet_first() {
     let pods = vec![
-        pod("x", Some("a"), ("ReplicaSet", "web-1"), 0),
-        pod("y", Some("b"), ("ReplicaSet", "web-1"), 1),
-        pod("z", Some("b"), ("ReplicaSet", "web-2"), 2),
+        pod("x", Some("a"), &owner("ReplicaSet", "web-1"), 0),
+        pod("y", Some("b"), &owner("ReplicaSet", "web-1"), 1),
+        pod("z", Some("b"), &owner("ReplicaSet", "web-2"), 2),
     ];
     let workloads = [workload("Deployment", "web", 5), set_of("web", "web-1", 4)];
     let scaled = |replicas: i32| {
@@ -186,7 +191,7 @@ fn deployment_gives_up_pods_that_are_not_made_yet_first() {
 
 #[test]
 fn stateful_set_removes_its_last_ordinals() {
-    let own = |name| pod(name, Some("a"), ("StatefulSet", "db"), 0);
+    let own = |name| pod(name, Some("a"), &owner("StatefulSet", "db"), 0);
     let mut set = workload("StatefulSet", "db", 4);
     set["spec"]["ordinals"] = json!({"start": 2});
     let mut inventory = inventory(["db-2", "db-10", "db-3"].map(own).into(), &[set]);
@@ -197,7 +202,7 @@ fn stateful_set_removes_its_last_ordinals() {
 
 #[test]
 fn manifest_with_fewer_replicas_removes_pods() {
-    let owner = ("ReplicationController", "rc");
+    let owner = &owner("ReplicationController", "rc");
     let pods = vec![pod("x", Some("a"), owner, 0), pod("y", Some("b"), owner, 1)];
     let of_controller = |replicas| {
         let mut own = workload("ReplicationController", "rc", replicas);
@@ -213,9 +218,9 @@ fn manifest_with_fewer_replicas_removes_pods() {
 #[test]
 fn priority_of_a_deployment_is_that_of_its_pods_and_templates() {
     let pods = vec![
-        pod("x", Some("a"), ("ReplicaSet", "web-1"), 0),
-        pod("y", Some("b"), ("ReplicaSet", "web-2"), 1),
-        pod("z", Some("b"), ("ReplicaSet", "web-other-2"), 1),
+        pod("x", Some("a"), &owner("ReplicaSet", "web-1"), 0),
+        pod("y", Some("b"), &owner("ReplicaSet", "web-2"), 1),
+        pod("z", Some("b"), &owner("ReplicaSet", "web-other-2"), 1),
     ];
     let mut inventory =
         inventory(pods, &[workload("Deployment", "web", 2), set_of("web", "web-1", 1)]);
@@ -273,10 +278,10 @@ fn claims_of_ephemeral_volumes_end_with_their_pod() {
 #[test]
 fn workload_of_which_only_pods_are_known_is_scaled_by_them() {
     let pods = vec![
-        pod("web-1-x", Some("a"), ("ReplicaSet", "web-1"), 0),
-        pod("web-1-y", Some("b"), ("ReplicaSet", "web-1"), 1),
-        pod("db-0", Some("a"), ("StatefulSet", "db"), 0),
-        pod("db-1", Some("a"), ("StatefulSet", "db"), 0),
+        pod("web-1-x", Some("a"), &owner("ReplicaSet", "web-1"), 0),
+        pod("web-1-y", Some("b"), &owner("ReplicaSet", "web-1"), 1),
+        pod("db-0", Some("a"), &owner("StatefulSet", "db"), 0),
+        pod("db-1", Some("a"), &owner("StatefulSet", "db"), 0),
     ];
     let scaled = |kind: &str, name: &str, replicas: i64| {
         let mut inventory = inventory(pods.clone(), &[]);
@@ -332,7 +337,7 @@ fn new_ordinal_gets_claims_of_its_own() {
 
 #[test]
 fn pool_has_its_own_names_labels_taints_and_size_and_the_daemons_of_the_copied_node() {
-    let daemon = pod("agent-x", Some("a"), ("DaemonSet", "agent"), 0);
+    let daemon = pod("agent-x", Some("a"), &owner("DaemonSet", "agent"), 0);
     let mut inventory = inventory(vec![daemon], &[]);
     let pool = json!({"like": "a", "count": 2, "name": "gpu", "labels": {"pool": "gpu", "old": null},
         "taints": [], "allocatable": {"cpu": "16", "pods": "30", "example.com/gpu": "2"}});
@@ -358,7 +363,7 @@ fn pool_has_its_own_names_labels_taints_and_size_and_the_daemons_of_the_copied_n
 #[test]
 fn change_that_adds_more_than_the_limits_is_refused() {
     let limits = Limits { pods: 5, nodes: 3 };
-    let pods = vec![pod("web-1-x", Some("a"), ("ReplicaSet", "web-1"), 0)];
+    let pods = vec![pod("web-1-x", Some("a"), &owner("ReplicaSet", "web-1"), 0)];
     let scale = |replicas: i64| json!({"scale": [{"kind": "Deployment", "namespace": "ns", "name": "web", "replicas": replicas}]});
     let add = |count: i64| json!({"addNodes": [{"like": "a", "count": 1}, {"like": "b", "count": count}]});
     for (document, field) in [

@@ -97,10 +97,19 @@ pub(super) fn sync(controllers: &mut Controllers<'_>, deployment: &Value) {
         let present = controllers.pods_of("ReplicaSet", &reference(name)).len();
         have += set.replicas.max(present);
         if set.hash == own_hash {
-            current = Some((name.to_owned(), set.uid.clone(), set.label.clone()));
+            current = Some((name, set));
         }
     }
     let is_new = current.is_none();
+    let identity = match current {
+        Some((name, set)) => {
+            Identity { name: name.to_owned(), uid: set.uid.clone(), label: set.label.clone() }
+        }
+        None => {
+            let name = format!("{}-{own_hash}", name(deployment));
+            Identity { name, uid: String::new(), label: own_hash }
+        }
+    };
     let missing = replicas.saturating_sub(have);
     if is_new && have > 0 {
         let message = format!(
@@ -111,7 +120,7 @@ pub(super) fn sync(controllers: &mut Controllers<'_>, deployment: &Value) {
     if missing == 0 {
         return;
     }
-    let Some(set) = replica_set(deployment, current, &own_hash, missing) else {
+    let Some(set) = replica_set(deployment, identity, missing) else {
         let message = "spec.template: is missing; no pods are made from it";
         return controllers.warn("Deployment", deployment, message);
     };
@@ -123,18 +132,18 @@ pub(super) fn sync(controllers: &mut Controllers<'_>, deployment: &Value) {
     }
 }
 
-/// Returns the ReplicaSet of the current template; `current` is its name, its UID and its label, if
-/// it exists.
-fn replica_set(
-    deployment: &Value,
-    current: Option<(String, String, String)>,
-    hash: &str,
-    replicas: usize,
-) -> Option<Value> {
+/// Identifies the ReplicaSet of the current template.
+struct Identity {
+    name: String,
+    /// Empty if the ReplicaSet does not exist yet.
+    uid: String,
+    label: String,
+}
+
+/// Returns the ReplicaSet of the current template.
+fn replica_set(deployment: &Value, identity: Identity, replicas: usize) -> Option<Value> {
     let mut template = deployment["spec"].get("template").filter(|own| own.is_object())?.clone();
-    let (name, uid, label) = current.unwrap_or_else(|| {
-        (format!("{}-{hash}", name(deployment)), String::new(), hash.to_owned())
-    });
+    let Identity { name, uid, label } = identity;
     let mut selector = deployment["spec"]["selector"].clone();
     if !label.is_empty() {
         put(&mut template, &["metadata", "labels", HASH_LABEL], json!(label));

@@ -124,8 +124,8 @@ fn decide(
         Err(ScheduleError::NoNodes) => Found::Failed(Status::unresolvable(NO_NODES)),
         Err(ScheduleError::Error(status)) => Found::Failed(status),
         Err(ScheduleError::Fit(mut fit)) => {
-            let memory = memory.zip(lane.as_ref());
-            let post_filter = post_filter(&mut subject, &mut fit, memory, &mut course.rng);
+            let (lane, rng) = (lane.as_ref(), &mut course.rng);
+            let post_filter = post_filter(&mut subject, &mut fit, memory, lane, rng);
             // A command, for example a write, may help this pod alone.
             let template_rejected = settings.extenders.is_empty()
                 && commands.is_empty()
@@ -212,7 +212,8 @@ fn explain_others(
 fn post_filter(
     subject: &mut Subject<'_, '_>,
     fit: &mut FitError,
-    mut memory: Option<(Memory<'_>, &Lane)>,
+    memory: Option<Memory<'_>>,
+    lane: Option<&Lane>,
     rng: &mut fastrand::Rng,
 ) -> PostFilterResult {
     if subject.profile.post_filter.is_empty() {
@@ -220,6 +221,7 @@ fn post_filter(
         return PostFilterResult { nominating, ..PostFilterResult::default() };
     }
     let verdicts = &fit.diagnosis.verdicts;
+    let mut memory = memory.zip(lane);
     let kept = memory.as_mut().and_then(|(Memory { rankings, log }, lane)| {
         rankings.failures_mut(lane)?.resume_post_filter(verdicts, log, subject.world)
     });

@@ -189,13 +189,13 @@ fn cases() -> Vec<Case> {
         case("missing resource claim", uses_devices(waits(), "gpu"), "deviceClaim", "create the ResourceClaim default/gpu")
             .objects([device_class("gpu"), slice("n1", &["gpu0"])]),
         case("missing device class", uses_devices(waits(), "gpu"), "deviceClass", "create the DeviceClass gpu")
-            .objects([slice("n1", &["gpu0"]), resource_claim("gpu", "gpu", None)]),
+            .objects([slice("n1", &["gpu0"]), resource_claim("gpu", "gpu")]),
         case("devices in use", uses_devices(waits(), "gpu"), "device", "one more device like gpu0 of gpu.example.com on node n1")
             .objects([
                 device_class("gpu"),
                 slice("n1", &["gpu0"]),
-                resource_claim("gpu", "gpu", None),
-                resource_claim("taken", "gpu", Some(("n1", "gpu0"))),
+                resource_claim("gpu", "gpu"),
+                claim_in_use("taken", "gpu", "n1", "gpu0"),
             ]),
         case("two shortages and low priority", pod("waits").cpu("3").memory("6Gi"), "pod", "one pod fewer on node n1: default/a requests 4 of cpu and 8Gi of memory")
             .running([

@@ -29,10 +29,11 @@ struct Pending {
 fn pending(
     name: &'static str,
     reason: &'static str,
-    first: (&'static str, &'static str),
+    kind: &'static str,
+    text: &'static str,
 ) -> Pending {
     let requests = json!({"cpu": "100m", "memory": "64Mi"});
-    Pending { name, spec: json!({}), requests, labels: json!({}), reason, first }
+    Pending { name, spec: json!({}), requests, labels: json!({}), reason, first: (kind, text) }
 }
 
 impl Pending {
@@ -295,166 +296,183 @@ fn waiting() -> Vec<Pending> {
         pending(
             "cpu",
             "Insufficient cpu",
-            ("request", "request 1500m less cpu (1500m instead of 3)"),
+            "request",
+            "request 1500m less cpu (1500m instead of 3)",
         )
         .requests(json!({"cpu": "3"})),
-        pending("much-cpu", "Insufficient cpu", ("capacity", "3500m more cpu on node a1"))
+        pending("much-cpu", "Insufficient cpu", "capacity", "3500m more cpu on node a1")
             .requests(json!({"cpu": "5"}))
             .spec(pool("general")),
-        pending("memory", "Insufficient memory", ("request", "3Gi less memory"))
+        pending("memory", "Insufficient memory", "request", "3Gi less memory")
             .requests(json!({"memory": "25Gi"}))
             .spec(pool("general")),
         pending(
             "ephemeral-storage",
             "Insufficient ephemeral-storage",
-            ("request", "10Gi less ephemeral-storage"),
+            "request",
+            "10Gi less ephemeral-storage",
         )
         .requests(json!({"ephemeral-storage": "60Gi"})),
-        pending("larger-than-all", "Insufficient cpu", ("node", "a node with 64 cpu"))
+        pending("larger-than-all", "Insufficient cpu", "node", "a node with 64 cpu")
             .requests(json!({"cpu": "64"})),
         pending(
             "gpu-in-use",
             "Insufficient nvidia.com/gpu",
-            ("capacity", "1 more nvidia.com/gpu on node gpu-1"),
+            "capacity",
+            "1 more nvidia.com/gpu on node gpu-1",
         )
         .requests(json!({"nvidia.com/gpu": "1"}))
         .spec(tolerates("gpu")),
         pending(
             "no-such-resource",
             "Insufficient example.com/fpga",
-            ("capacity", "1 more example.com/fpga on node a"),
+            "capacity",
+            "1 more example.com/fpga on node a",
         )
         .requests(json!({"example.com/fpga": "1"})),
-        pending("pod-count", "Too many pods", ("slot", "room for 1 more pod on node tiny"))
+        pending("pod-count", "Too many pods", "slot", "room for 1 more pod on node tiny")
             .spec(pool("edge")),
-        pending(
-            "taint",
-            "untolerated taint",
-            ("toleration", "tolerate dedicated=batch:NoSchedule"),
-        )
-        .spec(pool("batch")),
+        pending("taint", "untolerated taint", "toleration", "tolerate dedicated=batch:NoSchedule")
+            .spec(pool("batch")),
         pending(
             "node-selector",
             "didn't match Pod's node affinity/selector",
-            ("label", "disktype=ssd"),
+            "label",
+            "disktype=ssd",
         )
         .spec(json!({"nodeSelector": {"disktype": "ssd"}})),
         pending(
             "node-affinity",
             "didn't match Pod's node affinity/selector",
-            ("label", "generation=6"),
+            "label",
+            "generation=6",
         )
         .spec(required_node("generation", "Gt", &["5"])),
         pending(
             "missing-zone",
             "didn't match Pod's node affinity/selector",
-            ("node", "topology.kubernetes.io/zone=q"),
+            "node",
+            "topology.kubernetes.io/zone=q",
         )
         .spec(json!({"nodeSelector": {zone: "q"}})),
-        pending("cordoned-node", "unschedulable", ("cordon", "lift the cordon of node cordoned"))
+        pending("cordoned-node", "unschedulable", "cordon", "lift the cordon of node cordoned")
             .spec(pool("old")),
         pending(
             "pod-affinity",
             "didn't match pod affinity rules",
-            ("affinity", "a running pod labelled app=cache"),
+            "affinity",
+            "a running pod labelled app=cache",
         )
         .spec(near("podAffinity", "cache", hostname)),
         pending(
             "own-anti-affinity",
             "anti-affinity rules",
-            ("antiAffinity", "keeps the pod away from default/db-"),
+            "antiAffinity",
+            "keeps the pod away from default/db-",
         )
         .spec(with(near("podAntiAffinity", "db", hostname), pool("general"))),
         pending(
             "anti-affinity-of-others",
             "existing pods anti-affinity rules",
-            ("antiAffinity", "keeps the pod away from default/proxy-"),
+            "antiAffinity",
+            "keeps the pod away from default/proxy-",
         )
         .labels(json!({"app": "noisy"}))
         .spec(pool("general")),
-        pending("spread", "topology spread constraints", ("request", "200m less cpu"))
+        pending("spread", "topology spread constraints", "request", "200m less cpu")
             .labels(json!({"app": "web"}))
             .requests(json!({"cpu": "1200m"}))
             .spec(with(pool("general"), spread(zone))),
-        pending("host-port", "didn't have free ports", ("port", "uses the host port 80"))
+        pending("host-port", "didn't have free ports", "port", "uses the host port 80")
             .spec(with(pool("general"), json!({"ports": [{"containerPort": 80, "hostPort": 80}]}))),
-        pending("gate", "waiting for scheduling gates", ("gate", "remove the scheduling gates"))
+        pending("gate", "waiting for scheduling gates", "gate", "remove the scheduling gates")
             .spec(json!({"schedulingGates": [{"name": "example.com/quota"}]})),
         pending(
             "missing-claim",
             "persistentvolumeclaim \"nowhere\" not found",
-            ("claim", "create the PersistentVolumeClaim default/nowhere"),
+            "claim",
+            "create the PersistentVolumeClaim default/nowhere",
         )
         .spec(uses_claim("nowhere")),
         pending(
             "missing-storage-class",
             "unbound immediate PersistentVolumeClaims",
-            ("class", "create the StorageClass gold"),
+            "class",
+            "create the StorageClass gold",
         )
         .spec(uses_claim("of-no-class")),
         pending(
             "class-of-another-zone",
             "didn't find available persistent volumes to bind",
-            ("topology", "zonal"),
+            "topology",
+            "zonal",
         )
         .spec(uses_claim("of-zone-c")),
         pending(
             "volume-of-a-zone-without-nodes",
             "node affinity",
-            ("node", "topology.kubernetes.io/zone=d"),
+            "node",
+            "topology.kubernetes.io/zone=d",
         )
         .spec(uses_claim("in-zone-d")),
-        pending("volume-of-a-full-zone", "node affinity", ("request", "200m less cpu"))
+        pending("volume-of-a-full-zone", "node affinity", "request", "200m less cpu")
             .requests(json!({"cpu": "1200m"}))
             .spec(with(pool("general"), uses_claim("in-zone-b"))),
         pending(
             "attach-limit",
             "exceed max volume count",
-            ("limit", "one pod with a volume fewer on node disks"),
+            "limit",
+            "one pod with a volume fewer on node disks",
         )
         .spec(with(pool("disks"), uses_claim("second"))),
         pending(
             "read-write-once-pod",
             "ReadWriteOncePod",
-            ("exclusive", "default/writer uses claim written"),
+            "exclusive",
+            "default/writer uses claim written",
         )
         .spec(uses_claim("written")),
         pending(
             "class-without-devices",
             "cannot allocate all claims",
-            ("device", "fpga.example.com"),
+            "device",
+            "fpga.example.com",
         )
         .spec(uses_device("of-empty-class")),
-        pending("no-device-passes", "cannot allocate all claims", ("deviceSelector", "too-large"))
+        pending("no-device-passes", "cannot allocate all claims", "deviceSelector", "too-large")
             .spec(uses_device("too-large")),
         pending(
             "missing-resource-claim",
             "could not find ResourceClaim",
-            ("deviceClaim", "create the ResourceClaim default/none"),
+            "deviceClaim",
+            "create the ResourceClaim default/none",
         )
         .spec(uses_device("none")),
         pending(
             "missing-device-class",
             "tpu.example.com",
-            ("deviceClass", "create the DeviceClass tpu.example.com"),
+            "deviceClass",
+            "create the DeviceClass tpu.example.com",
         )
         .spec(uses_device("of-missing-class")),
-        pending("device-in-use", "cannot allocate all claims", ("device", "batch-1"))
+        pending("device-in-use", "cannot allocate all claims", "device", "batch-1")
             .spec(with(with(pool("batch"), tolerates("dedicated")), uses_device("in-use"))),
         pending(
             "may-not-preempt",
             "Insufficient cpu",
-            ("preemptionPolicy", "let the pod preempt others"),
+            "preemptionPolicy",
+            "let the pod preempt others",
         )
         .requests(json!({"cpu": "3", "memory": "7Gi"}))
         .spec(with(pool("busy"), json!({"priority": 100, "preemptionPolicy": "Never"}))),
-        pending("low-priority", "Insufficient cpu", ("priority", "a priority of at least 1"))
+        pending("low-priority", "Insufficient cpu", "priority", "a priority of at least 1")
             .requests(json!({"cpu": "3", "memory": "7Gi"}))
             .spec(pool("busy")),
         pending(
             "two-shortages",
             "Insufficient cpu",
-            ("capacity", "2500m more cpu and 4Gi more memory on node b1"),
+            "capacity",
+            "2500m more cpu and 4Gi more memory on node b1",
         )
         .requests(json!({"cpu": "3500m", "memory": "26Gi"}))
         .spec(json!({"nodeSelector": {"pool": "general", zone: "b"}})),

@@ -149,19 +149,26 @@ pub(crate) fn slice(node: &str, devices: &[&str]) -> Object {
     object(EventResource::ResourceSlice, "", &format!("slice-{node}"), spec)
 }
 
-pub(crate) fn resource_claim(name: &str, class: &str, allocated: Option<(&str, &str)>) -> Object {
-    let mut spec = json!({"spec": {"devices": {"requests": [{
+fn claim_for(class: &str) -> Value {
+    json!({"spec": {"devices": {"requests": [{
         "name": "gpu",
         "exactly": {"deviceClassName": class, "allocationMode": "ExactCount", "count": 1},
-    }]}}});
-    if let Some((node, device)) = allocated {
-        spec["status"] = json!({
-            "allocation": {"devices": {"results": [{
-                "request": "gpu", "driver": "gpu.example.com", "pool": node, "device": device,
-            }]}},
-            "reservedFor": [{"resource": "pods", "name": "other", "uid": "uid-other"}],
-        });
-    }
+    }]}}})
+}
+
+pub(crate) fn resource_claim(name: &str, class: &str) -> Object {
+    object(EventResource::ResourceClaim, "default", name, claim_for(class))
+}
+
+/// Returns a claim that another pod uses, with a device of this node.
+pub(crate) fn claim_in_use(name: &str, class: &str, node: &str, device: &str) -> Object {
+    let mut spec = claim_for(class);
+    spec["status"] = json!({
+        "allocation": {"devices": {"results": [{
+            "request": "gpu", "driver": "gpu.example.com", "pool": node, "device": device,
+        }]}},
+        "reservedFor": [{"resource": "pods", "name": "other", "uid": "uid-other"}],
+    });
     object(EventResource::ResourceClaim, "default", name, spec)
 }
 

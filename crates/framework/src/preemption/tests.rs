@@ -476,18 +476,33 @@ fn ineligible_pod_gets_the_reason_and_keeps_its_nomination() {
     }
 }
 
-/// Generates a pod on the node: priority, CPU, memory, host port, and whether it has the
-/// label `app: web`.
-fn any_pod() -> impl Strategy<Value = (i32, i64, i64, Option<i32>, bool)> {
-    let port = prop::option::weighted(0.3, 80..83);
-    (0..4, 0_i64..4, 0_i64..4, port, any::<bool>())
+#[derive(Debug, Clone)]
+struct Traits {
+    priority: i32,
+    cpu: i64,
+    memory: i64,
+    host_port: Option<i32>,
+    /// Whether the pod has the label `app: web`.
+    labelled: bool,
 }
 
-fn built(name: &str, what: (i32, i64, i64, Option<i32>, bool)) -> PodBuilder {
-    let (priority, cpu, memory, port, labelled) = what;
+prop_compose! {
+    fn any_pod()(
+        priority in 0..4,
+        cpu in 0_i64..4,
+        memory in 0_i64..4,
+        host_port in prop::option::weighted(0.3, 80..83),
+        labelled: bool,
+    ) -> Traits {
+        Traits { priority, cpu, memory, host_port, labelled }
+    }
+}
+
+fn built(name: &str, traits: Traits) -> PodBuilder {
+    let Traits { priority, cpu, memory, host_port, labelled } = traits;
     let pod = pod(name).priority(priority).cpu(&cpu.to_string()).memory(&memory.to_string());
     let pod = if labelled { pod.label("app", "web") } else { pod };
-    port.map_or(pod.clone(), |port| pod.host_port(port))
+    host_port.map_or(pod.clone(), |port| pod.host_port(port))
 }
 
 proptest! {

@@ -8,7 +8,7 @@ use framework::{
     NodeColumn, NodeIx, NodeView, PodAffinityTerm, PodCount, PodQuery, Topology,
 };
 
-use crate::domain_tally::{DomainTally, add_with_value};
+use crate::domain_tally::{DomainTally, Share, add_with_value};
 use crate::packed_keys::PackedKeys;
 
 /// Pods that count in the domains of a topology key, each with a weight.
@@ -160,8 +160,8 @@ impl TopologySums {
             rekeys |= std::mem::replace(&mut own.is_per_node, is_per_node) != is_per_node;
             for node in &own.nodes_to_recount(sources, changed) {
                 let domain = topology.and_then(|topology| topology.domain_of(*node));
-                let share =
-                    domain.and_then(|domain| Some((Some(domain), own.amount(sources, *node)?)));
+                let amount = domain.and_then(|_| own.amount(sources, *node));
+                let share = amount.map(|amount| Share { domain, amount });
                 own.tally.replace(*node, share);
             }
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use framework::{DomainIx, NodeColumn, NodeIx};
 
-use crate::domain_tally::DomainTally;
+use crate::domain_tally::{DomainTally, Share};
 
 /// What-if changes of the pods in domains.
 #[derive(Debug, Clone, Default)]
@@ -108,11 +108,10 @@ impl DomainCounts {
     }
 
     /// Changes the domain and the pods of a node; `None` if it is not eligible.
-    pub(super) fn replace(&mut self, node: NodeIx, new: Option<(DomainIx, i64)>) {
-        let new = new.filter(|(_, pods)| *pods > 0 || !self.has_all());
+    pub(super) fn replace(&mut self, node: NodeIx, new: Option<Share>) {
+        let new = new.filter(|share| share.amount > 0 || !self.has_all());
         let old = self.tally.domain_of(node);
-        let new = new.map(|(domain, pods)| (Some(domain), pods));
-        let joined = new.map(|(domain, _)| domain);
+        let joined = new.map(|share| share.domain);
         let touched = old.into_iter().chain(joined.filter(|joined| Some(*joined) != old));
         touched.clone().for_each(|domain| self.count(domain, false));
         self.tally.replace(node, new);

@@ -12,7 +12,7 @@ use framework::{
 use super::PodTopologySpread;
 use super::constraint::{Constraint, has_all_keys, retain_with_all_keys};
 use super::domain_counts::{Changes, DomainCounts};
-use crate::domain_tally::{DomainTally, add_with_value};
+use crate::domain_tally::{DomainTally, Share, add_with_value};
 use crate::packed_keys::PackedKeys;
 
 const REASON: &str = "node(s) didn't match pod topology spread constraints";
@@ -157,8 +157,9 @@ fn repair(
             if domain.is_some() && !is_eligible && own.counts.has_all() {
                 return None;
             }
-            let share = domain.filter(|_| is_eligible);
-            let share = share.map(|domain| (domain, pods.get(*node).live.into()));
+            let share = domain
+                .filter(|_| is_eligible)
+                .map(|_| Share { domain, amount: pods.get(*node).live.into() });
             own.counts.replace(*node, share);
         }
     }

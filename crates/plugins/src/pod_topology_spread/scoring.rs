@@ -10,7 +10,7 @@ use framework::{
 
 use super::constraint::{Constraint, has_all_keys, retain_with_all_keys};
 use super::{HOSTNAME, PodTopologySpread};
-use crate::domain_tally::{DomainTally, add_with_value};
+use crate::domain_tally::{DomainTally, Share, add_with_value};
 use crate::packed_keys::PackedKeys;
 
 /// A soft constraint and the counts of its pods.
@@ -218,7 +218,8 @@ impl PodTopologySpread {
                 });
                 let share = view.map(|_| {
                     let topology = cluster.topology(&constraint.topology_key);
-                    (topology.and_then(|topology| topology.domain_of(*node)), pods.into())
+                    let domain = topology.and_then(|topology| topology.domain_of(*node));
+                    Share { domain, amount: pods.into() }
                 });
                 tally.replace(*node, share);
             }

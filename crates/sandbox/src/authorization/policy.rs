@@ -289,9 +289,9 @@ mod tests {
         }
     }
 
-    fn binding(namespace: Option<&str>, role: (&str, &str), subject: Value) -> Value {
+    fn binding(namespace: Option<&str>, kind: &str, role: &str, subject: Value) -> Value {
         json!({"metadata": {"name": "b", "namespace": namespace},
-            "roleRef": {"kind": role.0, "name": role.1}, "subjects": [subject]})
+            "roleRef": {"kind": kind, "name": role}, "subjects": [subject]})
     }
 
     #[test]
@@ -300,14 +300,15 @@ mod tests {
         let cluster_role = json!({"metadata": {"name": "reader"}, "rules": get_pods});
         let role = json!({"metadata": {"name": "reader", "namespace": "a"}, "rules": get_pods});
         let everywhere =
-            binding(None, ("ClusterRole", "reader"), json!({"kind": "User", "name": "bob"}));
+            binding(None, "ClusterRole", "reader", json!({"kind": "User", "name": "bob"}));
         let in_a = binding(
             Some("a"),
-            ("Role", "reader"),
+            "Role",
+            "reader",
             json!({"kind": "ServiceAccount", "name": "robot", "namespace": "tools"}),
         );
         let in_b =
-            binding(Some("b"), ("ClusterRole", "reader"), json!({"kind": "Group", "name": "team"}));
+            binding(Some("b"), "ClusterRole", "reader", json!({"kind": "Group", "name": "team"}));
         let policy = Policy::compile(&RbacObjects {
             cluster_roles: vec![&cluster_role],
             cluster_role_bindings: vec![&everywhere],
@@ -348,7 +349,7 @@ mod tests {
 
     #[test]
     fn binding_to_a_missing_role_is_named() {
-        let ghost = binding(None, ("ClusterRole", "ghost"), json!({"kind": "User", "name": "bob"}));
+        let ghost = binding(None, "ClusterRole", "ghost", json!({"kind": "User", "name": "bob"}));
         let policy = Policy::compile(&RbacObjects {
             cluster_roles: vec![],
             cluster_role_bindings: vec![&ghost],

@@ -235,10 +235,9 @@ impl Cluster {
     }
 
     /// Requests a commit that rests on the state at this time.
-    fn request(&mut self, pod: PodBuilder, node: &str, number: (u32, u16)) -> Request {
+    fn request(&mut self, pod: PodBuilder, node: &str, number: TryNumber) -> Request {
         let snapshot = self.sample(pod.clone(), "all", 10_000).snapshot.clone();
         let pod = object(pod);
-        let number = TryNumber { attempt: number.0, candidate: number.1 };
         let key = CommitKey { pod: pod.pod.uid.to_string().into(), number };
         let target = CommitTarget { node: node.into(), best_of_at_least: None };
         let (origin, terms) = (None, None);
@@ -254,7 +253,7 @@ impl Cluster {
     }
 
     /// Requests a commit of a delegate that is fenced after this time.
-    fn replaceable(&mut self, name: &str, number: (u32, u16), fence_after_s: u32) -> Request {
+    fn replaceable(&mut self, name: &str, number: TryNumber, fence_after_s: u32) -> Request {
         let Request::Commit(request) = self.request(job(name, "1"), "a", number) else {
             unreachable!("it is a commit")
         };
@@ -287,12 +286,11 @@ impl Cluster {
     }
 
     fn commit(&mut self, pod: PodBuilder, node: &str) -> CommitOutcome {
-        let request = self.request(pod, node, (1, 0));
+        let request = self.request(pod, node, nth(1, 0));
         outcome(self.call(&request))
     }
 
-    fn seal(&mut self, pod: &str, number: (u32, u16)) -> Option<SealOutcome> {
-        let number = TryNumber { attempt: number.0, candidate: number.1 };
+    fn seal(&mut self, pod: &str, number: TryNumber) -> Option<SealOutcome> {
         let key = CommitKey { pod: format!("uid-{pod}").into(), number };
         match self.call(&Request::Seal(SealRequest { key }))? {
             Response::Seal(outcome) => Some(outcome),
@@ -304,6 +302,10 @@ impl Cluster {
         let known = self.api.pods.get(&PodKey::new("default", pod))?;
         known.pod.node_name.as_deref().map(str::to_owned)
     }
+}
+
+const fn nth(attempt: u32, candidate: u16) -> TryNumber {
+    TryNumber { attempt, candidate }
 }
 
 fn object(pod: PodBuilder) -> PodObject {
@@ -511,13 +513,13 @@ fn stale_decisions_meet_a_conflict_with_the_code_of_the_check() {
     ];
     for (pod, change, code) in cases {
         let mut cluster = Cluster::new([small("a").label("disk", "ssd"), small("b")]);
-        let request = cluster.request(pod, "a", (1, 0));
+        let request = cluster.request(pod, "a", nth(1, 0));
         change(&mut cluster);
         let first = outcome(cluster.call(&request));
         assert_eq!(conflict(first.clone()), code);
         assert_eq!(outcome(cluster.call(&request)), first, "the answer stays the same");
         assert_eq!(cluster.node_of("p"), None);
-        assert_eq!(cluster.seal("p", (1, 0)), Some(SealOutcome::Sealed));
+        assert_eq!(cluster.seal("p", nth(1, 0)), Some(SealOutcome::Sealed));
     }
 }
 
@@ -525,8 +527,10 @@ fn stale_decisions_meet_a_conflict_with_the_code_of_the_check() {
 fn room_is_taken_from_the_check_on() {
     let mut cluster = Cluster::new([small("a")]);
     cluster.holds_back = |operation| matches!(operation, MemberOperation::Create { .. });
-    let requests =
-        [cluster.request(job("p", "3"), "a", (1, 0)), cluster.request(job("q", "3"), "a", (1, 0))];
+    let requests = [
+        cluster.request(job("p", "3"), "a", nth(1, 0)),
+        cluster.request(job("q", "3"), "a", nth(1, 0)),
+    ];
     assert!(cluster.call(&requests[0]).is_none(), "the API server has not answered");
     let second = outcome(cluster.call(&requests[1]));
     assert_eq!(conflict(second), ConflictCode::Resources);
@@ -543,22 +547,22 @@ fn room_is_taken_from_the_check_on() {
 #[test]
 fn commit_is_repeated_without_effect() {
     let mut cluster = Cluster::new([small("a"), small("b")]);
-    let request = cluster.request(job("p", "1"), "a", (1, 0));
+    let request = cluster.request(job("p", "1"), "a", nth(1, 0));
     let first = outcome(cluster.call(&request));
     assert!(is_committed(&first));
     assert_eq!(outcome(cluster.call(&request)), first);
-    let later = cluster.request(job("p", "1"), "b", (2, 0));
+    let later = cluster.request(job("p", "1"), "b", nth(2, 0));
     assert_eq!(outcome(cluster.call(&later)), first, "the pod runs here already");
     assert_eq!(cluster.node_of("p").as_deref(), Some("a"));
-    assert!(matches!(cluster.seal("p", (1, 0)), Some(SealOutcome::Committed(_))));
-    assert!(matches!(cluster.seal("p", (7, 0)), Some(SealOutcome::Committed(_))));
+    assert!(matches!(cluster.seal("p", nth(1, 0)), Some(SealOutcome::Committed(_))));
+    assert!(matches!(cluster.seal("p", nth(7, 0)), Some(SealOutcome::Committed(_))));
 }
 
 #[test]
 fn copy_of_a_refused_commit_is_refused_even_if_it_would_succeed_now() {
     let mut cluster = Cluster::new([small("a")]);
     cluster.foreign(job("f", "4").on("a"));
-    let request = cluster.request(job("p", "1"), "a", (1, 0));
+    let request = cluster.request(job("p", "1"), "a", nth(1, 0));
     let first = outcome(cluster.call(&request));
     assert_eq!(conflict(first.clone()), ConflictCode::Resources);
     let gone = cluster.api.remove(&PodKey::new("default", "f")).unwrap();
@@ -567,8 +571,8 @@ fn copy_of_a_refused_commit_is_refused_even_if_it_would_succeed_now() {
     assert_eq!(cluster.node_of("p"), None);
 
     cluster.holds_back = |operation| matches!(operation, MemberOperation::Create { .. });
-    let request = cluster.request(job("q", "1"), "a", (1, 0));
-    let busy = cluster.request(job("q", "1"), "a", (1, 1));
+    let request = cluster.request(job("q", "1"), "a", nth(1, 0));
+    let busy = cluster.request(job("q", "1"), "a", nth(1, 1));
     assert!(cluster.call(&request).is_none());
     assert_eq!(refusal(outcome(cluster.call(&busy))), RefusalCode::Busy);
     cluster.kept.clear();
@@ -582,9 +586,9 @@ fn copy_of_a_refused_commit_is_refused_even_if_it_would_succeed_now() {
 #[test]
 fn sealed_commit_is_refused_when_it_arrives() {
     let mut cluster = Cluster::new([small("a")]);
-    let late = cluster.request(job("p", "1"), "a", (3, 1));
-    let next = cluster.request(job("p", "1"), "a", (3, 2));
-    assert_eq!(cluster.seal("p", (3, 1)), Some(SealOutcome::Sealed));
+    let late = cluster.request(job("p", "1"), "a", nth(3, 1));
+    let next = cluster.request(job("p", "1"), "a", nth(3, 2));
+    assert_eq!(cluster.seal("p", nth(3, 1)), Some(SealOutcome::Sealed));
     assert_eq!(refusal(outcome(cluster.call(&late))), RefusalCode::Sealed);
     let made = outcome(cluster.call(&next));
     assert!(is_committed(&made), "a later try may be made");
@@ -594,11 +598,11 @@ fn sealed_commit_is_refused_when_it_arrives() {
 #[test]
 fn commit_for_an_earlier_life_or_an_old_sample_is_refused() {
     let mut cluster = Cluster::new([small("a")]);
-    let request = cluster.request(job("p", "1"), "a", (1, 0));
+    let request = cluster.request(job("p", "1"), "a", nth(1, 0));
     cluster.restart();
     let refused = refusal(outcome(cluster.call(&request)));
     assert_eq!(refused, RefusalCode::OtherIncarnation);
-    let request = cluster.request(job("p", "1"), "a", (1, 0));
+    let request = cluster.request(job("p", "1"), "a", nth(1, 0));
     cluster.now = cluster.now + Duration::from_secs(61);
     assert_eq!(refusal(outcome(cluster.call(&request))), RefusalCode::StaleSample);
 }
@@ -606,7 +610,7 @@ fn commit_for_an_earlier_life_or_an_old_sample_is_refused() {
 #[test]
 fn restarted_agent_knows_what_its_predecessor_committed() {
     let mut cluster = Cluster::new([small("a")]);
-    let request = cluster.request(job("p", "1"), "a", (1, 0));
+    let request = cluster.request(job("p", "1"), "a", nth(1, 0));
     let first = outcome(cluster.call(&request));
     cluster.restart();
     assert_eq!(outcome(cluster.call(&request)), first);
@@ -616,13 +620,13 @@ fn restarted_agent_knows_what_its_predecessor_committed() {
 fn unbound_delegate_of_an_earlier_life_keeps_its_room_until_it_is_deleted() {
     let mut cluster = Cluster::new([small("a")]);
     cluster.holds_back = is_bind;
-    let request = cluster.request(job("p", "3"), "a", (1, 0));
+    let request = cluster.request(job("p", "3"), "a", nth(1, 0));
     assert!(cluster.call(&request).is_none(), "the bind is under way");
     cluster.holds_back =
         |operation| is_bind(operation) || matches!(operation, MemberOperation::Delete { .. });
     cluster.restart();
     assert!(cluster.sample(job("q", "3"), "all", 1).nodes.is_empty(), "a bind may still arrive");
-    assert_eq!(cluster.seal("p", (1, 0)), None, "not known yet");
+    assert_eq!(cluster.seal("p", nth(1, 0)), None, "not known yet");
     let (bind, delete) = (cluster.kept.remove(0), cluster.kept.remove(0));
     assert!(is_bind(&bind));
     assert!(matches!(delete, MemberOperation::Delete { .. }));
@@ -638,10 +642,10 @@ fn unbound_delegate_of_an_earlier_life_keeps_its_room_until_it_is_deleted() {
     // Without the bind the delegate is deleted, and its room is free.
     let mut cluster = Cluster::new([small("a")]);
     cluster.holds_back = is_bind;
-    let request = cluster.request(job("p", "3"), "a", (1, 0));
+    let request = cluster.request(job("p", "3"), "a", nth(1, 0));
     assert!(cluster.call(&request).is_none());
     cluster.restart();
-    assert_eq!(cluster.seal("p", (1, 0)), Some(SealOutcome::Sealed));
+    assert_eq!(cluster.seal("p", nth(1, 0)), Some(SealOutcome::Sealed));
     assert!(cluster.api.pods.is_empty());
     assert_eq!(cluster.sample(job("q", "3"), "all", 1).nodes.len(), 1);
     cluster.carry_out_late();
@@ -652,10 +656,10 @@ fn unbound_delegate_of_an_earlier_life_keeps_its_room_until_it_is_deleted() {
 fn creation_that_arrives_after_the_seal_leaves_no_pod() {
     let mut cluster = Cluster::new([small("a")]);
     cluster.holds_back = |operation| matches!(operation, MemberOperation::Create { .. });
-    let request = cluster.request(job("p", "3"), "a", (1, 0));
+    let request = cluster.request(job("p", "3"), "a", nth(1, 0));
     assert!(cluster.call(&request).is_none());
     cluster.restart();
-    assert_eq!(cluster.seal("p", (1, 0)), Some(SealOutcome::Sealed), "no delegate is known");
+    assert_eq!(cluster.seal("p", nth(1, 0)), Some(SealOutcome::Sealed), "no delegate is known");
     cluster.carry_out_late();
     assert!(cluster.api.pods.is_empty(), "it was deleted, and never bound");
     assert_eq!(cluster.sample(job("q", "3"), "all", 1).nodes.len(), 1, "its room is free");
@@ -667,7 +671,7 @@ fn lost_answer_to_a_creation_is_found_out() {
     let mut cluster = Cluster::new([small("a")]);
     // The answer is lost, and the watch is late.
     cluster.holds_back = |operation| matches!(operation, MemberOperation::Create { .. });
-    let request = cluster.request(job("p", "1"), "a", (1, 0));
+    let request = cluster.request(job("p", "1"), "a", nth(1, 0));
     assert!(cluster.call(&request).is_none());
     let create = cluster.kept.remove(0);
     let (_, event) = cluster.api.carry_out(&create);
@@ -701,7 +705,7 @@ fn pod_of_another_with_the_same_name_is_left_alone() {
 fn failed_bind_deletes_the_delegate_before_the_answer() {
     let mut cluster = Cluster::new([small("a")]);
     cluster.holds_back = is_bind;
-    let request = cluster.request(job("p", "3"), "a", (1, 0));
+    let request = cluster.request(job("p", "3"), "a", nth(1, 0));
     assert!(cluster.call(&request).is_none());
     cluster.holds_back = |_| false;
     let refused = Answer::Error("admission webhook denied the request".to_owned());
@@ -727,7 +731,7 @@ fn best_node_is_chosen_again_at_the_commit() {
     let sample = cluster.sample(job("p", "1"), "best", 1);
     let best = sample.nodes[0].score;
     let request = |cluster: &mut Cluster, name: &str, floor| {
-        let Request::Commit(request) = cluster.request(job(name, "1"), "a", (1, 0)) else {
+        let Request::Commit(request) = cluster.request(job(name, "1"), "a", nth(1, 0)) else {
             panic!("a commit");
         };
         let target = CommitTarget { node: "a".into(), best_of_at_least: Some(floor) };
@@ -814,7 +818,7 @@ fn panic_of_a_plugin_fails_one_request() {
 #[test]
 fn closed_records_are_forgotten_after_a_while() {
     let mut cluster = Cluster::new([small("a")]);
-    assert_eq!(cluster.seal("p", (1, 0)), Some(SealOutcome::Sealed));
+    assert_eq!(cluster.seal("p", nth(1, 0)), Some(SealOutcome::Sealed));
     assert!(is_committed(&cluster.commit(job("q", "1"), "a")));
     assert_eq!(cluster.agent.remembered(), 2);
     cluster.now = cluster.now + Duration::from_secs(301);
@@ -830,7 +834,7 @@ fn closed_records_are_forgotten_after_a_while() {
 #[test]
 fn delegate_ends_when_its_lease_is_not_renewed() {
     let mut cluster = Cluster::new([small("a")]);
-    let request = cluster.replaceable("early", (1, 0), 60);
+    let request = cluster.replaceable("early", nth(1, 0), 60);
     let refusal = outcome(cluster.call(&request));
     let CommitOutcome::Rejected(Refusal { code: RefusalCode::NoLease, .. }) = refusal else {
         panic!("{refusal:?}: no scheduler has renewed the lease")
@@ -838,7 +842,7 @@ fn delegate_ends_when_its_lease_is_not_renewed() {
     let stamp = cluster.stamp();
     cluster.renew(Some(stamp.clone())).unwrap();
     for (name, fence_after_s) in [("short", 60), ("long", 100)] {
-        let request = cluster.replaceable(name, (1, 0), fence_after_s);
+        let request = cluster.replaceable(name, nth(1, 0), fence_after_s);
         let done = outcome(cluster.call(&request));
         let CommitOutcome::Committed(committed) = done else { panic!("{done:?}") };
         assert_eq!(committed.fence_after_s, Some(fence_after_s));
@@ -856,7 +860,7 @@ fn delegate_ends_when_its_lease_is_not_renewed() {
     assert!(!cluster.is_ending("long"));
     cluster.pass(1);
     assert!(cluster.is_ending("long") && !cluster.is_ending("stays"));
-    let request = cluster.replaceable("late", (1, 0), 60);
+    let request = cluster.replaceable("late", nth(1, 0), 60);
     assert!(matches!(outcome(cluster.call(&request)), CommitOutcome::Rejected(_)));
 }
 
@@ -865,18 +869,18 @@ fn later_commit_does_not_get_a_delegate_that_ends() {
     let mut cluster = Cluster::new([small("a")]);
     let stamp = cluster.stamp();
     cluster.renew(Some(stamp)).unwrap();
-    let request = cluster.replaceable("p", (1, 0), 60);
+    let request = cluster.replaceable("p", nth(1, 0), 60);
     outcome(cluster.call(&request));
     cluster.pass(60);
     let stamp = cluster.stamp();
     cluster.renew(Some(stamp)).unwrap();
-    let request = cluster.replaceable("p", (3, 0), 60);
+    let request = cluster.replaceable("p", nth(3, 0), 60);
     assert_eq!(conflict(outcome(cluster.call(&request))), ConflictCode::NameTaken);
     let gone = cluster.api.remove(&PodKey::new("default", "p")).unwrap();
     cluster.show(gone);
     // The scheduler has gone on since.
     assert!(matches!(outcome(cluster.call(&request)), CommitOutcome::Rejected(_)));
-    let request = cluster.replaceable("p", (3, 1), 60);
+    let request = cluster.replaceable("p", nth(3, 1), 60);
     assert!(matches!(outcome(cluster.call(&request)), CommitOutcome::Committed(_)));
 }
 
@@ -887,7 +891,7 @@ fn restarted_agent_knows_when_leases_were_renewed() {
     cluster.renew(Some(stamp.clone())).unwrap();
     for name in ["p", "q"] {
         let fence_after_s = if name == "p" { 30 } else { 90 };
-        let request = cluster.replaceable(name, (1, 0), fence_after_s);
+        let request = cluster.replaceable(name, nth(1, 0), fence_after_s);
         outcome(cluster.call(&request));
     }
     cluster.now = cluster.now + Duration::from_secs(40);
@@ -905,7 +909,7 @@ fn stamp_that_the_agent_has_not_reached_yet_renews_nothing() {
     let mut stamp = cluster.stamp();
     stamp.taken_ms += 1;
     assert_eq!(cluster.renew(Some(stamp)), Err(RefusalCode::Malformed));
-    let request = cluster.replaceable("p", (1, 0), 60);
+    let request = cluster.replaceable("p", nth(1, 0), 60);
     assert!(matches!(outcome(cluster.call(&request)), CommitOutcome::Rejected(_)));
 }
 
@@ -916,14 +920,14 @@ fn renewal_that_is_not_stored_does_not_count() {
     cluster.holds_back = |operation| matches!(operation, MemberOperation::KeepLeases { .. });
     let renewal = Request::Renew(RenewRequest { lease: "lease".into(), heard: Some(stamp) });
     assert!(cluster.call(&renewal).is_none(), "the answer waits for the write");
-    let request = cluster.replaceable("p", (1, 0), 60);
+    let request = cluster.replaceable("p", nth(1, 0), 60);
     assert!(matches!(outcome(cluster.call(&request)), CommitOutcome::Rejected(_)));
 }
 
 #[test]
 fn copies_of_a_commit_are_owned_by_its_delegate_also_after_a_lost_answer() {
     let mut cluster = Cluster::new([small("a")]);
-    let Request::Commit(request) = cluster.request(job("p", "1"), "a", (1, 0)) else {
+    let Request::Commit(request) = cluster.request(job("p", "1"), "a", nth(1, 0)) else {
         unreachable!("it is a commit")
     };
     let copied = Copied {

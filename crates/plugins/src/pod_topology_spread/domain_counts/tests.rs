@@ -14,6 +14,10 @@ fn domain(cluster: &Cluster, zone: &str) -> DomainIx {
     cluster.topology("zone").unwrap().domain_named(zone).unwrap()
 }
 
+const fn share(domain: DomainIx, amount: i64) -> Option<Share> {
+    Some(Share { domain: Some(domain), amount })
+}
+
 /// Counts pods on nodes, given as zone and number.
 fn counts(cluster: &Cluster, pods: &[(&str, i64)]) -> DomainCounts {
     let mut tally = DomainTally::new(true);
@@ -53,8 +57,8 @@ fn domains_without_pods_are_the_smallest_if_all_nodes_are_eligible() {
         changes.iter().for_each(|(domain, pods)| made.add(*domain, *pods));
         counts.min(&made)
     };
-    counts.replace(NodeIx::new(0), Some((a, 2)));
-    counts.replace(NodeIx::new(1), Some((domain(&cluster, "b"), 3)));
+    counts.replace(NodeIx::new(0), share(a, 2));
+    counts.replace(NodeIx::new(1), share(domain(&cluster, "b"), 3));
     assert_eq!((counts.known(), min(&counts, &[])), (3, Some(0)), "no pod is in c");
     assert_eq!(min(&counts, &[(c, 5)]), Some(2));
     assert_eq!(min(&counts, &[(c, 5), (a, 2)]), Some(3));
@@ -82,7 +86,7 @@ proptest! {
         there.clone().for_each(|(zone, pods)| made.add(domain(&cluster, names[*zone]), *pods));
         for (node, pods) in steps {
             for counts in [&mut tallied, &mut all] {
-                counts.replace(NodeIx::new(node), Some((zone_of(node), pods)));
+                counts.replace(NodeIx::new(node), share(zone_of(node), pods));
             }
             prop_assert_eq!(tallied.known(), all.known());
             prop_assert_eq!(&tallied.by_pods, &all.by_pods);
@@ -101,11 +105,11 @@ proptest! {
         let cluster = zones(&names);
         let mut followed = counts(&cluster, &[]);
         let mut nodes = BTreeMap::new();
-        for (node, share) in steps {
-            let share = share.map(|(zone, pods)| (domain(&cluster, names[zone]), pods));
-            followed.replace(NodeIx::new(node), share);
-            match share {
-                Some(share) => drop(nodes.insert(node, share)),
+        for (node, counted) in steps {
+            let counted = counted.map(|(zone, pods)| (domain(&cluster, names[zone]), pods));
+            followed.replace(NodeIx::new(node), counted.and_then(|(domain, pods)| share(domain, pods)));
+            match counted {
+                Some(counted) => drop(nodes.insert(node, counted)),
                 None => drop(nodes.remove(&node)),
             }
             let mut tally = DomainTally::of(nodes.iter().map(|(node, (domain, _))| (NodeIx::new(*node), Some(*domain))), false);

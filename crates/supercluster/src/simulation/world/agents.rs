@@ -6,7 +6,8 @@ use framework::{Time, Uid};
 
 use super::mirror::ErrandAnswer;
 use super::{
-    API_TIMEOUT, Asker, Caller, Event, GRACE_PERIOD, SHORTEST_TICK, Watched, World, with_ports,
+    API_TIMEOUT, Asker, Caller, Event, GRACE_PERIOD, SHORTEST_TICK, Waiting, Watched, World,
+    with_ports,
 };
 use crate::agent::{self, Agent, AgentOutput};
 use crate::message::{Request, Response};
@@ -157,7 +158,7 @@ impl World {
         &mut self,
         cluster: usize,
         operation: MemberOperation,
-        asker: Option<(u32, Asker)>,
+        asker: Option<Waiting>,
     ) {
         let now = self.now;
         if let MemberOperation::KeepLeases { renewed } = operation {
@@ -182,7 +183,7 @@ impl World {
         &mut self,
         cluster: usize,
         at: Time,
-        asker: Option<(u32, Asker)>,
+        asker: Option<Waiting>,
         work: Work<MemberOutcome>,
     ) {
         let (answer, events) = self.timed(|costs| &mut costs.servers, |_| work.wait());
@@ -196,10 +197,10 @@ impl World {
         &mut self,
         cluster: usize,
         at: Time,
-        asker: Option<(u32, Asker)>,
+        asker: Option<Waiting>,
         answer: MemberAnswer,
     ) {
-        if let Some((life, asker)) = asker {
+        if let Some(Waiting { life, asker }) = asker {
             let takes = self.around(self.settings.latencies.api.div_f64(2.0));
             self.push(at + takes, Event::Answer { cluster, life, asker, answer });
         }

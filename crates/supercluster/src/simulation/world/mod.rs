@@ -48,6 +48,13 @@ enum Asker {
     Engine(EffectId),
 }
 
+/// An asker, and the life of its agent in which it waits.
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    life: u32,
+    asker: Asker,
+}
+
 /// Where the answer of an agent goes.
 #[derive(Debug, Clone)]
 enum Caller {
@@ -140,7 +147,7 @@ enum Event {
     Operated {
         cluster: usize,
         at: Time,
-        asker: Option<(u32, Asker)>,
+        asker: Option<Waiting>,
         work: Work<MemberOutcome>,
     },
     Answer {
@@ -677,7 +684,7 @@ impl World {
                 self.work_of_scheduler(seat);
             }
             Event::Operation { cluster, life, asker, operation } => {
-                self.operate_member(cluster, operation, asker.map(|asker| (life, asker)));
+                self.operate_member(cluster, operation, asker.map(|asker| Waiting { life, asker }));
             }
             Event::Operated { cluster, at, asker, work } => {
                 self.operated(cluster, at, asker, work);
