@@ -6,14 +6,15 @@ use engine::{EffectId, Eviction};
 use framework::{Answer, Binding, PodKey, Time, Write, WriteAction};
 use serde_json::Value;
 
+use super::flow::Flow;
 use super::measure::{CallState, CallType};
+use super::next_step::NextStep;
 use super::object_key::ObjectKey;
 use super::outcome::{Outcome, is_outdated, is_pod_gone, is_refusal_of_bind, rejection};
 use super::own_writes::OwnWrites;
 use super::pod_status_patch::PodStatusPatch;
 use super::pod_touch::PodTouch;
 use super::read_backoff;
-use super::ready_calls::Flow;
 use super::requests::{self, RequestParts};
 use crate::backoff::Backoff;
 use crate::extender;
@@ -51,17 +52,6 @@ pub(super) enum Operation {
     Touch(PodTouch),
     /// Patches the condition of the pod, then deletes the pod.
     Evict(Eviction),
-}
-
-/// The next step of a call after a reply.
-#[derive(Debug, PartialEq)]
-pub(super) enum NextStep {
-    /// The call has finished with this answer.
-    Finish(Answer),
-    /// The call sends its next request.
-    Continue,
-    /// The call sends the same request again after the delay.
-    Retry { delay: Duration, error: String },
 }
 
 /// An API call that has not finished.

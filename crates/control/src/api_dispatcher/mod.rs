@@ -6,7 +6,9 @@
 //! is [`Answer::Unknown`], and the engine then reads the pod.
 
 mod api_call;
+mod flow;
 mod measure;
+mod next_step;
 mod object_key;
 mod object_queue;
 mod outcome;
@@ -25,8 +27,10 @@ use std::time::Duration;
 use engine::{Effect, EffectId, EffectKind};
 use framework::{Answer, StatusPatch, Time, WallOffset};
 
-use self::api_call::{ApiCall, NextStep, Operation};
+use self::api_call::{ApiCall, Operation};
+use self::flow::Flow;
 pub use self::measure::{CallCounts, CallState, CallType, FinishedCall};
+use self::next_step::NextStep;
 use self::object_key::ObjectKey;
 use self::object_queue::ObjectQueue;
 use self::outcome::Outcome;
@@ -34,7 +38,7 @@ use self::own_writes::OwnWrites;
 use self::pod_status_patch::PodStatusPatch;
 use self::pod_touch::PodTouch;
 use self::read_backoff::ReadBackoff;
-use self::ready_calls::{Flow, ReadyCalls, SendOrder};
+use self::ready_calls::{ReadyCalls, SendOrder};
 use self::requests::RequestParts;
 pub(crate) use self::requests::STARTED;
 use crate::failed_call::{FailedCall, FailedCalls};

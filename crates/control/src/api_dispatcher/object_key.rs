@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use framework::{PodKey, Write};
 
-use super::ready_calls::Flow;
+use super::flow::Flow;
 
 /// The key of the object that an API call reads or writes. Calls with equal keys run one at a time.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

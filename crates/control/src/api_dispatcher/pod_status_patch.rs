@@ -5,7 +5,7 @@ use framework::{Answer, PodKey, StatusPatch, Uid};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::api_call::NextStep;
+use super::next_step::NextStep;
 use super::outcome::{Outcome, is_pod_gone};
 
 /// A status patch of a pending pod.

@@ -4,7 +4,7 @@ use framework::{Answer, PodKey, Uid};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::api_call::NextStep;
+use super::next_step::NextStep;
 use super::outcome::{Outcome, is_pod_gone};
 
 /// A patch that only changes the resourceVersion of a pending pod.

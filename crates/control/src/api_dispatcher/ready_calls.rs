@@ -1,12 +1,12 @@
 //! The calls that can be sent, by the part of the cluster that they depend on.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use engine::EffectId;
 use framework::Time;
 
+use super::flow::Flow;
 use super::object_key::ObjectKey;
 use crate::request::RequestId;
 
@@ -19,18 +19,6 @@ const MAX_IN_FLIGHT_TO_EXTENDER: usize = 64;
 
 /// The order in which ready calls are sent: by the time of their turn, then by age.
 pub(super) type SendOrder = (Time, EffectId);
-
-/// Calls that succeed or fail together: the admission webhooks, quotas and permissions that concern
-/// one call of a flow concern the others.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Flow {
-    /// Writes of one resource in one namespace; the namespace is empty for cluster-scoped objects.
-    /// Patches of the status of pods are a part of their own, and plugins divide their writes
-    /// further ([`Write::flow`](framework::Write)), such as volumes by their class.
-    Objects { resource: Arc<str>, namespace: Arc<str>, part: Arc<str> },
-    /// Calls of the extender with this index.
-    Extender(usize),
-}
 
 /// The calls that can be sent and the requests in flight, by flow.
 ///
