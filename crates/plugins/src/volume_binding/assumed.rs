@@ -37,6 +37,10 @@ pub(super) trait Assumable: Sized {
     const RESOURCE: &'static str;
 
     fn key(&self) -> Self::Key;
+    /// Returns the value at the key of this object.
+    fn entry_in<'a, V>(&self, values: &'a HashMap<Self::Key, V>) -> Option<&'a V> {
+        values.get(&self.key())
+    }
     fn uid(&self) -> &Uid;
     fn resource_version(&self) -> &Arc<str>;
     /// Returns the key for messages.
@@ -88,7 +92,8 @@ impl<T: Assumable> AssumeCache<T> {
         if self.assumed.is_empty() {
             return None;
         }
-        self.assumed.get(&stored.key())?.last().filter(|assumed| assumed.is_version_of(stored))
+        let assumed = stored.entry_in(&self.assumed)?;
+        assumed.last().filter(|assumed| assumed.is_version_of(stored))
     }
 
     /// Returns the assumed version of `stored` if there is a valid one, otherwise `stored`.
@@ -96,9 +101,15 @@ impl<T: Assumable> AssumeCache<T> {
         self.get(stored).unwrap_or(stored).clone()
     }
 
-    /// Returns every valid assumed version, in no order.
-    pub(super) fn iter<'a>(&'a self, cluster: &'a Cluster) -> impl Iterator<Item = &'a Arc<T>> {
-        self.assumed.values().filter_map(|assumed| last_current(assumed, cluster))
+    /// Returns every valid assumed version that is `wanted`, in no order.
+    pub(super) fn wanted<'a>(
+        &'a self,
+        cluster: &'a Cluster,
+        wanted: impl Fn(&Arc<T>) -> bool + 'a,
+    ) -> impl Iterator<Item = &'a Arc<T>> {
+        // Few versions are wanted, and whether one is valid takes longer to say.
+        let last = self.assumed.values().filter_map(|assumed| assumed.last());
+        last.filter(move |assumed| wanted(assumed) && assumed.is_current(cluster))
     }
 
     /// Assumes `object`, which must be a version of the stored object.
@@ -158,6 +169,10 @@ impl Assumable for PersistentVolume {
 
     fn key(&self) -> Arc<str> {
         self.name.clone()
+    }
+
+    fn entry_in<'a, V>(&self, values: &'a HashMap<Arc<str>, V>) -> Option<&'a V> {
+        values.get(&*self.name)
     }
 
     fn uid(&self) -> &Uid {

@@ -63,7 +63,8 @@ impl<'a> Demand<'a> {
         let claim = self.claim();
         let stored = cluster.volumes_reserved_for(&claim.namespace, &claim.name);
         let stored = stored.filter(|volume| assumed.volumes.get(volume).is_none());
-        let volumes = stored.chain(assumed.volumes.iter(cluster));
+        let assumed = assumed.volumes.wanted(cluster, |volume| volume.is_for(claim));
+        let volumes = stored.chain(assumed);
         let fits = |volume: &&Arc<PersistentVolume>| {
             volume.is_for(claim)
                 && volume.class == claim.class
