@@ -79,7 +79,7 @@ async fn run(nodes: usize, pods: usize, accept: &'static str) -> anyhow::Result<
         let (mut peak, mut unsynced) = (0, 2);
         while unsynced > 0 {
             match received.recv_timeout(std::time::Duration::from_secs(60)) {
-                Ok(LoopEvent::Updates(updates, _permit)) => {
+                Ok(LoopEvent::Updates(updates, _place)) => {
                     for update in updates {
                         support::apply(&mut engine, update.change);
                     }

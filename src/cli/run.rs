@@ -111,16 +111,13 @@ fn possible_gates(flags: &Flags, asked: Option<Level>) -> anyhow::Result<Gates> 
 ///
 /// # Errors
 /// The credentials cannot be used.
-async fn follow(
-    credentials: &Credentials,
-    chosen: Option<Followed>,
-    metrics: &Metrics,
-) -> anyhow::Result<Followed> {
+async fn follow(credentials: &Credentials, chosen: Option<Followed>) -> anyhow::Result<Followed> {
     let followed = match chosen {
         Some(followed) => followed,
         None => {
-            let status = Arc::default();
-            let client = ApiClient::new(credentials, "scheduler", metrics.rest_client(), status)?;
+            // The level decides the metrics, so they do not have this request.
+            let (metrics, status) = (Metrics::default().rest_client(), Arc::default());
+            let client = ApiClient::new(credentials, "scheduler", metrics, status)?;
             Followed::ask(&client).await
         }
     };
@@ -286,7 +283,7 @@ fn serve(
         info!(featureGate = notice.gate, value = notice.value, "{}", notice.text);
     }
     possible.check_built()?;
-    let selection = flags.metrics.selection()?;
+    let selection = flags.metrics.selection(flags.level()?)?;
     let config = configuration(flags, &role, &possible)?;
     if let Some(path) = &flags.write_config_to {
         return write(&config, path, &registry);
@@ -298,11 +295,11 @@ fn serve(
     let runtime = Builder::new_multi_thread().worker_threads(IO_THREADS).enable_all().build();
     let runtime = runtime.context("cannot start the runtime")?;
     let outcome = runtime.block_on(async {
-        let metrics = Arc::new(Metrics::with_selection(selection));
         let kubeconfig = &config.client_connection.kubeconfig;
         let kubeconfig = (!kubeconfig.is_empty()).then(|| Path::new(kubeconfig));
         let credentials = Credentials::load(kubeconfig, flags.master.as_deref()).await?;
-        let followed = follow(&credentials, chosen, &metrics).await?;
+        let followed = follow(&credentials, chosen).await?;
+        let metrics = Arc::new(Metrics::at(followed.level, selection));
         let (gates, config) = if followed.level == possible.level() {
             (possible, config)
         } else {

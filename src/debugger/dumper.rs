@@ -6,6 +6,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
+use engine::queue::PendingPodCounts;
 use framework::{Pod, Resources};
 
 use crate::scheduling_loop::{NodeSnapshot, Snapshot};
@@ -24,14 +25,19 @@ pub(super) fn nodes(snapshot: &Snapshot) -> Vec<String> {
     nodes.chunks(NODES).map(|nodes| texts(nodes).join("\n\n")).collect()
 }
 
-/// Counts the pods in the queue.
+/// Counts the pods in the queue. Members of groups are among the gated pods, so none is counted
+/// apart.
 pub(super) fn summary(snapshot: &Snapshot) -> String {
-    let queue = snapshot.queue;
-    let unschedulable = queue.unschedulable + queue.gated;
-    format!(
-        "activeQ:{}; backoffQ:{}; unschedulablePods:{unschedulable}",
-        queue.active, queue.backoff
-    )
+    let PendingPodCounts { active, backoff, unschedulable, gated, .. } = snapshot.queue;
+    let waiting = unschedulable + gated;
+    let queues = format!("activeQ:{active}; backoffQ:{backoff}");
+    match snapshot.behaviours.dump_counts_entities {
+        true => format!(
+            "{queues}; unschedulableEntities:{waiting}; pendingPodGroupMemberPods:0; \
+             incompletePodGroupPods:0"
+        ),
+        false => format!("{queues}; unschedulablePods:{waiting}"),
+    }
 }
 
 /// Describes the pods without a node, a thousand per text; at least one text.
@@ -89,7 +95,7 @@ fn pods(pods: &[Arc<Pod>]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use engine::queue::PendingPodCounts;
+    use framework::{Behaviours, Level};
     use testkit::pod;
 
     use super::*;
@@ -136,6 +142,11 @@ mod tests {
              Scheduled Pods(number: 0):\n"
         );
         assert_eq!(texts, [expected]);
+        let at_1_37 = "activeQ:1; backoffQ:0; unschedulableEntities:5; pendingPodGroupMemberPods:0; \
+                       incompletePodGroupPods:0";
+        assert_eq!(summary(&snapshot), at_1_37);
+        let behaviours = Behaviours::of(Level::V1_36);
+        let snapshot = Snapshot { behaviours, ..snapshot };
         assert_eq!(summary(&snapshot), "activeQ:1; backoffQ:0; unschedulablePods:5");
         assert_eq!(pending_pods(&snapshot), [urgent]);
     }

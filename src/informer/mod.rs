@@ -75,7 +75,7 @@ impl<M> InformerFactory<M> {
         let starts_with_latest = relist_of(&kind) == Relist::Pods;
         let options = Options { starts_with_latest, ..Options::default() };
         let reflector = Reflector::new(list_watch, options, seed);
-        let metrics = self.metrics.watch(&kind.name);
+        let metrics = self.metrics.watch(&kind);
         let accept = if decoder.reads_protobuf() { self.accept.clone() } else { JSON.into() };
         let client = self.client.clone();
         Informer {
@@ -186,7 +186,7 @@ impl<M> Informer<M> {
             }
         }
         if !updates.is_empty() {
-            self.shared.events.send_updates(updates).await;
+            self.shared.events.send_queued(updates, self.metrics.queue()).await;
         }
         if has_synced {
             info!(resource = &*self.kind.name, "Caches populated");
@@ -224,6 +224,9 @@ impl<M> Informer<M> {
 
     fn update_metrics(&mut self) {
         self.metrics.set_objects(self.reflector.object_count());
+        if let Some(version) = self.reflector.resource_version() {
+            self.metrics.set_store_version(version);
+        }
         for _ in self.counted_failures..self.reflector.failures() {
             self.metrics.failed();
         }

@@ -55,3 +55,7 @@ pub(super) const BODY: &[f64] = &[
 
 /// Duration of reviews of credentials and permissions, in seconds.
 pub(super) const DELEGATED_AUTH: &[f64] = &[0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0];
+
+/// Time in which changes of a watch are handled, in seconds.
+pub(super) const INFORMER: &[f64] =
+    &[0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];

@@ -1,4 +1,4 @@
-//! Metrics, with the names, labels and buckets of kube-scheduler 1.36.
+//! Metrics, with the names, labels and buckets of kube-scheduler.
 //!
 //! [`Metrics`] is shared between threads: counters are atomics, and [`Metrics::render`] reads them.
 //! The engine reports through its [`EngineProbe`]; sizes are set about once a second.
@@ -43,10 +43,11 @@ pub use rest_client::RestClient;
 pub use selection::Selection;
 pub use slis::Slis;
 pub use text::CONTENT_TYPE;
-pub use watches::WatchMetrics;
+pub use watches::{InformerQueue, QueuedItems, WatchMetrics};
 
 use crate::config::Gates;
 use crate::config::gates::Stage;
+use crate::wire::WatchedKind;
 use bindings::{ApiCalls, Bindings};
 use engine_counters::EngineCounters;
 use family::{IntCounterVec, IntGaugeVec};
@@ -134,12 +135,12 @@ impl Default for Metrics {
 impl Metrics {
     /// Creates all metrics with the value 0.
     pub fn new() -> Self {
-        Self::with_selection(Selection::default())
+        Self::at(Level::default(), Selection::default())
     }
 
-    /// Creates the metrics of a selection with the value 0.
-    pub fn with_selection(selection: Selection) -> Self {
-        let mut table = Table::new(selection.clone());
+    /// Creates the metrics of a selection with the value 0, as kube-scheduler has them at a level.
+    pub fn at(level: Level, selection: Selection) -> Self {
+        let mut table = Table::new(level, selection.clone());
         table.process(process::Process::new());
         let versions = Versions::register(&mut table);
         let attempts = Attempts::register(&mut table);
@@ -335,9 +336,9 @@ impl Metrics {
         set_sizes(&self.queues.cache_size, sizes);
     }
 
-    /// Returns the metrics of the watch of `resource` (`pods`), which starts now.
-    pub fn watch(&self, resource: &str) -> WatchMetrics {
-        self.watches.watch(resource)
+    /// Returns the metrics of the watch of a kind, which starts now.
+    pub fn watch(&self, kind: &WatchedKind) -> WatchMetrics {
+        self.watches.watch(kind)
     }
 
     /// Sets `binding_cycles`, and `goroutines` of operations `binding` and `PreBind`.
@@ -520,7 +521,7 @@ impl Versions {
                 "platform",
             ],
             help: "Constant 1; the labels describe the build.",
-            page: "`git_version` is `v1.36.0+loadmaster-VERSION`, with the version of Kubernetes that is \
+            page: "`git_version` is `v1.37.0+loadmaster-VERSION`, with the version of Kubernetes that is \
                    followed, so alerts that compare the versions of components do not fire; no Go version",
             ..BETA
         });

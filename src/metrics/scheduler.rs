@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use framework::Level;
 use prometheus::{Histogram, IntCounter};
 
 use super::buckets;
@@ -48,7 +49,9 @@ impl Attempts {
             }, buckets::attempt()),
             algorithm: table.histogram(Declaration {
                 name: "scheduler_scheduling_algorithm_duration_seconds",
+                beta_since: Some(Level::V1_37),
                 help: "Time to find a node for a pod.",
+                page: "ALPHA at level 1.36",
                 ..ALPHA
             }, buckets::attempt()),
             pod_sli: table.histograms(Declaration {
@@ -116,8 +119,8 @@ impl Attempts {
             eviction_duration: table.histograms(Declaration {
                 name: "scheduler_preemption_goroutines_duration_seconds",
                 labels: &["result"],
-                help: "Time from the start of a preemption to the answer to its last eviction. \
-                       Deprecated in Kubernetes 1.37.",
+                deprecated: Some("1.37.0"),
+                help: "Time from the start of a preemption to the answer to its last eviction.",
                 page: "the time until the last eviction is answered; kube-scheduler reports about \
                        0. Deprecated since 1.37",
                 ..ALPHA
@@ -278,7 +281,9 @@ impl Plugins {
                 page: "one call covers all nodes; a PreBind plugin that waits is called several \
                        times; for the first pod of a template on more than 32,768 nodes there is \
                        one call for each part of the nodes; calls in dry runs of preemption are \
-                       not measured, so there is no `PreFilterExtensionRemovePod`",
+                       not measured, so there is no `PreFilterExtensionRemovePod`. ALPHA at level \
+                       1.36",
+                beta_since: Some(Level::V1_37),
                 ..ALPHA
             }, buckets::plugin()),
             evaluations: table.counters(Declaration {

@@ -1,5 +1,7 @@
 //! The results of health checks, served at `/metrics/slis`.
 
+use framework::Level;
+
 use super::family::{IntCounterVec, IntGaugeVec};
 use super::process::Process;
 use super::selection::Selection;
@@ -19,7 +21,7 @@ pub struct Slis {
 
 impl Default for Slis {
     fn default() -> Self {
-        let mut table = Table::new(Selection::default());
+        let mut table = Table::new(Level::default(), Selection::default());
         table.process(Process::only(START_TIME));
         let healthcheck = table.gauges(Declaration {
             name: "kubernetes_healthcheck",

@@ -1,6 +1,7 @@
 //! The registration of metrics. Each is declared once: registry and `docs/metrics.md` follow from
 //! it.
 
+use framework::Level;
 use prometheus::core::{Collector, MetricVec, MetricVecBuilder};
 use prometheus::proto::MetricType;
 use prometheus::{Histogram, HistogramOpts, IntCounter, IntGauge, Opts, Registry};
@@ -33,6 +34,10 @@ impl Stability {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Declaration {
     pub(super) stability: Stability,
+    /// The first level at which the metric is beta, if it is alpha before.
+    pub(super) beta_since: Option<Level>,
+    /// The version of Kubernetes that has deprecated the metric.
+    pub(super) deprecated: Option<&'static str>,
     pub(super) name: &'static str,
     /// Names of the labels, in the order in which values are given.
     pub(super) labels: &'static [&'static str],
@@ -53,15 +58,34 @@ pub(super) const STABLE: Declaration = Declaration::new(Stable);
 
 impl Declaration {
     const fn new(stability: Stability) -> Self {
-        Self { stability, name: "", labels: &[], help: "", page: "" }
+        Self {
+            stability,
+            beta_since: None,
+            deprecated: None,
+            name: "",
+            labels: &[],
+            help: "",
+            page: "",
+        }
     }
 
-    fn opts(&self) -> Opts {
-        Opts::new(self.name, format!("[{}] {}", self.stability.name(), self.help))
+    /// Returns the stability at a level.
+    pub(super) fn stability_at(&self, level: Level) -> Stability {
+        let is_beta = self.beta_since.is_some_and(|since| level.is_at_least(since));
+        if is_beta { Beta } else { self.stability }
     }
 
-    fn histogram_opts(&self, buckets: impl Into<Vec<f64>>) -> HistogramOpts {
-        HistogramOpts::from(self.opts()).buckets(buckets.into())
+    fn opts(&self, level: Level) -> Opts {
+        let stability = self.stability_at(level).name();
+        let deprecated = match self.deprecated {
+            Some(version) => format!("(Deprecated since {version}) "),
+            None => String::new(),
+        };
+        Opts::new(self.name, format!("[{stability}] {deprecated}{}", self.help))
+    }
+
+    fn histogram_opts(&self, level: Level, buckets: impl Into<Vec<f64>>) -> HistogramOpts {
+        HistogramOpts::from(self.opts(level)).buckets(buckets.into())
     }
 }
 
@@ -81,6 +105,7 @@ pub(super) struct Registered {
 /// A registry under construction.
 #[derive(Debug)]
 pub(super) struct Table {
+    level: Level,
     registry: Registry,
     selection: Selection,
     /// Counts the values of labels that the selection does not allow.
@@ -113,22 +138,24 @@ const UNEXPECTED: Declaration = Declaration {
 };
 
 impl Table {
-    pub(super) fn new(selection: Selection) -> Self {
+    pub(super) fn new(level: Level, selection: Selection) -> Self {
         Self {
+            level,
             registry: Registry::new(),
             selection,
-            unexpected: IntCounter::with_opts(UNEXPECTED.opts()).expect(VALID),
+            unexpected: IntCounter::with_opts(UNEXPECTED.opts(level)).expect(VALID),
             registered: Vec::new(),
             resettable: Vec::new(),
         }
     }
 
     pub(super) fn counter(&mut self, declaration: Declaration) -> IntCounter {
-        self.register(COUNTER, declaration, IntCounter::with_opts(declaration.opts()))
+        self.register(COUNTER, declaration, IntCounter::with_opts(declaration.opts(self.level)))
     }
 
     pub(super) fn counters(&mut self, declaration: Declaration) -> IntCounterVec {
-        let series = prometheus::IntCounterVec::new(declaration.opts(), declaration.labels);
+        let series =
+            prometheus::IntCounterVec::new(declaration.opts(self.level), declaration.labels);
         let family = self.family(COUNTER, declaration, series);
         if !declaration.labels.is_empty() {
             self.resettable.push(Resettable::Counters(family.clone()));
@@ -137,17 +164,17 @@ impl Table {
     }
 
     pub(super) fn gauges(&mut self, declaration: Declaration) -> IntGaugeVec {
-        let series = prometheus::IntGaugeVec::new(declaration.opts(), declaration.labels);
+        let series = prometheus::IntGaugeVec::new(declaration.opts(self.level), declaration.labels);
         self.family(GAUGE, declaration, series)
     }
 
     pub(super) fn gauge(&mut self, declaration: Declaration) -> IntGauge {
-        self.register(GAUGE, declaration, IntGauge::with_opts(declaration.opts()))
+        self.register(GAUGE, declaration, IntGauge::with_opts(declaration.opts(self.level)))
     }
 
     /// Registers gauges of times in seconds.
     pub(super) fn timestamps(&mut self, declaration: Declaration) -> GaugeVec {
-        let series = prometheus::GaugeVec::new(declaration.opts(), declaration.labels);
+        let series = prometheus::GaugeVec::new(declaration.opts(self.level), declaration.labels);
         self.family(GAUGE, declaration, series)
     }
 
@@ -157,7 +184,7 @@ impl Table {
         buckets: impl Into<Vec<f64>>,
     ) -> Histogram {
         let buckets = buckets.into();
-        let opts = declaration.histogram_opts(buckets.clone());
+        let opts = declaration.histogram_opts(self.level, buckets.clone());
         let histogram = self.register(HISTOGRAM, declaration, Histogram::with_opts(opts));
         self.bounded(buckets);
         histogram
@@ -169,7 +196,7 @@ impl Table {
         buckets: impl Into<Vec<f64>>,
     ) -> HistogramVec {
         let buckets = buckets.into();
-        let opts = declaration.histogram_opts(buckets.clone());
+        let opts = declaration.histogram_opts(self.level, buckets.clone());
         let series = prometheus::HistogramVec::new(opts, declaration.labels);
         let family = self.family(HISTOGRAM, declaration, series);
         self.bounded(buckets);
@@ -205,7 +232,7 @@ impl Table {
         let hidden = self.counter(Declaration {
             name: "hidden_metrics_total",
             help: "Metrics hidden because they are deprecated, or disabled.",
-            page: "no metric is deprecated; as in kube-scheduler, disabled metrics count",
+            page: "no metric is hidden; as in kube-scheduler, disabled metrics count",
             ..BETA
         });
         let disabled = self.counter(Declaration {
@@ -219,8 +246,10 @@ impl Table {
             match self.selection.disables(name) {
                 true => hidden.inc(),
                 false => {
-                    let stability = declaration.map_or(Alpha, |declaration| declaration.stability);
-                    totals.with_label_values(&[stability.name(), ""]).inc();
+                    let level = self.level;
+                    let stability = declaration.map_or(Alpha, |own| own.stability_at(level));
+                    let deprecated = declaration.and_then(|own| own.deprecated).unwrap_or_default();
+                    totals.with_label_values(&[stability.name(), deprecated]).inc();
                 }
             }
         }

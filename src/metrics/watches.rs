@@ -1,10 +1,19 @@
 //! Metrics of the watches of the API server.
 
+use std::sync::Arc;
+use std::time::Instant;
+
 use prometheus::{Gauge, IntGauge};
 
-use super::family::{GaugeVec, IntCounterVec, IntGaugeVec};
+use super::family::{GaugeVec, HistogramVec, IntCounterVec, IntGaugeVec};
 use super::table::{ALPHA, Declaration, Table};
-use super::{gauge, unix_time};
+use super::{buckets, gauge, unix_time};
+use crate::wire::WatchedKind;
+
+/// The name of the informers of kube-scheduler.
+const INFORMERS: &str = "kube-scheduler";
+/// Number of digits of a resource version that a metric has, as in client-go.
+const DIGITS: u32 = 15;
 
 /// Metrics of all watches.
 #[derive(Debug)]
@@ -12,12 +21,39 @@ pub(super) struct Watches {
     last_event: GaugeVec,
     objects: IntGaugeVec,
     failures: IntCounterVec,
+    store_version: IntGaugeVec,
+    queued_items: IntGaugeVec,
+    processing: HistogramVec,
 }
 
 impl Watches {
     pub(super) fn register(table: &mut Table) -> Self {
         let labels = &["resource"];
+        let informer = &["name", "group", "version", "resource"];
         Self {
+            store_version: table.gauges(Declaration {
+                name: "informer_store_resource_version",
+                labels: informer,
+                help: "The 15 least significant digits of the resource version that the watch has \
+                       reached.",
+                page: "absent before the first list has ended",
+                ..ALPHA
+            }),
+            queued_items: table.gauges(Declaration {
+                name: "informer_queued_items",
+                labels: informer,
+                help: "Changes of the watch that the scheduling loop has not handled.",
+                page: "changes that the scheduling loop has not handled; for all watches together \
+                       `loadmaster_waiting_updates`",
+                ..ALPHA
+            }),
+            processing: table.histograms(Declaration {
+                name: "informer_processing_latency_seconds",
+                labels: informer,
+                help: "Time in which the scheduling loop handles a batch of changes of the watch.",
+                page: "the changes that arrive together are one batch",
+                ..ALPHA
+            }, buckets::INFORMER),
             last_event: table.timestamps(Declaration {
                 name: "loadmaster_watch_last_event_timestamp_seconds",
                 labels,
@@ -50,11 +86,19 @@ impl Watches {
         }
     }
 
-    /// Returns the metrics of the watch of `resource`, which starts now.
-    pub(super) fn watch(&self, resource: &str) -> WatchMetrics {
-        let labels = &[resource];
+    /// Returns the metrics of the watch of a kind, which starts now.
+    pub(super) fn watch(&self, kind: &WatchedKind) -> WatchMetrics {
+        let labels = &[&*kind.name];
+        let informer = informer_labels(&kind.path);
+        let queue = InformerQueue(Arc::new(InformerSeries {
+            items: self.queued_items.with_label_values(&informer),
+            processing: self.processing.clone(),
+            labels: informer.map(str::to_owned),
+        }));
         let watch = WatchMetrics {
-            resource: resource.to_owned(),
+            resource: kind.name.to_string(),
+            store_version: self.store_version.clone(),
+            queue,
             last_event: self.last_event.with_label_values(labels),
             objects: self.objects.with_label_values(labels),
             failures: self.failures.clone(),
@@ -72,9 +116,23 @@ pub struct WatchMetrics {
     objects: IntGauge,
     /// The family: a reset of the metrics detaches resolved counters.
     failures: IntCounterVec,
+    store_version: IntGaugeVec,
+    queue: InformerQueue,
 }
 
 impl WatchMetrics {
+    /// Returns the changes that were sent to the scheduling loop.
+    pub const fn queue(&self) -> &InformerQueue {
+        &self.queue
+    }
+
+    /// Sets the resource version that the watch has reached.
+    pub fn set_store_version(&self, version: u64) {
+        let digits = version % 10_u64.pow(DIGITS);
+        let gauge = self.store_version.with_label_values(&self.queue.0.labels());
+        gauge.set(i64::try_from(digits).unwrap_or(i64::MAX));
+    }
+
     /// Records that the API server has just sent something.
     pub fn received(&self) {
         self.last_event.set(unix_time());
@@ -88,5 +146,70 @@ impl WatchMetrics {
     /// Counts a list or watch that failed.
     pub fn failed(&self) {
         self.failures.with_label_values(&[&self.resource]).inc();
+    }
+}
+
+/// Returns the labels of an informer in client-go: its name, and group, version and resource from
+/// the path of the list.
+fn informer_labels(path: &str) -> [&str; 4] {
+    match *path.trim_start_matches('/').split('/').collect::<Vec<_>>() {
+        ["api", version, resource] => [INFORMERS, "", version, resource],
+        ["apis", group, version, resource] => [INFORMERS, group, version, resource],
+        _ => [INFORMERS, "", "", path],
+    }
+}
+
+/// The changes of one watch that the scheduling loop has not handled.
+#[derive(Debug, Clone)]
+pub struct InformerQueue(Arc<InformerSeries>);
+
+#[derive(Debug)]
+struct InformerSeries {
+    items: IntGauge,
+    /// The family: a reset of the metrics detaches resolved histograms.
+    processing: HistogramVec,
+    labels: [String; 4],
+}
+
+impl InformerSeries {
+    fn labels(&self) -> [&str; 4] {
+        self.labels.each_ref().map(String::as_str)
+    }
+}
+
+impl InformerQueue {
+    /// Adds a batch of this many changes.
+    pub fn add(&self, items: usize) -> QueuedItems {
+        let items = gauge(items);
+        self.0.items.add(items);
+        QueuedItems { queue: self.clone(), items, taken: None }
+    }
+}
+
+/// A batch of changes in an [`InformerQueue`], until it is dropped.
+#[derive(Debug)]
+pub struct QueuedItems {
+    queue: InformerQueue,
+    items: i64,
+    /// When the scheduling loop began to handle the batch.
+    taken: Option<Instant>,
+}
+
+impl QueuedItems {
+    /// Notes that the scheduling loop begins to handle the batch.
+    #[expect(clippy::disallowed_methods, reason = "measures the loop from outside")]
+    pub fn taken(&mut self) {
+        self.taken = Some(Instant::now());
+    }
+}
+
+impl Drop for QueuedItems {
+    fn drop(&mut self) {
+        let series = &self.queue.0;
+        series.items.sub(self.items);
+        if let Some(taken) = self.taken {
+            let took = taken.elapsed().as_secs_f64();
+            series.processing.with_label_values(&series.labels()).observe(took);
+        }
     }
 }

@@ -12,6 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::questions::{Copied, Question};
 use super::snapshot::Snapshot;
+use crate::metrics::{InformerQueue, QueuedItems};
 use crate::wire::Update;
 
 /// Maximum number of updates in the channel. Informers wait while it is full, and their connections
@@ -21,8 +22,8 @@ const MAX_WAITING_UPDATES: u32 = 16_384;
 /// An event for the scheduling loop, or for the loop of another role, whose own events are `M`.
 #[derive(Debug)]
 pub enum LoopEvent<M = Infallible> {
-    /// Watched objects changed. Dropping the permit frees the space of the updates in the channel.
-    Updates(Vec<Update>, OwnedSemaphorePermit),
+    /// Watched objects changed. Dropping the place frees the space of the updates in the channel.
+    Updates(Vec<Update>, Place),
     /// One informer has synced.
     Synced,
     /// One informer of this relist has listed its kind again, as the scheduler asked.
@@ -41,6 +42,14 @@ pub enum LoopEvent<M = Infallible> {
     Stop,
     /// An event that only the loop of another role has.
     Own(M),
+}
+
+/// The place of a batch of updates in the channel, until the batch is handled.
+#[derive(Debug)]
+pub struct Place {
+    _permit: OwnedSemaphorePermit,
+    /// The batch in the queue of its informer; a feed has none.
+    queued: Option<QueuedItems>,
 }
 
 /// The sending end of the channel.
@@ -85,7 +94,7 @@ impl<M> EventReceiver<M> {
     /// # Errors
     /// There is none.
     pub fn try_recv(&self) -> Result<LoopEvent<M>, mpsc::TryRecvError> {
-        self.receiver.try_recv()
+        self.receiver.try_recv().map(taken)
     }
 
     /// Waits for the next event.
@@ -93,12 +102,12 @@ impl<M> EventReceiver<M> {
     /// # Errors
     /// None arrived in time, or all senders are gone.
     pub fn recv_timeout(&self, timeout: Duration) -> Result<LoopEvent<M>, mpsc::RecvTimeoutError> {
-        self.receiver.recv_timeout(timeout)
+        self.receiver.recv_timeout(timeout).map(taken)
     }
 
     /// Waits for events until all senders are gone.
     pub fn iter(&self) -> impl Iterator<Item = LoopEvent<M>> {
-        self.receiver.iter()
+        self.receiver.iter().map(taken)
     }
 
     /// Returns the number of updates in the channel.
@@ -107,13 +116,33 @@ impl<M> EventReceiver<M> {
     }
 }
 
+/// Notes that the loop begins to handle an event.
+fn taken<M>(mut event: LoopEvent<M>) -> LoopEvent<M> {
+    if let LoopEvent::Updates(_, Place { queued: Some(queued), .. }) = &mut event {
+        queued.taken();
+    }
+    event
+}
+
 impl<M> EventSender<M> {
     /// Sends updates. Waits while the channel holds too many.
     pub async fn send_updates(&self, updates: Vec<Update>) {
+        self.send_batch(updates, None).await;
+    }
+
+    /// Sends updates of an informer, and counts them as its queued items until they are handled.
+    /// Waits while the channel holds too many.
+    pub async fn send_queued(&self, updates: Vec<Update>, queue: &InformerQueue) {
+        let queued = queue.add(updates.len());
+        self.send_batch(updates, Some(queued)).await;
+    }
+
+    async fn send_batch(&self, updates: Vec<Update>, queued: Option<QueuedItems>) {
         let count = u32::try_from(updates.len()).unwrap_or(u32::MAX).min(MAX_WAITING_UPDATES);
         // The semaphore is never closed.
         if let Ok(permit) = self.update_permits.clone().acquire_many_owned(count).await {
-            self.send(LoopEvent::Updates(updates, permit));
+            let place = Place { _permit: permit, queued };
+            self.send(LoopEvent::Updates(updates, place));
         }
     }
 

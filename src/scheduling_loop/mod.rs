@@ -32,7 +32,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tracing::info;
 
 pub use self::channel::{
-    EventChannel, EventReceiver, EventSender, LoopEvent, channel, role_channel,
+    EventChannel, EventReceiver, EventSender, LoopEvent, Place, channel, role_channel,
 };
 pub(crate) use self::failure_log::FailureLog;
 pub use self::heartbeat::{Heartbeat, LoopTurns};
@@ -268,7 +268,7 @@ impl<O: Observer> SchedulingLoop<O> {
         self.heartbeat.beat();
         let now = self.clock.now();
         match event {
-            LoopEvent::Updates(updates, _permit) => {
+            LoopEvent::Updates(updates, _place) => {
                 for update in updates {
                     let Update { change, object } = update;
                     self.environment.extenders.see(&change, object);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use control::scheduler::Scheduler;
 use engine::queue::PendingPodCounts;
-use framework::{Handle, NodeIx, Pod, PodKey, Resources, Time, Uid};
+use framework::{Behaviours, Handle, NodeIx, Pod, PodKey, Resources, Time, Uid};
 use tokio::sync::oneshot;
 
 /// Number of pods and nodes copied per round of the loop. A node is copied with all its pods.
@@ -25,6 +25,8 @@ pub struct Snapshot {
     pub pending: Vec<Arc<Pod>>,
     /// The numbers of pods in the queue at the end of the copy.
     pub queue: PendingPodCounts,
+    /// The behaviours of the level that is followed.
+    pub behaviours: Behaviours,
     /// Whether every watch has synced.
     pub synced: bool,
     /// Whether this replica leads at the end of the copy, or there is no leader election.
@@ -170,6 +172,7 @@ impl Snapshots {
         {
             let snapshot = Snapshot {
                 queue: scheduler.engine().queue().counts(),
+                behaviours: scheduler.engine().profiles().behaviours(),
                 synced: scheduler.has_synced(),
                 leads: scheduler.may_act(now),
                 ..copying.snapshot

@@ -9,6 +9,16 @@ use super::read;
 /// Labels that Prometheus adds to each series of a target.
 const OF_TARGET: [&str; 6] = ["cluster", "namespace", "pod", "job", "instance", "metrics_path"];
 
+/// Names, and beginnings of values, that 1.37 has replaced by others.
+const RENAMED: [[&str; 2]; 3] = [
+    ["UnschedulablePod", "UnscheduledPod"],
+    ["UnschedulablePodUpdate", "TargetPodUpdate"],
+    [
+        "scheduler_resourceclaim_creates_total",
+        "dynamic_resource_allocation_resourceclaim_creates_total",
+    ],
+];
+
 /// The documented metrics and label values.
 pub(super) struct Metrics {
     /// Type and labels by name.
@@ -45,8 +55,13 @@ impl Metrics {
         Self { metrics, values }
     }
 
-    /// Panics if an expression names a metric, a label or a value that does not exist.
+    /// Panics if an expression names a metric, a label or a value that does not exist, or that only
+    /// one level of Kubernetes has.
     pub(super) fn check(&self, expression: &str, at: &str) {
+        for [at_1_36, at_1_37] in RENAMED {
+            let named = [expression.contains(at_1_36), expression.contains(at_1_37)];
+            assert!(named[0] == named[1], "{at}: 1.37 has {at_1_37} for {at_1_36}; name both");
+        }
         let names = promql::names(expression);
         let mut labels = BTreeSet::from(OF_TARGET.map(str::to_owned));
         for selector in &names.selectors {

@@ -94,6 +94,9 @@ behaviours! {
     /// The labels of events name pods without a node `UnscheduledPod`, and the update of a waiting
     /// pod `TargetPod` (135905).
     pod_event_subtypes: V1_37,
+    /// The summary of the queue in a dump names entities, and counts the pods of groups apart
+    /// (138567).
+    dump_counts_entities: V1_37,
     /// The counter of created claims has the name that all components share, and the owner in its
     /// labels (138542, 140422).
     claim_counter_names_owners: V1_37,

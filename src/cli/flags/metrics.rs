@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use framework::Level;
+
 use super::go;
 use super::label_limits::{LabelLimits, metric_name};
 use crate::config::FieldErrors;
@@ -12,8 +14,6 @@ use crate::metrics::Selection;
 const METRIC_NAME: &str = "[a-zA-Z_:][a-zA-Z0-9_:]*";
 /// Pattern of names of labels.
 const LABEL_NAME: &str = "[a-zA-Z_][a-zA-Z0-9_]*";
-/// The only version whose hidden metrics can be shown: the one before the emulated one.
-const PREVIOUS_VERSION: &str = "1.35";
 
 /// The flags of metrics.
 #[derive(Debug, Clone, clap::Args)]
@@ -33,19 +33,20 @@ pub(crate) struct MetricsFlags {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     disabled_metrics: Vec<String>,
 
-    /// Previous version, 1.35, whose hidden metrics are exported; none is hidden
+    /// Version before the one that is followed, whose hidden metrics are exported; none is hidden
     #[arg(long, value_name = "VERSION")]
     show_hidden_metrics_for_version: Option<String>,
 }
 
 impl MetricsFlags {
-    /// Returns the metrics and values of labels to export.
+    /// Returns the metrics and values of labels to export. Without a level that is asked for, any
+    /// released one may be followed.
     ///
     /// # Errors
     /// A name, the version or the file is not valid; the texts are kube-scheduler's.
-    pub(crate) fn selection(&self) -> Result<Selection, FieldErrors> {
+    pub(crate) fn selection(&self, asked: Option<Level>) -> Result<Selection, FieldErrors> {
         let mut errors = FieldErrors::default();
-        self.check_version(&mut errors);
+        self.check_version(asked, &mut errors);
         self.check_disabled(&mut errors);
         let limits: LabelLimits = self.allow_metric_labels.iter().cloned().collect();
         if !limits.are_valid() {
@@ -73,12 +74,16 @@ impl MetricsFlags {
         }))
     }
 
-    fn check_version(&self, errors: &mut FieldErrors) {
+    fn check_version(&self, asked: Option<Level>, errors: &mut FieldErrors) {
         let version = self.show_hidden_metrics_for_version.as_deref().unwrap_or_default();
-        if ![PREVIOUS_VERSION, ""].contains(&version) {
+        let possible = Level::ALL
+            .into_iter()
+            .filter(|level| asked.map_or(!level.is_preview(), |asked| asked == *level));
+        let previous: Vec<_> = possible.map(|level| format!("1.{}", level.minor() - 1)).collect();
+        if !version.is_empty() && !previous.iter().any(|own| own == version) {
             let detail = format!(
-                "must be omitted or have the value '{PREVIOUS_VERSION}'; only the previous minor version \
-                 is allowed"
+                "must be omitted or have the value '{}'; only the previous minor version is allowed",
+                previous.join("' or '")
             );
             errors.invalid("metrics.showHiddenMetricsForVersion", &version, &detail);
         }

@@ -355,7 +355,7 @@ fn oldest_compatible_version_is_at_most_the_level() {
     }
 }
 
-/// The flags of kube-scheduler 1.36 with their defaults in the notation of Go.
+/// The flags of kube-scheduler 1.36 and 1.37 with their defaults in the notation of Go.
 const DEFAULTS: &str = "
     allow-metric-labels=[] allow-metric-labels-manifest= authentication-kubeconfig=
     authentication-skip-lookup=false authentication-token-webhook-cache-ttl=10s
@@ -409,12 +409,12 @@ fn every_flag_has_the_default_of_kube_scheduler() {
 
 #[test]
 fn invalid_selections_of_metrics_have_the_errors_of_kube_scheduler() {
-    let error = |line: &str| parse(line).metrics.selection().unwrap_err().to_string();
+    let error = |line: &str| parse(line).metrics.selection(None).unwrap_err().to_string();
     for (line, expected) in [
         (
             "--show-hidden-metrics-for-version=1.30",
             "metrics.showHiddenMetricsForVersion: Invalid value: \"1.30\": must be omitted or have the \
-             value '1.35'; only the previous minor version is allowed",
+             value '1.35' or '1.36'; only the previous minor version is allowed",
         ),
         (
             "--disabled-metrics=a,2b",
@@ -435,8 +435,18 @@ fn invalid_selections_of_metrics_have_the_errors_of_kube_scheduler() {
     ] {
         assert_eq!(error(line), expected);
     }
-    assert!(parse("--show-hidden-metrics-for-version=1.35").metrics.selection().is_ok());
-    assert!(parse("--show-hidden-metrics-for-version=").metrics.selection().is_ok());
+    let shown = |version: &str, level| {
+        let flags = parse(&format!("--show-hidden-metrics-for-version={version}"));
+        flags.metrics.selection(level).map(drop).map_err(|error| error.to_string())
+    };
+    assert_eq!([shown("1.35", None), shown("1.36", None)], [Ok(()), Ok(())]);
+    assert_eq!(shown("1.36", Some(Level::V1_37)), Ok(()));
+    let error = shown("1.35", Some(Level::V1_37)).unwrap_err();
+    assert!(
+        error.ends_with("the value '1.36'; only the previous minor version is allowed"),
+        "{error}"
+    );
+    assert!(parse("--show-hidden-metrics-for-version=").metrics.selection(None).is_ok());
 }
 
 #[test]
@@ -445,7 +455,7 @@ fn limits_on_the_command_line_go_before_those_of_the_file() {
     std::fs::write(&file, "scheduler_pending_pods,queue: active,gated\n").unwrap();
     let limited = |line: &str| {
         let line = format!("--allow-metric-labels-manifest={} {line}", file.display());
-        format!("{:?}", parse(&line).metrics.selection().unwrap())
+        format!("{:?}", parse(&line).metrics.selection(None).unwrap())
     };
     let of_file = limited("");
     assert!(of_file.contains("\"queue\": {\"active\", \"gated\"}"), "{of_file}");
@@ -454,7 +464,7 @@ fn limits_on_the_command_line_go_before_those_of_the_file() {
     assert!(!of_flag.contains("queue"), "{of_flag}");
     std::fs::write(&file, "m: v\n").unwrap();
     let error = parse(&format!("--allow-metric-labels-manifest={}", file.display()));
-    let error = error.metrics.selection().unwrap_err().to_string();
+    let error = error.metrics.selection(None).unwrap_err().to_string();
     assert!(error.contains("invalid allow list mapping in manifest"), "{error}");
     std::fs::remove_file(file).unwrap();
 }

@@ -18,6 +18,15 @@ use testkit::pod;
 
 use super::*;
 
+fn claims() -> WatchedKind {
+    WatchedKind {
+        resource: EventResource::ResourceClaim,
+        name: "resourceclaims.resource.k8s.io".into(),
+        path: "/apis/resource.k8s.io/v1/resourceclaims".into(),
+        field_selector: None,
+    }
+}
+
 /// Returns metrics with at least one sample in every family.
 fn with_samples() -> Arc<Metrics> {
     let metrics = Arc::new(Metrics::new());
@@ -69,7 +78,10 @@ fn with_samples() -> Arc<Metrics> {
     metrics.set_hold(None);
     metrics.set_extenders([("http://extender", true)]);
     metrics.set_oldest_pods([("active", Duration::from_secs(1))]);
-    metrics.watch("pods").failed();
+    let watch = metrics.watch(&claims());
+    watch.failed();
+    watch.set_store_version(1_234_567_890_123_456_789);
+    watch.queue().add(3).taken();
     metrics.clusters().profile("eu", true);
     let member = metrics.clusters().member("eu");
     member.sampled("nodes");
@@ -127,6 +139,51 @@ fn leader_election_follows_the_elector() {
 }
 
 #[test]
+fn informers_have_the_metrics_of_client_go() {
+    let metrics = Metrics::new();
+    let watch = metrics.watch(&claims());
+    let labels =
+        r#"{group="resource.k8s.io",name="kube-scheduler",resource="resourceclaims",version="v1"}"#;
+    let queued = |expected: &'static str| {
+        let text = metrics.render();
+        assert_eq!(samples(&text, "informer_queued_items"), [(labels, expected)]);
+    };
+    queued("0");
+    let (mut first, second) = (watch.queue().add(3), watch.queue().add(2));
+    queued("5");
+    first.taken();
+    drop(first);
+    queued("2");
+    // A batch that nothing handled has no latency.
+    drop(second);
+    queued("0");
+    assert_eq!(samples(&metrics.render(), "informer_store_resource_version"), []);
+    watch.set_store_version(1_234_567_890_123_456_789);
+    let text = metrics.render();
+    assert_eq!(
+        samples(&text, "informer_store_resource_version"),
+        [(labels, "5.67890123456789e+14")]
+    );
+    assert_eq!(samples(&text, "informer_processing_latency_seconds_count"), [(labels, "1")]);
+}
+
+#[test]
+fn help_has_the_stability_of_the_level_and_the_deprecation() {
+    let stability = |level| {
+        let text = Metrics::at(level, Selection::default()).render();
+        let help = "# HELP scheduler_scheduling_algorithm_duration_seconds [";
+        text.split_once(help).unwrap().1.split_once(']').unwrap().0.to_owned()
+    };
+    assert_eq!((stability(Level::V1_36), stability(Level::V1_37)), ("ALPHA".into(), "BETA".into()));
+    let help = "# HELP scheduler_preemption_goroutines_duration_seconds [ALPHA] (Deprecated since 1.37.0) ";
+    let text = with_samples().render();
+    assert!(text.contains(help));
+    assert!(text.contains(
+        r#"registered_metrics_total{deprecated_version="1.37.0",stability_level="ALPHA"} 1"#
+    ));
+}
+
+#[test]
 fn families_are_sorted_and_unique() {
     let text = with_samples().render();
     let names: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
@@ -181,7 +238,7 @@ fn disabled_metrics_are_absent_and_counted() {
     let names =
         ["scheduler_pending_pods", "process_open_fds", "of_a_plugin_total", "no_such_metric"];
     let selection = Selection::default().without(names.map(str::to_owned));
-    let metrics = Metrics::with_selection(selection);
+    let metrics = Metrics::at(Level::default(), selection);
     let counter = Counter::new("of_a_plugin_total", "Help.");
     assert_eq!(metrics.set_plugin_metrics([("a".to_owned(), Metric::from(&counter))]), []);
     let text = metrics.render();
@@ -201,7 +258,7 @@ fn values_that_are_not_allowed_are_unexpected() {
     let allowed = ["active", "gated"];
     let selection = Selection::default().allowing("scheduler_pending_pods", "queue", allowed);
     let selection = selection.allowing("rest_client_requests_total", "host", ["h:1"]);
-    let metrics = Metrics::with_selection(selection);
+    let metrics = Metrics::at(Level::default(), selection);
     let client = metrics.rest_client();
     for host in ["h:1", "h:2", "h:3"] {
         client.requested("GET", host, Some(200));

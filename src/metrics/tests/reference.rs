@@ -41,6 +41,11 @@ struct Metric {
     kind: String,
     #[serde(default)]
     stability: String,
+    /// The stability since 1.37, if it is another one.
+    stability_1_37: Option<String>,
+    /// The version that has deprecated the metric.
+    #[serde(default)]
+    deprecated: String,
     labels: BTreeSet<String>,
     buckets: Option<String>,
 }
@@ -50,16 +55,21 @@ struct Metric {
 struct Family {
     kind: String,
     stability: String,
+    deprecated: String,
     labels: BTreeSet<String>,
     bounds: Vec<f64>,
 }
 
-fn reference() -> BTreeMap<String, Family> {
+fn reference(level: Level) -> BTreeMap<String, Family> {
     let Reference { buckets, metrics } = toml::from_str(include_str!("reference.toml")).unwrap();
     let family = |metric: Metric| Family {
         bounds: metric.buckets.map_or_else(Vec::new, |set| buckets[&set].bounds()),
         kind: metric.kind,
-        stability: metric.stability,
+        stability: match metric.stability_1_37 {
+            Some(stability) if level.is_at_least(Level::V1_37) => stability,
+            _ => metric.stability,
+        },
+        deprecated: metric.deprecated,
         labels: metric.labels,
     };
     metrics.into_iter().map(|(name, metric)| (name, family(metric))).collect()
@@ -70,12 +80,15 @@ fn registered() -> Vec<Registered> {
     Metrics::new().registered
 }
 
-fn family(metric: &Registered) -> Family {
+fn family(metric: &Registered, level: Level) -> Family {
     let declaration = metric.declaration;
     let labels = declaration.map_or(&[][..], |declaration| declaration.labels);
+    let stability = declaration.map(|own| own.stability_at(level).name().to_owned());
+    let deprecated = declaration.and_then(|own| own.deprecated);
     Family {
         kind: metric.kind.to_owned(),
-        stability: declaration.map_or_else(String::new, |known| known.stability.name().to_owned()),
+        stability: stability.unwrap_or_default(),
+        deprecated: deprecated.unwrap_or_default().to_owned(),
         labels: labels.iter().map(|label| (*label).to_owned()).collect(),
         bounds: metric.bounds.clone(),
     }
@@ -95,7 +108,7 @@ fn table(head: &[&str], is_listed: impl Fn(&str) -> bool) -> String {
     let rule = vec!["---"; head.len()].join("|");
     let mut text = format!("| {} |\n|{rule}|\n", head.join(" | "));
     for metric in registered().iter().filter(|metric| is_listed(&metric.name)) {
-        let Family { kind, stability, labels, .. } = family(metric);
+        let Family { kind, stability, labels, .. } = family(metric, Level::default());
         let labels: Vec<_> = labels.iter().map(|label| format!("`{label}`")).collect();
         let page = metric.declaration.map_or("", |declaration| declaration.page);
         let help = metric.declaration.map_or("", |declaration| declaration.help);
@@ -141,10 +154,11 @@ fn page() -> String {
 fn metrics_of_kube_scheduler_are_exported_alike_or_listed_as_absent() {
     let registered = registered();
     let absent = rows("Absent metrics of kube-scheduler");
-    for (name, expected) in reference() {
+    let at = |level| reference(level).into_iter().map(move |(name, own)| (level, name, own));
+    for (level, name, expected) in at(Level::V1_36).chain(at(Level::V1_37)) {
         match registered.iter().find(|metric| metric.name == name) {
             Some(metric) => {
-                assert_eq!(family(metric), expected, "{name}");
+                assert_eq!(family(metric, level), expected, "{name} at {level}");
                 assert!(!absent.contains_key(&*name), "docs/metrics.md: {name} is not absent");
             }
             None => {
@@ -153,13 +167,14 @@ fn metrics_of_kube_scheduler_are_exported_alike_or_listed_as_absent() {
             }
         }
     }
-    let unknown = absent.into_keys().filter(|name| !reference().contains_key(*name));
+    let reference = reference(Level::default());
+    let unknown = absent.into_keys().filter(|name| !reference.contains_key(*name));
     assert_eq!(unknown.collect::<Vec<_>>(), [""; 0], "kube-scheduler has no such metric");
 }
 
 #[test]
 fn metrics_of_kubernetes_are_those_of_kube_scheduler() {
-    let reference = reference();
+    let reference = reference(Level::default());
     let registered = registered().into_iter().map(|metric| metric.name);
     let unknown =
         registered.filter(|name| !name.starts_with("loadmaster_") && !reference.contains_key(name));

@@ -143,7 +143,7 @@ impl<R: Role> RoleLoop<R> {
     fn handle(&mut self, event: LoopEvent<R::Event>) {
         let now = self.clock.now();
         match event {
-            LoopEvent::Updates(updates, _permit) => {
+            LoopEvent::Updates(updates, _place) => {
                 for update in updates {
                     if let Change::PodDeleted { key, uid } = &update.change {
                         self.effects.pod_deleted(key, uid, now);

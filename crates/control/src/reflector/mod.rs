@@ -282,6 +282,19 @@ impl<T> Reflector<T> {
         self.known.len()
     }
 
+    /// Returns the resource version that the watch has reached, if it is a number.
+    pub const fn resource_version(&self) -> Option<u64> {
+        let stage = match &self.state {
+            State::NotStarted => return None,
+            State::BackingOff { next, .. } => next,
+            State::Calling(call) => &call.stage,
+        };
+        match stage {
+            Stage::Watch(ResourceVersion::Number(version)) => Some(*version),
+            Stage::Watch(ResourceVersion::Opaque(_)) | Stage::WatchList | Stage::List(_) => None,
+        }
+    }
+
     /// Returns the last error, unless a call has succeeded since.
     pub const fn watch_error(&self) -> Option<&WatchError> {
         self.watch_error.as_ref()
