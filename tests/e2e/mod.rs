@@ -19,6 +19,7 @@ mod extenders;
 mod faults;
 mod groups;
 mod leader_election;
+mod levels;
 mod nodes;
 mod outages;
 mod preemption;

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use framework::EventResource;
+use framework::{EventResource, Level};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{
     ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, Subject,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use loadmaster::config::{self, Gates};
+use loadmaster::wire::watched_kinds;
 
 use super::{DEFAULT, EVERYTHING, find, find_all, read, rendered, rendering};
 
@@ -64,6 +66,22 @@ fn granted(rules: &[PolicyRule]) -> BTreeSet<(String, String, String)> {
 fn owned(table: &[(&str, &str, &str)]) -> BTreeSet<(String, String, String)> {
     let words = table.iter();
     words.map(|&(group, resource, verb)| (group.into(), resource.into(), verb.into())).collect()
+}
+
+#[test]
+fn kinds_of_every_level_may_be_watched() {
+    let granted = granted(&cluster_role(DEFAULT).unwrap().rules.unwrap());
+    for level in Level::ALL {
+        let config = config::defaults(&Gates::at(level));
+        let profiles = config.build_profiles(&plugins::registry()).unwrap();
+        for kind in watched_kinds(&profiles) {
+            let (plural, group) = kind.name.split_once('.').unwrap_or((&kind.name, ""));
+            for verb in ["list", "watch"] {
+                let permission = (group.to_owned(), plural.to_owned(), verb.to_owned());
+                assert!(granted.contains(&permission), "{level}: {permission:?}");
+            }
+        }
+    }
 }
 
 #[test]

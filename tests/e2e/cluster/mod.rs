@@ -23,6 +23,7 @@ use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use framework::Level;
 use futures::FutureExt;
 use jiff::Timestamp;
 use k8s_openapi::NamespaceResourceScope;
@@ -84,6 +85,12 @@ fn run_with(controllers: bool, test: impl AsyncFnOnce(&Cluster)) {
 }
 
 impl Cluster {
+    /// Returns the level that the API server chooses.
+    pub(super) async fn level(&self) -> Level {
+        let version = self.client.apiserver_version().await.unwrap();
+        Level::of_server(version.minor.trim_end_matches('+').parse().unwrap())
+    }
+
     async fn start(controllers: bool) -> Self {
         let (admin, sandbox) = find_api_server(controllers).await;
         // A bare kube-apiserver has no controllers.
