@@ -17,6 +17,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, bail};
 use clap::Parser;
+use rayon::iter::{IndexedParallelIterator, IntoParallelRefIterator, ParallelIterator};
 
 use claim::Checked;
 
@@ -49,25 +50,34 @@ fn main() -> ExitCode {
     }
 }
 
-/// Checks every document. Returns the number of claims that are wrong.
+/// Checks every document, a command on each core. Returns the number of claims that are wrong.
 fn check(args: &Args) -> anyhow::Result<usize> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let data = root.join(&args.data);
-    let (mut right, mut wrong, mut skipped) = (0, 0, 0);
+    let mut claims = Vec::new();
     for path in documents(root)? {
-        let name = path.strip_prefix(root).unwrap_or(&path).display();
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        for claim in claim::all(&markdown::parts(&text)) {
-            match claim.check(root, &data, |args| run(root, args))? {
-                Checked::Right => right += 1,
-                Checked::Wrong(difference) => {
-                    wrong += 1;
-                    println!("{name}:{}: {}\n{difference}", claim.line, claim.command());
-                }
-                Checked::Skipped(file) => {
-                    skipped += 1;
-                    println!("skipped: {name}:{}: {} is absent", claim.line, file.display());
-                }
+        let name = path.strip_prefix(root).unwrap_or(&path).display().to_string();
+        let own = claim::all(&markdown::parts(&text)).into_iter();
+        claims.extend(own.map(|claim| (name.clone(), claim)));
+    }
+    // One at a time to each thread, as a few take far longer than the others.
+    let checked: Vec<_> = claims
+        .par_iter()
+        .with_max_len(1)
+        .map(|(_, claim)| claim.check(root, &data, |args| run(root, args)))
+        .collect();
+    let (mut right, mut wrong, mut skipped) = (0, 0, 0);
+    for ((name, claim), checked) in claims.iter().zip(checked) {
+        match checked? {
+            Checked::Right => right += 1,
+            Checked::Wrong(difference) => {
+                wrong += 1;
+                println!("{name}:{}: {}\n{difference}", claim.line, claim.command());
+            }
+            Checked::Skipped(file) => {
+                skipped += 1;
+                println!("skipped: {name}:{}: {} is absent", claim.line, file.display());
             }
         }
     }

@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use testkit::{NodeBuilder, PodBuilder, node, pod};
 
 /// Number of histories.
-const HISTORIES: u64 = 2_000;
+const HISTORIES: u64 = 1_000;
 /// Number of changes in each.
 const STEPS: i64 = 60;
 /// Number of histories on more nodes, with more lanes.
