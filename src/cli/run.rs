@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use axum::Router;
 use control::scheduler::Fencing;
 use engine::EngineConfig;
@@ -91,20 +91,26 @@ pub(super) fn run(
 /// they are valid.
 ///
 /// # Errors
-/// The gates are valid at none of these levels; the error is that of the newest one.
+/// The gates are valid at none of these levels; the error has that of each level, if they differ.
 fn possible_gates(flags: &Flags, asked: Option<Level>) -> anyhow::Result<Gates> {
     if let Some(level) = asked {
         return flags.gates(level);
     }
     let released = Level::ALL.into_iter().rev().filter(|level| !level.is_preview());
-    let mut first_error = None;
+    let mut errors: Vec<(Level, String)> = Vec::new();
     for level in released {
         match flags.gates(level) {
             Ok(gates) => return Ok(gates),
-            Err(error) => _ = first_error.get_or_insert(error),
+            Err(error) => errors.push((level, error.to_string())),
         }
     }
-    Err(first_error.unwrap_or_else(|| anyhow!("no version of Kubernetes is released")))
+    let is_one = errors.array_windows().all(|[one, other]| one.1 == other.1);
+    let (Some((_, newest)), true) = (errors.first(), is_one) else {
+        let each = errors.iter().map(|(level, error)| format!("at level {level}: {error}"));
+        let each: Vec<String> = each.collect();
+        bail!("the feature gates are valid at no level: {}", each.join("; "));
+    };
+    bail!("{newest}")
 }
 
 /// Returns the level that is chosen already, or the one that the API server chooses.

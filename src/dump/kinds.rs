@@ -25,6 +25,7 @@ const KINDS: &[&Kind] = &[
     kinds::PERSISTENT_VOLUME,
     kinds::PERSISTENT_VOLUME_CLAIM,
     kinds::DEVICE_CLASS,
+    kinds::DEVICE_TAINT_RULE,
     kinds::RESOURCE_SLICE,
     kinds::RESOURCE_CLAIM_TEMPLATE,
     kinds::RESOURCE_CLAIM,

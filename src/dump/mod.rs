@@ -89,7 +89,7 @@ pub async fn read(
 ) -> Result<Dump, DumpError> {
     let mut dump = Dump::default();
     for kind in kinds::all() {
-        match of_kind(client, kind, anonymizer.as_deref_mut()).await {
+        match in_newest_version(client, kind, anonymizer.as_deref_mut()).await {
             Ok(mut objects) => dump.objects.append(&mut objects),
             Err(Failure::Failed(reason)) => {
                 return Err(DumpError::List { kind: kind.resource, reason });
@@ -116,6 +116,21 @@ enum Failure {
     /// The server no longer knows where the last page ended.
     Expired,
     Failed(String),
+}
+
+/// Reads the objects in the newest version in which the server has the kind.
+async fn in_newest_version(
+    client: &ApiClient,
+    kind: &Kind,
+    mut anonymizer: Option<&mut Anonymizer>,
+) -> Result<Vec<Box<str>>, Failure> {
+    if let Some(newer) = kind.newer() {
+        let listed = of_kind(client, newer, anonymizer.as_deref_mut()).await;
+        if !matches!(listed, Err(Failure::Absent(_))) {
+            return listed;
+        }
+    }
+    of_kind(client, kind, anonymizer).await
 }
 
 async fn of_kind(

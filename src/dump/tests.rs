@@ -1,6 +1,45 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::api_client::{Credentials, ServerStatus};
+use crate::metrics::Metrics;
+
+/// Returns the objects of a kind that a server dumps which serves these lists with one object each.
+async fn dumped(paths: &[&'static str], kind: &str) -> Vec<String> {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let list = async || r#"{"metadata": {}, "items": [{"metadata": {"name": "x"}}]}"#;
+    let router = paths
+        .iter()
+        .fold(axum::Router::new(), |all, path| all.route(path, axum::routing::get(list)));
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    let kubeconfig = format!(
+        "{{clusters: [{{name: c, cluster: {{server: 'http://{address}'}}}}], users: [], contexts: \
+         [{{name: c, context: {{cluster: c}}}}], current-context: c}}"
+    );
+    let credentials = Credentials::parse(&kubeconfig).await.unwrap();
+    let status = std::sync::Arc::new(ServerStatus::default());
+    let client = ApiClient::new(&credentials, "t", Metrics::new().rest_client(), status).unwrap();
+    let dump = read(&client, None).await.unwrap();
+    let objects = dump.objects.iter().map(|text| serde_json::from_str::<Value>(text).unwrap());
+    let of_kind = objects.filter(|object| object["kind"] == kind);
+    of_kind.map(|object| object["apiVersion"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn taint_rules_are_dumped_once_in_the_version_that_is_served() {
+    let (nodes, pods) = ("/api/v1/nodes", "/api/v1/pods");
+    let stable = "/apis/resource.k8s.io/v1/devicetaintrules";
+    let beta = "/apis/resource.k8s.io/v1beta2/devicetaintrules";
+    let rows: [(&[&'static str], &[&str]); 3] = [
+        (&[nodes, pods, stable, beta], &["resource.k8s.io/v1"]),
+        (&[nodes, pods, beta], &["resource.k8s.io/v1beta2"]),
+        (&[nodes, pods], &[]),
+    ];
+    for (served, expected) in rows {
+        assert_eq!(dumped(served, "DeviceTaintRule").await, expected, "{served:?}");
+    }
+}
 
 fn redacted(mut object: Value) -> Value {
     redaction::redact(&mut object);

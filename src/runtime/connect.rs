@@ -92,7 +92,8 @@ pub(super) async fn report_outages(client: ApiClient, status: Arc<ServerStatus>)
 fn check_version(server: &str, version: &Version) -> anyhow::Result<()> {
     match version.minor() {
         Some(minor) if minor < MIN_MINOR_VERSION => bail!(
-            "{server} runs Kubernetes {}: the oldest supported version is 1.{MIN_MINOR_VERSION}",
+            "{server} runs Kubernetes {}, and the oldest version that Loadmaster works with is \
+             1.{MIN_MINOR_VERSION}: upgrade the API server, or run the kube-scheduler of its version",
             version.git_version
         ),
         _ => Ok(()),
@@ -184,7 +185,8 @@ mod tests {
         let (client, _) = client(StatusCode::OK, old).await;
         let error =
             wait_for_api_server(&client, "s", &Followed::by_flag(Level::V1_36)).await.unwrap_err();
-        let expected = "s runs Kubernetes v1.32.4: the oldest supported version is 1.33";
+        let expected = "s runs Kubernetes v1.32.4, and the oldest version that Loadmaster works with is 1.33: \
+                        upgrade the API server, or run the kube-scheduler of its version";
         assert_eq!(error.to_string(), expected);
     }
 

@@ -162,6 +162,13 @@ impl Followed {
                 version = git_version,
                 "The API server is newer than every version that Loadmaster knows; following {level}"
             );
+        } else if level == Level::ALL[0] && minor < level.minor() {
+            warn!(
+                server,
+                version = git_version,
+                "The API server is older than every version that Loadmaster follows; following {level}, \
+                 the oldest one"
+            );
         } else if level.minor() > minor {
             warn!(
                 server,
@@ -241,6 +248,11 @@ mod tests {
                 Level::V1_36,
                 "v1.37.1",
                 "follows Kubernetes 1.36, which is older than the API server",
+            ),
+            (
+                Level::V1_36,
+                "v1.33.1",
+                "older than every version that Loadmaster follows; following 1.36, the oldest one",
             ),
             (
                 Level::V1_37,

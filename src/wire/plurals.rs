@@ -81,6 +81,12 @@ mod tests {
             ("apps/v1", "ReplicaSet", Some("replicasets.v1.apps")),
             ("storage.k8s.io/v1", "StorageClass", Some("storageclasses.v1.storage.k8s.io")),
             ("metrics.k8s.io/v1beta1", "NodeMetrics", Some("nodes.v1beta1.metrics.k8s.io")),
+            // Plugins name the kind by its beta version.
+            (
+                "resource.k8s.io/v1",
+                "DeviceTaintRule",
+                Some("devicetaintrules.v1beta2.resource.k8s.io"),
+            ),
             ("policy/v1beta1", "PodDisruptionBudget", None),
             ("v1", "ReplicaSet", None),
             ("example.com/v1", "Gateway", None),

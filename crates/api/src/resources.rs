@@ -585,10 +585,12 @@ enum Resize {
 
 impl Resize {
     fn of(status: &api::PodStatus) -> Self {
-        let infeasible = |condition: &api::PodCondition| {
-            condition.type_ == "PodResizePending" && condition.reason == "Infeasible"
-        };
-        if status.conditions.iter().any(infeasible) { Self::Infeasible } else { Self::Feasible }
+        let mut conditions = status.conditions.iter();
+        let pending = conditions.find(|condition| condition.type_ == "PodResizePending");
+        match pending {
+            Some(condition) if condition.reason == "Infeasible" => Self::Infeasible,
+            _ => Self::Feasible,
+        }
     }
 
     /// Returns the maximum of the desired (if feasible), actuated and admitted resources.

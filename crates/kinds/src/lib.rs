@@ -39,11 +39,29 @@ impl Kind {
         let root = if self.group.is_empty() { "/api" } else { "/apis" };
         format!("{root}/{}/{}", self.api_version, self.plural)
     }
+
+    /// Returns the kind in the version in which later releases of Kubernetes serve it, if its
+    /// objects have the same form there.
+    pub fn newer(&self) -> Option<&'static Self> {
+        (*self == *DEVICE_TAINT_RULE).then_some(DEVICE_TAINT_RULE_V1)
+    }
 }
 
-/// Returns the kind of objects with this `apiVersion` and `kind`.
+/// `DeviceTaintRule`, version `v1`, which Kubernetes serves since 1.37.
+pub const DEVICE_TAINT_RULE_V1: &Kind = &Kind {
+    version: "v1",
+    api_version: "resource.k8s.io/v1",
+    versioned_resource: "devicetaintrules.v1.resource.k8s.io",
+    ..*DEVICE_TAINT_RULE
+};
+
+/// Returns the kind of objects with this `apiVersion` and `kind`. An object of a
+/// [newer](Kind::newer) version is one of the kind.
 pub fn find(api_version: &str, kind: &str) -> Option<&'static Kind> {
-    ALL.iter().copied().find(|own| own.name == kind && own.api_version == api_version)
+    ALL.iter().copied().find(|own| {
+        let is_newer = || own.newer().is_some_and(|newer| newer.api_version == api_version);
+        own.name == kind && (own.api_version == api_version || is_newer())
+    })
 }
 
 const fn lowercase<const N: usize>(text: &str) -> [u8; N] {
@@ -299,6 +317,8 @@ mod tests {
             assert_eq!(kind.qualified, qualified);
             assert_eq!(find(api_version, kind.name), Some(kind));
         }
+        assert_eq!(find("resource.k8s.io/v1", "DeviceTaintRule"), Some(DEVICE_TAINT_RULE));
+        assert_eq!(DEVICE_TAINT_RULE_V1.path(), "/apis/resource.k8s.io/v1/devicetaintrules");
         assert_eq!(CSI_NODE.singular, "csinode");
         assert_eq!(find("apps/v1", "Pod"), None);
     }

@@ -319,7 +319,10 @@ fn level_is_the_emulated_version() {
         ("--emulated-version=kube=1.35", format!("emulation version 1.35 {outside}")),
         ("--emulated-version=1.39", format!("emulation version 1.39 {outside}")),
         ("--emulated-version=2.36", format!("emulation version 2.36 {outside}")),
-        ("--emulated-version=x", "could not parse \"x\" as version".to_owned()),
+        (
+            "--emulated-version=x",
+            "could not parse \"x\" as version; give a version like 1.37".to_owned(),
+        ),
         ("--emulated-version=1", "illegal version string \"1\"".to_owned()),
         ("--emulated-version=1.36.2", "patch version not allowed, got: kube=1.36.2".to_owned()),
         ("--emulated-version=other=1.36", "component not registered: other".to_owned()),
@@ -346,11 +349,14 @@ fn oldest_compatible_version_is_at_most_the_level() {
     ] {
         assert_eq!(oldest(line, level), Ok(expected), "{line} at {level}");
     }
-    for (line, level, version, range) in [
-        ("--min-compatibility-version=1.37", Level::V1_36, "1.37", "[1.33, 1.36]"),
-        ("--min-compatibility-version=1.32", Level::V1_37, "1.32", "[1.33, 1.37]"),
+    for (line, level, version) in [
+        ("--min-compatibility-version=1.37", Level::V1_36, "1.37"),
+        ("--min-compatibility-version=1.32", Level::V1_37, "1.32"),
     ] {
-        let expected = format!("minCompatibilityVersion version {version} is not between {range}");
+        let expected = format!(
+            "minCompatibilityVersion version {version} is not between [1.33, {level}]; Kubernetes {level} is \
+             followed"
+        );
         assert_eq!(oldest(line, level), Err(expected), "{line} at {level}");
     }
 }

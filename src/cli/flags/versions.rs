@@ -61,7 +61,10 @@ pub(crate) struct VersionFlags {
 /// about what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum VersionError {
-    #[error("could not parse {0:?} as version")]
+    #[error(
+        "could not parse {0:?} as version; give a version like {newest}",
+        newest = Level::default()
+    )]
     NotAVersion(String),
     #[error("illegal version string {0:?}")]
     NoMinor(String),
@@ -79,7 +82,8 @@ pub(crate) enum VersionError {
     )]
     NotEmulated(Version),
     #[error(
-        "minCompatibilityVersion version {version} is not between [1.{OLDEST_COMPATIBLE}, {level}]"
+        "minCompatibilityVersion version {version} is not between [1.{OLDEST_COMPATIBLE}, {level}]; Kubernetes \
+         {level} is followed"
     )]
     NotCompatible { version: Version, level: Level },
 }
