@@ -29,9 +29,12 @@ struct Rule {
 
 /// The rules; a value is explained by the first one that can. Those that may change anything in a
 /// case come before those that may change its scores.
-const RULES: [Rule; 10] = [
+const RULES: [Rule; 13] = [
     Rule { id: "preemption-tells-its-placement", explains: is_told_placement },
+    Rule { id: "selector-errors-tell-more", explains: is_told_device },
     Rule { id: "footprint-of-whole-pod", explains: has_other_footprint },
+    Rule { id: "selectors-read-lists", explains: has_list_attribute },
+    Rule { id: "configuration-once", explains: |own| own.path.contains(".devices.config") },
     Rule { id: "volume-limit-scaling", explains: is_kept_off_nodes_without_driver },
     Rule { id: "storage-capacity-scoring", explains: is_scored_by_capacity },
     Rule {
@@ -164,6 +167,30 @@ fn is_told_placement(changed: &Changed<'_>) -> bool {
         victims.map_or(0, Vec::len),
     );
     changed.is_at("fullMessage") && *changed.derived == told
+}
+
+/// The error of a selector is the recorded one with the device and where to read more.
+fn is_told_device(changed: &Changed<'_>) -> bool {
+    const AFTER: &str = ": CEL runtime error:";
+    const HINT: &str = r"\n\nSee https://pkg.go.dev/k8s.io/api/resource/v1#CELDeviceSelector for documentation on CEL device selectors and how to handle optional fields.";
+    let recorded = changed.recorded.to_string();
+    let mut text = changed.derived.to_string().replace(HINT, "");
+    while let Some((before, rest)) = text.split_once(" on device ") {
+        let Some((_, after)) = rest.split_once(AFTER) else { return false };
+        text = format!("{before}{AFTER}{after}");
+    }
+    text == recorded
+}
+
+/// Some device of the case has an attribute that is a list.
+fn has_list_attribute(changed: &Changed<'_>) -> bool {
+    any(changed.case, &|object| {
+        let mut attributes = object["attributes"].as_object().into_iter().flatten();
+        let is_list = |value: &Value| {
+            ["bools", "ints", "strings", "versions"].iter().any(|kind| !value[*kind].is_null())
+        };
+        attributes.any(|(_, value)| is_list(value))
+    })
 }
 
 /// Some pod of the case has another footprint.

@@ -117,6 +117,12 @@ behaviours! {
     /// A configuration in an allocation appears once, and names no request if it is for all of them
     /// (139731, 139732, 139814).
     configuration_once: V1_37,
+    /// Selectors read attributes of devices that are lists, also without DRAListTypeAttributes; an
+    /// error of level 1.36 (139395).
+    selectors_read_lists: V1_37,
+    /// The error of a selector names the device, and where to read about attributes that a device
+    /// may lack (136709).
+    selector_errors_tell_more: V1_37,
     /// A DeviceTaintRule without a selector selects no device (141648).
     taint_rule_needs_selector: V1_38,
     /// A request for all devices fails on the nodes of a pool that is invalid or being updated, and

@@ -1,6 +1,7 @@
 //! The device that an expression is evaluated for.
 
 use std::fmt;
+use std::sync::Arc;
 
 use framework::Quantity;
 use framework::device::Version;
@@ -20,7 +21,15 @@ pub enum AttributeValue<'a> {
     String(&'a str),
     /// The field `version`: a semantic version.
     Version(&'a str),
-    /// No field that this version of Kubernetes knows.
+    /// The field `bools`.
+    Bools(&'a [bool]),
+    /// The field `ints`.
+    Ints(&'a [i64]),
+    /// The field `strings`.
+    Strings(&'a [Arc<str>]),
+    /// The field `versions`: semantic versions.
+    Versions(&'a [Arc<str>]),
+    /// No field that the followed version of Kubernetes knows.
     Unsupported,
 }
 
@@ -59,6 +68,7 @@ enum Stored<'a> {
     Int(i64),
     String(&'a str),
     Version(Version),
+    List(Arc<Vec<Value<'a>>>),
 }
 
 impl<'a> DeviceView<'a> {
@@ -90,14 +100,25 @@ impl<'a> DeviceView<'a> {
         name: &'a str,
         value: AttributeValue<'a>,
     ) -> Result<(), EvalError> {
+        let version = |text: &str| {
+            Version::parse(text).map_err(|error| {
+                EvalError::new(format!("attribute {name}: parse semantic version: {error}"))
+            })
+        };
         let value = match value {
             AttributeValue::Bool(value) => Stored::Bool(value),
             AttributeValue::Int(value) => Stored::Int(value),
             AttributeValue::String(value) => Stored::String(value),
-            AttributeValue::Version(value) => {
-                Stored::Version(Version::parse(value).map_err(|error| {
-                    EvalError::new(format!("attribute {name}: parse semantic version: {error}"))
-                })?)
+            AttributeValue::Version(value) => Stored::Version(version(value)?),
+            AttributeValue::Bools(own) => Stored::list(own.iter().map(|own| Value::Bool(*own))),
+            AttributeValue::Ints(own) => Stored::list(own.iter().map(|own| Value::Int(*own))),
+            AttributeValue::Strings(own) => {
+                Stored::list(own.iter().map(|own| Value::String(Held::Borrowed(own))))
+            }
+            AttributeValue::Versions(own) => {
+                let parsed = own.iter().map(|text| version(text).map(Arc::new));
+                let parsed: Vec<_> = parsed.collect::<Result<_, _>>()?;
+                Stored::list(parsed.into_iter().map(|own| Value::Version(Held::Shared(own))))
             }
             AttributeValue::Unsupported => {
                 return Err(EvalError::new(format!(
@@ -165,12 +186,17 @@ impl<'a> DeviceView<'a> {
 }
 
 impl<'a> Stored<'a> {
+    fn list(values: impl Iterator<Item = Value<'a>>) -> Self {
+        Self::List(Arc::new(values.collect()))
+    }
+
     fn get(&'a self) -> Value<'a> {
         match self {
             Self::Bool(value) => Value::Bool(*value),
             Self::Int(value) => Value::Int(*value),
             Self::String(value) => Value::String(Held::Borrowed(value)),
             Self::Version(value) => Value::Version(Held::Borrowed(value)),
+            Self::List(values) => Value::List(Arc::clone(values)),
         }
     }
 }

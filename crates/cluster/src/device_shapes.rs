@@ -526,7 +526,7 @@ fn value_numbers<'a>(
     devices.map(number).collect()
 }
 
-/// Returns the description without attributes that no selector names. Versions and values of
+/// Returns the description without attributes that no selector names. Versions, lists and values of
 /// unknown types stay: if they cannot be read, every selector fails.
 fn named_part(
     description: &DeviceDescription,
@@ -534,6 +534,7 @@ fn named_part(
 ) -> DeviceDescription {
     let is_kept = |name: &str, value: &Attribute| {
         matches!(value, Attribute::Version(_) | Attribute::Unsupported)
+            || value.is_list()
             || named.get(identifier(name)).copied().unwrap_or(true)
     };
     let attributes = description.attributes.iter().filter(|(name, value)| is_kept(name, value));

@@ -48,7 +48,7 @@ impl<'a> ConstraintState<'a> {
                 let Some(own) = device.attribute(attribute) else { return false };
                 if *devices == 0 {
                     *value = Some(own);
-                } else if *own == Attribute::Unsupported || *value != Some(own) {
+                } else if !own.is_comparable() || *value != Some(own) {
                     return false;
                 }
                 *devices += 1;
@@ -56,7 +56,7 @@ impl<'a> ConstraintState<'a> {
             }
             Self::Distinct { attribute, values, every } => {
                 let Some(own) = device.attribute(attribute) else { return false };
-                let clashes = |known: &Attribute| *own == Attribute::Unsupported || known == own;
+                let clashes = |known: &Attribute| !own.is_comparable() || known == own;
                 if values.iter().any(|(_, known)| clashes(known)) {
                     return false;
                 }

@@ -317,6 +317,14 @@ api! {
         string: Option<String>,
         /// A semantic version.
         version: Option<String>,
+        /// Numbers.
+        ints: Option<Vec<i64>>,
+        /// Truth values.
+        bools: Option<Vec<bool>>,
+        /// Texts.
+        strings: Option<Vec<String>>,
+        /// Semantic versions.
+        versions: Option<Vec<String>>,
     }
 
     /// A capacity of a device.

@@ -17,13 +17,26 @@ pub enum Attribute {
     String(Arc<str>),
     /// A semantic version, as written.
     Version(Arc<str>),
+    /// Numbers.
+    Ints(Box<[i64]>),
+    /// Truth values.
+    Bools(Box<[bool]>),
+    /// Texts.
+    Strings(Box<[Arc<str>]>),
+    /// Semantic versions, as written.
+    Versions(Box<[Arc<str>]>),
     /// A value of an unknown type.
     Unsupported,
 }
 
 impl Attribute {
     fn of(raw: &api::DeviceAttribute) -> Self {
+        let texts = |texts: &[String]| texts.iter().map(|text| text.as_str().into()).collect();
         match raw {
+            api::DeviceAttribute { ints: Some(numbers), .. } => Self::Ints(numbers[..].into()),
+            api::DeviceAttribute { bools: Some(values), .. } => Self::Bools(values[..].into()),
+            api::DeviceAttribute { strings: Some(own), .. } => Self::Strings(texts(own)),
+            api::DeviceAttribute { versions: Some(own), .. } => Self::Versions(texts(own)),
             api::DeviceAttribute { string: Some(text), .. } => Self::String(text.as_str().into()),
             api::DeviceAttribute { int: Some(number), .. } => Self::Int(*number),
             api::DeviceAttribute { bool: Some(value), .. } => Self::Bool(*value),
@@ -35,9 +48,22 @@ impl Attribute {
     fn is_readable(&self) -> bool {
         match self {
             Self::Int(_) | Self::Bool(_) | Self::String(_) => true,
+            Self::Ints(_) | Self::Bools(_) | Self::Strings(_) => true,
             Self::Version(text) => Version::parse(text).is_ok(),
+            Self::Versions(own) => own.iter().all(|text| Version::parse(text).is_ok()),
             Self::Unsupported => false,
         }
+    }
+
+    /// Whether it is a list of values.
+    pub const fn is_list(&self) -> bool {
+        matches!(self, Self::Ints(_) | Self::Bools(_) | Self::Strings(_) | Self::Versions(_))
+    }
+
+    /// Whether constraints can compare it: they know no lists without the gate
+    /// DRAListTypeAttributes.
+    pub const fn is_comparable(&self) -> bool {
+        !self.is_list() && !matches!(self, Self::Unsupported)
     }
 }
 
@@ -109,6 +135,8 @@ pub struct DeviceDescription {
     /// Whether an attribute has an unknown type, or is a version that does not parse. Every
     /// selector fails for such a device, even one that does not read the attribute.
     pub has_unreadable_attribute: bool,
+    /// Whether an attribute is a list. Selectors of level 1.36 fail for such a device, too.
+    pub has_list_attribute: bool,
 }
 
 impl DeviceDescription {
@@ -130,6 +158,7 @@ impl DeviceDescription {
         let description = Self {
             driver: driver.clone(),
             has_unreadable_attribute: attributes.iter().any(|(_, value)| !value.is_readable()),
+            has_list_attribute: attributes.iter().any(|(_, value)| value.is_list()),
             attributes,
             capacity: capacity.into(),
             allows_multiple_allocations: device.allow_multiple_allocations.unwrap_or_default(),

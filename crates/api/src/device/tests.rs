@@ -14,7 +14,8 @@ fn claim(object: Value) -> ResourceClaim {
 
 #[test]
 fn attribute_without_domain_belongs_to_the_driver() {
-    let attributes = json!({"model": {"string": "m"}, "other.com/x": {"int": 3}, "odd": {}});
+    let attributes = json!({"model": {"string": "m"}, "other.com/x": {"int": 3}, "odd": {},
+        "list": {"strings": ["a", "b"]}});
     let device = json!({"name": "d", "attributes": attributes});
     let slice = slice(json!({"driver": "gpu.com", "devices": [device]}));
     let description = &slice.devices[0].description;
@@ -22,6 +23,9 @@ fn attribute_without_domain_belongs_to_the_driver() {
     assert_eq!(description.attribute("other.com/x"), Some(&Attribute::Int(3)));
     assert_eq!(description.attribute("other.com/model"), None);
     assert_eq!(description.attribute("gpu.com/odd"), Some(&Attribute::Unsupported));
+    let list = Attribute::Strings(["a".into(), "b".into()].into());
+    assert_eq!(description.attribute("gpu.com/list"), Some(&list));
+    assert!(description.has_list_attribute && description.has_unreadable_attribute);
 }
 
 #[test]

@@ -54,7 +54,7 @@ use self::conditions::{Binding, binding_of};
 use self::extended::{IN_MEMORY, stable_hash};
 use self::metrics::Metrics;
 use self::search::{NodeAllocation, Search, Wanted};
-pub(crate) use self::selectors::{Selectors, SelectorsOfPod};
+pub(crate) use self::selectors::{Selectors, SelectorsAt, SelectorsOfPod};
 use self::tracker::ClaimTracker;
 use self::trials::Trials;
 use crate::normalize::default_normalize;
@@ -199,7 +199,8 @@ impl DynamicResources {
     /// Looks up the classes and compiles the selectors of claims.
     fn prepare(&self, wanted: &Wanted, cluster: &Cluster, long: &mut LongSearches) -> Claims {
         let claims = wanted.claims.iter().map(|claim| &**claim);
-        Claims::new(claims, cluster, &mut SelectorsOfPod::new(&self.shared.selectors, long))
+        let selectors = SelectorsAt::new(&self.shared.selectors, self.gates.behaviours);
+        Claims::new(claims, cluster, &mut SelectorsOfPod::new(selectors, long))
     }
 
     fn allocator<'a>(&self, search: &'a Search, cluster: &'a Cluster) -> Allocator<'a> {

@@ -23,9 +23,9 @@ pub const NAME: &str = "NodeResourcesBalancedAllocation";
 /// # Errors
 /// The arguments do not decode or are not valid.
 pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
-    let has_devices = args.gates().extended_resources;
+    let gates = args.gates();
     let args = BalancedAllocationArgs::decode(args)?;
-    let rated = RatedResources::new(&args.resources, Basis::Requested, has_devices);
+    let rated = RatedResources::new(&args.resources, Basis::Requested, gates);
     Ok(Plugin::new(NAME, BalancedAllocation { rated }).pre_score().score().no_events().build())
 }
 

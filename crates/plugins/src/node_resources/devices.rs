@@ -8,14 +8,14 @@ use framework::{Cluster, CycleState, NodeIx, NodeView};
 use structured::{Allocated, Allocator, CountedClass, DeviceCount, Gates, Overlay};
 
 use super::{Column, DenseColumn, Resource, Usage};
-use crate::dynamic_resources::{Selectors, allocated_beyond_watch};
+use crate::dynamic_resources::{SelectorsAt, allocated_beyond_watch};
 
 /// The devices of the cluster as the attempt of a pod sees them.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Devices<'a> {
     cluster: &'a Cluster,
     /// `None` if devices provide no extended resources.
-    selectors: Option<&'a Selectors>,
+    selectors: Option<SelectorsAt<'a>>,
     /// The allocations that the watch does not show.
     overlay: Option<&'a Overlay>,
 }
@@ -30,7 +30,7 @@ pub(super) struct DeviceColumn {
 
 impl<'a> Devices<'a> {
     pub(super) fn new(
-        selectors: Option<&'a Selectors>,
+        selectors: Option<SelectorsAt<'a>>,
         state: &'a CycleState,
         cluster: &'a Cluster,
     ) -> Self {
@@ -76,7 +76,8 @@ impl<'a> Devices<'a> {
     fn allocator(&self) -> Allocator<'a> {
         let base = self.cluster.allocated_devices();
         let allocated = Allocated { base, overlay: self.overlay };
-        Allocator::new(self.cluster, Gates::default(), allocated)
+        let gates = self.selectors.map_or_else(Gates::default, |own| own.gates());
+        Allocator::new(self.cluster, gates, allocated)
     }
 }
 

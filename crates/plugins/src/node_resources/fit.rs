@@ -13,9 +13,9 @@ use framework::device::DeviceClass;
 use framework::{
     ActionType, Attempt, AttemptMut, Cluster, ClusterEvent, Code, CycleState, Dependence,
     EventObjects, EventResource, Filter, FilterScope, Handle, IMPLICIT_RESOURCE_PREFIX, Node,
-    NodeBits, NodeIx, NodeView, PerNode, Plugin, PluginArgs, Pod, PreFilter, PreFilterResult,
-    PreScore, QueueingHint, Resources, Score, ScoreScope, Status, VerdictId, Verdicts,
-    is_extended_resource_name,
+    NodeBits, NodeIx, NodeView, PerNode, Plugin, PluginArgs, PluginGates, Pod, PreFilter,
+    PreFilterResult, PreScore, QueueingHint, Resources, Score, ScoreScope, Status, VerdictId,
+    Verdicts, is_extended_resource_name,
 };
 
 use super::args::FitArgs;
@@ -32,20 +32,20 @@ pub const NAME: &str = "NodeResourcesFit";
 /// # Errors
 /// The arguments do not decode or are not valid.
 pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
-    let has_devices = args.gates().extended_resources;
+    let gates = args.gates();
     let args = FitArgs::decode(args)?;
     let pod = ActionType::DELETE | ActionType::UPDATE_POD_SCALE_DOWN;
     let node = ActionType::ADD | ActionType::UPDATE_NODE_ALLOCATABLE;
     let device_class = ActionType::ADD | ActionType::UPDATE;
     let event = ClusterEvent::new;
-    let plugin = Plugin::new(NAME, Fit::new(args, has_devices))
+    let plugin = Plugin::new(NAME, Fit::new(args, gates))
         .pre_filter()
         .filter()
         .pre_score()
         .score()
         .on_with_hint(event(EventResource::Pod, pod), Fit::after_pod_change)
         .on_with_hint(event(EventResource::Node, node), Fit::after_node_change);
-    let plugin = match has_devices {
+    let plugin = match gates.extended_resources {
         true => plugin.on_with_hint(
             event(EventResource::DeviceClass, device_class),
             Fit::after_device_class_change,
@@ -89,12 +89,12 @@ struct Shortages {
 }
 
 impl Fit {
-    fn new(args: FitArgs, has_devices: bool) -> Self {
+    fn new(args: FitArgs, gates: PluginGates) -> Self {
         let rated = &args.scoring_strategy.resources;
         Self {
             strategy: Strategy::new(&args.scoring_strategy),
-            rated: RatedResources::new(rated, Basis::NonZeroRequested, has_devices),
-            has_devices,
+            rated: RatedResources::new(rated, Basis::NonZeroRequested, gates),
+            has_devices: gates.extended_resources,
             ignored_resources: args.ignored_resources,
             ignored_resource_groups: args.ignored_resource_groups,
         }

@@ -17,11 +17,14 @@ mod scoring;
 
 use std::sync::Arc;
 
-use framework::{Cluster, CycleState, Node, NodeIx, NodeView, Resources, ScalarColumn, ScoreScope};
+use framework::{
+    Behaviours, Cluster, CycleState, Node, NodeIx, NodeView, PluginGates, Resources, ScalarColumn,
+    ScoreScope,
+};
 
 use self::args::ResourceSpec;
 use self::devices::{DeviceColumn, Devices};
-use crate::dynamic_resources::Selectors;
+use crate::dynamic_resources::{Selectors, SelectorsAt};
 
 /// A resource of a node as the plugins count it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -166,6 +169,7 @@ struct RatedResources {
     basis: Basis,
     /// The compiled selectors of device classes; `None` if devices provide no extended resources.
     selectors: Option<Selectors>,
+    behaviours: Behaviours,
 }
 
 /// The amounts and weight of a rated resource on one node.
@@ -187,11 +191,16 @@ struct Lane<'a> {
 }
 
 impl RatedResources {
-    fn new(resources: &[ResourceSpec], basis: Basis, has_devices: bool) -> Self {
+    fn new(resources: &[ResourceSpec], basis: Basis, gates: PluginGates) -> Self {
         let named = |spec: &ResourceSpec| (Resource::named(&spec.name), spec.weight);
         let resources = resources.iter().map(named).collect();
-        let selectors = has_devices.then(Selectors::default);
-        Self { resources, basis, selectors }
+        let selectors = gates.extended_resources.then(Selectors::default);
+        Self { resources, basis, selectors, behaviours: gates.behaviours() }
+    }
+
+    /// Returns the selectors at the level.
+    fn selectors(&self) -> Option<SelectorsAt<'_>> {
+        self.selectors.as_ref().map(|own| SelectorsAt::new(own, self.behaviours))
     }
 
     /// Whether `requests` contains none of the rated resources.
@@ -230,7 +239,7 @@ impl RatedResources {
         node: &'a NodeView<'a>,
         requests: &'a Resources,
     ) -> impl Iterator<Item = Share> + 'a {
-        let devices = Devices::new(self.selectors.as_ref(), state, node.cluster());
+        let devices = Devices::new(self.selectors(), state, node.cluster());
         self.counting(requests).filter_map(move |(resource, request, weight)| {
             let mut usage = resource.usage(node, self.basis);
             if usage.allocatable == 0 {
@@ -249,7 +258,7 @@ impl RatedResources {
         requests: &Resources,
         nodes: &[NodeIx],
     ) -> Vec<DeviceColumn> {
-        let devices = Devices::new(self.selectors.as_ref(), state, cluster);
+        let devices = Devices::new(self.selectors(), state, cluster);
         let counting = self.counting(requests);
         counting.filter_map(|(resource, ..)| devices.column(resource, nodes)).collect()
     }

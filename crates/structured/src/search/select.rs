@@ -2,12 +2,22 @@
 
 use std::sync::Arc;
 
-use framework::device::{Device, NodeScope};
+use framework::Behaviours;
+use framework::device::NodeScope;
 
 use super::{Found, Search, Selectable};
 use crate::capacity::{Arithmetic, Sums};
+use crate::claims::PreparedSelector;
 use crate::diagnosis::Obstacle;
 use crate::{AllocateError, capacity, pools};
+
+/// The beginning of the error of an expression that reads an attribute or capacity that the device
+/// lacks.
+const MISSING: &str = "no such key:";
+/// What follows such an error.
+const DOCUMENTATION: &str = "\n\nSee \
+     https://pkg.go.dev/k8s.io/api/resource/v1#CELDeviceSelector for documentation on CEL device \
+     selectors and how to handle optional fields.";
 
 impl<'a> Search<'a> {
     /// Returns whether the device meets the selectors of the body and is for the node.
@@ -60,7 +70,8 @@ impl<'a> Search<'a> {
         device: usize,
         cost: &mut u64,
     ) -> Result<Option<Obstacle>, AllocateError> {
-        let Found { device, slice, .. } = &self.devices[device];
+        let found = &self.devices[device];
+        let Found { device, slice, .. } = found;
         let body = &self.claims.bodies[body];
         let is_off = !self.gates.binding_conditions && !device.binding_conditions.is_empty();
         if is_off || device.problem.is_some() {
@@ -71,10 +82,10 @@ impl<'a> Search<'a> {
             let name = body.class.as_ref().map(|class| class.name.as_ref());
             format!("class {}", name.unwrap_or_default())
         };
-        if let Some(number) = first_unmet(&body.class_selectors, device, cost, class)? {
+        if let Some(number) = self.first_unmet(&body.class_selectors, found, cost, class)? {
             return Ok(Some(Obstacle::ClassSelector(number)));
         }
-        if let Some(number) = first_unmet(&body.selectors, device, cost, claim)? {
+        if let Some(number) = self.first_unmet(&body.selectors, found, cost, claim)? {
             return Ok(Some(Obstacle::Selector(number)));
         }
         if slice.scope == NodeScope::PerDevice {
@@ -128,32 +139,41 @@ impl<'a> Search<'a> {
         let key = self.pools[self.devices[device].pool].key;
         Arithmetic::of(self.gates, &key.driver)
     }
-}
 
-/// Returns the number of the first selector that the device does not meet.
-///
-/// # Errors
-/// A selector cannot be compiled or fails; `owner` says whose it is.
-fn first_unmet(
-    selectors: &[crate::claims::PreparedSelector],
-    device: &Device,
-    cost: &mut u64,
-    owner: impl Fn() -> String,
-) -> Result<Option<u32>, AllocateError> {
-    for (number, selector) in selectors.iter().enumerate() {
-        let fatal =
-            |text: &str| AllocateError::fatal(format!("{}: selector #{number}: {text}", owner()));
-        let expression = match selector {
-            Some(Ok(expression)) => expression,
-            Some(Err(error)) => return Err(fatal(&format!("CEL compile error: {error}"))),
-            None => {
-                return Err(fatal("CEL expression empty (unsupported selector type?)"));
+    /// Returns the number of the first selector that the device does not meet.
+    ///
+    /// # Errors
+    /// A selector cannot be compiled or fails; `owner` says whose it is.
+    fn first_unmet(
+        &self,
+        selectors: &[PreparedSelector],
+        found: &Found<'_>,
+        cost: &mut u64,
+        owner: impl Fn() -> String,
+    ) -> Result<Option<u32>, AllocateError> {
+        for (number, selector) in selectors.iter().enumerate() {
+            let fatal =
+                |text: &str| AllocateError::fatal(format!("{}: selector #{number}{text}", owner()));
+            let expression = match selector {
+                Some(Ok(expression)) => expression,
+                Some(Err(error)) => return Err(fatal(&format!(": CEL compile error: {error}"))),
+                None => {
+                    return Err(fatal(": CEL expression empty (unsupported selector type?)"));
+                }
+            };
+            let matches = expression.matches(&found.device.description, cost);
+            let matches = matches.map_err(|error| match self.gates.behaviours {
+                Behaviours { selector_errors_tell_more: true, .. } => {
+                    let id = pools::id_of(self.pools[found.pool].key, found.device);
+                    let hint = if error.starts_with(MISSING) { DOCUMENTATION } else { "" };
+                    fatal(&format!(" on device {id}: CEL runtime error: {error}{hint}"))
+                }
+                _ => fatal(&format!(": CEL runtime error: {error}")),
+            })?;
+            if !matches {
+                return Ok(Some(u32::try_from(number).unwrap_or(u32::MAX)));
             }
-        };
-        let matches = expression.matches(&device.description, cost);
-        if !matches.map_err(|error| fatal(&format!("CEL runtime error: {error}")))? {
-            return Ok(Some(u32::try_from(number).unwrap_or(u32::MAX)));
         }
+        Ok(None)
     }
-    Ok(None)
 }

@@ -343,8 +343,25 @@ impl Naive<'_> {
         (device, (pool.driver.clone(), pool.name.clone(), device.name.to_string()))
     }
 
+    fn runtime_error(&self, id: &Id, error: &str) -> String {
+        let (driver, pool, device) = id;
+        let hint = match error.starts_with("no such key:") {
+            true => {
+                "\n\nSee https://pkg.go.dev/k8s.io/api/resource/v1#CELDeviceSelector for \
+                 documentation on CEL device selectors and how to handle optional fields."
+            }
+            false => "",
+        };
+        match self.gates.behaviours.selector_errors_tell_more {
+            true => {
+                format!(" on device {driver}/{pool}/{device}: CEL runtime error: {error}{hint}")
+            }
+            false => format!(": CEL runtime error: {error}"),
+        }
+    }
+
     fn selectable(&self, state: &State, at: At, place: DevicePlace) -> Result<bool, End> {
-        let (device, _) = self.device(state, place);
+        let (device, id) = self.device(state, place);
         let body = self.body(at);
         let class = &self.classes[&*body.class];
         let is_off = !self.gates.binding_conditions && !device.binding_conditions.is_empty();
@@ -359,13 +376,13 @@ impl Naive<'_> {
             for (number, selector) in selectors.iter().enumerate() {
                 let result = match selector {
                     DeviceSelector::Unknown => {
-                        Err("CEL expression empty (unsupported selector type?)".to_owned())
+                        Err(": CEL expression empty (unsupported selector type?)".to_owned())
                     }
                     DeviceSelector::Cel(text) => toy::evaluate(text, &device.description)
-                        .map_err(|error| format!("CEL runtime error: {error}")),
+                        .map_err(|error| self.runtime_error(&id, &error)),
                 };
                 let result = result
-                    .map_err(|error| End::Error(format!("{owner}: selector #{number}: {error}")));
+                    .map_err(|error| End::Error(format!("{owner}: selector #{number}{error}")));
                 if !result? {
                     return Ok(false);
                 }
@@ -644,14 +661,14 @@ impl Naive<'_> {
             let (devices, reference) = state.matched.entry(key).or_default();
             if *devices == 0 {
                 *reference = Some(value.clone());
-            } else if *value == Attribute::Unsupported || reference.as_ref() != Some(value) {
+            } else if !value.is_comparable() || reference.as_ref() != Some(value) {
                 return false;
             }
             *devices += 1;
             return true;
         }
         let values = state.distinct.entry(key).or_default();
-        if values.iter().any(|(_, known)| *value == Attribute::Unsupported || known == value) {
+        if values.iter().any(|(_, known)| !value.is_comparable() || known == value) {
             return false;
         }
         let request = self.claims[at.claim].spec.requests[at.request].name.to_string();

@@ -50,6 +50,21 @@ fn pools_of_one_name_have_counters_of_their_own() {
     assert_eq!(world.allocate("n1", &[claim("c", &count(4))]), Ok(None));
 }
 
+/// Rule device-counts-add-up of docs/differences.toml.
+#[test]
+fn counts_beyond_64_bits_exceed_the_limit_at_every_level() {
+    let mut world = World::new(&["n1"]);
+    world.class("any", &[]);
+    let request = |name: &str| json!({"name": name, "exactly": {"deviceClassName": "any", "count": i64::MAX}});
+    let spec = json!({"requests": [request("a"), request("b")]});
+    let text = "claim ns/c: number of requested devices 18446744073709551614 exceeds the claim \
+                limit of 32";
+    for level in Level::ALL {
+        let found = world.allocate_with(Gates::at(level), "n1", &[claim("c", &spec)]);
+        assert_eq!(found, Err(AllocateError::fatal(text)));
+    }
+}
+
 #[test]
 fn identical_devices_are_tried_once() {
     let mut world = World::new(&["n1"]);

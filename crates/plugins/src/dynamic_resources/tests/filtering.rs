@@ -1,7 +1,7 @@
 //! PreFilter, Filter and Score.
 
 use framework::merge_patch;
-use framework::{Attempt, PerNode};
+use framework::{Attempt, Level, PerNode, PluginGates};
 use serde_json::json;
 
 use super::world::*;
@@ -56,8 +56,6 @@ fn rules_taint_the_devices_that_they_select() {
 /// Each feature on node `a` has a gate, and 1.36 lets it be switched off.
 #[test]
 fn features_of_devices_follow_their_gates() {
-    use framework::PluginGates;
-
     const LACKING: &str = "cannot allocate all claims";
     let exactly = |more: serde_json::Value| {
         let mut body = json!({"deviceClassName": "gpu"});
@@ -193,19 +191,25 @@ fn faulty_selector_fails_the_attempt_of_its_pod_alone() {
         "deviceClassName": "gpu", "count": 1,
         "selectors": [{"cel": {"expression": "device.attributes['d'].missing == 1"}}],
     }}]);
-    let world = World::new([
-        ("resourceclaims", claim_with("bad", &faulty)),
-        ("resourceclaims", claim("good", 1)),
-    ]);
-    let (state, result) = world.pre_filter(&pod_using("p", &["bad"]));
-    result.unwrap();
-    let [status, _] = world.filter(&state, &pod_using("p", &["bad"]));
-    assert_eq!(status.code(), framework::Code::Error);
-    assert_eq!(
-        status.message(),
-        "claim default/bad: selector #0: CEL runtime error: no such key: missing"
-    );
-    assert_eq!(world.messages(&pod_using("q", &["good"])), ["", ""]);
+    let told = "claim default/bad: selector #0 on device d/a/0: CEL runtime error: no such key: \
+                missing\n\nSee https://pkg.go.dev/k8s.io/api/resource/v1#CELDeviceSelector for \
+                documentation on CEL device selectors and how to handle optional fields.";
+    let rows = [
+        (Level::V1_36, "claim default/bad: selector #0: CEL runtime error: no such key: missing"),
+        (Level::V1_37, told),
+    ];
+    for (level, expected) in rows {
+        let args = framework::PluginArgs::default().with_gates(PluginGates::at(level));
+        let claims =
+            [("resourceclaims", claim_with("bad", &faulty)), ("resourceclaims", claim("good", 1))];
+        let world = World::with(args, claims);
+        let (state, result) = world.pre_filter(&pod_using("p", &["bad"]));
+        result.unwrap();
+        let [status, _] = world.filter(&state, &pod_using("p", &["bad"]));
+        assert_eq!(status.code(), framework::Code::Error);
+        assert_eq!(status.message(), expected);
+        assert_eq!(world.messages(&pod_using("q", &["good"])), ["", ""]);
+    }
 }
 
 #[test]
