@@ -106,9 +106,11 @@ fn timestamp(to: &mut Option<String>, content: Content<'_>) -> Result<(), Malfor
 }
 
 mod device;
+mod scheduling;
 mod storage;
 mod volume;
 pub use device::*;
+pub use scheduling::*;
 pub use storage::*;
 pub use volume::*;
 

@@ -17,6 +17,7 @@ mod node_selector;
 mod object_key;
 mod pod;
 mod pod_claims;
+mod pod_group;
 mod pod_volume;
 mod pool;
 mod problem;
@@ -48,6 +49,10 @@ pub use self::pod::{
 pub use self::pod_claims::{
     ExtendedRequest, GeneratedClaims, IMPLICIT_RESOURCE_PREFIX, PodClaimSource, PodResourceClaim,
     may_be_device_resource,
+};
+pub use self::pod_group::{
+    COSCHEDULING_POD_GROUPS, PodGroup, PodGroupCondition, PodGroupKey, PodGroupSource,
+    SchedulingPolicy,
 };
 pub use self::pod_volume::{PodVolume, PodVolumeSource};
 pub use self::pool::PodPool;

@@ -26,6 +26,7 @@ mod node_change;
 mod object;
 mod object_state;
 mod objects;
+mod pod_groups;
 mod pod_query;
 mod pods;
 mod posting;
@@ -71,6 +72,7 @@ pub use self::object_state::{
     ControllerSelector, DecodeError, Namespace, ObjectState, Service, TypedObject,
 };
 pub use self::objects::ObjectName;
+pub use self::pod_groups::{PodGroupState, pod_group_key};
 pub use self::pod_query::{Namespaces, PodQuery};
 pub use self::pods::{PlacedPod, PodIx};
 pub use self::posting::Posting;
@@ -91,6 +93,7 @@ use self::node_change::remove_from;
 use self::object::Indexed;
 use self::object_state::Part;
 use self::objects::Objects;
+use self::pod_groups::PodGroups;
 use self::pods::Pods;
 use self::queries::Queries;
 use self::related::Related;
@@ -172,6 +175,7 @@ pub struct Cluster {
     attached: AttachedVolumes,
     storage_changes: u64,
     disruption_budgets: DisruptionBudgets,
+    pod_groups: PodGroups,
     generations: Vec<u64>,
     last_generation: u64,
     objects: Objects,
@@ -401,6 +405,7 @@ impl Cluster {
             self.disks.entry((plugin, name.into())).or_default().insert(ix);
         }
         self.terms.add(&pod, ix);
+        self.pod_groups.set_scheduled(&pod, true);
         let pods = &mut self.rows[ix.index()].pods;
         let slot = u32::try_from(pods.len()).expect("fewer than 2^32 pods");
         let membership = Membership::default();
@@ -479,6 +484,7 @@ impl Cluster {
         }
         self.remove_from_label_set(&placed);
         self.terms.remove(&placed.pod, placed.node);
+        self.pod_groups.set_scheduled(&placed.pod, false);
         self.storage.remove_claim_user(pod, &placed.pod);
         for port in &placed.pod.spec.host_ports {
             self.forget_port(placed.node, port);
@@ -518,6 +524,7 @@ impl Cluster {
         match object.state.part() {
             Part::None => {}
             Part::Budgets => self.disruption_budgets.set(object, &mut self.label_sets),
+            Part::PodGroups => self.pod_groups.set(object),
             Part::Related => self.related.set(object),
             Part::Storage => self.set_storage(object),
             Part::Devices => {

@@ -15,7 +15,10 @@ use ::api::storage::{
     CsiDriver, CsiNode, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass,
     VolumeAttachment,
 };
-use ::api::{ControllerKind, EventResource, LabelSelector, Labels, ObjectKey, api};
+use ::api::{
+    COSCHEDULING_POD_GROUPS, ControllerKind, EventResource, LabelSelector, Labels, ObjectKey,
+    PodGroup, api,
+};
 
 /// Declares the kinds that are decoded into types. A row: the type, the part of the cluster that
 /// reads it, the kinds, and the decoder, which gets the key and the JSON of an object.
@@ -76,6 +79,7 @@ pub(super) enum Part {
     /// Namespaces, Services and controllers, which relate pods.
     Related,
     Budgets,
+    PodGroups,
     Storage,
     Devices,
     /// No part: only plugins read the object.
@@ -98,6 +102,8 @@ typed_kinds! {
         | EventResource::ReplicaSet
         | EventResource::StatefulSet => ControllerSelector::decode;
     PodDisruptionBudget in Budgets: EventResource::PodDisruptionBudget => PodDisruptionBudget::decode;
+    PodGroup in PodGroups: EventResource::PodGroup | EventResource::Custom(_) if is_pod_group
+        => decode_pod_group;
     PersistentVolumeClaim in Storage: EventResource::PersistentVolumeClaim
         => from_api(PersistentVolumeClaim::from_api);
     PersistentVolume in Storage: EventResource::PersistentVolume => from_api(PersistentVolume::from_api);
@@ -155,6 +161,20 @@ impl fmt::Display for DecodeError {
 
 fn is_taint_rule(kind: &EventResource) -> bool {
     matches!(kind, EventResource::Custom(kind) if **kind == *DEVICE_TAINT_RULES)
+}
+
+fn is_pod_group(kind: &EventResource) -> bool {
+    match kind {
+        EventResource::Custom(kind) => **kind == *COSCHEDULING_POD_GROUPS,
+        kind => *kind == EventResource::PodGroup,
+    }
+}
+
+fn decode_pod_group(key: &ObjectKey, object: &Value) -> Result<PodGroup, DecodeError> {
+    match key.kind {
+        EventResource::Custom(_) => from_api(PodGroup::from_coscheduling)(key, object),
+        _ => from_api(PodGroup::from_api)(key, object),
+    }
 }
 
 /// Returns a decoder of an object of the API, which is then converted.
@@ -242,6 +262,8 @@ mod tests {
             (EventResource::ResourceSlice, odd_spec(), "spec: "),
             (EventResource::DeviceClass, odd_spec(), "spec: "),
             (EventResource::Custom(DEVICE_TAINT_RULES.into()), odd_spec(), "spec: "),
+            (EventResource::Custom(COSCHEDULING_POD_GROUPS.into()), odd_spec(), "spec: "),
+            (EventResource::PodGroup, odd_spec(), "spec: "),
             (EventResource::PodDisruptionBudget, odd_spec(), "spec: "),
             (EventResource::StorageClass, json!({"provisioner": 7}), "provisioner: "),
             (EventResource::CsiStorageCapacity, json!({"capacity": []}), "capacity: "),

@@ -150,6 +150,14 @@ impl PodBuilder {
         self
     }
 
+    /// Puts the pod into a PodGroup.
+    #[must_use]
+    pub fn scheduling_group(mut self, name: &str) -> Self {
+        let pod_group_name = Some(name.to_owned());
+        self.0.spec.scheduling_group = Some(api::PodSchedulingGroup { pod_group_name });
+        self
+    }
+
     /// Adds a volume with this source; its name is `v` and its number.
     ///
     /// # Panics

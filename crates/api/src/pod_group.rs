@@ -1,0 +1,207 @@
+//! PodGroups: pods that are decided together.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{POD_GROUP_LABEL, Pod, Uid, api};
+
+/// The PodGroups of Coscheduling, as `<plural>.<version>.<group>`.
+pub const COSCHEDULING_POD_GROUPS: &str = "podgroups.v1alpha1.scheduling.x-k8s.io";
+
+/// The API that a PodGroup belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum PodGroupSource {
+    /// `scheduling.k8s.io`, named by `spec.schedulingGroup` of a pod.
+    Kubernetes,
+    /// `scheduling.x-k8s.io` of Coscheduling, named by a [label](POD_GROUP_LABEL) of a pod.
+    Coscheduling,
+}
+
+/// API, namespace and name of a PodGroup; prints as `namespace/name`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct PodGroupKey {
+    /// Namespace.
+    pub namespace: Arc<str>,
+    /// Name.
+    pub name: Arc<str>,
+    /// The API.
+    pub source: PodGroupSource,
+}
+
+impl PodGroupKey {
+    /// Returns the key of a PodGroup of `scheduling.k8s.io`.
+    pub fn new(namespace: &str, name: &str) -> Self {
+        let (namespace, name) = (namespace.into(), name.into());
+        Self { namespace, name, source: PodGroupSource::Kubernetes }
+    }
+}
+
+impl fmt::Display for PodGroupKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// How the pods of a PodGroup are scheduled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SchedulingPolicy {
+    /// As many as possible, together in one decision.
+    Basic,
+    /// At least so many, or none.
+    Gang {
+        /// Number of pods that are scheduled together; at least 1.
+        min_count: u32,
+    },
+}
+
+/// The condition of a PodGroup that the scheduler writes: `PodGroupScheduled` of v1alpha2 or
+/// `PodGroupInitiallyScheduled` of v1beta1.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PodGroupCondition {
+    /// Whether the group is scheduled.
+    pub status: bool,
+    /// `Scheduled`, `Unschedulable` or `SchedulerError`.
+    pub reason: Arc<str>,
+    /// Text for people.
+    pub message: Arc<str>,
+}
+
+/// A group of pods that are decided together. The PodGroups of both APIs have this form.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodGroup {
+    /// Its UID.
+    pub uid: Uid,
+    /// `metadata.generation`.
+    pub generation: i64,
+    /// How its pods are scheduled.
+    pub policy: SchedulingPolicy,
+    /// Its priority, and that of its pods; `None` for a PodGroup of Coscheduling, which has that of
+    /// its pods.
+    pub priority: Option<i32>,
+    /// The condition that the scheduler wrote.
+    pub condition: Option<PodGroupCondition>,
+}
+
+/// The types of the condition, of v1alpha2 and of v1beta1.
+const CONDITION_TYPES: [&str; 2] = ["PodGroupScheduled", "PodGroupInitiallyScheduled"];
+
+impl PodGroup {
+    /// Converts a PodGroup of `scheduling.k8s.io`.
+    pub fn from_api(group: &api::PodGroup) -> Self {
+        let api::PodGroup { metadata, spec, status } = group;
+        let gang = spec.scheduling_policy.gang.as_ref();
+        let mut conditions = status.conditions.iter();
+        let condition = conditions.find(|own| CONDITION_TYPES.contains(&own.type_.as_str()));
+        Self {
+            uid: metadata.uid.as_str().into(),
+            generation: metadata.generation,
+            policy: gang.map_or(SchedulingPolicy::Basic, |gang| Self::gang_of(gang.min_count)),
+            priority: Some(spec.priority.unwrap_or_default()),
+            condition: condition.map(|condition| PodGroupCondition {
+                status: condition.status == "True",
+                reason: condition.reason.as_str().into(),
+                message: condition.message.as_str().into(),
+            }),
+        }
+    }
+
+    /// Converts a PodGroup of Coscheduling.
+    pub fn from_coscheduling(group: &api::CoschedulingPodGroup) -> Self {
+        let api::CoschedulingPodGroup { metadata, spec } = group;
+        Self {
+            uid: metadata.uid.as_str().into(),
+            generation: metadata.generation,
+            policy: Self::gang_of(spec.min_member),
+            priority: None,
+            condition: None,
+        }
+    }
+
+    /// Returns the policy of a gang. An API server refuses a count below 1.
+    fn gang_of(min_count: i32) -> SchedulingPolicy {
+        SchedulingPolicy::Gang { min_count: u32::try_from(min_count).unwrap_or(0).max(1) }
+    }
+
+    /// Returns the number of pods that are scheduled together; 1 without a gang.
+    pub const fn min_count(&self) -> u32 {
+        match self.policy {
+            SchedulingPolicy::Basic => 1,
+            SchedulingPolicy::Gang { min_count } => min_count,
+        }
+    }
+}
+
+impl Pod {
+    /// Returns the PodGroup that the pod belongs to. `spec.schedulingGroup` goes before the
+    /// [label](POD_GROUP_LABEL).
+    pub fn pod_group(&self) -> Option<PodGroupKey> {
+        let of = |name, source| PodGroupKey { namespace: self.key.namespace.clone(), name, source };
+        if let Some(name) = &self.spec.scheduling_group {
+            return Some(of(name.clone(), PodGroupSource::Kubernetes));
+        }
+        let name = self.labels.get(POD_GROUP_LABEL).filter(|name| !name.is_empty())?;
+        Some(of(name.into(), PodGroupSource::Coscheduling))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pod_group(object: &Value) -> PodGroup {
+        PodGroup::from_api(&api::PodGroup::deserialize(object).unwrap())
+    }
+
+    #[test]
+    fn policies_of_both_versions_and_of_coscheduling_are_read() {
+        let gang = |count| json!({"spec": {"schedulingPolicy": {"gang": {"minCount": count}}}});
+        assert_eq!(pod_group(&gang(3)).policy, SchedulingPolicy::Gang { min_count: 3 });
+        assert_eq!(pod_group(&gang(-1)).min_count(), 1);
+        let basic = pod_group(&json!({"spec": {"schedulingPolicy": {"basic": {}}, "priority": 7}}));
+        assert_eq!((basic.policy, basic.priority), (SchedulingPolicy::Basic, Some(7)));
+        let group = json!({"metadata": {"uid": "u"}, "spec": {"minMember": 4}});
+        let group = api::CoschedulingPodGroup::deserialize(group).unwrap();
+        let group = PodGroup::from_coscheduling(&group);
+        assert_eq!((group.min_count(), group.priority), (4, None));
+    }
+
+    #[test]
+    fn condition_of_the_scheduler_is_told_from_others() {
+        let condition = |name: &str| json!({"type": name, "status": "False", "reason": "R"});
+        let of = |names: &[&str]| {
+            let conditions: Vec<_> = names.iter().map(|name| condition(name)).collect();
+            pod_group(&json!({"status": {"conditions": conditions}})).condition
+        };
+        assert_eq!(of(&["DisruptionTarget"]), None);
+        let own = of(&["DisruptionTarget", "PodGroupInitiallyScheduled"]).unwrap();
+        assert_eq!((own.status, &*own.reason), (false, "R"));
+        assert!(of(&["PodGroupScheduled"]).is_some());
+    }
+
+    #[test]
+    fn field_of_a_pod_goes_before_its_label() {
+        let pod = |spec: Value, labels: Value| {
+            let metadata = json!({"namespace": "n", "name": "p", "labels": labels});
+            let pod = json!({"metadata": metadata, "spec": spec});
+            Pod::from_api(&api::Pod::deserialize(pod).unwrap())
+        };
+        let field = || json!({"schedulingGroup": {"podGroupName": "a"}});
+        let label = || json!({POD_GROUP_LABEL: "b"});
+        let rows = [
+            (pod(field(), label()), Some(("a", PodGroupSource::Kubernetes))),
+            (pod(json!({}), label()), Some(("b", PodGroupSource::Coscheduling))),
+            (pod(json!({}), json!({POD_GROUP_LABEL: ""})), None),
+        ];
+        for (pod, expected) in rows {
+            let group = pod.pod_group();
+            let found = group.as_ref().map(|group| (&*group.name, group.source));
+            assert_eq!(found, expected);
+            assert_eq!(pod.group(), expected.map(|(name, _)| name));
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! PodGroups, and the pods that belong to them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::Cluster;
+use super::object::Indexed;
+use super::object_state::ObjectState;
+use api::{EventResource, ObjectKey, Pod, PodGroup, PodGroupKey, PodGroupSource, Uid};
+
+/// The PodGroups, and the members of each group, whether or not its PodGroup exists.
+#[derive(Debug, Clone, Default)]
+pub(super) struct PodGroups {
+    /// Whether members are counted.
+    counts: bool,
+    objects: BTreeMap<PodGroupKey, Arc<PodGroup>>,
+    /// None is empty.
+    states: BTreeMap<PodGroupKey, PodGroupState>,
+}
+
+/// The members of a group. A pod that is assumed on a node is both pending and scheduled.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PodGroupState {
+    members: BTreeMap<Uid, Member>,
+    scheduled: u32,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Member {
+    is_pending: bool,
+    is_scheduled: bool,
+}
+
+impl PodGroupState {
+    /// Number of members, with and without a node.
+    pub fn all_count(&self) -> u32 {
+        u32::try_from(self.members.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Number of members that run on a node or are assumed there.
+    pub const fn scheduled_count(&self) -> u32 {
+        self.scheduled
+    }
+
+    fn change(&mut self, uid: &Uid, change: impl FnOnce(&mut Member)) {
+        let member = self.members.entry(uid.clone()).or_default();
+        let was_scheduled = member.is_scheduled;
+        change(member);
+        self.scheduled -= u32::from(was_scheduled);
+        self.scheduled += u32::from(member.is_scheduled);
+        if !member.is_pending && !member.is_scheduled {
+            self.members.remove(uid);
+        }
+    }
+}
+
+impl PodGroups {
+    /// Adds a PodGroup, or removes it.
+    pub(super) fn set(&mut self, object: Indexed<'_>) {
+        let ObjectState::PodGroup(group) = object.state else { return };
+        let key = pod_group_key(object.key);
+        match object.present(group) {
+            Some(group) => drop(self.objects.insert(key, group)),
+            None => drop(self.objects.remove(&key)),
+        }
+    }
+
+    /// Notes whether a member has a node.
+    pub(super) fn set_scheduled(&mut self, pod: &Pod, is_scheduled: bool) {
+        self.change(pod, |member| member.is_scheduled = is_scheduled);
+    }
+
+    fn change(&mut self, pod: &Pod, change: impl FnOnce(&mut Member)) {
+        if !self.counts {
+            return;
+        }
+        let Some(key) = pod.pod_group() else { return };
+        let state = self.states.entry(key.clone()).or_default();
+        state.change(&pod.uid, change);
+        if state.members.is_empty() {
+            self.states.remove(&key);
+        }
+    }
+}
+
+/// Returns the key of a PodGroup by the key of its object.
+pub fn pod_group_key(object: &ObjectKey) -> PodGroupKey {
+    let source = match object.kind {
+        EventResource::Custom(_) => PodGroupSource::Coscheduling,
+        _ => PodGroupSource::Kubernetes,
+    };
+    PodGroupKey { namespace: object.namespace.clone(), name: object.name.clone(), source }
+}
+
+/// PodGroups.
+impl Cluster {
+    /// Returns the PodGroup of this key.
+    pub fn pod_group(&self, key: &PodGroupKey) -> Option<&Arc<PodGroup>> {
+        self.pod_groups.objects.get(key)
+    }
+
+    /// Counts the members of groups from now on.
+    pub fn count_pod_groups(&mut self) {
+        self.pod_groups.counts = true;
+    }
+
+    /// Returns the members of a group; `None` if it has none, or if members are not counted.
+    pub fn pod_group_state(&self, key: &PodGroupKey) -> Option<&PodGroupState> {
+        self.pod_groups.states.get(key)
+    }
+
+    /// Notes whether a pod waits for a node or for its bind to be seen. Ignores a pod without a
+    /// group.
+    pub fn set_pending_member(&mut self, pod: &Pod, is_pending: bool) {
+        self.pod_groups.change(pod, |member| member.is_pending = is_pending);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::Object;
+    use crate::testing::{node, pod};
+
+    fn counts(cluster: &Cluster) -> (u32, u32) {
+        let state = cluster.pod_group_state(&PodGroupKey::new("default", "g"));
+        state.map_or((0, 0), |state| (state.all_count(), state.scheduled_count()))
+    }
+
+    #[test]
+    fn members_are_counted_once_whatever_is_known_of_them() {
+        let mut cluster = Cluster::default();
+        cluster.count_pod_groups();
+        cluster.set_node(&node("n").build());
+        let member = |name| Arc::new(pod(name).scheduling_group("g").build());
+        let (a, b) = (member("a"), member("b"));
+        cluster.set_pending_member(&a, true);
+        cluster.set_pending_member(&b, true);
+        assert_eq!(counts(&cluster), (2, 0));
+        let placed = cluster.place_pod(a.clone(), "n");
+        assert_eq!(counts(&cluster), (2, 1), "a is assumed");
+        cluster.set_pending_member(&a, false);
+        assert_eq!(counts(&cluster), (2, 1), "a is bound");
+        let placing = cluster.place_pod_tentatively(b.clone(), "n");
+        assert_eq!(counts(&cluster), (2, 2));
+        cluster.undo_placing(placing);
+        cluster.set_pending_member(&b, false);
+        cluster.remove_pod(placed);
+        assert_eq!(counts(&cluster), (0, 0));
+        assert!(cluster.pod_groups.states.is_empty());
+    }
+
+    #[test]
+    fn pod_groups_of_both_apis_are_found_by_their_key() {
+        let mut cluster = Cluster::default();
+        let mut add = |kind: EventResource, spec| {
+            let key = ObjectKey::namespaced(kind, "default".into(), "g".into());
+            cluster.set_object(Object::decode(key.clone(), json!({"spec": spec})).unwrap());
+            key
+        };
+        let own =
+            add(EventResource::PodGroup, json!({"schedulingPolicy": {"gang": {"minCount": 3}}}));
+        let custom = EventResource::Custom(api::COSCHEDULING_POD_GROUPS.into());
+        add(custom, json!({"minMember": 5}));
+        let count = |cluster: &Cluster, source| {
+            let key = PodGroupKey { source, ..PodGroupKey::new("default", "g") };
+            cluster.pod_group(&key).map(|group| group.min_count())
+        };
+        assert_eq!(count(&cluster, PodGroupSource::Kubernetes), Some(3));
+        assert_eq!(count(&cluster, PodGroupSource::Coscheduling), Some(5));
+        cluster.remove_object(&own);
+        assert_eq!(count(&cluster, PodGroupSource::Kubernetes), None);
+    }
+}
