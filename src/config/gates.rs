@@ -343,6 +343,7 @@ impl Gates {
             prioritized_list: self.is_on("DRAPrioritizedList"),
             extended_resources: self.is_on("DRAExtendedResource"),
             fractional_capacity_range: self.is_on("DRAFractionalCapacityRange"),
+            generic_workload: self.is_on("GenericWorkload"),
             group_members_alone: self.group_members_alone,
         }
     }

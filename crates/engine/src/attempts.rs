@@ -9,18 +9,20 @@
 //!               failure ◀────────────── forget ◀──── Unreserve
 //! ```
 
+mod groups;
+
 use std::sync::Arc;
 
 use framework::preemption::Preemption;
 use framework::{
     Answer, Attempt, Code, CycleState, ExtensionPoint, ObjectKey, PluginName, Pod, PodKey,
-    QueuedPod, Status, Uid,
+    QueuedPod, Status, Uid, WaitingPod,
 };
 
 use crate::attempt::Outcome;
 use crate::binding::{BindingCycle, BindingCycles, Decided, Transition};
 use crate::context::{Context, PodEvent};
-use crate::cycle::{Chosen, Placement};
+use crate::cycle::Placement;
 use crate::decide::{Decision, Found, Unfit};
 use crate::effect::EffectId;
 use crate::extender::Extender;
@@ -29,7 +31,7 @@ use crate::placements::Placements;
 use crate::plugin_call::call_plugin;
 use crate::ports::{Count, Span};
 use crate::profile::Profile;
-use crate::record::{Choice, Finding, Head, Records, cut, small};
+use crate::record::{Choice, Finding, Head, Records, cut};
 use crate::world::World;
 
 /// The binding cycles, and the records of attempts.
@@ -74,6 +76,27 @@ impl Attempts {
     }
 }
 
+/// A pod that is assumed on its node.
+pub(crate) struct Assumed {
+    pub(crate) decided: Decided,
+    /// The pod with its node.
+    pub(crate) pod: Arc<Pod>,
+    pub(crate) state: CycleState,
+}
+
+impl Assumed {
+    pub(crate) fn placement<'a>(&'a mut self, world: &'a World) -> Placement<'a> {
+        let Self { decided: Decided { profile, choice, .. }, pod, state } = self;
+        Placement { world, profile, pod, node: &choice.node, state }
+    }
+
+    /// Runs Unreserve and forgets the pod.
+    pub(crate) fn give_back(&mut self, world: &mut World, cx: &mut Context<'_>) {
+        self.placement(world).unreserve(cx);
+        world.forget(&self.pod.uid);
+    }
+}
+
 /// The decision of an attempt, and the beginning of its record.
 pub(crate) struct Concluded {
     pub(crate) decision: Decision,
@@ -102,9 +125,9 @@ impl Attempts {
         world.commands().append(commands);
         let (outcome, finding) = match found {
             Found::Node(chosen) => {
-                let choice = choice(&chosen, world);
-                let profile = profile.clone();
-                let decided = Decided { queued, profile, choice: choice.clone() };
+                let choice = Choice::of(&chosen, world.cluster());
+                let (profile, group) = (profile.clone(), None);
+                let decided = Decided { queued, profile, choice: choice.clone(), group };
                 let outcome = self.assume_and_bind(decided, state, world, cx);
                 let finding = match &outcome {
                     Outcome::Assumed(_) => Finding::Chosen(choice),
@@ -154,10 +177,10 @@ impl Attempts {
             return Err(Status::error("the decision names no node"));
         };
         world.commands().append(commands);
-        let choice = choice(&chosen, world);
+        let choice = Choice::of(&chosen, world.cluster());
         self.placements.begin(&pod.uid);
         let queued = QueuedPod::new(pod.clone(), cx.now);
-        let decided = Decided { queued, profile: profile.clone(), choice };
+        let decided = Decided { queued, profile: profile.clone(), choice, group: None };
         let status = match self.assume_and_bind(decided, state, world, cx) {
             Outcome::Assumed(_) => return Ok(()),
             Outcome::Unschedulable(message)
@@ -179,20 +202,32 @@ impl Attempts {
         world: &mut World,
         cx: &mut Context<'_>,
     ) -> Outcome {
-        let Decided { queued, profile, choice } = &decided;
-        let node = choice.node.clone();
         state.end_search();
-        let pod = match world.assume(&queued.pod, &node) {
+        let pod = match world.assume(&decided.queued.pod, &decided.choice.node) {
             Ok(assumed) => assumed,
             Err(error) => {
                 let failure = Failure::error(&Status::error(error.to_string()));
                 return failure.handle(decided.queued, &decided.profile, world, cx);
             }
         };
-        let mut placement =
-            Placement { world: &*world, profile, pod: &pod, node: &node, state: &mut state };
-        match placement.reserve_and_permit(cx) {
+        let mut assumed = Assumed { decided, pod, state };
+        let permitted = assumed.placement(world).reserve_and_permit(cx);
+        self.bind_assumed(assumed, permitted, world, cx)
+    }
+
+    /// Starts the binding cycle of an assumed pod, or gives its room back if Reserve or Permit
+    /// rejected it.
+    fn bind_assumed(
+        &mut self,
+        mut assumed: Assumed,
+        permitted: Result<Option<WaitingPod>, Status>,
+        world: &mut World,
+        cx: &mut Context<'_>,
+    ) -> Outcome {
+        match permitted {
             Ok(waiting) => {
+                let Assumed { decided, pod, state } = assumed;
+                let node = decided.choice.node.clone();
                 let waits = waiting.is_some();
                 waiting.into_iter().for_each(|pod| world.wait_on_permit(pod));
                 let cycle = BindingCycle::new(decided, pod, state, cx.now);
@@ -201,10 +236,14 @@ impl Attempts {
                 Outcome::Assumed(node)
             }
             Err(status) => {
-                placement.unreserve(cx);
-                world.forget(&pod.uid);
-                let failure = Failure::of_chosen_node(status);
-                failure.handle(decided.queued, &decided.profile, world, cx)
+                assumed.give_back(world, cx);
+                let Assumed { decided, pod, .. } = assumed;
+                let failure = Failure::of_chosen_node(status.clone());
+                let outcome = failure.handle(decided.queued, &decided.profile, world, cx);
+                if let Some(group) = decided.group {
+                    self.member_failed(&group, &pod, &status, world, cx);
+                }
+                outcome
             }
         }
     }
@@ -324,6 +363,7 @@ impl Attempts {
         }
         match transition {
             Transition::Waiting | Transition::Permitted(_) => {}
+            Transition::Gathered(group) => self.release_group(&group, world, cx),
             Transition::Bound(cycle) => self.bound(&cycle, world, cx),
             Transition::Failed(cycle, status) => {
                 world.remove_waiting(&cycle.pod.uid);
@@ -336,6 +376,9 @@ impl Attempts {
 
     fn bound(&mut self, cycle: &BindingCycle, world: &World, cx: &mut Context<'_>) {
         self.placements.settle(&cycle.pod.uid, Ok(cycle.node.clone()));
+        if let Some(group) = &cycle.group {
+            self.binding.gangs_mut().leave(group, &cycle.pod.uid);
+        }
         let (profile, queued) = (&cycle.profile, &cycle.queued);
         let note = format!("Successfully assigned {} to {}", cycle.pod.key, cycle.node);
         let event = PodEvent::normal("Scheduled", "Binding", &note);
@@ -395,7 +438,10 @@ impl Attempts {
         let failure = failure.after_nomination(cycle.nominated);
         failure.handle(cycle.queued, &cycle.profile, world, cx);
         if rejected {
-            world.move_others(pod, cx);
+            world.move_others(pod.clone(), cx);
+        }
+        if let Some(group) = cycle.group {
+            self.member_failed(&group, &pod, status, world, cx);
         }
     }
 
@@ -405,6 +451,9 @@ impl Attempts {
         self.placements.settle(&cycle.pod.uid, Err("the pod has changed".to_owned()));
         Self::undo(&mut cycle, world, cx);
         world.room_freed(&cycle.pod, cx);
+        if let Some(group) = &cycle.group {
+            self.binding.gangs_mut().leave(group, &cycle.pod.uid);
+        }
         world.requeue_outdated(cycle.queued, cx);
     }
 
@@ -419,15 +468,4 @@ impl Attempts {
 
 fn failed(message: &str) -> Finding {
     Finding::Failed(cut(message).into())
-}
-
-/// Returns the choice of a node under its name.
-fn choice(chosen: &Chosen, world: &World) -> Choice {
-    Choice {
-        node: world.cluster().node_name(chosen.node).clone(),
-        ties: chosen.ties as u64,
-        total: chosen.total,
-        feasible: small(chosen.feasible),
-        evaluated: small(chosen.evaluated),
-    }
 }

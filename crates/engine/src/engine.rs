@@ -5,6 +5,7 @@
 //! ([`Attempts::commit`]). Preemptions are a machine above these.
 
 mod commands;
+mod pod_group_cycle;
 mod remote;
 mod state;
 pub(crate) mod supposition;
@@ -216,7 +217,8 @@ impl Engine {
     ) -> Option<Evaluation> {
         let profile = self.world.profile_of(pod)?.clone();
         self.refresh_order(&profile);
-        let question = Question { world: &self.world, profile: &profile, pod, within: None };
+        let question =
+            Question { world: &self.world, profile: &profile, pod, within: None, as_member: false };
         Some(self.decider.evaluate(question, form, start, cx))
     }
 }
@@ -225,6 +227,7 @@ impl Engine {
 impl Engine {
     fn apply_change(&mut self, change: Change, cx: &mut Context<'_>) {
         let object = self.attempts.binding().wait_for_changes().then(|| change.object());
+        let group = self.changed_pod_group(&change);
         if let Some(pod) = change.ending_pod() {
             // Before any pod is moved: a preemptor whose last victim ends is no longer gated.
             self.preemptions.victim_ends(pod, &mut self.world);
@@ -252,6 +255,9 @@ impl Engine {
         }
         if let Some(object) = object {
             self.attempts.object_changed(&object, &mut self.world, cx);
+        }
+        if let Some(group) = group {
+            self.attempts.release_group(&group, &mut self.world, cx);
         }
     }
 
@@ -282,8 +288,11 @@ impl Engine {
     fn assumed_pod_deleted(&mut self, pod: &Uid, cx: &mut Context<'_>) {
         let placed = self.world.placed(pod).map(|placed| placed.pod.clone());
         let status = Status::unschedulable("removed");
-        if !self.attempts.reject_waiting(pod, status, &mut self.world, cx) {
-            self.world.forget(pod);
+        let Self { attempts, world, .. } = self;
+        if !attempts.reject_waiting(pod, status.clone(), world, cx)
+            && !attempts.cancel_member(pod, status, world, cx)
+        {
+            world.forget(pod);
         }
         self.world.move_pods(&ObjectEvent::assigned_pod(ActionType::DELETE, placed, None), cx);
     }
@@ -308,7 +317,10 @@ impl Engine {
     /// ready.
     fn schedule_one(&mut self, cx: &mut Context<'_>) -> Option<Attempt> {
         self.group_notices.notify(&self.world, cx);
-        let QueuedEntity::Pod(queued) = self.world.pop(cx)?;
+        let queued = match self.world.pop(cx)? {
+            QueuedEntity::Pod(queued) => queued,
+            QueuedEntity::Group(group) => return Some(self.schedule_group(group, cx)),
+        };
         let pod = queued.pod.clone();
         let outcome = match self.profile_to_try(&pod, cx) {
             Some(profile) => self.attempt(queued, &profile, cx),
@@ -356,7 +368,8 @@ impl Engine {
         cx.probe.start(Span::Algorithm);
         self.world.register_queries(pod, profile, cx);
         self.refresh_order(profile);
-        let question = Question { world: &self.world, profile, pod, within: None };
+        let question =
+            Question { world: &self.world, profile, pod, within: None, as_member: false };
         let decision = self.decider.decide(question, self.world.log(), cx);
         cx.probe.stop(Span::Algorithm, decision.code());
         decision

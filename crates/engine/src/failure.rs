@@ -29,6 +29,12 @@ pub(crate) struct Failure {
     requested_nomination: Option<Arc<str>>,
 }
 
+/// The condition of a failed attempt, and the one that was written before.
+struct NewCondition {
+    condition: Arc<ScheduledCondition>,
+    written: Option<Arc<ScheduledCondition>>,
+}
+
 impl Failure {
     /// Returns a failure without rejectors: the pod is retried after an error backoff.
     pub(crate) fn error(status: &Status) -> Self {
@@ -54,6 +60,12 @@ impl Failure {
             nominating,
             requested_nomination: None,
         }
+    }
+
+    /// Returns the failure of a pod that fits, or was not tried, in a group that is rejected by
+    /// these plugins.
+    pub(crate) fn of_group(status: &Status, plugins: BTreeSet<PluginName>) -> Self {
+        Self { unschedulable_plugins: plugins, ..Self::error(status) }
     }
 
     /// Notes whether no node can take any pod of the template.
@@ -92,32 +104,72 @@ impl Failure {
         world: &mut World,
         cx: &mut Context<'_>,
     ) -> Outcome {
-        let rejected = self.code.is_rejection();
-        let result = if rejected { "unschedulable" } else { "error" };
+        let condition = self.note(&mut queued, profile, world, cx);
+        match world.requeue_failed(queued, &self.nominating, cx) {
+            Some(pod) => self.publish(&pod, condition, profile, world, cx),
+            None => Outcome::Skipped,
+        }
+    }
+
+    /// Reports the failure of a member of a group, which is requeued with its group.
+    pub(crate) fn handle_member(
+        self,
+        member: &mut QueuedPod,
+        profile: &Profile,
+        world: &mut World,
+        cx: &mut Context<'_>,
+    ) -> Outcome {
+        let condition = self.note(member, profile, world, cx);
+        match world.fail_member(member, &self.nominating, cx) {
+            Some(pod) => self.publish(&pod, condition, profile, world, cx),
+            None => Outcome::Skipped,
+        }
+    }
+
+    /// Counts the failure and notes it in the record of the pod. Returns its condition.
+    fn note(
+        &self,
+        queued: &mut QueuedPod,
+        profile: &Profile,
+        world: &mut World,
+        cx: &mut Context<'_>,
+    ) -> Option<NewCondition> {
+        let result = if self.code.is_rejection() { "unschedulable" } else { "error" };
         cx.probe.count(Count::Attempt { result, profile: &profile.scheduler_name });
-        self.name_rejectors(&mut queued);
-        let condition = (!self.is_silent()).then(|| Arc::new(self.condition()));
-        let written = queued.written_condition.clone();
-        queued.written_condition = condition.clone().or(written.clone());
+        self.name_rejectors(queued);
         if let Some(node) = &self.requested_nomination {
             world.nomination_written(&queued.pod, node.clone(), None);
         }
-        let Some(pod) = world.requeue_failed(queued, &self.nominating, cx) else {
-            return Outcome::Skipped;
-        };
-        if let Some(condition) = condition {
+        if self.is_silent() {
+            return None;
+        }
+        let (condition, written) = (Arc::new(self.condition()), queued.written_condition.take());
+        queued.written_condition = Some(condition.clone());
+        Some(NewCondition { condition, written })
+    }
+
+    /// Publishes the failure of a pod as last seen: event, condition and nomination.
+    fn publish(
+        self,
+        pod: &Pod,
+        condition: Option<NewCondition>,
+        profile: &Profile,
+        world: &mut World,
+        cx: &mut Context<'_>,
+    ) -> Outcome {
+        if let Some(NewCondition { condition, written }) = condition {
             let patch = StatusPatch {
-                condition: is_to_be_written(&condition, &pod, written.as_deref())
+                condition: is_to_be_written(&condition, pod, written.as_deref())
                     .then(|| (*condition).clone()),
-                nominated_node_name: world.nominator().to_write(&pod, &self.nominating),
+                nominated_node_name: world.nominator().to_write(pod, &self.nominating),
             };
             let nominated = patch.nominated_node_name.clone();
-            let effect = self.report(&pod, patch, profile, cx);
+            let effect = self.report(pod, patch, profile, cx);
             if let Some(node) = nominated {
-                world.nomination_written(&pod, node, effect);
+                world.nomination_written(pod, node, effect);
             }
         }
-        match rejected {
+        match self.code.is_rejection() {
             true => Outcome::Unschedulable(self.message),
             false => Outcome::Error(self.message),
         }

@@ -49,6 +49,7 @@ mod placements;
 mod plugin_call;
 mod plugin_events;
 mod plugin_writes;
+mod pod_group;
 pub mod ports;
 mod preemption;
 pub mod profile;

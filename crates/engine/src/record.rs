@@ -15,7 +15,7 @@ use framework::{
     Status, Time, Uid, Verdicts,
 };
 
-use crate::cycle::FitError;
+use crate::cycle::{Chosen, FitError};
 
 /// Number of records in the ring.
 pub const RECENT: usize = 16_384;
@@ -79,6 +79,19 @@ pub struct Choice {
     pub feasible: u32,
     /// Number of nodes that were looked at, or whose verdict a ranking knew.
     pub evaluated: u32,
+}
+
+impl Choice {
+    /// Returns the choice of a node under its name.
+    pub(crate) fn of(chosen: &Chosen, cluster: &Cluster) -> Self {
+        Self {
+            node: cluster.node_name(chosen.node).clone(),
+            ties: chosen.ties as u64,
+            total: chosen.total,
+            feasible: small(chosen.feasible),
+            evaluated: small(chosen.evaluated),
+        }
+    }
 }
 
 /// The rejection of all nodes.
@@ -198,7 +211,7 @@ pub(crate) fn cut(text: &str) -> &str {
 }
 
 /// Converts a number, or returns the highest one.
-pub(crate) fn small(count: usize) -> u32 {
+fn small(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
@@ -222,6 +235,10 @@ impl Head {
 
     pub(crate) fn found(self, finding: Finding) -> Record {
         Record { finding, ..self.0 }
+    }
+
+    pub(crate) fn failed(self, message: &str) -> Record {
+        self.found(Finding::Failed(cut(message).into()))
     }
 }
 

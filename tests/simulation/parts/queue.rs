@@ -281,7 +281,10 @@ impl Pair<'_> {
         let parts = HandleParts { now: self.now, ..HandleParts::default() };
         let (profiles, handle) = (profiles(), parts.handle(&self.cluster));
         let popped = self.queue.pop(&mut Plugins { profiles, handle, probe: &mut self.log });
-        let popped = popped.map(|QueuedEntity::Pod(queued)| queued);
+        let popped = popped.map(|entity| match entity {
+            QueuedEntity::Pod(queued) => queued,
+            QueuedEntity::Group(_) => unreachable!("the model has no groups"),
+        });
         self.trace.push(format!("pop {:?}", popped.as_ref().map(|popped| &popped.pod.uid)));
         let around = Around { profiles, handle };
         let expected = self.model.pop(popped.as_ref(), &self.queue, around)?;

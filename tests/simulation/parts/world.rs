@@ -446,7 +446,10 @@ impl Pair<'_> {
     fn pop(&mut self) -> Checked {
         let now = self.now;
         let popped = with_context(now, &mut self.log, |cx| self.world.pop(cx));
-        let popped = popped.map(|QueuedEntity::Pod(queued)| queued);
+        let popped = popped.map(|entity| match entity {
+            QueuedEntity::Pod(queued) => queued,
+            QueuedEntity::Group(_) => unreachable!("the model has no groups"),
+        });
         self.trace.push(format!("pop {:?}", popped.as_ref().map(|popped| &popped.pod.uid)));
         let world = &self.world;
         let expected = self

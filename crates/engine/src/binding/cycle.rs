@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use framework::{
     Answer, Attempt, AttemptMut, BindStep, Binding, Code, CycleState, ExtensionPoint, PluginName,
-    Pod, PreBindInput, PreBindPreFlight, PreBindStep, QueuedPod, Status, Time, api,
+    Pod, PodGroupKey, PreBindInput, PreBindPreFlight, PreBindStep, QueuedPod, Status, Time, api,
 };
 use serde::Deserialize;
 
@@ -23,6 +23,8 @@ pub(crate) struct Decided {
     pub(crate) queued: QueuedPod,
     pub(crate) profile: Arc<Profile>,
     pub(crate) choice: Choice,
+    /// The group with which the pod was decided.
+    pub(crate) group: Option<PodGroupKey>,
 }
 
 /// The binding cycle of an assumed pod.
@@ -36,6 +38,8 @@ pub(crate) struct BindingCycle {
     /// The choice of the node.
     pub(crate) choice: Choice,
     pub(crate) state: CycleState,
+    /// The group with which the pod was decided.
+    pub(crate) group: Option<PodGroupKey>,
     /// The nomination that PreBind or Permit asked to write.
     pub(crate) nominated: Option<Arc<str>>,
     /// The start of the attempt.
@@ -67,6 +71,8 @@ pub(super) enum Phase {
         stage: usize,
         running: Vec<(usize, Waiting)>,
     },
+    /// PreBind is over, and too few members of the group have come so far.
+    WaitOnGroup,
     Bind {
         effect: EffectId,
         extender: Option<usize>,
@@ -148,6 +154,7 @@ impl BindingCycle {
             queued: decided.queued,
             profile: decided.profile,
             choice: decided.choice,
+            group: decided.group,
             node: pod.node_name.clone().unwrap_or_default(),
             pod,
             state,
@@ -182,7 +189,12 @@ impl BindingCycle {
 
     /// Whether no request to bind has been sent.
     pub(super) const fn is_before_bind(&self) -> bool {
-        matches!(self.phase, Phase::WaitOnPermit | Phase::PreBind { .. })
+        matches!(self.phase, Phase::WaitOnPermit | Phase::PreBind { .. } | Phase::WaitOnGroup)
+    }
+
+    /// Returns the group whose other members the pod waits for.
+    pub(super) fn gathered(&self) -> Option<&PodGroupKey> {
+        self.group.as_ref().filter(|_| matches!(self.phase, Phase::WaitOnGroup))
     }
 
     /// Returns the combined wait of the running PreBind plugins for a change.

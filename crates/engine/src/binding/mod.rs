@@ -7,12 +7,16 @@
 //!   failed ◀──────────────────────────────────────────── ReadPod ─▶ not bound: Fence ─▶ Bind again
 //! ```
 //!
+//! A member of a PodGroup waits between PreBind and Bind until enough members have come so far, see
+//! `gangs`.
+//!
 //! [`BindingCycles`] owns the cycles. An input (an answer, a change, a deadline) advances one cycle
 //! and returns a [`Transition`]; requests to the API server are effects. [`Transition::Bound`] and
 //! [`Transition::Failed`] hand the cycle over to [`Attempts`](crate::attempts), which run PostBind,
 //! or Unreserve and requeueing.
 
 mod cycle;
+mod gangs;
 mod unknown;
 mod unknown_bind;
 mod waits;
@@ -21,12 +25,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use framework::{
-    Answer, Binding, Code, ExtensionPoint, NominatingInfo, ObjectKey, PreBindInput, Status,
-    StatusPatch, Time, Uid,
+    Answer, Binding, Code, ExtensionPoint, NominatingInfo, ObjectKey, PodGroupKey, PreBindInput,
+    Status, StatusPatch, Time, Uid,
 };
 
 pub(crate) use self::cycle::{BindingCycle, Decided};
 use self::cycle::{IfUnbound, Next, Phase, Shown, Waiting};
+pub(crate) use self::gangs::{Gangs, Quorum, Released};
 use self::unknown_bind::UnknownBind;
 use self::waits::PreBindWaits;
 use crate::context::Context;
@@ -42,6 +47,8 @@ pub(crate) enum Transition {
     Waiting,
     /// The pod does not wait in Permit, so PreBind may run.
     Permitted(Uid),
+    /// A member of this group has passed PreBind and waits for the others.
+    Gathered(PodGroupKey),
     /// The pod is bound.
     Bound(Box<BindingCycle>),
     /// The cycle has failed.
@@ -58,7 +65,7 @@ const MAX_OUTDATED_BINDS: u32 = 8;
 /// Numbers of pods by phase of their binding cycle.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BindingPhases {
-    /// Waiting in Permit.
+    /// Waiting in Permit, or for the other members of a group.
     pub permit: usize,
     /// Running PreBind plugins.
     pub pre_bind: usize,
@@ -78,6 +85,7 @@ pub(crate) struct BindingCycles {
     /// The pod that each effect belongs to.
     by_effect: BTreeMap<EffectId, Uid>,
     waits: PreBindWaits,
+    gangs: Gangs,
 }
 
 /// Accessors.
@@ -88,7 +96,17 @@ impl BindingCycles {
             cycles: BTreeMap::new(),
             by_effect: BTreeMap::new(),
             waits: PreBindWaits::default(),
+            gangs: Gangs::default(),
         }
+    }
+
+    pub(crate) const fn gangs_mut(&mut self) -> &mut Gangs {
+        &mut self.gangs
+    }
+
+    /// Returns the group of a member whose cycle can be cancelled.
+    pub(crate) fn group_before_bind(&self, pod: &Uid) -> Option<&PodGroupKey> {
+        self.cycles.get(pod).filter(|cycle| cycle.is_before_bind())?.group.as_ref()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -103,7 +121,7 @@ impl BindingCycles {
         let mut phases = BindingPhases::default();
         for cycle in self.cycles.values() {
             match &cycle.phase {
-                Phase::WaitOnPermit => phases.permit += 1,
+                Phase::WaitOnPermit | Phase::WaitOnGroup => phases.permit += 1,
                 Phase::PreBind { running, .. } => {
                     phases.pre_bind += 1;
                     phases.pre_bind_plugins += running.len();
@@ -175,6 +193,18 @@ impl BindingCycles {
         let Some(mut cycle) = self.take(pod) else { return Transition::Waiting };
         cycle.permitted = cx.now;
         let next = self.run_pre_bind(&mut cycle, 0, world, cx);
+        self.transition(cycle, next, cx)
+    }
+
+    /// Requests the bind of a member whose group is complete.
+    pub(crate) fn bind_member(
+        &mut self,
+        pod: &Uid,
+        world: &World,
+        cx: &mut Context<'_>,
+    ) -> Transition {
+        let Some(mut cycle) = self.take(pod) else { return Transition::Waiting };
+        let next = self.bind(&mut cycle, 0, false, world, cx);
         self.transition(cycle, next, cx)
     }
 
@@ -287,11 +317,12 @@ impl BindingCycles {
             Next::Failed(status) => failed(cycle, status, cx),
             Next::Wait => {
                 let uid = cycle.pod.uid.clone();
+                let gathered = cycle.gathered().cloned();
                 if let Some(wait) = cycle.wait_for_change() {
                     self.waits.insert(uid.clone(), wait);
                 }
                 self.cycles.insert(uid, cycle);
-                Transition::Waiting
+                gathered.map_or(Transition::Waiting, Transition::Gathered)
             }
         }
     }
@@ -325,6 +356,11 @@ impl BindingCycles {
             }
         }
         count_point(ExtensionPoint::PreBind, cycle, Code::Success, cycle.permitted, cx);
+        if let Some(group) = &cycle.group {
+            self.gangs.gather(group, &cycle.pod.uid);
+            cycle.phase = Phase::WaitOnGroup;
+            return Next::Wait;
+        }
         self.bind(cycle, 0, false, world, cx)
     }
 

@@ -37,12 +37,24 @@ impl Placement<'_> {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Result<Option<WaitingPod>, Status> {
-        let span = |point: ExtensionPoint| Span::Point(point.into(), &self.profile.scheduler_name);
-        let (reserve, permit) = (span(ExtensionPoint::Reserve), span(ExtensionPoint::Permit));
+        let reserve = Span::Point(ExtensionPoint::Reserve.into(), &self.profile.scheduler_name);
         cx.probe.start(reserve);
         let reserved = self.reserve(cx);
         cx.probe.stop(reserve, reserved.code());
         reserved?;
+        self.permit_reserved(cx)
+    }
+
+    /// Runs Permit for a pod whose Reserve has run. Returns the waiting pod if some plugin asks to
+    /// wait.
+    ///
+    /// # Errors
+    /// A plugin rejects the pod or fails.
+    pub(crate) fn permit_reserved(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Result<Option<WaitingPod>, Status> {
+        let permit = Span::Point(ExtensionPoint::Permit.into(), &self.profile.scheduler_name);
         cx.probe.start(permit);
         let permitted = self.permit(cx);
         let code = match &permitted {

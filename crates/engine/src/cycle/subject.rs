@@ -23,6 +23,8 @@ pub(crate) struct Question<'a> {
     pub(crate) pod: &'a Arc<Pod>,
     /// The nodes among which to choose; `None` for all.
     pub(crate) within: Option<&'a NodeBits>,
+    /// Whether the pod is decided as a member of a group, for which no PostFilter plugin runs.
+    pub(crate) as_member: bool,
 }
 
 /// The pod of a decision, the profile that decides about it, and the data of its plugins.
@@ -48,7 +50,7 @@ impl<'a, 'c> Subject<'a, 'c> {
         commands: &'a Commands,
         cx: &'a mut Context<'c>,
     ) -> Self {
-        let Question { world, profile, pod, within } = question;
+        let Question { world, profile, pod, within, .. } = question;
         let (form, state) = (settings.form, CycleState::new());
         Self { world, settings, profile, pod, within, form, state, commands, cx }
     }

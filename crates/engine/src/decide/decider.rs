@@ -125,9 +125,13 @@ fn decide(
         Err(ScheduleError::Error(status)) => Found::Failed(status),
         Err(ScheduleError::Fit(mut fit)) => {
             let (lane, rng) = (lane.as_ref(), &mut course.rng);
-            let post_filter = post_filter(&mut subject, &mut fit, memory, lane, rng);
+            let post_filter = match question.as_member {
+                true => no_post_filter(),
+                false => post_filter(&mut subject, &mut fit, memory, lane, rng),
+            };
             // A command, for example a write, may help this pod alone.
             let template_rejected = settings.extenders.is_empty()
+                && !question.as_member
                 && commands.is_empty()
                 && question.world.commands().is_empty()
                 && is_template_rejected(question, &fit, &post_filter, subject.cx.now);
@@ -208,6 +212,12 @@ fn explain_others(
     report.rejectors = prepared.restricting.iter().cloned().collect();
 }
 
+/// Returns the result for a pod for which no PostFilter plugin runs.
+fn no_post_filter() -> PostFilterResult {
+    let nominating = NominatingInfo::Override("".into());
+    PostFilterResult { nominating, ..PostFilterResult::default() }
+}
+
 /// Runs the PostFilter plugins on a pod that fits nowhere, with what they have kept for its lane.
 fn post_filter(
     subject: &mut Subject<'_, '_>,
@@ -217,8 +227,7 @@ fn post_filter(
     rng: &mut fastrand::Rng,
 ) -> PostFilterResult {
     if subject.profile.post_filter.is_empty() {
-        let nominating = NominatingInfo::Override("".into());
-        return PostFilterResult { nominating, ..PostFilterResult::default() };
+        return no_post_filter();
     }
     let verdicts = &fit.diagnosis.verdicts;
     let mut memory = memory.zip(lane);

@@ -37,7 +37,7 @@ impl Engine {
             let profile = &*engine.profile_named(profile)?;
             engine.world.register_queries(pod, profile, cx);
             let Self { world, decider, .. } = engine;
-            let question = Question { world, profile, pod, within: None };
+            let question = Question { world, profile, pod, within: None, as_member: false };
             decider.sample(question, wanted, world.log(), cx).map_err(ScheduleError::into_status)
         })
     }
@@ -135,7 +135,8 @@ impl Engine {
             return Err(Status::unresolvable(NO_NODES));
         };
         self.world.register_queries(pod, profile, cx);
-        let question = Question { world: &self.world, profile, pod, within: None };
+        let question =
+            Question { world: &self.world, profile, pod, within: None, as_member: false };
         self.decider.check(question, node, cx)
     }
 
@@ -153,7 +154,14 @@ impl Engine {
     pub fn pop(&mut self, now: Time, ports: &mut Ports<'_>) -> Option<QueuedPod> {
         self.run(now, ports, |engine, cx| {
             loop {
-                let QueuedEntity::Pod(queued) = engine.world.pop(cx)?;
+                let queued = match engine.world.pop(cx)? {
+                    QueuedEntity::Pod(queued) => queued,
+                    // The pods of a group are not decided elsewhere.
+                    QueuedEntity::Group(group) => {
+                        engine.refuse_group(group, cx);
+                        continue;
+                    }
+                };
                 if engine.profile_to_try(&queued.pod, cx).is_some() {
                     return Some(queued);
                 }

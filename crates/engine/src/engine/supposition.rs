@@ -71,7 +71,8 @@ impl Supposition<'_, '_, '_> {
     /// Tries a pod, also with evictions. Returns `None` if no profile is responsible for it.
     pub fn try_pod(&mut self, pod: &Arc<Pod>) -> Option<Trial> {
         let profile = self.profile_of(pod)?;
-        let question = Question { world: self.world, profile: &profile, pod, within: None };
+        let question =
+            Question { world: self.world, profile: &profile, pod, within: None, as_member: false };
         Some(self.decider.try_pod(question, self.cx))
     }
 
@@ -82,7 +83,7 @@ impl Supposition<'_, '_, '_> {
         let profile = self.profile_of(pod)?;
         let Self { world, decider, cx } = self;
         world.register_queries(pod, &profile, cx);
-        let question = Question { world, profile: &profile, pod, within: None };
+        let question = Question { world, profile: &profile, pod, within: None, as_member: false };
         if let Some(status) = gate(question.world, &profile, pod, cx) {
             return Some(Trial::Gated(status));
         }

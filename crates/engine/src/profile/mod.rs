@@ -13,9 +13,9 @@ use std::sync::Arc;
 
 use framework::{
     ActionType, Behaviours, Bind, ClusterEvent, Decoders, EventRegistration, EventResource,
-    ExtensionPoint, ExtraFields, Filter, Level, Permit, Plugin, PluginArgs, PluginName, PodDeleted,
-    PostBind, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, Registry, Reserve,
-    Score, StandingQueries, Timer, extension_points,
+    ExtensionPoint, ExtraFields, Filter, Level, Permit, PlacementFeasible, Plugin, PluginArgs,
+    PluginName, PodDeleted, PostBind, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore,
+    QueueSort, Registry, Reserve, Score, StandingQueries, Timer, extension_points,
 };
 
 pub use config::{PluginConfig, PluginRef, PluginSet, PluginSets, SchedulerProfile};
@@ -43,6 +43,8 @@ macro_rules! define_profile {
             /// How many percent of the nodes are looked at; `None` leaves it to the global setting.
             pub percentage_of_nodes_to_score: Option<i32>,
             $($(#[$doc])* pub $field: Vec<Named<dyn $point>>,)*
+            /// Plugins at any point that decide whether a pod group can be placed.
+            pub placement_feasible: Vec<Named<dyn PlacementFeasible>>,
             /// Plugins at any point that name the pods they are going to count.
             pub standing_queries: Vec<Named<dyn StandingQueries>>,
             /// Plugins at any point that have timers.
@@ -63,6 +65,7 @@ macro_rules! define_profile {
                     scheduler_name: profile.scheduler_name.as_str().into(),
                     percentage_of_nodes_to_score: profile.percentage_of_nodes_to_score,
                     $($field: made.at(ExtensionPoint::$point, |plugin| plugin.$field.clone()),)*
+                    placement_feasible: made.everywhere(|plugin| plugin.placement_feasible.clone()),
                     standing_queries: made.everywhere(|plugin| plugin.standing_queries.clone()),
                     timers: made.everywhere(|plugin| plugin.timer.clone()),
                     pod_deleted: made.everywhere(|plugin| plugin.pod_deleted.clone()),
@@ -315,6 +318,7 @@ pub struct Profiles {
     by_name: BTreeMap<Arc<str>, Arc<Profile>>,
     queue_sort: Named<dyn QueueSort>,
     level: Level,
+    schedules_groups: bool,
 }
 
 impl fmt::Debug for Profile {
@@ -364,7 +368,9 @@ impl Profiles {
             by_name.insert(profile.scheduler_name.clone(), Arc::new(profile));
         }
         let (_, queue_sort) = first.ok_or(ProfileError::NoProfile)?;
-        Ok(Self { by_name, queue_sort, level: registry.gates().level })
+        let gates = registry.gates();
+        let (level, schedules_groups) = (gates.level, gates.generic_workload);
+        Ok(Self { by_name, queue_sort, level, schedules_groups })
     }
 
     /// The profile that is responsible for pods of this scheduler name.
@@ -375,6 +381,11 @@ impl Profiles {
     /// The version of Kubernetes that the plugins and the engine follow.
     pub const fn level(&self) -> Level {
         self.level
+    }
+
+    /// Whether the pods of a PodGroup are decided together (gate GenericWorkload).
+    pub const fn schedules_groups(&self) -> bool {
+        self.schedules_groups
     }
 
     /// The behaviours of the level.

@@ -1,5 +1,6 @@
 //! The scheduling queue: entities that wait for their next attempt (`PriorityQueue` in
-//! kube-scheduler). A pod that is scheduled alone is an entity of size one.
+//! kube-scheduler). A pod that is scheduled alone is an entity of size one, a PodGroup is one with
+//! the members that wait, see `groups`.
 //!
 //! ```text
 //!                  passes PreEnqueue             pop                     done
@@ -32,6 +33,7 @@
 //! The queue has no lock and no clock: the time is an argument. Equal histories give equal orders.
 
 mod backoff;
+mod groups;
 mod heap;
 mod hint;
 mod in_flight;
@@ -56,6 +58,7 @@ use crate::object_event::{ObjectEvent, Objects};
 use crate::ports::Count;
 
 use backoff::BackoffQueue;
+use groups::Members;
 use heap::EntityHeap;
 use hint::{QueueingStrategy, Registrations};
 use in_flight::InFlight;
@@ -147,6 +150,7 @@ pub struct Queue {
     trials: Trials,
     in_flight: InFlight,
     pace: Pace,
+    members: Members,
     /// The last multiple of [`FLUSH_INTERVAL`] at which leftover entities were flushed.
     last_leftover_flush: Option<Time>,
 }
@@ -163,13 +167,14 @@ impl Queue {
             trials: Trials::default(),
             in_flight: InFlight::default(),
             pace: Pace::default(),
+            members: Members::default(),
             last_leftover_flush: None,
         }
     }
 
     /// Adds a pod that has no node yet. It replaces a pod of the same name.
     pub fn add(&mut self, pod: Arc<Pod>, plugins: &mut Plugins<'_>) -> Updated {
-        self.remove(&entity_of(&pod.key), plugins);
+        self.remove_pod(&pod.key, plugins);
         self.enter(pod, label::ADD, plugins)
     }
 
@@ -179,11 +184,11 @@ impl Queue {
     /// event that may help. For a pod in flight that event is kept until its attempt fails. If the
     /// UID differs, the old pod is deleted and the new pod added.
     pub fn update(&mut self, old: &Arc<Pod>, new: Arc<Pod>, plugins: &mut Plugins<'_>) -> Updated {
-        if old.uid != new.uid {
+        if old.uid != new.uid || self.moves_between_groups(&new, plugins) {
             self.delete(old, plugins);
             return self.add(new, plugins);
         }
-        let entity = entity_of(&new.key);
+        let entity = self.entity_of(&new.key);
         if self.in_flight.contains(&new.uid) {
             for event in own_update_events(old, &new) {
                 self.in_flight.record(&event);
@@ -205,8 +210,9 @@ impl Queue {
     /// in flight goes on.
     pub fn delete(&mut self, pod: &Pod, plugins: &mut Plugins<'_>) {
         if self.get(&pod.key).is_some_and(|(_, queued)| queued.pod.uid == pod.uid) {
-            self.remove(&entity_of(&pod.key), plugins);
+            self.remove_pod(&pod.key, plugins);
         }
+        self.members.forget(pod);
     }
 
     /// Moves the unschedulable entities that the event may help: to backoff while they back off,
@@ -235,7 +241,8 @@ impl Queue {
     /// (`Activate`). An entity that a PreEnqueue plugin gates stays gated. One in flight is
     /// requeued if its attempt fails, and does not become unschedulable.
     pub fn activate(&mut self, pods: &[PodKey], plugins: &mut Plugins<'_>) {
-        for key in pods.iter().map(entity_of) {
+        for pod in pods {
+            let key = self.entity_of(pod);
             if let Some(entity) = self.unschedulable.remove(&key) {
                 self.move_to_active_queue(entity, label::FORCE_ACTIVATE, plugins);
             } else if let Some(entity) = self.backoff.remove(&key, &mut SortPlugin::of(plugins)) {
@@ -252,9 +259,10 @@ impl Queue {
     /// The number of rejections counts as the number of errors, so the backoff grows with every
     /// failed preemption.
     pub fn retry_after_error(&mut self, pod: &Pod, plugins: &mut Plugins<'_>) {
-        let key = entity_of(&pod.key);
-        let known = self.unschedulable.get(&key).map(|(_, entity)| entity.uid());
-        if known != Some(&pod.uid) {
+        let key = self.entity_of(&pod.key);
+        let is_known =
+            |entity: &QueuedEntity| entity.pods().iter().any(|own| own.pod.uid == pod.uid);
+        if !self.unschedulable.get(&key).is_some_and(|(_, entity)| is_known(entity)) {
             return;
         }
         let mut entity = self.unschedulable.remove(&key).expect("it was there just now");
@@ -298,9 +306,7 @@ impl Queue {
         loop {
             let mut entity = self.take_next(plugins)?;
             if self.in_flight.start(&entity) {
-                let history = entity.history_mut();
-                history.attempts = history.attempts.saturating_add(1);
-                history.times.enter(None, plugins.now());
+                entity.begin_attempt(plugins.now());
                 return Some(entity);
             }
             self.try_next(entity.uid(), plugins);
@@ -351,6 +357,7 @@ impl Queue {
 
     fn requeue_popped(&mut self, mut entity: QueuedEntity, label: &str, plugins: &mut Plugins<'_>) {
         let (key, uid) = (entity.key(), entity.uid().clone());
+        self.absorb_queued(&mut entity, plugins);
         if self.entity(&key).is_none() {
             let strategy = self.strategy_of_in_flight_entity(&entity, plugins);
             // The answer is one for the templates that the pods had when they were popped.
@@ -448,18 +455,35 @@ impl Queue {
 impl Queue {
     /// Returns the number of pods in each place.
     pub fn counts(&self) -> PendingPodCounts {
-        PendingPodCounts {
+        let mut counts = PendingPodCounts {
             active: self.active.len(),
             backoff: self.backoff.len(),
             unschedulable: self.unschedulable.rejected_count(),
             gated: self.unschedulable.gated_count(),
             in_flight: self.in_flight.len(),
+        };
+        if !self.members.is_empty() {
+            self.count_members(&mut counts);
+        }
+        counts
+    }
+
+    /// Counts the members of groups, beside the first of each group.
+    fn count_members(&self, counts: &mut PendingPodCounts) {
+        let places = self.entities().map(|(place, entity)| (place, entity.pods().len() - 1));
+        for (place, others) in places {
+            match place {
+                Place::Active => counts.active += others,
+                Place::Backoff | Place::ErrorBackoff => counts.backoff += others,
+                Place::Unschedulable => counts.unschedulable += others,
+                Place::Gated => counts.gated += others,
+            }
         }
     }
 
     /// Returns the queued pod called `key` and its place. Pods in flight are not queued.
     pub fn get(&self, key: &PodKey) -> Option<(Place, &QueuedPod)> {
-        let (place, entity) = self.entity(&entity_of(key))?;
+        let (place, entity) = self.entity(&self.entity_of(key))?;
         let queued = entity.pods().iter().find(|queued| queued.pod.key == *key)?;
         Some((place, queued))
     }
@@ -473,14 +497,19 @@ impl Queue {
     /// Returns the entity for whose attempt an unschedulable pod waits, because it decides for
     /// both.
     pub fn trial_for(&self, key: &PodKey) -> Option<&Uid> {
-        self.trials.entity_of(self.unschedulable.wait_key(&entity_of(key))?)
+        self.trials.entity_of(self.unschedulable.wait_key(&self.entity_of(key))?)
     }
 
     /// Returns every queued pod, place by place, but not in the order in which pods are popped.
     pub fn iter(&self) -> impl Iterator<Item = (Place, &QueuedPod)> {
+        self.entities()
+            .flat_map(|(place, entity)| entity.pods().iter().map(move |pod| (place, pod)))
+    }
+
+    /// Returns every queued entity, place by place.
+    fn entities(&self) -> impl Iterator<Item = (Place, &QueuedEntity)> {
         let active = self.active.iter().map(|entity| (Place::Active, entity));
-        let entities = active.chain(self.backoff.iter()).chain(self.unschedulable.iter());
-        entities.flat_map(|(place, entity)| entity.pods().iter().map(move |pod| (place, pod)))
+        active.chain(self.backoff.iter()).chain(self.unschedulable.iter())
     }
 
     /// Whether the entity is in flight.
@@ -498,10 +527,18 @@ impl Queue {
 impl Queue {
     /// Adds a pod that is not queued.
     fn enter(&mut self, pod: Arc<Pod>, label: &str, plugins: &mut Plugins<'_>) -> Updated {
-        let entity = QueuedEntity::of_pod(pod, plugins.now());
-        match self.move_to_active_queue(entity, label, plugins) {
-            Place::Active => Updated::EnteredActive,
-            _ => Updated::EnteredGated,
+        let place = match groups::group_of(&pod, plugins) {
+            Some(group) => {
+                self.add_member(group, QueuedPod::new(pod, plugins.now()), label, plugins)
+            }
+            None => {
+                let entity = QueuedEntity::of_pod(pod, plugins.now());
+                self.move_to_active_queue(entity, label, plugins)
+            }
+        };
+        match place {
+            Place::Gated => Updated::EnteredGated,
+            _ => Updated::EnteredActive,
         }
     }
 
@@ -761,9 +798,7 @@ impl Queue {
         label: &str,
         plugins: &mut Plugins<'_>,
     ) -> Place {
-        let history = entity.history_mut();
-        history.initial_attempt.get_or_insert(plugins.now());
-        history.times.enter(Some(Waiting::Active), plugins.now());
+        entity.enter(Waiting::Active, plugins.now());
         self.active.push(entity, &mut SortPlugin::of(plugins));
         count_incoming(Place::Active, label, plugins)
     }
@@ -776,7 +811,7 @@ impl Queue {
         plugins: &mut Plugins<'_>,
     ) -> Place {
         if pre_enqueue::passes(&mut entity, plugins) {
-            entity.history_mut().times.enter(Some(Waiting::Backoff), plugins.now());
+            entity.enter(Waiting::Backoff, plugins.now());
             let place = self.backoff.push(entity, &mut SortPlugin::of(plugins));
             self.pace.refuse_until(None);
             count_incoming(place, label, plugins)
@@ -795,15 +830,10 @@ impl Queue {
         let is_gated = history.gating_plugin.is_some();
         history.flushed &= !is_gated;
         let part = if is_gated { Waiting::Gated } else { Waiting::Unschedulable };
-        history.times.enter(Some(part), plugins.now());
+        entity.enter(part, plugins.now());
         let place = self.unschedulable.insert(entity);
         count_incoming(place, label, plugins)
     }
-}
-
-/// Returns the entity that a pod belongs to.
-fn entity_of(pod: &PodKey) -> EntityKey {
-    EntityKey::Pod(pod.clone())
 }
 
 /// Counts an entity that has entered `place`.

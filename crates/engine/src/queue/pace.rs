@@ -32,12 +32,13 @@ pub(super) struct Kind {
 
 impl Kind {
     pub(super) fn of(entity: &QueuedEntity) -> Self {
-        let QueuedEntity::Pod(queued) = entity;
-        let spec = &queued.pod.spec;
+        // A group is of the kind of its first member.
+        let [first, ..] = entity.pods() else { unreachable!("a queued entity has a pod") };
+        let spec = &first.pod.spec;
         Self {
-            namespace: queued.pod.key.namespace.clone(),
-            requests: queued.pod.requests.clone(),
-            rejectors: queued.history.unschedulable_plugins.clone(),
+            namespace: first.pod.key.namespace.clone(),
+            requests: first.pod.requests.clone(),
+            rejectors: entity.history().unschedulable_plugins.clone(),
             spec: spec.volumes.is_empty().then(|| spec.clone()),
         }
     }

@@ -207,7 +207,7 @@ impl UnschedulableEntities {
         let (waiting, slot) = self.slots.get(key).cloned()?;
         let entity = self.waiting.get_mut(&waiting).and_then(|entities| entities.get_mut(&slot));
         let entity = entity.expect("a slot holds an entity");
-        if !waiting.shares_answer() || template_of(entity) == Template::of(pod) {
+        if !waiting.shares_answer() || template_of(entity) == Some(Template::of(pod)) {
             entity.set_pod(pod.clone());
             return Some(Replaced::InPlace);
         }
@@ -253,7 +253,7 @@ impl UnschedulableEntities {
         let first = self.entities_of(waiting).and_then(BTreeMap::first_key_value);
         let Some(before) = first.and_then(|(_, first)| answer_key(first)) else { return };
         let rejected = &self.waiting[&own][&slot];
-        if own == *waiting || before.0 != template_of(rejected) {
+        if own == *waiting || Some(before.0.clone()) != template_of(rejected) {
             return;
         }
         let plugins = rejected.history().unschedulable_plugins.clone();
@@ -281,12 +281,16 @@ impl UnschedulableEntities {
 fn answer_key(entity: &QueuedEntity) -> Option<AnswerKey> {
     let history = entity.history();
     let shares = history.template_rejected && history.gating_plugin.is_none();
-    shares.then(|| (template_of(entity), history.rejectors().cloned().collect()))
+    let template = template_of(entity).filter(|_| shares)?;
+    Some((template, history.rejectors().cloned().collect()))
 }
 
-fn template_of(entity: &QueuedEntity) -> Template {
-    let QueuedEntity::Pod(queued) = entity;
-    Template::of(&queued.pod)
+/// Returns the template of a pod that is scheduled alone.
+fn template_of(entity: &QueuedEntity) -> Option<Template> {
+    match entity {
+        QueuedEntity::Pod(queued) => Some(Template::of(&queued.pod)),
+        QueuedEntity::Group(_) => None,
+    }
 }
 
 impl Slot {

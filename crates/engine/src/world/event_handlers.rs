@@ -110,6 +110,9 @@ impl World {
     /// which part changed.
     pub fn handle_update(&mut self, update: ObjectUpdate, cx: &mut Context<'_>) {
         let has_changed = !update.is_none();
+        if has_changed {
+            self.follow_pod_group(&update, cx);
+        }
         let Some(event) = ObjectEvent::of_object(update) else { return };
         if has_changed {
             self.move_pods(&event, cx);
@@ -161,6 +164,7 @@ impl World {
         match self.pending.remove(&pod.key) {
             None => Vec::new(),
             Some(pending) => {
+                self.set_pending_member(Some(&pending), None);
                 let nominated = self.nominator.node_of(&pending.uid).cloned();
                 self.remove_from_queue(&pending, cx);
                 if let Some(elsewhere) = nominated.filter(|nominated| *nominated != node) {
@@ -196,7 +200,9 @@ impl World {
             // A bind cannot be undone, so this version of the pod is older.
             return Vec::new();
         }
-        let Some(old) = self.pending.insert(pod.key.clone(), pod.clone()) else {
+        let old = self.pending.insert(pod.key.clone(), pod.clone());
+        self.set_pending_member(old.as_deref(), Some(&pod));
+        let Some(old) = old else {
             self.add_to_queue(pod, cx);
             self.count_unscheduled_pod(ActionType::ADD, cx);
             return Vec::new();
@@ -255,6 +261,7 @@ impl World {
             return changed;
         }
         let Some(pending) = self.pending.remove(key) else { return changed };
+        self.set_pending_member(Some(&pending), None);
         let nominated = self.nominator.node_of(uid).cloned();
         self.remove_from_queue(&pending, cx);
         changed.push(Changed::PendingDeleted(uid.clone()));

@@ -10,6 +10,7 @@ mod event_handlers;
 mod journal;
 mod node_tree;
 mod placed;
+mod pod_groups;
 mod shared;
 pub(crate) mod tentative;
 mod waiting_pods;
@@ -70,6 +71,9 @@ impl World {
     pub fn new(profiles: Profiles, queue: QueueConfig) -> Self {
         let mut cluster = Cluster::default();
         cluster.set_decoders(profiles.decoders());
+        if profiles.schedules_groups() {
+            cluster.count_pod_groups();
+        }
         Self {
             profiles,
             cluster,
@@ -371,8 +375,27 @@ impl World {
             return None;
         }
         queued.set_pod(known.clone());
+        let group = self.group_of(&known);
         let (queue, mut plugins) = self.queue_and_plugins(cx);
-        queue.add_unschedulable_if_not_present(QueuedEntity::Pod(queued), &mut plugins);
+        match group {
+            Some(group) => queue.add_failed_member(group, queued, &mut plugins),
+            None => {
+                let entity = QueuedEntity::Pod(queued);
+                queue.add_unschedulable_if_not_present(entity, &mut plugins);
+            }
+        }
+        self.nominate_after_failure(&known, nominating, cx);
+        Some(known)
+    }
+
+    /// Nominates a pod as its failed attempt asks. If it loses a nomination, other pods may use the
+    /// room.
+    fn nominate_after_failure(
+        &mut self,
+        known: &Arc<Pod>,
+        nominating: &NominatingInfo,
+        cx: &mut Context<'_>,
+    ) {
         let before = self.nominator.node_of(&known.uid).cloned();
         self.nominator.add(known.clone(), nominating);
         if let Some(before) = before
@@ -383,7 +406,6 @@ impl World {
             let may_move = |other: &Pod| other.uid != known.uid && other.priority() <= priority;
             self.move_pods_if(&event, &may_move, cx);
         }
-        Some(known)
     }
 
     /// Requeues a pod whose attempt was a look, as last seen; see
@@ -403,8 +425,15 @@ impl World {
         match known.filter(|known| known.uid == queued.pod.uid) {
             Some(known) => {
                 queued.set_pod(known.clone());
+                let group = self.group_of(&queued.pod);
                 let (queue, mut plugins) = self.queue_and_plugins(cx);
-                queue.add_outdated_if_not_present(QueuedEntity::Pod(queued), &mut plugins);
+                match group {
+                    Some(group) => queue.add_outdated_member(group, queued, &mut plugins),
+                    None => {
+                        let entity = QueuedEntity::Pod(queued);
+                        queue.add_outdated_if_not_present(entity, &mut plugins);
+                    }
+                }
             }
             None => self.queue.done(&queued.pod.uid),
         }

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use framework::{CycleState, Pod, Status, Uid};
 
-use super::journal::{Reservation, Undoable};
+pub(crate) use super::journal::Reservation;
+use super::journal::Undoable;
 use super::{AssumeError, LoggedChange, Removed, World};
 use crate::context::Context;
 use crate::profile::Profile;

@@ -41,6 +41,8 @@ mod panics;
 #[cfg(test)]
 mod plugin_writes;
 #[cfg(test)]
+mod pod_groups;
+#[cfg(test)]
 mod post_filter;
 #[cfg(test)]
 mod preemption;

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use crate::{
     Answer, Attempt, AttemptMut, Binding, Dependence, Detail, DryRun, FilterScope, Handle,
-    NodeBits, NodeIx, NodeTier, NodeView, ObjectKey, PerNode, Pod, PodQuery, QueuedEntity,
-    ScoreScope, Status, Verdicts, Write,
+    NodeBits, NodeIx, NodeTier, NodeView, ObjectKey, PerNode, Pod, PodGroupKey, PodQuery,
+    QueuedEntity, ScoreScope, Status, Verdicts, Write,
 };
 
 /// Decides whether a pod may enter the active queue.
@@ -20,6 +20,28 @@ pub trait PreEnqueue: Send + Sync {
     /// Returns success to admit the pod. Any other status gates it, until the hint of an event that
     /// this plugin registered answers Queue.
     fn pre_enqueue(&self, pod: &Pod, handle: &Handle<'_>) -> Status;
+}
+
+/// How far the decision about a pod group is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PodGroupProgress {
+    /// Number of members that are still to be placed.
+    pub remaining: u32,
+    /// Number of members with a node: those that run, and those that were placed.
+    pub scheduled: u32,
+}
+
+/// Decides whether a pod group can be placed with the members that fit.
+pub trait PlacementFeasible: Send + Sync {
+    /// Runs before the first member is placed and after each. Returns success if the members with a
+    /// node are enough, [`Code::Wait`](crate::Code::Wait) if the remaining ones may make them
+    /// enough, or a rejection, which ends the decision.
+    fn placement_feasible(
+        &self,
+        group: &PodGroupKey,
+        progress: PodGroupProgress,
+        handle: &Handle<'_>,
+    ) -> Status;
 }
 
 /// Orders the active queue. All profiles of a scheduler use the same QueueSort plugin.

@@ -27,10 +27,11 @@ pub use self::dry_run::{DryRun, Trial};
 pub use self::effect::{Answer, Binding, EventType, PodEvent, StatusPatch, Write, WriteAction};
 pub use self::event::{ActionType, ClusterEvent, EventObjects, QueueingHint};
 pub use self::extension::{
-    Bind, BindStep, Filter, NominatingInfo, NormalizeScore, Permit, PermitVerdict, PodDeleted,
-    PostBind, PostFilter, PostFilterResult, PreBind, PreBindInput, PreBindPreFlight, PreBindStep,
-    PreEnqueue, PreFilter, PreFilterExtensions, PreFilterResult, PreScore, QueueSort, Reserve,
-    Score, StandingQueries, Timer,
+    Bind, BindStep, Filter, NominatingInfo, NormalizeScore, Permit, PermitVerdict,
+    PlacementFeasible, PodDeleted, PodGroupProgress, PostBind, PostFilter, PostFilterResult,
+    PreBind, PreBindInput, PreBindPreFlight, PreBindStep, PreEnqueue, PreFilter,
+    PreFilterExtensions, PreFilterResult, PreScore, QueueSort, Reserve, Score, StandingQueries,
+    Timer,
 };
 pub use self::feed::{Feed, FeedFuture, FeedSink};
 pub use self::handle::{
@@ -43,7 +44,9 @@ pub use self::metrics::{
 };
 pub use self::per_node::PerNode;
 pub use self::points::ExtensionPoint;
-pub use self::queued::{EntityKey, History, QueueTimes, QueuedEntity, QueuedPod, Waiting};
+pub use self::queued::{
+    EntityKey, History, QueueTimes, QueuedEntity, QueuedGroup, QueuedPod, Waiting,
+};
 pub use self::registration::{EventRegistration, HintFn, Plugin, PluginBuilder};
 pub use self::registry::{Factory, PluginArgs, PluginGates, PluginName, Registry, RegistryError};
 pub use self::scope::{Dependence, FilterScope, NodeTier, PodPart, ScoreScope};

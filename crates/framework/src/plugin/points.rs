@@ -46,6 +46,8 @@ macro_rules! extension_points {
                 PlacementScore, placement_score, "placementScore";
             }
             beside {
+                /// Decides whether a pod group can be placed with the members that fit.
+                PlacementFeasible, placement_feasible;
                 /// Updates the data of PreFilter for dry runs.
                 PreFilterExtensions, pre_filter_extensions;
                 /// Scales the scores of the plugin.

@@ -1,10 +1,11 @@
 //! Entities in the scheduling queue.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{PluginName, Pod, PodKey, ScheduledCondition, Time, Uid};
+use crate::{PluginName, Pod, PodGroupKey, PodKey, ScheduledCondition, Time, Uid};
 
 /// The parts of the queue in which an entity spends time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,15 +69,20 @@ impl QueueTimes {
 pub enum EntityKey {
     /// A pod that is scheduled alone.
     Pod(PodKey),
+    /// A group of pods.
+    Group(PodGroupKey),
 }
 
 /// What the scheduling queue holds: pods that are decided together, with the history of their
 /// attempts (`QueuedEntityInfo` in Kubernetes). A pod that is scheduled alone is an entity of size
 /// one.
 #[derive(Debug, Clone)]
+#[expect(clippy::large_enum_variant, reason = "nearly every entity is a pod")]
 pub enum QueuedEntity {
     /// A pod that is scheduled alone.
     Pod(QueuedPod),
+    /// A group of pods.
+    Group(Box<QueuedGroup>),
 }
 
 impl QueuedEntity {
@@ -89,13 +95,16 @@ impl QueuedEntity {
     pub fn key(&self) -> EntityKey {
         match self {
             Self::Pod(queued) => EntityKey::Pod(queued.pod.key.clone()),
+            Self::Group(group) => EntityKey::Group(group.key.clone()),
         }
     }
 
-    /// Returns the UID of the object that the entity stands for.
+    /// Returns the identity of the entity while it is in flight: the UID of the pod, or a text that
+    /// names the group.
     pub fn uid(&self) -> &Uid {
         match self {
             Self::Pod(queued) => &queued.pod.uid,
+            Self::Group(group) => &group.uid,
         }
     }
 
@@ -103,6 +112,7 @@ impl QueuedEntity {
     pub fn priority(&self) -> i32 {
         match self {
             Self::Pod(queued) => queued.pod.priority(),
+            Self::Group(group) => group.priority,
         }
     }
 
@@ -110,6 +120,7 @@ impl QueuedEntity {
     pub fn scheduler_name(&self) -> &Arc<str> {
         match self {
             Self::Pod(queued) => &queued.pod.spec.scheduler_name,
+            Self::Group(group) => &group.members[0].pod.spec.scheduler_name,
         }
     }
 
@@ -117,6 +128,7 @@ impl QueuedEntity {
     pub fn pods(&self) -> &[QueuedPod] {
         match self {
             Self::Pod(queued) => std::slice::from_ref(queued),
+            Self::Group(group) => &group.members,
         }
     }
 
@@ -124,6 +136,7 @@ impl QueuedEntity {
     pub fn set_pod(&mut self, pod: Arc<Pod>) {
         match self {
             Self::Pod(queued) => queued.set_pod(pod),
+            Self::Group(group) => group.set_pod(pod),
         }
     }
 
@@ -131,6 +144,7 @@ impl QueuedEntity {
     pub fn history(&self) -> &History {
         match self {
             Self::Pod(queued) => &queued.history,
+            Self::Group(group) => &group.history,
         }
     }
 
@@ -138,6 +152,94 @@ impl QueuedEntity {
     pub fn history_mut(&mut self) -> &mut History {
         match self {
             Self::Pod(queued) => &mut queued.history,
+            Self::Group(group) => &mut group.history,
+        }
+    }
+
+    /// Notes that the entity and its pods enter a part of the queue.
+    pub fn enter(&mut self, part: Waiting, now: Time) {
+        let enter = |history: &mut History| {
+            if part == Waiting::Active {
+                history.initial_attempt.get_or_insert(now);
+            }
+            history.times.enter(Some(part), now);
+        };
+        self.each_history(enter);
+    }
+
+    /// Notes that an attempt for the entity begins.
+    pub fn begin_attempt(&mut self, now: Time) {
+        self.each_history(|history| {
+            history.attempts = history.attempts.saturating_add(1);
+            history.times.enter(None, now);
+        });
+    }
+
+    fn each_history(&mut self, mut change: impl FnMut(&mut History)) {
+        change(self.history_mut());
+        if let Self::Group(group) = self {
+            group.members.iter_mut().for_each(|member| change(&mut member.history));
+        }
+    }
+}
+
+/// A group of pods in the scheduling queue: its members that wait for a node
+/// (`QueuedPodGroupInfo` in Kubernetes).
+#[derive(Debug, Clone)]
+pub struct QueuedGroup {
+    /// API, namespace and name.
+    pub key: PodGroupKey,
+    uid: Uid,
+    /// The priority of its PodGroup, by which QueueSort plugins order it.
+    pub priority: i32,
+    /// What has happened to the group in the queue.
+    pub history: History,
+    /// The members, in the order in which they are placed; empty only during an attempt.
+    members: Vec<QueuedPod>,
+}
+
+impl QueuedGroup {
+    /// Creates the record of a group, with its first member. Its history begins with that of the
+    /// member.
+    pub fn new(key: PodGroupKey, priority: i32, member: QueuedPod) -> Self {
+        let uid = Uid::from(&*format!("PodGroup {key}"));
+        let history = member.history.clone();
+        Self { key, uid, priority, history, members: vec![member] }
+    }
+
+    /// Returns the members, in the order in which they are placed.
+    pub fn members(&self) -> &[QueuedPod] {
+        &self.members
+    }
+
+    /// Removes and returns all members.
+    pub fn take_members(&mut self) -> Vec<QueuedPod> {
+        std::mem::take(&mut self.members)
+    }
+
+    /// Adds a member, or replaces the one of its name. Members are placed by priority, highest
+    /// first, then by attempts, most first, then by time and name, as in Kubernetes 1.37.
+    pub fn insert(&mut self, member: QueuedPod) {
+        self.remove(&member.pod.key);
+        let place = |own: &QueuedPod| {
+            let (priority, history) = (own.pod.priority(), &own.history);
+            (Reverse(priority), Reverse(history.attempts), history.timestamp, own.pod.key.clone())
+        };
+        let new = place(&member);
+        let index = self.members.partition_point(|own| place(own) < new);
+        self.members.insert(index, member);
+    }
+
+    /// Removes and returns the member of this name.
+    pub fn remove(&mut self, pod: &PodKey) -> Option<QueuedPod> {
+        let index = self.members.iter().position(|own| own.pod.key == *pod)?;
+        Some(self.members.remove(index))
+    }
+
+    fn set_pod(&mut self, pod: Arc<Pod>) {
+        let known = self.members.iter_mut().find(|own| own.pod.key == pod.key);
+        if let Some(known) = known {
+            known.set_pod(pod);
         }
     }
 }
@@ -238,6 +340,27 @@ impl QueuedPod {
 mod tests {
     use super::*;
     use crate::testing::pod;
+
+    #[test]
+    fn members_are_placed_by_priority_attempts_time_and_name() {
+        let member = |name: &str, priority, attempts, seconds| {
+            let pod = Arc::new(pod(name).priority(priority).build());
+            let mut member = QueuedPod::new(pod, Time::from_secs(seconds));
+            member.history.attempts = attempts;
+            member
+        };
+        let first = member("late", 0, 0, 9);
+        let mut group = QueuedGroup::new(PodGroupKey::new("default", "g"), 0, first);
+        for (name, priority, attempts, seconds) in
+            [("b", 0, 0, 2), ("a", 0, 0, 2), ("tried", 0, 1, 9), ("high", 5, 0, 9), ("a", 0, 0, 2)]
+        {
+            group.insert(member(name, priority, attempts, seconds));
+        }
+        let names: Vec<_> = group.members().iter().map(|own| &*own.pod.key.name).collect();
+        assert_eq!(names, ["high", "tried", "a", "b", "late"]);
+        assert!(group.remove(&PodKey::new("default", "b")).is_some());
+        assert!(group.remove(&PodKey::new("default", "b")).is_none());
+    }
 
     #[test]
     fn condition_that_was_written_is_shared_with_the_pod_that_shows_it() {

@@ -9,8 +9,8 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     Bind, ClusterEvent, Decoders, EventObjects, EventResource, ExtensionPoint, ExtraFields, Feed,
-    Filter, Handle, Metric, NormalizeScore, Permit, PluginName, Pod, PodDeleted, PostBind,
-    PostFilter, PreBind, PreEnqueue, PreFilter, PreFilterExtensions, PreScore, QueueSort,
+    Filter, Handle, Metric, NormalizeScore, Permit, PlacementFeasible, PluginName, Pod, PodDeleted,
+    PostBind, PostFilter, PreBind, PreEnqueue, PreFilter, PreFilterExtensions, PreScore, QueueSort,
     QueueingHint, Reserve, Score, StandingQueries, Timer, extension_points,
 };
 

@@ -35,6 +35,8 @@ pub struct PluginGates {
     pub extended_resources: bool,
     /// DRAFractionalCapacityRange: ranges of consumable capacity have fractions.
     pub fractional_capacity_range: bool,
+    /// GenericWorkload: the pods of a PodGroup are decided together.
+    pub generic_workload: bool,
     /// `--schedule-group-members-alone`: profiles without a plugin for groups do not gate the pods
     /// of groups.
     pub group_members_alone: bool,
@@ -56,6 +58,7 @@ impl PluginGates {
             extended_resources: true,
             // Its default also depends on the oldest version that the scheduler is compatible with.
             fractional_capacity_range: level.is_at_least(Level::V1_38),
+            generic_workload: false,
             group_members_alone: false,
         }
     }

@@ -217,7 +217,10 @@ impl Harness {
     }
 
     pub(super) fn try_pop(&mut self) -> Option<QueuedPod> {
-        self.on(Queue::pop).map(|QueuedEntity::Pod(queued)| queued)
+        self.on(Queue::pop).map(|entity| match entity {
+            QueuedEntity::Pod(queued) => queued,
+            QueuedEntity::Group(_) => panic!("these pods have no group"),
+        })
     }
 
     /// Fails the attempt of a popped pod. Rejectors that start with `~` answered Pending.

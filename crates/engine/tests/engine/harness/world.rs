@@ -57,7 +57,7 @@ pub(crate) struct Setup {
     pub(crate) tie_break: TieBreak,
     pub(crate) form: Form,
     pub(crate) longest_pause: Duration,
-    level: Level,
+    gates: PluginGates,
     pub(crate) scheduler_name: &'static str,
 }
 
@@ -88,14 +88,20 @@ impl Setup {
             tie_break: TieBreak::FirstByName,
             form: Form::Set,
             longest_pause: LONGEST_PAUSE,
-            level: Level::default(),
+            gates: PluginGates::default(),
             scheduler_name: "default-scheduler",
         }
     }
 
     /// Follows this version of Kubernetes.
     pub(crate) fn level(self, level: Level) -> Self {
-        Self { level, ..self }
+        Self { gates: PluginGates::at(level), ..self }
+    }
+
+    /// Decides about the pods of a PodGroup together.
+    pub(crate) fn pod_groups(mut self) -> Self {
+        self.gates.generic_workload = true;
+        self
     }
 
     /// Adds a plugin that is no fake, behind all others.
@@ -106,7 +112,7 @@ impl Setup {
 
     /// The world without nodes.
     pub(crate) fn build(self) -> World {
-        let mut registry = Registry::new().with_gates(PluginGates::at(self.level));
+        let mut registry = Registry::new().with_gates(self.gates);
         let mut defaults = Vec::new();
         for (plugin, weight) in self.plugins {
             defaults.push(PluginRef::new(&plugin.name, weight));

@@ -1,0 +1,219 @@
+//! The scheduling cycle of a PodGroup.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use framework::{
+    PluginName, PodGroupKey, PostFilterResult, QueuedGroup, QueuedPod, Status, pod_group_key,
+};
+
+use super::Engine;
+use crate::attempt::{Attempt, Outcome};
+use crate::attempts::{Assumed, Attempts};
+use crate::binding::Decided;
+use crate::change::Change;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::pod_group::{
+    MemberDecision, PodGroupDecision, PodGroupQuestion, check_members, condition, decide,
+    report_condition,
+};
+use crate::profile::Profile;
+use crate::record::{Finding, Head};
+use crate::world::World;
+
+/// A member in the cycle of its group.
+struct Member {
+    queued: QueuedPod,
+    decision: MemberDecision,
+    /// The beginning of the record of its attempt.
+    head: Head,
+}
+
+impl Engine {
+    /// Tries to schedule the members of a group together. Returns the attempt of the first of them.
+    pub(super) fn schedule_group(
+        &mut self,
+        mut group: Box<QueuedGroup>,
+        cx: &mut Context<'_>,
+    ) -> Attempt {
+        let mut members = group.take_members();
+        let first = members[0].pod.clone();
+        members.retain(|member| self.profile_to_try(&member.pod, cx).is_some());
+        let profile = members.first().and_then(|first| self.world.profile_of(&first.pod)).cloned();
+        let Some(profile) = profile else {
+            self.world.requeue_leftovers(group, cx);
+            return Attempt { pod: first, outcome: Outcome::Skipped };
+        };
+        let decision = self.decide_group(&group.key, &profile, &members, cx);
+        let cycle = Cycle { group, profile, world: &mut self.world, attempts: &mut self.attempts };
+        let first = members[0].pod.clone();
+        let outcome = cycle.commit(members, decision, cx);
+        Attempt { pod: first, outcome }
+    }
+
+    /// Decides about the members, which all have this profile if the group is valid.
+    fn decide_group(
+        &mut self,
+        group: &PodGroupKey,
+        profile: &Arc<Profile>,
+        members: &[QueuedPod],
+        cx: &mut Context<'_>,
+    ) -> PodGroupDecision {
+        let valid = match self.world.pod_group(group) {
+            Some(known) => check_members(members, known),
+            None => Err(Status::error(format!("the PodGroup {group} does not exist"))),
+        };
+        if let Err(status) = valid {
+            return PodGroupDecision::failed(status, members.len());
+        }
+        self.refresh_order(profile);
+        let question = PodGroupQuestion { group, profile, members };
+        decide(question, &mut self.decider, &mut self.world, cx)
+    }
+
+    /// Puts a group back with a backoff, because its members are decided elsewhere, one by one.
+    pub(super) fn refuse_group(&mut self, mut group: Box<QueuedGroup>, cx: &mut Context<'_>) {
+        let members = group.take_members();
+        let profile = members.first().and_then(|first| self.world.profile_of(&first.pod)).cloned();
+        let Some(profile) = profile else { return self.world.requeue_leftovers(group, cx) };
+        let status = Status::error("pod groups are not scheduled over several clusters");
+        let decision = PodGroupDecision::failed(status, members.len());
+        let cycle = Cycle { group, profile, world: &mut self.world, attempts: &mut self.attempts };
+        cycle.commit(members, decision, cx);
+    }
+
+    /// Returns the PodGroup that a change is about.
+    pub(super) fn changed_pod_group(&self, change: &Change) -> Option<PodGroupKey> {
+        let is_object = matches!(change, Change::Object(_) | Change::ObjectDeleted(_));
+        let follows = is_object && self.world.profiles().schedules_groups();
+        follows.then(|| pod_group_key(&change.object()))
+    }
+}
+
+/// The end of a cycle: members are bound together, or all go back to the queue.
+struct Cycle<'e> {
+    /// The group without its members.
+    group: Box<QueuedGroup>,
+    profile: Arc<Profile>,
+    world: &'e mut World,
+    attempts: &'e mut Attempts,
+}
+
+impl Cycle<'_> {
+    /// Carries out the decision about the group. Returns the outcome of its first member.
+    fn commit(
+        self,
+        members: Vec<QueuedPod>,
+        mut decision: PodGroupDecision,
+        cx: &mut Context<'_>,
+    ) -> Outcome {
+        let state = self.world.log().state();
+        let decisions = std::mem::take(&mut decision.members);
+        let members = members.into_iter().zip(decisions).map(|(queued, decision)| {
+            let head = Head::of(&queued, state, cx.now);
+            Member { queued, decision, head }
+        });
+        let members = members.collect();
+        match decision.status.is_success() {
+            true => self.bind(members, decision, cx),
+            false => self.reject(members, &decision.status, cx),
+        }
+    }
+
+    /// Starts the binding of the members that fit. The others are tried again at once, as in
+    /// Kubernetes 1.37.
+    fn bind(
+        mut self,
+        members: Vec<Member>,
+        decision: PodGroupDecision,
+        cx: &mut Context<'_>,
+    ) -> Outcome {
+        let first_fits = matches!(members[0].decision, MemberDecision::Fits(_));
+        let mut reservations = decision.reservations.into_iter();
+        let (mut assumed, mut left_over) = (Vec::new(), Vec::new());
+        for member in members {
+            let Member { queued, decision: MemberDecision::Fits(choice), head } = member else {
+                left_over.push(self.fail(member, &decision.status, cx));
+                continue;
+            };
+            let own = reservations.next().expect("each member that fits has a reservation");
+            self.attempts.records_mut().push(head.found(Finding::Chosen(choice.clone())), true);
+            let (profile, group) = (self.profile.clone(), Some(self.group.key.clone()));
+            let decided = Decided { queued, profile, choice, group };
+            assumed.push(Assumed { decided, pod: own.pod, state: own.state });
+        }
+        let Self { group, world, attempts, .. } = self;
+        let key = group.key.clone();
+        world.requeue_leftovers(group, cx);
+        let bound = attempts.bind_group(&key, assumed, world, cx);
+        first_of(if first_fits { bound } else { left_over })
+    }
+
+    /// Puts all members back into the queue, and reports why.
+    fn reject(mut self, members: Vec<Member>, status: &Status, cx: &mut Context<'_>) -> Outcome {
+        let reason = if status.is_rejection() { "Unschedulable" } else { "SchedulerError" };
+        let rejectors = rejectors(status, &members);
+        let outcomes = members.into_iter().map(|member| self.fail(member, status, cx)).collect();
+        if !self.is_running() {
+            let condition = condition(false, reason, &status.message());
+            report_condition(&self.group.key, &condition, self.world, cx);
+        }
+        let history = &mut self.group.history;
+        history.unschedulable_plugins = rejectors;
+        history.pending_plugins.clear();
+        self.world.requeue_group(self.group, cx);
+        first_of(outcomes)
+    }
+
+    /// Whether enough members have a node without those of this cycle, so that the condition of the
+    /// group is true, or becomes so.
+    fn is_running(&self) -> bool {
+        let min_count = self.world.pod_group(&self.group.key).map_or(1, |known| known.min_count());
+        self.world.scheduled_members(&self.group.key) >= min_count
+    }
+
+    /// Reports the failure of a member, and puts it back into the group.
+    fn fail(&mut self, member: Member, status: &Status, cx: &mut Context<'_>) -> Outcome {
+        let Member { mut queued, decision, head } = member;
+        let Self { group, profile, world, attempts } = self;
+        let (record, failure) = match decision {
+            MemberDecision::Unfit(fit) if status.is_rejection() || status.is_success() => {
+                let cluster = world.cluster();
+                let none = PostFilterResult::default();
+                let rejected = attempts.records_mut().rejected(&fit, &none, &[], cluster);
+                let failure = Failure::fit(&fit, Failure::clear_nomination());
+                (head.found(Finding::Rejected(rejected)), failure)
+            }
+            MemberDecision::Failed(own) => (head.failed(&own.message()), Failure::error(&own)),
+            _ => {
+                let plugins = status.plugin().cloned().into_iter().collect();
+                (head.failed(&status.message()), Failure::of_group(status, plugins))
+            }
+        };
+        let is_pending = world.is_pending(&queued.pod);
+        attempts.records_mut().push(record, is_pending);
+        let outcome = failure.handle_member(&mut queued, profile, world, cx);
+        group.insert(queued);
+        outcome
+    }
+}
+
+fn first_of(outcomes: Vec<Outcome>) -> Outcome {
+    outcomes.into_iter().next().unwrap_or(Outcome::Skipped)
+}
+
+/// Returns the plugins that rejected the group and its members; none after an error.
+fn rejectors(status: &Status, members: &[Member]) -> BTreeSet<PluginName> {
+    if !status.is_rejection() {
+        return BTreeSet::new();
+    }
+    let unfit = members.iter().filter_map(|member| match &member.decision {
+        MemberDecision::Unfit(fit) => Some(&fit.diagnosis),
+        _ => None,
+    });
+    let of_members = unfit.flat_map(|diagnosis| {
+        diagnosis.unschedulable_plugins.iter().chain(&diagnosis.pending_plugins)
+    });
+    of_members.chain(status.plugin()).cloned().collect()
+}

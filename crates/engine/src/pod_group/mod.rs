@@ -1,0 +1,17 @@
+//! Decisions about PodGroups (`schedule_one_podgroup.go` in kube-scheduler).
+//!
+//! [`decide`] places the members one by one inside a savepoint, so that each sees the ones before
+//! it. If enough of them fit, the savepoint is kept, and
+//! [`Attempts::bind_group`](crate::attempts::Attempts::bind_group) starts their binding cycles.
+//! Otherwise everything is as before.
+
+mod condition;
+mod decision;
+mod validation;
+
+pub(crate) use self::condition::{condition, report_condition};
+pub(crate) use self::decision::{MemberDecision, PodGroupDecision, PodGroupQuestion, decide};
+pub(crate) use self::validation::check_members;
+
+/// The first reason of the status of a group that is rejected.
+pub(crate) const UNSCHEDULABLE: &str = "pod group is unschedulable";
