@@ -631,11 +631,13 @@ mod tests {
 
     #[test]
     fn gates_of_missing_features_cannot_be_switched_on() {
-        let gates = parse("GenericWorkload=true").unwrap();
+        let gates = parse("GenericWorkload=true,TopologyAwareWorkloadScheduling=true").unwrap();
         assert_eq!(
             gates.check_built().unwrap_err().to_string(),
-            "feature gate GenericWorkload is on, but scheduling of pod groups is not built yet"
+            "feature gate TopologyAwareWorkloadScheduling is on, but placement of pod groups by \
+             topology is not built yet"
         );
+        assert_eq!(parse("GenericWorkload=true").unwrap().check_built(), Ok(()));
         assert_eq!(parse("SchedulerQueueingHints=true").unwrap().check_built(), Ok(()));
     }
 }

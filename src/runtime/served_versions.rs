@@ -9,34 +9,66 @@ use tracing::info;
 use crate::api_client::ApiClient;
 use crate::wire::{Decoder, WatchedKind};
 
-/// The stable path of DeviceTaintRules, served since Kubernetes 1.37.
-const STABLE: &str = "/apis/resource.k8s.io/v1/devicetaintrules";
+/// A kind that is served in two versions.
+struct TwoVersions {
+    /// The plural name of the kind, as it is told.
+    kind: &'static str,
+    newer: &'static str,
+    newer_path: &'static str,
+    older: &'static str,
+}
 
-/// Sets the path of DeviceTaintRules to the stable version, unless the API server does not serve
-/// it. The objects of both versions have the same form, and a server that serves both has each rule
-/// in both.
+/// DeviceTaintRules are stable since Kubernetes 1.37.
+const TAINT_RULES: TwoVersions = TwoVersions {
+    kind: "DeviceTaintRules",
+    newer: "v1",
+    newer_path: "/apis/resource.k8s.io/v1/devicetaintrules",
+    older: "v1beta2",
+};
+/// PodGroups are beta since Kubernetes 1.37.
+const POD_GROUPS: TwoVersions = TwoVersions {
+    kind: "PodGroups",
+    newer: "v1beta1",
+    newer_path: "/apis/scheduling.k8s.io/v1beta1/podgroups",
+    older: "v1alpha2",
+};
+
+/// Sets the path of DeviceTaintRules and PodGroups to that of their newer version, unless the API
+/// server does not serve it. The scheduler reads the same fields of both versions, and a server that
+/// serves both has each object in both.
 pub(super) async fn choose_versions(client: &ApiClient, kinds: &mut [(Decoder, WatchedKind)]) {
-    let is_rule = |kind: &WatchedKind| matches!(&kind.resource, EventResource::Custom(name) if **name == *DEVICE_TAINT_RULES);
-    for (_, kind) in kinds.iter_mut().filter(|(_, kind)| is_rule(kind)) {
-        choose_version(client, &mut kind.path).await;
+    for (_, kind) in kinds {
+        if let Some(versions) = TwoVersions::of(&kind.resource) {
+            versions.choose(client, &mut kind.path).await;
+        }
     }
 }
 
-async fn choose_version(client: &ApiClient, path: &mut Arc<str>) {
-    if !is_served(client, STABLE).await {
-        info!(
-            path = &**path,
-            "The API server does not serve DeviceTaintRules in version v1; watching the beta version"
-        );
-        return;
+impl TwoVersions {
+    fn of(resource: &EventResource) -> Option<Self> {
+        match resource {
+            EventResource::Custom(name) if **name == *DEVICE_TAINT_RULES => Some(TAINT_RULES),
+            EventResource::PodGroup => Some(POD_GROUPS),
+            _ => None,
+        }
     }
-    let beta = std::mem::replace(path, STABLE.into());
-    if is_served(client, &beta).await {
-        info!(
-            path = STABLE,
-            "The API server serves DeviceTaintRules in version v1 and in the beta version, each rule in both; \
-             watching v1"
-        );
+
+    async fn choose(&self, client: &ApiClient, path: &mut Arc<str>) {
+        let Self { kind, newer, newer_path, older } = self;
+        if !is_served(client, newer_path).await {
+            info!(
+                path = &**path,
+                "The API server does not serve {kind} in version {newer}; watching {older}"
+            );
+            return;
+        }
+        let older_path = std::mem::replace(path, (*newer_path).into());
+        if is_served(client, &older_path).await {
+            info!(
+                path = newer_path,
+                "The API server serves {kind} in the versions {newer} and {older}, each object in both; watching {newer}"
+            );
+        }
     }
 }
 
@@ -57,6 +89,7 @@ mod tests {
     use crate::logs::tests::Capture;
     use crate::metrics::Metrics;
 
+    const STABLE: &str = TAINT_RULES.newer_path;
     const BETA: &str = "/apis/resource.k8s.io/v1beta2/devicetaintrules";
 
     /// Returns a client of a server that serves lists at these paths.
@@ -76,17 +109,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn beta_is_watched_only_where_v1_is_absent() {
+    async fn older_version_is_watched_only_where_the_newer_one_is_absent() {
         let rows: [(&[&'static str], &str, &str); 3] = [
-            (&[BETA], BETA, "does not serve DeviceTaintRules in version v1; watching the beta"),
+            (&[BETA], BETA, "does not serve DeviceTaintRules in version v1; watching v1beta2"),
             (&[STABLE], STABLE, ""),
-            (&[STABLE, BETA], STABLE, "in version v1 and in the beta version, each rule in both"),
+            (&[STABLE, BETA], STABLE, "in the versions v1 and v1beta2, each object in both"),
         ];
         for (served, expected, told) in rows {
             let client = client(served).await;
             let capture = Capture::start();
             let mut path = Arc::from(BETA);
-            choose_version(&client, &mut path).await;
+            TAINT_RULES.choose(&client, &mut path).await;
             assert_eq!(&*path, expected, "{served:?}");
             let text = capture.text();
             assert!(text.contains(told), "{text}");

@@ -8,6 +8,7 @@ use framework::{
     ActionType, ClusterEvent, EventObjects, EventRegistration, EventResource, Node, Object, Plugin,
     PluginArgs, PluginGates, Pod, QueueingHint,
 };
+use plugins::catalogue::Entry;
 use serde_json::{Map, Value, json};
 
 use super::compare::{Comparison, Outcome};
@@ -161,14 +162,15 @@ fn classify(case: &Value) -> Result<Outcome, String> {
     Ok(Outcome::plain(&expected, json!({"events": events})))
 }
 
-/// Compares the registered events of the built plugins: those of kube-scheduler, and additional
-/// ones only if a rule explains them.
+/// Compares the registered events of the built plugins of the default profile: those of
+/// kube-scheduler, and additional ones only if a rule explains them.
 fn events_to_register(case: &Value) -> Result<Outcome, String> {
     let mut actual = Map::new();
     let mut comparison = Comparison::default();
     let mut on_purpose = BTreeSet::new();
     let recorded = &case["eventsToRegister"];
-    for entry in plugins::catalogue::ALL.iter().filter(|entry| entry.is_built()) {
+    let is_recorded = |entry: &&Entry| entry.is_built() && entry.is_default();
+    for entry in plugins::catalogue::ALL.iter().filter(is_recorded) {
         let of_level = json!({ "level": case["level"] });
         let events = plugin(entry.name, &of_level)?.events.unwrap_or_default();
         let own: BTreeSet<Told> = events.iter().flat_map(told).collect();

@@ -42,7 +42,7 @@ const REQUESTS: [(&str, &str, &str); 18] = [
 /// for their requests.
 pub(super) fn needed() -> BTreeSet<(String, String, String)> {
     let watched = EventResource::BUILT_IN.into_iter().filter_map(|resource| resource.kind());
-    // No default plugin reads PodGroups.
+    // They are read with a gate that is off by default.
     let watched = watched.filter(|kind| *kind != kinds::POD_GROUP);
     let watched = watched.flat_map(|kind| ["list", "watch"].map(|verb| (kind, verb)));
     let watched = watched.map(|(kind, verb)| (kind.group.into(), kind.plural.into(), verb.into()));
@@ -108,6 +108,20 @@ fn extra_rules_add_permissions() {
     expected.extend(owned(&[
         ("example.com", "maintenancewindows", "list"),
         ("example.com", "maintenancewindows", "watch"),
+    ]));
+    assert_eq!(granted(&role.rules.unwrap()), expected);
+}
+
+#[test]
+fn gate_of_pod_groups_adds_permissions() {
+    let role = cluster_role(&rendering("pod-groups")).unwrap();
+    let mut expected = needed();
+    expected.extend(owned(&[
+        ("scheduling.k8s.io", "podgroups", "list"),
+        ("scheduling.k8s.io", "podgroups", "watch"),
+        ("scheduling.k8s.io", "podgroups/status", "patch"),
+        ("scheduling.x-k8s.io", "podgroups", "list"),
+        ("scheduling.x-k8s.io", "podgroups", "watch"),
     ]));
     assert_eq!(granted(&role.rules.unwrap()), expected);
 }

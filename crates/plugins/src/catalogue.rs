@@ -3,10 +3,10 @@
 use framework::{ExtensionPoint, Plugin, PluginArgs};
 
 use crate::{
-    default_binder, default_preemption, dynamic_resources, image_locality, inter_pod_affinity,
-    node_affinity, node_declared_features, node_name, node_ports, node_resources,
-    node_unschedulable, node_volume_limits, pod_topology_spread, priority_sort, scheduling_gates,
-    taint_toleration, volume_binding, volume_restrictions, volume_zone,
+    default_binder, default_preemption, dynamic_resources, gang_scheduling, image_locality,
+    inter_pod_affinity, node_affinity, node_declared_features, node_name, node_ports,
+    node_resources, node_unschedulable, node_volume_limits, pod_topology_spread, priority_sort,
+    scheduling_gates, taint_toleration, volume_binding, volume_restrictions, volume_zone,
 };
 
 /// Makes a plugin from its arguments.
@@ -176,7 +176,8 @@ pub static ALL: [Entry; 23] = [
     },
     Entry {
         gate: Gate::off("GangScheduling"),
-        ..Entry::new("GangScheduling", &[PreEnqueue, Permit])
+        factory: Some(gang_scheduling::plugin),
+        ..Entry::new(gang_scheduling::NAME, &[PreEnqueue, Permit])
     },
     Entry {
         group_points: &[PlacementGenerate],

@@ -24,10 +24,11 @@
 //! | NodeDeclaredFeatures | [`node_declared_features`] | PreFilter, Filter |
 //! | DefaultPreemption | [`default_preemption`] | PreEnqueue, PostFilter |
 //! | DefaultBinder | [`default_binder`] | Bind |
+//! | GangScheduling | [`gang_scheduling`] | PreEnqueue, PlacementFeasible, Permit |
 //!
 //! Each module has a `NAME` and a function `plugin`, which makes the plugin from its arguments. The
 //! [`catalogue`] lists all plugins of 1.36. The [`registry`] has [`not_built`] stand-ins for the
-//! plugins that are not in the table above, which are those for pod groups.
+//! plugins that are not in the table above, which are those for placements of pod groups.
 //!
 //! Filters and scores have a one-node form and a set form. The one-node form implements the rule
 //! for one node. The set form computes the same results from columns and bit sets of the cluster.
@@ -43,6 +44,7 @@ mod domain_tally;
 pub mod dynamic_resources;
 #[cfg(test)]
 mod forms;
+pub mod gang_scheduling;
 mod hint;
 pub mod image_locality;
 pub mod inter_pod_affinity;

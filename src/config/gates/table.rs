@@ -169,7 +169,10 @@ impl Gate {
 }
 
 const DRA: &[&str] = &["DynamicResourceAllocation"];
-const GROUPS: &str = "scheduling of pod groups";
+const GROUP_CLAIMS: &str = "sharing of claims in pod groups";
+const GROUP_PREEMPTION: &str = "preemption for pod groups";
+const GROUP_TOPOLOGY: &str = "placement of pod groups by topology";
+const GROUP_TREES: &str = "scheduling of groups of pod groups";
 const LISTS: &str = "support for lists as attributes of devices";
 const NODE_RESOURCES: &str = "support for devices that take node resources";
 pub(super) const SPEED: &str = "Warning: the gate has no effect here, it makes kube-scheduler faster and changes no \
@@ -189,7 +192,7 @@ pub(super) const GATES: &[Gate] = &[
     Gate::off("ClientsPreferCBOR", Alpha, CBOR),
     Gate::fixed("ComponentFlagz", Beta),
     Gate::fixed("ComponentStatusz", Beta),
-    Gate::off("CompositePodGroup", Alpha, GROUPS)
+    Gate::off("CompositePodGroup", Alpha, GROUP_TREES)
         .needs(&["TopologyAwareWorkloadScheduling"])
         .new_in(V1_37),
     Gate::fixed("ContextualLogging", Beta),
@@ -223,15 +226,15 @@ pub(super) const GATES: &[Gate] = &[
     Gate::on("DRAPrioritizedList", Ga).needs(DRA).lock_from(V1_37),
     Gate::on("DRAResourceClaimDeviceStatus", Beta).lock_from(V1_37),
     Gate::on("DRASchedulerFilterTimeout", Beta).needs(DRA),
-    Gate::off("DRAWorkloadResourceClaims", Alpha, GROUPS)
+    Gate::off("DRAWorkloadResourceClaims", Alpha, GROUP_CLAIMS)
         .needs(&["DynamicResourceAllocation", "GenericWorkload"])
         .becomes(V1_37, Beta, false),
     Gate::locked("DynamicResourceAllocation").removed_in(V1_38),
-    Gate::off("GangScheduling", Alpha, GROUPS)
+    Gate::new("GangScheduling", Alpha, false, Support::Follows)
         .needs(&["GenericWorkload"])
         .removed_in(V1_37)
         .part_of("GenericWorkload"),
-    Gate::off("GenericWorkload", Alpha, GROUPS).becomes(V1_37, Beta, false),
+    Gate::new("GenericWorkload", Alpha, false, Support::Follows).becomes(V1_37, Beta, false),
     Gate::fixed("InformerResourceVersion", Ga),
     Gate::locked("InOrderInformers"),
     Gate::fixed("InOrderInformersBatchProcess", Beta),
@@ -259,7 +262,9 @@ pub(super) const GATES: &[Gate] = &[
     Gate::locked("NodeInclusionPolicyInPodTopologySpread"),
     Gate::fixed("NominatedNodeNameForExpectation", Beta),
     Gate::fixed("OpportunisticBatching", Beta),
-    Gate::off("PodGroupPreemptionPolicy", Alpha, GROUPS).needs(&["GenericWorkload"]).new_in(V1_37),
+    Gate::off("PodGroupPreemptionPolicy", Alpha, GROUP_PREEMPTION)
+        .needs(&["GenericWorkload"])
+        .new_in(V1_37),
     Gate::fixed("PodLevelResources", Beta),
     Gate::off("SchedulerAsyncAPICalls", Beta, "the API call dispatcher"),
     Gate::fixed("SchedulerAsyncPreemption", Beta),
@@ -269,7 +274,7 @@ pub(super) const GATES: &[Gate] = &[
     Gate::locked("SidecarContainers").removed_in(V1_37),
     Gate::new("StorageCapacityScoring", Alpha, false, Support::Follows).becomes(V1_37, Beta, true),
     Gate::new("TaintTolerationComparisonOperators", Alpha, false, Support::Follows),
-    Gate::off("TopologyAwareWorkloadScheduling", Alpha, GROUPS).needs(&["GenericWorkload"]),
+    Gate::off("TopologyAwareWorkloadScheduling", Alpha, GROUP_TOPOLOGY).needs(&["GenericWorkload"]),
     Gate::fixed("UnlockWhileProcessingFIFO", Beta),
     Gate::locked("VolumeAttributesClass"),
     Gate::new("VolumeLimitScaling", Alpha, false, Support::Follows).becomes(V1_37, Beta, true),
