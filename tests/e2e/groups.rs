@@ -4,7 +4,7 @@
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 
-use super::cluster::{Cluster, run};
+use super::cluster::{Cluster, chart_rules_with_pod_groups, run};
 use super::daemon::Daemon;
 
 fn by_field(cluster: &Cluster, name: &str) -> Pod {
@@ -65,5 +65,44 @@ fn members_of_groups_are_scheduled_alone_on_request() {
         cluster.create_pod(&by_label(cluster, "label")).await;
         cluster.bound("field").await;
         cluster.bound("label").await;
+    });
+}
+
+/// Two gangs of 40 on 64 nodes that have room for one pod each.
+#[test]
+fn gang_is_bound_whole_and_the_next_waits_whole() {
+    run(async |cluster| {
+        if cluster.sandbox().is_none() {
+            return eprintln!(
+                "skipped: an API server without its runtime-config serves no PodGroups"
+            );
+        }
+        cluster.permit(&chart_rules_with_pod_groups()).await;
+        for number in 0..64 {
+            cluster.add_node(&format!("n{number}"), 1).await;
+        }
+        let args = ["--emulated-version=1.37", "--feature-gates=GenericWorkload=true"];
+        let daemon = Daemon::spawn_with(cluster, |_| {}, &args).await;
+        cluster.create_gang("first", 40).await;
+        cluster.create_members("first", 40).await;
+        let condition = cluster.group_condition("first", "Scheduled").await;
+        assert_eq!(condition["status"], "True", "{condition}");
+        cluster.bound_pods(40).await;
+
+        cluster.create_gang("second", 40).await;
+        cluster.create_members("second", 40).await;
+        let condition = cluster.group_condition("second", "Unschedulable").await;
+        let text = "pod group is unschedulable, minCount (40) cannot be satisfied: 24 scheduled, 15 \
+                    remaining";
+        assert_eq!(condition["message"], text, "{condition}");
+        cluster.has_condition("second-0", text).await;
+        daemon.counts("scheduler_pending_pods{queue=\"unschedulable\"}", 40.0).await;
+        assert_eq!(cluster.bound_members("second").await, 0);
+
+        cluster.set_min_count("second", 24).await;
+        cluster.group_condition("second", "Scheduled").await;
+        cluster.bound_pods(64).await;
+        assert_eq!(cluster.bound_members("second").await, 24);
+        cluster.assert_bound_once().await;
     });
 }

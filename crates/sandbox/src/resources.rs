@@ -102,6 +102,11 @@ impl Resource {
         Self { namespaced, ..Self::new(group, version, plural, singular, name) }
     }
 
+    const fn in_version(mut self, version: &'static str) -> Self {
+        self.version = version;
+        self
+    }
+
     const fn answered_only(mut self) -> Self {
         self.stored = false;
         self
@@ -434,6 +439,8 @@ resources! {
     VOLUMEATTRIBUTESCLASSES = Resource::of(kinds::VOLUME_ATTRIBUTES_CLASS)
         .short(&["vac"]).returned();
 
+    /// PodGroups, in the version of Kubernetes 1.37.
+    PODGROUPS = Resource::of(kinds::POD_GROUP).in_version("v1beta1").with(&[STATUS]).counted();
     /// PriorityClasses.
     PRIORITYCLASSES = Resource::of(kinds::PRIORITY_CLASS).short(&["pc"]).counted();
 

@@ -214,12 +214,14 @@ fn place(name: &'static str, holds: &'static str) -> (Place, &'static str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resources::{ALL, CUSTOMRESOURCEDEFINITIONS};
+    use crate::resources::{ALL, CUSTOMRESOURCEDEFINITIONS, PODGROUPS};
 
-    /// Clients send CustomResourceDefinitions as JSON.
+    /// Clients send CustomResourceDefinitions as JSON. The numbers of the fields of PodGroups are
+    /// not in the table, so the sandbox takes and sends them as JSON alone.
     #[test]
-    fn every_resource_but_definitions_has_a_message() {
-        for resource in ALL.iter().filter(|resource| **resource != CUSTOMRESOURCEDEFINITIONS) {
+    fn every_resource_but_definitions_and_pod_groups_has_a_message() {
+        let json_only = [CUSTOMRESOURCEDEFINITIONS, PODGROUPS];
+        for resource in ALL.iter().filter(|resource| !json_only.contains(resource)) {
             let api_version = resource.api_version();
             let found = SCHEMA.places.contains_key(&(&*api_version, resource.kind));
             assert!(found, "{api_version} {}", resource.kind);

@@ -1,0 +1,90 @@
+//! PodGroups of a test.
+
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use kube::Api;
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams};
+use serde_json::{Value, json};
+
+use super::{Cluster, chart_rules, create};
+use crate::e2e::wait::eventually;
+
+/// Returns the permissions that the chart grants with the gate `GenericWorkload`.
+pub(in crate::e2e) fn chart_rules_with_pod_groups() -> Vec<PolicyRule> {
+    let mut rules = chart_rules();
+    let rule = |groups: &[&str], resource: &str, verbs: &[&str]| {
+        let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+        PolicyRule {
+            api_groups: Some(texts(groups)),
+            resources: Some(texts(&[resource])),
+            verbs: texts(verbs),
+            ..PolicyRule::default()
+        }
+    };
+    let groups = ["scheduling.k8s.io", "scheduling.x-k8s.io"];
+    rules.push(rule(&groups, "podgroups", &["list", "watch"]));
+    rules.push(rule(&groups[..1], "podgroups/status", &["patch"]));
+    rules
+}
+
+impl Cluster {
+    fn pod_groups(&self) -> Api<DynamicObject> {
+        let kind = GroupVersionKind::gvk("scheduling.k8s.io", "v1beta1", "PodGroup");
+        let resource = ApiResource::from_gvk_with_plural(&kind, "podgroups");
+        Api::namespaced_with(self.client.clone(), &self.name, &resource)
+    }
+
+    /// Creates a gang.
+    pub(in crate::e2e) async fn create_gang(&self, name: &str, min_count: usize) {
+        let group: DynamicObject = serde_json::from_value(json!({
+            "apiVersion": "scheduling.k8s.io/v1beta1",
+            "kind": "PodGroup",
+            "metadata": {"name": name},
+            "spec": {"schedulingPolicy": {"gang": {"minCount": min_count}}},
+        }))
+        .unwrap();
+        create(&self.pod_groups(), &group).await;
+    }
+
+    /// Changes the number of pods that a gang needs.
+    pub(in crate::e2e) async fn set_min_count(&self, name: &str, min_count: usize) {
+        let patch = json!({"spec": {"schedulingPolicy": {"gang": {"minCount": min_count}}}});
+        let (patch, params) = (Patch::Merge(patch), PatchParams::default());
+        self.pod_groups().patch(name, &params, &patch).await.unwrap();
+    }
+
+    /// Creates `count` members of a group, each of which requests a CPU.
+    pub(in crate::e2e) async fn create_members(&self, group: &str, count: usize) {
+        for number in 0..count {
+            let mut pod = json!(self.pod(&format!("{group}-{number}"), 1));
+            pod["spec"]["schedulingGroup"] = json!({"podGroupName": group});
+            let pod: Pod = serde_json::from_value(pod).unwrap();
+            self.create_pod(&pod).await;
+        }
+    }
+
+    /// Returns the status, the reason and the message of the condition of a group, once its reason
+    /// is this one.
+    pub(in crate::e2e) async fn group_condition(&self, name: &str, reason: &str) -> Value {
+        let groups = self.pod_groups();
+        eventually(&format!("{name} has the condition {reason}"), async || {
+            let group = json!(groups.get(name).await.unwrap());
+            let conditions = group["status"]["conditions"].as_array()?.clone();
+            conditions.into_iter().find(|condition| {
+                condition["type"] == "PodGroupInitiallyScheduled" && condition["reason"] == reason
+            })
+        })
+        .await
+    }
+
+    /// Returns the number of members of a group that are bound.
+    pub(in crate::e2e) async fn bound_members(&self, group: &str) -> usize {
+        let pods = self.pods.list(&ListParams::default()).await.unwrap();
+        let prefix = format!("{group}-");
+        let is_bound = |pod: &&Pod| {
+            let name = pod.metadata.name.as_deref().unwrap_or_default();
+            name.starts_with(&prefix) && super::pods::node_of(pod).is_some()
+        };
+        pods.items.iter().filter(is_bound).count()
+    }
+}
