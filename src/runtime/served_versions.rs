@@ -11,7 +11,7 @@ use crate::wire::{Decoder, WatchedKind};
 
 /// A kind that is served in two versions.
 struct TwoVersions {
-    /// The plural name of the kind, as it is told.
+    /// The plural name of the kind in log lines.
     kind: &'static str,
     newer: &'static str,
     newer_path: &'static str,

@@ -27,8 +27,8 @@ struct Rule {
     explains: fn(&Changed<'_>) -> bool,
 }
 
-/// The rules; a value is explained by the first one that can. Those that may change anything in a
-/// case come before those that may change its scores.
+/// The rules, in order: the first rule that explains a value counts. Rules that may change any value
+/// of a case precede rules that may change its scores.
 const RULES: [Rule; 13] = [
     Rule { id: "preemption-tells-its-placement", explains: is_told_placement },
     Rule { id: "selector-errors-tell-more", explains: is_told_device },

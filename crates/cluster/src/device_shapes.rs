@@ -133,7 +133,8 @@ const LOOKS_MIN: usize = 1024;
 const EXAMPLES_MAX: usize = 1024;
 /// The number of attributes whose values are counted.
 const MATCHED_MAX: usize = 16;
-/// The number of values of an attribute that are told apart in a pool. No value counts as one.
+/// The number of values of an attribute that a pool distinguishes; a missing attribute is one of
+/// them.
 const VALUES_MAX: usize = 32;
 
 /// The nodes of a shape.
