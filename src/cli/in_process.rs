@@ -21,7 +21,7 @@ use crate::http::{
 };
 use crate::metrics::Metrics;
 use crate::observer::MetricsObserver;
-use crate::runtime::{self, Followed, Setup};
+use crate::runtime::{self, Followed, ServedGroups, Setup};
 use crate::scheduling_loop::{EventChannel, channel, role_channel};
 use crate::supercluster::agent::{self, AgentPipelines, AgentShell};
 use crate::supercluster::scheduler::{self, ClustersFile, SchedulerShell};
@@ -157,6 +157,7 @@ impl Parts {
         Setup {
             unschedulable_timeout: self.config.queue().max_in_unschedulable,
             followed: Followed::by_flag(LEVEL),
+            served_groups: ServedGroups::NotAsked,
             config: self.config,
             registry: self.registry,
             credentials: self.credentials,

@@ -30,7 +30,7 @@ use crate::http::{self, Access, AccessError, App, ExplainPod, Explainer, Health,
 use crate::logs::{self, Streams, Verbosity};
 use crate::metrics::Metrics;
 use crate::observer::MetricsObserver;
-use crate::runtime::{self, Followed, OtherLevel, Setup};
+use crate::runtime::{self, Followed, GroupsServed, OtherLevel, ServedGroups, Setup};
 use crate::scheduling_loop::{EventSender, channel, role_channel};
 use crate::supercluster::agent::{self, AgentPipelines, AgentShell};
 use crate::supercluster::scheduler::{self, ClustersFile, SchedulerShell};
@@ -71,11 +71,8 @@ pub(super) fn run(
         let mut chosen = asked.map(Followed::by_flag);
         loop {
             let ended = serve(flags, chosen, role(flags, pipelines)?, registry.clone(), &log);
-            match ended.as_ref().err().and_then(|error| error.downcast_ref::<OtherLevel>()) {
-                Some(other) => {
-                    warn!("{other}");
-                    chosen = Some(other.followed.clone());
-                }
+            match ended.as_ref().err().and_then(starts_again_with) {
+                Some(followed) => chosen = Some(followed),
                 None => return ended,
             }
         }
@@ -85,6 +82,16 @@ pub(super) fn run(
     }
     log.streams.flush();
     Ok(if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Returns the level with which the daemon starts again because the API server, which did not answer
+/// at first, has told what it needs to know. `None` for another error.
+fn starts_again_with(error: &anyhow::Error) -> Option<Followed> {
+    let by_level = error.downcast_ref::<OtherLevel>().map(|other| &other.followed);
+    let by_groups = || error.downcast_ref::<GroupsServed>().map(|served| &served.followed);
+    let followed = by_level.or_else(by_groups)?;
+    warn!("{error}");
+    Some(followed.clone())
 }
 
 /// Returns the gates of the level that is asked for, or else of the newest released level at which
@@ -315,6 +322,23 @@ fn serve(
             log_component_config(&config);
             (gates, config)
         };
+        let served_groups = match role {
+            Role::Scheduler if gates.leave_groups_open() => {
+                ServedGroups::ask(&credentials, followed.level).await?
+            }
+            _ => ServedGroups::NotAsked,
+        };
+        let mut recording = flags.recording();
+        let (gates, config) = if served_groups == ServedGroups::Served {
+            let gates = gates.with_groups();
+            let recorded = recording.iter_mut();
+            recorded.for_each(|recording| recording.feature_gates.extend(gates.group_flags()));
+            let config = configuration(flags, &role, &gates)?;
+            log_component_config(&config);
+            (gates, config)
+        } else {
+            (gates, config)
+        };
         let gates = &gates;
         let leader_elect = config.leader_election.leader_elect;
         let health = if leader_elect { Health::with_leader_election() } else { Health::default() };
@@ -346,6 +370,7 @@ fn serve(
         let started = Started { at: Timestamp::now(), level: followed.level };
         let setup = Setup {
             followed,
+            served_groups,
             trace_ids: tracing.as_ref().map(TracingConfiguration::trace_ids),
             request_rate: config.request_rate(),
             config,
@@ -361,7 +386,7 @@ fn serve(
             heartbeat: health.heartbeat(),
             channel: channel(),
             debug_signal: Some(listen(SignalKind::user_defined2())?),
-            recording: flags.recording(),
+            recording,
         };
         let stop = CancellationToken::new();
         let observer = MetricsObserver::new(metrics.clone(), health.clone()).with_tracer(tracer);

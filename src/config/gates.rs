@@ -30,6 +30,9 @@ const ALL_ALPHA: &str = "AllAlpha";
 /// The gate that sets all beta gates that are not set themselves.
 const ALL_BETA: &str = "AllBeta";
 
+/// The gates with which the pods of a PodGroup are decided together.
+const OF_GROUPS: [&str; 2] = ["GenericWorkload", "GangScheduling"];
+
 /// The component that an entry may name before a colon.
 const COMPONENT: &str = "kube";
 
@@ -269,6 +272,32 @@ impl Gates {
         Self { group_members_alone: alone, ..self }
     }
 
+    /// Whether no flag says how the pods of PodGroups are scheduled, so that the API server does, by
+    /// serving PodGroups.
+    pub fn leave_groups_open(&self) -> bool {
+        !self.group_members_alone
+            && self.of_groups().all(|(gate, state)| self.setting(gate, state).is_none())
+    }
+
+    /// Decides about the pods of a PodGroup together.
+    ///
+    /// Rule groups-that-are-served-are-enforced of docs/differences.toml.
+    #[must_use]
+    pub fn with_groups(mut self) -> Self {
+        let names: Vec<_> = self.of_groups().map(|(gate, _)| gate.name).collect();
+        self.set.extend(names.into_iter().map(|name| (name, true)));
+        self
+    }
+
+    /// Returns the gates of [`with_groups`](Self::with_groups) as values of `--feature-gates`.
+    pub fn group_flags(&self) -> impl Iterator<Item = String> {
+        self.of_groups().map(|(gate, _)| format!("{}=true", gate.name))
+    }
+
+    fn of_groups(&self) -> impl Iterator<Item = (&'static Gate, State)> {
+        self.existing().filter(|(gate, _)| OF_GROUPS.contains(&gate.name))
+    }
+
     /// Remarks for the person who set the gates. The texts about stages are those of Kubernetes.
     pub fn notices(&self) -> impl Iterator<Item = Notice> {
         all().filter_map(|gate| {
@@ -319,15 +348,19 @@ impl Gates {
             let before = gate.levels().filter(|level| *level < self.level).last();
             return before.and_then(|level| gate.at(level)).is_some_and(|state| state.default);
         };
+        let is_compatible =
+            state.min_compatibility.is_none_or(|level| level.minor() <= self.min_compatibility);
+        self.setting(gate, state).unwrap_or(state.default && is_compatible)
+    }
+
+    /// Returns the value that a flag gives to a gate, by its name or by its stage.
+    fn setting(&self, gate: &Gate, state: State) -> Option<bool> {
         let of_stage = match state.stage {
             Stage::Alpha => self.set.get(ALL_ALPHA),
             Stage::Beta => self.set.get(ALL_BETA),
             Stage::Ga | Stage::Deprecated => None,
         };
-        let is_compatible =
-            state.min_compatibility.is_none_or(|level| level.minor() <= self.min_compatibility);
-        let set = self.set.get(gate.name).or(of_stage).copied();
-        set.unwrap_or(state.default && is_compatible)
+        self.set.get(gate.name).or(of_stage).copied()
     }
 
     /// The gates that plugins read.
@@ -344,8 +377,14 @@ impl Gates {
             extended_resources: self.is_on("DRAExtendedResource"),
             fractional_capacity_range: self.is_on("DRAFractionalCapacityRange"),
             generic_workload: self.is_on("GenericWorkload"),
-            group_members_alone: self.group_members_alone,
+            group_members_alone: self.schedules_members_alone(),
         }
+    }
+
+    /// Whether the pods of groups are scheduled like any other pod: on request, or because the gate
+    /// of groups is switched off by its name.
+    fn schedules_members_alone(&self) -> bool {
+        self.group_members_alone || self.set.get("GenericWorkload") == Some(&false)
     }
 
     /// Whether a plugin is in the default list.
@@ -507,6 +546,37 @@ mod tests {
         let at = Gates::at(Level::V1_37);
         assert!(!is_on(at.clone()) && is_on(at.clone().with_min_compatibility(37)));
         assert!(is_on(at.with_flags(["DRAFractionalCapacityRange=true"]).unwrap()));
+    }
+
+    #[test]
+    fn served_pod_groups_decide_unless_a_flag_does() {
+        let at = |level: Level, flags: &str| Gates::at(level).with_flags([flags]).unwrap();
+        for level in Level::ALL {
+            assert!(at(level, "VolumeLimitScaling=false").leave_groups_open(), "{level}");
+            let on = Gates::at(level).with_groups();
+            assert!(on.is_on("GenericWorkload") && on.is_on("GangScheduling"), "{level}");
+            assert!(on.of_plugins().generic_workload && !on.leave_groups_open());
+            assert_eq!(on.check_needs(), Ok(()), "{level}");
+            let flags: Vec<_> = on.group_flags().collect();
+            assert_eq!(at(level, &flags.join(",")), on);
+            assert!(!Gates::at(level).with_group_members_alone(true).leave_groups_open());
+        }
+        for (level, flags) in [
+            (Level::V1_37, "GenericWorkload=true"),
+            (Level::V1_37, "GenericWorkload=false"),
+            (Level::V1_37, "AllBeta=false"),
+            (Level::V1_36, "AllAlpha=false"),
+            (Level::V1_36, "GangScheduling=false"),
+        ] {
+            assert!(!at(level, flags).leave_groups_open(), "{flags}");
+        }
+    }
+
+    #[test]
+    fn gate_that_is_switched_off_by_name_lets_members_go_alone() {
+        let alone = |flags: &str| parse(flags).unwrap().of_plugins().group_members_alone;
+        assert!(alone("GenericWorkload=false"));
+        assert!(!alone("") && !alone("AllAlpha=false") && !alone("GenericWorkload=true"));
     }
 
     #[test]

@@ -146,7 +146,7 @@ impl<M> Informer<M> {
             self.update_metrics();
             self.log_progress();
             self.log_watch_error();
-            self.skip_unknown_kind();
+            self.skip_optional_kind();
             let relists = &mut self.shared.relists;
             tokio::select! {
                 // Inputs that have arrived go before a deadline that has passed.
@@ -252,28 +252,38 @@ impl<M> Informer<M> {
             Some(err) => warn!(resource = &*self.kind.name, err, "Failed to watch"),
             None => info!(resource = &*self.kind.name, "Watch recovered"),
         }
-        let failure = error.as_deref().filter(|_| !self.kind_is_unknown());
+        let failure = error.as_deref().filter(|_| !self.works_without());
         self.shared.status.watched(&self.kind.name, failure);
         self.logged_error = error;
     }
 
-    /// Whether the scheduler works without the kind, and the server does not know it.
-    fn kind_is_unknown(&self) -> bool {
-        let is_not_found = |error: &WatchError| error.status == Some(404);
-        self.kind.is_optional() && self.reflector.watch_error().is_some_and(is_not_found)
+    /// Whether the scheduler works without the kind, which the server does not know or does not
+    /// permit to be watched.
+    fn works_without(&self) -> bool {
+        let status = self.reflector.watch_error().and_then(|error: &WatchError| error.status);
+        match status {
+            Some(404) => self.kind.is_optional(),
+            Some(403) => self.kind.is_optional_if_forbidden(),
+            _ => false,
+        }
     }
 
-    /// Reports an optional kind as synced if the server does not know it, as older servers may not.
-    /// The reflector keeps retrying in case the server learns the kind later.
-    fn skip_unknown_kind(&mut self) {
-        if !self.kind_is_unknown() {
+    /// Reports an optional kind as synced if the server does not know it, as older servers may not,
+    /// or does not permit it. The reflector keeps retrying in case that changes.
+    fn skip_optional_kind(&mut self) {
+        if !self.works_without() {
             return;
         }
         if !self.has_synced {
-            warn!(
-                resource = &*self.kind.name,
-                "Continuing without a kind the server does not know"
-            );
+            let resource = &*self.kind.name;
+            match self.reflector.watch_error().and_then(|error| error.status) {
+                Some(403) => warn!(
+                    resource,
+                    "Continuing without a kind that this account may not list and watch; to have \
+                     it read, grant both to the account"
+                ),
+                _ => warn!(resource, "Continuing without a kind the server does not know"),
+            }
             self.notify_synced();
         }
         self.notify_relisted();

@@ -6,6 +6,7 @@ mod leader_election;
 mod permissions;
 mod role;
 mod sender;
+mod served_groups;
 mod served_names;
 mod served_versions;
 
@@ -57,12 +58,15 @@ pub use self::followed::{ChosenBy, Followed, OtherLevel};
 pub(crate) use self::leader_election::identity;
 pub use self::role::{Role, RoleParts, Watches, run_role};
 pub(crate) use self::sender::within;
+pub use self::served_groups::{GroupsServed, ServedGroups};
 
 /// The configuration and the plugins of a scheduler, and its API server. `M` are further events of
 /// its loop.
 pub struct Setup<M = Infallible> {
     /// The level of the configuration, and what chose it.
     pub followed: Followed,
+    /// Whether the API server serves PodGroups, if that decides about their pods.
+    pub served_groups: ServedGroups,
     /// Configuration with defaults applied.
     pub config: Configuration,
     /// Available plugins.
@@ -111,6 +115,7 @@ impl<M> Setup<M> {
         Setup {
             channel,
             followed: self.followed,
+            served_groups: self.served_groups,
             config: self.config,
             registry: self.registry,
             credentials: self.credentials,
@@ -299,6 +304,7 @@ pub async fn run_scheduler(
         failed = tasks.failure() => return Err(failed.into()),
         () = stop.cancelled() => return Ok(()),
     }
+    setup.served_groups.ask_again(&read_client, &server, &setup.followed).await?;
     choose_versions(&read_client, &mut sources.kinds).await;
     let (status, profiles) = (setup.server_status.clone(), scheduler.engine().profiles());
     let permissions = PermissionCheck::new(write_client.clone(), status, profiles);

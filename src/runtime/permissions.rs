@@ -88,6 +88,10 @@ fn needed(profiles: &Profiles) -> Vec<Permission> {
         needed.push(Permission::on("patch", "persistentvolumes", ""));
         needed.push(Permission::on("patch", "persistentvolumeclaims", ""));
     }
+    if profiles.schedules_groups() {
+        let status = Permission::of_group("scheduling.k8s.io", "patch", "podgroups");
+        needed.push(Permission { subresource: "status", ..status });
+    }
     if in_use("DynamicResources") {
         let claims = |verb, subresource| {
             let claims = Permission::of_group("resource.k8s.io", verb, "resourceclaims");
@@ -209,11 +213,15 @@ mod tests {
     use crate::wire;
 
     fn needed_by(plugins: &str) -> Vec<Permission> {
+        needed_with(plugins, &Gates::default())
+    }
+
+    fn needed_with(plugins: &str, gates: &Gates) -> Vec<Permission> {
         let text = format!(
             "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\
              profiles: [{{plugins: {plugins}}}]\n"
         );
-        let loaded = config::load(&text, &Gates::default()).unwrap();
+        let loaded = config::load(&text, gates).unwrap();
         needed(&loaded.config.build_profiles(&plugins::registry()).unwrap())
     }
 
@@ -252,16 +260,18 @@ mod tests {
         let texts = |list: &Value| -> Vec<String> { serde_json::from_value(list.clone()).unwrap() };
         let mut granted = BTreeSet::new();
         for rule in role["rules"].as_array().unwrap() {
-            let [group] = &texts(&rule["apiGroups"])[..] else { panic!("{rule}") };
-            let dot = if group.is_empty() { "" } else { "." };
-            for resource in texts(&rule["resources"]) {
-                let verbs = texts(&rule["verbs"]).into_iter();
-                let verbs = verbs.filter(|verb| !["list", "watch"].contains(&verb.as_str()));
-                granted.extend(verbs.map(|verb| format!("{verb} {resource}{dot}{group}")));
+            for group in texts(&rule["apiGroups"]) {
+                let dot = if group.is_empty() { "" } else { "." };
+                for resource in texts(&rule["resources"]) {
+                    let verbs = texts(&rule["verbs"]).into_iter();
+                    let verbs = verbs.filter(|verb| !["list", "watch"].contains(&verb.as_str()));
+                    granted.extend(verbs.map(|verb| format!("{verb} {resource}{dot}{group}")));
+                }
             }
         }
         granted.retain(|permission| !permission.contains("reviews."));
-        let needed = needed_by("{}").into_iter().map(Permission::describe);
+        let needed = needed_with("{}", &Gates::default().with_groups());
+        let needed = needed.into_iter().map(Permission::describe);
         assert_eq!(needed.collect::<BTreeSet<_>>(), granted);
     }
 

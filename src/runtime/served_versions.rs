@@ -73,10 +73,18 @@ impl TwoVersions {
 }
 
 /// Whether the server serves a list at `path`. A server that does not say so is asked again by the
-/// watch.
+/// watch. A server denies a list that is not permitted whether or not it serves it, and serves the
+/// version of the group if it is an older one.
 async fn is_served(client: &ApiClient, path: &str) -> bool {
-    let answer = client.get(&format!("{path}?limit=1")).await;
-    answer.is_ok_and(|answer| answer.status().as_u16() != 404)
+    let status = async |path: &str| client.get(path).await.map(|answer| answer.status().as_u16());
+    match status(&format!("{path}?limit=1")).await {
+        Ok(404) | Err(_) => false,
+        Ok(403) => {
+            let version = path.rsplit_once('/').map_or(path, |(version, _)| version);
+            status(version).await != Ok(404)
+        }
+        Ok(_) => true,
+    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use engine::profile::{Profile, Profiles};
-use framework::{EventResource, Feed};
+use framework::{COSCHEDULING_POD_GROUPS, EventResource, Feed};
 
 /// Selects pods that have not ended; ended pods occupy no resources.
 const NOT_ENDED: &str = "status.phase!=Succeeded,status.phase!=Failed";
@@ -27,6 +27,16 @@ impl WatchedKind {
     /// Whether pods can be scheduled without the kind. Every server has nodes and pods.
     pub const fn is_optional(&self) -> bool {
         !matches!(self.resource, EventResource::Node | EventResource::Pod)
+    }
+
+    /// Whether pods can be scheduled without the permission to watch the kind. Without PodGroups,
+    /// the pods that name one wait, and no other pod depends on them.
+    pub fn is_optional_if_forbidden(&self) -> bool {
+        match &self.resource {
+            EventResource::PodGroup => true,
+            EventResource::Custom(name) => **name == *COSCHEDULING_POD_GROUPS,
+            _ => false,
+        }
     }
 }
 

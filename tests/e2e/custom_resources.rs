@@ -10,7 +10,7 @@ use loadmaster::config::{self, Configuration, Gates};
 use loadmaster::http::Health;
 use loadmaster::metrics::Metrics;
 use loadmaster::observer::MetricsObserver;
-use loadmaster::runtime::{self, Followed, Setup};
+use loadmaster::runtime::{self, Followed, ServedGroups, Setup};
 use loadmaster::scheduling_loop::channel;
 use sandbox::http::{Options, Server};
 use sandbox::resources::{CUSTOMRESOURCEDEFINITIONS, NODES, PODS};
@@ -41,6 +41,7 @@ pub(super) async fn setup(server: &Server) -> Setup {
 pub(super) async fn setup_of(config: Configuration, registry: Registry, kubeconfig: &str) -> Setup {
     Setup {
         followed: Followed::by_flag(Level::V1_36),
+        served_groups: ServedGroups::NotAsked,
         unschedulable_timeout: config.queue().max_in_unschedulable,
         config,
         registry,

@@ -4,8 +4,9 @@
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 
-use super::cluster::{Cluster, chart_rules_with_pod_groups, run};
+use super::cluster::{Cluster, chart_rules, chart_rules_without_pod_groups, run};
 use super::daemon::Daemon;
+use super::wait::eventually;
 
 fn by_field(cluster: &Cluster, name: &str) -> Pod {
     let mut pod = json!(cluster.pod(name, 1));
@@ -68,6 +69,50 @@ fn members_of_groups_are_scheduled_alone_on_request() {
     });
 }
 
+#[test]
+fn gate_that_is_off_by_name_lets_members_go_alone_with_one_event() {
+    run(async |cluster| {
+        cluster.add_node("a", 4).await;
+        let args = ["--emulated-version=1.37", "--feature-gates=GenericWorkload=false"];
+        let _daemon = Daemon::spawn_with(cluster, |_| {}, &args).await;
+        let pod = cluster.create_pod(&by_label(cluster, "label")).await;
+        cluster.bound("label").await;
+        let events = eventually("the event", async || {
+            Some(cluster.events(&pod, "PodGroupIgnored").await).filter(|events| !events.is_empty())
+        });
+        let events = events.await;
+        let [event] = events.as_slice() else { panic!("{events:?}") };
+        let expected = "the pod belongs to the PodGroup \"job-b\" and is scheduled by itself: the gate \
+                        GenericWorkload is off";
+        assert_eq!(event.note.as_deref(), Some(expected));
+    });
+}
+
+#[test]
+fn missing_permission_on_pod_groups_concerns_only_their_pods() {
+    run(async |cluster| {
+        if cluster.sandbox().is_none() {
+            return eprintln!(
+                "skipped: an API server without its runtime-config serves no PodGroups"
+            );
+        }
+        cluster.permit(&chart_rules_without_pod_groups()).await;
+        cluster.add_node("a", 4).await;
+        let daemon = Daemon::spawn_with(cluster, |_| {}, &["--emulated-version=1.37"]).await;
+        cluster.create_pod(&cluster.pod("other", 1)).await;
+        cluster.bound("other").await;
+        // An API server may deny a kind that it does not serve, or not find it.
+        let denied = daemon.log.lines("a kind that this account may not list and watch");
+        assert!(denied[0].contains("podgroups.scheduling.k8s.io"), "{denied:?}");
+        daemon.log.line("cannot patch podgroups/status.scheduling.k8s.io").await;
+        cluster.create_gang("gang", 2).await;
+        cluster.create_members("gang", 2).await;
+        daemon.counts("scheduler_pending_pods{queue=\"gated\"}", 2.0).await;
+        cluster.permit(&chart_rules()).await;
+        cluster.bound_pods(3).await;
+    });
+}
+
 /// Two gangs of 40 on 64 nodes that have room for one pod each.
 #[test]
 fn gang_is_bound_whole_and_the_next_waits_whole() {
@@ -77,12 +122,10 @@ fn gang_is_bound_whole_and_the_next_waits_whole() {
                 "skipped: an API server without its runtime-config serves no PodGroups"
             );
         }
-        cluster.permit(&chart_rules_with_pod_groups()).await;
         for number in 0..64 {
             cluster.add_node(&format!("n{number}"), 1).await;
         }
-        let args = ["--emulated-version=1.37", "--feature-gates=GenericWorkload=true"];
-        let daemon = Daemon::spawn_with(cluster, |_| {}, &args).await;
+        let daemon = Daemon::spawn_with(cluster, |_| {}, &["--emulated-version=1.37"]).await;
         cluster.create_gang("first", 40).await;
         cluster.create_members("first", 40).await;
         let condition = cluster.group_condition("first", "Scheduled").await;

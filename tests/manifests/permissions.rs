@@ -16,7 +16,7 @@ use super::{DEFAULT, EVERYTHING, find, find_all, read, rendered, rendering};
 
 /// Group, resource and verb of the permissions that the default plugins need, beside those to
 /// watch kinds.
-const REQUESTS: [(&str, &str, &str); 18] = [
+const REQUESTS: [(&str, &str, &str); 21] = [
     ("", "pods", "delete"),
     ("", "pods", "get"),
     ("", "pods/binding", "create"),
@@ -30,6 +30,10 @@ const REQUESTS: [(&str, &str, &str); 18] = [
     ("resource.k8s.io", "resourceclaims/binding", "patch"),
     ("resource.k8s.io", "resourceclaims/driver", "arbitrary-node:patch"),
     ("resource.k8s.io", "resourceclaims/status", "patch"),
+    ("scheduling.k8s.io", "podgroups/status", "patch"),
+    // The PodGroups of Coscheduling are a custom kind, too.
+    ("scheduling.x-k8s.io", "podgroups", "list"),
+    ("scheduling.x-k8s.io", "podgroups", "watch"),
     ("authentication.k8s.io", "tokenreviews", "create"),
     ("authorization.k8s.io", "subjectaccessreviews", "create"),
     ("events.k8s.io", "events", "create"),
@@ -42,8 +46,6 @@ const REQUESTS: [(&str, &str, &str); 18] = [
 /// for their requests.
 pub(super) fn needed() -> BTreeSet<(String, String, String)> {
     let watched = EventResource::BUILT_IN.into_iter().filter_map(|resource| resource.kind());
-    // They are read with a gate that is off by default.
-    let watched = watched.filter(|kind| *kind != kinds::POD_GROUP);
     let watched = watched.flat_map(|kind| ["list", "watch"].map(|verb| (kind, verb)));
     let watched = watched.map(|(kind, verb)| (kind.group.into(), kind.plural.into(), verb.into()));
     watched.chain(owned(&REQUESTS)).collect()
@@ -72,7 +74,7 @@ fn owned(table: &[(&str, &str, &str)]) -> BTreeSet<(String, String, String)> {
 fn kinds_of_every_level_may_be_watched() {
     let granted = granted(&cluster_role(DEFAULT).unwrap().rules.unwrap());
     for level in Level::ALL {
-        let config = config::defaults(&Gates::at(level));
+        let config = config::defaults(&Gates::at(level).with_groups());
         let profiles = config.build_profiles(&plugins::registry()).unwrap();
         for kind in watched_kinds(&profiles) {
             let (plural, group) = kind.name.split_once('.').unwrap_or((&kind.name, ""));
@@ -113,16 +115,10 @@ fn extra_rules_add_permissions() {
 }
 
 #[test]
-fn gate_of_pod_groups_adds_permissions() {
-    let role = cluster_role(&rendering("pod-groups")).unwrap();
+fn gate_that_is_off_takes_the_permissions_on_pod_groups() {
+    let role = cluster_role(&rendering("no-pod-groups")).unwrap();
     let mut expected = needed();
-    expected.extend(owned(&[
-        ("scheduling.k8s.io", "podgroups", "list"),
-        ("scheduling.k8s.io", "podgroups", "watch"),
-        ("scheduling.k8s.io", "podgroups/status", "patch"),
-        ("scheduling.x-k8s.io", "podgroups", "list"),
-        ("scheduling.x-k8s.io", "podgroups", "watch"),
-    ]));
+    expected.retain(|(_, resource, _)| !resource.starts_with("podgroups"));
     assert_eq!(granted(&role.rules.unwrap()), expected);
 }
 

@@ -30,7 +30,7 @@ use crate::plugin_call::{HasCode, call_beside};
 use crate::plugin_writes::PluginWrites;
 use crate::ports::{Count, Ports, Span};
 use crate::preemption::{self, Preemptions};
-use crate::profile::Profile;
+use crate::profile::{Profile, member_alone};
 use crate::record::Head;
 use crate::timers::{Timers, fire};
 use crate::world::{Changed, World};
@@ -354,6 +354,9 @@ impl Engine {
         cx: &mut Context<'_>,
     ) -> Outcome {
         let uid = queued.pod.uid.clone();
+        if queued.history.attempts == 1 {
+            report_member_alone(&queued.pod, profile, &self.world, cx);
+        }
         cx.probe.start(Span::Attempt(&profile.scheduler_name, &uid));
         let head = Head::of(&queued, self.world.log().state(), cx.now);
         let decision = self.decide(&queued.pod, profile, cx);
@@ -380,6 +383,17 @@ impl Engine {
         if self.decider.samples(profile) {
             self.world.refresh_node_order();
         }
+    }
+}
+
+/// Records an event about a pod that is scheduled by itself although it belongs to a PodGroup.
+fn report_member_alone(pod: &Pod, profile: &Profile, world: &World, cx: &mut Context<'_>) {
+    if world.profiles().schedules_groups() || profile.schedules_groups() {
+        return;
+    }
+    if let Some(note) = member_alone(pod) {
+        let event = PodEvent::warning("PodGroupIgnored", "Scheduling", &note);
+        cx.effects.record(pod, &profile.scheduler_name, event);
     }
 }
 

@@ -41,7 +41,7 @@ use serde_json::{Value, json};
 
 pub(super) use self::devices::{devices_of, users_of};
 pub(super) use self::leases::holder;
-pub(super) use self::pod_groups::chart_rules_with_pod_groups;
+pub(super) use self::pod_groups::chart_rules_without_pod_groups;
 pub(super) use self::pods::{node_of, uid};
 pub(super) use self::storage::{Kind, claim_of, is_bound, with_claims};
 use super::control_plane;

@@ -9,21 +9,13 @@ use serde_json::{Value, json};
 use super::{Cluster, chart_rules, create};
 use crate::e2e::wait::eventually;
 
-/// Returns the permissions that the chart grants with the gate `GenericWorkload`.
-pub(in crate::e2e) fn chart_rules_with_pod_groups() -> Vec<PolicyRule> {
+/// Returns the permissions that the chart grants, but for those on PodGroups.
+pub(in crate::e2e) fn chart_rules_without_pod_groups() -> Vec<PolicyRule> {
     let mut rules = chart_rules();
-    let rule = |groups: &[&str], resource: &str, verbs: &[&str]| {
-        let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
-        PolicyRule {
-            api_groups: Some(texts(groups)),
-            resources: Some(texts(&[resource])),
-            verbs: texts(verbs),
-            ..PolicyRule::default()
-        }
+    let is_on_groups = |rule: &PolicyRule| {
+        rule.resources.iter().flatten().any(|resource| resource.starts_with("podgroups"))
     };
-    let groups = ["scheduling.k8s.io", "scheduling.x-k8s.io"];
-    rules.push(rule(&groups, "podgroups", &["list", "watch"]));
-    rules.push(rule(&groups[..1], "podgroups/status", &["patch"]));
+    rules.retain(|rule| !is_on_groups(rule));
     rules
 }
 

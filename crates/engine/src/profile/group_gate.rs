@@ -19,8 +19,9 @@ impl PreEnqueue for GroupGate {
 
 fn message(group: &str) -> String {
     format!(
-        "waiting for group scheduling: the pod belongs to the PodGroup {group:?}, and this version of Loadmaster \
-         schedules no groups; with the flag --schedule-group-members-alone it schedules each pod by itself"
+        "waiting for group scheduling: the pod belongs to the PodGroup {group:?}, and the gate GenericWorkload is off, \
+         by a flag or because the API server served no PodGroups when the scheduler started; with the flag \
+         --schedule-group-members-alone each pod is scheduled by itself"
     )
 }
 
@@ -30,6 +31,16 @@ pub(crate) fn gated_condition(pod: &Pod) -> Option<ScheduledCondition> {
         status: false,
         reason: "SchedulingGated".into(),
         message: message(group).into(),
+    })
+}
+
+/// Returns what an event says about a pod that is scheduled by itself although it belongs to a
+/// group; `None` for a pod without a group.
+pub(crate) fn member_alone(pod: &Pod) -> Option<String> {
+    pod.group().map(|group| {
+        format!(
+            "the pod belongs to the PodGroup {group:?} and is scheduled by itself: the gate GenericWorkload is off"
+        )
     })
 }
 

@@ -22,7 +22,7 @@ pub use config::{PluginConfig, PluginRef, PluginSet, PluginSets, SchedulerProfil
 pub use error::ProfileError;
 pub use expand::merge_defaults;
 pub use group_gate::GROUP_GATE;
-pub(crate) use group_gate::gated_condition;
+pub(crate) use group_gate::{gated_condition, member_alone};
 pub use named::Named;
 
 pub use framework::MAX_NODE_SCORE;
@@ -157,9 +157,14 @@ impl Profile {
         self.weights.get(&point)?.get(plugin).copied()
     }
 
+    /// Whether a plugin keeps the pods of a PodGroup together.
+    pub(crate) fn schedules_groups(&self) -> bool {
+        self.plugins.values().any(|plugin| plugin.schedules_groups)
+    }
+
     /// Adds the gate of groups, unless a plugin schedules them.
     fn gate_groups(&mut self) {
-        if self.plugins.values().any(|plugin| plugin.schedules_groups) {
+        if self.schedules_groups() {
             return;
         }
         let gate = Arc::new(group_gate::gate());

@@ -356,3 +356,21 @@ fn deleted_members_leave_the_queue() {
     world.delete("a1");
     assert_eq!(world.engine.queue().counts(), engine::queue::PendingPodCounts::default());
 }
+
+#[test]
+fn member_that_is_scheduled_alone_has_one_event() {
+    let mut world = Setup::new([fit()]).members_alone().build();
+    world.pod(member("a", 0));
+    world.pod(pod("single"));
+    world.run();
+    world.node(node("n"));
+    world.run_for(3);
+    assert_eq!(places(&world, "a", 1), ["placed"]);
+    let events = world.history.iter().filter_map(|effect| match &effect.kind {
+        EffectKind::Event(event) if event.reason == "PodGroupIgnored" => Some(event),
+        _ => None,
+    });
+    let events: Vec<_> = events.collect();
+    let [event] = &events[..] else { panic!("{events:?}") };
+    assert_eq!(event.regarding.to_string(), "default/a0");
+}

@@ -104,6 +104,12 @@ impl Setup {
         self
     }
 
+    /// Schedules the pods of a PodGroup one by one.
+    pub(crate) fn members_alone(mut self) -> Self {
+        self.gates.group_members_alone = true;
+        self
+    }
+
     /// Adds a plugin that is no fake, behind all others.
     pub(crate) fn plugin(mut self, plugin: Plugin) -> Self {
         self.plugins.push((plugin, 0));
