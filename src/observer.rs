@@ -74,6 +74,7 @@ impl MetricsObserver {
             backoff: counts.backoff,
             unschedulable: counts.unschedulable,
             gated: counts.gated,
+            groups: counts.groups,
         });
         let world = engine.world();
         self.metrics.set_cache_size(CacheSize {

@@ -6,7 +6,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use engine::queue::PendingPodCounts;
+use engine::queue::{GroupCount, PendingPodCounts};
 use framework::{Pod, Resources};
 
 use crate::scheduling_loop::{NodeSnapshot, Snapshot};
@@ -25,19 +25,22 @@ pub(super) fn nodes(snapshot: &Snapshot) -> Vec<String> {
     nodes.chunks(NODES).map(|nodes| texts(nodes).join("\n\n")).collect()
 }
 
-/// Counts the pods in the queue. Members of groups are among the gated pods, so none is counted
-/// apart.
+/// Counts the entities in the queue, at level 1.36 the pods. No member waits for the end of the
+/// attempt of its group. A group without a PodGroup is an entity, whose pods are counted apart, too.
 pub(super) fn summary(snapshot: &Snapshot) -> String {
-    let PendingPodCounts { active, backoff, unschedulable, gated, .. } = snapshot.queue;
-    let waiting = unschedulable + gated;
-    let queues = format!("activeQ:{active}; backoffQ:{backoff}");
-    match snapshot.behaviours.dump_counts_entities {
-        true => format!(
-            "{queues}; unschedulableEntities:{waiting}; pendingPodGroupMemberPods:0; \
-             incompletePodGroupPods:0"
-        ),
-        false => format!("{queues}; unschedulablePods:{waiting}"),
+    let PendingPodCounts { active, backoff, unschedulable, gated, groups, .. } = snapshot.queue;
+    if !snapshot.behaviours.dump_counts_entities {
+        let waiting = unschedulable + gated;
+        return format!("activeQ:{active}; backoffQ:{backoff}; unschedulablePods:{waiting}");
     }
+    let entities = |pods: usize, own: GroupCount| pods - own.pods + own.groups;
+    let (active, backoff) = (entities(active, groups.active), entities(backoff, groups.backoff));
+    let waiting = entities(unschedulable, groups.unschedulable) + entities(gated, groups.gated);
+    let incomplete = snapshot.incomplete_members;
+    format!(
+        "activeQ:{active}; backoffQ:{backoff}; unschedulableEntities:{waiting}; \
+         pendingPodGroupMemberPods:0; incompletePodGroupPods:{incomplete}"
+    )
 }
 
 /// Describes the pods without a node, a thousand per text; at least one text.
@@ -148,6 +151,13 @@ mod tests {
         let behaviours = Behaviours::of(Level::V1_36);
         let snapshot = Snapshot { behaviours, ..snapshot };
         assert_eq!(summary(&snapshot), "activeQ:1; backoffQ:0; unschedulablePods:5");
+        let gated = GroupCount { groups: 1, pods: 3 };
+        let mut snapshot = Snapshot { behaviours: Behaviours::of(Level::V1_37), ..snapshot };
+        snapshot.queue.groups.gated = gated;
+        snapshot.incomplete_members = 3;
+        let with_group = "activeQ:1; backoffQ:0; unschedulableEntities:3; \
+                          pendingPodGroupMemberPods:0; incompletePodGroupPods:3";
+        assert_eq!(summary(&snapshot), with_group);
         assert_eq!(pending_pods(&snapshot), [urgent]);
     }
 

@@ -31,6 +31,7 @@ use control::event_recorder::DropCause;
 use control::scheduler::Hold;
 use engine::BindingPhases;
 use engine::profile::Profiles;
+use engine::queue::QueuedGroupCounts;
 use framework::{ExtensionPoint, Level, Metric};
 use prometheus::{IntCounter, IntGauge, Registry};
 
@@ -65,8 +66,9 @@ const EVALUATED: [ExtensionPoint; 4] = [
     ExtensionPoint::Score,
 ];
 
-/// The type of an entity in a queue.
+/// The types of an entity in a queue.
 const POD: &str = "pod";
+const POD_GROUP: &str = "podgroup";
 
 /// The number of pods without a node, by queue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -79,6 +81,8 @@ pub struct Pending {
     pub unschedulable: usize,
     /// Pods that a PreEnqueue plugin gates.
     pub gated: usize,
+    /// The groups among them.
+    pub groups: QueuedGroupCounts,
 }
 
 /// The size of the cache.
@@ -316,16 +320,25 @@ impl Metrics {
 
     /// Sets `pending_pods`.
     pub fn set_pending(&self, pending: Pending) {
-        let Pending { active, backoff, unschedulable, gated } = pending;
+        let Pending { active, backoff, unschedulable, gated, groups } = pending;
         let sizes = [
-            ("active", active),
-            ("backoff", backoff),
-            ("unschedulable", unschedulable),
-            ("gated", gated),
+            ("active", active, groups.active),
+            ("backoff", backoff, groups.backoff),
+            ("unschedulable", unschedulable, groups.unschedulable),
+            ("gated", gated, groups.gated),
         ];
-        set_sizes(&self.queues.pending, sizes);
-        for (queue, size) in sizes {
-            self.queues.entities.with_label_values(&[queue, POD]).set(gauge(size));
+        set_sizes(&self.queues.pending, sizes.map(|(queue, size, _)| (queue, size)));
+        for (queue, size, own) in sizes {
+            let set = |kind: &str, size: usize| {
+                self.queues.entities.with_label_values(&[queue, kind]).set(gauge(size));
+            };
+            set(POD, size - own.pods);
+            if groups != QueuedGroupCounts::default()
+                || self.queues.has_groups.load(Ordering::Relaxed)
+            {
+                self.queues.has_groups.store(true, Ordering::Relaxed);
+                set(POD_GROUP, own.groups);
+            }
         }
     }
 

@@ -13,7 +13,7 @@ use prometheus::{Gauge, Histogram, IntCounter};
 use tracing::error;
 
 use super::scheduler::{Attempts, Plugins, Queues};
-use super::{EVALUATED, Metrics, POD, unix_time};
+use super::{EVALUATED, Metrics, POD, POD_GROUP, unix_time};
 
 /// Calls of single plugins are timed in every tenth attempt, as in kube-scheduler.
 const SAMPLING: u64 = 10;
@@ -113,6 +113,14 @@ impl EngineProbe {
         let Metrics { attempts, plugins, .. } = &*self.metrics;
         match span {
             Span::Attempt(profile, _) => self.attempt_ended(profile, code, seconds),
+            Span::GroupAttempt(profile) => {
+                let labels = [group_result(code), profile];
+                attempts.groups.total.with_label_values(&labels).inc();
+                attempts.groups.duration.with_label_values(&labels).observe(seconds);
+            }
+            Span::GroupAlgorithm => {
+                attempts.groups.algorithm.with_label_values::<&str>(&[]).observe(seconds);
+            }
             Span::Algorithm => attempts.algorithm.observe(seconds),
             Span::Point(point, _) => {
                 self.profiles[self.current].point(point, code, plugins).observe(seconds);
@@ -217,7 +225,7 @@ impl Probe for EngineProbe {
     #[expect(clippy::disallowed_methods, reason = "durations are what this is for")]
     fn start(&mut self, span: Span<'_>) {
         match span {
-            Span::Attempt(profile, _) => {
+            Span::Attempt(profile, _) | Span::GroupAttempt(profile) => {
                 self.follow_resets();
                 self.attempts += 1;
                 self.enter(profile);
@@ -256,6 +264,11 @@ impl Probe for EngineProbe {
             Count::Event(event) => self.event_handled(event),
             Count::PodEvent(label) => self.pod_event_handled(label),
             Count::Incoming { queue, event } => self.incoming(queue, event),
+            Count::IncomingGroup { queue, event, pods } => {
+                let queues = &self.metrics.queues;
+                queues.incoming.with_label_values(&[queue, event]).inc_by(pods as u64);
+                queues.incoming_entities.with_label_values(&[queue, event, POD_GROUP]).inc();
+            }
             Count::Attempt { result, profile } => {
                 self.enter(profile);
                 self.profiles[self.current].attempts(result, &self.metrics.attempts).inc();
@@ -356,6 +369,16 @@ impl Profile {
         let labels = [plugin, point.name(), self.name.as_str()];
         let make = || ((point, plugin.clone()), plugins.evaluations.with_label_values(&labels));
         self.evaluations.get(is, make).inc();
+    }
+}
+
+/// Returns the result of an attempt of a group.
+const fn group_result(code: Code) -> &'static str {
+    match code {
+        Code::Success => "scheduled",
+        Code::Wait => "waiting_on_preemption",
+        Code::Error => "error",
+        _ => "unschedulable",
     }
 }
 
@@ -610,6 +633,7 @@ mod tests {
         probe.count(Count::Incoming { queue, event });
         probe.count(Count::Incoming { queue, event });
         probe.count(Count::Incoming { queue: "backoff", event });
+        probe.count(Count::IncomingGroup { queue, event, pods: 3 });
         probe.count(Count::Attempt { result: "error", profile: "a" });
         probe.count(Count::PermitWait {
             pod: &pod("p").build(),
@@ -641,7 +665,12 @@ mod tests {
         expect(
             &metrics,
             [
-                (incoming, "event=BackoffComplete queue=active", 2),
+                (incoming, "event=BackoffComplete queue=active", 5),
+                (
+                    "queue_incoming_entities_total",
+                    "event=BackoffComplete queue=active type=podgroup",
+                    1,
+                ),
                 (incoming, "event=BackoffComplete queue=backoff", 1),
                 ("schedule_attempts_total", "profile=a result=error", 1),
                 ("preemption_attempts_total", "", 1),

@@ -1,5 +1,6 @@
 //! Metrics of attempts, queues and plugins: kube-scheduler's, and a few of Loadmaster.
 
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use framework::Level;
@@ -26,6 +27,44 @@ pub(super) struct Attempts {
     pub(super) evictions: IntCounterVec,
     pub(super) eviction_duration: HistogramVec,
     pub(super) last_attempt: GaugeVec,
+    pub(super) groups: GroupAttempts,
+}
+
+/// Metrics of attempts of groups. Without groups they have no series.
+#[derive(Debug)]
+pub(super) struct GroupAttempts {
+    pub(super) total: IntCounterVec,
+    pub(super) duration: HistogramVec,
+    pub(super) algorithm: HistogramVec,
+}
+
+impl GroupAttempts {
+    fn register(table: &mut Table) -> Self {
+        Self {
+            total: table.counters(Declaration {
+                name: "scheduler_podgroup_schedule_attempts_total",
+                labels: &["result", "profile"],
+                help: "Attempts to schedule pod groups. `unschedulable` is a group of which too few \
+                       pods fit, `error` a failure inside the scheduler.",
+                page: "absent before the first attempt of a group",
+                ..ALPHA
+            }),
+            duration: table.histograms(Declaration {
+                name: "scheduler_podgroup_scheduling_attempt_duration_seconds",
+                labels: &["result", "profile"],
+                help: "Time of an attempt of a pod group, until the binding cycles of its pods \
+                       begin or its pods are back in the queue.",
+                page: "absent before the first attempt of a group",
+                ..ALPHA
+            }, buckets::attempt()),
+            algorithm: table.histograms(Declaration {
+                name: "scheduler_podgroup_scheduling_algorithm_duration_seconds",
+                help: "Time to find nodes for the pods of a pod group.",
+                page: "absent before the first attempt of a group",
+                ..ALPHA
+            }, buckets::attempt()),
+        }
+    }
 }
 
 impl Attempts {
@@ -133,6 +172,7 @@ impl Attempts {
                        attempt",
                 ..ALPHA
             }),
+            groups: GroupAttempts::register(table),
         }
     }
 }
@@ -172,6 +212,8 @@ pub(super) struct Queues {
     pub(super) oldest: GaugeVec,
     pub(super) cache_size: IntGaugeVec,
     pub(super) goroutines: IntGaugeVec,
+    /// Whether a group was queued.
+    pub(super) has_groups: AtomicBool,
 }
 
 impl Queues {
@@ -193,16 +235,17 @@ impl Queues {
             entities: table.gauges(Declaration {
                 name: "scheduler_queued_entities",
                 labels: &["queue", "type"],
-                help: "Entities that wait, by queue. Every entity is a pod.",
-                page: "the same as `scheduler_pending_pods`: no entity is a group. kube-scheduler has \
-                       the metric since 1.37",
+                help: "Entities that wait, by queue: pods that are scheduled alone, and pod groups.",
+                page: "`type` is `pod` or `podgroup`; without groups the same as \
+                       `scheduler_pending_pods`. kube-scheduler has the metric since 1.37",
                 ..ALPHA
             }),
             incoming_entities: table.counters(Declaration {
                 name: "scheduler_queue_incoming_entities_total",
                 labels: &["queue", "event", "type"],
-                help: "Entities that entered a queue, by queue and event. Every entity is a pod.",
-                page: "the same as `scheduler_queue_incoming_pods_total`: no entity is a group. \
+                help: "Entities that entered a queue, by queue and event: pods that are scheduled \
+                       alone, and pod groups.",
+                page: "`type` is `pod` or `podgroup`; a group also enters when a pod joins it. \
                        kube-scheduler has the metric since 1.37",
                 ..ALPHA
             }),
@@ -248,6 +291,7 @@ impl Queues {
                        the scheduling loop",
                 ..BETA
             }),
+            has_groups: AtomicBool::new(false),
         }
     }
 }

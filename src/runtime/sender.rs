@@ -90,7 +90,7 @@ mod tests {
     use std::time::Duration;
 
     use control::event_recorder::{EventRecorder, Options};
-    use engine::{Event, EventType};
+    use engine::{Event, EventSubject, EventType};
     use framework::PodKey;
     use tokio::sync::mpsc;
 
@@ -103,6 +103,7 @@ mod tests {
     fn request() -> Request {
         let mut recorder = EventRecorder::new(Options::default(), 7);
         let event = Event {
+            subject: EventSubject::Pod,
             regarding: PodKey::new("ns", "p"),
             uid: "u".into(),
             related: None,

@@ -99,7 +99,12 @@ impl PluginCall {
             Span::Plugin(point, plugin) => (plugin, point.name()),
             Span::Call(purpose, plugin) => (plugin, purpose),
             Span::Hint(plugin, _) => (plugin, "QueueingHint"),
-            Span::Attempt(..) | Span::Algorithm | Span::Point(..) | Span::Change => return None,
+            Span::Attempt(..)
+            | Span::Algorithm
+            | Span::GroupAttempt(..)
+            | Span::GroupAlgorithm
+            | Span::Point(..)
+            | Span::Change => return None,
         };
         Some(Self { plugin: plugin.clone(), point })
     }

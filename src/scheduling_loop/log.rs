@@ -5,7 +5,7 @@ use std::time::Duration;
 use control::leader_election::{LeaderElector, Notice};
 use control::scheduler::TakeoverNotice;
 use engine::record::Choice;
-use engine::{Attempt, Event, Outcome};
+use engine::{Attempt, Event, EventSubject, EventType, Outcome};
 use framework::{Pod, PodKey, Time};
 use tracing::{debug, error, info, trace};
 
@@ -46,8 +46,18 @@ pub(crate) fn log_gated(pod: &PodKey, group: &str) {
     debug!(%pod, podGroup = group, "Unable to schedule pod; gated as a member of a PodGroup; waiting");
 }
 
-/// Logs an event about a pod.
+/// Logs an event about a pod, or the outcome of the attempt of a group that an event is about, with
+/// the texts of kube-scheduler.
 pub(crate) fn log_event(event: &Event) {
+    if let EventSubject::PodGroup(_) = event.subject {
+        let (group, note) = (&event.regarding, event.note.as_str());
+        return match event.event_type {
+            EventType::Normal => debug!(podGroup = %group, "Successfully scheduled a pod group"),
+            EventType::Warning => {
+                debug!(podGroup = %group, err = note, "Unable to schedule a pod group");
+            }
+        };
+    }
     let (pod, note) = (&event.regarding, event.note.as_str());
     trace!(%pod, note, "{}", event.reason);
 }

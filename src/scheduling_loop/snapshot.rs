@@ -25,6 +25,8 @@ pub struct Snapshot {
     pub pending: Vec<Arc<Pod>>,
     /// The numbers of pods in the queue at the end of the copy.
     pub queue: PendingPodCounts,
+    /// The number of pods in groups whose PodGroup does not exist.
+    pub incomplete_members: usize,
     /// The behaviours of the level that is followed.
     pub behaviours: Behaviours,
     /// Whether every watch has synced.
@@ -170,8 +172,10 @@ impl Snapshots {
         if copying.advance(&scheduler.engine().handle(now))
             && let Some((copying, receivers)) = self.current.take()
         {
+            let (queue, world) = (scheduler.engine().queue(), scheduler.engine().world());
             let snapshot = Snapshot {
-                queue: scheduler.engine().queue().counts(),
+                queue: queue.counts(),
+                incomplete_members: queue.incomplete_members(world.cluster()),
                 behaviours: scheduler.engine().profiles().behaviours(),
                 synced: scheduler.has_synced(),
                 leads: scheduler.may_act(now),

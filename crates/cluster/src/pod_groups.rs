@@ -42,6 +42,17 @@ impl PodGroupState {
         self.scheduled
     }
 
+    /// Number of members that the watch shows on a node.
+    pub fn bound_count(&self) -> u32 {
+        let bound = self.members.values().filter(|own| own.is_scheduled && !own.is_pending);
+        u32::try_from(bound.count()).unwrap_or(u32::MAX)
+    }
+
+    /// Returns the UIDs of the members that run on a node or are assumed there.
+    pub fn scheduled(&self) -> impl Iterator<Item = &Uid> {
+        self.members.iter().filter(|(_, member)| member.is_scheduled).map(|(uid, _)| uid)
+    }
+
     fn change(&mut self, uid: &Uid, change: impl FnOnce(&mut Member)) {
         let member = self.members.entry(uid.clone()).or_default();
         let was_scheduled = member.is_scheduled;

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use engine::cycle::Form;
 use engine::ports::{Count, Ports};
 use engine::{
-    Attempt, Change, Effect, EffectKind, Engine, Evaluation, Event, EventType, Input, Output,
+    Attempt, Change, Effect, EffectKind, Engine, Evaluation, Event, EventSubject, EventType, Input,
+    Output,
 };
 use framework::{Code, Pod, PodKey, Time, Uid, WallOffset};
 use recording::Encoder;
 
 use crate::api_dispatcher::{ApiDispatcher, CallCounts};
-use crate::event_recorder::{DropCause, EventRecorder, ObjectKind};
+use crate::event_recorder::{DropCause, EventRecorder};
 use crate::failed_call::FailedCall;
 use crate::leader_election::{LeaderElector, Notice, Outcome, Predecessor};
 use crate::request::{Reply, Request, RequestId};
@@ -516,7 +517,7 @@ impl Scheduler {
         let starts = notices.contains(&Notice::StartedLeading);
         if starts {
             let event = election.became_leader();
-            self.event_recorder.record_about(ObjectKind::Lease, event, now);
+            self.event_recorder.record(event, now);
         }
         if election.elector.outcome() == Some(Outcome::Lost) {
             self.requests.clear();
@@ -593,7 +594,9 @@ impl Scheduler {
         match effect.kind {
             EffectKind::Event(event) => {
                 self.events.push(event.clone());
-                match self.knows(&event.regarding, &event.uid) {
+                let is_known =
+                    event.subject != EventSubject::Pod || self.knows(&event.regarding, &event.uid);
+                match is_known {
                     true => self.event_recorder.record(event, now),
                     false => self.event_recorder.record_last(event, now),
                 }
@@ -608,6 +611,7 @@ impl LeaderElection {
     fn became_leader(&self) -> Event {
         let config = self.elector.config();
         Event {
+            subject: EventSubject::Lease,
             regarding: PodKey::new(&config.namespace, &config.name),
             uid: self.elector.lease_uid().unwrap_or_default().into(),
             related: None,

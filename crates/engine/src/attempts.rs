@@ -29,17 +29,19 @@ use crate::extender::Extender;
 use crate::failure::Failure;
 use crate::placements::Placements;
 use crate::plugin_call::call_plugin;
+use crate::pod_group::GroupReports;
 use crate::ports::{Count, Span};
 use crate::profile::Profile;
 use crate::record::{Choice, Finding, Head, Records, cut};
 use crate::world::World;
 
-/// The binding cycles, and the records of attempts.
+/// The binding cycles, the records of attempts, and the reports about groups.
 #[derive(Debug)]
 pub(crate) struct Attempts {
     binding: BindingCycles,
     placements: Placements,
     records: Records,
+    group_reports: GroupReports,
 }
 
 /// Looking in.
@@ -49,6 +51,7 @@ impl Attempts {
             binding: BindingCycles::new(extenders),
             placements: Placements::default(),
             records: Records::default(),
+            group_reports: GroupReports::default(),
         }
     }
 
@@ -62,6 +65,14 @@ impl Attempts {
 
     pub(crate) const fn records_mut(&mut self) -> &mut Records {
         &mut self.records
+    }
+
+    pub(crate) const fn group_reports(&self) -> &GroupReports {
+        &self.group_reports
+    }
+
+    pub(crate) const fn group_reports_mut(&mut self) -> &mut GroupReports {
+        &mut self.group_reports
     }
 
     pub(crate) const fn placements_mut(&mut self) -> &mut Placements {

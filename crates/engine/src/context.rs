@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use framework::{EventType, Pod, StatusPatch, Time, WallOffset};
 
-use crate::effect::{Effect, EffectId, EffectKind, Event, ObjectRef, note};
+use crate::effect::{Effect, EffectId, EffectKind, Event, EventSubject, ObjectRef, note};
 use crate::extender_calls::{ExtenderCalls, ExtenderHealth};
 use crate::ports::{Ports, Probe};
 
@@ -64,6 +64,7 @@ impl Effects {
     /// Records an event about `pod` in the name of the scheduler called `reporter`.
     pub(crate) fn record(&mut self, pod: &Pod, reporter: &Arc<str>, event: PodEvent<'_>) {
         self.emit(EffectKind::Event(Event {
+            subject: EventSubject::Pod,
             regarding: pod.key.clone(),
             uid: pod.uid.clone(),
             related: event.related,

@@ -138,12 +138,36 @@ pub struct Eviction {
     pub condition_message: Option<String>,
 }
 
-/// An `events.k8s.io/v1` event about a pod.
+/// The kind of object that an event is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum EventSubject {
+    /// A pod.
+    Pod,
+    /// A PodGroup of this API version.
+    PodGroup(&'static str),
+    /// The Lease of a leader election.
+    Lease,
+}
+
+impl EventSubject {
+    /// Returns API version and kind.
+    pub const fn version_and_kind(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Pod => ("v1", "Pod"),
+            Self::PodGroup(version) => (version, "PodGroup"),
+            Self::Lease => ("coordination.k8s.io/v1", "Lease"),
+        }
+    }
+}
+
+/// An `events.k8s.io/v1` event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Event {
-    /// Namespace and name of the pod.
+    /// What kind of object the event is about.
+    pub subject: EventSubject,
+    /// Namespace and name of the object.
     pub regarding: PodKey,
-    /// UID of the pod.
+    /// UID of the object.
     pub uid: Uid,
     /// A second pod that the event is about.
     pub related: Option<ObjectRef>,

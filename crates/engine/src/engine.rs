@@ -12,7 +12,9 @@ pub(crate) mod supposition;
 
 use std::sync::Arc;
 
-use framework::{ActionType, Answer, Pod, PodKey, QueuedEntity, QueuedPod, Status, Time, Uid};
+use framework::{
+    ActionType, Answer, Pod, PodGroupKey, PodKey, QueuedEntity, QueuedPod, Status, Time, Uid,
+};
 
 use crate::attempt::{Attempt, Outcome};
 use crate::attempts::{Attempts, Concluded};
@@ -93,6 +95,7 @@ impl Engine {
             self.preemptions.next_deadline(),
             self.timers.next_deadline(),
             self.group_notices.next_deadline(),
+            self.attempts.group_reports().next_deadline(),
         ];
         deadlines.into_iter().flatten().min()
     }
@@ -173,6 +176,7 @@ impl Engine {
     fn handle_answer(&mut self, effect: EffectId, answer: &Answer, cx: &mut Context<'_>) {
         let Self { attempts, preemptions, world, .. } = self;
         attempts.answer(effect, answer, world, cx);
+        attempts.group_reports_mut().answer(effect, answer, cx.now);
         preemptions.answer(effect, answer, world, attempts, cx);
         if let Some((pod, uid)) = self.plugin_writes.answer(effect, answer, cx) {
             self.world.retry_pending_after_error(&pod, &uid, cx);
@@ -185,6 +189,7 @@ impl Engine {
     fn tick(&mut self, cx: &mut Context<'_>) {
         self.world.flush_queue(cx);
         self.group_notices.tick(cx.now);
+        self.attempts.group_reports_mut().tick(cx.now);
         self.attempts.tick(&mut self.world, cx);
         while let Some(victim) = self.preemptions.pop_overdue_removal(cx.now) {
             self.preemptions.victim_ends(&victim, &mut self.world);
@@ -235,6 +240,10 @@ impl Engine {
         if let Some(pod) = change.pod_to_be_removed() {
             self.preemptions.removal_follows(pod, cx.now);
         }
+        let placed_member = match &change {
+            Change::Pod(pod) if pod.node_name.is_some() => self.world.group_of(pod),
+            _ => None,
+        };
         let left = match &change {
             Change::PodDeleted { uid, .. } => self.world.placed(uid),
             _ => None,
@@ -247,8 +256,11 @@ impl Engine {
         for changed in self.world.apply(change, cx) {
             self.handle_changed(changed, cx);
         }
+        if let Some(group) = placed_member {
+            self.attempts.group_reports_mut().see(&group, &self.world);
+        }
         if let Some(pod) = grouped {
-            self.group_notices.see_pending(&pod, &self.world, cx.now);
+            self.group_notices.see_pending(&pod, &self.world, cx);
         }
         if let Some(node) = left {
             preemption::activate_gated_on(&node, &mut self.world, cx);
@@ -257,7 +269,17 @@ impl Engine {
             self.attempts.object_changed(&object, &mut self.world, cx);
         }
         if let Some(group) = group {
-            self.attempts.release_group(&group, &mut self.world, cx);
+            self.attempts.group_changed(&group, &mut self.world, cx);
+            self.see_members(&group, cx);
+        }
+    }
+
+    /// Notes the queued members of a group whose PodGroup has changed or is gone.
+    fn see_members(&mut self, group: &PodGroupKey, cx: &mut Context<'_>) {
+        let members = self.world.queue().members_of(group);
+        let members: Vec<PodKey> = members.iter().map(|member| member.pod.key.clone()).collect();
+        for member in members {
+            self.group_notices.see_pending(&member, &self.world, cx);
         }
     }
 
@@ -316,7 +338,7 @@ impl Engine {
     /// Takes the next pod from the queue and tries to schedule it. Returns `None` if no pod is
     /// ready.
     fn schedule_one(&mut self, cx: &mut Context<'_>) -> Option<Attempt> {
-        self.group_notices.notify(&self.world, cx);
+        self.report_groups(cx);
         let queued = match self.world.pop(cx)? {
             QueuedEntity::Pod(queued) => queued,
             QueuedEntity::Group(group) => return Some(self.schedule_group(group, cx)),
@@ -331,6 +353,18 @@ impl Engine {
         };
         self.world.attempt_ended(&pod, cx);
         Some(Attempt { pod, outcome })
+    }
+
+    /// Writes the reports about groups and their members that are due.
+    fn report_groups(&mut self, cx: &mut Context<'_>) {
+        for incomplete in self.group_notices.notify(&self.world, cx) {
+            if let Some(condition) = incomplete.condition(&self.world) {
+                let (group, reporter) = (&incomplete.group, &incomplete.reporter);
+                let reports = self.attempts.group_reports_mut();
+                reports.report(group, condition, reporter, &self.world, cx);
+            }
+        }
+        self.attempts.report_groups(&self.world, cx);
     }
 
     /// Returns the profile of the pod, unless an attempt makes no sense.

@@ -1,15 +1,21 @@
-//! Which pods have to be notified that the gate of groups keeps them back.
+//! Which pods have to be notified that they wait because of their group: the gate of groups keeps
+//! them back, or their PodGroup or other members are missing for some time.
 //!
 //! The condition and the event are written beside the decisions, at a bounded rate: the pods of one
 //! group may be many, and pods of others must not wait for their writes. Both are repeated until
 //! the watch shows the condition, because the API server may refuse them for a while.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
-use framework::{Pod, PodKey, StatusPatch, Time, Uid};
+use framework::{
+    Pod, PodGroupCondition, PodGroupKey, PodKey, ScheduledCondition, StatusPatch, Time, Uid,
+};
 
 use crate::context::{Context, PodEvent};
+use crate::decide::gate;
+use crate::pod_group::condition;
 use crate::ports::Count;
 use crate::profile::{GROUP_GATE, gated_condition};
 use crate::queue::Queue;
@@ -19,13 +25,19 @@ use crate::world::World;
 const BATCH: usize = 10;
 /// The interval.
 const INTERVAL: Duration = Duration::from_millis(100);
+/// Time for which a pod waits for its PodGroup or for other members before it is notified. Most
+/// groups are complete within a moment.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Time after which both are written again, unless the watch has shown the condition.
 const REPEAT_AFTER: Duration = Duration::from_mins(2);
 
-/// The pods that the gate keeps back.
+/// The pods that wait because of their group.
 #[derive(Debug, Default)]
 pub(crate) struct GroupNotices {
     gated: BTreeMap<Uid, Progress>,
+    /// The pods that are notified if they still wait then, in the order of the times. Entries of
+    /// pods that have left are skipped.
+    delayed: VecDeque<(Time, Member)>,
     /// The pods to be notified. Entries of pods that have left are skipped.
     waiting: VecDeque<Member>,
     /// The pods that were notified, in the order of the times at which they are notified again.
@@ -47,6 +59,7 @@ struct Member {
 /// How far the notice of a pod is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Progress {
+    Delayed,
     Waiting,
     Notified,
     /// The watch shows the condition.
@@ -55,45 +68,85 @@ enum Progress {
 
 /// Whether the gate of groups keeps a pending pod back.
 pub(crate) fn is_gated(pod: &Pod, queue: &Queue) -> bool {
-    let queued = || queue.get(&pod.key).map(|(_, queued)| queued);
-    pod.group().is_some()
-        && queued()
-            .is_some_and(|queued| queued.history.gating_plugin.as_deref() == Some(GROUP_GATE))
+    pod.group().is_some() && queue.gate_of(&pod.key).is_some_and(|gate| **gate == *GROUP_GATE)
+}
+
+/// Why a pod waits.
+#[derive(Debug, Clone, PartialEq)]
+enum Reason {
+    /// The pods of groups are gated, because they are not decided together.
+    Gate,
+    /// A plugin that schedules groups gates the group.
+    Plugin,
+}
+
+impl Reason {
+    fn of(pod: &Pod, world: &World) -> Option<Self> {
+        pod.group()?;
+        let gate = world.queue().gate_of(&pod.key)?;
+        if **gate == *GROUP_GATE {
+            return Some(Self::Gate);
+        }
+        let is_of_groups = || world.profile_of(pod)?.plugins.get(gate).cloned();
+        let schedules = is_of_groups().is_some_and(|plugin| plugin.schedules_groups);
+        (schedules && world.group_of(pod).is_some()).then_some(Self::Plugin)
+    }
 }
 
 impl GroupNotices {
-    /// Notes whether the gate holds a pending pod back.
-    pub(crate) fn see_pending(&mut self, pod: &PodKey, world: &World, now: Time) {
+    /// Notes whether a pending pod waits because of its group.
+    pub(crate) fn see_pending(&mut self, pod: &PodKey, world: &World, cx: &mut Context<'_>) {
         let Some(known) = world.pending().get(pod) else { return };
-        self.see(known, is_gated(known, world.queue()), now);
+        let reason = Reason::of(known, world);
+        // A pod that was never gated costs nothing further.
+        if reason.is_none() && !self.gated.contains_key(&known.uid) {
+            return;
+        }
+        let condition = reason.as_ref().and_then(|reason| condition_of(known, reason, world, cx));
+        self.see(known, reason.zip(condition), cx.now);
     }
 
-    /// Notifies some of the pods that the gate keeps back, by condition and event.
-    pub(crate) fn notify(&mut self, world: &World, cx: &mut Context<'_>) {
-        while let Some(key) = self.pop(cx.now) {
+    /// Notifies some of the pods that wait because of their group, by condition and event. Returns
+    /// the groups whose members are notified because the group is not complete.
+    pub(crate) fn notify(&mut self, world: &World, cx: &mut Context<'_>) -> Vec<Incomplete> {
+        let mut incomplete = Vec::new();
+        while let Some(key) = self.pop(cx.now, |pod| {
+            world.pending().get(pod).is_some_and(|pod| Reason::of(pod, world).is_some())
+        }) {
             let Some(pod) = world.pending().get(&key) else { continue };
-            let Some((condition, group)) = gated_condition(pod).zip(pod.group()) else { continue };
-            cx.probe.count(Count::GroupMemberGated { pod: &pod.key, group });
+            let Some((reason, group)) = Reason::of(pod, world).zip(pod.group()) else { continue };
+            let Some(condition) = condition_of(pod, &reason, world, cx) else { continue };
+            match (&reason, pod.pod_group()) {
+                (Reason::Plugin, Some(group)) => {
+                    let reporter = pod.spec.scheduler_name.clone();
+                    incomplete.push(Incomplete { group, reporter });
+                }
+                _ => cx.probe.count(Count::GroupMemberGated { pod: &pod.key, group }),
+            }
             let event = PodEvent::warning("FailedScheduling", "Scheduling", &condition.message);
             cx.effects.record(pod, &pod.spec.scheduler_name, event);
-            let patch =
-                StatusPatch { condition: Some(condition.clone()), nominated_node_name: None };
+            let patch = StatusPatch { condition: Some(condition), nominated_node_name: None };
             cx.effects.patch_pod_status(pod, patch);
         }
+        incomplete
     }
 
     /// Notes a pending pod. A pod that has the condition already needs no notice, for example
     /// after a restart.
-    fn see(&mut self, pod: &Pod, is_gated: bool, now: Time) {
-        if !is_gated {
+    fn see(&mut self, pod: &Pod, waits: Option<(Reason, ScheduledCondition)>, now: Time) {
+        let Some((reason, condition)) = waits else {
             self.forget(&pod.uid);
             return;
-        }
-        let is_shown = pod.scheduled_condition.as_deref() == gated_condition(pod).as_ref();
+        };
+        let is_shown = pod.scheduled_condition.as_deref() == Some(&condition);
         match (self.gated.get(&pod.uid), is_shown) {
             (_, true) => {
                 self.gated.insert(pod.uid.clone(), Progress::Shown);
                 self.skip_notified();
+            }
+            (None, false) if reason == Reason::Plugin => {
+                self.gated.insert(pod.uid.clone(), Progress::Delayed);
+                self.delayed.push_back((now + PATIENCE, Member::of(pod)));
             }
             (None, false) => self.enqueue(Member::of(pod), now),
             // The pod has joined another group, or others write the condition, too.
@@ -101,7 +154,7 @@ impl GroupNotices {
                 self.gated.insert(pod.uid.clone(), Progress::Notified);
                 self.notified.push_back((now + REPEAT_AFTER, Member::of(pod)));
             }
-            (Some(Progress::Waiting | Progress::Notified), false) => {}
+            (Some(Progress::Delayed | Progress::Waiting | Progress::Notified), false) => {}
         }
     }
 
@@ -117,6 +170,14 @@ impl GroupNotices {
     pub(crate) fn forget(&mut self, pod: &Uid) {
         if self.gated.remove(pod).is_some() {
             self.skip_notified();
+            self.skip_delayed();
+        }
+    }
+
+    /// Removes the entries before the first pod that waits to be notified.
+    fn skip_delayed(&mut self) {
+        while self.delayed.front().is_some_and(|(_, member)| !self.is(member, Progress::Delayed)) {
+            self.delayed.pop_front();
         }
     }
 
@@ -134,11 +195,18 @@ impl GroupNotices {
 
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         let again = self.notified.front().map(|(at, _)| *at);
-        self.next.into_iter().chain(again).min()
+        let delayed = self.delayed.front().map(|(at, _)| *at);
+        self.next.into_iter().chain(again).chain(delayed).min()
     }
 
     /// Handles the passage of time.
     pub(crate) fn tick(&mut self, now: Time) {
+        while let Some((_, member)) = self.delayed.pop_front_if(|(at, _)| *at <= now) {
+            if self.is(&member, Progress::Delayed) {
+                self.enqueue(member, now);
+            }
+        }
+        self.skip_delayed();
         while let Some((_, member)) = self.notified.pop_front_if(|(at, _)| *at <= now) {
             if self.is(&member, Progress::Notified) {
                 self.enqueue(member, now);
@@ -150,11 +218,15 @@ impl GroupNotices {
         }
     }
 
-    /// Returns the next pod to notify.
-    fn pop(&mut self, now: Time) -> Option<PodKey> {
+    /// Returns the next pod to notify. Forgets those that do not wait any more.
+    fn pop(&mut self, now: Time, waits: impl Fn(&PodKey) -> bool) -> Option<PodKey> {
         while self.left > 0 {
             let member = self.waiting.pop_front()?;
             if !self.is(&member, Progress::Waiting) {
+                continue;
+            }
+            if !waits(&member.key) {
+                self.gated.remove(&member.uid);
                 continue;
             }
             self.left -= 1;
@@ -170,6 +242,43 @@ impl GroupNotices {
     }
 }
 
+/// A group that is not complete, and the scheduler that is responsible for it.
+pub(crate) struct Incomplete {
+    pub(crate) group: PodGroupKey,
+    pub(crate) reporter: Arc<str>,
+}
+
+impl Incomplete {
+    /// Returns the condition of the group; `None` if its PodGroup does not exist.
+    pub(crate) fn condition(&self, world: &World) -> Option<PodGroupCondition> {
+        let needed = world.pod_group(&self.group)?.min_count();
+        let state = world.cluster().pod_group_state(&self.group);
+        let exist = state.map_or(0, |state| state.all_count());
+        let text = format!("waiting for pods: minCount is {needed}, and {exist} exist");
+        (exist < needed).then(|| condition(false, "Unschedulable", &text))
+    }
+}
+
+/// Returns the condition of a pod that waits.
+fn condition_of(
+    pod: &Pod,
+    reason: &Reason,
+    world: &World,
+    cx: &mut Context<'_>,
+) -> Option<ScheduledCondition> {
+    match reason {
+        Reason::Gate => gated_condition(pod),
+        Reason::Plugin => {
+            let status = gate(world, world.profile_of(pod)?, pod, cx)?;
+            Some(ScheduledCondition {
+                status: false,
+                reason: "SchedulingGated".into(),
+                message: status.message().into(),
+            })
+        }
+    }
+}
+
 impl Member {
     fn of(pod: &Pod) -> Self {
         Self { key: pod.key.clone(), uid: pod.uid.clone() }
@@ -178,8 +287,6 @@ impl Member {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use testkit::pod;
 
     use super::*;
@@ -194,9 +301,23 @@ mod tests {
         shown
     }
 
+    impl GroupNotices {
+        /// Notes a pod that the gate keeps back.
+        fn gated(&mut self, pod: &Pod, now: Time) {
+            let condition = gated_condition(pod).unwrap();
+            self.see(pod, Some((Reason::Gate, condition)), now);
+        }
+
+        /// Notes a pod that waits for other members.
+        fn incomplete(&mut self, pod: &Pod, now: Time) {
+            let condition = gated_condition(pod).unwrap();
+            self.see(pod, Some((Reason::Plugin, condition)), now);
+        }
+    }
+
     fn notified(notices: &mut GroupNotices, now: Time) -> usize {
         notices.tick(now);
-        std::iter::from_fn(|| notices.pop(now)).count()
+        std::iter::from_fn(|| notices.pop(now, |_| true)).count()
     }
 
     #[test]
@@ -204,14 +325,14 @@ mod tests {
         let (mut notices, mut now) = (GroupNotices::default(), Time::from_secs(1));
         for number in 0..25 {
             for _ in 0..2 {
-                notices.see(&member(&number.to_string()), true, now);
+                notices.gated(&member(&number.to_string()), now);
             }
         }
         let mut batches = Vec::new();
         while let Some(next) = notices.next_deadline() {
             now = now.max(next);
             batches.push(notified(&mut notices, now));
-            (0..25).for_each(|number| notices.see(&shown(&number.to_string()), true, now));
+            (0..25).for_each(|number| notices.gated(&shown(&number.to_string()), now));
         }
         assert_eq!(batches, [10, 0], "the watch shows all conditions");
     }
@@ -219,7 +340,7 @@ mod tests {
     #[test]
     fn batches_follow_each_other_after_the_interval() {
         let (mut notices, mut now) = (GroupNotices::default(), Time::from_secs(1));
-        (0..25).for_each(|number| notices.see(&member(&number.to_string()), true, now));
+        (0..25).for_each(|number| notices.gated(&member(&number.to_string()), now));
         let mut batches = Vec::new();
         while batches.len() < 3 {
             now = now.max(notices.next_deadline().unwrap());
@@ -231,30 +352,52 @@ mod tests {
     #[test]
     fn notice_is_repeated_until_the_condition_is_shown() {
         let (mut notices, mut now) = (GroupNotices::default(), Time::from_secs(1));
-        notices.see(&member("refused"), true, now);
-        notices.see(&member("shown"), true, now);
+        notices.gated(&member("refused"), now);
+        notices.gated(&member("shown"), now);
         assert_eq!(notified(&mut notices, now), 2);
-        notices.see(&shown("shown"), true, now);
+        notices.gated(&shown("shown"), now);
         for _ in 0..3 {
             let before = now;
             now = notices.next_deadline().unwrap();
             assert_eq!(now, before + REPEAT_AFTER);
             assert_eq!(notified(&mut notices, now), 1);
         }
-        notices.see(&shown("refused"), true, now);
+        notices.gated(&shown("refused"), now);
         assert_eq!(notices.next_deadline(), None);
-        notices.see(&member("refused"), true, now);
+        notices.gated(&member("refused"), now);
         assert_eq!(notices.next_deadline(), Some(now + REPEAT_AFTER), "others have replaced it");
     }
 
     #[test]
     fn pod_with_the_condition_and_pod_that_left_are_not_notified() {
         let (mut notices, now) = (GroupNotices::default(), Time::from_secs(1));
-        notices.see(&shown("known"), true, now);
+        notices.gated(&shown("known"), now);
         let gone = member("gone");
-        notices.see(&gone, true, now);
-        notices.see(&gone, false, now);
+        notices.gated(&gone, now);
+        notices.see(&gone, None, now);
         assert_eq!((notified(&mut notices, now), notices.gated.len()), (0, 1));
         assert_eq!(notices.next_deadline(), None, "nothing is left to do");
+    }
+
+    #[test]
+    fn member_that_waits_for_others_is_notified_after_some_time() {
+        let (mut notices, now) = (GroupNotices::default(), Time::from_secs(1));
+        notices.incomplete(&member("waits"), now);
+        notices.incomplete(&member("leaves"), now);
+        assert_eq!(notified(&mut notices, now), 0);
+        notices.see(&member("leaves"), None, now);
+        assert_eq!(notices.next_deadline(), Some(now + PATIENCE));
+        assert_eq!(notified(&mut notices, now + PATIENCE), 1);
+        notices.incomplete(&shown("waits"), now + PATIENCE);
+        assert_eq!(notices.next_deadline(), None, "the watch shows the condition");
+    }
+
+    #[test]
+    fn member_whose_group_is_complete_is_not_notified() {
+        let (mut notices, now) = (GroupNotices::default(), Time::from_secs(1));
+        notices.incomplete(&member("runs"), now);
+        notices.tick(now + PATIENCE);
+        assert_eq!(notices.pop(now + PATIENCE, |_| false), None);
+        assert_eq!((notices.next_deadline(), notices.gated.len()), (None, 0));
     }
 }

@@ -68,7 +68,7 @@ pub use config::EngineConfig;
 pub use context::Context;
 pub use cycle::TieBreak;
 pub use decide::{Evaluation, PostFilterEvaluation, Trial};
-pub use effect::{Effect, EffectId, EffectKind, Event, Eviction, ObjectRef};
+pub use effect::{Effect, EffectId, EffectKind, Event, EventSubject, Eviction, ObjectRef};
 pub use engine::Engine;
 pub use engine::supposition::Supposition;
 pub use framework::EventType;

@@ -3,7 +3,7 @@
 use framework::PodEvent;
 
 use crate::context::Context;
-use crate::effect::{EffectKind, Event, note};
+use crate::effect::{EffectKind, Event, EventSubject, note};
 use crate::world::World;
 
 /// Records an event in the name of the scheduler that is responsible for the pod.
@@ -13,6 +13,7 @@ pub(crate) fn record_plugin_event(event: PodEvent, world: &World, cx: &mut Conte
     let profile = pod.and_then(|pod| world.profile_of(pod)).or(world.profiles().iter().next());
     let Some(profile) = profile else { return };
     cx.effects.emit(EffectKind::Event(Event {
+        subject: EventSubject::Pod,
         regarding: event.pod,
         uid: event.uid,
         related: None,

@@ -239,6 +239,11 @@ pub enum Span<'a> {
     Attempt(&'a str, &'a Uid),
     /// Filtering and scoring within an attempt, and PostFilter if no node fits.
     Algorithm,
+    /// The scheduling cycle of a group of this profile. Its code is Success if enough members fit,
+    /// and Wait if they wait for the end of victims.
+    GroupAttempt(&'a str),
+    /// The decision about a group within its cycle.
+    GroupAlgorithm,
     /// All plugins of one point, for a pod of this profile.
     Point(Point, &'a str),
     /// One plugin at one point.
@@ -272,6 +277,15 @@ pub enum Count<'a> {
         queue: &'static str,
         /// The event that moved it.
         event: &'a str,
+    },
+    /// A group enters a queue.
+    IncomingGroup {
+        /// `active`, `backoff` or `unschedulable`.
+        queue: &'static str,
+        /// The event that moved it.
+        event: &'a str,
+        /// Number of pods that enter with it.
+        pods: usize,
     },
     /// An attempt ended (`schedule_attempts_total`).
     Attempt {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::ports::{Count, Probe, Span};
+use engine::queue::GroupCount;
 use engine::record::Choice;
 use framework::{
     ActionType, ClusterEvent, Code, Counter, CounterVec, EventResource, ExtensionPoint, GaugeVec,
@@ -281,13 +282,19 @@ fn values_that_are_not_allowed_are_unexpected() {
 #[test]
 fn gauges_have_the_last_set_size() {
     let metrics = Metrics::new();
-    metrics.set_pending(Pending { active: 1, backoff: 2, unschedulable: 3, gated: 4 });
+    let unschedulable = GroupCount { groups: 1, pods: 2 };
+    let groups = QueuedGroupCounts { unschedulable, ..QueuedGroupCounts::default() };
+    metrics.set_pending(Pending { active: 1, backoff: 2, unschedulable: 3, gated: 4, groups });
     metrics.set_unschedulable([("P", "a", 4), ("Q", "a", 1)]);
     metrics.set_unschedulable([("Q", "a", 2)]);
     let text = metrics.render();
     let pending = [("active", 1), ("backoff", 2), ("unschedulable", 3), ("gated", 4)];
     for (queue, pods) in pending {
         assert!(text.contains(&format!("scheduler_pending_pods{{queue=\"{queue}\"}} {pods}\n")));
+    }
+    for (entity, count) in [("pod", 1), ("podgroup", 1)] {
+        let labels = format!("{{queue=\"unschedulable\",type=\"{entity}\"}} {count}\n");
+        assert!(text.contains(&format!("scheduler_queued_entities{labels}")), "{text}");
     }
     let rejected = samples(&text, "scheduler_unschedulable_pods");
     assert_eq!(rejected, [(r#"{plugin="Q",profile="a"}"#, "2")]);

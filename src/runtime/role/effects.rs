@@ -4,7 +4,7 @@ use control::api_dispatcher::{ApiDispatcher, Limits};
 use control::event_recorder::{self, DroppedEvents, EventRecorder};
 use control::scheduler::RequestSource;
 use control::{FailedCall, Reply, Request, RequestId};
-use engine::{Effect, EffectId, EffectKind, Engine, Event};
+use engine::{Effect, EffectId, EffectKind, Engine, Event, EventSubject};
 use framework::{Answer, PodKey, Time, Uid, WallOffset};
 
 /// The machines that turn effects into requests.
@@ -30,7 +30,9 @@ impl Effects {
     pub(super) fn add(&mut self, effect: Effect, engine: &Engine, now: Time) -> Option<Event> {
         match effect.kind {
             EffectKind::Event(event) => {
-                match knows(engine, &event.regarding, &event.uid) {
+                let is_known = event.subject != EventSubject::Pod
+                    || knows(engine, &event.regarding, &event.uid);
+                match is_known {
                     true => self.event_recorder.record(event.clone(), now),
                     false => self.event_recorder.record_last(event.clone(), now),
                 }

@@ -869,6 +869,7 @@ impl Model {
             unschedulable: count(Place::Unschedulable),
             gated: count(Place::Gated),
             in_flight: self.in_flight.len(),
+            ..PendingPodCounts::default()
         };
         let shown = queue.counts();
         rule(shown == counts, || format!("{shown:?} instead of {counts:?}"))?;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use engine::{Event, EventType, ObjectRef};
+use engine::{Event, EventSubject, EventType, ObjectRef};
 use framework::{PodKey, Time, Uid, WallOffset};
 use serde::Serialize;
 
@@ -17,25 +17,6 @@ const MAX_NAME: usize = 253;
 
 /// Maximum length of `reportingInstance`, in bytes.
 const MAX_INSTANCE: usize = 128;
-
-/// The kind of object that an event is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ObjectKind {
-    /// A pod.
-    Pod,
-    /// The Lease of a leader election.
-    Lease,
-}
-
-impl ObjectKind {
-    /// Returns API version and kind.
-    const fn version_and_kind(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Pod => ("v1", "Pod"),
-            Self::Lease => ("coordination.k8s.io/v1", "Lease"),
-        }
-    }
-}
 
 /// A number that makes the name of an event unique: about the time of its first occurrence, in
 /// nanoseconds.
@@ -56,7 +37,6 @@ pub(super) enum Importance {
 /// The first occurrence of an event, and the object that is created for it.
 #[derive(Debug)]
 pub(super) struct EventObject {
-    kind: ObjectKind,
     pub(super) event: Event,
     pub(super) stamp: Stamp,
     pub(super) time: Time,
@@ -120,7 +100,7 @@ struct Patch {
 }
 
 impl<'a> Reference<'a> {
-    fn to(object: ObjectKind, key: &'a PodKey, uid: &Uid) -> Self {
+    fn to(object: EventSubject, key: &'a PodKey, uid: &Uid) -> Self {
         let (api_version, kind) = object.version_and_kind();
         let (namespace, name) = (&key.namespace, &key.name);
         Self { api_version, kind, namespace, name, uid: uid.to_string() }
@@ -128,8 +108,8 @@ impl<'a> Reference<'a> {
 }
 
 impl EventObject {
-    pub(super) const fn new(kind: ObjectKind, event: Event, stamp: Stamp, time: Time) -> Self {
-        Self { kind, event, stamp, time }
+    pub(super) const fn new(event: Event, stamp: Stamp, time: Time) -> Self {
+        Self { event, stamp, time }
     }
 
     pub(super) fn importance(&self) -> Importance {
@@ -140,9 +120,9 @@ impl EventObject {
         }
     }
 
-    /// Returns whether the event can occur again for the same pod. A pod is bound only once.
+    /// Returns whether the event can occur again for the same object. A pod is bound only once.
     pub(super) fn can_repeat(&self) -> bool {
-        self.event.reason != "Scheduled"
+        self.event.subject != EventSubject::Pod || self.event.reason != "Scheduled"
     }
 
     /// Returns the name `<object>.<stamp in hex>`. The name of the object is truncated if the
@@ -191,11 +171,11 @@ impl EventObject {
             reporting_instance: &instance[..instance.floor_char_boundary(MAX_INSTANCE)],
             action: &event.action,
             reason: &event.reason,
-            regarding: Reference::to(self.kind, regarding, &event.uid),
+            regarding: Reference::to(event.subject, regarding, &event.uid),
             related: event
                 .related
                 .as_ref()
-                .map(|ObjectRef { pod, uid }| Reference::to(ObjectKind::Pod, pod, uid)),
+                .map(|ObjectRef { pod, uid }| Reference::to(EventSubject::Pod, pod, uid)),
             note: &event.note,
             r#type: match event.event_type {
                 EventType::Normal => "Normal",

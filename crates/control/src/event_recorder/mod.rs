@@ -33,8 +33,6 @@ use crate::request_limiter::RequestLimiter;
 use crate::trace_ids::TraceIds;
 use crate::window::Window;
 
-pub use self::event_object::ObjectKind;
-
 /// Maximum number of tries of a write.
 const MAX_TRIES: u32 = 12;
 
@@ -222,16 +220,11 @@ impl EventRecorder {
         self.wall_offset = offset;
     }
 
-    /// Records an event about a pod that occurred at `now`.
-    pub fn record(&mut self, event: Event, now: Time) {
-        self.record_about(ObjectKind::Pod, event, now);
-    }
-
     /// Records an event about a pod that is gone, for example the failure of a bind that was under
     /// way. It is not compared with other events.
     pub fn record_last(&mut self, event: Event, now: Time) {
         if !self.is_stopped {
-            let object = EventObject::new(ObjectKind::Pod, event, self.new_stamp(now), now);
+            let object = EventObject::new(event, self.new_stamp(now), now);
             self.enqueue(Arc::new(object), None, now);
             self.send_ready(now);
         }
@@ -248,8 +241,8 @@ impl EventRecorder {
         self.send_ready(now);
     }
 
-    /// Records an event that occurred at `now`, about an object of this kind.
-    pub fn record_about(&mut self, kind: ObjectKind, event: Event, now: Time) {
+    /// Records an event that occurred at `now`.
+    pub fn record(&mut self, event: Event, now: Time) {
         if self.is_stopped {
             return;
         }
@@ -260,7 +253,7 @@ impl EventRecorder {
                 self.enqueue(object, Some(series), now);
             }
         } else {
-            let object = Arc::new(EventObject::new(kind, event, self.new_stamp(now), now));
+            let object = Arc::new(EventObject::new(event, self.new_stamp(now), now));
             if object.can_repeat()
                 && let Some((before, series)) = self.cache.add(object.clone())
             {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use engine::{EventType, ObjectRef};
+use engine::{EventSubject, EventType, ObjectRef};
 use framework::PodKey;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -61,6 +61,7 @@ impl Harness {
 
 fn failed(pod: &str) -> Event {
     Event {
+        subject: EventSubject::Pod,
         regarding: PodKey::new("ns", pod),
         uid: UID.into(),
         related: None,

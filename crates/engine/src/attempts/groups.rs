@@ -7,7 +7,7 @@ use crate::attempt::Outcome;
 use crate::binding::{Quorum, Released, Transition};
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::pod_group::{UNSCHEDULABLE, condition, report_condition};
+use crate::pod_group::{UNSCHEDULABLE, condition};
 use crate::world::World;
 
 /// A member that goes back because another member of its group has failed.
@@ -53,12 +53,38 @@ impl Attempts {
         let Released { pods, is_first } =
             self.binding.gangs_mut().release(group, quorum(group, world));
         if is_first {
-            report_condition(group, &condition(true, "Scheduled", ""), world, cx);
+            self.report_scheduled(group, world, cx);
         }
         for pod in pods {
             let transition = self.binding.bind_member(&pod, world, cx);
             self.apply(transition, world, cx);
         }
+    }
+
+    /// Handles a change of a PodGroup.
+    pub(crate) fn group_changed(
+        &mut self,
+        group: &PodGroupKey,
+        world: &mut World,
+        cx: &mut Context<'_>,
+    ) {
+        self.group_reports.group_changed(group, world);
+        self.group_reports.see(group, world);
+        self.release_group(group, world, cx);
+    }
+
+    /// Writes the reports about groups that are due.
+    pub(crate) fn report_groups(&mut self, world: &World, cx: &mut Context<'_>) {
+        self.group_reports.write_due(world, cx);
+        for group in self.group_reports.take_scheduled(world) {
+            self.report_scheduled(&group, world, cx);
+        }
+    }
+
+    /// Reports that enough members of a group have a node.
+    fn report_scheduled(&mut self, group: &PodGroupKey, world: &World, cx: &mut Context<'_>) {
+        let Some(reporter) = world.scheduler_of_placed(group) else { return };
+        self.group_reports.report(group, condition(true, "Scheduled", ""), &reporter, world, cx);
     }
 
     /// Handles that a member has failed before its bind, or that its bind has failed. If the
@@ -78,7 +104,8 @@ impl Attempts {
             return self.release_group(group, world, cx);
         }
         let text = format!("{UNSCHEDULABLE}, pod {} failed: {}", pod.key, status.message());
-        report_condition(group, &condition(false, "Unschedulable", &text), world, cx);
+        let condition = condition(false, "Unschedulable", &text);
+        self.group_reports.report(group, condition, &pod.spec.scheduler_name, world, cx);
         for other in others {
             self.give_member_back(&other, world, cx);
         }

@@ -16,8 +16,8 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::pod_group::{
     MemberDecision, PodGroupDecision, PodGroupQuestion, check_members, condition, decide,
-    report_condition,
 };
+use crate::ports::Span;
 use crate::profile::Profile;
 use crate::record::{Finding, Head};
 use crate::world::World;
@@ -45,10 +45,16 @@ impl Engine {
             self.world.requeue_leftovers(group, cx);
             return Attempt { pod: first, outcome: Outcome::Skipped };
         };
+        let name = profile.scheduler_name.clone();
+        cx.probe.start(Span::GroupAttempt(&name));
+        cx.probe.start(Span::GroupAlgorithm);
         let decision = self.decide_group(&group.key, &profile, &members, cx);
+        let code = decision.status.code();
+        cx.probe.stop(Span::GroupAlgorithm, code);
         let cycle = Cycle { group, profile, world: &mut self.world, attempts: &mut self.attempts };
         let first = members[0].pod.clone();
         let outcome = cycle.commit(members, decision, cx);
+        cx.probe.stop(Span::GroupAttempt(&name), code);
         Attempt { pod: first, outcome }
     }
 
@@ -157,7 +163,9 @@ impl Cycle<'_> {
         let outcomes = members.into_iter().map(|member| self.fail(member, status, cx)).collect();
         if !self.is_running() {
             let condition = condition(false, reason, &status.message());
-            report_condition(&self.group.key, &condition, self.world, cx);
+            let Self { group, profile, world, attempts } = &mut self;
+            let (reports, reporter) = (attempts.group_reports_mut(), &profile.scheduler_name);
+            reports.report(&group.key, condition, reporter, world, cx);
         }
         let history = &mut self.group.history;
         history.unschedulable_plugins = rejectors;

@@ -6,7 +6,6 @@ use framework::{
 use serde_json::json;
 
 use crate::context::Context;
-use crate::effect::EffectKind;
 use crate::world::World;
 
 /// Returns the condition of a group.
@@ -14,33 +13,29 @@ pub(crate) fn condition(status: bool, reason: &str, message: &str) -> PodGroupCo
     PodGroupCondition { status, reason: reason.into(), message: message.into() }
 }
 
-/// Writes the condition of a PodGroup, unless the watch shows it. A group that was scheduled once
-/// keeps its condition. PodGroups of Coscheduling have no such condition.
-pub(crate) fn report_condition(
-    group: &PodGroupKey,
-    condition: &PodGroupCondition,
-    world: &World,
-    cx: &mut Context<'_>,
-) {
-    let Some(known) = world.pod_group(group) else { return };
-    let shown = known.condition.as_ref();
-    let is_final = shown.is_some_and(|shown| shown.status || shown == condition);
-    if group.source == PodGroupSource::Kubernetes && !is_final {
-        cx.effects.emit(EffectKind::Write(write(group, known, condition, world, cx)));
+/// Returns the version in which a PodGroup is written, which is the one that is served at the level.
+pub(super) const fn api_version(source: PodGroupSource, level: Level) -> &'static str {
+    match source {
+        PodGroupSource::Kubernetes if level.is_at_least(Level::V1_37) => {
+            "scheduling.k8s.io/v1beta1"
+        }
+        PodGroupSource::Kubernetes => "scheduling.k8s.io/v1alpha2",
+        PodGroupSource::Coscheduling => "scheduling.x-k8s.io/v1alpha1",
     }
 }
 
-fn write(
+/// Returns the write of a condition.
+pub(super) fn write(
     group: &PodGroupKey,
     known: &PodGroup,
     condition: &PodGroupCondition,
     world: &World,
     cx: &Context<'_>,
 ) -> Write {
-    let is_beta = world.profiles().level().is_at_least(Level::V1_37);
-    let (version, condition_type) = match is_beta {
-        true => ("scheduling.k8s.io/v1beta1", "PodGroupInitiallyScheduled"),
-        false => ("scheduling.k8s.io/v1alpha2", "PodGroupScheduled"),
+    let level = world.profiles().level();
+    let condition_type = match level.is_at_least(Level::V1_37) {
+        true => "PodGroupInitiallyScheduled",
+        false => "PodGroupScheduled",
     };
     let mut entry = json!({
         "type": condition_type,
@@ -58,7 +53,7 @@ fn write(
         "status": {"conditions": [entry]},
     });
     Write {
-        api_version: version.into(),
+        api_version: api_version(group.source, level).into(),
         resource: "podgroups".into(),
         namespace: group.namespace.clone(),
         name: group.name.clone(),

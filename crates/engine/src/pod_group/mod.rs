@@ -7,10 +7,12 @@
 
 mod condition;
 mod decision;
+mod reports;
 mod validation;
 
-pub(crate) use self::condition::{condition, report_condition};
+pub(crate) use self::condition::condition;
 pub(crate) use self::decision::{MemberDecision, PodGroupDecision, PodGroupQuestion, decide};
+pub(crate) use self::reports::GroupReports;
 pub(crate) use self::validation::check_members;
 
 /// The first reason of the status of a group that is rejected.

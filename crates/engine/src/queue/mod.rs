@@ -49,8 +49,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use framework::{
-    ClusterEvent, EntityKey, EventResource, History, Pod, PodKey, QueuedEntity, QueuedPod,
-    Template, Time, Uid, Waiting,
+    Cluster, ClusterEvent, EntityKey, EventResource, History, PluginName, Pod, PodGroupKey, PodKey,
+    QueuedEntity, QueuedPod, Template, Time, Uid, Waiting,
 };
 
 use crate::classify::pod_updates;
@@ -138,6 +138,30 @@ pub struct PendingPodCounts {
     pub gated: usize,
     /// Being scheduled.
     pub in_flight: usize,
+    /// The groups among them.
+    pub groups: QueuedGroupCounts,
+}
+
+/// Numbers of groups by place, and of their pods.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct QueuedGroupCounts {
+    /// Ready for an attempt.
+    pub active: GroupCount,
+    /// Backing off.
+    pub backoff: GroupCount,
+    /// Waiting for an event after a rejection.
+    pub unschedulable: GroupCount,
+    /// Gated by a PreEnqueue plugin.
+    pub gated: GroupCount,
+}
+
+/// A number of groups, and of the pods in them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct GroupCount {
+    /// Groups.
+    pub groups: usize,
+    /// Their pods.
+    pub pods: usize,
 }
 
 /// The scheduling queue. The [module](self) describes its parts.
@@ -461,6 +485,7 @@ impl Queue {
             unschedulable: self.unschedulable.rejected_count(),
             gated: self.unschedulable.gated_count(),
             in_flight: self.in_flight.len(),
+            groups: QueuedGroupCounts::default(),
         };
         if !self.members.is_empty() {
             self.count_members(&mut counts);
@@ -468,17 +493,32 @@ impl Queue {
         counts
     }
 
-    /// Counts the members of groups, beside the first of each group.
+    /// Counts the groups and their members.
     fn count_members(&self, counts: &mut PendingPodCounts) {
-        let places = self.entities().map(|(place, entity)| (place, entity.pods().len() - 1));
-        for (place, others) in places {
-            match place {
-                Place::Active => counts.active += others,
-                Place::Backoff | Place::ErrorBackoff => counts.backoff += others,
-                Place::Unschedulable => counts.unschedulable += others,
-                Place::Gated => counts.gated += others,
-            }
+        let groups = &mut counts.groups;
+        for (place, entity) in self.entities() {
+            let QueuedEntity::Group(group) = entity else { continue };
+            let (pods, own) = match place {
+                Place::Active => (&mut counts.active, &mut groups.active),
+                Place::Backoff | Place::ErrorBackoff => (&mut counts.backoff, &mut groups.backoff),
+                Place::Unschedulable => (&mut counts.unschedulable, &mut groups.unschedulable),
+                Place::Gated => (&mut counts.gated, &mut groups.gated),
+            };
+            let members = group.members().len();
+            *pods += members - 1;
+            own.groups += 1;
+            own.pods += members;
         }
+    }
+
+    /// Returns the number of pods in groups whose PodGroup does not exist.
+    pub fn incomplete_members(&self, cluster: &Cluster) -> usize {
+        let groups = self.entities().filter_map(|(_, entity)| match entity {
+            QueuedEntity::Group(group) => Some(group),
+            QueuedEntity::Pod(_) => None,
+        });
+        let incomplete = groups.filter(|group| cluster.pod_group(&group.key).is_none());
+        incomplete.map(|group| group.members().len()).sum()
     }
 
     /// Returns the queued pod called `key` and its place. Pods in flight are not queued.
@@ -492,6 +532,18 @@ impl Queue {
     fn entity(&self, key: &EntityKey) -> Option<(Place, &QueuedEntity)> {
         let active = self.active.get(key).map(|entity| (Place::Active, entity));
         active.or_else(|| self.backoff.get(key)).or_else(|| self.unschedulable.get(key))
+    }
+
+    /// Returns the plugin that keeps a queued pod, or its group, out of the active queue.
+    pub fn gate_of(&self, key: &PodKey) -> Option<&PluginName> {
+        let (_, entity) = self.entity(&self.entity_of(key))?;
+        entity.history().gating_plugin.as_ref()
+    }
+
+    /// Returns the queued members of a group.
+    pub fn members_of(&self, group: &PodGroupKey) -> &[QueuedPod] {
+        let entity = self.entity(&EntityKey::Group(group.clone()));
+        entity.map_or(&[], |(_, entity)| entity.pods())
     }
 
     /// Returns the entity for whose attempt an unschedulable pod waits, because it decides for
@@ -601,7 +653,7 @@ impl Queue {
         }
         let entity =
             self.backoff.pop(plugins.now(), &mut self.pace, &mut SortPlugin::of(plugins))?;
-        count_incoming(Place::Active, label::POP_FROM_BACKOFF, plugins);
+        Incoming::of(&entity).count(Place::Active, label::POP_FROM_BACKOFF, plugins);
         Some(entity)
     }
 
@@ -799,8 +851,9 @@ impl Queue {
         plugins: &mut Plugins<'_>,
     ) -> Place {
         entity.enter(Waiting::Active, plugins.now());
+        let incoming = Incoming::of(&entity);
         self.active.push(entity, &mut SortPlugin::of(plugins));
-        count_incoming(Place::Active, label, plugins)
+        incoming.count(Place::Active, label, plugins)
     }
 
     /// Puts an entity into backoff, unless a PreEnqueue plugin gates it (`moveToBackoffQ`).
@@ -812,9 +865,10 @@ impl Queue {
     ) -> Place {
         if pre_enqueue::passes(&mut entity, plugins) {
             entity.enter(Waiting::Backoff, plugins.now());
+            let incoming = Incoming::of(&entity);
             let place = self.backoff.push(entity, &mut SortPlugin::of(plugins));
             self.pace.refuse_until(None);
-            count_incoming(place, label, plugins)
+            incoming.count(place, label, plugins)
         } else {
             self.add_to_unschedulable(entity, label, plugins)
         }
@@ -831,16 +885,42 @@ impl Queue {
         history.flushed &= !is_gated;
         let part = if is_gated { Waiting::Gated } else { Waiting::Unschedulable };
         entity.enter(part, plugins.now());
+        let incoming = Incoming::of(&entity);
         let place = self.unschedulable.insert(entity);
-        count_incoming(place, label, plugins)
+        incoming.count(place, label, plugins)
     }
 }
 
-/// Counts an entity that has entered `place`.
-fn count_incoming(place: Place, event: &str, plugins: &mut Plugins<'_>) -> Place {
-    let event = plugins.profiles.behaviours().pod_event_label(event);
-    plugins.probe.count(Count::Incoming { queue: place.queue(), event: &event });
-    place
+/// What enters a place.
+#[derive(Clone, Copy)]
+enum Incoming {
+    Pod,
+    /// A group with so many members.
+    Group(usize),
+}
+
+impl Incoming {
+    fn of(entity: &QueuedEntity) -> Self {
+        match entity {
+            QueuedEntity::Pod(_) => Self::Pod,
+            QueuedEntity::Group(group) => Self::Group(group.members().len()),
+        }
+    }
+
+    /// Counts an entity that has entered `place`. A group that a new member joins is an incoming
+    /// entity with one incoming pod.
+    fn count(self, place: Place, event: &str, plugins: &mut Plugins<'_>) -> Place {
+        let queue = place.queue();
+        let label = plugins.profiles.behaviours().pod_event_label(event);
+        plugins.probe.count(match self {
+            Self::Pod => Count::Incoming { queue, event: &label },
+            Self::Group(members) => {
+                let pods = if event == label::ADD { 1 } else { members };
+                Count::IncomingGroup { queue, event: &label, pods }
+            }
+        });
+        place
+    }
 }
 
 /// Returns the label of the update of a waiting pod that requeues it.

@@ -22,6 +22,12 @@ impl World {
         self.cluster.pod_group(group)
     }
 
+    /// Returns the scheduler name of a member with a node.
+    pub(crate) fn scheduler_of_placed(&self, group: &PodGroupKey) -> Option<Arc<str>> {
+        let mut members = self.cluster.pod_group_state(group)?.scheduled();
+        members.find_map(|member| Some(self.placed(member)?.pod.spec.scheduler_name.clone()))
+    }
+
     /// Returns the number of members of a group that run on a node or are assumed there.
     pub(crate) fn scheduled_members(&self, group: &PodGroupKey) -> u32 {
         self.cluster.pod_group_state(group).map_or(0, |state| state.scheduled_count())

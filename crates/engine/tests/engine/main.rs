@@ -41,6 +41,7 @@ mod panics;
 #[cfg(test)]
 mod plugin_writes;
 #[cfg(test)]
+mod pod_group_reports;
 mod pod_groups;
 #[cfg(test)]
 mod post_filter;

@@ -68,14 +68,14 @@ fn gang_plugin() -> Plugin {
 }
 
 /// A world with nodes that take one pod each.
-fn single_pod_nodes(plugins: impl IntoIterator<Item = Fake>, count: usize) -> World {
+pub(crate) fn single_pod_nodes(plugins: impl IntoIterator<Item = Fake>, count: usize) -> World {
     let plugins = std::iter::once(fit()).chain(plugins);
     let mut world = Setup::new(plugins).plugin(gang_plugin()).pod_groups().build();
     (0..count).for_each(|number| world.node(node(&format!("n{number}")).allocatable("pods", "1")));
     world
 }
 
-fn pod_group(world: &mut World, name: &str, min_count: u32) {
+pub(crate) fn pod_group(world: &mut World, name: &str, min_count: u32) {
     let object = json!({
         "metadata": {"namespace": "default", "name": name, "uid": format!("uid-{name}")},
         "spec": {"schedulingPolicy": {"gang": {"minCount": min_count}}},
@@ -83,15 +83,15 @@ fn pod_group(world: &mut World, name: &str, min_count: u32) {
     world.apply(Change::Object(Box::new(testkit::object(EventResource::PodGroup, object))));
 }
 
-fn members(world: &mut World, group: &str, count: usize) {
+pub(crate) fn members(world: &mut World, group: &str, count: usize) {
     (0..count).for_each(|number| world.pod(member(group, number)));
 }
 
-fn member(group: &str, number: usize) -> PodBuilder {
+pub(crate) fn member(group: &str, number: usize) -> PodBuilder {
     pod(&format!("{group}{number}")).scheduling_group(group)
 }
 
-fn places(world: &World, group: &str, count: usize) -> Vec<&'static str> {
+pub(crate) fn places(world: &World, group: &str, count: usize) -> Vec<&'static str> {
     (0..count).map(|number| world.place(&format!("{group}{number}"))).collect()
 }
 
@@ -100,7 +100,7 @@ fn binds(world: &World) -> usize {
 }
 
 /// The conditions of PodGroups that were written, as `name status reason: message`.
-fn conditions(world: &World) -> Vec<String> {
+pub(crate) fn conditions(world: &World) -> Vec<String> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let writes = world.history.iter().filter_map(|effect| match &effect.kind {
         EffectKind::Write(write) if *write.resource == *"podgroups" => Some(write),

@@ -14,7 +14,7 @@ use std::time::Duration;
 use control::api_dispatcher::{CallState, CallType};
 use control::event_recorder::{DropCause, EventRecorder, Options};
 use control::{Method, Reply, Request, RequestId, Response};
-use engine::{Event, EventType};
+use engine::{Event, EventSubject, EventType};
 use fastrand::Rng;
 use framework::{PodKey, Time, Uid, WallOffset};
 use serde_json::{Value, json};
@@ -187,6 +187,7 @@ impl History {
         let is_warning = random.u8(..4) == 0;
         let note = ["one", "two"][random.usize(..self.variety)].to_owned();
         let event = Event {
+            subject: EventSubject::Pod,
             regarding: PodKey::new("d", &pod),
             uid: Uid::from(&*uid),
             related: None,

@@ -208,6 +208,7 @@ impl Probe for Recorder {
             Count::Event(_)
             | Count::PodEvent(_)
             | Count::Incoming { .. }
+            | Count::IncomingGroup { .. }
             | Count::Victims(_)
             | Count::PendingDeleted { .. }
             | Count::ApiCall { .. }
