@@ -64,7 +64,8 @@ impl EngineArgs {
             && !self.call_extenders
     }
 
-    /// Returns the feature gates.
+    /// Returns the feature gates. The PodGroups of the input are enforced unless a flag says
+    /// otherwise, as those that an API server serves.
     ///
     /// # Errors
     /// A gate is unknown or not built.
@@ -73,7 +74,8 @@ impl EngineArgs {
         let gates = gates.with_flags(self.feature_gates.iter().map(String::as_str))?;
         gates.notices().for_each(|notice| complain("warning", &notice.to_string()));
         gates.check_built()?;
-        Ok(gates.with_group_members_alone(self.schedule_group_members_alone))
+        let gates = gates.with_group_members_alone(self.schedule_group_members_alone);
+        Ok(if gates.leave_groups_open() { gates.with_groups() } else { gates })
     }
 }
 

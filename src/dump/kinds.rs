@@ -48,6 +48,7 @@ const KINDS: &[&Kind] = &[
     kinds::VOLCANO_JOB,
     kinds::ROLLOUT,
     kinds::POD_GROUP,
+    kinds::COSCHEDULING_POD_GROUP,
 ];
 
 /// Returns the kinds of a dump, the pods last. A kind that a scheduler may watch is one of them.

@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use ::explain::{
     ClusterAnswer, CopiedNodes, Filter, Follower, Lab, NodeAnswer, PodAnswer, explain_cluster,
-    explain_group, explain_node, explain_pod, find_names, list_groups, list_nodes, list_pods,
+    explain_group, explain_node, explain_pod, explain_pod_group, find_names, list_groups,
+    list_nodes, list_pods,
 };
 use axum::Extension;
 use axum::extract::{Path, Query, State};
@@ -282,6 +283,34 @@ pub(super) async fn group(
         let notes = app.explainer.notes.to_vec();
         let answer = work(&app, admitted, move |lab| {
             let mut answer = explain_group(lab, &namespace, &name)?;
+            answer.notes = notes;
+            if !sees_all {
+                // A suggestion may name a pod of another namespace.
+                answer.causes.iter_mut().for_each(|cause| cause.help = None);
+            }
+            Some(answer)
+        });
+        answer.await?.ok_or_else(unknown)
+    };
+    respond(asked.await)
+}
+
+/// Answers about a PodGroup.
+pub(super) async fn pod_group(
+    State(app): State<App>,
+    Extension(user): Extension<User>,
+    Extension(access): Extension<ResourceAccess>,
+    Path((namespace, name)): Path<(String, String)>,
+) -> Response {
+    let unknown = || Refusal::Unknown(format!("PodGroup {namespace}/{name}"));
+    let asked = async {
+        permit(&access, &user, attributes("list", "pods", &namespace, ""), unknown).await?;
+        let sees_all = permits(&access, &user, attributes("list", "pods", "", "")).await?;
+        let admitted = admit(&app).await?;
+        let (namespace, name) = (namespace.clone(), name.clone());
+        let notes = app.explainer.notes.to_vec();
+        let answer = work(&app, admitted, move |lab| {
+            let mut answer = explain_pod_group(lab, &namespace, &name)?;
             answer.notes = notes;
             if !sees_all {
                 // A suggestion may name a pod of another namespace.

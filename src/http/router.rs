@@ -78,6 +78,7 @@ fn with_pods(router: Router<App>) -> Router<App> {
 fn with_explanations(router: Router<App>) -> Router<App> {
     with_pods(router)
         .route("/explain/groups/{namespace}/{name}", get(explain::group).layer(compressed()))
+        .route("/explain/podgroups/{namespace}/{name}", get(explain::pod_group).layer(compressed()))
         .route("/explain/nodes", get(explain::nodes).layer(compressed()))
         .route("/explain/nodes/{name}", get(explain::node).layer(compressed()))
         .route("/explain/cluster", get(explain::cluster).layer(compressed()))

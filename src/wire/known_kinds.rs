@@ -40,7 +40,8 @@ pub(super) fn doubt(version: &str, kind: &str) -> Option<String> {
     }
     if in_group.any(|(_, name)| name == kind) {
         let read = read().find(|own| (own.group, own.name) == (group, kind));
-        let read = read.filter(|own| own.api_version != version)?.api_version;
+        let is_newer = |own: &Kind| own.newer().is_some_and(|newer| newer.api_version == version);
+        let read = read.filter(|own| own.api_version != version && !is_newer(own))?.api_version;
         return Some(format!("{kind} of {version} is ignored: it is read as {read}"));
     }
     let near = kinds::of_kubernetes().filter(|(_, other)| distance(kind, other) <= 2);
@@ -84,6 +85,9 @@ mod tests {
             ("v1", "pod", Some("there is no such kind; did you mean Pod?")),
             ("v1", "Widget", Some("there is no such kind")),
             ("policy/v1beta1", "PodDisruptionBudget", Some("it is read as policy/v1")),
+            ("scheduling.k8s.io/v1beta1", "PodGroup", None),
+            ("scheduling.x-k8s.io/v1alpha1", "PodGroup", None),
+            ("resource.k8s.io/v1", "DeviceTaintRule", None),
             ("app/v1", "Deployment", Some("there is no API group \"app\"")),
             ("v1", "ConfigMap", None),
             ("autoscaling/v2", "HorizontalPodAutoscaler", None),

@@ -37,6 +37,55 @@ fn one_node_a_node_and_the_cluster_are_explained() {
     assert!(text.starts_with("1 node, 0 pods with a node, 0 pending."), "{text}");
 }
 
+/// A gang of four pods of one CPU, and nodes that take one of them each.
+fn gang(nodes: usize, group: &serde_json::Value) -> String {
+    let node = |number: usize| {
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": format!("n{number}")},
+            "status": {"allocatable": {"cpu": "1", "memory": "1Gi", "pods": "9"}}})
+    };
+    let pod = |number: usize| {
+        json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": format!("p{number}"), "namespace": "default",
+                "uid": format!("u{number}"), "labels": {"scheduling.x-k8s.io/pod-group": "train"}},
+            "spec": {"schedulingGroup": {"podGroupName": "train"}, "schedulerName": "default-scheduler",
+                "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}})
+    };
+    let items: Vec<_> =
+        (0..nodes).map(node).chain((0..4).map(pod)).chain([group.clone()]).collect();
+    json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string()
+}
+
+#[test]
+fn pod_group_is_explained_with_its_shortfall_and_a_lower_min_count() {
+    let group = json!({"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup",
+        "metadata": {"name": "train", "namespace": "default", "uid": "g"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 4}}}});
+    let ask = |nodes: usize, args: &[&str]| {
+        let args = [&["explain", "podgroup", "train", "--dump", "-"][..], args].concat();
+        loadmaster_with(&args, &gang(nodes, &group))
+    };
+    let text = ask(3, &[]).text();
+    let first = "PodGroup default/train (scheduling.k8s.io): 4 pods are needed, and 3 fit together: \
+                 room for 1 is missing.\n";
+    assert!(text.contains(first), "{text}");
+    assert!(text.contains("0/3 nodes are available: 3 Insufficient cpu."), "{text}");
+    assert!(text.contains("lower minCount from 4 to 3"), "{text}");
+    assert!(text.contains("kubectl patch podgroups.scheduling.k8s.io train -n default"), "{text}");
+    let answer = ask(3, &["-o", "json"]).json();
+    assert_eq!((&answer["state"], &answer["fit"]), (&json!("unschedulable"), &json!(3)));
+    assert_eq!((&answer["shortfall"], &answer["minCount"]), (&json!(1), &json!(4)));
+    let states: Vec<_> =
+        answer["members"].as_array().unwrap().iter().map(|own| &own["state"]).collect();
+    assert_eq!(states, ["fits", "fits", "fits", "doesNotFit"]);
+    assert_eq!(ask(4, &["-o", "json"]).json()["state"], "fits");
+    let args = ["explain", "pod", "p0", "--dump", "-"];
+    let text = loadmaster_with(&args, &gang(3, &group)).text();
+    assert!(text.contains("belongs to PodGroup default/train: 4 pods are needed"), "{text}");
+    let err = loadmaster_with(&["explain", "podgroup", "never", "--dump", "-"], &gang(1, &group));
+    let err = err.refused(1);
+    assert!(err.contains("the dump has no PodGroup default/never"), "{err}");
+}
+
 #[test]
 fn unknown_objects_and_bad_names_are_refused() {
     let refused = |args: &[&str]| loadmaster(&[args, &FILES].concat()).refused(1);

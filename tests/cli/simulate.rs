@@ -358,9 +358,64 @@ fn members_of_groups_are_left_gated_unless_they_are_scheduled_alone() {
     for left in answer["simulation"]["left"].as_array().unwrap() {
         assert_eq!(left["state"], "gated", "{left}");
         let reason = left["reason"].as_str().unwrap();
-        assert!(reason.contains("the PodGroup \"g\""), "{reason}");
+        assert!(reason.contains("pod group \"g\" to appear"), "{reason}");
     }
-    assert_eq!(placements(&run(&["--schedule-group-members-alone"])).len(), 3);
+    let gated = run(&["--feature-gates", "AllBeta=false"]);
+    let left = gated["simulation"]["left"].as_array().unwrap();
+    assert!(
+        left.iter().all(|left| left["reason"].as_str().unwrap().contains("the PodGroup \"g\""))
+    );
+    for alone in ["--schedule-group-members-alone", "--feature-gates=GenericWorkload=false"] {
+        assert_eq!(placements(&run(&[alone])).len(), 3, "{alone}");
+    }
+}
+
+#[test]
+fn gangs_of_every_api_version_are_placed_whole_or_not_at_all() {
+    let versions = [
+        ("scheduling.k8s.io/v1alpha2", json!({"schedulingPolicy": {"gang": {"minCount": 3}}})),
+        ("scheduling.k8s.io/v1beta1", json!({"schedulingPolicy": {"gang": {"minCount": 3}}})),
+        ("scheduling.x-k8s.io/v1alpha1", json!({"minMember": 3})),
+    ];
+    for (version, spec) in versions {
+        let place = |nodes: usize| {
+            let node = |number: usize| {
+                json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": format!("n{number}")},
+                    "status": {"allocatable": {"cpu": "1", "memory": "1Gi", "pods": "9"}}})
+            };
+            let pod = |number: usize| {
+                let spec =
+                    json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]});
+                let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "spec": spec,
+                    "metadata": {"name": format!("p{number}")}});
+                match version {
+                    "scheduling.x-k8s.io/v1alpha1" => {
+                        pod["metadata"]["labels"] = json!({"scheduling.x-k8s.io/pod-group": "g"});
+                    }
+                    _ => pod["spec"]["schedulingGroup"] = json!({"podGroupName": "g"}),
+                }
+                pod
+            };
+            let group = json!({"apiVersion": version, "kind": "PodGroup",
+                "metadata": {"name": "g", "namespace": "default"}, "spec": spec});
+            let items: Vec<_> =
+                (0..nodes).map(node).chain((0..3).map(pod)).chain([group]).collect();
+            let list = json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
+            loadmaster_with(&["simulate", "-f", "-", "-o", "json"], &list).json()
+        };
+        assert_eq!(placements(&place(3)).len(), 3, "{version}");
+        let answer = place(2);
+        assert_eq!(placements(&answer).len(), 0, "{version}");
+        let left = answer["simulation"]["left"].as_array().unwrap();
+        assert_eq!(left.len(), 3, "{version}: {left:?}");
+        for left in left {
+            assert_eq!(left["state"], "unschedulable", "{version}: {left}");
+            let reason = left["reason"].as_str().unwrap();
+            let of_group = "minCount (3) cannot be satisfied: 2 scheduled, 0 remaining";
+            let is_told = reason.contains(of_group) || reason.contains("2 Insufficient cpu");
+            assert!(is_told, "{version}: {left}");
+        }
+    }
 }
 
 #[test]

@@ -11,7 +11,9 @@ use engine::queue::Place;
 use engine::{
     Attempt, Change, Effect, EffectId, EffectKind, Engine, Evaluation, Eviction, Input, Outcome,
 };
-use framework::{Answer, Binding, EventResource, Node, ObjectKey, Pod, PodKey, Time, Uid, Write};
+use framework::{
+    Answer, Binding, EventResource, Node, ObjectKey, Pod, PodKey, StatusPatch, Time, Uid, Write,
+};
 use serde_json::Value;
 
 use crate::claims::{self, Claims, PlacedDevice};
@@ -452,7 +454,20 @@ impl World {
         }
     }
 
-    /// Carries out an effect. Statuses and events are ignored, because no client reads them.
+    /// Notes why a member of a group waits. The attempt of its group names only the first member.
+    fn note_condition(&mut self, pod: &PodKey, patch: &StatusPatch) {
+        let Some(condition) = patch.condition.as_ref().filter(|own| !own.status) else { return };
+        let is_member = self.engine.pending_pod(pod).is_some_and(|pod| pod.group().is_some());
+        let Some(history) = self.histories.get_mut(pod).filter(|_| is_member) else { return };
+        let message = condition.message.to_string();
+        match &*condition.reason {
+            "Unschedulable" => history.state = State::Unschedulable(message),
+            "SchedulerError" => history.state = State::Failed(message),
+            _ => {}
+        }
+    }
+
+    /// Carries out an effect. Events are ignored, because no client reads them.
     fn carry_out(&mut self, id: EffectId, kind: EffectKind) {
         match kind {
             EffectKind::Bind { binding, .. } | EffectKind::ExtenderBind { binding, .. } => {
@@ -463,7 +478,8 @@ impl World {
             EffectKind::ReadPod { .. } | EffectKind::Fence { .. } | EffectKind::TouchPod { .. } => {
                 self.answer(id, &Answer::Error(NO_SERVER.to_owned()));
             }
-            EffectKind::PatchPodStatus { .. } | EffectKind::Event(_) => {}
+            EffectKind::PatchPodStatus { pod, patch, .. } => self.note_condition(&pod, &patch),
+            EffectKind::Event(_) => {}
         }
     }
 
@@ -538,7 +554,7 @@ impl World {
     /// Returns the message of the PreEnqueue plugin that gates the pod before its first attempt.
     pub fn gate_of(&self, pod: &PodKey) -> Option<String> {
         let (place, queued) = self.engine.queue().get(pod)?;
-        let plugin = queued.history.gating_plugin.as_ref().filter(|_| place == Place::Gated)?;
+        let plugin = self.engine.queue().gate_of(pod).filter(|_| place == Place::Gated)?;
         let profile = self.engine.profiles().get(&queued.pod.spec.scheduler_name)?;
         let gate = profile.pre_enqueue.iter().find(|gate| gate.name == *plugin)?;
         Some(gate.plugin.pre_enqueue(&queued.pod, &self.engine.handle(self.now)).message())

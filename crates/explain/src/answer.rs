@@ -538,6 +538,59 @@ pub struct GroupAnswer {
     pub notes: Vec<String>,
 }
 
+/// The answer about a PodGroup.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodGroupAnswer {
+    /// Always `now`.
+    pub as_of: String,
+    /// `namespace/name`.
+    pub group: String,
+    /// The API group of the PodGroup.
+    pub api_group: String,
+    /// Whether the PodGroup exists.
+    pub exists: bool,
+    /// `running`, `fits`, `unschedulable`, `waitsForPods`, `waitsForPodGroup` or `isNotDecided`.
+    pub state: String,
+    /// One sentence about the state.
+    pub summary: String,
+    /// Number of pods that start together.
+    pub min_count: u32,
+    /// Number of pods of the group.
+    pub pods: usize,
+    /// Number of its pods with a node.
+    pub placed: usize,
+    /// Number of its pods without a node that fit now, all together.
+    pub fit: usize,
+    /// Number of pods that are missing to `minCount`.
+    pub shortfall: usize,
+    /// The condition that the API server shows.
+    pub condition: Option<String>,
+    /// Why the other pods do not fit, the most frequent first.
+    pub causes: Vec<PendingCause>,
+    /// Changes after which the group starts.
+    pub help: Vec<Suggestion>,
+    /// The pods, in the order in which they are tried.
+    pub members: Vec<PodGroupMember>,
+    /// The parts that the answer leaves out.
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
+
+/// A pod of a PodGroup.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodGroupMember {
+    /// Name.
+    pub pod: String,
+    /// `placed`, `fits` or `doesNotFit`.
+    pub state: String,
+    /// The node that the pod has, or that it would get.
+    pub node: Option<String>,
+    /// Why it does not fit.
+    pub reason: Option<String>,
+}
+
 /// Pods of a group on one node.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

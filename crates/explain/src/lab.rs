@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engine::cycle::Form;
 use engine::ports::Ports;
-use engine::{Change, Engine, Evaluation, Input, Trial};
+use engine::{Change, Engine, Evaluation, Input, Supposition, Trial};
 use framework::{Cluster, Pod, Status, Time};
 
 /// An engine of one's own, for trials. Its effects are dropped.
@@ -126,7 +126,13 @@ impl<'e> Lab<'e> {
         answer
     }
 
-    /// Adds a pod that has a node again.
+    /// Asks about the cluster with other pods on it. Afterwards everything is as before.
+    pub(crate) fn suppose<T>(&mut self, ask: impl FnOnce(&mut Supposition<'_, '_, '_>) -> T) -> T {
+        let ports = &mut Ports { extenders: &mut (), probe: &mut () };
+        self.engine.suppose(self.now, ports, ask)
+    }
+
+    /// Adds a pod again, on its node if it has one.
     pub fn put_back(&mut self, pod: &Pod) {
         self.apply(Change::Pod(Box::new(pod.clone())));
     }

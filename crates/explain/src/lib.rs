@@ -5,7 +5,8 @@
 //! - [`ClusterCopy`] copies the cluster in slices, so that a question delays no decision
 //!   noticeably. The engine of a [`Follower`] takes it over and answers everything else. The next
 //!   copy has only what differs.
-//! - [`explain_pod`], [`explain_node`], [`explain_group`] and [`explain_cluster`] ask that engine;
+//! - [`explain_pod`], [`explain_node`], [`explain_group`], [`explain_pod_group`] and
+//!   [`explain_cluster`] ask that engine;
 //!   [`list_nodes`], [`list_pods`], [`list_groups`] and [`find_names`] list what it knows. What
 //!   they compute describes the state of the copy and is labelled `now`; what was recorded at the
 //!   time of an attempt is in the facts.
@@ -28,13 +29,15 @@ mod node;
 mod nodes;
 mod now;
 mod pod;
+mod pod_group;
 mod quantity;
 
 pub use answer::{
     Attempt, Best, ClusterAnswer, Constraint, Decision, DecisionsAnswer, Detail, GroupAnswer,
     GroupPod, GroupRow, GroupsAnswer, NamesAnswer, NodeAnswer, NodeCheck, NodePod, NodeRow,
-    NodesAnswer, Now, PendingCause, PluginScore, PodAnswer, PodFacts, PodRow, PodsAnswer,
-    Preemption, QueueTimes, Rejection, Stranded, Suggestion, Waiting, Without,
+    NodesAnswer, Now, PendingCause, PluginScore, PodAnswer, PodFacts, PodGroupAnswer,
+    PodGroupMember, PodRow, PodsAnswer, Preemption, QueueTimes, Rejection, Stranded, Suggestion,
+    Waiting, Without,
 };
 pub use cluster::explain_cluster;
 pub use copy::{ClusterCopy, CopiedNodes};
@@ -46,3 +49,4 @@ pub use list::{Filter, find_names, list_groups, list_pods};
 pub use node::explain_node;
 pub use nodes::list_nodes;
 pub use pod::explain_pod;
+pub use pod_group::explain_pod_group;

@@ -8,6 +8,7 @@ use crate::answer::{PodAnswer, PodFacts};
 use crate::help;
 use crate::lab::Lab;
 use crate::now::Findings;
+use crate::pod_group::summary_of;
 
 const FITS_NOW: &str = "nodes can take the pod now, and its last attempt found none: something has changed since and the pod \
                         is tried again soon, or an extender rejected it, which the recorded attempt says";
@@ -36,7 +37,8 @@ pub fn explain_pod(lab: &mut Lab<'_>, facts: PodFacts, node: Option<&str>) -> Op
     let waits = facts.node.is_none();
     let is_rejected = facts.state == "unschedulable" && facts.history.last().is_some();
     let fits = findings.as_ref().is_some_and(|own| !own.evaluation.feasible.is_empty());
-    let notes = (is_rejected && fits).then(|| FITS_NOW.to_owned());
+    let group = waits.then(|| summary_of(lab, &pod)).flatten();
+    let notes = group.or_else(|| (is_rejected && fits).then(|| FITS_NOW.to_owned()));
     let help = findings.filter(|_| waits).map(|findings| help::search(lab, &findings));
     if let Some(placed) = placed {
         lab.put_back(&placed);

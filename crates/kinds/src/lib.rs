@@ -43,9 +43,21 @@ impl Kind {
     /// Returns the kind in the version in which later releases of Kubernetes serve it, if its
     /// objects have the same form there.
     pub fn newer(&self) -> Option<&'static Self> {
-        (*self == *DEVICE_TAINT_RULE).then_some(DEVICE_TAINT_RULE_V1)
+        match self.versioned_resource {
+            own if own == DEVICE_TAINT_RULE.versioned_resource => Some(DEVICE_TAINT_RULE_V1),
+            own if own == POD_GROUP.versioned_resource => Some(POD_GROUP_V1BETA1),
+            _ => None,
+        }
     }
 }
+
+/// `PodGroup`, version `v1beta1`, which Kubernetes serves since 1.37.
+pub const POD_GROUP_V1BETA1: &Kind = &Kind {
+    version: "v1beta1",
+    api_version: "scheduling.k8s.io/v1beta1",
+    versioned_resource: "podgroups.v1beta1.scheduling.k8s.io",
+    ..*POD_GROUP
+};
 
 /// `DeviceTaintRule`, version `v1`, which Kubernetes serves since 1.37.
 pub const DEVICE_TAINT_RULE_V1: &Kind = &Kind {
@@ -240,6 +252,9 @@ kinds! {
 
     RAY_CLUSTER = "ray.io" "v1" "RayCluster" "rayclusters" Namespaced Other;
     RAY_JOB = "ray.io" "v1" "RayJob" "rayjobs" Namespaced Other;
+
+    COSCHEDULING_POD_GROUP = "scheduling.x-k8s.io" "v1alpha1" "PodGroup"
+        "podgroups" Namespaced Other;
 
     CLUSTER_TRAINING_RUNTIME = "trainer.kubeflow.org" "v1alpha1" "ClusterTrainingRuntime"
         "clustertrainingruntimes" Cluster Other;

@@ -12,8 +12,9 @@ use engine::profile::{Profiles, SchedulerProfile};
 use engine::{Change, Engine, EngineConfig};
 use explain::{
     ClusterAnswer, ClusterCopy, Filter, GroupAnswer, GroupsAnswer, Lab, NamesAnswer, NodeAnswer,
-    NodesAnswer, PodAnswer, PodsAnswer, explain_cluster, explain_group, explain_node, explain_pod,
-    facts, find_names, list_groups, list_nodes, list_pods,
+    NodesAnswer, PodAnswer, PodGroupAnswer, PodsAnswer, explain_cluster, explain_group,
+    explain_node, explain_pod, explain_pod_group, facts, find_names, list_groups, list_nodes,
+    list_pods,
 };
 use framework::{ObjectKey, PodKey, Registry, Time};
 use serde_json::Value;
@@ -124,6 +125,21 @@ impl Dump {
         known.ok_or_else(|| anyhow!("{kind} has no pods of a controller {namespace}/{name}"))
     }
 
+    /// Answers about a PodGroup.
+    ///
+    /// # Errors
+    /// The dump has no such PodGroup, and no pods of it.
+    pub(in crate::cli) fn pod_group(
+        &mut self,
+        namespace: &str,
+        name: &str,
+    ) -> anyhow::Result<PodGroupAnswer> {
+        let known = self.in_lab(|lab| explain_pod_group(lab, namespace, name));
+        let known = known.map(|answer| PodGroupAnswer { notes: self.notes.clone(), ..answer });
+        let kind = self.kind();
+        known.ok_or_else(|| anyhow!("{kind} has no PodGroup {namespace}/{name}"))
+    }
+
     /// Answers about the cluster.
     pub(in crate::cli) fn cluster(&mut self) -> ClusterAnswer {
         let answer = self.in_lab(explain_cluster);
@@ -181,7 +197,8 @@ fn engine(
     config: Option<&Path>,
     registry: Registry,
 ) -> anyhow::Result<(Engine, Trial)> {
-    let gates = Gates::default();
+    // Like those that an API server serves, the PodGroups of the dump are enforced.
+    let gates = Gates::default().with_groups();
     let config = match config {
         None => config::defaults(&gates),
         Some(file) => {

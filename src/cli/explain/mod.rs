@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
-use explain::{ClusterAnswer, GroupAnswer, NodeAnswer, PodAnswer};
+use explain::{ClusterAnswer, GroupAnswer, NodeAnswer, PodAnswer, PodGroupAnswer};
 use framework::{PodKey, Registry};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -61,6 +61,14 @@ enum Question {
         #[command(flatten)]
         form: Form,
     },
+    /// Explains how many pods of a PodGroup fit together, and what is missing
+    #[command(name = "podgroup")]
+    PodGroup {
+        /// Name of the PodGroup
+        name: String,
+        #[command(flatten)]
+        form: Form,
+    },
     /// Explains which pods wait and why, what is stranded, and what each constraint costs
     Cluster {
         #[command(flatten)]
@@ -71,7 +79,7 @@ enum Question {
 /// Namespace and form of an answer, and where it comes from.
 #[derive(Debug, Clone, clap::Args)]
 struct Form {
-    /// Namespace of the pod or controller
+    /// Namespace of the pod, controller or PodGroup
     #[arg(short, long, default_value = "default")]
     namespace: String,
 
@@ -128,6 +136,12 @@ impl Answer for GroupAnswer {
     }
 }
 
+impl Answer for PodGroupAnswer {
+    fn text(&self, layout: Layout) -> String {
+        text::pod_group(self, layout)
+    }
+}
+
 impl Answer for ClusterAnswer {
     fn text(&self, layout: Layout) -> String {
         text::cluster(self, layout)
@@ -168,6 +182,11 @@ pub(super) fn run(args: &Args, registry: Registry) -> anyhow::Result<ExitCode> {
             check_name(name)?;
             let path = format!("groups/{}/{}", escaped(&form.namespace), escaped(name));
             answer(form, registry, &path, |dump| dump.group(&form.namespace, name))
+        }
+        Question::PodGroup { name, form } => {
+            check_name(name)?;
+            let path = format!("podgroups/{}/{}", escaped(&form.namespace), escaped(name));
+            answer(form, registry, &path, |dump| dump.pod_group(&form.namespace, name))
         }
         Question::Cluster { form } => answer(form, registry, "cluster", |dump| Ok(dump.cluster())),
     }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use dry_run::table::{Colour, Column, Table};
 use explain::{
     Attempt, ClusterAnswer, GroupAnswer, NodeAnswer, Now, PendingCause, PodAnswer, PodFacts,
-    Rejection, Suggestion,
+    PodGroupAnswer, Rejection, Suggestion,
 };
 use framework::Quantity;
 
@@ -383,6 +383,41 @@ pub(super) fn group(answer: &GroupAnswer, layout: Layout) -> String {
         out += &table.render(Colour::of_stdout());
     }
     layout.with_summary(&summary, &(out + &notes(&answer.notes)))
+}
+
+pub(super) fn pod_group(answer: &PodGroupAnswer, layout: Layout) -> String {
+    let PodGroupAnswer { group, api_group, summary, condition, .. } = answer;
+    let mut first = String::new();
+    push(&mut first, &format!("PodGroup {group} ({api_group}): {summary}."));
+    let mut out = String::new();
+    if let Some(condition) = condition {
+        push(&mut out, &format!("Its condition: {condition}."));
+    }
+    out += &causes(&answer.causes, layout);
+    for suggestion in &answer.help {
+        push(&mut out, &format!("It would help to {}: {}.", suggestion.text, suggestion.effect));
+        if let Some(command) = &suggestion.command {
+            push(&mut out, command);
+        }
+    }
+    let mut table = Table::new([
+        Column::words("POD"),
+        Column::words("STATE"),
+        Column::words("NODE"),
+        Column::words("REASON"),
+    ]);
+    let (shown, more) = dry_run::table::cut(answer.members.len(), layout.whole);
+    for own in &answer.members[..shown] {
+        let state = match own.state.as_str() {
+            "doesNotFit" => "does not fit",
+            state => state,
+        };
+        let optional = |text: &Option<String>| text.clone().unwrap_or_default();
+        table.row([own.pod.clone(), state.to_owned(), optional(&own.node), optional(&own.reason)]);
+    }
+    out += &table.render(Colour::of_stdout());
+    out += &more;
+    layout.with_summary(&first, &(out + &notes(&answer.notes)))
 }
 
 pub(super) fn cluster(answer: &ClusterAnswer, layout: Layout) -> String {

@@ -81,14 +81,25 @@ impl Supposition<'_, '_, '_> {
     /// profile is responsible for it.
     pub fn place(&mut self, pod: &Arc<Pod>) -> Option<Trial> {
         let profile = self.profile_of(pod)?;
-        let Self { world, decider, cx } = self;
-        world.register_queries(pod, &profile, cx);
-        let question = Question { world, profile: &profile, pod, within: None, as_member: false };
-        if let Some(status) = gate(question.world, &profile, pod, cx) {
+        if let Some(status) = gate(self.world, &profile, pod, self.cx) {
             return Some(Trial::Gated(status));
         }
+        Some(self.place_by(&profile, pod, false))
+    }
+
+    /// Tries a member of a group, and if it fits, supposes that it is on the node that was chosen,
+    /// as the decision about its group does. Returns `None` if no profile is responsible for it.
+    pub fn place_member(&mut self, pod: &Arc<Pod>) -> Option<Trial> {
+        let profile = self.profile_of(pod)?;
+        Some(self.place_by(&profile, pod, true))
+    }
+
+    fn place_by(&mut self, profile: &Arc<Profile>, pod: &Arc<Pod>, as_member: bool) -> Trial {
+        let Self { world, decider, cx } = self;
+        world.register_queries(pod, profile, cx);
+        let question = Question { world, profile, pod, within: None, as_member };
         let mut decision = decider.decide(question, world.log(), cx);
-        let Found::Node(chosen) = &decision.found else { return Some(decision.into()) };
+        let Found::Node(chosen) = &decision.found else { return decision.into() };
         let trial = Trial::Fits { node: chosen.node, feasible: chosen.feasible };
         decision.state.end_search();
         let node = world.cluster().node_name(chosen.node).clone();
@@ -97,12 +108,12 @@ impl Supposition<'_, '_, '_> {
                 Ok(assumed) => assumed,
                 Err(error) => return Ending::Undo(Err(Status::error(error.to_string()))),
             };
-            match world.reserve(&profile, assumed, &node, decision.state, cx) {
+            match world.reserve(profile, assumed, &node, decision.state, cx) {
                 Ok(()) => Ending::Keep(Ok(())),
                 Err(status) => Ending::Undo(Err(status)),
             }
         });
-        Some(placed.map_or_else(Trial::Failed, |()| trial))
+        placed.map_or_else(Trial::Failed, |()| trial)
     }
 
     fn profile_of(&self, pod: &Pod) -> Option<Arc<Profile>> {
