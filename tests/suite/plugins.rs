@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like the tests themselves")]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -19,7 +19,6 @@ fn registry() -> Registry {
     let mut registry = plugins::registry();
     zone_cost::register(&mut registry).unwrap();
     maintenance_window::register(&mut registry).unwrap();
-    gang::register(&mut registry).unwrap();
     load_aware::register(&mut registry).unwrap();
     registry
 }
@@ -84,21 +83,6 @@ impl World {
         self.apply(Change::Pod(Box::new(pod)));
     }
 
-    fn nodes(&mut self, names: &[&str]) {
-        names.iter().for_each(|name| self.node(node(name)));
-    }
-
-    /// Adds members of a gang of three, each of which needs half a node.
-    fn members(&mut self, names: &[&str]) {
-        names.iter().for_each(|name| self.pod(member(name)));
-    }
-
-    fn delete(&mut self, name: &str) {
-        let key = PodKey::new("default", name);
-        let uid = self.pods.remove(&key).unwrap().uid;
-        self.apply(Change::PodDeleted { key, uid });
-    }
-
     fn window(&mut self, name: &str, object: Option<Value>) {
         let kind = EventResource::Custom(maintenance_window::KIND.into());
         let key = ObjectKey::cluster_scoped(kind, name.into());
@@ -153,10 +137,6 @@ impl World {
 
     fn node_of(&self, name: &str) -> Option<&str> {
         self.pods[&PodKey::new("default", name)].node_name.as_deref()
-    }
-
-    fn bound_count(&self) -> usize {
-        self.pods.values().filter(|pod| pod.node_name.is_some()).count()
     }
 
     /// Returns the messages of the conditions of a pod, one per line.
@@ -273,94 +253,4 @@ fn closed_or_deleted_window_releases_the_pod() {
         world.pass(10);
         assert_eq!(world.node_of("p"), Some("a"));
     }
-}
-
-/// A member of a gang of three that needs half a node.
-fn member(name: &str) -> PodBuilder {
-    pod(name).cpu("4").label(gang::NAME_LABEL, "g").label(gang::MIN_AVAILABLE, "3")
-}
-
-fn gangs() -> World {
-    World::new(profile_with(gang::NAME, 0, json!({"permitWaitingTimeSeconds": 30})))
-}
-
-#[test]
-fn gang_waits_for_its_last_member() {
-    let mut world = gangs();
-    world.nodes(&["x", "y"]);
-    world.members(&["a", "b"]);
-    world.settle();
-    assert_eq!((world.bound_count(), world.engine.cluster().pod_count()), (0, 0));
-    assert!(world.messages("b").contains("gang g has 2 of 3 members"), "{}", world.messages("b"));
-    world.pod(member("c"));
-    world.settle();
-    assert_eq!(world.bound_count(), 3, "the last one calls the others, past their backoff");
-}
-
-#[test]
-fn gang_that_does_not_fit_frees_its_room_and_is_retried() {
-    let mut world = gangs();
-    world.node(node("x"));
-    world.members(&["a", "b", "c"]);
-    world.settle();
-    assert_eq!((world.bound_count(), world.engine.waiting_pods().len()), (0, 2));
-    world.pod(pod("other").cpu("4"));
-    world.pass(29);
-    assert_eq!(world.node_of("other"), None, "the gang keeps its room while it waits");
-    world.pass(15);
-    assert_eq!((world.node_of("other"), world.bound_count()), (Some("x"), 1));
-    let gave_up = world.messages("a");
-    assert!(gave_up.contains("after waiting 30s at plugin Gang"), "{gave_up}");
-    world.nodes(&["y", "z"]);
-    world.pass(15);
-    assert_eq!(world.bound_count(), 4);
-}
-
-#[test]
-fn deleted_member_rejects_the_waiting_gang() {
-    let mut world = gangs();
-    world.node(node("x"));
-    world.members(&["a", "b", "c"]);
-    world.settle();
-    world.pass(1);
-    world.delete("a");
-    world.settle();
-    assert_eq!(world.engine.waiting_pods().len(), 0);
-    assert!(world.messages("b").contains("gang g is incomplete: member default/a failed"));
-    world.node(node("y"));
-    world.pod(member("d"));
-    world.pass(15);
-    assert_eq!(world.bound_count(), 3);
-}
-
-#[test]
-fn gang_is_bound_completely_or_not_at_all() {
-    for nodes in 0..=3 {
-        for members in 1..=6 {
-            let mut world = gangs();
-            (0..nodes).for_each(|n| world.node(node(&format!("n{n}"))));
-            for name in 0..members {
-                world.pod(member(&format!("m{name}")));
-                world.settle();
-            }
-            world.pass(400);
-            let (room, bound) = (2 * nodes, world.bound_count());
-            let expected = if room.min(members) >= 3 { room.min(members) } else { 0 };
-            assert_eq!(bound, expected, "{members} members, room for {room}");
-        }
-    }
-}
-
-#[test]
-fn competing_gangs_are_bound_one_after_the_other() {
-    let mut world = gangs();
-    world.nodes(&["x", "y"]);
-    for name in ["a1", "b1", "a2", "b2", "a3", "b3"] {
-        world.pod(member(name).label(gang::NAME_LABEL, &name[..1]));
-    }
-    world.pass(600);
-    assert_eq!(world.bound_count(), 3, "room is for one of them");
-    let bound = world.pods.values().filter(|pod| pod.node_name.is_some());
-    let gangs: BTreeSet<_> = bound.map(|pod| pod.labels.get(gang::NAME_LABEL)).collect();
-    assert_eq!(gangs.len(), 1);
 }
