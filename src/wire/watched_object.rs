@@ -38,7 +38,7 @@ impl WatchedObject {
         if name.is_empty() {
             return Err("metadata.name: is missing".to_owned().into());
         }
-        if namespace.is_empty() && kind.kind().is_some_and(|kind| kind.namespaced) {
+        if namespace.is_empty() && is_namespaced(kind) {
             DEFAULT_NAMESPACE.clone_into(&mut namespace);
         }
         let mut object = reduced(kind, object);
@@ -84,6 +84,17 @@ impl WatchedObject {
         let kind = EventResource::Namespace;
         Some(Self { kind, namespace: "".into(), name, object: to_raw(&object).ok()? })
     }
+}
+
+/// Whether a kind is known to have namespaces; a custom kind may be one of the table.
+fn is_namespaced(kind: &EventResource) -> bool {
+    let known = match kind {
+        EventResource::Custom(name) => {
+            kinds::ALL.iter().copied().find(|own| own.versioned_resource == &**name)
+        }
+        kind => kind.kind(),
+    };
+    known.is_some_and(|kind| kind.namespaced)
 }
 
 /// An object of a file that does not decode.

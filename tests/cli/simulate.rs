@@ -397,7 +397,7 @@ fn gangs_of_every_api_version_are_placed_whole_or_not_at_all() {
                 pod
             };
             let group = json!({"apiVersion": version, "kind": "PodGroup",
-                "metadata": {"name": "g", "namespace": "default"}, "spec": spec});
+                "metadata": {"name": "g"}, "spec": spec});
             let items: Vec<_> =
                 (0..nodes).map(node).chain((0..3).map(pod)).chain([group]).collect();
             let list = json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
@@ -415,6 +415,33 @@ fn gangs_of_every_api_version_are_placed_whole_or_not_at_all() {
             let is_told = reason.contains(of_group) || reason.contains("2 Insufficient cpu");
             assert!(is_told, "{version}: {left}");
         }
+    }
+}
+
+/// The gangs of the guide: each is placed whole where there is room, and not at all where it lacks.
+#[test]
+fn gangs_of_the_guide_are_placed_whole_or_not_at_all() {
+    let guide = include_str!("../../docs/guides/groups.md");
+    let blocks = guide.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let gangs: Vec<&str> = blocks.filter(|block| block.contains("kind: PodGroup")).collect();
+    assert_eq!(gangs.len(), 4, "a Job with each API, a JobSet and a LeaderWorkerSet");
+    for gang in gangs {
+        let placed = |nodes: usize| {
+            let node = |number: usize| {
+                format!(
+                    "---\napiVersion: v1\nkind: Node\nmetadata: {{name: n{number}}}\n\
+                     status: {{allocatable: {{cpu: '1', memory: 8Gi, pods: '9'}}}}\n"
+                )
+            };
+            let nodes: String = (0..nodes).map(node).collect();
+            let input = format!("{gang}{nodes}");
+            let answer = loadmaster_with(&["simulate", "-f", "-", "-o", "json"], &input).json();
+            let left = answer["simulation"]["left"].as_array().unwrap().len();
+            (placements(&answer).len(), left)
+        };
+        let (none, all) = placed(3);
+        assert_eq!(none, 0, "{gang}");
+        assert_eq!(placed(all), (all, 0), "{gang}");
     }
 }
 
