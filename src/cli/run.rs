@@ -84,8 +84,8 @@ pub(super) fn run(
     Ok(if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Returns the level with which the daemon starts again because the API server, which did not answer
-/// at first, has told what it needs to know. `None` for another error.
+/// Returns the level with which the daemon starts again because the API server did not answer at
+/// first and now tells what the daemon needs to know. `None` for another error.
 fn starts_again_with(error: &anyhow::Error) -> Option<Followed> {
     let by_level = error.downcast_ref::<OtherLevel>().map(|other| &other.followed);
     let by_groups = || error.downcast_ref::<GroupsServed>().map(|served| &served.followed);

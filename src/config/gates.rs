@@ -272,8 +272,8 @@ impl Gates {
         Self { group_members_alone: alone, ..self }
     }
 
-    /// Whether no flag says how the pods of PodGroups are scheduled, so that the API server does, by
-    /// serving PodGroups.
+    /// Whether no flag says how the pods of PodGroups are scheduled. Then the API server decides:
+    /// it serves PodGroups, or it does not.
     pub fn leave_groups_open(&self) -> bool {
         !self.group_members_alone
             && self.of_groups().all(|(gate, state)| self.setting(gate, state).is_none())

@@ -26,7 +26,7 @@ pub(super) fn nodes(snapshot: &Snapshot) -> Vec<String> {
 }
 
 /// Counts the entities in the queue, at level 1.36 the pods. No member waits for the end of the
-/// attempt of its group. A group without a PodGroup is an entity, whose pods are counted apart, too.
+/// attempt of its group. A group without a PodGroup is an entity; its pods are counted apart, too.
 pub(super) fn summary(snapshot: &Snapshot) -> String {
     let PendingPodCounts { active, backoff, unschedulable, gated, groups, .. } = snapshot.queue;
     if !snapshot.behaviours.dump_counts_entities {

@@ -6,7 +6,6 @@ use serde_json::json;
 
 use super::cluster::{Cluster, chart_rules, chart_rules_without_pod_groups, run};
 use super::daemon::Daemon;
-use super::wait::eventually;
 
 fn by_field(cluster: &Cluster, name: &str) -> Pod {
     let mut pod = json!(cluster.pod(name, 1));
@@ -77,10 +76,7 @@ fn gate_that_is_off_by_name_lets_members_go_alone_with_one_event() {
         let _daemon = Daemon::spawn_with(cluster, |_| {}, &args).await;
         let pod = cluster.create_pod(&by_label(cluster, "label")).await;
         cluster.bound("label").await;
-        let events = eventually("the event", async || {
-            Some(cluster.events(&pod, "PodGroupIgnored").await).filter(|events| !events.is_empty())
-        });
-        let events = events.await;
+        let events = cluster.events(&pod, "PodGroupIgnored").await;
         let [event] = events.as_slice() else { panic!("{events:?}") };
         let expected = "the pod belongs to the PodGroup \"job-b\" and is scheduled by itself: the gate \
                         GenericWorkload is off";
@@ -142,10 +138,14 @@ fn gang_is_bound_whole_and_the_next_waits_whole() {
         daemon.counts("scheduler_pending_pods{queue=\"unschedulable\"}", 40.0).await;
         assert_eq!(cluster.bound_members("second").await, 0);
 
+        assert_eq!(cluster.group_events("second", "FailedScheduling").await, 1);
         cluster.set_min_count("second", 24).await;
         cluster.group_condition("second", "Scheduled").await;
         cluster.bound_pods(64).await;
         assert_eq!(cluster.bound_members("second").await, 24);
+        for gang in ["first", "second"] {
+            assert_eq!(cluster.group_events(gang, "Scheduled").await, 1);
+        }
         cluster.assert_bound_once().await;
     });
 }

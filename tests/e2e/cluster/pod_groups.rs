@@ -69,6 +69,20 @@ impl Cluster {
         .await
     }
 
+    /// Waits until there are events about a group with this reason, and returns their number.
+    pub(in crate::e2e) async fn group_events(&self, name: &str, reason: &str) -> usize {
+        eventually(&format!("{name} has an event {reason}"), async || {
+            let mut events = self.events_for(reason).await;
+            events.retain(|event| {
+                event.regarding.as_ref().is_some_and(|own| {
+                    own.kind.as_deref() == Some("PodGroup") && own.name.as_deref() == Some(name)
+                })
+            });
+            (!events.is_empty()).then_some(events.len())
+        })
+        .await
+    }
+
     /// Returns the number of members of a group that are bound.
     pub(in crate::e2e) async fn bound_members(&self, group: &str) -> usize {
         let pods = self.pods.list(&ListParams::default()).await.unwrap();

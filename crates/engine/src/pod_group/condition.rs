@@ -13,7 +13,7 @@ pub(crate) fn condition(status: bool, reason: &str, message: &str) -> PodGroupCo
     PodGroupCondition { status, reason: reason.into(), message: message.into() }
 }
 
-/// Returns the version in which a PodGroup is written, which is the one that is served at the level.
+/// Returns the version in which a PodGroup is written, which is the one of the level.
 pub(super) const fn api_version(source: PodGroupSource, level: Level) -> &'static str {
     match source {
         PodGroupSource::Kubernetes if level.is_at_least(Level::V1_37) => {
