@@ -162,8 +162,11 @@ mod tests {
     const GROUPS: &str = r#"{"resources": [{"name": "workloads"}, {"name": "podgroups"}]}"#;
     const OTHERS: &str = r#"{"resources": [{"name": "priorityclasses"}]}"#;
 
+    /// Path, status and body of an answer.
+    type Answer = (&'static str, StatusCode, &'static str);
+
     /// Returns a client of a server with these answers.
-    async fn client(answers: &[(&'static str, StatusCode, &'static str)]) -> ApiClient {
+    async fn client(answers: &[Answer]) -> ApiClient {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = answers.iter().fold(Router::new(), |router, (path, status, body)| {
@@ -186,7 +189,7 @@ mod tests {
         const BETA: &str = "/apis/scheduling.k8s.io/v1beta1";
         const ALPHA: &str = "/apis/scheduling.k8s.io/v1alpha2";
         const COSCHEDULING: &str = "/apis/scheduling.x-k8s.io/v1alpha1";
-        let rows: [(&[(&'static str, S, &'static str)], Level, ServedGroups); 8] = [
+        let rows: [(&[Answer], Level, ServedGroups); 8] = [
             (&[], Level::V1_37, ServedGroups::Absent),
             (&[(BETA, S::OK, GROUPS)], Level::V1_37, ServedGroups::Served),
             (&[(BETA, S::OK, OTHERS)], Level::V1_37, ServedGroups::Absent),

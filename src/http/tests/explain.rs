@@ -182,7 +182,13 @@ async fn pod_that_may_not_be_read_is_answered_like_an_unknown_one() {
     let text =
         |answer: &Value, name: &str| answer["message"].as_str().unwrap().replace(name, "NAME");
     assert_eq!(text(&forbidden, "secret/waits"), text(&unknown, "default/never"));
-    for path in ["/explain/cluster", "/explain/groups/secret/web", "/explain/nodes/n1"] {
+    for path in [
+        "/explain/cluster",
+        "/explain/groups/secret/web",
+        "/explain/podgroups/secret/gang",
+        "/explain/podgroups/default/never",
+        "/explain/nodes/n1",
+    ] {
         let (status, answer) = ask(&server, path, &viewer).await;
         assert!(matches!(status, 403 | 404), "{path}: {answer}");
     }

@@ -153,3 +153,23 @@ fn members_that_wait_for_others_say_so_after_ten_seconds() {
     let of_pods = world.events().into_iter().filter(|event| event.contains("Scheduling: no"));
     assert_eq!(of_pods.count(), 3, "one event for each member");
 }
+
+/// Each attempt of a group that breaks a rule fails, at most every ten seconds.
+#[test]
+fn group_that_breaks_a_rule_is_reported_once() {
+    let mut world = single_pod_nodes([], 3);
+    pod_group(&mut world, "b", 2);
+    world.pod(member("b", 0));
+    world.pod(member("b", 1).priority(7));
+    world.run_for(110);
+    let text = "all pods in a single pod group should have the same priority as the pod group's \
+                priority, got 7 and 0";
+    assert_eq!(conditions(&world), [format!("b False SchedulerError: {text}")]);
+    assert_eq!(group_events(&world), [format!("default/b FailedScheduling: {text}")]);
+    let of_members = world.events().into_iter().filter(|event| event.contains(text)).count();
+    assert!((20..=32).contains(&of_members), "{of_members} events of two members and their group");
+    for name in ["b0", "b1"] {
+        assert_eq!(world.condition(name), Some(format!("SchedulerError: {text}")));
+        assert_eq!(world.patches(name).len(), 1, "the condition is written once");
+    }
+}
