@@ -3,6 +3,7 @@
 CARGO ?= cargo
 # cargo nextest runs tests in parallel; without it, cargo test runs them.
 NEXTEST := $(shell $(CARGO) nextest --version >/dev/null 2>&1 && echo yes)
+NEXTEST_CONFIG := --config-file tests/nextest.toml
 GOLDEN ?= tests/golden/corpus
 
 # More than cores, because end-to-end tests mostly wait.
@@ -92,14 +93,14 @@ image:
 # Everything at once, so that both cores are busy while crates wait for those they depend on.
 build:
 ifeq ($(NEXTEST),yes)
-	$(CARGO) nextest run --workspace --no-run
+	$(CARGO) nextest run $(NEXTEST_CONFIG) --workspace --no-run
 else
 	$(CARGO) test --workspace --lib --bins --tests --examples --no-run
 endif
 
 tests:
 ifeq ($(NEXTEST),yes)
-	$(CARGO) nextest run --workspace --test-threads $(TEST_THREADS)
+	$(CARGO) nextest run $(NEXTEST_CONFIG) --workspace --test-threads $(TEST_THREADS)
 else
 	$(CARGO) test --workspace --lib --bins --tests
 endif
