@@ -221,7 +221,7 @@ pub(crate) fn at_rest(server: &Server, replica: &mut Replica, now: Time) -> Resu
             nobody_makes_room(&oracle, pod, replica, now)?;
         }
     }
-    nominations_agree(&waiting, engine)?;
+    nominations_agree(&waiting, engine, leads)?;
     Ok(waiting.len())
 }
 
@@ -379,10 +379,14 @@ fn nobody_makes_room(oracle: &Oracle<'_>, pod: &Value, replica: &Replica, now: T
     })
 }
 
-/// Checks that the nominations of the scheduler equal those of the server. Gated pods are exempt.
-fn nominations_agree(waiting: &[&Value], engine: &Engine) -> Checked {
+/// Checks that the nominations of the scheduler equal those of the server. Gated pods are exempt,
+/// and in a standby the pods whose nomination it will write when it leads.
+fn nominations_agree(waiting: &[&Value], engine: &Engine, leads: bool) -> Checked {
     for pod in waiting.iter().filter(|pod| may_be_placed(pod)) {
         let pod = read_pod(pod);
+        if !leads && !engine.nominator().has_seen_all(&pod.uid) {
+            continue;
+        }
         // A plugin may gate a pod, too, for example while a claim of it does not exist.
         if engine.queue().get(&pod.key).is_some_and(|(place, _)| place == Place::Gated) {
             continue;
