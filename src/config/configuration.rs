@@ -147,7 +147,11 @@ impl Profile {
 fn written_sets<S: Serializer>(sets: &PluginSets, serializer: S) -> Result<S::Ok, S::Error> {
     let mut map = serializer.serialize_map(None)?;
     for point in ExtensionPoint::ALL {
-        map.serialize_entry(point.config_name(), &WrittenSet::of(sets.at(point)))?;
+        let set = sets.at(point);
+        // The point is new in 1.37.
+        if point != ExtensionPoint::PodGroupPostFilter || *set != PluginSet::default() {
+            map.serialize_entry(point.config_name(), &WrittenSet::of(set))?;
+        }
     }
     map.serialize_entry("multiPoint", &WrittenSet::of(&sets.multi_point))?;
     map.end()

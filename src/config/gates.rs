@@ -377,6 +377,8 @@ impl Gates {
             extended_resources: self.is_on("DRAExtendedResource"),
             fractional_capacity_range: self.is_on("DRAFractionalCapacityRange"),
             generic_workload: self.is_on("GenericWorkload"),
+            workload_aware_preemption: self.is_on("WorkloadAwarePreemption"),
+            pod_group_preemption_policy: self.is_on("PodGroupPreemptionPolicy"),
             group_members_alone: self.schedules_members_alone(),
         }
     }

@@ -149,3 +149,40 @@ fn gang_is_bound_whole_and_the_next_waits_whole() {
         cluster.assert_bound_once().await;
     });
 }
+
+/// Four nodes full of pods of low priority.
+#[test]
+fn gang_evicts_only_the_pods_that_it_needs_and_none_if_it_does_not_fit() {
+    run(async |cluster| {
+        if cluster.sandbox().is_none() {
+            return eprintln!(
+                "skipped: an API server without its runtime-config serves no PodGroups"
+            );
+        }
+        let class = cluster.add_priority("low", -10, "PreemptLowerPriority").await;
+        for number in 0..4 {
+            let (node, name) = (format!("n{number}"), format!("low-{number}"));
+            cluster.add_node(&node, 1).await;
+            let mut pod = cluster.pod(&name, 1);
+            pod.spec.as_mut().unwrap().priority_class_name = Some(class.clone());
+            cluster.create_pod(&pod).await;
+            cluster.bind(&name, &node).await;
+        }
+        let _daemon = Daemon::spawn_with(cluster, |_| {}, &["--emulated-version=1.37"]).await;
+        cluster.create_gang("huge", 5).await;
+        cluster.create_members("huge", 5).await;
+        let condition = cluster.group_condition("huge", "Unschedulable").await;
+        let text = "pod group is unschedulable, minCount (5) cannot be satisfied: 0 scheduled, 4 \
+                    remaining, pod group preemption: pod group is unschedulable, minCount (5) \
+                    cannot be satisfied: 4 scheduled, 0 remaining";
+        assert_eq!(condition["message"], text, "{condition}");
+        assert_eq!(cluster.bound_members("low").await, 4, "no pod is evicted");
+
+        cluster.create_gang("gang", 3).await;
+        cluster.create_members("gang", 3).await;
+        cluster.group_condition("gang", "Scheduled").await;
+        cluster.bound_pods(4).await;
+        assert_eq!(cluster.bound_members("gang").await, 3);
+        assert_eq!(cluster.bound_members("low").await, 1);
+    });
+}

@@ -80,6 +80,10 @@ pub struct PodGroup {
     /// Its priority, and that of its pods; `None` for a PodGroup of Coscheduling, which has that of
     /// its pods.
     pub priority: Option<i32>,
+    /// Whether its pods are evicted together or not at all (`disruptionMode`).
+    pub is_disrupted_whole: bool,
+    /// Whether its pods may preempt others (`preemptionPolicy`); `None` leaves it to the pods.
+    pub may_preempt: Option<bool>,
     /// The condition that the scheduler wrote.
     pub condition: Option<PodGroupCondition>,
 }
@@ -99,6 +103,11 @@ impl PodGroup {
             generation: metadata.generation,
             policy: gang.map_or(SchedulingPolicy::Basic, |gang| Self::gang_of(gang.min_count)),
             priority: Some(spec.priority.unwrap_or_default()),
+            is_disrupted_whole: spec
+                .disruption_mode
+                .as_ref()
+                .is_some_and(api::DisruptionMode::is_of_all),
+            may_preempt: spec.preemption_policy.as_deref().map(|policy| policy != "Never"),
             condition: condition.map(|condition| PodGroupCondition {
                 status: condition.status == "True",
                 reason: condition.reason.as_str().into(),
@@ -115,6 +124,8 @@ impl PodGroup {
             generation: metadata.generation,
             policy: Self::gang_of(spec.min_member),
             priority: None,
+            is_disrupted_whole: false,
+            may_preempt: None,
             condition: None,
         }
     }
@@ -168,6 +179,20 @@ mod tests {
         let group = api::CoschedulingPodGroup::deserialize(group).unwrap();
         let group = PodGroup::from_coscheduling(&group);
         assert_eq!((group.min_count(), group.priority), (4, None));
+    }
+
+    #[test]
+    fn disruption_modes_of_both_versions_are_read() {
+        let is_whole =
+            |mode: Value| pod_group(&json!({"spec": {"disruptionMode": mode}})).is_disrupted_whole;
+        assert!(is_whole(json!("PodGroup")) && is_whole(json!({"all": {}})));
+        assert!(!is_whole(json!("Pod")) && !is_whole(json!({"single": {}})));
+        assert!(!is_whole(Value::Null));
+        let may_preempt =
+            |policy: Value| pod_group(&json!({"spec": {"preemptionPolicy": policy}})).may_preempt;
+        assert_eq!(may_preempt(json!("Never")), Some(false));
+        assert_eq!(may_preempt(json!("PreemptLowerPriority")), Some(true));
+        assert_eq!(may_preempt(Value::Null), None);
     }
 
     #[test]

@@ -405,12 +405,12 @@ impl Cluster {
             self.disks.entry((plugin, name.into())).or_default().insert(ix);
         }
         self.terms.add(&pod, ix);
-        self.pod_groups.set_scheduled(&pod, true);
         let pods = &mut self.rows[ix.index()].pods;
         let slot = u32::try_from(pods.len()).expect("fewer than 2^32 pods");
         let membership = Membership::default();
         let placed = self.pods.insert(PlacedPod { pod, node: ix, slot, membership });
         pods.push(placed);
+        self.pod_groups.set_placed(&self.pods.get(placed).pod, Some(placed));
         self.storage.add_claim_user(placed, &self.pods.get(placed).pod);
         self.count_volumes_of_pod(placed, CountChange::Add);
         self.add_to_label_set(placed);
@@ -484,7 +484,7 @@ impl Cluster {
         }
         self.remove_from_label_set(&placed);
         self.terms.remove(&placed.pod, placed.node);
-        self.pod_groups.set_scheduled(&placed.pod, false);
+        self.pod_groups.set_placed(&placed.pod, None);
         self.storage.remove_claim_user(pod, &placed.pod);
         for port in &placed.pod.spec.host_ports {
             self.forget_port(placed.node, port);

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::Cluster;
 use super::object::Indexed;
 use super::object_state::ObjectState;
+use super::{Cluster, PodIx};
 use api::{EventResource, ObjectKey, Pod, PodGroup, PodGroupKey, PodGroupSource, Uid};
 
 /// The PodGroups, and the members of each group, whether or not its PodGroup exists.
@@ -14,6 +14,8 @@ pub(super) struct PodGroups {
     /// Whether members are counted.
     counts: bool,
     objects: BTreeMap<PodGroupKey, Arc<PodGroup>>,
+    /// Number of PodGroups whose pods are evicted together.
+    whole: usize,
     /// None is empty.
     states: BTreeMap<PodGroupKey, PodGroupState>,
 }
@@ -28,7 +30,7 @@ pub struct PodGroupState {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Member {
     is_pending: bool,
-    is_scheduled: bool,
+    placed: Option<PodIx>,
 }
 
 impl PodGroupState {
@@ -44,22 +46,22 @@ impl PodGroupState {
 
     /// Number of members that the watch shows on a node.
     pub fn bound_count(&self) -> u32 {
-        let bound = self.members.values().filter(|own| own.is_scheduled && !own.is_pending);
+        let bound = self.members.values().filter(|own| own.placed.is_some() && !own.is_pending);
         u32::try_from(bound.count()).unwrap_or(u32::MAX)
     }
 
-    /// Returns the UIDs of the members that run on a node or are assumed there.
-    pub fn scheduled(&self) -> impl Iterator<Item = &Uid> {
-        self.members.iter().filter(|(_, member)| member.is_scheduled).map(|(uid, _)| uid)
+    /// Returns the members that run on a node or are assumed there, by UID.
+    pub fn scheduled(&self) -> impl Iterator<Item = PodIx> {
+        self.members.values().filter_map(|member| member.placed)
     }
 
     fn change(&mut self, uid: &Uid, change: impl FnOnce(&mut Member)) {
         let member = self.members.entry(uid.clone()).or_default();
-        let was_scheduled = member.is_scheduled;
+        let was_scheduled = member.placed.is_some();
         change(member);
         self.scheduled -= u32::from(was_scheduled);
-        self.scheduled += u32::from(member.is_scheduled);
-        if !member.is_pending && !member.is_scheduled {
+        self.scheduled += u32::from(member.placed.is_some());
+        if !member.is_pending && member.placed.is_none() {
             self.members.remove(uid);
         }
     }
@@ -70,15 +72,18 @@ impl PodGroups {
     pub(super) fn set(&mut self, object: Indexed<'_>) {
         let ObjectState::PodGroup(group) = object.state else { return };
         let key = pod_group_key(object.key);
-        match object.present(group) {
-            Some(group) => drop(self.objects.insert(key, group)),
-            None => drop(self.objects.remove(&key)),
-        }
+        let present = object.present(group);
+        self.whole += usize::from(present.as_ref().is_some_and(|group| group.is_disrupted_whole));
+        let before = match present {
+            Some(group) => self.objects.insert(key, group),
+            None => self.objects.remove(&key),
+        };
+        self.whole -= usize::from(before.is_some_and(|group| group.is_disrupted_whole));
     }
 
-    /// Notes whether a member has a node.
-    pub(super) fn set_scheduled(&mut self, pod: &Pod, is_scheduled: bool) {
-        self.change(pod, |member| member.is_scheduled = is_scheduled);
+    /// Notes the id under which a member is placed, or that it has no node.
+    pub(super) fn set_placed(&mut self, pod: &Pod, placed: Option<PodIx>) {
+        self.change(pod, |member| member.placed = placed);
     }
 
     fn change(&mut self, pod: &Pod, change: impl FnOnce(&mut Member)) {
@@ -108,6 +113,30 @@ impl Cluster {
     /// Returns the PodGroup of this key.
     pub fn pod_group(&self, key: &PodGroupKey) -> Option<&Arc<PodGroup>> {
         self.pod_groups.objects.get(key)
+    }
+
+    /// Returns the PodGroup that a pod belongs to; `None` if there is none, or if members are not
+    /// counted.
+    pub fn pod_group_of(&self, pod: &Pod) -> Option<(PodGroupKey, &Arc<PodGroup>)> {
+        if !self.pod_groups.counts || self.pod_groups.objects.is_empty() {
+            return None;
+        }
+        let key = pod.pod_group()?;
+        let group = self.pod_group(&key)?;
+        Some((key, group))
+    }
+
+    /// Returns the members with a node of the group that a pod belongs to, if they are evicted
+    /// together or not at all.
+    pub fn disrupted_together(&self, pod: &Pod) -> Option<impl Iterator<Item = PodIx>> {
+        let (key, group) = self.pod_group_of(pod)?;
+        let state = self.pod_group_state(&key).filter(|_| group.is_disrupted_whole)?;
+        Some(state.scheduled())
+    }
+
+    /// Whether the pods of some PodGroup are evicted together or not at all.
+    pub const fn disrupts_groups_whole(&self) -> bool {
+        self.pod_groups.counts && self.pod_groups.whole > 0
     }
 
     /// Counts the members of groups from now on.

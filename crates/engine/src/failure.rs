@@ -86,6 +86,11 @@ impl Failure {
         Self { requested_nomination: node, ..self }
     }
 
+    /// Nominates the pod, or clears its nomination.
+    pub(crate) fn nominating(self, nominating: NominatingInfo) -> Self {
+        Self { nominating, ..self }
+    }
+
     pub(crate) fn clear_nomination() -> NominatingInfo {
         NominatingInfo::Override("".into())
     }

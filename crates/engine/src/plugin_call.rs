@@ -4,8 +4,8 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use framework::{
-    BindStep, Code, PermitVerdict, PluginName, PostFilterResult, PreBindPreFlight, PreBindStep,
-    Status,
+    BindStep, Code, PermitVerdict, PluginName, PodGroupPostFilterResult, PostFilterResult,
+    PreBindPreFlight, PreBindStep, Status,
 };
 
 use crate::ports::{Count, Point, Probe, Span};
@@ -74,6 +74,12 @@ impl HasCode for framework::PreFilterResult {
 }
 
 impl HasCode for PostFilterResult {
+    fn code(&self) -> Code {
+        self.status.code()
+    }
+}
+
+impl HasCode for PodGroupPostFilterResult {
     fn code(&self) -> Code {
         self.status.code()
     }

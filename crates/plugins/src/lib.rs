@@ -22,7 +22,7 @@
 //! | DynamicResources | [`dynamic_resources`] | PreEnqueue, PreFilter, Filter, PostFilter, Score, Reserve, PreBind |
 //! | ImageLocality | [`image_locality`] | Score |
 //! | NodeDeclaredFeatures | [`node_declared_features`] | PreFilter, Filter |
-//! | DefaultPreemption | [`default_preemption`] | PreEnqueue, PostFilter |
+//! | DefaultPreemption | [`default_preemption`] | PreEnqueue, PostFilter, PodGroupPostFilter |
 //! | DefaultBinder | [`default_binder`] | Bind |
 //! | GangScheduling | [`gang_scheduling`] | PreEnqueue, PlacementFeasible, Permit |
 //!

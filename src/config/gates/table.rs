@@ -170,7 +170,6 @@ impl Gate {
 
 const DRA: &[&str] = &["DynamicResourceAllocation"];
 const GROUP_CLAIMS: &str = "sharing of claims in pod groups";
-const GROUP_PREEMPTION: &str = "preemption for pod groups";
 const GROUP_TOPOLOGY: &str = "placement of pod groups by topology";
 const GROUP_TREES: &str = "scheduling of groups of pod groups";
 const LISTS: &str = "support for lists as attributes of devices";
@@ -262,7 +261,7 @@ pub(super) const GATES: &[Gate] = &[
     Gate::locked("NodeInclusionPolicyInPodTopologySpread"),
     Gate::fixed("NominatedNodeNameForExpectation", Beta),
     Gate::fixed("OpportunisticBatching", Beta),
-    Gate::off("PodGroupPreemptionPolicy", Alpha, GROUP_PREEMPTION)
+    Gate::new("PodGroupPreemptionPolicy", Alpha, false, Support::Follows)
         .needs(&["GenericWorkload"])
         .new_in(V1_37),
     Gate::fixed("PodLevelResources", Beta),
@@ -279,7 +278,7 @@ pub(super) const GATES: &[Gate] = &[
     Gate::locked("VolumeAttributesClass"),
     Gate::new("VolumeLimitScaling", Alpha, false, Support::Follows).becomes(V1_37, Beta, true),
     Gate::fixed("WatchListClient", Beta),
-    Gate::off("WorkloadAwarePreemption", Alpha, "preemption of pod groups")
+    Gate::new("WorkloadAwarePreemption", Alpha, false, Support::Follows)
         .needs(&["GangScheduling"])
         .removed_in(V1_37)
         .part_of("GenericWorkload"),

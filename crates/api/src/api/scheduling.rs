@@ -20,8 +20,12 @@ api! {
     struct PodGroupSpec {
         /// How its pods are scheduled.
         scheduling_policy: PodGroupSchedulingPolicy,
+        /// How its pods are evicted. A union since v1beta1, a string in v1alpha2.
+        disruption_mode: Option<DisruptionMode>,
         /// Its priority, which admission fills in.
         priority: Option<i32>,
+        /// Whether its pods may preempt others, which admission fills in.
+        preemption_policy: Option<String>,
     }
 
     /// The policy of a PodGroup: one of its fields is set.
@@ -35,6 +39,15 @@ api! {
         /// Number of pods that are scheduled together, or none of them.
         min_count: i32,
     }
+
+    /// The disruption mode of v1beta1: one of its fields is set.
+    struct DisruptionModeUnion {
+        /// All pods together.
+        all: Option<EmptyMode>,
+    }
+
+    /// A disruption mode has no fields.
+    struct EmptyMode {}
 
     /// `status` of a PodGroup.
     struct PodGroupStatus {
@@ -67,5 +80,25 @@ api! {
     struct CoschedulingPodGroupSpec {
         /// Number of pods that are scheduled together, or none of them.
         min_member: i32,
+    }
+}
+
+/// How the pods of a PodGroup are evicted.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum DisruptionMode {
+    /// `Pod` or `PodGroup`, of v1alpha2.
+    Name(String),
+    /// `single` or `all`, of v1beta1.
+    Union(DisruptionModeUnion),
+}
+
+impl DisruptionMode {
+    /// Whether the pods are evicted together or not at all.
+    pub fn is_of_all(&self) -> bool {
+        match self {
+            Self::Name(name) => name == "PodGroup",
+            Self::Union(mode) => mode.all.is_some(),
+        }
     }
 }

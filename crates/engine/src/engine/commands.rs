@@ -31,6 +31,10 @@ impl Engine {
                 let Self { preemptions, world, attempts, .. } = self;
                 preemptions.start(preemption, world, attempts, cx);
             }
+            Command::PreemptForGroup(preemption) => {
+                let Self { preemptions, world, attempts, .. } = self;
+                preemptions.start_for_group(preemption, world, attempts, cx);
+            }
             Command::PausePreemption { preemptor, uid, pause } => {
                 self.preemptions.pause(preemptor, &uid, &pause, &self.world, cx);
             }

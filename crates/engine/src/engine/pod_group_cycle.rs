@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use framework::{
-    PluginName, PodGroupKey, PostFilterResult, QueuedGroup, QueuedPod, Status, pod_group_key,
+    NominatingInfo, PluginName, PodGroupKey, PostFilterResult, QueuedGroup, QueuedPod, Status,
+    pod_group_key,
 };
 
 use super::Engine;
@@ -15,7 +16,7 @@ use crate::change::Change;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::pod_group::{
-    MemberDecision, PodGroupDecision, PodGroupQuestion, check_members, condition, decide,
+    MemberDecision, PodGroupDecision, PodGroupQuestion, check_members, condition, decide, make_room,
 };
 use crate::ports::Span;
 use crate::profile::Profile;
@@ -28,6 +29,8 @@ struct Member {
     decision: MemberDecision,
     /// The beginning of the record of its attempt.
     head: Head,
+    /// The node to nominate it to, where victims of its group end.
+    nomination: Option<Arc<str>>,
 }
 
 impl Engine {
@@ -67,7 +70,9 @@ impl Engine {
         cx: &mut Context<'_>,
     ) -> PodGroupDecision {
         let valid = match self.world.pod_group(group) {
-            Some(known) => check_members(members, known),
+            Some(known) => {
+                check_members(members, known, self.world.profiles().groups_have_policy())
+            }
             None => Err(Status::error(format!("the PodGroup {group} does not exist"))),
         };
         if let Err(status) = valid {
@@ -75,7 +80,9 @@ impl Engine {
         }
         self.refresh_order(profile);
         let question = PodGroupQuestion { group, profile, members };
-        decide(question, &mut self.decider, &mut self.world, cx)
+        let mut decision = decide(question, &mut self.decider, &mut self.world, cx);
+        make_room(question, &mut decision, &mut self.decider, &mut self.world, cx);
+        decision
     }
 
     /// Puts a group back with a backoff, because its members are decided elsewhere, one by one.
@@ -116,9 +123,12 @@ impl Cycle<'_> {
     ) -> Outcome {
         let state = self.world.log().state();
         let decisions = std::mem::take(&mut decision.members);
+        let nominations = std::mem::take(&mut decision.nominations).unwrap_or_default();
         let members = members.into_iter().zip(decisions).map(|(queued, decision)| {
             let head = Head::of(&queued, state, cx.now);
-            Member { queued, decision, head }
+            let own = nominations.iter().find(|own| own.uid == queued.pod.uid);
+            let nomination = own.map(|own| own.node.clone());
+            Member { queued, decision, head, nomination }
         });
         let members = members.collect();
         match decision.status.is_success() {
@@ -139,7 +149,7 @@ impl Cycle<'_> {
         let mut reservations = decision.reservations.into_iter();
         let (mut assumed, mut left_over) = (Vec::new(), Vec::new());
         for member in members {
-            let Member { queued, decision: MemberDecision::Fits(choice), head } = member else {
+            let Member { queued, decision: MemberDecision::Fits(choice), head, .. } = member else {
                 left_over.push(self.fail(member, &decision.status, cx));
                 continue;
             };
@@ -183,13 +193,15 @@ impl Cycle<'_> {
 
     /// Reports the failure of a member, and puts it back into the group.
     fn fail(&mut self, member: Member, status: &Status, cx: &mut Context<'_>) -> Outcome {
-        let Member { mut queued, decision, head } = member;
+        let Member { mut queued, decision, head, nomination } = member;
+        let nominating = NominatingInfo::Override(nomination.unwrap_or_default());
         let Self { group, profile, world, attempts } = self;
         let (record, failure) = match decision {
             MemberDecision::Unfit(fit) if status.is_rejection() || status.is_success() => {
                 let cluster = world.cluster();
-                let none = PostFilterResult::default();
-                let rejected = attempts.records_mut().rejected(&fit, &none, &[], cluster);
+                let nominated =
+                    PostFilterResult { nominating: nominating.clone(), ..Default::default() };
+                let rejected = attempts.records_mut().rejected(&fit, &nominated, &[], cluster);
                 let failure = Failure::fit(&fit, Failure::clear_nomination());
                 (head.found(Finding::Rejected(rejected)), failure)
             }
@@ -201,6 +213,7 @@ impl Cycle<'_> {
         };
         let is_pending = world.is_pending(&queued.pod);
         attempts.records_mut().push(record, is_pending);
+        let failure = failure.nominating(nominating);
         let outcome = failure.handle_member(&mut queued, profile, world, cx);
         group.insert(queued);
         outcome

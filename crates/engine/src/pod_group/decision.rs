@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use framework::{Code, Commands, PodGroupKey, PodGroupProgress, QueuedPod, Status};
+use framework::{
+    Code, Commands, MemberNomination, PodGroupKey, PodGroupProgress, QueuedPod, Status,
+};
 
 use super::UNSCHEDULABLE;
 use crate::context::Context;
@@ -31,6 +33,8 @@ pub(crate) struct PodGroupDecision {
     pub(crate) members: Vec<MemberDecision>,
     /// The reservations of the members that fit, in their order; empty unless enough fit.
     pub(crate) reservations: Vec<Reservation>,
+    /// The members to nominate if the group is rejected and waits for evictions.
+    pub(crate) nominations: Option<Vec<MemberNomination>>,
 }
 
 /// The finding about a member.
@@ -49,7 +53,8 @@ pub(crate) enum MemberDecision {
 impl PodGroupDecision {
     /// Returns the failure of a group of which no member was tried.
     pub(crate) fn failed(status: Status, members: usize) -> Self {
-        let mut failed = Self { status, members: Vec::new(), reservations: Vec::new() };
+        let mut failed =
+            Self { status, members: Vec::new(), reservations: Vec::new(), nominations: None };
         failed.members.resize_with(members, || MemberDecision::NotTried);
         failed
     }
@@ -63,18 +68,39 @@ pub(crate) fn decide(
     world: &mut World,
     cx: &mut Context<'_>,
 ) -> PodGroupDecision {
-    let ended = world.tentatively(cx, |world, cx| {
-        let mut pass = Pass { question, decider, members: Vec::new(), commands: Vec::new() };
-        let status = pass.run(world, cx);
-        match status.is_success() {
-            true => Ending::Keep((status, pass.members, pass.commands)),
-            false => Ending::Undo((status, pass.members, Vec::new())),
-        }
-    });
-    let (status, mut members, commands) = ended.value;
+    let ended = world.tentatively(cx, |world, cx| place_members(question, decider, world, cx));
+    let Placing { status, members, commands } = ended.value;
     commands.into_iter().for_each(|own| world.commands().append(own));
+    let reservations = ended.reservations;
+    PodGroupDecision { status, members, reservations, nominations: None }
+}
+
+/// The outcome of placing the members.
+pub(crate) struct Placing {
+    /// Success if enough members fit.
+    pub(crate) status: Status,
+    /// The finding about each member, in their order.
+    pub(crate) members: Vec<MemberDecision>,
+    /// The commands that the plugins gave; none unless enough members fit.
+    commands: Vec<Commands>,
+}
+
+/// Places the members inside a savepoint. If enough fit, they stay; otherwise the world is as
+/// before.
+pub(crate) fn place_members(
+    question: PodGroupQuestion<'_>,
+    decider: &mut Decider,
+    world: &mut Tentative<'_>,
+    cx: &mut Context<'_>,
+) -> Ending<Placing> {
+    let mut pass = Pass { question, decider, members: Vec::new(), commands: Vec::new() };
+    let status = pass.run(world, cx);
+    let Pass { mut members, commands, .. } = pass;
     members.resize_with(question.members.len(), || MemberDecision::NotTried);
-    PodGroupDecision { status, members, reservations: ended.reservations }
+    match status.is_success() {
+        true => Ending::Keep(Placing { status, members, commands }),
+        false => Ending::Undo(Placing { status, members, commands: Vec::new() }),
+    }
 }
 
 /// One pass over the members.

@@ -3,15 +3,17 @@
 //! [`decide`] places the members one by one inside a savepoint, so that each sees the ones before
 //! it. If enough of them fit, the savepoint is kept, and
 //! [`Attempts::bind_group`](crate::attempts::Attempts::bind_group) starts their binding cycles.
-//! Otherwise everything is as before.
+//! Otherwise everything is as before, and [`make_room`] runs the PodGroupPostFilter plugins.
 
 mod condition;
 mod decision;
+mod preemption;
 mod reports;
 mod validation;
 
 pub(crate) use self::condition::condition;
 pub(crate) use self::decision::{MemberDecision, PodGroupDecision, PodGroupQuestion, decide};
+pub(crate) use self::preemption::make_room;
 pub(crate) use self::reports::GroupReports;
 pub(crate) use self::validation::check_members;
 

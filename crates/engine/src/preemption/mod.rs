@@ -22,15 +22,17 @@
 //! ending. A preemptor whose evictions repeatedly lead to no binding pauses.
 
 mod deadlines;
+mod request;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use framework::preemption::{Pause, Preemption};
+use framework::preemption::{Pause, PodGroupPreemption, Preemption};
 use framework::{Answer, Code, NominatedPods, PluginName, Pod, PodKey, StatusPatch, Time, Uid};
 
 use self::deadlines::Deadlines;
+use self::request::{Beneficiary, Preemptor, Request};
 use crate::attempts::Attempts;
 use crate::binding::BindingCycles;
 use crate::context::{Context, PodEvent};
@@ -53,7 +55,7 @@ pub(crate) struct Preemptions {
     in_progress: BTreeMap<PreemptionId, InProgress>,
     /// The preemption that each eviction belongs to.
     by_effect: BTreeMap<EffectId, PreemptionId>,
-    /// The preemptions by the UID of their last victim, and by the UID of their preemptor.
+    /// The preemptions by the UID of their last victim, and by the UIDs of their preemptors.
     by_pod: BTreeSet<(Uid, PreemptionId)>,
     last_id: PreemptionId,
     /// Victims whose eviction was requested and has not failed, until the watch shows their end,
@@ -68,11 +70,10 @@ pub(crate) struct Preemptions {
 /// A preemption whose victims are being evicted.
 #[derive(Debug)]
 struct InProgress {
-    /// The preemptor at the start of the preemption.
-    preemptor: Arc<Pod>,
+    /// The pod or the group that gets the room.
+    beneficiary: Beneficiary,
     /// The plugin that asked for the preemption.
     plugin: PluginName,
-    node: Arc<str>,
     /// The start of the preemption.
     since: Time,
     /// Victims whose eviction was requested.
@@ -100,7 +101,7 @@ impl InProgress {
     /// Stops gating the preemptor.
     fn release(&mut self, world: &mut World) {
         if std::mem::take(&mut self.gates_preemptor) {
-            world.end_evictions(&self.preemptor.uid);
+            self.beneficiary.pods().for_each(|pod| world.end_evictions(&pod.uid));
         }
     }
 
@@ -116,6 +117,32 @@ impl Preemptions {
     pub(crate) fn start(
         &mut self,
         request: Preemption,
+        world: &mut World,
+        attempts: &mut Attempts,
+        cx: &mut Context<'_>,
+    ) {
+        if let Some(request) = Request::of_pod(request, world) {
+            self.start_request(request, world, attempts, cx);
+        }
+    }
+
+    /// Starts a preemption for a group, unless its victims are ending already or none of its
+    /// members is pending any more.
+    pub(crate) fn start_for_group(
+        &mut self,
+        request: PodGroupPreemption,
+        world: &mut World,
+        attempts: &mut Attempts,
+        cx: &mut Context<'_>,
+    ) {
+        if let Some(request) = Request::of_group(request, world) {
+            self.start_request(request, world, attempts, cx);
+        }
+    }
+
+    fn start_request(
+        &mut self,
+        request: Request,
         world: &mut World,
         attempts: &mut Attempts,
         cx: &mut Context<'_>,
@@ -157,32 +184,30 @@ impl Preemptions {
     }
 
     /// Begins a preemption. Skips victims that are ending already. Returns `None` if no other
-    /// victim is left, or if the preemptor is no longer pending.
+    /// victim is left.
     fn begin(
         &mut self,
-        mut request: Preemption,
+        mut request: Request,
         world: &mut World,
         cx: &mut Context<'_>,
     ) -> Option<PreemptionId> {
-        let preemptor = world.pending().get(&request.preemptor).cloned()?;
-        if preemptor.uid != request.uid {
-            return None;
-        }
         let count = Count::Victims(request.victims.len());
         self.count_on_ending(&request);
         request.victims.retain(|victim| self.may_be_evicted(victim, world));
         request.victims.iter().for_each(|victim| world.begin_eviction(victim));
+        request.move_a_neighbour_to_the_end();
         let last = request.victims.last()?.uid.clone();
         cx.probe.count(count);
-        clear_lower_nominations(&request.node, &preemptor, world, cx);
-        world.begin_preemption(&preemptor, &request.node, cx.now);
+        for Preemptor { pod, node } in &request.beneficiary.preemptors {
+            clear_lower_nominations(node, pod, world, cx);
+            world.begin_preemption(pod, node, cx.now);
+        }
         self.last_id += 1;
         let mut waiting = request.victims;
         waiting.reverse();
         let preemption = InProgress {
-            preemptor,
+            beneficiary: request.beneficiary,
             plugin: request.plugin,
-            node: request.node,
             since: cx.now,
             evicting: BTreeMap::new(),
             waiting,
@@ -219,7 +244,7 @@ impl Preemptions {
             let code = if preemption.failed { Code::Error } else { Code::Success };
             cx.probe.count(Count::Evicted { code, took: cx.now.since(preemption.since) });
         }
-        let may_go_on = !preemption.failed && world.is_pending(&preemption.preemptor);
+        let may_go_on = !preemption.failed && preemption.beneficiary.is_pending(world);
         let last = world.placed(&preemption.last).map(|placed| &placed.pod);
         let last = last.filter(|last| !last.lingers());
         let awaits_end = may_go_on && preemption.gates_preemptor && last.is_some();
@@ -296,7 +321,7 @@ impl Preemptions {
     pub(crate) fn victim_ends(&mut self, victim: &Uid, world: &mut World) {
         self.ending.remove(victim);
         self.removals.remove(victim);
-        self.release(victim, world, |preemption| {
+        self.release(victim, world, |preemption, _| {
             preemption.last == *victim && preemption.waiting.is_empty()
         });
     }
@@ -312,8 +337,11 @@ impl Preemptions {
         now: Time,
     ) {
         self.pauses.remove(pod);
-        self.release(pod, world, |preemption| {
-            preemption.preemptor.uid == *pod && preemption.evicting.is_empty()
+        self.release(pod, world, |preemption, world| {
+            let is_preemptor = preemption.beneficiary.pods().any(|own| own.uid == *pod);
+            is_preemptor
+                && preemption.evicting.is_empty()
+                && !preemption.beneficiary.is_pending_without(pod, world)
         });
         world.preemptor_left(pod, bound_to, now);
     }
@@ -365,14 +393,18 @@ impl Preemptions {
 impl Preemptions {
     fn insert(&mut self, id: PreemptionId, preemption: InProgress) {
         self.by_pod.insert((preemption.last.clone(), id));
-        self.by_pod.insert((preemption.preemptor.uid.clone(), id));
+        for pod in preemption.beneficiary.pods() {
+            self.by_pod.insert((pod.uid.clone(), id));
+        }
         self.in_progress.insert(id, preemption);
     }
 
     fn remove(&mut self, id: PreemptionId) -> Option<InProgress> {
         let preemption = self.in_progress.remove(&id)?;
         self.by_pod.remove(&(preemption.last.clone(), id));
-        self.by_pod.remove(&(preemption.preemptor.uid.clone(), id));
+        for pod in preemption.beneficiary.pods() {
+            self.by_pod.remove(&(pod.uid.clone(), id));
+        }
         Some(preemption)
     }
 
@@ -387,12 +419,13 @@ impl Preemptions {
     }
 
     /// Notes the preemptor at its victims that are evicted for others. They may stay after all.
-    fn count_on_ending(&mut self, Preemption { preemptor, uid, victims, .. }: &Preemption) {
-        for victim in victims {
+    fn count_on_ending(&mut self, request: &Request) {
+        let preemptor = request.beneficiary.first();
+        for victim in &request.victims {
             if let Some(others) = self.ending.get_mut(&victim.uid)
-                && others.iter().all(|(_, other)| other != uid)
+                && others.iter().all(|(_, other)| *other != preemptor.uid)
             {
-                others.push((preemptor.clone(), uid.clone()));
+                others.push((preemptor.key.clone(), preemptor.uid.clone()));
             }
         }
     }
@@ -404,7 +437,7 @@ impl Preemptions {
         }
         let may_go = preemption.evicting.is_empty()
             && !preemption.failed
-            && world.is_pending(&preemption.preemptor);
+            && preemption.beneficiary.is_pending(world);
         let last = if may_go { preemption.waiting.pop()? } else { return None };
         if !self.may_be_evicted(&last, world) {
             return None;
@@ -424,12 +457,13 @@ impl Preemptions {
         victim: Arc<Pod>,
         cx: &mut Context<'_>,
     ) {
-        let scheduler = &preemption.preemptor.spec.scheduler_name;
-        let message = format!("{scheduler}: preempting to accommodate a higher priority pod");
+        let preemptor = preemption.beneficiary.first();
+        let (scheduler, kind) = (&preemptor.spec.scheduler_name, preemption.beneficiary.kind());
+        let message = format!("{scheduler}: preempting to accommodate a higher priority {kind}");
         let effect = cx.effects.emit(EffectKind::Evict(Eviction {
             pod: victim.key.clone(),
             uid: victim.uid.clone(),
-            preemptor: preemption.preemptor.key.clone(),
+            preemptor: preemptor.key.clone(),
             observed_generation: victim.generation.into(),
             condition_message: (!victim.preempted).then_some(message),
         }));
@@ -440,13 +474,18 @@ impl Preemptions {
 
     /// Stops gating the preemptor in the preemptions for which `applies` returns true, among those
     /// of which `pod` is the preemptor or the last victim. Removes the preemptions that are over.
-    fn release(&mut self, pod: &Uid, world: &mut World, applies: impl Fn(&InProgress) -> bool) {
+    fn release(
+        &mut self,
+        pod: &Uid,
+        world: &mut World,
+        applies: impl Fn(&InProgress, &World) -> bool,
+    ) {
         let from = (pod.clone(), 0);
         let of_pod = self.by_pod.range(from..).take_while(|(uid, _)| uid == pod);
         let ids: Vec<PreemptionId> = of_pod.map(|(_, id)| *id).collect();
         for id in ids {
             let Some(preemption) =
-                self.in_progress.get_mut(&id).filter(|preemption| applies(preemption))
+                self.in_progress.get_mut(&id).filter(|preemption| applies(preemption, world))
             else {
                 continue;
             };
@@ -477,11 +516,16 @@ fn finish(mut preemption: InProgress, world: &mut World, cx: &mut Context<'_>) {
     preemption.release(world);
     if preemption.failed {
         if !preemption.evicted {
-            world.call_off_preemption(&preemption.preemptor.uid);
+            let pods = preemption.beneficiary.pods();
+            pods.for_each(|pod| world.call_off_preemption(&pod.uid));
         }
-        retry_unless_gated(&preemption.preemptor, world, cx);
-    } else if world.placed(&preemption.last).is_none() {
-        activate_gated(&preemption.preemptor, world, cx);
+        if let Some(preemptor) = preemption.beneficiary.first_pending(world).cloned() {
+            retry_unless_gated(&preemptor, world, cx);
+        }
+    } else if world.placed(&preemption.last).is_none()
+        && let Some(preemptor) = preemption.beneficiary.first_pending(world).cloned()
+    {
+        activate_gated(&preemptor, world, cx);
     }
 }
 
@@ -535,8 +579,9 @@ fn activate_gated(preemptor: &Pod, world: &mut World, cx: &mut Context<'_>) {
 }
 
 fn record_preempted(preemption: &InProgress, victim: &Pod, suffix: &str, cx: &mut Context<'_>) {
-    let InProgress { preemptor, node, .. } = preemption;
-    let note = format!("Preempted by pod {} on node {node}{suffix}", preemptor.uid);
+    let InProgress { beneficiary, .. } = preemption;
+    let preemptor = beneficiary.first();
+    let note = format!("Preempted by {beneficiary}{suffix}");
     let related = ObjectRef { pod: preemptor.key.clone(), uid: preemptor.uid.clone() };
     let event =
         PodEvent { related: Some(related), ..PodEvent::normal("Preempted", "Preempting", &note) };

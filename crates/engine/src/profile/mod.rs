@@ -14,8 +14,9 @@ use std::sync::Arc;
 use framework::{
     ActionType, Behaviours, Bind, ClusterEvent, Decoders, EventRegistration, EventResource,
     ExtensionPoint, ExtraFields, Filter, Level, Permit, PlacementFeasible, Plugin, PluginArgs,
-    PluginName, PodDeleted, PostBind, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore,
-    QueueSort, Registry, Reserve, Score, StandingQueries, Timer, extension_points,
+    PluginName, PodDeleted, PodGroupPostFilter, PostBind, PostFilter, PreBind, PreEnqueue,
+    PreFilter, PreScore, QueueSort, Registry, Reserve, Score, StandingQueries, Timer,
+    extension_points,
 };
 
 pub use config::{PluginConfig, PluginRef, PluginSet, PluginSets, SchedulerProfile};
@@ -324,6 +325,7 @@ pub struct Profiles {
     queue_sort: Named<dyn QueueSort>,
     level: Level,
     schedules_groups: bool,
+    groups_have_policy: bool,
 }
 
 impl fmt::Debug for Profile {
@@ -375,7 +377,8 @@ impl Profiles {
         let (_, queue_sort) = first.ok_or(ProfileError::NoProfile)?;
         let gates = registry.gates();
         let (level, schedules_groups) = (gates.level, gates.generic_workload);
-        Ok(Self { by_name, queue_sort, level, schedules_groups })
+        let groups_have_policy = gates.pod_group_preemption_policy;
+        Ok(Self { by_name, queue_sort, level, schedules_groups, groups_have_policy })
     }
 
     /// The profile that is responsible for pods of this scheduler name.
@@ -391,6 +394,12 @@ impl Profiles {
     /// Whether the pods of a PodGroup are decided together (gate GenericWorkload).
     pub const fn schedules_groups(&self) -> bool {
         self.schedules_groups
+    }
+
+    /// Whether the pods of a PodGroup must have its preemption policy (gate
+    /// PodGroupPreemptionPolicy).
+    pub const fn groups_have_policy(&self) -> bool {
+        self.groups_have_policy
     }
 
     /// The behaviours of the level.

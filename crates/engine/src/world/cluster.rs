@@ -185,6 +185,15 @@ impl World {
         Ok(placing)
     }
 
+    /// Places a pod on its own node, until that is [undone](Self::undo_assuming). Returns `None` if
+    /// it has a place.
+    pub(super) fn put_back_tentatively(&mut self, pod: Arc<Pod>) -> Option<TentativePlacing> {
+        let node = pod.node_name.clone().filter(|_| self.placed(&pod.uid).is_none())?;
+        let placing = self.cluster.place_pod_tentatively(pod, &node);
+        self.index(placing.ix, true);
+        Some(placing)
+    }
+
     /// Undoes the last change, which placed a pod.
     pub(super) fn undo_assuming(&mut self, placing: TentativePlacing) {
         self.unindex(placing.ix);

@@ -24,8 +24,8 @@ impl World {
 
     /// Returns the scheduler name of a member with a node.
     pub(crate) fn scheduler_of_placed(&self, group: &PodGroupKey) -> Option<Arc<str>> {
-        let mut members = self.cluster.pod_group_state(group)?.scheduled();
-        members.find_map(|member| Some(self.placed(member)?.pod.spec.scheduler_name.clone()))
+        let member = self.cluster.pod_group_state(group)?.scheduled().next()?;
+        Some(self.cluster.pod(member).pod.spec.scheduler_name.clone())
     }
 
     /// Returns the number of members of a group that run on a node or are assumed there.

@@ -178,6 +178,15 @@ impl Tentative<'_> {
         Some(pod)
     }
 
+    /// Places a pod on its node again that was [removed](Self::remove) in this savepoint. Ignores a
+    /// pod that has a node.
+    pub(crate) fn put_back(&mut self, pod: Arc<Pod>) {
+        let Some(placing) = self.world.put_back_tentatively(pod) else { return };
+        let World { log, journal, .. } = &mut *self.world;
+        log.push(placing.node, LoggedChange::PodPlaced(placing.ix));
+        journal.push(Undoable::Assumed { placing, nomination: None });
+    }
+
     /// Registers the queries of the next decision about the pod, also for the time after the
     /// savepoint; see [`World::register_queries`].
     pub(crate) fn register_queries(&mut self, pod: &Pod, profile: &Profile, cx: &mut Context<'_>) {

@@ -41,6 +41,8 @@ mod panics;
 #[cfg(test)]
 mod plugin_writes;
 #[cfg(test)]
+mod pod_group_preemption;
+#[cfg(test)]
 mod pod_group_reports;
 mod pod_groups;
 #[cfg(test)]

@@ -57,7 +57,7 @@ impl Gang {
     }
 }
 
-fn gang_plugin() -> Plugin {
+pub(crate) fn gang_plugin() -> Plugin {
     let changes = ActionType::ADD | ActionType::UPDATE;
     Plugin::new("Gang", Gang)
         .pre_enqueue()

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use crate::{
     Answer, Attempt, AttemptMut, Binding, Dependence, Detail, DryRun, FilterScope, Handle,
-    NodeBits, NodeIx, NodeTier, NodeView, ObjectKey, PerNode, Pod, PodGroupKey, PodQuery,
-    QueuedEntity, ScoreScope, Status, Verdicts, Write,
+    NodeBits, NodeIx, NodeTier, NodeView, ObjectKey, PerNode, Pod, PodGroupKey, PodGroupTrial,
+    PodKey, PodQuery, QueuedEntity, ScoreScope, Status, Uid, Verdicts, Write,
 };
 
 /// Decides whether a pod may enter the active queue.
@@ -207,6 +207,45 @@ pub trait PostFilter: Send + Sync {
         verdicts: &Verdicts,
         dry_run: &mut dyn DryRun,
     ) -> PostFilterResult;
+}
+
+/// A node for a member of a pod group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberNomination {
+    /// Namespace and name of the member.
+    pub pod: PodKey,
+    /// Its UID.
+    pub uid: Uid,
+    /// The node.
+    pub node: Arc<str>,
+}
+
+/// The answer of a PodGroupPostFilter plugin.
+#[derive(Debug, Clone, Default)]
+pub struct PodGroupPostFilterResult {
+    /// The members to nominate, with their nodes. The other members lose their nomination. It
+    /// counts only with success.
+    pub nominations: Vec<MemberNomination>,
+    /// Success if the group can become schedulable, otherwise the reason it cannot.
+    pub status: Status,
+    /// What was found, for the condition of the group; empty for nothing. A status that is no
+    /// success has its own reason.
+    pub found: String,
+}
+
+/// A status without nominations.
+impl From<Status> for PodGroupPostFilterResult {
+    fn from(status: Status) -> Self {
+        Self { status, ..Self::default() }
+    }
+}
+
+/// Tries to make room for a pod group that does not fit.
+pub trait PodGroupPostFilter: Send + Sync {
+    /// Runs after a group was rejected. `trial` has the group and the views, and decides about the
+    /// group as if other pods were gone. The plugin requests evictions through the handle of the
+    /// trial, with [`Command::PreemptForGroup`](crate::Command::PreemptForGroup).
+    fn pod_group_post_filter(&self, trial: &mut dyn PodGroupTrial) -> PodGroupPostFilterResult;
 }
 
 /// Prepares the scores of a cycle.

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::preemption::{Pause, Preemption, PreemptionProgress};
+use crate::preemption::{Pause, PodGroupPreemption, Preemption, PreemptionProgress};
 use crate::{
     Cluster, NodeIx, ObjectUpdate, PluginName, Pod, PodEvent, PodKey, Time, Uid, WallOffset, Write,
 };
@@ -84,6 +84,8 @@ pub enum Command {
     Activate(Vec<PodKey>),
     /// Evicts pods to make room for another.
     Preempt(Preemption),
+    /// Evicts pods to make room for a pod group.
+    PreemptForGroup(PodGroupPreemption),
     /// Reports that a pod may not preempt others for now, and retries the pod when the pause is
     /// over.
     PausePreemption {

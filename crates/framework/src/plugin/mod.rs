@@ -8,6 +8,7 @@ mod effect;
 mod event;
 mod extension;
 mod feed;
+mod group_trial;
 mod handle;
 mod kept;
 mod metrics;
@@ -27,13 +28,14 @@ pub use self::dry_run::{DryRun, Trial};
 pub use self::effect::{Answer, Binding, EventType, PodEvent, StatusPatch, Write, WriteAction};
 pub use self::event::{ActionType, ClusterEvent, EventObjects, QueueingHint};
 pub use self::extension::{
-    Bind, BindStep, Filter, NominatingInfo, NormalizeScore, Permit, PermitVerdict,
-    PlacementFeasible, PodDeleted, PodGroupProgress, PostBind, PostFilter, PostFilterResult,
-    PreBind, PreBindInput, PreBindPreFlight, PreBindStep, PreEnqueue, PreFilter,
-    PreFilterExtensions, PreFilterResult, PreScore, QueueSort, Reserve, Score, StandingQueries,
-    Timer,
+    Bind, BindStep, Filter, MemberNomination, NominatingInfo, NormalizeScore, Permit,
+    PermitVerdict, PlacementFeasible, PodDeleted, PodGroupPostFilter, PodGroupPostFilterResult,
+    PodGroupProgress, PostBind, PostFilter, PostFilterResult, PreBind, PreBindInput,
+    PreBindPreFlight, PreBindStep, PreEnqueue, PreFilter, PreFilterExtensions, PreFilterResult,
+    PreScore, QueueSort, Reserve, Score, StandingQueries, Timer,
 };
 pub use self::feed::{Feed, FeedFuture, FeedSink};
+pub use self::group_trial::PodGroupTrial;
 pub use self::handle::{
     Command, Commands, Handle, NominatedPods, PendingPods, WaitingPod, WaitingPods,
 };

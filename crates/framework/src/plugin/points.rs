@@ -6,8 +6,8 @@ use std::fmt;
 ///
 /// A row has the name of a point, which is also the name of its trait, its field in
 /// [`Plugin`](crate::Plugin) and in a profile, and the key of it in `plugins` of a configured
-/// profile. The rows of `attempt` are the points of one pod, in the order in which an attempt
-/// reaches them. The rows of `group` are the points of pod groups; they have no traits. The rows of
+/// profile. The rows of `attempt` are the points of one attempt, in the order in which it reaches
+/// them. The rows of `group` are the points of pod groups; they have no traits. The rows of
 /// `beside` are traits that run wherever the plugin is enabled; a profile does not configure them.
 #[macro_export]
 macro_rules! extension_points {
@@ -24,6 +24,8 @@ macro_rules! extension_points {
                 Filter, filter, "filter";
                 /// Tries to make room for a pod that no node can take.
                 PostFilter, post_filter, "postFilter";
+                /// Tries to make room for a pod group that does not fit.
+                PodGroupPostFilter, pod_group_post_filter, "podGroupPostFilter";
                 /// Prepares the scores.
                 PreScore, pre_score, "preScore";
                 /// Scores feasible nodes.
@@ -110,10 +112,11 @@ extension_points!(define_points);
 
 impl ExtensionPoint {
     /// All points, in the order in which kube-scheduler resolves a profile.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::PreFilter,
         Self::Filter,
         Self::PostFilter,
+        Self::PodGroupPostFilter,
         Self::Reserve,
         Self::PreScore,
         Self::Score,
@@ -148,6 +151,6 @@ mod tests {
         assert!(all.iter().eq(&lists));
         let names: Vec<_> = all.iter().map(|point| (point.name(), point.config_name())).collect();
         assert_eq!(names[0], ("PreEnqueue", "preEnqueue"));
-        assert_eq!(names[13], ("PlacementScore", "placementScore"));
+        assert_eq!(names[14], ("PlacementScore", "placementScore"));
     }
 }

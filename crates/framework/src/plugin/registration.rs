@@ -10,8 +10,8 @@ use serde::de::DeserializeOwned;
 use crate::{
     Bind, ClusterEvent, Decoders, EventObjects, EventResource, ExtensionPoint, ExtraFields, Feed,
     Filter, Handle, Metric, NormalizeScore, Permit, PlacementFeasible, PluginName, Pod, PodDeleted,
-    PostBind, PostFilter, PreBind, PreEnqueue, PreFilter, PreFilterExtensions, PreScore, QueueSort,
-    QueueingHint, Reserve, Score, StandingQueries, Timer, extension_points,
+    PodGroupPostFilter, PostBind, PostFilter, PreBind, PreEnqueue, PreFilter, PreFilterExtensions,
+    PreScore, QueueSort, QueueingHint, Reserve, Score, StandingQueries, Timer, extension_points,
 };
 
 /// A queueing hint (`QueueingHintFn`): decides whether an event may make a pod schedulable that the

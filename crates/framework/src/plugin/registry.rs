@@ -37,6 +37,11 @@ pub struct PluginGates {
     pub fractional_capacity_range: bool,
     /// GenericWorkload: the pods of a PodGroup are decided together.
     pub generic_workload: bool,
+    /// WorkloadAwarePreemption, a part of GenericWorkload since 1.37: a PodGroup that does not fit
+    /// preempts pods.
+    pub workload_aware_preemption: bool,
+    /// PodGroupPreemptionPolicy: the pods of a PodGroup must have its preemption policy.
+    pub pod_group_preemption_policy: bool,
     /// `--schedule-group-members-alone`: profiles without a plugin for groups do not gate the pods
     /// of groups.
     pub group_members_alone: bool,
@@ -59,6 +64,8 @@ impl PluginGates {
             // Its default also depends on the oldest version that the scheduler is compatible with.
             fractional_capacity_range: level.is_at_least(Level::V1_38),
             generic_workload: false,
+            workload_aware_preemption: false,
+            pod_group_preemption_policy: false,
             group_members_alone: false,
         }
     }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::FailedAttempt;
+use super::units::priority_of;
 use crate::Code;
 
 /// Decides whether a pod may preempt others, as DefaultPreemption does
@@ -24,10 +25,9 @@ pub fn pod_eligible_to_preempt_others(
     if verdicts.get(node).code() == Code::UnschedulableAndUnresolvable {
         return Ok(());
     }
-    let makes_room = cluster
-        .node(node)
-        .pods()
-        .any(|other| other.priority() < pod.priority() && other.terminating && other.preempted);
+    let makes_room = cluster.node(node).pods().any(|other| {
+        other.terminating && other.preempted && priority_of(cluster, other) < pod.priority()
+    });
     match makes_room {
         true => Err("not eligible due to a terminating pod on the nominated node.".into()),
         false => Ok(()),

@@ -9,10 +9,12 @@ mod candidate;
 mod eligibility;
 mod findings;
 mod fruitless;
+mod groups;
 mod progress;
 mod search;
 #[cfg(test)]
 mod tests;
+mod units;
 mod victims;
 
 use std::borrow::Cow;
@@ -21,14 +23,16 @@ use std::sync::Arc;
 pub use self::candidate::{Candidate, ORDERED_SCORE_FUNCTIONS, ScoreFunction, Victims};
 pub use self::eligibility::pod_eligible_to_preempt_others;
 pub use self::fruitless::{FruitlessPreemptions, LONGEST_PAUSE, Pause};
+pub use self::groups::preempt_for_group;
 pub use self::progress::PreemptionProgress;
 pub use self::victims::select_victims_on_node;
 
 use self::candidate::best;
 use self::search::Search;
 use crate::{
-    AttemptMut, Cluster, Command, CycleState, DryRun, Handle, NodeIx, NominatingInfo, PluginName,
-    Pod, PodKey, PostFilterResult, Status, Trial, Uid, Verdicts,
+    AttemptMut, Cluster, Command, CycleState, DryRun, Handle, MemberNomination, NodeIx,
+    NominatingInfo, PluginName, Pod, PodGroupKey, PodKey, PostFilterResult, Status, Trial, Uid,
+    Verdicts,
 };
 
 /// The evictions that make room for one pod.
@@ -42,6 +46,21 @@ pub struct Preemption {
     pub plugin: PluginName,
     /// The node of the victims.
     pub node: Arc<str>,
+    /// The pods to evict, the most important first.
+    pub victims: Vec<Arc<Pod>>,
+}
+
+/// The evictions that make room for a pod group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodGroupPreemption {
+    /// The group that gets the room.
+    pub group: PodGroupKey,
+    /// The UID of its PodGroup.
+    pub uid: Uid,
+    /// The plugin that requests the evictions.
+    pub plugin: PluginName,
+    /// The members that get the room, with their nodes.
+    pub members: Vec<MemberNomination>,
     /// The pods to evict, the most important first.
     pub victims: Vec<Arc<Pod>>,
 }

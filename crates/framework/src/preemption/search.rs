@@ -41,7 +41,10 @@ impl Search {
     ) -> Self {
         let Handle { preemptions, now, .. } = *attempt.handle;
         let paused = preemptions.fruitless().paused_nodes(attempt.pod, now).next().is_some();
-        let exceptions = dry_run.exceptions().filter(|_| evaluator.repeats_findings() && !paused);
+        // Victims of a group that is evicted whole depend on other nodes.
+        let is_local = !attempt.cluster().disrupts_groups_whole();
+        let repeats = evaluator.repeats_findings() && !paused && is_local;
+        let exceptions = dry_run.exceptions().filter(|_| repeats);
         let mut search = Self {
             non_violating: Vec::new(),
             violating: Vec::new(),

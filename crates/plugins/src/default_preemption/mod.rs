@@ -2,11 +2,11 @@
 
 mod args;
 
-use framework::preemption::{Evaluator, FailedAttempt, preempt};
+use framework::preemption::{Evaluator, FailedAttempt, preempt, preempt_for_group};
 use framework::{
     ActionType, AttemptMut, ClusterEvent, DryRun, EventObjects, EventResource, Handle, Plugin,
-    PluginArgs, PluginName, Pod, PostFilter, PostFilterResult, PreEnqueue, QueueingHint, Status,
-    Verdicts,
+    PluginArgs, PluginGates, PluginName, Pod, PodGroupPostFilter, PodGroupPostFilterResult,
+    PodGroupTrial, PostFilter, PostFilterResult, PreEnqueue, QueueingHint, Status, Verdicts,
 };
 
 use self::args::Args;
@@ -15,12 +15,15 @@ use self::args::Args;
 pub const NAME: &str = "DefaultPreemption";
 
 const GATED: &str = "waiting for the preemption for this pod to be finished";
+const GROUP_GATED: &str = "waiting for the preemption for this pod group to be finished";
 
 /// The DefaultPreemption plugin.
 #[derive(Debug)]
 pub struct DefaultPreemption {
     name: PluginName,
     args: Args,
+    /// Whether texts about groups name the plugin.
+    names_itself_to_groups: bool,
 }
 
 /// Makes the plugin from `DefaultPreemptionArgs`.
@@ -28,12 +31,17 @@ pub struct DefaultPreemption {
 /// # Errors
 /// Returns an error that names the invalid argument.
 pub fn plugin(args: &PluginArgs) -> Result<Plugin, String> {
-    let args = Args::read(args)?;
+    let (own, gates) = (Args::read(args)?, args.gates());
     let pod_gone = ClusterEvent::new(EventResource::Pod, ActionType::DELETE);
-    Ok(Plugin::new(NAME, DefaultPreemption { name: NAME.into(), args })
+    let PluginGates { workload_aware_preemption, .. } = gates;
+    let names_itself_to_groups = gates.behaviours().preemption_tells_its_placement;
+    let plugin = DefaultPreemption { name: NAME.into(), args: own, names_itself_to_groups };
+    let plugin = Plugin::new(NAME, plugin);
+    let plugin = if workload_aware_preemption { plugin.pod_group_post_filter() } else { plugin };
+    Ok(plugin
         .pre_enqueue()
         .post_filter()
-        .args(&args)
+        .args(&own)
         .read(EventResource::PodDisruptionBudget)
         .on_with_hint(pod_gone, DefaultPreemption::after_pod_deletion)
         .build())
@@ -54,10 +62,11 @@ impl DefaultPreemption {
 
 impl PreEnqueue for DefaultPreemption {
     fn pre_enqueue(&self, pod: &Pod, handle: &Handle<'_>) -> Status {
-        match handle.is_preempting(&pod.uid) {
-            true => Status::unresolvable(GATED),
-            false => Status::success(),
+        if !handle.is_preempting(&pod.uid) {
+            return Status::success();
         }
+        let in_group = handle.cluster.pod_group_of(pod).is_some();
+        Status::unresolvable(if in_group { GROUP_GATED } else { GATED })
     }
 }
 
@@ -94,6 +103,26 @@ impl PostFilter for DefaultPreemption {
             false => Status::new(status.code(), format!("preemption: {message}")),
         };
         PostFilterResult { nominating, status, found }
+    }
+}
+
+impl PodGroupPostFilter for DefaultPreemption {
+    fn pod_group_post_filter(&self, trial: &mut dyn PodGroupTrial) -> PodGroupPostFilterResult {
+        let mut result = preempt_for_group(&self.name, trial);
+        if !self.names_itself_to_groups {
+            // 1.36 does not say that it has found a placement.
+            result.found.clear();
+            return result;
+        }
+        let named = |text: &str| format!("pod group preemption: {text}");
+        if !result.found.is_empty() {
+            result.found = named(&result.found);
+        }
+        let message = result.status.message();
+        if !message.is_empty() {
+            result.status = Status::new(result.status.code(), named(&message));
+        }
+        result
     }
 }
 

@@ -1,6 +1,6 @@
 //! A plugin that preempts.
 
-use framework::preemption::{Evaluator, FailedAttempt, preempt};
+use framework::preemption::{Evaluator, FailedAttempt, preempt, preempt_for_group};
 use framework::*;
 
 use super::{never, pod_event, yes};
@@ -29,6 +29,12 @@ impl PostFilter for Preempting {
     }
 }
 
+impl PodGroupPostFilter for Preempting {
+    fn pod_group_post_filter(&self, trial: &mut dyn PodGroupTrial) -> PodGroupPostFilterResult {
+        preempt_for_group(&self.0, trial)
+    }
+}
+
 impl PreEnqueue for Preempting {
     fn pre_enqueue(&self, pod: &Pod, handle: &Handle<'_>) -> Status {
         if handle.is_preempting(&pod.uid) { never("preempting") } else { yes() }
@@ -41,6 +47,7 @@ pub(crate) fn preempting() -> Plugin {
         |_, _, _, _| Ok(QueueingHint::Skip);
     Plugin::new("Preempting", Preempting("Preempting".into()))
         .post_filter()
+        .pod_group_post_filter()
         .pre_enqueue()
         .on_with_hint(pod_event(ActionType::DELETE), skip)
         .build()

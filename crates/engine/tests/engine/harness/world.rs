@@ -101,6 +101,7 @@ impl Setup {
     /// Decides about the pods of a PodGroup together.
     pub(crate) fn pod_groups(mut self) -> Self {
         self.gates.generic_workload = true;
+        self.gates.workload_aware_preemption = true;
         self
     }
 

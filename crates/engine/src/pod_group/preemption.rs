@@ -1,0 +1,202 @@
+//! Room for a group that was rejected: PodGroupPostFilter plugins, and their trials.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use framework::{
+    Code, Commands, ExtensionPoint, Handle, MemberNomination, NodeIx, Pod, PodGroupKey,
+    PodGroupPostFilterResult, PodGroupTrial, QueuedPod, Status, Uid,
+};
+
+use super::decision::{MemberDecision, PodGroupDecision, PodGroupQuestion, place_members};
+use crate::context::Context;
+use crate::cycle::{Panics, Question};
+use crate::decide::Decider;
+use crate::plugin_call::{HasCode, catch_panic};
+use crate::ports::Span;
+use crate::world::World;
+use crate::world::tentative::{Ending, Tentative};
+
+/// Runs the PodGroupPostFilter plugins for a group that was rejected. The first that succeeds or
+/// answers UnschedulableAndUnresolvable decides. An error becomes the status of the group, and any
+/// other answer is added to it.
+pub(crate) fn make_room(
+    question: PodGroupQuestion<'_>,
+    decision: &mut PodGroupDecision,
+    decider: &mut Decider,
+    world: &mut World,
+    cx: &mut Context<'_>,
+) {
+    if decision.status.code() != Code::Unschedulable {
+        return;
+    }
+    let profile = question.profile;
+    let span = Span::Point(ExtensionPoint::PodGroupPostFilter.into(), &profile.scheduler_name);
+    for place in 0..profile.pod_group_post_filter.len() {
+        cx.probe.start(span);
+        let result = run_plugin(place, question, decider, world, cx);
+        cx.probe.stop(span, result.code());
+        let PodGroupPostFilterResult { nominations, status, found } = result;
+        let code = status.code();
+        let text = match code {
+            Code::Success => found,
+            _ => status.message(),
+        };
+        if !text.is_empty() {
+            decision.status = std::mem::take(&mut decision.status).and(text);
+        }
+        match code {
+            Code::Success => decision.nominations = Some(nominations),
+            Code::Unschedulable | Code::Pending => continue,
+            Code::UnschedulableAndUnresolvable => {}
+            _ => decision.status = status,
+        }
+        return;
+    }
+}
+
+/// Runs one of the plugins. Its trial leaves nothing but commands.
+fn run_plugin(
+    place: usize,
+    question: PodGroupQuestion<'_>,
+    decider: &mut Decider,
+    world: &mut World,
+    cx: &mut Context<'_>,
+) -> PodGroupPostFilterResult {
+    let plugin = &question.profile.pod_group_post_filter[place];
+    let span = Span::Plugin(ExtensionPoint::PodGroupPostFilter.into(), &plugin.name);
+    let (commands, mut panics) = (Commands::default(), Panics::default());
+    cx.probe.start(span);
+    let ended = world.tentatively(cx, |world, cx| {
+        let (taken_off, placed) = (HashMap::new(), Vec::new());
+        let commands = &commands;
+        let mut trial = Trial { question, decider, world, cx, commands, taken_off, placed };
+        Ending::Undo(catch_panic(&plugin.name, &mut panics, || {
+            plugin.plugin.pod_group_post_filter(&mut trial)
+        }))
+    });
+    cx.probe.stop(span, ended.value.code());
+    panics.report(cx.probe);
+    match ended.value {
+        Ok(result) => {
+            world.commands().append(commands);
+            result
+        }
+        Err(status) => status.into(),
+    }
+}
+
+/// A trial inside a savepoint.
+struct Trial<'t, 'w, 'c> {
+    question: PodGroupQuestion<'t>,
+    decider: &'t mut Decider,
+    world: &'t mut Tentative<'w>,
+    cx: &'t mut Context<'c>,
+    commands: &'t Commands,
+    /// The pods that are taken off their nodes. Never iterated.
+    taken_off: HashMap<Uid, Arc<Pod>>,
+    /// The members that stay on their nodes.
+    placed: Vec<Placed>,
+}
+
+/// A member on its node.
+struct Placed {
+    pod: Arc<Pod>,
+    node: NodeIx,
+}
+
+impl Trial<'_, '_, '_> {
+    /// Decides about the group. The members stay on their nodes if `keeps` is set and enough fit.
+    fn run(&mut self, keeps: bool) -> Result<Vec<MemberNomination>, Status> {
+        let Self { question, decider, world, cx, .. } = self;
+        let placing =
+            world.tentatively(cx, |world, cx| match place_members(*question, decider, world, cx) {
+                Ending::Keep(placing) if !keeps => Ending::Undo(placing),
+                ending => ending,
+            });
+        placing.status.ok()?;
+        let members = question.members.iter().zip(placing.members);
+        let nomination = |(member, decision): (&QueuedPod, MemberDecision)| match decision {
+            MemberDecision::Fits(choice) => Some(MemberNomination {
+                pod: member.pod.key.clone(),
+                uid: member.pod.uid.clone(),
+                node: choice.node,
+            }),
+            _ => None,
+        };
+        Ok(members.filter_map(nomination).collect())
+    }
+
+    /// Filters the node of a placed member again.
+    fn filter_member(&mut self, place: usize) -> Status {
+        let Placed { pod, node } = &self.placed[place];
+        let (pod, node, profile) = (pod.clone(), *node, self.question.profile);
+        let Self { decider, world, cx, .. } = self;
+        world.tentatively(cx, |world, cx| {
+            world.remove(&pod.uid);
+            let question = Question { world, profile, pod: &pod, within: None, as_member: true };
+            Ending::Undo(
+                decider
+                    .check(question, node, cx)
+                    .map_or_else(|status| status, |_| Status::success()),
+            )
+        })
+    }
+}
+
+impl PodGroupTrial for Trial<'_, '_, '_> {
+    fn group(&self) -> &PodGroupKey {
+        self.question.group
+    }
+
+    fn members(&self) -> &[QueuedPod] {
+        self.question.members
+    }
+
+    fn handle(&self) -> Handle<'_> {
+        self.world.shared(self.cx.now).handle(self.commands)
+    }
+
+    fn remove_pod(&mut self, pod: &Uid) {
+        if let Some(pod) = self.world.remove(pod) {
+            self.taken_off.insert(pod.uid.clone(), pod);
+        }
+    }
+
+    fn add_pod(&mut self, pod: &Uid) {
+        if let Some(pod) = self.taken_off.remove(pod) {
+            self.world.put_back(pod);
+        }
+    }
+
+    fn decide(&mut self) -> Result<Vec<MemberNomination>, Status> {
+        self.run(false)
+    }
+
+    fn place(&mut self) -> Result<Vec<MemberNomination>, Status> {
+        let nominations = self.run(true)?;
+        let cluster = self.world.cluster();
+        let members = self.question.members.iter();
+        self.placed = members
+            .filter_map(|member| {
+                let own = nominations.iter().find(|own| own.uid == member.pod.uid)?;
+                Some(Placed { pod: member.pod.clone(), node: cluster.node_named(&own.node)? })
+            })
+            .collect();
+        Ok(nominations)
+    }
+
+    fn filter_on(&mut self, nodes: Option<&[Arc<str>]>) -> Status {
+        for place in 0..self.placed.len() {
+            let name = self.world.cluster().node_name(self.placed[place].node);
+            if nodes.is_some_and(|nodes| !nodes.contains(name)) {
+                continue;
+            }
+            let status = self.filter_member(place);
+            if !status.is_success() {
+                return status;
+            }
+        }
+        Status::success()
+    }
+}
