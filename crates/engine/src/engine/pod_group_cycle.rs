@@ -1,10 +1,10 @@
 //! The scheduling cycle of a PodGroup.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use framework::{
-    NominatingInfo, PluginName, PodGroupKey, PostFilterResult, QueuedGroup, QueuedPod, Status,
+    NominatingInfo, PluginName, PodGroupKey, PostFilterResult, QueuedGroup, QueuedPod, Status, Uid,
     pod_group_key,
 };
 
@@ -124,10 +124,12 @@ impl Cycle<'_> {
         let state = self.world.log().state();
         let decisions = std::mem::take(&mut decision.members);
         let nominations = std::mem::take(&mut decision.nominations).unwrap_or_default();
+        // Never iterated.
+        let mut nominations: HashMap<Uid, Arc<str>> =
+            nominations.into_iter().map(|own| (own.uid, own.node)).collect();
         let members = members.into_iter().zip(decisions).map(|(queued, decision)| {
             let head = Head::of(&queued, state, cx.now);
-            let own = nominations.iter().find(|own| own.uid == queued.pod.uid);
-            let nomination = own.map(|own| own.node.clone());
+            let nomination = nominations.remove(&queued.pod.uid);
             Member { queued, decision, head, nomination }
         });
         let members = members.collect();

@@ -68,9 +68,16 @@ fn run_plugin(
     let (commands, mut panics) = (Commands::default(), Panics::default());
     cx.probe.start(span);
     let ended = world.tentatively(cx, |world, cx| {
-        let (taken_off, placed) = (HashMap::new(), Vec::new());
-        let commands = &commands;
-        let mut trial = Trial { question, decider, world, cx, commands, taken_off, placed };
+        let mut trial = Trial {
+            question,
+            decider,
+            world,
+            cx,
+            commands: &commands,
+            taken_off: HashMap::new(),
+            placed: Vec::new(),
+            by_node: HashMap::new(),
+        };
         Ending::Undo(catch_panic(&plugin.name, &mut panics, || {
             plugin.plugin.pod_group_post_filter(&mut trial)
         }))
@@ -97,6 +104,8 @@ struct Trial<'t, 'w, 'c> {
     taken_off: HashMap<Uid, Arc<Pod>>,
     /// The members that stay on their nodes.
     placed: Vec<Placed>,
+    /// The places of these members in the list, by node. Never iterated.
+    by_node: HashMap<NodeIx, Vec<usize>>,
 }
 
 /// A member on its node.
@@ -175,28 +184,28 @@ impl PodGroupTrial for Trial<'_, '_, '_> {
 
     fn place(&mut self) -> Result<Vec<MemberNomination>, Status> {
         let nominations = self.run(true)?;
-        let cluster = self.world.cluster();
-        let members = self.question.members.iter();
-        self.placed = members
-            .filter_map(|member| {
-                let own = nominations.iter().find(|own| own.uid == member.pod.uid)?;
-                Some(Placed { pod: member.pod.clone(), node: cluster.node_named(&own.node)? })
-            })
-            .collect();
+        self.placed.clear();
+        self.by_node.clear();
+        let mut left = nominations.iter().peekable();
+        for QueuedPod { pod, .. } in self.question.members {
+            let Some(own) = left.next_if(|own| own.uid == pod.uid) else { continue };
+            let Some(node) = self.world.cluster().node_named(&own.node) else { continue };
+            self.by_node.entry(node).or_default().push(self.placed.len());
+            self.placed.push(Placed { pod: pod.clone(), node });
+        }
         Ok(nominations)
     }
 
     fn filter_on(&mut self, nodes: Option<&[Arc<str>]>) -> Status {
-        for place in 0..self.placed.len() {
-            let name = self.world.cluster().node_name(self.placed[place].node);
-            if nodes.is_some_and(|nodes| !nodes.contains(name)) {
-                continue;
+        let places: Vec<usize> = match nodes {
+            None => (0..self.placed.len()).collect(),
+            Some(nodes) => {
+                let cluster = self.world.cluster();
+                let nodes = nodes.iter().filter_map(|name| cluster.node_named(name));
+                nodes.filter_map(|node| self.by_node.get(&node)).flatten().copied().collect()
             }
-            let status = self.filter_member(place);
-            if !status.is_success() {
-                return status;
-            }
-        }
-        Status::success()
+        };
+        let mut verdicts = places.into_iter().map(|place| self.filter_member(place));
+        verdicts.find(|status| !status.is_success()).unwrap_or_default()
     }
 }

@@ -294,6 +294,32 @@ fn failed_eviction_leads_to_another_attempt_of_the_group() {
 }
 
 #[test]
+fn gang_whose_room_is_taken_again_and_again_pauses() {
+    let mut world = nodes_of(1, 1);
+    world.pod(running("v0", "n0"));
+    gang(&mut world, "g", 1);
+    members(&mut world, "g", 1);
+    for round in 1..=4 {
+        while world.open_evictions().is_empty() {
+            world.pass(1);
+            let _ = world.try_attempt();
+        }
+        let victim = format!("v{}", round - 1);
+        let (effect, _) = world.take_eviction(&victim);
+        world.pod(running(&format!("v{round}"), "n0"));
+        world.answer(effect, &Answer::ok());
+        world.delete(&victim);
+    }
+    world.run_for(5);
+    assert_eq!(world.open_evictions(), [""; 0]);
+    let paused = "not eligible because 4 preemptions for the pod led to no binding, paused until";
+    let texts = conditions(&world);
+    assert!(texts.last().unwrap().contains(paused), "{texts:?}");
+    world.run_for(20);
+    assert_eq!(places(&world, "g", 1), ["placed"], "the pause ends");
+}
+
+#[test]
 fn plain_pod_evicts_a_group_whole_on_all_its_nodes() {
     let mut world = nodes_of(1, 3);
     whole(&mut world, "w", 1);

@@ -43,15 +43,20 @@ pub fn preempt_for_group(
         pause_preemption(pod, pause, &handle);
         return Status::unschedulable(reason).into();
     }
-    let own = group.and_then(|group| group.priority);
-    let priority = own.or_else(|| Some(members.first()?.pod.priority())).unwrap_or_default();
+    // The members of a group of Coscheduling may differ.
+    let of_members = members.iter().map(|member| member.pod.priority()).min().unwrap_or_default();
+    let priority = group.and_then(|group| group.priority).unwrap_or(of_members);
     if let Some(nominations) = ongoing(members, priority, &handle) {
         let found = "ongoing preemption on nominated nodes".to_owned();
         return PodGroupPostFilterResult { nominations, found, ..Default::default() };
     }
     let uid = group.map(|group| group.uid.clone());
-    let below = Below { cluster: handle.cluster, priority, wall_time: handle.wall_time() };
-    let candidates = candidates(below);
+    let candidates = candidates(Below {
+        cluster: handle.cluster,
+        priority,
+        spared: Some(trial.group()),
+        wall_time: handle.wall_time(),
+    });
     if candidates.is_empty() {
         return Status::unresolvable("No preemption victims found for incoming preemptor").into();
     }

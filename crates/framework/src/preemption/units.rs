@@ -36,6 +36,8 @@ pub(super) struct Below<'a> {
     pub(super) cluster: &'a Cluster,
     /// The priority of the preemptor. Units of lower priority may become victims.
     pub(super) priority: i32,
+    /// The group that gets the room, whose own pods are no candidates.
+    pub(super) spared: Option<&'a PodGroupKey>,
     /// The time at which a pod without a start time counts as started.
     pub(super) wall_time: Time,
 }
@@ -68,7 +70,7 @@ impl Below<'_> {
     /// cluster if `is_complete` is not set, and otherwise those on these nodes, which are all
     /// nodes.
     fn of(self, nodes: impl Iterator<Item = NodeIx>, is_complete: bool) -> Vec<Unit> {
-        let Self { cluster, priority, wall_time } = self;
+        let Self { cluster, priority, spared, wall_time } = self;
         let mut units: Vec<Unit> = Vec::new();
         // Never iterated.
         let mut whole: HashMap<PodGroupKey, usize> = HashMap::new();
@@ -76,7 +78,8 @@ impl Below<'_> {
             let group = cluster.pod_group_of(pod);
             let of_group = group.as_ref().and_then(|(_, group)| group.priority);
             let own = of_group.unwrap_or_else(|| pod.priority());
-            if own >= priority {
+            let is_own = spared.is_some() && group.as_ref().map(|(key, _)| key) == spared;
+            if own >= priority || is_own {
                 continue;
             }
             let is_single = group.is_none();
@@ -176,7 +179,7 @@ mod tests {
     }
 
     const fn below(cluster: &Cluster, priority: i32) -> Below<'_> {
-        Below { cluster, priority, wall_time: Time::from_secs(100) }
+        Below { cluster, priority, spared: None, wall_time: Time::from_secs(100) }
     }
 
     #[test]
@@ -195,6 +198,9 @@ mod tests {
         assert_eq!(names(&cluster, own.on(a)), ["p", "g1 g2 g3", "s1"]);
         let everywhere = names(&cluster, own.everywhere());
         assert_eq!(everywhere, ["p", "g1 g2 g3", "s1", "s2"]);
+        let spared = PodGroupKey::new("default", "single");
+        let others = Below { spared: Some(&spared), ..own }.everywhere();
+        assert_eq!(names(&cluster, others), ["p", "g1 g2 g3"]);
     }
 
     #[test]
